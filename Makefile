@@ -19,13 +19,11 @@ SETTINGS := pyproject.toml .ci/constraints.txt
 demo: $(VENV)/.ready
 	@$(BIN)/gpuconsole --sandbox
 
-# The real cluster is one for all; the rest runs in as many processes as this.
-# Files keep their order: those with few tests, which would else come last, take the longest.
-WORKERS ?= 3
+# More processes than cores: many tests wait for others. tests/conftest.py says who gets what, and when.
+WORKERS ?= 4
 
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest -m cluster
-	$(BIN)/python -m pytest -m "not cluster" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .

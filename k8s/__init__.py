@@ -1,1 +1,1 @@
-"""What gpuconsole knows of Kubernetes, from the client up to jobs, logs and diagnosis; draws nothing."""
+"""Access to Kubernetes, from the client up to jobs, logs and diagnosis; draws nothing."""

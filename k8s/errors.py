@@ -1,17 +1,17 @@
-"""What can go wrong with a cluster, one class per reason that somebody acts on.
+"""Errors of the cluster, one class per cause that callers handle differently.
 
-KubeError                  what failed, why in the server's words, what to do now
-├── NoCluster              there is no kubeconfig, or it cannot be used
+KubeError                  what failed, why in the server's words, what to do next
+├── NoCluster              no usable kubeconfig
 ├── Unreachable            no answer: connection refused, reset, timed out
-├── NotKubernetes          an answer, but none of a Kubernetes API
+├── NotKubernetes          an answer, but not from a Kubernetes API
 ├── Unauthorized           401: the credentials are missing or expired
-├── Forbidden              403: this user may not do it
+├── Forbidden              403: the user lacks the permission
 ├── NotFound               404
 ├── Conflict               409: changed meanwhile, or the name is taken
-├── Expired                410: that version is forgotten, list again
+├── Expired                410: the resource version is too old, list again
 ├── Invalid                400, 422: refused, with the fields that are wrong
 ├── Throttled              429, with the seconds to wait
-└── ServerFailed           5xx, or an answer that makes no sense
+└── ServerFailed           5xx, or an answer that cannot be read
 """
 
 from __future__ import annotations
@@ -22,93 +22,87 @@ from typing import Any
 
 
 class KubeError(Exception):
-    """Something that could not be done, in words for the person who asked for it."""
+    """Failed request, described for the user."""
 
     def __init__(self, what: str, why: str = "", hint: str = "") -> None:
         super().__init__(what, why, hint)
         self.what = what
-        """What failed, one sentence."""
         self.why = why
-        """Why, in the words of whoever refused."""
         self.hint = hint
-        """What to do now."""
         self.is_foreign = False
-        """What was answered may come from something else than a Kubernetes API: `fetch_version` tells."""
+        """True if the answer may not come from a Kubernetes API; `fetch_version` finds out."""
 
     def __str__(self) -> str:
         return "\n".join(part for part in (self.what, self.details) if part)
 
     @property
     def details(self) -> str:
-        """Return why it failed and what to do now, one below the other."""
+        """Reason and hint on separate lines."""
         return "\n".join(part for part in (self.why, self.hint) if part)
 
 
 class NoCluster(KubeError):
-    """There is no kubeconfig, or what it says cannot be used."""
+    """No kubeconfig, or an unusable one."""
 
 
 class Unreachable(KubeError):
-    """The server gave no answer."""
+    """No answer from the server."""
 
 
 class NotKubernetes(KubeError):
-    """Something answers at the server's address, but it is no Kubernetes API."""
+    """Server that is not a Kubernetes API."""
 
 
 class Unauthorized(KubeError):
-    """The server does not know who asks."""
+    """Missing or expired credentials."""
 
 
 class Forbidden(KubeError):
-    """The server knows who asks, and they may not."""
+    """Missing permission."""
 
 
 class NotFound(KubeError):
-    """The thing, or its kind, is not there."""
+    """Missing object or resource."""
 
 
 class Conflict(KubeError):
-    """Somebody else changed it meanwhile, or the name is taken."""
+    """Object changed meanwhile, or name already in use."""
 
     @property
-    def name_is_taken(self) -> bool:
-        """Tell a create of a name in use from an update that came too late."""
+    def is_name_in_use(self) -> bool:
+        """Return True for a create with a name in use, False for an outdated update."""
         return self.reason == "AlreadyExists"
 
     reason = ""
-    """The server's one-word reason: AlreadyExists or Conflict."""
 
 
 class Expired(KubeError):
-    """The version asked for is forgotten: list again, never resume."""
+    """Resource version too old to resume from: list again."""
 
 
 class Invalid(KubeError):
-    """The server refuses what it was given."""
+    """Object that the server refuses."""
 
     causes: Mapping[str, str] = {}
-    """Field path, as `spec.template.spec.containers[0].image`, to the server's sentence about it."""
+    """The server's message by field path, e.g. `spec.template.spec.containers[0].image`."""
 
 
 class Throttled(KubeError):
-    """The server asks to be left alone for a while."""
+    """Request refused by rate limiting."""
 
     retry_after_s: float = 1.0
-    """Seconds that the server asked for."""
 
 
 class ServerFailed(KubeError):
-    """The server broke, or answered something that makes no sense."""
+    """Server error, or an answer that cannot be read."""
 
     retry_after_s: float = 0.0
-    """Seconds that the server asked to be left alone; 0 when it did not."""
+    """Retry-After of the server; 0 if it sent none."""
 
 
 FORBIDDEN_HINT = "Pick another namespace, or ask for a role that allows it."
-"""What to do about a 403."""
+SANDBOX_CONTEXT = "sandbox"
 UNAUTHORIZED_HINT = "Log in to the cluster again, then try again."
-"""What to do when the credentials have expired, in the console and on the command line."""
 
 _BY_CODE: Mapping[int, type[KubeError]] = {
     400: Invalid,
@@ -121,43 +115,40 @@ _BY_CODE: Mapping[int, type[KubeError]] = {
     429: Throttled,
 }
 
+# A web server answers so for unknown paths; so does an API server, without a Status, for unknown groups.
 _NOT_SERVED = (404, 405, 501)
-"""What a web server says of an unknown path. An API server does too, of groups without a Status."""
+# In the message of a 403 that is about quota, not permission.
+# Source: kubernetes `plugin/pkg/admission/resourcequota`.
 _QUOTA = "exceeded quota"
-"""What a 403 says that is no matter of rights. Source: kubernetes `plugin/pkg/admission/resourcequota`."""
-_HINTS: Mapping[int, str] = {
-    401: UNAUTHORIZED_HINT,
-    403: FORBIDDEN_HINT,
-}
+_HINTS: Mapping[int, str] = {401: UNAUTHORIZED_HINT, 403: FORBIDDEN_HINT}
 
 
 def from_status(code: int, status: object, doing: str, retry_after: str = "") -> KubeError:
     """Translate an HTTP status and the `Status` object that came with it.
 
     Args:
-        code: The HTTP status, 400 or above, or the code inside a watch's ERROR event.
-        status: The decoded `v1.Status`; whatever else the body was says nothing.
-        doing: What was tried, as in "create PyTorchJob bert".
-        retry_after: The `Retry-After` header, in seconds.
+        code: HTTP status of 400 or above, or the code of a watch's ERROR event.
+        status: The decoded `v1.Status`; anything else is ignored.
+        doing: The request, as in "create PyTorchJob bert".
+        retry_after: `Retry-After` header, in seconds.
 
     Source: Kubernetes API conventions, "Response Status Kind".
     """
-    said = _mapping(status)
-    why = str(said.get("message") or f"The server answered {code}.")[:2000]
+    body = _mapping(status)
+    why = str(body.get("message") or f"The server answered {code}.")[:2000].strip()
     kind = _BY_CODE.get(code, ServerFailed)
     hint = "Ask for less, or for a larger quota." if _QUOTA in why else _HINTS.get(code, "")
+    if why.endswith("HTTP request to an HTTPS server."):  # Source: Go, net/http/server.go
+        hint = "Correct the server in the kubeconfig: it must begin with https://."
     error = kind(f"Could not {doing}.", why=f"The cluster says: {why}", hint=hint)
-    error.is_foreign = code in _NOT_SERVED and said.get("kind") != "Status"
-    details = _mapping(said.get("details"))
+    error.is_foreign = code in _NOT_SERVED and body.get("kind") != "Status"
+    details = _mapping(body.get("details"))
     if isinstance(error, Invalid):
         causes = details.get("causes")
         for cause in map(_mapping, causes if isinstance(causes, list) else ()):
-            error.causes = {
-                **error.causes,
-                str(cause.get("field") or ""): str(cause.get("message") or ""),
-            }
+            error.causes = {**error.causes, str(cause.get("field") or ""): str(cause.get("message") or "")}
     elif isinstance(error, Conflict):
-        error.reason = str(said.get("reason") or "")
+        error.reason = str(body.get("reason") or "")
     elif isinstance(error, Throttled):
         error.retry_after_s = _seconds(retry_after) or _seconds(details.get("retryAfterSeconds")) or 1.0
     elif isinstance(error, ServerFailed):
@@ -170,7 +161,7 @@ def _mapping(found: object) -> Mapping[str, Any]:
 
 
 def _seconds(found: object) -> float:
-    """Return a time to wait; nothing when it is none, as the date that a header may hold."""
+    # A header may hold a date instead of seconds.
     try:
         seconds = float(str(found))
     except ValueError:

@@ -1,6 +1,6 @@
-"""What is on screen at one moment: nodes, jobs and instances as frozen values.
+"""Snapshot of the cluster on screen: nodes, jobs and instances as frozen values.
 
-Made by `k8s.cluster.join`; whoever shows them needs no other knowledge of Kubernetes.
+`k8s.cluster.join` builds it; showing it needs no other knowledge of Kubernetes.
 """
 
 from __future__ import annotations
@@ -17,36 +17,34 @@ if TYPE_CHECKING:  # the first frame needs these values, and not what reads obje
     from k8s.models import Condition, Taint
     from k8s.status import Status
 
+# Suffix of the version that the sandbox's server reports.
 SANDBOX_VERSION = "gpuconsole-sandbox"
-"""What the version of the sandbox's server ends with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One accelerator resource of one node."""
+    """Totals of one accelerator resource on one node."""
 
     total: int
-    """What may be given to pods: allocatable."""
     allocated: int
-    """What pods hold that are bound to the node and not finished."""
     unhealthy: int
-    """What is there but may not be used: capacity less allocatable."""
+    """Capacity minus allocatable."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedGpuMemory:
-    """The memory of a node's GPUs, where pods take gigabytes in place of whole GPUs."""
+    """GPU memory of a node on which pods request GiB instead of whole GPUs."""
 
     total_gib: int
     allocated_gib: int
     devices: int
-    """How many GPUs it is the memory of; 0 when that is not told."""
+    """GPUs that have this memory together; 0 if unknown."""
     allocated_by_device: Mapping[int, int]
-    """Number of the device to the GiB held there, as far as that is told."""
+    """GiB allocated by GPU number, as far as annotations tell."""
 
     @property
     def devices_allocated(self) -> float | None:
-        """Return the GPUs that are held, in parts: 1.5; None when it is not told where they are."""
+        """Allocated GPUs as a fraction, e.g. 1.5; None if the GPU of some pods is unknown."""
         if not self.devices or sum(self.allocated_by_device.values()) != self.allocated_gib:
             return None
         each_gib = self.total_gib / self.devices
@@ -54,95 +52,97 @@ class SharedGpuMemory:
 
 
 class Holder(msgspec.Struct, frozen=True, gc=False):
-    """A pod that holds accelerators of a node."""
+    """Pod that holds accelerators of a node."""
 
     namespace: str
     pod: str
     job: str
-    """Name of its job, or of whatever else owns it."""
     gpus: int
-    """Devices it holds, all resources together."""
     resources: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """Resource name to what it holds of it."""
     memory_by_device: Mapping[int, int] = msgspec.field(default_factory=dict)
-    """On a node that shares GPUs by memory: number of the device to the GiB it holds there."""
     devices: tuple[int, ...] = ()
-    """Numbers of the devices that it was given, as far as the scheduler wrote them down."""
     since: datetime | None = None
-    """When its node took it, or else when it was made."""
+    """Time of binding, or else of creation."""
     phase: str = ""
-    """In Kubernetes' words: `Pending` until its containers were started."""
 
     @property
     def units(self) -> int:
-        """Return how much it holds, devices or else GiB of shared ones."""
+        """Number of devices held, or GiB on nodes that share GPUs by memory."""
         return self.gpus or sum(self.resources.values())
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node and who holds its accelerators."""
+    """Node with the pods that hold its accelerators."""
 
     name: str
     ip: str
     roles: tuple[str, ...]
     status: str
-    """Ready or NotReady, and `, cordoned`."""
+    """Ready, NotReady, or Unknown if its object cannot be read; `, cordoned` and `, tainted` are appended."""
     is_simulated: bool
-    """Its accelerators are simulated, as those of the sandbox."""
     gpu_model: str
     resources: Mapping[str, Share]
-    """Resource name to its share; empty on a node without accelerators."""
     holders: tuple[Holder, ...]
     created: datetime | None
     mode: str = ""
-    """How its GPUs are given: exclusive, topology, share, mig, time-slicing, mps, dra; normal without any."""
+    """Sharing mode: exclusive, topology, share, mig, time-slicing, mps or dra; empty for the default."""
     gpu_memory: int = 0
-    """Bytes of memory of each GPU; 0 when unknown."""
+    """Bytes of memory of each GPU; 0 if unknown."""
     shared: SharedGpuMemory | None = None
-    """How the memory of its GPUs is shared; None where GPUs are given whole."""
+    """None where GPUs are allocated whole."""
     taints: tuple[Taint, ...] = ()
-    """What keeps pods away that do not tolerate it."""
     conditions: tuple[Condition, ...] = ()
-    """What its kubelet claims, as `Ready` or `MemoryPressure`, and since when."""
     network: tuple[str, ...] = ()
-    """Where it is in the network: a value for each of `k8s.topology.network.LEVELS`, empty where unknown."""
+    """One value for each of `k8s.topology.network.LEVELS`, empty where unknown."""
     schedule: str = ""
-    """Its label `ack.node.gpu.schedule`, by which Alibaba Cloud's schedulers share its GPUs."""
+    """Value of the label `ack.node.gpu.schedule` of Alibaba Cloud."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     allocatable: Mapping[str, str | int | float] = field(default_factory=dict, hash=False, repr=False)
-    """What may be given to pods of every resource, as quantities; what it has, where it does not say."""
+    """Allocatable quantities of every resource; the capacity if the node reports none."""
+    versions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Versions of `os`, `kernel`, `container_runtime`, `kubelet`, `gpu_driver` and `cuda`."""
 
     @property
-    def takes_pods(self) -> bool:
-        """Tell whether a new pod could be bound to it now: it is Ready and not cordoned."""
+    def is_open(self) -> bool:
+        """Return True if a pod that tolerates its taints could be bound to it now."""
+        return self.status.removesuffix(", tainted") == "Ready"
+
+    @property
+    def is_schedulable(self) -> bool:
+        """Return True if a pod without tolerations could be bound to it now."""
         return self.status == "Ready"
 
     @property
-    def gives_whole_gpus(self) -> bool:
-        """Tell whether a pod that asks for a GPU has it for itself: no slice of it, no share, no turns."""
+    def allocates_full_gpus(self) -> bool:
+        """Return True if a pod has each requested GPU to itself: no slice, no sharing."""
         return self.mode in ("", "exclusive", "topology", "dra")
 
     @property
     def free(self) -> dict[str, int]:
-        """Return of each resource what a new pod could have; nothing on a node that takes no pods."""
-        if not self.takes_pods:
+        """Devices by resource that a pod without tolerations could get now."""
+        return self.free_if_tolerated if self.is_schedulable else {}
+
+    @property
+    def free_if_tolerated(self) -> dict[str, int]:
+        """Devices by resource that a pod tolerating the taints could get now."""
+        if not self.is_open:
             return {}
         return {name: max(0, share.total - share.allocated) for name, share in self.resources.items()}
 
     @property
     def gpus_free(self) -> int:
-        """Return the devices that new pods could have here now."""
+        """Total of `free`."""
         return sum(self.free.values())
 
     @property
     def largest_free(self) -> int:
-        """Return the most devices of one kind that a single pod could have here now."""
+        """Largest number of devices of one resource that a single pod could get now."""
         return max(self.free.values(), default=0)
 
     @property
     def jobs(self) -> tuple[tuple[str, str, str], ...]:
-        """Return each job that holds something here, its namespace, name and amount; the largest first."""
+        """Namespace, name and amount held (`2`, `24G`) of each job, the largest first."""
         pods_by_job: dict[tuple[str, str], list[Holder]] = {}
         for holder in self.holders:
             pods_by_job.setdefault((holder.namespace, holder.job), []).append(holder)
@@ -152,31 +152,29 @@ class NodeRow:
 
     @property
     def gpus_total(self) -> int:
-        """Return the devices that may be given to pods."""
+        """Number of allocatable devices."""
         return sum(share.total for share in self.resources.values())
 
     @property
     def gpus_allocated(self) -> int:
-        """Return the devices that pods hold."""
+        """Number of devices held by pods."""
         return sum(share.allocated for share in self.resources.values())
 
     @property
     def gpus_unhealthy(self) -> int:
-        """Return the devices that are there but may not be used."""
+        """Number of devices that exist but are not allocatable."""
         return sum(share.unhealthy for share in self.resources.values())
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):
-    """One pod of a job, or a replica whose pod does not exist yet."""
+    """Pod of a job, or a replica whose pod does not exist yet."""
 
     name: str
-    """Short name within the job: `worker-2`."""
     role: str
     index: int
     is_chief: bool
     ranks: tuple[int, ...]
     ranks_proof: str
-    """`declared`, `assumed`, `observed` or `none`."""
     status: Status
     reason: str
     gpus: int
@@ -184,26 +182,24 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     restarts: int
     created: datetime | None
     pod: str
-    """Name of its pod; empty while there is none."""
+    """Pod name; empty before there is a pod."""
     pod_uid: str
     containers: tuple[str, ...]
-    """Names of its containers, the training one first; init containers last."""
+    """Container names: the training container first, init containers last."""
     finished: datetime | None = None
-    """When its pod ended, or its container last did while the pod goes on; None when it never has."""
+    """End of the pod, or of its last container run if the pod goes on; None if neither ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job and its instances."""
+    """Job with its instances."""
 
     ref: JobRef
     uid: str
     status: Status
     reason: str
     gpus_requested: int
-    """What its object asks for, pods or not."""
     gpus_allocated: int
-    """What its pods hold now."""
     instances: tuple[Instance, ...]
     instances_running: int
     user: str
@@ -215,142 +211,145 @@ class Job:
     log_dir: str
     trainer: str
     queue: str = ""
-    """Where it waits for its turn, or did; empty when in no queue."""
+    """Name of its queue; empty if it is in none."""
     restarts: int = 0
-    """How often its operator has started it anew."""
     tensorboard: str = ""
-    """Address of its TensorBoard, where its object tells."""
     progress: str = ""
-    """How far it is, in its own words."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     finalizers: tuple[str, ...] = ()
-    """Who must be done with its object before that goes."""
     replicas: tuple[Replica, ...] = field(default=(), hash=False, repr=False)
-    """What its object asks for, pods or not; none where that is not known."""
-    is_short: bool = False
-    """There is no room for all of its pods, as its reason says: the brief of `why`."""
+    """Replicas that the object requests; empty if unknown."""
+    lacks_capacity: bool = False
+    """True if `reason` is the short form of a capacity shortage."""
 
     @property
     def gpus_waiting(self) -> int:
-        """Return what it requests and waits for; a job that is over, suspended or going waits for nothing."""
-        return max(0, self.gpus_requested - self.gpus_allocated) if self.status.expects_pods else 0
+        """GPUs requested but not allocated.
+
+        0 for jobs that are finished, suspended or being deleted. Succeeded pods are not recreated;
+        failed ones may be, unless the job runs on without them.
+        """
+        if not self.status.expects_pods:
+            return 0
+        done = ("Succeeded", "Failed") if self.status == "Running" else ("Succeeded",)
+        ended = sum(each.gpus for each in self.instances if each.status in done)
+        return max(0, self.gpus_requested - self.gpus_allocated - ended)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Return the nodes that its pods are on, each once."""
+        """Names of the nodes its pods are on, without duplicates."""
         return tuple(dict.fromkeys(each.node for each in self.instances if each.node))
 
     @property
     def ranks_total(self) -> int:
-        """Return how many ranks its instances have together; 0 when that is unknown."""
+        """Number of ranks of all instances; 0 if unknown."""
         return sum(len(each.ranks) for each in self.instances)
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A collection that this user may not read, or of which one namespace only."""
+    """Collection that cannot be shown in full: access is denied, or some objects cannot be read."""
 
     verb: str
-    """What is refused: `list` or `watch`."""
+    """`list` or `watch` if denied; `read` if objects have fields of wrong types."""
     resource: str
-    """Of what, as RBAC calls it: `pods`, `pytorchjobs.kubeflow.org`."""
     namespace: str = ""
-    """Where; empty for the whole cluster."""
     shown: str = ""
-    """The namespace that is shown in place of all; empty where nothing can be."""
+    """Namespace shown instead of all; empty if none can be shown."""
     why: str = ""
-    """In the server's words."""
 
     @property
     def words(self) -> str:
-        """Return what is missing and why, in sentences."""
+        """Sentences on what is missing and why."""
+        if self.verb == "read":
+            return self.why
         where = f" in namespace {self.namespace}" if self.namespace else ""
-        said = f"This user may not {self.verb} {self.resource}{where}."
+        message = f"This user may not {self.verb} {self.resource}{where}."
         if self.shown:
-            said = f"Only those in namespace {self.shown} are shown."
+            message = f"Only those in namespace {self.shown} are shown."
         elif self.verb == "watch":
-            said += " They are listed again from time to time."
+            message += " They are listed again from time to time."
         why = self.why if self.why.endswith((".", "!", "?")) or not self.why else f"{self.why}."
-        return f"{said} {why}".rstrip()
+        return f"{message} {why}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterSnapshot:
     """Everything the console shows at one moment.
 
-    Compared by identity, so that a new one always notifies, at no cost.
+    Compared by identity, so that each new snapshot notifies at no cost.
     """
 
     context: str = ""
     user: str = ""
     namespace: str = ""
-    """The namespace asked for; empty for all."""
+    """Selected namespace; empty for all."""
     server_version: str = ""
     nodes: tuple[NodeRow, ...] = ()
     jobs: tuple[Job, ...] = ()
     is_synced: bool = False
-    """Every collection was listed once, or is known not to be readable."""
+    """True once every collection was listed or is known to be unreadable."""
     progress: str = ""
-    """What is being done before there is anything to show, in words."""
     stale: str = ""
-    """Why what is shown may be old, in words; empty while all is live."""
+    """Reason why the data may be outdated; empty while it is live."""
     trouble: str = ""
-    """The same in a word or two: away, failing, throttled, login expired."""
+    """`stale` in a word or two: away, failing, throttled, login expired."""
     stale_since_s: float = 0.0
-    """When the cluster was last heard, in seconds of the event loop's clock."""
+    """Time of the last answer, in seconds of the event loop's clock."""
     throttled_until_s: float = 0.0
-    """Until when the server asks to be left alone, by the same clock; in the past when it does not."""
+    """End of the server's Retry-After, by the same clock; in the past if there is none."""
     clock_offset_s: float = 0.0
-    """How far the server's clock is ahead of ours."""
     kinds: tuple[str, ...] = ()
-    """The kinds of jobs that the server knows; empty while that is not known."""
+    """Job kinds that the server knows; empty while unknown."""
     problems: Mapping[str, Missing] = field(default_factory=dict)
-    """What may not be read, as RBAC calls it (`nodes`, `pods`, …), for the pane that misses it."""
+    unreadable: tuple[Missing, ...] = ()
 
     @property
     def missing_jobs(self) -> tuple[Missing, ...]:
-        """Return what is missing of the jobs that are asked for; nodes are no part of them."""
+        """Gaps in the list of jobs; nodes do not count."""
         return tuple(
             missing
             for name, missing in self.problems.items()
             if name != "nodes" and not (self.namespace and missing.shown == self.namespace)
-        )
+        ) + tuple(each for each in self.unreadable if each.resource != "nodes")
 
     @property
     def missing_gpus(self) -> tuple[Missing, ...]:
-        """Return why not all GPUs, or not all that are held, are counted."""
-        return tuple(self.problems[name] for name in ("nodes", "pods") if name in self.problems)
+        """Gaps that make the GPU counts incomplete."""
+        counted = ("nodes", "pods")
+        refused = tuple(self.problems[name] for name in counted if name in self.problems)
+        return refused + tuple(each for each in self.unreadable if each.resource in counted)
 
     @property
     def is_sandbox(self) -> bool:
-        """Tell whether the server is the sandbox; false until its version is known."""
+        """Return True if the server is the sandbox; False until its version is known."""
         return self.server_version.endswith(SANDBOX_VERSION)
 
     @property
     def gpus_total(self) -> int:
-        """Return the devices of all nodes."""
+        """Number of allocatable devices of all nodes."""
         return sum(node.gpus_total for node in self.nodes)
 
     @property
     def gpus_allocated(self) -> int:
-        """Return the devices held on all nodes."""
+        """Number of devices held on all nodes."""
         return sum(node.gpus_allocated for node in self.nodes)
 
     @property
     def gpus_free(self) -> int:
-        """Return the devices that new pods could have now."""
+        """Number of devices that new pods could get now."""
         return sum(node.gpus_free for node in self.nodes)
 
     @property
     def largest_free(self) -> int:
-        """Return the most devices that a single pod could have now."""
+        """Largest number of devices that a single pod could get now."""
         return max((node.largest_free for node in self.nodes), default=0)
 
     @property
     def is_simulated(self) -> bool:
-        """Tell whether any accelerator shown is simulated."""
+        """Return True if any accelerator shown is simulated."""
         return any(node.is_simulated for node in self.nodes)
 
     def job(self, ref: JobRef) -> Job | None:
-        """Return the job with this reference, if it is still there."""
+        """Return the job with this reference, or None."""
         return next((job for job in self.jobs if job.ref == ref), None)

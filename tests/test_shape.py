@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -33,9 +34,65 @@ def test_the_top_level_holds_what_belongs_there_alone() -> None:
     }
 
 
-def test_no_source_file_is_longer_than_400_lines() -> None:
+def lines_in(paths: Iterable[Path]) -> int:
+    return sum(len(path.read_text().splitlines()) for path in paths)
+
+
+def test_the_project_stays_within_its_budgets() -> None:
+    """A change that needs more says so here; whoever deletes takes the number down."""
+    trainer = [
+        path for path in (ROOT / "trainer").rglob("*.py") if not {"tfevents", "benchmark"} & {*path.parts}
+    ]
+    measured = {
+        "source lines": (lines_in(SOURCES), 79_100),
+        "source files": (len(SOURCES), 520),
+        "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 12_300),
+        "lines of the trainers": (lines_in(trainer), 5_250),
+        "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 77_000),
+        "words of README": (len((ROOT / "README.md").read_text().split()), 2_000),
+        "small modules for one neighbour": (len(modules_for_one_neighbour()), 5),
+        **{
+            f"top-level entries of {package}": (len(top_level_of(ROOT / package)), 17)
+            for package in ("tui", "k8s")
+        },
+    }
+    assert {name: found for name, (found, limit) in measured.items() if found > limit} == {}
+
+
+def top_level_of(package: Path) -> list[str]:
+    return [
+        path.name
+        for path in package.iterdir()
+        if (path.suffix == ".py" and path.name != "__init__.py") or any(path.glob("**/*.py"))
+    ]
+
+
+def modules_for_one_neighbour() -> list[str]:
+    """Return modules below 100 lines that one module of the same folder imports and no other.
+
+    Commands and actions are found by name. An `__init__.py` is no neighbour: it gives its modules a door.
+    """
+    importers: dict[str, set[Path]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                    importers.setdefault(name, set()).add(path)
+    found = []
+    for path in SOURCES:
+        place = path.relative_to(ROOT)
+        using = importers.get(".".join(place.with_suffix("").parts), set())
+        is_by_name = place.parts[:2] in (("tui", "commands"), ("tui", "actions"))
+        if len(using) == 1 and not is_by_name and lines_in([path]) < 100:
+            (importer,) = using
+            if importer.parent == path.parent and importer.name != "__init__.py":
+                found.append(place.as_posix())
+    return found
+
+
+def test_no_source_file_is_longer_than_600_lines() -> None:
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in SOURCES}
-    assert {name: length for name, length in lengths.items() if length > 400} == {}
+    assert {name: length for name, length in lengths.items() if length > 600} == {}
 
 
 def test_every_module_says_why_it_exists() -> None:
@@ -87,8 +144,8 @@ def test_the_command_starts_without_what_is_slow_to_import() -> None:
     "module",
     [
         "k8s.client.client",
-        "k8s.watch.mirror",
-        "k8s.cluster",
+        "k8s.cluster.mirror",
+        "k8s.cluster.joiner",
         "k8s.jobs.create",
         "k8s.jobs.pod_files",
         "k8s.kinds",

@@ -1,8 +1,7 @@
-"""Palettes and the shared look of the console, as plain tables.
+"""Palettes and shared styles of the console, as plain data.
 
-A palette is a TOML file. Every colour the console uses is named in one and
-nowhere else; this package reads them with the standard library alone, so
-that the one-shot commands can list themes without loading a user interface.
+Palettes are TOML files and the only place that names colours. They are read with the standard
+library alone, so one-shot commands can list themes without importing a user interface.
 """
 
 from __future__ import annotations
@@ -15,37 +14,33 @@ from typing import NotRequired, TypedDict, cast
 from themes.files import COLOURS, BrokenPalette, PaletteFile, Warn, read_file
 
 STYLESHEET = Path(__file__).with_name("base.tcss")
-"""The look that all screens share: borders, focus, statuses, GPUs."""
+"""Shared styles: borders, focus, statuses, GPUs."""
 
 DEFAULT = "gpuconsole-dark"
-"""The palette to start with where nothing else is asked for."""
 
 LIGHT = "gpuconsole-light"
-"""The same by day."""
 
 MONO = "gpuconsole-mono"
-"""The palette without colours, for NO_COLOR, `--mono` and terminals that have none."""
+"""Without colours, for NO_COLOR, `--mono` and terminals without colours."""
 
 ANSI = "gpuconsole-ansi"
-"""The palette of the terminal's own colours, for terminals that have but sixteen."""
+"""The terminal's own colours, for terminals with sixteen."""
 
 _PREFIX = "gpuconsole-"
 _OURS = ("dark", "light", "contrast", "contrast-light", "safe", "safe-light", "ansi", "mono")
 
 
 class Palette(TypedDict):
-    """One theme; the keys are the arguments of Textual's `Theme`, so `Theme(**palette)` makes it."""
+    """One theme; the keys are the arguments of Textual's `Theme`: `Theme(**palette)`."""
 
     name: str
-    """The name the user picks it by."""
     dark: bool
-    """Whether its background is dark."""
     primary: str
-    """The colour of focus and of what can be chosen; the only one a palette must have."""
+    """Colour of focus and of selectable items; the only required one."""
     variables: dict[str, str]
-    """Further names and their CSS values: our own, and Textual's where changed."""
+    """Additional names and CSS values: our own, and overrides of Textual's."""
     ansi: NotRequired[bool]
-    """Whether it uses the terminal's own sixteen colours."""
+    """It uses the terminal's own sixteen colours."""
     secondary: NotRequired[str]
     warning: NotRequired[str]
     error: NotRequired[str]
@@ -58,13 +53,13 @@ class Palette(TypedDict):
 
 
 def load(folder: Path | None = None, warn: Warn | None = None) -> dict[str, Palette]:
-    """Read the packaged palettes, and those in the user's `folder` if it exists.
+    """Load the packaged palettes, and those in the user's `folder` if it exists.
 
-    A user's palette may replace a packaged one by taking its name, also one that it changes.
+    A user's palette replaces a packaged one of the same name, and may inherit from it.
 
     Args:
-        folder: Where the user's own are.
-        warn: Called for each of them that cannot be used, and of names in them that mean nothing.
+        folder: Folder of the user's palettes.
+        warn: Called for palettes that cannot be used, and for unknown names in them.
     """
     warn = warn or (lambda _words: None)
     ours = _packaged()
@@ -80,10 +75,10 @@ def load(folder: Path | None = None, warn: Warn | None = None) -> dict[str, Pale
 
 
 def finished(file: PaletteFile) -> Palette:
-    """Make a theme of a palette file that has its parents' values.
+    """Build the theme of a palette file that already has its parents' values.
 
     Raises:
-        BrokenPalette: A colour is said to be another one that there is not.
+        BrokenPalette: A colour refers to a name that does not exist.
     """
     values = file.resolved()
     colours = {name: value for name, value in values.items() if name in COLOURS}
@@ -93,21 +88,21 @@ def finished(file: PaletteFile) -> Palette:
 
 
 def find(word: str, names: Collection[str]) -> str | None:
-    """Return the theme that a word means: its name, or what follows `gpuconsole-` in it."""
+    """Return the theme with a name or short name; None if there is none."""
     return next((name for name in (word, _PREFIX + word) if name in names), None)
 
 
 def short(name: str) -> str:
-    """Return the shortest word that means a theme of ours."""
+    """Return the name of a packaged theme without `gpuconsole-`."""
     return name.removeprefix(_PREFIX)
 
 
 def variable_defaults(*, dark: bool = True, ansi: bool = False) -> dict[str, str]:
-    """Give every variable of our own a value for themes that do not know it.
+    """Return a default for each of our variables, for themes that lack them.
 
     Args:
-        dark: Whether the theme in use is dark.
-        ansi: Whether the theme in use has the terminal's own sixteen colours.
+        dark: The current theme is dark.
+        ansi: The current theme uses the terminal's sixteen colours.
     """
     name = ANSI if ansi else DEFAULT if dark else LIGHT
     return finished(_packaged()[name])["variables"]
@@ -131,7 +126,7 @@ def _readable(paths: Iterable[Path], known: frozenset[str], warn: Warn) -> Itera
 def _joined(
     found: Iterable[PaletteFile], below: Mapping[str, PaletteFile], warn: Warn
 ) -> dict[str, PaletteFile]:
-    """Give each file what its parent says; of two parents with one name, that among `found` is meant."""
+    # A parent's name refers to `found` first, then to `below`.
     joined: dict[str, PaletteFile] = {}
     waiting = list(found)
     while ready := [each for each in waiting if not _waits_for(each, waiting, {**below, **joined})]:
@@ -139,7 +134,7 @@ def _joined(
             waiting.remove(each)
             joined[each.name] = each.over(joined.get(each.parent) or below.get(each.parent))
     for each in waiting:
-        warn(f"{each.path}: its parent {each.parent} is no theme that can be used.")
+        warn(f"{each.path}: its parent {each.parent} is not a usable theme.")
     return joined
 
 

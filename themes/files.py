@@ -1,4 +1,4 @@
-"""One palette file, as it is written: what can be wrong with it is said with its file and line."""
+"""Parsing of palette files; errors name file and line."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ COLOURS = (
     "surface",
     "panel",
 )
-"""Textual's own names for the colours of a theme."""
+"""Textual's names of theme colours."""
 
 Warn = Callable[[str], None]
-"""Takes a sentence about a file: what is wrong where."""
+"""Called with one sentence about a file."""
 
 _HUES = "black|red|green|yellow|blue|magenta|cyan|white"
 _HEX = "#[0-9a-fA-F]{3}([0-9a-fA-F]{3})?"
@@ -34,37 +34,38 @@ _STYLE = re.compile(
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _WHERE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _FLAGS = ("dark", "ansi")
+_MAX_BYTES = 1_000_000
 _TABLES = ("variables", "textual")
 
 
 class BrokenPalette(Exception):
-    """A palette file cannot be used; the message names file and line, and says why."""
+    """A palette file that cannot be used; the message names file, line and reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaletteFile:
-    """What one file says; the rest comes from its parent."""
+    """The contents of one palette file, without inherited values."""
 
     path: Path
     name: str
     parent: str
-    """The palette that it changes; empty where it stands alone."""
+    """Name of the parent palette; empty if there is none."""
     flags: Mapping[str, bool]
-    """`dark` and `ansi`, where it says so."""
+    """`dark` and `ansi`, if set."""
     values: Mapping[str, str]
-    """Colours and styles by their names; `$primary 35%` stands for another one."""
+    """Colours and styles by name; `$primary 35%` refers to another name."""
 
     def over(self, parent: PaletteFile | None) -> PaletteFile:
-        """Return this file with what it does not say taken from its parent."""
+        """Return this palette with missing values taken from `parent`."""
         if parent is None:
             return self
         return replace(self, flags={**parent.flags, **self.flags}, values={**parent.values, **self.values})
 
     def resolved(self) -> dict[str, str]:
-        """Return the values, each `$name` in them being what that name stands for.
+        """Return the values with each `$name` replaced.
 
         Raises:
-            BrokenPalette: There is no such name, or it stands for itself.
+            BrokenPalette: A `$name` does not exist or refers to itself.
         """
         return {name: self._resolved(name) for name in self.values}
 
@@ -73,24 +74,27 @@ class PaletteFile:
         while value.startswith("$"):
             other, _, share = value[1:].partition(" ")
             if other in seen or other not in self.values:
-                raise BrokenPalette(f"{self.path}: {name} is said to be ${other}, which is no colour.")
+                raise BrokenPalette(f"{self.path}: {name} refers to ${other}, which is not a colour.")
             seen.add(other)
             value = f"{self.values[other]} {share}".rstrip()
         return value
 
 
 def read_file(path: Path, known: frozenset[str] | None = None, warn: Warn = print) -> PaletteFile:
-    """Read one palette file; its name is the file's where it gives none.
+    """Read one palette file; its name defaults to the file's.
 
     Args:
-        path: Where it is.
-        known: The names that mean something; None to take any.
-        warn: Called for names that mean nothing; they are left out.
+        path: The file.
+        known: Valid names; None to accept any.
+        warn: Called for invalid names, which are dropped.
 
     Raises:
-        BrokenPalette: It cannot be read, or a value makes no sense.
+        BrokenPalette: The file cannot be read, or a value is invalid.
     """
     try:
+        # Opening a FIFO would wait for a writer, and /dev/zero never ends.
+        if path.exists() and not (path.is_file() and path.stat().st_size <= _MAX_BYTES):
+            raise BrokenPalette(f"{path}: Not a regular file of at most 1 MB.")
         text = path.read_text(encoding="utf-8")
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -98,7 +102,7 @@ def read_file(path: Path, known: frozenset[str] | None = None, warn: Warn = prin
         line = int(where[1]) if where and where[1] else max(1, len(text.splitlines()))
         raise _refusal(path, line, f"{_WHERE.sub('', str(error))}.") from error
     except UnicodeDecodeError as error:
-        raise _refusal(path, 1, "This is no UTF-8 text.") from error
+        raise _refusal(path, 1, "Not UTF-8 text.") from error
     except OSError as error:
         raise BrokenPalette(f"{path}: {error.strerror or error}.") from error
     return _File(path, text, known, warn).checked(table)
@@ -113,7 +117,7 @@ class _File:
 
     def checked(self, table: Mapping[str, object]) -> PaletteFile:
         for key in table.keys() - {"name", "parent", *_FLAGS, *_TABLES, *COLOURS}:
-            self.warn(f"{self.path}, line {self.line(key)}: {key} means nothing in a theme.")
+            self.warn(f"{self.path}, line {self.line(key)}: {key} is unknown in a theme.")
         name, parent = table.get("name", self.path.stem), table.get("parent", "")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise self.refused("name", "the name of a theme is letters, digits, - and _.")
@@ -136,7 +140,7 @@ class _File:
         if not isinstance(table, dict):
             raise self.refused(part, f"{part} is a table: [{part}] and lines below it.")
         for key in table.keys() - (self.known or table.keys()):
-            self.warn(f"{self.path}, line {self.line(key)}: {key} means nothing in a theme.")
+            self.warn(f"{self.path}, line {self.line(key)}: {key} is unknown in a theme.")
         return {key: self.value(key, value) for key, value in table.items() if key in (self.known or table)}
 
     def value(self, key: str, value: object) -> str:
@@ -152,7 +156,7 @@ class _File:
         return _refusal(self.path, self.line(key), why)
 
     def line(self, key: str) -> int:
-        """Return the line where a key stands first."""
+        # The first line with the key.
         stands = re.compile(rf"""\s*\[?\s*["']?{re.escape(key)}["']?\s*[\].=]""")
         lines = enumerate(self.text.splitlines(), start=1)
         return next((number for number, line in lines if stands.match(line)), 1)

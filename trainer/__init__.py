@@ -1,1 +1,1 @@
-"""What runs inside a job, and the two parts of it the console shares: its catalogue and its event files."""
+"""Programs that run inside a job; the console shares their catalogue and the event files."""

@@ -1,4 +1,4 @@
-"""What a trainer is to those who start it: its arguments, its command line, and the command of its pods."""
+"""Arguments of a trainer, its command line, and the command of its pods."""
 
 import argparse
 import difflib
@@ -8,63 +8,61 @@ from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
 Launcher = Literal["torchrun", "mpirun"]
-"""What starts the ranks of a job."""
 
+# Beyond it, an error does not list all choices.
 MANY_CHOICES = 12
-"""More are not listed where one is wrong."""
 
 BACKENDS = ("auto", "nccl", "gloo", "mpi")
-"""What carries gradients between ranks."""
 
 _PYTHON = ["python", "-P", "-m"]
 _TORCHRUN = [*_PYTHON, "trainer.launch", "-m"]
+# Flags of Open MPI 4 and 5; MPICH has neither.
 _MPIRUN = ["mpirun", "--allow-run-as-root", "--tag-output"]
-"""Flags of Open MPI 4 and 5; MPICH has neither."""
 
 
 class UnknownName(LookupError):
-    """No trainer, or no argument of a trainer, has this name; the message lists those there are."""
+    """No trainer or argument has this name; the message lists those that exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One thing the user can choose."""
+    """One option of a trainer."""
 
     name: str
-    """As typed after `--`: "batch-size"."""
     default: str | int | float | bool
-    """Used when the user chooses nothing; its type is the argument's type. A bool argument takes no value."""
+    """Its type is the argument's type; a bool argument is a flag without a value."""
     unit: str
-    """What a number counts: "images", "s"; "" where there is none."""
+    """Unit of a number, as "images" or "s"; empty if it has none."""
     words: str
-    """What it does, in one sentence without a full stop."""
+    """Help text: one sentence without a full stop."""
     choices: tuple[str, ...] = ()
-    """The values allowed; empty when any will do."""
+    """Allowed values; empty if any is allowed."""
     least: float | None = None
-    """The smallest number allowed."""
     most: float | None = None
-    """The largest number allowed."""
     also: tuple[str, ...] = ()
-    """Other names that scripts give it: "logdir"."""
+    """Names of the same option in scripts of guides: "logdir"."""
     switches: tuple[tuple[str, str], ...] = ()
-    """Flags of scripts that stand for one of its values: ("no-cuda", "cpu")."""
+    """Flags of such scripts that stand for a value: ("no-cuda", "cpu")."""
+    zero: str = ""
+    """Word for 0 if 0 is not a quantity, as "auto" or "none"; both can be typed."""
 
     @property
     def flag(self) -> str:
-        """The name as typed on a command line: `--batch-size`."""
+        """The name on a command line: `--batch-size`."""
         return f"--{self.name}"
 
     def read(self, text: str) -> str | int | float:
-        """Turn what the user typed into a value of the argument's type.
+        """Parse a value of the argument's type.
 
         Raises:
-            ValueError: It is not such a value; the message says what is expected.
+            ValueError: The text is not such a value; the message tells what is expected.
         """
         if self.choices and text not in self.choices:
             raise ValueError(f"{text!r} is none of {self._likely(text)}")
         value: str | int | float = text
         if isinstance(self.default, int | float):
             whole = isinstance(self.default, int)
+            text = "0" if self.zero and text == self.zero else text
             try:
                 value = int(text) if whole else float(text)
             except ValueError:
@@ -76,7 +74,6 @@ class Argument:
         return value
 
     def _likely(self, text: str) -> str:
-        """List the choices; of many, those that are spelt almost like `text`."""
         if len(self.choices) <= MANY_CHOICES:
             return ", ".join(self.choices)
         close = difflib.get_close_matches(text, self.choices)
@@ -86,7 +83,7 @@ class Argument:
 
     @property
     def bounds(self) -> str:
-        """What a number may be, as `1 to 1000000`; "" for what is no number."""
+        """Range of a number, as `1 to 1000000`; "" for other types."""
         if self.least is None or self.most is None:
             return ""
         return f"{_number(self.least)} to {_number(self.most)}"
@@ -94,19 +91,17 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Implied:
-    """What an argument that is given says of another one that is not."""
+    """A default that depends on another argument that is given."""
 
     given: str
-    """The one that is given: "data"."""
     other: str
-    """The one that is not: "dataset"."""
+    """Argument that gets the value unless it is given too."""
     value: str
-    """What it then is: "mnist"."""
     where: tuple[str, str] = ("", "")
-    """Only where a third one has this value: ("model", "gpt")."""
+    """A further condition, as ("model", "gpt"): an argument and its value."""
 
     def holds(self, words: Sequence[str]) -> bool:
-        """Say whether it says something of a command line of the trainer's own flags."""
+        """Return True if it applies to a command line of the trainer's own flags."""
         values: dict[str, str] = {}
         for word, after in zip(words, [*words, ""][1:], strict=True):
             flag, equals, value = word.partition("=")
@@ -121,29 +116,27 @@ class Implied:
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """One program that trains, and how to start it."""
+    """A training program, and how to start it."""
 
     name: str
-    """What the user calls it: "ddp"."""
     title: str
-    """What it does, in a few words."""
     module: str
-    """What `python -m` runs."""
+    """Module for `python -m`."""
     arguments: tuple[Argument, ...] = field(repr=False)
-    """In the order a form shows them."""
+    """In the order of the form."""
     launcher: Launcher = "torchrun"
-    """What starts its ranks where a job has both; every trainer runs under either."""
+    """Launcher of the ranks if a job has both; every trainer runs under either."""
     conflict: Callable[[argparse.Namespace], str] = field(default=lambda _: "", repr=False)
-    """Says which arguments do not go together, as argparse would; "" where all do."""
+    """Returns an error, worded as argparse's, if arguments conflict; "" if they do not."""
 
     implied: tuple[Implied, ...] = field(default=(), repr=False)
-    """What an argument says of another one that is not given; the first that holds counts."""
+    """The first that applies counts."""
 
     def argument(self, name: str) -> Argument:
-        """Look up an argument.
+        """Look up an argument by name.
 
         Raises:
-            UnknownName: There is none of this name.
+            UnknownName: The trainer has no such argument.
         """
         for argument in self.arguments:
             if argument.name == name:
@@ -159,23 +152,24 @@ class Trainer:
         ranks: int | None = None,
         variables: Iterable[str] = (),
     ) -> list[str]:
-        """Make the command of a pod that starts the ranks of this trainer.
+        """Return the command of a pod that starts the ranks of this trainer.
 
-        Under torchrun it is each pod's, and the number of nodes and processes, the
-        node's rank and the master come from the pod's PET_* variables. Under mpirun,
-        Open MPI's, it is the launcher's alone. `-P` keeps the working directory out of
-        the import path: a `trainer.py` there is not run instead.
+        Under torchrun it is the command of each pod; the number of nodes and processes, the node's rank and
+        the master come from PET_* variables. Under mpirun, Open MPI's, it is the command of the launcher
+        alone. `-P` keeps the working directory out of the import path, where a `trainer.py` would be imported
+        instead.
 
         Args:
-            arguments: The words after the command, or values by name, where a bool
-                argument is "true" or "false", and what is not named has its default.
-            launcher: What the job has, where that is not the trainer's own.
-            ranks: How many mpirun starts; None for all slots of its hostfile.
-            variables: Names of those that mpirun takes along to the ranks in other pods.
+            arguments: Words after the command, or values by name, with "true" or "false" for a bool argument
+            and
+                the default for those not named.
+            launcher: Launcher of the job; None for the trainer's own.
+            ranks: Number of ranks for mpirun; None for all slots of its hostfile.
+            variables: Names of variables that mpirun passes to the ranks in other pods.
 
         Raises:
             UnknownName: A name is not an argument's.
-            ValueError: A value is not one the argument takes.
+            ValueError: A value is not one that its argument accepts.
         """
         words = self._words(arguments) if isinstance(arguments, Mapping) else list(arguments)
         if (launcher or self.launcher) == "torchrun":
@@ -185,7 +179,7 @@ class Trainer:
         return [*_MPIRUN, *number, *taken, *_PYTHON, self.module, *words]
 
     def words_of(self, command: Sequence[str]) -> list[str] | None:
-        """Return what stands behind this trainer in a command that `command` made; None if it is no such."""
+        """Return the trainer's arguments in a command made by `command`; None for other commands."""
         words = list(command)
         for start, end in ((_TORCHRUN, _TORCHRUN), (_MPIRUN, _PYTHON)):
             ends = [*end, self.module]
@@ -194,11 +188,11 @@ class Trainer:
                 return words[behind + len(ends) :]
         return None
 
-    def own_words(self, words: Sequence[str]) -> list[str]:
-        """Return a command line with this trainer's own flags in place of what scripts call them.
+    def own_args(self, words: Sequence[str]) -> list[str]:
+        """Return a command line with the trainer's own flags for those of scripts, and implied values.
 
-        So `--log_dir` and `--logdir` become `--log-dir`, and `--no-cuda` becomes `--device cpu`. What
-        is no flag of any of them stays. What one argument implies of another is added.
+        So `--log_dir` and `--logdir` become `--log-dir`, and `--no-cuda` becomes `--device cpu`. Unknown
+        words stay.
         """
         own = {}
         for argument in self.arguments:
@@ -220,12 +214,8 @@ class Trainer:
         return found
 
     def _words(self, values: Mapping[str, str]) -> list[str]:
-        words = []
-        chosen = dict(values)
-        for implied in self.implied:
-            if implied.given in values:
-                chosen.setdefault(implied.other, str(self.argument(implied.other).default))
-        for name, text in chosen.items():
+        words: list[str] = []
+        for name, text in values.items():
             argument = self.argument(name)
             if isinstance(argument.default, bool):
                 if text not in ("true", "false"):
@@ -237,42 +227,44 @@ class Trainer:
             except ValueError as error:
                 raise ValueError(f"{argument.flag}: {error}") from None
             words += [f"{argument.flag}={text}"] if text.startswith("-") else [argument.flag, text]
+        # A form shows the default of what is not named, so that is what counts, and nothing is implied.
+        for implied in self.implied:
+            if implied.holds(words):
+                words += [f"--{implied.other}", str(self.argument(implied.other).default)]
         return words
 
     def parser(self) -> argparse.ArgumentParser:
-        """Make the parser of the trainer's own command line.
-
-        What it cannot read ends the process with status 2 and one line on stderr.
-        """
+        """Return the command-line parser; errors end the process with status 2 and one line."""
         parser = _TrainerParser(prog=f"python -m {self.module}", description=self.title, allow_abbrev=False)
-        parser.conflict, parser.own_words = self.conflict, self.own_words
+        parser.conflict, parser.own_args = self.conflict, self.own_args
         for argument in self.arguments:
             words = argument.words.replace("%", "%%")
             if isinstance(argument.default, bool):
                 parser.add_argument(argument.flag, action="store_true", help=words + _also(argument))
                 continue
             unit = f" {argument.unit}" if argument.unit else ""
-            bounds = f"; {argument.bounds}" if argument.bounds else ""
+            bounds = f"; {argument.bounds}{unit}" if argument.bounds else ""
+            default = "none" if argument.default == "" else argument.zero or argument.default
             parser.add_argument(
                 argument.flag,
                 type=_argparse_type(argument),
                 default=argument.default,
                 metavar=_metavar(argument),
-                help=f"{words}{_also(argument)} (default: {argument.default or 'none'}{unit}{bounds})",
+                help=f"{words}{_also(argument)} (default: {default}{bounds})",
             )
         return parser
 
 
 class _TrainerParser(argparse.ArgumentParser):
-    """A parser that complains in one line: in a job's log a usage text for each rank hides the reason."""
+    """Parser with errors of one line: in a job's log, a usage text from each rank would hide the reason."""
 
     conflict: Callable[[argparse.Namespace], str]
-    own_words: Callable[[Sequence[str]], list[str]]
+    own_args: Callable[[Sequence[str]], list[str]]
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
-        parsed = super().parse_args(self.own_words(sys.argv[1:] if args is None else args), namespace)
+        parsed = super().parse_args(self.own_args(sys.argv[1:] if args is None else args), namespace)
         words = self.conflict(parsed)
         if words:
             self.error(words)
@@ -283,7 +275,6 @@ class _TrainerParser(argparse.ArgumentParser):
 
 
 def _argparse_type(argument: Argument) -> Callable[[str], str | int | float]:
-    """Return the `type` that argparse takes for `argument`; what is wrong is said in its words."""
 
     def read(text: str) -> str | int | float:
         try:
@@ -295,18 +286,15 @@ def _argparse_type(argument: Argument) -> Callable[[str], str | int | float]:
 
 
 def _metavar(argument: Argument) -> str:
-    """Return what stands for a value in the usage; many choices have their name there."""
     few = argument.choices if len(argument.choices) <= MANY_CHOICES else ()
     return "|".join(few) or argument.name.upper().replace("-", "_")
 
 
 def _also(argument: Argument) -> str:
-    """Say what else an argument may be called."""
     names = [*(f"--{name}" for name in argument.also)]
     names += [f"--{name} for {value}" for name, value in argument.switches]
     return f"; also {', '.join(names)}" if names else ""
 
 
 def _number(number: float) -> str:
-    """Write a bound as one types it: whole numbers with all their digits while these are few."""
     return str(number) if isinstance(number, int) else f"{number:g}"

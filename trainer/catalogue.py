@@ -1,10 +1,18 @@
-"""What can be launched: the trainers this project brings, and the arguments each one takes.
+"""The packaged trainers and their arguments.
 
-The console's forms and the trainers' own command lines are both made from here.
+The console's forms and the trainers' command lines are both built from here.
 """
 
 from trainer.arguments import BACKENDS, Argument, Implied, Launcher, Trainer, UnknownName
-from trainer.ddp_arguments import DATASETS, DDP_ARGUMENTS, FROM_FILES, MODELS, OF_TOKENS, ddp_conflict
+from trainer.ddp_arguments import (
+    DATASETS,
+    DDP_ARGUMENTS,
+    FROM_FILES,
+    GPT_BATCH_SIZE,
+    MODELS,
+    OF_TOKENS,
+    ddp_conflict,
+)
 
 __all__ = [
     "DATASETS",
@@ -19,31 +27,32 @@ __all__ = [
     "find",
 ]
 
-BENCHMARK_MODELS = ("vgg16", "resnet50", "resnet18", "tiny")
-"""Networks to measure: torchvision's, and a small one of our own."""
-
 _MPI_ARGUMENTS = (
     Argument(
-        "model", "resnet50", "", "The network to measure: torchvision's, or a tiny one", BENCHMARK_MODELS
+        "model",
+        "resnet50",
+        "",
+        "Network to measure: torchvision's, or a tiny one",
+        ("vgg16", "resnet50", "resnet18", "tiny"),
     ),
-    Argument("batch-size", 32, "images", "Images in a step of one process", least=1, most=1_000_000),
-    Argument("num-warmup-batches", 10, "batches", "Batches before the clock runs", least=0, most=1_000_000),
-    Argument("num-batches-per-iter", 10, "batches", "Batches in one measurement", least=1, most=1_000_000),
-    Argument("num-iters", 10, "iterations", "How often to measure", least=1, most=1_000_000),
+    Argument("batch-size", 32, "images", "Images per process and step", least=1, most=1_000_000),
+    Argument("num-warmup-batches", 10, "batches", "Warm-up batches, not measured", least=0, most=1_000_000),
+    Argument("num-batches-per-iter", 10, "batches", "Batches per measurement", least=1, most=1_000_000),
+    Argument("num-iters", 10, "iterations", "Number of measurements", least=1, most=1_000_000),
     Argument(
         "precision",
         "fp32",
         "",
-        "Numbers to compute with: strictly fp32, or as GPUs are fastest; bf16 also on processors",
+        "Precision: strict fp32, or a faster one of GPUs; bf16 also works on CPUs",
         ("fp32", "tf32", "bf16", "fp16"),
     ),
-    Argument("fp16-allreduce", False, "", "Halve the numbers that the ranks exchange: 16 bits each"),
-    Argument("no-cuda", False, "", "Compute on the processor even where there is a GPU"),
+    Argument("fp16-allreduce", False, "", "Exchange gradients as 16-bit numbers"),
+    Argument("no-cuda", False, "", "Use the CPU even if there is a GPU"),
     Argument(
         "log-dir",
         "",
         "",
-        "Folder for event files with a point a measurement, written by rank 0",
+        "Folder for event files with one point per measurement, written by rank 0",
         also=("logdir",),
     ),
     Argument("json", "", "", "File for the result as JSON, written by rank 0"),
@@ -51,37 +60,37 @@ _MPI_ARGUMENTS = (
         "allreduce-mib",
         0,
         "MiB",
-        "Largest message of the all-reduce that is measured at the end; 0 is 256 between GPUs, else 16",
+        "Largest message of the final all-reduce measurement; auto means 256 between GPUs, else 16",
         least=0,
         most=16_384,
+        zero="auto",
     ),
-    Argument("throughput-only", False, "", "Measure neither one rank alone nor all-reduce"),
-    Argument("backend", "auto", "", "What carries gradients: auto is nccl between GPUs, else gloo", BACKENDS),
+    Argument("throughput-only", False, "", "Skip the measurements of a single rank and of all-reduce"),
+    Argument(
+        "backend", "auto", "", "Communication backend; auto means nccl between GPUs, else gloo", BACKENDS
+    ),
     Argument(
         "master-addr",
         "",
         "",
-        "Address of rank 0 under mpirun; else MASTER_ADDR, else found out",
+        "Address of rank 0 under mpirun; by default MASTER_ADDR, else found automatically",
     ),
     Argument(
         "master-port",
         0,
         "",
-        "Port of rank 0 under mpirun; 0 takes MASTER_PORT, else a free one",
+        "Port of rank 0 under mpirun; auto means MASTER_PORT, else a free port",
         least=0,
         most=65_535,
+        zero="auto",
     ),
     Argument(
-        "wait-for-others",
-        300,
-        "s",
-        "How long a process waits for the others before it measures",
-        least=1,
-        most=604_800,
+        "wait-for-others", 300, "s", "Time to wait for the other ranks at startup", least=1, most=604_800
     ),
 )
 
 
+# In the order in which a form shows them.
 TRAINERS: tuple[Trainer, ...] = (
     Trainer(
         "ddp",
@@ -92,6 +101,7 @@ TRAINERS: tuple[Trainer, ...] = (
         implied=(
             Implied("data", "dataset", "tokens", where=("model", "gpt")),
             Implied("data", "dataset", "mnist"),
+            Implied("model", "batch-size", str(GPT_BATCH_SIZE), where=("model", "gpt")),
         ),
     ),
     Trainer(
@@ -102,14 +112,13 @@ TRAINERS: tuple[Trainer, ...] = (
         launcher="mpirun",
     ),
 )
-"""Every trainer, in the order a form shows them."""
 
 
 def find(name: str) -> Trainer:
-    """Look up a trainer.
+    """Look up a trainer by name.
 
     Raises:
-        UnknownName: There is none of this name.
+        UnknownName: No trainer has this name.
     """
     for trainer in TRAINERS:
         if trainer.name == name:

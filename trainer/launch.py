@@ -1,8 +1,8 @@
-"""torchrun for a pod: ends with the exit status of what happened, and says it in a line.
+"""torchrun for a pod: reports in one line which rank failed first, and exits with its status.
 
     python -P -m trainer.launch --nproc-per-node 2 -m trainer.train_ddp --epochs 3
 
-Takes torchrun's arguments and PET_* variables. The ranks' own output is left as it is.
+Takes torchrun's arguments and PET_* variables. The output of the ranks is unchanged.
 """
 
 import logging
@@ -14,16 +14,16 @@ from types import FrameType
 from trainer.messages import port_in_use
 from trainer.signals import LAUNCHER_PID_VARIABLE, SIGNALS, StopRequest
 
+# Modules of torch.distributed that log what is reported here, or what a rank handles itself.
 _TALKATIVE = ("run", "elastic.agent.server.api", "elastic.multiprocessing.api")
-"""Modules of torch.distributed that announce what is said here, or what a rank settles itself."""
 
+# Gives each restart of the ranks a store of its own; in a shared one they find the ranks that are gone.
+# Source: pytorch/pytorch#135712.
 _OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
-"""With it each start of the ranks gets a store of its own; in a shared one they find those that are gone.
-Source: pytorch/pytorch#135712."""
 
 
 def main() -> int:
-    """Run torchrun's own `main` in this process; returns the exit status."""
+    """Run torchrun's own `main` in this process, and return the exit status."""
     StopRequest().exit_on_signal("before the ranks were started")
     from torch.distributed import DistError, run
     from torch.distributed.elastic.multiprocessing import api
@@ -31,13 +31,13 @@ def main() -> int:
     from torch.distributed.elastic.rendezvous import RendezvousError
 
     def pass_on(signum: int, frame: FrameType | None) -> None:
-        """Stop the ranks with the first signal; a second one would only tear the agent from them."""
+        """Stop the ranks at the first signal; a second one would only tear the agent from them."""
         for each in SIGNALS:
             signal.signal(each, signal.SIG_IGN)
         raise api.SignalException("asked to stop", signal.Signals(signum))
 
     def age(failure: ProcessFailure) -> tuple[bool, int, bool]:
-        """Sort by second, who was killed before who noticed it; last those that were asked to stop."""
+        """Sort by second, then killed ranks before those that noticed; ranks asked to stop are last."""
         was_asked = failure.exitcode in asked_statuses
         return was_asked, failure.timestamp, failure.exitcode >= 0
 
@@ -47,6 +47,8 @@ def main() -> int:
         logging.getLogger(f"torch.distributed.{name}").setLevel(logging.CRITICAL)
     os.environ |= {LAUNCHER_PID_VARIABLE: str(os.getpid()), "PYTHONSAFEPATH": "1"}
     os.environ.setdefault(_OWN_STORE, "1")
+    # By itself torchrun dies of a SIGHUP under nohup too.
+    os.environ.setdefault("PET_SIGNALS_TO_HANDLE", ",".join(each.name for each in (*SIGNALS, signal.SIGQUIT)))
     try:
         run.main(sys.argv[1:])
     except api.SignalException as asked:
@@ -68,7 +70,7 @@ def main() -> int:
 
 
 def _report(ranks: list[int], status: int) -> int:
-    """Say how the ranks that failed first ended, below zero by a signal; returns the status to end with."""
+    """Log the ranks that failed first; a negative status is a signal. Returns the status to exit with."""
     who = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
     how = f"exit status {status}" if status > 0 else signal.Signals(-status).name
     print(f"launcher: {who} ended with {how}", file=sys.stderr, flush=True)

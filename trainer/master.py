@@ -1,16 +1,17 @@
-"""Where the ranks of a job meet when mpirun or srun started them: the address of rank 0, and a port there.
+"""Address and port of rank 0, if mpirun or srun started the ranks.
 
 In this order:
 
 1. MASTER_ADDR and MASTER_PORT (`--master-addr`, `--master-port`).
-2. All ranks are on this machine: 127.0.0.1, and a port made of the name that mpirun gave the job, or of
-   the process that started all of them: MPICH's Hydra gives a job no name.
-3. MPI itself: rank 0 broadcasts its address and a port that is free there (see `mpi_address`).
-4. The first host of the hostfile that the MPI operator or the user named, where ranks have it.
+2. If all ranks are on this machine: 127.0.0.1, and a port derived from the name that mpirun gave the job, or
+   from the process that started all of them, as MPICH's Hydra gives a job no name.
+3. MPI itself: rank 0 broadcasts its address and a free port (see `mpi_address`).
+4. The first host of the hostfile of the MPI operator or the user, if ranks have it.
 
-Under Slurm: MASTER_ADDR and MASTER_PORT, else the first node of the job step and a port made of its number.
+Under Slurm: MASTER_ADDR and MASTER_PORT, else the first node of the job step and a port derived from its
+number.
 
-torchrun and the PyTorchJob operator always give both variables.
+torchrun and the PyTorchJob operator always set both variables.
 """
 
 import os
@@ -25,11 +26,11 @@ from trainer import slurm
 from trainer.messages import InvalidArguments
 from trainer.ranks import Ranks
 
+# torchrun's own.
 DEFAULT_PORT = 29500
-"""torchrun's own."""
 
+# Mount path of the hostfile in the launcher pod of the MPI operator.
 HOSTFILE = "/etc/mpi/hostfile"
-"""Where the MPI operator mounts the hostfile of a job, in the pod of its launcher."""
 
 _HOSTFILE_VARIABLES = (
     "OMPI_MCA_orte_default_hostfile",
@@ -37,32 +38,32 @@ _HOSTFILE_VARIABLES = (
     "I_MPI_HYDRA_HOST_FILE",
     "HYDRA_HOST_FILE",
 )
+# The same in all ranks of an mpirun, and different for the next one.
 _JOB_VARIABLES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri")
-"""What is the same in all ranks of an mpirun, and another in the next."""
+# Fields of /proc/PID/stat between the parent and the start time.
 _START_AFTER_PARENT = 17
-"""Fields between a process's parent and when it was started."""
 
 
 def find_master(
     ranks: Ranks,
     env: Mapping[str, str],
-    ask_mpi: Callable[[], tuple[str, int] | None],
+    request_mpi: Callable[[], tuple[str, int] | None],
     *,
     hostfile: str = HOSTFILE,
     hostname: str = "",
 ) -> tuple[str, int]:
-    """Return the address and the port at which the ranks meet; every rank must ask.
+    """Return address and port of the rendezvous; every rank must call this.
 
     Args:
-        ranks: Who asks, of a job of more than one.
-        env: The environment of this process.
-        ask_mpi: Returns what rank 0 broadcast; None if there is no MPI library.
-        hostfile: Looked at when no variable names one.
-        hostname: Of this machine.
+        ranks: Ranks of this process, in a job of more than one.
+        env: Environment of this process.
+        request_mpi: Returns the broadcast of rank 0; None if there is no MPI library.
+        hostfile: Read if no variable names one.
+        hostname: Name of this machine.
 
     Raises:
-        InvalidArguments: Nothing says where rank 0 is, or it is not where the hostfile begins; or nothing
-            tells this job from another on this machine.
+        InvalidArguments: The host of rank 0 is unknown, or is not the first one of the hostfile; or nothing
+            distinguishes this job from another on this machine.
         TrainingError: MPI failed.
     """
     address, port = env.get("MASTER_ADDR", ""), int(env.get("MASTER_PORT") or 0)
@@ -70,18 +71,18 @@ def find_master(
         return _at_slurm(env, address, port)
     if not address and ranks.local_world_size == ranks.world_size:
         port = port or _port_of_job(env) or _port_of(_hydra_proxy())
-        if not port and (answer := ask_mpi()):
+        if not port and (answer := request_mpi()):
             port = answer[1]
         if not port:
             raise InvalidArguments(
-                "Nothing tells where the ranks of this job meet from where another's on this machine do.",
-                "The launcher gives the job no name, and no MPI library was found that could be asked.",
+                "Could not choose a port for this job that another job on this machine does not use too.",
+                "The launcher gives the job no name, and no MPI library was found.",
                 "Set MASTER_PORT to a free port, another for each job: MASTER_PORT=29501 mpirun ...",
             )
         return "127.0.0.1", port
     if address and not port:
         port = _port_of_job(env)
-    if (not address or not port) and (answer := ask_mpi()):
+    if (not address or not port) and (answer := request_mpi()):
         return address or answer[0], port or answer[1]
     if not address:
         files = [env[name] for name in _HOSTFILE_VARIABLES if env.get(name)]
@@ -93,7 +94,7 @@ def _at_slurm(env: Mapping[str, str], address: str, port: int) -> tuple[str, int
     address = address or slurm.first_host(env)
     if not address:
         raise InvalidArguments(
-            "Nothing says where rank 0 is.",
+            "The address of rank 0 is unknown.",
             "Neither MASTER_ADDR nor SLURM_STEP_NODELIST is set.",
             "Export MASTER_ADDR, the first node of the job, before srun.",
         )
@@ -105,15 +106,12 @@ def _port_of_job(env: Mapping[str, str]) -> int:
 
 
 def _port_of(name: str) -> int:
-    """Return a port below those that the system hands out, so that two jobs at once rarely share one.
-
-    0 where the job has no name.
-    """
+    """Return a port below the ephemeral range, so that two jobs rarely share one; 0 for an empty name."""
     return 20_000 + zlib.crc32(name.encode()) % 10_000 if name else 0
 
 
 def _hydra_proxy() -> str:
-    """Name the process of MPICH's that started all ranks of this machine: its pid and start; "" for none.
+    """Return pid and start time of the Hydra process that started all ranks here; "" if there is none.
 
     Source: proc_pid_stat(5).
     """
@@ -143,18 +141,18 @@ def _first_host(files: list[str], ranks: Ranks, hostname: str) -> str:
                 raise InvalidArguments(
                     f"Rank 0 is on {hostname}, but {file} begins with {host}.",
                     "The other ranks would look for it there.",
-                    f"Say where it is: mpirun -x MASTER_ADDR={hostname}.",
+                    f"Set it: mpirun -x MASTER_ADDR={hostname}.",
                 )
             return host
     raise InvalidArguments(
-        "Nothing says where rank 0 is.",
-        "MASTER_ADDR is not set, no MPI library was found that could be asked, nor a hostfile.",
+        "The address of rank 0 is unknown.",
+        "MASTER_ADDR is not set, and neither an MPI library nor a hostfile was found.",
         "Start with mpirun -x MASTER_ADDR=HOST, the host of rank 0.",
     )
 
 
 def _without_slots(host: str) -> str:
-    """Cut what MPICH writes behind a host: `job-worker-0:2`."""
+    # MPICH writes slots behind a host: `job-worker-0:2`.
     name, colon, slots = host.rpartition(":")
     return name if colon and slots.isdecimal() and ":" not in name else host
 

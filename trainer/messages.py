@@ -1,20 +1,22 @@
-"""What a rank says: lines that a person reads and a console parses, and the errors that end it.
+"""Log lines of a rank, which the console parses, and the errors that end it.
 
-An error is one line with what, why and what to do now.
+An error is one line with what failed, why, and what to do next.
 """
 
+import errno
+import os
 import re
 import sys
+from typing import TextIO
 
 
 class TrainingError(Exception):
     """A failure that the user can act on; shown without a traceback.
 
-    `what`, `why` and `now` are sentences. It travels to the other ranks by pickle.
+    `what`, `why` and `now` are sentences. Other ranks get a copy: see `distributed.exchange`.
     """
 
     exit_status = 1
-    """What the process ends with."""
 
     def __init__(self, what: str, why: str = "", now: str = "") -> None:
         super().__init__(what, why, now)
@@ -24,25 +26,25 @@ class TrainingError(Exception):
 
 
 class InvalidArguments(TrainingError):
-    """Arguments or environment with which no training can start."""
+    """Arguments or environment are invalid."""
 
     exit_status = 2
 
 
 class DamagedCheckpoints(TrainingError):
-    """There are checkpoints, and none of them can be read."""
+    """None of the checkpoints can be read."""
 
     exit_status = 3
 
 
 class NotFinite(TrainingError):
-    """The loss is no number any more: no further step can mend it."""
+    """The loss or a weight is NaN or infinite."""
 
     exit_status = 4
 
 
 class MissingData(TrainingError):
-    """The files to learn from are not there, or are damaged."""
+    """Training files are missing or damaged."""
 
     exit_status = 5
 
@@ -54,13 +56,19 @@ class TooFewGpus(InvalidArguments):
 
 
 class PortInUse(TrainingError):
-    """Where the ranks are to meet, another process listens already."""
+    """Another process listens on the port of the rendezvous."""
 
     exit_status = 7
 
 
+class NothingToTrain(TrainingError):
+    """The checkpoint has all epochs already, and was made with other settings."""
+
+    exit_status = 8
+
+
 def port_in_use(error: BaseException) -> PortInUse | None:
-    """Say in words that `error` is torch's when it cannot listen on a port; None if it is another."""
+    """Return the error for torch's failure to listen on a port; None for other errors."""
     found = re.search(r"port: (\d+).*EADDRINUSE", str(error))
     if not found:
         return None
@@ -72,7 +80,7 @@ def port_in_use(error: BaseException) -> PortInUse | None:
 
 
 class Stopped(TrainingError):
-    """Somebody asked the job to stop, and it did."""
+    """The job stopped because of a signal."""
 
     def __init__(self, what: str, why: str = "", now: str = "", signal: int = 0) -> None:
         super().__init__(what, why, now)
@@ -80,15 +88,24 @@ class Stopped(TrainingError):
 
 
 def log(line: str) -> None:
-    """Print one line at once and whole: `print` may write its end apart, and other ranks share the pipe."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+    """Print one line in a single write: `print` may write its end separately, and ranks share the pipe."""
+    _write(sys.stdout, line)
 
 
 def log_error(line: str) -> None:
-    """Print one line to stderr, at once and whole."""
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    """Print one line to stderr, in a single write."""
+    _write(sys.stderr, line)
+
+
+def _write(stream: TextIO, line: str) -> None:
+    try:
+        stream.write(f"{line}\n")
+        stream.flush()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        # The terminal hung up, and SIGHUP came with that: without output the checkpoint is still saved.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def progress_line(
@@ -104,7 +121,7 @@ def progress_line(
     unit: str = "images",
     times: str = "",
 ) -> str:
-    """Say where training is; `epoch` counts from 1, `step` over the whole training; `times` ends it.
+    """Return a progress line; `epoch` counts from 1, `step` over the whole training.
 
     >>> progress_line(epoch=1, epochs=3, step=120, steps=564, loss=0.1234,
     ...               lr=9.8e-4, per_s=412.3, eta_s=72)
@@ -118,7 +135,7 @@ def progress_line(
 
 
 def duration(seconds: float) -> str:
-    """Say a time in at most two units: 12s, 1m12s, 3h05m."""
+    """Format a duration in at most two units: 12s, 1m12s, 3h05m."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole}s"
@@ -128,7 +145,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """Say how long ago something was: 12 s ago, 5 min ago, 3 h ago, 2 days ago."""
+    """Format an age: 12 s ago, 5 min ago, 3 h ago, 2 days ago."""
     for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size or (seconds >= size and unit != "days"):
             return f"{seconds // size:.0f} {unit} ago"
@@ -136,6 +153,6 @@ def ago(seconds: float) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Say an error as one short sentence without its full stop: no C++ frames, no source files."""
+    """Return an error's first sentence without its full stop, C++ frames and source files."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return re.sub(r"^\[[^\]]*\.\w+:\d+\] ", "", lines[0]).split(". ")[0].removesuffix(".")

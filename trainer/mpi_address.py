@@ -1,8 +1,8 @@
-"""Ask MPI itself where rank 0 is, when nothing else says it: rank 0 broadcasts its address and a free port.
+"""Address of rank 0 from MPI itself: rank 0 broadcasts its address and a free port.
 
-mpirun gives the ranks on other hosts no name of the first one, and in the pods of an MPIJob there is
-no hostfile. The MPI library runs in a process of its own: it may end a process at will, and keeps
-signal handlers and threads.
+mpirun does not give the ranks on other hosts the name of the first one, and the pods of an MPIJob have no
+hostfile. The MPI library runs in a process of its own, because it may end the process at will and leaves
+signal handlers and threads behind.
 """
 
 import ctypes
@@ -19,22 +19,22 @@ from trainer.messages import TrainingError
 from trainer.ranks import Ranks
 from trainer.signals import LAUNCHER_PID_VARIABLE, stop_when_launcher_dies
 
+# Open MPI 3 to 5; MPICH and Intel MPI; either.
 _LIBRARIES = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
-"""Open MPI 3 to 5; MPICH and Intel MPI; either."""
+# Source: the MPICH ABI Compatibility Initiative's mpi.h.
 _MPICH_COMM_WORLD, _MPICH_BYTE = 0x44000000, 0x4C00010D
-"""Source: the MPICH ABI Compatibility Initiative's mpi.h."""
 _LONGEST_ADDRESS = 256
+# Exit status of the child process if no MPI library knows all ranks.
 _NO_LIBRARY = 3
-"""Exit status of the process that asks when there is no MPI library that knows all ranks."""
 
 
-def ask_mpi(env: Mapping[str, str], wait_s: int) -> tuple[str, int] | None:
-    """Return the address of rank 0 and a port that was free there; None if no MPI library can say it.
+def request_mpi(env: Mapping[str, str], wait_s: int) -> tuple[str, int] | None:
+    """Return the address of rank 0 and a port that was free there; None if no MPI library knows all ranks.
 
-    Every rank must ask, and waits until all do.
+    Every rank must call this; it waits for all of them.
 
     Raises:
-        TrainingError: They do not, within `wait_s`, or MPI fails.
+        TrainingError: A rank did not call within `wait_s` seconds, or MPI failed.
     """
     try:
         asked = subprocess.run(
@@ -48,7 +48,7 @@ def ask_mpi(env: Mapping[str, str], wait_s: int) -> tuple[str, int] | None:
             close_fds=False,  # MPICH's library speaks with its launcher through one
         )
     except subprocess.TimeoutExpired as error:
-        raise _failed(f"Not all ranks asked within {wait_s} s") from error
+        raise _failed(f"Not all ranks took part within {wait_s} s") from error
     if asked.returncode == _NO_LIBRARY:
         return None
     if asked.returncode:
@@ -60,14 +60,14 @@ def ask_mpi(env: Mapping[str, str], wait_s: int) -> tuple[str, int] | None:
 
 def _failed(why: str) -> TrainingError:
     return TrainingError(
-        "MPI could not be asked where rank 0 is.",
+        "Could not get the address of rank 0 from MPI.",
         f"{why}.",
-        "Say it: mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=PORT.",
+        "Set it: mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=PORT.",
     )
 
 
 def own_address() -> str:
-    """Return the address of this host that others reach: what its name stands for, else its way out."""
+    """Return the address of this host for others: that of its name, else that of its default route."""
     try:
         found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
         addresses = [str(address[0]).partition("%")[0] for *_, address in found]
@@ -91,7 +91,7 @@ def _free_port() -> int:
 
 
 def _libraries(env: Mapping[str, str]) -> list[str]:
-    """Return where the library may be: beside what started this process first."""
+    """Return candidate paths, those next to the launcher first."""
     folders = [env.get("OMPI_LIBDIR_LOC", "")]
     folders += [f"{prefix}/lib" for name in ("OPAL_PREFIX", "I_MPI_ROOT") if (prefix := env.get(name, ""))]
     mpirun = shutil.which("mpirun")
@@ -111,7 +111,7 @@ def _load(env: Mapping[str, str]) -> ctypes.CDLL | None:
 
 
 def _handles(library: ctypes.CDLL) -> tuple[ctypes.c_void_p | ctypes.c_int, ctypes.c_void_p | ctypes.c_int]:
-    """Return MPI_COMM_WORLD and MPI_BYTE: objects of Open MPI's library, numbers in the others'."""
+    """Return MPI_COMM_WORLD and MPI_BYTE: objects in Open MPI's library, numbers in the others'."""
     try:
         world, byte = (ctypes.c_char.in_dll(library, f"ompi_mpi_{name}") for name in ("comm_world", "byte"))
     except ValueError:
@@ -120,7 +120,7 @@ def _handles(library: ctypes.CDLL) -> tuple[ctypes.c_void_p | ctypes.c_int, ctyp
 
 
 def main(world_size: int) -> int:
-    """Ask, and print the address and the port; returns the exit status."""
+    """Broadcast, print address and port, and return the exit status."""
     library = _load(os.environ)
     if library is None:
         return _NO_LIBRARY

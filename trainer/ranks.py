@@ -1,8 +1,8 @@
-"""Which of the job's processes this one is, whoever launched it.
+"""Rank of this process in the job, from the variables of any launcher.
 
-Sources: torchrun's "Environment Variables" page; the PyTorchJob operator (RANK,
-WORLD_SIZE, MASTER_*, where RANK counts pods); Open MPI's OMPI_COMM_WORLD_*; the
-PMI_* and MPI_* variables of MPICH and Intel MPI; Slurm's (`trainer.slurm`).
+Sources: torchrun's "Environment Variables" page; the PyTorchJob operator (RANK, WORLD_SIZE, MASTER_*, where
+RANK counts pods); Open MPI's OMPI_COMM_WORLD_*; the PMI_* and MPI_* variables of MPICH and Intel MPI; Slurm's
+(`trainer.slurm`).
 """
 
 import os
@@ -30,16 +30,15 @@ _LAUNCHERS = (
 )
 
 MPI_LAUNCHERS = ("Open MPI", "MPICH")
-"""The launchers that are an mpirun."""
 
+# These launchers do not give the address of the rendezvous; `trainer.master` finds it.
 WITHOUT_MASTER = (*MPI_LAUNCHERS, "Slurm")
-"""The launchers that say nothing of where ranks meet: `trainer.master` finds it."""
 
 _PYTORCH_JOB_POD = re.compile(r"(.+)-(?:master|worker)-\d+")
 
 
 def job_name(env: Mapping[str, str] | None = None) -> str:
-    """Return the name of the job this process is a pod of, from the pod's name; "" if it is none.
+    """Return the name of this pod's job, from the pod's name; "" if there is none.
 
     A pod's host has its name: <job>-master-0 of a PyTorchJob, <job>-3 or <job>-3-x7k2p of an Indexed Job.
     """
@@ -53,35 +52,32 @@ def job_name(env: Mapping[str, str] | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The rank of this process in the job and on its node, and of how many."""
+    """Rank and number of processes, in the job and on this node."""
 
     rank: int
-    """0 to `world_size` - 1 over the whole job."""
     world_size: int
-    """Processes in the job."""
     local_rank: int
-    """0 to `local_world_size` - 1 on this machine or in this pod; which GPU to take."""
+    """On this machine or in this pod; selects the GPU."""
     local_world_size: int
-    """Processes on this machine or in this pod."""
     launcher: str
-    """Who gave the ranks: "torchrun", "Open MPI", "MPICH", "Slurm", "the environment" or "alone"."""
+    """"torchrun", "Open MPI", "MPICH", "Slurm", "the environment" or "alone"."""
 
     @property
     def is_first(self) -> bool:
-        """Whether this process logs and writes for all: rank 0."""
+        """True for rank 0, which logs and writes for all."""
         return self.rank == 0
 
     @property
     def is_first_here(self) -> bool:
-        """Whether this process does what one process a machine should do."""
+        """True for one process per machine."""
         return self.local_rank == 0
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> "Ranks":
         """Read the ranks from `env`, by default the environment of this process.
 
-        mpirun inside a pod wins over the pod's own RANK, torchrun over both. An mpirun that srun
-        helped to start wins over Slurm; Slurm wins over the PMI_* that it sets itself.
+        mpirun inside a pod wins over the pod's own RANK, and torchrun over both. An mpirun that srun helped
+        to start wins over Slurm; Slurm wins over the PMI_* that it sets itself.
 
         Raises:
             InvalidArguments: The variables contradict each other, or one is missing.
@@ -151,10 +147,7 @@ def _number(env: Mapping[str, str], name: str, default: int | None = None) -> in
 
 
 def _check_master_address(env: Mapping[str, str], ranks: Ranks) -> None:
-    """Check that the processes can find each other, and that all of them will come.
-
-    Where mpirun or srun started them, `trainer.master` finds what is not set.
-    """
+    """Check that the processes can find each other and that all of them are started."""
     if ranks.world_size == 1:
         return
     if env.get("MASTER_PORT"):
@@ -177,6 +170,6 @@ def _check_master_address(env: Mapping[str, str], ranks: Ranks) -> None:
     ):
         raise InvalidArguments(
             f"WORLD_SIZE counts {each_pod} processes a pod, but this pod started one.",
-            "RANK is then the number of the pod, and the others would be waited for in vain.",
+            "RANK is the number of the pod here; the job would wait for the missing ranks.",
             "Start the trainer with torchrun.",
         )

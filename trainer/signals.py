@@ -1,4 +1,4 @@
-"""Being asked to stop, by SIGTERM or SIGINT, from the first line of a process to its last."""
+"""Requests to stop by SIGTERM, SIGINT or SIGHUP, handled from the first line of a process to its last."""
 
 import ctypes
 import os
@@ -7,37 +7,39 @@ import sys
 import threading
 from types import FrameType
 
+# In it, a launcher gives its ranks its own pid.
 LAUNCHER_PID_VARIABLE = "TRAINER_LAUNCHER_PID"
-"""Variable in which a launcher tells its ranks which process it is."""
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
-"""Those that ask to stop."""
+# Without SIGHUP under nohup, which ignores it.
+SIGNALS = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    *(() if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)),
+)
 
 _PR_SET_PDEATHSIG = 1
 
 
 class StopRequest:
-    """Notes that somebody asked this process to stop, so that it can finish its step first."""
+    """A stop signal, recorded so that the process can finish its step first."""
 
     signal = 0
-    """The number of the signal that came; 0 while none has."""
+    """Number of the signal; 0 before it."""
 
     def catch_signals(self) -> None:
-        """Note SIGTERM and SIGINT from now on, instead of dying of them."""
+        """Record the `SIGNALS` from now on, instead of exiting."""
         for number in SIGNALS:
             signal.signal(number, self._note)
 
     def exit_on_signal(self, when: str) -> None:
-        """Until `catch_signals` is called, end the process at the first signal, with 128 + its number.
+        """Exit with 128 + the number of the first signal, until `catch_signals` is called.
 
-        `when` completes "Stopped by SIGTERM". A thread does it: torch waits for other
-        ranks in C++, where Python's handlers do not run. Without any handler the first
-        process of a container would not end at all.
+        `when` completes "Stopped by SIGTERM".
         """
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        handler = self._note_early
+        handler = self._record_early
         for number in SIGNALS:
             signal.signal(number, handler)
 
@@ -54,12 +56,12 @@ class StopRequest:
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.signal = self.signal or number
 
-    def _note_early(self, number: int, frame: FrameType | None) -> None:
+    def _record_early(self, number: int, frame: FrameType | None) -> None:
         self._note(number, frame)
 
 
 def stop_when_launcher_dies() -> None:
-    """Have the kernel send SIGTERM when the launcher of this process dies, whatever it dies of (Linux)."""
+    """Have the kernel send SIGTERM when the launcher of this process dies for any reason (Linux)."""
     launcher = os.environ.pop(LAUNCHER_PID_VARIABLE, "")
     if launcher and sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

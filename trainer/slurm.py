@@ -1,7 +1,7 @@
-"""The ranks that Slurm's `srun` gives its tasks, and where they meet.
+"""Ranks and rendezvous of tasks that Slurm's `srun` started.
 
-Source: srun(1), "OUTPUT ENVIRONMENT VARIABLES". Only the variables of a job step count: a batch script
-has a SLURM_PROCID too, of itself.
+Source: srun(1), "OUTPUT ENVIRONMENT VARIABLES". Only the variables of a job step count: a batch script has a
+SLURM_PROCID of its own.
 """
 
 import re
@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Mapping
 
 RANK, TASKS, LOCAL_RANK = "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"
-"""Which task this one is, of how many, and which on its node."""
 
 _REPEATED = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 _FIRST_HOST = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
@@ -17,12 +16,12 @@ _FIRST_OF_RANGE = re.compile(r"\[([^\],-]+)[^\]]*\]")
 
 
 def is_step_of_many(env: Mapping[str, str]) -> bool:
-    """Say whether srun started this process as one of several: a lone shell in an allocation is none."""
+    """Return True if srun started this process as one of several; False for a lone shell in an allocation."""
     return RANK in env and env.get(TASKS, "1").strip() not in ("", "1")
 
 
 def tasks_on_node(env: Mapping[str, str]) -> int:
-    """Return how many tasks of the step are on this node; 0 when nothing says it.
+    """Return the tasks of the step on this node; 0 if unknown.
 
     SLURM_STEP_TASKS_PER_NODE is `2(x3),1`: two on each of the first three nodes.
     """
@@ -40,7 +39,7 @@ def tasks_on_node(env: Mapping[str, str]) -> int:
 
 
 def first_host(env: Mapping[str, str]) -> str:
-    """Return the first node of the step, where rank 0 is; "" when nothing says it.
+    """Return the first node of the step, the host of rank 0; "" if unknown.
 
     >>> first_host({"SLURM_STEP_NODELIST": "gpu[03-07,9],login1"})
     'gpu03'
@@ -50,6 +49,6 @@ def first_host(env: Mapping[str, str]) -> str:
 
 
 def port_of_step(env: Mapping[str, str]) -> int:
-    """Return a port that all tasks of the step know, below those that the system hands out."""
+    """Return a port that all tasks of the step derive, below the ephemeral range."""
     step = f"{env.get('SLURM_JOB_ID', '')}.{env.get('SLURM_STEP_ID', '')}"
     return 20_000 + zlib.crc32(step.encode()) % 10_000

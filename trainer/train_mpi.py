@@ -1,12 +1,12 @@
-"""Measure training throughput on synthetic images, with the arguments and the lines of Horovod's benchmark.
+"""Measure training throughput on synthetic images, with the arguments and output of Horovod's benchmark.
 
     mpirun --tag-output -np 4 python -P -m trainer.train_mpi --model vgg16 --batch-size 64
     python -P -m trainer.launch --nproc-per-node 4 -m trainer.train_mpi --model resnet50
-    python -P -m trainer.train_mpi --model tiny --num-iters 3        alone
+    python -P -m trainer.train_mpi --model tiny --num-iters 3        one process
     srun --ntasks-per-node 4 python -P -m trainer.train_mpi --model resnet50
 
-Arguments: `trainer.catalogue`. Rank 0 prints the figures; with --log-dir it writes them to event files too,
-with --json to a file for programs.
+Rank 0 prints the figures; with --log-dir it also writes event files, with --json a file for programs. The
+arguments are in `trainer.catalogue`.
 """
 
 import os
@@ -17,10 +17,7 @@ from trainer.signals import StopRequest, stop_when_launcher_dies
 
 
 def main() -> int:
-    """Measure as the command line says; returns the exit status.
-
-    torch takes seconds to import, so signals and wrong arguments are answered first.
-    """
+    """Run the benchmark that the command line asks for, and return the exit status."""
     stop = StopRequest()
     stop.exit_on_signal("before the benchmark was done; nothing of it is saved")
     stop_when_launcher_dies()

@@ -1,4 +1,4 @@
-"""The console and the one-shot commands: everything that a user sees.
+"""The console and the one-shot commands: everything a user sees.
 
-May use `k8s`, `themes`, and of `trainer` the catalogue and event files; nobody imports it.
+May import `k8s`, `themes`, and from `trainer` the catalogue and event files.
 """

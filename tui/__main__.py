@@ -1,7 +1,7 @@
-"""`gpuconsole`: opens the console, or runs one command; nobody sees a traceback for what can go wrong.
+"""`gpuconsole`: open the console or run one command; expected errors never end in a traceback.
 
-Imports as little as it can, so that `--help` and mistakes are answered at once; and nothing that takes time
-before `main`, which alone knows what to do at ctrl+c.
+Imports as little as possible, so that `--help` and mistakes are answered at once, and nothing slow
+before `main`, which handles ctrl+c.
 """
 
 from __future__ import annotations
@@ -17,22 +17,26 @@ if TYPE_CHECKING:
     from tui.options import ConsoleOptions
 
 DONE, FAILED, WRONG_USAGE = 0, 1, 2
-"""What the program answers its caller."""
 INTERRUPTED, PIPE_CLOSED = 130, 141
-"""128 and the number of SIGINT, of SIGPIPE."""
 
+# gc thresholds. Collections of young objects stay small because a key waits for them; full ones are
+# rare because a large cluster's objects hold no cycles.
 GARBAGE = (10_000, 250, 20)
-"""How cycles are looked for: among few new objects at a time, for a key waits as long as a look takes; and
-rarely among all, for a large cluster's objects hold none."""
 _TOGETHER = ("k8s", "trainer", "themes")
+# Commands that pass the words after `--` to another program.
 _TAKE_WORDS = ("submit", "shell")
-"""The commands that take another program's words after `--`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
+    _open_closed_streams()
     try:
         return _main(argv)
+    except (OSError, BaseExceptionGroup) as error:
+        if not _is_closed_pipe(error):
+            raise
+        _discard_unwritten()
+        return PIPE_CLOSED
     except KeyboardInterrupt:
         # Where it was not imported yet nothing has begun; and a broken import must not be tried again.
         if ctrl_c := sys.modules.get("tui.terminal.ctrl_c"):
@@ -40,21 +44,53 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+def _open_closed_streams() -> None:
+    """Open the null device for standard streams that were closed at the start (`>&-`), which are None."""
+    import os
+
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode, closefd=False))  # noqa: SIM115
+
+
+def _is_closed_pipe(error: BaseException) -> bool:
+    """Return True if the reader of stdout or stderr went away, also inside an exception group."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(BrokenPipeError) is not None
+    return isinstance(error, BrokenPipeError)
+
+
+def _discard_unwritten() -> None:
+    # Or the interpreter tries to flush again at exit.
+    import os
+
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _main(argv: Sequence[str] | None) -> int:
     if problem := find_intruder():
         sys.stderr.write(problem)
         return FAILED
+    import codecs
+    import errno
     import gc
     import io
-    import os
 
     # Only now is it known that these are ours.
     from k8s.errors import KubeError
-    from tui.commands.support.output import WrongUsage, write_stderr
+    from tui.commands.support.output import WrongUsage, nearest_ascii, write_stderr
+    from tui.terminal.tty_state import wants_ascii
 
+    encoding = "ascii" if wants_ascii() else None
+    codecs.register_error("nearest", nearest_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(encoding=encoding, errors="nearest")
     gc.set_threshold(*GARBAGE)
     try:
         status = _run(list(sys.argv[1:] if argv is None else argv))
@@ -66,19 +102,25 @@ def _main(argv: Sequence[str] | None) -> int:
     except WrongUsage as error:
         write_stderr(f"{error}\nSee {' '.join(filter(None, ('gpuconsole', error.command)))} --help")
         return WRONG_USAGE
-    except BrokenPipeError:
-        # What is still buffered has no reader; the interpreter must not try once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+    except SystemExit:
+        sys.stdout.flush()  # argparse has written help
+        raise
     except OSError as error:
-        write_stderr(f"Could not do that on this machine.\n{error}.")
+        if isinstance(error, BrokenPipeError):
+            raise
+        _discard_unwritten()
+        # A write to stdout names no file.
+        is_full = not error.filename and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+        place = "standard output" if is_full else error.filename
+        what = f"Could not use {place}." if place else "Could not finish on this machine."
+        write_stderr(f"{what}\n{error.strerror or error}.")
         return FAILED
 
 
 def find_intruder() -> str:
-    """Return what is wrong with the packages that must lie beside this one; nothing when all is well.
+    """Return the problem with the packages beside this one; empty if there is none.
 
-    Their names are common, so another program's may be found first.
+    Their names are common, so another program's package may shadow them.
     """
     import importlib.util
     from pathlib import Path
@@ -99,11 +141,12 @@ def find_intruder() -> str:
 
 
 def _shown(path: Path | str) -> str:
-    """Return a path that no terminal obeys: what makes words harmless is in one of those packages."""
+    # Not k8s.text.sanitize: this reports that `k8s` may be another program's package.
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(path))
 
 
 def _run(words: list[str]) -> int:
+    from k8s.text.home import require_own_folder
     from tui.commands.support.parser import ineffective_flags, make_parser, options_of
 
     parser = make_parser()
@@ -120,16 +163,22 @@ def _run(words: list[str]) -> int:
     if ignored := ineffective_flags(flags):
         sys.stderr.write(f"Without effect here: {', '.join(ignored)}.\n")
     options = options_of(flags)
+    require_own_folder(options.config_folder, "XDG_CONFIG_HOME")
+    require_own_folder(options.state_folder, "XDG_STATE_HOME")
+    require_own_folder(options.data_folder, "XDG_DATA_HOME")
     if not options.config_file.exists():
         return _do(options, flags)
     # Slow to import, and most people set nothing.
     from dataclasses import replace
 
-    from k8s.devices.accelerators import recognising
+    from k8s.errors import KubeError
+    from k8s.models.accelerators import recognising
     from tui.commands.support.output import write_stderr
     from tui.files.config_file import read_config
 
     config = read_config(options.config_file)
+    if config.problems and flags.chosen is not None:  # the console shows them, and starts
+        raise KubeError("\n".join(config.problems), hint="Correct the file, or move it away.")
     for key in config.unknown:
         write_stderr(f"{options.config_file}: unknown setting {key}")
     options = replace(
@@ -139,6 +188,7 @@ def _run(words: list[str]) -> int:
         prometheus=config.prometheus,
         strip_by=config.strip_by,
         has_loss=config.loss,
+        config_problems=config.problems,
     )
     with recognising(config.accelerators):
         return _do(options, flags)
@@ -160,18 +210,24 @@ def _do(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         gc.freeze()  # what was made so far, code and its like, stays to the end: no look need pass it
         return run_console(options, resolve_options)
     module = importlib.import_module(f"tui.commands.{flags.module}")
+    from k8s.errors import KubeError
     from tui.commands.support.output import WrongUsage
     from tui.terminal.ctrl_c import run_until_ctrl_c
 
     try:
         return run_until_ctrl_c(module.run(options, flags))
+    except KubeError as error:
+        from tui.commands.support.connect import with_cluster_flags
+
+        error.hint = with_cluster_flags(options, error.hint)
+        raise
     except WrongUsage as error:
         error.command = flags.chosen
         raise
 
 
 def _cut(words: list[str]) -> tuple[list[str], bool, list[str]]:
-    """Split the words at the first `--`: what follows is another program's."""
+    """Split the words at the first `--`; those after it are another program's."""
     if "--" not in words:
         return words, False, []
     at = words.index("--")

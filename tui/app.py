@@ -1,14 +1,14 @@
-"""The console: it owns the snapshot of the cluster and the stack of views, and does what views ask for.
+"""The console application: it owns the cluster snapshot and the stack of views, and runs actions.
 
-Only home is imported at the start. What talks to the cluster, every other view, and what does an
-action (see `tui.actions`) is imported when it is first needed.
+Only home is imported at the start. The Kubernetes client, the other views and the functions of
+actions (see `tui.actions`) are imported on first use.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,21 +25,23 @@ from textual.worker import Worker
 
 import themes
 from k8s.errors import KubeError
-from k8s.snapshot import ClusterSnapshot
+from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.sanitize import sanitize, sanitize_lines
-from tui.files.layout_file import KeptLayouts
-from tui.keys import ACTIONS, EVERYWHERE, Action, ActionTable, Argument, UserKeys
+from tui.actions import run_action
+from tui.files.stored_choices import StoredLayouts
+from tui.keys import EVERYWHERE, Action, ActionTable, Argument, UserKeys
 from tui.keys.advice import console_advice
+from tui.manual import TOPICS
 from tui.options import ConsoleOptions
+from tui.screens import ACTIONS, key_table
 from tui.screens.base.request import ActionRequest, Route
-from tui.screens.base.view import FLASH_S, INTERRUPT, View
+from tui.screens.base.view import FLASH_S, INTERRUPT, View, ViewStack
 from tui.screens.base.view_context import ViewContext
-from tui.screens.base.view_stack import ViewStack
 from tui.screens.dialogs.too_small import TooSmall, is_too_small
 from tui.screens.lists.jobs import JobsView
 from tui.terminal import tty_state
 from tui.terminal.driver import PacedApp
-from tui.terminal.line_filters import AsciiOnly, Harmless
+from tui.terminal.line_filters import AsciiOnly, SanitizeFilter
 from tui.text.cells import cell_len
 from tui.widgets.bindings import bindings
 
@@ -52,8 +54,8 @@ if TYPE_CHECKING:
     from tui.feeds.telemetry_feed import TelemetryFeed
 
 
+# Completes options once the console is on screen; its second argument receives progress messages.
 OptionsResolver = Callable[[ConsoleOptions, Callable[[str], None]], Awaitable[ConsoleOptions]]
-"""Finishes options once the console is on screen, telling what it waits for."""
 
 
 async def _unchanged(options: ConsoleOptions, _progress: Callable[[str], None]) -> ConsoleOptions:
@@ -78,7 +80,6 @@ class Console(PacedApp[int]):
     TITLE = "gpuconsole"
 
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
-    """The newest picture of the cluster."""
 
     def __init__(
         self,
@@ -90,50 +91,48 @@ class Console(PacedApp[int]):
         """Prepare the console.
 
         Args:
-            options: What the user asked for.
-            resolve_options: Finishes the options once the console is on screen; then the cluster is asked.
-            keys: The user's own keys, and what could not be used of them.
-            actions: What views can ask for.
+            options: The user's options.
+            resolve_options: Completes the options once the console is on screen, before it connects.
+            keys: The user's own keys, and the rejected ones.
+            actions: The action table.
         """
         self._theme_problems: list[str] = []
         self.palettes = themes.load(options.themes_folder, self._theme_problems.append)
-        """Every palette there is, by its name."""
         super().__init__()
         self.options = options
-        """What the user asks for now."""
         self.client: Client | None = None
-        """The cluster, once it is reached."""
+        """None until the console is connected."""
         self.cluster_feed: ClusterFeed | None = None
-        """Its mirror, from then on."""
+        """None until the console is connected."""
         self.permissions: Permissions | None = None
-        """What this user may do there."""
+        """None until the console is connected."""
         self.telemetry_feed: TelemetryFeed | None = None
-        """What its GPUs do, read while it is shown."""
+        """None until the console is connected; it reads only while its values are visible."""
         self.forwards: dict[JobRef, Worker[None]] = {}
-        """Jobs whose TensorBoard is forwarded, and what carries it."""
+        """Forwarded TensorBoards."""
         self.gpu_links: dict[str, LinkMatrix] = {}
-        """How the GPUs of each node are linked, as far as that was looked up."""
+        """By node, filled on demand."""
         self._keys = keys or UserKeys()
         self.context = ViewContext(
             self._keys.keymap,
             options.is_read_only,
             self._names,
             client=lambda: self.client,
+            explain=self._set_visible_jobs,
             telemetry=lambda: self.telemetry_feed,
             permissions=lambda: self.permissions,
             finished_days=options.finished_days,
             strip_by=options.strip_by,
             has_loss=options.has_loss,
-            layouts=KeptLayouts(options.state_folder),
+            layouts=StoredLayouts(options.state_folder),
             log_folder=options.state_folder / "logs",
             actions=actions,
         )
-        """What every view gets."""
         self.views = ViewStack(self, self._prepare)
-        """The views, above each other."""
         self._resolve_options = resolve_options
-        self._unsaid: list[Callable[[], None]] = []
-        self._line_filters = (Harmless(), AsciiOnly(enabled=options.is_ascii))
+        self._pending_notices: list[Callable[[], None]] = []
+        self._bugs: set[str] = set()
+        self._line_filters = (SanitizeFilter(), AsciiOnly(enabled=options.is_ascii))
         for palette in self.palettes.values():
             self.register_theme(Theme(**palette))
         asked = themes.MONO if options.is_mono else options.theme
@@ -141,60 +140,61 @@ class Console(PacedApp[int]):
         self.set_keymap(dict(self._keys.keymap))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Give our own variables a value under any theme."""
+        """Define our own variables for any theme."""
         theme = self.current_theme
         return themes.variable_defaults(dark=theme.dark, ansi=theme.ansi)
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Read the look anew; before anything is shown only note the theme, with which all is read then."""
+        """Reload the stylesheet; before mounting only set variables, as it is parsed once then."""
         if self._is_mounted:
             super().refresh_css(animate=animate)
         else:
             self.stylesheet.set_variables(self.get_css_variables())
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Let every line of every widget pass our filters, before its colours are changed."""
+        """Add our line filters before those that change colours."""
         return [*(each for each in self._line_filters if each.enabled), *super().get_line_filters()]
 
     def on_mount(self) -> None:
-        """Show home, then reach for the cluster."""
-        self.screen_change_signal.subscribe(self, self._say_the_unsaid)
+        """Show home, then connect."""
+        self.screen_change_signal.subscribe(self, self._show_pending_notices)
         self.views.show(Route("jobs"), JobsView())
         self.call_after_refresh(self.connect)
         if self.options.kept_theme and not themes.find(self.options.kept_theme, self.palettes):
             self._theme_problems.append(f"There is no theme {self.options.kept_theme}.")
-        messages: tuple[tuple[str, Sequence[str], SeverityLevel], ...] = (
-            ("Some of your keys are not used.", self._keys.problems, "error"),
-            ("Some of your themes are not used.", self._theme_problems, "error"),
-            ("Some ids in keys.yaml are old; they still work.", self._keys.renamed, "warning"),
+        messages = (
+            ("Some of your settings are not used.", self.options.config_problems),
+            ("Some of your keys are not used.", self._keys.problems),
+            ("Some of your themes are not used.", self._theme_problems),
+            ("Some ids in keys.yaml are old; they still work.", self._keys.renamed),
         )
-        for title, problems, severity in messages:
-            if problems:
-                words = "\n".join(map(sanitize, problems))
-                self.notify(words, title=title, severity=severity, timeout=20)
+        if found := ["\n".join((title, *problems)) for title, problems in messages if problems]:
+            from tui.screens.dialogs.detail import DetailScreen
+
+            self.call_after_refresh(self.push_screen, DetailScreen("Your files", "\n\n".join(found)))
 
     def on_resize(self, event: events.Resize) -> None:
-        """Hide everything behind a card while the terminal is too small, and bring it back as it was."""
+        """Show a card while the terminal is too small, and restore the screen afterwards."""
         if not isinstance(self.screen, TooSmall) and is_too_small(event.size):
             self.push_screen(TooSmall())
 
     def action_interrupt(self) -> None:
-        """Close what asks something; else leave."""
+        """Close the open dialog, or quit."""
         screen = self.screen
         if isinstance(screen, View) and screen.is_prompt_open:
             screen.close_prompt()
         elif isinstance(screen, View | TooSmall):
             self.leave(0)
         else:
-            self.key_queue.put_first(events.Key("escape", None))
+            self.key_queue.push_first(events.Key("escape", None))
 
     def leave(self, code: int) -> None:
-        """End the console with this exit status."""
+        """Quit with this exit status."""
         self.exit(code, return_code=code)
 
     @work(group="cluster", exclusive=True)
     async def connect(self) -> None:
-        """OptionsResolver the cluster, and mirror it until the end, or until another one is asked for."""
+        """Resolve the options, connect, and mirror the cluster until exit or a context switch."""
         self.client = self.cluster_feed = self.permissions = self.telemetry_feed = None
         self.gpu_links = {}
         await asyncio.to_thread(_import_what_is_slow)
@@ -204,7 +204,7 @@ class Console(PacedApp[int]):
         from tui.feeds.telemetry_feed import open_telemetry
 
         try:
-            options = await self._resolve_options(self.options, self._say_progress)
+            options = await self._resolve_options(self.options, self._show_progress)
             client = await Client.connect(options.kubeconfig, options.context, options.namespace)
         except KubeError as error:
             self.snapshot = replace(self.snapshot, stale=str(error), is_synced=True, progress="")
@@ -219,43 +219,53 @@ class Console(PacedApp[int]):
         def take(snapshot: ClusterSnapshot) -> None:
             if self.cluster_feed is cluster_feed:
                 if snapshot.is_synced and not self.snapshot.is_synced:
-                    self.hurry()
+                    self.paint_soon()
                 self.snapshot = snapshot
 
         take(cluster_feed.snapshot())
         try:
             await cluster_feed.run(take)
+        except Exception as error:
+            self.cluster_feed = None  # ctrl+r connects again
+            self.snapshot = replace(self.snapshot, stale=f"Updates ended: {error!r}. ctrl+r connects again.")
+            raise
         finally:
             await client.close()
 
-    def _say_progress(self, words: str) -> None:
+    def _set_visible_jobs(self, visible: Callable[[], Iterable[Job]]) -> None:
+        if self.cluster_feed is not None:
+            self.cluster_feed.visible_jobs = visible
+
+    def _show_progress(self, words: str) -> None:
         self.snapshot = replace(self.snapshot, stale="", is_synced=False, progress=f"{words}…")
 
     def _prepare(self, view: View, route: Route) -> View:
         view.context, view.route = self.context, route
         return view.data_bind(snapshot=Console.snapshot)
 
-    def takes_keys(self) -> bool:
-        """Tell whether the screen on top is there, a view with its parts."""
-        return self.screen.is_drawable if isinstance(self.screen, View) else super().takes_keys()
+    def accepts_keys(self) -> bool:
+        """Return True once the top screen is mounted with its widgets."""
+        return self.screen.is_drawable if isinstance(self.screen, View) else super().accepts_keys()
 
     def on_action_request(self, request: ActionRequest) -> None:
-        """Do what a view asks for."""
+        """Run the requested action, or report why not."""
         request.stop()
         actions = self.context.actions
         action = (actions.find_command if request.is_typed else actions.find)(request.name)
         if action is None:
-            known = ", ".join(each.commands[0] for each in actions.commands())
-            self.notify(f"Commands: {known}.", title=f"No command {request.name!r}.", markup=False)
+            title = f"No command {sanitize(request.name)!r}."
+            self.notify("? lists those there are.", title=title, severity="warning")
         elif why := self._refusal(action):
             self.notify(f"{why[:1].upper()}{why[1:]}.", severity="warning")
+        elif request.is_typed and request.argument and not action.argument:
+            self.notify(f":{request.name} takes no argument.", severity="warning")
         else:
-            action.resolve()(self, request)
+            run_action(action, self, request)
 
     def _refusal(self, action: Action) -> str:
-        """Return why it will not be done; nothing where no refusal is known."""
+        """Return the reason an action is refused; empty if none is known."""
         if action.changes_cluster and self.options.is_read_only:
-            return "nothing is changed with --readonly"
+            return "changes are disabled by --readonly"
         view = self.views.current
         if view is None or not action.permission:
             return ""
@@ -263,7 +273,7 @@ class Console(PacedApp[int]):
         return next(filter(None, refused), "")
 
     def on_view_permissions_needed(self, event: View.PermissionsNeeded) -> None:
-        """Find out what this user may do in the view that is shown."""
+        """Check the user's permissions for the current view."""
         event.stop()
         if self.permissions is not None and (view := self.views.current) is not None:
             from tui.actions.permissions import find_permissions
@@ -277,20 +287,20 @@ class Console(PacedApp[int]):
         group: str,
         exclusive: bool = False,
     ) -> Worker[None]:
-        """Begin work that waits for something; `exclusive` ends what the group is at."""
+        """Start a worker; `exclusive` cancels the others of its group."""
         worker: Worker[None] = self.run_worker(
             partial(work, self, *arguments), group=group, exclusive=exclusive
         )
         return worker
 
     def require_client(self) -> Client | None:
-        """Return the cluster, or say that there is none yet."""
+        """Return the client, or notify that there is none yet."""
         if self.client is None:
             self.notify("Not connected to a cluster yet.", severity="warning", markup=False)
         return self.client
 
     def target_job(self, request: ActionRequest) -> tuple[Client, JobRef] | None:
-        """Return the cluster and the one job that a request is about, or say that there is none."""
+        """Return the client and the one job that a request is about, or notify that there is none."""
         targets = self.target_jobs(request)
         if (client := self.require_client()) is None:
             return None
@@ -301,7 +311,7 @@ class Console(PacedApp[int]):
         return client, targets[0]
 
     def target_jobs(self, request: ActionRequest) -> list[JobRef]:
-        """Return every job that a request is about: those it names, otherwise the one that is shown."""
+        """Return the jobs that a request is about: those it names, or the one that is shown."""
         if request.targets:
             return list(request.targets)
         if request.argument:
@@ -310,10 +320,26 @@ class Console(PacedApp[int]):
         job = view.current_job() if view is not None else None
         return [job] if job is not None else []
 
-    def note_refusal(self, error: KubeError) -> None:
-        """Remember what the cluster has refused this user, so that it is not offered again."""
+    def report_bug(self, error: Exception) -> None:
+        """Write an unexpected exception to the log, and notify of each once."""
+        from tui.files.bug_log import log_bug
+
+        where = log_bug(self.options.log_file, error)
+        if where in self._bugs:
+            return
+        self._bugs.add(where)
+        self.notify(
+            f"{where}\n{type(error).__name__}: {error}\nThe console goes on. Please report it with the end of"
+            f" {self.options.log_file}, or with a support bundle: :bundle JOB.",
+            title="Unexpected error",
+            severity="error",
+            timeout=30,
+        )
+
+    def record_refusal(self, error: KubeError) -> None:
+        """Remember that the cluster refused this user, so that the action is disabled."""
         if self.permissions is not None:
-            self.permissions.note(error)
+            self.permissions.record_refusal(error)
 
     def notify(
         self,
@@ -324,15 +350,15 @@ class Console(PacedApp[int]):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Say what happened: on the view's line below; an error, or what is too long, in a box of its own.
+        """Show a message: in the status line, or as a toast if it is an error or too long.
 
-        While a question or another dialog is open it is said once that is closed: nothing lies over a dialog.
+        While a dialog is open, messages wait until it is closed.
         """
         if isinstance(self.screen, ModalScreen):
             again = partial(
                 self.notify, message, title=title, severity=severity, timeout=timeout, markup=markup
             )
-            self._unsaid.append(again)
+            self._pending_notices.append(again)
             return
         message = self.advice(message)
         words = " ".join(part for part in (title, *message.split("\n")) if part)
@@ -340,27 +366,29 @@ class Console(PacedApp[int]):
         if severity != "error" and fits and isinstance(self.screen, View):
             self.screen.flash(words, severity, for_s=timeout or FLASH_S)
         else:
+            if severity == "error" and isinstance(self.screen, View):
+                self.screen.end_flash()  # it may announce what has just failed
             title, message = sanitize(title), sanitize_lines(message)
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     def advice(self, text: str) -> str:
-        """Return advice that names commands in the words of the console: keys, where there are any."""
+        """Return advice with the console's keys in place of commands."""
         return console_advice(text, self._keys.keymap)
 
-    def _say_the_unsaid(self, screen: Screen[Any]) -> None:
+    def _show_pending_notices(self, screen: Screen[Any]) -> None:
         if not isinstance(screen, ModalScreen):
-            unsaid, self._unsaid = self._unsaid, []
+            unsaid, self._pending_notices = self._pending_notices, []
             for say in unsaid:
                 say()
 
     def write_to_terminal(self, sequence: str) -> None:
-        """Send an escape sequence past what is drawn: for the terminal's own clipboard."""
+        """Write an escape sequence to the terminal outside of rendering: for its clipboard."""
         if self._driver is not None:
             self._driver.write(sequence)
             self._driver.flush()
 
     def _names(self) -> Mapping[Argument, Sequence[str]]:
-        """Return what commands may take."""
+        """Return the possible arguments of `:` commands."""
         seen = (
             {job.ref.namespace for job in self.cluster_feed.all_jobs}
             if self.cluster_feed is not None
@@ -370,11 +398,12 @@ class Console(PacedApp[int]):
             "job": [job.ref.name for job in self.snapshot.jobs],
             "namespace": [*self.context.recent, "all", *sorted(seen.difference(self.context.recent))],
             "theme": list(self.palettes),
+            "topic": list(TOPICS),
         }
 
 
 def _import_what_is_slow() -> None:
-    """Import, in a thread, what would keep the first frame and the first keys waiting."""
+    # In a thread: these imports would delay the first frame and the first keys.
     for name in ("tui.feeds.cluster_feed", "k8s.jobs.permissions"):
         importlib.import_module(name)
 
@@ -385,7 +414,7 @@ def run_console(options: ConsoleOptions, resolve_options: OptionsResolver = _unc
     if options.keys_file.exists():  # reading YAML is slow to import, and most people keep our keys
         from tui.files.keys_file import read_keys
 
-        keys = read_keys(options.keys_file)
+        keys = read_keys(options.keys_file, key_table())
     console = Console(options, resolve_options, keys)
     try:
         console.run(mouse=False)

@@ -1,4 +1,4 @@
-"""One connection to a Kubernetes API server: requests, streams, rate limits, errors in words.
+"""One connection to a Kubernetes API server: requests, streams, rate limits, explained errors.
 
-Knows no kind of job and keeps no objects.
+Knows no job kinds and stores no objects.
 """

@@ -1,14 +1,16 @@
-"""The one seam to a cluster: requests, watches, logs and exec.
+"""All access to a cluster: requests, watches, logs and exec.
 
-Bodies come back raw or as JSON; errors come as `k8s.errors`. What changes the cluster is
-sent once; what is tried again, and how fast requests go, is decided in `k8s.client.connection`.
+Bodies are returned raw or as JSON; errors are `k8s.errors`. Requests that change the cluster are
+sent once; `k8s.client.connection` has the retries and the rate limit.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import count
 from typing import Any, Self
 
 import aiohttp
@@ -16,67 +18,77 @@ import aiohttp
 from k8s.client.auth.cluster_config import ClusterConfig, load
 from k8s.client.connection import Connection, close_socket
 from k8s.client.rate_limiter import RateLimiter
-from k8s.client.transport import PATCHES, Query, json_object, query_of, translated
+from k8s.client.transport import (
+    MOST_ANSWER_BYTES,
+    MOST_LIST_BYTES,
+    Query,
+    check_page,
+    json_object,
+    query_of,
+    read_answer,
+    translated,
+)
 from k8s.errors import Invalid
 from k8s.models.resources import PODS, Resource
 
+# Longest wait for an answer that is not a stream.
 REQUEST_S = 30.0
-"""Longest wait for an answer that is not a stream."""
+# The whole answer may take this many times longer: a slow server would send for ever.
+ANSWER_TIMES = 10
 FIELD_MANAGER = "gpuconsole"
-"""Who we are in managedFields."""
+MERGE_PATCH = "application/merge-patch+json"
+# Only v5 lets the input of a command end before the command does.
 COMMAND_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-"""Of exec: only with the first can a command's input end before the command does."""
 
 
 class Client:
-    """One user's access to one cluster. Use it in `async with`, or `close` it."""
+    """One user's access to one cluster. Use it in `async with`, or call `close`."""
 
     def __init__(
         self, config: ClusterConfig, *, request_s: float = REQUEST_S, limiter: RateLimiter | None = None
     ) -> None:
-        """Prepare; nothing is sent yet. Needs a running event loop.
+        """Create a client without sending anything. Needs a running event loop.
 
         Raises:
             NoCluster: A certificate or key cannot be read.
         """
         self.config = config
-        """Where the cluster is, and which namespace is meant when none is named."""
         self._request_s = request_s
         self._connection = Connection(config, limiter or RateLimiter(), request_s)
 
     @property
     def server_clock_offset_s(self) -> float:
-        """Return how far the server's clock is ahead of ours; 0 when that is less than two seconds."""
+        """Return the seconds by which the server's clock is ahead of ours; 0 if less than two."""
         return self._connection.clock.offset_s
 
     @property
-    def heard_at_s(self) -> float:
-        """Return when the server was last heard, by the event loop's clock: an answer, or a line of a watch.
+    def last_seen_s(self) -> float:
+        """Return the time of the last answer or watch line, by the event loop's clock.
 
-        An open watch that the other end breaks has told all that there was until then.
+        An open watch that the server breaks counts, too: it had delivered everything until then.
         """
-        return self._connection.heard_at_s
+        return self._connection.last_seen_s
 
     @property
     def throttled_until_s(self) -> float:
-        """Return until when the server wants to be left alone, by the event loop's clock; 0 if not at all."""
+        """Return the end of a pause that the server asked for, by the event loop's clock; 0 without one."""
         return self._connection.limiter.paused_until_s
 
-    def on_warning(self, tell: Callable[[str], None]) -> None:
-        """Have `tell` called with whatever the server warns of when something is changed."""
-        self._connection.on_warning = tell
+    def on_warning(self, callback: Callable[[str], None]) -> None:
+        """Set the callback for warnings that the server sends with changes."""
+        self._connection.on_warning = callback
 
     @classmethod
     async def connect(cls, kubeconfig: str = "", context: str = "", namespace: str = "") -> Self:
-        """Read the kubeconfig and prepare, or raise `NoCluster`; the server is not asked yet."""
+        """Create a client from a kubeconfig, or raise `NoCluster`; nothing is sent yet."""
         return cls(await load(kubeconfig, context, namespace))
 
     async def close(self) -> None:
-        """End all streams and connections."""
+        """Close all streams and connections."""
         await self._connection.close()
 
     def retry_credentials(self) -> None:
-        """Let the next 401 renew the credentials, though that has just failed."""
+        """Let the next 401 renew the credentials, even right after a failed renewal."""
         self._connection.retry_credentials()
 
     async def __aenter__(self) -> Self:
@@ -86,7 +98,7 @@ class Client:
         await self.close()
 
     async def get_json(self, path: str, *, doing: str = "") -> dict[str, Any]:
-        """Return the JSON at a path: discovery, version."""
+        """Return the JSON at a path, such as `/version`."""
         return json_object(await self._read("GET", path, doing or f"read {path}"))
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any]:
@@ -105,7 +117,7 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
     ) -> bytes:
-        """Return one page of a list as the server sent it; no namespace means all of them."""
+        """Return one page of a list as raw bytes; an empty namespace means all namespaces."""
         query = query_of(
             limit=str(limit) if limit else "",
             **{"continue": continue_token},
@@ -114,21 +126,25 @@ class Client:
         )
         doing, is_more = f"list {resource.plural}", bool(continue_token)
         path = resource.path(namespace)
-        return await self._read("GET", path, doing, query=query, is_urgent=False, has_turn=is_more)
+        most = MOST_ANSWER_BYTES if limit else MOST_LIST_BYTES
+        sent: dict[str, Any] = {"query": query, "is_urgent": False, "has_turn": is_more}
+        return await self._read("GET", path, doing, most_bytes=most, **sent)
 
     async def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
     ) -> list[dict[str, Any]]:
-        """Return all objects, page by page, as JSON."""
+        """Return all objects as JSON, fetched page by page."""
         found: list[dict[str, Any]] = []
         selectors: dict[str, Any] = {"label_selector": label_selector, "field_selector": field_selector}
         token = ""
-        while True:
+        for pages in count(1):
             page = json_object(await self.list_page(resource, namespace, continue_token=token, **selectors))
             found.extend(page.get("items") or ())
-            token = str((page.get("metadata") or {}).get("continue") or "")
+            previous, token = token, str((page.get("metadata") or {}).get("continue") or "")
             if not token:
-                return found
+                break
+            check_page(f"list {resource.plural}", pages, token, previous)
+        return found
 
     async def watch(
         self,
@@ -136,33 +152,31 @@ class Client:
         namespace: str = "",
         *,
         version: str,
-        label_selector: str = "",
         field_selector: str = "",
         timeout_s: int = 300,
         grace_s: float = 30.0,
         on_open: Callable[[], None] | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of one watch, until the server ends it; `on_open` is called when it begins.
+        """Yield the lines of one watch until the server ends it; call `on_open` when it begins.
 
-        The server is asked to end after `timeout_s`; a connection silent for `grace_s`
-        longer than that is dead and raises `Unreachable`.
+        The server is asked to end after `timeout_s`; a connection silent for `grace_s` longer than that
+        is dead and raises `Unreachable`.
 
         Raises:
-            Expired: `version` is forgotten; list again.
+            Expired: The server no longer has `version`; list again.
         """
         query = query_of(
             watch="1",
             allowWatchBookmarks="true",
             resourceVersion=version,
             timeoutSeconds=str(timeout_s),
-            labelSelector=label_selector,
             fieldSelector=field_selector,
         )
         doing = f"watch {resource.plural}"
         path = resource.path(namespace)
         idle_s = timeout_s + grace_s
         async with self.stream(
-            "GET", path, doing, query=query, idle_s=idle_s, open_s=self._request_s, is_urgent=False
+            path, doing, query=query, idle_s=idle_s, open_s=self._request_s, is_urgent=False
         ) as body:
             if on_open is not None:
                 on_open()
@@ -180,14 +194,15 @@ class Client:
         dry_run: bool = False,
         is_urgent: bool = True,
     ) -> dict[str, Any]:
-        """Create an object and return it as stored; or post to a `subresource` of the object called `of`.
+        """Create an object and return it as stored; with `subresource`, post to that of the object `of`.
 
         Raises:
             Conflict: The name is taken.
-            Invalid: The server refuses it, with the fields that are wrong.
+            Invalid: The server refuses the object; the error names the fields.
         """
         meta = obj.get("metadata") or {}
         doing = f"create {resource.kind} {of or meta.get('name') or meta.get('generateName') or ''}".rstrip()
+        doing += " in a dry run" if dry_run else ""
         query = query_of(
             dryRun="All" if dry_run else "",
             fieldManager=FIELD_MANAGER,
@@ -196,34 +211,14 @@ class Client:
         path = resource.path(namespace, of, subresource)
         return json_object(await self._read("POST", path, doing, query=query, body=obj, is_urgent=is_urgent))
 
-    async def replace(
-        self, resource: Resource, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = ""
-    ) -> dict[str, Any]:
-        """Replace an object, or its `status`.
-
-        Raises:
-            Conflict: It has changed since it was read.
-        """
-        name = str((obj.get("metadata") or {}).get("name", ""))
-        path = resource.path(namespace, name, subresource)
-        return json_object(await self._read("PUT", path, f"update {resource.kind} {name}", body=obj))
-
     async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        patch: Any,
-        namespace: str = "",
-        *,
-        kind: str = "merge",
-        subresource: str = "",
-        dry_run: bool = False,
+        self, resource: Resource, name: str, patch: Any, namespace: str = "", *, subresource: str = ""
     ) -> dict[str, Any]:
-        """Change part of an object; `kind` is a key of `PATCHES`."""
-        query = query_of(dryRun="All" if dry_run else "", fieldManager=FIELD_MANAGER)
+        """Change part of an object by a JSON merge patch."""
         path, doing = resource.path(namespace, name, subresource), f"change {resource.kind} {name}"
-        sent: dict[str, Any] = {"query": query, "body": patch, "content_type": PATCHES[kind]}
-        return json_object(await self._read("PATCH", path, doing, **sent))
+        query = query_of(fieldManager=FIELD_MANAGER)
+        answer = await self._read("PATCH", path, doing, query=query, body=patch, content_type=MERGE_PATCH)
+        return json_object(answer)
 
     async def delete(
         self,
@@ -235,7 +230,7 @@ class Client:
         propagation: str = "Background",
         uid: str = "",
     ) -> dict[str, Any]:
-        """Delete an object; with `uid`, only if it is still that one."""
+        """Delete an object; with `uid`, only if the object still has it."""
         options: dict[str, Any] = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
@@ -262,22 +257,13 @@ class Client:
         timestamps: bool = False,
         previous: bool = False,
         idle_s: float | None = None,
+        open_s: float | None = None,
         is_urgent: bool = True,
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """Open a container's log; the bytes are as its process wrote them.
+        """Open the log of a container; the bytes are as its process wrote them.
 
-        Args:
-            pod: The pod's name.
-            namespace: Its namespace.
-            container: Needed when the pod has several.
-            follow: Stay until the container ends.
-            tail: Begin this many lines before the end.
-            since_time: Begin at this time, RFC 3339, whole seconds.
-            since_s: Begin this many seconds ago.
-            timestamps: Put the time of writing before each line.
-            previous: The run before the last restart.
-            idle_s: Give up after so long without a byte; None waits for ever.
-            is_urgent: Whether the user waits for it.
+        The arguments are those of `pods/log`; `since_time` is RFC 3339 in whole seconds. `idle_s` is the
+        longest silence, None for ever, `open_s` the time until the log begins.
         """
         query = query_of(
             container=container,
@@ -288,9 +274,9 @@ class Client:
             timestamps="true" if timestamps else "",
             previous="true" if previous else "",
         )
-        path = PODS.path(namespace, pod, "log")
+        path, doing = PODS.path(namespace, pod, "log"), f"read the log of {pod}"
         async with self.stream(
-            "GET", path, f"read the log of {pod}", query=query, idle_s=idle_s, is_urgent=is_urgent
+            path, doing, query=query, idle_s=idle_s, open_s=open_s, is_urgent=is_urgent
         ) as body:
             yield body
 
@@ -298,14 +284,12 @@ class Client:
     async def exec(
         self, pod: str, namespace: str, command: Sequence[str], *, container: str = ""
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Run a command in a container: channel 1 is its output, 2 its errors, 3 how it ended.
+        """Run a command in a container: channel 1 is its output, 2 its errors, 3 its exit status.
 
-        Reading raises `TimeoutError` when nothing comes for as long as an answer may take.
+        Reading raises `TimeoutError` after a silence as long as the timeout of a request.
         """
-        query = [("command", word) for word in command]
-        query += [("stdout", "true"), ("stderr", "true")]
-        if container:
-            query.append(("container", container))
+        query = [*(("command", word) for word in command), ("stdout", "true"), ("stderr", "true")]
+        query += [("container", container)] if container else []
         path, doing = PODS.path(namespace, pod, "exec"), f"run {command[0]} in {pod}"
         async with self.open_socket(path, doing, query, silence_s=self._request_s) as socket:
             yield socket
@@ -321,17 +305,12 @@ class Client:
         silence_s: float | None = None,
         is_ponging: bool = True,
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Open a websocket.
+        """Open a websocket; `protocols` are the subprotocols to offer, the preferred one first.
 
-        Args:
-            path: Where to.
-            doing: What is tried, as in "open a shell in bert-master-0".
-            query: Its parameters.
-            protocols: Subprotocols to offer, the preferred one first.
-            silence_s: Longest silence, after which reading raises `TimeoutError`; None waits for ever.
-            is_ponging: Answer pings unseen; else whoever reads is given them, and pongs too.
+        Reading raises `TimeoutError` after `silence_s`; None waits for ever. With `is_ponging`, pings are
+        answered here; otherwise pings and pongs reach the reader.
         """
-        with translated(doing):
+        with translated(doing, self.config):
             connect = partial(
                 self._connection.open_socket,
                 path,
@@ -343,14 +322,16 @@ class Client:
             try:
                 socket = await connect()
             except aiohttp.WSServerHandshakeError as error:
-                # A handshake does not say why it was refused. Asked plainly the server does, or old
-                # credentials are renewed, or a pause is waited out: then only the missing upgrade is left.
+                # A refused handshake carries no reason. A plain GET gets one, renews old credentials or
+                # waits out a pause; if all is well it fails with 400 for the missing upgrade.
                 try:
                     await self._read("GET", path, doing, query=query)
                 except Invalid as invalid:
                     if error.status not in (401, 429, 503):
                         if "pgrade" in invalid.why:
-                            invalid.hint = "Something between here and the cluster passes no websockets on."
+                            invalid.hint = (
+                                "Something between here and the cluster does not pass on websockets."
+                            )
                         raise
                 socket = await connect()
         try:
@@ -361,7 +342,6 @@ class Client:
     @asynccontextmanager
     async def stream(
         self,
-        method: str,
         path: str,
         doing: str,
         *,
@@ -371,10 +351,10 @@ class Client:
         is_urgent: bool = True,
         is_proxied: bool = False,
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """Open a request, in `open_s` if given, and give its body as it comes; errors are raised as ours."""
-        with translated(doing):
+        """Open a GET request, within `open_s` if given, and yield its body; raise `k8s.errors`."""
+        with translated(doing, self.config):
             response = await self._connection.send(
-                method,
+                "GET",
                 path,
                 doing,
                 query=query,
@@ -388,9 +368,11 @@ class Client:
         finally:
             response.close()
 
-    async def _read(self, method: str, path: str, doing: str, **request: Any) -> bytes:
-        """Send a request, as `Connection.send` takes it, and return the whole answer."""
-        with translated(doing):
+    async def _read(
+        self, method: str, path: str, doing: str, *, most_bytes: int = MOST_ANSWER_BYTES, **request: Any
+    ) -> bytes:
+        with translated(doing, self.config):
             response = await self._connection.send(method, path, doing, idle_s=self._request_s, **request)
             async with response:
-                return await response.read()
+                async with asyncio.timeout(ANSWER_TIMES * self._request_s):
+                    return await read_answer(response.content, doing, most_bytes)

@@ -1,7 +1,7 @@
-"""How fast a cluster is asked: one bucket of tokens that every request of the program takes one from.
+"""Client-side rate limit: one token bucket for all requests of the program.
 
-A cluster is shared with others, and it says so with 429 when it is asked too fast. What the
-user waits for goes before what the console does by itself.
+A cluster is shared, and answers 429 when it gets too many requests. Requests that the user waits
+for go before those that the console makes by itself.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
 
+# Requests a second, in the long run.
 PER_S = 10.0
-"""Requests a second, in the long run."""
+# Requests at once, after a while of silence.
 BURST = 20.0
-"""Requests at once, after a while of silence."""
+# Further requests at once that urgent work may borrow: the logs of a job of 64 ranks.
 RESERVE = 64.0
-"""Further requests at once that the user's own work may borrow: the logs of a job of 64 ranks."""
+# Background requests queue as if they had come this much later; from then on they may borrow, too.
 BACKGROUND_DELAY_S = 3.0
-"""How much later than it came background work queues; from then on it may borrow too."""
+# Longest pause granted to a server at once; if it is still busy, it asks again.
 LONGEST_PAUSE_S = 30.0
-"""Longest pause that a server is granted at once. If it still is busy, it will ask for another."""
 
 _is_background = ContextVar("is_background", default=False)
 
 
 @contextmanager
 def background_requests() -> Iterator[None]:
-    """Let every request of the block, and of the tasks that it starts, queue as background work."""
+    """Make every request in the block, and in tasks started there, queue as background work."""
     token = _is_background.set(True)
     try:
         yield
@@ -38,7 +38,7 @@ def background_requests() -> Iterator[None]:
 
 
 class RateLimiter:
-    """A token bucket with one queue: first come, first served, background work a little later."""
+    """Token bucket with one queue in order of arrival; background work counts as a little later."""
 
     def __init__(
         self,
@@ -48,14 +48,6 @@ class RateLimiter:
         reserve: float = RESERVE,
         background_delay_s: float = BACKGROUND_DELAY_S,
     ) -> None:
-        """Make a full bucket.
-
-        Args:
-            per_s: Tokens that come back a second.
-            burst: Tokens in a full bucket.
-            reserve: Tokens that may be borrowed; they come back before anything else goes.
-            background_delay_s: How much later than it came background work queues.
-        """
         self._per_s, self._burst, self._reserve, self._background_delay_s = (
             per_s,
             burst,
@@ -71,28 +63,28 @@ class RateLimiter:
 
     @property
     def paused_until_s(self) -> float:
-        """Return when a pause that the server asked for ends, by the event loop's clock; 0 without one."""
+        """Return the end of a pause that the server asked for, by the event loop's clock; 0 without one."""
         is_over = self._paused_until_s <= asyncio.get_running_loop().time()
         return 0.0 if is_over else self._paused_until_s
 
     async def acquire(self, *, is_urgent: bool) -> None:
-        """Take a token for one request; waits until there is one. If cancelled, it goes to another."""
+        """Wait for a token for one request. If cancelled, the token goes to the next in the queue."""
         loop = asyncio.get_running_loop()
-        waits = not is_urgent or _is_background.get()
-        due_s = loop.time() + (self._background_delay_s if waits else 0.0)
+        is_background = not is_urgent or _is_background.get()
+        due_s = loop.time() + (self._background_delay_s if is_background else 0.0)
         granted = loop.create_future()
         heapq.heappush(self._waiting, (due_s, next(self._numbers), granted))
         self._grant()
         try:
             await granted
         except asyncio.CancelledError:
-            if not granted.cancelled():  # it came to both at once: nothing will be sent
+            if not granted.cancelled():  # granted and cancelled at the same moment: give the token back
                 self._tokens += 1
             self._grant()
             raise
 
     def pause(self, for_s: float) -> None:
-        """Let nobody go for so long; after that begin slowly."""
+        """Grant nothing for `for_s`; after that, start with an empty bucket."""
         now = asyncio.get_running_loop().time()
         self._refill(now)
         self._tokens = min(self._tokens, 0.0)
@@ -101,7 +93,6 @@ class RateLimiter:
         self._grant()
 
     def _grant(self) -> None:
-        """Grant turns to the first in the queue until the tokens are spent; come back when there are more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -120,7 +111,7 @@ class RateLimiter:
             heapq.heappop(self._waiting)
 
     def _ready_s(self, now: float, due_s: float) -> float:
-        """Return when the first in the queue may go: with a token, or when it is due with a borrowed one."""
+        # The first in the queue needs a token; from `due_s` on, a borrowed one will do.
         from_s = max(now, self._filled_at_s)
         with_own_s = from_s + max(0.0, 1 - self._tokens) / self._per_s
         with_borrowed_s = from_s + max(0.0, 1 - self._reserve - self._tokens) / self._per_s

@@ -1,4 +1,4 @@
-"""Between bytes on a connection and values: lines, JSON bodies, transport errors."""
+"""Bytes to values: lines, JSON bodies, and explanations of transport errors."""
 
 from __future__ import annotations
 
@@ -9,90 +9,154 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
-from k8s.errors import KubeError, ServerFailed, Unreachable
+from k8s.errors import SANDBOX_CONTEXT, KubeError, ServerFailed, Unreachable
 
-PATCHES: Mapping[str, str] = {
-    "merge": "application/merge-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
-    "json": "application/json-patch+json",
-    "apply": "application/apply-patch+yaml",
-}
-"""Kind of patch to its content type."""
+if TYPE_CHECKING:
+    from k8s.client.auth.cluster_config import ClusterConfig
+
+# Parameters of a request; pairs, where one occurs more than once.
 Query = Mapping[str, str] | Sequence[tuple[str, str]] | None
-"""Parameters of a request, of which some may be there more than once."""
+# Errors of our own network stack about a peer that does not answer.
 _SILENCE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
-"""What our own machine says of a peer that does not answer."""
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
 _CREDENTIALS = re.compile(r"//[^/@\s]+@")
 
 
+# A page of 500 pods has about 2 MiB.
+MOST_ANSWER_BYTES = 256 << 20
+# For a list in one answer: 150,000 pods have 630 MiB.
+MOST_LIST_BYTES = 1 << 30
+# etcd stores objects of up to 1.5 MiB.
+MOST_LINE_BYTES = 64 << 20
+MOST_PAGES = 4_000
+
+
 async def lines(body: aiohttp.StreamReader, doing: str) -> AsyncIterator[bytes]:
-    """Yield whole lines of any length, without their ends; a last line without an end is yielded too."""
-    rest = bytearray()
+    """Yield lines of any length without their ends, and a last line even if it has no end."""
+    partial = bytearray()
     with translated(doing):
         async for chunk in body.iter_any():
             start = 0
             while (end := chunk.find(b"\n", start)) >= 0:
-                if rest:
-                    rest += chunk[start:end]
-                    yield bytes(rest)
-                    rest.clear()
+                if partial:
+                    partial += chunk[start:end]
+                    yield bytes(partial)
+                    partial.clear()
                 else:
                     yield chunk[start:end]
                 start = end + 1
-            rest += chunk[start:]
-    if rest:
-        yield bytes(rest)
+            partial += chunk[start:]
+            if len(partial) > MOST_LINE_BYTES:
+                raise _too_large(doing, f"One line of its answer is over {MOST_LINE_BYTES >> 20} MiB.")
+    if partial:
+        yield bytes(partial)
 
 
 async def read_at_most(body: aiohttp.StreamReader, most: int) -> bytes:
-    """Return a body, or its first `most` bytes where it is longer."""
+    """Return a body, cut off after `most` bytes."""
     found = bytearray()
     while len(found) < most and (chunk := await body.read(most - len(found))):
         found += chunk
     return bytes(found)
 
 
+async def read_answer(body: aiohttp.StreamReader, doing: str, most: int) -> bytes:
+    """Return a whole body; `most` counts bytes after decompression.
+
+    Raises:
+        ServerFailed: The body is longer than `most`.
+    """
+    found = bytearray()
+    async for chunk in body.iter_any():
+        found += chunk
+        if len(found) > most:
+            raise _too_large(doing, f"Its answer is over {most >> 20} MiB.")
+    return bytes(found)
+
+
+def check_page(doing: str, pages: int, token: str, previous_token: str) -> None:
+    """Check that a paged list makes progress.
+
+    Raises:
+        ServerFailed: The next page is the same one, or there are more than `MOST_PAGES`.
+    """
+    if token and token == previous_token:
+        raise _too_large(doing, f"Page {pages + 1} of its list is page {pages} again.")
+    if pages > MOST_PAGES:
+        raise _too_large(doing, f"Its list does not end after {MOST_PAGES} pages.")
+
+
+def _too_large(doing: str, why: str) -> ServerFailed:
+    hint = "Check the server in the kubeconfig, and any proxy before it; pick one namespace to read less."
+    return ServerFailed(f"Could not {doing}.", why, hint)
+
+
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Turn what a transport raises into `Unreachable`, saying what was being done."""
+def translated(doing: str, config: ClusterConfig | None = None) -> Iterator[None]:
+    """Turn transport errors into `Unreachable`, with the attempt, the server and its proxy in the text."""
+    proxy = urlsplit(config.proxy or "").netloc.rpartition("@")[2] if config else ""
     try:
         yield
     except KubeError:
         raise
     except TimeoutError as error:
-        why = "The cluster did not answer in time."
-        raise Unreachable(f"Could not {doing}.", why, _NETWORK_HINT) from error
+        why = f"The cluster{proxy and f', or the proxy {proxy},'} did not answer in time."
+        raise Unreachable(f"Could not {doing}.", why, _PROXY_HINT if proxy else _NETWORK_HINT) from error
     except (aiohttp.ClientError, OSError) as error:
-        raise Unreachable(f"Could not {doing}.", *_words(error)) from error
+        server = urlsplit(config.host) if config else None
+        why, hint = _describe_error(error, server.netloc if server else "the server", proxy)
+        if server is not None and server.scheme == "http" and not hint:
+            hint = _SCHEME_HINT
+        if hint == _REFUSED_HINT and config and config.context == SANDBOX_CONTEXT and config.is_local:
+            hint = _SANDBOX_HINT
+        raise Unreachable(f"Could not {doing}.", why, hint) from error
 
 
-def _words(error: Exception) -> tuple[str, str]:
-    """Return why a transport failed, in words that people understand, and what to do about it."""
+def _describe_error(error: Exception, server: str, proxy: str) -> tuple[str, str]:
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"The proxy {proxy} refused: it answered {error.status} {error.message}.", _PROXY_HINT
     if isinstance(error, aiohttp.WSServerHandshakeError):
-        return f"The server, or a proxy before it, passes no websockets on: it answered {error.status}.", ""
+        return (
+            f"The server, or a proxy before it, does not pass on websockets: it answered {error.status}.",
+            "",
+        )
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return _certificate_words(f"{error.host}:{error.port}", error.certificate_error)
+        return _describe_certificate_error(f"{error.host}:{error.port}", error.certificate_error)
     if isinstance(error, aiohttp.ClientConnectorSSLError):
-        return _tls_words(f"{error.host}:{error.port}", error.os_error)
+        return _tls_message(f"{error.host}:{error.port}", error.os_error)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"{error.host}: no address is known for this name.", _NETWORK_HINT
+        why = f"{error.host}: no address is known for this name."
+        return (f"Proxy {why}", _PROXY_HINT) if proxy else (why, _NETWORK_HINT)
     if isinstance(error, aiohttp.ClientConnectorError):
-        where, number = f"{error.host}:{error.port}", error.os_error.errno or 0
+        where = f"{'Proxy ' if proxy else ''}{error.host}:{error.port}"
+        number = error.os_error.errno or 0
         if isinstance(error.os_error, ConnectionRefusedError):
-            return f"{where}: Connection refused: nothing listens there.", _REFUSED_HINT
-        said = os.strerror(number) if number > 0 else error.os_error.strerror
-        return f"{where}: {said}.", _NETWORK_HINT
+            why = f"{where}: Connection refused: nothing listens there."
+            return why, _PROXY_HINT if proxy else _REFUSED_HINT
+        message = os.strerror(number) if number > 0 else error.os_error.strerror
+        if not message or number == errno.ECONNRESET:  # the peer broke off the TLS handshake
+            return f"{where}: it closed the connection while it was being opened.", _SCHEME_HINT
+        return f"{where}: {message}.", _PROXY_HINT if proxy else _NETWORK_HINT
+    if isinstance(error, aiohttp.ServerDisconnectedError) or getattr(error, "errno", 0) == errno.ECONNRESET:
+        return f"{server}: it closed the connection without an answer.", ""
+    if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError):
+        # aiohttp quotes the bytes it could not parse after a colon; they may be anything.
+        text: str = getattr(error, "message", "") or str(error).removeprefix("400, message:")
+        message = re.split(r"[:\n]", text.strip())[0]
+        if message == "Bad status line":
+            return f"{server}: it does not speak HTTP.", _SCHEME_HINT
+        return f"{server}: its answer cannot be read: {message}.", ""
     return without_credentials(str(error)) or type(error).__name__, ""
 
 
-def _certificate_words(where: str, error: Exception) -> tuple[str, str]:
-    """Say what is wrong with the server's certificate. Source: OpenSSL, X509_verify_cert_error_string."""
+def _describe_certificate_error(where: str, error: Exception) -> tuple[str, str]:
+    # Source: OpenSSL, X509_verify_cert_error_string.
     code = error.verify_code if isinstance(error, ssl.SSLCertVerificationError) else 0
     if code in _UNTRUSTED:
         return f"{where}: its certificate is signed by an authority that is not trusted.", _AUTHORITY_HINT
@@ -101,31 +165,31 @@ def _certificate_words(where: str, error: Exception) -> tuple[str, str]:
         return f"{where}: its certificate {state}.", "Check this machine's clock, or have it renewed."
     if code in (62, 64):
         return f"{where}: its certificate is for another name.", _NAME_HINT
-    said = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else str(error)
-    return f"{where}: its certificate is not good: {said}.", _AUTHORITY_HINT
+    message = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else str(error)
+    return f"{where}: its certificate was not accepted: {message}.", _AUTHORITY_HINT
 
 
-def _tls_words(where: str, error: OSError) -> tuple[str, str]:
+def _tls_message(where: str, error: OSError) -> tuple[str, str]:
     reason = str(getattr(error, "reason", None) or "")
     if reason in _NOT_TLS:
-        return (
-            f"{where}: it does not speak TLS.",
-            "Check the server in the kubeconfig: its port, http or https.",
-        )
-    said = reason.replace("_", " ").lower() or str(error)
-    return f"{where}: TLS failed: {said}.", "Check the server in the kubeconfig, and any proxy before it."
+        return f"{where}: it does not speak TLS.", _SCHEME_HINT
+    message = reason.replace("_", " ").lower() or str(error)
+    return f"{where}: TLS failed: {message}.", "Check the server in the kubeconfig, and any proxy before it."
 
 
 _NETWORK_HINT = "Check the network or VPN, and the server in the kubeconfig."
+_SCHEME_HINT = "Check the server in the kubeconfig: its port, http or https."
+_PROXY_HINT = "Check proxy-url in the kubeconfig, or HTTPS_PROXY, HTTP_PROXY and NO_PROXY."
 _REFUSED_HINT = "Start the cluster, or correct the server in the kubeconfig."
-_AUTHORITY_HINT = "Correct certificate-authority-data in the kubeconfig, or fetch the kubeconfig anew."
+_SANDBOX_HINT = "The sandbox is not running. Start it with: gpuconsole sandbox start"
+_AUTHORITY_HINT = "Correct certificate-authority-data in the kubeconfig, or get a new kubeconfig."
 _NAME_HINT = "Correct the server in the kubeconfig, or set its tls-server-name."
 _UNTRUSTED = (18, 19, 20, 21)
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
 
 
 def is_broken_by_peer(error: Unreachable) -> bool:
-    """Tell whether the other end broke a connection, which was good until then; silence breaks none."""
+    """Return True if the peer broke a connection that was good until then; a timeout proves no such thing."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, TimeoutError) or (isinstance(cause, OSError) and cause.errno in _SILENCE):
@@ -135,7 +199,7 @@ def is_broken_by_peer(error: Unreachable) -> bool:
 
 
 def without_credentials(text: str) -> str:
-    """Return a text without the names and passwords of the addresses in it."""
+    """Return a text without the user names and passwords of the URLs in it."""
     return _CREDENTIALS.sub("//", text)
 
 
@@ -145,7 +209,7 @@ def query_of(**parameters: str) -> dict[str, str]:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Decode an object.
+    """Decode a JSON object.
 
     Raises:
         ServerFailed: The body is something else.
@@ -153,21 +217,23 @@ def json_object(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise not_understood("The server's answer makes no sense.", f"It is not JSON: {error}") from error
+        raise unparsable("The server's answer is malformed.", f"It is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise not_understood("The server's answer makes no sense.", f"It is a {type(found).__name__}.")
+        raise unparsable(
+            "The server's answer is malformed.", f"It is a {type(found).__name__}, not an object."
+        )
     return found
 
 
-def not_understood(what: str, why: str) -> ServerFailed:
-    """Return the error for an answer that makes no sense, so that perhaps no API server gave it."""
+def unparsable(what: str, why: str) -> ServerFailed:
+    """Create the error for a malformed answer, which perhaps no API server sent."""
     error = ServerFailed(what, why)
     error.is_foreign = True
     return error
 
 
 def status_of(body: bytes) -> Mapping[str, Any]:
-    """Decode the body of an error, whatever it is, into something like a `v1.Status`."""
+    """Decode the body of an error into something like a `v1.Status`, whatever it is."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -176,9 +242,9 @@ def status_of(body: bytes) -> Mapping[str, Any]:
 
 
 def warnings_in(headers: Iterable[str]) -> list[str]:
-    """Return the texts of a server's `Warning` headers, each once.
+    """Return the texts of a response's `Warning` headers, without duplicates.
 
-    Source: RFC 7234, 5.5, of which API servers use `299 - "text"`.
+    Source: RFC 7234, 5.5; API servers send `299 - "text"`.
     """
     quoted = [match[1] for header in headers for match in _WARNING.finditer(header)]
     return list(dict.fromkeys(_ESCAPED.sub(r"\1", text) for text in quoted))

@@ -1,8 +1,5 @@
-"""Joins nodes, pods and jobs into the rows of a `ClusterSnapshot`, in which the GPUs add up.
+"""Live view of a cluster: mirrors of its collections, joined into one `ClusterSnapshot`.
 
-Pure: asks no server; a row that did not change is the same value in the next join.
+`mirror` and its neighbours list, watch and retry; `joiner` and the row builders are pure, and a
+row that did not change is the same value in the next join.
 """
-
-from k8s.cluster.joiner import Joiner, Rows, in_turns, join
-
-__all__ = ["Joiner", "Rows", "in_turns", "join"]

@@ -1,4 +1,4 @@
-"""Keeps the rows of a cluster up to date: what has not changed is not worked out again."""
+"""Incremental join: only what changed is computed again."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from datetime import datetime
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
-from k8s.cluster.job_rows import JobEntry, Member, job_row, owner_row
+from k8s.cluster.job_builder import JobEntry, Member, build_job, build_owner_job
 from k8s.cluster.node_rows import node_row, unready_nodes
 from k8s.cluster.owner_chain import OwnerChains
 from k8s.kinds import DeclaredJob, JobRef
 from k8s.models import LONG_AGO, Meta, Node, OwnerReference, Pod
 from k8s.snapshot import Holder, Job, NodeRow
 
+# Status of a node that pods name but the server did not list: it is deleted, or may not be read.
 NOT_LISTED = "not listed"
-"""Status of a node that pods name and the server did not send: it is gone, or may not be read."""
+# Nodes with the holders of their GPUs, and jobs with their instances.
 Rows = tuple[tuple[NodeRow, ...], tuple[Job, ...]]
-"""The nodes with who holds their GPUs, and the jobs with their instances."""
+# Longest stretch of work before other tasks, above all key presses, get a turn.
 TURN_S = 0.001
-"""Longest stretch of work in which nobody else has a turn."""
 _NO_OWNERS: Mapping[str, Meta] = {}
 R = TypeVar("R")
 
 
 class OrderedRows(Generic[R]):
-    """Rows by a key, in the order of something that seldom changes."""
+    """Rows by key, kept in an order that seldom changes."""
 
     def __init__(self, order: Callable[[R], Any]) -> None:
-        """Start without rows; `order` returns what they are sorted by, no two rows the same."""
+        """Start without rows; `order` returns a sort key, unique for each row."""
         self._order = order
         self._rows: dict[str, R] = {}
         self._keys: list[str] | None = []
         self._in_order: tuple[R, ...] | None = ()
 
     def get(self, key: str) -> R | None:
-        """Return the row last put under `key`; None without one."""
+        """Return the row of `key`, or None."""
         return self._rows.get(key)
 
     def put(self, key: str, row: R | None) -> None:
-        """Set a row, or with None take it away; one that is as before stays the same value."""
+        """Set the row of `key`, or remove it with None; an equal row keeps its identity."""
         old = self._rows.get(key)
         if row is old or row == old:
             return
@@ -55,7 +55,7 @@ class OrderedRows(Generic[R]):
                 self._keys = None
 
     def in_order(self) -> tuple[R, ...]:
-        """Return the rows, the same tuple as long as nothing has changed."""
+        """Return the rows in order; the same tuple while nothing changes."""
         if self._keys is None:
             self._keys = sorted(self._rows, key=lambda key: self._order(self._rows[key]))
         if self._in_order is None:
@@ -63,18 +63,8 @@ class OrderedRows(Generic[R]):
         return self._in_order
 
 
-def join(
-    nodes: Iterable[Node],
-    pods: Iterable[Pod],
-    jobs: Iterable[DeclaredJob],
-    owners: Mapping[str, Meta] = _NO_OWNERS,
-) -> Rows:
-    """Join what was read once: see `Joiner.join`."""
-    return Joiner().join(nodes, pods, jobs, owners)
-
-
-async def in_turns(steps: Iterable[None]) -> None:
-    """Take all steps, and let others have a turn after each `TURN_S`: keys, above all."""
+async def cooperatively(steps: Iterable[None]) -> None:
+    """Run all steps, yielding to other tasks every `TURN_S`."""
     began_s = perf_counter()
     for _ in steps:
         if perf_counter() - began_s > TURN_S:
@@ -85,12 +75,11 @@ async def in_turns(steps: Iterable[None]) -> None:
 class Joiner:
     """Joins the objects of one cluster again and again.
 
-    Objects are compared by identity: a changed one must be another value. Rows that come
-    out as before are the same values as before.
+    Objects are compared by identity: a changed object must be a new one. Unchanged rows are the same
+    values in the next join.
     """
 
     def __init__(self) -> None:
-        """Start without any object."""
         self._nodes: dict[str, Node] = {}
         self._unready: dict[str, str] = {}
         self._entries: dict[str, JobEntry] = {}
@@ -110,13 +99,13 @@ class Joiner:
 
     @property
     def above(self) -> dict[str, tuple[str, OwnerReference]]:
-        """Return the owners of pods with accelerators that are no jobs, for `owner_lookup` to look for."""
+        """Return the owners of pods with accelerators that are not jobs, by uid, for `OwnerLookup.update`."""
         found: dict[str, tuple[str, OwnerReference]] = {}
         for member in self._without_job.values():
             namespace = member.pod.metadata.namespace
             for reference in member.root.through if member.root is not None else ():
                 known = found.get(reference.uid)
-                # Of references that contradict each other always the same one, in whatever order pods come.
+                # Contradicting references: choose the same one in whatever order the pods come.
                 if known is None or _by_name(namespace, reference) < _by_name(*known):
                     found[reference.uid] = namespace, reference
         return found
@@ -128,47 +117,33 @@ class Joiner:
         jobs: Iterable[DeclaredJob],
         owners: Mapping[str, Meta] = _NO_OWNERS,
     ) -> Rows:
-        """Return the nodes with who holds their GPUs, and the jobs with their instances, newest first.
+        """Return nodes with the holders of their GPUs, and jobs with their instances, newest first.
 
-        Whatever else holds or wants GPUs has a row among the jobs, and a node that only
-        pods name has one among the nodes, so that both always add up to the same.
-
-        Args:
-            nodes: The nodes.
-            pods: The pods.
-            jobs: The jobs of all kinds.
-            owners: Metadata of whatever else owns pods, by uid, as far as it is known.
+        Every other owner of pods with GPUs has a row among the jobs, and a node known only from pods has
+        one among the nodes, so that both lists add up to the same GPUs. `owners` has the metadata of such
+        owners by uid, as far as known.
         """
-        for _ in self._steps(nodes, pods, jobs, owners):
+        for _ in self.steps(nodes, pods, jobs, owners):
             pass
-        return self._rows
-
-    async def join_in_turns(
-        self,
-        nodes: Iterable[Node],
-        pods: Iterable[Pod],
-        jobs: Iterable[DeclaredJob],
-        owners: Mapping[str, Meta] = _NO_OWNERS,
-    ) -> Rows:
-        """Do as `join` does, and let others have turns."""
-        await in_turns(self._steps(nodes, pods, jobs, owners))
-        return self._rows
+        return self.rows
 
     @property
-    def _rows(self) -> Rows:
+    def rows(self) -> Rows:
+        """Return the result of the last join."""
         return self._node_rows.in_order(), self._job_rows.in_order()
 
-    def _steps(
+    def steps(
         self,
         nodes: Iterable[Node],
         pods: Iterable[Pod],
         jobs: Iterable[DeclaredJob],
         owners: Mapping[str, Meta],
     ) -> Iterator[None]:
-        """Join, and yield between any two pods or rows; what is given is read before the first time."""
+        """Do the same as `join` in small steps; the result is in `rows`."""
+        # The arguments may be live mirrors: read them before the first yield.
         now = {id(pod): pod for pod in pods}
-        self._take_nodes(nodes)
-        self._take_jobs(jobs, owners)
+        self._update_nodes(nodes)
+        self._update_jobs(jobs, owners)
         yield
         for key in self._pods.keys() - now.keys():
             self._remove(key)
@@ -187,7 +162,7 @@ class Joiner:
         self._changed_roots.clear()
         self._changed_nodes.clear()
 
-    def _take_nodes(self, nodes: Iterable[Node]) -> None:
+    def _update_nodes(self, nodes: Iterable[Node]) -> None:
         now: dict[str, Node] = {}
         for node in nodes:
             other = now.setdefault(node.metadata.name, node)
@@ -209,7 +184,7 @@ class Joiner:
                     member.instance = None
                     self._changed_roots.add(member.root.key)
 
-    def _take_jobs(self, jobs: Iterable[DeclaredJob], owners: Mapping[str, Meta]) -> None:
+    def _update_jobs(self, jobs: Iterable[DeclaredJob], owners: Mapping[str, Meta]) -> None:
         before, now = self._entries, dict[str, JobEntry]()
         for job in jobs:
             old = before.get(job.meta.uid)
@@ -235,7 +210,6 @@ class Joiner:
             self._find_roots_again(self._without_job)
 
     def _find_roots_again(self, members: Mapping[int, Member]) -> None:
-        """Find out anew what these pods are part of."""
         for key, member in list(members.items()):
             root = self._chains.root_of(member.pod, member.has_accelerators)
             if root != member.root:
@@ -271,11 +245,13 @@ class Joiner:
         if root in self._entries and self._chains.top(root) == root:
             below = [self._entries[uid] for uid in self._chains.below.get(root, ())]
             before = self._job_rows.get(root) if root not in self._changed_jobs else None
-            return job_row(self._entries[root], below, members, self._unready, before)
+            return build_job(self._entries[root], below, members, self._unready, before)
         refs = [member.root.ref for member in members if member.root is not None]
         if not refs:
             return None
-        return owner_row(min(refs), root, self._chains.owners.get(root), members, self._unready)
+        row = build_owner_job(min(refs), root, self._chains.owners.get(root), members, self._unready)
+        before = self._job_rows.get(root)  # the only source of a deleted job's user
+        return replace(row, user=before.user) if before is not None else row
 
     def _node_row(self, name: str) -> NodeRow | None:
         members = sorted(self._members_by_node.get(name, {}).values(), key=_by_pod)
@@ -293,7 +269,6 @@ class Joiner:
 
 
 def _discard_member(groups: dict[str, dict[int, Member]], name: str, key: int) -> None:
-    """Take a pod out of its group, and the group away when it is empty."""
     group = groups[name]
     del group[key]
     if not group:
@@ -301,7 +276,6 @@ def _discard_member(groups: dict[str, dict[int, Member]], name: str, key: int) -
 
 
 def _link(job: DeclaredJob) -> tuple[JobRef, str]:
-    """Return what places a job among the others."""
     above = job.meta.controller
     return job.ref, above.uid if above is not None else ""
 

@@ -1,33 +1,79 @@
-"""A node as it is shown: what it is, how it is, and who holds its accelerators."""
+"""Builds the row of a node: its properties, its state and the holders of its accelerators."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from k8s.cluster.gpushare import MEMORY, memory_by_device, shared_memory
-from k8s.devices import accelerators
-from k8s.devices.node_labels import gpu_memory, gpu_model, is_cut_into_slices, sharing
-from k8s.models import Node, Pod
+import msgspec
+
+from k8s.models import Meta, Node, Pod, accelerators, quantity
+from k8s.models.node_labels import gpu_memory, gpu_model, is_cut_into_slices, nvidia_versions, sharing
 from k8s.snapshot import Holder, NodeRow, Share, SharedGpuMemory
+from k8s.text.sanitize import parse_integer
 from k8s.topology.ack import GPU_GROUP, GPU_VISIBLE, SCHEDULE_LABEL, TOPOLOGY, gpu_numbers
 from k8s.topology.network import network_path
 
+# Label of the sandbox's nodes: their accelerators are simulated.
 SIMULATED = "gpuconsole.dev/simulated"
-"""Label on nodes whose accelerators are simulated: the sandbox's."""
 _ROLE = "node-role.kubernetes.io/"
 _GIB = 2**30
 _ON_NO_DEVICE: Mapping[int, int] = {}
+# GPUs shared by memory, as by Alibaba's ACK: a node offers gigabytes on a number of devices, and the
+# scheduler writes the chosen devices into the pod's annotations. Source: kubeflow/arena,
+# `pkg/topnode/gpushare.go`; AliyunContainerService/gpushare-scheduler-extender.
+MEMORY = "aliyun.com/gpu-mem"
+_DEVICES = "aliyun.com/gpu-count"
+_ALLOCATION = "scheduler.framework.gpushare.allocation"
+_OLD_DEVICE = "ALIYUN_COM_GPU_MEM_IDX"
+
+
+def memory_by_device(meta: Meta, held_gib: int) -> dict[int, int]:
+    """Return the GiB that a pod holds of each device, by device number; empty if no annotation says.
+
+    `held_gib` is the pod's total, for the older annotation, which names a single device. The newer one
+    has an entry for each container: `{"0": {"1": 8}}` means 8 GiB of device 1 for the first one.
+    """
+    found: dict[int, int] = {}
+    for by_device in _read(meta.annotation(_ALLOCATION)).values():
+        for device, amount in by_device.items() if isinstance(by_device, dict) else ():
+            number = parse_integer(device)
+            if number is not None and isinstance(amount, int):
+                found[number] = found.get(number, 0) + amount
+    if found:
+        return found
+    number = parse_integer(meta.annotation(_OLD_DEVICE))
+    return {number: held_gib} if number is not None and held_gib else {}
+
+
+def shared_memory(node: Node, holders: Iterable[Holder]) -> SharedGpuMemory | None:
+    """Return the GPU memory that pods share on a node; None if the node does not share it."""
+    offered: Mapping[str, Any] = node.status.allocatable or {}
+    total = quantity.count(offered.get(MEMORY, 0))
+    if not total:
+        return None
+    by_device: dict[int, int] = {}
+    held = 0
+    for holder in holders:
+        held += holder.resources.get(MEMORY, 0)
+        for device, amount in holder.memory_by_device.items():
+            by_device[device] = by_device.get(device, 0) + amount
+    count = quantity.count(offered.get(_DEVICES, 0))
+    return SharedGpuMemory(total, held, count, dict(sorted(by_device.items())))
+
+
+def _read(annotation: str) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(annotation) if annotation else {}
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def holder_of(pod: Pod, job: str) -> Holder | None:
-    """Return what a pod holds of its node; None when it holds no accelerators.
+    """Return the accelerators that a pod of `job` holds of its node; None if it holds none.
 
-    A pod holds them from when it is bound until it has finished: one being deleted
-    still does.
-
-    Args:
-        pod: The pod.
-        job: Name of its job, or of whatever else owns it.
+    A pod holds them from binding until it has finished, also while it is being deleted.
     """
     if not pod.spec.node_name or pod.is_finished:
         return None
@@ -51,7 +97,7 @@ def holder_of(pod: Pod, job: str) -> Holder | None:
 
 
 def unready_nodes(nodes: Iterable[Node]) -> dict[str, str]:
-    """Return the nodes that are not Ready, each with why what their pods last said may be untrue."""
+    """Return the reason, in words, why a node is not Ready, by the names of those nodes."""
     unready = {}
     for node in nodes:
         ready = next((found for found in node.status.conditions or () if found.type == "Ready"), None)
@@ -62,7 +108,7 @@ def unready_nodes(nodes: Iterable[Node]) -> dict[str, str]:
 
 
 def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
-    """Return a node with the pods that hold its accelerators."""
+    """Return the row of a node."""
     total = accelerators.in_quantities(node.status.allocatable)
     capacity = accelerators.in_quantities(node.status.capacity)
     allocated = accelerators.total(holder.resources for holder in holders)
@@ -79,11 +125,15 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         for name in sorted({*total, *capacity, *allocated})
         if accelerators.is_countable(name)
     }
+    # ExtendedResourceToleration lets a pod past a taint with the key of a resource that it requests.
+    is_tainted = any(each.keeps_pods_away and each.key not in resources for each in node.spec.taints or ())
     return NodeRow(
         name=meta.name,
         ip=addresses.get("InternalIP") or next(iter(addresses.values()), ""),
         roles=tuple(label.removeprefix(_ROLE) for label in meta.labels or () if label.startswith(_ROLE)),
-        status=("Ready" if ready else "NotReady") + (", cordoned" if node.spec.unschedulable else ""),
+        status=("Unknown" if meta.unreadable else "Ready" if ready else "NotReady")
+        + (", cordoned" if node.spec.unschedulable else "")
+        + (", tainted" if is_tainted else ""),
         is_simulated=meta.label(SIMULATED) == "true",
         gpu_model=gpu_model(meta),
         resources=resources,
@@ -98,14 +148,20 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         schedule=meta.label(SCHEDULE_LABEL),
         labels=meta.labels or {},
         allocatable=node.status.allocatable or node.status.capacity or {},
+        versions={
+            "os": node.status.node_info.os_image,
+            "kernel": node.status.node_info.kernel_version,
+            "container_runtime": node.status.node_info.container_runtime_version,
+            "kubelet": node.status.node_info.kubelet_version,
+            **nvidia_versions(meta),
+        },
     )
 
 
 def _mode(node: Node, resources: Mapping[str, Share], shared: SharedGpuMemory | None) -> str:
-    """Return how a node gives its GPUs, by Arena's rules and in their order; slices are ours.
+    """Return the way a node hands out its GPUs, by Arena's rules in Arena's order, slices added.
 
-    Arena also asks for a ConfigMap in kube-system before it says `topology`, which most
-    users may not read.
+    Arena says `topology` only if a ConfigMap in kube-system agrees, which most users may not read.
     """
     meta = node.metadata
     if shared is not None:
@@ -125,7 +181,6 @@ def _mode(node: Node, resources: Mapping[str, Share], shared: SharedGpuMemory | 
 
 
 def _total(name: str, total: Mapping[str, int], allocated: Mapping[str, int]) -> int:
-    """Return how many there are: of a driver whose slices may not be read, at least those that are held."""
     is_driver = "/" not in name
     return max(total.get(name, 0), allocated.get(name, 0)) if is_driver else total.get(name, 0)
 

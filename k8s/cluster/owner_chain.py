@@ -1,4 +1,4 @@
-"""Whose a pod is: its controller's controller, and so on up to the topmost one that is known."""
+"""Chain of controllers from a pod up to the topmost known owner."""
 
 from __future__ import annotations
 
@@ -12,29 +12,22 @@ from k8s.models.resources import NODES, PODS
 
 
 class Root(msgspec.Struct, frozen=True, gc=False):
-    """What a pod is part of: a job, or whatever else holds accelerators."""
+    """The job or other owner that a pod belongs to."""
 
     key: str
-    """The uid of the job, of the owner, or of the pod that nobody owns."""
+    """The uid of the job, of the owner, or of the pod itself."""
     ref: JobRef
     through: tuple[OwnerReference, ...] = ()
-    """The owners that are no jobs, lowest first, by which it was found."""
+    """Owners between the pod and `ref` that are not jobs, lowest first."""
 
 
 class OwnerChains:
-    """The jobs of one moment and the owners found so far, to follow pods upwards."""
+    """The jobs and owners of one moment, to follow pods upwards."""
 
     def __init__(self, jobs: Mapping[str, DeclaredJob], owners: Mapping[str, Meta]) -> None:
-        """Find out which jobs are parts of others.
-
-        Args:
-            jobs: The jobs by uid.
-            owners: Metadata of whatever else owns pods, by uid, as far as it is known.
-        """
         self.owners = owners
-        """Metadata of owners by uid; may be replaced."""
         self.below: dict[str, list[str]] = {}
-        """By the uid of a job that is part of no other, those of its parts."""
+        """Uids of owned jobs, by the uid of the topmost job."""
         tops = {uid: _top_of(uid, jobs) for uid in jobs}
         roots = {uid: Root(uid, jobs[uid].ref) for uid in tops.values()}
         self._roots = {uid: roots[top] for uid, top in tops.items()}
@@ -45,19 +38,15 @@ class OwnerChains:
                 self.below.setdefault(tops[uid], []).append(uid)
 
     def top(self, uid: str) -> str:
-        """Return the uid of the job that has the row for the job with this one: as a rule itself."""
+        """Return the uid of the job in whose row the job `uid` is shown: usually `uid` itself."""
         return self._roots[uid].key if uid in self._roots else uid
 
     def root_of(self, pod: Pod, has_accelerators: bool) -> Root | None:
-        """Return what a pod is part of.
+        """Return the root of a pod; None if it has none and requests no accelerators.
 
-        Its chain of controllers decides, then its labels. Of no known job, a pod that
-        holds or wants accelerators is part of its topmost owner that is known, or alone;
-        alone it stays when it has ended.
-
-        Args:
-            pod: The pod.
-            has_accelerators: It asks for accelerators.
+        The chain of controllers decides, then the labels. Without a known job, a pod that requests
+        accelerators belongs to its topmost known owner or, if it has no owner, to itself. The latter
+        stays so after it has finished.
         """
         is_holder = has_accelerators and not pod.is_finished
         chain, root = self._climb(pod)
@@ -73,7 +62,6 @@ class OwnerChains:
         return Root(last.uid, JobRef(meta.namespace, last.name, last.kind, last.api_version), tuple(chain))
 
     def _climb(self, pod: Pod) -> tuple[list[OwnerReference], Root | None]:
-        """Return the owners met that are no jobs, lowest first, and the job above them, if any."""
         chain: list[OwnerReference] = []
         reference = pod.metadata.controller
         while reference is not None and reference.kind != NODES.kind:
@@ -87,11 +75,6 @@ class OwnerChains:
         return chain, None
 
     def _named(self, pod: Pod, chain: list[OwnerReference]) -> Root | None:
-        """Return the job that a pod's labels name, if it can be that one.
-
-        It cannot when an owner of the pod is another object of the same kind, or when the
-        pod was made before the job: then it is left over from an earlier job of that name.
-        """
         kinds = {owner.kind for owner in chain}
         meta = pod.metadata
         for kind in KINDS:
@@ -109,7 +92,7 @@ class OwnerChains:
 
 
 def _top_of(uid: str, jobs: Mapping[str, DeclaredJob]) -> str:
-    """Return the topmost job that a job is part of; of jobs that own each other the least uid."""
+    # Of jobs that own each other the least uid is the top.
     path = [uid]
     while (above := jobs[path[-1]].meta.controller) is not None and above.uid in jobs:
         if above.uid in path:

@@ -1,6 +1,6 @@
-"""Why a job waits, fails or restarts: one sentence, the facts below it, and what would help.
+"""Diagnosis of a job that waits, fails or restarts: one sentence, its facts, and advice.
 
-`gather` fetches what can matter for one job; everything after that is pure: `rules` is an ordered
-table of `causes`, each a function from `Evidence` to a `Cause` or nothing. `pending` says it in brief
-in the rows of jobs.
+`gather` fetches the objects that matter for one job; everything after it is pure. `rules` is an
+ordered table of `causes`, each a function from `Evidence` to a `Cause` or None. `pending` puts the
+short form in the rows of jobs.
 """

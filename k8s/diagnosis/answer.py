@@ -1,4 +1,4 @@
-"""What is said about a job: one sentence, the facts below it, and what would help."""
+"""The result of a diagnosis: one sentence, the facts behind it, and advice."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that was seen."""
+    """An observation."""
 
     kind: str
-    """What it is about, one word: `pods`, `nodes`, `event`, `quota`, `also`, `unseen`."""
+    """One word: `pods`, `nodes`, `event`, `quota`, `also`, `unseen`, …"""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a job is as it is, as one rule sees it."""
+    """The explanation of a job's state that one rule found."""
 
     sentence: str
     facts: tuple[Fact, ...] = ()
     help: tuple[str, ...] = ()
-    """What would help, one line each."""
+    brief: str = ""
+    """Short form of a shortage, for the row of a list; empty for other causes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The whole answer."""
+    """The explanation shown to the user."""
 
     status: str
-    """The job's derived status."""
     sentence: str
     facts: tuple[Fact, ...] = ()
     help: tuple[str, ...] = ()
+    brief: str = ""
+    """Short form for the row of a list; empty if the row's own reason says as much."""
+    is_shortage: bool = False
+    """The nodes have too little free. The console recomputes this from its mirrors and is then newer."""
 
     def as_text(self, advice: Callable[[str], str] = str) -> str:
-        """Return the answer as plain text, as a person reads it.
-
-        Args:
-            advice: Returns a line of what would help in the words of where it is read.
-        """
+        """Return plain text; `advice` adapts a line to where it is read, the console or the command line."""
         lines = [self.sentence]
         if self.facts:
             lines += ["", "Seen:", *(f"  {fact.kind}: {fact.text}" for fact in self.facts)]

@@ -1,4 +1,4 @@
-"""What is known about one job at the moment somebody asks why: frozen, so that the rules are pure."""
+"""Everything fetched for the diagnosis of one job; frozen, so that the rules are pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from functools import cached_property
 from typing import Any
 
 from k8s.diagnosis.objects import (
-    Existing,
+    ExistingObject,
+    FullPod,
     LimitRange,
     LocalQueue,
     PodGroup,
     PriorityClass,
     StorageClass,
-    WholePod,
     Workload,
 )
+from k8s.diagnosis.phrases import order, seconds_between
 from k8s.diagnosis.shortage import PodSet, pod_sets
-from k8s.diagnosis.words import order, seconds_between
 from k8s.kinds import DeclaredJob
 from k8s.models import ContainerStatus, Event, Node
 from k8s.models.claim import Claim
@@ -32,66 +32,59 @@ from k8s.snapshot import Instance, Job, NodeRow
 from k8s.status import Status
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-"""Names the Kueue queue of a job."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """A job, and all that was looked at.
+    """A job and the objects fetched for it.
 
-    In mappings from names, None means that there is nothing of that name; what could not
-    be looked at is not in them.
+    In mappings by name, None means that no such object exists; names that could not be read are absent.
     """
 
     job: Job
     now: datetime
-    """By the cluster's clock."""
     node_rows: Mapping[str, NodeRow] = field(default_factory=dict)
-    """The nodes as the console shows them, by name."""
     sees_all_pods: bool = True
-    """The rows count everybody's pods."""
     manifest: Mapping[str, Any] = field(default_factory=dict)
-    """The job's object, empty when it could not be read."""
+    """The job's object; empty if it could not be read."""
     declared: DeclaredJob | None = None
     is_gone: bool = False
-    """The job's object is no longer there."""
-    pods: Mapping[str, WholePod] = field(default_factory=dict)
-    """Those of the job's pods that were read, by name."""
+    pods: Mapping[str, FullPod] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
-    """Of the job, its pods, its PodGroup, its Workload; oldest first."""
+    """Events of the job, its pods, PodGroup and Workload, oldest first."""
     nodes: tuple[Node, ...] | None = None
-    """All nodes; None when nobody looked, or may not."""
+    """None if the nodes were not needed, or may not be read."""
     requested_by_node: Mapping[str, ResourceList] = field(default_factory=dict)
-    """Node name to what its pods request, for those nodes where it matters."""
+    """Requests of all pods of a node, for those nodes where they matter."""
     quotas: tuple[Quota, ...] = ()
     limit_ranges: tuple[LimitRange, ...] = ()
     priorities: Mapping[str, PriorityClass | None] = field(default_factory=dict)
     claims: Mapping[str, Claim | None] = field(default_factory=dict)
     storage_classes: Mapping[str, StorageClass | None] = field(default_factory=dict)
-    accounts: Mapping[str, Existing | None] = field(default_factory=dict)
-    secrets: Mapping[str, Existing | None] = field(default_factory=dict)
-    """Whether the image pull secrets exist; their contents are not kept."""
+    accounts: Mapping[str, ExistingObject | None] = field(default_factory=dict)
+    secrets: Mapping[str, ExistingObject | None] = field(default_factory=dict)
+    """Existence of the image pull secrets only; their contents are not retained."""
     pod_group: PodGroup | None = None
     workload: Workload | None = None
     local_queues: Mapping[str, LocalQueue | None] = field(default_factory=dict)
     queue_positions: tuple[int, int] | None = None
-    """How many Workloads are before it in its queue, and in the ClusterQueue."""
+    """Workloads before it in its LocalQueue, and in the ClusterQueue."""
     unseen: tuple[str, ...] = ()
-    """What could not be looked at, in words."""
+    """Descriptions of what could not be read."""
 
     @property
     def age_s(self) -> float:
-        """Return how old the job is."""
+        """Return the age of the job in seconds."""
         return seconds_between(self.job.created, self.now)
 
     @cached_property
     def unfinished(self) -> tuple[Instance, ...]:
-        """Return the instances from which something is still to come."""
+        """Return the instances that have not ended."""
         return tuple(each for each in self.job.instances if not each.status.is_final)
 
     @property
     def podless(self) -> tuple[Instance, ...]:
-        """Return the instances that have no pod yet."""
+        """Return the instances without a pod."""
         return tuple(each for each in self.unfinished if not each.pod)
 
     @property
@@ -106,18 +99,18 @@ class Evidence:
 
     @property
     def queue(self) -> str:
-        """Return the Kueue queue that the job names."""
+        """Return the Kueue queue that the job names; empty if none."""
         return self.declared.meta.label(QUEUE_LABEL) if self.declared is not None else ""
 
     def spec(self, instance: Instance) -> SchedulingSpec:
-        """Return what an instance's pod asks for, or what its template does while there is none."""
+        """Return the scheduling spec of an instance's pod, or of its template if it has no pod."""
         pod = self.pods.get(instance.pod)
         if pod is not None:
             return pod.spec
         return spec_from_template(self.template(instance))
 
     def template(self, instance: Instance) -> Mapping[str, Any]:
-        """Return the pod template of an instance; empty when it is not known."""
+        """Return the pod template of an instance; empty if unknown."""
         for replica in self.declared.replicas if self.declared is not None else ():
             if (replica.role, replica.index) == (instance.role, instance.index):
                 return replica.template if isinstance(replica.template, Mapping) else {}
@@ -125,12 +118,19 @@ class Evidence:
 
     @cached_property
     def pod_sets(self) -> tuple[PodSet, ...]:
-        """Return the pods without a node, those that request the same together."""
+        """Return the pods without a node, grouped by their requests."""
         return pod_sets((each.name, self.spec(each)) for each in self.unscheduled)
 
     @cached_property
+    def together(self) -> tuple[PodSet, ...]:
+        """Return the pods that must run at once, grouped by their requests: for a Job, one suffices."""
+        enough = self.declared.min_instances if self.declared is not None else None
+        instances = self.unfinished if enough is None else self.unfinished[: max(1, enough)]
+        return pod_sets((each.name, self.spec(each)) for each in instances)
+
+    @cached_property
     def capacity(self) -> ClusterCapacity | None:
-        """Return what is left on the nodes; None when they are not known."""
+        """Return the free capacity of the nodes; None if they are unknown."""
         if self.nodes is None:
             return None
         return ClusterCapacity(
@@ -143,7 +143,7 @@ class Evidence:
 
     @cached_property
     def holders_by_node(self) -> Mapping[str, Counter[str]]:
-        """Return which other jobs hold accelerators of each node, and how many."""
+        """Return the accelerators that other jobs hold, by node and job."""
         found: dict[str, Counter[str]] = {}
         own = {each.pod for each in self.job.instances if each.pod}
         for name, row in self.node_rows.items():
@@ -153,12 +153,9 @@ class Evidence:
         return found
 
     def events_of(self, kinds: str | None, *reasons: str, names: set[str] | None = None) -> list[Event]:
-        """Return events about objects of a kind, or of any but pods when `kinds` is None; newest first.
+        """Return events about pods, or with None about everything else, newest first.
 
-        Args:
-            kinds: `Pod`, or None for everything else.
-            reasons: Beginnings of the reasons that count; none means all.
-            names: The objects that count; None means all.
+        `reasons` are prefixes of the reasons that match; none means all. `names` are the objects' names.
         """
         found = [
             event
@@ -170,7 +167,7 @@ class Evidence:
         return sorted(found, key=lambda event: order(event.at), reverse=True)
 
     def containers(self, instance: Instance) -> list[tuple[ContainerStatus, bool]]:
-        """Return an instance's containers, init containers first, and whether each is one."""
+        """Return the containers of an instance, each with True if it is an init container."""
         pod = self.pods.get(instance.pod)
         if pod is None:
             return []
@@ -180,7 +177,7 @@ class Evidence:
         ]
 
     def image_of(self, instance: Instance, container: str) -> str:
-        """Return the image of a container."""
+        """Return the image of a container; empty if unknown."""
         spec = self.spec(instance)
         for each in (*(spec.init_containers or ()), *spec.containers):
             if each.name == container:
@@ -188,7 +185,7 @@ class Evidence:
         return ""
 
     def command_of(self, instance: Instance, container: str) -> list[str]:
-        """Return the words that a container runs; none where they are its image's or unknown."""
+        """Return the command and arguments of a container; empty if its image decides."""
         pod = self.pods.get(instance.pod)
         for each in pod.spec.containers if pod is not None else ():
             if each.name == container:
@@ -197,7 +194,7 @@ class Evidence:
 
 
 def dig(obj: object, *keys: str) -> Any:
-    """Return what is inside nested mappings; None where there is no such thing."""
+    """Return the value at a path in nested mappings; None if there is none."""
     for key in keys:
         if not isinstance(obj, Mapping):
             return None

@@ -1,9 +1,9 @@
-"""Fetches what can matter for one job, and nothing else: three short rounds of requests a question."""
+"""Fetches the objects that matter for one job, in three rounds of requests."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,18 +15,18 @@ from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.evidence import Evidence, dig
 from k8s.diagnosis.fetcher import Fetcher
 from k8s.diagnosis.objects import (
-    Existing,
+    ExistingObject,
+    FullPod,
     LimitRange,
     LocalQueue,
     PendingWorkload,
     PodGroup,
     PriorityClass,
     StorageClass,
-    WholePod,
     Workload,
 )
+from k8s.diagnosis.phrases import order
 from k8s.diagnosis.rules import explain
-from k8s.diagnosis.words import order
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
 from k8s.models import Event, Meta, Node
@@ -34,7 +34,7 @@ from k8s.models.claim import Claim
 from k8s.models.namespace import Quota
 from k8s.models.resources import CLAIMS, EVENTS, NODES, PODS, QUOTAS, SECRETS, Resource
 from k8s.scheduling import requests
-from k8s.scheduling.predicates import main_resource, unfit_node
+from k8s.scheduling.predicates import infeasible_node, main_resource
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
 
@@ -42,53 +42,71 @@ LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 PRIORITIES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", is_namespaced=False)
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", is_namespaced=False)
+# Volcano's, and those of two generations of scheduler-plugins.
 POD_GROUPS = (
     Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"),
     Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),
     Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup"),
 )
-"""Volcano's, and those of two generations of scheduler-plugins."""
 KUEUE = "kueue.x-k8s.io"
 KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 VISIBILITY_VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
+# Annotations or labels that name a pod's PodGroup: Volcano, scheduler-plugins, ACK.
 GROUP_KEYS = (
     "scheduling.k8s.io/group-name",
     "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io/name",
     "pod-group.scheduling.sigs.k8s.io",
 )
-"""Annotations or labels of a pod that name its PodGroup, here those of Volcano, scheduler-plugins, ACK."""
+# Pods read one by one if the labels of their kind do not find them.
 MOST_PODS = 8
-"""Pods that are read one by one, when the labels of their kind do not find them."""
+# The other pods of a job wait for the same reason.
 MOST_PODS_WITH_EVENTS = 4
-"""Pods whose events are read: the others of a job wait for the same."""
+# Nodes for which all pods are fetched: those that would have room by what is known so far.
 MOST_NODES = 8
-"""Nodes of which all pods are added up: those that would have room but for what is counted there."""
 _READY_OR_DONE = (Status.RUNNING, Status.SUCCEEDED)
 
 
-async def answer_why(client: Client, job: Job, snapshot: ClusterSnapshot) -> Answer:
-    """Fetch what can matter, and say why a job is as it is.
+async def answer_why(
+    client: Client,
+    job: Job,
+    snapshot: ClusterSnapshot,
+    fetcher: Fetcher | None = None,
+    nodes: Sequence[Node] = (),
+) -> Answer:
+    """Fetch what matters for a job, and explain its state.
+
+    `fetcher` may hold lists fetched for other jobs a moment ago, `nodes` the mirrored nodes; if empty,
+    they are listed.
 
     Raises:
         KubeError: The cluster does not answer.
     """
-    return explain(await gather(client, job, snapshot))
+    evidence = await gather(client, job, snapshot, fetcher, nodes)
+    # In a thread: with a thousand nodes it takes longer than a key may wait.
+    return await asyncio.to_thread(explain, evidence)
 
 
-async def gather(client: Client, job: Job, snapshot: ClusterSnapshot) -> Evidence:
-    """Look at whatever can explain how a job is.
+async def gather(
+    client: Client,
+    job: Job,
+    snapshot: ClusterSnapshot,
+    fetcher: Fetcher | None = None,
+    nodes: Sequence[Node] = (),
+) -> Evidence:
+    """Fetch whatever can explain the state of a job.
 
     Raises:
-        KubeError: The job itself cannot be asked for, for another reason than permission.
+        KubeError: The job could not be read, for another reason than permission.
     """
-    fetcher = Fetcher(client)
+    fetcher = fetcher or Fetcher(client)
     kind = kind_of(job.ref)
     evidence = Evidence(
         job=job,
         now=datetime.now(UTC) + timedelta(seconds=client.server_clock_offset_s),
         node_rows={row.name: row for row in snapshot.nodes},
         sees_all_pods=PODS.plural not in snapshot.problems,
+        nodes=tuple(nodes) or None,
     )
     evidence = await _first_round(fetcher, evidence, kind)
     evidence = await _second_round(fetcher, evidence)
@@ -97,14 +115,13 @@ async def gather(client: Client, job: Job, snapshot: ClusterSnapshot) -> Evidenc
 
 
 async def _first_round(fetcher: Fetcher, evidence: Evidence, kind: JobKind) -> Evidence:
-    """Read the job, its pods, its own events; and what decides whether pods can be made and placed."""
     ref = evidence.job.ref
     waits = any(each.status not in _READY_OR_DONE for each in evidence.unfinished)
     own, pods, events, nodes, quotas, limits = await asyncio.gather(
         _fetch_job(fetcher, evidence.job, kind),
         _fetch_pods(fetcher, evidence.job, kind),
         _first_events(fetcher, evidence),
-        _fetch_if(waits, lambda: fetcher.list_all(NODES, Node)),
+        _fetch_if(waits and not evidence.nodes, lambda: fetcher.list_all(NODES, Node)),
         _fetch_if(evidence.podless, lambda: fetcher.list_all(QUOTAS, Quota, ref.namespace)),
         _fetch_if(evidence.podless, lambda: fetcher.list_all(LIMIT_RANGES, LimitRange, ref.namespace)),
     )
@@ -120,7 +137,7 @@ async def _first_round(fetcher: Fetcher, evidence: Evidence, kind: JobKind) -> E
         is_gone=is_other or isinstance(own, NotFound),
         pods=pods,
         events=events,
-        nodes=tuple(nodes) if nodes is not None else None,
+        nodes=tuple(nodes) if nodes is not None else evidence.nodes,
         quotas=tuple(quotas or ()),
         limit_ranges=tuple(limits or ()),
     )
@@ -131,38 +148,37 @@ async def _fetch_if(is_wanted: object, ask: Any) -> Any:
 
 
 async def _fetch_job(fetcher: Fetcher, job: Job, kind: JobKind) -> dict[str, Any] | KubeError | None:
-    """Read the job's object; of a kind that nobody here knows even the path is a guess."""
+    # Of an unknown kind, even the path is a guess.
     found = await fetcher.get(kind.resource, job.ref.name, job.ref.namespace)
     return None if kind not in KINDS and isinstance(found, KubeError) else found
 
 
 def declared_of(ref: JobRef, manifest: Mapping[str, Any]) -> DeclaredJob | None:
-    """Read a job's object; None when it makes no sense."""
+    """Parse a job's object; None if it is malformed."""
     try:
         return kind_of(ref).parse(dict(manifest))
     except (msgspec.ValidationError, AttributeError, TypeError, KeyError, ValueError, RecursionError):
         return None
 
 
-async def _fetch_pods(fetcher: Fetcher, job: Job, kind: JobKind) -> dict[str, WholePod]:
-    """Read the job's pods: by the labels of its kind, then by name those that have other labels."""
+async def _fetch_pods(fetcher: Fetcher, job: Job, kind: JobKind) -> dict[str, FullPod]:
+    # By the labels of its kind; by name those that have other labels.
     wanted = {each.pod for each in job.instances if each.pod}
     if not wanted:
         return {}
     namespace = job.ref.namespace
-    found: dict[str, WholePod] = {}
+    found: dict[str, FullPod] = {}
     if selector := kind.pod_selector(job.ref.name):
-        for pod in await fetcher.list_all(PODS, WholePod, namespace, label_selector=selector) or ():
+        for pod in await fetcher.list_all(PODS, FullPod, namespace, label_selector=selector) or ():
             if pod.metadata.name in wanted:
                 found[pod.metadata.name] = pod
     interesting = sorted(job.instances, key=lambda each: each.status in _READY_OR_DONE)
     missing = [each.pod for each in interesting if each.pod and each.pod not in found]
-    named = await fetcher.get_by_name(PODS, WholePod, missing[:MOST_PODS], namespace)
+    named = await fetcher.get_by_name(PODS, FullPod, missing[:MOST_PODS], namespace)
     return found | {name: pod for name, pod in named.items() if pod is not None}
 
 
 async def _events(fetcher: Fetcher, job: Job, names: Iterable[str]) -> tuple[Event, ...]:
-    """Read the events about objects by their names, oldest first; those of earlier namesakes are left out."""
     wanted = dict.fromkeys(name for name in names if name)
     lists = await asyncio.gather(
         *(
@@ -181,11 +197,8 @@ async def _events(fetcher: Fetcher, job: Job, names: Iterable[str]) -> tuple[Eve
 
 
 async def _first_events(fetcher: Fetcher, evidence: Evidence) -> tuple[Event, ...]:
-    """Read the job's own events, and who could not make pods for it.
-
-    Between some jobs and their pods stands another object, of which the name is known: the Jobs of a
-    JobSet, the StatefulSet of an old MPIJob.
-    """
+    # Between some jobs and their pods stands another object with a known name: the Jobs of a JobSet, the
+    # StatefulSet of an old MPIJob.
     job = evidence.job
     own = await _events(fetcher, job, [job.ref.name])
     makers = {f"{job.ref.name}-{each.role}{end}" for each in evidence.podless for end in ("", "-0")}
@@ -198,7 +211,6 @@ async def _first_events(fetcher: Fetcher, evidence: Evidence) -> tuple[Event, ..
 
 
 async def _second_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
-    """Read what the job and its pods name: claims, accounts, priority, queue, gang; and their events."""
     job, namespace = evidence.job, evidence.job.ref.namespace
     unfinished, waiting = evidence.unfinished, (*evidence.unscheduled, *evidence.unstarted)
     specs = [evidence.spec(each) for each in _one_of_each_role(waiting)]
@@ -214,9 +226,12 @@ async def _second_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
     claims, accounts, secrets, priorities, pod_group, workload, events = await asyncio.gather(
         fetcher.get_by_name(CLAIMS, Claim, (name for spec in specs for name in spec.claims), namespace),
         fetcher.get_by_name(
-            ACCOUNTS, Existing, (spec.service_account_name for spec in specs if evidence.podless), namespace
+            ACCOUNTS,
+            ExistingObject,
+            (spec.service_account_name for spec in specs if evidence.podless),
+            namespace,
         ),
-        fetcher.get_by_name(SECRETS, Existing, pulls[:MOST_PODS], namespace),
+        fetcher.get_by_name(SECRETS, ExistingObject, pulls[:MOST_PODS], namespace),
         fetcher.get_by_name(
             PRIORITIES,
             PriorityClass,
@@ -242,24 +257,15 @@ async def _second_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
     )
 
 
-_RESTLESS = {
-    Status.FAILED: 0,
-    Status.RESTARTING: 0,
-    Status.PENDING: 1,
-    Status.STARTING: 1,
-    Status.UNKNOWN: 1,
-}
-"""Which instances' events are read first."""
+_RESTLESS = {Status.FAILED: 0, Status.RESTARTING: 0, Status.PENDING: 1, Status.STARTING: 1, Status.UNKNOWN: 1}
 
 
 def _one_of_each_role(instances: Iterable[Instance]) -> list[Instance]:
-    """Return one instance of each role, and those that have pods: what names something to look up."""
     by_role = {each.role: each for each in instances}
     return list(by_role.values())
 
 
 def _group_names(evidence: Evidence) -> list[str]:
-    """Return the names of the PodGroups that the job's pods or templates say they are in."""
     metas: list[Meta] = [pod.metadata for pod in evidence.pods.values()]
     found = [meta.annotation(key) or meta.label(key) for meta in metas for key in GROUP_KEYS]
     for instance in _one_of_each_role(evidence.unfinished):
@@ -289,7 +295,6 @@ async def _workload(fetcher: Fetcher, job: Job) -> Workload | None:
 
 
 async def _third_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
-    """Read what only now is known to matter: the pods of the nodes that seem to have room, and the queue."""
     workload = evidence.workload
     queue = (workload.spec.queue_name if workload is not None else "") or evidence.queue
     classes = [
@@ -313,13 +318,12 @@ async def _third_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
 
 
 async def _requested_by_node(fetcher: Fetcher, evidence: Evidence) -> dict[str, requests.ResourceList]:
-    """Add up the pods of the nodes that have room by all that is known so far."""
-    names = _nodes_that_seem_to_fit(evidence)
+    names = await asyncio.to_thread(_candidate_nodes, evidence)  # see `answer_why`
     lists = await asyncio.gather(
         *(
             fetcher.list_all(
                 PODS,
-                WholePod,
+                FullPod,
                 field_selector=f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed",
             )
             for name in names
@@ -334,7 +338,7 @@ async def _requested_by_node(fetcher: Fetcher, evidence: Evidence) -> dict[str, 
     }
 
 
-def _nodes_that_seem_to_fit(evidence: Evidence) -> list[str]:
+def _candidate_nodes(evidence: Evidence) -> list[str]:
     if evidence.capacity is None:
         return []
     found: dict[str, None] = {}
@@ -343,7 +347,7 @@ def _nodes_that_seem_to_fit(evidence: Evidence) -> list[str]:
         fit = [
             each
             for each in evidence.capacity.nodes.values()
-            if each.name and unfit_node(pod_set.spec, pod_set.requested, each) is None
+            if each.name and infeasible_node(pod_set.spec, pod_set.requested, each) is None
         ]
         fit.sort(key=lambda each: -each.free.get(main, 0))
         found |= dict.fromkeys(each.name for each in fit[:MOST_NODES])

@@ -1,4 +1,4 @@
-"""The parts of Kubernetes objects that only a diagnosis needs: fetched once, never mirrored.
+"""Parts of Kubernetes objects that only a diagnosis needs: fetched on demand, never mirrored.
 
 Names are the API's, in snake case. Sources: Kubernetes API reference v1, Volcano
 `scheduling/v1beta1`, scheduler-plugins `scheduling/v1alpha1`, Kueue `v1beta1` and `visibility`.
@@ -16,53 +16,45 @@ from k8s.models.pod import Container
 from k8s.scheduling.scheduling_spec import SchedulingSpec
 
 
-class WholePodStatus(PodStatus, frozen=True):
-    """How a pod is, and where it is about to go."""
-
+class _FullPodStatus(PodStatus, frozen=True):
     nominated_node_name: str = ""
 
 
-class CommandContainer(Container, frozen=True):
-    """A container, and what it runs."""
-
+class _CommandContainer(Container, frozen=True):
     command: list[str] | None = None
     args: list[str] | None = None
 
     def key(self) -> Hashable:
-        """Return the same for containers that are alike and run the same."""
+        """Return a key that is equal for containers with the same requests and command."""
         return super().key(), tuple(self.command or ()), tuple(self.args or ()), "with its command"
 
 
-class WholePodSpec(SchedulingSpec, frozen=True):
-    """What decides where a pod can start, and what it runs there."""
-
-    containers: list[CommandContainer] = msgspec.field(default_factory=list)  # type: ignore[assignment]
+class _FullPodSpec(SchedulingSpec, frozen=True):
+    containers: list[_CommandContainer] = msgspec.field(default_factory=list)  # type: ignore[assignment]
 
 
-class WholePod(Value, frozen=True):
-    """A pod with all that decides where it can start, and what runs there."""
+class FullPod(Value, frozen=True):
+    """A pod with its constraints and commands."""
 
     metadata: Meta
-    spec: WholePodSpec = WholePodSpec()
-    status: WholePodStatus = WholePodStatus()
+    spec: _FullPodSpec = _FullPodSpec()
+    status: _FullPodStatus = _FullPodStatus()
 
     @property
     def is_finished(self) -> bool:
-        """Tell whether it holds nothing any more."""
+        """Return True if it holds nothing any more."""
         return self.status.phase in ("Succeeded", "Failed")
 
 
 class LimitRangeItem(Value, frozen=True):
-    """What one container or pod may ask for."""
+    """Limits for one container or pod."""
 
     type: str = ""
     max: Quantities | None = None
     min: Quantities | None = None
 
 
-class LimitRangeSpec(Value, frozen=True):
-    """All limits of a LimitRange."""
-
+class _LimitRangeSpec(Value, frozen=True):
     limits: list[LimitRangeItem] | None = None
 
 
@@ -70,11 +62,11 @@ class LimitRange(Value, frozen=True):
     """A LimitRange."""
 
     metadata: Meta
-    spec: LimitRangeSpec = LimitRangeSpec()
+    spec: _LimitRangeSpec = _LimitRangeSpec()
 
 
 class StorageClass(Value, frozen=True):
-    """Who makes volumes, and when."""
+    """A StorageClass."""
 
     metadata: Meta
     provisioner: str = ""
@@ -82,108 +74,92 @@ class StorageClass(Value, frozen=True):
 
 
 class PriorityClass(Value, frozen=True):
-    """How important pods are."""
+    """A PriorityClass."""
 
     metadata: Meta
     value: int = 0
 
 
-class Existing(Value, frozen=True):
-    """Something of which only the existence matters."""
+class ExistingObject(Value, frozen=True):
+    """An object of which only the existence matters."""
 
     metadata: Meta
 
 
-class PodGroupSpec(Value, frozen=True):
-    """How many pods of a gang must start together."""
-
+class _PodGroupSpec(Value, frozen=True):
     min_member: int = 0
     queue: str = ""
 
 
-class PodGroupStatus(Value, frozen=True):
-    """How far a gang is."""
-
+class _PodGroupStatus(Value, frozen=True):
     phase: str = ""
     conditions: list[Condition] | None = None
 
 
 class PodGroup(Value, frozen=True):
-    """A gang, of Volcano or of scheduler-plugins."""
+    """A gang of Volcano or scheduler-plugins."""
 
     metadata: Meta
-    spec: PodGroupSpec = PodGroupSpec()
-    status: PodGroupStatus = PodGroupStatus()
+    spec: _PodGroupSpec = _PodGroupSpec()
+    status: _PodGroupStatus = _PodGroupStatus()
 
 
-class WorkloadSpec(Value, frozen=True):
-    """What Kueue queues."""
-
+class _WorkloadSpec(Value, frozen=True):
     queue_name: str = ""
     active: bool = True
     priority: int | None = None
 
 
-class Admission(Value, frozen=True):
-    """Where Kueue reserved quota."""
-
+class _Admission(Value, frozen=True):
     cluster_queue: str = ""
 
 
-class AdmissionCheck(Value, frozen=True):
-    """Something that must agree before Kueue admits."""
-
+class _AdmissionCheck(Value, frozen=True):
     name: str = ""
     state: str = ""
     message: str = ""
 
 
-class RequeueState(Value, frozen=True):
-    """When Kueue tries again."""
-
+class _RequeueState(Value, frozen=True):
     count: int = 0
     requeue_at: datetime | None = None
 
 
 class WorkloadStatus(Value, frozen=True):
-    """What Kueue decided."""
+    """The decisions of Kueue."""
 
     conditions: list[Condition] | None = None
-    admission: Admission | None = None
-    admission_checks: list[AdmissionCheck] | None = None
-    requeue_state: RequeueState | None = None
+    admission: _Admission | None = None
+    admission_checks: list[_AdmissionCheck] | None = None
+    requeue_state: _RequeueState | None = None
 
 
 class Workload(Value, frozen=True):
     """A job as Kueue sees it."""
 
     metadata: Meta
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: _WorkloadSpec = _WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
 
-class LocalQueueSpec(Value, frozen=True):
-    """Where a queue leads."""
-
+class _LocalQueueSpec(Value, frozen=True):
     cluster_queue: str = ""
 
 
-class LocalQueueStatus(Value, frozen=True):
-    """Whether a queue works."""
-
+class _LocalQueueStatus(Value, frozen=True):
     conditions: list[Condition] | None = None
 
 
 class LocalQueue(Value, frozen=True):
-    """A namespace's door to a ClusterQueue."""
+    """A namespace's entry to a ClusterQueue."""
 
     metadata: Meta
-    spec: LocalQueueSpec = LocalQueueSpec()
-    status: LocalQueueStatus = LocalQueueStatus()
+    spec: _LocalQueueSpec = _LocalQueueSpec()
+    status: _LocalQueueStatus = _LocalQueueStatus()
 
 
 class PendingWorkload(Value, frozen=True):
-    """A place in Kueue's queue; positions begin with 0."""
+    """A place in Kueue's queue; positions start at 0."""
 
     metadata: Meta
     position_in_cluster_queue: int = 0

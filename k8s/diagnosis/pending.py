@@ -1,6 +1,7 @@
-"""Puts the brief of `why` in the rows of jobs that find no node, in place of the scheduler's message.
+"""Explains waiting jobs in their rows, in place of the scheduler's message.
 
-Computed from what is mirrored anyway, so that it costs no request.
+Shortages of nodes are computed from mirrored objects without any request. Other causes need
+requests; their answers are passed to `PendingReasons.remember`.
 """
 
 from __future__ import annotations
@@ -10,25 +11,27 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.shortage import PodSet, find_shortage, pod_sets
 from k8s.kinds import DeclaredJob
 from k8s.kinds.base import Replica
 from k8s.models import Node, Taint
-from k8s.scheduling.predicates import ClusterCapacity, NodeCapacity, UnfitNode, unfit_node
+from k8s.scheduling.predicates import ClusterCapacity, InfeasibleNode, NodeCapacity, infeasible_node
 from k8s.scheduling.scheduling_spec import Toleration, spec_from_template
 from k8s.snapshot import Job, NodeRow
 from k8s.status import Status
+from k8s.status.job import HALF_ALLOCATED
 
+# In kube-scheduler's message if it considered the nodes and chose none.
 TRIED = " nodes are available"
-"""What kube-scheduler's message has when it looked at the nodes and took none."""
+# In the message if a volume claim kept it from considering them.
 CLAIM = "persistentvolumeclaim"
-"""What it has when a volume claim kept it from looking at them."""
+# The newest ones; the console may be open for days.
+MOST_ANSWERS = 256
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A pending job, and what is shown of it."""
-
     job: Job
     declared: DeclaredJob
     taints: tuple[Taint, ...]
@@ -36,29 +39,35 @@ class _Waiting:
     shown: Job
 
     def is_of(self, job: Job, declared: DeclaredJob, taints: tuple[Taint, ...]) -> bool:
-        """Tell whether it was made of these values."""
         return self.job is job and self.declared is declared and self.taints == taints
 
 
-_Verdicts = dict[str, tuple[NodeCapacity, UnfitNode | None]]
-"""Node name to its capacity, and why with that it cannot take a pod."""
+@dataclass(slots=True)
+class _Answered:
+    explained: Job
+    answer: Answer
+    job: Job | None = None
+    shown: Job | None = None
+
+
+# By node name: its capacity, and why with that it cannot take a pod.
+_Verdicts = dict[str, tuple[NodeCapacity, InfeasibleNode | None]]
+# Subject and signature of each pod set: jobs with equal ones share a sentence.
 _Key = tuple[tuple[str, str], ...]
-"""The subject and the signature of each set of pods: jobs with the same ones share a sentence."""
 
 
 class PendingReasons:
-    """Explains pending jobs again and again; what has not changed is not worked out again.
+    """Incremental explanation of waiting jobs.
 
-    Objects are compared by identity, as in `Joiner`: rows that come out as before are the
-    same values as before.
+    Objects are compared by identity, as in `Joiner`; rows that do not change are the same values.
     """
 
     def __init__(self) -> None:
-        """Start without any job."""
         self._jobs: tuple[Job, ...] = ()
         self._shown: tuple[Job, ...] = ()
         self._replaced: dict[str, Job] = {}
         self._waiting: dict[str, _Waiting] = {}
+        self._answered: dict[str, _Answered] = {}
         self._nodes: dict[str, tuple[Node, NodeRow | None, NodeCapacity]] = {}
         self._capacity = ClusterCapacity({})
         self._taints: tuple[Taint, ...] = ()
@@ -67,8 +76,19 @@ class PendingReasons:
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """Return the jobs with their reasons, as they were explained last."""
+        """Return the jobs with their reasons, as explained last."""
         return self._shown
+
+    def shown(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+        """Return these jobs with their reasons if they were explained last, else unchanged."""
+        return self._shown if jobs is self._jobs else jobs
+
+    def remember(self, job: Job, answer: Answer) -> None:
+        """Show the short form of an answer from the next `steps` on, until the job's pods change."""
+        self._answered.pop(job.uid, None)
+        self._answered[job.uid] = _Answered(job, answer)
+        for uid in list(self._answered)[:-MOST_ANSWERS]:
+            del self._answered[uid]
 
     def steps(
         self,
@@ -77,18 +97,14 @@ class PendingReasons:
         rows: Iterable[NodeRow],
         declared: Iterable[DeclaredJob],
     ) -> Iterator[None]:
-        """Explain the jobs, and yield between any two pieces of work; see `jobs` for what came out.
+        """Explain the jobs, yielding between pieces of work; the result is in `jobs`.
 
-        Args:
-            jobs: The rows of jobs.
-            nodes: The nodes, all of them; none where they may not be read.
-            rows: The rows of nodes, which tell how many accelerators are free.
-            declared: The jobs' objects.
+        `nodes` is empty if they may not be read; `declared` are the jobs' objects.
         """
         unschedulable = {job.uid: job for job in jobs if _is_unschedulable(job)}
         objects = {each.meta.uid: each for each in declared if each.meta.uid in unschedulable}
         yield
-        yield from self._take_nodes(list(nodes) if unschedulable else [], rows)
+        yield from self._update_nodes(list(nodes) if unschedulable else [], rows)
         sentences, verdicts = dict[_Key, str](), dict[str, _Verdicts]()
         waiting: dict[str, _Waiting] = {}
         for uid in unschedulable.keys() & objects.keys() if self._capacity.nodes else ():
@@ -105,7 +121,7 @@ class PendingReasons:
             elif key not in sentences:
                 for pod_set in found.pod_sets:
                     yield from self._judge(pod_set)
-                shortage = find_shortage(found.pod_sets, self._capacity, self._unfit)
+                shortage = find_shortage(found.pod_sets, self._capacity, self._infeasible)
                 sentences[key] = shortage.brief if shortage is not None else ""
             verdicts |= {
                 each.signature: self._verdicts[each.signature]
@@ -113,12 +129,28 @@ class PendingReasons:
                 if each.signature in self._verdicts
             }
             if found.shown.reason != (sentences[key] or job.reason):
-                found.shown = replace(job, reason=sentences[key], is_short=True) if sentences[key] else job
+                found.shown = (
+                    replace(job, reason=sentences[key], lacks_capacity=True) if sentences[key] else job
+                )
             waiting[uid] = found
         self._sentences, self._verdicts, self._waiting = sentences, verdicts, waiting
-        self._show(jobs, {uid: each.shown for uid, each in waiting.items() if each.shown is not each.job})
+        replaced = {uid: each.shown for uid, each in waiting.items() if each.shown is not each.job}
+        self._apply_answers(jobs, replaced)
+        self._show(jobs, replaced)
 
-    def _take_nodes(self, nodes: Iterable[Node], rows: Iterable[NodeRow]) -> Iterator[None]:
+    def _apply_answers(self, jobs: tuple[Job, ...], replaced: dict[str, Job]) -> None:
+        by_uid = {job.uid: job for job in jobs if job.uid in self._answered} if self._answered else {}
+        for uid, found in list(self._answered.items()):
+            job = by_uid.get(uid)
+            if job is None or _progress(job) != _progress(found.explained):
+                del self._answered[uid]
+            elif found.answer.brief and not (found.answer.is_shortage and uid in replaced):
+                if found.shown is None or found.job is not job:
+                    lacks_capacity, brief = found.answer.is_shortage, found.answer.brief
+                    found.job, found.shown = job, replace(job, reason=brief, lacks_capacity=lacks_capacity)
+                replaced[uid] = found.shown
+
+    def _update_nodes(self, nodes: Iterable[Node], rows: Iterable[NodeRow]) -> Iterator[None]:
         row_of = {row.name: row for row in rows}
         now: dict[str, tuple[Node, NodeRow | None, NodeCapacity]] = {}
         has_changed = False
@@ -139,19 +171,18 @@ class PendingReasons:
             self._sentences = {}
 
     def _judge(self, pod_set: PodSet) -> Iterator[None]:
-        """Ask each node that has changed whether it can take such a pod."""
         of_node = self._verdicts.setdefault(pod_set.signature, {})
         for name, capacity in self._capacity.nodes.items():
             if name not in of_node or of_node[name][0] is not capacity:
-                of_node[name] = capacity, unfit_node(pod_set.spec, pod_set.requested, capacity)
+                of_node[name] = capacity, infeasible_node(pod_set.spec, pod_set.requested, capacity)
                 yield
 
-    def _unfit(self, capacity: ClusterCapacity, pod_set: PodSet) -> Sequence[UnfitNode]:
+    def _infeasible(self, capacity: ClusterCapacity, pod_set: PodSet) -> Sequence[InfeasibleNode]:
         of_node = self._verdicts[pod_set.signature]
         found = (
             of_node[name][1]
             if of_node[name][0] is each
-            else unfit_node(pod_set.spec, pod_set.requested, each)
+            else infeasible_node(pod_set.spec, pod_set.requested, each)
             for name, each in capacity.nodes.items()
         )
         return [each for each in found if each is not None]
@@ -164,20 +195,25 @@ class PendingReasons:
         self._jobs, self._replaced = jobs, replaced
 
 
+def is_waiting_job(job: Job) -> bool:
+    """Return True if a job waits for nodes and its row does not already say that it is half-allocated."""
+    return job.status in (Status.PENDING, Status.STARTING) and not job.reason.startswith(HALF_ALLOCATED)
+
+
+def _progress(job: Job) -> object:
+    return job.status, [(each.pod_uid, each.node, each.status) for each in job.instances]
+
+
 def _is_unschedulable(job: Job) -> bool:
     return job.status is Status.PENDING and TRIED in job.reason and CLAIM not in job.reason.lower()
 
 
 def waiting_pod_sets(job: Job, replicas: Iterable[Replica], taints: Iterable[Taint]) -> tuple[PodSet, ...]:
-    """Return what the pods without a node request by their templates; nothing where one has none.
+    """Return the requests of pods without a node, by their templates; empty if one has none.
 
-    Clusters add tolerations to pods, as ExtendedResourceToleration does, so that a template does
-    not tell which taints keep its pods away. The scheduler's message does: it names them.
-
-    Args:
-        job: The job.
-        replicas: What its object asks for.
-        taints: Those of which the pods tolerate all that the scheduler's message does not name.
+    Clusters add tolerations to pods, as ExtendedResourceToleration does, so a template does not tell
+    which taints keep its pods away. The scheduler's message does: it names them. All other `taints`
+    count as tolerated.
     """
     templates = {(each.role, each.index): each.template for each in replicas}
     specs = {id(each): spec_from_template(each) for each in {id(t): t for t in templates.values()}.values()}

@@ -1,25 +1,28 @@
-"""The table of causes: which are looked for, in which order, for a job in which state."""
+"""The table of rules: which run, and in which order, for each state of a job."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from k8s.diagnosis.answer import Answer, Cause, Fact
 from k8s.diagnosis.causes import admission, ended, held_back, not_started, queued, unschedulable
 from k8s.diagnosis.evidence import Evidence
-from k8s.diagnosis.words import count, cut, names, span
+from k8s.diagnosis.phrases import count, cut, names, span
 from k8s.status import Status
 
 Rule = Callable[[Evidence], Cause | None]
-"""Looks for one cause."""
 
+# For a job that waits. The first cause found is the sentence; the others become facts.
 WAITING: tuple[Rule, ...] = (
     held_back.gone,
+    held_back.unreadable,
     not_started.node_lost,
     held_back.being_deleted,
     queued.kueue,
     queued.suspended,
     held_back.operator_absent,
+    held_back.refused,
     admission.cannot_create,
     admission.no_such_priority,
     admission.no_such_account,
@@ -35,13 +38,12 @@ WAITING: tuple[Rule, ...] = (
     unschedulable.capacity,
     unschedulable.nominated,
     unschedulable.gang,
-    unschedulable.scheduler_says,
+    unschedulable.scheduler_message,
     not_started.init,
     held_back.no_pods_yet,
     not_started.starting,
     unschedulable.not_scheduled,
 )
-"""For a job that waits. The first that is found is the sentence; the others become facts."""
 
 ENDED: tuple[Rule, ...] = (
     held_back.gone,
@@ -50,65 +52,76 @@ ENDED: tuple[Rule, ...] = (
     ended.given_up,
     ended.restarting,
 )
-"""For a job that failed or restarts."""
 
-_ALTERNATIVES: Mapping[Rule, frozenset[Rule]] = {
-    unschedulable.scheduler_says: frozenset(
-        {unschedulable.capacity, unschedulable.claims, unschedulable.gang, unschedulable.nominated}
+# A rule is skipped if one of these, which are more precise, has found a cause.
+_ALTERNATIVES: Mapping[Rule, tuple[Rule, ...]] = {
+    unschedulable.scheduler_message: (
+        unschedulable.capacity,
+        unschedulable.claims,
+        unschedulable.gang,
+        unschedulable.nominated,
     ),
-    unschedulable.not_scheduled: frozenset(
-        {
-            unschedulable.capacity,
-            unschedulable.claims,
-            unschedulable.scheduler_says,
-            unschedulable.no_scheduler,
-            unschedulable.gang,
-            queued.gated,
-        }
+    unschedulable.not_scheduled: (
+        unschedulable.capacity,
+        unschedulable.claims,
+        unschedulable.scheduler_message,
+        unschedulable.no_scheduler,
+        unschedulable.gang,
+        queued.gated,
     ),
-    held_back.no_pods_yet: frozenset(
-        {
-            queued.kueue,
-            queued.suspended,
-            held_back.operator_absent,
-            admission.cannot_create,
-            admission.over_quota,
-            admission.no_such_priority,
-            admission.no_such_account,
-            admission.out_of_limits,
-            held_back.being_deleted,
-        }
+    held_back.no_pods_yet: (
+        queued.kueue,
+        queued.suspended,
+        held_back.operator_absent,
+        held_back.refused,
+        admission.cannot_create,
+        admission.over_quota,
+        admission.no_such_priority,
+        admission.no_such_account,
+        admission.out_of_limits,
+        held_back.being_deleted,
     ),
-    not_started.starting: frozenset(
-        {
-            not_started.node_lost,
-            not_started.image,
-            not_started.config,
-            not_started.mounts,
-            not_started.init,
-            unschedulable.claims,
-        }
+    not_started.starting: (
+        not_started.node_lost,
+        not_started.image,
+        not_started.config,
+        not_started.mounts,
+        not_started.init,
+        unschedulable.claims,
     ),
-    queued.suspended: frozenset({queued.kueue}),
-    admission.over_quota: frozenset({admission.cannot_create}),
-    admission.out_of_limits: frozenset({admission.cannot_create}),
-    admission.no_such_priority: frozenset({admission.cannot_create}),
-    admission.no_such_account: frozenset({admission.cannot_create}),
-    not_started.mounts: frozenset({unschedulable.claims}),
+    queued.suspended: (queued.kueue,),
+    admission.over_quota: (admission.cannot_create,),
+    admission.out_of_limits: (admission.cannot_create,),
+    admission.no_such_priority: (admission.cannot_create,),
+    admission.no_such_account: (admission.cannot_create,),
+    not_started.mounts: (unschedulable.claims,),
 }
-"""A rule that says less precisely what one of the others, when it is found, has said already."""
-_BLOCKERS: frozenset[Rule] = frozenset(
-    {held_back.gone, held_back.being_deleted, queued.kueue, queued.suspended, held_back.operator_absent}
+# These only repeat the reason in the job's row.
+_VAGUE: tuple[Rule, ...] = (
+    held_back.gone,
+    held_back.unreadable,
+    held_back.no_pods_yet,
+    not_started.starting,
+    unschedulable.scheduler_message,
+    unschedulable.not_scheduled,
 )
-"""Causes below which nothing else counts: nobody has tried anything yet."""
+# After these nothing else counts: nothing has been tried yet.
+_BLOCKERS: tuple[Rule, ...] = (
+    held_back.gone,
+    held_back.unreadable,
+    held_back.being_deleted,
+    queued.kueue,
+    queued.suspended,
+    held_back.operator_absent,
+)
 
 
 def explain(evidence: Evidence) -> Answer:
-    """Say why a job is as it is."""
+    """Explain the state of a job."""
     job = evidence.job
     if job.status is Status.SUCCEEDED:
         return Answer(
-            str(job.status), f"It ended well: {_progress_words(evidence)}.", tuple(_pod_facts(evidence))
+            str(job.status), f"It succeeded: {_format_progress(evidence)}.", tuple(_pod_facts(evidence))
         )
     if job.status in (Status.FAILED, Status.RESTARTING):
         return _answer(evidence, _found(evidence, ENDED))
@@ -117,33 +130,34 @@ def explain(evidence: Evidence) -> Answer:
     ):
         return Answer(
             str(job.status),
-            f"It runs: {_progress_words(evidence)}.",
+            f"It runs: {_format_progress(evidence)}.",
             (*_lost_nodes(evidence), *_pod_facts(evidence)),
         )
     return _answer(evidence, _found(evidence, WAITING))
 
 
-def _found(evidence: Evidence, rules: tuple[Rule, ...]) -> list[Cause]:
+def _found(evidence: Evidence, rules: tuple[Rule, ...]) -> dict[Rule, Cause]:
     found: dict[Rule, Cause] = {}
     for rule in rules:
-        if _ALTERNATIVES.get(rule, frozenset()) & found.keys():
+        if any(each in found for each in _ALTERNATIVES.get(rule, ())):
             continue
         cause = rule(evidence)
         if cause is not None:
             found[rule] = cause
             if rule in _BLOCKERS or rules is ENDED:
                 break
-    return list(found.values())
+    return found
 
 
-def _answer(evidence: Evidence, causes: list[Cause]) -> Answer:
+def _answer(evidence: Evidence, found: dict[Rule, Cause]) -> Answer:
     unseen = tuple(Fact("unseen", text) for text in evidence.unseen)
-    status = str(evidence.job.status)
+    status, causes = str(evidence.job.status), list(found.values())
     if not causes:
+        reason = f"; its status says {cut(evidence.job.reason)}" if evidence.job.reason else ""
         return Answer(
             status,
-            f"Nothing that was looked at explains it: {_progress_words(evidence)}{_own_words(evidence)}.",
-            (*_looked_at(evidence), *_pod_facts(evidence), *unseen),
+            f"Nothing that was checked explains it: {_format_progress(evidence)}{reason}.",
+            (*_inspected(evidence), *_pod_facts(evidence), *unseen),
         )
     first, *others = causes
     also = tuple(Fact("also", cause.sentence) for cause in others)
@@ -157,21 +171,21 @@ def _answer(evidence: Evidence, causes: list[Cause]) -> Answer:
         )
     )
     advice = dict.fromkeys(line for cause in causes for line in cause.help)
-    return Answer(status, first.sentence, tuple(facts), tuple(advice))
+    brief = "" if next(iter(found)) in _VAGUE else first.brief or first.sentence.removesuffix(".")
+    return Answer(status, first.sentence, tuple(facts), tuple(advice), brief, bool(first.brief))
 
 
-def _progress_words(evidence: Evidence) -> str:
+def _format_progress(evidence: Evidence) -> str:
     job = evidence.job
-    done = sum(each.status in (Status.RUNNING, Status.SUCCEEDED) for each in job.instances)
-    return f"{done} of {count(len(job.instances), 'pod')}"
-
-
-def _own_words(evidence: Evidence) -> str:
-    return f"; its status says {cut(evidence.job.reason)}" if evidence.job.reason else ""
+    counts = Counter(each.status for each in job.instances)
+    done, pods = counts[Status.SUCCEEDED], count(len(job.instances), "pod")
+    if job.status is Status.SUCCEEDED:
+        return f"{done} of {pods}"
+    ended = f", {done} {'has' if done == 1 else 'have'} ended well" if done else ""
+    return f"{counts[Status.RUNNING]} of {pods}{ended}"
 
 
 def _pod_facts(evidence: Evidence) -> list[Fact]:
-    """Return how its instances are, those of one status together; of a suspended job those with pods."""
     by_status: dict[str, list[str]] = {}
     job = evidence.job
     for each in (each for each in job.instances if each.pod or job.status is not Status.SUSPENDED):
@@ -189,8 +203,8 @@ def _lost_nodes(evidence: Evidence) -> list[Fact]:
     return [Fact("nodes", f"{names(lost)} does not answer, so this may be old")] if lost else []
 
 
-def _looked_at(evidence: Evidence) -> list[Fact]:
+def _inspected(evidence: Evidence) -> list[Fact]:
     events = count(len(evidence.events), "event")
     nodes = count(len(evidence.nodes), "node") if evidence.nodes is not None else "no nodes"
-    looked = f"{count(len(evidence.pods), 'pod')}, {nodes}, {events}, created {span(evidence.age_s)} ago"
-    return [Fact("looked", looked)]
+    checked = f"{count(len(evidence.pods), 'pod')}, {nodes}, {events}, created {span(evidence.age_s)} ago"
+    return [Fact("checked", checked)]

@@ -1,4 +1,4 @@
-"""Finds which pods of a job find no node, by arithmetic, and says it in one short sentence."""
+"""Finds the pods of a job for which there is no node, by arithmetic, and describes it in one sentence."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 
-from k8s.devices import accelerators
-from k8s.diagnosis.words import amount, bare_amount, count, names
+from k8s.diagnosis.phrases import amount, bare_amount, count, names
+from k8s.models import accelerators
 from k8s.scheduling import requests
 from k8s.scheduling.predicates import (
     ClusterCapacity,
+    InfeasibleNode,
+    InfeasibleReason,
     NodeCapacity,
-    UnfitNode,
-    UnfitReason,
+    format_selector,
     importance,
     main_resource,
-    selector_words,
 )
 from k8s.scheduling.requests import PODS, Amount, ResourceList
 from k8s.scheduling.scheduling_spec import SchedulingSpec
@@ -26,22 +26,22 @@ from k8s.scheduling.scheduling_spec import SchedulingSpec
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods without a node that all request the same."""
+    """Pods without a node that have the same requests and constraints."""
 
     instances: tuple[str, ...]
     spec: SchedulingSpec
     requested: ResourceList
     signature: str = ""
-    """The same for pods that a scheduler cannot tell apart."""
+    """Equal for pods that a scheduler cannot tell apart."""
 
     @property
     def subject(self) -> str:
-        """Return who requests it: `master-0`, or `each of 4 pods`."""
+        """Return the subject of a sentence: `master-0`, or `each of 4 pods`."""
         return self.instances[0] if len(self.instances) == 1 else f"each of {len(self.instances)} pods"
 
 
 def pod_sets(specs: Iterable[tuple[str, SchedulingSpec]]) -> tuple[PodSet, ...]:
-    """Return pods, given by the names of their instances, those that request the same together."""
+    """Group pods, given by instance name, by their requests and constraints."""
     instances: dict[str, list[str]] = {}
     by_signature: dict[str, tuple[SchedulingSpec, ResourceList]] = {}
     signatures: dict[int, tuple[str, SchedulingSpec]] = {}
@@ -56,68 +56,64 @@ def pod_sets(specs: Iterable[tuple[str, SchedulingSpec]]) -> tuple[PodSet, ...]:
 
 
 class ShortageKind(Enum):
-    """What there is too little of."""
+    """Kinds of shortage."""
 
     NO_MATCH = auto()
-    """No node has the labels."""
+    # No node is large enough, even when empty.
     TOO_BIG = auto()
-    """No node is large enough, be it empty."""
+    # For each resource some node is large enough, but none for all of them.
     TOO_BIG_TOGETHER = auto()
-    """For each resource a node is large enough, but none for all of them."""
+    # The nodes that are large enough do not accept these pods.
     CLOSED = auto()
-    """The nodes that are large enough take no such pods."""
     BUSY = auto()
-    """Other pods have it."""
 
 
 @dataclass(frozen=True)
 class Shortage:
-    """Pods of one set for which there are too few nodes, and what every node says to one of them."""
+    """A pod set without enough nodes, and the reason of every node that cannot take its pods."""
 
     pod_set: PodSet
     capacity: ClusterCapacity
-    unfit: Sequence[UnfitNode]
-    """The nodes that cannot take even one of them."""
+    infeasible: Sequence[InfeasibleNode]
     placed: int
-    """How many of them would find a node."""
 
     @cached_property
     def matching(self) -> list[NodeCapacity]:
-        """Return the nodes that the pod's own demands allow."""
-        others = {each.name for each in self.unfit if each.reason is UnfitReason.MISMATCH}
+        """Return the nodes that match the pod's own constraints."""
+        others = {each.name for each in self.infeasible if each.reason is InfeasibleReason.MISMATCH}
         return [each for name, each in self.capacity.nodes.items() if name not in others]
 
     @cached_property
     def open(self) -> list[NodeCapacity]:
-        """Return those of them that take such pods at all."""
-        closed = {each.name for each in self.unfit if each.reason.is_closed}
+        """Return the matching nodes that accept such pods."""
+        closed = {each.name for each in self.infeasible if each.reason.is_closed}
         return [each for each in self.matching if each.name not in closed]
 
     @cached_property
     def large_enough(self) -> list[NodeCapacity]:
-        """Return the matching nodes that could hold one of the pods if they were empty."""
+        """Return the matching nodes that could hold one of the pods when empty."""
         requested = self.pod_set.requested
         return [each for each in self.matching if not requests.insufficient(requested, each.allocatable)]
 
     @cached_property
     def oversized(self) -> str | None:
-        """Return the resource of which no matching node has enough; None when for each there is one."""
+        """Return the resource of which no matching node has enough in total; None if there is none."""
         return _short_of(self.pod_set.requested, [each.allocatable for each in self.matching])
 
     @cached_property
     def exhausted(self) -> str | None:
-        """Return the resource of which no open node has enough free; None when for each there is one."""
+        """Return the resource of which no open node has enough free; None if there is none."""
         return _short_of(self.pod_set.requested, [each.free for each in self.open])
 
     @property
-    def closed(self) -> list[UnfitNode]:
-        """Return the nodes that are large enough and take no such pods."""
+    def closed(self) -> list[InfeasibleNode]:
+        """Return the nodes that are large enough but do not accept such pods."""
         able = {each.name for each in self.large_enough}
-        return [each for each in self.unfit if each.reason.is_closed and each.name in able]
+        return [each for each in self.infeasible if each.reason.is_closed and each.name in able]
 
     @cached_property
     def kind(self) -> ShortageKind:
-        """Return what there is too little of."""
+        """Return the kind of shortage."""
         if not self.matching:
             return ShortageKind.NO_MATCH
         if self.oversized is not None:
@@ -128,40 +124,46 @@ class Shortage:
 
     @cached_property
     def main(self) -> str:
-        """Return the resource that the sentence is about."""
+        """Return the resource that is short."""
         found = {ShortageKind.TOO_BIG: self.oversized, ShortageKind.BUSY: self.exhausted}.get(self.kind)
         return found or main_resource(self.pod_set.requested)
 
     @property
+    def is_about_accelerators(self) -> bool:
+        """Return True if accelerators are short."""
+        short = self.kind in (ShortageKind.TOO_BIG, ShortageKind.BUSY)
+        return short and accelerators.is_accelerator(self.main)
+
+    @property
     def brief(self) -> str:
-        """Return what is wrong in one line, without figures in brackets and the names of accelerators."""
+        """Return the problem in one line, without figures and names of accelerators."""
         return self._statement(_short_amount)
 
     @property
     def sentence(self) -> str:
-        """Return what is wrong, with all that bears on it."""
+        """Return the problem with its figures."""
         return f"{self._statement(amount)}{self._figures}."
 
     def _statement(self, amount: Callable[[str, Amount], str]) -> str:
         pod_set, main = self.pod_set, self.main
         each = amount(main, pod_set.requested[main])
-        wants = f"{pod_set.subject} wants {each}"
+        wants = f"{pod_set.subject} needs {each}"
         match self.kind:
             case ShortageKind.NO_MATCH:
-                return f"No node matches: {pod_set.subject} asks for {selector_words(pod_set.spec)}"
+                return f"No node matches: {pod_set.subject} asks for {format_selector(pod_set.spec)}"
             case ShortageKind.TOO_BIG:
                 most, _ = self.largest
                 if most <= 0:
                     return f"No node has {main}: {wants}"
                 return f"Too big: {wants}; the largest node has {bare_amount(main, most)}"
             case ShortageKind.TOO_BIG_TOGETHER:
-                return f"Too big: no node has {_together_words(pod_set.requested)} together"
+                return f"Too big: no node has {_describe_combined(pod_set.requested)} together"
             case ShortageKind.CLOSED:
-                closed = closed_words(self.closed)
-                return f"Waits for a node: {wants}; no node that is large enough takes it ({closed})"
+                closed = describe_closed(self.closed)
+                return f"Waits for a node: {wants}; no node that is large enough accepts it ({closed})"
             case ShortageKind.BUSY if self.placed:
                 pods = f"room for {self.placed} of {len(pod_set.instances)} pods"
-                return f"Waits for {_noun(main)}: {pods}, each wants {each}"
+                return f"Waits for {_noun(main)}: {pods}, each needs {each}"
             case ShortageKind.BUSY if self.exhausted is None:
                 where, lacks = self._nearest
                 return f"Waits for room: {wants}; the best node, {where}, has too little {lacks} free"
@@ -171,13 +173,22 @@ class Shortage:
                 return f"Waits for {_noun(main)}: {wants}; {block if most > 0 else 'none is free'}"
 
     @property
+    def beyond_empty_cluster(self) -> str:
+        """Return a description of a shortage that was found on the empty cluster."""
+        pods, wanted = self.pod_set.instances, amount(self.main, self.pod_set.requested[self.main])
+        if len(pods) == 1:
+            return (
+                f"{pods[0]} needs {wanted} besides the job's other pods; the empty cluster has no room for it"
+            )
+        return f"{len(pods)} pods need {wanted} each; the empty cluster has room for {self.placed}"
+
+    @property
     def largest(self) -> tuple[Amount, str]:
-        """Return the most that a matching node has of the main resource, and that node."""
+        """Return the largest amount of the main resource on a matching node, and that node."""
         return _most_of(self.main, ((each.name, each.allocatable) for each in self.matching))
 
     @property
     def _figures(self) -> str:
-        """Return what stands behind the statement, if anything."""
         if self.kind is ShortageKind.NO_MATCH:
             return f"; {count(len(self.capacity.nodes), 'node')} looked at"
         if self.kind is ShortageKind.TOO_BIG:
@@ -188,30 +199,29 @@ class Shortage:
         main = self.main
         having = [each for each in self.open if each.allocatable.get(main, 0) > 0]
         free = sum((max(0, each.free.get(main, 0)) for each in having), 0)
-        parts = [f"{bare_amount(main, free)} free in all"]
+        parts = [f"{bare_amount(main, free)} free in total"]
         if self.placed:
             together = self.pod_set.requested[main] * len(self.pod_set.instances)
-            parts.append(f"together they want {bare_amount(main, together)}")
+            parts.append(f"together they need {bare_amount(main, together)}")
         elif _most_of(main, ((each.name, each.free) for each in self.open))[0] <= 0:
             in_use = sum((each.allocatable[main] for each in having), 0)
             parts = [f"{bare_amount(main, in_use)} in use"]
         if self.closed_with_main:
-            parts.append(closed_words(self.closed_with_main))
+            parts.append(describe_closed(self.closed_with_main))
         return f" ({', '.join(parts)})"
 
     @property
-    def closed_with_main(self) -> list[UnfitNode]:
-        """Return the nodes that have the main resource and take no such pods."""
+    def closed_with_main(self) -> list[InfeasibleNode]:
+        """Return the nodes that have the main resource and do not accept such pods."""
         nodes = self.capacity.nodes
         return [
             each
-            for each in self.unfit
+            for each in self.infeasible
             if each.reason.is_closed and nodes[each.name].allocatable.get(self.main, 0) > 0
         ]
 
     @property
     def _nearest(self) -> tuple[str, str]:
-        """Return the open node that lacks the fewest resources, and what it lacks."""
         requested = self.pod_set.requested
         lacks = {
             each.name: requests.insufficient(requested, each.free)
@@ -222,35 +232,38 @@ class Shortage:
         return best, names(sorted(lacks[best], key=importance))
 
 
-UnfitNodes = Callable[[ClusterCapacity, PodSet], Sequence[UnfitNode]]
-"""Finds the nodes that cannot take one pod of a set."""
+UnfitNodes = Callable[[ClusterCapacity, PodSet], Sequence[InfeasibleNode]]
 
 
-def find_unfit(capacity: ClusterCapacity, pod_set: PodSet) -> Sequence[UnfitNode]:
-    """Return the nodes that cannot take one pod of a set."""
-    return capacity.unfit(pod_set.spec, pod_set.requested)
+def find_infeasible(capacity: ClusterCapacity, pod_set: PodSet) -> Sequence[InfeasibleNode]:
+    """Return the nodes that cannot take a pod of a set now."""
+    return capacity.infeasible(pod_set.spec, pod_set.requested)
+
+
+def is_never_feasible(capacity: ClusterCapacity, pod_set: PodSet) -> Sequence[InfeasibleNode]:
+    """Return the nodes that cannot take a pod of a set even when open, ready and empty."""
+    return capacity.infeasible(pod_set.spec, pod_set.requested, ever=True)
 
 
 def find_shortage(
-    pod_sets: Sequence[PodSet], capacity: ClusterCapacity, unfit_of: UnfitNodes = find_unfit
+    pod_sets: Sequence[PodSet], capacity: ClusterCapacity, infeasible_of: UnfitNodes = find_infeasible
 ) -> Shortage | None:
-    """Return the first set of pods of which not all find a node, the most important resource first.
+    """Return the first pod set of which not all pods find a node; None if all do, by arithmetic.
 
-    None when all find one, as far as arithmetic can tell.
+    Sets that request the most important resource come first.
     """
     for pod_set in sorted(pod_sets, key=lambda each: importance(main_resource(each.requested))):
-        unfit = unfit_of(capacity, pod_set)
+        infeasible = infeasible_of(capacity, pod_set)
         left, placed = capacity.place(
-            pod_set.requested, len(pod_set.instances), {each.name for each in unfit}
+            pod_set.requested, len(pod_set.instances), {each.name for each in infeasible}
         )
         if placed < len(pod_set.instances):
-            return Shortage(pod_set, capacity, unfit, placed)
+            return Shortage(pod_set, capacity, infeasible, placed)
         capacity = left
     return None
 
 
 def _most_of(resource: str, lists: Iterable[tuple[str, ResourceList]]) -> tuple[Amount, str]:
-    """Return the most that any node has of a resource, and that node, the first of several."""
     none = 0
     found = ((each.get(resource, none), name) for name, each in lists)
     return max(found, key=lambda pair: pair[0])
@@ -264,7 +277,6 @@ def _short_of(requested: ResourceList, lists: Sequence[ResourceList]) -> str | N
 
 
 def _short_amount(resource: str, number: Amount) -> str:
-    """Say an amount: of accelerators, which the console is about, without their name."""
     return (bare_amount if accelerators.is_accelerator(resource) else amount)(resource, number)
 
 
@@ -272,12 +284,12 @@ def _noun(resource: str) -> str:
     return "GPUs" if accelerators.is_accelerator(resource) else resource
 
 
-def _together_words(requested: ResourceList) -> str:
+def _describe_combined(requested: ResourceList) -> str:
     return " and ".join(amount(each, number) for each, number in requested.items() if each != PODS)
 
 
-def closed_words(closed: Sequence[UnfitNode]) -> str:
-    """Say how many nodes take no pods, and why: `3 nodes cordoned, 1 not ready`."""
+def describe_closed(closed: Sequence[InfeasibleNode]) -> str:
+    """Describe nodes that accept no pods: `3 nodes cordoned, 1 not ready`."""
     numbers = Counter(each.reason for each in closed)
     parts = [f"{number} {reason}" for reason, number in numbers.most_common()]
     first, _, rest = parts[0].partition(" ")

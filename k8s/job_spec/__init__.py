@@ -1,19 +1,37 @@
-"""What a training job is to be, whatever kind it becomes: one declaration per field.
+"""Declaration of a training job's fields, independent of its kind.
 
-Form, flags, templates and the reference page are made from the declarations, objects by the kinds.
+Form, flags, templates and the reference page are generated from the declarations; kinds turn
+them into objects.
 """
 
-from k8s.job_spec.annotations import (
+from k8s.job_spec.field_types import JobField, Section
+from k8s.job_spec.parts import (
+    ACCESS_MODES,
     LOG_DIR_ANNOTATION,
+    NO_FILES,
     SUBMISSION_ANNOTATION,
     TRAINER_ANNOTATION,
     USER_ANNOTATION,
+    ConfigFile,
+    EnvSource,
+    HostMount,
+    JobFiles,
+    Mount,
+    NewClaim,
+    PodToleration,
 )
-from k8s.job_spec.declaration import JobField, Section
-from k8s.job_spec.job_files import NO_FILES, JobFiles
-from k8s.job_spec.parts import ACCESS_MODES, ConfigFile, EnvSource, HostMount, Mount, NewClaim, PodToleration
-from k8s.job_spec.roles import LAUNCHER, Role, role_named, role_sizes, role_spec, specs_by_role, wants_gpus
-from k8s.job_spec.rules import LONGEST_NAME, is_below
+from k8s.job_spec.roles import LAUNCHER, Role
+from k8s.job_spec.rules import (
+    LONGEST_NAME,
+    apply_role,
+    is_below,
+    problems_of,
+    role_named,
+    role_sizes,
+    role_spec,
+    specs_by_role,
+    wants_gpus,
+)
 from k8s.job_spec.spec import JOB_FIELDS, JobSpec
 
 __all__ = [
@@ -37,7 +55,9 @@ __all__ = [
     "PodToleration",
     "Role",
     "Section",
+    "apply_role",
     "is_below",
+    "problems_of",
     "role_named",
     "role_sizes",
     "role_spec",

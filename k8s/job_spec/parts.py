@@ -1,42 +1,44 @@
-"""The values of a job's fields that have parts of their own, each as one line of text and back."""
+"""Structured values of job fields, each one line of text; local content and annotations of a job."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Self
 
-from k8s.job_spec.field_types import Quantity, dns_problem
+from k8s.job_spec.field_types import BYTES, dns_problem
 
+TRAINER_ANNOTATION = "gpuconsole.dev/trainer"
+LOG_DIR_ANNOTATION = "gpuconsole.dev/log-dir"
+USER_ANNOTATION = "gpuconsole.dev/user"
+SUBMISSION_ANNOTATION = "gpuconsole.dev/submission"
 ACCESS_MODES = {
     "RWO": "ReadWriteOnce",
     "ROX": "ReadOnlyMany",
     "RWX": "ReadWriteMany",
     "RWOP": "ReadWriteOncePod",
 }
-"""How a volume may be mounted, by the short word for it."""
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OPERATORS = ("Equal", "Exists")
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A volume claim mounted in the pods of a job."""
+    """Volume claim mounted in the pods of a job."""
 
     claim: str
-    """Name of the PersistentVolumeClaim."""
     path: str
-    """Absolute path in the container."""
     sub_path: str = ""
-    """Folder of the volume to mount; empty for all of it."""
+    """Folder within the volume; empty for all of it."""
     is_read_only: bool = False
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read `claim[/folder]:/path[:ro]`.
+        """Parse `claim[/folder]:/path[:ro]`.
 
         Raises:
-            ValueError: It is not that.
+            ValueError: The text has another form.
         """
         source, colon, target = text.partition(":")
         claim, _, sub_path = source.partition("/")
@@ -53,25 +55,24 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class NewClaim:
-    """A volume claim that is created before the job, and stays when the job goes."""
+    """Volume claim that is created before the job and outlives it."""
 
     name: str
     size: str
-    """What it asks for, as a quantity: `100Gi`."""
     storage_class: str = ""
     """Empty for the cluster's default."""
     mode: str = "RWO"
-    """How it may be mounted: one of `ACCESS_MODES`."""
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read `name size [class] [mode]`; colons do in place of spaces, class and mode in either order.
+        """Parse `name size [class] [mode]`; class and mode in either order, colons allowed as separators.
 
         Raises:
-            ValueError: It is not that.
+            ValueError: The text has another form.
         """
         short = {long: word for word, long in ACCESS_MODES.items()}
         words = [short.get(word, word) for word in re.split(r"[\s:]+", text.strip())]
+        words[2:] = [word.upper() if word.upper() in ACCESS_MODES else word for word in words[2:]]
         modes = [word for word in words[2:] if word in ACCESS_MODES]
         classes = [word for word in words[2:] if word not in ACCESS_MODES]
         if len(words) < 2 or not all(words) or len(modes) > 1 or len(classes) > 1:
@@ -84,27 +85,25 @@ class NewClaim:
         return " ".join(filter(None, (self.name, self.size, self.storage_class, mode)))
 
     def problem(self) -> str:
-        """Return what is wrong with its parts, in a sentence; empty where nothing is."""
-        if not self.size or (found := Quantity().problem(self.size)):
+        """Return the error message for its parts; empty if they are valid."""
+        if not self.size or (found := BYTES.problem(self.size)):
             return f"{self.name}: {found if self.size else 'it needs a size, e.g. 100Gi.'}"
         return dns_problem(self.name) or (dns_problem(self.storage_class) if self.storage_class else "")
 
 
 @dataclass(frozen=True, slots=True)
 class HostMount:
-    """A folder of the node mounted in the pods of a job."""
+    """Folder of the node mounted in the pods of a job."""
 
     host_path: str
-    """Absolute path on the node."""
     path: str
-    """Absolute path in the container."""
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read `/on/the/node[:/path]`; without a path it is the same one.
+        """Parse `/on/the/node[:/path]`; the path defaults to the node's.
 
         Raises:
-            ValueError: It is not that.
+            ValueError: A path is not absolute.
         """
         host_path, path = _source_and_path(text)
         if not host_path.startswith("/") or not path.startswith("/"):
@@ -118,19 +117,17 @@ class HostMount:
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A local file that comes with the job, in a ConfigMap."""
+    """Local file that is sent with the job in a ConfigMap."""
 
     local_path: str
-    """Where it is read on this machine."""
     path: str
-    """Absolute path of the file in the container."""
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read `local-file[:/path]`; without a path it keeps its own, which is absolute then.
+        """Parse `local-file[:/path]`; the path defaults to the local one if that is absolute.
 
         Raises:
-            ValueError: It is not that.
+            ValueError: The text has another form.
         """
         local_path, path = _source_and_path(text)
         if not local_path or not path.startswith("/") or path.endswith("/"):
@@ -144,31 +141,28 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class EnvSource:
-    """Variables whose values are in a Secret or a ConfigMap."""
+    """Variables from a Secret or a ConfigMap."""
 
     is_secret: bool
-    """Of a Secret; else of a ConfigMap."""
     source: str
-    """Name of the Secret or ConfigMap."""
     key: str = ""
-    """Which of its keys; empty for all of them."""
+    """Key to read; empty for all keys."""
     name: str = ""
-    """Name of the variable that gets the key; empty with all keys, which name themselves."""
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read `secret/wandb`, `configmap/paths` or, for one key, `WANDB_API_KEY=secret/wandb/key`.
+        """Parse `secret/wandb`, `configmap/paths` or, for one key, `WANDB_API_KEY=secret/wandb/key`.
 
         Raises:
-            ValueError: It is not that.
+            ValueError: The text has another form.
         """
         name, equals, place = text.rpartition("=")
-        kind, *rest = place.split("/")
+        kind, *names = place.split("/")
         if kind not in ("secret", "configmap") or bool(equals) != bool(name):
             raise ValueError("expected secret/NAME, configmap/NAME or VARIABLE=secret/NAME/KEY")
-        if len(rest) != (2 if name else 1) or not all(rest):
+        if len(names) != (2 if name else 1) or not all(names):
             raise ValueError("expected secret/NAME, configmap/NAME or VARIABLE=secret/NAME/KEY")
-        return cls(kind == "secret", rest[0], rest[1] if name else "", name)
+        return cls(kind == "secret", names[0], names[1] if name else "", name)
 
     def to_text(self) -> str:
         """Return the line that `from_text` reads."""
@@ -178,22 +172,21 @@ class EnvSource:
 
 @dataclass(frozen=True, slots=True)
 class PodToleration:
-    """A taint that does not keep the pods of a job off a node."""
+    """Toleration of a taint by the pods of a job."""
 
     key: str = ""
-    """Empty tolerates every taint."""
+    """Empty for every taint."""
     value: str = ""
     effect: str = ""
-    """NoSchedule, PreferNoSchedule or NoExecute; empty for any."""
     operator: str = "Exists"
     """Equal compares the value, Exists does not."""
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read `all`, `key`, `key:effect`, `key=value:effect` or Arena's `key=value:effect,operator`.
+        """Parse `all`, `key`, `key:effect`, `key=value:effect` or Arena's `key=value:effect,operator`.
 
         Raises:
-            ValueError: It is not that.
+            ValueError: The text has another form.
         """
         if text == "all":
             return cls()
@@ -216,10 +209,28 @@ class PodToleration:
 
 
 def _source_and_path(text: str) -> tuple[str, str]:
-    """Return both sides of `source:/path`; without a path it is the source again."""
     source, _, path = text.partition(":")
     return source, path or source
 
 
 def _joined(source: str, path: str) -> str:
     return source if path == source else f"{source}:{path}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """Content of the files that a `JobSpec` only names."""
+
+    code: bytes = b""
+    """Local folder as a gzipped tar without a leading folder; empty unless `sync_mode` is folder."""
+    config_files: Mapping[str, bytes] = field(default_factory=dict)
+    """Content by the `local_path` of `JobSpec.config_files`."""
+    trainer: Mapping[str, bytes] = field(default_factory=dict)
+    """Content by path below the package's parent, e.g. `trainer/ranks.py`."""
+    git_login: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Data of the Secret made for the job: `username` and `password`, or `ssh-privatekey`."""
+    left_out: tuple[str, ...] = ()
+    """Paths not sent though no .gitignore excludes them: links that lead out of the folder."""
+
+
+NO_FILES = JobFiles()

@@ -1,33 +1,35 @@
-"""What is wrong with a job's fields taken together, and what none may be without."""
+"""Validation of a job's fields, and the spec of each of its roles."""
 
 from __future__ import annotations
 
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import fields, replace
 
-from k8s.job_spec.declaration import JobField
-from k8s.job_spec.roles import roles_problem
+from k8s.job_spec.roles import LAUNCHER, Role
+from k8s.job_spec.spec import JOB_FIELDS, JobSpec
 
-if TYPE_CHECKING:
-    from k8s.job_spec.spec import JobSpec
-
+# A transport such as `ext::` or `fd::` runs programs. Source: gitremote-helpers(7).
+_REMOTE_HELPER = re.compile(r"\s*[\w.+-]+::")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+# Leaves room for `-worker-123` and a hash. Source: Arena.
 LONGEST_NAME = 49
-"""Characters of a job name that leave room for `-worker-123` and a hash. Source: Arena."""
 
 
-def problems_of(spec: JobSpec, declared: Mapping[str, JobField]) -> dict[str, str]:
-    """Return what is wrong, by field: what its type finds, and what no field may be beside others."""
-    found = {name: each.type.problem(getattr(spec, name)) for name, each in declared.items()}
+def problems_of(spec: JobSpec) -> dict[str, str]:
+    """Return error messages by field: those of its type, then those that concern several fields.
+
+    Local checks only: the server may still refuse the job.
+    """
+    found = {name: each.type.problem(getattr(spec, name)) for name, each in JOB_FIELDS.items()}
     found = {name: sentence for name, sentence in found.items() if sentence}
     return found | _mount_problems(spec) | _missing(spec) | _contradictions(spec)
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Tell whether an absolute path lies within a folder, and is not the folder itself."""
+    """Return True if an absolute path lies within a folder and is not the folder itself."""
     path, folder = posixpath.normpath(path), posixpath.normpath(folder)
     return path != folder and path.startswith(f"{folder.rstrip('/')}/")
 
@@ -77,27 +79,93 @@ def _contradictions(spec: JobSpec) -> dict[str, str]:
     found = {}
     names = Counter(claim.name for claim in spec.new_claims)
     if twice := [name for name, times in names.items() if times > 1]:
-        found["new_claims"] = f"{twice[0]} stands there twice."
+        found["new_claims"] = f"{twice[0]} is listed twice."
     if (spec.elastic_min is None) != (spec.elastic_max is None):
         missing = "elastic_min" if spec.elastic_min is None else "elastic_max"
-        found[missing] = "Required: an elastic job has both bounds."
+        found[missing] = "Required: an elastic job needs both a minimum and a maximum."
     elif spec.elastic_min is not None and spec.elastic_max is not None:
         if spec.elastic_min > spec.elastic_max:
-            found["elastic_min"] = f"Must be at most {spec.elastic_max}, the most workers."
+            found["elastic_min"] = f"Must be at most {spec.elastic_max}, the maximum."
         elif not spec.elastic_min <= spec.workers <= spec.elastic_max:
-            found["workers"] = f"Must be between {spec.elastic_min} and {spec.elastic_max}, the bounds."
-    field, sentence = roles_problem(spec)
+            found["workers"] = f"Must be between {spec.elastic_min} and {spec.elastic_max} (elastic)."
+    field, sentence = _roles_problem(spec)
     if sentence:
         found[field] = sentence
     for name in ("sync_branch", "sync_revision", "sync_path", "git_secret"):
         if getattr(spec, name) and spec.sync_mode != "git":
             found[name] = "Only with code from git."
+    if spec.sync_mode == "git" and _REMOTE_HELPER.match(spec.sync_source):
+        found["sync_source"] = "Such a URL can run programs: use https, ssh or git@host:path."
     volumes = [mount.path for mount in spec.mounts if not mount.is_read_only]
     volumes += [mount.path for mount in spec.host_mounts]
     if spec.sync_path and not any(is_below(spec.sync_path, path) for path in volumes):
-        found.setdefault(
-            "sync_path", "Must be a folder within a mounted volume that can be written, e.g. /workspace/code."
-        )
+        found.setdefault("sync_path", "Must be a folder within a writable volume, e.g. /workspace/code.")
     if "GIT_SYNC_PASSWORD" in spec.env and spec.sync_mode != "git":
-        found["env"] = "GIT_SYNC_PASSWORD would be seen by all who can read the job: only with code from git."
+        found["env"] = (
+            "GIT_SYNC_PASSWORD would be visible to everyone who can read the job: only with code from git."
+        )
     return found
+
+
+def _roles_problem(spec: JobSpec) -> tuple[str, str]:
+    names = [role.name for role in spec.roles]
+    if twice := [name for name in names if names.count(name) > 1]:
+        return "roles", f"{twice[0]} is listed twice."
+    if spec.roles and spec.elastic_min is not None:
+        return "roles", "An elastic job cannot have roles."
+    if spec.worker_image and any(role.name == "worker" and role.image is not None for role in spec.roles):
+        return "worker_image", "The role worker also sets an image: remove one of them."
+    return "", ""
+
+
+def role_named(spec: JobSpec, name: str) -> Role:
+    """Return a job's role; one without differences if the job does not list it."""
+    return next((role for role in spec.roles if role.name == name), Role(name))
+
+
+def apply_role(role: Role, spec: JobSpec) -> JobSpec:
+    """Return the spec as the pods of a role run it."""
+    changes = {each.name: getattr(role, each.name) for each in fields(role)[2:]}
+    return replace(spec, **{name: value for name, value in changes.items() if value is not None})
+
+
+def role_spec(spec: JobSpec, name: str) -> JobSpec:
+    """Return the spec as the pods of a role run it."""
+    is_other_image = name == "worker" and bool(spec.worker_image)
+    return apply_role(
+        role_named(spec, name), replace(spec, image=spec.worker_image) if is_other_image else spec
+    )
+
+
+def role_sizes(roles: Sequence[Role], pods: int) -> list[int]:
+    """Return the number of pods of each role; those without a number get one, the last the remainder."""
+    open_roles = [role for role in roles if role.replicas is None]
+    fixed = sum(role.replicas or 0 for role in roles)
+    remainder = max(1, pods - fixed - len(open_roles) + 1)
+    last = open_roles[-1] if open_roles else None
+    return [remainder if role is last else role.replicas or 1 for role in roles]
+
+
+def specs_by_role(spec: JobSpec, names: Sequence[str] = ()) -> list[JobSpec]:
+    """Return one spec per role of a job; a launcher only if a role names it.
+
+    `names` are the roles of its kind in order; empty for any.
+    """
+    if not spec.roles:
+        return [spec]
+    listed = {role.name: role for role in spec.roles}
+    roles = [listed.get(name, Role(name)) for name in names or listed]
+    workers = [role for role in roles if role.name != LAUNCHER] or [Role("worker")]
+    others = [role for role in roles if role not in workers]
+    found = [replace(apply_role(role, replace(spec, gpus=0)), roles=(), workers=1) for role in others]
+    left = spec.workers
+    for role, size in zip(workers, role_sizes(workers, spec.workers), strict=True):
+        if left > 0:
+            found.append(replace(role_spec(spec, role.name), roles=(), workers=min(size, left)))
+        left -= size
+    return found
+
+
+def wants_gpus(spec: JobSpec) -> bool:
+    """Return True if the job or one of its roles requests GPUs."""
+    return spec.gpus > 0 or any(role.gpus for role in spec.roles)

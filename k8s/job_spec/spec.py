@@ -1,29 +1,40 @@
-"""The spec of a training job, whatever kind it becomes, and its validation."""
+"""Specification of a training job, independent of its kind."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from k8s.job_spec import common_types as types
-from k8s.job_spec.declaration import JobField, declare, fields_of
-from k8s.job_spec.field_types import Argv, Duration, Number, OptionalNumber, Parts, Quantity, Switch, Text
+from k8s.job_spec import field_types as types
+from k8s.job_spec.field_types import (
+    BYTES,
+    CORES,
+    Argv,
+    Duration,
+    JobField,
+    Number,
+    OptionalNumber,
+    Parts,
+    Switch,
+    Text,
+    declare,
+    fields_of,
+)
 from k8s.job_spec.parts import ConfigFile, EnvSource, HostMount, Mount, NewClaim, PodToleration
 from k8s.job_spec.roles import ROLE_KEYS, Role
-from k8s.job_spec.rules import problems_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A training job as the user specifies it. Not validated when made: see `problems`.
+    """Training job as the user specifies it. Not validated on creation: see `problems_of`.
 
-    The order is that of the form and of the reference. What a field becomes, or that a kind has no such
-    thing, is the kind's to say.
+    The order is that of the form and the reference. Kinds decide what a field becomes, and which
+    fields they do not support.
     """
 
     name: str = declare(
         "",
-        "Name of the job: lowercase letters, digits and '-'",
+        "Job name: lowercase letters, digits and '-'",
         Text("NAME"),
         placeholder="e.g. bert-base-1",
         is_basic=True,
@@ -32,16 +43,16 @@ class JobSpec:
     image: str = declare("", "Container image", types.IMAGE, is_basic=True)
     worker_image: str = declare(
         "",
-        "Image of the workers, where it is not that of the launcher or master",
+        "Image of the workers, if it differs from that of the launcher or master",
         types.IMAGE,
-        placeholder="the same image",
+        placeholder="same image",
     )
     pull_policy: str = declare(
         "", "When nodes pull the image", types.PULL_POLICIES, flags="--image-pull-policy"
     )
     pull_secrets: tuple[str, ...] = declare(
         (),
-        "Secrets with the credentials of the image registry, one per line",
+        "Secrets with credentials for the image registry, one per line",
         types.SECRETS,
         flags="--image-pull-secret",
         placeholder="none",
@@ -49,14 +60,14 @@ class JobSpec:
 
     sync_mode: str = declare(
         "",
-        "Where your code comes from; it is in code/ of the working directory before the command runs",
+        "Source of your code, which is put into code/ of the working directory before the command runs",
         types.SYNC_MODES,
         title="Code",
         is_basic=True,
     )
     sync_source: str = declare(
         "",
-        "URL of the repository, source of rsync, or the local folder",
+        "Repository URL, rsync source, or local folder",
         Text("SOURCE"),
         title="Source",
         placeholder="https://… or ./folder",
@@ -64,28 +75,28 @@ class JobSpec:
     )
     sync_branch: str = declare(
         "",
-        "Branch or tag of the repository; git-sync takes master, a code folder the repository's default",
+        "Branch or tag; by default master with git-sync, the repository's default branch with a code folder",
         Text("BRANCH"),
         title="Branch",
         placeholder="master",
     )
     sync_revision: str = declare(
         "",
-        "Commit of the repository, so that every pod and every retry has the same code",
+        "Commit to check out, so that all pods and retries run the same code",
         Text("COMMIT"),
         title="Commit",
-        placeholder="the newest",
+        placeholder="latest",
     )
     sync_path: str = declare(
         "",
-        "Folder within a mounted volume to clone into, once; later jobs update it, and keep local changes",
+        "Folder on a mounted volume to clone into; later jobs update it but keep local changes",
         types.FOLDER,
         title="Code folder",
         placeholder="code/ of the working directory",
     )
     git_secret: str = declare(
         "",
-        "Secret with username and password, or with ssh-privatekey, for the repository",
+        "Secret for the repository, with username and password or with ssh-privatekey",
         types.OBJECT_NAME,
         placeholder="none",
     )
@@ -95,13 +106,13 @@ class JobSpec:
 
     workers: int = declare(
         1,
-        "Number of pods, including the master; an MPI launcher comes on top",
+        "Number of pods, including the master but not an MPI launcher",
         Number(1, 4096),
         unit="pods",
         is_basic=True,
     )
     gpus: int = declare(
-        0, "GPUs per pod; 0 trains on the CPU", Number(0, 1024), title="GPUs", unit="per pod", is_basic=True
+        0, "GPUs per pod; 0 to train on the CPU", Number(0, 1024), title="GPUs", unit="per pod", is_basic=True
     )
     gpu_resource: str = declare(
         "nvidia.com/gpu", "Resource name of the GPUs", types.RESOURCE, title="GPU resource"
@@ -115,38 +126,35 @@ class JobSpec:
     )
     device_claim: str = declare(
         "",
-        "ResourceClaimTemplate by which each pod gets its devices (dynamic resource allocation)",
+        "ResourceClaimTemplate for the devices of each pod (dynamic resource allocation)",
         types.OBJECT_NAME,
         placeholder="none",
     )
-    cpu: str = declare("", "CPUs per pod, e.g. 4 or 500m", Quantity(), title="CPU", placeholder="no request")
-    memory: str = declare("", "Memory per pod, e.g. 32Gi", Quantity(), placeholder="no request")
+    cpu: str = declare("", "CPU limit per pod, e.g. 4 or 500m", CORES, title="CPU", placeholder="no request")
+    memory: str = declare("", "Memory limit per pod, e.g. 32Gi", BYTES, placeholder="no request")
     cpu_request: str = declare(
         "",
-        "CPUs that each pod reserves, where that is less than its limit",
-        Quantity(),
+        "CPUs reserved per pod, if less than the limit",
+        CORES,
         title="CPU request",
-        placeholder="as CPU",
+        placeholder="same as CPU",
     )
     memory_request: str = declare(
-        "",
-        "Memory that each pod reserves, where that is less than its limit",
-        Quantity(),
-        placeholder="as Memory",
+        "", "Memory reserved per pod, if less than the limit", BYTES, placeholder="same as Memory"
     )
     shared_memory: str = declare(
         "2Gi",
-        "Size of /dev/shm; data loader workers need it",
-        Quantity(),
+        "Size of /dev/shm, which data loader workers use",
+        BYTES,
         flags="--share-memory",
         placeholder="64 MiB",
     )
     rdma: bool = declare(
-        False, "Request one rdma/hca device per pod and the right to lock memory", Switch(), title="RDMA"
+        False, "Request one rdma/hca device per pod and permission to lock memory", Switch(), title="RDMA"
     )
     gpu_topology: bool = declare(
         False,
-        "Place the pods by the links between GPUs, with the scheduler of Alibaba Cloud",
+        "Place pods by the links between GPUs (Alibaba Cloud's scheduler)",
         Switch(),
         title="GPU topology",
         flags="--gputopology",
@@ -154,7 +162,7 @@ class JobSpec:
 
     roles: tuple[Role, ...] = declare(
         (),
-        "Pods that differ, one ROLE key=value … per line; keys: " + ", ".join(ROLE_KEYS),
+        "Settings per role, one ROLE key=value … per line; keys: " + ", ".join(ROLE_KEYS),
         Parts("ROLE key=value …", Role.from_text, Role.problem),
         flags="--role",
         placeholder="worker image=train:2 gpus=8",
@@ -167,7 +175,7 @@ class JobSpec:
         "Working directory in the pods",
         types.FOLDER,
         flags="--working-dir --workingDir",
-        placeholder="the mount path",
+        placeholder="mount path",
     )
     processes: int = declare(
         1,
@@ -180,67 +188,65 @@ class JobSpec:
     )
     torchrun: bool = declare(
         False,
-        "Start the command's script by torchrun, with as many processes per pod as above",
+        "Start the command's script with torchrun",
         Switch(),
         title="torchrun",
     )
     max_restarts: int = declare(
-        0, "How often torchrun starts failed processes again before the pod fails", Number(0, 1000)
+        0, "How often torchrun restarts failed processes before the pod fails", Number(0, 1000)
     )
-    rdzv_backend: str = declare(
-        "", "How torchrun's nodes find each other", types.RDZV_BACKENDS, title="Rendezvous"
-    )
+    rdzv_backend: str = declare("", "Rendezvous backend of torchrun", types.RDZV_BACKENDS, title="Rendezvous")
     torchrun_options: tuple[str, ...] = declare(
         (),
-        "More options of torchrun, as on its command line",
+        "Additional torchrun options",
         Argv("OPTIONS"),
         title="torchrun options",
         placeholder="none",
     )
     slots: int | None = declare(
         None,
-        "Ranks that MPI starts in each worker; empty: one per GPU",
+        "MPI ranks per worker; empty: one per GPU",
         OptionalNumber(Number(1, 1024)),
         flags="--slots-per-worker",
         unit="per worker",
         placeholder="1 per GPU",
     )
     launcher_policy: str = declare(
-        "", "When the MPI launcher is created", types.LAUNCHER_POLICIES, title="Launcher starts"
+        "", "When the MPI launcher is created", types.LAUNCHER_POLICIES, title="Launcher creation"
     )
     mounts_on_launcher: bool = declare(
-        False, "Mount the volume claims in the MPI launcher too", Switch(), title="Launcher mounts"
+        False, "Also mount the volume claims in the MPI launcher", Switch(), title="Launcher mounts"
     )
     elastic_min: int | None = declare(
         None,
-        "Workers with which an elastic job goes on",
+        "Minimum number of workers (elastic)",
         OptionalNumber(Number(1, 4096)),
-        title="Fewest workers",
+        title="Min workers",
         placeholder="not elastic",
     )
     elastic_max: int | None = declare(
         None,
-        "Workers to which an elastic job grows",
+        "Maximum number of workers (elastic)",
         OptionalNumber(Number(1, 4096)),
-        title="Most workers",
+        title="Max workers",
         placeholder="not elastic",
     )
     runtime: str = declare(
         "",
-        "Training runtime of a TrainJob; trainingruntime/NAME for one of the namespace",
+        "Training runtime of a TrainJob; trainingruntime/NAME for one in the namespace",
         types.RUNTIME,
         placeholder="torch-distributed, or deepspeed-distributed with slots",
     )
     debug: bool = declare(
         False,
-        "Let the pods sleep in place of training, to look around in a shell",
+        "Let the pods sleep instead of training, to debug in a shell",
         Switch(),
         title="Debug mode",
     )
 
     mounts: tuple[Mount, ...] = declare(
         (),
-        "One claim:/path per line; claim/folder:/path mounts a folder, claim:/path:ro forbids writing",
+        "One claim:/path per line; claim/folder:/path for a folder of it, claim:/path:ro for read-only",
         Parts("CLAIM:/PATH", Mount.from_text),
         title="Volumes",
         flags="--data -d",
@@ -248,14 +254,14 @@ class JobSpec:
     )
     new_claims: tuple[NewClaim, ...] = declare(
         (),
-        "Volume claims to create before the job, which outlive it, one NAME SIZE [CLASS] [MODE] per line",
+        "Volume claims to create and keep after the job, one NAME SIZE [CLASS] [MODE] per line",
         Parts("NAME SIZE [CLASS] [MODE]", NewClaim.from_text, NewClaim.problem),
         flags="--create-claim",
         placeholder="data 100Gi RWX",
     )
     host_mounts: tuple[HostMount, ...] = declare(
         (),
-        "Folders of the node, one /host/folder:/path per line",
+        "Folders of the node to mount, one /host/folder:/path per line",
         Parts("FOLDER[:/PATH]", HostMount.from_text),
         title="Host folders",
         flags="--data-dir",
@@ -263,24 +269,24 @@ class JobSpec:
     )
     config_files: tuple[ConfigFile, ...] = declare(
         (),
-        "Local files that come with the job in a ConfigMap, one file:/path per line",
+        "Local files to send with the job in a ConfigMap, one file:/path per line",
         Parts("FILE:/PATH", ConfigFile.from_text),
         flags="--config-file",
         placeholder="file:/path",
     )
     log_dir: str = declare(
         "",
-        "Directory in the pods where it writes TensorBoard event files, for the curves",
+        "Directory in the pods with TensorBoard event files, for the curves",
         types.FOLDER,
         title="Event files",
         flags="--logdir",
         placeholder="none, or e.g. /workspace/logs",
     )
     tensorboard: bool = declare(
-        False, "Run a TensorBoard on the event files as long as the job exists", Switch(), title="TensorBoard"
+        False, "Run TensorBoard on the event files while the job exists", Switch(), title="TensorBoard"
     )
     tensorboard_image: str = declare(
-        "", "Image of the TensorBoard", types.IMAGE, title="TensorBoard image", placeholder="the default"
+        "", "Image of TensorBoard", types.IMAGE, title="TensorBoard image", placeholder="the default"
     )
 
     env: Mapping[str, str] = declare(
@@ -294,7 +300,7 @@ class JobSpec:
     )
     env_from: tuple[EnvSource, ...] = declare(
         (),
-        "Variables from secret/NAME or configmap/NAME, or one as VARIABLE=secret/NAME/KEY; one per line",
+        "Variables from secret/NAME, configmap/NAME or VARIABLE=secret/NAME/KEY, one per line",
         Parts("SOURCE", EnvSource.from_text),
         placeholder="WANDB_API_KEY=secret/wandb/key",
     )
@@ -304,7 +310,7 @@ class JobSpec:
     )
     queue: str = declare(
         "",
-        "Kueue's LocalQueue that admits the job",
+        "Kueue LocalQueue that admits the job",
         types.OBJECT_NAME,
         flags="--kueue-queue",
         placeholder="none",
@@ -313,7 +319,7 @@ class JobSpec:
         False, "Hold the job until kube-queue releases it", Switch(), title="kube-queue", flags="--queue"
     )
     gang: bool = declare(
-        False, "Start all pods of the job or none, with a scheduler that knows pod groups", Switch()
+        False, "Start all pods together or none (needs a scheduler with pod groups)", Switch()
     )
     scheduler: str = declare(
         "", "Scheduler that places the pods", types.OBJECT_NAME, placeholder="the default"
@@ -321,43 +327,45 @@ class JobSpec:
     node_selector: Mapping[str, str] = declare(
         {},
         "Labels of the nodes to run on, one name=value per line",
-        types.NAMED_VALUES,
+        types.LABELS,
         flags="--selector",
         placeholder="gpu=a100",
     )
     excluded_nodes: tuple[str, ...] = declare(
         (),
-        "Nodes to keep off, one per line",
+        "Nodes not to run on, one per line",
         types.NODES,
-        title="Not on nodes",
+        title="Exclude nodes",
         flags="--exclude-node",
         placeholder="none",
     )
     tolerations: tuple[PodToleration, ...] = declare(
         (),
-        "Taints that do not matter, one key=value:effect per line; all for any",
+        "Taints to tolerate, one key=value:effect per line; all for any",
         Parts("TAINT", PodToleration.from_text),
         flags="--toleration",
         placeholder="key=value:NoSchedule",
     )
-    host_network: bool = declare(False, "Use the node's network", Switch(), flags="--hostNetwork")
+    host_network: bool = declare(False, "Use the network of the node", Switch(), flags="--hostNetwork")
     host_ipc: bool = declare(
-        False, "Use the node's inter-process communication", Switch(), title="Host IPC", flags="--hostIPC"
+        False, "Use the IPC namespace of the node", Switch(), title="Host IPC", flags="--hostIPC"
     )
-    host_pid: bool = declare(False, "See the node's processes", Switch(), title="Host PID", flags="--hostPID")
+    host_pid: bool = declare(
+        False, "Use the PID namespace of the node", Switch(), title="Host PID", flags="--hostPID"
+    )
     run_as_user: int | None = declare(
         None,
-        "Number of the user that the processes run as",
+        "User ID of the processes",
         OptionalNumber(Number(0, 2**31 - 1)),
-        title="User id",
-        placeholder="the image's",
+        title="User ID",
+        placeholder="as in the image",
     )
 
     retries: int = declare(0, "Retries before the job fails (backoffLimit)", Number(0, 1000), flags="--retry")
-    restart_policy: str = declare("", "When a pod that ended is started again", types.RESTART_POLICIES)
+    restart_policy: str = declare("", "When to restart a pod that ended", types.RESTART_POLICIES)
     running_timeout_s: int = declare(
         0,
-        "How long the job may run before it fails, e.g. 90m or 2d",
+        "Maximum run time, after which the job fails, e.g. 90m or 2d",
         Duration(),
         title="Time limit",
         flags="--running-timeout",
@@ -365,34 +373,28 @@ class JobSpec:
     )
     ttl_s: int = declare(
         0,
-        "How long the job is kept after it ended, e.g. 7d",
+        "Delete the job this long after it finished, e.g. 7d",
         Duration(),
-        title="Keep for",
+        title="TTL after finished",
         flags="--ttl-after-finished",
-        placeholder="for ever",
+        placeholder="keep",
     )
     clean_pods: str = declare(
         "None",
-        "Pods to delete when the job ends (cleanPodPolicy); their logs go with them",
+        "Pods to delete, with their logs, when the job ends (cleanPodPolicy)",
         types.CLEAN_PODS,
         flags="--clean-task-policy",
     )
-    suspend: bool = declare(False, "Create the job suspended; resume starts it", Switch(), title="Suspended")
+    suspend: bool = declare(
+        False, "Create the job suspended; resume to start it", Switch(), title="Suspended"
+    )
     labels: Mapping[str, str] = declare(
-        {}, "One name=value per line", types.NAMED_VALUES, flags="--label -l", placeholder="team=vision"
+        {}, "One name=value per line", types.LABELS, flags="--label -l", placeholder="team=vision"
     )
     annotations: Mapping[str, str] = declare(
-        {}, "One name=value per line", types.NAMED_VALUES, flags="--annotation -a", placeholder="name=value"
+        {}, "One name=value per line", types.ANNOTATIONS, flags="--annotation -a", placeholder="name=value"
     )
-    user: str = declare("", "Who submits", Text("NAME"))
-
-    def problems(self) -> dict[str, str]:
-        """Return what is wrong, by field, in a sentence that says what would be right.
-
-        Local only: the server has the last word.
-        """
-        return problems_of(self, JOB_FIELDS)
+    user: str = declare("", "User who submits the job", Text("NAME"))
 
 
 JOB_FIELDS: Mapping[str, JobField] = fields_of(JobSpec)
-"""The declaration of every field, by name, in the order of form and reference."""

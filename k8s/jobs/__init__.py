@@ -1,4 +1,4 @@
-"""What is done to jobs and in their pods: create, clone, suspend, exec, forward, read files.
+"""Operations on jobs and in their pods: create, clone, suspend, exec, forward, read files.
 
-Each asks the server once and translates its answer; none remembers what it did.
+Each sends its request once and translates the answer; none keeps state.
 """

@@ -1,7 +1,7 @@
-"""What Arena makes beside a job: its TensorBoard, and the record without which `arena delete` does nothing.
+"""Objects that Arena creates with a job: its TensorBoard, and the record that `arena delete` needs.
 
-Source: arena v0.15.5, charts pytorchjob 0.5.2 and mpijob 0.28.0, and what they become on a cluster.
-Unlike Arena's, the TensorBoard does not wait for the master's node: its affinity is only preferred.
+Source: arena v0.15.5, charts pytorchjob 0.5.2 and mpijob 0.28.0, and the objects they create.
+Unlike Arena's, this TensorBoard only prefers the nodes of the job instead of waiting for them.
 """
 
 from __future__ import annotations
@@ -12,28 +12,26 @@ from typing import Any
 
 from k8s.job_spec import JobSpec
 from k8s.kinds import CreatableKind, Manifest
-from k8s.kinds.pod_code import GIT_PREFIX, without_login
+from k8s.kinds.pod_code import GIT_PREFIX, strip_credentials
 from k8s.kinds.pods.labels import ARENA_UID, arena_uid
 from k8s.models.resources import DEPLOYMENTS, SERVICES, Resource
-from k8s.text.secret_names import names_secret
+from k8s.text.redact import names_secret
 from k8s.text.yaml_writer import to_yaml
 
+# Chart versions by Arena's types of jobs that can be created here.
 CHARTS: Mapping[str, str] = {"pytorchjob": "0.5.2", "mpijob": "0.28.0"}
-"""Arena's types of jobs that can be made here, and the version of the chart of each."""
 TENSORBOARD_IMAGE = "tensorflow/tensorflow:2.18.0"
-"""Has `tensorboard`, unless the job names another image."""
 PORT = 6006
-"""TensorBoard's own."""
 
 
 def arena_type(resource: Resource) -> str:
-    """Return what Arena calls a kind of job; empty for one that it does not know."""
+    """Return Arena's name for a kind of job; empty for kinds that it does not have."""
     name = resource.kind.lower()
     return name if resource.group == "kubeflow.org" and name in CHARTS else ""
 
 
 def arena_record(resource: Resource, spec: JobSpec, *, has_tensorboard: bool) -> Manifest | None:
-    """Return the ConfigMap; None for a kind that Arena does not know."""
+    """Return the ConfigMap; None for a kind that Arena does not have."""
     type_ = arena_type(resource)
     if not type_:
         return None
@@ -41,7 +39,7 @@ def arena_record(resource: Resource, spec: JobSpec, *, has_tensorboard: bool) ->
     if has_tensorboard:
         made = [f"service/{spec.name}-tensorboard", f"deployment.apps/{spec.name}-tensorboard", *made]
     labels = {"createdBy": "arena"}
-    if spec.user:  # without it Arena deletes nothing where it keeps users apart
+    if spec.user:  # required by `arena delete` where Arena separates users
         labels[ARENA_UID] = arena_uid(spec.user)
     return {
         "apiVersion": "v1",
@@ -52,7 +50,7 @@ def arena_record(resource: Resource, spec: JobSpec, *, has_tensorboard: bool) ->
 
 
 def _values(type_: str, spec: JobSpec) -> dict[str, Any]:
-    """Return what Arena would have been told, without what is secret."""
+    # Arena's values for the chart, without secrets.
     env = {
         name: value
         for name, value in spec.env.items()
@@ -75,7 +73,7 @@ def _values(type_: str, spec: JobSpec) -> dict[str, Any]:
         "useTensorboard": spec.tensorboard,
         "trainingLogdir": spec.log_dir,
         "syncMode": spec.sync_mode,
-        "syncSource": without_login(spec.sync_source),
+        "syncSource": strip_credentials(spec.sync_source),
     }
 
 
@@ -85,20 +83,17 @@ def tensorboard_name(job: str) -> str:
 
 
 def tensorboard_problem(spec: JobSpec) -> str:
-    """Return why a TensorBoard could not see the event files, in a sentence; empty where it can."""
-    if not spec.tensorboard or _is_in_a_volume(spec):
+    """Return the reason why a TensorBoard could not read the event files; empty if it can."""
+    if not spec.tensorboard or _event_volumes(spec):
         return ""
     return (
-        f"{spec.log_dir or 'The log directory'} is in no volume of the job, so no TensorBoard could read it: "
-        "mount one there (-d claim:/path), or set --logdir to a folder of a volume."
+        f"{spec.log_dir or 'The log directory'} is on no volume of the job, so TensorBoard could not read it:"
+        " mount one (-d claim:/path), or set --logdir to a folder on a volume."
     )
 
 
 def tensorboard_objects(kind: CreatableKind, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
-    """Return the Deployment and the Service.
-
-    Labels are Arena's, so that whoever looks for the TensorBoard of an Arena job finds this one.
-    """
+    """Return the Deployment and the Service, with Arena's labels, by which TensorBoards are found."""
     name = tensorboard_name(spec.name)
     app = kind.resource.kind.lower()
     selected = {"app": app, "release": spec.name, "role": "tensorboard"}
@@ -126,20 +121,20 @@ def tensorboard_objects(kind: CreatableKind, spec: JobSpec) -> tuple[tuple[Resou
 
 
 def _pod(kind: CreatableKind, spec: JobSpec) -> Manifest:
-    volumes, mounts = _volumes(spec)
+    volumes = _event_volumes(spec)[-1:]
     container: dict[str, Any] = {
         "name": "tensorboard",
         "image": spec.tensorboard_image or TENSORBOARD_IMAGE,
         "command": ["tensorboard", "--logdir", spec.log_dir, "--host", "0.0.0.0", "--port", str(PORT)],
         "ports": [{"name": "tensorboard", "containerPort": PORT, "protocol": "TCP"}],
-        "volumeMounts": mounts,
+        "volumeMounts": [mount for _, mount in volumes],
     }
     if spec.pull_policy:
         container["imagePullPolicy"] = spec.pull_policy
     pod: Manifest = {
         "affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [_near(kind, spec)]}},
         "containers": [container],
-        "volumes": volumes,
+        "volumes": [volume for volume, _ in volumes],
     }
     if spec.pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in spec.pull_secrets]
@@ -147,44 +142,29 @@ def _pod(kind: CreatableKind, spec: JobSpec) -> Manifest:
 
 
 def _near(kind: CreatableKind, spec: JobSpec) -> Manifest:
-    """Return the wish to be on a node of the job, whose volume may be mountable there alone."""
+    # A node of the job may be the only one that can mount the volume.
     pairs = (each.partition("=") for each in kind.pod_selector(spec.name).split(","))
     labels = {key: value for key, _, value in pairs if value and "(" not in key}
     term = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
     return {"weight": 100, "podAffinityTerm": term}
 
 
-def _volumes(spec: JobSpec) -> tuple[list[Manifest], list[Manifest]]:
-    """Return the volume that holds the event files, and where it is mounted."""
-    best: tuple[int, Manifest, Manifest] | None = None
+def _event_volumes(spec: JobSpec) -> list[tuple[Manifest, Manifest]]:
+    """Return the volumes of the job that contain the event files, with their mounts, the innermost last."""
+    found: list[tuple[Manifest, Manifest]] = []
     for mount in spec.mounts:
-        if _holds(mount.path, spec.log_dir):
-            at: Manifest = {"name": "events", "mountPath": mount.path, "readOnly": True}
-            if mount.sub_path:
-                at["subPath"] = mount.sub_path
-            volume = {"name": "events", "persistentVolumeClaim": {"claimName": mount.claim}}
-            best = _longer(best, (len(mount.path), volume, at))
+        at = {"name": "events", "mountPath": mount.path, "readOnly": True}
+        volume = {"name": "events", "persistentVolumeClaim": {"claimName": mount.claim}}
+        found.append((volume, at | ({"subPath": mount.sub_path} if mount.sub_path else {})))
     for folder in spec.host_mounts:
-        if _holds(folder.path, spec.log_dir):
-            at = {"name": "events", "mountPath": folder.path, "readOnly": True}
-            volume = {"name": "events", "hostPath": {"path": folder.host_path}}
-            best = _longer(best, (len(folder.path), volume, at))
-    return ([], []) if best is None else ([best[1]], [best[2]])
-
-
-def _longer(
-    best: tuple[int, Manifest, Manifest] | None, other: tuple[int, Manifest, Manifest]
-) -> tuple[int, Manifest, Manifest]:
-    return other if best is None or other[0] > best[0] else best
-
-
-def _is_in_a_volume(spec: JobSpec) -> bool:
-    places = [mount.path for mount in spec.mounts] + [folder.path for folder in spec.host_mounts]
-    return any(_holds(place, spec.log_dir) for place in places)
+        at = {"name": "events", "mountPath": folder.path, "readOnly": True}
+        found.append(({"name": "events", "hostPath": {"path": folder.host_path}}, at))
+    holding = [(volume, at) for volume, at in found if _holds(str(at["mountPath"]), spec.log_dir)]
+    return sorted(holding, key=lambda pair: len(pair[1]["mountPath"]))
 
 
 def _holds(folder: str, path: str) -> bool:
-    """Tell whether a path is a folder or below it; `/data` does not hold `/database`."""
+    # `/data` does not contain `/database`.
     if not folder or not path:
         return False
     folder, path = posixpath.normpath(folder), posixpath.normpath(path)

@@ -1,4 +1,4 @@
-"""A copy of a job under a new name: a manifest, and a `JobSpec` for the form where one can say it all."""
+"""Copy of a job under a new name: a manifest and, if a spec can express it, a `JobSpec` for the form."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from k8s.job_spec import (
     JobSpec,
 )
 from k8s.jobs.arena_objects import tensorboard_name, tensorboard_problem
-from k8s.jobs.companions import JOB_LABEL, MANAGED_BY, MANAGER, Companion, companions_of
+from k8s.jobs.owned_objects import JOB_LABEL, MANAGED_BY, MANAGER, OwnedObject, owned_objects_of
 from k8s.jobs.run_folders import LOGS, moved_folder, moved_to_run, run_name, run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
 from k8s.kinds.parse import nested
 from k8s.kinds.pod_code import code_config_name, files_config_name, git_secret_name, trainer_config_name
-from k8s.kinds.pods.renaming import renamed
+from k8s.kinds.pods.labels import map_objects, renamed
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS, Resource
 
+# Length limit of names that are also label values, such as those of jobs.
 LONGEST_LABEL = 63
-"""Characters of any name that is also a label's value, as those of jobs are."""
+# Metadata that belongs to one object only.
 MADE_BY_SERVERS = (
     "uid",
     "resourceVersion",
@@ -43,7 +44,7 @@ MADE_BY_SERVERS = (
     "deletionGracePeriodSeconds",
     "generateName",
 )
-"""Fields of metadata that are about one object only."""
+# Added by the Job controller to the template of its object.
 _MADE_LABELS = frozenset(
     {
         "controller-uid",
@@ -53,7 +54,6 @@ _MADE_LABELS = frozenset(
         "pod-template-hash",
     }
 )
-"""What the Job controller writes into the template of its own object."""
 _MADE_ANNOTATIONS = frozenset(
     {
         "kubectl.kubernetes.io/last-applied-configuration",
@@ -62,69 +62,64 @@ _MADE_ANNOTATIONS = frozenset(
         SUBMISSION_ANNOTATION,
     }
 )
+# Losses without which the job still does the same in the same place.
 _MINOR = re.compile(
     r"annotation .*|pod annotation .*|pod label .*|pod name|name of the container|imagePullPolicy"
     r"|restartPolicy|automountServiceAccountToken|enableServiceLinks|ttlSecondsAfterFinished"
     r"|terminationGracePeriodSeconds|terminationMessagePolicy|ports|nprocPerNode .*"
 )
-"""What a job can do without, and still do the same in the same place."""
 _CONFIGS = (code_config_name, files_config_name, trainer_config_name)
+# Fields in which a pod names a ConfigMap or a Secret, and the functions that may have named it.
 _PLACES = (
     ("configMap", "name", _CONFIGS),
     ("secret", "secretName", (git_secret_name,)),
     ("secretKeyRef", "name", (git_secret_name,)),
 )
-"""Where a pod names a ConfigMap or a Secret: the field that holds the name, and whose name it may be."""
 _NUMBER = re.compile(r"-(\d{1,9})$")
 
 
 class NotCloned(KubeError):
-    """There is nothing of which another could be made."""
+    """Object that is not a job, or of an unknown kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clone:
-    """A job that is not made yet, like one that is there."""
+    """Job to be created as a copy of an existing one."""
 
-    like: str
-    """Name of the job that it is like."""
+    source: str
     name: str
-    """Its own, which is free."""
     resource: Resource
     manifest: Manifest
-    """The whole object under its new name, without what servers and operators write into it."""
     kind: CreatableKind | None = None
-    """Its kind, where jobs of it can be made by a form."""
+    """None if the console cannot create jobs of this kind."""
     spec: JobSpec | None = None
-    """The spec under the new name; None where the object cannot be read into one."""
+    """None if the object cannot be read into a spec."""
     lost: tuple[str, ...] = ()
-    """What `spec` does not say, by name; the manifest has it."""
-    still_says: tuple[str, ...] = ()
-    """Where the manifest names the other job: fields of it."""
+    mentions: tuple[str, ...] = ()
 
     @property
-    def fits_form(self) -> bool:
-        """Tell whether the spec does what the job did; else the manifest is to be edited."""
-        return self.spec is not None and not self.too_much
+    def is_form_compatible(self) -> bool:
+        """Return True if the spec does the same as the job; else the manifest has to be edited."""
+        return self.spec is not None and not self.significant_losses
 
     @property
-    def too_much(self) -> tuple[str, ...]:
-        """Return what is lost without which it may be another job, or none that runs."""
+    def significant_losses(self) -> tuple[str, ...]:
+        """Losses that may change what the job does."""
         return tuple(name for name in self.lost if not _MINOR.fullmatch(name))
 
     @property
     def not_carried_over(self) -> str:
-        """Return in a sentence what the spec leaves out; empty where it says everything."""
+        """Sentence on what the spec leaves out; empty if nothing."""
         return f"Not carried over: {', '.join(self.lost)}." if self.lost else ""
 
     @property
-    def names_left(self) -> str:
-        """Return in a sentence where the old name still stands; empty where nowhere."""
-        return f"Still says {self.like}: {', '.join(self.still_says)}." if self.still_says else ""
+    def mentions_text(self) -> str:
+        """Sentence on where the old name remains; empty if nowhere."""
+        return f"Still refers to {self.source} in: {', '.join(self.mentions)}." if self.mentions else ""
 
 
 def next_name(name: str, taken: Collection[str]) -> str:
-    """Return a name that is not taken: `bert-2` after `bert`, `bert-3` after `bert-2`."""
+    """Return a free name: `bert-2` after `bert`, `bert-3` after `bert-2`."""
     longest = LONGEST_NAME if len(name) <= LONGEST_NAME else LONGEST_LABEL
     found = _NUMBER.search(name)
     base, number = (name[: found.start()], int(found[1]) + 1) if found else (name, 2)
@@ -134,36 +129,36 @@ def next_name(name: str, taken: Collection[str]) -> str:
 
 
 def clone(obj: Manifest, taken: Collection[str] = (), *, name: str = "", user: str = "") -> Clone:
-    """Return a job like the one that an object is.
+    """Return a copy of a job, as stored by the server.
 
     Args:
-        obj: As the server stores it, whoever made it.
-        taken: Names that jobs of its namespace have.
-        name: What to call it; empty for the next free name.
-        user: Who asks; empty for nobody.
+        obj: The job.
+        taken: Names in use by jobs of its namespace.
+        name: New name; empty for the next free name.
+        user: User who clones; empty if unknown.
 
     Raises:
-        NotCloned: It is no job, or of a kind that is not known.
+        NotCloned: The object is not a job, or of an unknown kind.
     """
     kind_words = (obj.get("kind"), obj.get("apiVersion"))
     kinds = (each for each in KINDS if (each.resource.kind, each.resource.api_version) == kind_words)
     kind = next(kinds, None)
     meta = obj.get("metadata")
-    like = str(meta.get("name", "")) if isinstance(meta, Mapping) else ""
-    if kind is None or not like:
+    source = str(meta.get("name", "")) if isinstance(meta, Mapping) else ""
+    if kind is None or not source:
         raise NotCloned(
-            f"Could not clone {obj.get('kind') or 'this'} {like}.".replace(" .", "."),
+            f"Could not clone {obj.get('kind') or 'this'} {source}.".replace(" .", "."),
             "Only jobs of a supported kind can be cloned.",
             "Edit its YAML and create that: gpuconsole submit -f FILE.",
         )
-    name = name or next_name(like, {like, *taken})
-    manifest = _renamed(cleaned(obj), like, name, user)
+    name = name or next_name(source, {source, *taken})
+    manifest = _renamed(cleaned(obj), source, name, user)
     found = Clone(
-        like=like,
+        source=source,
         name=name,
         resource=kind.resource,
         manifest=manifest,
-        still_says=tuple(_mentions(manifest, like)),
+        mentions=tuple(_mentions(manifest, source)),
     )
     creatable = next((each for each in CREATABLE if each is kind), None)
     if creatable is None:
@@ -175,37 +170,31 @@ def clone(obj: Manifest, taken: Collection[str] = (), *, name: str = "", user: s
     return replace(found, kind=creatable, spec=replace(spec, user=user), lost=lost)
 
 
-async def copied_companions(
-    client: Client, manifest: Manifest, like: str, namespace: str
-) -> tuple[Companion, ...]:
-    """Return copies of what came along with a job, for a clone of it.
+async def copied_owned_objects(
+    client: Client, manifest: Manifest, source: str, namespace: str
+) -> tuple[OwnedObject, ...]:
+    """Return copies of the objects that were created with the job `source`, for its clone `manifest`.
 
-    What the clone names must be there; of the rest (its TensorBoard, the Service of its pods, Arena's
-    record) that is made anew which the job has.
-
-    Args:
-        client: The cluster.
-        manifest: The clone, as `clone` made it.
-        like: Name of the job that it is a clone of.
-        namespace: Of both.
+    Objects named in the clone must exist; others (TensorBoard, Service of its pods, Arena's record)
+    are generated if the source has them.
 
     Raises:
-        KubeError: One of them is gone, or may not be read.
+        KubeError: An object is gone, or may not be read.
     """
     name = str(manifest["metadata"]["name"])
     named = set(_names_in(manifest))
     found = []
     for resource, makers in ((CONFIG_MAPS, _CONFIGS), (SECRETS, (git_secret_name,))):
         for make in makers:
-            if make(name) not in named or name == like:
+            if make(name) not in named or name == source:
                 continue
             try:
-                held = await client.get(resource, make(like), namespace)
+                held = await client.get(resource, make(source), namespace)
             except NotFound as error:
                 raise KubeError(
-                    f"Could not clone {like}.",
-                    f"{resource.kind} {make(like)}, with what it needs to run, is gone.",
-                    "Submit it anew from its folder or repository.",
+                    f"Could not clone {source}.",
+                    f"{resource.kind} {make(source)}, with what it needs to run, is gone.",
+                    "Submit the job again from its folder or repository.",
                 ) from error
             labels = {JOB_LABEL: name, MANAGED_BY: MANAGER}
             copy: Manifest = {
@@ -214,12 +203,12 @@ async def copied_companions(
                 "metadata": {"name": make(name), "namespace": namespace, "labels": labels},
             }
             copy |= {key: held[key] for key in ("data", "binaryData", "type") if key in held}
-            found.append(Companion(resource, copy, "name"))
-    return (*found, *(await _made_anew(client, manifest, like, namespace) if name != like else ()))
+            found.append(OwnedObject(resource, copy, "name"))
+    return (*found, *(await _made_anew(client, manifest, source, namespace) if name != source else ()))
 
 
-async def _made_anew(client: Client, manifest: Manifest, like: str, namespace: str) -> list[Companion]:
-    """Return for a clone what a job has beside it though no field names it; nothing that nobody can tell."""
+async def _made_anew(client: Client, manifest: Manifest, source: str, namespace: str) -> list[OwnedObject]:
+    # Objects that no field names are generated from the spec, if the source has such an object.
     words = (manifest.get("kind"), manifest.get("apiVersion"))
     kinds = (each for each in CREATABLE if (each.resource.kind, each.resource.api_version) == words)
     kind = next(kinds, None)
@@ -230,23 +219,22 @@ async def _made_anew(client: Client, manifest: Manifest, like: str, namespace: s
     if kind is None or spec is None:
         return []
     spec = replace(spec, name=str(manifest["metadata"]["name"]), namespace=namespace, tensorboard=True)
-    board = await _its_own(client, DEPLOYMENTS, tensorboard_name(like), like, namespace)
+    board = await _its_own(client, DEPLOYMENTS, tensorboard_name(source), source, namespace)
     containers = nested(board or {}, "spec", "template", "spec").get("containers") or [{}]
     has_board = board is not None and not tensorboard_problem(spec)
     image = str(containers[0].get("image") or "")
     spec = replace(spec, tensorboard=has_board, tensorboard_image=image if has_board else "")
     found = []
-    for old, new in zip(_beside(kind, replace(spec, name=like)), _beside(kind, spec), strict=True):
-        if await _its_own(client, old.resource, str(old.manifest["metadata"]["name"]), like, namespace):
+    for old, new in zip(_beside(kind, replace(spec, name=source)), _beside(kind, spec), strict=True):
+        if await _its_own(client, old.resource, str(old.manifest["metadata"]["name"]), source, namespace):
             found.append(new)
     return found
 
 
-def _beside(kind: CreatableKind, spec: JobSpec) -> list[Companion]:
-    """Return what is made of a spec alone and stands in no field of the job."""
+def _beside(kind: CreatableKind, spec: JobSpec) -> list[OwnedObject]:
     return [
         each
-        for each in companions_of(kind, spec)
+        for each in owned_objects_of(kind, spec)
         if each.is_optional or each.field in ("workers", "tensorboard")
     ]
 
@@ -254,7 +242,7 @@ def _beside(kind: CreatableKind, spec: JobSpec) -> list[Companion]:
 async def _its_own(
     client: Client, resource: Resource, name: str, job: str, namespace: str
 ) -> dict[str, Any] | None:
-    """Return an object that belongs to a job, made here or by Arena; None where there is none to be seen."""
+    # None if it is not visible, or belongs to something else. Arena's own objects have its labels.
     try:
         found = await client.get(resource, name, namespace)
     except KubeError:
@@ -266,10 +254,7 @@ async def _its_own(
 
 
 def cleaned(obj: Manifest) -> Manifest:
-    """Return an object as somebody would write it to create another: no status, nothing that was made for it.
-
-    A job that is held back is cloned as one that may run.
-    """
+    """Return an object as a user would write it, without status and generated fields; not suspended."""
     found = {key: deepcopy(value) for key, value in obj.items() if key != "status"}
     spec = found.get("spec")
     for meta in _metadata_in(found):
@@ -287,7 +272,6 @@ def cleaned(obj: Manifest) -> Manifest:
 
 
 def _metadata_in(value: object) -> Iterator[dict[str, Any]]:
-    """Yield the metadata of an object, and of every template in it."""
     if isinstance(value, dict):
         for key, each in value.items():
             if key == "metadata" and isinstance(each, dict):
@@ -300,7 +284,7 @@ def _metadata_in(value: object) -> Iterator[dict[str, Any]]:
 
 
 def _drop(meta: dict[str, Any], field: str, names: Collection[str]) -> None:
-    """Remove some labels or annotations, and the field with the last of them."""
+    # The field is removed with its last entry.
     held = meta.get(field)
     if isinstance(held, dict):
         meta[field] = {key: value for key, value in held.items() if key not in names}
@@ -308,9 +292,9 @@ def _drop(meta: dict[str, Any], field: str, names: Collection[str]) -> None:
         del meta[field]
 
 
-def _renamed(manifest: Manifest, like: str, name: str, user: str) -> Manifest:
-    """Give an object its new name; what a packaged trainer writes goes to a new folder."""
-    manifest = renamed(manifest, like, name, user)
+def _renamed(manifest: Manifest, source: str, name: str, user: str) -> Manifest:
+    # A packaged trainer writes to a new folder.
+    manifest = renamed(manifest, source, name, user)
     meta = {**manifest["metadata"], "name": name}
     annotations = dict(nested(meta, "annotations")) if isinstance(meta.get("annotations"), dict) else {}
     if USER_ANNOTATION in annotations:
@@ -318,30 +302,29 @@ def _renamed(manifest: Manifest, like: str, name: str, user: str) -> Manifest:
     if annotations.get(TRAINER_ANNOTATION):
         run = run_name(name, run_stamp(datetime.now(UTC)))
         if folder := annotations.get(LOG_DIR_ANNOTATION):
-            annotations[LOG_DIR_ANNOTATION] = moved_folder(str(folder), like, run, LOGS)
-        manifest = {**manifest, "spec": _with_moved_words(manifest.get("spec"), like, run)}
+            annotations[LOG_DIR_ANNOTATION] = moved_folder(str(folder), source, run, LOGS)
+        manifest = {**manifest, "spec": _with_moved_args(manifest.get("spec"), source, run)}
     if annotations:
         meta["annotations"] = annotations
-    moved: Manifest = _with_moved_names({**manifest, "metadata": meta}, like, name)
-    return moved
+    return _with_moved_names({**manifest, "metadata": meta}, source, name)
 
 
-def _with_moved_words(value: Any, like: str, run: str) -> Any:
-    if isinstance(value, dict):
-        return {
-            key: moved_to_run(each, like, run)
-            if key in ("command", "args") and isinstance(each, list) and all(isinstance(w, str) for w in each)
-            else _with_moved_words(each, like, run)
-            for key, each in value.items()
-        }
-    if isinstance(value, list):
-        return [_with_moved_words(each, like, run) for each in value]
-    return value
+def _with_moved_args(spec: Any, source: str, run: str) -> Any:
+    def change(found: Manifest) -> Manifest:
+        for key, words in found.items():
+            if isinstance(words, list) and all(isinstance(word, str) for word in words):
+                if key in ("command", "args"):
+                    found[key] = moved_to_run(words, source, run)
+                elif key == "subPath":  # a list here is the folders of the job's own TensorBoard
+                    found[key] = [moved_folder(word, source, run, LOGS) for word in words]
+        return found
+
+    return map_objects(spec, change)
 
 
-def _mentions(manifest: Manifest, like: str) -> Iterator[str]:
-    """Yield where a name, or that of one of its pods, stands as a word of its own."""
-    word = re.compile(rf"(?<![\w.-]){re.escape(like)}(?:-[a-z]+-\d+)?(?![\w.-])")
+def _mentions(manifest: Manifest, source: str) -> Iterator[str]:
+    # Only matches the name, or that of one of its pods, as a word.
+    word = re.compile(rf"(?<![\w.-]){re.escape(source)}(?:-[a-z]+-\d+)?(?![\w.-])")
     seen = set()
     for path, text in _texts({key: value for key, value in manifest.items() if key != "kind"}):
         place = ".".join(path[-2:] if path[-2:-1] in (("labels",), ("annotations",)) else path[-1:])
@@ -351,7 +334,7 @@ def _mentions(manifest: Manifest, like: str) -> Iterator[str]:
 
 
 def _texts(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield every text with its path; items of a list have that of the list, and their own name if any."""
+    # List items have the path of the list; a variable's value has the variable's name.
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):
@@ -363,18 +346,16 @@ def _texts(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
             yield from _texts(each, path)
 
 
-def _with_moved_names(value: Any, like: str, name: str) -> Any:
-    """Return a manifest in which what came along with job `like` is called as it is for job `name`."""
-    if isinstance(value, list):
-        return [_with_moved_names(each, like, name) for each in value]
-    if not isinstance(value, dict):
-        return value
-    moved = {key: _with_moved_names(each, like, name) for key, each in value.items()}
-    for holder, key, makers in _PLACES:
-        names = {make(like): make(name) for make in makers}
-        held = moved.get(holder)
-        if isinstance(held, dict) and held.get(key) in names:
-            moved[holder] = {**held, key: names[held[key]]}
+def _with_moved_names(manifest: Manifest, source: str, name: str) -> Manifest:
+    def change(found: Manifest) -> Manifest:
+        for holder, key, makers in _PLACES:
+            names = {make(source): make(name) for make in makers}
+            held = found.get(holder)
+            if isinstance(held, dict) and held.get(key) in names:
+                found[holder] = {**held, key: names[held[key]]}
+        return found
+
+    moved: Manifest = map_objects(manifest, change)
     return moved
 
 

@@ -1,4 +1,4 @@
-"""From a `JobSpec` or a manifest to a job on the cluster, and away again."""
+"""Create a job from a `JobSpec` or a manifest, and delete it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from k8s.client.client import Client
+from k8s.cluster.discovery import RestMapper
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
-from k8s.job_spec import JOB_FIELDS, NO_FILES, JobFiles, JobSpec
-from k8s.jobs.companions import (
+from k8s.job_spec import JOB_FIELDS, NO_FILES, JobFiles, JobSpec, problems_of
+from k8s.jobs.owned_objects import (
     JOB_LABEL,
-    Companion,
-    companions_of,
+    OwnedObject,
     is_uploaded,
+    owned_objects_of,
     problems_with_files,
     shortage,
     with_files,
@@ -25,10 +26,9 @@ from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of
 from k8s.models import convert
 from k8s.models.claim import Claim
 from k8s.models.resources import NAMESPACES, Resource
-from k8s.watch.discovery import RestMapper
 
-Found = Callable[[Companion], None]
-"""Told of what is not created, as it is there already."""
+Found = Callable[[OwnedObject], None]
+# Form fields by the end of a refused field's path.
 _FIELD_ENDINGS: Mapping[str, str] = {
     "metadata.name": "name",
     "metadata.labels": "labels",
@@ -48,9 +48,8 @@ _FIELD_ENDINGS: Mapping[str, str] = {
     "[cpu]": "cpu",
     "[memory]": "memory",
 }
-"""How the path of a refused field ends, and which of the form's fields made it."""
+# In messages on requests above the limit, whose path names no resource.
 _LIMIT = re.compile(r"\b(cpu|memory) limit\b")
-"""In the sentence about requests that are more than a limit, whose path names no resource."""
 
 
 async def _nothing() -> None:
@@ -58,35 +57,31 @@ async def _nothing() -> None:
 
 
 class JobRejected(Invalid):
-    """The job is refused as it is; `causes` are keyed by the fields of `JobSpec`."""
+    """Job refused because of its fields; `causes` has the fields of `JobSpec`."""
 
 
 def check(spec: JobSpec, more: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Look for mistakes without asking anybody; `more` are known already, by field.
+    """Validate a spec locally; `more` are errors by field found before.
 
     Raises:
-        JobRejected: There are some.
+        JobRejected: The spec has errors.
     """
-    problems = {**more, **spec.problems()}
+    problems = {**more, **problems_of(spec)}
     if problems:
-        error = JobRejected(
-            f"Job {spec.name or '(no name)'} is not valid.",
-            "\n".join(f"{name}: {sentence}" for name, sentence in problems.items()),
-        )
-        error.causes = problems
-        raise error
+        why = "\n".join(f"{name}: {sentence}" for name, sentence in problems.items())
+        raise _rejected(KubeError(f"Job {spec.name or '(no name)'} is not valid.", why), problems)
 
 
 def job_objects(
     kind: CreatableKind, spec: JobSpec, files: JobFiles = NO_FILES, *, is_optional_too: bool = True
 ) -> tuple[tuple[Resource, Manifest], ...]:
-    """Return all that `create_job` creates, in its order: what pods need first, the job, the rest.
+    """Return all objects that `create_job` creates, in order: dependencies of the pods, the job, the rest.
 
-    For previews, `-o yaml` and, without what is optional, questions of permission. Credentials stand in the
-    Secrets among them, and nowhere else: `k8s.text.masked` hides them.
+    For previews and, without optional objects, permission checks. Credentials are only in the Secrets;
+    `k8s.text.redact` hides them.
     """
     spec = with_files(spec, files)
-    along = [each for each in companions_of(kind, spec, files) if is_optional_too or not each.is_optional]
+    along = [each for each in owned_objects_of(kind, spec, files) if is_optional_too or not each.is_optional]
     return (
         *((each.resource, each.manifest) for each in along if each.comes_first),
         (kind.resource, kind.manifest(spec)),
@@ -103,25 +98,25 @@ async def create_job(
     manifest: Manifest | None = None,
     dry_run: bool = False,
     on_upload: Progress = lambda sent, total: None,
-    on_found: Found = lambda companion: None,
+    on_found: Found = lambda owned: None,
 ) -> JobRef:
-    """Create a job and all that comes along with it, or with `dry_run` ask the server whether it would.
+    """Create a job with all its objects, or with `dry_run` ask the server whether it would.
 
-    All of it is there afterwards, or none; an answer that gets lost does not double anything.
+    Either all objects exist afterwards or none; a lost answer creates nothing twice.
 
     Args:
         client: The cluster.
-        kind: What the job becomes.
+        kind: Kind of the job.
         spec: The job.
-        files: What it needs of this machine.
-        manifest: What the job's own object is to be, where that is not what the kind makes of `spec`.
+        files: Local content for it.
+        manifest: The job's object, if it differs from what the kind generates.
         dry_run: Have the server check every object, and store none.
-        on_upload: Told how far it is where a large folder is sent into a volume.
-        on_found: Told of a volume claim that is not created, as it is there already.
+        on_upload: Called with the progress of sending a large folder into a volume.
+        on_found: Called with a volume claim that exists and is used.
 
     Raises:
-        JobRejected: Something is wrong with a field, by our rules or the server's.
-        KubeError: It could not be created for another reason; what is left of it, if anything, is named.
+        JobRejected: A field is invalid, by our rules or the server's.
+        KubeError: Creation failed otherwise; remaining objects, if any, are named.
     """
     check(spec, problems_with_files(spec, files))
     given, spec = spec, with_files(spec, files)
@@ -131,14 +126,14 @@ async def create_job(
             await upload_code(client, given, files, on_upload)
 
     if is_uploaded(given, files) and not dry_run:
-        # What the server would refuse is found before minutes of sending.
+        # A dry run first: sending may take minutes.
         await create_job(client, kind, given, files=files, manifest=manifest, dry_run=True)
     return await create_manifest(
         client,
         kind.resource,
         kind.manifest(spec) if manifest is None else manifest,
         spec.namespace,
-        companions=companions_of(kind, spec, files),
+        owned_objects=owned_objects_of(kind, spec, files),
         dry_run=dry_run,
         fill_claims=upload,
         on_found=on_found,
@@ -151,31 +146,23 @@ async def create_manifest(
     manifest: Manifest,
     namespace: str,
     *,
-    companions: Sequence[Companion] = (),
+    owned_objects: Sequence[OwnedObject] = (),
     dry_run: bool = False,
     fill_claims: Callable[[], Awaitable[None]] = _nothing,
-    on_found: Found = lambda companion: None,
+    on_found: Found = lambda owned: None,
 ) -> JobRef:
-    """Create a job from a manifest as it stands, and what comes along with it.
+    """Create a job from a manifest, with its owned objects; see `create_job`.
 
-    Args:
-        client: The cluster.
-        resource: Of the job.
-        manifest: The job.
-        namespace: Where to create it.
-        companions: What comes along.
-        dry_run: Have the server check every object, and store none.
-        fill_claims: Awaited once the new volume claims are there, before anything else is created.
-        on_found: Told of a volume claim that is not created, as it is there already.
+    `fill_claims` is awaited once the new volume claims exist, before other objects are created.
 
     Raises:
-        JobRejected: The name is taken, or the server names a field that is wrong.
-        KubeError: It could not be created for another reason; what is left of it, if anything, is named.
+        JobRejected: The name is in use, or the server refuses a field.
+        KubeError: Creation failed otherwise; remaining objects, if any, are named.
     """
     transaction = Transaction(client, namespace, dry_run=dry_run)
     try:
-        claims = [each for each in companions if each.outlives_job]
-        others = [each for each in companions if not each.outlives_job]
+        claims = [each for each in owned_objects if each.outlives_job]
+        others = [each for each in owned_objects if not each.outlives_job]
         for claim in claims:
             await _create_claim(transaction, claim, on_found)
         await fill_claims()
@@ -203,65 +190,61 @@ async def _create_all(
     resource: Resource,
     manifest: Manifest,
     namespace: str,
-    companions: Sequence[Companion],
+    owned_objects: Sequence[OwnedObject],
     dry_run: bool,
 ) -> Manifest:
-    """Create what pods need, the job, and the rest; then the job owns all of it."""
-    for each in companions:
+    for each in owned_objects:
         if each.comes_first:
-            await _create_companion(transaction, each, each.manifest)
+            await _create_owned(transaction, each, each.manifest)
     made = await _create_main(client, transaction, resource, manifest, namespace)
     references = [owner_reference({**made, "apiVersion": resource.api_version, "kind": resource.kind})]
-    for each in companions:
+    for each in owned_objects:
         meta = each.manifest["metadata"]
         if not each.comes_first:
             owned = {**each.manifest, "metadata": {**meta, "ownerReferences": references}}
-            await _create_companion(transaction, each, owned)
+            await _create_owned(transaction, each, owned)
         elif not dry_run:
             await transaction.own(each.resource, str(meta["name"]), references)
     return made
 
 
-async def _create_claim(transaction: Transaction, companion: Companion, on_found: Found) -> None:
-    """Create a volume claim, or take the one that is there if it is large enough."""
+async def _create_claim(transaction: Transaction, owned: OwnedObject, on_found: Found) -> None:
+    # An existing claim is used if it is large enough.
     try:
-        held = await transaction.create_claim(companion.manifest)
+        held = await transaction.create_claim(owned.manifest)
     except Invalid as error:
-        raise _refused(error, {companion.field: error.why}) from error
+        raise _rejected(error, {owned.field: error.why}) from error
     if held is None:
         return
-    if sentence := shortage(convert(held, Claim), companion.manifest["spec"]):
-        short = Conflict(
-            f"Could not create {companion.title}.",
-            sentence,
-            "Choose another name or a smaller size, or try again.",
+    if sentence := shortage(convert(held, Claim), owned.manifest["spec"]):
+        hint = "Choose another name or a smaller size, or try again."
+        raise _rejected(
+            KubeError(f"Could not create {owned.title}.", sentence, hint), {owned.field: sentence}
         )
-        raise _refused(short, {companion.field: sentence})
-    on_found(companion)
+    on_found(owned)
 
 
-def _refused(error: KubeError, causes: dict[str, str]) -> JobRejected:
-    found = JobRejected(error.what, error.why, error.hint)
-    found.causes = causes
-    return found
+def _rejected(error: KubeError, causes: Mapping[str, str], *, why: str = "", hint: str = "") -> JobRejected:
+    rejected = JobRejected(error.what, why or error.why, hint or error.hint)
+    rejected.causes = causes
+    return rejected
 
 
-async def _create_companion(transaction: Transaction, companion: Companion, manifest: Manifest) -> None:
-    """Create what comes along; what the server has against it is told of the field that asks for it."""
+async def _create_owned(transaction: Transaction, owned: OwnedObject, manifest: Manifest) -> None:
+    # Errors are reported for the field that requires the object.
     try:
-        await transaction.create_anew(companion.resource, manifest, JOB_LABEL)
+        await transaction.create_anew(owned.resource, manifest, JOB_LABEL)
     except (Conflict, Invalid) as error:
-        if isinstance(error, Conflict) and not error.name_is_taken:
+        if isinstance(error, Conflict) and not error.is_name_in_use:
             raise
-        refused = JobRejected(error.what, error.why, error.hint)
-        is_taken = isinstance(error, Conflict)
-        sentence = f"{companion.title} exists already. {error.hint}".strip() if is_taken else error.why
-        causes = {} if is_taken else _by_field(error.causes if isinstance(error, Invalid) else {})
-        known = {name: words for name, words in causes.items() if name in JOB_FIELDS and name != "name"}
-        refused.causes = known or {"name" if is_taken else companion.field: sentence}
-        raise refused from error
+        if isinstance(error, Conflict):
+            taken = f"{owned.title} exists already. {error.hint}".strip()
+            raise _rejected(error, {"name": taken}) from error
+        causes = _by_field(error.causes)
+        known = {name: text for name, text in causes.items() if name in JOB_FIELDS and name != "name"}
+        raise _rejected(error, known or {owned.field: error.why}) from error
     except Forbidden:
-        if not companion.is_optional:
+        if not owned.is_optional:
             raise
 
 
@@ -271,15 +254,12 @@ async def _create_main(
     try:
         return await transaction.create(resource, manifest)
     except Conflict as error:
-        if not error.name_is_taken:
+        if not error.is_name_in_use:
             raise
-        refused = JobRejected(error.what, error.why, "Choose another name, or delete that job first.")
-        refused.causes = {"name": f"There is already a {resource.kind} of this name in {namespace}."}
-        raise refused from error
+        causes = {"name": f"A {resource.kind} of this name already exists in {namespace}."}
+        raise _rejected(error, causes, hint="Choose another name, or delete that job first.") from error
     except Invalid as error:
-        refused = JobRejected(error.what, error.why, error.hint)
-        refused.causes = _by_field(error.causes)
-        raise refused from error
+        raise _rejected(error, _by_field(error.causes)) from error
     except NotFound as error:
         if await _namespace_is_missing(client, namespace, error):
             raise
@@ -291,21 +271,17 @@ async def _create_main(
 
 
 async def delete_job(client: Client, ref: JobRef, uid: str = "", *, propagation: str = "Background") -> None:
-    """Delete a job, or whatever else holds GPUs; with `uid`, only if it is still that.
+    """Delete a job, or another holder of GPUs; with `uid`, only that object.
 
-    Args:
-        client: The cluster.
-        ref: Which job.
-        uid: What it must still be.
-        propagation: What becomes of all that it owns: Background, Foreground or Orphan.
+    `propagation` to owned objects is Background, Foreground or Orphan.
 
     Raises:
-        NotFound: It is gone already.
-        Conflict: Another one has its name now.
-        KubeError: It could not be deleted, or the cluster does not say where its kind is found.
+        NotFound: The job does not exist.
+        Conflict: The name belongs to another object now.
+        KubeError: Deletion failed, or the cluster does not serve the kind.
     """
     resource: Resource | None = resource_of(ref)
-    if resource not in {kind.resource for kind in KINDS}:  # never delete by a guess
+    if resource not in {kind.resource for kind in KINDS}:  # never delete by a guessed plural
         resource = await RestMapper(client).resource_of(ref.api_version, ref.kind)
     if resource is None:
         raise KubeError(
@@ -316,17 +292,16 @@ async def delete_job(client: Client, ref: JobRef, uid: str = "", *, propagation:
 
 
 def resource_of(ref: JobRef) -> Resource:
-    """Return where a job is found on the server; of a kind that is none of ours its plural is a guess."""
+    """Return the resource of a job; for an unknown kind its plural is a guess."""
     return kind_of(ref).resource
 
 
 async def _of_namespace(client: Client, error: KubeError, namespace: str) -> KubeError:
-    """Return what to raise for an error: where there is no such namespace, that."""
+    # A 404 may be about the namespace.
     if not isinstance(error, NotFound) or not await _namespace_is_missing(client, namespace, error):
         return error
-    refused = JobRejected(error.what, f"There is no namespace {namespace}.")
-    refused.causes = {"namespace": f"There is no namespace {namespace}."}
-    return refused
+    why = f"There is no namespace {namespace}."
+    return _rejected(KubeError(error.what), {"namespace": why}, why=why)
 
 
 async def _namespace_is_missing(client: Client, namespace: str, error: NotFound) -> bool:
@@ -342,7 +317,6 @@ async def _namespace_is_missing(client: Client, namespace: str, error: NotFound)
 
 
 def _by_field(causes: Mapping[str, str]) -> dict[str, str]:
-    """Return the server's sentences by the fields that made what is wrong."""
     found: dict[str, str] = {}
     for path, sentence in causes.items():
         field = _field_of(path, sentence)

@@ -1,7 +1,6 @@
-"""Commands in containers: their input, output, errors and exit code, as bytes.
+"""Run commands in containers, with input, output, errors and exit code.
 
-Spoken over `v5.channel.k8s.io`, or `v4` with servers before Kubernetes 1.30, which cannot be
-told that the input has ended.
+Uses `v5.channel.k8s.io`, or `v4` with servers before Kubernetes 1.30, which has no end of input.
 """
 
 from __future__ import annotations
@@ -17,44 +16,42 @@ from k8s.client.transport import status_of
 from k8s.errors import Unreachable, from_status
 from k8s.models.resources import PODS
 
+# Channels. `ENDED` carries a `v1.Status`; `CLOSE` is of protocol v5 only.
 STDIN, STDOUT, STDERR, ENDED, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
-"""The channels. What comes on `ENDED` is a `v1.Status`; `CLOSE` is of protocol v5."""
 SHELL = ("sh", "-c", "for s in bash ash; do command -v $s >/dev/null 2>&1 && exec $s; done; exec sh")
-"""Starts the best shell that a container has."""
+# Silence after which the server is pinged; after as much again the connection is lost.
 PING_S = 20.0
-"""After so long a silence the server is asked whether it is there, and after as much again it is gone."""
 
 
 class ExecSession:
-    """A command that runs in a container."""
+    """Command that runs in a container."""
 
     def __init__(self, channels: Channels, doing: str, *, can_end_input: bool) -> None:
         self._channels = channels
         self._doing = doing
         self.can_end_input = can_end_input
-        """Whether the server speaks v5."""
         self.exit_code: int | None = None
-        """How it ended; None while it runs."""
+        """None while the command runs."""
 
     async def write(self, content: bytes) -> None:
-        """Send bytes to its input; raises `Unreachable` when the connection is over."""
+        """Send input; raises `Unreachable` if the connection is closed."""
         await self._channels.send(STDIN, content)
 
     async def end_input(self) -> None:
-        """Tell it that no more input comes; does nothing where that cannot be said."""
+        """Signal the end of input; does nothing with protocol v4."""
         if self.can_end_input:
             await self._channels.send(CLOSE, bytes([STDIN]))
 
     async def resize(self, columns: int, lines: int) -> None:
-        """Tell the size of its terminal."""
+        """Set the size of its terminal."""
         await self._channels.send(RESIZE, json.dumps({"Width": columns, "Height": lines}).encode())
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield what it writes, each piece with `STDOUT` or `STDERR`; then `exit_code` is known.
+        """Yield its output, each chunk with `STDOUT` or `STDERR`; sets `exit_code` at the end.
 
         Raises:
-            Unreachable: The connection ended before the command did.
-            KubeError: It could not be started, in the server's words.
+            Unreachable: The connection ended before the command.
+            KubeError: The server could not start the command.
         """
         ending = b""
         async for channel, content in self._channels.receive():
@@ -82,21 +79,21 @@ async def start(
     doing: str = "",
     ping_s: float = PING_S,
 ) -> AsyncIterator[ExecSession]:
-    """Start a command in a container; leaving the context leaves it, which ends most commands.
+    """Start a command in a container; leaving the context disconnects, which ends most commands.
 
     Args:
         client: The cluster.
-        pod: The pod's name.
-        namespace: Its namespace.
-        command: Its words.
-        container: Needed when the pod has several.
-        has_input: It will be sent input.
-        has_terminal: It gets a terminal, on which output and errors are one.
-        doing: What errors say was tried; as a rule "run … in POD".
+        pod: Name of the pod.
+        namespace: Namespace of the pod.
+        command: Words of the command.
+        container: Required if the pod has several.
+        has_input: Input will be sent.
+        has_terminal: Allocate a terminal, which merges output and errors.
+        doing: Request in error messages; "run … in POD" by default.
         ping_s: See `PING_S`.
 
     Raises:
-        KubeError: The server refuses, in its words.
+        KubeError: The server refuses the request.
     """
     doing = doing or f"run {command[0]} in {pod}"
     query = [("command", word) for word in command]
@@ -110,11 +107,7 @@ async def start(
 
 
 def _exit_code(status: Mapping[str, Any], doing: str) -> int:
-    """Return how a command ended.
-
-    Raises:
-        KubeError: It never began, or nobody knows.
-    """
+    # Raises KubeError if the command never started, or its exit code is unknown.
     if status.get("status") == "Success":
         return 0
     details = status.get("details")

@@ -1,7 +1,7 @@
-"""What this user may do: asked of the cluster by SelfSubjectAccessReview, and remembered for a while.
+"""Permissions of the user, checked by SelfSubjectAccessReview and cached.
 
-Only what the cluster has refused counts as refused. Where it cannot be asked, nothing is
-known, and whoever wants to do it finds out by doing it.
+Only actions that the cluster has denied count as denied. If it cannot be asked, the permission is
+unknown, and trying the action tells.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -19,37 +19,36 @@ from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.kinds import CREATABLE, KINDS, JobRef, kind_of
 from k8s.models.resources import ACCESS_REVIEWS, NODES, PODS, Resource
 
-KEPT_S = 300.0
-"""How long an answer counts. Source: k9s, which asks again as often."""
-DOUBT_S = 30.0
-"""How long it counts that the cluster gave no answer."""
-MOST_KEPT = 256
-"""Answers that are remembered."""
+# k9s asks again as often.
+ANSWER_TTL_S = 300.0
+# After a review that failed.
+UNKNOWN_TTL_S = 30.0
+MAX_ANSWERS = 256
+# Message of an authorizer's 403; those of quotas and webhooks differ.
+# Source: kubernetes `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`.
 _REFUSAL = re.compile(
     r'User "(?P<user>.*?)" cannot (?P<verb>\w+) resource "(?P<plural>[^"/]+)/?(?P<subresource>[^"]*)"'
     r' in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)"| at the cluster scope)(?:: (?P<reason>.+))?',
     re.DOTALL,
 )
-"""How API servers word a 403 of their authorizer; those of quotas and webhooks read otherwise.
-
-Source: kubernetes `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`.
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceAttributes:
-    """One thing that a user must be allowed to do, as RBAC names it."""
+    """Action on a resource, as RBAC names it."""
 
     verb: str
     group: str
     plural: str
     subresource: str = ""
+    # A review of a cluster-scoped resource must not name a namespace: a role of that namespace would answer.
+    is_namespaced: bool = field(default=True, compare=False)
 
     @classmethod
     def of(cls, verb: str, resource: Resource, subresource: str = "") -> ResourceAttributes:
-        """Return the need for a verb on a resource."""
-        return cls(verb, resource.group, resource.plural, subresource)
+        """Return the attributes for a verb on a resource."""
+        return cls(verb, resource.group, resource.plural, subresource, resource.is_namespaced)
 
     def __str__(self) -> str:
         what = f"{self.plural}/{self.subresource}" if self.subresource else self.plural
@@ -58,32 +57,26 @@ class ResourceAttributes:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Whether something is allowed."""
+    """Answer to whether an action is allowed."""
 
     is_allowed: bool | None = None
-    """None where that is not known."""
+    """None if unknown."""
     why: str = ""
-    """Why it is not allowed, for people; it has no full stop."""
 
 
 UNKNOWN = Permission()
-"""Nobody has said anything."""
+# Placeholders for the kind of the current job, and for every kind that can be created.
 JOB, ANY_JOB = "job", "any job"
-"""What stands in a permission for the kind of the job at hand, and for every kind that can be created."""
 
 
 def needs_of(permission: str, ref: JobRef | None = None) -> tuple[ResourceAttributes, ...]:
-    """Return what a permission needs, of which any one is enough.
+    """Return the alternatives for a permission, of which one is enough.
 
-    Nothing where nobody can tell: a kind of which we know only the name, and so not for certain
-    what the API calls it.
-
-    Args:
-        permission: A verb and what it is for: `get pods/log`, `delete job`, `create any job`, `patch nodes`.
-        ref: The job at hand.
+    A permission is a verb and a resource: `get pods/log`, `delete job`, `create any job`, `patch nodes`.
+    Empty if unknown, as for a kind of which only the name is known.
 
     Raises:
-        ValueError: It is not worded so.
+        ValueError: The permission names no known resource.
     """
     verb, _, what = permission.partition(" ")
     resource, _, subresource = what.partition("/")
@@ -100,19 +93,18 @@ def needs_of(permission: str, ref: JobRef | None = None) -> tuple[ResourceAttrib
 
 
 def _place_of(permission: str, namespace: str) -> str:
-    """Return the namespace in which something is allowed or not: none for what is in no namespace."""
     return "" if permission.partition(" ")[2] == NODES.plural else namespace
 
 
 async def review(
     client: Client, need: ResourceAttributes, namespace: str, *, is_urgent: bool = True
 ) -> Permission:
-    """Ask the cluster whether this user may do something; no namespace means in all of them.
+    """Ask the cluster whether this user may do something; no namespace means all.
 
     Raises:
-        KubeError: It does not say.
+        KubeError: The review failed.
     """
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "apiVersion": ACCESS_REVIEWS.api_version,
         "kind": ACCESS_REVIEWS.kind,
         "spec": {
@@ -121,25 +113,29 @@ async def review(
                 "group": need.group,
                 "resource": need.plural,
                 "subresource": need.subresource,
-                "namespace": namespace,
+                "namespace": namespace if need.is_namespaced else "",
             }
         },
     }
-    answer = (await client.create(ACCESS_REVIEWS, asked, is_urgent=is_urgent)).get("status") or {}
+    answer = (await client.create(ACCESS_REVIEWS, request, is_urgent=is_urgent)).get("status") or {}
     if answer.get("allowed") is True:
         return Permission(True)
     if "allowed" not in answer or (answer.get("evaluationError") and not answer.get("denied")):
-        return UNKNOWN  # an authorizer was away, which may have allowed it
-    return Permission(False, _refused(client.config.user, [need], namespace, str(answer.get("reason") or "")))
+        return UNKNOWN  # an authorizer failed that might have allowed it
+    return Permission(
+        False, _refused(client.config.acting_user, [need], namespace, str(answer.get("reason") or ""))
+    )
 
 
 class Permissions:
-    """What one user may do on one cluster. Nothing is asked before somebody wants to know."""
+    """Cached permissions of one user on one cluster; nothing is requested in advance."""
 
-    def __init__(self, client: Client, *, kept_s: float = KEPT_S, most: int = MOST_KEPT) -> None:
-        """Prepare to ask `client`; answers count for `kept_s`, and `most` of them are kept."""
+    def __init__(
+        self, client: Client, *, ttl_s: float = ANSWER_TTL_S, max_answers: int = MAX_ANSWERS
+    ) -> None:
+        """Prepare to ask `client`; answers expire after `ttl_s`, and at most `max_answers` are cached."""
         self._client = client
-        self._kept_s, self._most = kept_s, most
+        self._ttl_s, self._max_answers = ttl_s, max_answers
         self._login = client.config.identity()
         self._answers: OrderedDict[tuple[ResourceAttributes, str], tuple[Permission, float]] = OrderedDict()
         self._asking: WeakValueDictionary[tuple[ResourceAttributes, str], asyncio.Lock] = (
@@ -147,66 +143,68 @@ class Permissions:
         )
 
     def known(self, permission: str, namespace: str, ref: JobRef | None = None) -> Permission:
-        """Return what is known of a permission now, at once: nothing until it was fetched."""
+        """Return a permission from the cache; unknown if it is not there."""
         needs, namespace = needs_of(permission, ref), _place_of(permission, namespace)
-        return self._together(needs, [self._kept(need, namespace) or UNKNOWN for need in needs], namespace)
+        return self._together(needs, [self._cached(need, namespace) or UNKNOWN for need in needs], namespace)
 
     async def fetch(self, permission: str, namespace: str, ref: JobRef | None = None) -> Permission:
-        """Return what is known of a permission, having asked behind whatever the user waits for."""
+        """Return a permission, requested at low priority if it is not cached."""
         needs, namespace = needs_of(permission, ref), _place_of(permission, namespace)
         found = await asyncio.gather(*(self.ask(need, namespace) for need in needs))
         return self._together(needs, found, namespace)
 
     async def fetch_all(self, permissions: Iterable[str], namespace: str, ref: JobRef | None = None) -> None:
-        """Find out about several permissions, so that all of them are known afterwards."""
+        """Fetch several permissions into the cache."""
         await asyncio.gather(*(self.fetch(each, namespace, ref) for each in permissions))
 
-    def note(self, error: KubeError) -> None:
-        """Remember what the cluster refused when it was tried; other errors say nothing of permissions."""
-        said = _REFUSAL.search(error.why) if isinstance(error, Forbidden) else None
-        if said is not None:
-            need = ResourceAttributes(said["verb"], said["group"], said["plural"], said["subresource"])
-            namespace = said["namespace"] or ""
-            why = _refused(said["user"], [need], namespace, said["reason"] or "")
-            self._keep(need, namespace, Permission(False, why), self._kept_s)
+    def record_refusal(self, error: KubeError) -> None:
+        """Record a denial by the authorizer; other errors are ignored."""
+        refusal = _REFUSAL.search(error.why) if isinstance(error, Forbidden) else None
+        if refusal is not None:
+            need = ResourceAttributes(
+                refusal["verb"], refusal["group"], refusal["plural"], refusal["subresource"]
+            )
+            namespace = refusal["namespace"] or ""
+            why = _refused(refusal["user"], [need], namespace, refusal["reason"] or "")
+            self._store(need, namespace, Permission(False, why), self._ttl_s)
 
     def forget(self) -> None:
-        """Ask anew from now on."""
+        """Clear the cache."""
         self._answers.clear()
 
     def _together(
         self, needs: Iterable[ResourceAttributes], found: Iterable[Permission], namespace: str
     ) -> Permission:
-        """Return the right to do what any one of several needs is enough for."""
+        # Any one of the alternatives is enough.
         permissions = list(found)
-        if any(right.is_allowed for right in permissions):
+        if any(permission.is_allowed for permission in permissions):
             return Permission(True)
-        if not permissions or any(right.is_allowed is None for right in permissions):
+        if not permissions or any(permission.is_allowed is None for permission in permissions):
             return UNKNOWN
         if len(permissions) == 1:
             return permissions[0]
-        return Permission(False, _refused(self._client.config.user, needs, namespace))
+        return Permission(False, _refused(self._client.config.acting_user, needs, namespace))
 
     async def ask(self, need: ResourceAttributes, namespace: str) -> Permission:
-        """Return what is known of one need, having asked behind whatever the user waits for."""
+        """Return the permission for one action, requested at low priority if it is not cached."""
         key = need, namespace
         lock = self._asking.setdefault(key, asyncio.Lock())
         async with lock:
-            if (known := self._kept(need, namespace)) is not None:
+            if (known := self._cached(need, namespace)) is not None:
                 return known
-            login, kept_s = self._login, self._kept_s
+            login, ttl_s = self._login, self._ttl_s
             try:
                 found = await review(self._client, need, namespace, is_urgent=False)
             except (Forbidden, NotFound, Invalid):
                 found = UNKNOWN
             except KubeError:
-                found, kept_s = UNKNOWN, min(DOUBT_S, kept_s)
-            if login == self._client.config.identity():  # else it is somebody else's answer
-                self._keep(need, namespace, found, kept_s)
+                found, ttl_s = UNKNOWN, min(UNKNOWN_TTL_S, ttl_s)
+            if login == self._client.config.identity():  # else the answer is for another user
+                self._store(need, namespace, found, ttl_s)
             return found
 
-    def _kept(self, need: ResourceAttributes, namespace: str) -> Permission | None:
-        """Return an answer that still counts; after a new login none does."""
+    def _cached(self, need: ResourceAttributes, namespace: str) -> Permission | None:
+        # None if missing or expired; a new login clears the cache.
         login = self._client.config.identity()
         if login != self._login:
             self._login = login
@@ -217,15 +215,15 @@ class Permissions:
         self._answers.move_to_end((need, namespace))
         return found
 
-    def _keep(self, need: ResourceAttributes, namespace: str, right: Permission, for_s: float) -> None:
-        self._answers[need, namespace] = right, asyncio.get_running_loop().time() + for_s
+    def _store(self, need: ResourceAttributes, namespace: str, permission: Permission, for_s: float) -> None:
+        self._answers[need, namespace] = permission, asyncio.get_running_loop().time() + for_s
         self._answers.move_to_end((need, namespace))
-        while len(self._answers) > self._most:
+        while len(self._answers) > self._max_answers:
             self._answers.popitem(last=False)
 
 
 def _refused(user: str, needs: Iterable[ResourceAttributes], namespace: str, reason: str = "") -> str:
-    """Say who may not do what where, and why if the server says: `user "li" may not delete jobs`."""
+    # E.g. `user "li" may not delete jobs`, with the server's reason if there is one.
     who = f'user "{user}"' if user else "this user"
     verbs = " or ".join(map(str, needs))
     where = f' in namespace "{namespace}"' if namespace else ""

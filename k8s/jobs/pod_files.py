@@ -1,8 +1,8 @@
-"""Bytes of files inside a job's pods, from an offset: through the API, or from this machine's own disk.
+"""Read files in a job's pods: through the API, or from a volume on this machine.
 
 Through the API means `exec`: the container must run and have `sh`, `find`, `wc`, `tail` and `head`.
-A volume claim whose folder is on this machine (the sandbox says so in an annotation) is
-read directly, which also works when the pods are gone.
+A volume claim whose folder is on this machine (the sandbox annotates it) is read directly, which
+also works when the pods are gone.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from k8s.client.transport import status_of, translated
 from k8s.errors import KubeError, NotFound
 from k8s.models.resources import CLAIMS
 
+# Annotation of a claim whose volume is a folder on this machine.
 LOCAL_PATH = "gpuconsole.dev/path"
-"""Annotation of a claim whose volume is a folder of this machine."""
+# Limit of one `read_from`.
 READ_LIMIT_BYTES = 32 * 2**20
-"""Most bytes that `read_from` returns at once."""
 _EXEC_LIMIT_BYTES = 64 * 2**20
 _ERROR_LIMIT_BYTES = 500
 _READ = 'exec <"$1" && tail -c "+$2" | head -c "$3"'
@@ -32,24 +32,24 @@ _LIST = 'find "$1" -type f -name "*tfevents*" -exec wc -c {} +'
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file in a container."""
+    """File in a container."""
 
     path: str
     size_bytes: int
 
 
 class ExecFailed(KubeError):
-    """A command in a container did not end well."""
+    """Command in a container that failed."""
 
 
 async def run(
     client: Client, pod: str, namespace: str, command: Sequence[str], *, container: str = ""
 ) -> bytes:
-    """Run a command to its end and return its standard output.
+    """Run a command and return its standard output.
 
     Raises:
-        ExecFailed: It ended with an error, or wrote more than 64 MiB.
-        KubeError: It could not be run.
+        ExecFailed: The command failed, or wrote more than 64 MiB.
+        KubeError: The command could not be started.
     """
     output, errors = bytearray(), bytearray()
     ending = b""
@@ -66,7 +66,7 @@ async def run(
                 elif channel == 3:
                     ending = content
                 if len(output) > _EXEC_LIMIT_BYTES:
-                    raise ExecFailed(f"Could not read from {pod}.", "It answered more than 64 MiB at once.")
+                    raise ExecFailed(f"Could not read from {pod}.", "It sent more than 64 MiB at once.")
     status = status_of(ending)
     if status.get("status") != "Success":
         why = errors.decode("utf-8", "replace") or str(status.get("message") or "The connection broke.")
@@ -91,26 +91,20 @@ async def list_event_files(
 async def read_from(
     client: Client, pod: str, namespace: str, path: str, offset: int, *, container: str = ""
 ) -> bytes:
-    """Return a file's bytes from an offset to its end; of a large rest the first 32 MiB."""
+    """Return a file's content from an offset, at most 32 MiB."""
     words = ["sh", "-c", _READ, "sh", path, str(offset + 1), str(READ_LIMIT_BYTES)]
     return await run(client, pod, namespace, words, container=container)
 
 
 def is_on_claim(template: Mapping[str, Any], path: str) -> bool:
-    """Tell whether a container's path lies on a volume claim that its pod template mounts."""
+    """Return True if a container's path lies on a volume claim that its pod template mounts."""
     return _claim_at(template, path) is not None
 
 
 async def local_folder(client: Client, template: Mapping[str, Any], namespace: str, path: str) -> Path | None:
-    """Return where a container's path lies on this machine, if it does.
+    """Return the local folder of a container's absolute path; None if it is not on this machine.
 
-    Only a cluster that is itself on this machine is believed when it names a folder here.
-
-    Args:
-        client: The cluster.
-        template: The pod template.
-        namespace: The pods' namespace.
-        path: Absolute path in the container.
+    Only a cluster on this machine is trusted to name a local folder.
     """
     mounted = _claim_at(template, path) if client.config.is_local else None
     if mounted is None:
@@ -121,7 +115,7 @@ async def local_folder(client: Client, template: Mapping[str, Any], namespace: s
 
 
 async def claim_folder(client: Client, claim_name: str, namespace: str) -> Path | None:
-    """Return where a claim's volume lies on this machine; None where it does not, or there is none."""
+    """Return the local folder of a claim's volume; None if it is not on this machine."""
     if not client.config.is_local:
         return None
     try:
@@ -133,7 +127,7 @@ async def claim_folder(client: Client, claim_name: str, namespace: str) -> Path 
 
 
 def _claim_at(template: Mapping[str, Any], path: str) -> tuple[str, PurePosixPath] | None:
-    """Return the claim that holds a path, and the path within it; None when another volume does."""
+    # The claim and the path within it; None if another kind of volume is mounted there.
     pod = template.get("spec") or {}
     claims = {
         volume.get("name"): volume["persistentVolumeClaim"].get("claimName")

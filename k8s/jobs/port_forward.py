@@ -1,7 +1,7 @@
-"""A port of a pod on this machine's loopback: each connection to it is one websocket to the cluster.
+"""Forward a pod's port to loopback: each connection to it is one websocket to the cluster.
 
-Spoken over `v4.channel.k8s.io`, which every server and kubelet has. It knows no half-close: when
-a client has said all, the pod is not told, and may still answer for a while.
+Uses `v4.channel.k8s.io`, which every server and kubelet supports. It has no half-close: the pod does
+not learn that a client has finished sending, and may still answer for a while.
 Source: k8s.io/kubelet/pkg/cri/streaming/portforward/websocket.go.
 """
 
@@ -22,39 +22,32 @@ from k8s.errors import KubeError, ServerFailed, Unreachable
 from k8s.models.resources import PODS
 
 LOOPBACK = "127.0.0.1"
-"""The one address that is listened on."""
 PROTOCOLS = ("v4.channel.k8s.io",)
+# Channels of the first port; each starts with the port number in two bytes.
 CARRIED, FAILED = 0, 1
-"""The channels of the first port; each begins with the port's number in two bytes."""
+# Limit of open connections; further ones wait.
 CONNECTIONS = 200
-"""Most that are carried at once; further ones wait their turn."""
+# Silence of the pod after which a connection ends whose client has finished sending.
 HALF_CLOSED_S = 30.0
-"""How long a pod may be silent to a client that has said all."""
 
 
 @dataclass(eq=False, slots=True)
 class Forward:
-    """A forwarded port, and how it goes."""
+    """Forwarded port with its statistics."""
 
     namespace: str
     pod: str
     port: int
-    """The pod's."""
     local_port: int = 0
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
-    """When it began, by this machine's clock."""
     connections: int = 0
-    """How many are open now."""
     bytes_sent: int = 0
-    """To the pod."""
     bytes_received: int = 0
-    """From the pod."""
     last_error: str = ""
-    """Why a connection failed, in words; empty once another has worked."""
 
     @property
     def address(self) -> str:
-        """Return what to connect to."""
+        """Local address to connect to."""
         return f"{LOOPBACK}:{self.local_port}"
 
 
@@ -68,24 +61,16 @@ async def forward(
     local_port: int = 0,
     on_change: Callable[[Forward], None] | None = None,
 ) -> AsyncIterator[Forward]:
-    """Forward a local port to a pod's for as long as the context is open.
+    """Forward a local port, 0 for a free one, to a pod's while the context is open.
 
-    A pod that is replaced by one of the same name is reached again. What fails ends the
-    connection that it happened on, and no other.
-
-    Args:
-        client: The cluster.
-        pod: The pod's name.
-        namespace: Its namespace.
-        port: Its port.
-        local_port: Ours; 0 takes a free one.
-        on_change: Called when a connection begins, ends or fails.
+    A pod replaced by one of the same name is reached again. A failure ends only its connection.
+    `on_change` is called when a connection opens, closes or fails.
 
     Raises:
-        KubeError: The server refuses, in its words; or the local port is taken.
+        KubeError: The server refuses the connection, or the local port is in use.
     """
     made = Forward(namespace, pod, port, local_port)
-    carrier = _Carrier(client, made, on_change or _nobody)
+    carrier = _Carrier(client, made, on_change or (lambda _: None))
     async with carrier.open():
         pass
     doing = f"forward a port to {pod}"
@@ -102,13 +87,7 @@ async def forward(
         await carrier.stop()
 
 
-def _nobody(_: Forward) -> None:
-    """Tell nobody of a change."""
-
-
 class _Carrier:
-    """Serves the connections of one forward."""
-
     def __init__(self, client: Client, made: Forward, on_change: Callable[[Forward], None]) -> None:
         self._client = client
         self._forward = made
@@ -119,7 +98,6 @@ class _Carrier:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Channels]:
-        """Open a connection to the pod's port."""
         made = self._forward
         path = PODS.path(made.namespace, made.pod, "portforward")
         query = {"ports": str(made.port)}
@@ -128,19 +106,17 @@ class _Carrier:
             yield Channels(opened, self._doing)
 
     async def stop(self) -> None:
-        """End all connections."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Begin to carry a connection."""
         task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry a connection to its end; a client whose connection fails sees it reset."""
+        # A client whose connection fails sees a reset.
         made = self._forward
         try:
             async with self._turns:
@@ -163,7 +139,6 @@ class _Carrier:
     async def _carry(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, channels: Channels
     ) -> None:
-        """Carry bytes both ways until the pod is done, or the client is."""
         with suppress(TimeoutError):
             async with asyncio.timeout(None) as patience:
                 up = asyncio.create_task(self._carry_up(reader, channels, patience))
@@ -185,7 +160,7 @@ class _Carrier:
         except OSError:
             patience.reschedule(now())  # the client is gone
         except Unreachable:
-            return  # whoever reads from the pod is told the same
+            return  # reading from the pod fails the same way
 
     async def _carry_down(
         self,
@@ -194,12 +169,7 @@ class _Carrier:
         up: asyncio.Task[None],
         patience: asyncio.Timeout,
     ) -> None:
-        """Carry what the pod says.
-
-        Raises:
-            KubeError: The pod could not be reached, or not to the end.
-            OSError: The client is gone.
-        """
+        # Raises KubeError if the pod cannot be reached, and OSError if the client is gone.
         made = self._forward
         now = asyncio.get_running_loop().time
         numbers_left = {CARRIED: 2, FAILED: 2}
@@ -224,7 +194,7 @@ class _Carrier:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Break a connection so that its client sees it broken, not ended in order."""
+    # With a linger time of 0 the client sees a reset instead of an orderly end.
     with suppress(OSError):
         writer.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)

@@ -1,7 +1,7 @@
-"""The folders that packaged trainers write to: one for each job, so that none finds another's checkpoints.
+"""Folders that packaged trainers write to, one per run, so that none finds another's checkpoints.
 
-Nobody can look into a cluster's volume from outside, so a folder is named after the job and
-the moment it was made. Volumes that are folders of this machine can be looked into.
+Volumes of a cluster cannot be listed from outside, so a folder is named after the job and its
+time of creation. Volumes that are local folders can be listed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+# Subfolders with event files and checkpoints.
 LOGS, CHECKPOINTS = "logs", "checkpoints"
-"""What lies in a run's folder: event files, and checkpoints."""
 MOST_FOLDERS = 10_000
-"""Entries of a volume that are looked at."""
 
 _STAMP = re.compile(r"-\d{8}-\d{6}-\d{3}$")
 _CHECKPOINT = re.compile(r"step-(\d{1,18})\.pt")
@@ -27,35 +26,32 @@ _FOLDER_FLAGS = {"--log-dir": LOGS, "--checkpoint-dir": CHECKPOINTS}
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """A folder on a volume that holds checkpoints."""
+    """Folder on a volume with checkpoints."""
 
     name: str
-    """Of the folder."""
     job: str
-    """Name of the job that it was made for."""
     step: int
-    """Of its newest checkpoint."""
     saved_s: float
-    """When that was written, in seconds since 1970."""
+    """Time of its newest checkpoint, in seconds since 1970."""
 
 
 def run_stamp(now: datetime) -> str:
-    """Return what tells apart the runs of jobs that have one name: `20261122-082033-417`."""
+    """Return a suffix that separates runs of jobs with one name, e.g. `20261122-082033-417`."""
     return f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}"
 
 
 def run_name(job: str, stamp: str) -> str:
-    """Return the name of a job's own folder: `digits-20261122-082033-417`."""
+    """Return the name of a run's folder, e.g. `digits-20261122-082033-417`."""
     return f"{job}-{stamp}" if stamp else job
 
 
 def job_of_run(folder: str) -> str:
-    """Return the job that a folder was made for; folders of earlier versions bear just its name."""
+    """Return the job that a folder was created for; earlier versions used just its name."""
     return _STAMP.sub("", folder)
 
 
 def list_runs(volume: Path) -> list[RunFolder]:
-    """Return the folders of a volume that hold checkpoints, the one written last first."""
+    """Return the folders of a volume that contain checkpoints, the newest first."""
     return sorted(_runs(volume), key=lambda run: run.saved_s, reverse=True)
 
 
@@ -68,22 +64,17 @@ def _runs(volume: Path) -> Iterator[RunFolder]:
 
 
 def _checkpoints(folder: Path) -> Iterator[tuple[int, float]]:
-    """Yield step and time of each checkpoint in a folder."""
+    # Yields step and time.
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if found := _CHECKPOINT.fullmatch(entry.name):
                 yield int(found[1]), entry.stat().st_mtime
 
 
-def moved_to_run(words: Sequence[str], like: str, run: str) -> list[str]:
-    """Return the words of a trainer's command so that it writes to folders of a run of its own.
+def moved_to_run(words: Sequence[str], source: str, run: str) -> list[str]:
+    """Return the command of the job `source` with the folders of a new run.
 
-    `--resume must` goes: in an empty folder there is nothing to go on from.
-
-    Args:
-        words: Of the command of the job `like`.
-        like: Its name.
-        run: Name of the new run's folder.
+    `--resume must` is dropped, as the new folder has no checkpoint.
     """
     moved: list[str] = []
     left = list(words)
@@ -95,28 +86,29 @@ def moved_to_run(words: Sequence[str], like: str, run: str) -> list[str]:
         if flag == "--resume" and value == "must":
             continue
         if flag in _FOLDER_FLAGS and value:
-            value = moved_folder(value, like, run, _FOLDER_FLAGS[flag])
+            value = moved_folder(value, source, run, _FOLDER_FLAGS[flag])
         elif not takes_next:
-            value, flag, equals = _renamed(flag + equals + value, like, run), "", ""
+            value, flag, equals = _renamed(flag + equals + value, source, run), "", ""
         moved += [flag, value] if takes_next else [f"{flag}{equals}{value}"]
     return moved
 
 
-def moved_folder(path: str, like: str, run: str, leaf: str) -> str:
-    """Return the folder of a new run in place of one that the job `like` writes to.
+def moved_folder(path: str, source: str, run: str, leaf: str) -> str:
+    """Return the folder of a new run for one that the job `source` writes to.
 
-    `/workspace/bert/logs` becomes `/workspace/RUN/logs`; where `/mnt/saved` was chosen, `/mnt/saved/RUN`.
+    `/workspace/bert/logs` becomes `/workspace/RUN/logs`; a custom `/mnt/saved` becomes `/mnt/saved/RUN`.
     """
     above, name = posixpath.split(path.rstrip("/"))
     further, parent = posixpath.split(above)
-    if parent == like or _STAMP.search(parent):
+    if parent == source or _STAMP.search(parent):
         return posixpath.join(further, run, leaf)
     return posixpath.join(above if _STAMP.search(name) else path, run)
 
 
-def _renamed(word: str, like: str, run: str) -> str:
-    """Return a path with the folder of the job `like` replaced."""
+def _renamed(word: str, source: str, run: str) -> str:
     if "/" not in word:
         return word
     flag, equals, path = word.rpartition("=")
-    return f"{flag}{equals}{'/'.join(run if job_of_run(each) == like else each for each in path.split('/'))}"
+    return (
+        f"{flag}{equals}{'/'.join(run if job_of_run(each) == source else each for each in path.split('/'))}"
+    )

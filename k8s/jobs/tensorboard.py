@@ -1,8 +1,8 @@
-"""Where a job's TensorBoard runs: the pod and the port to forward to.
+"""Find a job's TensorBoard: the pod and the port to forward to.
 
-Arena starts a Deployment and a Service beside the job, labelled role=tensorboard and
-release=JOB (arena v0.15.5); other platforms name theirs for the job; and a job's own pod may
-serve one, as a declared port 6006 tells.
+Arena creates a Deployment and a Service for the job, labelled role=tensorboard and release=JOB
+(arena v0.15.5); other platforms name theirs after the job; and a job's own pod may serve one on a
+declared port 6006.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ from k8s.models.resources import NODES, PODS, SERVICES
 from k8s.snapshot import Job
 
 PORT = 6006
-"""TensorBoard's own."""
 WORD = "tensorboard"
-"""What its ports, containers and Services are called."""
+# Limit of a job's own pods to look at, its chief first.
 _PODS_ASKED = 4
-"""How many of a job's own pods are asked, its chief first."""
 
 Manifest = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class PodPort:
-    """A port of a pod."""
+    """Port of a pod."""
 
     namespace: str
     pod: str
@@ -38,11 +36,11 @@ class PodPort:
 
 
 async def find_tensorboard(client: Client, job: Job) -> PodPort:
-    """Return where a job's TensorBoard can be reached now.
+    """Return the port at which a job's TensorBoard can be reached.
 
     Raises:
-        NotFound: It has none that is known here, or none that runs.
-        KubeError: The cluster could not be asked.
+        NotFound: No TensorBoard is found, or none is running.
+        KubeError: A request failed.
     """
     namespace, name = job.ref.namespace, job.ref.name
     services: list[dict[str, Any]] = []
@@ -72,9 +70,9 @@ async def find_tensorboard(client: Client, job: Job) -> PodPort:
 
 
 async def find_tensorboard_url(client: Client, job: Job) -> str | None:
-    """Return the address of the TensorBoard that Arena started beside a job, for a browser; None without one.
+    """Return the address of the TensorBoard that Arena started for a job; None without one.
 
-    Arena makes its Service a LoadBalancer, or a NodePort reached at the first node that is ready.
+    Its Service is a LoadBalancer, or a NodePort reached at the first ready node.
     """
     selector = ",".join(f"{key}={value}" for key, value in _arena_labels(job.ref.name).items())
     with suppress(Forbidden, NotFound):
@@ -89,7 +87,6 @@ async def find_tensorboard_url(client: Client, job: Job) -> str | None:
 
 
 def _first_ready(nodes: Iterable[Manifest]) -> str:
-    """Return the address of the first node that is ready."""
     for node in filter(_is_ready, nodes):
         for address in _dicts(nested(node, "status").get("addresses")):
             if address.get("type") == "InternalIP":
@@ -106,14 +103,13 @@ def _is_of_arena(service: Manifest, job_name: str) -> bool:
 
 
 def _serves_tensorboard(service: Manifest, job_name: str) -> bool:
-    """Tell whether a Service is for a job's TensorBoard: Arena's, or one named for both."""
     name = text_of(nested(service, "metadata").get("name"))
     is_named_so = job_name in name and name.replace(job_name, "", 1).strip("-") == WORD
     return is_named_so or _is_of_arena(service, job_name)
 
 
 def _service_port(service: Manifest) -> Manifest:
-    """Return a Service's port for TensorBoard: the one called so, the one of its number, or the first."""
+    # By name, else by number, else the first.
     ports = _dicts(nested(service, "spec").get("ports"))
 
     def likeness(port: Manifest) -> bool:
@@ -123,7 +119,6 @@ def _service_port(service: Manifest) -> Manifest:
 
 
 async def _pods_behind(client: Client, service: Manifest, namespace: str) -> list[Manifest]:
-    """Return the ready pods that a Service sends to."""
     selector = nested(service, "spec", "selector")
     if not selector:
         return []
@@ -132,7 +127,7 @@ async def _pods_behind(client: Client, service: Manifest, namespace: str) -> lis
 
 
 def _is_ready(obj: Manifest) -> bool:
-    """Tell whether a pod or a node is ready, and not about to go."""
+    # A pod or a node.
     conditions = _dicts(nested(obj, "status").get("conditions"))
     is_leaving = bool(nested(obj, "metadata").get("deletionTimestamp"))
     ready = {"type": "Ready", "status": "True"}.items()
@@ -140,7 +135,7 @@ def _is_ready(obj: Manifest) -> bool:
 
 
 def _target_port(service_port: Manifest, pod: Manifest) -> int:
-    """Return the pod's port that a Service's port means, 0 when the pod has none of that name."""
+    # 0 if the pod has no port of that name.
     target = service_port.get("targetPort") or service_port.get("port") or 0
     if isinstance(target, int):
         return target
@@ -148,14 +143,13 @@ def _target_port(service_port: Manifest, pod: Manifest) -> int:
 
 
 def _own_port(pod: Manifest) -> int:
-    """Return the port of a running pod that is declared for TensorBoard, 0 without one."""
+    # 0 without one.
     if nested(pod, "status").get("phase") != "Running":
         return 0
     return next((number for name, number in _ports(pod) if number == PORT or WORD in name), 0)
 
 
 def _ports(pod: Manifest) -> Iterator[tuple[str, int]]:
-    """Yield the names and numbers of the ports that a pod declares."""
     for container in _dicts(nested(pod, "spec").get("containers")):
         for port in _dicts(container.get("ports")):
             if isinstance(number := port.get("containerPort"), int):

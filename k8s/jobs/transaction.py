@@ -1,7 +1,7 @@
-"""Creates several objects as if they were one: each exactly once though answers get lost, or none of them.
+"""Create several objects as one: each exactly once even if answers get lost, or none of them.
 
-Every object carries the id of its submission, by which an object that was created without our hearing of it
-is told from one that somebody else made.
+Every object carries the id of its submission, so that an object whose answer was lost is told
+apart from one created by others.
 """
 
 from __future__ import annotations
@@ -21,56 +21,52 @@ from k8s.models.resources import CLAIMS, PODS, Resource
 
 T = TypeVar("T")
 
+# Sends of an object whose answer gets lost.
 ATTEMPTS = 2
-"""How often an object is sent whose answer gets lost."""
-SETTLE_S = 1.0
-"""How long a request that is cancelled may take yet."""
+# Time for a cancelled request to be answered.
+GRACE_S = 1.0
 _WAITS_S = (0.0, 0.2, 1.0)
-"""Before each question what became of an object."""
+# An object without owner that is younger may belong to a submission in progress.
 _UNDER_WAY = timedelta(minutes=2)
-"""So long an object without an owner may belong to a submission that still goes on."""
 
 
-async def settled(request: Coroutine[Any, Any, T]) -> T:
-    """Await a request; where that is cancelled, give it `SETTLE_S` to be answered before it is given up.
-
-    What a server has begun it does all the same: what is asked for meanwhile is not there yet.
-    """
-    asking = asyncio.create_task(request)
+async def with_grace(request: Coroutine[Any, Any, T]) -> T:
+    """Await a request; if cancelled, wait up to `GRACE_S` for its answer first."""
+    # A server finishes what it has begun: if asked at once, it would not have the object yet.
+    sending = asyncio.create_task(request)
     try:
-        return await asyncio.shield(asking)
+        return await asyncio.shield(sending)
     except asyncio.CancelledError:
-        await asyncio.wait([asking], timeout=SETTLE_S)
+        await asyncio.wait([sending], timeout=GRACE_S)
         raise
     finally:
-        asking.cancel()
-        if asking.done() and not asking.cancelled():
-            asking.exception()  # it is seen, though nobody waits for it any more
+        sending.cancel()
+        if sending.done() and not sending.cancelled():
+            sending.exception()  # retrieved, so that asyncio does not log it
 
 
 class Transaction:
-    """The objects of one submission."""
+    """Objects of one submission."""
 
     def __init__(self, client: Client, namespace: str, *, dry_run: bool = False) -> None:
-        """Begin; nothing is sent yet. With `dry_run` the server stores nothing."""
+        """Begin without sending anything. With `dry_run` the server stores nothing."""
         self.id = uuid4().hex
-        """Written into each object."""
         self._client = client
         self._namespace = namespace
         self._is_dry_run = dry_run
+        # Objects that exist, or may exist, because of us; with their uid if known.
         self._sent: dict[tuple[Resource, str], str | None] = {}
-        """What is, or may be, on the cluster because of us, with its uid if we know it."""
 
     async def create(self, resource: Resource, manifest: Manifest) -> dict[str, Any]:
-        """Create an object and return it as stored. Where the answer is lost, ask what became of it.
+        """Create an object and return it as stored; if the answer is lost, look it up.
 
         Raises:
-            Conflict: The name is taken.
-            KubeError: It could not be created; `Unreachable` and `ServerFailed` leave open whether it was.
+            Conflict: The name is in use.
+            KubeError: Creation failed; after `Unreachable` and `ServerFailed` the object may exist.
         """
         manifest = self._stamped(manifest)
         name = text_of(manifest["metadata"].get("name"))
-        if self._is_dry_run or not name:  # a name that the server makes up cannot be asked for
+        if self._is_dry_run or not name:  # a generated name cannot be looked up
             return await self._client.create(resource, manifest, self._namespace, dry_run=self._is_dry_run)
         key = (resource, name)
         made: dict[str, Any] | None = None
@@ -78,7 +74,7 @@ class Transaction:
             is_first = key not in self._sent
             self._sent.setdefault(key, None)
             try:
-                made = await settled(self._client.create(resource, manifest, self._namespace))
+                made = await with_grace(self._client.create(resource, manifest, self._namespace))
             except (Unreachable, ServerFailed) as error:
                 made = await self._find(resource, name, error)
                 if made is None and attempt + 1 == ATTEMPTS:
@@ -86,7 +82,7 @@ class Transaction:
             except KubeError as error:
                 if is_first:
                     del self._sent[key]
-                elif isinstance(error, Conflict) and error.name_is_taken:
+                elif isinstance(error, Conflict) and error.is_name_in_use:
                     made = await self._find(resource, name, error)
                 if made is None:
                     raise
@@ -97,36 +93,33 @@ class Transaction:
         return made
 
     async def create_claim(self, manifest: Manifest) -> dict[str, Any] | None:
-        """Create a volume claim, or return the one that has its name already.
+        """Create a volume claim and return None, or return the existing claim of its name.
 
         Raises:
-            KubeError: It could not be created.
+            KubeError: Creation failed.
         """
         name = text_of(manifest["metadata"]["name"])
         try:
             await self.create(CLAIMS, manifest)
         except Conflict as error:
-            if not error.name_is_taken:
+            if not error.is_name_in_use:
                 raise
             return await self._client.get(CLAIMS, name, self._namespace)
         return None
 
     async def create_anew(self, resource: Resource, manifest: Manifest, label: str) -> dict[str, Any]:
-        """Create an object; one of its name that a dead job of ours has left is deleted first.
+        """Create an object, replacing one of its name that a deleted job of ours has left.
 
-        Args:
-            resource: Its kind.
-            manifest: The object.
-            label: A label that it has: what is left of a job of the same name has the same value.
+        Leftovers of a job of the same name share the value of `label` with it.
 
         Raises:
-            Conflict: The name is taken by something that is in use, as its hint says.
-            KubeError: It could not be created.
+            Conflict: The name belongs to an object in use, as the hint says.
+            KubeError: Creation failed.
         """
         try:
             return await self.create(resource, manifest)
         except Conflict as error:
-            if not error.name_is_taken:
+            if not error.is_name_in_use:
                 raise
             taken = error
         name = text_of(manifest["metadata"]["name"])
@@ -143,21 +136,21 @@ class Transaction:
         return await self.create(resource, manifest)
 
     async def own(self, resource: Resource, name: str, references: list[dict[str, str]]) -> None:
-        """Write into an object that was created here who owns it: it goes when they go.
+        """Set the owner of an object created here, so that both are deleted together.
 
         Raises:
-            KubeError: That could not be written.
+            KubeError: The owner could not be written.
         """
         patch = {"metadata": {"ownerReferences": references}}
         try:
             await self._client.patch(resource, name, patch, self._namespace)
-        except (Unreachable, ServerFailed):  # said twice it means the same
+        except (Unreachable, ServerFailed):  # the patch is idempotent
             await self._client.patch(resource, name, patch, self._namespace)
 
     async def roll_back(self) -> list[str]:
-        """Delete what was created, the newest first, and return what is left: `configmaps/bert-code`.
+        """Delete the created objects, the newest first, and return those left, e.g. `configmaps/bert-code`.
 
-        A volume claim that a pod has mounted since stays: something may have been written into it.
+        A volume claim that a pod has mounted stays: it may contain data.
         """
         left = []
         for (resource, name), uid in reversed(self._sent.items()):
@@ -179,7 +172,7 @@ class Transaction:
         return left
 
     async def _is_mounted(self, claim: str) -> bool:
-        """Tell whether a pod has a volume claim, or may have it as pods cannot be listed."""
+        # True too if pods cannot be listed.
         try:
             pods = await self._client.list(PODS, self._namespace)
         except KubeError:
@@ -196,11 +189,7 @@ class Transaction:
         return nested(obj, "metadata", "annotations").get(SUBMISSION_ANNOTATION) == self.id
 
     async def _find(self, resource: Resource, name: str, lost: KubeError) -> dict[str, Any] | None:
-        """Return the object of this name if this submission created it.
-
-        Raises:
-            KubeError: `lost`, for the cluster does not say.
-        """
+        # Raises `lost` if the cluster cannot tell.
         for wait_s in _WAITS_S:
             await asyncio.sleep(wait_s)
             try:
@@ -215,18 +204,18 @@ class Transaction:
         raise lost
 
     async def _in_use(self, held: Manifest, value: object, label: str) -> str:
-        """Return why an object may not be replaced, in a sentence; empty for what a dead job of ours left."""
+        # Empty for leftovers of a deleted job of ours.
         meta = nested(held, "metadata")
         name = f"{text_of(held.get('kind'))} {text_of(meta.get('name'))}"
         if nested(meta, "labels").get(label) != value:
-            return f"{name} was not made for a job of this name."
+            return f"{name} does not belong to a job of this name."
         for owner in meta.get("ownerReferences") or ():
             if await self._is_there(owner):
                 return f"{name} belongs to {owner.get('kind')} {owner.get('name')}."
         made = datetime.fromisoformat(text_of(meta.get("creationTimestamp")) or "1970-01-01T00:00:00Z")
         now = datetime.now(UTC) + timedelta(seconds=self._client.server_clock_offset_s)
         if not meta.get("ownerReferences") and now - made < _UNDER_WAY:
-            return f"{name} is of another submission, which may still go on."
+            return f"{name} belongs to another submission, which may still be in progress."
         return ""
 
     async def _is_there(self, owner: Manifest) -> bool:
@@ -250,7 +239,7 @@ class Transaction:
 
 
 def owner_reference(owner: Manifest) -> dict[str, str]:
-    """Return how an object says that it goes when another, as stored, goes."""
+    """Return the owner reference to a stored object."""
     meta = owner["metadata"]
     return {
         "apiVersion": text_of(owner.get("apiVersion")),

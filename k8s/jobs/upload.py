@@ -1,4 +1,4 @@
-"""Sends code that is too large for a ConfigMap into a volume of the job, through a pod that lives as long."""
+"""Send code that is too large for a ConfigMap into a volume of the job, through a temporary pod."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from k8s.client.client import Client
 from k8s.errors import KubeError, NotFound
 from k8s.job_spec import JobFiles, JobSpec, Mount
 from k8s.jobs.exec import STDERR, start
-from k8s.jobs.transaction import settled
+from k8s.jobs.transaction import with_grace
 from k8s.kinds import Manifest
 from k8s.kinds.parse import nested, text_of
 from k8s.kinds.pod_code import HOME, code_folder
 from k8s.models.resources import PODS
 
+# Folder of a volume with the code of jobs.
 ROOT = ".gpuconsole/code"
-"""Folder of a volume with the code of jobs."""
+# Longest wait for the pod to run: its image may have to be pulled.
 START_S = 300.0
-"""Longest wait for the pod to run: its image may have to be pulled."""
 Progress = Callable[[int, int], None]
-"""Told the bytes sent and the bytes there are."""
+"""Called with the bytes sent and the total."""
 _LIFE_S = 3600
 _PIECE_BYTES = 64 * 2**10
 _MOUNT = "/upload"
@@ -37,12 +37,12 @@ _UNPACK = (
 
 
 def upload_mount(spec: JobSpec) -> Mount | None:
-    """Return the volume that takes the code of a job: the first that may be written; None without one."""
+    """Return the first writable volume of a job, which takes its code; None without one."""
     return next((mount for mount in spec.mounts if not mount.is_read_only), None)
 
 
 def uploaded(spec: JobSpec, files: JobFiles) -> JobSpec:
-    """Return the spec of a job whose code is in its volume: it mounts it where it would be unpacked."""
+    """Return the spec of a job with its code mounted from a volume."""
     mount = upload_mount(spec)
     assert mount is not None
     folder = posixpath.join(mount.sub_path, code_path(spec, files))
@@ -57,7 +57,7 @@ def uploaded(spec: JobSpec, files: JobFiles) -> JobSpec:
 
 
 def code_path(spec: JobSpec, files: JobFiles) -> str:
-    """Return the folder below the mount: equal code of one job is in one folder."""
+    """Return the folder below the mount; equal code of one job shares a folder."""
     return f"{ROOT}/{spec.name}-{hashlib.sha256(files.code).hexdigest()[:12]}"
 
 
@@ -75,7 +75,7 @@ async def upload_code(
     pod = _pod(spec, mount)
     name = text_of(pod["metadata"]["name"])
     try:
-        made = await settled(client.create(PODS, pod, spec.namespace))
+        made = await with_grace(client.create(PODS, pod, spec.namespace))
     except asyncio.CancelledError:
         with suppress(KubeError):  # it ends by itself
             await asyncio.shield(_remove(client, name, spec.namespace, ""))

@@ -1,7 +1,7 @@
-"""Every kind of job that the console knows: from an object to `DeclaredJob`, and from a spec to an object.
+"""Job kinds: read objects into `DeclaredJob`, and turn specs into objects.
 
-Pure: asks no server, joins nothing. A kind is one file here and its line in `KINDS`; no other module may
-know a kind's name. (An annotation by which its pods are told apart must begin as `models.trimming` keeps it.)
+Pure: no requests, no joins. A kind is one file here and its line in `KINDS`; no other module knows
+its name. Annotations needed to identify its pods must have a prefix that `models.base` keeps.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from k8s.kinds.kubeflow.tf_job import TFJob
 from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.kinds.ray.ray_cluster import RayCluster
 from k8s.kinds.ray.ray_job import RayJob
-from k8s.kinds.t9k.mpi_job import T9kMPIJob
-from k8s.kinds.t9k.pytorch_job import T9kPyTorchJob
+from k8s.kinds.t9k.t9k_mpi_job import T9kMPIJob
+from k8s.kinds.t9k.t9k_pytorch_job import T9kPyTorchJob
 from k8s.kinds.unknown import AnyOwner
 from k8s.kinds.volcano_job import VolcanoJob
 
+# In the form's order; of a kind in several versions the newest first.
 CREATABLE: tuple[CreatableKind, ...] = (
     PyTorchJob(),
     MPIJob(),
@@ -46,7 +47,7 @@ CREATABLE: tuple[CreatableKind, ...] = (
     MPIJobV1(),
     MPIJobV1Alpha1(),
 )
-"""Those that the form can create, in the form's order; of one in several versions the newest first."""
+# A new kind needs its line here, a file beside this one, and objects in `tests/fixtures/objects/`.
 KINDS: tuple[JobKind, ...] = (
     *CREATABLE,
     TFJob(),
@@ -56,11 +57,8 @@ KINDS: tuple[JobKind, ...] = (
     RayCluster(),
     T9kMPIJob(),
 )
-"""Those that are watched; of one in several versions the newest first. A new one: its line here, its file
-beside this one, its objects in `tests/fixtures/objects/`.
-"""
+# The sandbox serves and runs these: they name one of its operators.
 RUNNABLE: tuple[RunnableKind, ...] = tuple(kind for kind in KINDS if isinstance(kind, RunnableKind))
-"""Those that the sandbox serves and runs: they name one of its operators."""
 
 _BY_NAME: Mapping[tuple[str, str], JobKind] = {
     (kind.resource.kind, kind.resource.api_version): kind for kind in KINDS
@@ -68,7 +66,7 @@ _BY_NAME: Mapping[tuple[str, str], JobKind] = {
 
 
 def kind_of(ref: JobRef) -> JobKind:
-    """Return the kind of a job, or of whatever else owns pods."""
+    """Return the kind of a job, or a stand-in for any other owner of pods."""
     return _BY_NAME.get((ref.kind, ref.api_version)) or AnyOwner(ref.kind, ref.api_version)
 
 

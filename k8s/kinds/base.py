@@ -1,4 +1,4 @@
-"""The contract of a job kind, and the values that describe jobs."""
+"""Protocols of job kinds, and the values that describe jobs."""
 
 from __future__ import annotations
 
@@ -13,65 +13,54 @@ from k8s.models.resources import Resource
 from k8s.status import Status
 
 Manifest = dict[str, Any]
-"""An object as JSON."""
 NO_RUNTIME = "Only a TrainJob has a training runtime."
-"""Why other kinds have none."""
+# A typing error may ask for billions of replicas.
 MOST_REPLICAS = 4096
-"""Instances of one job that are listed: a slip of the keyboard may ask for billions."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class JobRef:
-    """Which job: enough to find it again on its cluster."""
+    """Reference to a job on its cluster."""
 
     namespace: str
     name: str
     kind: str
-    """As in manifests: `PyTorchJob`."""
     api_version: str
-    """As in manifests: `kubeflow.org/v1`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One pod that a job asks for, whether it exists or not."""
+    """Pod that a job requests, whether it exists or not."""
 
     name: str
-    """The pod's name; empty where the cluster makes one up."""
+    """Pod name; empty if the cluster generates it."""
     role: str
-    """`master`, `worker`, `launcher`."""
     index: int
-    """Number within its role."""
     is_chief: bool
-    """Its log is the one to read first."""
     ranks: tuple[int, ...]
-    """Global ranks of its processes, as far as the job's object tells; may be empty."""
+    """Global ranks; empty if unknown."""
     ranks_proof: str
-    """`declared`: the object fixes them; `assumed`: they may come out otherwise; `none`."""
+    """`declared`: fixed by the object; `assumed`: may differ; `none`: unknown."""
     template: Mapping[str, Any]
-    """The pod template, as asked for."""
     restart_policy: str
-    """Always, OnFailure, Never or ExitCode, as the operator understands it."""
     env: tuple[tuple[str, str], ...] = ()
-    """What the operator adds to every container, after what is there."""
     labels: tuple[tuple[str, str], ...] = ()
-    """What the operator adds to the pod's labels."""
 
     @property
     def instance(self) -> str:
-        """Return its short name within the job: `worker-2`."""
+        """Short name within the job, e.g. `worker-2`."""
         return f"{self.role}-{self.index}"
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredJob:
-    """What a job's object says of itself, its pods left aside."""
+    """Contents of a job's object, without its pods."""
 
     ref: JobRef
     meta: Meta
     replicas: tuple[Replica, ...]
     outcome: Status | None
-    """Succeeded or Failed once the operator has said so."""
+    """Succeeded or Failed once the operator reports it; None before."""
     outcome_reason: str
     is_suspended: bool
     started: datetime | None
@@ -79,71 +68,62 @@ class DeclaredJob:
     conditions: tuple[Condition, ...]
     priority: str
     log_dir: str
-    """Folder in its pods with event files, empty when unknown."""
+    """Folder in its pods with event files; empty if unknown."""
     trainer: str
     user: str
     queue: str = ""
-    """Where it waits for its turn, empty when in no queue."""
-    enough: int | None = None
-    """Fewest instances that can work together; None: all of them."""
+    """Empty if the job is in no queue."""
+    min_instances: int | None = None
+    """Number of instances that suffice to run; None for all."""
     restarts: int = 0
-    """How often its operator has started it anew."""
     restarts_allowed: int | None = None
-    """How often it may be started anew; None: the object does not tell."""
+    """None if the object has no limit."""
     has_status: bool = True
-    """An operator has said anything at all about it."""
     tensorboard: str = ""
-    """Address of its TensorBoard, where the object tells."""
     progress: str = ""
-    """How far it is, in its own words: `61 %, 24 min left`."""
     unsuspendable: str = ""
-    """Why it cannot be suspended though others of its kind can, one sentence; empty where it can."""
 
 
 class JobKind(Protocol):
-    """A way to run a job on a cluster, as far as it can be watched. All methods are pure."""
+    """Way to run a job on a cluster, as far as watching needs it. All methods are pure."""
 
     title: str
-    """What people call it."""
     resource: Resource
     container: str
-    """Name of the training container."""
     suspend_field: str
-    """Its field that stops a job and frees what it holds, as `spec.suspend`; empty where it has none."""
+    """Path of the field that suspends a job, e.g. `spec.suspend`; empty if there is none."""
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read an object, one that anybody made.
+        """Read an object, created here or elsewhere.
 
         Raises:
-            msgspec.ValidationError: It is not such an object.
+            msgspec.ValidationError: The object has fields of wrong types.
         """
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return the pods that an object asks for."""
+        """Return the pods that an object requests."""
 
     def pod_selector(self, name: str) -> str:
-        """Return the label selector that finds a job's pods."""
+        """Return the label selector of a job's pods."""
 
     def job_of(self, pod: Pod) -> str:
-        """Return the name of the pod's job when it is of this kind, else nothing."""
+        """Return the job name of a pod of this kind; empty for other pods."""
 
     def instance_of(self, pod: Pod) -> tuple[str, int | None] | None:
-        """Return a pod's role and index within its job; None instead of what its labels do not tell."""
+        """Return a pod's role and index within its job; None where labels do not tell."""
 
 
 @runtime_checkable
 class RunnableKind(JobKind, Protocol):
-    """A kind whose jobs the sandbox runs."""
+    """Kind whose jobs the sandbox runs."""
 
     operator: str
-    """Which of the sandbox's operators does so, by its name there."""
 
 
 class ElasticSize(NamedTuple):
-    """How many replicas an elastic job asks for, and between which bounds that may be changed."""
+    """Number of replicas of an elastic job, with its bounds."""
 
     field: str
-    """Where its object says how many, as `spec.elastic.expectedReplicas`."""
     replicas: int | None
     least: int | None
     most: int | None
@@ -151,72 +131,69 @@ class ElasticSize(NamedTuple):
 
 @runtime_checkable
 class ElasticKind(JobKind, Protocol):
-    """A kind whose jobs may go on with more or fewer replicas."""
+    """Kind whose jobs may run with more or fewer replicas."""
 
     def elastic_size(self, obj: Manifest) -> ElasticSize | None:
-        """Return the size of a job that is elastic; None of one that is not."""
+        """Return the size of an elastic job; None for others."""
 
 
 @runtime_checkable
 class MPILauncherKind(RunnableKind, Protocol):
-    """A kind whose chief runs mpirun, which reads where the other pods are."""
+    """Kind whose chief runs mpirun, which reads the addresses of the other pods."""
 
     def slots_of(self, obj: Manifest) -> int:
-        """Return how many ranks each of a job's workers takes."""
+        """Return the number of ranks on each worker."""
 
 
 class NeededObject(NamedTuple):
-    """What must be on the cluster for a job to run at all, though nobody creates it with the job."""
+    """Object that must exist before the job can run, but is not created with it."""
 
     resource: Resource
     name: str
     field: str
-    """The field of `JobSpec` that names it."""
 
 
 class CreatableKind(JobKind, Protocol):
-    """A kind of which the console makes jobs. Kinds that can be created derive from this one."""
+    """Kind that the console can create. Implementations derive from this class."""
 
+    # Typed in `submit pytorch`; versions of one kind share it.
     word: str
-    """What people type for it: `submit pytorch`. Versions of one kind share it."""
     aliases: tuple[str, ...] = ()
-    """What else they may type."""
+    # Fields of `JobSpec` that such a job ignores, each with a sentence why.
     lacks: Mapping[str, str]
-    """Fields of `JobSpec` that change nothing of such a job, each with the reason in a sentence."""
+    # Starts the ranks of a packaged trainer: torchrun in every pod, or mpirun in the launcher.
     launcher: Literal["torchrun", "mpirun"] = "torchrun"
-    """What starts the ranks of a packaged trainer: torchrun in every pod, or mpirun in the launcher's."""
+    # The operator runs TensorBoard itself, so that none has to be created with the job.
     runs_tensorboard: bool = False
-    """Its operator runs the TensorBoard that a manifest asks for; else it comes beside the job."""
     restart_policies: tuple[str, ...] = ("Always", "OnFailure", "Never", "ExitCode")
-    """The restart policies that its operator accepts."""
 
+    # The first role has a single pod. Empty: any number of roles, of any name.
     role_names: tuple[str, ...] = ()
-    """Its roles, the one with a single pod first; empty: as many as one likes, of any name."""
 
     def manifest(self, spec: JobSpec) -> Manifest:
-        """Return the object that asks for `spec`."""
+        """Return the object that requests `spec`."""
 
-    def companions(self, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
-        """Return the objects that have to be created beside the job, without owner, for it to run at all."""
+    def owned_objects(self, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
+        """Return the objects, without owner, that the job needs to be created with it."""
         return ()
 
     def needs(self, spec: JobSpec) -> tuple[NeededObject, ...]:
-        """Return what must be there already for the job to run at all."""
+        """Return the objects that must exist for the job to run."""
         return ()
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the spec that makes a job like an object, and the names of what no spec can say.
+        """Return the spec for a job like an object, and the names of what no spec can express.
 
         Raises:
-            AttributeError, TypeError, ValueError: The object makes no sense.
+            AttributeError, TypeError, ValueError: The object has fields of wrong types.
         """
 
     def supported(self, spec: JobSpec) -> JobSpec:
-        """Return a spec without what the kind lacks: of that nothing comes into the manifest."""
+        """Return a spec without the fields that the kind lacks."""
         return replace(spec, **{name: JOB_FIELDS[name].default for name in self.lacks})
 
     def unsupported(self, spec: JobSpec) -> dict[str, str]:
-        """Return what a spec asks for and such a job cannot have, by field, each with a sentence."""
+        """Return an error message for each field that such a job cannot have."""
         found = {
             name: sentence
             for name, sentence in self.lacks.items()
@@ -225,32 +202,31 @@ class CreatableKind(JobKind, Protocol):
         policy = spec.restart_policy
         if policy and "restart_policy" not in found and policy not in self.restart_policies:
             words = ", ".join(self.restart_policies)
-            found["restart_policy"] = f"A {self.title} knows only these: {words}."
+            found["restart_policy"] = f"A {self.title} supports only {words}."
         if spec.roles and "roles" not in found and (sentence := self._roles_problem(spec)):
             found["roles"] = sentence
         return found
 
     def workers_of(self, roles: tuple[Role, ...]) -> int:
-        """Return how many workers a job has that has these roles."""
+        """Return the number of workers of a job with these roles."""
         return sum(role_sizes(self._counted(roles), 0))
 
     def _counted(self, roles: tuple[Role, ...]) -> list[Role]:
-        """Return the roles, those of which nothing is said too, that are among the workers."""
-        said = {role.name: role for role in roles}
-        found = [said.get(name, Role(name)) for name in self.role_names] or list(roles)
+        # Includes roles that the job does not list.
+        listed = {role.name: role for role in roles}
+        found = [listed.get(name, Role(name)) for name in self.role_names] or list(roles)
         return [role for role in found if role.name != LAUNCHER]
 
     def _roles_problem(self, spec: JobSpec) -> str:
-        """Return what a spec says of roles and such a job cannot have, in a sentence."""
         names, chief = self.role_names, self.role_names[:1]
         for role in spec.roles:
             if names and role.name not in names:
                 return f"Its roles are {' and '.join(names)}; there is no {role.name}."
             if role.name in chief and role.replicas not in (None, 1):
-                return f"There is one {role.name}, no more."
+                return f"There can only be one {role.name}."
             if role.restart_policy and role.restart_policy not in self.restart_policies:
                 return f"{role.name}: restart: must be one of {', '.join(self.restart_policies)}."
         pods = sum(role_sizes(self._counted(spec.roles), spec.workers))
         if pods != spec.workers:
-            return f"They have {pods} pods, the job has {spec.workers}: change the one or the other."
+            return f"The roles have {pods} pods, the job has {spec.workers}: change one of them."
         return ""

@@ -1,5 +1,7 @@
-"""Job, `batch/v1`: Kubernetes' own, plain or indexed.
+"""Job, `batch/v1`, of Kubernetes: plain or indexed; and the manifest of one whose pods train together.
 
+No operator connects such pods: each gets its number from the Job, and all find the first pod by a
+headless Service. Source: Kubernetes documentation, "Job with Pod-to-Pod Communication".
 Labels: kubernetes `pkg/apis/batch/types.go` (`batch.kubernetes.io/job-name` since 1.27, `job-name` before).
 """
 
@@ -12,14 +14,15 @@ from typing import Any
 
 from k8s.job_spec import JobSpec
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest, Replica
-from k8s.kinds.batch_manifest import BATCH_SHAPE, INDEX, batch_manifest, headless_service, spec_of_batch
 from k8s.kinds.job_set import SET_NAME
-from k8s.kinds.kubeflow.common import JOB_NAME
+from k8s.kinds.kubeflow.kubeflow_job import JOB_NAME
 from k8s.kinds.kubeflow.mpi_job import OLD_JOB_NAME
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import JOB_NAME as ARENA_JOB_NAME
 from k8s.kinds.parse import (
     count_of,
+    drop_defaults,
     make_replica,
+    named,
     nested,
     outcome_of_conditions,
     read_job,
@@ -27,20 +30,37 @@ from k8s.kinds.parse import (
     replica_count,
     text_of,
 )
+from k8s.kinds.pod_template import PodShape, job_object, pod_template, pop_job, pop_template, unique
+from k8s.kinds.pods.env import pop_rendezvous, rendezvous_env, variable, variable_from_field
+from k8s.kinds.pods.labels import job_metadata
 from k8s.models import Pod
 from k8s.models.resources import JOBS, SERVICES, Resource
-from k8s.text.numbers import whole_number
+from k8s.text.sanitize import parse_integer
 
+INDEX = "batch.kubernetes.io/job-completion-index"
+BATCH_SHAPE = PodShape(container="main", app="job")
+# torch's default port.
+_PORT = 29500
+_PROCESSES = "PET_NPROC_PER_NODE"
+# Backoff limit of a Job that has none.
+_RETRIES = 6
+# Filled in by servers, or in every manifest from here.
+_DEFAULTS: Manifest = {
+    "suspend": False,
+    "manualSelector": False,
+    "podReplacementPolicy": "TerminatingOrFailed",
+    "completionMode": "Indexed",
+}
+# Labels of pods whose Job belongs to a job of another kind.
 _OF_ANOTHER = (SET_NAME, JOB_NAME, OLD_JOB_NAME, ARENA_JOB_NAME)
-"""Labels of a pod whose Job was made for a job of another kind, which they name."""
+# Backoff limit of a Job that limits failures per index only.
 _NO_LIMIT = 2**31 - 1
-"""The backoff limit of a Job that counts failures for each index alone."""
 _NO_MPI = "A Job has no MPI launcher."
-_NOT_ELASTIC = "A Job has as many pods as it says, from start to end."
+_NOT_ELASTIC = "The number of pods of a Job is fixed."
 
 
 class BatchJob(CreatableKind):
-    """Kubernetes' own job: some pods that must each succeed."""
+    """Job of Kubernetes: pods that must each succeed."""
 
     title = "Job"
     word = "job"
@@ -56,26 +76,74 @@ class BatchJob(CreatableKind):
         "mounts_on_launcher": _NO_MPI,
         "elastic_min": _NOT_ELASTIC,
         "elastic_max": _NOT_ELASTIC,
-        "gpu_topology": "Alibaba Cloud's scheduler places MPI jobs by the links between GPUs, no others.",
+        "gpu_topology": "Alibaba Cloud's scheduler supports GPU topology for MPI jobs only.",
     }
     restart_policies = ("OnFailure", "Never")
     suspend_field = "spec.suspend"
     operator = "job-controller"
 
     def manifest(self, spec: JobSpec) -> Manifest:
-        """Return the Job that asks for `spec`: indexed, so that each pod knows its number."""
-        return batch_manifest(self.resource, self.supported(spec))
+        """Return an indexed Job, so that each pod knows its number."""
+        spec = self.supported(spec)
+        env = [*_group_env(spec), *rendezvous_env(spec, _endpoint(spec))]
+        template = pod_template(spec, BATCH_SHAPE, env=env)
+        if spec.workers > 1:
+            template["spec"]["subdomain"] = spec.name
+        # A new pod leaves the log of the failed one; a restarted container does not.
+        template["spec"]["restartPolicy"] = spec.restart_policy or "Never"
+        body: Manifest = {
+            "completions": spec.workers,
+            "parallelism": spec.workers,
+            "completionMode": "Indexed",
+            "backoffLimit": spec.retries,
+        }
+        if spec.running_timeout_s:
+            body["activeDeadlineSeconds"] = spec.running_timeout_s
+        if spec.ttl_s:
+            body["ttlSecondsAfterFinished"] = spec.ttl_s
+        if spec.suspend:
+            body["suspend"] = True
+        return job_object(self.resource, job_metadata(spec), {**body, "template": template})
 
-    def companions(self, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
-        """Return the headless Service by which its pods find the first of them."""
+    def owned_objects(self, spec: JobSpec) -> tuple[tuple[Resource, Manifest], ...]:
+        """Return the headless Service that gives the first pod a name."""
         return ((SERVICES, headless_service(spec)),) if spec.workers > 1 else ()
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for a Job like this one, and what it leaves out."""
-        return spec_of_batch(obj)
+        meta, left = pop_job(obj)
+        template = left.pop("template", None) or {}
+        pod_spec = template.get("spec") or {}
+        restart_policy = pod_spec.pop("restartPolicy", None) or "Never"
+        drop_defaults(pod_spec, {"subdomain": meta.fields["name"]})
+        left.setdefault("completionMode", "NonIndexed")
+        suspend = left.pop("suspend", False) is True
+        drop_defaults(left, _DEFAULTS)
+        workers = left.pop("completions", left.get("parallelism", 1))
+        drop_defaults(left, {"parallelism": workers})
+        known = JobSpec(
+            name=meta.fields["name"], workers=replica_count(workers), processes=_processes(pod_spec)
+        )
+        pod = pop_template(template, BATCH_SHAPE.container, meta.fields, env=_group_env(known))
+        has_group = known.processes > 0
+        retries = count_of(left.pop("backoffLimit", _RETRIES))
+        spec = JobSpec(
+            **meta.fields,
+            **pod.fields,
+            **pop_rendezvous(pod.fields["env"], _endpoint(known)),
+            workers=known.workers,
+            processes=known.processes if has_group else max(1, pod.fields["gpus"]),
+            retries=_RETRIES if retries is None else retries,
+            restart_policy="" if restart_policy == "Never" else restart_policy,
+            running_timeout_s=count_of(left.pop("activeDeadlineSeconds", 0)) or 0,
+            ttl_s=count_of(left.pop("ttlSecondsAfterFinished", 0)) or 0,
+            suspend=suspend,
+        )
+        lost = meta.lost + named(left) + pod.lost
+        return spec, unique(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read a Job of Kubernetes: its conditions, and of an Indexed one which indexes failed."""
+        """Read a Job with its conditions and, if indexed, its failed indexes."""
         spec, status = nested(obj, "spec"), nested(obj, "status")
         outcome = outcome_of_conditions(read_status(obj), succeeded="Complete", failed="Failed")
         if failed := text_of(status.get("failedIndexes")):
@@ -88,16 +156,16 @@ class BatchJob(CreatableKind):
         failures = count_of(status.get("failed")) or 0
         return replace(
             job,
-            has_status=True,  # Kubernetes runs it: while it may make no pods it only writes no status
+            has_status=True,  # a suspended Job has no status, but Kubernetes has accepted it
             restarts=failures if limit is None else min(failures, limit),
             restarts_allowed=limit,
-            # Without numbers the pods are interchangeable, so none can be waiting for another.
-            enough=None if spec.get("completionMode") == "Indexed" else 1,
+            # Pods without numbers are interchangeable, so none waits for another.
+            min_instances=None if spec.get("completionMode") == "Indexed" else 1,
             progress=_progress(spec, status),
         )
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return as many pods as may run at once; their names are made up by the cluster."""
+        """Return as many pods as may run at once, without names: the cluster generates them."""
         spec = nested(obj, "spec")
         name = str(nested(obj, "metadata").get("name", ""))
         template = nested(spec, "template")
@@ -121,11 +189,11 @@ class BatchJob(CreatableKind):
         )
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector that servers of any age understand."""
+        """Return a selector that servers of any version understand."""
         return f"job-name={name}"
 
     def job_of(self, pod: Pod) -> str:
-        """Return the Job's name: that of the pod's controller, unless it works for a job of another kind."""
+        """Return the name of the controlling Job, unless that belongs to a job of another kind."""
         owner = pod.metadata.controller
         if owner is None or owner.kind != "Job" or owner.api_version not in ("", self.resource.api_version):
             return ""
@@ -133,20 +201,17 @@ class BatchJob(CreatableKind):
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
         """Return the completion index; None for a Job that is not indexed."""
-        index = whole_number(pod.metadata.label(INDEX) or pod.metadata.annotation(INDEX))
+        index = parse_integer(pod.metadata.label(INDEX) or pod.metadata.annotation(INDEX))
         return None if index is None else ("pod", index)
 
 
 def _progress(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
-    completions, done = (
-        count_of(spec.get("completions")) or 0,
-        count_of(status.get("succeeded")) or 0,
-    )
+    completions, done = (count_of(spec.get("completions")) or 0, count_of(status.get("succeeded")) or 0)
     return f"{done} of {completions} done" if completions > 1 and done else ""
 
 
 def _current_indexes(count: int, completions: int, status: Mapping[str, Any]) -> list[int]:
-    """Return the indexes whose turn it is: the lowest that have not ended, else the last that have."""
+    # The lowest indexes that have not ended, else the last that have.
     ended = sorted([*_ranges(status.get("completedIndexes")), *_ranges(status.get("failedIndexes"))])
 
     def ahead() -> Iterator[int]:
@@ -163,9 +228,56 @@ def _current_indexes(count: int, completions: int, status: Mapping[str, Any]) ->
 
 
 def _ranges(text: object) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last index of each range in `1,3-5`."""
+    # `1,3-5` has the ranges (1, 1) and (3, 5).
     for piece in text_of(text).split(","):
         first, _, last = piece.partition("-")
-        low, high = whole_number(first), whole_number(last or first)
+        low, high = parse_integer(first), parse_integer(last or first)
         if low is not None and high is not None:
             yield low, high
+
+
+def headless_service(spec: JobSpec) -> Manifest:
+    """Return the Service that gives each pod of a Job a name, before it is ready."""
+    return {
+        "apiVersion": SERVICES.api_version,
+        "kind": SERVICES.kind,
+        "metadata": {"name": spec.name, "namespace": spec.namespace},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {"job-name": spec.name},
+            "ports": [{"name": "rendezvous", "port": _PORT}],
+        },
+    }
+
+
+def _group_env(spec: JobSpec) -> list[Manifest]:
+    # Other kinds have an operator that sets these: the pod's rank, and the address of the first pod.
+    number = f"metadata.annotations['{INDEX}']"
+    host, port = _host(spec), str(_PORT)
+    return [
+        variable("MASTER_ADDR", host),
+        variable("MASTER_PORT", port),
+        variable("WORLD_SIZE", str(spec.workers * spec.processes)),
+        variable_from_field("RANK", number),
+        variable("PET_MASTER_ADDR", host),
+        variable("PET_MASTER_PORT", port),
+        variable("PET_NNODES", str(spec.workers)),
+        variable(_PROCESSES, str(spec.processes)),
+        variable_from_field("PET_NODE_RANK", number),
+    ]
+
+
+def _host(spec: JobSpec) -> str:
+    return f"{spec.name}-0.{spec.name}" if spec.workers > 1 else "localhost"
+
+
+def _endpoint(spec: JobSpec) -> str:
+    return f"{_host(spec)}:{_PORT}"
+
+
+def _processes(pod_spec: Manifest) -> int:
+    containers: Any = pod_spec.get("containers") or [{}]
+    env = {text_of(each.get("name")): str(each.get("value")) for each in containers[0].get("env") or ()}
+    text = env.get(_PROCESSES, "")
+    return int(text) if text.isdecimal() and len(text) < 5 else 0

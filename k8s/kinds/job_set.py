@@ -1,8 +1,8 @@
 """JobSet, `jobset.x-k8s.io/v1alpha2`: groups of batch Jobs that start, fail and restart together.
 
 Labels and names: kubernetes-sigs/jobset v0.12.0, `api/jobset/v1alpha2/jobset_types.go` and
-`pkg/controllers/jobset_controller.go`. A restart makes all pods anew, under new names but with the same
-labels, save `restart-attempt`.
+`pkg/controllers/jobset_controller.go`. A restart creates all pods again, under new names but with the
+same labels, except `restart-attempt`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from k8s.kinds.parse import (
 )
 from k8s.models import Pod
 from k8s.models.resources import Resource
-from k8s.text.numbers import whole_number
+from k8s.text.sanitize import parse_integer
 
 JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
 
@@ -36,7 +36,7 @@ POD_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class JobSet:
-    """Several Jobs as one, `spec.replicatedJobs`: each pod's role is its Job's name."""
+    """Several Jobs as one, `spec.replicatedJobs`; the role of a pod is its Job's name."""
 
     title = "JobSet"
     resource = JOB_SETS
@@ -45,7 +45,7 @@ class JobSet:
     operator = "jobset"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read a JobSet; without a failure policy the first failure is the end."""
+        """Read a JobSet; without a failure policy the first failure is final."""
         spec, status = nested(obj, "spec"), nested(obj, "status")
         job = read_suspendable(obj, self, succeeded="Completed")
         return replace(
@@ -55,7 +55,7 @@ class JobSet:
         )
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return the pods of all Jobs of all groups; a role is a group, or one Job of a group of several."""
+        """Return the pods of all Jobs; a role is a group, or one Job of a group of several."""
         chief = _chief(obj)
         return tuple(
             make_replica(role, index, template, is_chief=(group, job, index) == chief)
@@ -63,7 +63,7 @@ class JobSet:
         )
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector by the label that the JobSet controller writes on all pods."""
+        """Return the selector by the label that the JobSet controller sets on all pods."""
         return f"{SET_NAME}={name}"
 
     def job_of(self, pod: Pod) -> str:
@@ -71,12 +71,12 @@ class JobSet:
         return pod.metadata.label(SET_NAME)
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
-        """Return the group or the Job in it, and the completion index."""
+        """Return the group, or the Job in it, and the completion index."""
         return instance_in_set(pod)
 
 
 def read_suspendable(obj: Manifest, kind: JobKind, *, succeeded: str) -> DeclaredJob:
-    """Read a job that has no start time: it started when it was resumed, else when it was made."""
+    """Read a job without start time: it started when it was resumed or else created."""
     status = read_status(obj)
     is_suspended = nested(obj, "spec").get("suspend") is True
     outcome = outcome_of_conditions(status, succeeded=succeeded, failed="Failed")
@@ -88,19 +88,19 @@ def read_suspendable(obj: Manifest, kind: JobKind, *, succeeded: str) -> Declare
 
 
 def instance_in_set(pod: Pod) -> tuple[str, int] | None:
-    """Return the role and index of a JobSet's pod, from its labels or, on old servers, its annotations."""
+    """Return the role and index of a JobSet's pod, from labels or, on old servers, annotations."""
 
     def label(key: str) -> str:
         return pod.metadata.label(key) or pod.metadata.annotation(key)
 
-    group, index = label(GROUP), whole_number(label(POD_INDEX))
+    group, index = label(GROUP), parse_integer(label(POD_INDEX))
     if not group or index is None:
         return None
     return (group if label(GROUP_SIZE) in ("", "1") else f"{group}-{label(JOB_INDEX)}"), index
 
 
 def _places(obj: Manifest) -> Iterator[tuple[str, int, str, int, Mapping[str, Any]]]:
-    """Yield group, number of the Job in it, role, number of the pod in that, and template."""
+    # Yields group, number of the Job in it, role, index of the pod, and template.
     for group in nested(obj, "spec").get("replicatedJobs") or ():
         name, jobs = str(group.get("name")), replica_count(group.get("replicas"))
         spec = nested(group, "template", "spec")
@@ -113,7 +113,7 @@ def _places(obj: Manifest) -> Iterator[tuple[str, int, str, int, Mapping[str, An
 
 
 def _chief(obj: Manifest) -> tuple[str, int, int]:
-    """Return the group, Job and number of the coordinator, else of the first pod after preparations."""
+    # The coordinator, else the first pod of the first group that does not only prepare.
     spec = nested(obj, "spec")
     if named := nested(spec, "coordinator"):
         return (

@@ -1,27 +1,29 @@
-"""Reads jobs, whatever nonsense some hold: what many kinds write in the same way, and whole lists."""
+"""Read jobs tolerantly: fields that many kinds share, lists, and parts that become fields of a spec."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from k8s.job_spec import LOG_DIR_ANNOTATION, TRAINER_ANNOTATION, USER_ANNOTATION
 from k8s.kinds.base import MOST_REPLICAS, DeclaredJob, JobKind, JobRef, Manifest, Replica
 from k8s.models import Condition, ListMeta, Meta, Reader, convert, meta_of
+from k8s.models.reader import AnyObject, convert_readable
 from k8s.models.resources import Resource
 from k8s.status import Status
 
+# Annotations by which systems record the creator.
 USERS = (
     USER_ANNOTATION,
     "arena.kubeflow.org/username",
     "notebooks.kubeflow.org/creator",
     "opendatahub.io/username",
 )
-"""Where systems write who made an object, as an annotation."""
+# Labels or annotations that name the queue.
 QUEUES = (
     "kueue.x-k8s.io/queue-name",
     "kai.scheduler/queue",
@@ -29,39 +31,48 @@ QUEUES = (
     "volcano.sh/queue-name",
     "scheduling.volcano.sh/queue-name",
 )
-"""Where they write in which queue it waits, as a label or an annotation."""
+# Labels with the priority.
 _PRIORITIES = ("kueue.x-k8s.io/priority-class", "ray.io/priority-class-name")
-"""Where they write its priority, as a label."""
+# Annotation of `arena submit --queue`: kube-queue starts the job when there is capacity.
 _KUBE_QUEUE = "scheduling.x-k8s.io/suspend"
-"""An annotation of `arena submit --queue`: kube-queue starts the job when there is room."""
 
 _MOST_RANKS = 2**16
+# The fields that decide where a pod can run.
 _KEPT_OF_CONTAINER = ("name", "image", "resources", "restartPolicy")
-"""What is kept of a container in a pod template: what decides where it can run."""
 
 
 class JobStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of `status` that Kubeflow's and Kubernetes' own jobs have in common."""
+    """Fields of `status` shared by the jobs of Kubeflow and Kubernetes."""
 
     conditions: list[Condition] | None = None
     start_time: datetime | None = None
     completion_time: datetime | None = None
 
 
+class _WithStatus(msgspec.Struct, frozen=True):
+    # Decoded as a whole, so that errors have the full path.
+    status: JobStatus
+
+
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """How a job ended, as far as its object tells; nothing while it has not."""
+    """Outcome of a job; empty while it has none."""
 
     status: Status | None = None
-    """Succeeded or Failed once the operator has said so."""
     reason: str = ""
     finished: datetime | None = None
 
 
 def nested(obj: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """Return the object under a path of fields, as client-go's `NestedMap`; empty where there is none."""
-    for name in names:
+    """Return the object at a path of fields, as client-go's `NestedMap`; empty if there is none.
+
+    Raises:
+        TypeError: A value on the path is no object.
+    """
+    for depth, name in enumerate(names, 1):
         obj = obj.get(name) or {}
+        if not isinstance(obj, Mapping):
+            raise TypeError(f"Expected an object at `{'.'.join(names[:depth])}`")
     return obj
 
 
@@ -71,7 +82,7 @@ def text_of(value: object) -> str:
 
 
 def count_of(value: object) -> int | None:
-    """Return `value` if it is a whole number and not negative, else None."""
+    """Return `value` if it is a non-negative integer, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
@@ -82,12 +93,12 @@ def replica_count(value: object, default: int = 1) -> int:
 
 
 def ranks_from(first: int, processes: int) -> tuple[int, ...]:
-    """Return the ranks of a pod's processes; none past what any job has, as a slip may ask for billions."""
+    """Return the ranks of a pod's processes; none beyond the size of any real job."""
     return tuple(range(first, first + processes)) if first + processes <= _MOST_RANKS else ()
 
 
 def time_of(value: object) -> datetime | None:
-    """Return the time that an RFC 3339 string says; None for anything else."""
+    """Return the time of an RFC 3339 string; None for anything else."""
     try:
         found: datetime = msgspec.convert(value, datetime)
     except msgspec.ValidationError:
@@ -99,14 +110,14 @@ def read_status(obj: Manifest) -> JobStatus:
     """Decode `status` as most kinds write it.
 
     Raises:
-        msgspec.ValidationError: Its fields are of the wrong types.
+        msgspec.ValidationError: Its fields are of wrong types.
     """
-    status: JobStatus = convert(obj.get("status") or {}, JobStatus)
-    return status
+    found: _WithStatus = convert({"status": obj.get("status") or {}}, _WithStatus)
+    return found.status
 
 
 def outcome_of_conditions(status: JobStatus, *, succeeded: str, failed: str) -> JobOutcome:
-    """Return the outcome that the conditions hold true, in whatever order they are listed."""
+    """Return the outcome of the conditions that are true, whatever their order."""
     true = {found.type: found for found in status.conditions or () if found.status == "True"}
     last = true.get(failed) or true.get(succeeded)
     if last is None:
@@ -129,7 +140,7 @@ def make_replica(
     ranks_proof: str = "none",
     restart_policy: object = None,
 ) -> Replica:
-    """Return one pod that a job asks for; its restart policy is the template's unless the job has one."""
+    """Return a pod that a job requests; its restart policy defaults to the template's."""
     policy = text_of(restart_policy) or text_of(nested(template, "spec").get("restartPolicy"))
     return Replica(
         name, role, index, is_chief, ranks, ranks_proof if ranks else "none", template, policy or "Never"
@@ -147,17 +158,9 @@ def read_job(
     priority: str = "",
     log_dir: str = "",
 ) -> DeclaredJob:
-    """Make the `DeclaredJob` of an object from what its kind has read and what all kinds write alike.
+    """Return the `DeclaredJob` from values that the kind has read and fields that all kinds share.
 
-    Args:
-        obj: The job.
-        resource: Its kind.
-        replicas: The pods it asks for.
-        outcome: How it ended.
-        is_suspended: It asks not to run.
-        queue: Where it waits, if the kind has a field for that.
-        priority: Its priority, if the kind has a field for that.
-        log_dir: Where its event files are, if the kind has a field for that.
+    Standard labels and annotations have precedence over `queue` and `log_dir`, `priority` over templates.
     """
     meta = meta_of(obj)
     status = read_status(obj)
@@ -192,7 +195,7 @@ def _priority(replicas: Iterable[Replica]) -> str:
 
 
 class JobReader:
-    """Turns the bytes of a kind's objects into `DeclaredJob`s."""
+    """Decoder of a kind's objects."""
 
     def __init__(self, kind: JobKind) -> None:
         """Prepare to read jobs of `kind`."""
@@ -200,37 +203,43 @@ class JobReader:
         self._objects: Reader[Manifest] = Reader(dict)
 
     def read(self, body: bytes | msgspec.Raw) -> DeclaredJob:
-        """Decode one job.
+        """Decode one job; if fields have wrong types, only the metadata: see `Meta.unreadable`.
 
         Raises:
-            msgspec.DecodeError: It is not JSON, or its fields are of the wrong types.
+            msgspec.DecodeError: The body is not JSON, or not an object with metadata and a name.
         """
         return self._parse(self._objects.read(body))
 
     def read_list(self, body: bytes) -> tuple[ListMeta, list[DeclaredJob], int]:
-        """Decode a list; a job that makes no sense is left out and counted.
+        """Decode a list; also return the number of jobs that cannot be read in full.
 
         Raises:
-            msgspec.DecodeError: The body is not a list at all.
+            msgspec.DecodeError: The body is not a list.
         """
         where, objects, unreadable = self._objects.read_list(body)
         jobs = []
         for obj in objects:
             try:
-                jobs.append(self._parse(obj))
+                job = self._parse(obj)
             except msgspec.ValidationError:
                 unreadable += 1
+                continue
+            jobs.append(job)
+            unreadable += bool(job.meta.unreadable)
         return where, jobs, unreadable
 
     def _parse(self, obj: Manifest) -> DeclaredJob:
         try:
             return _trimmed(self._kind.parse(obj))
         except (AttributeError, TypeError, KeyError, ValueError) as error:
-            raise msgspec.ValidationError(f"not a {self._kind.title}: {error}") from error
+            meta = convert_readable({"metadata": obj.get("metadata")}, AnyObject).metadata
+            meta = msgspec.structs.replace(meta, unreadable=meta.unreadable or str(error))
+            job = read_job({"metadata": {}}, self._kind.resource, (), JobOutcome())
+            return replace(job, ref=replace(job.ref, namespace=meta.namespace, name=meta.name), meta=meta)
 
 
 def _trimmed(job: DeclaredJob) -> DeclaredJob:
-    """Return a job whose replicas keep only what a snapshot of a thousand jobs needs of them."""
+    # A snapshot holds thousands of replicas: only what it shows is kept.
     templates = {id(each.template): _trimmed_template(each.template) for each in job.replicas}
     return replace(job, replicas=tuple([_with_trimmed_template(each, templates) for each in job.replicas]))
 
@@ -249,16 +258,41 @@ def _with_trimmed_template(replica: Replica, templates: Mapping[int, Mapping[str
 
 
 def _trimmed_template(template: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what decides where a template's pods can run; nothing of one that makes no sense."""
     try:
         spec = template.get("spec") or {}
-        kept = {
+        trimmed = {
             field: [
                 {key: each[key] for key in _KEPT_OF_CONTAINER if key in each}
                 for each in spec.get(field) or ()
             ]
             for field in ("containers", "initContainers")
         }
-        return {"spec": {**spec, **kept}}
+        return {"spec": {**spec, **trimmed}}
     except (AttributeError, TypeError):
         return {}
+
+
+class ParsedPart(NamedTuple):
+    """Fields of a spec read from an object or a part of one, and the names of what is lost."""
+
+    fields: dict[str, Any]
+    lost: list[str]
+
+
+def named(left: Mapping[str, Any], *understood: str, prefix: str = "") -> list[str]:
+    """Return the names of non-empty fields that are not `understood`."""
+    return [f"{prefix}{key}" for key, value in left.items() if key not in understood and not _is_empty(value)]
+
+
+def drop_defaults(left: Manifest, defaults: Mapping[str, Any]) -> None:
+    """Remove fields that have the server's default value."""
+    for key, value in defaults.items():
+        if key in left and left[key] == value:
+            del left[key]
+
+
+def _is_empty(value: object) -> bool:
+    # False and 0 are values; `{}`, null and lists without items are not.
+    if isinstance(value, Mapping):
+        return all(_is_empty(each) for each in value.values())
+    return value is None or value in ("", [])

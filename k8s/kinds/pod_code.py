@@ -1,44 +1,127 @@
-"""Brings a job's code and files into its pods: an init container that fetches, volumes that hold.
+"""Bring a job's code and files into its pods: an init container that fetches, and volumes.
 
-Of git as Arena does it (charts pytorchjob 0.5.2, mpijob 0.28.0): git-sync runs once and leaves the
-repository in `code/` of the working directory. Credentials come out of Secrets, never out of the manifest.
+Code from git works as with Arena (charts pytorchjob 0.5.2, mpijob 0.28.0): git-sync runs once and
+leaves the repository in `code/` of the working directory. Credentials come from Secrets, never
+from the manifest.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
 from k8s.job_spec import JobSpec, is_below
-from k8s.kinds.git_clone import clone_command
+from k8s.kinds.base import Manifest
+from k8s.kinds.parse import count_of, nested, text_of
 
+# Runs as `sh -c CLONE sh FOLDER` with git-sync's variables. A requested commit that cannot be checked out
+# is an error; if a branch cannot be updated, the job goes on with the folder as it is.
+CLONE = r"""
+set -eu
+dir=$1 lock=$1.lock above=$(dirname "$1") rev=${GIT_SYNC_REV:-} branch=${GIT_SYNC_BRANCH:-} alive=
+say() { echo "$dir: $1" >&2; }
+export HOME="$(mktemp -d)" GIT_TERMINAL_PROMPT=0
+trap 'kill $alive 2>/dev/null; rm -rf "$HOME"' EXIT
+trap 'exit 1' TERM INT
+git config --global --add safe.directory '*'
+if [ -n "${GIT_SYNC_PASSWORD:-}" ]; then
+    git config --global credential.helper \
+        '!f() { echo "username=${GIT_SYNC_USERNAME:-}"; echo "password=$GIT_SYNC_PASSWORD"; }; f'
+fi
+if [ -n "${GIT_SYNC_SSH:-}" ]; then
+    options="-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+    export GIT_SSH_COMMAND="ssh -i /etc/git-secret/ssh $options"
+fi
+mkdir -p "$above"
+[ -w "$above" ] || { say "cannot write to $above"; exit 1; }
+until mkdir "$lock" 2>/dev/null; do
+    # Whoever holds it touches it each minute: an old one was left by a pod that was killed.
+    [ -z "$(find "$lock" -maxdepth 0 -mmin +5 2>/dev/null)" ] || rmdir "$lock" 2>/dev/null || :
+    sleep 1
+done
+trap 'kill $alive 2>/dev/null; rmdir "$lock" 2>/dev/null; rm -rf "$HOME"' EXIT
+while sleep 60 && kill -0 $$; do touch -c "$lock"; done >/dev/null 2>&1 &
+alive=$!
+if [ ! -e "$dir/.git" ]; then
+    if [ -d "$dir" ] && [ -n "$(ls -A "$dir")" ]; then
+        say "not cloned: it is not empty, and no repository"
+        exit 1
+    fi
+    rm -rf "$dir.new"
+    git clone --quiet --recurse-submodules ${branch:+--branch "$branch"} "$GIT_SYNC_REPO" "$dir.new"
+    [ -z "$rev" ] || git -C "$dir.new" checkout --quiet --detach --recurse-submodules "$rev"
+    [ ! -d "$dir" ] || rmdir "$dir"
+    mv "$dir.new" "$dir"
+    say "cloned, at $(git -C "$dir" rev-parse --short HEAD)"
+    exit
+fi
+cd "$dir"
+# Whoever cloned it by hand may have a token in its address.
+held=$(git config --get remote.origin.url | sed 's#^\(https\{0,1\}://\)[^/]*@#\1#')
+[ "$held" = "$GIT_SYNC_REPO" ] || { say "holds another repository: $held"; exit 1; }
+git fetch --quiet --tags origin
+if [ -n "$rev" ]; then
+    new=$(git rev-parse --verify --quiet "$rev^{commit}") || { say "there is no commit $rev"; exit 1; }
+else
+    git fetch --quiet origin "${branch:-HEAD}"
+    new=$(git rev-parse 'FETCH_HEAD^{commit}')
+fi
+old=$(git rev-parse HEAD)
+keep() {
+    say "not updated: $1; it stays at $(git rev-parse --short HEAD)"
+    [ -z "$rev" ] || exit 1
+    exit 0
+}
+[ "$old" != "$new" ] || { say "up to date, at $(git rev-parse --short HEAD)"; exit; }
+[ -z "$(git status --porcelain --untracked-files=no)" ] || keep "there are local changes"
+[ -z "$(git rev-list --max-count=1 HEAD --not --remotes --tags "$new")" ] || keep "there are local commits"
+git checkout --quiet --detach --recurse-submodules "$new" || keep "git could not check out the new commit"
+say "updated, at $(git rev-parse --short HEAD)"
+"""
 GIT_IMAGE = "registry.k8s.io/git-sync/git-sync:v3.6.9"
-"""Fetches from git unless the job names another image."""
 RSYNC_IMAGE = "instrumentisto/rsync-ssh:alpine"
-"""Fetches by rsync unless the job names another image."""
 CODE_KEY = "code.tar.gz"
-"""Key of the local folder in its ConfigMap."""
+# Python imports from the zip archive as from a folder.
 TRAINER_KEY = "trainer.zip"
-"""Key of the packaged trainers in their ConfigMap; Python imports out of it as out of a folder."""
 TRAINER_FOLDER = "/opt/gpuconsole"
-"""Where the packaged trainers are mounted."""
 TRAINER_PATH = f"{TRAINER_FOLDER}/{TRAINER_KEY}"
-"""What Python is told of them."""
+# Working directory of fetched code if the job names none. Source: Arena.
 HOME = "/root"
-"""Working directory of fetched code where the job names none. Source: Arena."""
+# Keys of Secrets for git, as in `kubernetes.io/ssh-auth` and `kubernetes.io/basic-auth`.
 SSH_KEY, USERNAME, PASSWORD = "ssh-privatekey", "username", "password"
-"""Keys of a Secret for git, as `kubernetes.io/ssh-auth` and `kubernetes.io/basic-auth` name them."""
+ALLOWED_PROTOCOLS = "GIT_ALLOW_PROTOCOL"
+# Prefix of variables that only git-sync reads.
 GIT_PREFIX = "GIT_SYNC_"
-"""Variables that git-sync reads: they are its alone."""
 _CODE, _ARCHIVE, _GIT_SECRET = "/code", "/archive", "/etc/git-secret"
 _SSH_URL = re.compile(r"ssh://.*|[\w.-]+@[\w.-]+:.*")
+# User and password of a URL, which may still be incomplete while it is typed.
 _LOGIN = re.compile(r"([A-Za-z][\w+.-]*://)([^/?#]*)@")
-"""User and password of a URL, whatever follows: it may be typed just now."""
 _UNFIT_FOR_KEY = re.compile(r"[^A-Za-z0-9._-]+")
 Part = dict[str, Any]
+_SAID_BY_FIELDS = frozenset(
+    f"{GIT_PREFIX}{name}" for name in ("REPO", "DEST", "ROOT", "ONE_TIME", "BRANCH", "REV", "SSH")
+) | {"GIT_KNOWN_HOSTS"}
+
+_DEFAULTS: Mapping[str, Any] = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+    "resources": {},
+}
+
+
+def clone_command(spec: JobSpec) -> list[str]:
+    """Return the argv of the container that clones."""
+    return ["sh", "-c", CLONE, "sh", spec.sync_path]
+
+
+def cloned_folder(command: list[object]) -> str:
+    """Return the folder that `clone_command` clones into; empty for other commands."""
+    is_ours = len(command) == 5 and command[:4] == ["sh", "-c", CLONE, "sh"]
+    return str(command[4]) if is_ours else ""
 
 
 def code_config_name(job: str) -> str:
@@ -57,22 +140,22 @@ def trainer_config_name(job: str) -> str:
 
 
 def git_secret_name(job: str) -> str:
-    """Return the name of the Secret that is made for a job's repository."""
+    """Return the name of the Secret created for a job's repository."""
     return f"{job}-git"
 
 
 def file_key(index: int, path: str) -> str:
-    """Return the key of a config file in its ConfigMap; `index` keeps files of one name apart."""
+    """Return the key of a config file in its ConfigMap; `index` distinguishes equal file names."""
     return f"{index}-{_UNFIT_FOR_KEY.sub('_', posixpath.basename(path))}"
 
 
 def code_folder(spec: JobSpec) -> str:
-    """Return where the code is in the pods."""
+    """Return the folder of the code in the pods."""
     return posixpath.join(spec.working_dir or HOME, "code")
 
 
-def login_in(spec: JobSpec) -> dict[str, str]:
-    """Return the credentials that variables or the URL of a spec hold literally, by the Secret's keys."""
+def credentials_in(spec: JobSpec) -> dict[str, str]:
+    """Return the credentials in the URL and variables of a spec, by the Secret's keys."""
     if spec.sync_mode != "git":
         return {}
     found = {}
@@ -88,9 +171,9 @@ def login_in(spec: JobSpec) -> dict[str, str]:
 
 
 def own_environment(spec: JobSpec) -> dict[str, str]:
-    """Return the user's variables of the training container: git-sync's are not among them.
+    """Return the variables of the training container, without git-sync's.
 
-    With a packaged trainer Python finds its files first.
+    A packaged trainer comes first in PYTHONPATH.
     """
     is_git = spec.sync_mode == "git"
     found = {name: value for name, value in spec.env.items() if not (is_git and name.startswith(GIT_PREFIX))}
@@ -103,9 +186,9 @@ def own_environment(spec: JobSpec) -> dict[str, str]:
 
 
 def add_code(pod: Part, container: Part, spec: JobSpec) -> None:
-    """Add to a pod, and to its training container, what brings the code and files that a job asks for.
+    """Add to a pod and its training container what brings the code and files of a job.
 
-    The contents themselves are in objects beside the job: see `k8s.jobs.companions`.
+    The content is in objects created with the job: see `k8s.jobs.owned_objects`.
     """
     if spec.sync_mode == "git" and spec.sync_path:
         _add_clone(pod, container, spec)
@@ -122,7 +205,7 @@ def add_code(pod: Part, container: Part, spec: JobSpec) -> None:
 
 
 def _add_clone(pod: Part, container: Part, spec: JobSpec) -> None:
-    """Clone into a folder of a volume; a pod that does not mount it, as a launcher may, finds no code."""
+    # A pod that does not mount the volume, such as a launcher, gets no code.
     container.setdefault("workingDir", spec.sync_path)
     mounts = [
         each
@@ -135,7 +218,7 @@ def _add_clone(pod: Part, container: Part, spec: JobSpec) -> None:
     init["command"] = clone_command(spec)
     init.setdefault("volumeMounts", []).insert(0, max(mounts, key=lambda each: len(each["mountPath"])))
     if spec.run_as_user is None:
-        init["securityContext"] = {"runAsUser": 0}  # the default image's user may not write into a new volume
+        init["securityContext"] = {"runAsUser": 0}  # the default image's user cannot write to a new volume
     pod.setdefault("initContainers", []).append(init)
 
 
@@ -160,7 +243,7 @@ def _add_sync(pod: Part, container: Part, spec: JobSpec) -> None:
 
 
 def _fetching(container: Part, spec: JobSpec, image: str) -> Part:
-    """Return the container that fetches, without what it runs: on cores and memory as the training has."""
+    # Cores and memory as for training; the caller adds the command.
     init: Part = {"name": "init-code", "image": spec.sync_image or image}
     if spec.pull_policy:
         init["imagePullPolicy"] = spec.pull_policy
@@ -170,11 +253,10 @@ def _fetching(container: Part, spec: JobSpec, image: str) -> Part:
 
 
 def _git_container(pod: Part, container: Part, spec: JobSpec) -> Part:
-    """Return the container that fetches from git, with its variables and the key it may need."""
     init = _fetching(container, spec, GIT_IMAGE)
     init["env"] = _git_environment(spec)
     if _uses_ssh(spec) and spec.git_secret:
-        # The default image runs as a user of its own, who could not read a key that only root may read.
+        # The default image runs as its own user, who could not read a key of root.
         is_root = bool(spec.sync_image) or (bool(spec.sync_path) and spec.run_as_user is None)
         items = [{"key": SSH_KEY, "path": "ssh"}]
         secret = {"secretName": spec.git_secret, "items": items, "defaultMode": 0o400 if is_root else 0o444}
@@ -184,8 +266,7 @@ def _git_container(pod: Part, container: Part, spec: JobSpec) -> Part:
 
 
 def _git_environment(spec: JobSpec) -> list[Part]:
-    """Return the variables of git-sync: the job's own as in Arena, then what the fields say."""
-    repository = without_login(spec.sync_source)
+    repository = strip_credentials(spec.sync_source)
     fields = {
         "GIT_SYNC_REPO": repository,
         "GIT_SYNC_DEST": spec.env.get("GIT_SYNC_DEST") or _repository_name(repository),
@@ -194,6 +275,9 @@ def _git_environment(spec: JobSpec) -> list[Part]:
         "GIT_SYNC_BRANCH": spec.sync_branch,
         "GIT_SYNC_REV": spec.sync_revision,
     }
+    if not repository.startswith(("/", "file:")):
+        # No remote helpers, which run programs. For a local repository git's own rules are stricter.
+        fields[ALLOWED_PROTOCOLS] = spec.env.get(ALLOWED_PROTOCOLS) or "git:http:https:ssh"
     from_secret = _from_secret(spec)
     if _uses_ssh(spec) and spec.git_secret:
         fields["GIT_SYNC_SSH"] = "true"
@@ -208,14 +292,14 @@ def _git_environment(spec: JobSpec) -> list[Part]:
 
 
 def _from_secret(spec: JobSpec) -> dict[str, tuple[str, str]]:
-    """Return which variables of git-sync come from which Secret and key: what was given wins."""
+    # Explicit credentials win over those of the Secret.
     if _uses_ssh(spec):
         held: dict[str, str] = {}
     elif spec.git_secret:
         held = dict.fromkeys((USERNAME, PASSWORD), spec.git_secret)
     else:
         held = {}
-    held |= dict.fromkeys(login_in(spec), git_secret_name(spec.name))
+    held |= dict.fromkeys(credentials_in(spec), git_secret_name(spec.name))
     return {f"{GIT_PREFIX}{key.upper()}": (secret, key) for key, secret in held.items()}
 
 
@@ -223,24 +307,23 @@ def _uses_ssh(spec: JobSpec) -> bool:
     return bool(_SSH_URL.fullmatch(spec.sync_source))
 
 
-def without_login(source: str) -> str:
+def strip_credentials(source: str) -> str:
     """Return a URL without user and password; one for ssh keeps its user."""
     return source if _SSH_URL.fullmatch(source) else _LOGIN.sub(r"\1", source)
 
 
 def _repository_name(url: str) -> str:
-    """Return the last part of a URL without `.git`, which is the folder that Arena clones into."""
+    # The folder that Arena clones into.
     return re.split(r"[/:]", url.rstrip("/"))[-1].removesuffix(".git")
 
 
 def _without_devices(resources: Mapping[str, Any]) -> Part:
-    """Return the cores and the memory of resources: fetching takes no GPU, nor a claim of one."""
-    kept = {
+    basic = {
         part: {name: amount for name, amount in amounts.items() if "/" not in name}
         for part, amounts in resources.items()
         if part != "claims"
     }
-    return {part: amounts for part, amounts in kept.items() if amounts}
+    return {part: amounts for part, amounts in basic.items() if amounts}
 
 
 def _add_volume(pod: Part, volume: Part) -> None:
@@ -249,3 +332,105 @@ def _add_volume(pod: Part, volume: Part) -> None:
 
 def _mount(container: Part, volume: str, path: str, **more: Any) -> None:
     container.setdefault("volumeMounts", []).append({"name": volume, "mountPath": path, **more})
+
+
+def parse_code(pod: Manifest, main: Manifest, job: str, trainer: str) -> dict[str, Any]:
+    """Remove from a pod and its training container, `main`, what fetches code, and the trainer.
+
+    The content of a local folder or a config file is in no manifest, so these stay.
+
+    Returns:
+        Fields of `JobSpec`; `env` has git-sync's variables only.
+    """
+    inits = pod.get("initContainers") or []
+    fields = _fields_of(inits[0], pod, job) if len(inits) == 1 else {}
+    user = count_of(nested(pod, "securityContext").get("runAsUser"))
+    made, in_main = _made(main, JobSpec(name=job, trainer=trainer, run_as_user=user, **fields))
+    volumes = [_without_server_defaults(each) for each in pod.get("volumes") or ()]
+    is_all_there = all(each in volumes for each in made["volumes"])
+    if fields and not (is_all_there and _is_same(inits[0], made["initContainers"][0], main)):
+        fields = {}
+        made, in_main = _made(main, JobSpec(name=job, trainer=trainer))
+    if fields:
+        del pod["initContainers"]
+    mounts = main.get("volumeMounts") or []
+    main["volumeMounts"] = [each for each in mounts if each not in in_main["volumeMounts"]]
+    if all(each in mounts for each in in_main["volumeMounts"]):
+        pod["volumes"] = [
+            each for each in pod.get("volumes") or () if _without_server_defaults(each) not in made["volumes"]
+        ]
+    return fields
+
+
+def _made(main: Manifest, spec: JobSpec) -> tuple[Manifest, Manifest]:
+    made: Manifest = {"volumes": []}
+    there = list(main.get("volumeMounts") or ())
+    in_main: Manifest = {"resources": main.get("resources") or {}, "volumeMounts": list(there)}
+    folder = text_of(main.get("workingDir"))
+    add_code(made, in_main, replace(spec, working_dir=folder, image=text_of(main.get("image"))))
+    in_main["volumeMounts"] = in_main["volumeMounts"][len(there) :]
+    return made, in_main
+
+
+def _is_same(init: Manifest, made: Manifest, main: Manifest) -> bool:
+    # Variables of the job are in the init container too, so they are no difference.
+    init = {**_DEFAULTS, **init}
+    env = [each for each in init.pop("env", None) or () if each not in (main.get("env") or ())]
+    same_policy = init.pop("imagePullPolicy", None) in (None, *_policies(main), *_policies(init))
+    wanted = {**_DEFAULTS, **made}
+    wanted_env = wanted.pop("env", [])
+    return same_policy and init == wanted and _by_name(env) == _by_name(wanted_env)
+
+
+def _policies(container: Manifest) -> tuple[str, str]:
+    return text_of(container.get("imagePullPolicy")), default_pull_policy(text_of(container.get("image")))
+
+
+def default_pull_policy(image: str) -> str:
+    """Return the pull policy that the server fills in for an image."""
+    is_floating = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
+    return "Always" if is_floating else "IfNotPresent"
+
+
+def _by_name(env: Iterable[Manifest]) -> list[Manifest]:
+    # Arena's jobs, and our older ones, do not restrict git's protocols.
+    named = [each for each in env if each.get("name") != ALLOWED_PROTOCOLS]
+    return sorted(named, key=lambda each: text_of(each.get("name")))
+
+
+def _without_server_defaults(volume: Manifest) -> Manifest:
+    source = volume.get("configMap")
+    if isinstance(source, dict) and source.get("defaultMode") == 0o644:
+        return {**volume, "configMap": {key: each for key, each in source.items() if key != "defaultMode"}}
+    return volume
+
+
+def _fields_of(init: Manifest, pod: Manifest, job: str) -> dict[str, Any]:
+    env = list(init.get("env") or ())
+    literal = {text_of(each.get("name")): text_of(each.get("value")) for each in env if "value" in each}
+    image, command = text_of(init.get("image")), init.get("command") or []
+    if literal.get("GIT_SYNC_REPO"):
+        secrets = _secrets(env, pod.get("volumes") or ())
+        own = {name: value for name, value in literal.items() if name.startswith(GIT_PREFIX)}
+        return {
+            "sync_mode": "git",
+            "sync_source": own["GIT_SYNC_REPO"],
+            "sync_branch": own.get("GIT_SYNC_BRANCH", ""),
+            "sync_revision": own.get("GIT_SYNC_REV", ""),
+            "sync_path": cloned_folder(command),
+            "sync_image": "" if image == GIT_IMAGE else image,
+            "git_secret": next((name for name in secrets if name != git_secret_name(job)), ""),
+            "env": {name: value for name, value in own.items() if name not in _SAID_BY_FIELDS},
+        }
+    if command[:2] == ["rsync", "-avP"] and len(command) == 4:
+        sync_image = "" if image == RSYNC_IMAGE else image
+        return {"sync_mode": "rsync", "sync_source": text_of(command[2]), "sync_image": sync_image}
+    return {}
+
+
+def _secrets(env: Iterable[Manifest], volumes: Iterable[Manifest]) -> list[str]:
+    found = [text_of(nested(each, "valueFrom", "secretKeyRef").get("name")) for each in env]
+    found += [
+        text_of(nested(each, "secret").get("secretName")) for each in volumes if each["name"] == "git-secret"
+    ]
+    return [name for name in found if name]

@@ -1,7 +1,7 @@
 """Job, `batch.volcano.sh/v1alpha1`, of Volcano: tasks of any number, scheduled as a gang.
 
 Labels, names and phases: volcano-sh/volcano v1.15.1, `pkg/controllers/job/job_controller_util.go` and
-`batch/v1alpha1/job.go`. Older versions have no `task-index` label, so the name's end is read too.
+`batch/v1alpha1/job.go`.
 """
 
 from __future__ import annotations
@@ -22,26 +22,21 @@ from k8s.kinds.parse import (
 from k8s.models import Condition, Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
-from k8s.text.numbers import whole_number
+from k8s.text.sanitize import parse_integer
 
 VOLCANO_JOBS = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job")
 
 JOB_NAME = "volcano.sh/job-name"
 TASK = "volcano.sh/task-spec"
 TASK_INDEX = "volcano.sh/task-index"
-_ENDINGS = {
-    "Completed": Status.SUCCEEDED,
-    "Failed": Status.FAILED,
-    "Terminated": Status.FAILED,
-}
+_ENDINGS = {"Completed": Status.SUCCEEDED, "Failed": Status.FAILED, "Terminated": Status.FAILED}
+# A job stopped by a user or a policy can be resumed.
 _STOPPED = ("Aborting", "Aborted")
-"""Phases of a job that somebody, or a policy, has stopped; it can be resumed."""
 _MAX_RETRY = 3
-"""Of a job that names none."""
 
 
 class VolcanoJob:
-    """A job of tasks, each of them some pods alike; a task is a role."""
+    """Job of tasks, which are groups of equal pods; a task is a role."""
 
     title = "Volcano Job"
     resource = VOLCANO_JOBS
@@ -49,7 +44,7 @@ class VolcanoJob:
     suspend_field = ""
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read a Job; what it calls conditions are the phases it has gone through."""
+        """Read a Job; what it calls conditions are its past phases."""
         spec, status = nested(obj, "spec"), nested(obj, "status")
         state = nested(status, "state")
         phase = text_of(state.get("phase"))
@@ -74,16 +69,16 @@ class VolcanoJob:
                 for each, since in phases.items()
             ),
             started=phases.get("Running") or (at if phase == "Running" else None),
-            enough=count_of(spec.get("minAvailable")) or None,
+            min_instances=count_of(spec.get("minAvailable")) or None,
             restarts=count_of(status.get("retryCount")) or 0,
             restarts_allowed=_MAX_RETRY if retries is None else retries,
         )
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return the pods of all tasks in their order.
+        """Return the pods of all tasks in order.
 
-        With the plug-in for PyTorch the operator numbers them in this order; how many
-        processes each starts is not said, so that is assumed to be one.
+        With the PyTorch plug-in the operator numbers them in this order; the number of processes is
+        unknown and assumed to be one.
         """
         name = nested(obj, "metadata").get("name")
         spec = nested(obj, "spec")
@@ -107,7 +102,7 @@ class VolcanoJob:
         return tuple(found)
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector by the label that Volcano writes on all pods."""
+        """Return the selector by the label that Volcano sets on all pods."""
         return f"{JOB_NAME}={name}"
 
     def job_of(self, pod: Pod) -> str:
@@ -115,10 +110,10 @@ class VolcanoJob:
         return pod.metadata.label(JOB_NAME)
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
-        """Return the task, from label or annotation, and the number behind it in the pod's name."""
+        """Return the task, from label or annotation, and the number."""
         meta = pod.metadata
         task = meta.label(TASK) or meta.annotation(TASK)
-        index = whole_number(
+        index = parse_integer(
             meta.label(TASK_INDEX) or meta.name.removeprefix(f"{meta.label(JOB_NAME)}-{task}-")
         )
         return (task, index) if task and index is not None else None

@@ -1,6 +1,6 @@
-"""Logs of containers and of whole jobs: followed over restarts, split into ranks, merged by time.
+"""Logs of containers and jobs: followed over restarts, split into ranks, merged by time.
 
-Reads from a client and keeps bounded memory; draws nothing, and makes nothing harmless by itself.
+Uses bounded memory and draws nothing. Lines are raw bytes; sanitize them before showing them.
 """
 
 from k8s.logs.feed import EVERYTHING, Feed, LogSelection

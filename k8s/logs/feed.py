@@ -1,23 +1,59 @@
-"""What one view shows of a job's logs: the lines of a selection, in the order of their times."""
+"""The lines of one view of a job's logs, in the order of their times."""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order
 
+# New lines that may wait for a view; beyond that the oldest are dropped, and a marker reports it.
 FEED_ITEMS = 50_000
-"""New lines that wait at most for a view that does not take; then the oldest go, and markers say so."""
+# When this many wait, readers of history pause.
 HISTORY_ITEMS = 20_000
-"""Once so many wait, what was written before it was asked for is read no further."""
+# Time that lines of several sources wait for each other so that they can be sorted.
 WINDOW_S = 0.3
-"""How long lines of several sources wait for each other, to be put in order."""
+# Logs streamed at once; the others are polled every few seconds, and lose nothing either.
+MAX_STREAMS = 32
+
+
+async def by_time(sources: Sequence[AsyncGenerator[list[Item], None]]) -> AsyncGenerator[list[Item], None]:
+    """Merge finite logs, holding one batch of each in memory; more than `MAX_STREAMS` are concatenated."""
+    if len(sources) > MAX_STREAMS:
+        text = f"{len(sources)} logs are too many to be merged by time; they follow one after the other"
+        yield [Marker(Mark.NOTE, text, Target("", ""))]
+        for source in sources:
+            async with aclosing(source) as batches:
+                async for batch in batches:
+                    yield batch
+        return
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(aclosing(each)) for each in sources]
+        firsts = await asyncio.gather(*(anext(stream, None) for stream in streams))
+        heap = [
+            (batch[0].stamp_ns, position, 0, batch)
+            for position, batch in enumerate(firsts)
+            if batch is not None
+        ]
+        heapq.heapify(heap)
+        while heap:
+            _, position, index, batch = heap[0]
+            yield [batch[index]]
+            index += 1
+            if index == len(batch):
+                following = await anext(streams[position], None)
+                if following is None:
+                    heapq.heappop(heap)
+                    continue
+                batch, index = following, 0
+            heapq.heapreplace(heap, (batch[index].stamp_ns, position, index, batch))
 
 
 _Key = tuple[str, str, str]
@@ -25,20 +61,20 @@ _Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class LogSelection:
-    """Which lines: all of them, an instance's, or a rank's."""
+    """Selects all lines, those of an instance, or those of a rank."""
 
     instance: str = ""
-    """An instance's short name; empty for all."""
+    """Short name; empty for all instances."""
     rank: int | None = None
-    """A global rank: its lines, and those of its pod that no rank claims."""
+    """Global rank: its lines, and those of its pod that belong to no rank."""
 
     @property
     def is_merged(self) -> bool:
-        """Tell whether lines of several instances may come."""
+        """Return True if lines of several instances may match."""
         return not self.instance and self.rank is None
 
-    def takes(self, item: Item, instance: str) -> bool:
-        """Tell whether an item belongs to it, when its rank runs in `instance`."""
+    def matches(self, item: Item, instance: str) -> bool:
+        """Return True if an item matches, given the instance that runs the selected rank."""
         rank = self.rank
         if rank is None:
             return not self.instance or self.instance == item.source.name
@@ -51,7 +87,6 @@ class LogSelection:
 
 
 EVERYTHING = LogSelection()
-"""All lines of a job."""
 
 
 class _Batch(NamedTuple):
@@ -61,17 +96,15 @@ class _Batch(NamedTuple):
 
 
 class _Progress(NamedTuple):
-    """How far the history of one source has been read."""
-
     reached_ns: int
     at_s: float
 
 
 class Feed:
-    """Collects the items of a selection until its view takes them.
+    """Buffer of the items of a selection until its view takes them.
 
-    History, which waits on the server as well as here, is never dropped: its readers wait in
-    `until_room`, and where several are merged, each waits for those that are further behind.
+    History (lines older than the request) also waits on the server, and is never dropped: its readers
+    wait in `until_writable`. In a merged feed each waits for those further behind.
     """
 
     def __init__(
@@ -82,24 +115,12 @@ class Feed:
         window_s: float = WINDOW_S,
         max_items: int = FEED_ITEMS,
         max_history: int = HISTORY_ITEMS,
-        not_kept: Mapping[str, int] | None = None,
+        dropped_lines: Mapping[str, int] | None = None,
     ) -> None:
-        """Make an empty feed; `JobLogs.open` makes one that is filled.
-
-        Args:
-            selection: Which items.
-            instance_of_rank: Tells the instance in which a rank runs.
-            window_s: How long items of several sources wait for each other.
-            max_items: How many that were just written wait for the view at most.
-            max_history: How many wait when the readers of history wait too.
-            not_kept: How many lines before the first one here are kept no longer, by who wrote them.
-        """
         self.selection = selection
-        """Which items come."""
         self.on_news: Callable[[], None] | None = None
-        """Called when there is something to take, so that nobody needs to look all the time."""
-        self.not_kept: Mapping[str, int] = {} if not_kept is None else not_kept
-        """How many lines before the first one here are kept no longer, by who wrote them."""
+        """Called when there are items to take."""
+        self.dropped_lines: Mapping[str, int] = {} if dropped_lines is None else dropped_lines
         self._instance_of_rank = instance_of_rank
         self._window_s = window_s if selection.is_merged else 0.0
         self._max_items = max_items
@@ -115,17 +136,17 @@ class Feed:
         self._taken = asyncio.Event()
 
     def matching(self, source: Target, items: Sequence[Item]) -> Sequence[Item]:
-        """Return those of one source's items that match the feed's selection."""
+        """Return the items of one source that match the selection."""
         selection = self.selection
         if selection.is_merged:
             return items
         if selection.rank is None:
             return items if selection.instance == source.name else ()
         instance = self._instance_of_rank(selection.rank)
-        return [each for each in items if selection.takes(each, instance)]
+        return [each for each in items if selection.matches(each, instance)]
 
     def put(self, source: Target, items: Sequence[Item], *, is_history: bool = False) -> None:
-        """Add what is new of one source; history is what was written before it was asked for."""
+        """Add the new items of a source. History was written before it was requested."""
         matching = self.matching(source, items)
         if not is_history:
             self._progress.pop(source.key, None)
@@ -135,11 +156,11 @@ class Feed:
             self.fill(matching, is_history=is_history)
 
     def expect(self, source: Target, reached_ns: int) -> None:
-        """Let others wait for a source whose history has been read up to that time."""
+        """Let other sources wait for one whose history has been read up to `reached_ns`."""
         self._progress[source.key] = _Progress(reached_ns, time.monotonic())
 
     def fill(self, items: Sequence[Item], *, is_history: bool = False) -> None:
-        """Add items that match already."""
+        """Add items that are known to match."""
         self._batches.append(_Batch(time.monotonic(), items, is_history))
         self._waiting += len(items)
         self._untaken += len(items)
@@ -151,11 +172,11 @@ class Feed:
             self.on_news()
 
     def _drop_oldest(self, keep: _Batch) -> None:
-        """Let lines go that were just written, the oldest first; what happened to the stream stays."""
-        kept: deque[_Batch] = deque()
+        # Markers stay; only lines are dropped.
+        remaining: deque[_Batch] = deque()
         for batch in self._batches:
             if batch.is_history or batch is keep or self._live <= self._max_items:
-                kept.append(batch)
+                remaining.append(batch)
                 continue
             lost = [item for item in batch.items if isinstance(item, LogLine)]
             self._dropped.update(line.writer for line in lost)
@@ -163,16 +184,16 @@ class Feed:
             self._live -= len(batch.items)
             self._waiting -= len(lost)
             if markers := [item for item in batch.items if isinstance(item, Marker)]:
-                kept.append(_Batch(batch.arrived_s, markers, True))
-        self._batches = kept
+                remaining.append(_Batch(batch.arrived_s, markers, True))
+        self._batches = remaining
 
     @property
     def waiting(self) -> int:
-        """Return how many items there are to take, now or when late sources have had their time."""
+        """Return the number of items to take, now or after the window for late sources."""
         return self._waiting
 
-    async def until_room(self, source: Target) -> None:
-        """Wait while the view has enough to take: history of `source` is read no faster than it is shown."""
+    async def until_writable(self, source: Target) -> None:
+        """Wait until the view needs more, so that history is read only as fast as it is shown."""
         key = source.key
         try:
             while self._must_wait(key):
@@ -190,11 +211,11 @@ class Feed:
             return False
         if not self.selection.is_merged or mine.reached_ns > self._furthest_behind_ns():
             return True
-        # The others wait for this one, so it goes on, as long as the view takes what comes.
+        # The others wait for the source furthest behind, so it goes on unless the view takes nothing.
         return self._untaken >= self._max_history
 
     def _furthest_behind_ns(self) -> float:
-        """Return up to when all histories have been read; a source that has become silent does not count."""
+        # A source that has become silent does not count.
         since_s = time.monotonic() - self._window_s
         return min(
             (at.reached_ns for key, at in self._progress.items() if key in self._held or at.at_s >= since_s),
@@ -202,14 +223,14 @@ class Feed:
         )
 
     def close(self) -> None:
-        """Take no more, and let go of those who wait for room."""
+        """Drop all items and release the waiting readers."""
         self._batches.clear()
         self._waiting = self._live = 0
         self._progress.clear()
         self._taken.set()
 
     def take(self, *, everything: bool = False) -> list[Item]:
-        """Return what is ready to be shown, oldest first; `everything` does not wait for late sources."""
+        """Return the items that are ready, oldest first; with `everything`, do not wait for late sources."""
         items: list[Item] = [
             Marker(
                 Mark.DROPPED,
@@ -220,13 +241,13 @@ class Feed:
             for writer, amount in self._dropped.items()
         ]
         self._dropped.clear()
-        items.extend(self._take_ready(everything=everything))
+        items.extend(self._pop_ready(everything=everything))
         self._taken.set()
         return items
 
-    def _take_ready(self, *, everything: bool) -> list[Item]:
-        due_s = time.monotonic() - (0.0 if everything else self._window_s)
-        ready = [batch for batch in self._batches if batch.arrived_s <= due_s]
+    def _pop_ready(self, *, everything: bool) -> list[Item]:
+        arrived_before_s = time.monotonic() - (0.0 if everything else self._window_s)
+        ready = [batch for batch in self._batches if batch.arrived_s <= arrived_before_s]
         if not ready:
             return []
         self._untaken = 0

@@ -1,56 +1,208 @@
-"""Follow one container's log over dropped connections and restarts, losing no line unsaid.
+"""Follow the log of one container over dropped connections and restarts, and mark every gap.
 
-Each round looks at the pod, then reads its log until the connection ends. A reading that
-began after the run had ended has all of it; after any other one comes another round.
+Each round reads the pod, then the log until the connection ends. A log that was opened after the
+run had ended is complete; after any other one comes another round.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import count
+from typing import Any, NamedTuple
 
 import aiohttp
+import msgspec
 
 from k8s.client.client import Client
 from k8s.client.transport import translated
+from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff, pause, pause_unauthorized
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound, Throttled, Unauthorized, Unreachable
-from k8s.logs.cursor import Cursor
-from k8s.logs.lines import KEPT_BYTES, Item, LogLine, Mark, Marker, Piece, Splitter, Target, write_stamp
+from k8s.logs.lines import (
+    MAX_LINE_BYTES,
+    Item,
+    LogLine,
+    Mark,
+    Marker,
+    Piece,
+    Splitter,
+    Target,
+    rfc3339,
+    write_stamp,
+)
 from k8s.logs.prefixes import RankReader
-from k8s.logs.state import UNKNOWN, ContainerView, container_view
+from k8s.models import ContainerStatus, Pod, Terminated
 from k8s.models.resources import PODS
-from k8s.watch.backoff import DEFAULT_BACKOFF, Backoff
+from k8s.status import Status
+from k8s.status.pod import pod_status
 
+# Decoded before other tasks get a turn: two or three milliseconds of work.
 _BYTES_PER_TURN = 32 * 1024
-"""Read at once before others have their turn: two or three milliseconds of work."""
+# Attempts to read a log without follow before its error is raised.
 _READ_TRIES = 4
-"""How often one reading without follow is tried before its error is the answer."""
+# Two streams of a process may overtake each other, so a resumed log begins this much earlier.
+_SLACK_S = 1
+_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class LogRequest:
-    """Which part of a log to read: the parameters of `pods/log`, and how much of a line is kept."""
+    """Parameters of `pods/log`, and the limit on the length of a line."""
 
     tail: int | None = None
     """Begin this many lines before the end; None begins at the start."""
     since_s: int | None = None
-    """Begin this many seconds ago."""
     since_time: str = ""
-    """Begin at this time, RFC 3339."""
+    """RFC 3339; empty begins at the start."""
     follow: bool = True
-    """Go on for as long as the container may write; else stop at what there is."""
     previous: bool = False
-    """The run before the last restart; never followed."""
-    kept_bytes: int = KEPT_BYTES
-    """How much of one line is kept."""
+    """Read the run before the last restart; never followed."""
+    max_line_bytes: int = MAX_LINE_BYTES
+
+
+class ContainerView(NamedTuple):
+    """State of one container, read from its pod."""
+
+    pod_uid: str
+    run: int
+    has_log: bool
+    is_over: bool
+    """Its run has ended, so its log is complete."""
+    restarts: bool
+    """It will run again, or may."""
+    reason: str
+    """The reason why it waits, or its exit: `ContainerCreating`, `exit 137 OOMKilled`."""
+    last_exit: str = ""
+
+
+# The pod may not be read: assume that there is a log.
+UNKNOWN = ContainerView("", 0, True, False, True, "")
+
+
+def container_view(obj: Mapping[str, Any], container: str) -> ContainerView | None:
+    """Return the state of a pod's container, by default the first; None if the pod has no such container.
+
+    Raises:
+        KubeError: The object is not a well-formed pod.
+    """
+    try:
+        pod = msgspec.convert(obj, Pod)
+    except msgspec.ValidationError as error:
+        raise KubeError("The server's answer is malformed.", f"It is not a pod: {error}") from error
+    statuses = [*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())]
+    init = [each.name for each in pod.spec.init_containers or ()]
+    names = [each.name for each in pod.spec.containers]
+    if container and container not in (*names, *init):
+        return None
+    name = container or next(iter(names), "")
+    status = next((each for each in statuses if each.name == name), ContainerStatus(name))
+    now, last = status.state, status.last_state.terminated
+    uid, run = pod.metadata.uid, status.restart_count
+    policy = str((obj.get("spec") or {}).get("restartPolicy") or "Always")
+    last_exit = _exit_text(last)
+    if now.terminated is not None:
+        failed = now.terminated.exit_code != 0
+        again = (policy == "Always" and name not in init) or (policy != "Never" and failed)
+        again = again and not pod.is_finished and pod.metadata.deletion_timestamp is None
+        return ContainerView(uid, run, True, True, again, _exit_text(now.terminated), last_exit)
+    if pod.is_finished:
+        reason = pod_status(pod)[1] or pod.status.phase
+        return ContainerView(uid, run, last is not None, True, False, reason, last_exit)
+    if now.running is not None:
+        return ContainerView(uid, run, True, False, True, "", last_exit)
+    reason = now.waiting.reason if now.waiting is not None else ""
+    if not reason:
+        pod_word, why = pod_status(pod)
+        reason = why if pod_word in (Status.PENDING, Status.STARTING) else "not started"
+    return ContainerView(uid, run, last is not None, last is not None, True, last_exit or reason, last_exit)
+
+
+def _exit_text(ended: Terminated | None) -> str:
+    if ended is None:
+        return ""
+    text = f"signal {ended.signal}" if ended.signal else f"exit {ended.exit_code}"
+    return f"{text} {ended.reason}" if ended.reason not in ("", "Error", "Completed") else text
+
+
+class Cursor:
+    """Read position in the log of one run of one container.
+
+    The API resumes a log at a whole second (`sinceTime`), so its first lines have been read before. They
+    are recognised by their nanosecond stamps, and counted where several share one. At least one of
+    them must come again; that proves that no line in between is missing.
+    """
+
+    def __init__(self) -> None:
+        self.last_ns = 0
+        """0 until a line was read."""
+        self.missing_since_ns = 0
+        """The last time before a gap; 0 if there is none."""
+        self._first_ns = 0
+        self._seen: dict[int, int] = {}
+        self._floor_ns = 0
+        self._expected: dict[int, int] | None = None
+        self._has_overlap = True
+
+    def since_time(self) -> str:
+        """Return the `sinceTime` to resume at, and expect the lines already read; empty for a new log."""
+        if not self.last_ns:
+            return ""
+        second = self.last_ns // _NS - _SLACK_S
+        self._expected = {stamp: count for stamp, count in self._seen.items() if stamp >= second * _NS}
+        self._has_overlap = False
+        self.missing_since_ns = 0
+        return rfc3339(second)
+
+    @property
+    def is_resumed(self) -> bool:
+        """Return True if the log was resumed, not begun."""
+        return self._expected is not None
+
+    @property
+    def knows(self) -> bool:
+        """Return True once it is known whether lines are missing since the last `since_time`."""
+        return self._has_overlap or self.missing_since_ns > 0
+
+    def take(self, pieces: Iterable[Piece]) -> list[Piece]:
+        """Return the lines that are new."""
+        fresh = list(pieces) if self._expected is None else self._unexpected(pieces)
+        seen, last_ns = self._seen, self.last_ns
+        for piece in fresh:
+            stamp_ns = piece.stamp_ns
+            if stamp_ns:
+                seen[stamp_ns] = seen.get(stamp_ns, 0) + 1
+                if stamp_ns > last_ns:
+                    last_ns = stamp_ns
+        if last_ns and not self._first_ns:
+            self._first_ns = next(piece.stamp_ns for piece in fresh if piece.stamp_ns)
+        self.last_ns = last_ns
+        floor_ns = (last_ns // _NS - _SLACK_S) * _NS
+        if floor_ns > self._floor_ns:
+            self._floor_ns = floor_ns
+            self._seen = {stamp: count for stamp, count in seen.items() if stamp >= floor_ns}
+        return fresh
+
+    def _unexpected(self, pieces: Iterable[Piece]) -> list[Piece]:
+        expected = self._expected if self._expected is not None else {}
+        fresh = []
+        for piece in pieces:
+            stamp_ns = piece.stamp_ns
+            if count := expected.get(stamp_ns, 0):
+                expected[stamp_ns] = count - 1
+                self._has_overlap = True
+            # Lines before the first one read were cut off by `tail`.
+            elif not stamp_ns or stamp_ns >= self._first_ns:
+                if stamp_ns and not self._has_overlap and not self.missing_since_ns:
+                    self.missing_since_ns = self.last_ns
+                fresh.append(piece)
+        return fresh
 
 
 class Follower:
-    """Reads one container's log; it knows where it stands, so `batches` may be cancelled and begun again."""
+    """Reader of one container's log. It keeps its position: `batches` may be cancelled and called again."""
 
     def __init__(
         self,
@@ -62,29 +214,19 @@ class Follower:
         numbers: Iterator[int] | None = None,
         turn: asyncio.Lock | None = None,
     ) -> None:
-        """Prepare; nothing is asked yet.
-
-        Args:
-            client: The cluster.
-            target: The container.
-            request: Which part of its log.
-            backoff: How long to wait for what.
-            numbers: Where the items' `seq` come from, when several logs are merged.
-            turn: Shared by those who read in one console: one of them works at a time, and a
-                little only, so that a key is answered however much they have to read.
-        """
         self.target = target
-        """The container."""
         self.is_streamed = True
-        """Keep a connection open for new lines; else ask for them every few seconds."""
+        """Keep a connection open for new lines; else poll."""
         self.is_over = False
-        """There will be nothing more to read."""
+        """There is nothing more to read."""
         self.is_behind = False
-        """What was read last was there before it was asked for: it waits on the server for a slow reader."""
+        """The lines last read were older than the request: the server has more for a slow reader."""
         self._client = client
         self._request = request
         self._backoff = backoff
         self._numbers = count() if numbers is None else numbers
+        # Shared by all readers of a console: one of them decodes at a time, and only a little, so that
+        # key presses are handled however much there is to read.
         self._turn = turn
         self._ranks = RankReader(target.ranks, prints_all_ranks=target.prints_all_ranks)
         self._cursor = Cursor()
@@ -92,7 +234,7 @@ class Follower:
         self._run: int | None = None
         self._is_first_run = True
         self._run_is_read = False
-        self._rest: list[Piece] = []
+        self._partial: list[Piece] = []
         self._stamp_ns = 0
         self._failures = 0
         self._lost_at_s: float | None = None
@@ -103,36 +245,35 @@ class Follower:
 
     @property
     def has_restarted(self) -> bool:
-        """Tell whether the container ran before the run that is read, and that was read too."""
+        """Return True if an earlier run of the container was read, too."""
         return not self._is_first_run
 
     @property
     def reached_ns(self) -> int:
-        """Return the time of the newest line that was read; 0 for none."""
+        """Return the time of the newest line read, in ns; 0 if none was."""
         return self._stamp_ns
 
     def wake(self) -> None:
-        """End a wait: the pod has changed, or the user is impatient."""
+        """End a wait: the pod has changed, or the user asks for a retry."""
         self._woken.set()
 
     def retarget(self, target: Target) -> None:
-        """Take over what is newly known of the same container: its ranks, its pod's status."""
+        """Update the ranks and pod status of the same container."""
         if target.status != self.target.status:
             self.wake()
         self.target = target
         self._ranks = RankReader(target.ranks, prints_all_ranks=target.prints_all_ranks)
 
     async def batches(self) -> AsyncGenerator[list[Item], None]:
-        """Yield what is new, never empty: lines, and markers where something happened to the stream.
+        """Yield batches of new lines, and markers where something happened to the stream; never empty ones.
 
-        It waits while the container has not started, takes up the log again after a lost
-        connection, goes on with the next run after a restart, and ends with a marker that
-        says how the container ended. Close it (`contextlib.aclosing`) or cancel the task
-        that reads it, and the connection is closed at once.
+        Waits until the container starts, resumes after a lost connection, continues with the next run
+        after a restart, and ends with a marker that describes the exit. Close it (`contextlib.aclosing`)
+        or cancel the task that reads it to close the connection at once.
 
         Raises:
             Invalid: The pod has no such container.
-            KubeError: Only without `request.follow`: the log could not be read.
+            KubeError: The log could not be read, and `request.follow` is not set.
         """
         while not self.is_over:
             try:
@@ -146,12 +287,15 @@ class Follower:
                     raise
                 if self._lost_at_s is None:
                     self._lost_at_s = time.monotonic()
-                elif self._request.follow and self._failures > 1:  # else the error itself is the answer
-                    words = f"cannot be read now: {error.why or error.what}"
-                    if words != self._last_notice:
-                        self._last_notice = words
-                        yield [self._marker(Mark.LOST, words)]
-                await self._back_off(error.retry_after_s if isinstance(error, Throttled) else 0.0)
+                elif self._request.follow and self._failures > 1:  # without follow the error is raised
+                    notice = f"cannot be read now: {error.why or error.what}"
+                    if notice != self._last_notice:
+                        self._last_notice = notice
+                        yield [self._marker(Mark.LOST, notice)]
+                if isinstance(error, Unauthorized):
+                    await pause_unauthorized(self._client, self._woken, self._backoff)
+                else:
+                    await self._back_off(error.retry_after_s if isinstance(error, Throttled) else 0.0)
 
     def _is_final(self, error: KubeError) -> bool:
         if isinstance(error, _NoSuchContainer):
@@ -169,7 +313,7 @@ class Follower:
                     yield batch
             self.is_over = True
             return
-        view = await self._look()
+        view = await self._read_container()
         if view is None:
             self.is_over = True
             yield [self._marker(Mark.ENDED, "the pod is gone")]
@@ -180,7 +324,7 @@ class Follower:
                     yield batch
         self._run = view.run
         if self._ended_at_s is not None and not view.is_over and self._lost_at_s is None:
-            # The answer ended, the run did not: something in between cut it.
+            # The stream ended but the run did not: something in between cut the connection.
             self._lost_at_s = self._ended_at_s
         self._ended_at_s = None
         if view.has_log and not self._run_is_read:
@@ -195,24 +339,23 @@ class Follower:
             if self._run_is_read and self._request.follow:
                 yield [self._marker(Mark.ENDED, _ending(view))]
             elif not is_final and not is_stream:
-                await self._pause(self._backoff.poll_s)
+                await pause(self._woken, self._backoff.poll_s)
             elif not had_news and time.monotonic() - started_s < self._backoff.first_s:
                 self._failures += 1
                 await self._back_off()
-        elif not view.has_log and view.words != self._last_notice:
-            self._last_notice = view.words
+        elif not view.has_log and view.reason != self._last_notice:
+            self._last_notice = view.reason
             if view.is_over:
                 yield [self._marker(Mark.ENDED, _ending(view))]
             else:
-                yield [self._marker(Mark.WAITING, f"waits: {view.words}")]
+                yield [self._marker(Mark.WAITING, f"waits: {view.reason}")]
         if self._run_is_read or not view.has_log:
             if self._request.follow and view.restarts:
-                await self._pause(self._backoff.waiting_s)
+                await pause(self._woken, self._backoff.waiting_s)
             else:
                 self.is_over = True
 
-    async def _look(self) -> ContainerView | None:
-        """Return how the container is; None when its pod is gone, or another one has its name."""
+    async def _read_container(self) -> ContainerView | None:
         try:
             obj = await self._client.get(PODS, self.target.pod, self.target.namespace)
         except NotFound:
@@ -227,13 +370,12 @@ class Follower:
                 f"Could not read the log of {self.target.pod}.",
                 f'It has no container "{self.target.container}".',
             )
-        if self._uid and view.pod_uid != self._uid:
+        if self._uid and view.pod_uid != self._uid:  # another pod has its name by now
             return None
         self._uid = view.pod_uid
         return view
 
     async def _next_run(self, view: ContainerView) -> AsyncGenerator[list[Item], None]:
-        """Read what is left of the run before, and say that another one begins."""
         run = self._run if self._run is not None else view.run
         if view.run - run > 1:
             yield [self._marker(Mark.GAP, f"gap: {view.run - run - 1} short runs were not read")]
@@ -243,36 +385,24 @@ class Follower:
                     async for batch in batches:
                         yield batch
             except (Invalid, NotFound) as error:
-                yield [self._marker(Mark.GAP, f"gap: the end of the run before cannot be read. {error.why}")]
+                yield [
+                    self._marker(Mark.GAP, f"gap: the end of the previous run cannot be read. {error.why}")
+                ]
         self._cursor = Cursor()
         self._run = view.run
         self._is_first_run = self._run_is_read = False
-        words = f", {view.last_words}" if view.last_words else ""
-        yield [self._marker(Mark.RESTART, f"restart #{view.run}{words}")]
+        exit_text = f", {view.last_exit}" if view.last_exit else ""
+        yield [self._marker(Mark.RESTART, f"restart #{view.run}{exit_text}")]
 
     async def _read(
-        self,
-        *,
-        is_final: bool,
-        is_stream: bool = False,
-        is_over: bool = False,
-        previous: bool = False,
+        self, *, is_final: bool, is_stream: bool = False, is_over: bool = False, previous: bool = False
     ) -> AsyncGenerator[list[Item], None]:
-        """Open the log where reading stopped and yield what is new, until the connection ends.
-
-        Args:
-            is_final: What has no line end now is a line, for it will not get one.
-            is_stream: Stay for new lines.
-            is_over: The run has ended, so another reading must find the same.
-            previous: Read the run before.
-
-        Raises:
-            KubeError: It could not be opened, or the connection broke.
-        """
+        # With `is_final`, a last line without an end is complete: no more will come. With `is_over`, the run
+        # has ended, so reading again must give the same.
         request = self._request
         since_time = self._cursor.since_time()
         is_first = self._is_first_run and not since_time
-        splitter = Splitter(request.kept_bytes)
+        splitter = Splitter(request.max_line_bytes)
         opened_ns = (time.time() + self._client.server_clock_offset_s) * 1e9
         try:
             async with self._client.log(
@@ -297,30 +427,29 @@ class Follower:
                             self.is_behind = not is_stream or self._stamp_ns < opened_ns
                             yield items
         except Unreachable as error:
-            # No byte for long, and nobody said why: the log is silent or the connection is dead.
+            # No byte for `idle_s`: the log is silent or the connection is dead. Open it again.
             if not isinstance(error.__cause__, aiohttp.SocketTimeoutError):
                 raise
         else:
             if is_stream:
                 self._ended_at_s = time.monotonic()
             if is_final:
-                rest = splitter.finish()
-                # An answer that stops within a line may have been cut: believe it when it comes twice.
-                if is_over and rest and rest != self._rest:
-                    self._rest = rest
+                partial = splitter.finish()
+                # An answer that stops within a line may have been cut: read again until two agree.
+                if is_over and partial and partial != self._partial:
+                    self._partial = partial
                     return
                 self._run_is_read = not previous
-                yield self._items(rest)
+                yield self._items(partial)
 
     def _items(self, pieces: list[Piece]) -> list[Item]:
-        """Make items of the lines that were not read before, behind what there is to say first."""
-        cursor, hole_ns = self._cursor, self._cursor.missing_since_ns
+        cursor, known_gap_ns = self._cursor, self._cursor.missing_since_ns
         fresh = cursor.take(pieces)
         items: list[Item] = []
         if pieces:
             self._failures = 0
             self._last_notice = ""
-        if cursor.missing_since_ns and not hole_ns:
+        if cursor.missing_since_ns and not known_gap_ns:
             after = write_stamp(cursor.missing_since_ns)
             items.append(self._marker(Mark.GAP, f"gap: lines after {after} may be missing; the log was cut"))
             self._lost_at_s = None
@@ -357,16 +486,7 @@ class Follower:
         return Marker(mark, text, self.target, self._stamp_ns, next(self._numbers))
 
     async def _back_off(self, at_least_s: float = 0.0) -> None:
-        """Wait longer after each failure, and never in step with others."""
-        await self._pause(max(at_least_s, self._backoff.delay_s(self._failures)))
-
-    async def _pause(self, seconds: float) -> None:
-        self._woken.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
+        await pause(self._woken, max(at_least_s, self._backoff.delay_s(self._failures)))
 
 
 class _NoSuchContainer(Invalid):
@@ -374,5 +494,5 @@ class _NoSuchContainer(Invalid):
 
 
 def _ending(view: ContainerView) -> str:
-    words = f"ended, {view.words}" if view.words else "ended"
-    return f"{words}; waits to be started again" if view.restarts else words
+    text = f"ended, {view.reason}" if view.reason else "ended"
+    return f"{text}; waits for a restart" if view.restarts else text

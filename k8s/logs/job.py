@@ -1,37 +1,32 @@
-"""All logs of a job at once: followed, split into ranks, kept in bounded memory, given to views."""
+"""All logs of a job: followed, split into ranks, stored in bounded memory, and fed to views."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import count
 
 from k8s.client.client import Client
+from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.errors import KubeError
-from k8s.logs.feed import EVERYTHING, Feed, LogSelection
+from k8s.logs.feed import EVERYTHING, MAX_STREAMS, Feed, LogSelection, by_time
 from k8s.logs.follow import Follower, LogRequest
-from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order
-from k8s.logs.merge import MAX_STREAMS, by_time
-from k8s.logs.whole import whole_log
-from k8s.watch.backoff import DEFAULT_BACKOFF, Backoff
+from k8s.logs.lines import LONGEST_LINE_BYTES, Item, LogLine, Mark, Marker, Target, in_time_order
 
 RANK_LINES = 20_000
-"""Lines kept of one rank."""
+# For all ranks together, overhead included.
 TOTAL_BYTES = 32 * 1024 * 1024
-"""Memory for the lines of all ranks, their own bookkeeping counted in."""
+# Start of a view.
 LAST_LINES = LogRequest(tail=2_000)
-"""What a view begins with."""
 
 _LINE_OVERHEAD_BYTES = 200
 _Key = tuple[str, int | None]
 
 
 class _Ring:
-    """The newest items of one rank, or of a pod itself."""
-
     __slots__ = ("dropped", "items", "last_line_ns", "lines", "size_bytes")
 
     def __init__(self) -> None:
@@ -42,7 +37,6 @@ class _Ring:
         self.last_line_ns = 0
 
     def extend(self, items: Sequence[Item]) -> int:
-        """Keep more items; return the bytes that they take."""
         size_bytes = sum(map(_size_of, items))
         self.items.extend(items)
         self.size_bytes += size_bytes
@@ -53,7 +47,6 @@ class _Ring:
         return size_bytes
 
     def drop(self, amount: int) -> int:
-        """Forget the oldest items; return the bytes that are free then."""
         freed = 0
         for _ in range(min(amount, len(self.items))):
             item = self.items.popleft()
@@ -66,29 +59,29 @@ class _Ring:
 
 @dataclass(frozen=True, slots=True)
 class RankRow:
-    """A rank of the job and what was read of it; or an instance of which no rank is known."""
+    """A rank of the job, or an instance without known ranks, and the lines read of it."""
 
     rank: int | None
-    """None: an instance whose ranks nobody knows, or that has none."""
+    """None for an instance whose ranks are unknown, or that has none."""
     instance: str
     proof: str
     """`declared`, `assumed`, `observed` or `none`."""
     status: str
     lines: int
-    """Lines read so far that this rank wrote; for None, those no rank claims."""
+    """Lines of this rank; for None, lines that belong to no rank."""
     last_line_ns: int
-    """When it wrote the last of them; 0 for never. Where lines bear no mark: when its pod did."""
+    """Time of its newest line, in ns; 0 if none. If lines carry no rank, that of its pod."""
     is_split: bool
-    """Its lines can be told from those of its pod's other ranks."""
+    """Its lines can be told from those of other ranks in its pod."""
 
     @property
     def selection(self) -> LogSelection:
-        """Return the selection that `open` shows it by."""
+        """Return the selection to `open` it with."""
         return LogSelection(rank=self.rank) if self.rank is not None else LogSelection(instance=self.instance)
 
 
 class JobLogs:
-    """Follows every log of a job; `run` it in a worker, and `open` feeds for views."""
+    """Follower of all logs of a job. `run` it in a worker; `open` feeds for views."""
 
     def __init__(
         self,
@@ -101,19 +94,8 @@ class JobLogs:
         total_bytes: int = TOTAL_BYTES,
         backoff: Backoff = DEFAULT_BACKOFF,
     ) -> None:
-        """Prepare; nothing is asked until `run`.
-
-        Args:
-            client: The cluster.
-            targets: The job's containers, as far as they exist; see `k8s.logs.targets_of`.
-            request: Which part of each log.
-            max_streams: How many logs are streamed at once.
-            rank_lines: How many lines are kept of each rank.
-            total_bytes: Memory for all of them together.
-            backoff: How long to wait for what.
-        """
         self.gaps = 0
-        """How often lines may be missing; each gap has a marker."""
+        """Number of places where lines may be missing; each has a marker."""
         self._client = client
         self._request = request
         self._max_streams = max_streams
@@ -134,16 +116,16 @@ class JobLogs:
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """Return every container whose log was ever followed here, those that are gone too."""
+        """Return all containers followed so far, deleted ones included."""
         return tuple(follower.target for follower in self._followers.values())
 
     @property
     def size_bytes(self) -> int:
-        """Return the memory that the kept lines take, roughly."""
+        """Return the approximate memory of the stored lines."""
         return self._size_bytes
 
     def set_targets(self, targets: Iterable[Target]) -> None:
-        """Take over which containers the job has now: new ones join, those gone are read to their end."""
+        """Update the job's containers: follow new ones; read removed ones to their end."""
         for target in targets:
             follower = self._followers.get(target.key)
             if follower is None:
@@ -160,12 +142,12 @@ class JobLogs:
                 follower.retarget(target)
 
     def wake(self) -> None:
-        """Try again now whatever waits."""
+        """End all waits and retry now."""
         for follower in self._followers.values():
             follower.wake()
 
     def focus(self, selections: Iterable[LogSelection]) -> None:
-        """Stream what is looked at; where not all logs can be streamed, the others are polled."""
+        """Prefer the logs of these selections for streaming; poll the rest if there are too many."""
         names = {
             each.instance or self.instance_of_rank(each.rank) for each in selections if not each.is_merged
         }
@@ -174,17 +156,17 @@ class JobLogs:
             self._changed.set()
 
     def open(self, selection: LogSelection = EVERYTHING) -> Feed:
-        """Return a feed that holds what is kept of a selection, and gets what will come."""
-        not_kept: Counter[str] = Counter()
-        feed = Feed(selection, self.instance_of_rank, not_kept=not_kept)
-        kept: list[Item] = []
+        """Return a feed with the stored items of a selection, which also gets new ones."""
+        dropped_lines: Counter[str] = Counter()
+        feed = Feed(selection, self.instance_of_rank, dropped_lines=dropped_lines)
+        stored: list[Item] = []
         by_name = {target.name: target for target in self.targets}
         for (name, _), ring in self._rings.items():
             if matching := feed.matching(by_name[name], list(ring.items)):
-                kept.extend(matching)
-                not_kept.update(ring.dropped)
-        if kept:
-            feed.fill(in_time_order(kept), is_history=True)
+                stored.extend(matching)
+                dropped_lines.update(ring.dropped)
+        if stored:
+            feed.fill(in_time_order(stored), is_history=True)
         for follower in self._followers.values():
             if follower.is_behind and not follower.is_over:
                 feed.expect(follower.target, follower.reached_ns)
@@ -198,7 +180,7 @@ class JobLogs:
             feed.close()
 
     def instance_of_rank(self, rank: int | None) -> str:
-        """Return the instance in which a rank runs: where it was seen, else where it is declared."""
+        """Return the instance that runs a rank: as observed, else as declared; empty if unknown."""
         if rank is None:
             return ""
         if rank in self._instance_by_rank:
@@ -208,28 +190,26 @@ class JobLogs:
                 return target.name
         return next((target.name for target in self.targets if target.prints_all_ranks), "")
 
-    async def read_whole(
+    async def read_full(
         self, selection: LogSelection, held: Sequence[Item] = (), gone: Mapping[str, int] | None = None
     ) -> AsyncIterator[Item]:
-        """Read all of a selection once more from the server; yield its lines, and markers for what it lacks.
+        """Read the whole log of a selection again from the server; yield lines, and markers for gaps.
 
-        Args:
-            selection: Which lines.
-            held: What a view has of it, for what the server does not have any more.
-            gone: Lines before those that the view does not have either, by who wrote them.
+        `held` are the view's items, to fill in what the server no longer has, and `gone` counts the lines
+        that the view has dropped before those, by writer.
         """
         instance = self.instance_of_rank(selection.rank)
         names = {selection.instance or instance} - {""}
         followers = [each for each in self._followers.values() if not names or each.target.name in names]
-        left = dict(gone or {})
+        unreported = dict(gone or {})
         sources = [
-            whole_log(
+            full_log(
                 self._client,
                 each.target,
                 is_previous=self._request.previous,
                 has_restarted=each.has_restarted,
                 held=[item for item in held if item.source.key == each.target.key],
-                gone=left,
+                gone=unreported,
                 backoff=self._backoff,
                 turn=self._turn,
             )
@@ -238,11 +218,11 @@ class JobLogs:
         async with aclosing(by_time(sources)) as batches:
             async for batch in batches:
                 for item in batch:
-                    if isinstance(item, Marker) or selection.takes(item, instance):
+                    if isinstance(item, Marker) or selection.matches(item, instance):
                         yield item
 
     def rows(self) -> list[RankRow]:
-        """Return the job's ranks in order, and the instances of which no rank is known."""
+        """Return the job's ranks in order, then the instances without known ranks."""
         newest = {target.name: target for target in self.targets}
         ranks = {
             rank: name for name, target in newest.items() for rank in target.ranks
@@ -267,7 +247,7 @@ class JobLogs:
         )
 
     async def run(self) -> None:
-        """Follow all logs until cancelled; then every connection is closed."""
+        """Follow all logs until cancelled; then close every connection."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
@@ -278,7 +258,6 @@ class JobLogs:
             self._tasks.clear()
 
     def _assign(self, group: asyncio.TaskGroup) -> None:
-        """Stream as many logs as may be, those looked at first, and poll the others."""
         alive = [each for each in self._followers.values() if not each.is_over]
         alive.sort(key=lambda each: (each.target.name not in self._focus, not each.target.is_chief))
         for position, follower in enumerate(alive):
@@ -297,20 +276,19 @@ class JobLogs:
         try:
             async with aclosing(follower.batches()) as batches:
                 async for batch in batches:
-                    self._take(follower.target, batch, is_history=follower.is_behind)
+                    self._store(follower.target, batch, is_history=follower.is_behind)
                     if follower.is_behind:
                         for feed in tuple(self._feeds):
-                            await feed.until_room(follower.target)
+                            await feed.until_writable(follower.target)
         except KubeError as error:
             follower.is_over = True
-            words = f"cannot be read. {error.details or error.what}"
-            if "previous terminated container" in error.why:  # as kubelets word it, and pass it on as a 400
-                words = "there was no run before this one, or its log is gone"
-            self._take(follower.target, [Marker(Mark.NOTE, words, follower.target, 0, next(self._numbers))])
+            text = f"cannot be read. {error.details or error.what}"
+            if "previous terminated container" in error.why:  # the kubelet's message, sent with a 400
+                text = "there was no run before this one, or its log is gone"
+            self._store(follower.target, [Marker(Mark.NOTE, text, follower.target, 0, next(self._numbers))])
         self._changed.set()
 
-    def _take(self, source: Target, batch: Sequence[Item], *, is_history: bool = False) -> None:
-        """Keep what was read, and hand it to the feeds."""
+    def _store(self, source: Target, batch: Sequence[Item], *, is_history: bool = False) -> None:
         name, instance_by_rank = source.name, self._instance_by_rank
         by_rank: dict[int | None, list[Item]] = {}
         for item in batch:
@@ -340,3 +318,61 @@ class JobLogs:
 
 def _size_of(item: Item) -> int:
     return _LINE_OVERHEAD_BYTES + (len(item.raw) if isinstance(item, LogLine) else len(item.text))
+
+
+async def full_log(
+    client: Client,
+    target: Target,
+    *,
+    is_previous: bool = False,
+    has_restarted: bool = False,
+    held: Sequence[Item] = (),
+    gone: dict[str, int] | None = None,
+    backoff: Backoff = DEFAULT_BACKOFF,
+    turn: asyncio.Lock | None = None,
+) -> AsyncGenerator[list[Item], None]:
+    """Read the log of a container again from its start, with markers where lines are missing.
+
+    With `has_restarted` the previous run is read first. `held` are items read before, to fill in what
+    the server no longer has; `gone` counts older lines by writer, and loses those that are reported.
+    """
+    lines = [item for item in held if isinstance(item, LogLine)]
+    writers = {target.name, *(f"rank {rank}" for rank in target.ranks), *(line.writer for line in lines)}
+    numbers = count()
+    reached_ns = 0
+    is_cut = False
+
+    def marker(text: str) -> Marker:
+        return Marker(Mark.GAP, text, target, reached_ns, next(numbers))
+
+    def held_lines(until_ns: float) -> list[Item]:
+        missing = [line for line in lines if reached_ns < line.stamp_ns < until_ns]
+        if not missing:
+            return []
+        lost = [writer for writer in writers if gone and writer in gone] if not reached_ns else []
+        notices = [
+            f"{writer}: {(gone or {}).pop(writer):,} earlier lines cannot be read again" for writer in lost
+        ]
+        notices.append(f"{len(missing):,} lines that the server no longer has, as they were held here")
+        return [*map(marker, notices), *missing, marker("from here on as the server has them")]
+
+    for run in (True, False) if has_restarted and not is_previous else (is_previous,):
+        request = LogRequest(follow=False, previous=run, max_line_bytes=LONGEST_LINE_BYTES)
+        follower = Follower(client, target, request, backoff=backoff, numbers=numbers, turn=turn)
+        is_begun = False
+        try:
+            async with aclosing(follower.batches()) as batches:
+                async for batch in batches:
+                    # Without follow, this marker means that another pod has the name.
+                    is_cut |= any(isinstance(item, Marker) and item.mark is Mark.ENDED for item in batch)
+                    if not is_begun and any(isinstance(item, LogLine) for item in batch):
+                        is_begun = True
+                        if older := held_lines(batch[0].stamp_ns):
+                            yield older
+                    yield batch
+                    reached_ns = max(reached_ns, follower.reached_ns)
+        except KubeError as error:
+            is_cut = True
+            yield [marker(f"cannot be read to its end. {error.why or error.what}")]
+    if is_cut and (newer := held_lines(float("inf"))):
+        yield newer[:-1]

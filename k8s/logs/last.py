@@ -1,7 +1,7 @@
-"""Knows when each container of a job last printed and what, and asks no more than that takes.
+"""The time and text of the newest line of each container of a job.
 
-A few logs are streamed, of which only the newest line is ever looked at. Of many, one after the
-other is asked for its last line, so that a job of a thousand pods costs no more than one of twenty.
+Up to `MAX_STREAMS` logs are streamed. With more, one log at a time is read for its last line, so that
+a job of a thousand pods costs the cluster no more than one of twenty.
 """
 
 from __future__ import annotations
@@ -12,25 +12,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from k8s.client.client import REQUEST_S, Client
-from k8s.client.transport import query_of, translated
+from k8s.client.transport import translated
+from k8s.cluster.backoff import ServerProbe, pause
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.logs.lines import Target, read_stamp
-from k8s.models.resources import PODS
 from k8s.status import Status
-from k8s.watch.backoff import ServerProbe, pause
 
+# With more logs than this, none is streamed.
 MAX_STREAMS = 16
-"""Logs that are streamed; where there are more, none is."""
+# Seconds between requests when logs are polled in turn.
 TURN_S = 0.5
-"""Between two requests where logs are asked in turns."""
+# Seconds before a container that has not started is read again, unless its status changes.
 WAITING_S = 10.0
-"""Before a container is asked again that has not started, unless its status changes."""
-KEPT_BYTES = 4096
-"""Bytes that are kept of a line."""
+MAX_LINE_BYTES = 4096
+# Before its container has run, an instance has no log.
 _UNBEGUN = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
-"""What an instance is before its container has run: there is no log to ask for."""
-_LOOKED_BACK = 8
-"""Lines of one piece of a stream that are looked through for one that is not empty."""
+# Lines of a chunk that are searched for one that is not empty.
+_LINES_SEARCHED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +36,21 @@ class LastLine:
     """The newest line of one log."""
 
     stamp_ns: int = 0
-    """When it was written, in ns since 1970 by its node's clock; 0 when it has printed nothing."""
+    """In ns since 1970 by its node's clock; 0 if it has printed nothing."""
     raw: bytes = b""
-    """The newest line that is not empty, as its process wrote it. Make it harmless before it is shown."""
-    looked_s: float | None = None
-    """Until when it is known to be the newest, in s since 1970 by the server's clock; None: until now."""
+    """The newest line that is not empty, raw: sanitize it before showing it."""
+    newest_until_s: float | None = None
+    """Server time, in s since 1970, until which it is known to be the newest; None means until now."""
 
     def silent_s(self, now_s: float) -> float | None:
-        """Return for how long nothing was printed, as far as is known; None when nothing ever was.
-
-        Args:
-            now_s: This moment by the server's clock, in s since 1970.
-        """
+        """Return the seconds without output until `now_s`, a server time; None without any output."""
         if not self.stamp_ns:
             return None
-        return max(0.0, (now_s if self.looked_s is None else self.looked_s) - self.stamp_ns / 1e9)
+        return max(0.0, (now_s if self.newest_until_s is None else self.newest_until_s) - self.stamp_ns / 1e9)
 
 
 class LastLines:
-    """The newest line of each of a job's logs, for as long as `run` runs."""
+    """The newest line of each of a job's logs, current while `run` runs."""
 
     def __init__(
         self,
@@ -67,20 +61,11 @@ class LastLines:
         turn_s: float = TURN_S,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare; nothing is asked until `run`.
-
-        Args:
-            client: The cluster.
-            probe: Where to wait while the cluster is away.
-            max_streams: How many logs are streamed; if there are more, they are asked in turns.
-            turn_s: Between two such questions.
-            on_change: Called when a log has its first line, and when `problem` changes; must return at once.
-        """
         self._found: dict[str, LastLine] = {}
         self.newest: Mapping[str, LastLine] = self._found
-        """By the name of its pod. Changed in place."""
+        """By pod name; changed in place."""
         self.problem = ""
-        """Why no log may be read, in the server's words; empty while they may."""
+        """The server's reason for refusing logs; empty while they may be read."""
         self._client = client
         self._probe = probe or ServerProbe(client)
         self._max_streams = max_streams
@@ -94,16 +79,16 @@ class LastLines:
 
     @property
     def is_polled(self) -> bool:
-        """Tell whether the logs are too many to be streamed."""
+        """Return True if there are too many logs to stream."""
         return len(self._targets) > self._max_streams
 
     @property
     def round_s(self) -> float:
-        """Return how long it takes to ask each log once; 0 where they are streamed."""
+        """Return the seconds to poll each log once; 0 if they are streamed."""
         return len(self._targets) * self._turn_s if self.is_polled else 0.0
 
     def set_targets(self, targets: Iterable[Target]) -> None:
-        """Take over which containers the job has now, and how they are; those that never ran are left out."""
+        """Update the job's containers and their status; leave out those that have never run."""
         now = {target.key: target for target in targets if target.status not in _UNBEGUN}
         if now == self._targets:
             return
@@ -118,7 +103,7 @@ class LastLines:
         self._woken.set()
 
     async def run(self) -> None:
-        """Look until cancelled; then every connection is closed."""
+        """Read logs until cancelled; then close every connection."""
         self.problem = ""
         self._over.clear()
         try:
@@ -131,17 +116,15 @@ class LastLines:
             self._tasks.clear()
 
     def _assign(self, group: asyncio.TaskGroup) -> None:
-        """Have one task for each log, or where there are too many one for all."""
         to_run = {} if self.problem else {None: None} if self.is_polled else dict(self._targets)
         for key in [key for key in self._tasks if key not in to_run]:
             self._tasks.pop(key).cancel()
         for key in to_run:
             if key in self._over or (key in self._tasks and not self._tasks[key].done()):
                 continue
-            self._tasks[key] = group.create_task(self._stream(key) if key else self._ask_in_turns())
+            self._tasks[key] = group.create_task(self._stream(key) if key else self._poll_in_turns())
 
     async def _stream(self, key: tuple[str, str, str]) -> None:
-        """Read one log for as long as it grows."""
         woken = self._woken
         backoff = self._probe.backoff
         delays = backoff.delays()
@@ -150,7 +133,7 @@ class LastLines:
             try:
                 await self._read(target, is_stream=not _is_final(target))
             except KubeError as error:
-                if self._is_settled(target, error):
+                if self._is_permanent(target, error):
                     return
                 if isinstance(error, Invalid):
                     await pause(woken, WAITING_S)
@@ -164,15 +147,14 @@ class LastLines:
                 delays = backoff.delays()
             await pause(woken, next(delays))
 
-    async def _ask_in_turns(self) -> None:
-        """Ask every log for its last line, one after the other and for ever."""
+    async def _poll_in_turns(self) -> None:
         delays = self._probe.backoff.delays()
         while True:
             for target in [each for key, each in self._targets.items() if key not in self._over]:
                 try:
                     await self._read(target, is_stream=False)
                 except KubeError as error:
-                    if not self._is_settled(target, error) and not isinstance(error, Invalid):
+                    if not self._is_permanent(target, error) and not isinstance(error, Invalid):
                         await self._probe.wait(error, delays, self._woken)
                 else:
                     delays = self._probe.backoff.delays()
@@ -182,8 +164,7 @@ class LastLines:
             if self._over >= self._targets.keys():
                 return
 
-    def _is_settled(self, target: Target, error: KubeError) -> bool:
-        """Tell whether an error is the answer: there is no such log, or none may be read."""
+    def _is_permanent(self, target: Target, error: KubeError) -> bool:
         if isinstance(error, Forbidden):
             self.problem = error.why or error.what
             self._changed.set()
@@ -195,50 +176,39 @@ class LastLines:
         return True
 
     async def _read(self, target: Target, *, is_stream: bool) -> None:
-        """Read the last line, and with `is_stream` those that come after it.
-
-        Raises:
-            KubeError: It cannot be read, or the connection broke.
-        """
-        doing = f"read the log of {target.pod}"
-        query = query_of(
-            container=target.container,
-            follow="true" if is_stream else "",
-            tailLines="1",
-            timestamps="true",
-        )
-        path = PODS.path(target.namespace, target.pod, "log")
-        rest = b""
+        partial = b""
         try:
-            async with self._client.stream(
-                "GET",
-                path,
-                doing,
-                query=query,
+            async with self._client.log(
+                target.pod,
+                target.namespace,
+                container=target.container,
+                follow=is_stream,
+                tail=1,
+                timestamps=True,
                 idle_s=self._probe.backoff.idle_s if is_stream else REQUEST_S,
                 open_s=REQUEST_S,
                 is_urgent=False,
             ) as body:
-                with translated(doing):
+                with translated(f"read the log of {target.pod}"):
                     async for chunk in body.iter_any():
-                        rest = self._take(target, rest + chunk)
-            if rest and not is_stream:
-                self._take(target, rest + b"\n")
+                        partial = self._store_newest(target, partial + chunk)
+            if partial and not is_stream:
+                self._store_newest(target, partial + b"\n")
         finally:
             if (line := self._found.get(target.pod)) is not None:
                 self._found[target.pod] = LastLine(line.stamp_ns, line.raw, self._now_s())
 
-    def _take(self, target: Target, read: bytes) -> bytes:
-        """Keep the newest line of what was read; return the start of the line that has no end yet."""
+    def _store_newest(self, target: Target, read: bytes) -> bytes:
+        # Returns the start of the line that has no end yet.
         end = read.rfind(b"\n")
         if end < 0:
-            return read[:KEPT_BYTES]
+            return read[:MAX_LINE_BYTES]
         before = self._found.get(target.pod)
         stamp_ns, text = 0, b""
-        for line in reversed(read[:end].rsplit(b"\n", _LOOKED_BACK)[-_LOOKED_BACK:]):
+        for line in reversed(read[:end].rsplit(b"\n", _LINES_SEARCHED)[-_LINES_SEARCHED:]):
             found_ns, start = read_stamp(line)
             stamp_ns = stamp_ns or found_ns
-            text = line[start : start + KEPT_BYTES]
+            text = line[start : start + MAX_LINE_BYTES]
             if text.strip():
                 break
         if before is not None:
@@ -246,7 +216,7 @@ class LastLines:
         self._found[target.pod] = LastLine(stamp_ns, text)
         if before is None:
             self._on_change()
-        return read[end + 1 :][:KEPT_BYTES]
+        return read[end + 1 :][:MAX_LINE_BYTES]
 
     def _now_s(self) -> float:
         return time.time() + self._client.server_clock_offset_s

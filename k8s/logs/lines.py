@@ -1,4 +1,4 @@
-"""What a log consists of: the containers that write it, lines with their times, marks between them."""
+"""Containers, log lines with their times, and the markers between them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import msgspec
 
 from k8s.snapshot import Instance, Job
 
-KEPT_BYTES = 64 * 1024
-"""Bytes that are kept of one line; how many more there were is counted."""
+# Stored of one line; the rest is only counted.
+MAX_LINE_BYTES = 64 * 1024
+# Limit for lines that are printed or saved.
 LONGEST_LINE_BYTES = 64 * 1024 * 1024
-"""Bytes that are kept of a line that is printed or saved."""
 
 _NS = 1_000_000_000
 _LONGEST_STAMP = 40
 
 
 class Target(msgspec.Struct, frozen=True):
-    """One container whose log is wanted, and what is known of the ranks that write it."""
+    """A container with a log, and the known ranks that write it."""
 
     namespace: str
     pod: str
     container: str = ""
     """May be empty for a pod with one container."""
     pod_uid: str = ""
-    """Empty when unknown; a pod made again under the same name has another."""
+    """Empty if unknown; a recreated pod of the same name has another uid."""
     instance: str = ""
     """Short name within the job: `worker-2`."""
     ranks: tuple[int, ...] = ()
@@ -35,44 +35,40 @@ class Target(msgspec.Struct, frozen=True):
     ranks_proof: str = "none"
     """`declared`, `assumed`, `observed` or `none`."""
     is_chief: bool = False
-    """Its log is the one to read first."""
     prints_all_ranks: bool = False
     """All ranks of the job print here: an MPI launcher."""
     status: str = ""
-    """The instance's status, in the console's words."""
 
     @property
     def name(self) -> str:
-        """Return what people call it: the instance, or else the pod."""
+        """Return the display name: the instance, else the pod."""
         return self.instance or self.pod
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Return what tells this stream from every other one."""
+        """Return a key that is unique for this stream."""
         return (self.pod_uid or f"{self.namespace}/{self.pod}", self.pod, self.container)
 
 
 class LogLine(msgspec.Struct, frozen=True, gc=False):
-    """One line as a process wrote it. `text` is shown only as `k8s.text.sanitize.log_text` makes it."""
+    """One line as a process wrote it. Show `text` only through `k8s.text.sanitize.log_text`."""
 
     stamp_ns: int
-    """When it was written, in ns since 1970; the time of the line before where the server gave none."""
+    """In ns since 1970; that of the line before if the server gave none."""
     raw: bytes
-    """The line without its end, at most as long as what is kept."""
+    """The line without its end, cut off at the limit."""
     source: Target
-    """Where it was read."""
     seq: int
-    """Counts what was read, markers too; lines of one source are in order."""
+    """Order of reading, markers included."""
     rank: int | None = None
-    """Global rank that wrote it; None: the pod itself, or nobody knows."""
+    """Global rank; None if it is unknown or the pod itself wrote the line."""
     rank_is_proven: bool = False
-    """The line itself names its global rank."""
     prefix_bytes: int = 0
     """Length of the rank prefix at the start of `raw`."""
     missing_bytes: int = 0
-    """What was not kept of a line that is too long."""
+    """Bytes cut off a line that is too long."""
     is_stamped: bool = True
-    """The server said when it was written."""
+    """The server gave the time of the line."""
 
     @property
     def text(self) -> bytes:
@@ -81,12 +77,12 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def writer(self) -> str:
-        """Return who wrote it, in words: `rank 3`, or where no rank is known the instance."""
+        """Return the writer's display name: `rank 3`, or the instance if no rank is known."""
         return self.source.name if self.rank is None else f"rank {self.rank}"
 
 
 class Mark(StrEnum):
-    """What a marker between the lines is about."""
+    """Subject of a marker."""
 
     WAITING = "waiting"
     LOST = "lost"
@@ -99,91 +95,86 @@ class Mark(StrEnum):
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """Something that happened to a stream, between the lines where it happened."""
+    """An event of a stream, between the lines where it happened."""
 
     mark: Mark
     text: str
-    """In words, for the reader; it may quote the server, so it is text, never markup."""
+    """Plain text, never markup: it may quote the server."""
     source: Target
     stamp_ns: int = 0
-    """The time of the line before it, so that it stays there when streams are merged."""
+    """Time of the line before it, which keeps it in place when streams are merged."""
     seq: int = 0
 
     @property
     def may_lack_lines(self) -> bool:
-        """Tell whether lines may be missing here."""
+        """Return True if lines may be missing here."""
         return self.mark in (Mark.GAP, Mark.DROPPED)
 
 
 Item = LogLine | Marker
-"""What a log is made of."""
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
-    """One line of a stream, before anybody knows whose it is."""
+    """One line of a stream, before its rank is known."""
 
     stamp_ns: int
-    """0 when the line does not begin with a time."""
+    """0 if the line does not begin with a time."""
     raw: bytes
     missing_bytes: int = 0
 
 
 class Splitter:
-    """Cuts a stream into lines that the server has put a time before, whatever the chunks are."""
+    """Splits a stream of chunks into lines with timestamps."""
 
-    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
-        """Keep at most `kept_bytes` of a line."""
-        self._room = kept_bytes + _LONGEST_STAMP
-        self._kept_bytes = kept_bytes
-        self._rest = bytearray()
-        self._rest_missing = 0
+    def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self._max_bytes = max_line_bytes
+        self._partial = bytearray()
+        self._missing_bytes = 0
 
     def feed(self, chunk: bytes) -> list[Piece]:
         """Return the lines that end in this chunk."""
-        *ended, rest = chunk.split(b"\n")
+        *ended, partial = chunk.split(b"\n")
         pieces: list[Piece] = []
         if ended:
-            if self._rest:
+            if self._partial:
                 self._extend(ended[0])
-                pieces.append(self._take_rest())
+                pieces.append(self._pop_partial())
             else:
                 pieces.append(self._piece(ended[0], 0))
             pieces.extend([self._piece(line, 0) for line in ended[1:]])
-        if rest:
-            self._extend(rest)
+        if partial:
+            self._extend(partial)
         return pieces
 
     def finish(self) -> list[Piece]:
-        """Return the last line when it has no end, and begin anew."""
-        return [self._take_rest()] if self._rest else []
+        """Return the last line if it has no end, and start over."""
+        return [self._pop_partial()] if self._partial else []
 
     def _extend(self, part: bytes) -> None:
-        room = self._room - len(self._rest)
-        if len(part) > room:
-            self._rest_missing += len(part) - max(0, room)
-            part = part[: max(0, room)]
-        self._rest += part
+        room = max(0, self._max_bytes + _LONGEST_STAMP - len(self._partial))
+        self._missing_bytes += max(0, len(part) - room)
+        self._partial += part[:room]
 
-    def _take_rest(self) -> Piece:
-        piece = self._piece(bytes(self._rest), self._rest_missing)
-        self._rest.clear()
-        self._rest_missing = 0
+    def _pop_partial(self) -> Piece:
+        piece = self._piece(bytes(self._partial), self._missing_bytes)
+        self._partial.clear()
+        self._missing_bytes = 0
         return piece
 
     def _piece(self, line: bytes, missing_bytes: int) -> Piece:
         stamp_ns, start = read_stamp(line)
         raw = line[start:]
-        if len(raw) > self._kept_bytes:
-            missing_bytes += len(raw) - self._kept_bytes
-            raw = raw[: self._kept_bytes]
+        if len(raw) > self._max_bytes:
+            missing_bytes += len(raw) - self._max_bytes
+            raw = raw[: self._max_bytes]
         return Piece(stamp_ns, raw, missing_bytes)
 
 
 def read_stamp(line: bytes) -> tuple[int, int]:
-    """Read the time at the start of a line: `2026-05-14T10:00:00.123456789Z text`.
+    """Parse the time at the start of a line: `2026-05-14T10:00:00.123456789Z text`.
 
     Returns:
-        Nanoseconds since 1970, and where the text begins; (0, 0) when there is no time.
+        Nanoseconds since 1970 and the offset of the text; (0, 0) if there is no time.
     """
     if line[29:31] == b"Z " and line[19:20] == b"." and (seconds := _SECONDS.get(line[:19])) is not None:
         fraction = line[20:29]
@@ -214,8 +205,8 @@ def _read_any_stamp(line: bytes) -> tuple[int, int]:
     return seconds * _NS + ns, end + 1 if space >= 0 else end
 
 
+# Whole seconds by time in UTC: the lines of one second share the parsing.
 _SECONDS: dict[bytes, int] = {}
-"""Whole seconds since 1970 of times in UTC; the lines of one second share the work."""
 
 
 def _seconds(moment: bytes, zone: bytes) -> int:
@@ -224,28 +215,25 @@ def _seconds(moment: bytes, zone: bytes) -> int:
 
 
 def rfc3339(seconds: int) -> str:
-    """Write whole seconds since 1970 as the API's `sinceTime` takes them."""
+    """Format seconds since 1970 for the API's `sinceTime`."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def write_stamp(stamp_ns: int) -> str:
-    """Write a time as the kubelet does, with nine digits."""
+    """Format a time as the kubelet does, with nine digits."""
     seconds, ns = divmod(stamp_ns, _NS)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"
 
 
 def in_time_order(items: Sequence[Item]) -> list[Item]:
-    """Sort what several sources said; what one source said at one time keeps its order."""
+    """Sort items of several sources by time; items of one source and time keep their order."""
     return sorted(items, key=lambda item: (item.stamp_ns, item.seq))
 
 
 def targets_of(job: Job, *, container: str = "", all_containers: bool = False) -> tuple[Target, ...]:
-    """Return the logs of a job, its chief's first; instances without a pod have none yet.
+    """Return the containers of a job whose logs to read, its chief's first.
 
-    Args:
-        job: The job.
-        container: Its name; empty for the training container.
-        all_containers: Every container of each pod, the init containers too.
+    By default these are the training containers. Instances without a pod have none.
     """
     found = [
         _target(job, instance, name)

@@ -1,10 +1,10 @@
-"""Whose line is it: the marks that launchers and frameworks put before a rank's lines.
+"""Rank prefixes that launchers and frameworks put before lines.
 
-Some name the global rank, which proves it. Some name only the local rank, from which
-the rank follows if the pod's ranks are known. Rules are few and strict: a line that is taken
-from the wrong rank is worse than one that stays with its pod.
+Some name the global rank, which proves the writer. Some name only the local rank, which gives the
+global one if the pod's ranks are known. Rules are few and strict: a line assigned to the wrong rank
+is worse than one that stays with its pod.
 
-Not rules, on purpose: `3: ` (srun --label; also every numbered list), NCCL's
+Not rules, on purpose: `3: ` (srun --label, but also every numbered list), NCCL's
 `host:pid:tid [0] NCCL INFO` (a device, not a rank), `[3]` from anything but an MPI launcher.
 """
 
@@ -15,25 +15,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+# A prefix must end within these bytes of a line.
 PREFIX_BYTES = 256
-"""Bytes at the start of a line in which a prefix must end."""
 
 Names = Literal["global", "local", "either"]
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixRule:
-    """One way to say whose a line is."""
+    """One prefix format."""
 
     example: str
     source: str
-    """Who writes it."""
     pattern: re.Pattern[bytes]
     """Group 1 is the number."""
     names: Names = "global"
-    """`global` rank, `local` rank, within the pod, or `either`: local unless it is one of the pod's ranks."""
+    """`global` rank, `local` rank in the pod, or `either`: local unless it is one of the pod's ranks."""
     stays: bool = False
-    """It is part of what was said, so it is shown."""
     of_launcher: bool = False
     """Holds only where all ranks of an MPI job print."""
 
@@ -55,6 +53,7 @@ _DATE = rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d:]{10,16} \d{4}"
 # Open MPI 5 puts a space before the line, 4 does not: one alone is its own.
 _TAG_END = rb"\](?:\[[^\]\s]*\])?<(?:stdout|stderr|stddiag)>:(?: (?! ))?"
 
+# The first match wins.
 RULES: tuple[PrefixRule, ...] = (
     _rule(
         "[rank3]: step 1",
@@ -115,7 +114,6 @@ RULES: tuple[PrefixRule, ...] = (
         stays=True,
     ),
 )
-"""The first that matches holds."""
 
 
 class LineOwner(NamedTuple):
@@ -124,11 +122,10 @@ class LineOwner(NamedTuple):
     rank: int | None = None
     is_proven: bool = False
     prefix_bytes: int = 0
-    """Bytes before what was said."""
 
 
+# The pod itself.
 NO_OWNER = LineOwner()
-"""The pod's own words."""
 
 _BY_START = {
     start: tuple(rule for rule in RULES if chr(start) in (rule.example[0], rule.example[0].swapcase()))
@@ -137,24 +134,19 @@ _BY_START = {
 
 
 class RankReader:
-    """Finds the owner of each line of one pod."""
+    """Finds the rank of each line of one pod."""
 
     def __init__(self, ranks: Sequence[int] = (), *, prints_all_ranks: bool = False) -> None:
-        """Read the lines of a pod.
-
-        Args:
-            ranks: The global ranks that it is known or assumed to run, in the order of their local ranks.
-            prints_all_ranks: It is a launcher, where all ranks print.
-        """
+        """Create a reader for a pod; `ranks` are global, known or assumed, by local rank."""
         self._ranks = tuple(ranks)
         self._prints_all_ranks = prints_all_ranks
-        # One rank in one pod: nobody else can have written what bears no mark.
+        # The only rank of a pod writes its lines without a prefix, too.
         self._default_owner = (
             LineOwner(self._ranks[0]) if len(self._ranks) == 1 and not prints_all_ranks else NO_OWNER
         )
 
     def owner(self, raw: bytes) -> LineOwner:
-        """Return whose a line is; where it bears no mark: the pod's only rank, or nobody's."""
+        """Return the owner of a line; without a prefix, the pod's only rank or `NO_OWNER`."""
         rules = _BY_START.get(raw[0]) if raw else None
         if rules is None:
             return self._default_owner

@@ -12,13 +12,12 @@ from itertools import count
 import msgspec
 
 from k8s.client.client import Client
+from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.errors import NotFound
-from k8s.logs.feed import LogSelection
+from k8s.logs.feed import MAX_STREAMS, LogSelection, by_time
 from k8s.logs.follow import Follower, LogRequest
 from k8s.logs.lines import LONGEST_LINE_BYTES, Item, LogLine, Mark, Marker, Target, in_time_order, write_stamp
-from k8s.logs.merge import MAX_STREAMS, by_time
 from k8s.text.sanitize import log_text, sanitize
-from k8s.watch.backoff import DEFAULT_BACKOFF, Backoff
 
 _WINDOW_S = 0.25
 _WAITING_BATCHES = 64
@@ -28,29 +27,28 @@ _WITHHELD_LINES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `gpuconsole logs JOB` was asked for."""
+    """Options of `gpuconsole logs JOB`."""
 
     follow: bool = False
     tail: int | None = None
     since_s: int | None = None
     since_time: str = ""
     instance: str = ""
-    """Short name, `worker-2`, or the pod's: all that it says."""
+    """All lines of an instance, by its short name (`worker-2`) or its pod."""
     rank: int | None = None
-    """A global rank: its lines, and those of its pod that no rank claims."""
+    """Global rank: its lines, and those of its pod that belong to no rank."""
     container: str = ""
     previous: bool = False
     every: bool = False
-    """All instances, merged by time."""
     first_rank: bool = False
-    """Of the chief only rank 0 and what no rank claims, also where nobody declares its ranks: a launcher."""
+    """Read only rank 0 of the chief even if its ranks are not declared, as with a launcher."""
 
 
 def choose(targets: Sequence[Target], options: Options) -> tuple[list[Target], LogSelection]:
-    """Return which logs to read, and whose lines: by default the chief's rank 0.
+    """Return the logs to read and the lines to select, by default the chief's rank 0.
 
     Raises:
-        NotFound: No instance, or no rank, fits; the words name those that there are.
+        NotFound: No instance or rank matches; the message lists those that exist.
     """
     if options.container:
         targets = [msgspec.structs.replace(each, container=options.container) for each in targets]
@@ -71,7 +69,7 @@ def choose(targets: Sequence[Target], options: Options) -> tuple[list[Target], L
             raise NotFound(
                 f"There is no rank {options.rank}.", f"The job has ranks {ranks[0]} to {ranks[-1]}."
             )
-        # Of ranks that nobody declares, only the lines can tell.
+        # If no pod declares its ranks, only the prefixes of lines show them.
         return selected or list(targets), LogSelection(rank=options.rank)
     chief = next((each for each in targets if each.is_chief), targets[0])
     rank = min(chief.ranks, default=0 if options.first_rank else None)
@@ -84,20 +82,15 @@ async def read(
     options: Options,
     *,
     backoff: Backoff = DEFAULT_BACKOFF,
-) -> AsyncIterator[Item]:
-    """Yield what `options` ask for: lines for stdout, markers for stderr.
+) -> AsyncGenerator[Item, None]:
+    """Yield the items that `options` select: lines for stdout, markers for stderr.
 
-    Nothing is dropped: whoever prints slowly slows the reading down. Write a line with `printed`.
-
-    Args:
-        client: The cluster.
-        targets: The job's containers; with `options.follow`, a stream of them lets new pods join.
-        options: What is asked for.
-        backoff: How long to wait for what.
+    Nothing is dropped; a slow consumer slows reading down. Format lines with `printed`. With
+    `options.follow`, a stream of targets lets new pods join.
 
     Raises:
-        NotFound: There is no such instance, rank or pod; for a rank that no pod declares, once all is read.
-        KubeError: Without follow: a log could not be read.
+        NotFound: There is no such instance, rank or pod; for a rank that no pod declares, raised at the end.
+        KubeError: A log could not be read, without follow.
     """
     updates: AsyncIterator[Sequence[Target]] | None = None
     if isinstance(targets, AsyncIterable):
@@ -110,12 +103,12 @@ async def read(
         since_time=options.since_time,
         follow=options.follow and not options.previous,
         previous=options.previous,
-        kept_bytes=LONGEST_LINE_BYTES,
+        max_line_bytes=LONGEST_LINE_BYTES,
     )
     numbers = count()
     rank = selection.rank
     is_declared = rank is None or any(rank in each.ranks for each in selected)
-    # Whatever its ranks are, a job has a rank 0, and the chief runs it.
+    # Every job has a rank 0, and the chief runs it.
     chief = next((each for each in selected if each.is_chief), selected[0])
     instance = chief.name if rank == 0 or len(selected) == 1 else ""
     finder = _RankFinder(rank) if rank and not is_declared else None
@@ -133,17 +126,15 @@ async def read(
         async for batch in batches:
             for item in batch:
                 if finder is not None:
-                    for found in finder.take(item):
-                        yield found
-                elif selection.takes(item, instance):
+                    for ready in finder.take(item):
+                        yield ready
+                elif selection.matches(item, instance):
                     yield item
     if finder is not None:
         finder.require_found()
 
 
 class _RankFinder:
-    """Finds a rank that no pod declares by the lines that name it, and what else its pod says."""
-
     def __init__(self, rank: int) -> None:
         self._selection = LogSelection(rank=rank)
         self._instance = ""
@@ -152,9 +143,9 @@ class _RankFinder:
         self._left_out = 0
 
     def take(self, item: Item) -> list[Item]:
-        """Return what can be printed now: lines that name no rank wait until their pod is the rank's."""
+        # Lines without a rank wait until it is known that their pod runs the rank.
         if self._instance:
-            return [item] if self._selection.takes(item, self._instance) else []
+            return [item] if self._selection.matches(item, self._instance) else []
         if not isinstance(item, LogLine):
             return [item]
         name = item.source.name
@@ -167,15 +158,14 @@ class _RankFinder:
         if item.rank != self._selection.rank:
             return []
         self._instance = name
-        found: list[Item] = [*self._withheld.pop(name, ()), item]
+        ready: list[Item] = [*self._withheld.pop(name, ()), item]
         self._withheld.clear()
         if self._left_out:
-            words = f"{self._left_out:,} earlier lines that name no rank are not printed"
-            found.insert(0, Marker(Mark.NOTE, words, item.source))
-        return found
+            text = f"{self._left_out:,} earlier lines that name no rank are not printed"
+            ready.insert(0, Marker(Mark.NOTE, text, item.source))
+        return ready
 
     def require_found(self) -> None:
-        """Raise `NotFound` where no line was the rank's."""
         if self._instance:
             return
         ranks = ", ".join(map(str, sorted(self._seen)[:20])) + (", …" if len(self._seen) > 20 else "")
@@ -188,8 +178,6 @@ class _RankFinder:
 
 
 class _MergedFollowers:
-    """Several logs followed at once, each held back when nobody prints."""
-
     def __init__(
         self,
         client: Client,
@@ -205,36 +193,47 @@ class _MergedFollowers:
         self._numbers = numbers
         self._queue: asyncio.Queue[Sequence[Item] | None] = asyncio.Queue(_WAITING_BATCHES)
         self._left = 0
+        self._is_watching = True
 
     async def batches(
         self, updates: AsyncIterator[Sequence[Target]] | None, options: Options
     ) -> AsyncGenerator[list[Item], None]:
-        """Yield what comes, in the order of its times within a moment."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [self._start(group, each) for each in self._followers.values()]
-            watching = (
-                None if updates is None else group.create_task(self._watch(group, updates, options, tasks))
-            )
-            try:
-                while self._left or (watching is not None and not watching.done()) or not self._queue.empty():
-                    batch = await self._queue.get()
-                    found = list(batch or ())
-                    deadline = asyncio.get_running_loop().time() + _WINDOW_S
-                    while len(found) < 5_000:
-                        try:
-                            async with asyncio.timeout_at(deadline):
-                                found.extend(await self._queue.get() or ())
-                        except TimeoutError:
-                            break
-                    yield in_time_order(found)
-            finally:
-                for task in (*tasks, *([watching] if watching else [])):
-                    task.cancel()
+        # In its own task: a generator that is closed inside a TaskGroup raises BaseExceptionGroup.
+        running = asyncio.create_task(self._run(updates, options))
+        try:
+            while self._left or self._is_watching or not self._queue.empty():
+                items = list(await self._queue.get() or ())
+                deadline = asyncio.get_running_loop().time() + _WINDOW_S
+                while len(items) < 5_000:
+                    try:
+                        async with asyncio.timeout_at(deadline):
+                            items.extend(await self._queue.get() or ())
+                    except TimeoutError:
+                        break
+                yield in_time_order(items)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+        if not running.cancelled() and (error := running.exception()) is not None:
+            raise error.exceptions[0] if isinstance(error, ExceptionGroup) else error
 
-    def _start(self, group: asyncio.TaskGroup, follower: Follower) -> asyncio.Task[None]:
+    async def _run(self, updates: AsyncIterator[Sequence[Target]] | None, options: Options) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for follower in self._followers.values():
+                    self._start(group, follower)
+                self._is_watching = updates is not None
+                if updates is not None:
+                    group.create_task(self._watch(group, updates, options))
+        except Exception:
+            self._left, self._is_watching = 0, False
+            await self._queue.put(None)
+            raise
+
+    def _start(self, group: asyncio.TaskGroup, follower: Follower) -> None:
         follower.is_streamed = self._left < MAX_STREAMS
         self._left += 1
-        return group.create_task(self._follow(follower))
+        group.create_task(self._follow(follower))
 
     async def _follow(self, follower: Follower) -> None:
         async with aclosing(follower.batches()) as batches:
@@ -244,11 +243,7 @@ class _MergedFollowers:
         await self._queue.put(None)
 
     async def _watch(
-        self,
-        group: asyncio.TaskGroup,
-        updates: AsyncIterator[Sequence[Target]],
-        options: Options,
-        tasks: list[asyncio.Task[None]],
+        self, group: asyncio.TaskGroup, updates: AsyncIterator[Sequence[Target]], options: Options
     ) -> None:
         async for targets in updates:
             try:
@@ -263,20 +258,18 @@ class _MergedFollowers:
                     self._client, target, self._request, backoff=self._backoff, numbers=self._numbers
                 )
                 self._followers[target.key] = follower
-                tasks.append(self._start(group, follower))
+                self._start(group, follower)
+        self._is_watching = False
         await self._queue.put(None)
 
 
 def printed(
     line: LogLine, *, timestamps: bool = False, name: bool = False, is_terminal: bool = False
 ) -> bytes:
-    """Return a line as the command prints it, with its end.
+    """Format a line for output, with its end.
 
-    Args:
-        line: The line.
-        timestamps: Put the time of writing first.
-        name: Put the instance and rank first, for several at once.
-        is_terminal: Make it harmless; a pipe or a file gets the bytes as they are.
+    `name` puts instance and rank first. For a terminal the line is sanitized; a pipe or a file gets
+    the raw bytes.
     """
     start = f"{write_stamp(line.stamp_ns)} " if timestamps and line.is_stamped else ""
     if name:

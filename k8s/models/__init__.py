@@ -1,9 +1,7 @@
-"""The few fields of Kubernetes objects that the console shows, as the server sends them.
+"""Typed subset of Kubernetes objects, decoded straight from server bytes.
 
-Bodies are decoded straight into these values and everything else is skipped while
-reading, which is what makes ten thousand pods cheap: see `Reader`. Pure: asks no server,
-and knows no kind of job.
-Names are the API's, in snake case. Source: the Kubernetes API reference, v1.
+Fields that the console does not need are skipped while decoding, which makes ten thousand pods
+cheap; see `Reader`. Names are the API's, in snake case. Source: the Kubernetes API reference, v1.
 """
 
 from __future__ import annotations

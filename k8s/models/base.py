@@ -1,19 +1,72 @@
-"""What all objects have: metadata, owners, conditions."""
+"""Parts that all objects share: metadata, owners, conditions; values that many objects share."""
 
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
+from collections.abc import Hashable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from k8s.models.trimming import interned, kept, shared
+# Prefixes. Other annotations are often larger than the remaining object.
+ANNOTATION_PREFIXES = (
+    "ALIYUN_COM_GPU",
+    "ack.",
+    "aliyun.com/",
+    "arena.kubeflow.org/",
+    "batch.kubernetes.io/",
+    "description",
+    "gpuconsole.dev/",
+    "jobset.sigs.k8s.io/",
+    "kai.scheduler/",
+    "kueue.x-k8s.io/",
+    "notebooks.kubeflow.org/creator",
+    "opendatahub.io/username",
+    "owner",
+    "ray.io/",
+    "requestGPUsOfJobOwner",
+    "runai/",
+    "scheduler.framework.gpushare.",
+    "scheduling.k8s.io/",
+    "scheduling.volcano.sh/",
+    "scheduling.x-k8s.io/",
+    "tensorstack.dev/",
+    "topology.kubernetes.io/",
+    "trainer.kubeflow.org/",
+    "volcano.sh/",
+)
+MAX_SHARED = 4096
+
+T = TypeVar("T")
+_SHARED: dict[Hashable, Any] = {}
+
+
+def shared(key: Hashable, value: T) -> T:
+    """Return the first value that was passed with this key."""
+    if len(_SHARED) >= MAX_SHARED:
+        _SHARED.clear()
+    found: T = _SHARED.setdefault(key, value)
+    return found
+
+
+def interned(texts: Mapping[str, str]) -> dict[str, str]:
+    """Intern all keys and values."""
+    return {sys.intern(key): sys.intern(text) for key, text in texts.items()}
+
+
+def gpuconsole_annotations(annotations: Mapping[str, str]) -> dict[str, str] | None:
+    """Return only the annotations that gpuconsole reads; None if there are none."""
+    return {key: text for key, text in annotations.items() if key.startswith(ANNOTATION_PREFIXES)} or None
+
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
-"""Stands in for a time that an object does not tell, when it is compared with others."""
+"""Stands in for a missing time in comparisons."""
+# Silence after which a node becomes Unknown; 40 s before kube-controller-manager 1.32.
+NODE_GRACE = timedelta(seconds=50)
 Quantities = dict[str, str | int | float]
-"""Resource name, as `nvidia.com/gpu`, to quantity."""
+"""Resource name, such as `nvidia.com/gpu`, to quantity."""
 
 
 class Value(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -21,7 +74,7 @@ class Value(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults
 
 
 class OwnerReference(Value, frozen=True):
-    """Who made an object."""
+    """Reference to the owner of an object."""
 
     kind: str = ""
     name: str = ""
@@ -31,7 +84,7 @@ class OwnerReference(Value, frozen=True):
 
 
 class Meta(Value, frozen=True):
-    """What every object carries."""
+    """Metadata of an object."""
 
     name: str = ""
     namespace: str = ""
@@ -43,14 +96,15 @@ class Meta(Value, frozen=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     finalizers: list[str] | None = None
-    """Who must be done with it before it goes."""
+    unreadable: str = ""
+    """The first field that had a wrong type and was dropped. Not an API field."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "namespace", sys.intern(self.namespace))
         if self.labels is not None:
             force_setattr(self, "labels", interned(self.labels))
         if self.annotations is not None:
-            force_setattr(self, "annotations", kept(self.annotations))
+            force_setattr(self, "annotations", gpuconsole_annotations(self.annotations))
         if self.owner_references is not None:
             owners = self.owner_references
             force_setattr(self, "owner_references", shared(tuple(owners), owners))
@@ -58,16 +112,16 @@ class Meta(Value, frozen=True):
             force_setattr(self, "finalizers", shared(tuple(self.finalizers), self.finalizers))
 
     def label(self, key: str) -> str:
-        """Return a label's value, empty when there is none."""
+        """Return the value of a label; empty if it is missing."""
         return (self.labels or {}).get(key, "")
 
     def annotation(self, key: str) -> str:
-        """Return an annotation's value, empty when there is none."""
+        """Return the value of an annotation; empty if it is missing."""
         return (self.annotations or {}).get(key, "")
 
     @property
     def controller(self) -> OwnerReference | None:
-        """Return the owner that manages this object, if it has one."""
+        """The owner that manages this object; None if there is none."""
         for owner in self.owner_references or ():
             if owner.controller:
                 return owner
@@ -75,17 +129,29 @@ class Meta(Value, frozen=True):
 
 
 class Condition(Value, frozen=True):
-    """A claim about an object: `type` is `status` since then, because of `reason`."""
+    """A condition in an object's status."""
 
     type: str = ""
     status: str = ""
     reason: str | None = ""
     message: str | None = ""
     last_transition_time: datetime | None = None
+    last_heartbeat_time: datetime | None = None
+    """None unless the condition is Unknown, so that heartbeats do not change a node's row."""
+
+    @property
+    def since(self) -> datetime | None:
+        """The time of the last change; for a silent kubelet, about the time of its last report.
+
+        A kubelet reports its status only every 5 minutes and renews a lease meanwhile, so the
+        heartbeat alone may be minutes too early. Source: `nodeStatusReportFrequency`.
+        """
+        changed, reported = self.last_transition_time, self.last_heartbeat_time
+        return max(reported, changed - NODE_GRACE) if changed and reported and reported < changed else changed
 
 
 class ListMeta(Value, frozen=True):
-    """A list's own metadata: its version, and how to fetch its next page."""
+    """Metadata of a list: its version and the token of the next page."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")

@@ -1,4 +1,4 @@
-"""Persistent volume claims: what jobs keep things on that must outlive them."""
+"""Persistent volume claims."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _SHORT_MODES = {
 
 
 class ClaimResources(Value, frozen=True):
-    """The `storage` that a claim requests."""
+    """The requested `storage`."""
 
     requests: Quantities | None = None
 
 
 class ClaimSpec(Value, frozen=True):
-    """What is asked for; `volume_name` is filled in once a volume is bound."""
+    """The requested volume; `volume_name` is empty until it is bound."""
 
     access_modes: list[str] | None = None
     resources: ClaimResources = ClaimResources()
@@ -28,7 +28,7 @@ class ClaimSpec(Value, frozen=True):
 
 
 class ClaimStatus(Value, frozen=True):
-    """The phase, and what the bound volume really offers."""
+    """The phase, and the properties of the bound volume."""
 
     phase: str = ""
     access_modes: list[str] | None = None
@@ -44,21 +44,21 @@ class Claim(Value, frozen=True):
 
     @property
     def access_modes(self) -> tuple[str, ...]:
-        """Return how it may be mounted: as it is, or else as it was asked for."""
+        """The access modes of the volume, or the requested ones while it is not bound."""
         return tuple(self.status.access_modes or self.spec.access_modes or ())
 
     @property
     def short_modes(self) -> str:
-        """Return the same in kubectl's letters: `RWX,ROX`."""
+        """The access modes in kubectl's abbreviations: `RWX,ROX`."""
         return ",".join(_SHORT_MODES.get(mode, mode) for mode in self.access_modes)
 
     @property
     def size(self) -> str:
-        """Return how much it holds, or else is to hold, as a quantity; empty when nobody says."""
+        """The capacity, or the requested size while not bound; empty if neither is known."""
         found = self.status.capacity or self.spec.resources.requests or {}
         return str(found.get("storage", ""))
 
     @property
     def state(self) -> str:
-        """Return `Terminating` while it goes, else its phase: Bound, Pending, Lost."""
+        """`Terminating` while it is being deleted, else the phase: Bound, Pending, Lost."""
         return "Terminating" if self.metadata.deletion_timestamp else self.status.phase

@@ -1,4 +1,4 @@
-"""Events: what happened to an object. There may be tens of thousands, so they are kept small."""
+"""Events. A cluster may have tens of thousands, so strings are interned and messages cut."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr
 from k8s.models.base import Meta, Value
 
 LONGEST_MESSAGE = 4096
-"""Characters of a message that are kept; well-behaved components write a quarter of it at most."""
+"""Characters of a message to keep; well-behaved components stay within a quarter of it."""
 
 
 class ObjectReference(Value, frozen=True):
@@ -27,7 +27,7 @@ class ObjectReference(Value, frozen=True):
 
 
 class EventSource(Value, frozen=True):
-    """The component that wrote an event, such as `kubelet`."""
+    """The component that reported an event, such as `kubelet`."""
 
     component: str = ""
 
@@ -36,7 +36,7 @@ class EventSource(Value, frozen=True):
 
 
 class Event(Value, frozen=True):
-    """A `v1.Event`; `count` and `last_timestamp` grow while the same happens again."""
+    """A `v1.Event`; `count` and `last_timestamp` grow when it repeats."""
 
     metadata: Meta
     involved_object: ObjectReference = ObjectReference()
@@ -59,5 +59,5 @@ class Event(Value, frozen=True):
 
     @property
     def at(self) -> datetime | None:
-        """Return when it was last seen."""
+        """The time of the last occurrence."""
         return self.last_timestamp or self.event_time or self.metadata.creation_timestamp

@@ -1,4 +1,4 @@
-"""Namespaces, and how much may be asked for in them."""
+"""Namespaces and resource quotas."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from k8s.models.base import Meta, Quantities, Value
 
 
 class NamespaceStatus(Value, frozen=True):
-    """`Active` or `Terminating`."""
+    """The phase, `Active` or `Terminating`."""
 
     phase: str = ""
 
@@ -21,14 +21,14 @@ class Namespace(Value, frozen=True):
 
 
 class QuotaSpec(Value, frozen=True):
-    """For which pods a quota counts; all, when nothing is said."""
+    """The pods that a quota counts; all if both fields are None."""
 
     scopes: list[str] | None = None
     scope_selector: dict[str, Any] | None = None
 
 
 class QuotaStatus(Value, frozen=True):
-    """The limits of a quota, and how much of each is taken."""
+    """Limits and usage."""
 
     hard: Quantities | None = None
     used: Quantities | None = None

@@ -1,4 +1,4 @@
-"""Pods and their containers, as they were asked for and as they are."""
+"""Pods and their containers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import force_setattr
 
-from k8s.models.base import Condition, Meta, Quantities, Value
-from k8s.models.trimming import shared
+from k8s.models.base import Condition, Meta, Quantities, Value, shared
 
 
 class Resources(Value, frozen=True):
@@ -21,16 +20,16 @@ class Resources(Value, frozen=True):
 
 
 class Container(Value, frozen=True):
-    """A container of a pod's spec: image and resources."""
+    """A container of a pod's spec."""
 
     name: str = ""
     image: str = ""
     resources: Resources | None = None
     restart_policy: str = ""
-    """`Always` on an init container makes it a sidecar."""
+    """`Always` makes an init container a sidecar."""
 
     def key(self) -> Hashable:
-        """Return the same for containers that are alike."""
+        """Return a key that is equal for equal containers."""
         asked = self.resources
         if asked is None:
             return self.name, self.image, self.restart_policy
@@ -40,16 +39,16 @@ class Container(Value, frozen=True):
 
 
 class PodSpec(Value, frozen=True):
-    """The node that a pod is bound to, its containers, and how they restart."""
+    """The containers of a pod, its node, and its restart policy."""
 
     node_name: str = ""
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
     overhead: Quantities | None = None
     resources: Resources | None = None
-    """What it asks for as a whole, since Kubernetes 1.34."""
+    """Pod-level resources, since Kubernetes 1.34."""
     claimed: dict[str, int] | None = None
-    """No field of the API's: driver to the devices that it holds by claims, see `k8s.devices.dra`."""
+    """Not an API field: driver to devices held through claims, see `k8s.models.dra`."""
     priority_class_name: str = ""
     restart_policy: str = ""
 
@@ -63,25 +62,25 @@ class PodSpec(Value, frozen=True):
 
 
 def _alike(containers: list[Container]) -> list[Container]:
-    """Return one list for all pods whose containers are alike, as those of a job's pods are."""
+    # The pods of a job share one list.
     return shared(tuple([container.key() for container in containers]), containers)
 
 
 class Waiting(Value, frozen=True):
-    """A container that does not run yet, or again."""
+    """`state.waiting`: a container that has not started yet, or waits for a restart."""
 
     reason: str = ""
     message: str = ""
 
 
 class Running(Value, frozen=True):
-    """`state.running`: since when."""
+    """`state.running`."""
 
     started_at: datetime | None = None
 
 
 class Terminated(Value, frozen=True):
-    """`state.terminated`: exit code or signal, reason, and when."""
+    """`state.terminated`: exit code or signal, reason and times."""
 
     exit_code: int = 0
     signal: int = 0
@@ -92,7 +91,7 @@ class Terminated(Value, frozen=True):
 
 
 class ContainerState(Value, frozen=True):
-    """One of three, or none of them: then the kubelet has not said."""
+    """At most one of the three is set; none if the kubelet has not reported."""
 
     waiting: Waiting | None = None
     running: Running | None = None
@@ -100,11 +99,11 @@ class ContainerState(Value, frozen=True):
 
 
 NOT_SAID = ContainerState()
-"""What there is to say of a container that never ran."""
+"""State of a container that never ran."""
 
 
 class ContainerStatus(Value, frozen=True):
-    """One of `containerStatuses`: its state now, and how its last run ended."""
+    """An entry of `containerStatuses`."""
 
     name: str = ""
     state: ContainerState = NOT_SAID
@@ -113,8 +112,8 @@ class ContainerStatus(Value, frozen=True):
     restart_count: int = 0
 
 
+# Every running pod has these; once true, they carry no information.
 _USUAL = frozenset({"ContainersReady", "Initialized", "PodReadyToStartContainers", "PodScheduled", "Ready"})
-"""Conditions of every pod that runs, which say nothing once they are true."""
 
 
 def _telling(conditions: list[Condition]) -> list[Condition] | None:
@@ -122,7 +121,7 @@ def _telling(conditions: list[Condition]) -> list[Condition] | None:
 
 
 class PodStatus(Value, frozen=True):
-    """How a pod is; the conditions that every running pod has are left out."""
+    """Phase and conditions of a pod; conditions that every running pod has are dropped."""
 
     phase: str = ""
     reason: str = ""
@@ -153,5 +152,5 @@ class Pod(Value, frozen=True):
 
     @property
     def is_finished(self) -> bool:
-        """Tell whether its containers have ended for good, so that it holds nothing."""
+        """Return True if all containers have ended for good, which frees their resources."""
         return self.status.phase in ("Succeeded", "Failed")

@@ -1,4 +1,4 @@
-"""Kubernetes quantities ("1500m", "80Gi", "8") as exact numbers, and back into short text."""
+"""Kubernetes quantities such as `1500m` and `80Gi` as exact numbers."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _QUANTITY = re.compile(
 
 @lru_cache(maxsize=4096)
 def parse(text: str | int | float) -> Fraction:
-    """Return the exact value of a quantity, in its base unit (cores, bytes, devices).
+    """Return the exact value of a quantity in its base unit (cores, bytes, devices).
 
     Raises:
-        ValueError: It is not a quantity.
+        ValueError: The text is not a quantity.
 
-    Source: apimachinery `resource.Quantity`, whose grammar this is.
+    Source: grammar of `resource.Quantity` in apimachinery.
     """
     if isinstance(text, (int, float)):
         try:
@@ -54,9 +54,9 @@ def parse(text: str | int | float) -> Fraction:
 
 
 def count(text: str | int | float) -> int:
-    """Return a quantity of whole devices; anything that is not a quantity counts as none.
+    """Return a quantity of whole devices; 0 if the text is not a quantity.
 
-    Devices cannot be split, so a fraction is rounded up as the scheduler does.
+    Fractions are rounded up, as the scheduler does.
     """
     if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= 40:
         return int(text)  # what servers say; the rest is slow, and there are ten thousand pods

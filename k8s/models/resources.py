@@ -1,4 +1,4 @@
-"""The API's resources that we use, and where each is found on a server."""
+"""API resources that the console uses, and their paths."""
 
 from __future__ import annotations
 
@@ -8,29 +8,27 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind of object in one version, as the API's paths name it."""
+    """An API resource in one version."""
 
     group: str
-    """API group, empty for the core."""
+    """API group; empty for the core group."""
     version: str
     plural: str
-    """As in paths: `pods`."""
     kind: str
-    """As in manifests: `Pod`."""
     is_namespaced: bool = True
 
     @property
     def api_version(self) -> str:
-        """Return what manifests say: `v1`, `batch/v1`."""
+        """The `apiVersion` in manifests: `v1`, `batch/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def full_name(self) -> str:
-        """Return the plural and the group, as kubectl and RBAC say: `pods`, `pytorchjobs.kubeflow.org`."""
+        """The name in kubectl and RBAC: `pods`, `pytorchjobs.kubeflow.org`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the path of an object, or of a list; no namespace means all of them."""
+        """Return the path of an object or list; an empty namespace means all namespaces."""
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if self.is_namespaced and namespace:
             parts += ["namespaces", namespace]
@@ -49,6 +47,7 @@ CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 JOBS = Resource("batch", "v1", "jobs", "Job")
+# Templates of TrainJobs, cluster-wide and namespaced.
 TRAINING_RUNTIMES = (
     Resource(
         "trainer.kubeflow.org",
@@ -59,7 +58,6 @@ TRAINING_RUNTIMES = (
     ),
     Resource("trainer.kubeflow.org", "v1alpha1", "trainingruntimes", "TrainingRuntime"),
 )
-"""What describes how TrainJobs run, for all namespaces or for its own."""
 ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", is_namespaced=False
 )

@@ -1,6 +1,6 @@
-"""What would go wrong with a job, found before it is created: by rule, and by asking the cluster.
+"""Find problems of a job before it is created, by rules and by asking the cluster.
 
-Creates nothing and changes nothing. What the user may not read is not known, and nothing is said of it.
+Read only. Anything that the user may not read is not checked.
 """
 
 from k8s.preflight.cluster_checks import check_against_cluster

@@ -1,24 +1,27 @@
-"""What is wrong with a job on this cluster, asked with the user's own permissions. Nothing is changed.
+"""Check a job against the cluster with the user's permissions. Read only.
 
-Each check asks for what it needs alone and all ask at once; one that may not be answered finds nothing.
+Checks run concurrently; one whose requests are denied finds nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from k8s.client.client import Client
-from k8s.diagnosis.gather import KUEUE, KUEUE_VERSIONS, PRIORITIES, STORAGE_CLASSES
+from k8s.cluster.discovery import fetch_served
+from k8s.diagnosis.gather import KUEUE, KUEUE_VERSIONS, POD_GROUPS, PRIORITIES, STORAGE_CLASSES
+from k8s.errors import KubeError
 from k8s.job_spec import ACCESS_MODES, JobSpec, NewClaim
-from k8s.jobs.companions import new_claim_spec, shortage
+from k8s.jobs.owned_objects import new_claim_spec, shortage
 from k8s.kinds import CreatableKind, Manifest, NeededObject
 from k8s.models import convert
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
-from k8s.preflight.finding import REFUSED, Finding, error, warning
-from k8s.preflight.limits import limit_findings, quota_findings
+from k8s.preflight.finding import NEVER, REFUSED, Finding, error, warning
+from k8s.preflight.limits import limit_findings, placement_findings, quota_findings
 from k8s.preflight.object_checks import (
     Check,
     find,
@@ -28,22 +31,22 @@ from k8s.preflight.object_checks import (
     run_checks,
     served_findings,
 )
+from k8s.scheduling.scheduling_spec import spec_from_template
 
+# Its scheduler needs Volcano's API group.
+VOLCANO = "volcano"
+CRDS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", is_namespaced=False
+)
+# Annotation of the StorageClass for claims that name none; older clusters have a beta version of it.
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 Objects = Sequence[tuple[Resource, Manifest]]
-"""All that must be created for a job, itself included."""
 
 
 async def check_against_cluster(
     client: Client, kind: CreatableKind, spec: JobSpec, objects: Objects
 ) -> list[Finding]:
-    """Return what is wrong with a job on a cluster, the worst first; what cannot be asked is left out.
-
-    Args:
-        client: The cluster, as the user who would create it.
-        kind: Of the job.
-        spec: The job.
-        objects: What would be created.
-    """
+    """Return the findings for a job on a cluster, errors first; `objects` include the job."""
     if await namespace_is_missing(client, spec.namespace):
         text = f"{REFUSED}there is no namespace {spec.namespace}"
         return [error("namespace", text, "choose one that exists")]
@@ -51,7 +54,7 @@ async def check_against_cluster(
     checks: list[Check] = [
         served_findings(client, kind.resource),
         permission_findings(client, dict.fromkeys(resource for resource, _ in objects), spec.namespace),
-        # What an earlier job left of its companions is replaced, so the job's own name is asked for alone.
+        # Leftovers of an earlier job are replaced, so only the job's own name must be free.
         name_findings(client, kind.resource, spec.name, spec.namespace),
         *(_claim(client, spec, name) for name in _old_claims(spec)),
         *(_new_claim(client, spec, claim) for claim in spec.new_claims),
@@ -59,43 +62,96 @@ async def check_against_cluster(
         *_sources(client, spec),
         quota_findings(client, kind, spec, manifest),
         limit_findings(client, kind, spec, manifest),
+        placement_findings(client, kind, manifest),
     ]
     if spec.priority_class:
         checks.append(_priority_class(client, spec.priority_class))
     if spec.queue:
         checks.append(_queue(client, spec))
+    if spec.suspend:
+        checks.append(_suspend(client, kind))
+    if spec.gang or spec.scheduler == VOLCANO:
+        checks.append(_pod_groups(client, spec))
     return sorted(chain(*await run_checks(checks)), key=lambda finding: finding.severity != "error")
 
 
 def _old_claims(spec: JobSpec) -> list[str]:
-    """Return the claims that the job mounts and does not bring along."""
     new = {claim.name for claim in spec.new_claims}
     return [name for name in dict.fromkeys(mount.claim for mount in spec.mounts) if name not in new]
 
 
 async def _new_claim(client: Client, spec: JobSpec, wanted: NewClaim) -> list[Finding]:
-    """Tell whether a claim can be created, or which one is used in its place."""
+    # An existing claim of the name is used in its place.
     obj = await find(client, CLAIMS, wanted.name, spec.namespace)
     if obj is not None:
         claim = convert(obj, Claim)
         if sentence := shortage(claim, new_claim_spec(wanted)):
             remedy = "choose another name or a smaller size, or try again"
-            return [error("new_claims", f"{REFUSED}{_lower(sentence)}", remedy)]
-        text = f"would use volume claim {wanted.name}, which is there already ({claim.size})"
+            text = sentence[:1].lower() + sentence[1:].rstrip(".")
+            return [error("new_claims", f"{REFUSED}{text}", remedy)]
+        text = f"would use volume claim {wanted.name}, which already exists ({claim.size})"
         found = [warning("new_claims", text, "choose another name for a new one")]
         return [*found, *await _claim(client, spec, wanted.name)]
-    modes = _access_by(spec, wanted.name, {ACCESS_MODES[wanted.mode]})
-    if not wanted.storage_class or await find(client, STORAGE_CLASSES, wanted.storage_class) is not None:
+    modes = _access(spec, wanted.name, {ACCESS_MODES[wanted.mode]})
+    if wanted.storage_class and await find(client, STORAGE_CLASSES, wanted.storage_class) is not None:
         return modes
-    known = ", ".join(
-        sorted(str(each["metadata"]["name"]) for each in await client.list(STORAGE_CLASSES))[:5]
-    )
+    try:
+        classes = await client.list(STORAGE_CLASSES)
+    except KubeError:  # many users may not list them
+        return modes
+    known = ", ".join(sorted(str(each["metadata"]["name"]) for each in classes)[:5])
+    if not wanted.storage_class:
+        if any(_is_default(each) for each in classes):
+            return modes
+        text = f"would wait: no StorageClass is the default, and volume claim {wanted.name} names none"
+        remedy = f"choose one of {known}" if known else "ask for a volume, or use another claim"
+        return [warning("new_claims", text, remedy), *modes]
     text = f"would wait: there is no StorageClass {wanted.storage_class}"
     return [error("new_claims", text, f"choose one of {known}" if known else "leave it empty"), *modes]
 
 
+def _is_default(storage_class: Mapping[str, Any]) -> bool:
+    annotations = storage_class["metadata"].get("annotations") or {}
+    keys = (DEFAULT_CLASS, DEFAULT_CLASS.replace("storageclass.", "storageclass.beta."))
+    return any(annotations.get(key) == "true" for key in keys)
+
+
+async def _suspend(client: Client, kind: CreatableKind) -> list[Finding]:
+    # A CRD may list the fields of a job without one that suspends it.
+    name = f"{kind.resource.plural}.{kind.resource.group}"
+    crd = await find(client, CRDS, name) if kind.suspend_field else None
+    for version in crd["spec"]["versions"] if crd is not None else ():
+        if version["name"] != kind.resource.version:
+            continue
+        schema = version["schema"]["openAPIV3Schema"]
+        for part in kind.suspend_field.split("."):
+            if not (properties := schema.get("properties")):
+                return []  # a loose schema does not tell
+            if part not in properties:
+                text = (
+                    f"would start at once: {kind.resource.kind}s of this cluster have no {kind.suspend_field}"
+                )
+                return [warning("suspend", text, "create it when it may start")]
+            schema = properties[part]
+    return []
+
+
+async def _pod_groups(client: Client, spec: JobSpec) -> list[Finding]:
+    # Pods of a gang need a scheduler that knows pod groups.
+    groups = POD_GROUPS[:1] if spec.scheduler == VOLCANO else POD_GROUPS
+    served = await fetch_served(client, {each.api_version for each in groups})
+    found = (served.plurals.get(each.api_version, frozenset()) for each in groups)
+    if any(plurals is None or "podgroups" in plurals for plurals in found):
+        return []
+    if spec.scheduler == VOLCANO:
+        text = "would wait: this cluster has no PodGroups of Volcano, so its scheduler does not run"
+        return [warning("scheduler", text, "leave the scheduler empty, or ask for Volcano to be installed")]
+    text = "may start in part: no scheduler of this cluster supports pod groups"
+    return [warning("gang", text, "leave it off, or ask for Volcano or scheduler-plugins to be installed")]
+
+
 async def _needed(client: Client, spec: JobSpec, needed: NeededObject) -> list[Finding]:
-    """Tell whether something is there without which the kind cannot run."""
+    # Without this object the job could not run.
     resource, name, field = needed
     if await find(client, resource, name, spec.namespace) is not None:
         return []
@@ -105,10 +161,6 @@ async def _needed(client: Client, spec: JobSpec, needed: NeededObject) -> list[F
     return [
         error(field, text, f"choose one of {', '.join(known[:5])}" if known else "ask for it to be installed")
     ]
-
-
-def _lower(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:].rstrip(".")
 
 
 async def _claim(client: Client, spec: JobSpec, name: str) -> list[Finding]:
@@ -123,25 +175,20 @@ async def _claim(client: Client, spec: JobSpec, name: str) -> list[Finding]:
         found.append(error("mounts", text, "choose another claim"))
     elif claim.state != "Bound" and not await _binds_later(client, claim):
         text = f"would wait: volume claim {name} is not bound"
-        found.append(warning("mounts", text, "see events of the claim: its volume cannot be provided yet"))
-    return [*found, *_access(spec, claim)]
+        found.append(warning("mounts", text, "see the claim's events: its volume cannot be provisioned yet"))
+    return [*found, *_access(spec, name, set(claim.access_modes))]
 
 
 async def _binds_later(client: Client, claim: Claim) -> bool:
-    """Tell whether a claim is bound only once a pod wants it."""
+    # Such a claim is bound only when a pod uses it.
     storage_class = claim.spec.storage_class_name
     found = await find(client, STORAGE_CLASSES, storage_class) if storage_class else None
     return found is not None and found.get("volumeBindingMode") == "WaitForFirstConsumer"
 
 
-def _access(spec: JobSpec, claim: Claim) -> list[Finding]:
-    """Tell whether as many pods as there are may mount a claim as they want to."""
-    return _access_by(spec, claim.metadata.name, set(claim.access_modes))
-
-
-def _access_by(spec: JobSpec, name: str, modes: set[str]) -> list[Finding]:
+def _access(spec: JobSpec, name: str, modes: set[str]) -> list[Finding]:
     mounts = [mount for mount in spec.mounts if mount.claim == name]
-    if not modes or "ReadWriteMany" in modes:
+    if not mounts or not modes or "ReadWriteMany" in modes:
         return []
     if modes == {"ReadOnlyMany"} and not all(mount.is_read_only for mount in mounts):
         text = f"would fail to write: volume claim {name} is read-only (ROX)"
@@ -159,7 +206,6 @@ def _access_by(spec: JobSpec, name: str, modes: set[str]) -> list[Finding]:
 
 
 def _sources(client: Client, spec: JobSpec) -> list[Check]:
-    """Return the checks of all Secrets and ConfigMaps that the pods need."""
     wanted = [
         *((SECRETS, name, "", "pull_secrets") for name in spec.pull_secrets),
         *((SECRETS, spec.git_secret, "", "git_secret") for _ in [0] if spec.git_secret),
@@ -169,6 +215,21 @@ def _sources(client: Client, spec: JobSpec) -> list[Check]:
         ),
     ]
     return [_source(client, spec.namespace, *each) for each in dict.fromkeys(wanted)]
+
+
+async def volume_findings(
+    client: Client,
+    kind: CreatableKind,
+    manifest: Manifest,
+    namespace: str,
+    made: Iterable[tuple[Resource, str]],
+) -> list[Finding]:
+    """Return findings for missing Secrets and ConfigMaps of a job's volumes; `made` are created with it."""
+    volumes = chain(*(spec_from_template(each.template).volumes or () for each in kind.replicas(manifest)))
+    sources = ((SECRETS if each.secret else CONFIG_MAPS, each.secret or each.config_map) for each in volumes)
+    wanted = {(of, each.secret_name or each.name) for of, each in sources if each and not each.optional}
+    checks = (_source(client, namespace, of, name, "", "mounts") for of, name in wanted.difference(made))
+    return sorted(chain(*await run_checks(checks)))
 
 
 async def _source(
@@ -190,7 +251,8 @@ async def _priority_class(client: Client, name: str) -> list[Finding]:
     if await find(client, PRIORITIES, name) is not None:
         return []
     known = sorted(str(each["metadata"]["name"]) for each in await client.list(PRIORITIES))
-    text = f"{REFUSED}there is no PriorityClass {name}"
+    # The job itself is accepted; each of its pods is refused.
+    text = f"{NEVER}there is no PriorityClass {name}"
     return [error("priority_class", text, f"choose one of {', '.join(known[:5])}")]
 
 

@@ -1,46 +1,53 @@
-"""One thing that would go wrong with a job, and what to do about it."""
+"""Finding of the preflight: a problem of a job, and its remedy."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+# A warning may not come true; with an error the job or a part of it cannot be created.
 Severity = Literal["warning", "error"]
-"""A warning may turn out well; with an error the job, or a part of it, cannot come to be."""
 
 
 REFUSED = "would be refused: "
-"""How a finding of what a server refuses begins."""
+
+
+# Prefix of findings without whose remedy the job waits for ever.
+NEVER = "would never start: "
 
 
 class Finding(NamedTuple):
-    """One finding of the preflight."""
+    """Problem of a job."""
 
     severity: Severity
     text: str
-    """What would happen and why: `would wait: volume claim data is not bound`. It has no full stop."""
+    """Consequence and cause without a full stop: `would wait: volume claim data is not bound`."""
     remedy: str
-    """What to do about it, without a full stop."""
     field: str = ""
-    """The field of `JobSpec` that it is about; empty where it is about none."""
+    """Field of `JobSpec`; empty if it concerns none."""
     about: str = ""
-    """The kind, or the kind and the name, of what is refused: `PyTorchJob bert`; empty where any may be."""
+    """Kind, or kind and name, of the refused object: `PyTorchJob bert`; empty for any."""
 
     @property
     def is_refusal(self) -> bool:
-        """Tell whether a server says so by itself, asked to create the job or a part of it."""
+        """Return True if the server would refuse the job or a part of it."""
         return self.text.startswith(REFUSED)
 
     @property
+    def is_never(self) -> bool:
+        """Return True if the job could be created, but would wait for ever."""
+        return self.text.startswith(NEVER)
+
+    @property
     def sentence(self) -> str:
-        """Return what is wrong and what to do in one line."""
+        """Problem and remedy in one line."""
         return f"{self.text}; {self.remedy}"
 
 
 def error(field: str, text: str, remedy: str, about: str = "") -> Finding:
-    """Return a finding with which the job cannot come to be."""
+    """Return a finding with which the job cannot be created."""
     return Finding("error", text, remedy, field, about)
 
 
 def warning(field: str, text: str, remedy: str) -> Finding:
-    """Return a finding that may turn out well."""
+    """Return a finding that may not come true."""
     return Finding("warning", text, remedy, field)

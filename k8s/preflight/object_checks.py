@@ -1,4 +1,4 @@
-"""Whether objects can be created at all, whatever is in them: served version, permission and free name."""
+"""Check whether objects can be created: served version, permission and unused name."""
 
 from __future__ import annotations
 
@@ -10,28 +10,24 @@ from typing import Any
 import msgspec
 
 from k8s.client.client import Client
+from k8s.cluster.discovery import fetch_served
 from k8s.errors import KubeError, NotFound
 from k8s.jobs.permissions import ResourceAttributes, review
 from k8s.kinds import Manifest
 from k8s.models.resources import NAMESPACES, Resource
 from k8s.preflight.finding import REFUSED, Finding, error
-from k8s.watch.discovery import fetch_served
 
 Check = Coroutine[Any, Any, list[Finding]]
-"""Asks the cluster one thing."""
+# Requests fail with the first two; an unexpected answer causes the others.
 _TELLS_NOTHING = (KubeError, msgspec.ValidationError, AttributeError, KeyError, TypeError, ValueError)
-"""What asking raises, and what reading an answer does that is another thing than was asked for."""
 
 
 async def check_objects(
     client: Client, objects: Sequence[tuple[Resource, Manifest]], namespace: str
 ) -> list[Finding]:
-    """Return what keeps objects from being created; what cannot be asked is left out.
+    """Return the findings for objects; failed checks are ignored.
 
-    Args:
-        client: The cluster, as the user who would create them.
-        objects: In any order; one without a name gets it from the server.
-        namespace: Of those that name none.
+    An object without a name gets it from the server; `namespace` is for objects that name none.
     """
     homes: dict[str, list[tuple[Resource, str]]] = {}
     for resource, manifest in objects:
@@ -56,10 +52,8 @@ async def check_objects(
 
 
 async def run_checks(checks: Iterable[Check]) -> list[list[Finding]]:
-    """Return what each check finds: nothing, where the cluster does not tell or answers what was not asked.
-
-    They run side by side, as tasks from the start: one that is cancelled before its turn was never begun.
-    """
+    """Return the findings of each check; none for a check that failed."""
+    # Tasks from the start: a coroutine cancelled before its turn would never be awaited.
     answers = await asyncio.gather(*checks, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, _TELLS_NOTHING):
@@ -68,7 +62,7 @@ async def run_checks(checks: Iterable[Check]) -> list[list[Finding]]:
 
 
 async def namespace_is_missing(client: Client, namespace: str) -> bool:
-    """Tell whether the cluster says that there is no such namespace."""
+    """Return True if the cluster reports that the namespace does not exist."""
     try:
         await client.get(NAMESPACES, namespace)
     except NotFound as error:
@@ -79,10 +73,10 @@ async def namespace_is_missing(client: Client, namespace: str) -> bool:
 
 
 async def served_findings(client: Client, resource: Resource) -> list[Finding]:
-    """Tell whether the cluster has a resource in this version, and else in which.
+    """Check that the cluster serves a resource in this version.
 
     Raises:
-        KubeError: It does not say what it has.
+        KubeError: Discovery failed.
     """
     served = await fetch_served(client, {resource.api_version})
     plurals = served.plurals.get(resource.api_version, frozenset())
@@ -99,7 +93,7 @@ async def served_findings(client: Client, resource: Resource) -> list[Finding]:
 
 
 async def _served_versions(client: Client, resource: Resource) -> list[str]:
-    """Return in which versions the cluster has a resource, the one that it prefers first."""
+    # The preferred version first.
     if not resource.group:
         return []
     try:
@@ -112,10 +106,10 @@ async def _served_versions(client: Client, resource: Resource) -> list[str]:
 
 
 async def permission_findings(client: Client, resources: Iterable[Resource], namespace: str) -> list[Finding]:
-    """Tell which of them the user may not create.
+    """Check that the user may create these resources.
 
     Raises:
-        KubeError: The cluster does not tell.
+        KubeError: An access review failed.
     """
     kinds = {resource: ResourceAttributes.of("create", resource) for resource in resources}
     answers = await asyncio.gather(*(review(client, need, namespace) for need in kinds.values()))
@@ -128,10 +122,10 @@ async def permission_findings(client: Client, resources: Iterable[Resource], nam
 
 
 async def name_findings(client: Client, resource: Resource, name: str, namespace: str) -> list[Finding]:
-    """Tell whether a name is taken.
+    """Check that a name is unused.
 
     Raises:
-        KubeError: The cluster does not tell.
+        KubeError: The request failed.
     """
     if await find(client, resource, name, namespace) is None:
         return []
@@ -140,10 +134,10 @@ async def name_findings(client: Client, resource: Resource, name: str, namespace
 
 
 async def find(client: Client, resource: Resource, name: str, namespace: str = "") -> dict[str, Any] | None:
-    """Return an object; None where there is none.
+    """Return an object; None if it does not exist.
 
     Raises:
-        KubeError: The cluster does not tell.
+        KubeError: The request failed.
     """
     try:
         return await client.get(resource, name, namespace if resource.is_namespaced else "")

@@ -1,4 +1,4 @@
-"""What is wrong with a job that no server need be asked about. Pure."""
+"""Checks of a job that need no server. Pure."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from pathlib import PurePosixPath
 
 from k8s.job_spec import JobSpec, role_spec
 from k8s.kinds import CreatableKind, Manifest
-from k8s.kinds.kubeflow.pytorch_manifest import MASTER_PORT
-from k8s.kinds.pod_code import without_login
+from k8s.kinds.kubeflow.pytorch_job import MASTER_PORT
+from k8s.kinds.pod_code import strip_credentials
 from k8s.models import quantity
 from k8s.preflight.finding import REFUSED, Finding, error, warning
 
+# A pod's name is its host name too. Source: RFC 1123.
 LONGEST_POD_NAME = 63
-"""Characters of a pod's name: it is its host name too. Source: RFC 1123."""
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _HOST = r"(?:[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?\.)*[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?(?::[0-9]+)?"
+# Source: distribution, `reference/regexp.go`.
 _IMAGE = re.compile(
     rf"(?:{_HOST}/)?{_COMPONENT}(?:/{_COMPONENT})*(?::[\w][\w.-]{{0,127}})?(?:@[A-Za-z0-9+._-]+:[0-9a-fA-F]{{32,}})?"
 )
-"""Source: distribution, `reference/regexp.go`."""
-_GIT_URL = re.compile(r"(?:https?|ssh|git|file)://[^\s/][^\s]*|[\w.-]+@[\w.-]+:[^\s]+|/[^\s]+")
+_GIT_URL = re.compile(
+    r"(?:https?|ssh|git)://[^\s/][^\s]*|file:///?[^\s/][^\s]*|[\w.-]+@[\w.-]+:[^\s]+|/[^\s]+"
+)
 
 
 def check_statically(kind: CreatableKind, spec: JobSpec, manifest: Manifest) -> list[Finding]:
-    """Return what is wrong with a job as it stands; fields that no job may have so are `spec.problems`'."""
+    """Return the findings for a job; invalid fields are reported by `spec.problems`."""
     return [
         *_long_names(kind, manifest),
         *_images(spec),
@@ -59,7 +61,7 @@ def _git_url(spec: JobSpec) -> Iterator[Finding]:
     if spec.sync_mode != "git" or not spec.sync_source:
         return
     if not _GIT_URL.fullmatch(spec.sync_source):
-        text = f"would fail: {without_login(spec.sync_source)} is not a repository's URL"
+        text = f"would fail: {strip_credentials(spec.sync_source)} is not a repository's URL"
         yield error("sync_source", text, "write it as https://host/path.git or git@host:path.git")
 
 
@@ -78,11 +80,11 @@ def _lost_event_files(spec: JobSpec) -> Iterator[Finding]:
 
 def _requests_over_limits(spec: JobSpec) -> Iterator[Finding]:
     pairs = (("cpu_request", "cpu"), ("memory_request", "memory"))
-    asked = [(field, getattr(spec, field), getattr(spec, limit)) for field, limit in pairs]
+    requested = [(field, getattr(spec, field), getattr(spec, limit)) for field, limit in pairs]
     for role in spec.roles:
         of_role = role_spec(spec, role.name)
-        asked += [("roles", getattr(of_role, field), getattr(of_role, limit)) for field, limit in pairs]
-    for field, request, limit in dict.fromkeys(asked):
+        requested += [("roles", getattr(of_role, field), getattr(of_role, limit)) for field, limit in pairs]
+    for field, request, limit in dict.fromkeys(requested):
         try:
             is_over = bool(request and limit) and quantity.parse(request) > quantity.parse(limit)
         except ValueError:
@@ -96,11 +98,11 @@ def _shadowed_mounts(spec: JobSpec) -> Iterator[Finding]:
     for outer, inner in pairwise(sorted(path.rstrip("/") for path in _mounted(spec))):
         if inner.startswith(f"{outer}/"):
             text = f"would hide files: the volume at {inner} covers that folder of the one at {outer}"
-            yield warning("mounts", text, "mount them side by side if that is not meant")
+            yield warning("mounts", text, "mount them side by side unless this is intended")
 
 
 def _host_ports(kind: CreatableKind, spec: JobSpec) -> Iterator[Finding]:
-    """Find a master that cannot share a node with another: its declared port is the node's here."""
+    # With the host network the master's declared port is the node's, so that two masters cannot share one.
     if spec.host_network and spec.elastic_min is None and kind.resource.kind == "PyTorchJob":
         text = (
             f"would wait for a node with port {MASTER_PORT} free: on the node's network two masters need two"
@@ -109,5 +111,5 @@ def _host_ports(kind: CreatableKind, spec: JobSpec) -> Iterator[Finding]:
 
 
 def _mounted(spec: JobSpec) -> list[str]:
-    """Return where volumes that outlive the pods are mounted."""
+    # Mount paths of volumes that outlive the pods.
     return [*(mount.path for mount in spec.mounts), *(mount.path for mount in spec.host_mounts)]

@@ -1,7 +1,7 @@
-"""A small cluster of processes on this machine, behind the Kubernetes API: start, stop, where it is.
+"""Small cluster of processes on this machine, behind the Kubernetes API: start, stop, status.
 
-This is all that the console uses of it; everything else goes through the kubeconfig.
-Nothing here imports the server: it runs in a process of its own.
+This is the whole interface to the console; everything else goes through the kubeconfig. Nothing here imports
+the server, which runs in a process of its own.
 """
 
 from __future__ import annotations

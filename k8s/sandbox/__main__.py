@@ -1,38 +1,103 @@
-"""`python -m k8s.sandbox FOLDER OPTIONS DESCRIPTOR`: the sandbox's process, as `launcher` starts it."""
+"""Entry point of the sandbox's process, and its log: `python -m k8s.sandbox FOLDER OPTIONS DESCRIPTOR`.
+
+`launcher` starts it. The log file is bounded in size and rate, whatever programs do to the sandbox.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from k8s.errors import KubeError
 from k8s.sandbox.launcher import SandboxOptions
 from k8s.sandbox.paths import SandboxPaths
-from k8s.sandbox.sandbox_log import begin_log
 from k8s.sandbox.serve import serve
+
+LOG_BYTES = 1024 * 1024
+# Per line of source code; further records are only counted.
+RECORDS_PER_MINUTE = 20
+_WINDOW_S = 60.0
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def main(folder: str, options: str, descriptor: str) -> int:
-    """Run a sandbox until it is stopped, say through the descriptor how far it is; return the exit status."""
+    """Run a sandbox until it is stopped; return the exit status. Progress and errors go to the descriptor."""
     paths = SandboxPaths(Path(folder))
     begin_log(paths.log)
 
-    def say(**words: str) -> None:
+    def report(**fields: str) -> None:
         with suppress(OSError):
-            os.write(int(descriptor), json.dumps(words).encode() + b"\n")
+            os.write(int(descriptor), json.dumps(fields).encode() + b"\n")
 
     try:
-        wanted = SandboxOptions(**json.loads(options))
-        asyncio.run(serve(paths, wanted, lambda progress: say(progress=progress)))
+        parsed_options = SandboxOptions(**json.loads(options))
+        asyncio.run(serve(paths, parsed_options, lambda progress: report(progress=progress)))
     except KubeError as error:
-        say(what=error.what, why=error.why, hint=error.hint)
+        report(what=error.what, why=error.why, hint=error.hint)
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+class RateLimit(logging.Filter):
+    """Log filter that limits the records per minute of each source line, and reports the number dropped."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._windows: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return True if the record is to be written."""
+        key = (record.pathname, record.lineno)
+        now = self._clock()
+        began, count = self._windows.get(key, (now, 0))
+        if now - began >= _WINDOW_S:
+            if count > RECORDS_PER_MINUTE:
+                record.msg = (
+                    f"{record.getMessage()} (and {count - RECORDS_PER_MINUTE} more that are not written)"
+                )
+                record.args = ()
+            began, count = now, 0
+        self._windows[key] = (began, count + 1)
+        return count < RECORDS_PER_MINUTE
+
+
+class SandboxLogHandler(RotatingFileHandler):
+    """Rotating log file that stdout and stderr follow, if they are redirected to it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", errors="backslashreplace")
+        self._outputs = [each for each in (1, 2) if self._is_this_file(each)]
+        self.setFormatter(logging.Formatter(_FORMAT))
+        self.addFilter(RateLimit())
+
+    def doRollover(self) -> None:
+        """Start a new file."""
+        super().doRollover()
+        with open(self.baseFilename, "ab") as fresh:
+            for descriptor in self._outputs:
+                os.dup2(fresh.fileno(), descriptor)
+
+    def _is_this_file(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self.baseFilename))
+        except OSError:
+            return False
+
+
+def begin_log(path: Path) -> None:
+    """Send this process's log records to a file."""
+    sys.stdout.flush()
+    logging.basicConfig(level=logging.INFO, handlers=[SandboxLogHandler(path)])
 
 
 if __name__ == "__main__":

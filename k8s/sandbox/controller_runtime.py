@@ -1,7 +1,7 @@
-"""What every controller of the sandbox is made of: informers, a recorder of events, and one loop.
+"""Building blocks of controllers: informers, event recorder, reconcile loop.
 
-A controller is level-triggered: whenever anything changed it looks at everything again and
-does what is missing. So it may be killed at any point, and a lost message costs nothing.
+Controllers are level-triggered: after any change they compare everything again and do what is missing. So
+they can be killed at any point, and a lost message does no harm.
 """
 
 from __future__ import annotations
@@ -14,29 +14,27 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from k8s.client.client import Client
+from k8s.cluster.mirror import Mirror
 from k8s.errors import KubeError
 from k8s.models import Reader, meta_of
 from k8s.models.resources import EVENTS, Resource
-from k8s.watch.mirror import Mirror
 
 Manifest = dict[str, Any]
 
+# Annotation of a pod: number of processes that share its cores, if its own variables do not tell.
 PROCESSES = "gpuconsole.dev/processes"
-"""Annotation of a pod: how many processes share its cores, where its own variables do not tell."""
+# Pause after a change, to handle the changes that follow it together.
 SETTLE_S = 0.02
-"""How long a controller waits for more changes after the first."""
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
-"""Between tries of a reconciliation that failed."""
 
 log = logging.getLogger(__name__)
 
 
 class Informer:
-    """All objects of one resource, as the server has them, our own writes at once."""
+    """All objects of one resource as on the server, including our own writes at once."""
 
     def __init__(self, mirror: Mirror[Manifest]) -> None:
         self.mirror = mirror
-        """What keeps it."""
         self._written: dict[str, Manifest] = {}
 
     def __iter__(self) -> Iterator[Manifest]:
@@ -51,21 +49,20 @@ class Informer:
                 yield obj
 
     def remember(self, obj: Manifest) -> None:
-        """Take over what a write of ours returned, until the watch brings it or something newer."""
+        """Use the result of our own write until the watch delivers it or something newer."""
         self._written[str(obj["metadata"]["uid"])] = obj
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether everything was listed once."""
+        """Return True once all objects were listed."""
         return self.mirror.state.is_synced
 
 
 class Informers:
-    """The collections that the controllers of one process look at, each watched once."""
+    """Informers of one process; each resource is watched once."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        """The cluster."""
         self._informers: dict[Resource, Informer] = {}
         self._wakers: list[asyncio.Event] = []
 
@@ -84,7 +81,7 @@ class Informers:
         return self._wakers[-1]
 
     async def run(self) -> None:
-        """Keep all informers, for ever."""
+        """Run all informers forever."""
         async with asyncio.TaskGroup() as group:
             for informer in self._informers.values():
                 group.create_task(informer.mirror.run())
@@ -95,14 +92,14 @@ class Informers:
 
 
 class Controller(Protocol):
-    """Something that makes the cluster be as it was asked to be."""
+    """Object that brings the cluster to its desired state."""
 
     async def reconcile(self) -> float | None:
-        """Do what is missing; return after how many seconds to do so again even if nothing changes."""
+        """Do what is missing; return the seconds until the next call if nothing changes, or None."""
 
 
 async def run_controller(controller: Controller, waker: asyncio.Event, *informers: Informer) -> None:
-    """Let a controller reconcile after every change, for ever; what fails is tried later and later."""
+    """Reconcile after every change, forever; after an error, retry with backoff."""
     delay_s = FIRST_DELAY_S
     requeue_after_s: float | None = None
     while True:
@@ -126,7 +123,7 @@ async def run_controller(controller: Controller, waker: asyncio.Event, *informer
 
 
 class Recorder:
-    """Writes events about objects; one that cannot be written is only logged."""
+    """Writer of events about objects; an event that cannot be written is only logged."""
 
     def __init__(self, client: Client, component: str) -> None:
         self._client = client
@@ -135,7 +132,7 @@ class Recorder:
     async def record(
         self, of: Resource, obj: Manifest, reason: str, message: str, *, is_warning: bool = False
     ) -> None:
-        """Write one event about an object, whose kind is `of`: objects in lists do not say theirs."""
+        """Write one event about an object of the resource `of`; objects in lists carry no kind."""
         meta = obj["metadata"]
         namespace = str(meta.get("namespace") or "default")
         stamp = now_text()
@@ -168,23 +165,23 @@ class Recorder:
 
 
 def now_text() -> str:
-    """Return the time as the API writes it, in whole seconds."""
+    """Return the current time in the API's format, in whole seconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds_since(text: str) -> float:
-    """Return how long ago a time of the API was."""
+    """Return the seconds since a time in the API's format."""
     return (datetime.now(UTC) - datetime.fromisoformat(text)).total_seconds()
 
 
 def controller_of(obj: Manifest) -> Manifest:
-    """Return the owner reference that manages an object; empty when nothing does."""
+    """Return the controlling owner reference of an object; empty if it has none."""
     owners = obj["metadata"].get("ownerReferences") or ()
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
 def by_controller(objects: Informer) -> dict[str, list[Manifest]]:
-    """Return objects by the uid of what manages them."""
+    """Return objects by the uid of their controller."""
     found: dict[str, list[Manifest]] = {}
     for obj in objects:
         if uid := controller_of(obj).get("uid"):
@@ -193,6 +190,6 @@ def by_controller(objects: Informer) -> dict[str, list[Manifest]]:
 
 
 def _version(obj: Manifest) -> int:
-    """Return the version as a number, which it is on every server since 1.0, if not by promise."""
+    # The API calls versions opaque, but they are numbers on every server since 1.0.
     text = str(obj["metadata"].get("resourceVersion") or "")
     return int(text) if text.isdecimal() else 0

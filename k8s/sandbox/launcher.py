@@ -1,4 +1,4 @@
-"""Starts the sandbox in the background or joins the one that runs; stops, empties, describes it."""
+"""Client of the sandbox's process: start or join it, stop, reset, status."""
 
 from __future__ import annotations
 
@@ -21,88 +21,84 @@ from k8s.sandbox.paths import SandboxPaths, locked
 from k8s.sandbox.pod_folder import POD_UID, SANDBOX, LogLimits
 
 START_S = 60.0
-"""How long a sandbox may take to be ready."""
 ANSWER_S = 15.0
-"""How long one that runs may take to answer."""
+# Pods have their grace period when the sandbox stops.
 STOP_S = 30.0
-"""How long one that was asked to stop may take: its pods have their grace period."""
-_TURN_S = 0.05
+_POLL_S = 0.05
 _HINT = "See {log}, or start afresh: gpuconsole sandbox stop"
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxOptions:
-    """What a new sandbox shall be like; one that runs already stays as it is."""
+    """Options of a new sandbox; a running one keeps its own."""
 
     nodes: int = 0
-    """How many nodes; 0 follows the machine."""
+    """0: as this machine's GPUs suggest."""
     gpus_per_node: int = -1
-    """Simulated GPUs of each node; -1 follows the machine."""
+    """Number of simulated GPUs; -1: as this machine's GPUs suggest."""
     links: str = ""
-    """As in which machine of `k8s.topology.machines` the simulated GPUs are linked; empty for not at all."""
+    """Name in `k8s.topology.machines` whose links the simulated GPUs have; empty for none."""
     idle_s: float = 1800.0
-    """It ends by itself after so long without a running pod and without anybody asking."""
+    """The sandbox stops after this time without a running pod and without requests."""
     restart_delay_s: float = 10.0
-    """Before a container is restarted for the second time."""
+    """Delay before a container's second restart."""
     log_max_bytes: int = LogLimits().max_bytes
-    """Of a container's log file, before it is rotated."""
     log_max_files: int = LogLimits().max_files
-    """Of a container's log files that are kept."""
     allow_open_rendezvous: bool = False
-    """Whether jobs may use the c10d rendezvous, in which any user of this machine may run code."""
+    """Allow the c10d rendezvous, in which any user of this machine may run code."""
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxAddress:
-    """A sandbox that answers."""
+    """Address of a running sandbox."""
 
     kubeconfig: Path
     url: str
     pid: int
     was_running: bool
-    """It was there before, so the options were not used."""
+    """True if the sandbox ran before, so that its options were not used."""
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxStatus:
-    """How the sandbox is."""
+    """State of the sandbox's process."""
 
     is_running: bool
     answers: bool
     pid: int
-    """0 when it does not run."""
+    """0 if it does not run."""
     url: str
     folder: Path
     kubeconfig: Path
     log: Path
     started_s: float
-    """When it started, in seconds since 1970; 0 when it does not run."""
+    """Seconds since the epoch; 0 if it does not run."""
 
 
 def kubeconfig_path() -> Path:
-    """Return where the sandbox's kubeconfig is, or will be."""
+    """Return the path of the sandbox's kubeconfig, which may not exist yet."""
     return SandboxPaths.default().kubeconfig
 
 
 async def start(
     options: SandboxOptions | None = None,
-    progress: Callable[[str], None] = lambda words: None,
+    progress: Callable[[str], None] = lambda step: None,
     *,
     answer_s: float = ANSWER_S,
 ) -> SandboxAddress:
-    """Join the sandbox that runs, or start one in the background, and wait until it answers.
+    """Join the running sandbox, or start one in the background, and wait until it answers.
 
     Args:
-        options: How a new one shall be.
-        progress: Is told, in a few words, what is being done.
-        answer_s: How long one that runs may take to answer.
+        options: Options of a new sandbox.
+        progress: Called with a short description of each step.
+        answer_s: Time that a running sandbox may take to answer.
 
     Raises:
-        KubeError: It could not be started, or the one that runs does not answer.
+        KubeError: The sandbox could not be started, or does not answer.
     """
     paths = SandboxPaths.default()
     paths.prepare()
-    async with _alone(paths, progress):
+    async with _start_lock_held(paths, progress):
         if paths.is_held:
             progress("Joining the sandbox that runs")
             await _until_it_answers(paths, answer_s)
@@ -116,30 +112,30 @@ async def start(
 
 
 async def stop(*, patience_s: float = STOP_S) -> bool:
-    """Stop the sandbox and its pods; tell whether there was one. Its objects and volumes stay.
+    """Stop the sandbox and its pods, but keep objects and volumes; return False if none runs.
 
-    One that has not stopped after `patience_s` is killed.
+    It is killed if it has not stopped after `patience_s`.
 
     Raises:
-        KubeError: It cannot be stopped.
+        KubeError: The sandbox cannot be stopped.
     """
     paths = SandboxPaths.default()
     if not paths.folder.is_dir():
         return False
-    async with _alone(paths, lambda words: None):
+    async with _start_lock_held(paths, lambda step: None):
         return await _stop(paths, patience_s)
 
 
 async def reset() -> None:
-    """Stop the sandbox and delete everything it keeps: objects, volumes, logs. Ask before.
+    """Stop the sandbox and delete all its objects, volumes and logs. Ask the user first.
 
     Raises:
-        KubeError: It cannot be stopped, or something cannot be deleted.
+        KubeError: The sandbox cannot be stopped, or a file cannot be deleted.
     """
     paths = SandboxPaths.default()
     if not paths.folder.is_dir():
         return
-    async with _alone(paths, lambda words: None):
+    async with _start_lock_held(paths, lambda step: None):
         await _stop(paths, STOP_S)
         try:
             for path in paths.folder.iterdir():
@@ -152,13 +148,13 @@ async def reset() -> None:
 
 
 async def status() -> SandboxStatus:
-    """Return how the sandbox is."""
+    """Return the state of the sandbox."""
     paths = SandboxPaths.default()
     is_running = paths.is_held
     holder = paths.holder()
     return SandboxStatus(
         is_running=is_running,
-        answers=is_running and not await asyncio.to_thread(_silence, paths),
+        answers=is_running and not await asyncio.to_thread(_health_error, paths),
         pid=holder.pid if is_running else 0,
         url=_url(paths) if is_running else "",
         folder=paths.folder,
@@ -169,41 +165,40 @@ async def status() -> SandboxStatus:
 
 
 @asynccontextmanager
-async def _alone(paths: SandboxPaths, progress: Callable[[str], None]) -> AsyncIterator[None]:
-    """Be the only one who starts or stops the sandbox."""
+async def _start_lock_held(paths: SandboxPaths, progress: Callable[[str], None]) -> AsyncIterator[None]:
+    # Two consoles must not start or stop it at once.
     deadline = asyncio.get_running_loop().time() + START_S
-    is_told = False
+    is_reported = False
     while True:
         with locked(paths.start_lock) as is_ours:
             if is_ours:
                 yield
                 return
-        if not is_told:
+        if not is_reported:
             progress("Waiting for another console that starts the sandbox")
-            is_told = True
+            is_reported = True
         if asyncio.get_running_loop().time() > deadline:
             raise KubeError(
                 "The sandbox could not be started.",
                 f"Another program has been starting or stopping it for {START_S:.0f} s.",
                 _HINT.format(log=paths.log),
             )
-        await asyncio.sleep(_TURN_S)
+        await asyncio.sleep(_POLL_S)
 
 
 async def _launch(paths: SandboxPaths, options: SandboxOptions, progress: Callable[[str], None]) -> None:
-    """Start the process and read from it how far it is."""
     root = str(Path(__file__).resolve().parents[2])
-    words = [sys.executable, "-P", "-m", "k8s.sandbox", str(paths.folder), json.dumps(asdict(options))]
+    command = [sys.executable, "-P", "-m", "k8s.sandbox", str(paths.folder), json.dumps(asdict(options))]
     read_end, write_end = os.pipe()
     try:
         with paths.log.open("ab") as log:
             process = subprocess.Popen(
-                [*words, str(write_end)],
+                [*command, str(write_end)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=paths.folder,
-                env={**_unmarked(os.environ), "PYTHONPATH": root},
+                env={**_without_marks(os.environ), "PYTHONPATH": root},
                 pass_fds=[write_end],
                 start_new_session=True,
             )
@@ -218,37 +213,31 @@ async def _launch(paths: SandboxPaths, options: SandboxOptions, progress: Callab
     except KubeError:
         await asyncio.to_thread(process.wait)
         raise
-    except asyncio.CancelledError:  # nobody waits for it, and nobody else has joined it yet
+    except asyncio.CancelledError:  # no other console has joined it yet
         process.terminate()
         await asyncio.to_thread(process.wait)
         raise
     except (TimeoutError, EOFError) as error:
         process.kill()
         await asyncio.to_thread(process.wait)
-        why = _last_words(paths) or f"It was not ready after {START_S:.0f} s."
+        why = _last_output(paths) or f"It was not ready after {START_S:.0f} s."
         raise KubeError("The sandbox could not be started.", why, f"See {paths.log}.") from error
     process.returncode = 0  # it lives on without us, which is no mistake to warn about
 
 
 async def _until_ready(read_end: int, progress: Callable[[str], None]) -> None:
-    """Follow what a starting sandbox says.
-
-    Raises:
-        KubeError: Its own words about why it cannot start.
-        EOFError: It died without a word.
-    """
     reports = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reports), os.fdopen(read_end, "rb")
     )
     try:
         async for line in reports:
-            words = json.loads(line)
-            if "what" in words:
-                raise KubeError(words["what"], words["why"], words["hint"])
-            if words["progress"] == "ready":
+            report = json.loads(line)
+            if "what" in report:
+                raise KubeError(report["what"], report["why"], report["hint"])
+            if report["progress"] == "ready":
                 return
-            progress(words["progress"])
+            progress(report["progress"])
     finally:
         transport.close()
     raise EOFError
@@ -256,18 +245,18 @@ async def _until_ready(read_end: int, progress: Callable[[str], None]) -> None:
 
 async def _until_it_answers(paths: SandboxPaths, answer_s: float) -> None:
     deadline = asyncio.get_running_loop().time() + answer_s
-    while why := await asyncio.to_thread(_silence, paths):
+    while why := await asyncio.to_thread(_health_error, paths):
         if asyncio.get_running_loop().time() > deadline:
             raise KubeError(
                 "The sandbox runs but does not answer.",
                 f"Process {paths.holder().pid}: {why}",
                 _HINT.format(log=paths.log),
             )
-        await asyncio.sleep(_TURN_S)
+        await asyncio.sleep(_POLL_S)
 
 
-def _silence(paths: SandboxPaths) -> str:
-    """Return why the sandbox does not answer; nothing when it does."""
+def _health_error(paths: SandboxPaths) -> str:
+    """Return the error of a health check; empty if the sandbox is healthy."""
     try:
         trust = ssl.create_default_context(cafile=str(paths.certificate))
         with urllib.request.urlopen(_url(paths) + "/readyz", timeout=2, context=trust):
@@ -292,13 +281,12 @@ async def _stop(paths: SandboxPaths, patience_s: float) -> bool:
     raise KubeError("The sandbox could not be stopped.", f"Process {pid} does not end.")
 
 
-def _unmarked(env: Mapping[str, str]) -> dict[str, str]:
-    """Return variables without a pod's marks: a sandbox that is started in a pod does not belong to it."""
+def _without_marks(env: Mapping[str, str]) -> dict[str, str]:
+    # A sandbox that is started from within a pod does not belong to that pod.
     return {name: value for name, value in env.items() if name not in (POD_UID, SANDBOX)}
 
 
-def _last_words(paths: SandboxPaths) -> str:
-    """Return the last line of the sandbox's log."""
+def _last_output(paths: SandboxPaths) -> str:
     try:
         return paths.log.read_text(errors="replace").strip().splitlines()[-1][:500]
     except (OSError, IndexError):

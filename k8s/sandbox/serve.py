@@ -1,4 +1,4 @@
-"""The sandbox's process: server, operators, scheduler and agent, until it is stopped or idle for long."""
+"""Main loop of the sandbox's process: API server, controllers, scheduler and node agent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from k8s.errors import Conflict, KubeError
 from k8s.models.resources import CLAIMS, TRAINING_RUNTIMES
 from k8s.sandbox.api.http.certificate import server_context
 from k8s.sandbox.api.http.server import Server
-from k8s.sandbox.api.storage.store import Store
+from k8s.sandbox.api.store import Store
 from k8s.sandbox.controller_runtime import Informers, run_controller
 from k8s.sandbox.controllers.deployments import Deployments
 from k8s.sandbox.controllers.operators import Operators
@@ -33,18 +33,17 @@ from k8s.sandbox.paths import SandboxPaths, locked
 from k8s.sandbox.pod_folder import LogLimits
 
 _STOP_GRACE_S = 10.0
-_LOOK_AROUND_S = 60.0
+_IDLE_POLL_S = 60.0
 _REQUESTS_PER_S = 1000.0
-"""The controllers' own: nobody else shares this server's time."""
 
 log = logging.getLogger(__name__)
 
 
-async def serve(paths: SandboxPaths, options: SandboxOptions, say: Callable[[str], None]) -> None:
-    """Run a sandbox until SIGTERM, SIGINT or a long silence; `say` takes progress, at last "ready".
+async def serve(paths: SandboxPaths, options: SandboxOptions, progress: Callable[[str], None]) -> None:
+    """Run a sandbox until SIGTERM, SIGINT or a long idle time; the last `progress` is "ready".
 
     Raises:
-        KubeError: It cannot run: another one does, or its folder cannot be used.
+        KubeError: Another sandbox runs, or its folder cannot be used.
     """
     paths.prepare()
     with locked(paths.lock) as is_ours:
@@ -54,7 +53,7 @@ async def serve(paths: SandboxPaths, options: SandboxOptions, say: Callable[[str
                 f"Process {paths.holder().pid} holds {paths.folder}.",
                 "Use it, or stop it first: gpuconsole sandbox stop",
             )
-        say("Opening the database")
+        progress("Opening the database")
         store = Store(paths.database)
         try:
             own_token = secrets.token_urlsafe(32)
@@ -76,7 +75,7 @@ async def serve(paths: SandboxPaths, options: SandboxOptions, say: Callable[[str
             )
             try:
                 async with Client(access, limiter=RateLimiter(_REQUESTS_PER_S, _REQUESTS_PER_S)) as client:
-                    await _control(client, server, paths, options, say)
+                    await _control(client, server, paths, options, progress)
             finally:
                 await server.stop()
         finally:
@@ -84,14 +83,18 @@ async def serve(paths: SandboxPaths, options: SandboxOptions, say: Callable[[str
 
 
 async def _control(
-    client: Client, server: Server, paths: SandboxPaths, options: SandboxOptions, say: Callable[[str], None]
+    client: Client,
+    server: Server,
+    paths: SandboxPaths,
+    options: SandboxOptions,
+    progress: Callable[[str], None],
 ) -> None:
-    """Run the controllers until it is time to stop, then end the pods in order."""
+    # Controllers stop first, so that they do not replace the pods that the agent then ends.
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    say("Setting up nodes and volumes")
+    progress("Setting up nodes and volumes")
     make_private(paths.volumes)
     await ensure_workspace(client, paths.volumes)
     with suppress(Conflict):
@@ -101,6 +104,7 @@ async def _control(
     is_open = options.allow_open_rendezvous
     limits = LogLimits(options.log_max_bytes, options.log_max_files)
     agent = Agent(informers, paths, shape, options.restart_delay_s, limits, allows_open_rendezvous=is_open)
+    server.usage = lambda: agent.usage
     server.gpu_metrics = None if shape.is_simulated else agent.gpu_metrics
     await agent.register()
     operators = Operators(informers)
@@ -117,7 +121,8 @@ async def _control(
     ]
     working = [
         run_controller(agent, informers.waker(), agent.pods, agent.nodes),
-        agent.keep_alive(),
+        agent.renew_forever(),
+        agent.watch_usage(),
         informers.run(),
     ]
     deciders = [asyncio.create_task(each) for each in deciding]
@@ -125,7 +130,7 @@ async def _control(
     watcher = asyncio.create_task(_watch_idle(agent, server, options.idle_s, stopping))
     every = [*deciders, *workers, watcher]
     gc.freeze()
-    say("ready")
+    progress("ready")
     broken = asyncio.ensure_future(asyncio.wait(every, return_when=asyncio.FIRST_EXCEPTION))
     await asyncio.wait({broken, asyncio.create_task(stopping.wait())}, return_when=asyncio.FIRST_COMPLETED)
     broken.cancel()
@@ -144,16 +149,15 @@ async def _cancel(*tasks: asyncio.Task[None]) -> None:
 
 
 async def _watch_idle(agent: Agent, server: Server, idle_s: float, stopping: asyncio.Event) -> None:
-    """Stop the sandbox when nothing works and nobody asked for long."""
     while True:
-        await asyncio.sleep(min(_LOOK_AROUND_S, idle_s / 4))
+        await asyncio.sleep(min(_IDLE_POLL_S, idle_s / 4))
         if not agent.is_working and server.idle_s >= idle_s:
-            log.info("nobody asked for %.0f s and nothing works: the sandbox ends", server.idle_s)
+            log.info("stopping: idle for %.0f s", server.idle_s)
             stopping.set()
 
 
 async def _listen(server: Server, preferred_port: int, tls: ssl.SSLContext) -> int:
-    """Listen on loopback, on the port of last time if it is free; return the port."""
+    # The port of last time if it is free: other programs may have copies of the kubeconfig.
     with suppress(OSError):
         return await server.start(port=preferred_port, tls=tls)
     try:

@@ -1,4 +1,4 @@
-"""The scheduler's arithmetic: what pods request, which nodes can take them, how many of a gang fit.
+"""Scheduling arithmetic: requests of pods, feasible nodes, capacity for gangs.
 
-Pure, and the one copy: for diagnosis, the sandbox's scheduler, the rows of jobs and the form.
+Pure, and shared by diagnosis, preflight, the sandbox's scheduler and the form.
 """

@@ -1,7 +1,7 @@
-"""Which GPUs of a node are free, and how well a job's would be linked: the one copy for views and the form.
+"""Free GPUs of a node, and the links between the GPUs that a pod would get.
 
-Kubernetes does not say which GPUs a pod has, only how many; Alibaba Cloud's scheduler and the sandbox's
-write it down. Where it is not told, what is said holds for whichever GPUs are free.
+Kubernetes reports only how many GPUs a pod has. Alibaba Cloud's scheduler and the sandbox record
+the device numbers; without them, results hold for any choice of free GPUs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _USUAL_SIZES = (2, 4, 8, 16)
 
 
 def free_gpus(node: NodeRow, matrix: LinkMatrix) -> tuple[int, ...] | None:
-    """Return the numbers of the GPUs that nobody holds; None where that is not told."""
-    if node.gpus_unhealthy or not node.gives_whole_gpus:
+    """Return the numbers of the free GPUs; None if unknown."""
+    if node.gpus_unhealthy or not node.allocates_full_gpus:
         return None
     held = {device for holder in node.holders for device in holder.devices}
     if node.gpus_allocated != len(held):
@@ -28,34 +28,32 @@ def free_gpus(node: NodeRow, matrix: LinkMatrix) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class LinkFit:
-    """How a number of GPUs of a node would be linked."""
+    """Worst and best links of the GPUs that a pod could get on a node."""
 
     worst: GpuSet
-    """The set that one gets at worst."""
     best: GpuSet
-    """The set that one gets at best: by a scheduler or device plugin that looks at links."""
 
     @property
     def is_nvlink(self) -> bool:
-        """Tell whether all of them are linked by NVLink, whichever one gets."""
+        """Return True if every possible set is linked by NVLink."""
         return is_nvlink(self.worst.link)
 
     @property
     def is_pcie(self) -> bool:
-        """Tell whether some of them are not, whichever one gets."""
+        """Return True if no possible set is fully linked by NVLink."""
         return bool(self.best.link) and not is_nvlink(self.best.link)
 
 
 def link_fit(node: NodeRow, matrix: LinkMatrix, count: int) -> LinkFit | None:
-    """Return how `count` of a node's free GPUs would be linked; None where that many cannot be had whole.
+    """Return the links of `count` free GPUs of a node; None if it cannot allocate that many whole GPUs.
 
-    Where it is told which are free, one gets the best of them; otherwise any of the node's.
+    If the free GPUs are known, the best of them are assumed; otherwise any of the node's.
     """
-    if not node.gives_whole_gpus:
+    if not node.allocates_full_gpus:
         return None
     free = free_gpus(node, matrix)
     best = best_set(matrix, matrix.gpus if free is None else free, count)
-    if best is None or count > node.gpus_free:
+    if best is None or count > sum(node.free_if_tolerated.values()):
         return None
     if free is not None or count == 1:
         return LinkFit(best, best)
@@ -63,7 +61,7 @@ def link_fit(node: NodeRow, matrix: LinkMatrix, count: int) -> LinkFit | None:
 
 
 def _worst(matrix: LinkMatrix, best: GpuSet, count: int) -> GpuSet:
-    """Return the slowest pair, which some set of any size has."""
+    # Some set of any size contains the slowest pair.
     if count == len(matrix.gpus):
         return best
     return min(
@@ -72,8 +70,8 @@ def _worst(matrix: LinkMatrix, best: GpuSet, count: int) -> GpuSet:
 
 
 def best_sets(node: NodeRow, matrix: LinkMatrix) -> list[GpuSet]:
-    """Return the best set of each usual size of the GPUs that are free; of all where that is not told."""
-    if not node.gives_whole_gpus:
+    """Return the best set of each usual size among the free GPUs; among all if those are unknown."""
+    if not node.allocates_full_gpus:
         return []
     free = free_gpus(node, matrix)
     candidates = matrix.gpus if free is None else free

@@ -1,7 +1,4 @@
-"""Which nodes can take a pod, why each of the others cannot, and how many pods of a gang fit.
-
-kube-scheduler's predicates: node affinity, taints, and whether the node has the resources.
-"""
+"""Predicates of kube-scheduler: node affinity, taints, resources; and placement of gangs."""
 
 from __future__ import annotations
 
@@ -9,8 +6,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from k8s.devices import accelerators
-from k8s.models import Condition, Meta, Node, NodeSpec, NodeStatus, Taint
+from k8s.models import Condition, Meta, Node, NodeSpec, NodeStatus, Taint, accelerators
 from k8s.scheduling.requests import Amount, ResourceList, allocatable_of, insufficient, subtract
 from k8s.scheduling.scheduling_spec import (
     NodeSelectorRequirement,
@@ -20,21 +16,16 @@ from k8s.scheduling.scheduling_spec import (
 )
 from k8s.snapshot import NodeRow
 
+# Taint of a cordoned node; pods that tolerate it are admitted.
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-"""What cordoning a node amounts to; a pod that tolerates it is let in."""
+# The only field that `matchFields` supports.
 NAME_FIELD = "metadata.name"
-"""The one field that `matchFields` knows."""
-_KEEPS_AWAY = ("NoSchedule", "NoExecute")
-_OF_CONDITIONS = (
-    "node.kubernetes.io/unschedulable",
-    "node.kubernetes.io/unreachable",
-    "node.kubernetes.io/not-ready",
-)
 _BASIC = ("cpu", "memory")
+NOTHING_ELSE: Mapping[str, Amount] = {}
 
 
-class UnfitReason(StrEnum):
-    """Why a node cannot take a pod. The words end "3 nodes …"."""
+class InfeasibleReason(StrEnum):
+    """Reason why a node cannot take a pod, worded to follow "3 nodes"."""
 
     MISMATCH = "not matching"
     CORDONED = "cordoned"
@@ -45,29 +36,26 @@ class UnfitReason(StrEnum):
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether the node takes no such pods, however much of it is free."""
-        return self in (UnfitReason.CORDONED, UnfitReason.NOT_READY, UnfitReason.TAINTED)
+        """Return True if the node takes no such pod, however much of it is free."""
+        return self in (InfeasibleReason.CORDONED, InfeasibleReason.NOT_READY, InfeasibleReason.TAINTED)
 
 
 @dataclass(frozen=True, slots=True)
-class UnfitNode:
-    """A node that cannot take a pod, and the first reason for that."""
+class InfeasibleNode:
+    """Node that cannot take a pod, with the first reason."""
 
     name: str
-    reason: UnfitReason
+    reason: InfeasibleReason
     detail: str = ""
-    """What is missing, or the taint."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """A node, and how much of it there is."""
+    """Allocatable and free resources of a node."""
 
     node: Node
     allocatable: ResourceList
-    """What may be given to pods."""
     free: ResourceList
-    """What no pod has."""
 
     @classmethod
     def of(
@@ -77,9 +65,8 @@ class NodeCapacity:
 
         Args:
             node: The node.
-            requested: What its pods request together; None when nobody has read them, and then
-                only accelerators are known to be taken.
-            row: Its accelerators as the console counts them, over all pods that it sees.
+            requested: Total requests of its pods; None if unknown, then only accelerators count as taken.
+            row: The node as shown, whose accelerator counts cover all visible pods.
         """
         allocatable = allocatable_of(node)
         shares = row.resources.items() if row is not None else ()
@@ -89,54 +76,55 @@ class NodeCapacity:
         return cls(node, allocatable, subtract(allocatable, requested or {}) | counted)
 
     @classmethod
-    def of_row(cls, row: NodeRow) -> NodeCapacity:
-        """Return the capacity of a node as it is shown: of its accelerators alone, and without its labels."""
+    def of_row(cls, row: NodeRow, others: Mapping[str, Amount] = NOTHING_ELSE) -> NodeCapacity:
+        """Return the capacity of a displayed node: its accelerators, and `others`, all of which is free."""
         ready = Condition("Ready", "True" if row.status.startswith("Ready") else "False")
         spec = NodeSpec("cordoned" in row.status, list(row.taints))
-        node = Node(Meta(row.name), spec, NodeStatus(conditions=[ready]))
-        shares = row.resources.items()
-        allocatable: ResourceList = {name: share.total for name, share in shares}
-        return cls(node, allocatable, {name: share.total - share.allocated for name, share in shares})
+        node = Node(Meta(row.name, labels=dict(row.labels)), spec, NodeStatus(conditions=[ready]))
+        totals = {name: share.total for name, share in row.resources.items()}
+        free = {name: share.total - share.allocated for name, share in row.resources.items()}
+        return cls(node, {**others, **totals}, {**others, **free})
 
     @property
     def name(self) -> str:
-        """Return the node's name."""
+        """Name of the node."""
         return self.node.metadata.name
 
     def less(self, requested: Mapping[str, Amount]) -> NodeCapacity:
-        """Return what is left when a pod that requests so much is bound to the node."""
+        """Return the capacity left after binding a pod with these requests."""
         return replace(self, free=subtract(self.free, requested))
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterCapacity:
-    """The nodes, by name, and what is left on each."""
+    """Capacity of all nodes, by name."""
 
     nodes: Mapping[str, NodeCapacity]
 
     @classmethod
     def of_rows(cls, rows: Iterable[NodeRow]) -> ClusterCapacity:
-        """Return the capacity of nodes as they are shown."""
+        """Return the capacity of displayed nodes."""
         return cls({row.name: NodeCapacity.of_row(row) for row in rows})
 
     def emptied(self) -> ClusterCapacity:
-        """Return the same nodes without any pod."""
+        """Return the capacity without any pods."""
         return ClusterCapacity(
             {name: replace(each, free=each.allocatable) for name, each in self.nodes.items()}
         )
 
-    def unfit(self, spec: SchedulingSpec, requested: ResourceList) -> list[UnfitNode]:
-        """Return the nodes that cannot take a pod, each with the reason."""
-        found = (unfit_node(spec, requested, capacity) for capacity in self.nodes.values())
+    def infeasible(
+        self, spec: SchedulingSpec, requested: ResourceList, *, ever: bool = False
+    ) -> list[InfeasibleNode]:
+        """Return the nodes that cannot take a pod; for `ever` see `infeasible_node`."""
+        found = (infeasible_node(spec, requested, capacity, ever=ever) for capacity in self.nodes.values())
         return [each for each in found if each is not None]
 
-    def place(self, requested: ResourceList, pods: int, unfit: Container[str]) -> tuple[ClusterCapacity, int]:
-        """Place up to `pods` equal pods, fullest nodes first; return what is left and how many fit.
+    def place(
+        self, requested: ResourceList, pods: int, infeasible: Container[str]
+    ) -> tuple[ClusterCapacity, int]:
+        """Place up to `pods` equal pods, fullest nodes first; return the capacity left and the number placed.
 
-        Args:
-            requested: What each of them requests.
-            pods: How many there are.
-            unfit: The names of the nodes that cannot take even one; asked only until all are placed.
+        `infeasible` has the names of nodes that cannot take such a pod; looked up only until all are placed.
         """
         main = main_resource(requested)
         nodes = dict(self.nodes)
@@ -145,7 +133,7 @@ class ClusterCapacity:
         for capacity in sorted(have_room, key=lambda each: each.free.get(main, 0)):
             if placed == pods:
                 break
-            if capacity.name in unfit:
+            if capacity.name in infeasible:
                 continue
             most = min(int(capacity.free[each] // requested[each]) for each in requested)
             here = min(pods - placed, most)
@@ -156,38 +144,43 @@ class ClusterCapacity:
         return ClusterCapacity(nodes), placed
 
 
-def unfit_node(spec: SchedulingSpec, requested: ResourceList, capacity: NodeCapacity) -> UnfitNode | None:
-    """Return the first reason why a node cannot take a pod; None when it can."""
+def infeasible_node(
+    spec: SchedulingSpec, requested: ResourceList, capacity: NodeCapacity, *, ever: bool = False
+) -> InfeasibleNode | None:
+    """Return the first reason why a node cannot take a pod; None if it can.
+
+    `ever` ignores reasons that pass: that the node is cordoned or not ready.
+    """
     node, name = capacity.node, capacity.name
     if missing := mismatch(spec, node):
-        return UnfitNode(name, UnfitReason.MISMATCH, missing)
-    if node.spec.unschedulable and not tolerates(spec.tolerations or (), CORDON):
-        return UnfitNode(name, UnfitReason.CORDONED)
-    if not is_ready(node):
-        return UnfitNode(name, UnfitReason.NOT_READY)
+        return InfeasibleNode(name, InfeasibleReason.MISMATCH, missing)
+    if not ever and node.spec.unschedulable and not tolerates(spec.tolerations or (), CORDON):
+        return InfeasibleNode(name, InfeasibleReason.CORDONED)
+    if not ever and not is_ready(node):
+        return InfeasibleNode(name, InfeasibleReason.NOT_READY)
     if found := untolerated(spec.tolerations or (), node):
-        return UnfitNode(name, UnfitReason.TAINTED, taint_words(found[0]))
+        return InfeasibleNode(name, InfeasibleReason.TAINTED, format_taint(found[0]))
     for reason, available in (
-        (UnfitReason.TOO_SMALL, capacity.allocatable),
-        (UnfitReason.BUSY, capacity.free),
+        (InfeasibleReason.TOO_SMALL, capacity.allocatable),
+        (InfeasibleReason.BUSY, capacity.free),
     ):
         if short := insufficient(requested, available):
-            return UnfitNode(name, reason, min(short, key=importance))
+            return InfeasibleNode(name, reason, min(short, key=importance))
     return None
 
 
 def is_ready(node: Node) -> bool:
-    """Tell whether a node answers and says that it is well."""
+    """Return True if the node's Ready condition is true."""
     return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions or ())
 
 
 def main_resource(requested: Iterable[str]) -> str:
-    """Return the resource that a pod is about: an accelerator if it requests any."""
+    """Return the most important resource requested: an accelerator if there is one."""
     return min(requested, key=importance)
 
 
 def importance(resource: str) -> tuple[int, str]:
-    """Sort resources: accelerators, other devices, then cpu, memory, and the number of pods last."""
+    """Return a sort key: accelerators, other devices, cpu, memory, number of pods."""
     if accelerators.is_accelerator(resource):
         return 0, resource
     if resource in _BASIC:
@@ -196,7 +189,7 @@ def importance(resource: str) -> tuple[int, str]:
 
 
 def mismatch(spec: SchedulingSpec, node: Node) -> str:
-    """Return what a node lacks that the pod demands, in words; empty when it has all of it."""
+    """Return the first node selector or affinity term that a node does not match; empty if it matches."""
     labels = node.metadata.labels or {}
     for key, value in (spec.node_selector or {}).items():
         if labels.get(key) != value:
@@ -204,19 +197,19 @@ def mismatch(spec: SchedulingSpec, node: Node) -> str:
     terms = required_terms(spec)
     if terms is None or any(_term_matches(term, node) for term in terms):
         return ""
-    return " or ".join(dict.fromkeys(term_words(term) for term in terms)) or "nothing: no term is given"
+    return " or ".join(dict.fromkeys(format_term(term) for term in terms)) or "nothing: no term is given"
 
 
-def selector_words(spec: SchedulingSpec) -> str:
-    """Return which labels the pod asks a node to have, in words; empty when nothing."""
+def format_selector(spec: SchedulingSpec) -> str:
+    """Describe the node labels that a pod requires; empty if none."""
     parts = [f"{key}={value}" for key, value in (spec.node_selector or {}).items()]
     if terms := required_terms(spec):
-        parts.append(" or ".join(dict.fromkeys(term_words(term) for term in terms)))
+        parts.append(" or ".join(dict.fromkeys(format_term(term) for term in terms)))
     return " and ".join(parts)
 
 
 def required_terms(spec: SchedulingSpec) -> Sequence[NodeSelectorTerm] | None:
-    """Return the terms of which one must hold; None when there is no such demand."""
+    """Return the required node affinity terms, any of which must match; None without a requirement."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if affinity is None or affinity.required is None:
         return None
@@ -224,10 +217,8 @@ def required_terms(spec: SchedulingSpec) -> Sequence[NodeSelectorTerm] | None:
 
 
 def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
-    """Tell whether all requirements of a term hold; a term without any holds for no node.
-
-    Source: Kubernetes `component-helpers/scheduling/corev1/nodeaffinity`.
-    """
+    # A term without requirements matches no node.
+    # Source: Kubernetes `component-helpers/scheduling/corev1/nodeaffinity`.
     expressions, fields = term.match_expressions or (), term.match_fields or ()
     if not expressions and not fields:
         return False
@@ -239,13 +230,12 @@ def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
 
 
 def matches(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Tell whether one requirement about labels holds; one that the server would not accept never does."""
+    """Return True if a label requirement matches; an unknown operator never does."""
     check = _OPERATORS.get(requirement.operator)
     return check is not None and check(labels.get(requirement.key), requirement.values or [])
 
 
 def _number(text: str | None) -> int | None:
-    """Return a whole number as the API reads it: a sign, then digits."""
     digits = (
         (text or "").removeprefix("-") if (text or "").startswith("-") else (text or "").removeprefix("+")
     )
@@ -271,13 +261,13 @@ _OPERATORS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
 _SIGNS = {"In": "in", "NotIn": "not in", "Gt": ">", "Lt": "<"}
 
 
-def term_words(term: NodeSelectorTerm) -> str:
-    """Return a term as people read it: `zone in (a, b) and gpu exists`."""
+def format_term(term: NodeSelectorTerm) -> str:
+    """Format a term for display, e.g. `zone in (a, b) and gpu exists`."""
     requirements = [*(term.match_expressions or ()), *(term.match_fields or ())]
-    return " and ".join(_requirement_words(each) for each in requirements)
+    return " and ".join(_format_requirement(each) for each in requirements)
 
 
-def _requirement_words(requirement: NodeSelectorRequirement) -> str:
+def _format_requirement(requirement: NodeSelectorRequirement) -> str:
     key, operator, values = requirement.key, requirement.operator, requirement.values or []
     match operator:
         case "In" if len(values) == 1:
@@ -293,10 +283,11 @@ def _requirement_words(requirement: NodeSelectorRequirement) -> str:
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
-    """Tell whether any of the tolerations covers a taint.
+    """Return True if any toleration covers a taint.
 
-    Source: Kubernetes, "Taints and Tolerations"; `Toleration.ToleratesTaint`: an empty effect means
-    every effect, an empty key with Exists every key, an empty operator is Equal.
+    An empty effect covers every effect, an empty key with Exists every key; an empty operator is Equal.
+
+    Source: Kubernetes, "Taints and Tolerations"; `Toleration.ToleratesTaint`.
     """
     return any(_covers(each, taint) for each in tolerations)
 
@@ -306,21 +297,19 @@ def _covers(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator == "Exists":
         return True
-    # Without a key only Exists means anything.
+    # Without a key only Exists is valid.
     return toleration.operator in ("", "Equal") and bool(toleration.key) and toleration.value == taint.value
 
 
 def untolerated(tolerations: Sequence[Toleration], node: Node) -> list[Taint]:
-    """Return the taints that keep a pod away, without those that only repeat the node's condition."""
+    """Return the taints that keep a pod away, without those that mirror node conditions."""
     return [
         taint
         for taint in node.spec.taints or ()
-        if taint.effect in _KEEPS_AWAY
-        and taint.key not in _OF_CONDITIONS
-        and not tolerates(tolerations, taint)
+        if taint.keeps_pods_away and not tolerates(tolerations, taint)
     ]
 
 
-def taint_words(taint: Taint) -> str:
-    """Return a taint as kubectl writes it: `dedicated=team:NoSchedule`."""
+def format_taint(taint: Taint) -> str:
+    """Format a taint as kubectl does, e.g. `dedicated=team:NoSchedule`."""
     return f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"

@@ -1,4 +1,4 @@
-"""How much of each resource a pod requests, and how much of it a node has left."""
+"""Resource requests of pods, and allocatable resources of nodes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import ceil
 
-from k8s.devices import accelerators
-from k8s.models import Container, Node, PodSpec, Quantities, quantity
+from k8s.models import Container, Node, PodSpec, accelerators, quantity
+from k8s.snapshot import NodeRow
 
+# Exact. Nearly all amounts are whole, and integers compare ten times as fast as fractions.
 Amount = int | Fraction
-"""Exact: an integer where it is whole, as nearly all are, since integers are compared ten times as fast."""
 ResourceList = dict[str, Amount]
-"""Resource name to an exact amount in its base unit; what is not named is nothing."""
+"""Amount by resource name in base units; a missing resource is zero."""
 PODS = "pods"
-"""The resource of which every pod takes one."""
+# Default of the kubelet, for a node that does not report its pod limit.
 DEFAULT_MAX_PODS = 110
-"""Pods on a node that does not say how many it takes. Source: the kubelet's default."""
 
 
-def from_quantities(quantities: Quantities | None) -> ResourceList:
-    """Read quantities; one that makes no sense counts as nothing, and devices cannot be split."""
+def from_quantities(quantities: Mapping[str, str | int | float] | None) -> ResourceList:
+    """Parse quantities; invalid ones count as zero, and devices are rounded up."""
     found: ResourceList = {}
     for name, text in (quantities or {}).items():
         try:
@@ -33,18 +32,17 @@ def from_quantities(quantities: Quantities | None) -> ResourceList:
 
 
 def of_container(container: Container) -> ResourceList:
-    """Return what a container requests; a limit counts where there is no request for it."""
+    """Return the requests of a container; limits count where a request is missing."""
     if container.resources is None:
         return {}
     return {**from_quantities(container.resources.limits), **from_quantities(container.resources.requests)}
 
 
 def of_pod(spec: PodSpec) -> ResourceList:
-    """Return what the scheduler must find for a pod.
+    """Return the effective requests of a pod.
 
-    The larger of two sums: all containers with the sidecars, or any one init container with
-    the sidecars that started before it; what the pod as a whole asks for instead of that;
-    its overhead; and one of the pods that a node may have.
+    The larger of all containers with the sidecars, and any init container with the sidecars started
+    before it; overridden by pod-level resources; plus overhead and one pod.
 
     Source: Kubernetes, "Init Containers: resource sharing within containers"; component-helpers
     `resource.PodRequests`.
@@ -52,12 +50,12 @@ def of_pod(spec: PodSpec) -> ResourceList:
     sidecars: ResourceList = {}
     peak: ResourceList = {}
     for init in spec.init_containers or ():
-        asked = of_container(init)
+        init_requests = of_container(init)
         if init.restart_policy == "Always":
-            sidecars = add((sidecars, asked))
+            sidecars = add((sidecars, init_requests))
             peak = maximum(peak, sidecars)
         else:
-            peak = maximum(peak, add((sidecars, asked)))
+            peak = maximum(peak, add((sidecars, init_requests)))
     running = add((sidecars, *(of_container(container) for container in spec.containers)))
     pod_level = spec.resources
     own = (
@@ -70,7 +68,7 @@ def of_pod(spec: PodSpec) -> ResourceList:
 
 
 def add(lists: Iterable[Mapping[str, Amount]]) -> ResourceList:
-    """Add amounts, resource by resource."""
+    """Add amounts by resource."""
     total: ResourceList = {}
     for each in lists:
         for name, amount in each.items():
@@ -79,20 +77,21 @@ def add(lists: Iterable[Mapping[str, Amount]]) -> ResourceList:
 
 
 def subtract(total: Mapping[str, Amount], part: Mapping[str, Amount]) -> ResourceList:
-    """Take `part` from `total`; what is not in `total` stays away."""
+    """Subtract `part` from `total`; resources missing in `total` are ignored."""
     return {name: amount - part.get(name, 0) for name, amount in total.items()}
 
 
 def maximum(one: ResourceList, other: ResourceList) -> ResourceList:
-    """Return the larger of two amounts, resource by resource."""
+    """Return the larger amount by resource."""
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 
 def insufficient(requested: Mapping[str, Amount], available: Mapping[str, Amount]) -> list[str]:
-    """Return the resources of which too little is available, in the order in which they are requested."""
+    """Return the resources of which too little is available, in the order requested."""
     return [name for name, amount in requested.items() if amount > available.get(name, 0)]
 
 
-def allocatable_of(node: Node) -> ResourceList:
-    """Return what a node may give to pods: all that it has, where it does not say otherwise."""
-    return {PODS: DEFAULT_MAX_PODS, **from_quantities(node.status.allocatable or node.status.capacity)}
+def allocatable_of(node: Node | NodeRow) -> ResourceList:
+    """Return the allocatable resources of a node, or its capacity if it reports none."""
+    given = node.allocatable if isinstance(node, NodeRow) else node.status.allocatable or node.status.capacity
+    return {PODS: DEFAULT_MAX_PODS, **from_quantities(given)}

@@ -1,4 +1,4 @@
-"""The fields of a pod's spec that decide where and whether it can start, which the mirror leaves out.
+"""Pod spec fields that decide where and whether a pod can start; the mirror omits them.
 
 Names are the API's, in snake case. Source: Kubernetes API reference v1.
 """
@@ -14,7 +14,7 @@ from k8s.models import PodSpec, Resources, Value
 
 
 class Toleration(Value, frozen=True):
-    """A taint that a pod puts up with."""
+    """Toleration of a taint."""
 
     key: str = ""
     operator: str = ""
@@ -23,7 +23,7 @@ class Toleration(Value, frozen=True):
 
 
 class NodeSelectorRequirement(Value, frozen=True):
-    """One claim about a label or a field of a node."""
+    """Requirement on a node's label or field."""
 
     key: str = ""
     operator: str = ""
@@ -31,20 +31,20 @@ class NodeSelectorRequirement(Value, frozen=True):
 
 
 class NodeSelectorTerm(Value, frozen=True):
-    """Requirements that must all hold."""
+    """Requirements that must all match."""
 
     match_expressions: list[NodeSelectorRequirement] | None = None
     match_fields: list[NodeSelectorRequirement] | None = None
 
 
 class NodeSelector(Value, frozen=True):
-    """Terms of which one must hold."""
+    """Terms of which one must match."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
 class NodeAffinity(Value, frozen=True):
-    """Which nodes a pod can be on."""
+    """Node affinity of a pod."""
 
     required: NodeSelector | None = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
@@ -52,7 +52,7 @@ class NodeAffinity(Value, frozen=True):
 
 
 class PodAffinity(Value, frozen=True):
-    """Which pods a pod must be, or must not be, beside."""
+    """Affinity or anti-affinity to other pods."""
 
     required: list[dict[str, Any]] | None = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
@@ -60,7 +60,7 @@ class PodAffinity(Value, frozen=True):
 
 
 class Affinity(Value, frozen=True):
-    """What a pod is drawn to and kept from."""
+    """Affinities of a pod."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -68,33 +68,43 @@ class Affinity(Value, frozen=True):
 
 
 class ClaimVolumeSource(Value, frozen=True):
-    """A volume that is a claim."""
+    """Volume source that is a volume claim."""
 
     claim_name: str = ""
 
 
+class ObjectVolumeSource(Value, frozen=True):
+    """Volume source that is a ConfigMap or, with `secret_name`, a Secret."""
+
+    name: str = ""
+    secret_name: str = ""
+    optional: bool = False
+
+
 class Volume(Value, frozen=True):
-    """A volume of a pod, if it is a claim."""
+    """Volume backed by a claim, a ConfigMap or a Secret."""
 
     name: str = ""
     persistent_volume_claim: ClaimVolumeSource | None = None
+    config_map: ObjectVolumeSource | None = None
+    secret: ObjectVolumeSource | None = None
 
 
 class LocalReference(Value, frozen=True):
-    """Something that is referred to by its name alone."""
+    """Reference by name alone."""
 
     name: str = ""
 
 
 class TopologySpreadConstraint(Value, frozen=True):
-    """How evenly pods must be spread."""
+    """Constraint on how evenly pods are spread."""
 
     topology_key: str = ""
     when_unsatisfiable: str = ""
 
 
 class SchedulingSpec(PodSpec, frozen=True):
-    """All of a pod's spec that decides where and whether it can start."""
+    """Pod spec with all fields that affect scheduling."""
 
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
@@ -106,17 +116,17 @@ class SchedulingSpec(PodSpec, frozen=True):
     scheduling_gates: list[LocalReference] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     resources: Resources | None = None
-    """What the pod as a whole asks for (1.34 and newer)."""
+    """Pod-level resources (Kubernetes 1.34 and newer)."""
 
     @property
     def claims(self) -> list[str]:
-        """Return the names of the claims it mounts."""
+        """Names of the volume claims it mounts."""
         sources = (volume.persistent_volume_claim for volume in self.volumes or ())
         return [source.claim_name for source in sources if source is not None and source.claim_name]
 
 
 def spec_from_template(template: object) -> SchedulingSpec:
-    """Read a pod template's spec, which can be anything: one that makes no sense requests nothing."""
+    """Read a pod template's spec; an invalid one requests nothing."""
     spec = template.get("spec") if isinstance(template, dict) else None
     try:
         found: SchedulingSpec = models.convert(spec or {}, SchedulingSpec, strict=False)

@@ -1,7 +1,7 @@
-"""Pure rules from decoded objects to one `Status` of a job or an instance, with the reason.
+"""Pure rules that give a job or an instance one `Status`, with the reason.
 
-A pod's word comes from `pod`, a job's from the table of rules in `job`, which knows the
-job's object *and* its pods: an operator's list of conditions alone does not tell.
+`pod` has the rules for pods, `job` the table for jobs, which reads the job's object *and* its
+pods: an operator's conditions alone are not enough.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """How a job or an instance is: ten words, a contract with scripts."""
+    """Status of a job or an instance. Scripts rely on these ten words."""
 
     QUEUED = "Queued"
     PENDING = "Pending"
@@ -25,10 +25,10 @@ class Status(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Tell whether nothing more will happen by itself."""
+        """Return True if nothing more will happen by itself."""
         return self in (Status.SUCCEEDED, Status.FAILED)
 
     @property
     def expects_pods(self) -> bool:
-        """Tell whether pods that are missing may still come: nobody has suspended it, and it goes on."""
+        """Return True if missing pods may still come: not if it is over, suspended or being deleted."""
         return not self.is_final and self not in (Status.SUSPENDED, Status.TERMINATING)

@@ -1,4 +1,4 @@
-"""The table of rules from what a job's object and its pods say to one word, with the reason."""
+"""The table of rules that give a job its status and reason."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ import msgspec
 from k8s.status import Status
 from k8s.status.pod import ASKED_TO_STOP
 
+# Start of the reason of a job that runs although its object says suspend.
+TOLD_TO_SUSPEND = "told to suspend"
+# Start of the reason of a job that holds GPUs for some pods while others find no node.
+HALF_ALLOCATED = "half-allocated"
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
 class DeclaredStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a job's object says that bears on its status."""
+    """The parts of a job's object that determine its status."""
 
     total: int
-    """How many instances it asks for."""
     outcome: Status | None = None
-    """Succeeded or Failed once the operator has said so for good."""
+    """Succeeded or Failed once the operator has set it for good."""
     outcome_reason: str = ""
-    """The operator's words for that outcome."""
     is_suspended: bool = False
-    """It asks not to run."""
     queue: str = ""
-    """Who suspended it until there is room for it, empty when nobody."""
+    """The queue that suspended it until there is room; empty if none did."""
     is_deleting: bool = False
-    """Somebody has deleted it."""
-    enough: int | None = None
-    """Fewest instances that can work together; None: all of them."""
+    min_instances: int | None = None
+    """Fewest instances that can work together; None means all of them."""
     restarts: int = 0
-    """How often its operator has started it anew."""
     restarts_allowed: int | None = None
-    """How often it may be started anew; None: the object does not tell."""
+    """None if the object does not say."""
     has_status: bool = True
-    """An operator has said anything at all about it."""
+    unreadable: str = ""
 
 
 class InstanceState(msgspec.Struct, frozen=True, gc=False):
@@ -50,28 +49,24 @@ class InstanceState(msgspec.Struct, frozen=True, gc=False):
     gpus: int = 0
     """Devices it holds once it is bound to a node."""
     ended: datetime | None = None
-    """When its container last ended."""
     is_bound: bool = True
-    """It has a node."""
     restarts: int = 0
-    """How often its node has started its containers again."""
 
 
 class _Counted:
-    """A job and its pods, counted once for all rules."""
-
     def __init__(self, job: DeclaredStatus, instances: Sequence[InstanceState]) -> None:
         counts = Counter(instance.status for instance in instances)
         self.job, self.instances, self.counts = job, instances, counts
         self.total = max(job.total, 1)
-        self.enough = self.total if job.enough is None else min(max(job.enough, 1), self.total)
+        self.min_instances = (
+            self.total if job.min_instances is None else min(max(job.min_instances, 1), self.total)
+        )
         self.running = counts[Status.RUNNING]
         self.up = self.running + counts[Status.SUCCEEDED]
         self.left = len(instances) - counts[Status.SUCCEEDED] - counts[Status.FAILED]
         self.restarts = job.restarts + sum(instance.restarts for instance in instances)
 
     def of(self, status: Status) -> list[InstanceState]:
-        """Return the instances that have this status."""
         return (
             [instance for instance in self.instances if instance.status is status]
             if self.counts[status]
@@ -79,51 +74,41 @@ class _Counted:
         )
 
     def has(self, status: Status) -> bool:
-        """Tell whether any instance has this word."""
         return self.counts[status] > 0
 
     def all_are(self, status: Status) -> bool:
-        """Tell whether all instances have this word."""
         return self.counts[status] == len(self.instances)
 
     @property
     def is_suspended_by_queue(self) -> bool:
-        """Tell whether it is held back until there is room for it."""
         return self.job.is_suspended and bool(self.job.queue)
 
     @property
     def first_to_fail(self) -> InstanceState | None:
-        """Return the instance that failed before the others; else one that its node restarts all the time."""
         bad = self.of(Status.FAILED) or self.of(Status.RESTARTING)
         return min(bad, key=lambda instance: instance.ended or _LAST, default=None)
 
     @property
     def holding(self) -> list[InstanceState]:
-        """Return the instances that have a node and have not ended."""
         return [instance for instance in self.instances if instance.is_bound and not instance.status.is_final]
 
     @property
     def is_half_allocated(self) -> bool:
-        """Tell whether too few pods have nodes, and at least one other waits for one."""
         waits = any(
             not instance.is_bound and instance.status is Status.PENDING for instance in self.instances
         )
         has_place = len(self.holding) + self.counts[Status.SUCCEEDED]
-        return waits and bool(self.holding) and has_place < self.enough
+        return waits and bool(self.holding) and has_place < self.min_instances
 
     @property
     def is_beyond_repair(self) -> bool:
-        """Tell whether a instance failed, none goes on, and the job may not be started anew."""
         allowed = self.job.restarts_allowed
         may_not = allowed is not None and self.restarts >= allowed
         return may_not and not self.left and self.has(Status.FAILED)
 
 
 def _why_failed(it: _Counted) -> str:
-    """Name the first instance that failed, by its rank where it has just one.
-
-    Where all were only asked to stop, say why the operator did so: a deadline, as a rule.
-    """
+    # If all were only asked to stop, the operator's reason says more: usually a deadline.
     first = it.first_to_fail
     if first is None or (
         it.job.outcome_reason and all(_was_stopped(instance) for instance in it.of(first.status))
@@ -133,7 +118,8 @@ def _why_failed(it: _Counted) -> str:
     order = " first" if len(it.of(first.status)) > 1 else ""
     at = f", {first.ended.astimezone(UTC):%H:%M:%S}" if first.ended is not None else ""
     none_left = "" if it.job.outcome is not None else "no restart is left"
-    return _joined(f"{name} {first.reason}{order}{at}", none_left, _still_held(it))
+    how, colon, message = first.reason.partition(": ")
+    return _joined(f"{name} {how}{order}{at}{colon}{message}", none_left, _still_held(it))
 
 
 def _was_stopped(instance: InstanceState) -> bool:
@@ -149,8 +135,12 @@ def _still_there(it: _Counted) -> str:
     return f"{_pods(it.left)} still there" if it.left else ""
 
 
+def _runs_on(it: _Counted) -> str:
+    verb = "runs" if it.running == 1 else "run"
+    return f"{TOLD_TO_SUSPEND}, but {_pods(it.running)} {verb}"
+
+
 def _going(it: _Counted) -> str:
-    """Say how many pods are left, and what keeps one of them or took it, where that is known."""
     if not it.instances:
         return "being deleted"
     named = next((instance for instance in it.of(Status.TERMINATING) if "," in instance.reason), None)
@@ -176,7 +166,6 @@ def _broken(it: _Counted) -> str:
 
 
 def _attempt(it: _Counted) -> str:
-    """Say which attempt this is, "2 of 3: "; where nobody counts them, how many pods are up."""
     allowed = it.job.restarts_allowed
     if it.restarts and allowed is not None and it.restarts <= allowed:
         return f"{it.restarts} of {allowed}: "
@@ -190,11 +179,10 @@ def _half_allocated(it: _Counted) -> str:
     one = len(it.holding) == 1
     what = f"hold{'s' if one else ''} {_gpus(gpus)}" if gpus else f"ha{'s' if one else 've'} a node"
     waits = next(instance for instance in it.of(Status.PENDING) if not instance.is_bound)
-    return f"half-allocated: {len(it.holding)} of {_pods(it.total)} {what}; {waits.name} not scheduled"
+    return f"{HALF_ALLOCATED}: {len(it.holding)} of {_pods(it.total)} {what}; {waits.name} not scheduled"
 
 
 def _late(it: _Counted) -> str:
-    """Say how many are up and what keeps the first that is not; nothing when all is well."""
     others = [
         instance for instance in it.instances if instance.status not in (Status.RUNNING, Status.SUCCEEDED)
     ]
@@ -205,7 +193,7 @@ def _late(it: _Counted) -> str:
     named = next(
         (instance for instance in others if instance.status is Status.UNKNOWN), others[0] if others else None
     )
-    return _joined(_up(it), _named(named) or (f"{missing} not made yet" if missing else ""))
+    return _joined(_up(it), _named(named) or (f"{missing} not created yet" if missing else ""))
 
 
 def _waiting(it: _Counted) -> str:
@@ -215,13 +203,12 @@ def _waiting(it: _Counted) -> str:
 def _up(it: _Counted) -> str:
     if it.total == 1:
         return ""
-    is_less = it.enough < it.total and it.up >= it.enough
-    fewer = f", {it.enough} {'is' if it.enough == 1 else 'are'} enough" if is_less else ""
+    is_less = it.min_instances < it.total and it.up >= it.min_instances
+    fewer = f", {it.min_instances} {'is' if it.min_instances == 1 else 'are'} enough" if is_less else ""
     return f"{it.up} of {_pods(it.total)}{fewer}"
 
 
 def _named(instance: InstanceState | None) -> str:
-    """Put a instance's name before its reason, which may be a sentence of its own."""
     if instance is None:
         return ""
     is_sentence = instance.status in (Status.UNKNOWN, Status.PENDING)
@@ -241,15 +228,22 @@ def _gpus(number: int) -> str:
 
 
 class StatusRule(NamedTuple):
-    """A condition on a job and its pods, and the status that follows where it holds."""
+    """A condition on a job and its pods, and the resulting status."""
 
     name: str
     holds: Callable[[_Counted], bool]
     status: Status
-    words: Callable[[_Counted], str]
+    reason: Callable[[_Counted], str]
 
 
+# The first rule that holds decides.
 RULES = (
+    StatusRule(
+        "cannot be read",
+        lambda it: bool(it.job.unreadable),
+        Status.UNKNOWN,
+        lambda it: f"its object cannot be read: {it.job.unreadable}",
+    ),
     # The operator's last word stands, but GPUs that are still held after it are news.
     StatusRule("failed", lambda it: it.job.outcome is Status.FAILED, Status.FAILED, _why_failed),
     StatusRule("succeeded", lambda it: it.job.outcome is Status.SUCCEEDED, Status.SUCCEEDED, _still_held),
@@ -258,6 +252,8 @@ RULES = (
     StatusRule(
         "waits for its turn", lambda it: it.is_suspended_by_queue and not it.left, Status.QUEUED, _queue
     ),
+    # An operator that does not know the field starts the job, or lets it run on.
+    StatusRule("not suspended", lambda it: it.job.is_suspended and it.running > 0, Status.RUNNING, _runs_on),
     StatusRule("suspended", lambda it: it.job.is_suspended, Status.SUSPENDED, _still_there),
     # Between two attempts all pods are gone for a moment: that is not a job that never began.
     StatusRule(
@@ -265,11 +261,11 @@ RULES = (
     ),
     StatusRule("no pods", lambda it: not it.instances, Status.PENDING, _no_pods),
     StatusRule("all pods go", lambda it: it.all_are(Status.TERMINATING), Status.TERMINATING, _going),
-    # An elastic job works on with fewer pods, whatever became of the others.
-    StatusRule("enough run", lambda it: it.running > 0 and it.up >= it.enough, Status.RUNNING, _late),
-    # Until its operator says so, the job has not ended: it may have more in mind.
+    # An elastic job works on with fewer pods, even if others have failed.
+    StatusRule("enough run", lambda it: it.running > 0 and it.up >= it.min_instances, Status.RUNNING, _late),
+    # Until its operator says so, the job has not ended: it may start more pods.
     StatusRule("all have ended", lambda it: it.up >= it.total, Status.RUNNING, _ended),
-    # Nobody will start it again, and whoever should say so has not yet, or is not there.
+    # It will not be restarted, but its operator has not said so yet, or is not running.
     StatusRule("nothing left to try", lambda it: it.is_beyond_repair, Status.FAILED, _why_failed),
     # One broken pod stops all ranks of a job, so the job is not Running, however many pods are.
     StatusRule("a pod failed", lambda it: it.first_to_fail is not None, Status.RESTARTING, _broken),
@@ -279,25 +275,20 @@ RULES = (
     ),
     # Pods that hold GPUs wait for one that finds no node: nothing trains, and others are kept out.
     StatusRule("half-allocated", lambda it: it.is_half_allocated, Status.PENDING, _half_allocated),
-    # The pods of a node that is not ready were last seen running; whether they still do, nobody knows.
+    # Pods on a node that is not ready were last seen running, but may no longer be.
     StatusRule("a node is not ready", lambda it: it.has(Status.UNKNOWN), Status.UNKNOWN, _late),
-    # The others have nodes or have not been made: as a rule they run a moment later.
+    # The others have nodes or have not been created: usually they run a moment later.
     StatusRule("some run", lambda it: it.running > 0, Status.RUNNING, _late),
     StatusRule("no room", lambda it: it.has(Status.PENDING), Status.PENDING, _waiting),
     StatusRule("starting", lambda _: True, Status.STARTING, _late),
 )
-"""The first rule that holds decides."""
 
 
 def job_status(job: DeclaredStatus, instances: Sequence[InstanceState]) -> tuple[Status, str]:
-    """Return how a job is, and why, from what its object and its pods say together.
+    """Return the status of a job and its reason; times of day in it are UTC.
 
-    Times of day in the reason are UTC, as in everything that the cluster sends.
-
-    Args:
-        job: What its object says.
-        instances: Its instances that have a pod, in their order.
+    `instances` are those that have a pod, in their order.
     """
     counted = _Counted(job, instances)
     rule = next(rule for rule in RULES if rule.holds(counted))
-    return rule.status, rule.words(counted)
+    return rule.status, rule.reason(counted)

@@ -1,4 +1,4 @@
-"""How a pod is, why, and how its containers ended."""
+"""Rules that give a pod its status and reason, and descriptions of ended containers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from k8s.models import Condition, ContainerStatus, Pod, Terminated
 from k8s.status import Status
 
 NONE_UNREADY: Mapping[str, str] = {}
-"""When nothing is known against any node."""
+# Exit of a container that something else stopped: never the cause.
 ASKED_TO_STOP = "exit 143 (SIGTERM)"
-"""How a container ends that somebody else stopped: never the cause."""
+# Reasons of a container that waits because its image cannot be pulled.
 PULL_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 )
-"""Why a container waits when its image cannot be had."""
+# Linux's numbers, on whatever system the console runs. Source: signal(7).
 _SIGNALS = {
     1: "SIGHUP",
     2: "SIGINT",
@@ -29,12 +29,9 @@ _SIGNALS = {
     13: "SIGPIPE",
     15: "SIGTERM",
 }
-"""Linux's numbers, whatever system the console runs on. Source: signal(7)."""
-_ENDS = {
-    "OOMKilled": "OOMKilled",
-    "ContainerStatusUnknown": "ended unseen: its node lost track of it",
-}
-"""Reasons of the kubelet's that say more than the exit code beside them."""
+# Kubelet reasons that say more than the exit code beside them.
+_ENDS = {"OOMKilled": "OOMKilled", "ContainerStatusUnknown": "ended unseen: its node lost track of it"}
+# Source: Kubernetes, "Pod disruption conditions".
 _DISRUPTIONS = {
     "PreemptionByScheduler": "preempted by a pod of higher priority",
     "DeletionByTaintManager": "evicted: its node has a taint that it does not tolerate",
@@ -42,22 +39,20 @@ _DISRUPTIONS = {
     "DeletionByPodGC": "its node is gone",
     "TerminationByKubelet": "ended by its node",
 }
-"""Why somebody else ended a pod. Source: Kubernetes, "Pod disruption conditions"."""
+# Reasons of a container that waits although nothing is wrong.
 _NO_NEWS = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""Why a container waits when all is as it should be."""
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
 def pod_status(pod: Pod, unready: Mapping[str, str] = NONE_UNREADY) -> tuple[Status, str]:
-    """Return how a pod is, and why in a few words.
+    """Return the status of a pod and a short reason.
 
-    Args:
-        pod: The pod.
-        unready: Nodes that are not Ready, each with why in words; what a pod there
-            was last seen doing need no longer be so.
+    `unready` has the nodes that are not Ready, with the reason: pod reports from there may be out of date.
 
-    Source: the STATUS column of `kubectl get pods` (printPod), with its words sorted into ours.
+    Source: the STATUS column of `kubectl get pods` (printPod), mapped to our ten words.
     """
+    if pod.metadata.unreadable:
+        return Status.UNKNOWN, f"its object cannot be read in full: {pod.metadata.unreadable}"
     if pod.status.phase == "Succeeded":
         return Status.SUCCEEDED, ""
     if pod.status.phase == "Failed":
@@ -72,9 +67,9 @@ def pod_status(pod: Pod, unready: Mapping[str, str] = NONE_UNREADY) -> tuple[Sta
 
 
 def ended_at(pod: Pod) -> datetime | None:
-    """Return when a pod ended, or when its container last did while the pod goes on.
+    """Return the time when a pod ended, or when its container last did if the pod goes on.
 
-    Of several that ended badly the first counts: the others were stopped because of it.
+    Of several failures the first counts: the other containers were stopped because of it.
     """
     statuses = _all_statuses(pod)
     ends = [each.state.terminated for each in statuses if each.state.terminated is not None]
@@ -88,14 +83,14 @@ def ended_at(pod: Pod) -> datetime | None:
     )
 
 
-def exit_words(ended: Terminated) -> str:
-    """Return how a container ended: `exit 1`, `OOMKilled`, `exit 137 (SIGKILL)`."""
+def exit_text(ended: Terminated) -> str:
+    """Return the exit of a container as text: `exit 1`, `OOMKilled`, `exit 137 (SIGKILL)`."""
     if ended.reason in _ENDS:
         return _ENDS[ended.reason]
     number = ended.signal or (ended.exit_code - 128 if ended.exit_code > 128 else 0)
     name = f" ({_SIGNALS[number]})" if number in _SIGNALS else ""
-    words = f"signal {number}{name}" if ended.signal else f"exit {ended.exit_code}{name}"
-    return words if ended.reason in ("", "Error", "Completed") else f"{ended.reason}, {words}"
+    text = f"signal {number}{name}" if ended.signal else f"exit {ended.exit_code}{name}"
+    return text if ended.reason in ("", "Error", "Completed") else f"{ended.reason}, {text}"
 
 
 def _all_statuses(pod: Pod) -> Sequence[ContainerStatus]:
@@ -108,12 +103,9 @@ def _condition(pod: Pod, name: str) -> Condition | None:
 
 
 def _lost(pod: Pod) -> str:
-    """Say that the pod's node has gone quiet, where the pod itself tells; else nothing.
-
-    For a node that does not answer the node controller writes Ready=False over the
-    kubelet's words and leaves the rest, so that the pod is not ready for no reason while
-    its containers are. Up to Kubernetes 1.26 a pod being deleted there is also NodeLost.
-    """
+    # For a node that does not answer, the node controller sets Ready=False on its pods and leaves the
+    # rest, so a pod is not ready for no reason while its containers are. Up to Kubernetes 1.26 a pod
+    # being deleted there is also NodeLost.
     if pod.status.phase == "Unknown" or pod.status.reason == "NodeLost":
         return "its node does not answer"
     ready = _condition(pod, "Ready")
@@ -138,14 +130,14 @@ def _why_failed(pod: Pod) -> str:
     ends = [each.state.terminated for each in _all_statuses(pod) if each.state.terminated is not None]
     bad = sorted((end for end in ends if end.exit_code), key=lambda end: end.finished_at or _LAST)
     if bad:
-        return _with_message(exit_words(bad[0]), bad[0].message)
+        return _with_message(exit_text(bad[0]), bad[0].message)
     return pod.status.message or "failed"
 
 
-def _with_message(words: str, message: str) -> str:
-    """Add the last line of a message, which is where Python says what was raised."""
+def _with_message(text: str, message: str) -> str:
+    # The last line is where Python says what was raised.
     lines = message.strip().splitlines()
-    return f"{words}: {lines[-1].strip()}" if lines else words
+    return f"{text}: {lines[-1].strip()}" if lines else text
 
 
 def _running(pod: Pod) -> tuple[Status, str]:
@@ -155,12 +147,12 @@ def _running(pod: Pod) -> tuple[Status, str]:
         ended = status.state.terminated
         if status.state.waiting is not None:
             last = status.last_state.terminated
-            why = f"{exit_words(last)}, " if last is not None else ""
+            why = f"{exit_text(last)}, " if last is not None else ""
             return Status.RESTARTING, f"{why}{status.state.waiting.reason}{_times(status)}"
         if ended is not None and ended.exit_code:
             if pod.spec.restart_policy == "Never":
-                return Status.FAILED, f"{status.name} {exit_words(ended)}, its other containers run on"
-            return Status.RESTARTING, f"{exit_words(ended)}{_times(status)}"
+                return Status.FAILED, f"{status.name} {exit_text(ended)}, its other containers run on"
+            return Status.RESTARTING, f"{exit_text(ended)}{_times(status)}"
         if ended is not None:
             over = status.name
         else:
@@ -170,12 +162,18 @@ def _running(pod: Pod) -> tuple[Status, str]:
     for status in pod.status.init_container_statuses or ():
         if status.state.waiting is not None:
             return Status.RUNNING, f"sidecar {status.name} {status.state.waiting.reason}"
-    return Status.RUNNING, restarted or (f"{over} has ended, {', '.join(runs)} runs on" if over else "")
+    return Status.RUNNING, restarted or _ended_text(over, runs)
+
+
+def _ended_text(over: str, runs: Sequence[str]) -> str:
+    if not runs:  # for seconds, until the kubelet reports the phase too
+        return "its containers have ended" if over else ""
+    return f"{over} has ended, {' and '.join(runs)} run{'s' * (len(runs) == 1)} on" if over else ""
 
 
 def _end(ended: Terminated) -> str:
     at = f" at {ended.finished_at.astimezone(UTC):%H:%M:%S}" if ended.finished_at is not None else ""
-    return exit_words(ended) + at
+    return exit_text(ended) + at
 
 
 def _times(status: ContainerStatus) -> str:
@@ -189,13 +187,12 @@ def _count(times: int) -> str:
 def _pending(pod: Pod) -> tuple[Status, str]:
     if not pod.spec.node_name:
         scheduled = _condition(pod, "PodScheduled")
-        words = (scheduled.message or scheduled.reason) if scheduled and scheduled.status == "False" else ""
-        return Status.PENDING, words or "not scheduled"
+        why = (scheduled.message or scheduled.reason) if scheduled and scheduled.status == "False" else ""
+        return Status.PENDING, why or "not scheduled"
     return Status.STARTING, _init(pod) or _container(pod) or "bound, its node has not started it"
 
 
 def _init(pod: Pod) -> str:
-    """Say which init container a pod has come to; nothing when they are done or not begun."""
     asked = pod.spec.init_containers or ()
     sidecars = {each.name for each in asked if each.restart_policy == "Always"}
     done = 0
@@ -207,19 +204,18 @@ def _init(pod: Pod) -> str:
         ):
             done += 1
         elif state.terminated is not None:
-            return f"{where} {exit_words(state.terminated)}{_times(status)}"
+            return f"{where} {exit_text(state.terminated)}{_times(status)}"
         elif state.waiting is not None and state.waiting.reason in PULL_REASONS:
             return f"{where} waits for image: {state.waiting.reason}"
         elif state.waiting is not None and state.waiting.reason not in _NO_NEWS:
-            return f"{where} {f'{exit_words(last)}, ' if last is not None else ''}{state.waiting.reason}"
+            return f"{where} {f'{exit_text(last)}, ' if last is not None else ''}{state.waiting.reason}"
         elif state.running is not None:
             return f"{where} runs"
     return ""
 
 
 def _container(pod: Pod) -> str:
-    """Say what a container of a pod waits for; nothing when its node has not begun with them."""
-    words = ""
+    reason = ""
     for status in pod.status.container_statuses or ():
         waiting = status.state.waiting
         if waiting is not None and waiting.reason in PULL_REASONS:
@@ -227,5 +223,5 @@ def _container(pod: Pod) -> str:
         if waiting is not None and waiting.reason not in _NO_NEWS:
             return _with_message(waiting.reason, waiting.message)
         if waiting is not None and waiting.reason == "ContainerCreating":
-            words = "its container is being made"
-    return words
+            reason = "its container is being created"
+    return reason

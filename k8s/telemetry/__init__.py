@@ -1,5 +1,6 @@
-"""What GPUs really do: read from DCGM exporters, Prometheus and metrics.k8s.io, kept for a while, judged.
+"""GPU, node and pod measurements from DCGM exporters, Prometheus and metrics.k8s.io.
 
-Every number comes with its source and the moment it was read; what is not known is None, never 0.
-Asks only of the nodes that somebody looks at, and nothing again that this user may not read.
+Every number has its source and time; unknown values are None, never 0. Only visible nodes are
+polled, and refused requests are not repeated at once. Sources: `exporters`, `prometheus` and
+`metrics_server`; only `reader` knows them all.
 """

@@ -1,4 +1,4 @@
-"""What is wrong with a GPU, judged from its newest reading and what was observed before. Pure."""
+"""GPU warnings, derived from the newest reading and the history."""
 
 from __future__ import annotations
 
@@ -12,29 +12,26 @@ from k8s.telemetry.history import GpuHistory, GpuSample, recent, since_gap
 from k8s.telemetry.job_ranks import RankReading
 from k8s.telemetry.readings import GpuKey, GpuReading, PodContainer, Throttle
 
+# Below this utilisation, a GPU counts as idle.
 IDLE_PERCENT = 5.0
-"""Below it a GPU does nothing worth mentioning."""
+# Observed idle time of an allocated GPU before it is reported.
 IDLE_FOR = timedelta(minutes=30)
-"""So long an allocated GPU must have been observed idle before anybody is told."""
 SLOW_WINDOW = timedelta(minutes=5)
-"""Over which the GPUs of a job are compared."""
 SLOW_SAMPLES = 3
-"""Fewest samples of a GPU in that time to judge it."""
+# A GPU whose utilisation is below this share of its peers' median is slow.
 SLOW_SHARE = 0.5
-"""A GPU that works for less than this share of its peers' median is slow."""
+# A busy GPU whose clock is below this share of its peers' median is slow.
 SLOW_CLOCK_SHARE = 0.85
-"""A busy GPU whose clock is below this share of its peers' median is slow."""
+# Below this median the peers have too little work for a comparison.
 BUSY_PERCENT = 40.0
-"""Below it the peers have too little to do for a comparison."""
+# GPUs of a job, including the slow one, that make a median meaningful.
 FEWEST_PEERS = 3
-"""GPUs of a job, the slow one among them, from which on a median says something."""
 
 HEAT_THROTTLES = frozenset({Throttle.THERMAL, Throttle.HARDWARE_THERMAL})
-"""Those that a GPU's heat is the reason for."""
 
 
 class WarningKind(StrEnum):
-    """What is wrong, for sorting and for a program."""
+    """Categories of GPU warnings."""
 
     XID = "xid"
     ECC = "ecc"
@@ -46,19 +43,20 @@ class WarningKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GpuWarning:
-    """One thing wrong with one GPU."""
+    """A warning about one GPU."""
 
     kind: WarningKind
     gpu: GpuKey
-    words: str
-    """One sentence without the GPU's name: `Allocated to default/bert-worker-0 but idle for 42 min.`"""
+    text: str
+    """One sentence without the GPU's name: `Allocated to default/bert-worker-0, but idle for 42 min.`"""
     holders: tuple[PodContainer, ...] = ()
-    """Whose GPU it is, as far as known."""
+    """Pods that hold the GPU, as far as known."""
     is_serious: bool = True
-    """False for what may be as it should, as a GPU under full load at its power limit."""
+    """False for conditions that may be normal, such as a busy GPU at its power limit."""
 
 
-_XID_WORDS = {
+# Source: NVIDIA, "XID Errors"
+_XID_TEXTS = {
     13: "graphics engine exception, often a bug in a kernel",
     31: "memory page fault, often a bug in a kernel",
     43: "a program's fault stopped its channel",
@@ -75,39 +73,38 @@ _XID_WORDS = {
     119: "the GPU's system processor timed out",
     120: "the GPU's system processor failed",
 }
-"""Source: NVIDIA, "XID Errors"."""
+# Caused by programs; the GPU itself may be healthy.
 _XIDS_OF_PROGRAMS = frozenset({13, 31, 43, 45})
-"""XIDs that programs cause: the GPU itself may be good."""
 
 
 def warnings_of(
     gpu: GpuReading, samples: Sequence[GpuSample] = (), holders: Sequence[PodContainer] = ()
 ) -> tuple[GpuWarning, ...]:
-    """Return what is wrong with one GPU, the worst first.
+    """Return the warnings about one GPU, the worst first.
 
     Args:
-        gpu: Its newest reading.
-        samples: What was observed of it, the oldest first, the newest reading last.
-        holders: Whose it is, where the reading itself does not say.
+        gpu: The newest reading.
+        samples: History of the GPU, the oldest first, including the newest reading.
+        holders: Holders of the GPU, used if the reading has none.
     """
     held = gpu.holders or tuple(holders)
     found = [
-        GpuWarning(kind, gpu.key, words, held, is_serious)
-        for kind, words, is_serious in (*_faults(gpu), *_throttles(gpu))
+        GpuWarning(kind, gpu.key, text, held, is_serious)
+        for kind, text, is_serious in (*_faults(gpu), *_throttles(gpu))
     ]
     # The samples are of whoever had it when it was read, which may not be who has it now.
     is_theirs = bool(held and samples) and _pods(held) == _pods(samples[-1].holders)
     if is_theirs and (idle := idle_for(samples)) >= IDLE_FOR:
         whose = ", ".join(f"{each.namespace}/{each.pod}" for each in held)
         minutes = int(idle.total_seconds() // 60)
-        words = f"Allocated to {whose}, but idle for {minutes} min."
-        found.append(GpuWarning(WarningKind.IDLE, gpu.key, words, held))
+        text = f"Allocated to {whose}, but idle for {minutes} min."
+        found.append(GpuWarning(WarningKind.IDLE, gpu.key, text, held))
     return tuple(found)
 
 
 def _faults(gpu: GpuReading) -> Iterable[tuple[WarningKind, str, bool]]:
     if gpu.xid:
-        known = _XID_WORDS.get(gpu.xid)
+        known = _XID_TEXTS.get(gpu.xid)
         yield (
             WarningKind.XID,
             f"Last XID {gpu.xid}{f': {known}' if known else ''}.",
@@ -135,7 +132,7 @@ def _throttles(gpu: GpuReading) -> Iterable[tuple[WarningKind, str, bool]]:
 
 
 def idle_for(samples: Sequence[GpuSample]) -> timedelta:
-    """Return for how long, until its newest sample, a GPU was seen idle, in the same hands all along."""
+    """Return the time that a GPU has been idle up to its newest sample, with the same holders."""
     observed = since_gap(samples)
     if not observed:
         return timedelta()
@@ -155,7 +152,7 @@ def _pods(holders: Iterable[PodContainer]) -> frozenset[tuple[str, str]]:
 
 
 def slow_gpus(ranks: Iterable[RankReading], history: GpuHistory) -> tuple[GpuWarning, ...]:
-    """Return the GPUs of one job that do markedly less, or at a lower clock, than the others of their model.
+    """Return the GPUs of a job that are markedly slower than its other GPUs of the same model.
 
     All ranks wait for the slowest, so one slow GPU slows the whole job down.
     """
@@ -178,22 +175,22 @@ def _slow_among(peers: Sequence[tuple[RankReading, GpuReading]], history: GpuHis
         who = "" if rank.rank is None else f"Rank {rank.rank}: "
         usual = median(work.values())
         if work[gpu.key] < SLOW_SHARE * usual:
-            words = f"{who}works {work[gpu.key]:.0f} % of the time, its peers {usual:.0f} %."
+            text = f"{who}works {work[gpu.key]:.0f} % of the time, its peers {usual:.0f} %."
         elif (
             len(clocks) == len(work)
             and work[gpu.key] >= BUSY_PERCENT
             and clocks[gpu.key] < SLOW_CLOCK_SHARE * median(clocks.values())
         ):
-            words = f"{who}runs at {clocks[gpu.key]:.0f} MHz, its peers at {median(clocks.values()):.0f} MHz."
+            text = f"{who}runs at {clocks[gpu.key]:.0f} MHz, its peers at {median(clocks.values()):.0f} MHz."
         else:
             continue
-        yield GpuWarning(WarningKind.SLOW, gpu.key, words[0].upper() + words[1:], gpu.holders)
+        yield GpuWarning(WarningKind.SLOW, gpu.key, text[0].upper() + text[1:], gpu.holders)
 
 
 def _means(
     windows: dict[GpuKey, Sequence[GpuSample]], number: Callable[[GpuSample], float | None]
 ) -> dict[GpuKey, float]:
-    """Return the mean of a number of each GPU that was seen often enough."""
+    # GPUs with too few samples are left out.
     means = {}
     for key, samples in windows.items():
         known = [value for sample in samples if (value := number(sample)) is not None]

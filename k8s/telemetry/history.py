@@ -1,4 +1,4 @@
-"""What was read of each GPU over the last hours: a ring of samples, bounded whatever the cluster's size."""
+"""Bounded history of GPU readings."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from datetime import datetime, timedelta
 
 from k8s.telemetry.readings import GpuKey, GpuReading, PodContainer, Throttle
 
-MOST_SAMPLES = 480
-"""Kept of each GPU: four hours at one each 30 s."""
-MOST_GPUS = 2048
-"""GPUs of which samples are kept; beyond it, the one that was not read for longest is forgotten."""
+# Four hours at one sample per 30 s.
+MAX_SAMPLES = 480
+# Beyond this number, the least recently read GPU is dropped.
+MAX_GPUS = 2048
+# A longer gap between two samples means that the node was not polled.
 LONGEST_GAP = timedelta(minutes=5)
-"""Between two samples that are further apart nothing is known: the node was not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuSample:
-    """What is kept of one reading."""
+    """The part of a reading that the history stores."""
 
     at: datetime
     utilisation: float | None
@@ -36,13 +36,12 @@ class GpuSample:
 class GpuHistory:
     """Samples of every GPU that was read, the oldest first."""
 
-    def __init__(self, most_samples: int = MOST_SAMPLES, most_gpus: int = MOST_GPUS) -> None:
-        """Start without any."""
+    def __init__(self, most_samples: int = MAX_SAMPLES, most_gpus: int = MAX_GPUS) -> None:
         self._most_samples, self._most_gpus = most_samples, most_gpus
         self._rings: dict[GpuKey, deque[GpuSample]] = {}
 
     def add(self, readings: Iterable[GpuReading]) -> None:
-        """Keep readings; one that is not newer than the last of its GPU says nothing new."""
+        """Record readings; one that is not newer than the last sample of its GPU is ignored."""
         for reading in readings:
             ring = self._rings.pop(reading.key, None)
             if ring is None:
@@ -54,12 +53,12 @@ class GpuHistory:
             del self._rings[next(iter(self._rings))]
 
     def of(self, key: GpuKey) -> tuple[GpuSample, ...]:
-        """Return the samples of a GPU, the oldest first; none when it was never read."""
+        """Return the samples of a GPU, the oldest first; empty if it was never read."""
         return tuple(self._rings.get(key, ()))
 
     @property
     def keys(self) -> tuple[GpuKey, ...]:
-        """Return the GPUs of which there are samples."""
+        """The GPUs that have samples."""
         return tuple(self._rings)
 
 
@@ -82,7 +81,7 @@ def _sample(reading: GpuReading, before: GpuSample | None) -> GpuSample:
 
 
 def since_gap(samples: Sequence[GpuSample]) -> Sequence[GpuSample]:
-    """Return the newest samples between which no gap is longer than `LONGEST_GAP`."""
+    """Return the newest samples without a gap longer than `LONGEST_GAP`."""
     for place in range(len(samples) - 1, 0, -1):
         if samples[place].at - samples[place - 1].at > LONGEST_GAP:
             return samples[place:]

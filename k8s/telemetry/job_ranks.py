@@ -1,4 +1,4 @@
-"""Which GPU readings are whose: a job's pods, and the ranks in them. Pure."""
+"""Assignment of GPU readings to pods and ranks."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from k8s.telemetry.readings import GpuReading, NodeReadings, PodContainer, Telem
 
 @dataclass(frozen=True, slots=True)
 class RankReading:
-    """The GPU of one rank of a job, or of an instance whose ranks are not known."""
+    """The GPU of one rank of a job, or of an instance with unknown ranks."""
 
     instance: Instance
     rank: int | None
-    """None when it is not known which rank has which GPU."""
+    """None if it is unknown which rank uses the GPU."""
     gpu: GpuReading | None
-    """None when nothing is known of it."""
+    """None if there is no reading."""
     is_assumed: bool = False
-    """That the GPU is this pod's is concluded from the scheduler's count, not told by the source."""
+    """The GPU was attributed by the scheduler's count, not by the source."""
 
 
 def holders_of(gpu: GpuReading, nodes: Sequence[NodeRow]) -> tuple[PodContainer, ...]:
-    """Return whose GPU it is: as the source says, or else as the cluster's own books tell for certain."""
+    """Return the holders of a GPU: from the source, else from allocations if they are unambiguous."""
     if gpu.holders:
         return gpu.holders
     row = next((node for node in nodes if node.name == gpu.node), None)
@@ -38,11 +38,10 @@ def holders_of(gpu: GpuReading, nodes: Sequence[NodeRow]) -> tuple[PodContainer,
 def readings_by_rank(
     job: Job, telemetry: Telemetry, nodes: Sequence[NodeRow] = ()
 ) -> tuple[RankReading, ...]:
-    """Return a line for each rank of a job's instances that has a pod and GPUs, in the order of instances.
+    """Return one entry per rank of each instance that has a pod and GPUs, in the order of instances.
 
-    A pod's GPUs are given to its ranks by their index, as torchrun and mpirun number them; where there
-    are not as many of one as of the other, no rank is claimed. `nodes` helps where the source does not
-    say whose a GPU is.
+    A pod's GPUs are assigned to its ranks by index, as torchrun and mpirun do; if the numbers
+    differ, the rank is None. `nodes` attributes GPUs for which the source names no holder.
     """
     return tuple(line for instance in job.instances for line in _of_instance(job, instance, telemetry, nodes))
 
@@ -53,9 +52,8 @@ def _of_instance(
     if not instance.pod or not (instance.gpus or instance.ranks):
         return
     read = telemetry.nodes.get(instance.node, NodeReadings(instance.node))
-    gpus = [
-        gpu for gpu in read.gpus if any(_is_pod(holder, job, instance) for holder in holders_of(gpu, nodes))
-    ]
+    pod = (job.ref.namespace, instance.pod)
+    gpus = [gpu for gpu in read.gpus if any(each[:2] == pod for each in holders_of(gpu, nodes))]
     if not gpus:
         for rank in instance.ranks or (None,):
             yield RankReading(instance, rank, None)
@@ -63,7 +61,3 @@ def _of_instance(
     ranks: Sequence[int | None] = instance.ranks if len(instance.ranks) == len(gpus) else [None] * len(gpus)
     for rank, gpu in zip(ranks, gpus, strict=True):
         yield RankReading(instance, rank, gpu, is_assumed=not gpu.holders)
-
-
-def _is_pod(holder: PodContainer, job: Job, instance: Instance) -> bool:
-    return holder.namespace == job.ref.namespace and holder.pod == instance.pod

@@ -1,7 +1,7 @@
-"""Reads what the nodes and the pods in sight do: from their exporters, else from Prometheus.
+"""Polling of visible nodes and pods: exporters first, Prometheus second.
 
-The first tier, what pods request, is in every `ClusterSnapshot`; this adds what was measured. Each node
-degrades by itself: one without an exporter, or whose exporter is dead, hides no other.
+Requests of pods are in every `ClusterSnapshot`; this adds measurements. Nodes degrade one by
+one: a dead exporter does not hide the other nodes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from datetime import UTC, datetime
 
 from k8s.client.client import Client
 from k8s.client.rate_limiter import background_requests
-from k8s.devices.accelerators import may_be_nvidia
 from k8s.errors import KubeError
+from k8s.models.accelerators import may_be_nvidia
 from k8s.models.resources import Resource
 from k8s.snapshot import Job, NodeRow
+from k8s.telemetry.exporters import ExporterReader
+from k8s.telemetry.metrics_server import NODE_METRICS, POD_METRICS, fetch_usage
+from k8s.telemetry.prometheus import PrometheusAddress, PrometheusReader
+from k8s.telemetry.proxied import Refusals
 from k8s.telemetry.readings import (
     NodeReadings,
     NoReadings,
@@ -25,15 +29,10 @@ from k8s.telemetry.readings import (
     Telemetry,
     Usage,
 )
-from k8s.telemetry.sources.exporter_reader import ExporterReader
-from k8s.telemetry.sources.metrics_server import NODE_METRICS, POD_METRICS, fetch_usage
-from k8s.telemetry.sources.prometheus_address import PrometheusAddress
-from k8s.telemetry.sources.prometheus_reader import PrometheusReader
-from k8s.telemetry.sources.refusals import Refusals
 
 _SIMULATED = NoReadings(NoReadingsCause.NO_EXPORTER, "Its GPUs are simulated: there is nothing to measure.")
 _NOT_NVIDIA = NoReadings(
-    NoReadingsCause.NO_EXPORTER, "What its devices do is not read: only NVIDIA's GPUs are measured here."
+    NoReadingsCause.NO_EXPORTER, "Its devices are not measured: only NVIDIA GPUs are supported."
 )
 _NO_METRICS = "The cluster has no metrics server."
 
@@ -43,7 +42,7 @@ def _utc_now() -> datetime:
 
 
 class TelemetryReader:
-    """Reads one cluster; keeps the last good readings of each node, and what may not be asked."""
+    """Telemetry of one cluster; remembers the last good readings of each node and refused requests."""
 
     def __init__(
         self,
@@ -52,11 +51,11 @@ class TelemetryReader:
         prometheus: PrometheusAddress | None = None,
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
-        """Prepare; nothing is asked yet.
+        """Prepare; no request is sent yet.
 
         Args:
             client: The cluster.
-            prometheus: Where Prometheus is, if the user said so; else it is looked for.
+            prometheus: Configured address; found automatically if None.
             now: This machine's clock, with a time zone.
         """
         self._client, self._now = client, now
@@ -66,14 +65,14 @@ class TelemetryReader:
         self._last: dict[str, NodeReadings] = {}
 
     def retry_now(self) -> None:
-        """Ask again for what was refused or not found."""
+        """Retry requests that were refused or found nothing."""
         self._refusals.clear()
         self._exporters.forget()
 
     async def read(self, nodes: Iterable[NodeRow], jobs: Iterable[Job] = ()) -> Telemetry:
-        """Return what is known of some nodes, and of the pods of some jobs; raises no `KubeError`.
+        """Return readings of nodes, and of the pods of jobs. Raises no `KubeError`.
 
-        All requests go as background work: they wait behind what the user waits for.
+        All requests have background priority: they wait behind interactive ones.
         """
         rows = list(nodes)
         pods = sorted({(job.ref.namespace, each.pod) for job in jobs for each in job.instances if each.pod})
@@ -119,7 +118,7 @@ class TelemetryReader:
         return found
 
     def _older(self, failed: NodeReadings) -> NodeReadings:
-        """Return the last good readings of a node that does not answer now, with what is wrong since."""
+        # After a passing failure, the last good readings are shown with the failure.
         last = self._last.get(failed.node)
         is_passing = failed.missing is not None and failed.missing.cause is NoReadingsCause.UNREACHABLE
         return replace(failed, gpus=last.gpus) if is_passing and last is not None else failed
@@ -135,14 +134,14 @@ class TelemetryReader:
         return found
 
     async def _usage(self, resource: Resource, namespace: str = "") -> dict[tuple[str, str], Usage]:
-        """Return what a metrics server tells; nothing where there is none, or none that may be asked."""
+        # Empty without a metrics server, or if it is forbidden.
         key = (resource, namespace)
         if self._refusals.get(key) is not None:
             return {}
         try:
             return await fetch_usage(self._client, resource, self._now(), namespace)
         except KubeError as error:
-            self._refusals.note(key, error, f"list {resource.full_name}", _NO_METRICS)
+            self._refusals.record(key, error, f"list {resource.full_name}", _NO_METRICS)
             return {}
 
 
@@ -151,14 +150,14 @@ def _has_gpus(row: NodeRow) -> bool:
 
 
 def _unmeasurable(row: NodeRow) -> NoReadings | None:
-    """Return why nobody is asked what a node's devices do; None where somebody is."""
+    # None if the node's devices can be measured.
     if row.is_simulated:
         return _SIMULATED
     return _NOT_NVIDIA if row.resources and not may_be_nvidia(row.resources) else None
 
 
 def _notices(nodes: Iterable[NodeReadings], of_prometheus: NoReadings | None) -> tuple[str, ...]:
-    """Return once each what this user may not do, as far as nodes have no readings for it."""
+    # One line per missing permission that leaves a node without readings.
     reasons = [node.missing for node in nodes if node.missing is not None and not node.gpus]
     refused = [each for each in reasons if each.cause is NoReadingsCause.FORBIDDEN]
     if (

@@ -1,4 +1,4 @@
-"""What was read of GPUs, nodes and pods, as frozen values; a number that is not known is None."""
+"""Readings of GPUs, nodes and pods; an unknown number is None."""
 
 from __future__ import annotations
 
@@ -10,45 +10,43 @@ from typing import NamedTuple
 
 
 class Source(StrEnum):
-    """Who told a number."""
+    """The origin of a reading."""
 
+    # Through the API server's proxy to the exporter's pod.
     DCGM = "DCGM"
-    """A DCGM exporter, through the API server's proxy to its pod."""
+    # Through the API server's proxy to the service.
     PROMETHEUS = "Prometheus"
-    """A Prometheus, through the API server's proxy to its service."""
+    # Only in the sandbox: the driver of its machine.
     NVML = "NVML"
-    """The driver of the sandbox's own machine."""
+    # The metrics server, as in `kubectl top`.
     METRICS = "metrics.k8s.io"
-    """The metrics server, as `kubectl top` reads it."""
 
 
 class Throttle(StrEnum):
-    """Why a GPU runs slower than it could. Source: NVML, `nvmlClocksEventReasons`."""
+    """A reason for a GPU to run below its full clock. Source: NVML, `nvmlClocksEventReasons`."""
 
+    # Normal for a GPU under full load.
     POWER_CAP = "power cap"
-    """At its power limit, as a GPU under full load may be."""
+    # Too hot, or an external alarm: the clocks are halved or worse.
     HARDWARE = "hardware slowdown"
-    """Too hot, or an external alarm: the clocks are halved or worse."""
     THERMAL = "thermal"
-    """Too hot, slowed down by the driver."""
     HARDWARE_THERMAL = "hardware thermal"
-    """Too hot, slowed down by the GPU itself."""
+    # Requested by the server's power supply.
     POWER_BRAKE = "power brake"
-    """The server's power supply asks for less."""
 
 
 class PodContainer(NamedTuple):
-    """A container to which a GPU was given, as the source says."""
+    """A container that holds a GPU, according to the source."""
 
     namespace: str
     pod: str
     container: str = ""
-    """Empty where the source does not say."""
+    """Empty if the source does not name it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class GpuKey:
-    """Which GPU, or which MIG instance of one, from one reading to the next."""
+    """Identity of a GPU or MIG instance across readings."""
 
     node: str
     index: int
@@ -57,58 +55,55 @@ class GpuKey:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One GPU, or one MIG instance, at one moment; all its numbers come from one source."""
+    """Reading of one GPU or MIG instance; all numbers come from one source."""
 
     node: str
     index: int
-    """Number on its node, as nvidia-smi counts."""
+    """Index on the node, as in nvidia-smi."""
     source: Source
     read_at: datetime
-    """When the source had it, by this machine's clock; an exporter itself collects each 30 s or so."""
+    """Time by this machine's clock; an exporter itself collects about every 30 s."""
     uuid: str = ""
     model: str = ""
-    """As `NVIDIA H100 80GB HBM3`."""
     mig_id: str = ""
-    """Number of the MIG instance; empty for a whole GPU."""
+    """MIG instance ID; empty for a full GPU."""
     mig_profile: str = ""
-    """Its size, as `1g.10gb`."""
+    """Profile such as `1g.10gb`."""
     utilisation: float | None = None
-    """Percent of time in which it worked at all; of a MIG instance, percent of its engines."""
+    """Percent of time with any work; for a MIG instance, percent of its engines."""
     tensor_active: float | None = None
-    """Percent of cycles in which tensor cores worked; exporters tell it where they may profile."""
+    """Percent of cycles with active tensor cores; only from exporters with profiling permission."""
     memory_used: int | None = None
-    """Bytes."""
     memory_total: int | None = None
-    """Bytes."""
     power_w: float | None = None
     power_limit_w: float | None = None
     temperature_c: float | None = None
     memory_temperature_c: float | None = None
     sm_clock_mhz: float | None = None
     throttles: frozenset[Throttle] | None = None
-    """What slows it down now; empty for nothing, None where the source does not say."""
+    """Current reasons; empty if it runs at full speed, None if unknown."""
     xid: int | None = None
-    """Number of the last XID error, 0 for none since the driver was loaded."""
+    """Last XID error; 0 if there was none since the driver was loaded."""
     ecc_errors: int | None = None
     """Uncorrectable memory errors since the driver was loaded."""
     row_remap_failed: bool | None = None
-    """A row of its memory is bad and could not be replaced."""
+    """A bad memory row could not be replaced."""
     holders: tuple[PodContainer, ...] = ()
-    """To whom it is given, several when shared in time; empty where the source does not say."""
+    """Several if time-shared; empty if the source does not name them."""
 
     @property
     def key(self) -> GpuKey:
-        """Return what stays the same from one reading to the next."""
+        """The identity of the GPU across readings."""
         return GpuKey(self.node, self.index, self.mig_id)
 
     @property
     def name(self) -> str:
-        """Return what it is called on its node: `3`, or `3:1` for MIG instance 1 of GPU 3."""
+        """The name on the node: `3`, or `3:1` for MIG instance 1 of GPU 3."""
         return f"{self.index}:{self.mig_id}" if self.mig_id else str(self.index)
 
     @property
     def memory_percent(self) -> float | None:
-        """Return how much of its memory is used."""
+        """The share of used memory in percent; None if unknown."""
         if self.memory_used is None or not self.memory_total:
             return None
         return min(100.0, 100 * self.memory_used / self.memory_total)
@@ -116,7 +111,7 @@ class GpuReading:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a node or a pod uses of CPU and memory."""
+    """CPU and memory usage of a node or pod."""
 
     cpu_cores: float | None
     memory_bytes: int | None
@@ -126,7 +121,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a node or a pod moves over the network, and to and from its disks; bytes a second."""
+    """Network and disk throughput of a node or pod, in bytes per second."""
 
     received_bps: float | None
     sent_bps: float | None
@@ -137,19 +132,17 @@ class Traffic:
 
 
 class NoReadingsCause(StrEnum):
-    """Why a node has no readings."""
+    """Categories of missing readings."""
 
     FORBIDDEN = "forbidden"
-    """This user may not ask."""
     NO_EXPORTER = "no exporter"
-    """Nothing on the node tells."""
+    # The source exists but does not answer, or its answer is invalid.
     UNREACHABLE = "unreachable"
-    """It is there and does not answer, or what it answers makes no sense."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoReadings:
-    """Why a node has no readings, for a program and in words."""
+    """The reason that a node has no readings."""
 
     cause: NoReadingsCause
     words: str
@@ -158,36 +151,36 @@ class NoReadings:
 
 @dataclass(frozen=True, slots=True)
 class NodeReadings:
-    """The GPUs of one node at one moment, or why there are none."""
+    """Readings of one node, or the reason that there are none."""
 
     node: str
     gpus: tuple[GpuReading, ...] = ()
-    """By index, MIG instances after their GPU. The last good ones while `missing` says what failed since."""
+    """By index, MIG instances after their GPU. The last good readings while `missing` is set."""
     missing: NoReadings | None = None
-    """Why nothing, or nothing newer, is known; None while all is well."""
+    """None if the readings are current."""
     usage: Usage | None = None
     traffic: Traffic | None = None
 
     @property
     def source(self) -> Source | None:
-        """Return who told of the GPUs; None when nobody did."""
+        """The origin of the GPU readings; None without readings."""
         return self.gpus[0].source if self.gpus else None
 
     @property
     def read_at(self) -> datetime | None:
-        """Return when the oldest of its GPUs was read."""
+        """The time of the oldest GPU reading; None without readings."""
         return min((gpu.read_at for gpu in self.gpus), default=None)
 
     @property
     def utilisation(self) -> float | None:
-        """Return the mean of its GPUs, as far as each is known."""
+        """The mean of the known utilisations in percent; None if none is known."""
         known = [gpu.utilisation for gpu in self.gpus if gpu.utilisation is not None]
         return sum(known) / len(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class PodReadings:
-    """What one pod uses beside its GPUs."""
+    """Resource usage of one pod, except GPUs."""
 
     namespace: str
     pod: str
@@ -197,14 +190,13 @@ class PodReadings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Telemetry:
-    """All that was read of the nodes in sight; compared by identity, as `ClusterSnapshot` is."""
+    """Readings of all visible nodes; compared by identity, like `ClusterSnapshot`."""
 
     nodes: Mapping[str, NodeReadings] = field(default_factory=dict)
-    """Name to readings; a node that was not asked of is not in it."""
+    """By node name; nodes that were not polled are missing."""
     pods: Mapping[tuple[str, str], PodReadings] = field(default_factory=dict)
-    """Namespace and name to what the pod uses."""
     notices: tuple[str, ...] = ()
-    """What this user may not read, one line each, said once for the whole cluster."""
+    """Missing permissions, one line each."""
 
     @property
     def gpus(self) -> Iterator[GpuReading]:

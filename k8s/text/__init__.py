@@ -1,4 +1,4 @@
-"""Words from outside made harmless, secrets masked, objects written as YAML.
+"""Untrusted text: sanitising, redaction, YAML, and reading of files that users name.
 
-Pure: knows no kind of object and asks no server.
+Pure except for `home`, which reads files.
 """

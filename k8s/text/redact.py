@@ -1,8 +1,10 @@
-"""Takes secrets out of objects and texts that leave this machine, and says where one was.
+"""Redaction of secrets in objects and texts that leave this machine.
 
-It finds them by their name (`HF_TOKEN=…`, `--password …`), by their form (a JWT, a PEM block, a login
-in an address), and by having met them before: a variable's value is found again in the job's log.
-A mark holds neither quotes nor `: `, so that JSON stays JSON and YAML YAML.
+Secrets are found by name (`HF_TOKEN=…`, `--password …`), by form (a JWT, a PEM block, a login
+in a URL), and by value: a variable's value is redacted in the job's log too.
+Training uses "token" and "key" for other things too: `max_tokens=4096`, `TOKENIZERS_PARALLELISM`,
+`num_key_value_heads`, a toleration's `key`. So a name is judged together with its value.
+A mark holds neither quotes nor `: `, so that JSON and YAML stay valid.
 """
 
 from __future__ import annotations
@@ -16,12 +18,81 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from k8s.text.secret_names import STRUCTURAL, looks_random, mentions_secret, names_secret
+_STRONG = r"pass(?:word|wd|phrase|code)s?|secrets?|credentials?|creds|private_?keys?"
+_TOKEN = (
+    r"token|apikey|authorization|cookie|signature|pwd|pat|sas|dsn"
+    r"|(?:api|access|secret|private|auth|client|encryption|signing|ssh|account|storage|license)_?keys?"
+)
+_VAGUE = r"keys?|tokens?|auth|pass"
+_OF_IT = r"(?:_(?:id|data|b64|base64|value|string|hash))*"
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_STRONG_SOMEWHERE = re.compile(_STRONG)
+_WEAK_SOMEWHERE = re.compile(rf"(?:token|key)s?(?![a-z])|(?<![a-z])(?:{_TOKEN}|{_VAGUE})(?![a-z])")
+_STRONG_END = re.compile(rf"(?:{_STRONG}){_OF_IT}$")
+_TOKEN_END = re.compile(rf"(?:^|[^a-z])(?:[a-z]*token|{_TOKEN}){_OF_IT}$")
+_VAGUE_END = re.compile(rf"(?:^|[^a-z])(?:[a-z]*key|{_VAGUE}){_OF_IT}$")
+_PLAIN = re.compile(r"(?i)true|false|yes|no|on|off|none|null|auto|[-+]?[0-9]{0,6}(?:\.[0-9]{0,6})?%?")
+_REFERENCE = re.compile(r"\$\([A-Za-z_]\w*\)|\$\{[A-Za-z_]\w*\}")
+_NO_SECRETS = frozenset({"pwd", "oldpwd", "ssh_auth_sock"})
+STRUCTURAL = frozenset(
+    {
+        "key",
+        "keys",
+        "topologyKey",
+        "matchLabelKeys",
+        "mismatchLabelKeys",
+        "secretName",
+        "tokenPath",
+        "tls.key",
+        "keyFile",
+        "passwordFile",
+        "ssh-privatekey-path",
+        "sshAuthMountPath",
+    }
+)
+"""Fields of Kubernetes objects that hold no secret despite their names."""
+
+
+def names_secret(name: str, value: str) -> bool:
+    """Return True if a variable or flag of this name holds a secret; any word of the name counts."""
+    snake = _snake(name)
+    if not value or snake in _NO_SECRETS or _REFERENCE.fullmatch(value):
+        return False
+    if snake.startswith("aws_") or _STRONG_SOMEWHERE.search(snake):
+        return True
+    return bool(_WEAK_SOMEWHERE.search(snake)) and not _PLAIN.fullmatch(value)
+
+
+def mentions_secret(name: str, value: str) -> bool:
+    """Return True if a word in running text names a secret; the end of the word must match."""
+    snake = _snake(name)
+    if not value or _REFERENCE.fullmatch(value):
+        return False
+    if _STRONG_END.search(snake) or snake.startswith("aws_"):
+        return True
+    if _PLAIN.fullmatch(value) or snake in _NO_SECRETS:
+        return False
+    return bool(_TOKEN_END.search(snake)) or (bool(_VAGUE_END.search(snake)) and is_random(value))
+
+
+def is_random(value: str) -> bool:
+    """Return True if a value is long and mixed enough for a key, and not a name, path or number."""
+    return (
+        len(value) >= 16
+        and any(char.isdigit() for char in value)
+        and any(char.isalpha() for char in value)
+        and value.count("/") + value.count(".") + value.count("-") < len(value) / 6
+    )
+
+
+def _snake(name: str) -> str:
+    return _CAMEL.sub("_", name.strip("-")).replace("-", "_").replace(" ", "_").replace(".", "_").lower()
+
 
 MARK = re.compile(r"<redacted [\w ./-]{1,80}>")
-"""What stands where a secret was."""
+# Shorter secrets could be ordinary words, so they are not searched for elsewhere.
 SHORTEST_KNOWN = 8
-"""Characters of a secret that is looked for elsewhere too; shorter ones are also words."""
 
 _LABEL = re.compile(r"[^\w./-]+")
 _PEM = re.compile(
@@ -30,11 +101,11 @@ _PEM = re.compile(
     re.DOTALL,
 )
 _INSIDE_PEM = re.compile(r"(?<![\w+/=])(?=[A-Za-z0-9+/]*[G-Zg-z+/])[A-Za-z0-9+/]{64}(?![\w+/])={0,2}")
+# Credentials extend to the end of the header.
 _HEADER = re.compile(
     r"(?P<keep>(?i:authorization|cookie)\\*[\"']?\s*[:=]\s*\\*[\"']?)[^\s\"'\\][^\"'\\]*"
     r"|(?P<bearer>(?i:bearer)\s+)[^\s\"'\\]{6,}"
 )
-"""What HTTP logs people in by: it goes on to the end of the header."""
 _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("jwt", re.compile(r"eyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?")),
     ("login", re.compile(r"(?<=://)(?:[^\s/@'\"]*:[^\s'\"]+|[^\s/@'\"]+)(?=@(?!sha256:))")),
@@ -49,16 +120,15 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     ("key", _INSIDE_PEM),
 )
-"""Secrets that are known by their form."""
 _VALUE = (
     r"(?:\"(?P<double>(?:[^\"\\]|\\.)*)\"|'(?P<single>(?:[^'\\]|\\.)*)'"
     r"|(?P<slashes>\\+[\"'])(?P<escaped>.*?)(?P=slashes)|(?P<rest>[\"'].*)|(?P<bare>\S*[^\s\"']))"
 )
+# A name and its value: `token=…`, `"api_key": "…"`, `--password …`.
 _NAMED_VALUE = re.compile(
     r"(?P<name>(?<![\w.-])-{0,2}(?:(?i:api|access|secret|private) )?[A-Za-z_][\w.-]{0,100})"
     rf"(?P<end>\\*[\"']?\]?)(?P<sep>\s*(?:=>|:=|==?|:)\s*|\s+)(?={_VALUE})"
 )
-"""A name and its value: `token=…`, `"api_key": "…"`, `--password …`."""
 _LOOSELY = re.compile(
     r"(?i)(?<![\w-])((?:\w+[_ -])?(?:token|key|secret|password|credential)s?)"
     r"[\s\"'`:=(\[]{1,4}(?:(?:is|was|of|for|value)[\s\"'`:=(\[]{1,4})?([A-Za-z0-9+/_.~=-]{16,})"
@@ -70,23 +140,22 @@ _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
 
 
 class Redactor:
-    """Redacts what belongs together: a secret that one part names is taken out of the later ones too."""
+    """Redactor for related texts: a secret found in one part is redacted in later parts too."""
 
     def __init__(self) -> None:
-        """Begin without knowing any secret."""
         self.removed: Counter[str] = Counter()
-        """What was taken out, in the words of the marks, and how often."""
+        """Marks by label, and how often each was inserted."""
         self._known: dict[str, str] = {}
         self._anywhere: re.Pattern[str] | None = None
 
     def remember(self, what: str, secret: str) -> None:
-        """Take a secret out wherever it is met from now on."""
+        """Redact a secret wherever it occurs from now on."""
         if len(secret) >= SHORTEST_KNOWN:
             self._known[secret] = what
             self._anywhere = None
 
     def object(self, value: Any) -> Any:
-        """Return an object as JSON has it, without secrets; what is given stays as it is."""
+        """Return a JSON value without secrets; the argument is not changed."""
         if isinstance(value, Mapping):
             return self._mapping(value)
         if isinstance(value, (list, tuple)):
@@ -94,7 +163,7 @@ class Redactor:
         return self.text(value) if isinstance(value, str) else value
 
     def text(self, text: str) -> str:
-        """Return any text without secrets: a log, a command line, YAML or JSON."""
+        """Return a text without secrets: a log, a command line, YAML or JSON."""
         found = self._json(text)
         if found is not None:
             return found
@@ -128,7 +197,7 @@ class Redactor:
         return self._secret(name, str(value)) if names_secret(name, str(value)) else self.object(value)
 
     def _list(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:
-        """Redact the items; a word after a flag that names a secret is one, as in `--token`, `abc`."""
+        # The word after a flag that names a secret is one: `--token`, `abc`.
         found: list[Any] = []
         flag = ""
         for each in value:
@@ -140,7 +209,7 @@ class Redactor:
         return found
 
     def _json(self, text: str) -> str | None:
-        """Redact a text that is a JSON object or array; None for any other."""
+        # None if the text is not a JSON object or array.
         stripped = text.strip()
         if stripped[:1] + stripped[-1:] not in ("{}", "[]"):
             return None
@@ -152,7 +221,7 @@ class Redactor:
             return None
 
     def _lines(self, lines: list[str]) -> list[str]:
-        """Redact line by line; what a line of YAML says may go on in those that are further to the right."""
+        # A YAML value may continue on lines with a deeper indent.
         found: list[str] = []
         column = -1
         for line in lines:
@@ -195,7 +264,7 @@ class Redactor:
         return keep + self._secret("authorization", found[0].removeprefix(keep))
 
     def _named_values(self, part: str) -> str:
-        """Redact what names say; one value may be the name of the next."""
+        # A value may itself be the name of the next value.
         found, end = "", 0
         while match := _NAMED_VALUE.search(part, end):
             name, is_flag = match["name"], match["name"].startswith("-")
@@ -213,12 +282,12 @@ class Redactor:
 
     def _loose(self, found: re.Match[str]) -> str:
         name, value = found[1], found[2]
-        if not looks_random(value):
+        if not is_random(value):
             return found[0]
         return found[0][: found.start(2) - found.start()] + self._secret(name, value)
 
     def _secret(self, what: str, value: str) -> str:
-        """Remember a secret, and return what is to stand in its place."""
+        """Remember a secret and return its mark."""
         if MARK.fullmatch(value):
             return value
         for each in (value, _decoded(value) if what.startswith("secret ") else ""):
@@ -235,7 +304,7 @@ class Redactor:
 
 
 def _is_secret(value: Mapping[str, Any]) -> bool:
-    """Tell a Secret; items of a list do not say their kind, but their type."""
+    # The items of a list have no kind, but a type.
     kind = value.get("type")
     is_typed = isinstance(kind, str) and (
         kind == "Opaque" or kind.startswith(("kubernetes.io/", "bootstrap."))
@@ -252,7 +321,7 @@ def _decoded(value: str) -> str:
 
 
 def _outside(text: str, change: Callable[[str], str]) -> str:
-    """Change a text, but for the marks in it."""
+    """Apply `change` to the parts of a text between marks."""
     if "<redacted " not in text:
         return change(text)
     found, end = [], 0
@@ -263,7 +332,7 @@ def _outside(text: str, change: Callable[[str], str]) -> str:
 
 
 def _value_of(match: re.Match[str]) -> tuple[str, int, int]:
-    """Return a value without its quotes, and where it stands; in JSON a bare one ends with its field."""
+    """Return a value without its quotes, with its start and end; in JSON a bare value ends with its field."""
     for group in ("double", "single", "escaped", "bare"):
         if match[group] is not None:
             value, start = match[group], match.start(group)
@@ -271,3 +340,18 @@ def _value_of(match: re.Match[str]) -> tuple[str, int, int]:
                 value = re.split(r"[,}\]]", value, maxsplit=1)[0]
             return value, start, start + len(value)
     return match["rest"][1:], match.start("rest") + 1, match.end("rest")
+
+
+MASK = "•••"
+
+
+def masked(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a Secret with its values masked, or any other object unchanged."""
+    if obj.get("kind") != "Secret":
+        return dict(obj)
+    hidden = {
+        field: dict.fromkeys(obj[field], MASK)
+        for field in ("data", "stringData")
+        if isinstance(obj.get(field), Mapping)
+    }
+    return {**obj, **hidden}

@@ -1,8 +1,7 @@
-"""The one gate for words from outside: a cluster, a pod's log, a file.
+"""Sanitising of text from outside (a cluster, a log, a file), and numbers in it.
 
-Terminals obey bytes hidden in text: they move the cursor, change the title,
-write to the clipboard, reverse reading order. Every string from outside passes
-here before it is shown, so that it can be read and nothing else.
+Terminals obey bytes hidden in text: they move the cursor, change the title, write to the
+clipboard, reverse the reading order. Every string from outside passes here before display.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from __future__ import annotations
 import re
 
 DISPLAY_CAP = 4096
-"""Characters of one log line that are shown; the rest is counted behind `…`."""
+"""Characters of a log line to show; the number of bytes cut off follows `…`."""
 
 TAB_WIDTH = 8
-"""Columns between tab stops."""
 
 SgrRun = tuple[str, tuple[int, ...]]
 """Clean text, and the SGR parameters in force for it, such as `(1, 31)` for bold red."""
@@ -24,7 +22,7 @@ _UNSAFE = (
     "\U00013430-\U0001343f\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 UNSAFE = re.compile(f"[{_UNSAFE}]")
-"""One character that a terminal obeys, that turns what is read around, or that cannot be seen."""
+"""A character that controls the terminal, changes the reading order, or is invisible."""
 
 _CSI = r"(?:\x1b\[|\x9b)[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]"
 _SEQUENCE = re.compile(
@@ -58,12 +56,11 @@ def _pictured(text: str) -> str:
 
 
 def sanitize(text: str) -> str:
-    r"""Make any text harmless and fit for one line.
+    """Make any text safe to show on one line.
 
-    Whole terminal sequences disappear. What is left of control characters,
-    bidirectional controls and characters without width becomes visible (`␛`,
-    `␊`, `<U+202E>`), tabs become spaces, and lone surrogates, which cannot be
-    written at all, their number. Variation selectors are dropped.
+    Complete terminal sequences are removed. Remaining control characters, bidirectional controls
+    and zero-width characters become visible (`␛`, `␊`, `<U+202E>`), tabs become spaces, lone
+    surrogates their code point, and variation selectors are dropped.
     """
     if (text.isascii() and text.isprintable()) or not UNSAFE.search(text):
         return text
@@ -71,15 +68,15 @@ def sanitize(text: str) -> str:
 
 
 def sanitize_lines(text: str) -> str:
-    """Make a text of several lines harmless; its line ends stay."""
+    """Sanitise a text of several lines; line ends stay."""
     return "\n".join(map(sanitize, text.split("\n"))) if "\n" in text else sanitize(text)
 
 
 def decode(raw: bytes) -> str:
-    r"""Read bytes as UTF-8; what is not UTF-8 becomes `\ufffd`.
+    r"""Decode UTF-8; invalid bytes become `\ufffd`.
 
-    Where one byte in ten is NUL it is no text: every byte that is not
-    printable ASCII is then written as `\x00`.
+    If more than a tenth of the bytes are NUL, it is binary: every byte that is not printable ASCII
+    becomes `\x00`.
     """
     if 0 in raw and raw.count(0) > len(raw) * _BINARY_SHARE:
         return "".join(
@@ -89,7 +86,7 @@ def decode(raw: bytes) -> str:
 
 
 def collapse_carriage_returns(text: str) -> str:
-    r"""Show a progress line as it stands now: the last part between `\r` that says anything."""
+    r"""Return the current state of a progress line: the last non-blank part between `\r`."""
     if "\r" not in text:
         return text
     for part in reversed(text.split("\r")):
@@ -99,24 +96,24 @@ def collapse_carriage_returns(text: str) -> str:
 
 
 def cap_line(text: str, cap: int = DISPLAY_CAP, *, missing_bytes: int = 0) -> str:
-    """Cut a line after `cap` characters and say what is missing: `… +1.2 MB`.
+    """Cut a line after `cap` characters and append the size of what is missing: `… +1.2 MB`.
 
     Args:
         text: The line.
-        cap: How many of its characters are kept.
-        missing_bytes: What was already cut off before.
+        cap: Number of characters to keep.
+        missing_bytes: Bytes that were already cut off.
     """
     missing = max(0, len(text) - cap) + missing_bytes
     return f"{text[:cap]}… +{_size(missing)}" if missing else text
 
 
 def log_text(raw: bytes | str, *, cap: int = DISPLAY_CAP, missing_bytes: int = 0) -> str:
-    """Make one log line fit to be shown, without its colours.
+    """Sanitise and cut one log line, without its colours.
 
     Args:
         raw: The line without its line end.
-        cap: Characters to show at most.
-        missing_bytes: What was already cut off its end.
+        cap: Maximum number of characters.
+        missing_bytes: Bytes that were already cut off.
     """
     text = decode(raw) if isinstance(raw, bytes) else raw
     if text.isascii() and text.isprintable() and len(text) <= cap and not missing_bytes:
@@ -129,9 +126,9 @@ def log_text(raw: bytes | str, *, cap: int = DISPLAY_CAP, missing_bytes: int = 0
 
 
 def log_runs(raw: bytes | str, *, cap: int = DISPLAY_CAP, missing_bytes: int = 0) -> list[SgrRun]:
-    """Make one log line fit to be shown, keeping what it says of its colours.
+    """Sanitise and cut one log line, with its colours.
 
-    The texts joined are what `log_text` returns, but for where the tabs stop.
+    The joined texts equal `log_text`, except for the positions of tab stops.
     """
     text = decode(raw) if isinstance(raw, bytes) else raw
     if "\x1b" not in text and "\x9b" not in text:
@@ -193,3 +190,11 @@ def _size(size_bytes: int) -> str:
         if size_bytes >= size:
             return f"{size_bytes / size:.1f} {unit}"
     return f"{size_bytes} B"
+
+
+def parse_integer(text: str) -> int | None:
+    """Return the number in a text; None if it is not a decimal of at most 9 digits.
+
+    `int` raises a `ValueError` for more than 4,300 digits.
+    """
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

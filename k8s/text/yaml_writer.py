@@ -1,7 +1,7 @@
-"""An object as lines of YAML to be read: quick for megabytes, texts of several lines as they are.
+"""YAML writer for display: fast for megabytes, with multi-line texts as literal blocks.
 
-PyYAML writes what nobody reads twice (folded quotes, a hundred columns) and takes seconds for the
-largest objects that etcd holds. This writes only what JSON can say, in YAML that every reader takes.
+PyYAML folds and quotes texts in ways that are hard to read, and takes seconds for the largest
+objects that etcd can hold. This writer supports only JSON values.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ from typing import Any, NamedTuple
 
 from k8s.text.sanitize import UNSAFE
 
+# Texts that need no quotes, except `_WORDS` and those that end in a space.
 _PLAIN = re.compile(r"(?:--?[A-Za-z]|[A-Za-z_/•])[\w ./@+=,()•-]*(?::[\w./@+=,()•-]+)*|[0-9]+(?:m|[KMGT]i?)")
-"""Texts that mean themselves without quotes, but for those below and those that end in a space."""
+# YAML 1.1 parsers read these as booleans or null.
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-"""Texts that some YAML takes for something else."""
 _UNWRITABLE = re.compile(f"{UNSAFE.pattern}|[\ufffe\uffff]")
 _DEEPEST = 200
 
 
 class YamlLine(NamedTuple):
-    """One line, and where in it the name of a field stands."""
+    """One line, and the position of its field name."""
 
     text: str
     name_start: int = 0
     name_end: int = 0
-    """Behind its colon; 0 where the line has no name."""
+    """Position after the colon; 0 if the line has no field name."""
 
 
 def yaml_lines(obj: Any, write_text: Callable[[str], str] = str) -> list[YamlLine]:
-    """Write an object that came from JSON as YAML, a line each.
+    """Write a JSON value as lines of YAML.
 
     Args:
         obj: Mappings, lists, texts, numbers, booleans, None.
-        write_text: Called with every string value; returns what is written for it.
+        write_text: Called with every string value; returns the text to write for it.
     """
     return list(_block(obj, "", "", write_text))
 
 
 def to_yaml(obj: Any) -> str:
-    """Return an object as YAML."""
+    """Return a JSON value as YAML."""
     return to_text(yaml_lines(obj))
 
 
 def to_text(lines: list[YamlLine]) -> str:
-    """Join lines into a document that ends with a line end."""
+    """Join lines into a document that ends with a newline."""
     return "\n".join([line.text for line in lines]) + "\n"
 
 
 def _block(value: Any, indent: str, first: str, write_text: Callable[[str], str]) -> Iterator[YamlLine]:
     """Write a value; its first line begins with `first` in place of the indent.
 
-    `first` is what a list's dash, or nothing, has put there already.
+    `first` is the dash of a list item, or empty.
     """
     if isinstance(value, Mapping) and value and len(indent) < _DEEPEST:
         start = first or indent
@@ -90,7 +90,6 @@ def _field(
 
 
 def _leaf(value: Any, indent: str, write_text: Callable[[str], str]) -> list[str]:
-    """Write what holds nothing else: on one line, or a text on the lines that it has."""
     if not isinstance(value, str):
         return [_plain(value)]
     text = write_text(value)
@@ -112,7 +111,6 @@ def _plain(value: Any) -> str:
 
 
 def _scalar(text: str) -> str:
-    """Write a text on one line."""
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS and not text.endswith(" "):
         return text
     return _UNWRITABLE.sub(_escape, json.dumps(text, ensure_ascii=False))
@@ -124,7 +122,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return how a text of several lines is announced when it can be written as it is; else nothing."""
+    """Return the literal block header of a multi-line text; empty if the text must be quoted."""
     if text[0] in " \n\t" or _UNWRITABLE.search(text.replace("\n", "").replace("\t", "")):
         return ""
     if not text.endswith("\n"):

@@ -1,5 +1,4 @@
-"""How the GPUs of a node are linked, which of them work best together, and which nodes are near each other.
+"""Links between the GPUs of a node, GPU sets with fast links, and network distance of nodes.
 
-Reads what NVML, `nvidia-smi topo -m` and Alibaba Cloud's ConfigMap tell, and labels of nodes. Pure but
-for NVML: asks no cluster, which `k8s.nodes` does.
+`ack`, `smi_text` and `nvml` read the links; `gpu_links` fetches them from the cluster.
 """

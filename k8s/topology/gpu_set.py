@@ -1,7 +1,7 @@
-"""The best set of GPUs for a job: the slowest link between any two of them is as fast as can be.
+"""Search for the GPUs with the fastest links.
 
-A collective goes at the pace of its slowest link, so that decides; among sets that are equal in this the
-one with the largest sum over all pairs wins, then the one whose loss hurts the other free GPUs least.
+The slowest link limits a collective, so sets are compared by it first, then by the sum over
+all pairs, then by how little bandwidth the other free GPUs lose.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from itertools import combinations
 
 from k8s.topology.links import LinkMatrix
 
+# The search is exact up to this many free GPUs, and greedy beyond.
 EXACT_GPUS = 16
-"""Up to so many free GPUs the answer is the best there is; of more it is a good one."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuSet:
-    """Some GPUs of a node, and how well they are linked."""
+    """GPUs of a node and the bandwidth between them."""
 
     gpus: tuple[int, ...]
-    """Their numbers, in order."""
     bottleneck: float
     """GB/s one way of the slowest link between two of them; infinite for a single GPU."""
     total: float
@@ -32,13 +31,14 @@ class GpuSet:
 
 
 def best_set(matrix: LinkMatrix, free: Iterable[int], count: int) -> GpuSet | None:
-    """Return the best `count` of the free GPUs, by their numbers; None where there are not so many."""
+    """Return the best `count` of the free GPUs; None if fewer are free."""
     rows = _rows(matrix, free)
     if count < 1 or count > len(rows):
         return None
     weights = [[round(matrix.between(row, column) * 1000) for column in rows] for row in rows]
     if count == 1:
-        chosen = _cheapest_single(weights)
+        # The GPU that the others miss least.
+        chosen: tuple[int, ...] = (min(range(len(weights)), key=lambda at: sum(weights[at])),)
     elif count == len(rows):
         chosen = tuple(range(len(rows)))
     elif len(rows) <= EXACT_GPUS:
@@ -49,7 +49,7 @@ def best_set(matrix: LinkMatrix, free: Iterable[int], count: int) -> GpuSet | No
 
 
 def measure(matrix: LinkMatrix, gpus: Iterable[int]) -> GpuSet:
-    """Return how well some GPUs are linked; numbers that the matrix does not have are left out."""
+    """Measure the links between some GPUs; indices that the matrix does not have are ignored."""
     rows = _rows(matrix, gpus)
     pairs = list(combinations(rows, 2))
     slowest = min(pairs, key=lambda pair: matrix.between(*pair), default=None)
@@ -62,10 +62,10 @@ def measure(matrix: LinkMatrix, gpus: Iterable[int]) -> GpuSet:
 
 
 def split(matrix: LinkMatrix, gpus: Iterable[int], sizes: Sequence[int]) -> list[tuple[int, ...]] | None:
-    """Divide a set among the pods of a job, each pod's GPUs as near each other as can be.
+    """Divide a set among the pods of a job so that the GPUs of each pod are close together.
 
     Returns:
-        For each size, in the order given, the numbers of its GPUs; None where there are not so many.
+        The GPU indices for each size, in the order of `sizes`; None if there are not enough.
     """
     left = list(gpus)
     parts: dict[int, tuple[int, ...]] = {}
@@ -83,13 +83,8 @@ def _rows(matrix: LinkMatrix, gpus: Iterable[int]) -> list[int]:
     return [row for row, number in enumerate(matrix.gpus) if number in wanted]
 
 
-def _cheapest_single(weights: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return the GPU that the others miss least."""
-    return (min(range(len(weights)), key=lambda at: sum(weights[at])),)
-
-
 class _Search:
-    """Finds the best set exactly: the highest threshold with a clique, then the heaviest such clique."""
+    """Exact search: find the highest threshold that has a clique, then the heaviest such clique."""
 
     def __init__(self, weights: Sequence[Sequence[int]], count: int) -> None:
         self._weights = weights
@@ -116,7 +111,7 @@ class _Search:
         return self._chosen
 
     def _near(self, least: int) -> list[int]:
-        """Return for each GPU, as bits, which others it is linked to by at least so much."""
+        """Return a bit mask per GPU: the others that it reaches with at least weight `least`."""
         return [
             sum(1 << j for j in range(self._size) if i != j and self._weights[i][j] >= least)
             for i in range(self._size)
@@ -133,7 +128,6 @@ class _Search:
         return False
 
     def _extend(self, near: Sequence[int], candidates: int, chosen: list[int], total: int) -> None:
-        """Try all cliques that begin with `chosen`, in order, but not those that cannot be the best."""
         wanted = self._count - len(chosen)
         if wanted == 0:
             value = (total, -sum(self._lost[at] for at in chosen))
@@ -150,7 +144,7 @@ class _Search:
             self._extend(near, candidates & near[at], [*chosen, at], total + sum(row[i] for i in chosen))
 
     def _bound(self, candidates: int, chosen: Sequence[int], total: int, wanted: int) -> int:
-        """Return what no clique can exceed that takes the rest from these candidates."""
+        """Return an upper bound for the total of any clique that extends `chosen` by `wanted` candidates."""
         gains = sorted(
             sum(self._weights[at][i] for i in chosen) for at in range(self._size) if candidates >> at & 1
         )
@@ -158,7 +152,7 @@ class _Search:
 
 
 def _grown(weights: Sequence[Sequence[int]], count: int) -> tuple[int, ...]:
-    """Return a good set of many GPUs: from each pair grown by what keeps it best, the best of these."""
+    # Greedy: grow a set from each GPU, and take the best of these.
     found: list[tuple[int, int, tuple[int, ...]]] = []
     for start in range(len(weights)):
         chosen, slowest, total = [start], 0, 0

@@ -1,24 +1,23 @@
-"""The links between the GPUs of a node: their names as `nvidia-smi topo -m` has them, and how fast they are.
+"""Links between a node's GPUs: names as in `nvidia-smi topo -m`, bandwidths, groups of close GPUs.
 
-A bandwidth is in GB/s, one way. Where nobody measured it, it is what NCCL reckons with for links of that
-type, which is what can be had and not what the data sheet promises.
+Bandwidths are in GB/s, one way. Those that were not measured are NCCL's constants for the link
+type: realistic values, lower than on the data sheet.
 
-Source: NCCL, `src/graph/topo.h` (`SM70_NVLINK_BW`, `PCI_BW`, `BDW_QPI_BW` and their like).
+Source: NCCL, `src/graph/topo.h` (`SM70_NVLINK_BW`, `PCI_BW`, `BDW_QPI_BW` and similar).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 SELF = "X"
-"""What stands for the GPU itself."""
 UNKNOWN = "?"
-"""A link of which nothing is told."""
 PCIE_LINKS = ("PIX", "PXB", "PHB", "NODE", "SYS")
-"""Links that are not NVLink, the nearest first; the words are in `LINK_WORDS`."""
+"""Links other than NVLink, the nearest first."""
 LINK_WORDS = {
     "PIX": "one PCIe switch",
     "PXB": "several PCIe switches",
@@ -27,26 +26,21 @@ LINK_WORDS = {
     "SYS": "the link between CPU sockets",
     UNKNOWN: "not told",
 }
-"""What data goes over, by the name of the link."""
 NCCL_SOURCE = "NCCL's constant for the link type"
-"""Where a bandwidth comes from that nobody measured."""
 MEASURED_SOURCE = "measured on the node"
-"""Where a bandwidth comes from that the cluster tells."""
 _NVLINK = re.compile(r"NV([1-9][0-9]?)")
+# Drivers before 396 write SOC for SYS; ACK writes N-A for the GPU itself.
 _OLD_NAMES = {"SOC": "SYS", "N-A": SELF, "N/A": UNKNOWN}
-"""SYS was called SOC by drivers before 396; ACK writes N-A for the GPU itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSpeeds:
-    """What the links of GPUs of one generation carry, GB/s one way."""
+    """Bandwidths of the links of one GPU generation, in GB/s one way."""
 
     nvlink: float
-    """Each NVLink."""
     pcie: float
     """PCIe with 16 lanes."""
     sockets: float
-    """Between the CPU sockets of servers that such GPUs are sold in."""
 
 
 _PASCAL = LinkSpeeds(18.0, 12.0, 6.0)
@@ -55,6 +49,7 @@ _AMPERE = LinkSpeeds(20.0, 24.0, 16.0)
 _AMPERE_SMALL = LinkSpeeds(12.0, 24.0, 16.0)
 _HOPPER = LinkSpeeds(20.6, 48.0, 22.0)
 _BLACKWELL = LinkSpeeds(40.1, 48.0, 40.0)
+# Patterns of models such as `NVIDIA-A100-SXM4-40GB`; NVLink of SM 60, 70, 80, 86, 90 and 100.
 _SPEEDS = (
     (re.compile(r"\bP100\b"), _PASCAL),
     (re.compile(r"\b(V100|V100S|TITAN[- ]V|T4)\b"), _VOLTA),
@@ -63,32 +58,31 @@ _SPEEDS = (
     (re.compile(r"\b(G?H100|G?H200|H800|H20|L40S?|L20|L4)\b"), _HOPPER),
     (re.compile(r"\b(G?B[123]00|RTX[- ]PRO[- ]6000)\b"), _BLACKWELL),
 )
-"""Models, as `NVIDIA-A100-SXM4-40GB`, to speeds: NVLink of SM 60, 70, 80, 86, 90 and 100."""
 
 
 @lru_cache(maxsize=256)
 def speeds_of(model: str) -> LinkSpeeds:
-    """Return what the links of a GPU's model carry; of an unknown model as little as Volta's do."""
-    words = model.upper().replace("_", "-")
-    return next((speeds for pattern, speeds in _SPEEDS if pattern.search(words)), _VOLTA)
+    """Return the link speeds of a GPU model; Volta's if the model is unknown."""
+    name = model.upper().replace("_", "-")
+    return next((speeds for pattern, speeds in _SPEEDS if pattern.search(name)), _VOLTA)
 
 
 def link_name(text: str) -> str:
-    """Return the name of a link as newer drivers write it: `SYS` for `SOC`; `?` for what is no name."""
+    """Normalise the name of a link: `SYS` for `SOC`; `?` if it is not a link."""
     word = text.strip().upper()
     word = _OLD_NAMES.get(word, word)
     return word if word == SELF or word in PCIE_LINKS or _NVLINK.fullmatch(word) else UNKNOWN
 
 
 def is_nvlink(link: str) -> bool:
-    """Tell whether a link is NVLink, over however many lanes."""
+    """Return True if a link is NVLink, with any number of lanes."""
     return _NVLINK.fullmatch(link) is not None
 
 
 def link_bandwidth(link: str, model: str = "") -> float:
-    """Return what a link carries between GPUs of a model, GB/s one way; 0 when it is not known.
+    """Return the bandwidth of a link in GB/s one way; 0 if it is unknown.
 
-    What goes through a CPU costs a fifth more PCIe bandwidth: `INTEL_P2P_OVERHEAD`.
+    Traffic through a CPU loses a sixth of the PCIe bandwidth (`INTEL_P2P_OVERHEAD`).
     """
     speeds = speeds_of(model)
     if found := _NVLINK.fullmatch(link):
@@ -104,7 +98,7 @@ def link_bandwidth(link: str, model: str = "") -> float:
 
 
 def distance(link: str) -> int:
-    """Return how far apart two GPUs with this link are: 0 by NVLink, then by `PCIE_LINKS`."""
+    """Return the distance of a link: 0 for NVLink, then the position in `PCIE_LINKS` plus 1."""
     if link == SELF or is_nvlink(link):
         return 0
     return PCIE_LINKS.index(link) + 1 if link in PCIE_LINKS else len(PCIE_LINKS) + 1
@@ -115,46 +109,106 @@ class LinkMatrix:
     """The links between all GPUs of a node."""
 
     links: tuple[tuple[str, ...], ...]
-    """Row by row, a name each; square, `X` for the GPU itself."""
+    """Link names, row by row; square, with `X` on the diagonal."""
     bandwidth: tuple[tuple[float, ...], ...]
-    """GB/s one way, in the same order; 0 where it is not known."""
+    """GB/s one way, in the same order; 0 if unknown."""
     source: str = ""
-    """Who told: `NVML`, `nvidia-smi topo -m in pod gpu-operator/dcgm-x`."""
     is_measured: bool = False
-    """Its bandwidths were measured on this node; otherwise they are NCCL's constants."""
+    """False if the bandwidths are NCCL's constants."""
     numbers: tuple[int, ...] = ()
-    """Number of the GPU of each row; empty where they are 0, 1, 2…"""
+    """GPU index of each row; empty for 0, 1, 2…"""
     cpus: tuple[str, ...] = ()
-    """Which CPUs are near each GPU, as `0-19,40-59`; empty where that is not told."""
+    """CPUs near each GPU, as `0-19,40-59`; empty if unknown."""
     numa: tuple[str, ...] = ()
-    """NUMA node of each GPU; empty where that is not told."""
+    """NUMA node of each GPU; empty if unknown."""
     nics: tuple[str, ...] = ()
-    """Network adapters, as `mlx5_0`."""
     nic_links: tuple[tuple[str, ...], ...] = ()
-    """For each GPU its link to each network adapter."""
 
     @classmethod
     def of(cls, links: Sequence[Sequence[str]], model: str = "", source: str = "") -> LinkMatrix:
-        """Return a matrix with the bandwidths that NCCL reckons with for GPUs of a model."""
+        """Build a matrix with NCCL's bandwidths for a GPU model."""
         names = tuple(tuple(row) for row in links)
         return cls(names, tuple(tuple(link_bandwidth(link, model) for link in row) for row in names), source)
 
     @property
     def gpus(self) -> tuple[int, ...]:
-        """Return the number of the GPU of each row."""
+        """The GPU index of each row."""
         return self.numbers or tuple(range(len(self.links)))
 
     @property
     def bandwidth_source(self) -> str:
-        """Return where its bandwidths come from, in words."""
+        """The origin of the bandwidths, for display."""
         return MEASURED_SOURCE if self.is_measured else NCCL_SOURCE
 
     def between(self, row: int, column: int) -> float:
-        """Return what two GPUs can send each other, by their rows: the slower of both ways."""
+        """Return the bandwidth between two rows: the slower of the two directions."""
         return min(self.bandwidth[row][column], self.bandwidth[column][row])
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the types of link that there are, the nearest and fastest first."""
+        """The link types that occur, the nearest and fastest first."""
         found = {link for row in self.links for link in row if link != SELF}
         return tuple(sorted(found, key=lambda link: (distance(link), -link_bandwidth(link))))
+
+
+class GpuGroups(NamedTuple):
+    """The groups of a node's GPUs on one level."""
+
+    title: str
+    """One of `NVLink`, `PCIe switch`, `NUMA node`."""
+    groups: tuple[tuple[int, ...], ...]
+    """GPU indices. Each GPU is in exactly one group, which may hold it alone."""
+
+
+# Title, and the most distant link within such a group.
+_PCIE_LEVELS = (("PCIe switch", "PXB"), ("NUMA node", "NODE"))
+
+
+def groups_of(matrix: LinkMatrix) -> tuple[GpuGroups, ...]:
+    """Return the levels that have a group of more than one GPU.
+
+    Within a group, every pair of GPUs has a link of that level. NVLink hides the PCIe connections
+    of GPUs, so with NVLink only the NUMA affinities count besides.
+    """
+    found = [GpuGroups("NVLink", _cliques(matrix, is_nvlink))]
+    if matrix.numa:
+        found.append(GpuGroups("NUMA node", _by_numa(matrix)))
+    has_nvlink = any(len(group) > 1 for group in found[0].groups)
+    if not has_nvlink:
+        found += [
+            GpuGroups(title, _cliques(matrix, partial(_is_within, farthest=farthest)))
+            for title, farthest in _PCIE_LEVELS
+            if title != "NUMA node" or not matrix.numa
+        ]
+    return tuple(each for each in found if any(len(group) > 1 for group in each.groups))
+
+
+def _is_within(link: str, farthest: str) -> bool:
+    return distance(link) <= distance(farthest)
+
+
+def _by_numa(matrix: LinkMatrix) -> tuple[tuple[int, ...], ...]:
+    by_node: dict[str, list[int]] = {}
+    for number, node in zip(matrix.gpus, matrix.numa, strict=True):
+        by_node.setdefault(node, []).append(number)
+    return tuple(map(tuple, by_node.values()))
+
+
+def _cliques(matrix: LinkMatrix, belongs: Callable[[str], bool]) -> tuple[tuple[int, ...], ...]:
+    left = list(range(len(matrix.links)))
+    groups = []
+    while left:
+        best = max((_grown_from(matrix, start, left, belongs) for start in left), key=len)
+        groups.append(best)
+        left = [row for row in left if row not in best]
+    return tuple(sorted(tuple(matrix.gpus[row] for row in group) for group in groups))
+
+
+def _grown_from(
+    matrix: LinkMatrix, start: int, rows: list[int], belongs: Callable[[str], bool]
+) -> tuple[int, ...]:
+    group = [start]
+    for row in rows:
+        if row != start and all(belongs(matrix.links[row][other]) for other in group):
+            group.append(row)
+    return tuple(sorted(group))

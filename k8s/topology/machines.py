@@ -1,8 +1,8 @@
-"""Machines whose links are known: for simulated nodes, for benchmarks and for tests.
+"""Machines with documented GPU links, for simulated nodes, benchmarks and tests.
 
 Sources: NVIDIA, "DGX-1 With Tesla V100 System Architecture", figure 4 (the hybrid cube mesh; links as
-`nvidia-smi topo -m` shows them there), "DGX A100" and "DGX H100" system architectures. The PCIe box is a
-common server with two sockets and two switches at each; no data sheet of a single one.
+`nvidia-smi topo -m` shows them there), "DGX A100" and "DGX H100" system architectures. The PCIe server
+is a typical one with two sockets and two switches on each, not a specific product.
 """
 
 from __future__ import annotations
@@ -15,18 +15,16 @@ from k8s.topology.links import SELF, LinkMatrix
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A type of machine."""
+    """A machine model."""
 
     title: str
-    """As its maker calls it."""
     model: str
-    """Model of its GPUs, as GPU feature discovery labels it."""
     gpus: int
+    # Takes the indices of two GPUs, the lower one first.
     link: Callable[[int, int], str]
-    """Returns the link between two GPUs of one such machine."""
 
     def matrix(self, gpus: int = 0, source: str = "") -> LinkMatrix:
-        """Return the links of its GPUs, or of the first few of them."""
+        """Return the links of its GPUs, or of the first `gpus` of them."""
         size = min(gpus or self.gpus, self.gpus)
         rows = [
             [SELF if row == column else self.link(*sorted((row, column))) for column in range(size)]
@@ -35,11 +33,11 @@ class Machine:
         return LinkMatrix.of(rows, self.model, source or self.title)
 
 
+# Each GPU has six NVLinks: its quad is fully connected, and one link goes to the other quad.
 _CUBE_MESH = {
     **dict.fromkeys(((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)), "NV1"),
     **dict.fromkeys(((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)), "NV2"),
 }
-"""Six NVLinks of each GPU: its quad is fully linked, and one GPU of the other quad."""
 
 
 def _cube_mesh(one: int, other: int) -> str:
@@ -58,4 +56,3 @@ MACHINES: Mapping[str, Machine] = {
     "dgx-h100": Machine("DGX H100", "NVIDIA-H100-80GB-HBM3", 8, lambda one, other: "NV18"),
     "pcie": Machine("PCIe server", "NVIDIA-A100-PCIE-40GB", 8, _two_sockets),
 }
-"""All of them, by the name that flags take."""

@@ -1,4 +1,4 @@
-"""Which nodes are near each other in the network, by the labels that clouds and schedulers put on them.
+"""Network distance of nodes by the topology labels of clouds and schedulers.
 
 Sources: Kubernetes' well-known labels; Kueue, "Topology Aware Scheduling"; NVIDIA Topograph and the GPU
 operator; GKE's compact placement; Amazon's `topology.k8s.aws`.
@@ -47,21 +47,21 @@ LEVELS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
 )
-"""What nodes share, the widest first, each with the labels that say so."""
+"""Title and labels of each level, the widest first."""
 NetworkPath = tuple[str, ...]
-"""Where a node is: for each of `LEVELS` its value, empty where no label tells."""
+"""The value of each of `LEVELS`; empty where a node has no such label."""
 _NOWHERE: NetworkPath = ("",) * len(LEVELS)
 
 
 def network_path(labels: Mapping[str, str] | None) -> NetworkPath:
-    """Return where a node is, by its labels."""
+    """Return the position of a node in the network, by its labels."""
     if not labels:
         return _NOWHERE
     return tuple(next((labels[key] for key in keys if labels.get(key)), "") for _, keys in LEVELS)
 
 
 def neighbourhoods(paths: Mapping[str, NetworkPath]) -> Iterable[list[frozenset[str]]]:
-    """Yield sets of nodes by their names: each alone, then racks, blocks, and so on, at last all nodes."""
+    """Yield partitions of the nodes: single nodes, then the groups of each level, and all nodes last."""
     yield [frozenset({name}) for name in paths]
     for at in reversed(range(len(LEVELS))):
         groups: dict[NetworkPath, set[str]] = {}

@@ -1,33 +1,63 @@
-"""Reads the links between this machine's GPUs from NVIDIA's driver, by NVML.
+"""Access to this machine's NVIDIA driver through NVML, and the links between its GPUs.
 
-Source: NVML API reference, "NvLink Methods" and `nvmlDeviceGetTopologyCommonAncestor`. A GPU that is linked
-to NVSwitches reaches every other one that is, over as many links as the one of the two with fewer has.
+Source: NVML API reference, "NvLink Methods" and `nvmlDeviceGetTopologyCommonAncestor`.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from k8s.devices.nvml import ask_driver, handles_of, text_of
 from k8s.topology.links import SELF, UNKNOWN, LinkMatrix
 
+T = TypeVar("T")
 SOURCE = "NVML"
-"""What the matrix says of where it is from."""
+# `nvmlGpuTopologyLevel_t` to names of `nvidia-smi topo -m`; 0 are GPUs on one board.
 _ANCESTORS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
-"""`nvmlGpuTopologyLevel_t` to the names of `nvidia-smi topo -m`; 0 are GPUs on one board."""
+# `NVML_NVLINK_DEVICE_TYPE_SWITCH`
 _REMOTE_SWITCH = 2
-"""`NVML_NVLINK_DEVICE_TYPE_SWITCH`."""
+
+
+def query_driver(question: Callable[[Any], T], nvml: Any = None) -> T | None:
+    """Initialise NVML, ask one question, and shut it down again; None without a driver or on an NVML error.
+
+    Args:
+        question: Called with the initialised module.
+        nvml: The NVML module; `pynvml` by default.
+    """
+    if nvml is None:
+        nvml = importlib.import_module("pynvml")
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return None
+    try:
+        return question(nvml)
+    except nvml.NVMLError:
+        return None
+    finally:
+        nvml.nvmlShutdown()
+
+
+def handles_of(nvml: Any) -> list[Any]:
+    """Return the handles of all GPUs, by index."""
+    return [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+
+
+def text_of(name: str | bytes) -> str:
+    """Return an NVML string as text; older releases of `pynvml` return bytes."""
+    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def read_nvml(nvml: Any = None) -> LinkMatrix | None:
     """Return the links between all GPUs of this machine; None without a driver or GPUs.
 
     Args:
-        nvml: The module that speaks to the driver; `pynvml` by default.
+        nvml: The NVML module; `pynvml` by default.
     """
-    return ask_driver(_read, nvml)
+    return query_driver(_read, nvml)
 
 
 def _read(nvml: Any) -> LinkMatrix | None:
@@ -63,7 +93,7 @@ def _name(direct: int, switched: int) -> str:
 
 
 def _far_end(nvml: Any, handle: Any, link: int, buses: Sequence[tuple[int, ...]]) -> int | str:
-    """Return to which GPU a link goes, or `switch`; empty when it is off or goes elsewhere."""
+    """Return the GPU that a link leads to, or `switch`; empty if it is off or leads elsewhere."""
     try:
         if not nvml.nvmlDeviceGetNvLinkState(handle, link):
             return ""
@@ -87,6 +117,6 @@ def _ancestor(nvml: Any, one: Any, other: Any) -> str:
 
 
 def _bus(text: str | bytes) -> tuple[int, ...]:
-    """Return a PCI address as numbers: `00000000:07:00.0` and `0000:07:00.0` are the same."""
-    words = text_of(text).replace(".", ":").split(":")
-    return tuple(int(word, 16) for word in words)
+    # As numbers: drivers write both `00000000:07:00.0` and `0000:07:00.0` for the same address.
+    parts = text_of(text).replace(".", ":").split(":")
+    return tuple(int(word, 16) for word in parts)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tests.bench.figures import Figure, best_of, seconds
 from trainer.tfevents import EventFolder, EventWriter
-from tui.charts.picture import draw
-from tui.charts.plot_options import PlotCurve, PlotOptions
+from tui.charts.picture import PlotCurve, PlotOptions, draw
 from tui.charts.series import Series
 
 SCALARS = 1_000_000

@@ -14,7 +14,7 @@ from tests.support.terminal import Terminal
 
 ROUNDS = 9
 """How often all is done, in turn, so that a busy moment of the machine hits everybody; the fastest counts."""
-FRAME, ROWS = b"Jobs (", b"live "
+FRAME, ROWS = b" Jobs", b"live "
 """What only the first frame and all later ones hold; what is written once everything is listed."""
 
 

@@ -13,13 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from trainer.catalogue import find
-from trainer.ddp.datasets import TrainBatches
-from trainer.ddp.learner import mean_loss
-from trainer.ddp.learning_set import open_learning_set
-from trainer.ddp.setup import make_learner, make_network
-from trainer.ddp.step.precision import Precision
-from trainer.distributed.process_group import ProcessGroup, choose_device, keep_freed_memory, set_threads
+from trainer.ddp.batches import TrainBatches
+from trainer.ddp.datasets import open_dataset
+from trainer.ddp.train_state import Precision, mean_loss
+from trainer.distributed.process_group import ProcessGroup, choose_device, retain_freed_memory, set_threads
 from trainer.ranks import Ranks
+from trainer.train_ddp import make_network, make_train_state
 
 WARM_UP_STEPS = 1
 """Before the clock runs, on a processor; a GPU takes ten times as many of both."""
@@ -46,14 +45,11 @@ _SIZES = {
 
 
 def main(network: str, side: str) -> None:
-    """Run one side: `plain`, `ours` with all else as the plain loop has it, or `defaults`."""
+    """Run one side: `plain`, `ours` with the options of the plain loop, or `defaults`."""
     ranks = Ranks(0, 1, 0, 1, "alone")
     device = choose_device("auto", ranks)
     set_threads(ranks)
     words = [*_SIZES[device.type][network], "--train-images", "100000", "--val-images", "2"]
-    if side == "defaults" and device.type == "cuda":
-        at = words.index("--batch-size")
-        words[at : at + 2] = []
     if side == "ours":
         words += ["--channels-last", "off", "--compile", "off"]
     arguments = find("ddp").parser().parse_args(words)
@@ -64,13 +60,13 @@ def main(network: str, side: str) -> None:
 
 def _plain(arguments: argparse.Namespace, group: ProcessGroup) -> dict[str, Any]:
     """Train as "Optimizing Model Parameters" of PyTorch's tutorials does, under the same autocast."""
-    learning_set = open_learning_set(arguments, group)
+    dataset = open_dataset(arguments, group)
     precision = Precision(arguments.precision, group.device)
     torch.manual_seed(0)
-    model = make_network(arguments, learning_set).to(group.device)
+    model = make_network(arguments, dataset).to(group.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.lr)
     loss_fn = nn.CrossEntropyLoss()
-    batches = TrainBatches(learning_set.train, arguments.batch_size, group.ranks, 1, learning_set.feed)
+    batches = TrainBatches(dataset.train, arguments.batch_size, group.ranks, 1, dataset.loader)
     loader = batches.epoch_batches(0)
 
     def step() -> None:
@@ -83,30 +79,30 @@ def _plain(arguments: argparse.Namespace, group: ProcessGroup) -> dict[str, Any]
         optimizer.zero_grad()
         loss.item()
 
-    return _figures(_time(step, group.device), arguments.batch_size, learning_set, group, precision.name, "")
+    return _figures(_time(step, group.device), arguments.batch_size, dataset, group, precision.name, "")
 
 
 def _ours(arguments: argparse.Namespace, group: ProcessGroup) -> dict[str, Any]:
-    keep_freed_memory()
-    learning_set = open_learning_set(arguments, group)
-    learner, batch_size, scale = make_learner(arguments, learning_set, group)
-    batches = TrainBatches(learning_set.train, batch_size, group.ranks, 1, learning_set.feed)
+    retain_freed_memory()
+    dataset = open_dataset(arguments, group)
+    state, scale = make_train_state(arguments, dataset, group)
+    batches = TrainBatches(dataset.train, arguments.batch_size, group.ranks, 1, dataset.loader)
     loader = batches.epoch_batches(0)
 
     def step() -> None:
-        learner.train_step(*next(loader))
+        state.train_step(*next(loader))
 
     step_s = _time(step, group.device)
-    layout = "channels last" if learner.options.is_channels_last else "channels first"
-    how = f"{layout}, torch.compile {'off' if learner.not_compiled else 'on'}"
-    found = _figures(step_s, batch_size, learning_set, group, learner.precision.name, how)
-    found["mfu"] = scale.scalars(batch_size / step_s).get("train/mfu", 0.0)
+    layout = "channels last" if state.options.is_channels_last else "channels first"
+    how = f"{layout}, torch.compile {'off' if state.not_compiled else 'on'}"
+    found = _figures(step_s, arguments.batch_size, dataset, group, state.precision.name, how)
+    found["mfu"] = scale.scalars(arguments.batch_size / step_s).get("train/mfu", 0.0)
     held: list[tuple[Tensor, Tensor]] = []
     phases: dict[str, Callable[[], object]] = {
         "data": lambda: held.append(next(loader)),
-        "forward": lambda: _forward(learner, *held[-1]),
-        "forward and backward": lambda: learner.add_gradients(*held[-1]),
-        "update": learner.update,
+        "forward": lambda: _forward(state, *held[-1]),
+        "forward and backward": lambda: state.backward(*held[-1]),
+        "update": state.update,
     }
     times = _phase_times(phases, group.device)
     times["backward"] = max(0.0, times.pop("forward and backward") - times["forward"])
@@ -115,20 +111,20 @@ def _ours(arguments: argparse.Namespace, group: ProcessGroup) -> dict[str, Any]:
     return found
 
 
-def _forward(learner: Any, inputs: Tensor, targets: Tensor) -> None:
-    with learner.precision.autocast():
-        mean_loss(learner.model(learner.precision.inputs(inputs)), targets)
+def _forward(state: Any, inputs: Tensor, targets: Tensor) -> None:
+    with state.precision.autocast():
+        mean_loss(state.model(state.precision.inputs(inputs)), targets)
 
 
 def _figures(
-    step_s: float, batch: int, learning_set: Any, group: ProcessGroup, precision: str, how: str
+    step_s: float, batch: int, dataset: Any, group: ProcessGroup, precision: str, how: str
 ) -> dict[str, Any]:
-    units = batch * learning_set.units_per_sample
-    samples = "images" if learning_set.unit == "images" else "sequences"
+    units = batch * dataset.units_per_sample
+    samples = "images" if dataset.unit == "images" else "sequences"
     return {
         "step_s": step_s,
         "per_s": units / step_s,
-        "unit": learning_set.unit,
+        "unit": dataset.unit,
         "batch": batch,
         "samples": samples,
         "device": group.device_name,

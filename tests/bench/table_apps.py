@@ -16,10 +16,21 @@ from textual.widgets import DataTable, Label
 import themes
 from tests.bench.table_rows import CHANGED, COLUMNS, ROWS, changed_rows, wanted
 from tui.__main__ import GARBAGE
-from tui.text.format import Look
+from tui.text.format import CellStyle
 from tui.widgets.table.table import Cell, Column, Row, Table
 
-LOOKS: tuple[Look, ...] = ("bright", "quiet", "running", "", "", "quiet", "quiet", "quiet", "quiet", "quiet")
+LOOKS: tuple[CellStyle, ...] = (
+    "bright",
+    "quiet",
+    "running",
+    "",
+    "",
+    "quiet",
+    "quiet",
+    "quiet",
+    "quiet",
+    "quiet",
+)
 """How the columns are meant, in both programs."""
 STYLES = {"bright": "bold", "quiet": "dim", "running": "green"}
 

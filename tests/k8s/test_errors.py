@@ -67,8 +67,8 @@ def test_an_answer_without_words_still_says_something() -> None:
 def test_a_taken_name_is_not_a_late_update() -> None:
     taken = from_status(409, {"reason": "AlreadyExists"}, "create Job a")
     late = from_status(409, {"reason": "Conflict"}, "update Job a")
-    assert isinstance(taken, Conflict) and taken.name_is_taken
-    assert isinstance(late, Conflict) and not late.name_is_taken
+    assert isinstance(taken, Conflict) and taken.is_name_in_use
+    assert isinstance(late, Conflict) and not late.is_name_in_use
 
 
 def test_the_fields_that_are_wrong_are_named() -> None:

@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,9 +19,12 @@ from aiohttp import web
 
 from k8s.models.resources import PODS, Resource
 from k8s.sandbox.api.http import tables
+from k8s.sandbox.api.queries import selector_of
+from k8s.sandbox.api.served import ServedResource
 from tests.load import logs
 from tests.load.cluster import Collection, Forgotten, LoadCluster
 
+SELECTED_BY = ("spec.nodeName", "status.phase")
 MOST_CHANGES_A_TURN = 500
 """A storm that is late gives the turn back after so many changes."""
 TURN_S = 0.01
@@ -83,7 +86,7 @@ class Server:
         if token and name not in self._lists:
             return _refused(410, "Expired", "The provided continue parameter is too old.")
         version = name or str(self.cluster.version)
-        objects = self._lists[name] if token else tuple(collection.objects.values())
+        objects = self._lists[name] if token else _selected(collection, request.query)
         first = int(start or 0)
         chosen = objects[first : first + limit] if limit else objects
         last = first + len(chosen)
@@ -214,6 +217,14 @@ class Server:
     def _wake(self) -> None:
         for changed in self._watchers:
             changed.set()
+
+
+def _selected(collection: Collection, query: Mapping[str, str]) -> Sequence[bytes]:
+    """Return the objects that a list's selectors ask for."""
+    served = ServedResource(collection.resource, fields=SELECTED_BY)
+    chosen = selector_of(served, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+    bodies = tuple(collection.objects.values())
+    return bodies if chosen is None else [body for body in bodies if chosen(msgspec.json.decode(body))]
 
 
 def discovery(resources: Iterable[Resource], path: str) -> dict[str, Any] | None:

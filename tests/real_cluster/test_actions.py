@@ -15,8 +15,8 @@ import pytest
 from k8s.client.client import Client
 from k8s.errors import Conflict, Forbidden, Invalid, KubeError
 from k8s.jobs.create import delete_job
+from k8s.jobs.modify import suspend_job, suspend_patch
 from k8s.jobs.permissions import Permission, Permissions
-from k8s.jobs.suspend import suspend_job, suspend_patch
 from k8s.kinds import KINDS, JobKind, JobRef
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import JOBS, PODS, Resource
@@ -112,7 +112,7 @@ async def test_a_real_server_refuses_to_change_another_than_the_one_that_was_mea
         with pytest.raises((Conflict, Invalid)):
             await admin.patch(resource, "bert", {"metadata": meta, **patch}, namespace)
     ref = JobRef(namespace, "bert", resource.kind, resource.api_version)
-    with pytest.raises(Conflict, match="Another one has its name now"):
+    with pytest.raises(Conflict, match="Another object has its name now"):
         await suspend_job(admin, ref, str(uuid4()), is_suspended=True)
 
 
@@ -130,7 +130,7 @@ async def test_what_alice_may_not_do_is_known_before_and_after_it_is_tried(
     permissions.forget()
     with pytest.raises(Forbidden) as caught:
         await delete_job(alice, ref)
-    permissions.note(caught.value)
+    permissions.record_refusal(caught.value)
     assert permissions.known("delete job", namespace, ref) == refused
 
 
@@ -140,7 +140,7 @@ async def test_a_shell_needs_what_the_review_asks_for(admin: Client, alice: Clie
     await operator_objects.make(admin, PODS, "pod", operator_objects.pod_spec("main", 0))
     await until_pod_runs(admin)
     await allow(admin, "create", "", "pods/exec")
-    permissions = Permissions(alice, kept_s=0.0)
+    permissions = Permissions(alice, ttl_s=0.0)
     assert (await permissions.fetch("get pods/exec", namespace)).is_allowed is False
     with pytest.raises(Forbidden) as caught:
         async with alice.exec("pod", namespace, ["true"]):

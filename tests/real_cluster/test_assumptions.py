@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from k8s.client.client import Client
+from k8s.cluster.mirror import Mirror
 from k8s.errors import Forbidden, NotFound
 from k8s.jobs.create import JobRejected
 from k8s.jobs.permissions import ResourceAttributes, review
@@ -18,7 +19,6 @@ from k8s.jobs.pod_files import ExecFailed, RemoteFile, list_event_files, read_fr
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models import Meta, Pod, Reader, WatchEvent
 from k8s.models.resources import NODES, PODS
-from k8s.watch.mirror import Mirror
 from tests.k8s.kinds.test_kinds import SPEC
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.new_job.job_files import create_with_files

@@ -75,7 +75,7 @@ def facts(answer: Answer, kind: str) -> list[str]:
 async def test_more_gpus_than_a_node_has_are_too_big_as_the_real_scheduler_says_too(client: Client) -> None:
     await make(client, job("huge", gpus=16))
     answer = await until(client, "huge", lambda found: facts(found, "scheduler"))
-    assert answer.sentence == f"Too big: pod-0 wants 16 {GPU}; the largest node has 8 ({real_cluster.NODE})."
+    assert answer.sentence == f"Too big: pod-0 needs 16 {GPU}; the largest node has 8 ({real_cluster.NODE})."
     assert "Insufficient nvidia.com/gpu" in facts(answer, "scheduler")[0]
     assert answer.status == "Pending"
 
@@ -89,7 +89,7 @@ async def test_cpu_that_the_node_has_not_left_is_found_by_adding_up_its_pods(cli
     await make(client, job("second", **half))
     answer = await until(client, "second", lambda found: facts(found, "scheduler"))
     assert answer.sentence.startswith(
-        f"Waits for cpu: pod-0 wants {cpus * 0.6:g} cpu; the largest free block is "
+        f"Waits for cpu: pod-0 needs {cpus * 0.6:g} cpu; the largest free block is "
     )
     assert "Insufficient cpu" in facts(answer, "scheduler")[0]
 
@@ -109,7 +109,7 @@ async def test_a_claim_that_is_missing_is_named(client: Client) -> None:
     assert answer.sentence == f"Waits for volume claim corpus, which does not exist in {namespace}."
 
 
-async def test_a_quota_that_is_used_up_is_named_with_its_numbers(client: Client) -> None:
+async def test_a_quota_that_can_never_allow_a_pod_is_named_with_its_numbers(client: Client) -> None:
     namespace = client.config.namespace
     key = f"requests.{GPU}"
     quota = {"metadata": {"name": "gpus"}, "spec": {"hard": {key: "2"}}}
@@ -118,7 +118,7 @@ async def test_a_quota_that_is_used_up_is_named_with_its_numbers(client: Client)
         await asyncio.sleep(LOOK_EVERY_S)
     await make(client, job("greedy", gpus=4))
     answer = await until(client, "greedy", lambda found: facts(found, "event"))
-    assert answer.sentence == f"Waits for quota: a pod wants 4 {key}; quota gpus has 0 of 2 {key} used."
+    assert answer.sentence == f"Never starts: a pod needs 4 {key}; quota gpus allows 2 {key}."
 
 
 async def test_a_priority_class_that_is_missing_is_named(client: Client) -> None:
@@ -137,7 +137,7 @@ async def test_an_image_that_is_not_there_is_named_with_the_node(client: Client)
     await make(client, job("lost", container={"image": "lab/nowhere:1"}))
     answer = await until(client, "lost", lambda found: facts(found, "image"))
     assert answer.sentence == (
-        "Waits for its image: lab/nowhere:1 is not on the node, and imagePullPolicy Never forbids to pull it "
+        "Waits for its image: lab/nowhere:1 is not on the node, and imagePullPolicy Never forbids pulling it "
         f"(pod-0 on {real_cluster.NODE})."
     )
 
@@ -159,7 +159,7 @@ async def test_a_job_without_an_operator_and_one_that_is_suspended_are_told_apar
             role["template"]["spec"]["containers"][0]["image"] = "busybox"
         await make(client, each, PYTORCH_JOBS)
     answer = await until(client, "orphan", lambda found: "operator" in found.sentence)
-    assert answer.sentence.endswith("ago; its operator has not answered yet.")
+    assert answer.sentence.endswith("ago; its operator has not reacted yet.")
     answer = await until(client, "held-back", lambda found: found.sentence)
     assert answer.sentence == "Suspended: its object says suspend, so it has no pods."
 

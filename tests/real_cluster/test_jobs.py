@@ -94,4 +94,4 @@ async def test_a_job_that_does_not_fit_waits_and_says_what_why_says(admin: Clien
         job = job_called(await feed.until(waits), "PyTorchJob", "huge")
         assert job is not None
         assert (job.gpus_requested, job.gpus_allocated) == (16, 0)
-        assert job.reason == "Too big: master-0 wants 16; the largest node has 8"
+        assert job.reason == "Too big: master-0 needs 16; the largest node has 8"

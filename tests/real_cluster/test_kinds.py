@@ -58,7 +58,7 @@ async def test_a_real_server_accepts_every_field_of_every_kind(
     )
     if kind.title != "Job":  # whose newer fields a server of 1.20 drops
         assert found == sent
-    for resource, companion in kind.companions(replace(spec, namespace=namespace)):
+    for resource, companion in kind.owned_objects(replace(spec, namespace=namespace)):
         await admin.create(resource, companion, namespace)
 
 

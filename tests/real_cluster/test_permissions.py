@@ -11,8 +11,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import yaml
 
 from k8s.client.client import Client
+from k8s.errors import Forbidden, NotFound
 from k8s.models.resources import PODS
 from k8s.status import Status
 from tests import ROOT
@@ -73,3 +75,40 @@ async def test_the_list_of_alice_is_partial_and_no_failure(alice: Client, kubeco
     (line,) = err.decode().splitlines()
     assert line.startswith("Not shown: ") and line.endswith("; you may not list them in namespace alice.")
     assert child.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("acting", "namespaces"),
+    [({"as": "alice"}, {"alice"}), ({"as": "nobody", "as-groups": ["nothing"]}, set())],
+    ids=["alice", "nobody"],
+)
+async def test_an_admin_who_acts_as_somebody_else_may_do_what_they_may(
+    kubeconfig: Path, tmp_path: Path, acting: dict[str, object], namespaces: set[str]
+) -> None:
+    found = yaml.safe_load(kubeconfig.read_text())
+    found["users"][0]["user"].update(acting)
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(found))
+    pod = {"metadata": {"generateName": "acting-"}, "spec": operator_objects.pod_spec("main", 0)}
+    async with await Client.connect(str(path)) as client:
+        for namespace in ("alice", "default", ""):
+            requests = [
+                client.list(PODS, namespace),
+                anext(client.watch(PODS, namespace, version="", timeout_s=1), b""),
+                client.create(PODS, pod, namespace or "default", dry_run=True),
+                _run_a_command(client, namespace or "default"),
+            ]
+            for request in requests:
+                try:
+                    await request
+                except Forbidden as error:
+                    assert namespace not in namespaces and f'User "{acting["as"]}"' in error.why
+                except NotFound:  # of the pod in which the command was to run: so that was allowed
+                    assert namespace in namespaces
+                else:
+                    assert namespace in namespaces
+
+
+async def _run_a_command(client: Client, namespace: str) -> None:
+    async with client.exec("no-such-pod", namespace, ["true"]):
+        pass

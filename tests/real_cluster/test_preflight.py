@@ -6,34 +6,43 @@ One namespace for all: nothing here may come to be in it.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
 
 from k8s.client.client import Client
+from k8s.cluster.node_rows import node_row
 from k8s.job_spec import EnvSource, JobSpec, Mount
 from k8s.jobs.create import create_job, job_objects
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
+from k8s.models import Node, convert
 from k8s.models.resources import (
     CLAIMS,
+    JOBS,
     NAMESPACES,
+    NODES,
     PODS,
     QUOTAS,
     SECRETS,
     Resource,
 )
 from k8s.preflight import Finding, check_against_cluster
+from k8s.snapshot import ClusterSnapshot
 from tests import ROOT
 from tests.real_cluster import operator_objects
 from tests.real_cluster.made_objects import SERVED, made_objects
 from tests.support.real_cluster import BUSYBOX
+from tui.commands.submission.manifest_checks import check_manifests
+from tui.commands.submission.manifests import ManifestObject
 
 pytestmark = pytest.mark.cluster
 
@@ -51,7 +60,7 @@ async def prepare(client: Client) -> None:
     for resource, name, content in (
         (SECRETS, "wandb", {"stringData": {"token": "x"}}),
         (CLAIMS, "unbound", {"spec": claim | {"storageClassName": "none"}}),
-        (LIMIT_RANGES, "small", {"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}}),
+        (LIMIT_RANGES, "small", {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}}),
         (QUOTAS, "team", {"spec": {"hard": {GPU: "4", "count/services": "0"}}}),
     ):
         await client.create(resource, {"metadata": {"name": name}, **content}, namespace)
@@ -133,7 +142,7 @@ async def findings(client: Client, kind: CreatableKind, spec: JobSpec) -> list[F
             "warning",
             "mounts",
             "would wait: volume claim unbound is not bound; "
-            "see events of the claim: its volume cannot be provided yet",
+            "see the claim's events: its volume cannot be provisioned yet",
         ),
         (
             "PyTorchJob",
@@ -158,10 +167,10 @@ async def findings(client: Client, kind: CreatableKind, spec: JobSpec) -> list[F
         ),
         (
             "PyTorchJob",
-            {"cpu": "3"},
+            {"cpu": "1500m"},
             "error",
             "cpu",
-            "would be refused: master wants 3 cpu, LimitRange small allows at most 2 a container; "
+            "would be refused: master needs 1.5 cpu, LimitRange small allows at most 1 a container; "
             "ask for an amount within the limits",
         ),
         (
@@ -169,7 +178,7 @@ async def findings(client: Client, kind: CreatableKind, spec: JobSpec) -> list[F
             {"priority_class": "urgent"},
             "error",
             "priority_class",
-            "would be refused: there is no PriorityClass urgent; "
+            "would never start: there is no PriorityClass urgent; "
             "choose one of system-cluster-critical, system-node-critical",
         ),
         (
@@ -177,7 +186,7 @@ async def findings(client: Client, kind: CreatableKind, spec: JobSpec) -> list[F
             {"workers": 3, "gpus": 1},
             "warning",
             "gpus",
-            "would wait: all pods want 3 nvidia.com/gpu, quota team has 2 of 4 left; "
+            "would wait: all pods need 3 nvidia.com/gpu, quota team has 2 of 4 left; "
             "ask for less, or end other jobs in HERE",
         ),
         (
@@ -185,7 +194,7 @@ async def findings(client: Client, kind: CreatableKind, spec: JobSpec) -> list[F
             {"workers": 3, "gpus": 2},
             "error",
             "gpus",
-            "would never start: all pods want 6 nvidia.com/gpu, quota team allows 4; "
+            "would never start: all pods need 6 nvidia.com/gpu, quota team allows 4; "
             "ask for less, or for more quota in HERE",
         ),
         (
@@ -286,9 +295,218 @@ async def test_the_command_line_says_a_refusal_once_and_creates_nothing(
     )
     assert huge == (
         1,
-        "Warning: would never start: all pods want 64 nvidia.com/gpu, quota team allows 4; "
+        "Warning: would never start: all pods need 64 nvidia.com/gpu, quota team allows 4; "
         f"ask for less, or for more quota in {namespace}.\n"
         "PyTorchJob huge would never start: needs 1 × 64 GPUs; the cluster has 8, at most 8 per node.\n"
         "Nothing was created.\n"
         "To create it all the same: --force\n",
     )
+
+
+class Case(NamedTuple):
+    """A pod, the one node that it may be put on, and what comes of it."""
+
+    verdict: str
+    pod: Mapping[str, Any] = MappingProxyType({})
+    """Changes of its spec; `requests` and `init` are those of its containers."""
+    node: Mapping[str, Any] = MappingProxyType({})
+    """`labels`, `allocatable`, and changes of the node's spec."""
+
+
+AMD = "amd.com/gpu"
+FPGA = "example.com/fpga"
+SIZE = {"cpu": "4", "memory": "8Gi", "pods": "10", "ephemeral-storage": "10Gi", "hugepages-2Mi": "64Mi"}
+SIZE |= {FPGA: "2", AMD: "2"}
+TEAM = {"key": "team", "value": "nlp", "effect": "NoSchedule"}
+CORDON = "node.kubernetes.io/unschedulable"
+
+
+def expressions(*said: str, fields: bool = False) -> dict[str, Any]:
+    """Return the terms of a node affinity: each `key operator value`, of which one must hold."""
+    terms = []
+    for each in said:
+        key, operator, *values = each.split()
+        requirement = {"key": key, "operator": operator} | ({"values": values} if values else {})
+        terms.append({"matchFields" if fields else "matchExpressions": [requirement]})
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+CASES = {
+    "all of its cpu": Case("fits", {"requests": [{"cpu": "4"}]}),
+    "a millicore more": Case("never", {"requests": [{"cpu": "4001m"}]}),
+    "memory in an exponent": Case("fits", {"requests": [{"memory": "8e9"}]}),
+    "memory and a byte more": Case("never", {"requests": [{"memory": str(8 * 2**30 + 1)}]}),
+    "containers together": Case("never", {"requests": [{"cpu": "3"}, {"cpu": "1500m"}]}),
+    "no pod more": Case("never", {}, {"allocatable": {"pods": "0"}}),
+    "a large init container": Case("never", {"requests": [{"cpu": "1"}], "init": [{"cpu": "5"}]}),
+    "init containers in turn": Case(
+        "fits", {"requests": [{"cpu": "3"}], "init": [{"cpu": "4"}, {"cpu": "4"}]}
+    ),
+    "ephemeral storage": Case("never", {"requests": [{"ephemeral-storage": "11Gi"}]}),
+    "huge pages": Case("fits", {"requests": [{"cpu": "1", "hugepages-2Mi": "64Mi"}]}),
+    "too many huge pages": Case("never", {"requests": [{"cpu": "1", "hugepages-2Mi": "66Mi"}]}),
+    "extended resources": Case("fits", {"requests": [{FPGA: "2"}]}),
+    "too many extended resources": Case("never", {"requests": [{FPGA: "3"}]}),
+    "a resource nobody has": Case("never", {"requests": [{"example.com/none": "1"}]}),
+    "gpus": Case("fits", {"requests": [{AMD: "2"}]}),
+    "too many gpus": Case("never", {"requests": [{AMD: "3"}]}),
+    "gpus and an affinity": Case(
+        "never",
+        {"requests": [{AMD: "3"}], **expressions("lab.io/gen Exists")},
+        {"labels": {"lab.io/gen": "7"}},
+    ),
+    "a label": Case("fits", {"selector": {"lab.io/gpu": "a100"}}, {"labels": {"lab.io/gpu": "a100"}}),
+    "another value": Case("never", {"selector": {"lab.io/gpu": "h100"}}, {"labels": {"lab.io/gpu": "a100"}}),
+    "in": Case("fits", expressions("lab.io/gen In 6 7"), {"labels": {"lab.io/gen": "7"}}),
+    "not in": Case("never", expressions("lab.io/gen NotIn 6 7"), {"labels": {"lab.io/gen": "7"}}),
+    "not in without the label": Case("fits", expressions("lab.io/gen NotIn 6 7")),
+    "exists": Case("never", expressions("lab.io/gen Exists")),
+    "does not exist": Case("fits", expressions("lab.io/gen DoesNotExist")),
+    "greater": Case("fits", expressions("lab.io/gen Gt 6"), {"labels": {"lab.io/gen": "7"}}),
+    "greater than words": Case("never", expressions("lab.io/gen Gt 6"), {"labels": {"lab.io/gen": "vii"}}),
+    "less": Case("never", expressions("lab.io/gen Lt 7"), {"labels": {"lab.io/gen": "7"}}),
+    "one of two terms": Case("fits", expressions("lab.io/gen Exists", "lab.io/old DoesNotExist")),
+    "its name": Case("fits", expressions("metadata.name In NODE", fields=True)),
+    "not its name": Case("never", expressions("metadata.name NotIn NODE", fields=True)),
+    "a taint": Case("never", {}, {"taints": [TEAM]}),
+    "a taint that is only disliked": Case("fits", {}, {"taints": [TEAM | {"effect": "PreferNoSchedule"}]}),
+    "a taint tolerated": Case("fits", {"tolerations": [{"key": "team", "value": "nlp"}]}, {"taints": [TEAM]}),
+    "another effect tolerated": Case(
+        "never", {"tolerations": [{"key": "team", "value": "nlp", "effect": "NoExecute"}]}, {"taints": [TEAM]}
+    ),
+    "another value tolerated": Case(
+        "never", {"tolerations": [{"key": "team", "value": "cv"}]}, {"taints": [TEAM]}
+    ),
+    "everything tolerated": Case(
+        "fits", {"tolerations": [{"operator": "Exists"}]}, {"taints": [TEAM], "unschedulable": True}
+    ),
+    "a cordon": Case("waits", {}, {"unschedulable": True}),
+    "a cordon tolerated": Case(
+        "fits", {"tolerations": [{"key": CORDON, "operator": "Exists"}]}, {"unschedulable": True}
+    ),
+}
+
+
+class Lab:
+    """Nodes without a kubelet, one for each case, that no other pod is put on; for half a minute."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+        self._names = {case: f"{namespace}-{number}" for number, case in enumerate(CASES)}
+
+    async def run(self) -> dict[str, tuple[str, str]]:
+        """Return of each case the verdict of the preflight, and what the scheduler does."""
+        await self._client.create(NAMESPACES, {"metadata": {"name": self._namespace}})
+        try:
+            await asyncio.gather(*map(self._make_node, CASES))
+            nodes = await self._ready_nodes()
+            await asyncio.gather(*map(self._make_pod, CASES))
+            rows = tuple(node_row(convert(each, Node), ()) for each in nodes)
+            snapshot = ClusterSnapshot(nodes=rows, is_synced=True)
+            found = {case: await self._preflight(case, snapshot) for case in CASES}
+            scheduled = await self._scheduled()
+            return {case: (found[case], scheduled[self._names[case]]) for case in CASES}
+        finally:
+            await self._remove()
+
+    async def _make_node(self, case: str) -> None:
+        name, change = self._names[case], dict(CASES[case].node)
+        labels = {"lab.io/case": name, **change.pop("labels", {})}
+        size = SIZE | change.pop("allocatable", {})
+        own = {"key": "lab.io/case", "value": name, "effect": "NoSchedule"}
+        spec = {**change, "taints": [own, *change.get("taints", ())]}
+        await self._client.create(NODES, {"metadata": {"name": name, "labels": labels}, "spec": spec})
+        ready = [{"type": "Ready", "status": "True", "reason": "Lab"}]
+        status = {"capacity": size, "allocatable": size, "conditions": ready}
+        await self._client.patch(NODES, name, {"status": status}, subresource="status")
+
+    async def _make_pod(self, case: str) -> None:
+        pod = {"metadata": {"name": self._names[case]}, "spec": self._pod(case)}
+        await self._client.create(PODS, pod, self._namespace)
+
+    async def _ready_nodes(self) -> list[dict[str, Any]]:
+        """Wait until no node has the taint with which the API server starts them."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                nodes = await self._client.list(NODES)
+                taints = [taint for node in nodes for taint in node["spec"].get("taints", ())]
+                cordoned = [each for each in taints if each["key"] == CORDON]
+                expected = sum(case.node.get("unschedulable", False) for case in CASES.values())
+                if len(cordoned) >= expected and all("not-ready" not in each["key"] for each in taints):
+                    return nodes
+                await asyncio.sleep(0.2)
+
+    def _pod(self, case: str) -> dict[str, Any]:
+        name, text = self._names[case], json.dumps(dict(CASES[case].pod))
+        change = json.loads(text.replace("NODE", name))
+        containers = [
+            _container(f"main{place}", each) for place, each in enumerate(change.pop("requests", [{}]))
+        ]
+        init = [_container(f"init{place}", each) for place, each in enumerate(change.pop("init", []))]
+        own = {"key": "lab.io/case", "operator": "Exists"}
+        return {
+            "restartPolicy": "Never",
+            "containers": containers,
+            "initContainers": init,
+            "nodeSelector": {"lab.io/case": name, **change.pop("selector", {})},
+            **change,
+            "tolerations": [own, *change.get("tolerations", ())],
+        }
+
+    async def _preflight(self, case: str, snapshot: ClusterSnapshot) -> str:
+        async def nodes() -> ClusterSnapshot:
+            return snapshot
+
+        template = {"spec": self._pod(case)}
+        meta = {"name": self._names[case], "namespace": self._namespace}
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template}}
+        (found,) = await check_manifests(self._client, [ManifestObject(JOBS, job)], self._namespace, nodes)
+        if found.checks.is_never_feasible:
+            return "never"
+        return "waits" if any(each.startswith("would wait") for each in found.checks.warnings) else "fits"
+
+    async def _scheduled(self) -> dict[str, str]:
+        """Return of each pod whether the scheduler put it on its node, once it has decided of all."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                found = {}
+                for pod in await self._client.list(PODS, self._namespace):
+                    conditions = pod["status"].get("conditions") or ()
+                    decided = [each["status"] for each in conditions if each["type"] == "PodScheduled"]
+                    found[pod["metadata"]["name"]] = {"True": "fits", "False": "never"}.get("".join(decided))
+                if len(found) == len(CASES) and None not in found.values():
+                    return {name: verdict for name, verdict in found.items() if verdict is not None}
+                await asyncio.sleep(0.2)
+
+    async def _remove(self) -> None:
+        names = self._names.values()
+        # No kubelet would confirm that a pod has ended.
+        pods = (self._client.delete(PODS, name, self._namespace, grace_period_s=0) for name in names)
+        await asyncio.gather(*pods, return_exceptions=True)
+        await asyncio.gather(*(self._client.delete(NODES, name) for name in names), return_exceptions=True)
+        await self._client.delete(NAMESPACES, self._namespace)
+
+
+def _container(name: str, requests: dict[str, str]) -> dict[str, Any]:
+    """Return a container, with the limits that the server wants where nothing can be overcommitted."""
+    limits = {key: amount for key, amount in requests.items() if "/" in key or key.startswith("hugepages")}
+    return {"name": name, **BUSYBOX, "resources": {"requests": requests, "limits": limits}}
+
+
+@pytest.fixture(scope="module")
+def verdicts(kubeconfig: Path) -> dict[str, tuple[str, str]]:
+    """Each case tried once, all at the same time: without a kubelet a node is lost after 40 s."""
+
+    async def run() -> dict[str, tuple[str, str]]:
+        async with await Client.connect(str(kubeconfig)) as client:
+            return await Lab(client, f"lab-{uuid4().hex[:8]}").run()
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_preflight_decides_as_the_scheduler_does(verdicts: dict[str, tuple[str, str]], case: str) -> None:
+    expected = CASES[case].verdict
+    scheduled = "fits" if expected == "fits" else "never"
+    assert verdicts[case] == (expected, scheduled)

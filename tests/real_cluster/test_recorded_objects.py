@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
+from k8s.cluster.discovery import discover
 from k8s.kinds import KINDS, JobKind, kind_of
 from k8s.kinds.base import DeclaredJob
 from k8s.kinds.job_set import JOB_SETS
@@ -17,7 +18,6 @@ from k8s.kinds.kubeflow.tf_job import TF_JOBS
 from k8s.kinds.kubeflow.train_job import TRAIN_JOBS
 from k8s.models import Meta
 from k8s.models.resources import JOBS
-from k8s.watch.discovery import discover
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 
 pytestmark = pytest.mark.cluster
@@ -29,9 +29,10 @@ async def made(client: Client, kind: JobKind, obj: dict[str, Any]) -> DeclaredJo
     namespace = client.config.namespace
     meta = {key: value for key, value in obj["metadata"].items() if key not in FROM_THE_SERVER}
     body = {**obj, "metadata": {**meta, "namespace": namespace}}
-    stored = await client.create(kind.resource, body, namespace)
+    await client.create(kind.resource, body, namespace)
     if status := obj.get("status"):
-        await client.replace(kind.resource, {**stored, "status": status}, namespace, subresource="status")
+        patch = {"status": status}
+        await client.patch(kind.resource, meta["name"], patch, namespace, subresource="status")
     return kind.parse(await client.get(kind.resource, meta["name"], namespace))
 
 

@@ -46,11 +46,13 @@ def exporter(name: str, script: str, labels: dict[str, str], port: int = 9400) -
         "command": ["sh", "-c", script],
         "ports": [{"name": "metrics", "containerPort": port}],
         "volumeMounts": [{"name": "text", "mountPath": "/text"}],
-        "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 1},
+        # Not tcpSocket: nc answers one connection and is then another process.
+        "readinessProbe": {
+            "exec": {"command": ["sh", "-c", f"netstat -ltn | grep -q ':{port} '"]},
+            "periodSeconds": 1,
+        },
         **BUSYBOX,
     }
-    if script is BY_NC:
-        del container["readinessProbe"]  # it answers one who asks and is then another process
     return {
         "metadata": {"name": name, "labels": labels},
         "spec": {

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from k8s.cluster.backoff import Backoff
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
-from k8s.watch.backoff import Backoff
 from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, Stream, page
 from tests.support.objects import node, pod_of, pytorch_job
 from tui.feeds.cluster_feed import ClusterFeed

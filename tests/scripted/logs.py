@@ -14,8 +14,8 @@ from aiohttp import web
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.client.rate_limiter import RateLimiter
+from k8s.cluster.backoff import Backoff
 from k8s.logs import Target, write_stamp
-from k8s.watch.backoff import Backoff
 
 NS = 1_000_000_000
 START_NS = int(datetime(2026, 5, 14, 10, tzinfo=UTC).timestamp()) * NS

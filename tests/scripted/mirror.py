@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from k8s.client.client import Client
+from k8s.cluster.backoff import Backoff, ServerProbe
+from k8s.cluster.mirror import Mirror
 from k8s.errors import (
     KubeError,
 )
 from k8s.models import Meta, Pod, Reader
 from k8s.models.resources import PODS
-from k8s.watch.backoff import Backoff, ServerProbe
-from k8s.watch.mirror import Mirror
 from tests.scripted.server import (
     WAIT_S,
     ScriptedCluster,

@@ -349,7 +349,7 @@ async def _asked(request: web.Request) -> Asked:
         request.method,
         request.path,
         dict(request.query),
-        dict(request.headers),
+        request.headers,
         await request.read(),
         at_s,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from k8s.telemetry.sources.exporters import SELECTORS
+from k8s.telemetry.exporters import SELECTORS
 from tests import FIXTURES
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.support.objects import Object

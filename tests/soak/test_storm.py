@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
+from k8s.cluster.mirror import Mirror
 from k8s.models import Reader, meta_of
 from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot
-from k8s.watch.mirror import Mirror
 from tests.load.running import LoadServer, difference, seen, told
 from tui.feeds.cluster_feed import ClusterFeed
 

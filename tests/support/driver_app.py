@@ -23,8 +23,7 @@ from textual.widgets import Static
 from tests import ROOT
 from tests.support.terminal import Terminal
 from tui.terminal import tty_state
-from tui.terminal.driver import ConsoleDriver, PacedApp
-from tui.terminal.frame_rate import FrameRate
+from tui.terminal.driver import ConsoleDriver, FrameRate, PacedApp
 
 Report = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from k8s import models
 from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.gather import declared_of
-from k8s.diagnosis.objects import WholePod
+from k8s.diagnosis.objects import FullPod
 from k8s.kinds import JobRef
 from k8s.models import Condition, Event, Node
 from k8s.snapshot import Holder, Instance, Job, NodeRow, Share
@@ -92,7 +92,7 @@ def spec_of(gpus: int = 8, **fields: Any) -> Object:
     return {"containers": [container], **fields}
 
 
-def pod(name: str, spec: Object | None = None, age_s: float = 300, **status: Any) -> WholePod:
+def pod(name: str, spec: Object | None = None, age_s: float = 300, **status: Any) -> FullPod:
     """Return the pod of an instance; unless told otherwise a scheduler has found no node for it."""
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
     obj = {
@@ -100,7 +100,7 @@ def pod(name: str, spec: Object | None = None, age_s: float = 300, **status: Any
         "spec": spec if spec is not None else spec_of(),
         "status": {"phase": "Pending", "conditions": [unscheduled], **status},
     }
-    found: WholePod = models.convert(obj, WholePod)
+    found: FullPod = models.convert(obj, FullPod)
     return found
 
 
@@ -152,7 +152,7 @@ def evidence_of(
     conditions: Iterable[Object] = (),
     age_s: float = 300,
     manifest: Object | None = None,
-    pods: Iterable[WholePod] = (),
+    pods: Iterable[FullPod] = (),
     nodes: Iterable[Object] | None = None,
     rows: Iterable[NodeRow] = (),
     **parts: Any,

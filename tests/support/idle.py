@@ -18,7 +18,7 @@ from tui.terminal.key_queue import KeyQueue, _is_working
 
 QUIET_TURNS = 10
 """Turns of the loop in which nothing happens, until all is dealt with: a key takes some to arrive."""
-MOST_LOOKS = 1_000
+MAX_POLLS = 1_000
 """Until no more is waited for: what handles a message may wait for what the test does next."""
 LEAST_S = 0.02
 """What a pause takes at least, as Textual's does: timers end meanwhile."""
@@ -28,7 +28,7 @@ async def until_handled(*_: float) -> None:
     """Wait until no message waits or is being handled, and a key that was typed was handed on."""
     app = active_app.get(None)
     quiet_turns = looks = 0
-    while app is not None and app.is_running and quiet_turns < QUIET_TURNS and looks < MOST_LOOKS:
+    while app is not None and app.is_running and quiet_turns < QUIET_TURNS and looks < MAX_POLLS:
         looks += 1
         quiet_turns = 0 if _is_busy(app) else quiet_turns + 1
         await asyncio.sleep(0 if quiet_turns else 0.001)
@@ -44,7 +44,7 @@ async def until_drawn() -> None:
     """Wait until all is dealt with that has come by now, and drawn."""
     await until_handled()
     app = active_app.get(None)
-    for _look in range(MOST_LOOKS):
+    for _look in range(MAX_POLLS):
         if app is None or not app.is_running or not _has_to_draw(app):
             return
         await asyncio.sleep(0.001)

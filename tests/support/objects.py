@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from k8s.cluster import join
+from k8s.cluster.joiner import Joiner, Rows
 from k8s.kinds import KINDS
 from k8s.kinds.base import DeclaredJob
 from k8s.kinds.parse import JobReader
-from k8s.models import Node, Pod, Reader
+from k8s.models import Meta, Node, Pod, Reader
 from k8s.snapshot import Job, NodeRow
 from tests import FIXTURES
 
@@ -17,6 +18,16 @@ RECORDED = FIXTURES / "cluster-1.36"
 """What a real 1.36 cluster answered."""
 Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
+
+
+def join(
+    nodes: Iterable[Node],
+    pods: Iterable[Pod],
+    jobs: Iterable[DeclaredJob],
+    owners: Mapping[str, Meta] | None = None,
+) -> Rows:
+    """Join objects that are read once."""
+    return Joiner().join(nodes, pods, jobs, owners or {})
 
 
 def node(name: str, gpus: int = 8, *, capacity: int | None = None, **spec: Any) -> Object:

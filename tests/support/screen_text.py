@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import string
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import groupby
 from typing import Any
 
@@ -40,9 +41,10 @@ def _strips(app: App[Any]) -> Sequence[Strip]:
 
 
 def _names(strip: Strip) -> list[str]:
-    return [_name(segment.style or Style()) for segment in strip for _ in range(segment.cell_length)]
+    return [name for segment in strip for name in [_name(segment.style or Style())] * segment.cell_length]
 
 
+@cache
 def _name(style: Style) -> str:
     """Return a style in words, without what no terminal shows."""
     shown = Style(

@@ -239,12 +239,12 @@ def test_a_palette_of_the_user_may_change_a_few_colours_of_another(tmp_path: Pat
         ('primary="#ff"', "broken.toml, line 1: primary is a colour such as"),
         ('primary="#fff"\n[variables]\nquiet = "[/b]"', "line 3: quiet is a colour"),
         ('primary="#fff"\n[variables]\nquiet-style = "blink"', "line 3: quiet-style is a style"),
-        ('primary="#fff"\n[variables]\nquiet = "$nothing"', "quiet is said to be $nothing"),
-        ('primary="#fff"\n[variables]\nquiet = "$rule"\nrule = "$quiet"', "is said to be"),
+        ('primary="#fff"\n[variables]\nquiet = "$nothing"', "quiet refers to $nothing"),
+        ('primary="#fff"\n[variables]\nquiet = "$rule"\nrule = "$quiet"', "refers to"),
         ('primary="#fff"\nvariables = 1', "line 2: variables is a table"),
         ('primary="#fff"\ndark = "yes"', "line 2: dark is true or false."),
-        ('parent="nowhere"', "broken.toml: its parent nowhere is no theme that can be used."),
-        ('parent="broken"', "broken.toml: its parent broken is no theme that can be used."),
+        ('parent="nowhere"', "broken.toml: its parent nowhere is not a usable theme."),
+        ('parent="broken"', "broken.toml: its parent broken is not a usable theme."),
         ('primary="#fff"\nname = "a b"', "line 2: the name of a theme is letters"),
     ],
 )
@@ -260,8 +260,7 @@ def test_names_that_mean_nothing_are_named_and_left_out(tmp_path: Path) -> None:
     text = 'parent = "gpuconsole-mono"\nprimry = "#fff"\n[variables]\nquite = "#777777"\n'
     folder = Folder(tmp_path, mine=text)
     assert folder.said == (
-        "mine.toml, line 2: primry means nothing in a theme.\n"
-        "mine.toml, line 4: quite means nothing in a theme."
+        "mine.toml, line 2: primry is unknown in a theme.\nmine.toml, line 4: quite is unknown in a theme."
     )
     assert "quite" not in folder.palettes["mine"]["variables"]
 
@@ -271,7 +270,7 @@ def test_a_file_that_is_no_text_or_cannot_be_read_stops_nothing(tmp_path: Path) 
     (tmp_path / "folder.toml").mkdir()
     (tmp_path / "loop.toml").symlink_to(tmp_path / "loop.toml")
     folder = Folder(tmp_path)
-    assert len(folder.complaints) == 3 and "binary.toml, line 1: this is no UTF-8 text." in folder.said
+    assert len(folder.complaints) == 3 and "binary.toml, line 1: not UTF-8 text." in folder.said
     assert set(folder.palettes) == set(themes.load())
 
 

@@ -10,7 +10,7 @@ from tests.trainer.jobs import Job
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:
-    job = Job(tmp_path)
+    job = Job(tmp_path, forks=True)
     yield job
     for process in job.processes:
         process.kill()

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from tests.trainer.forked_rank import ForkedRank
 from trainer.catalogue import find
 from trainer.tfevents import EventFolder, ScalarCurve
 
-SMALL = ["--train-images", "640", "--val-images", "101", "--log-every", "2"]
+SMALL = ["--train-images", "640", "--val-images", "101", "--batch-size", "32", "--log-every", "2"]
 LONG = [*SMALL, "--epochs", "2000"]
 LINE = re.compile(
     r"epoch (\d+)/(\d+) step (\d+)/(\d+) loss (\d+\.\d{4}|nan) lr \d\.\de[+-]\d\d \d+ images/s eta (\w+)"
@@ -23,18 +24,30 @@ LINE = re.compile(
 class Job:
     """Processes of one job in one folder; killed at the end whatever happens."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, forks: bool = False) -> None:
+        """Make a job without processes; `forks` starts trainers without importing torch again."""
         self.folder = folder
-        self.processes: list[subprocess.Popen[str]] = []
+        self.forks = forks
+        self.processes: list[subprocess.Popen[str] | ForkedRank] = []
         self.lines: list[list[str]] = []
+        self.stdout: int = subprocess.PIPE
 
     def start(self, command: list[str], **env: str) -> None:
         everything = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | env
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", *command],
-            cwd=self.folder, env=everything, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        self.processes.append(process)
+        module, *words = command
+        if self.forks and module == "trainer.train_ddp" and "PYTHONPATH" not in env:
+            self.processes.append(ForkedRank(words, self.folder, everything, self.stdout))
+        else:
+            self.processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-P", "-m", *command],
+                    cwd=self.folder,
+                    env=everything,
+                    text=True,
+                    stdout=self.stdout,
+                    stderr=subprocess.STDOUT,
+                )
+            )
         self.lines.append([])
 
     def start_two(self, arguments: list[str]) -> None:
@@ -87,7 +100,7 @@ class Job:
         """Wait for all processes and return their exit statuses; `lines` is then complete."""
         for process, lines in zip(self.processes, self.lines, strict=True):
             lines += process.communicate(timeout=380)[0].splitlines()
-        return [process.returncode for process in self.processes]
+        return [process.wait() for process in self.processes]
 
     def progress(self, process: int = 0) -> list[tuple[str, ...]]:
         return [matched.groups() for line in self.lines[process] if (matched := LINE.search(line))]

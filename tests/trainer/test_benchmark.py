@@ -11,19 +11,19 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from tests import ROOT  # noqa: E402
-from tests.trainer.jobs import Job, free_port  # noqa: E402
-from trainer.benchmark.bandwidth import AllReduce  # noqa: E402
-from trainer.benchmark.networks import make_network  # noqa: E402
-from trainer.benchmark.report import head_lines, iteration_line, result_lines  # noqa: E402
-from trainer.benchmark.run import Benchmark, run  # noqa: E402
-from trainer.benchmark.train_step import TrainStep  # noqa: E402
-from trainer.catalogue import BENCHMARK_MODELS, find  # noqa: E402
-from trainer.distributed.process_group import ProcessGroup  # noqa: E402
-from trainer.messages import InvalidArguments  # noqa: E402
-from trainer.ranks import Ranks  # noqa: E402
-from trainer.signals import StopRequest  # noqa: E402
-from trainer.tfevents import ScalarCurve  # noqa: E402
+from tests import ROOT
+from tests.trainer.jobs import Job, free_port
+from trainer.benchmark.bandwidth import AllReduce
+from trainer.benchmark.networks import make_network
+from trainer.benchmark.report import head_lines, iteration_line, result_lines
+from trainer.benchmark.run import Benchmark, run
+from trainer.benchmark.train_step import TrainStep
+from trainer.catalogue import find
+from trainer.distributed.process_group import ProcessGroup
+from trainer.messages import InvalidArguments
+from trainer.ranks import Ranks
+from trainer.signals import StopRequest
+from trainer.tfevents import ScalarCurve
 
 TINY = ["trainer.train_mpi", "--model", "tiny", "--batch-size", "8"]
 QUICK = [*TINY, "--num-warmup-batches", "1", "--num-batches-per-iter", "2", "--num-iters", "3"]
@@ -89,7 +89,7 @@ def test_a_network_is_measured_on_images_of_its_size() -> None:
     if find_spec("torchvision") is None:
         pytest.skip("needs torchvision")
     with torch.device("meta"):
-        for name in BENCHMARK_MODELS:
+        for name in find("mpi").argument("model").choices:
             network, size = make_network(name)
             assert network(torch.empty(2, 3, size, size)).shape == (2, 1000)
             assert size == (32 if name == "tiny" else 224)
@@ -244,7 +244,7 @@ def test_wrong_arguments_are_answered_in_one_line(
     ("backend", "launcher", "words"),
     [
         ("mpi", "Open MPI", "--backend mpi: this torch was built without MPI. Use --backend auto."),
-        ("nccl", "Open MPI", "--backend nccl: it joins GPUs, and this rank computes on the processor."),
+        ("nccl", "Open MPI", "--backend nccl: NCCL needs GPUs, and this rank runs on the CPU."),
     ],
 )
 def test_a_backend_that_is_not_here_is_refused(backend: str, launcher: str, words: str) -> None:
@@ -280,7 +280,7 @@ def test_a_precision_that_is_not_here_is_said_by_all_ranks_before_anything_is_me
     assert job.end() == [2, 2], job.lines
     for lines in job.lines:
         assert lines[1:] == [
-            "error: --precision fp16: it is for GPUs, and this rank computes on the processor."
+            "error: --precision fp16: it needs a GPU, and this rank runs on the CPU."
             " Use --precision fp32 or bf16."
         ]
 

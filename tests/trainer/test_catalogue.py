@@ -58,6 +58,16 @@ def test_a_form_gives_values_by_name() -> None:
     assert find("ddp").command({"download": "false"})[6:] == []
 
 
+def test_a_gpt_has_a_batch_size_of_its_own_but_in_a_form_the_one_that_is_shown() -> None:
+    gpt = ["--model", "gpt", "--dataset", "sequences"]
+    parser = find("ddp").parser()
+    assert (parser.parse_args([]).batch_size, parser.parse_args(gpt).batch_size) == (64, 8)
+    assert parser.parse_args([*gpt, "--batch-size", "3"]).batch_size == 3
+    shown = find("ddp").command({"model": "gpt", "dataset": "sequences"})
+    assert shown[6:] == [*gpt, "--batch-size", "64"]
+    assert "--batch-size" not in find("ddp").command({"model": "lenet"})
+
+
 def test_an_unknown_trainer_or_argument_is_answered_with_those_there_are() -> None:
     with pytest.raises(UnknownName, match=r"There is no trainer .horovod.\. There is: ddp, mpi"):
         find("horovod")
@@ -131,7 +141,23 @@ def test_every_number_has_bounds_and_the_help_says_them() -> None:
                 assert argument.least <= argument.default <= argument.most
                 for bound in (argument.least, argument.most):
                     assert argument.read(str(bound)) == bound
-                assert f"; {argument.bounds})" in text
+                unit = f" {argument.unit}" if argument.unit else ""
+                default = argument.zero or argument.default
+                assert f"(default: {default}; {argument.bounds}{unit})" in text
+
+
+def test_a_zero_that_is_no_quantity_has_a_word_that_may_be_typed() -> None:
+    for trainer in TRAINERS:
+        for argument in trainer.arguments:
+            is_number = isinstance(argument.default, int | float) and not isinstance(argument.default, bool)
+            assert bool(argument.zero) == (is_number and argument.default == 0 and argument.name != "seed")
+            assert "0 means" not in argument.words
+            if argument.zero:
+                assert argument.read(argument.zero) == argument.read("0") == 0
+                parsed = trainer.parser().parse_args([argument.flag, argument.zero])
+                assert vars(parsed)[argument.name.replace("-", "_")] == 0
+            with pytest.raises(ValueError, match="not a whole number"):
+                find("ddp").argument("epochs").read("auto")
 
 
 def test_a_network_that_normalizes_over_a_step_takes_no_step_of_one_image(

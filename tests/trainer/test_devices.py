@@ -7,13 +7,19 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from tests.trainer.jobs import free_port  # noqa: E402
-from trainer.catalogue import find  # noqa: E402
-from trainer.ddp.run import run  # noqa: E402
-from trainer.distributed.process_group import ProcessGroup, choose_device  # noqa: E402
-from trainer.messages import TooFewGpus, TrainingError  # noqa: E402
-from trainer.ranks import Ranks  # noqa: E402
-from trainer.signals import StopRequest  # noqa: E402
+from tests.trainer.jobs import free_port
+from trainer.catalogue import find
+from trainer.distributed.process_group import ProcessGroup, choose_device
+from trainer.messages import InvalidArguments, TooFewGpus, TrainingError
+from trainer.ranks import Ranks
+from trainer.signals import StopRequest
+from trainer.train_ddp import run
+
+
+@pytest.mark.parametrize("backend", ["nccl", "mpi"])
+def test_a_backend_that_is_not_there_is_refused_of_a_lone_rank_too(backend: str) -> None:
+    with pytest.raises(InvalidArguments, match=f"--backend {backend}: "):
+        ProcessGroup(Ranks(0, 1, 0, 1, "alone"), torch.device("cpu"), 200, backend)
 
 
 @pytest.fixture

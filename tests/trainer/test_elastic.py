@@ -8,9 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from tests.trainer.jobs import SMALL, Job, free_port, ranks_of  # noqa: E402
-from trainer.catalogue import find  # noqa: E402
-from trainer.ddp.checkpoint import list_checkpoints, load_checkpoint  # noqa: E402
+from tests.trainer.jobs import SMALL, Job, free_port, ranks_of
+from trainer.catalogue import find
+from trainer.ddp.checkpoint import list_checkpoints, load_checkpoint
 
 pytestmark = pytest.mark.slow
 

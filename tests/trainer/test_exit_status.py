@@ -4,9 +4,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from trainer.distributed.exit_status import run_to_exit_status  # noqa: E402
-from trainer.messages import MissingData, TrainingError  # noqa: E402
-from trainer.signals import StopRequest  # noqa: E402
+from trainer.distributed.exit_status import run_to_exit_status
+from trainer.messages import MissingData, TrainingError
+from trainer.signals import StopRequest
 
 
 def ended(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

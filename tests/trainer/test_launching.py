@@ -20,7 +20,7 @@ OF_THE_STORE = re.compile(
     r"\[W\d{4} .*TCPStore\.cpp|Exception raised from |<omitting python frames>|frame #\d+: |$"
 )
 """What torchrun itself writes on a slow machine, when the pod that holds the store has ended before it."""
-SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 
 
 @pytest.mark.parametrize(("pods", "processes"), [(1, 2), (2, 1), (2, 2)])

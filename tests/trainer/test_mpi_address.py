@@ -10,13 +10,13 @@ import pytest
 
 from tests import ROOT
 from trainer.messages import TrainingError
-from trainer.mpi_address import ask_mpi
+from trainer.mpi_address import request_mpi
 
 MPIRUN = shutil.which("mpirun", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 NEEDS_MPI = pytest.mark.skipif(MPIRUN is None, reason="needs mpirun, of Open MPI or MPICH")
 ASK = (
-    "import os, sys; from trainer.mpi_address import ask_mpi; "
-    "print('met at', ask_mpi(os.environ, 100), flush=True)"
+    "import os, sys; from trainer.mpi_address import request_mpi; "
+    "print('met at', request_mpi(os.environ, 100), flush=True)"
 )
 
 
@@ -50,13 +50,17 @@ def test_all_ranks_get_the_same_address_and_may_then_end_as_they_like() -> None:
 @pytest.mark.slow
 def test_a_rank_that_never_asks_is_not_waited_for_without_end() -> None:
     waits = (
-        "import os; from trainer.mpi_address import ask_mpi; from trainer.messages import TrainingError\n"
-        "try:\n    ask_mpi(os.environ, 1)\nexcept TrainingError as error:\n    print(error)"
+        "import os; from trainer.mpi_address import request_mpi; from trainer.messages import TrainingError\n"
+        "try:\n    request_mpi(os.environ, 1)\nexcept TrainingError as error:\n    print(error)"
     )
     ran = mpirun("-np", "1", sys.executable, "-P", "-c", waits, ":", "-np", "1", "sleep", "4")
-    assert "MPI could not be asked where rank 0 is. Not all ranks asked within 1 s." in ran.stdout, ran.stderr
+    assert (
+        "Could not get the address of rank 0 from MPI. Not all ranks took part within 1 s." in ran.stdout
+    ), ran.stderr
 
 
 def test_a_question_that_fails_says_why_in_one_sentence() -> None:
-    with pytest.raises(TrainingError, match=r"MPI could not be asked where rank 0 is\. OMPI.*RANK is 'x'"):
-        ask_mpi({**os.environ, "OMPI_COMM_WORLD_RANK": "x", "PYTHONPATH": str(ROOT)}, 60)
+    with pytest.raises(
+        TrainingError, match=r"Could not get the address of rank 0 from MPI\. OMPI.*RANK is 'x'"
+    ):
+        request_mpi({**os.environ, "OMPI_COMM_WORLD_RANK": "x", "PYTHONPATH": str(ROOT)}, 60)

@@ -2,13 +2,14 @@
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.trainer.jobs import SMALL, Job
 from trainer.catalogue import find
-from trainer.distributed.folders import check_file, write_whole
+from trainer.distributed.folders import check_file, write_atomically
 from trainer.messages import TrainingError
 
 T9K = ["--backend", "nccl", "--log_dir", "log", "--save_path=./model_state_dict.pt", "--no_cuda"]
@@ -37,13 +38,13 @@ def test_the_flags_of_arenas_example_mean_what_they_mean_there() -> None:
 
 def test_words_of_scripts_become_the_trainers_own_and_no_others_change() -> None:
     words = ["--logdir=a", "--dir", "b", "--no-cuda", "--save_model", "--x_y", "c_d", "-n", "--log-every=2"]
-    assert find("ddp").own_words(words) == [
+    assert find("ddp").own_args(words) == [
         "--log-dir=a", "--log-dir", "b", "--device", "cpu", "--save-path", "mnist_cnn.pt",
         "--x_y", "c_d", "-n", "--log-every=2",
     ]  # fmt: skip
-    assert find("mpi").own_words(["--num_iters", "3", "--no_cuda"]) == ["--num-iters", "3", "--no-cuda"]
+    assert find("mpi").own_args(["--num_iters", "3", "--no_cuda"]) == ["--num-iters", "3", "--no-cuda"]
     for trainer in ("ddp", "mpi"):
-        assert find(trainer).own_words(find(trainer).own_words(words)) == find(trainer).own_words(words)
+        assert find(trainer).own_args(find(trainer).own_args(words)) == find(trainer).own_args(words)
 
 
 def test_a_folder_of_data_is_what_is_learnt_unless_something_else_is_said() -> None:
@@ -53,9 +54,9 @@ def test_a_folder_of_data_is_what_is_learnt_unless_something_else_is_said() -> N
     assert parser.parse_args(["--data=x", "--dataset", "digits"]).dataset == "digits"
     for words in (["--data=x", "--model", "gpt"], ["--model=gpt", "--data", "x"]):
         assert parser.parse_args(words).dataset == "tokens"
-        assert find("ddp").own_words(words) == [*words, "--dataset", "tokens"]
+        assert find("ddp").own_args(words) == [*words, "--dataset", "tokens", "--batch-size", "8"]
     assert parser.parse_args(["--data=x", "--model", "gpt", "--dataset=sequences"]).dataset == "sequences"
-    assert find("ddp").own_words(["--model", "gpt", "--epochs", "2"])[-1] == "2"
+    assert find("ddp").own_args(["--model", "cnn", "--epochs", "2"])[-1] == "2"
 
 
 def test_what_a_script_calls_otherwise_is_checked_as_the_trainers_own(
@@ -97,7 +98,7 @@ def test_a_run_with_them_leaves_curves_and_the_trained_weights(job: Job) -> None
 @pytest.mark.slow
 def test_a_checkpoint_of_another_optimizer_is_said(job: Job) -> None:
     pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
-    first, second = job, Job(job.folder)
+    first, second = job, Job(job.folder, forks=True)
     first.start(["trainer.train_ddp", *SMALL, "--epochs", "1", "--momentum", "0.5"])
     assert first.end() == [0], first.lines
     second.start(["trainer.train_ddp", *SMALL, "--epochs", "2"])
@@ -121,9 +122,18 @@ def test_a_file_that_cannot_be_written_is_said_before_and_after_and_leaves_nothi
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     whole = tmp_path / "new" / "a.pt"
-    write_whole("--save-path", whole, lambda file: file.touch())
+    write_atomically("--save-path", whole, lambda file: file.touch())
     with pytest.raises(
         TrainingError, match=r"Cannot write .*a\.pt\. No space left on device\. Choose another"
     ):
-        write_whole("--save-path", whole, fill_the_disk)
+        write_atomically("--save-path", whole, fill_the_disk)
     assert (list(whole.parent.iterdir()), whole.read_text()) == ([whole], "")
+
+
+@pytest.mark.parametrize("name", ["ddp", "mpi"])
+def test_help_states_a_default_of_zero_without_a_unit_and_units_with_the_range(name: str) -> None:
+    text = " ".join(find(name).parser().format_help().split())
+    assert not re.findall(r"default: none [a-z]+", text)
+    assert "1 epochs" not in text
+    if name == "ddp":
+        assert "for --model gpt the default is 8 (default: 64; 1 to 1000000 images)" in text

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from trainer.distributed.step_profiler import StepProfiler  # noqa: E402
+from trainer.distributed.step_profiler import StepProfiler
 
 
 def profile(folder: Path, steps: int) -> StepProfiler:

@@ -4,7 +4,7 @@ import pytest
 
 np = pytest.importorskip("numpy", reason="drawing digits needs numpy, which gpuconsole[trainer] brings")
 
-from trainer.ddp.synthetic_digits import draw_digits  # noqa: E402
+from trainer.ddp.digits import draw_digits
 
 
 def test_the_same_seed_draws_the_same_digits_and_another_seed_others() -> None:

@@ -1,5 +1,7 @@
 """Training as a user meets it: processes, their lines, their files and their exit status."""
 
+import os
+import pty
 import re
 import signal
 from pathlib import Path
@@ -8,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from tests.trainer.jobs import LINE, LONG, SMALL, Job  # noqa: E402
-from trainer.ddp.checkpoint import list_checkpoints, load_checkpoint  # noqa: E402
+from tests.trainer.jobs import LINE, LONG, SMALL, Job
+from trainer.ddp.checkpoint import list_checkpoints, load_checkpoint
 
 pytestmark = pytest.mark.slow
 
@@ -19,6 +21,7 @@ def newest(folder: Path) -> dict[str, object]:
 
 
 def test_two_processes_of_an_operator_train_together_and_leave_curves_and_a_checkpoint(job: Job) -> None:
+    job.forks = False
     job.start_two([*SMALL, "--epochs", "2", "--profile"])
     assert job.end() == [0, 0], job.lines
     assert (job.folder / "logs" / "profile" / "rank0.pt.trace.json").is_file()
@@ -79,6 +82,48 @@ def test_a_signal_to_one_rank_stops_all_at_the_same_step_with_a_checkpoint(job: 
     assert job.curves()["train/loss"].steps[-1] in (step, int(str(step)) - 1)
 
 
+def test_a_terminal_that_hangs_up_leaves_a_checkpoint(job: Job) -> None:
+    """SIGHUP comes, and what is printed from then on fails."""
+    terminal, end = pty.openpty()
+    job.stdout = end
+    job.start(["trainer.train_ddp", *LONG])
+    os.close(end)
+    with os.fdopen(terminal, "rb") as lines:
+        assert any(b" step 14/" in line for line in lines)
+    job.processes[0].send_signal(signal.SIGHUP)
+    assert job.processes[0].wait(100) == 128 + signal.SIGHUP
+    assert int(str(newest(job.folder)["step"])) >= 14
+
+
+def test_under_nohup_a_hangup_is_ignored(job: Job) -> None:
+    job.forks = False  # a fork would not inherit that the signal is ignored
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        job.start(["trainer.train_ddp", *LONG])
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    job.wait_for(" step 14/")
+    job.processes[0].send_signal(signal.SIGHUP)
+    job.wait_for(" step 40/")
+    job.processes[0].send_signal(signal.SIGTERM)
+    assert job.end() == [143]
+
+
+def test_a_finished_run_with_other_settings_trains_nothing_and_has_a_status_of_its_own(job: Job) -> None:
+    first = ["trainer.train_ddp", *SMALL, "--epochs", "2"]
+    changes = [["--precision", "fp64"], ["--lr", "0.1"], ["--train-images", "320"], ["--epochs", "1"]]
+    for command in (first, *([*first, *words] for words in changes), first):
+        job.start(command)
+        job.processes[-1].wait(100)
+    assert job.end() == [0, 8, 8, 8, 8, 0], job.lines
+    for words, lines in zip(changes, job.lines[1:-1], strict=True):
+        assert lines[-1].startswith("error: Nothing was trained: checkpoints/step-")
+        assert f"{words[0]} {words[1]} (was " in lines[-1]
+        assert not [line for line in lines if "val_accuracy" in line]
+    (at,) = [number for number, line in enumerate(job.lines[-1]) if line.startswith("nothing left to train")]
+    assert at == 2, "right after the checkpoint that it resumes from"
+
+
 def test_under_bare_torchrun_the_checkpoint_is_written_too(job: Job) -> None:
     command = ["torch.distributed.run", "-m", "trainer.train_ddp", *LONG]
     job.start(command, PET_STANDALONE="1", PET_NPROC_PER_NODE="2")
@@ -90,17 +135,17 @@ def test_under_bare_torchrun_the_checkpoint_is_written_too(job: Job) -> None:
 
 
 def test_a_resumed_run_ends_with_the_very_weights_of_one_that_was_never_stopped(tmp_path: Path) -> None:
-    arguments = ["trainer.train_ddp", "--train-images", "1280", "--val-images", "50", "--epochs", "8"]
+    arguments = ["trainer.train_ddp", *SMALL, "--train-images", "1280", "--epochs", "4"]
     (tmp_path / "whole").mkdir()
     (tmp_path / "parts").mkdir()
-    whole, parts, rest = Job(tmp_path / "whole"), Job(tmp_path / "parts"), Job(tmp_path / "parts")
+    whole, parts, rest = (Job(tmp_path / name, forks=True) for name in ("whole", "parts", "parts"))
     try:
         parts.start(arguments)
         parts.wait_for(" step 20/")
         parts.processes[0].send_signal(signal.SIGINT)
         assert parts.end() == [130], parts.lines
         stopped_at = int(str(newest(parts.folder)["step"]))
-        assert 20 <= stopped_at < 320
+        assert 20 <= stopped_at < 160
         rest.start([*arguments, "--resume", "must"])
         whole.start(arguments)
         assert rest.end() == [0], rest.lines
@@ -112,12 +157,12 @@ def test_a_resumed_run_ends_with_the_very_weights_of_one_that_was_never_stopped(
         line.endswith(f"step {stopped_at}") for line in rest.lines[0] if line.startswith("resumed from")
     )
     ours, theirs = newest(rest.folder), newest(whole.folder)
-    assert ours["step"] == theirs["step"] == 320
+    assert ours["step"] == theirs["step"] == 160
     assert isinstance(ours["model"], dict) and isinstance(theirs["model"], dict)
     assert all(torch.equal(ours["model"][name], theirs["model"][name]) for name in theirs["model"])
     loss = rest.curves()["train/loss"]
     assert list(loss.steps) == sorted(set(loss.steps))
-    assert loss.steps[-1] == 320
+    assert loss.steps[-1] == 160
 
 
 def test_a_loss_that_is_no_number_stops_both_ranks_and_stands_in_the_curve(job: Job) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from tests.trainer.jobs import LONG, SMALL, Job  # noqa: E402
-from trainer.ddp.checkpoint import list_checkpoints, load_checkpoint  # noqa: E402
+from tests.trainer.jobs import LONG, SMALL, Job
+from trainer.ddp.checkpoint import list_checkpoints, load_checkpoint
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ TRAINER = "trainer.train_ddp"
 def job_in(folder: Path) -> Iterator[Job]:
     """Make the job of a folder; what it started is gone at the end."""
     folder.mkdir(exist_ok=True)
-    job = Job(folder)
+    job = Job(folder, forks=True)
     try:
         yield job
     finally:
@@ -80,12 +80,12 @@ def test_checkpoints_of_which_none_can_be_read_end_the_run_with_a_status_of_thei
     assert warning.startswith("warning: The checkpoint checkpoints/step-00000010.pt cannot be read. ")
     assert error == (
         "error: None of the 1 checkpoints in checkpoints can be read."
-        " Move them away, or start anew with --resume never."
+        " Move them away, or start from scratch with --resume never."
     )
 
 
 def test_weights_with_which_validation_gives_no_number_are_not_saved(tmp_path: Path) -> None:
-    one_step = ["--train-images", "32", "--val-images", "10", "--epochs", "3"]
+    one_step = ["--train-images", "32", "--val-images", "10", "--batch-size", "32", "--epochs", "3"]
     run(tmp_path, *one_step)
     last = run(tmp_path, *one_step, "--resume", "never", "--lr", "1e30", status=4)[-1]
     assert last.startswith("error: The validation loss became nan by step 1; all ranks stop.")
@@ -109,7 +109,7 @@ def test_on_a_full_disk_training_goes_on_if_it_may_and_saves_what_comes_after(jo
     ("when_full", "words"),
     [
         ("stop", "error: Could not write the checkpoint checkpoints/step-00000020.pt. No space left"),
-        ("continue", "error: All is trained, but the last checkpoint found no room on its disk."),
+        ("continue", "error: Training is complete, but the disk had no room for the last checkpoint."),
     ],
 )
 def test_a_run_whose_last_weights_found_no_room_is_no_success(
@@ -139,10 +139,10 @@ def test_the_learning_rate_goes_on_where_it_was_when_a_step_becomes_half_as_many
     tmp_path: Path,
 ) -> None:
     with job_in(tmp_path) as job:
-        job.start([TRAINER, *SMALL, "--epochs", "30", "--batch-size", "64"])
-        stop_after(job, "epoch 8/30 ")
+        job.start([TRAINER, *SMALL, "--epochs", "16", "--batch-size", "64"])
+        stop_after(job, "epoch 5/16 ")
     with job_in(tmp_path) as job:
-        job.start([TRAINER, *SMALL, "--epochs", "30", "--batch-size", "32"])
+        job.start([TRAINER, *SMALL, "--epochs", "16", "--batch-size", "32"])
         assert job.end() == [0], job.lines
         rates = list(job.curves()["train/lr"].values)
     highest = rates.index(max(rates))
@@ -153,7 +153,7 @@ def test_the_learning_rate_goes_on_where_it_was_when_a_step_becomes_half_as_many
 
 def test_two_ranks_that_are_stopped_end_with_the_weights_of_two_that_were_not(tmp_path: Path) -> None:
     """Each rank needs its own random state: with that of rank 0, rank 1 would drop other units."""
-    arguments = ["--train-images", "640", "--val-images", "50", "--epochs", "12", "--log-every", "5"]
+    arguments = [*SMALL, "--epochs", "12", "--log-every", "5"]
     with job_in(tmp_path / "whole") as whole, job_in(tmp_path / "parts") as parts:
         whole.start_two(arguments)
         parts.start_two(arguments)

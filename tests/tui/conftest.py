@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import textual.app
 import textual.pilot
-from textual.pilot import Pilot
+from textual.pilot import Pilot, WaitForScreenTimeout
 from textual.worker import Worker
 
 from tests.support import idle
+from tui.terminal.driver import PacedApp
 
+WAIT_FOR_WIDGETS_S = 10.0
 _TEXTUAL = str(Path(textual.app.__file__).parent)
 """Its input gives a worker a coroutine for each suggestion; that is not ours to change."""
 
@@ -26,11 +28,21 @@ def waits_until_handled(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_for_screen = Pilot._wait_for_screen
 
     async def wait_until_drawn(pilot: Pilot[object], timeout: float = 30.0) -> bool:
-        is_handled = await wait_for_screen(pilot, timeout)
+        try:
+            is_handled = await wait_for_screen(pilot, min(timeout, WAIT_FOR_WIDGETS_S))
+        except WaitForScreenTimeout:
+            # A widget that is removed meanwhile never answers; idle polls those that are left.
+            is_handled = True
         await idle.until_drawn()
         return is_handled
 
     monkeypatch.setattr(Pilot, "_wait_for_screen", wait_until_drawn)
+
+
+@pytest.fixture(autouse=True)
+def bugs_end_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an unexpected exception fail the test; users see a report, and the console goes on."""
+    monkeypatch.setattr(PacedApp, "survives_bugs", False)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Measures how many images a second a network trains on, with images that are random numbers.
+"""Measurement of training throughput on random images.
 
 Nothing outside imports it at import time, so that signals and wrong arguments are answered at once.
 """

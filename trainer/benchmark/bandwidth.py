@@ -1,7 +1,7 @@
-"""How fast the ranks sum up what each of them holds, by the size of it: an all-reduce of one tensor.
+"""Bandwidth of all-reduce between the ranks, by message size.
 
-Bus bandwidth is that of nccl-tests, so that it can be held against a link's whatever the number of ranks:
-each rank must send and receive 2 (n - 1) / n of the message. Source: doc/PERFORMANCE.md of NVIDIA/nccl-tests.
+Bus bandwidth is that of nccl-tests, which can be compared with a link's for any number of ranks: each rank
+sends and receives 2 (n - 1) / n of the message. Source: doc/PERFORMANCE.md of NVIDIA/nccl-tests.
 """
 
 import time
@@ -13,28 +13,25 @@ from trainer.distributed.process_group import ProcessGroup
 
 SMALLEST_BYTES = 1 << 10
 GROWTH = 4
-"""From one size to the next."""
+# Default size of the largest message.
 LARGEST_MIB_ON_GPU, LARGEST_MIB_ON_CPU = 256, 16
-"""Of a message, where nobody says it."""
 MEASURED_S = 0.2
-"""About how long each size is measured."""
+# Most all-reduces of one size, after the warm-up.
 MOST_TIMES = 100
-"""How often each size is summed up at most, once the clock runs."""
 
 
 @dataclass(frozen=True)
 class AllReduce:
-    """One measurement."""
+    """Measurement of one message size."""
 
     size_bytes: int
-    """Of the message, on each rank."""
     seconds: float
-    """That one takes, on the slowest rank, in the mean of many."""
+    """Mean of one all-reduce, on the slowest rank."""
     ranks: int
 
     @property
     def bus_gb_per_s(self) -> float:
-        """Bus bandwidth in 10^9 bytes a second.
+        """Bus bandwidth in 10^9 bytes per second.
 
         >>> AllReduce(size_bytes=4_000_000, seconds=0.002, ranks=4).bus_gb_per_s
         3.0
@@ -43,7 +40,7 @@ class AllReduce:
 
 
 def measure_all_reduce(group: ProcessGroup, largest_mib: int = 0) -> list[AllReduce]:
-    """Measure with growing messages; every rank must call this. A lone rank has none to sum up with."""
+    """Measure with growing messages; every rank must call this. Empty for a lone rank."""
     ranks = group.ranks.world_size
     if ranks == 1:
         return []
@@ -62,7 +59,7 @@ def measure_all_reduce(group: ProcessGroup, largest_mib: int = 0) -> list[AllRed
 
 
 def _time(group: ProcessGroup, message: torch.Tensor, times: int) -> float:
-    """Return the seconds that so many take on the slowest rank; all begin at once."""
+    """Return the seconds of `times` all-reduces on the slowest rank; all start together."""
     group.all_reduce_max(0)
     started = time.perf_counter()
     for _ in range(times):

@@ -1,4 +1,4 @@
-"""What a benchmark prints: the lines of Horovod's synthetic benchmark, to the letter, and some more.
+"""Output of a benchmark: exactly the lines of Horovod's synthetic benchmark, and some more.
 
 Source: examples/pytorch/pytorch_synthetic_benchmark.py of horovod/horovod.
 """
@@ -9,47 +9,46 @@ from statistics import fmean, pstdev
 
 from trainer.benchmark.bandwidth import AllReduce
 
+# Standard deviations around the mean that hold 95 % of a normal distribution.
 _DEVIATIONS = 1.96
-"""Standard deviations that 95 % of a normal distribution lie within."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """All that was measured."""
+    """Figures of a benchmark."""
 
     model: str
     batch_size: int
-    """Images in a step of one rank."""
     precision: str
     ranks_by_host: Sequence[int]
-    """How many there are on each machine or in each pod, rank 0's first."""
+    """Number of ranks on each machine or in each pod, rank 0's first."""
     unit: str
-    """What a rank computes on: "GPU" or "CPU"."""
+    """Device type of a rank: "GPU" or "CPU"."""
     device: str
-    """That of rank 0, in words."""
+    """Device of rank 0."""
     backend: str
-    """What carries the gradients; "" for a lone rank."""
+    """Empty for a lone rank."""
     versions: Mapping[str, str]
-    """By name; "" for what is not there."""
+    """By name; empty for missing parts."""
     img_per_sec: Sequence[float]
-    """Of rank 0, a value an iteration."""
+    """Of rank 0, one value per iteration."""
     img_per_sec_of_one: float
-    """Of one rank alone; 0 where that was not measured."""
+    """Of one rank alone; 0 if not measured."""
     all_reduce: Sequence[AllReduce]
 
     @property
     def ranks(self) -> int:
-        """How many there are."""
+        """Number of ranks."""
         return sum(self.ranks_by_host)
 
     @property
     def scaling_efficiency(self) -> float:
-        """How fast a rank is beside the others, as a share of what it is alone; 0 where that is not known."""
+        """Speed of a rank among all, as a fraction of its speed alone; 0 if unknown."""
         alone = self.img_per_sec_of_one
         return fmean(self.img_per_sec) / alone if alone else 0.0
 
     def to_json(self) -> dict[str, object]:
-        """Return what a program reads; null for what was not measured, or is not there."""
+        """Return the figures for programs; null for those that were not measured or do not exist."""
         mean, spread = _mean_and_spread(self.img_per_sec)
         return {
             "model": self.model,
@@ -76,7 +75,7 @@ class Result:
 
 
 def bandwidth_lines(measured: Sequence[AllReduce]) -> list[str]:
-    """Say how fast the ranks sum up, a line a size.
+    """Format the all-reduce bandwidth, one line per message size.
 
     >>> bandwidth_lines([AllReduce(size_bytes=4 << 20, seconds=0.002, ranks=4)])
     ['All-reduce of 4 MiB: 2.00 ms, bus bandwidth 3.1457 GB/s']
@@ -89,7 +88,7 @@ def bandwidth_lines(measured: Sequence[AllReduce]) -> list[str]:
 
 
 def scaling_line(result: Result) -> str:
-    """Say how much of a rank's speed is left when all compute together."""
+    """Format the scaling efficiency."""
     unit, ranks = result.unit, result.ranks
     return (
         f"Scaling efficiency: {100 * result.scaling_efficiency:.1f} %"
@@ -99,7 +98,7 @@ def scaling_line(result: Result) -> str:
 
 
 def head_lines(model: str, batch_size: int, ranks: int, device: str) -> list[str]:
-    """Say what is measured.
+    """Format the settings of the benchmark.
 
     >>> head_lines("vgg16", 64, 4, "GPU")
     ['Model: vgg16', 'Batch size: 64', 'Number of GPUs: 4']
@@ -108,7 +107,7 @@ def head_lines(model: str, batch_size: int, ranks: int, device: str) -> list[str
 
 
 def iteration_line(iteration: int, img_per_sec: float, device: str) -> str:
-    """Say one measurement of rank 0.
+    """Format one measurement of rank 0.
 
     >>> iteration_line(0, 205.14, "GPU")
     'Iter #0: 205.1 img/sec per GPU'
@@ -117,7 +116,7 @@ def iteration_line(iteration: int, img_per_sec: float, device: str) -> str:
 
 
 def result_lines(img_per_sec: Sequence[float], ranks: int, device: str) -> list[str]:
-    """Say the mean of all measurements and how far they lie from it, for one rank and for all.
+    """Format mean and spread of all measurements, for one rank and for all.
 
     >>> result_lines([204.0, 206.0], 4, "GPU")
     ['Img/sec per GPU: 205.0 +-2.0', 'Total img/sec on 4 GPU(s): 820.0 +-7.8']

@@ -1,4 +1,4 @@
-"""One benchmark from its arguments to its exit status."""
+"""One benchmark, from its arguments to its exit status."""
 
 import argparse
 import json
@@ -24,33 +24,33 @@ from trainer.benchmark.train_step import TrainStep
 from trainer.benchmark.versions import read_versions, versions_line
 from trainer.distributed.curves import CurveWriter
 from trainer.distributed.exit_status import run_to_exit_status
-from trainer.distributed.folders import check_file, check_folder, write_whole
-from trainer.distributed.process_group import ProcessGroup, choose_device, keep_freed_memory, set_threads
+from trainer.distributed.folders import check_file, check_folder, write_atomically
+from trainer.distributed.process_group import ProcessGroup, choose_device, retain_freed_memory, set_threads
 from trainer.messages import InvalidArguments, log
 from trainer.ranks import Ranks
 from trainer.signals import StopRequest
 
+# Most measurements of one rank alone.
 ITERATIONS_ALONE = 3
-"""How often one rank is measured alone, at most."""
 
 _MEMORY_FULL = "Choose a smaller --batch-size."
 
 
 def run(arguments: argparse.Namespace, stop: StopRequest) -> int:
-    """Measure as the command line says; returns the exit status."""
+    """Measure as the command line asks and return the exit status."""
     return run_to_exit_status(lambda: measure(arguments), stop, memory_full=_MEMORY_FULL)
 
 
 def measure(arguments: argparse.Namespace) -> None:
-    """Set up, measure, and say the figures.
+    """Set up, measure, and print the figures.
 
     Raises:
-        TrainingError: It could not be done; on all ranks if the others would wait.
+        TrainingError: Measuring cannot start or go on; raised on all ranks if the others would wait.
     """
     ranks = _ranks(arguments)
     device = choose_device("cpu" if arguments.no_cuda else "auto", ranks)
     threads = set_threads(ranks)
-    keep_freed_memory()
+    retain_freed_memory()
     torch.backends.cudnn.benchmark = True
     group = ProcessGroup(ranks, device, arguments.wait_for_others, arguments.backend)
     try:
@@ -58,7 +58,7 @@ def measure(arguments: argparse.Namespace) -> None:
         folder = group.run_on_rank0(lambda: _check_files(arguments))
         versions = group.run_on_rank0(read_versions)
         step = group.run_on_all(lambda: _make_step(arguments, group))
-        say = log if ranks.is_first else _say_nothing
+        say = log if ranks.is_first else _stay_silent
         say(
             f"device {group.device_name}, precision {arguments.precision}, backend {group.backend or 'none'},"
             f" world size {ranks.world_size}, threads {threads}"
@@ -79,7 +79,7 @@ def measure(arguments: argparse.Namespace) -> None:
 
 
 def _ranks(arguments: argparse.Namespace) -> Ranks:
-    """Read the ranks; where they meet is as good in an argument as in the environment."""
+    """Read the ranks; the address of rank 0 may be in the arguments or in the environment."""
     given = {"MASTER_ADDR": arguments.master_addr, "MASTER_PORT": str(arguments.master_port or "")}
     given = {name: value for name, value in given.items() if value}
     ranks = Ranks.from_env({**os.environ, **given})
@@ -93,7 +93,7 @@ def _ranks(arguments: argparse.Namespace) -> Ranks:
 
 
 def _check_files(arguments: argparse.Namespace) -> Path | None:
-    """Make the folders that are written to; returns that of the event files, if there are any."""
+    """Make the folders of the output, and return that of the event files; None if there is none."""
     if arguments.json:
         check_file("--json", Path(arguments.json))
     if not arguments.log_dir:
@@ -118,12 +118,12 @@ def _write_json(path: Path, result: Result) -> None:
     def write(file: Path) -> None:
         file.write_text(text)
 
-    write_whole("--json", path, write)
+    write_atomically("--json", path, write)
     log(f"result in {path.resolve()}")
 
 
 class Benchmark:
-    """What is measured, one thing after another; every rank takes part, the first one says it."""
+    """The measurements, in sequence; every rank takes part, and rank 0 prints them."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Benchmark:
         curves: CurveWriter | None,
         say: Callable[[str], None],
     ) -> None:
-        """Prepare to measure `step`; `say` takes each line, on rank 0."""
+        """Prepare to measure `step`; `say` prints a line, on rank 0."""
         self._arguments = arguments
         self._group = group
         self._step = step
@@ -142,7 +142,7 @@ class Benchmark:
         self._unit = "CPU" if group.device.type == "cpu" else "GPU"
 
     def run(self, versions: dict[str, str]) -> Result:
-        """Measure one rank alone, then all together, then what carries their gradients."""
+        """Measure one rank alone, then all together, then all-reduce."""
         arguments, group = self._arguments, self._group
         has_more = bool(group.backend) and not arguments.throughput_only
         alone = group.run_on_rank0(self._measure_alone) if has_more else 0.0
@@ -173,11 +173,11 @@ class Benchmark:
         return result
 
     def _hosts(self) -> list[tuple[bool, int]]:
-        """Return of each rank whether it is the first one on its host, and how many there are."""
+        """Return, for each rank, whether it is the first on its host, and the number of ranks there."""
         return self._group.all_gather((self._group.ranks.is_first_here, self._group.ranks.local_world_size))
 
     def _measure_alone(self) -> float:
-        """Return the images a second of this rank while the others wait."""
+        """Return the images per second of this rank while the others wait."""
         arguments = self._arguments
         self._say(f"Measuring one {self._unit} alone, to compare with...")
         self._time(arguments.num_warmup_batches)
@@ -207,7 +207,7 @@ class Benchmark:
         return float(self._arguments.batch_size * batches / self._time(batches))
 
     def _time(self, batches: int) -> float:
-        """Return the seconds that so many steps take, until the GPU has done them."""
+        """Return the seconds of that many steps, until the GPU has finished them."""
         started = time.perf_counter()
         for _ in range(batches):
             self._step()
@@ -220,5 +220,5 @@ class Benchmark:
             self._curves.write(step, values)
 
 
-def _say_nothing(_line: str) -> None:
+def _stay_silent(_line: str) -> None:
     pass

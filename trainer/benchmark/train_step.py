@@ -1,4 +1,4 @@
-"""The step that is measured: forward, backward with the gradients of all ranks averaged, and update."""
+"""The measured step: forward, backward with averaged gradients, and update."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -11,14 +11,14 @@ from torch.nn.parallel import DistributedDataParallel
 from trainer.benchmark.networks import random_batch
 from trainer.messages import InvalidArguments
 
+# As Horovod's: the learning rate grows with the global batch.
 LEARNING_RATE_PER_RANK = 0.01
-"""As Horovod's: the more ranks, the larger the batch, the longer the step."""
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class TrainStep:
-    """One step of a network on one batch of noise; of this rank alone until it is distributed."""
+    """A step of a network on one batch of noise; of this rank alone until `distribute`."""
 
     def __init__(
         self,
@@ -29,10 +29,10 @@ class TrainStep:
         ranks: int,
         device: torch.device,
     ) -> None:
-        """Make the network on `device`, and the batch.
+        """Make the network and the batch on `device`.
 
         Raises:
-            InvalidArguments: This device has no such precision.
+            InvalidArguments: The device does not support the precision.
         """
         _choose_precision(precision, device)
         torch.manual_seed(0)
@@ -52,7 +52,7 @@ class TrainStep:
         self._model = distributed
 
     def __call__(self) -> None:
-        """Take a step; a GPU may not be through with it then."""
+        """Take a step; a GPU may still be computing when it returns."""
         self._optimizer.zero_grad()
         with self._autocast():
             loss = nn.functional.cross_entropy(self._model(self._images_B3HW), self._labels_B)
@@ -67,7 +67,7 @@ class TrainStep:
 def _choose_precision(name: str, device: torch.device) -> None:
     if name in ("fp16", "tf32") and device.type == "cpu":
         raise InvalidArguments(
-            f"--precision {name}: it is for GPUs, and this rank computes on the processor.",
+            f"--precision {name}: it needs a GPU, and this rank runs on the CPU.",
             now="Use --precision fp32 or bf16.",
         )
     torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")

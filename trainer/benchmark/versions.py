@@ -1,4 +1,4 @@
-"""The versions that a figure depends on: of the cluster, the driver, CUDA, NCCL and torch."""
+"""Versions that a figure depends on: the cluster, the driver, CUDA, NCCL and torch."""
 
 import json
 import os
@@ -12,21 +12,20 @@ from pathlib import Path
 
 import torch
 
+# Credentials of a pod for its API server.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""What a pod has to ask its API server with."""
 
 DRIVER_FILE = Path("/proc/driver/nvidia/version")
-"""Where the kernel module says its version."""
 
 _DRIVER = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
 _WAIT_S = 2.0
 
+# For a missing part, and for one whose version is not known.
 NONE, UNKNOWN = "", "unknown"
-"""What is not there, and what is there but does not say its version."""
 
 
 def read_versions(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the version of each part by its name: `NONE` where it is not there."""
+    """Return the version of each part, by name; `NONE` for missing parts."""
     return {
         "Kubernetes": kubernetes_version(os.environ if env is None else env),
         "NVIDIA driver": driver_version(),
@@ -37,7 +36,7 @@ def read_versions(env: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def versions_line(versions: Mapping[str, str]) -> str:
-    """Say the versions in one line.
+    """Format the versions in one line.
 
     >>> versions_line({"Kubernetes": "1.28.3", "NVIDIA driver": "", "CUDA": "unknown", "torch": "2.6.0"})
     'Versions: Kubernetes 1.28.3, no NVIDIA driver, CUDA unknown, torch 2.6.0'
@@ -47,10 +46,10 @@ def versions_line(versions: Mapping[str, str]) -> str:
 
 
 def kubernetes_version(env: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> str:
-    """Ask the API server of this pod's cluster; `NONE` outside a pod.
+    """Return the version of this pod's cluster, from its API server; `NONE` outside a pod.
 
-    Over ssh, as mpirun starts the ranks of a worker, the variables of the pod are not there: its name
-    in the cluster's DNS is then asked. Without the cluster's certificate nobody is asked.
+    Ranks that mpirun starts over ssh do not have the pod's variables: the server's name in the cluster's DNS
+    is used then. Without the cluster's certificate no request is sent.
     """
     host, port = env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", "443")
     authority = account / "ca.crt"
@@ -71,7 +70,7 @@ def kubernetes_version(env: Mapping[str, str], account: Path = SERVICE_ACCOUNT) 
 
 
 def driver_version(file: Path = DRIVER_FILE) -> str:
-    """Return the version of NVIDIA's driver, as its kernel module or nvidia-smi says it."""
+    """Return the version of NVIDIA's driver, from its kernel module or nvidia-smi."""
     try:
         text = file.read_text(errors="replace")
     except OSError:
@@ -105,5 +104,4 @@ def _nccl_version() -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a version that came from outside, if it looks like one."""
     return text if re.fullmatch(r"[\w.+-]{1,60}", text) else UNKNOWN

@@ -1,4 +1,4 @@
-"""Trains an image classifier with DistributedDataParallel.
+"""Parts of `trainer.train_ddp`: data sets, networks, a training step, its figures, and checkpoints.
 
-Nothing outside imports it at import time, so that signals and wrong arguments are answered at once.
+They do not know the command line or the loop, except `datasets` and `train_state`, which read arguments.
 """

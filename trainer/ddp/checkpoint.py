@@ -1,8 +1,8 @@
-"""Checkpoints that survive what kills a job: a killed process, a full disk, a torn file.
+"""Checkpoint files: written atomically, checked when read.
 
-A checkpoint is one file, `step-<step>.pt`, written beside, flushed to the disk
-and renamed; it is read with `weights_only`, so it cannot run code. Neither
-writing nor reading lets numbers pass that are not finite.
+A checkpoint is one file, `step-<step>.pt`, written under a temporary name, flushed to the disk and renamed.
+It is read with `weights_only`, so it cannot run code. Numbers that are not finite are neither written nor
+accepted.
 """
 
 import contextlib
@@ -24,32 +24,18 @@ _NAME = re.compile(r"step-(\d+)\.pt")
 _FORMAT = 1
 
 State = dict[str, Any]
-"""What a checkpoint holds: tensors, numbers, strings, and lists and dicts of them."""
+"""Content of a checkpoint: tensors, numbers, strings, and lists and dicts of them."""
 
 
 class CheckpointNotWritten(TrainingError):
-    """A checkpoint could not be written; those before it are still there."""
+    """A checkpoint could not be written; earlier ones are still there."""
 
     is_full = False
-    """Whether the reason is that the disk, or the user's quota on it, is full."""
-
-
-def save_checkpoint(folder: Path, step: int, state: State, keep: int) -> Path:
-    """Write `state` as the checkpoint of `step`, then drop those of steps before, but for the newest.
-
-    With it, `keep` remain; a torn file is none of them. Whoever reads meanwhile, or
-    after a crash, finds either the whole file or none.
-
-    Raises:
-        NotFinite: `state` holds a number that is not finite; nothing was written.
-        CheckpointNotWritten: The file cannot be written.
-    """
-    check_finite(step, state)
-    return write_checkpoint(folder, step, state, keep)
+    """True if the disk, or the user's quota on it, is full."""
 
 
 def check_finite(step: int, state: State) -> None:
-    """Make sure that `state`, of `step`, may be saved.
+    """Check that `state`, of `step`, may be saved.
 
     Raises:
         NotFinite: It holds a number that is not finite.
@@ -59,12 +45,14 @@ def check_finite(step: int, state: State) -> None:
         raise NotFinite(
             f"The weights are no longer finite after step {step} (in {where}), so they are not saved.",
             "The learning rate may be too high.",
-            "Choose a smaller --lr; a new start goes on from the checkpoint before, if there is one.",
+            "Choose a smaller --lr; a new start resumes from the checkpoint before, if there is one.",
         )
 
 
 def write_checkpoint(folder: Path, step: int, state: State, keep: int) -> Path:
-    """Do as `save_checkpoint` does with a `state` that is known to be finite.
+    """Write `state` as the checkpoint of `step`, then delete old ones of earlier steps so that `keep` remain.
+
+    Damaged files do not count. A reader finds the complete file or none, also after a crash.
 
     Raises:
         CheckpointNotWritten: The file cannot be written.
@@ -88,10 +76,8 @@ def write_checkpoint(folder: Path, step: int, state: State, keep: int) -> Path:
 
 
 def find_not_finite(state: State) -> str:
-    """Name a tensor of `state` that holds an infinity or NaN, as `model.0.weight`; "" if none does.
-
-    A single pass over each tensor, and one wait for each device.
-    """
+    """Return the name of a tensor that holds an infinity or NaN, as `model.0.weight`; "" if there is none."""
+    # One pass over each tensor, and one synchronization per device.
     names: dict[torch.device, list[str]] = {}
     largest: dict[torch.device, list[Tensor]] = {}
     for name, tensor in _tensors("", state):
@@ -107,7 +93,6 @@ def find_not_finite(state: State) -> str:
 
 
 def _tensors(name: str, value: object) -> Iterator[tuple[str, Tensor]]:
-    """Yield all tensors below `value`, each with the keys that lead to it."""
     if isinstance(value, Tensor):
         yield name, value
     elif isinstance(value, dict | list):
@@ -116,23 +101,19 @@ def _tensors(name: str, value: object) -> Iterator[tuple[str, Tensor]]:
 
 
 def _write(path: Path, state: State) -> None:
-    """Write `state` and wait until it is on the disk.
-
-    Raises:
-        OSError: Why not; torch would say only that its own count of bytes is wrong.
-    """
     with path.open("wb") as file:
-        noted = _NotingFile(file)
+        recorder = _ErrorRecorder(file)
         try:
-            torch.save(state, cast(IO[bytes], noted))
+            torch.save(state, cast(IO[bytes], recorder))
         except RuntimeError as error:
-            raise noted.error or OSError(first_line(error)) from error
+            # torch reports only that its own count of bytes is wrong.
+            raise recorder.error or OSError(first_line(error)) from error
         file.flush()
         os.fsync(file.fileno())
 
 
-class _NotingFile:
-    """A file to write to that remembers the first error."""
+class _ErrorRecorder:
+    """A writable file that remembers its first error."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -150,12 +131,8 @@ class _NotingFile:
 
 
 def _drop_older(folder: Path, step: int, keep: int) -> None:
-    """Delete the checkpoints of steps before `step`, but for the `keep` newest whole ones.
-
-    What bears a higher step is another run's: it is left alone.
-    """
     for path in list_checkpoints(folder):
-        if step_of(path) >= step:
+        if step_of(path) >= step:  # of another run, if higher
             continue
         if keep > 0:
             keep -= zipfile.is_zipfile(path)
@@ -164,13 +141,13 @@ def _drop_older(folder: Path, step: int, keep: int) -> None:
 
 
 def step_of(path: Path) -> int:
-    """Return the step in a checkpoint's name; -1 if it is none."""
+    """Return the step in a checkpoint's name; -1 for other names."""
     matched = _NAME.fullmatch(path.name)
     return int(matched[1]) if matched else -1
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """List the checkpoints in `folder`, highest step first; none if there is no folder.
+    """Return the checkpoints in `folder`, highest step first; empty if there is no folder.
 
     Raises:
         TrainingError: The folder cannot be listed.
@@ -187,7 +164,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def set_aside(folder: Path, paths: list[Path]) -> Path:
-    """Move checkpoints of `folder` to a new folder `old-<number>` in it, and return that.
+    """Move checkpoints of `folder` to a new subfolder `old-<number>` and return that.
 
     Raises:
         TrainingError: They cannot be moved.
@@ -214,9 +191,9 @@ def set_aside(folder: Path, paths: list[Path]) -> Path:
 
 
 def load_latest(folder: Path, warn: Callable[[str], None]) -> tuple[Path, State] | None:
-    """Read the checkpoint of the highest step that can be read; None if there is no checkpoint at all.
+    """Return the readable checkpoint of the highest step; None if there is no checkpoint at all.
 
-    `warn` is told of each one that is damaged.
+    `warn` is called for each damaged one.
 
     Raises:
         DamagedCheckpoints: There are checkpoints, but all are damaged.
@@ -231,22 +208,22 @@ def load_latest(folder: Path, warn: Callable[[str], None]) -> tuple[Path, State]
     if paths:
         raise DamagedCheckpoints(
             f"None of the {len(paths)} checkpoints in {folder} can be read.",
-            now="Move them away, or start anew with --resume never.",
+            now="Move them away, or start from scratch with --resume never.",
         )
     return None
 
 
 def load_checkpoint(path: Path) -> State:
-    """Read one checkpoint, onto the processor.
+    """Read one checkpoint, with its tensors on the CPU.
 
     Raises:
-        TrainingError: The file is damaged, not a checkpoint of ours, or holds what is not finite.
+        TrainingError: The file is damaged, of another program, or holds numbers that are not finite.
     """
     try:
         with zipfile.ZipFile(path) as parts:
-            torn = parts.testzip()
-        if torn is not None:
-            raise ValueError(f"its part {torn} does not match its checksum")
+            damaged = parts.testzip()
+        if damaged is not None:
+            raise ValueError(f"its part {damaged} does not match its checksum")
         state: State = torch.load(path, map_location="cpu", weights_only=True)
     except (
         OSError,
@@ -267,7 +244,7 @@ def load_checkpoint(path: Path) -> State:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name itself survive a power cut."""
+    # Without it, the new name may not survive a power cut.
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""What every trainer does with torch: a process group, a device, torchvision, curves, and how it ends.
+"""Shared parts of the trainers that use torch: process group, device, outputs and exit status.
 
-Knows no trainer.
+Nothing here knows a particular trainer.
 """

@@ -1,4 +1,4 @@
-"""The curves of a run: losing them, on a full disk or a lost volume, never ends training."""
+"""Scalars of a run as event files; a full disk or a lost volume never ends training."""
 
 import contextlib
 import math
@@ -10,15 +10,15 @@ from pathlib import Path
 from trainer.messages import log, log_error
 from trainer.tfevents import EventWriter, Hparams
 
+# Points kept in memory while they cannot be written; beyond it the oldest are lost.
 LARGEST_BACKLOG = 20_000
-"""Points kept in memory while they cannot be written; then the oldest are lost."""
 
 
 class CurveWriter:
-    """Write scalars to an event file in `folder`; what finds no room is tried again with the next."""
+    """Writes scalars to an event file in `folder`; failed points are retried with the next ones."""
 
     def __init__(self, folder: Path, hparams: Hparams | None = None) -> None:
-        """Open the file, and write to it first with which `hparams` the run was started."""
+        """Open the file, and write the arguments of the run to it first."""
         self._folder = folder
         self._hparams = hparams
         self._events: EventWriter | None = None
@@ -33,7 +33,7 @@ class CurveWriter:
         self._write_backlog()
 
     def close(self) -> None:
-        """Close the file; says so if points are lost by that."""
+        """Close the file, and log if points are lost."""
         self._write_backlog()
         if self._is_failing:
             log_error(f"warning: The last points of the curves were not written to {self._folder}.")

@@ -1,4 +1,4 @@
-"""What a rank says when its work fails, and the exit status it ends with."""
+"""Error lines and exit statuses of a rank."""
 
 import os
 import sys
@@ -13,12 +13,12 @@ from trainer.signals import StopRequest
 
 
 def run_to_exit_status(work: Callable[[], None], stop: StopRequest, *, memory_full: str) -> int:
-    """Do the work of a rank; returns the exit status, and has said in one line why it is not 0.
+    """Do the work of a rank and return its exit status; if that is not 0, the reason is logged in one line.
 
     Args:
-        work: Raises `TrainingError` for what the user can act on.
-        stop: Whether somebody asked to stop meanwhile.
-        memory_full: What to do when the memory is full, as a sentence.
+        work: Raises `TrainingError` for failures that the user can act on.
+        stop: Tells whether a signal came meanwhile.
+        memory_full: Advice if the memory is full, as a sentence.
     """
     try:
         work()
@@ -33,7 +33,7 @@ def run_to_exit_status(work: Callable[[], None], stop: StopRequest, *, memory_fu
         return 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        log_error("error: Nobody reads the output any more.")
+        log_error("error: The reader of the output has closed it.")
         return 1
     except MemoryError:
         log_error(f"error: The memory is full. {memory_full}")
@@ -43,7 +43,7 @@ def run_to_exit_status(work: Callable[[], None], stop: StopRequest, *, memory_fu
             log_error(f"error: The memory is full. {memory_full}")
             return 1
         if _is_of_compiler(error):
-            log_error(f"error: torch.compile failed. {_compilers_words(error)}. Use --compile off.")
+            log_error(f"error: torch.compile failed. {_compiler_message(error)}. Use --compile off.")
             return 1
         if not is_lost_rank(error):
             raise
@@ -59,11 +59,10 @@ def run_to_exit_status(work: Callable[[], None], stop: StopRequest, *, memory_fu
 
 
 def _is_of_compiler(error: RuntimeError) -> bool:
-    """Say whether torch.compile raised it; its classes are imported with the compiler alone."""
     return any(each.__name__ == "TorchDynamoException" for each in type(error).__mro__)
 
 
-def _compilers_words(error: RuntimeError) -> str:
-    """Return the line in which a C or C++ compiler says what is wrong, else the first one."""
+def _compiler_message(error: RuntimeError) -> str:
+    """Return the line with the error of a C or C++ compiler, else the first one."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next((line for line in lines if " error: " in f" {line}"), first_line(error)).removesuffix(".")

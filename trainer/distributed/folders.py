@@ -1,4 +1,4 @@
-"""Folders that a trainer writes to, tried before anything is computed for them."""
+"""Output folders and files, checked before training starts."""
 
 import contextlib
 import errno
@@ -9,19 +9,18 @@ from pathlib import Path
 from trainer.messages import TrainingError, first_line
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What a write ends with when the disk, or the user's quota on it, is full."""
 
 
 def check_folder(flag: str, folder: Path, may_be_full: bool) -> None:
-    """Make a folder, and find out now whether it can be written.
+    """Make a folder, and check that it can be written.
 
     Args:
-        flag: The argument that names it.
+        flag: The argument that names it, for the message.
         folder: The folder.
-        may_be_full: Whether a full disk is no reason to end.
+        may_be_full: Accept a full disk.
 
     Raises:
-        TrainingError: It cannot be.
+        TrainingError: The folder cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -36,26 +35,26 @@ def check_folder(flag: str, folder: Path, may_be_full: bool) -> None:
 
 
 def check_file(flag: str, path: Path) -> None:
-    """Make the folder of a file, and find out now whether the file can be written there.
+    """Make the folder of a file, and check that the file can be written there.
 
     Raises:
-        TrainingError: It cannot be.
+        TrainingError: The file cannot be written.
     """
     if path.is_dir():
         raise TrainingError(f"{flag}: {path} is a folder.", now="Name a file.")
     check_folder(flag, path.parent, may_be_full=True)
 
 
-def write_whole(flag: str, path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file beside `path` and rename it, so that who reads finds the old one or the whole new one.
+def write_atomically(flag: str, path: Path, write: Callable[[Path], None]) -> None:
+    """Write a temporary file and rename it, so that readers find the old or the complete new one.
 
     Args:
-        flag: The argument that names it.
+        flag: The argument that names it, for the message.
         path: The file; its folder is made.
         write: Writes the file that it is given; may raise OSError, or RuntimeError as torch does.
 
     Raises:
-        TrainingError: It cannot be written.
+        TrainingError: The file cannot be written.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:

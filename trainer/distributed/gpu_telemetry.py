@@ -1,4 +1,4 @@
-"""What the driver tells of this rank's GPU while it trains: read with NVML, never worked out."""
+"""Readings of this rank's GPU from NVML."""
 
 import importlib
 import math
@@ -9,17 +9,16 @@ from typing import Any
 
 import torch
 
+# A reading takes milliseconds, and NVML averages over about a second.
 READ_EVERY_S = 1.0
-"""NVML is asked no more often: a question takes milliseconds, and it averages over as long."""
 
 FIELDS = ("utilization_percent", "memory_used_gib", "power_w", "temperature_c")
-"""What is read, in this order."""
 
 _NOTHING = [math.nan] * len(FIELDS)
 
 
 class GpuTelemetry:
-    """One GPU, as NVML knows it."""
+    """One GPU in NVML."""
 
     def __init__(self, nvml: Any, handle: Any, clock: Callable[[], float] = time.monotonic) -> None:
         self._nvml = nvml
@@ -28,7 +27,7 @@ class GpuTelemetry:
         self._next_s = -math.inf
 
     def read(self) -> list[float]:
-        """Read the `FIELDS`; NaN for what this GPU does not tell, and for all before it is time again."""
+        """Return the `FIELDS`; NaN for those this GPU does not have, and for all of them within a second."""
         if self._clock() < self._next_s:
             return list(_NOTHING)
         self._next_s = self._clock() + READ_EVERY_S
@@ -49,10 +48,7 @@ class GpuTelemetry:
 
 
 def open_telemetry(device: torch.device, say: Callable[[str], None]) -> GpuTelemetry | None:
-    """Find the GPU that torch calls `device` in NVML; None on the processor, and where NVML is not.
-
-    `say` is told why there is none of a GPU.
-    """
+    """Open telemetry of a GPU; None on a CPU, or if NVML is missing, which `say` reports."""
     if device.type != "cuda":
         return None
     properties = torch.cuda.get_device_properties(device)
@@ -61,7 +57,7 @@ def open_telemetry(device: torch.device, say: Callable[[str], None]) -> GpuTelem
 
 
 def bus_id_of(properties: Any) -> str:
-    """Return where on the PCI bus torch found a GPU, as NVML writes it; "" where this torch does not say."""
+    """Return the PCI bus ID of a GPU as NVML writes it; "" if this torch does not have it."""
     try:
         domain, bus, number = properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id
     except AttributeError:
@@ -70,7 +66,7 @@ def bus_id_of(properties: Any) -> str:
 
 
 def telemetry_of(uuid: str, bus_id: str, say: Callable[[str], None]) -> GpuTelemetry | None:
-    """Find a GPU by its UUID or its place: numbers differ where CUDA_VISIBLE_DEVICES is set."""
+    """Open telemetry by UUID or bus ID; numbers would differ if CUDA_VISIBLE_DEVICES is set."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the package of that name on PyPI calls itself deprecated
@@ -97,7 +93,7 @@ def telemetry_of(uuid: str, bus_id: str, say: Callable[[str], None]) -> GpuTelem
 
 
 def scalars_by_rank(readings: Mapping[int, list[float]]) -> dict[str, float]:
-    """Name what the ranks read, as `gpu/rank0/power_w`; what is NaN is left out."""
+    """Return readings by tag, as `gpu/rank0/power_w`, without those that are NaN."""
     return {
         f"gpu/rank{rank}/{field}": value
         for rank, values in readings.items()

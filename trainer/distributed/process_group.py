@@ -1,18 +1,19 @@
-"""The processes of a job as one group: torch.distributed, and what a lone process does without it."""
+"""The processes of a job as one torch.distributed group; a lone process works without one."""
 
 import ctypes
 import os
 import sys
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from trainer.distributed.exchange import check_sizes, decode, encode
 from trainer.master import find_master
 from trainer.messages import (
     InvalidArguments,
@@ -23,47 +24,44 @@ from trainer.messages import (
     log,
     port_in_use,
 )
-from trainer.mpi_address import ask_mpi
+from trainer.mpi_address import request_mpi
 from trainer.ranks import MPI_LAUNCHERS, WITHOUT_MASTER, Ranks
 
+# How long one process waits for the others in a collective, once all have joined.
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
-"""How long one process waits for the others in any collective, once all have joined."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Source: <malloc.h>."""
 _KEPT_BYTES = 1 << 30
 _LARGEST_MMAP_THRESHOLD = 32 << 20
-"""Beyond it mallopt refuses."""
 
 T = TypeVar("T")
 
 
 class ProcessGroup:
-    """All ranks of the job, and what they do together."""
+    """All ranks of the job, and their collectives."""
 
     def __init__(self, ranks: Ranks, device: torch.device, wait_s: int, backend: str = "auto") -> None:
-        """Choose what carries the gradients; joins nobody yet.
+        """Choose the backend; `init` joins the group.
 
         Raises:
-            InvalidArguments: There is no such `backend` here.
+            InvalidArguments: The backend is not available here.
         """
         self.ranks = ranks
-        """Which one this process is."""
         self.device = device
-        """Where tensors to be summed lie."""
         self.backend = _choose_backend(backend, ranks, device)
-        """What carries the gradients; "" when this process is alone."""
+        """Backend of the gradients; empty if this process is alone."""
         self._master = ""
         self._wait_s = wait_s
         self._join_timeout = timedelta(seconds=wait_s)
         self._cpu_group: dist.ProcessGroup | None = None
 
     def init(self) -> None:
-        """Join the process group; waits until all processes are there, at most `wait_s`.
+        """Join the process group; waits for all processes, at most `wait_s` seconds.
 
         Raises:
-            PortInUse: Rank 0 cannot listen where they are to meet.
-            TrainingError: They cannot be reached.
+            PortInUse: Rank 0 cannot listen on the port of the rendezvous.
+            TrainingError: The other processes cannot be reached.
         """
         if not self.backend:
             return
@@ -97,10 +95,10 @@ class ProcessGroup:
             ) from error
 
     def _find_master(self) -> str:
-        """Put where the ranks meet into the environment, for torch, and return it as `host:port`."""
+        """Set MASTER_ADDR and MASTER_PORT for torch, and return them as `host:port`."""
         if self.ranks.launcher in WITHOUT_MASTER:
             address, port = find_master(
-                self.ranks, os.environ, ask_mpi=lambda: ask_mpi(os.environ, self._wait_s)
+                self.ranks, os.environ, request_mpi=lambda: request_mpi(os.environ, self._wait_s)
             )
             os.environ |= {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
         return f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
@@ -133,18 +131,18 @@ class ProcessGroup:
 
     @property
     def device_name(self) -> str:
-        """What computes, in words: `cpu`, or a GPU and its model."""
+        """Device for the log: `cpu`, or a GPU and its model."""
         if self.device.type == "cpu":
             return "cpu"
         return f"{self.device} ({torch.cuda.get_device_name(self.device)})"
 
     def destroy(self) -> None:
-        """End the process group, if there is one."""
+        """Destroy the process group, if there is one."""
         if self.backend and dist.is_initialized():
             dist.destroy_process_group()
 
     def all_reduce_sum(self, numbers: Tensor) -> Tensor:
-        """Add `numbers`, which lie on the device, over all ranks, in place."""
+        """Sum `numbers`, on the device, over all ranks, in place."""
         if self.backend:
             dist.all_reduce(numbers)
         return numbers
@@ -158,33 +156,41 @@ class ProcessGroup:
         return float(numbers.item())
 
     def all_gather(self, mine: T) -> list[T]:
-        """Return what each rank brought, by rank."""
+        """Return each rank's value, by rank, of the types that `exchange.encode` accepts."""
         if not self.backend:
             return [mine]
-        gathered: list[T | None] = [None] * self.ranks.world_size
-        dist.all_gather_object(gathered, mine, group=self._cpu_group)
-        return [each for each in gathered if each is not None]
+        sizes, body = encode(mine)
+        all_sizes = [torch.empty_like(sizes) for _ in range(self.ranks.world_size)]
+        dist.all_gather(all_sizes, sizes, group=self._cpu_group)
+        longest = max(map(check_sizes, all_sizes))
+        bodies = [torch.empty(longest, dtype=torch.uint8) for _ in all_sizes]
+        dist.all_gather(bodies, nn.functional.pad(body, (0, longest - len(body))), group=self._cpu_group)
+        return [decode(*each) for each in zip(all_sizes, bodies, strict=True)]
 
     def run_on_rank0(self, work: Callable[[], T]) -> T:
-        """Run `work` on rank 0 and return its result on every rank.
+        """Run `work` on rank 0 and return its result on every rank; its type is one of `exchange.encode`.
 
         Raises:
-            TrainingError: What `work` raised on rank 0, on every rank.
+            TrainingError: Raised by `work` on rank 0; raised on every rank.
         """
-        outcome: list[T | TrainingError | None] = [None]
-        if self.ranks.is_first:
-            outcome[0] = _outcome(work)
+        outcome: Any = _outcome(work) if self.ranks.is_first else None
         if self.backend:
-            dist.broadcast_object_list(outcome, src=0, group=self._cpu_group)
-        if isinstance(outcome[0], TrainingError):
-            raise outcome[0]
-        return outcome[0]  # type: ignore[return-value]
+            sizes, body = encode(outcome)
+            dist.broadcast(sizes, src=0, group=self._cpu_group)
+            if not self.ranks.is_first:
+                body = torch.empty(check_sizes(sizes), dtype=torch.uint8)
+            dist.broadcast(body, src=0, group=self._cpu_group)
+            if not self.ranks.is_first:
+                outcome = decode(sizes, body)
+        if isinstance(outcome, TrainingError):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]
 
     def run_on_all(self, work: Callable[[], T]) -> T:
-        """Run `work` on every rank; if one fails, all do, so that none waits for it.
+        """Run `work` on every rank; if it fails on one, it fails on all, so that none waits for another.
 
         Raises:
-            TrainingError: What `work` raised on the lowest rank where it failed.
+            TrainingError: Raised by `work` on the lowest rank where it failed.
         """
         mine = _outcome(work)
         errors = self.all_gather((mine if isinstance(mine, TrainingError) else None,))
@@ -196,16 +202,16 @@ class ProcessGroup:
 
 
 def _choose_backend(name: str, ranks: Ranks, device: torch.device) -> str:
-    """Return the backend of that `name` if this torch and this launcher have it; "" for a lone process."""
-    if ranks.world_size == 1:
-        return ""
+    """Return the backend of that `name`, after checking that it can work; "" for a lone process."""
     if name == "nccl" and device.type != "cuda":
         raise InvalidArguments(
-            "--backend nccl: it joins GPUs, and this rank computes on the processor.",
+            "--backend nccl: NCCL needs GPUs, and this rank runs on the CPU.",
             now="Use --backend auto.",
         )
     if name == "mpi" and not dist.is_mpi_available():
         raise InvalidArguments("--backend mpi: this torch was built without MPI.", now="Use --backend auto.")
+    if ranks.world_size == 1:
+        return ""
     if name == "mpi" and ranks.launcher not in MPI_LAUNCHERS:
         raise InvalidArguments(
             f"--backend mpi: the ranks come from {ranks.launcher}, which MPI does not know.",
@@ -222,17 +228,16 @@ def _outcome(work: Callable[[], T]) -> T | TrainingError:
 
 
 def is_lost_rank(error: RuntimeError) -> bool:
-    """Say whether `error` means that another process of the job is gone."""
+    """Return True if `error` means that another process of the job is gone."""
     words = str(error)
     return isinstance(error, dist.DistError) or ("gloo" in words and "onnect" in words)
 
 
 def choose_device(name: str, ranks: Ranks) -> torch.device:
-    """Pick this rank's device: the GPU of its local rank, or the processor.
+    """Return this rank's device: the GPU of its local rank, or the CPU.
 
     Raises:
-        TooFewGpus: The ranks of this node are more than its GPUs, on each of them; or a GPU is asked for
-            and there is none.
+        TooFewGpus: This node has more ranks than GPUs, or a GPU is requested and there is none.
     """
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
@@ -256,9 +261,9 @@ def choose_device(name: str, ranks: Ranks) -> torch.device:
 
 
 def set_threads(ranks: Ranks) -> int:
-    """Give this rank its share of the cores and return how many threads that makes.
+    """Give this rank its share of the cores and return its number of threads.
 
-    OMP_NUM_THREADS counts if the user set it; the 1 that torchrun sets by itself does not.
+    OMP_NUM_THREADS counts if the user set it, but not the 1 that torchrun sets by itself.
     """
     threads = max(1, _cores() // ranks.local_world_size)
     omp_threads = os.environ.get("OMP_NUM_THREADS", "")
@@ -269,11 +274,11 @@ def set_threads(ranks: Ranks) -> int:
     return threads
 
 
-def keep_freed_memory() -> None:
-    """Have the C library keep what a step frees for the next one (glibc).
+def retain_freed_memory() -> None:
+    """Have glibc keep the memory that a step frees, for the next one.
 
-    Else it gives large blocks back to the kernel, which must clear each page anew: a tenth of a
-    step of resnet18. What stays is at most `_KEPT_BYTES` above what is in use.
+    Otherwise it returns large blocks to the kernel, which must clear each page again: a tenth of a step of
+    resnet18. At most `_KEPT_BYTES` are kept above the memory in use.
     """
     library = ctypes.CDLL(None)
     if sys.platform == "linux" and hasattr(library, "gnu_get_libc_version"):
@@ -282,7 +287,7 @@ def keep_freed_memory() -> None:
 
 
 def _cores() -> int:
-    """Count the cores this process may use: its affinity, and the limit of its container."""
+    """Return the cores this process may use, by its affinity and the limit of its container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         with open("/sys/fs/cgroup/cpu.max") as limit:

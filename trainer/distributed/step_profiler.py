@@ -1,4 +1,4 @@
-"""A recording of a few steps by torch.profiler, for somebody who wants to see where their time goes."""
+"""A torch.profiler trace of a few steps."""
 
 import os
 from pathlib import Path
@@ -9,16 +9,16 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from trainer.messages import first_line, log, log_error
 
+# From step 5, counted from 1: the steps before it are slower.
 FIRST_STEP, STEPS = 5, 5
-"""Which step of the run is recorded first, from 1, and how many: those before are slower."""
 
 
 class StepProfiler:
-    """Records steps `FIRST_STEP` and after into one trace file in `folder`."""
+    """Records `STEPS` steps from `FIRST_STEP` into one trace file in `folder`."""
 
     def __init__(self, folder: Path, rank: int, device: torch.device) -> None:
+        # TensorBoard's profiler plugin looks for such names.
         self.path = folder / f"rank{rank}.pt.trace.json"
-        """The file; TensorBoard's profiler plugin looks for such names."""
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it writes lines of its own to stderr
         activities = [ProfilerActivity.CPU]
         if device.type == "cuda":
@@ -36,7 +36,7 @@ class StepProfiler:
         return self
 
     def step(self) -> None:
-        """Say that a step of the training was taken."""
+        """Count a step."""
         if not self._is_saved:
             self._taken += 1
             self._profile.step()

@@ -1,4 +1,4 @@
-"""torchvision, imported only where a network or a data set of it is asked for."""
+"""torchvision, imported only if a network or data set of it is requested."""
 
 import importlib
 from types import ModuleType
@@ -11,15 +11,15 @@ _shims: list[torch.library.Library] = []
 
 
 def import_torchvision(part: str, without: str) -> ModuleType:
-    """Import `torchvision.<part>`, also where its compiled operators do not load.
+    """Import `torchvision.<part>`, even if its compiled operators do not load.
 
-    The wheels on PyPI are linked to CUDA. Under a torch without CUDA their
-    operators stay away, and the import fails on registering shapes for two of
-    them; with the two declared it succeeds, and what is plain Python works.
+    The wheels on PyPI are linked to CUDA. Under a torch without CUDA their operators are missing, and the
+    import fails when it registers shapes for two of them; with both declared it succeeds, and the Python
+    parts work.
 
     Args:
         part: A module of torchvision.
-        without: The argument that does without it: `--model cnn`.
+        without: The argument that avoids torchvision, for the message: `--model cnn`.
 
     Raises:
         TrainingError: torchvision is not installed.

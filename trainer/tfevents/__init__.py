@@ -1,13 +1,12 @@
 """TensorBoard event files, written and read without TensorBoard, torch or numpy.
 
-`EventWriter` writes scalars and the arguments of a run. `EventStream` follows a file whose bytes come from
-anywhere; `EventFiles` joins the files of a folder tree into curves, and
-`EventFolder` reads them from disk.
+`EventWriter` writes scalars and the arguments of a run. `EventStream` follows one file whose bytes come from
+anywhere; `EventFiles` joins the files of a folder tree into curves, and `EventFolder` reads them from disk.
 Tags come from outside: clean them before they reach a terminal.
 """
 
 from trainer.tfevents.columns import Columns
-from trainer.tfevents.files import EventFiles, EventFolder, Fresh, ScalarCurve
+from trainer.tfevents.files import EventFiles, EventFolder, NewPoints, ScalarCurve
 from trainer.tfevents.hparams import Hparams
 from trainer.tfevents.records import BrokenEvents
 from trainer.tfevents.stream import EventStream, Restart, ScalarSeries
@@ -20,8 +19,8 @@ __all__ = [
     "EventFolder",
     "EventStream",
     "EventWriter",
-    "Fresh",
     "Hparams",
+    "NewPoints",
     "Restart",
     "ScalarCurve",
     "ScalarSeries",

@@ -1,9 +1,8 @@
-"""Runs of records of one form, read as columns: what makes a million points readable in half a second.
+"""Runs of records of one form, read as columns; this makes a million points readable in half a second.
 
-A training loop writes the same few tags again and again, so the file is a
-table: a row of records of fixed lengths, in which only the wall times, steps,
-values and CRCs change. Every `row_bytes`-th byte is one column of that table, and
-slicing, comparing and OR-ing whole columns costs about a nanosecond a byte.
+A training loop writes the same few tags again and again, so the file is a table: a row of records of fixed
+lengths, in which only the wall times, steps, values and CRCs change. Every `row_bytes`-th byte is one column
+of that table, and slicing, comparing and OR-ing whole columns costs about a nanosecond per byte.
 """
 
 import operator
@@ -19,11 +18,10 @@ from trainer.tfevents.crc32c import crc32c
 from trainer.tfevents.event import EventRecord
 from trainer.tfevents.records import FRAME_BYTES, HEADER_BYTES, masked_crc
 
+# Rows read together; bounds the cost of a mismatch.
 MOST_ROWS = 4096
-"""Rows looked at together; bounds what a mismatch costs."""
 
 FEWEST_ROWS = 8
-"""Fewer rows are read faster one record at a time."""
 
 _CONTINUED = bytes(range(128, 256))
 _LAST = bytes(range(128))
@@ -40,7 +38,6 @@ class Columns:
     """Consecutive points of one tag: three arrays of one length."""
 
     tag: str
-    """As it stands in the file."""
     steps: "array[int]"
     """int64."""
     wall_times: "array[float]"
@@ -50,43 +47,38 @@ class Columns:
 
     @classmethod
     def empty(cls, tag: str) -> "Columns":
-        """Make columns to append to."""
+        """Return columns without points."""
         return cls(tag, array("q"), array("d"), array("d"))
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def append(self, step: int, wall_time: float, value: float) -> None:
-        """Add one point at the end."""
+        """Append one point."""
         self.steps.append(step)
         self.wall_times.append(wall_time)
         self.values.append(value)
 
     def steps_rise(self) -> bool:
-        """Say whether every step is greater than the one before."""
+        """Return True if every step is greater than the one before."""
         return all(map(operator.lt, self.steps, islice(self.steps, 1, None)))
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Where things lie in a record that holds one scalar; offsets count from the record's start."""
+    """Layout of a record that holds one scalar; offsets count from the record's start."""
 
     template: bytes
     """The record with zeros at the offsets that change."""
     changing: tuple[int, ...]
     """The offsets whose bytes differ from row to row."""
     tag: str
-    """As it stands in the file."""
     wall_time_at: int
-    """Start of the 8 bytes of the wall time."""
     step_at: int
-    """Start of the step's varint."""
     step_end: int
-    """Its end; equal to `step_at` when the step is absent, which means 0."""
+    """Equal to `step_at` when the step is absent, which means 0."""
     value_at: int
-    """Start of the value."""
     value_format: str
-    """'<f' or '<d'."""
     parts: struct.Struct = field(compare=False)
     """The record as: constant, wall time, constant, step, constant, value, constant, CRC."""
 
@@ -120,7 +112,7 @@ class Form:
         return cls(bytes(template), changing, found.tag, *offsets, found.form, parts)
 
     def read(self, chunk: bytes, at: int) -> tuple[int, float, float] | None:
-        """Read the record at `at`: its step, wall time and value; None when it has another form."""
+        """Return step, wall time and value of the record at `at`; None if it has another form."""
         head, wall_time, gap, octets, middle, value, tail, _ = self.parts.unpack_from(chunk, at)
         known = self.template
         if (
@@ -172,7 +164,7 @@ def read_rows(chunk: bytes, at: int, forms: Sequence[Form]) -> tuple[list[Column
 
 
 def _equal_rows(window: bytes, template: bytes, changing: Sequence[int]) -> int:
-    """Count rows that equal `template` outside the changing offsets; may count too few, never too many."""
+    # May count too few rows, never too many.
     row_bytes = len(template)
     rows = len(window) // row_bytes
     blanked = bytearray(window)
@@ -184,7 +176,6 @@ def _equal_rows(window: bytes, template: bytes, changing: Sequence[int]) -> int:
 
 
 def _good_rows(window: bytes, forms: Sequence[Form]) -> int:
-    """Count the rows before the first whose payload does not match its CRC."""
     row = struct.Struct("<" + "".join(f"{HEADER_BYTES}x{len(f.template) - FRAME_BYTES}sI" for f in forms))
     fields = list(zip(*row.iter_unpack(window), strict=True))
     good = len(window) // row.size
@@ -197,7 +188,7 @@ def _good_rows(window: bytes, forms: Sequence[Form]) -> int:
 
 
 def _all_match(payloads: Sequence[bytes], stored: Sequence[int]) -> bool:
-    """Compare every payload with its masked CRC, all at once: each a 64-bit lane of one number."""
+    # All at once: each CRC is a 64-bit lane of one number.
     lanes = int.from_bytes(array("Q", map(crc32c, payloads)).tobytes(), sys.byteorder)
     each = int.from_bytes(array("Q", [1]).tobytes() * len(stored), sys.byteorder)
     rotated = ((lanes >> 15) & each * 0x1FFFF) | ((lanes << 17) & each * 0xFFFE0000)
@@ -219,10 +210,7 @@ def _numbers(window: bytes, row_bytes: int, rows: int, code: Literal["f", "d"]) 
 
 
 def _steps(octets: Sequence[bytes], rows: int) -> "array[int] | None":
-    """Turn columns of varint bytes into numbers: 7 bits from each, shifted and OR-ed as whole columns.
-
-    None when a varint ends earlier or later than its column says.
-    """
+    """Return the numbers in columns of varint bytes; None if a varint does not end with its column."""
     if not octets:
         return array("q", bytes(8 * rows))
     if any(column.translate(None, _CONTINUED) for column in octets[:-1]) or octets[-1].translate(None, _LAST):

@@ -1,12 +1,12 @@
-"""CRC-32C, of which every record of an event file has two.
+"""CRC-32C, two of which are in every record of an event file.
 
-google-crc32c's runs in C, and the console brings it; an image with torch alone does not.
+google-crc32c's runs in C, and the console depends on it; an image with torch alone does not have it.
 """
 
 from collections.abc import Callable
 
+# Castagnoli's, reflected. Source: RFC 3720, appendix B.4.
 _POLYNOMIAL = 0x82F63B78
-"""Castagnoli's, reflected. Source: RFC 3720, appendix B.4."""
 
 
 def _remainder(octet: int) -> int:
@@ -19,7 +19,7 @@ _REMAINDERS = tuple(map(_remainder, range(256)))
 
 
 def crc32c_in_python(octets: bytes) -> int:
-    """Return the CRC-32C of `octets`, at some megabytes a second: for writing, enough."""
+    """Return the CRC-32C of `octets`, at some megabytes per second, which is enough for writing."""
     crc = 0xFFFFFFFF
     for octet in octets:
         crc = crc >> 8 ^ _REMAINDERS[crc & 0xFF ^ octet]
@@ -35,4 +35,3 @@ def _fastest() -> Callable[[bytes], int]:
 
 
 crc32c = _fastest()
-"""Return the CRC-32C of octets."""

@@ -1,10 +1,10 @@
-"""The few protobuf fields that event files are made of, as bytes."""
+"""Encoding of the protobuf fields in event files."""
 
 import struct
 
 
 def varint(number: int) -> bytes:
-    """Encode a whole number, of a negative one its 64 bits."""
+    """Encode an integer; a negative one as its 64 bits."""
     number &= 0xFFFFFFFFFFFFFFFF
     octets = bytearray()
     while number > 127:

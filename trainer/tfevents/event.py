@@ -1,8 +1,7 @@
-"""The payload of one record: the scalars in an `EventRecord` message, found without protobuf.
+"""Scalars in the payload of one record, an Event message, found without protobuf.
 
-Field numbers are from TensorBoard's event.proto, summary.proto and tensor.proto.
-Beside each value stands where it lies, so that a run of equal records can be
-read as columns.
+Field numbers are from TensorBoard's event.proto, summary.proto and tensor.proto. Each value comes with its
+position, so that a run of equal records can be read as columns.
 """
 
 import struct
@@ -10,7 +9,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-"""Protobuf's wire types."""
 
 _FORMATS = {1: "<f", 2: "<d", 3: "<i", 4: "<B", 5: "<h", 6: "<b", 9: "<q", 10: "<?"}
 _FORMATS |= {17: "<H", 19: "<e", 22: "<I", 23: "<Q"}
@@ -20,7 +18,7 @@ _INT_LIST = 7
 
 
 class Found(NamedTuple):
-    """A value, and where it lies in the payload; `form` is "" when it has no fixed place."""
+    """A value and its position in the payload; `form` is "" if it has no fixed place."""
 
     tag: str
     value: float
@@ -29,7 +27,7 @@ class Found(NamedTuple):
 
 
 class EventRecord(NamedTuple):
-    """What one payload holds; the offsets are -1 where a field is absent."""
+    """Content of one payload; offsets are -1 for absent fields."""
 
     wall_time: float
     step: int
@@ -44,7 +42,7 @@ class BadPayload(Exception):
 
 
 def decode_event(payload: bytes) -> EventRecord:
-    """Find the scalars of one event; other summaries (images, text, histograms) are left out.
+    """Return the scalars of one event; other summaries (images, text, histograms) are left out.
 
     Raises:
         BadPayload: The bytes are not an Event message.
@@ -99,7 +97,7 @@ def _plugin_name(payload: bytes, start: int, end: int) -> bytes:
 
 
 def _tensor_scalar(payload: bytes, start: int, end: int) -> tuple[float, int, str] | None:
-    """Read a tensor that holds exactly one number, of whatever numeric dtype."""
+    """Read a tensor of exactly one number of any numeric dtype."""
     dtype, size, content = 0, 1, None
     lists: dict[int, tuple[int, int, int]] = {}
     for number, wire, at, stop in _fields(payload, start, end):
@@ -147,7 +145,7 @@ def _tensor_size(payload: bytes, start: int, end: int) -> int:
 
 
 def _fields(payload: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Walk a message: (field number, wire type, where its value starts, where it ends)."""
+    """Yield field number, wire type, and start and end of the value."""
     while at < end:
         key, at = _varint(payload, at)
         wire = key & 7
@@ -169,7 +167,7 @@ def _fields(payload: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, 
 
 
 def _varint(payload: bytes, at: int) -> tuple[int, int]:
-    """Read a varint: the number, and where the next byte lies."""
+    """Return the number, and the offset of the next byte."""
     number, shift = 0, 0
     while True:
         octet = payload[at]

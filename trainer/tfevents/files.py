@@ -1,8 +1,7 @@
-"""The event files of a folder tree, joined into curves.
+"""Event files of a folder tree, joined into curves.
 
-Each folder with event files is a run. A job that was restarted leaves a second
-file, and the curve goes on in it; two ranks that write into one folder at the
-same time have a curve each.
+Each folder with event files is a run. A restarted job leaves a second file, which continues the curve; two
+ranks that write into one folder at the same time have a curve each.
 """
 
 import os
@@ -17,13 +16,13 @@ from typing import NamedTuple
 from trainer.tfevents.columns import Columns
 from trainer.tfevents.stream import EventStream, Restart, ScalarSeries
 
+# Bytes read of a file at once; bounds memory only.
 READ_BYTES = 1 << 22
-"""Most that is read of a file at once; bounds memory, not what is read."""
 
 _NAME = re.compile(r"tfevents\.(?P<second>\d+)\.(?P<host>.*?)(?:\.\d+)*$")
 
 
-class Fresh(NamedTuple):
+class NewPoints(NamedTuple):
     """New points of one tag of one run."""
 
     run: str
@@ -32,7 +31,7 @@ class Fresh(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScalarCurve:
-    """One line to draw: the points of one tag, steps rising.
+    """A curve: the points of one tag, with rising steps.
 
     The arrays may be the reader's own and grow with it: do not change them.
     """
@@ -40,9 +39,8 @@ class ScalarCurve:
     run: str
     """The folder, relative to the root; "." for the root itself."""
     tag: str
-    """As it stands in the file: clean it before showing it."""
+    """Not cleaned: clean it before showing it."""
     writer: str
-    """Name of the newest file the points come from."""
     steps: "array[int]"
     """int64."""
     wall_times: "array[float]"
@@ -50,42 +48,41 @@ class ScalarCurve:
     values: "array[float]"
     """float64; may hold NaN and infinities."""
     restarts: tuple[Restart, ...]
-    """Where the steps went back and were written anew."""
 
     def __len__(self) -> int:
         return len(self.steps)
 
 
 class EventFiles:
-    """Join event files fed from anywhere: a folder, a pod, a test."""
+    """Joins event files fed from any source: a folder, a pod, a test."""
 
     def __init__(self) -> None:
         self._streams: dict[str, EventStream] = {}
         self.unreadable: dict[str, str] = {}
-        """By path: why a file or folder cannot be opened."""
+        """Reason by path, for files and folders that cannot be opened."""
 
     @staticmethod
     def is_event_file(path: str) -> bool:
-        """Tell by its name whether TensorBoard would read a file: `…tfevents…`."""
+        """Return True if TensorBoard would read a file of this name: `…tfevents…`."""
         return "tfevents" in PurePosixPath(path).name
 
     def offset(self, path: str) -> int:
-        """Say from which byte on the file at `path` has still to be read."""
+        """Return the offset of the next byte to feed for the file at `path`."""
         return self._streams[path].offset if path in self._streams else 0
 
-    def feed(self, path: str, chunk: bytes) -> list[Fresh]:
-        """Take the next bytes of the file at `path` ("/" between folders); returns the new points."""
+    def feed(self, path: str, chunk: bytes) -> list[NewPoints]:
+        """Take the next bytes of the file at `path` ("/" between folders) and return the new points."""
         stream = self._streams.setdefault(path, EventStream())
         run = str(PurePosixPath(path).parent)
-        return [Fresh(run, columns) for columns in stream.feed(chunk)]
+        return [NewPoints(run, columns) for columns in stream.feed(chunk)]
 
     def forget(self, path: str) -> None:
-        """Drop what was read of a file, which is gone or was replaced."""
+        """Forget a file, which was deleted or replaced."""
         self._streams.pop(path, None)
 
     @property
     def problems(self) -> dict[str, str]:
-        """By path: what could not be read, in words; empty while all is well."""
+        """Errors by path, as sentences; empty if there is none."""
         problems = dict(self.unreadable)
         for path, stream in self._streams.items():
             if stream.problem:
@@ -95,10 +92,10 @@ class EventFiles:
         return problems
 
     def curves(self) -> list[ScalarCurve]:
-        """Join the files of each run into curves, sorted by run, tag and file.
+        """Return the curves of all runs, sorted by run, tag and file.
 
-        A file continues another one that had its last event before this one's
-        first; a point of the later file drops the earlier file's points at and after it.
+        A file continues another one whose last event is before its first. A point of the later file drops the
+        earlier file's points at and after it.
         """
         paths_by_run: dict[str, list[str]] = {}
         for path in sorted(self._streams, key=_creation):
@@ -112,7 +109,7 @@ class EventFiles:
         return sorted(curves, key=lambda curve: (curve.run, curve.tag, curve.writer))
 
     def _lanes(self, paths: Iterable[str]) -> list[list[str]]:
-        """Group files, oldest first, so that within a group one starts after the other ended."""
+        """Group files, oldest first, so that within a group each starts after the previous one ended."""
         lanes: list[list[str]] = []
         for path in paths:
             stream = self._streams[path]
@@ -142,22 +139,22 @@ class EventFiles:
 
 
 class EventFolder(EventFiles):
-    """Follow the event files under a folder of this machine."""
+    """Follows the event files under a folder of this machine."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         super().__init__()
         self.root = Path(root)
-        """The folder; it need not exist yet."""
+        """The folder, which need not exist yet."""
 
-    def read_new(self) -> list[Fresh]:
-        """Read what was appended since the last call, and files that are new.
+    def read_new(self) -> list[NewPoints]:
+        """Read bytes appended since the last call, and new files.
 
-        Files that are gone are forgotten, unless a part of the tree cannot be
-        read just now. Waits for the disk; call it and `curves` from one thread at a time.
+        Deleted files are forgotten, unless a part of the tree cannot be read now. Waits for the disk; call it
+        and `curves` from one thread at a time.
         """
         self.unreadable = {}
         found: set[str] = set()
-        fresh: list[Fresh] = []
+        fresh: list[NewPoints] = []
         for folder, _, names in os.walk(self.root, onerror=self._note):
             for name in filter(self.is_event_file, names):
                 file = Path(folder, name)
@@ -172,13 +169,13 @@ class EventFolder(EventFiles):
                 self.forget(path)
         return fresh
 
-    def _read_file(self, file: Path, path: str) -> list[Fresh]:
+    def _read_file(self, file: Path, path: str) -> list[NewPoints]:
         size = file.stat().st_size
         if size < self.offset(path):
             self.forget(path)
         if size <= self.offset(path):
             return []
-        fresh: list[Fresh] = []
+        fresh: list[NewPoints] = []
         with file.open("rb") as opened:
             while (at := self.offset(path)) < size:
                 opened.seek(at)
@@ -195,7 +192,6 @@ class EventFolder(EventFiles):
 
 
 def _join(parts: list[ScalarSeries]) -> ScalarSeries:
-    """Put series one after the other; a single one is handed on as it is."""
     joined = parts[0]
     for part in parts[1:]:
         kept = bisect_left(joined.steps, part.steps[0])
@@ -212,7 +208,7 @@ def _join(parts: list[ScalarSeries]) -> ScalarSeries:
 
 
 def _creation(path: str) -> tuple[int, str]:
-    """Sort files by the second in their names, then by name."""
+    """Return a sort key: the second in the file's name, then the name."""
     matched = _NAME.search(path)
     return (int(matched["second"]) if matched else 0, path)
 

@@ -1,4 +1,4 @@
-"""The arguments of a run as TensorBoard's HParams tab reads them.
+"""Arguments of a run for TensorBoard's HParams tab.
 
 Field numbers are from the plugin's plugin_data.proto and protobuf's struct.proto.
 """
@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from trainer.tfevents.encoding import double, message
 
 _TAG = b"_hparams_/session_start_info"
+# float32 of shape (0,): a value must have a tensor.
 _EMPTY_TENSOR = b"\x08\x01" + message(2, message(2, b""))
-"""float32 of shape (0,): a value must have one."""
 
 Hparams = Mapping[str, bool | int | float | str]
-"""Arguments by name."""
 
 
 def session_start(hparams: Hparams, started_at: float) -> bytes:
-    """Encode a Summary that says with what a run was started, and when, in seconds since 1970."""
+    """Encode a Summary with the arguments of a run and its start, in seconds since 1970."""
     values = b"".join(
         message(1, message(1, name.encode()) + message(2, _value(each))) for name, each in hparams.items()
     )

@@ -1,33 +1,32 @@
-"""One pass over a piece of an event file: record by record until a repetition shows, then in columns."""
+"""One pass over a piece of an event file: record by record until it repeats, then in columns."""
 
 from trainer.tfevents.columns import Columns, Form, read_rows
 from trainer.tfevents.event import BadPayload, decode_event
 from trainer.tfevents.records import HEADER_BYTES, payload_is_good, record_end
 
+# Longest cycle of records that is searched for.
 LONGEST_CYCLE = 64
-"""How many records back a repetition is looked for."""
 
+# Forms remembered for records of one length.
 MOST_FORMS = 16
-"""Forms remembered for records of one length."""
 
+# Most records read one by one after a false repetition.
 LONGEST_WAIT = 1024
-"""Records read one by one, at most, after a repetition that was none."""
 
 
 class Reading:
-    """What one pass found so far; after an error, what it found before."""
+    """Result of one pass; after an error, what was read before it."""
 
     def __init__(self, chunk: bytes) -> None:
         self.columns: list[Columns] = []
-        """Points in the order of the file, each tag's by itself."""
+        """In the order of the file, for each tag by itself."""
         self.used = 0
-        """Bytes of whole records read."""
+        """Bytes of complete records."""
         self.skipped = 0
-        """Records left out because their payload was damaged."""
+        """Number of records whose payload is damaged."""
         self.first_wall_time: float | None = None
-        """Of the first event, scalar or not."""
+        """Of the first event, scalar or not; None before it."""
         self.last_wall_time: float | None = None
-        """Of the last."""
         self._chunk = chunk
         self._single: dict[str, Columns] = {}
         self._known: dict[int, list[Form]] = {}
@@ -35,7 +34,7 @@ class Reading:
         self._wait = 1
 
     def run(self) -> None:
-        """Read up to the last whole record.
+        """Read up to the last complete record.
 
         Raises:
             BrokenEvents: A length does not match its CRC.
@@ -52,7 +51,7 @@ class Reading:
             if not payload_is_good(self._chunk, at, end):
                 self.skipped += 1
                 continue
-            form = self._take_known(at, end) or self._take(at, end)
+            form = self._pop_known(at, end) or self._take(at, end)
             before_look -= 1
             if before_look > 0:
                 continue
@@ -63,8 +62,8 @@ class Reading:
             else:
                 self._recent[form] = None
 
-    def _take_known(self, at: int, end: int) -> Form | None:
-        """Read a record that has a form seen before, which is fast; None if it has not."""
+    def _pop_known(self, at: int, end: int) -> Form | None:
+        """Read a record of a known form, which is fast; None if its form is new."""
         for form in self._known.get(end - at, ()):
             point = form.read(self._chunk, at)
             if point is not None:
@@ -102,7 +101,7 @@ class Reading:
         self._single = {}
 
     def _read_cycle(self, form: Form) -> int:
-        """Read on in columns, `form` having come back; returns how many records to read singly now."""
+        """Read in columns, as `form` has repeated; returns how many records to read one by one next."""
         recent = list(self._recent)
         cycle = [*recent[recent.index(form) + 1 :], form]
         self._recent.clear()

@@ -1,8 +1,7 @@
-"""The framing of an event file: where one record ends and the next begins.
+"""Framing of records in an event file.
 
-A record is: u64 length, u32 masked CRC of those 8 bytes, the payload, u32
-masked CRC of the payload; little-endian.
-Source: "TFRecords Format Details", TensorFlow guide.
+A record is: u64 length, u32 masked CRC of those 8 bytes, the payload, u32 masked CRC of the payload;
+little-endian. Source: "TFRecords Format Details", TensorFlow guide.
 """
 
 import struct
@@ -11,13 +10,11 @@ from functools import lru_cache
 from trainer.tfevents.crc32c import crc32c
 
 HEADER_BYTES = 12
-"""The length and its CRC, before the payload."""
 
 FRAME_BYTES = 16
-"""What a record has beside its payload."""
 
+# Protobuf's own limit for one message; a longer record is not an event.
 LARGEST_PAYLOAD_BYTES = 1 << 31
-"""Protobuf's own limit for one message; a longer record is not an event."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _HEADER = struct.Struct("<QI")
@@ -25,11 +22,11 @@ _CRC = struct.Struct("<I")
 
 
 class BrokenEvents(Exception):
-    """A record's length does not match its CRC: nothing after it can be found."""
+    """The length of a record does not match its CRC, so nothing after it can be found."""
 
 
 def masked_crc(octets: bytes) -> int:
-    """CRC-32C as TFRecord stores it: rotated by 15 bits, plus a constant."""
+    """Return the CRC-32C as TFRecord stores it: rotated by 15 bits, plus a constant."""
     crc = crc32c(octets)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -40,10 +37,9 @@ def frame(payload: bytes) -> bytes:
 
 
 def record_end(chunk: bytes, at: int) -> int | None:
-    """Say where the record that starts at `at` ends; None when `chunk` ends inside it.
+    """Return the end of the record that starts at `at`; None if `chunk` ends inside it.
 
-    A header of zeros only is a hole that the file system has not filled yet:
-    unfinished, not broken.
+    A header of zeros is a hole that the file system has not filled yet: unfinished, not broken.
 
     Raises:
         BrokenEvents: The length does not match its CRC.
@@ -62,7 +58,7 @@ def record_end(chunk: bytes, at: int) -> int | None:
 
 
 def payload_is_good(chunk: bytes, at: int, end: int) -> bool:
-    """Compare the payload of the record in `chunk[at:end]` with its CRC."""
+    """Return True if the payload of the record in `chunk[at:end]` matches its CRC."""
     stored: int = _CRC.unpack_from(chunk, end - 4)[0]
     return stored == masked_crc(chunk[at + HEADER_BYTES : end - 4])
 

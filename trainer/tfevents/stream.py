@@ -1,4 +1,4 @@
-"""One event file, followed: bytes go in as they arrive, points come out once."""
+"""One event file that is followed while it grows."""
 
 from array import array
 from bisect import bisect_left
@@ -11,7 +11,7 @@ from trainer.tfevents.records import HEADER_BYTES, BrokenEvents
 
 
 class Restart(NamedTuple):
-    """A place where a tag's step went back: the points from `step` on were written anew."""
+    """A place where a tag's step went back: the points from `step` on were written again."""
 
     step: int
     wall_time: float
@@ -19,10 +19,9 @@ class Restart(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ScalarSeries:
-    """The points of one tag as one writer left them: steps always rise.
+    """Points of one tag, with rising steps.
 
-    A step at or below the last one drops the points at and after it, as
-    TensorBoard's data server does.
+    A step at or below the last one drops the points at and after it, as in TensorBoard's data server.
     """
 
     steps: "array[int]" = field(default_factory=lambda: array("q"))
@@ -32,13 +31,13 @@ class ScalarSeries:
     values: "array[float]" = field(default_factory=lambda: array("d"))
     """float64."""
     restarts: list[Restart] = field(default_factory=list)
-    """Where the steps went back, rising; a mark goes when the points around it go."""
+    """Rising; a restart is dropped with the points around it."""
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def extend(self, new: Columns) -> None:
-        """Add points in the order they were written; costs what is added."""
+        """Append points in the order they were written; takes time for the new ones only."""
         if not new.steps:
             return
         if (not self.steps or new.steps[0] > self.steps[-1]) and new.steps_rise():
@@ -63,31 +62,28 @@ class ScalarSeries:
 
 
 class EventStream:
-    """Follow one event file, wherever its bytes come from.
+    """Follows one event file from any source.
 
-    Bytes are fed in order, in pieces of any size. What is damaged is counted
-    or named, never raised: a stream has no one to catch it.
+    Bytes are fed in order, in pieces of any size. Damage is counted or named, never raised.
     """
 
     def __init__(self) -> None:
         self.series: dict[str, ScalarSeries] = {}
-        """The points by tag."""
         self.offset = 0
-        """Where in the file the next bytes to feed begin."""
+        """Offset in the file of the next bytes to feed."""
         self.skipped = 0
-        """Records left out because their payload was damaged."""
+        """Number of records whose payload is damaged."""
         self.problem = ""
-        """Why nothing more can be read, in words; empty while all is well."""
+        """Reason why nothing more can be read; empty if there is none."""
         self.first_wall_time: float | None = None
-        """Wall time of the first event, scalar or not; None before it came."""
+        """Of the first event, scalar or not; None before it."""
         self.last_wall_time: float | None = None
-        """Wall time of the last event."""
         self._pending = b""
         self._parts: list[bytes] = []
         self._wanted = 0
 
     def feed(self, chunk: bytes) -> list[Columns]:
-        """Take the next bytes of the file and return the points they completed."""
+        """Take the next bytes of the file and return the points that they complete."""
         self.offset += len(chunk)
         if self.problem:
             return []
@@ -111,7 +107,6 @@ class EventStream:
         return reading.columns
 
     def _keep(self, rest: bytes) -> None:
-        """Hold the start of an unfinished record, and how much of it is still to come."""
         if len(rest) >= HEADER_BYTES and not any(rest[:HEADER_BYTES]):
             self.offset -= len(rest)
             rest = b""

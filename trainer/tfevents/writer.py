@@ -1,4 +1,4 @@
-"""Writing scalars that TensorBoard, and this package, can read."""
+"""Writing of scalars that TensorBoard and this package can read."""
 
 import contextlib
 import itertools
@@ -18,10 +18,9 @@ _LARGEST_FLOAT32 = 3.4028235677973366e38
 
 
 class EventWriter:
-    """Append scalars to a new event file in `folder`, which is made if needed.
+    """Writes scalars to a new event file in `folder`, which is made if needed.
 
-    What is written reaches the file after `flush_s` seconds at the latest
-    provided that writing goes on, else with `flush` or `close`.
+    Points reach the file after at most `flush_s` seconds if writing continues, else with `flush` or `close`.
 
     Raises:
         OSError: The folder or the file cannot be made or written.
@@ -32,8 +31,8 @@ class EventWriter:
         folder.mkdir(parents=True, exist_ok=True)
         now = time.time()
         name = f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{os.getpid()}.{next(_counter)}"
+        # Named as TensorBoard names its own, so that names sort by time.
         self.path = folder / name
-        """The file; named as TensorBoard names its own, so that names sort by time."""
         self._flush_s = flush_s
         self._file = self.path.open("xb")
         try:
@@ -56,17 +55,17 @@ class EventWriter:
             self.flush()
 
     def write_hparams(self, hparams: Hparams) -> None:
-        """Write with which arguments the run starts, for TensorBoard's HParams tab."""
+        """Write the arguments of the run, for TensorBoard's HParams tab."""
         now = time.time()
         self._file.write(frame(_event(now, 0, message(5, session_start(hparams, now)))))
 
     def flush(self) -> None:
-        """Hand everything written so far to the operating system."""
+        """Hand all points to the operating system."""
         self._file.flush()
         self._flushed_at = time.monotonic()
 
     def close(self) -> None:
-        """Write out what is left and close the file; twice does no harm."""
+        """Flush and close the file; may be called twice."""
         self._file.close()
 
     def __enter__(self) -> "EventWriter":
@@ -79,12 +78,11 @@ class EventWriter:
 
 
 def _event(wall_time: float, step: int, rest: bytes) -> bytes:
-    """Encode an Event: field 1 the wall time, field 2 the step unless it is 0, then `rest`."""
     return double(1, wall_time) + (b"\x10" + varint(step) if step else b"") + rest
 
 
 def _float32(value: float) -> bytes:
-    """Round to float32 as protobuf does: what is too large becomes infinite."""
+    # Like protobuf: numbers that are too large become infinite.
     if abs(value) >= _LARGEST_FLOAT32:
         value = float("inf") if value > 0 else float("-inf")
     return struct.pack("<f", value)

@@ -1,5 +1,47 @@
-"""What the actions of `tui.keys.actions` do: one function each, in a file for each subject.
+"""Functions of the actions, one each, in a file for each subject.
 
-A function takes the console and the request. Its file is imported when it is first asked for,
-because a console is opened many times a day. May use everything below the app; draws nothing itself.
+May use everything below the app; draws nothing itself.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tui.keys import Action
+from tui.screens.base.request import ActionRequest
+
+if TYPE_CHECKING:
+    from tui.app import Console
+
+Functions = dict[str, Callable[["Console", ActionRequest], None]]
+"""Functions of a subject, by the names of their actions."""
+
+
+def run_action(action: Action, console: Console, request: ActionRequest) -> None:
+    """Call the function of an action. Its file is imported on first use: a console has to open fast."""
+    find_functions(action)[action.name](console, request)
+
+
+def find_functions(action: Action) -> Functions:
+    """Import the file of an action's subject and return its functions."""
+    match action.subject:
+        case "context":
+            from tui.actions.context import FUNCTIONS
+        case "export":
+            from tui.actions.export import FUNCTIONS
+        case "info":
+            from tui.actions.info import FUNCTIONS
+        case "jobs":
+            from tui.actions.jobs import FUNCTIONS
+        case "navigate":
+            from tui.actions.navigate import FUNCTIONS
+        case "nodes":
+            from tui.actions.nodes import FUNCTIONS
+        case "pods":
+            from tui.actions.pods import FUNCTIONS
+        case "window":
+            from tui.actions.window import FUNCTIONS
+        case "":
+            return {}
+    return FUNCTIONS

@@ -1,4 +1,4 @@
-"""Which cluster is shown, and which part of it."""
+"""Actions that choose the cluster and the namespace."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from k8s.errors import KubeError
+from k8s.errors import KubeError, NotFound
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
+from tui.actions import Functions
 from tui.jobs.namespace_usage import ALL
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.lists.jobs import JobsView
@@ -19,17 +20,33 @@ if TYPE_CHECKING:
     from tui.app import Console
 
 MOST_RECENT = 20
-"""Namespaces that were gone to and are remembered."""
 
 
 def ns(console: Console, request: ActionRequest) -> None:
-    """Show the jobs of another namespace, or of all; without a name, which there are."""
+    """Show the jobs of the named namespace, or of all; without a name, list the namespaces."""
     if request.argument:
-        _show_namespace(console, request.argument)
+        console.begin(_go_to_namespace, request.argument, group="namespace", exclusive=True)
         return
     from tui.screens.lists.namespaces import NamespacesView
 
     console.views.show(Route("ns"), NamespacesView(lambda: console.cluster_feed))
+
+
+async def _go_to_namespace(console: Console, name: str) -> None:
+    # Many users may not read namespaces: only a definite "not found" stops the switch.
+    from k8s.models.resources import NAMESPACES
+
+    try:
+        is_seen = name in console.context.names()["namespace"]
+        if not is_seen and (client := console.client) is not None:
+            with keys_held(console):
+                await client.get(NAMESPACES, name)
+    except NotFound:
+        console.notify(":ns lists those there are.", title=f"There is no namespace {sanitize(name)!r}.")
+        return
+    except KubeError:
+        pass
+    _show_namespace(console, name)
 
 
 def switch_namespace(console: Console, request: ActionRequest) -> None:
@@ -42,12 +59,11 @@ def switch_namespace(console: Console, request: ActionRequest) -> None:
 
 
 def all_namespaces(console: Console, request: ActionRequest) -> None:
-    """Show all namespaces, or again only the user's own."""
+    """Toggle between all namespaces and the user's own."""
     _show_namespace(console, ALL if console.snapshot.namespace else "")
 
 
 def _show_namespace(console: Console, name: str) -> None:
-    """Show one namespace, or all, or without a name the user's own."""
     is_all = name == ALL
     name = "" if is_all else name
     if name:
@@ -59,7 +75,7 @@ def _show_namespace(console: Console, name: str) -> None:
 
 
 def ctx(console: Console, request: ActionRequest) -> None:
-    """Switch to another cluster, or show which there are."""
+    """Switch to the named context; without a name, list the contexts."""
     from k8s.client.auth.kubeconfig import read_kubeconfig
     from tui.screens.lists.contexts import ContextsView
 
@@ -77,7 +93,7 @@ def switch_context(console: Console, request: ActionRequest) -> None:
 
 
 async def _switch_context(console: Console, name: str) -> None:
-    """Leave the cluster as it is, dead or alive, and go to another; a sandbox too is left."""
+    """Disconnect from the current cluster, even if unreachable, and connect to another."""
     from k8s.client.auth.kubeconfig import read_kubeconfig
 
     try:
@@ -97,10 +113,20 @@ async def _switch_context(console: Console, name: str) -> None:
 
 
 def refresh(console: Console, request: ActionRequest) -> None:
-    """Ask the cluster again now, also for what only this view shows."""
+    """Reconnect now, and reload the data of the current view."""
     if (view := console.views.current) is not None:
         view.refresh_feeds()
     if console.cluster_feed is not None:
         console.cluster_feed.retry_now()
     else:
         console.connect()
+
+
+FUNCTIONS: Functions = {
+    "all_namespaces": all_namespaces,
+    "ctx": ctx,
+    "ns": ns,
+    "refresh": refresh,
+    "switch_context": switch_context,
+    "switch_namespace": switch_namespace,
+}

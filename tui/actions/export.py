@@ -1,4 +1,4 @@
-"""What takes something out of the console: to a clipboard, to a file."""
+"""Actions that export: to the clipboard or to a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from k8s.errors import KubeError
+from tui.actions import Functions
 from tui.screens.base.request import ActionRequest
+from tui.screens.base.view import View
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def copy(console: Console, request: ActionRequest) -> None:
-    """Copy a text, otherwise what is selected, to wherever it can be pasted from."""
+    """Copy the given text, or else the selection, to the clipboard."""
     view = console.views.current
     text = request.argument or (view.copy_text() if view is not None else "")
     console.begin(_copy, text, group="copy", exclusive=True)
@@ -36,17 +38,18 @@ async def _copy(console: Console, text: str) -> None:
 
 
 def save(console: Console, request: ActionRequest) -> None:
-    """Save the table that is shown, all its columns, as CSV."""
+    """Save the visible table with all columns as CSV."""
     from tui.files.csv_export import save_table
-    from tui.screens.base.list_view import ListView
 
     view = console.screen
-    if not isinstance(view, ListView):
+    if not isinstance(view, View) or (found := view.export_rows()) is None:
         console.notify("Nothing to save: this view has no table.", severity="warning")
         return
-    titles, rows = view.export_rows()
+    titles, rows = found
     try:
-        path = save_table(console.options.state_folder, view.NAME, titles, rows, datetime.now().astimezone())
+        path = save_table(
+            console.options.state_folder, view.VIEW.name, titles, rows, datetime.now().astimezone()
+        )
     except OSError as error:
         console.notify(f"{error}.", title="Could not save the table.", severity="error")
     else:
@@ -54,7 +57,7 @@ def save(console: Console, request: ActionRequest) -> None:
 
 
 def bundle(console: Console, request: ActionRequest) -> None:
-    """Pack what is known of a job into one file, without its secrets."""
+    """Write a support bundle for a job, with secrets redacted."""
     if (target := console.target_job(request)) and (job := console.snapshot.job(target[1])):
         console.begin(_bundle, target[0], job, group="bundle")
 
@@ -82,3 +85,10 @@ async def _bundle(console: Console, client: Client, job: Job) -> None:
             f" {len(made.problems)} parts could not be read: its README says why." if made.problems else ""
         )
         console.notify(f"Support bundle written to {made.path}, secrets removed.{unread}", timeout=30)
+
+
+FUNCTIONS: Functions = {
+    "bundle": bundle,
+    "copy": copy,
+    "save": save,
+}

@@ -1,4 +1,4 @@
-"""Telling what the console is, what it talks to, and what its user may do there."""
+"""Show facts about the console, the cluster and the user's permissions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import themes
 from k8s.errors import NoCluster
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
+from tui.actions import Functions
 from tui.feeds.info import AllowedVerbs, address, as_text, fetch_allowed_verbs, files, verbs_text, versions
 from tui.screens.base.request import ActionRequest, Route
 from tui.terminal import clipboard, tty_state
@@ -20,12 +21,12 @@ from tui.text.format import SKEW_S, duration
 if TYPE_CHECKING:
     from tui.app import Console
 
+# Names and values; empty values are left out.
 Fields = Iterator[tuple[str, str]]
-"""Names and what is said of them; what is empty is left out."""
 
 
 def info(console: Console, request: ActionRequest) -> None:
-    """Show all that is known of this console, its cluster and its user."""
+    """Show facts about this console, its cluster and its user."""
     from tui.screens.documents.info import InfoView
 
     async def learn() -> AllowedVerbs:
@@ -64,7 +65,7 @@ def _is_sandbox(console: Console, snapshot: ClusterSnapshot) -> bool:
 
 
 def badge(snapshot: ClusterSnapshot, *, is_sandbox: bool) -> str:
-    """Say in a word or two how real what is shown is; nothing while there is no cluster."""
+    """Return a short label for the cluster, such as `sandbox`; empty without one."""
     gpus = "SIMULATED GPUS" * snapshot.is_simulated
     if is_sandbox:
         return " · ".join(filter(None, ("SANDBOX", gpus)))
@@ -84,7 +85,8 @@ def _cluster(console: Console, snapshot: ClusterSnapshot) -> Fields:
     yield "context", snapshot.context or "none"
     yield "server", address(config.host) if config else ""
     yield "version", snapshot.server_version
-    yield "user", snapshot.user
+    yield "user", config.user if config else snapshot.user
+    yield "acts as", config.acts_as if config else ""
     yield "namespace", (snapshot.namespace or "all namespaces") if config else ""
     if client is None:
         return
@@ -102,6 +104,8 @@ def _cluster(console: Console, snapshot: ClusterSnapshot) -> Fields:
         unreadable.setdefault(missing.shown, []).append(name)
     for shown, names in unreadable.items():
         yield f"only in {shown}" if shown else "not readable", ", ".join(names)
+    for missing in snapshot.unreadable:
+        yield "not understood", missing.words
     busy_s = client.throttled_until_s - asyncio.get_running_loop().time()
     yield "requests", f"throttled: silence for {duration(busy_s)}" if busy_s > 0 else "not throttled"
     yield "its clock", _clock(client.server_clock_offset_s)
@@ -147,3 +151,8 @@ def _files(console: Console) -> Fields:
     for name, path in files(console.options).items():
         yield name, path if Path(path).exists() else f"{path}  (not there)"
     yield "kubeconfig", console.options.kubeconfig or os.environ.get("KUBECONFIG", "~/.kube/config")
+
+
+FUNCTIONS: Functions = {
+    "info": info,
+}

@@ -1,4 +1,4 @@
-"""What changes jobs on the cluster, each after a question."""
+"""Actions that change jobs on the cluster, each after confirmation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
+from tui.actions import Functions
 from tui.jobs.change_each import change_each
 from tui.jobs.delete_plan import DeletePlan, delete_plan
 from tui.jobs.suspend_plan import suspend_plan
 from tui.keys import NEW_JOB
-from tui.options import login_name
+from tui.options import local_user
 from tui.screens.base.request import ActionRequest
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.terminal.key_queue import keys_held
@@ -23,17 +24,16 @@ if TYPE_CHECKING:
     from tui.app import Console
 
 LOOK_S = 1.0
-"""How often it is looked whether what was deleted is gone."""
 
 
 def new(console: Console, request: ActionRequest) -> None:
-    """Fill in a new job."""
+    """Open the form for a new job."""
     if (client := console.require_client()) is not None:
-        ask_for_job(console, client)
+        prompt_for_job(console, client)
 
 
 def clone(console: Console, request: ActionRequest) -> None:
-    """Open the new-job form filled in like a job that is there."""
+    """Open the form filled in from an existing job."""
     if target := console.target_job(request):
         console.begin(_clone, *target, group="clone", exclusive=True)
 
@@ -46,15 +46,15 @@ async def _clone(console: Console, client: Client, ref: JobRef) -> None:
         with keys_held(console):
             found = await client.get(resource_of(ref), ref.name, ref.namespace)
         taken = {job.ref.name for job in console.snapshot.jobs if job.ref.namespace == ref.namespace}
-        made = clone_of(found, taken, user=login_name())
+        made = clone_of(found, taken, user=client.config.username or local_user())
     except KubeError as error:
         console.notify(error.details, title=error.what, severity="error")
     else:
-        (ask_for_job if made.fits_form else ask_for_manifest)(console, client, made)
+        (prompt_for_job if made.is_form_compatible else prompt_for_manifest)(console, client, made)
 
 
-def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> None:
-    """Open the form for a new job, filled in like another where one is given."""
+def prompt_for_job(console: Console, client: Client, like: Clone | None = None) -> None:
+    """Open the form for a new job, filled in from `like` if given."""
     from tui.jobs.new_job.draft import context_folder
     from tui.screens.documents.new_job import NewJobScreen
 
@@ -62,7 +62,7 @@ def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> 
         client,
         namespace=console.snapshot.namespace or client.config.namespace,
         state_folder=context_folder(console.options.state_folder, client.config),
-        user=login_name(),
+        user=client.config.username or local_user(),
         clone=like,
         templates_folder=console.options.templates_folder,
         links=console.gpu_links,
@@ -72,8 +72,8 @@ def ask_for_job(console: Console, client: Client, like: Clone | None = None) -> 
     console.push_screen(screen, lambda ref: _made(console, ref))
 
 
-def ask_for_manifest(console: Console, client: Client, like: Clone) -> None:
-    """Open the YAML of a job that no form can say, to be changed and created."""
+def prompt_for_manifest(console: Console, client: Client, like: Clone) -> None:
+    """Open the YAML of a job that the form cannot represent, to edit and create it."""
     from tui.screens.documents.manifest import ManifestScreen
 
     screen = ManifestScreen(client, like, namespace=str(like.manifest["metadata"]["namespace"]))
@@ -82,7 +82,7 @@ def ask_for_manifest(console: Console, client: Client, like: Clone) -> None:
 
 
 def _made(console: Console, ref: JobRef | None) -> None:
-    """Go to the logs of a job that was created; below them the list has the cursor on it."""
+    """Open the logs of a created job, and move the list's cursor to it."""
     from tui.screens.lists.jobs import JobsView
 
     if ref is not None:
@@ -94,7 +94,7 @@ def _made(console: Console, ref: JobRef | None) -> None:
 
 
 def delete(console: Console, request: ActionRequest) -> None:
-    """Ask whether jobs are to be deleted, delete them, and say afterwards what is left of them."""
+    """Delete jobs after confirmation, and report what is left of them."""
     from tui.screens.dialogs.delete import DeleteScreen
 
     if (target := console.target_job(request)) is None:
@@ -119,11 +119,11 @@ async def _delete(console: Console, client: Client, plan: DeletePlan) -> None:
 
     done = await _each(console, plan.jobs, end, "is being deleted.")
     if done:
-        await _tell_leftovers(console, DeletePlan(plan.context, tuple(done), plan.propagation))
+        await _report_leftovers(console, DeletePlan(plan.context, tuple(done), plan.propagation))
 
 
-async def _tell_leftovers(console: Console, plan: DeletePlan) -> None:
-    """Wait until what was deleted is gone, but not for ever; then say so, or what is left."""
+async def _report_leftovers(console: Console, plan: DeletePlan) -> None:
+    """Wait for a while until the deleted objects are gone, and report the result."""
     import asyncio
 
     from tui.jobs.leftovers import find_leftovers, is_over, leftover_lines
@@ -146,16 +146,16 @@ async def _tell_leftovers(console: Console, plan: DeletePlan) -> None:
 
 
 def suspend(console: Console, request: ActionRequest) -> None:
-    """Ask whether jobs are to be suspended, and suspend them."""
-    _ask_to_suspend(console, request, is_suspended=True)
+    """Suspend jobs after confirmation."""
+    _confirm_suspend(console, request, is_suspended=True)
 
 
 def resume(console: Console, request: ActionRequest) -> None:
-    """Ask whether suspended jobs are to run again, and resume them."""
-    _ask_to_suspend(console, request, is_suspended=False)
+    """Resume suspended jobs after confirmation."""
+    _confirm_suspend(console, request, is_suspended=False)
 
 
-def _ask_to_suspend(console: Console, request: ActionRequest, *, is_suspended: bool) -> None:
+def _confirm_suspend(console: Console, request: ActionRequest, *, is_suspended: bool) -> None:
     if (target := console.target_job(request)) is None:
         return
     jobs = [job for ref in console.target_jobs(request) if (job := console.snapshot.job(ref)) is not None]
@@ -174,7 +174,7 @@ def _ask_to_suspend(console: Console, request: ActionRequest, *, is_suspended: b
 
 
 async def _suspend(console: Console, client: Client, jobs: Iterable[Job], is_suspended: bool) -> None:
-    from k8s.jobs.suspend import suspend_job
+    from k8s.jobs.modify import suspend_job
 
     async def do(job: Job) -> None:
         await suspend_job(client, job.ref, job.uid, is_suspended=is_suspended)
@@ -185,13 +185,22 @@ async def _suspend(console: Console, client: Client, jobs: Iterable[Job], is_sus
 async def _each(
     console: Console, jobs: Iterable[Job], do: Callable[[Job], Awaitable[None]], done: str
 ) -> list[Job]:
-    """Change jobs, and say of each what became of it; return those that were changed."""
+    """Change jobs and report each result; return the jobs that were changed."""
 
     def fail(_job: Job, error: KubeError) -> None:
-        console.note_refusal(error)
+        console.record_refusal(error)
         console.notify(error.details, title=error.what, severity="error")
 
     def tell(job: Job, words: str) -> None:
         console.notify(f"{job.ref.kind} {job.ref.name} {words}")
 
     return await change_each(jobs, do, done, tell=tell, fail=fail)
+
+
+FUNCTIONS: Functions = {
+    "clone": clone,
+    "delete": delete,
+    "new": new,
+    "resume": resume,
+    "suspend": suspend,
+}

@@ -1,4 +1,4 @@
-"""Going to a view."""
+"""Actions that open a view."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from k8s.kinds import JobRef
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS, SERVICES, Resource
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
+from tui.actions import Functions
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.lists.jobs import JobsView
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from k8s.client.client import Client
     from tui.app import Console
 
+# Objects other than jobs that have a YAML view, by the word before the slash.
 READABLE: Mapping[str, Resource] = {
     "pod": PODS,
     "node": NODES,
@@ -25,35 +27,45 @@ READABLE: Mapping[str, Resource] = {
     "secret": SECRETS,
     "event": EVENTS,
 }
-"""What can be read as YAML beside jobs, by the word before the slash."""
-
-
-NEXT_VIEWS: Mapping[str, str] = {"jobs": "nodes", "nodes": "events", "events": "volumes"}
-"""Where `tab` goes from each list; from any other it goes home."""
 
 
 def jobs(console: Console, request: ActionRequest) -> None:
-    """Show the list of jobs."""
-    console.views.switch(Route("jobs", request.argument), JobsView())
+    """Show the list of jobs; open the job that `:job` names."""
+    if request.is_typed and request.name == "job" and request.argument:
+        open_job(console, request)
+        return
+    is_all = request.argument == "all"
+    console.views.switch(Route("jobs", "all" if is_all else ""), JobsView())
+    _filter(console, "" if is_all else request.argument)
+
+
+def _filter(console: Console, argument: str) -> None:
+    """Filter the visible list by the argument of its command, with or without a slash."""
+    if argument and (view := console.views.current) is not None:
+        view.filter_text = argument.removeprefix("/")
 
 
 def nodes(console: Console, request: ActionRequest) -> None:
-    """Show the list of nodes; above the view that is shown where it begins with one of them."""
+    """Show the list of nodes, with the cursor on the node of the current view if it has one."""
     from tui.screens.lists.nodes import NodesView
 
-    show = console.views.show if request.argument else console.views.switch
-    show(Route("nodes", request.argument), NodesView(request.argument))
+    argument = request.argument
+    if argument and argument[0] != "/" and all(each.name != argument for each in console.snapshot.nodes):
+        argument = f"/{argument}"
+    show = console.views.show if argument else console.views.switch
+    show(Route("nodes", argument), NodesView(argument))
 
 
 def users(console: Console, request: ActionRequest) -> None:
-    """Show what each user's jobs hold, request, and leave idle."""
+    """Show the GPUs that each user's jobs hold, request and leave idle."""
     from tui.screens.lists.users import UsersView
 
     console.views.show(Route("users"), UsersView())
+    _filter(console, request.argument)
 
 
 def usage(console: Console, request: ActionRequest) -> None:
-    """Show what each rank of a job does, and what its pods use."""
+    """Show the GPU usage of each rank of a job, and the usage of its pods."""
     from tui.screens.job.usage import UsageView
 
     if target := console.target_job(request):
@@ -65,6 +77,7 @@ def events(console: Console, request: ActionRequest) -> None:
     from tui.screens.lists.events import EventsView
 
     console.views.switch(Route("events"), EventsView(lambda: console.cluster_feed))
+    _filter(console, request.argument)
 
 
 def volumes(console: Console, request: ActionRequest) -> None:
@@ -72,16 +85,17 @@ def volumes(console: Console, request: ActionRequest) -> None:
     from tui.screens.lists.volumes import VolumesView
 
     console.views.switch(Route("volumes"), VolumesView(lambda: console.cluster_feed))
+    _filter(console, request.argument)
 
 
 def next_view(console: Console, request: ActionRequest) -> None:
-    """Show the list after this one."""
-    view = console.views.current
-    console.post_message(ActionRequest(NEXT_VIEWS.get(view.NAME if view is not None else "", "jobs")))
+    """Show the next list in `tab` order."""
+    if (view := console.views.current) is not None:
+        console.post_message(ActionRequest(view.VIEW.next_view or "jobs"))
 
 
 def node_gpus(console: Console, request: ActionRequest) -> None:
-    """Show who holds the GPUs of a node."""
+    """Show the holders of a node's GPUs."""
     from tui.screens.lists.node_gpus import NodeGpusView
 
     if node := request.argument or request.selected:
@@ -89,7 +103,7 @@ def node_gpus(console: Console, request: ActionRequest) -> None:
 
 
 def volume(console: Console, request: ActionRequest) -> None:
-    """Show one volume claim, `NAMESPACE/NAME`, and which pods use it."""
+    """Show one volume claim, `NAMESPACE/NAME`, and the pods that use it."""
     from tui.feeds.volume_claims import describe
     from tui.screens.documents.text import TextView
 
@@ -110,7 +124,7 @@ def open_job(console: Console, request: ActionRequest) -> None:
 
 
 def job_events(console: Console, request: ActionRequest) -> None:
-    """Show one job, beginning with its events."""
+    """Show one job, with its events first."""
     from tui.screens.job.job import JobView
 
     open_job(console, request)
@@ -119,12 +133,12 @@ def job_events(console: Console, request: ActionRequest) -> None:
 
 
 def logs(console: Console, request: ActionRequest) -> None:
-    """Show the logs of a job, beginning with the selected instance."""
+    """Show the logs of a job, starting with the selected instance."""
     _show_logs(console, request, is_previous=False)
 
 
 def previous_logs(console: Console, request: ActionRequest) -> None:
-    """Show what an instance of a job printed in its run before the last restart."""
+    """Show the logs of an instance from before its last restart."""
     _show_logs(console, request, is_previous=True)
 
 
@@ -157,7 +171,7 @@ def curves(console: Console, request: ActionRequest) -> None:
 
 
 def yaml(console: Console, request: ActionRequest) -> None:
-    """Show an object as YAML: the one that is named or selected as `pod/NAME`, otherwise a job's."""
+    """Show an object as YAML: the one named or selected as `pod/NAME`, or else the job."""
     name = request.argument or request.selected
     if "/" not in name:
         job_yaml(console, request)
@@ -176,7 +190,7 @@ def yaml(console: Console, request: ActionRequest) -> None:
 
 
 def job_yaml(console: Console, request: ActionRequest) -> None:
-    """Show the object of a job as YAML."""
+    """Show the job's object as YAML."""
     from k8s.jobs.create import resource_of
 
     if target := console.target_job(request):
@@ -202,7 +216,7 @@ def _show_yaml(
 
 
 def why(console: Console, request: ActionRequest) -> None:
-    """Show why a job is as it is, with all that was seen."""
+    """Explain the state of a job, with the evidence."""
     from k8s.diagnosis.gather import answer_why
     from tui.screens.documents.text import TextView
 
@@ -223,3 +237,24 @@ def why(console: Console, request: ActionRequest) -> None:
 
 def _heading(ref: JobRef, what: str) -> str:
     return f"Jobs › {ref.name} › {what}"
+
+
+FUNCTIONS: Functions = {
+    "curves": curves,
+    "events": events,
+    "job_events": job_events,
+    "job_yaml": job_yaml,
+    "jobs": jobs,
+    "logs": logs,
+    "next_view": next_view,
+    "node_gpus": node_gpus,
+    "nodes": nodes,
+    "open_job": open_job,
+    "previous_logs": previous_logs,
+    "usage": usage,
+    "users": users,
+    "volume": volume,
+    "volumes": volumes,
+    "why": why,
+    "yaml": yaml,
+}

@@ -1,4 +1,4 @@
-"""Finding out what this user may do with what is selected, so that keys which would be refused say so."""
+"""Check the user's permissions on the selection, so that refused keys can say so."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from k8s.kinds import JobRef
     from tui.app import Console
 
+# Do not send a request for every job that the cursor passes.
 CURSOR_RESTS_S = 0.5
-"""How long the cursor stays on a job before the cluster is asked what may be done with it."""
 
 
 def find_permissions(console: Console, view: View) -> None:
-    """Mark the keys of the view that the cluster would refuse this user, once that is known."""
+    """Mark the view's keys that the cluster would refuse this user."""
     # While a view is taken down its table goes first.
     if console.permissions is not None and console.client is not None and view.is_drawable:
         job = view.current_job()
@@ -28,7 +28,7 @@ def find_permissions(console: Console, view: View) -> None:
 async def _find(
     console: Console, permissions: Permissions, view: View, namespace: str, job: JobRef | None
 ) -> None:
-    """Ask once the cursor rests; what is known already is shown at once."""
+    """Check permissions once the cursor rests; cached answers are shown at once."""
     keys = [key for key in view.keys if key.permission]
 
     def show() -> None:

@@ -1,4 +1,4 @@
-"""What goes straight to a job's pods: a shell, a forwarded port."""
+"""Actions on a job's pods: open a shell, forward a port."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from k8s.errors import KubeError
 from k8s.snapshot import Job
+from tui.actions import Functions
 from tui.jobs.instances import find_container, find_instance
 from tui.screens.base.request import ActionRequest
 
@@ -15,11 +16,10 @@ if TYPE_CHECKING:
     from tui.app import Console
 
 TOLD_S = 60.0
-"""How long an address to open elsewhere is shown."""
 
 
 def shell(console: Console, request: ActionRequest) -> None:
-    """Hand the terminal to a shell in one of a job's pods; the console comes back when it ends."""
+    """Suspend the console and run a shell in one of a job's pods."""
     if (target := console.target_job(request)) and (job := console.snapshot.job(target[1])):
         console.begin(_shell, target[0], job, request.instance, group="shell", exclusive=True)
 
@@ -34,7 +34,7 @@ async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
             client, job.ref.namespace, instance.pod, container, hand_over=lambda: handed_over(console)
         )
     except KubeError as error:
-        console.note_refusal(error)
+        console.record_refusal(error)
         console.notify(error.details, title=error.what, severity="error")
     else:
         ended = {0: "exited", LEFT: "was left; it may still run"}.get(code, f"exited with {code}")
@@ -42,7 +42,7 @@ async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
 
 
 def port_forward(console: Console, request: ActionRequest) -> None:
-    """Forward a job's TensorBoard to this machine until it is asked for again, or the console ends."""
+    """Toggle forwarding of a job's TensorBoard to this machine."""
     if target := console.target_job(request):
         client, ref = target
         if ref in console.forwards:
@@ -78,7 +78,13 @@ async def _forward(console: Console, client: Client, job: Job) -> None:
             await asyncio.Event().wait()
     except KubeError as error:
         console.forwards.pop(job.ref, None)
-        console.note_refusal(error)
+        console.record_refusal(error)
         console.notify(error.details, title=error.what, severity="error")
     finally:
         console.context.forwarded.pop(job.ref, None)
+
+
+FUNCTIONS: Functions = {
+    "port_forward": port_forward,
+    "shell": shell,
+}

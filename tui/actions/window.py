@@ -1,4 +1,4 @@
-"""What concerns the console alone: its looks, the way back, the way out."""
+"""Actions on the console itself: theme, help, navigation back, exit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from textual.widget import Widget
 
 import themes
-from tui.screens.base.request import ActionRequest
+from tui.actions import Functions
+from tui.screens.base.request import ActionRequest, Route
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.lists.jobs import JobsView
 
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def theme(console: Console, request: ActionRequest) -> None:
-    """Take another palette for now; without a name, choose one to keep."""
+    """Apply the named theme for this session; without a name, open the theme picker."""
     if not request.argument:
-        from tui.files.theme_file import keep_theme
+        from tui.files.stored_choices import store_theme
         from tui.screens.dialogs.themes import ThemesScreen
 
         options = console.options
-        keep = partial(keep_theme, options.state_folder, config_theme=options.config_theme)
+        keep = partial(store_theme, options.state_folder, config_theme=options.config_theme)
         console.push_screen(ThemesScreen(console.palettes, keep))
     elif name := themes.find(request.argument, console.palettes):
         console.theme = name
@@ -33,7 +34,7 @@ def theme(console: Console, request: ActionRequest) -> None:
 
 
 def back(console: Console, request: ActionRequest) -> None:
-    """Undo a step inside the view, or go to the view below, and from another list home."""
+    """Undo a step inside the view, or return to the previous view."""
     view = console.views.current
     if view is None or view.step_back():
         return
@@ -44,7 +45,7 @@ def back(console: Console, request: ActionRequest) -> None:
 
 
 def last_view(console: Console, request: ActionRequest) -> None:
-    """Go to the view that was shown before this one."""
+    """Toggle between the two most recent views."""
     if console.views.previous is None:
         console.notify("No previous view yet.", markup=False)
     else:
@@ -52,7 +53,7 @@ def last_view(console: Console, request: ActionRequest) -> None:
 
 
 def quit_or_back(console: Console, request: ActionRequest) -> None:
-    """Go back; at home ask whether to leave."""
+    """Go back; at home ask whether to quit."""
     view = console.views.current
     if console.views.is_deep:
         console.views.go_back()
@@ -69,20 +70,39 @@ def quit_or_back(console: Console, request: ActionRequest) -> None:
 
 
 def leave(console: Console, request: ActionRequest) -> None:
-    """End the console."""
+    """Quit the console."""
     console.leave(0)
 
 
 def show_help(console: Console, request: ActionRequest) -> None:
-    """Show the keys of the view that has the focus."""
+    """Show the keys of the focused view, or the named chapter of the manual."""
     from tui.screens.dialogs.help import HelpScreen
+
+    if request.argument:
+        _show_chapter(console, request.argument)
+        return
 
     if (view := console.views.current) is not None:
         console.push_screen(HelpScreen("This view", view.keys, console.context, view.refused))
 
 
+def _show_chapter(console: Console, word: str) -> None:
+    from tui.manual import TOPICS, find_topic, read_chapter
+    from tui.screens.documents.text import TextView
+
+    topic = find_topic(word)
+    if not topic:
+        console.notify(f"Topics: {', '.join(TOPICS)}.", title=f"No topic {word!r}.", markup=False)
+        return
+
+    async def read() -> str:
+        return read_chapter(topic)
+
+    console.views.show(Route("help", topic), TextView(f"Manual: {topic}", read))
+
+
 def palette(console: Console, request: ActionRequest) -> None:
-    """Search all that can be done."""
+    """Open the command palette."""
     from textual.command import CommandPalette
 
     from tui.screens.dialogs.palette import ActionProvider
@@ -91,7 +111,7 @@ def palette(console: Console, request: ActionRequest) -> None:
 
 
 def jump(console: Console, request: ActionRequest) -> None:
-    """Give the focus to one of the places on the screen, chosen by a letter."""
+    """Label the panes with letters, and focus the one that is chosen."""
     from tui.screens.dialogs.jump import JumpScreen, jump_targets
 
     screen = console.screen
@@ -101,3 +121,15 @@ def jump(console: Console, request: ActionRequest) -> None:
             screen.set_focus(place)
 
     console.push_screen(JumpScreen(jump_targets(screen)), chosen)
+
+
+FUNCTIONS: Functions = {
+    "back": back,
+    "help": show_help,
+    "jump": jump,
+    "last_view": last_view,
+    "quit": leave,
+    "palette": palette,
+    "quit_or_back": quit_or_back,
+    "theme": theme,
+}

@@ -1,4 +1,4 @@
-"""Curves as text: reading a million points, choosing what to draw, dots and ticks.
+"""Curves as text: series of a million points, downsampling, braille dots, ticks.
 
-Pure: knows no widget, no file and no job.
+Knows no widget, file or job.
 """

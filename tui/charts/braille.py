@@ -1,38 +1,34 @@
-"""A canvas of dots: eight in a cell as braille, or one in a cell for terminals that have only ASCII."""
+"""Canvas of dots: eight per cell in braille, or one per cell in ASCII."""
 
 from __future__ import annotations
 
 from itertools import groupby
 
 _BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+# By side, first row and last row within a cell: the bits of that part of a dot column.
 _MASKS = [
     [[sum(side[row] for row in range(top, bottom + 1)) for bottom in range(4)] for top in range(4)]
     for side in _BITS
 ]
-"""By side, first and last row of a cell: the bits of that piece of a column of dots."""
 
 _BRAILLE = [" ", *map(chr, range(0x2801, 0x2900))]
+# Marks of owners 1 to 6; all others get `.`.
 ASCII_MARKS = "*+ox#@"
-"""Marks for owners 1 to 6; all others get `.`."""
 
 
 class Canvas:
-    """Dots with owners. Where two owners meet in a cell, the later one has it alone."""
+    """Canvas of dots with owners. If two owners share a cell, the later one replaces the earlier."""
 
     def __init__(self, width: int, height: int, *, ascii_only: bool = False) -> None:
         """Make an empty canvas of `width` by `height` cells."""
         self.width = width
-        """Cells in a row."""
         self.height = height
-        """Rows of cells."""
         self.ascii_only = ascii_only
-        """Whether a cell holds one dot, drawn as an ASCII mark."""
+        """One dot per cell, drawn as an ASCII mark."""
         self.dots_x = width if ascii_only else 2 * width
-        """Columns of dots."""
         self.dots_y = height if ascii_only else 4 * height
-        """Rows of dots."""
         self.pattern = (1, 1)
-        """Dash of what is drawn next: columns of dots that are drawn, out of how many."""
+        """Dash pattern of further drawing: drawn dot columns, out of how many."""
         self._bits = bytearray(width * height)
         self._owners = bytearray(width * height)
 
@@ -41,9 +37,9 @@ class Canvas:
 
         Args:
             x: Column of dots, from the left.
-            top: First row of dots, from above.
+            top: First row of dots, from the top.
             bottom: Last row of dots; not above `top`.
-            owner: 1 to 255; says whose dots these are.
+            owner: Owner of the dots, 1 to 255.
         """
         drawn, period = self.pattern
         if x % period >= drawn:
@@ -65,7 +61,7 @@ class Canvas:
             cell += width
 
     def line(self, start: tuple[int, int], end: tuple[int, int], owner: int) -> None:
-        """Join two dots (x, y), the first one left of the second."""
+        """Connect two dots (x, y); the first one is left of the second."""
         (x0, y0), (x1, y1) = start, end
         before = y0
         for x in range(x0 + 1, x1 + 1):
@@ -74,7 +70,7 @@ class Canvas:
             before = y
 
     def reach(self, x: int, before: int, top: int, bottom: int, owner: int) -> None:
-        """Fill from `top` to `bottom`, and on until it touches the dot in row `before` one column left."""
+        """Fill from `top` to `bottom`, and on to touch the dot in row `before` one column to the left."""
         if before < top - 1:
             top = before + 1
         elif before > bottom + 1:
@@ -82,7 +78,7 @@ class Canvas:
         self.column(x, top, bottom, owner)
 
     def row(self, row: int) -> list[tuple[str, int]]:
-        """Give one row as pieces of text and their owner; empty pieces have owner 0."""
+        """Return one row as pieces of text with their owner; empty pieces have owner 0."""
         start, end = row * self.width, (row + 1) * self.width
         owners = self._owners[start:end]
         runs = []

@@ -1,8 +1,7 @@
-"""One chart as rows of text: title, legend, curves, axes, and what the cursor is on.
+"""One chart as rows of text: title, legend, curves, axes, and the reading at the cursor.
 
-The result is text in pieces, each with the name of its paint (`title`, `axis`,
-`note`, `alarm`, `cursor`, `series-1`, `raw-1`, or nothing), so that a widget
-can colour it and a test can read it.
+Text comes in pieces, each with the name of its paint (`title`, `axis`, `note`, `alarm`,
+`cursor`, `series-1`, `raw-1`, or empty), so that widgets can colour it and tests can read it.
 """
 
 from __future__ import annotations
@@ -11,16 +10,48 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import NamedTuple
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import Literal, NamedTuple, TypeAlias
 
 from tui.charts.braille import Canvas
-from tui.charts.downsample import Span, downsample, value_range
-from tui.charts.plot_options import PAINTS, Piece, PlotCurve, PlotOptions
-from tui.charts.series import Series
-from tui.charts.ticks import Tick, clock_ticks, duration_ticks, log_ticks, number_ticks, whole_ticks
+from tui.charts.series import Series, Span, downsample, value_range
+from tui.charts.ticks import Tick, clock_ticks, duration_ticks, integer_ticks, log_ticks, number_ticks
 from tui.text.cells import cell_len, elide_middle, head, pad
 from tui.text.format import NOTHING, count, duration, number
+
+Piece: TypeAlias = tuple[str, str]
+
+XAxis: TypeAlias = Literal["step", "relative", "wall"]
+"""Steps, time since the first point, or time of day."""
+
+# Curves with a paint of their own; further ones start over.
+PAINTS = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlotCurve:
+    """One curve of the chart."""
+
+    label: str
+    """Label in the legend; sanitised."""
+    series: Series
+
+
+@dataclass(frozen=True, slots=True)
+class PlotOptions:
+    """Display options of a chart."""
+
+    x_axis: XAxis = "step"
+    is_log: bool = False
+    smoothing: float = 0.0
+    """Weight of the running mean, 0 to 0.999; above 0 the raw curve stays visible, dimmed."""
+    cursor: int | None = None
+    """Cell column to read out, from the left edge of the plot; None for no cursor."""
+    ascii_only: bool = False
+    zone: tzinfo | None = None
+    """Time zone of the `wall` axis; None for this machine's."""
+
 
 _RAW = 100
 _PATTERNS = ((1, 1), (4, 6), (2, 4), (8, 10), (1, 2), (10, 14))
@@ -31,10 +62,10 @@ _ASCII = str.maketrans({"…": "~", NOTHING: "-"})
 
 
 class Picture(NamedTuple):
-    """A chart, drawn."""
+    """A drawn chart."""
 
     rows: list[list[Piece]]
-    """One list of pieces for each row; rows may be shorter than the width."""
+    """One list of pieces per row; rows may be shorter than the width."""
     columns: int
     """Cells between the axes: the cursor may be on 0 to `columns - 1`."""
 
@@ -48,15 +79,15 @@ def draw(
     *,
     empty: str = "No points yet",
 ) -> Picture:
-    """Draw the curves over each other on `width` by `height` cells.
+    """Draw curves on `width` by `height` cells.
 
     Args:
-        title: What is drawn; sanitised.
-        curves: The lines; later ones lie on top.
-        width: Cells in a row.
+        title: The title; sanitised.
+        curves: The curves; later ones are drawn on top.
+        width: Cells per row.
         height: Rows.
-        view: How to look at them.
-        empty: What to say while there is no point.
+        view: Axes, smoothing and cursor.
+        empty: Text while there are no points.
     """
     drawing = _Drawing(title, curves, max(0, width), max(0, height), view, empty)
     rows = [_cropped(row, width, view.ascii_only) for row in drawing.rows()[: max(0, height)]]
@@ -88,7 +119,7 @@ class _Drawing:
     def rows(self) -> list[list[Piece]]:
         top = [self._title_row(), *([self._legend_row()] if self.has_legend else [])]
         if self.y_range is None or self.columns < 2 or self.height < 1:
-            return [*top, *self._words_instead()]
+            return [*top, *self._placeholder()]
         canvas = Canvas(self.columns, self.height, ascii_only=self.view.ascii_only)
         for index, curve in enumerate(self.curves):
             self._draw_curve(canvas, index, curve)
@@ -175,7 +206,7 @@ class _Drawing:
             before = (span.x, dot(span.last)) if self._can_show(span.last) else None
 
     def _dots(self, canvas: Canvas) -> Callable[[float], int]:
-        """Make the function from a value to its row of dots."""
+        # Maps a value to its row of dots.
         assert self.y_range is not None
         low, high = map(self._scaled, self.y_range)
         extent, last = high - low, canvas.dots_y - 1
@@ -222,7 +253,7 @@ class _Drawing:
         low, high = self.x_range
         most = max(2, self.columns // 12)
         if self.view.x_axis == "step":
-            ticks = whole_ticks(low, high, most)
+            ticks = integer_ticks(low, high, most)
         elif self.view.x_axis == "relative":
             ticks = duration_ticks(low, high, most)
         else:
@@ -233,8 +264,8 @@ class _Drawing:
         for tick in ticks:
             at = round((tick.value - low) / (high - low) * (self.columns - 1))
             start = min(max(0, at - len(tick.text) // 2), self.columns - len(tick.text))
-            taken = range(start - 1, start + len(tick.text) + 1)
-            if start >= free_from and not any(place in marks for place in taken):
+            used_cells = range(start - 1, start + len(tick.text) + 1)
+            if start >= free_from and not any(place in marks for place in used_cells):
                 cells[start : start + len(tick.text)] = tick.text
                 free_from = start + len(tick.text) + 2
         corner = "+" if self.view.ascii_only else "└"
@@ -273,7 +304,7 @@ class _Drawing:
     # Words
 
     def _at_cursor(self, series: Series) -> int | None:
-        """Find the point nearest to the cursor, or the last one where there is no cursor."""
+        # The index of the point nearest to the cursor; the last point without a cursor.
         if not len(series):
             return None
         if self.view.cursor is None or self.columns < 2:
@@ -312,38 +343,38 @@ class _Drawing:
         return ""
 
     def _title_row(self) -> list[Piece]:
-        notes: list[Piece] = []
+        captions: list[Piece] = []
         if broken := sum(len(curve.series.broken) for curve in self.curves):
-            notes.append((f"{count(broken)} nan or inf", "alarm"))
+            captions.append((f"{count(broken)} nan or inf", "alarm"))
         if self.view.cursor is not None and (place := self._place()):
-            notes.append((place, "cursor"))
+            captions.append((place, "cursor"))
         if self.view.smoothing:
-            notes.append((f"smooth {self.view.smoothing:g}", "note"))
+            captions.append((f"smooth {self.view.smoothing:g}", "note"))
         if self.view.is_log:
-            notes.append((self._log_note(), "note"))
+            captions.append((self._log_caption(), "note"))
         left: list[Piece] = []
         if not self.has_legend and self.filled:
             left = [("  ", ""), self._reading(self.filled[0].series)]
-        taken = sum(cell_len(text) for text, _ in left)
-        left.insert(0, (elide_middle(self.title, max(0, self.width - taken - 1)), "title"))
+        used_cells = sum(cell_len(text) for text, _ in left)
+        left.insert(0, (elide_middle(self.title, max(0, self.width - used_cells - 1)), "title"))
         used = sum(cell_len(text) for text, _ in left)
         right: list[Piece] = []
-        for text, paint in notes:
+        for text, paint in captions:
             if used + sum(cell_len(shown) for shown, _ in right) + len(text) + 3 <= self.width:
                 right += [("  ", ""), (text, paint)]
         space = self.width - used - sum(cell_len(text) for text, _ in right)
         return [*left, (" " * space, ""), *right] if right else left
 
-    def _log_note(self) -> str:
+    def _log_caption(self) -> str:
         lows = [curve.series.bands.between(0, len(curve.series))[0] for curve in self.filled]
         return "log, values up to 0 left out" if any(low <= 0 for low in lows) else "log"
 
     def _legend_row(self) -> list[Piece]:
         readings = [self._reading(curve.series) for curve in self.curves]
-        taken = sum(cell_len(text) + _SWATCH_CELLS + 4 for text, _ in readings) - 2
+        used_cells = sum(cell_len(text) + _SWATCH_CELLS + 4 for text, _ in readings) - 2
         label_cells = [cell_len(curve.label) for curve in self.curves]
         longest = min(max(label_cells), self.width)
-        while longest > 4 and taken + sum(min(longest, cells) for cells in label_cells) > self.width:
+        while longest > 4 and used_cells + sum(min(longest, cells) for cells in label_cells) > self.width:
             longest -= 1
         pieces: list[Piece] = []
         for index, (curve, reading) in enumerate(zip(self.curves, readings, strict=True)):
@@ -361,26 +392,26 @@ class _Drawing:
             ]
         return pieces
 
-    def _words_instead(self) -> list[list[Piece]]:
+    def _placeholder(self) -> list[list[Piece]]:
         if not self.filled:
-            words = elide_middle(self.empty, self.width)
+            text = elide_middle(self.empty, self.width)
         elif self.y_range is None and self.view.is_log:
-            words = "Nothing above zero to show on a log axis"
+            text = "Nothing above zero to show on a log axis"
         elif self.y_range is None:
-            words = "Every value is nan or infinite"
+            text = "Every value is nan or infinite"
         else:
-            words = ""
+            text = ""
         middle = max(0, self.height // 2)
-        return [[] for _ in range(middle)] + [[(words.center(self.width).rstrip(), "note")]]
+        return [[] for _ in range(middle)] + [[(text.center(self.width).rstrip(), "note")]]
 
 
 def _cropped(row: list[Piece], width: int, ascii_only: bool) -> list[Piece]:
     room, pieces = width, []
     for text, paint in row:
-        kept = head(text.translate(_ASCII) if ascii_only else text, room)
-        room -= cell_len(kept)
-        if kept:
-            pieces.append((kept, paint))
+        visible = head(text.translate(_ASCII) if ascii_only else text, room)
+        room -= cell_len(visible)
+        if visible:
+            pieces.append((visible, paint))
     return pieces
 
 

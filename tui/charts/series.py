@@ -1,7 +1,7 @@
-"""The points of one curve, kept so that a million of them draw in milliseconds.
+"""Points of one curve, stored and downsampled so that a million of them draw in milliseconds.
 
-Values are summed up in blocks as they arrive; what a column of the chart needs
-to know about its thousands of points is then found in a few dozen steps.
+Values are summarised in blocks as they arrive, so a chart column finds the range of its
+thousands of points in a few dozen steps.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
+from typing import NamedTuple
 
 BLOCK = 64
-"""Values that are summed up together."""
 
 _CHUNK = 4096
 _SETTLED = 1e-15
 
 
-class Bands:
-    """Lowest and highest of any stretch of values, without reading the whole stretch."""
+class MinMaxLevels:
+    """Minimum and maximum of any slice of values, without reading the whole slice."""
 
     def __init__(self, values: array[float]) -> None:
-        """Watch `values`; call `catch_up` after they grew and `cut` after they shrank."""
+        """Index `values`; call `catch_up` after they grew and `cut` after they shrank."""
         self._values = values
         self._lows: array[float] = array("d")
         self._highs: array[float] = array("d")
 
     def catch_up(self) -> None:
-        """Sum up the blocks that have become full; costs what is new."""
+        """Summarise newly completed blocks; the cost depends only on new values."""
         values = self._values
         for start in range(len(self._lows) * BLOCK, len(values) - BLOCK + 1, BLOCK):
             low, high = _low_high(values[start : start + BLOCK])
@@ -38,11 +38,11 @@ class Bands:
             self._highs.append(high)
 
     def cut(self, length: int) -> None:
-        """Forget what lies at and after `length`."""
+        """Drop the summaries at and after index `length`."""
         del self._lows[length // BLOCK :], self._highs[length // BLOCK :]
 
     def between(self, start: int, end: int) -> tuple[float, float]:
-        """Find the lowest and highest finite of `values[start:end]`; infinity and its negative if none."""
+        """Return the lowest and highest finite of `values[start:end]`; infinity and its negative if none."""
         first = -(-start // BLOCK)
         last = min(end // BLOCK, len(self._lows))
         if last - first < 2:
@@ -63,44 +63,41 @@ def _low_high(part: array[float]) -> tuple[float, float]:
 
 
 class Series:
-    """The points of one curve; steps always rise.
+    """The points of one curve, in increasing steps.
 
-    A point at or below the last step drops the points at and after it, as when
-    a job was restarted from a checkpoint; `restarts` says where that happened.
-    Values may be NaN or infinite. Wall times never go back: a clock that does
-    is held where it was.
+    A point at or below the last step drops the points at and after it, as when a job restarts
+    from a checkpoint; `restarts` lists these steps. Values may be NaN or infinite. Wall times
+    never decrease: a clock that goes back is clamped.
     """
 
     def __init__(self) -> None:
         self.steps: array[int] = array("q")
-        """int64, rising."""
+        """int64, increasing."""
         self.wall_times: array[float] = array("d")
-        """Seconds since 1970, never falling."""
+        """Seconds since 1970, never decreasing."""
         self.values: array[float] = array("d")
-        """As they were written."""
         self.restarts: list[int] = []
-        """Steps from which on the curve was written anew."""
+        """Steps from which the curve was rewritten."""
         self.broken: array[int] = array("q")
-        """Indices of the values that are NaN or infinite."""
+        """Indices of NaN and infinite values."""
         self.version = 0
-        """Grows with every change."""
+        """Number of changes so far."""
         self.cuts = 0
-        """Grows whenever points are dropped."""
-        self.bands = Bands(self.values)
-        """Lowest and highest values of stretches."""
+        """Number of times that points were dropped."""
+        self.bands = MinMaxLevels(self.values)
         self._smoothed: Smoothed | None = None
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def append(self, points: Iterable[tuple[int, float, float]]) -> None:
-        """Add points (step, wall time, value), oldest first."""
+        """Append points (step, wall time, value), oldest first."""
         columns = list(zip(*points, strict=True))
         if columns:
             self.extend(*columns)
 
     def extend(self, steps: Sequence[int], wall_times: Sequence[float], values: Sequence[float]) -> None:
-        """Add points given as three columns of one length, oldest first; costs what is added."""
+        """Append points given as three columns of equal length, oldest first."""
         if not steps:
             return
         start = 0
@@ -123,7 +120,7 @@ class Series:
         values: Sequence[float],
         restarts: Iterable[int] = (),
     ) -> None:
-        """Become these points; costs only what was added where the points before are a start of them."""
+        """Replace the points; if the old points are a prefix of the new ones, only the others are added."""
         known = len(self)
         if known and not self._begins(steps, values):
             self._cut(0)
@@ -134,14 +131,14 @@ class Series:
             self.version += 1
 
     def smoothed(self, weight: float) -> Smoothed:
-        """Give the running mean for a weight from 0 to 0.999; the latest weight is kept."""
+        """Return the running mean for a weight from 0 to 0.999; the latest weight is cached."""
         if self._smoothed is None or self._smoothed.weight != weight:
             self._smoothed = Smoothed(self, weight)
         self._smoothed.catch_up()
         return self._smoothed
 
     def broken_between(self, start: int, end: int) -> int:
-        """Count the NaN and infinite values among `values[start:end]`."""
+        """Count the NaN and infinite values in `values[start:end]`."""
         return bisect_left(self.broken, end) - bisect_left(self.broken, start)
 
     def _begins(self, steps: Sequence[int], values: Sequence[float]) -> bool:
@@ -180,28 +177,26 @@ class Series:
 
 
 class Smoothed:
-    """The exponential moving mean of a series, as TensorBoard draws it.
+    """Exponential moving mean of a series, as in TensorBoard.
 
-    The mean starts unbiased: it is divided by `1 - weight ** n`. NaN and
-    infinite values stay as they are and do not enter the mean.
+    The mean is debiased: it is divided by `1 - weight ** n`. NaN and infinite values are passed
+    through and do not enter the mean.
 
     Source: `data_transformer.ts` of TensorBoard's time series page.
     """
 
     def __init__(self, series: Series, weight: float) -> None:
         self.weight = weight
-        """How much of the mean so far is kept at each point."""
         self.values: array[float] = array("d")
-        """One for each point of the series."""
-        self.bands = Bands(self.values)
-        """Lowest and highest values of stretches."""
+        """One value per point of the series."""
+        self.bands = MinMaxLevels(self.values)
         self._series = series
         self._cuts = series.cuts
         self._mean = 0.0
         self._count = 0
 
     def catch_up(self) -> None:
-        """Go on with the points that are new; a series that was cut is read again."""
+        """Process new points; a series that was cut is processed again from its start."""
         if self._cuts != self._series.cuts:
             self._cuts = self._series.cuts
             del self.values[:]
@@ -212,16 +207,16 @@ class Smoothed:
         self.bands.catch_up()
 
     def _add(self, part: array[float]) -> None:
-        weight, rest = self.weight, 1 - self.weight
+        weight, share = self.weight, 1 - self.weight
         if weight**self._count < _SETTLED and math.isfinite(sum(part)):
-            means = accumulate(part, lambda mean, value: mean * weight + value * rest, initial=self._mean)
+            means = accumulate(part, lambda mean, value: mean * weight + value * share, initial=self._mean)
             self.values.extend(islice(means, 1, None))
             self._mean = self.values[-1]
             self._count += len(part)
             return
         for value in part:
             if math.isfinite(value):
-                self._mean = self._mean * weight + value * rest
+                self._mean = self._mean * weight + value * share
                 self._count += 1
                 self.values.append(self._mean / (1 - weight**self._count))
             else:
@@ -229,8 +224,74 @@ class Smoothed:
 
 
 def _rising_until(steps: Sequence[int], start: int) -> int:
-    """Find where the stretch of rising steps that begins at `start` ends."""
+    # The end of the increasing stretch that begins at `start`.
     part = steps[start:] if start else steps
     if all(map(operator.lt, part, islice(part, 1, None))):
         return len(steps)
     return next(index for index in range(start + 1, len(steps)) if steps[index] <= steps[index - 1])
+
+
+class Span(NamedTuple):
+    """Summary of the points in one dot column."""
+
+    x: int
+    first: float
+    """Like `last`, it may be NaN or infinite."""
+    low: float
+    """Lowest finite value; infinity if there is none."""
+    high: float
+    """Highest finite value; negative infinity if there is none."""
+    last: float
+
+
+def downsample(
+    xs: array[int] | array[float],
+    values: array[float],
+    bands: MinMaxLevels,
+    *,
+    low: float,
+    high: float,
+    columns: int,
+) -> list[Span]:
+    """Summarise the points between `low` and `high` for each dot column.
+
+    Columns without points are left out. The first column is centred on `low`, the last one on `high`.
+
+    Args:
+        xs: Position of each value, never decreasing.
+        values: The values.
+        bands: Minima and maxima of `values`.
+        low: Start of the chart.
+        high: End of the chart; greater than `low`.
+        columns: Number of dot columns; at least 2.
+    """
+    step = (high - low) / (columns - 1)
+    spans = []
+    start, end_of_all = bisect_left(xs, low - step / 2), len(xs)
+    for column in range(columns):
+        if start >= end_of_all:
+            break
+        edge = low + (column + 0.5) * step
+        if xs[start] >= edge:
+            continue
+        end = bisect_left(xs, edge, start)
+        spans.append(Span(column, values[start], *bands.between(start, end), values[end - 1]))
+        start = end
+    return spans
+
+
+def value_range(spans: list[Span], *, above_zero: bool = False) -> tuple[float, float] | None:
+    """Return the lowest and highest value that can be drawn; None if there is none.
+
+    Args:
+        spans: The spans of one or several curves.
+        above_zero: Ignore values that a logarithmic axis cannot show.
+    """
+    lows = [span.low for span in spans if math.isfinite(span.low)]
+    highs = [span.high for span in spans if math.isfinite(span.high)]
+    if above_zero:
+        lows = [
+            min(low if low > 0 else high, high) for low, high in zip(lows, highs, strict=True) if high > 0
+        ]
+        highs = [high for high in highs if high > 0]
+    return (min(lows), max(highs)) if lows else None

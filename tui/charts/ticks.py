@@ -1,4 +1,4 @@
-"""Round numbers for axes: 1, 2 and 5 times powers of ten, and the round times of clocks."""
+"""Round numbers for axes: 1, 2 and 5 times powers of ten, and round times."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _TIME_STEPS = (
     *(amount * _MINUTE for amount in (1, 2, 5, 10, 15, 30)),
     *(amount * _HOUR for amount in (1, 2, 3, 6, 12)),
 )
-_MOST_TRIED = 1000
+_MAX_TICKS = 1000
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 class Tick(NamedTuple):
-    """A place on an axis, and what stands there."""
+    """A position on an axis, and its label."""
 
     value: float
     text: str
 
 
 def number_ticks(low: float, high: float, most: int) -> list[Tick]:
-    """Choose at most `most` round numbers between `low` and `high`, labelled alike."""
+    """Return at most `most` round numbers between `low` and `high`, with uniform labels."""
     step = round_step((high - low) / (max(1, most) + 1))
     while len(values := _multiples(low, high, step)) > max(1, most):
         step = round_step(step * 1.01)
@@ -32,13 +32,13 @@ def number_ticks(low: float, high: float, most: int) -> list[Tick]:
     return [Tick(value, _label(value, step, largest)) for value in values]
 
 
-def whole_ticks(low: float, high: float, most: int) -> list[Tick]:
-    """Choose round numbers like `number_ticks`, but never a fraction: half a step does not exist."""
+def integer_ticks(low: float, high: float, most: int) -> list[Tick]:
+    """Return round integers: there are no fractional steps."""
     return [tick for tick in number_ticks(low, high, most) if tick.value == int(tick.value)]
 
 
 def log_ticks(low: float, high: float, most: int) -> list[Tick]:
-    """Choose round numbers for an axis of powers of ten; `low` is above zero."""
+    """Return round numbers for a logarithmic axis; `low` is above zero."""
     first, last = math.floor(math.log10(low)), min(307, math.ceil(math.log10(high)))
     for factors in ((1, 2, 5), (1,)):
         values = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
@@ -51,7 +51,7 @@ def log_ticks(low: float, high: float, most: int) -> list[Tick]:
 
 
 def duration_ticks(low_s: float, high_s: float, most: int) -> list[Tick]:
-    """Choose round lengths of time in seconds, such as `0`, `30m`, `1h`, `1d12h`."""
+    """Return round durations in seconds, with labels such as `0`, `30m`, `1h`, `1d12h`."""
     if high_s - low_s < max(1, most):
         return [Tick(tick.value, f"{tick.text}s") for tick in number_ticks(low_s, high_s, most)]
     step = _time_step((high_s - low_s) / (max(1, most) + 1))
@@ -61,13 +61,13 @@ def duration_ticks(low_s: float, high_s: float, most: int) -> list[Tick]:
 
 
 def clock_ticks(low: float, high: float, most: int, zone: tzinfo | None = None) -> list[Tick]:
-    """Choose round times of day between two wall times; a new day is labelled by its date.
+    """Return round times of day between two wall times; a new day is labelled by its date.
 
     Args:
         low: Seconds since 1970.
         high: Seconds since 1970.
-        most: How many at most.
-        zone: The time zone to tell the time in; None is this machine's.
+        most: Maximum number of ticks.
+        zone: Time zone of the labels; None for this machine's.
     """
     step = _time_step((high - low) / (max(1, most) + 1))
     while (high - low) / step > max(1, most):
@@ -85,7 +85,7 @@ def clock_ticks(low: float, high: float, most: int, zone: tzinfo | None = None) 
 
 
 def round_step(least: float) -> float:
-    """Find the smallest of 1, 2, 5 times a power of ten that is not below `least`."""
+    """Return the smallest of 1, 2, 5 times a power of ten that is not below `least`."""
     if not (math.isfinite(least) and least > 0):
         return 1.0
     power = 10.0 ** math.floor(math.log10(least))
@@ -101,8 +101,8 @@ def _multiples(low: float, high: float, step: float) -> list[float]:
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return (
         [index * step for index in range(first, last + 1)]
-        if last - first < _MOST_TRIED
-        else [low] * _MOST_TRIED
+        if last - first < _MAX_TICKS
+        else [low] * _MAX_TICKS
     )
 
 
@@ -125,12 +125,12 @@ def _label(value: float, step: float, largest: float) -> str:
 
 
 def _duration_label(seconds: float) -> str:
-    whole = int(seconds)
-    if whole == 0:
+    remaining_s = int(seconds)
+    if remaining_s == 0:
         return "0"
     parts = []
     for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m"), (1, "s")):
-        amount, whole = divmod(whole, size)
+        amount, remaining_s = divmod(remaining_s, size)
         if amount:
             parts.append(f"{amount}{unit}")
     return "".join(parts[:2])

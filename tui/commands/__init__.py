@@ -1,7 +1,7 @@
-"""The one-shot commands: each is a file with `add_arguments(parser)` and `run(options, flags)`.
+"""One-shot commands: each is a module with `add_arguments(parser)` and `run(options, flags)`.
 
-They ask a cluster once and print; nothing here draws on the terminal. Only the module
-of the command that is run is imported, because what it needs takes time to load.
+A command queries the cluster once and prints. Only the module of the command that runs is
+imported, because its dependencies are slow to load.
 """
 
 from __future__ import annotations
@@ -10,23 +10,19 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """A command and where it is."""
+    """One command and its module."""
 
     name: str
-    """As typed."""
     module: str
-    """Its file in this package."""
     words: str
-    """What it does, for `gpuconsole --help`."""
     aliases: tuple[str, ...] = ()
-    """Arena's words for it."""
 
 
 COMMANDS: tuple[Command, ...] = (
     Command("top", "top", "Show the GPUs of nodes or jobs"),
     Command("list", "list", "List jobs of every kind", ("ls",)),
     Command("get", "get", "Show a job and its instances"),
-    Command("describe", "describe", "Describe a node: its GPUs, how they are linked, who holds them"),
+    Command("describe", "describe", "Describe a node: its GPUs, their links and their holders"),
     Command("why", "why", "Explain why a job waits, fails or restarts, and what would help"),
     Command("events", "events", "Show the events of a job and its pods"),
     Command("logs", "logs", "Print the logs of a job", ("log",)),
@@ -40,7 +36,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("scale", "scale", "Give an elastic job more or fewer replicas"),
     Command("scalein", "scale_by", "Remove replicas from an elastic job, as Arena does"),
     Command("scaleout", "scale_by", "Add replicas to an elastic job, as Arena does"),
-    Command("label", "label", "Have a node's GPUs given by their links, or as usual (Alibaba Cloud)"),
+    Command("label", "label", "Set a node's GPU scheduling mode (Alibaba Cloud)"),
     Command("prune", "prune", "Delete jobs that finished long ago"),
     Command("shell", "shell", "Open a shell or run a command in a pod of a job", ("attach",)),
     Command("forward", "forward", "Forward a local port to a job's TensorBoard or to one of its pods"),
@@ -48,16 +44,16 @@ COMMANDS: tuple[Command, ...] = (
     Command("data", "data", "List volume claims"),
     Command("sandbox", "sandbox", "Manage the sandbox, a cluster on this machine"),
     Command("info", "info", "Show versions, file locations and your permissions"),
+    Command("help", "help", "Read the manual"),
 )
-"""Every command, in the order of the help."""
 
-_TRAINING_ONLY = "Models are not served, stored or evaluated here: gpuconsole is for training jobs."
+_TRAINING_ONLY = "Only training is supported: models are not served, stored or evaluated."
+# Arena's commands without a counterpart here, and what to do instead.
 NOT_HERE: dict[str, str] = {
     **dict.fromkeys(("serve", "model", "evaluate", "llm"), _TRAINING_ONLY),
-    "cron": "Jobs are not made on a schedule here: use a CronJob that creates them.",
-    "logviewer": "There is no log viewer on the web: use logs, or open the console and press l.",
-    "whoami": "Use info: it says who you are for the cluster, and what you may do.",
-    "version": "Use --version; info tells that of the cluster too.",
-    "completion": "There is no completion for shells; the console completes what is typed after ':'.",
+    "cron": "Scheduled jobs are not supported: use a CronJob that creates them.",
+    "logviewer": "There is no web log viewer: use logs, or open the console and press l.",
+    "whoami": "Use info: it shows your user and permissions.",
+    "version": "Use --version; info also shows the cluster's.",
+    "completion": "Shell completion is not available; the console completes ':' commands.",
 }
-"""Commands that Arena has and we have not, and what to do instead."""

@@ -1,4 +1,4 @@
-"""`bundle`: one file with what is known of a job, for whoever is to help."""
+"""`bundle`: write a support bundle for a job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tui.text.format import plural
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take a job and a file."""
+    """Add the job and file arguments."""
     add_job(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", default="", help="path of the .tar.gz (default: in this folder)"
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Write the bundle and print where it is."""
+    """Write the bundle and print its path."""
     if flags.tail < 0:
         raise WrongUsage("--tail: must be 0 or more.")
     async with cluster(options) as client:
@@ -45,7 +45,6 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 def _progress() -> Progress:
-    """Return what tells of the parts."""
 
     def tell(done: int, total: int, words: str) -> None:
         write_progress(f"{done + 1}/{total} {words}", is_last=done + 1 == total)

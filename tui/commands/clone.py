@@ -1,4 +1,4 @@
-"""`clone`: a job once more, under a new name, with everything that its object says."""
+"""`clone`: copy a job under a new name."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import argparse
 import re
 from collections.abc import Sequence
 
-from k8s.jobs.clone import Clone, clone, copied_companions
-from k8s.jobs.companions import Companion
+from k8s.client.server_version import fetch_username
+from k8s.jobs.clone import Clone, clone, copied_owned_objects
 from k8s.jobs.create import create_manifest
+from k8s.jobs.owned_objects import OwnedObject
 from k8s.kinds import kind_of
 from k8s.text.yaml_writer import to_yaml
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
-from tui.commands.support.created import write_companions
+from tui.commands.support.created import add_show_secrets, shown_manifests, write_owned_objects
 from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
-from tui.options import ConsoleOptions, login_name
+from tui.options import ConsoleOptions, local_user
 
+# The API server's rule for object names; some job kinds are stricter.
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
-"""What the API server takes for the name of any object; kinds of jobs may take less."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take a job and a name."""
+    """Add the job and name arguments."""
     add = parser.add_argument
     add_job(parser)
     add("--name", default="", help="name of the new job (default: the next free one, e.g. bert-2 after bert)")
@@ -39,11 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="print the manifest; it is created only with --yes",
     )
+    add_show_secrets(parser)
     add("-y", "--yes", action="store_true", help="do not ask for confirmation; required in scripts")
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Create a job like another, or show what would be created."""
+    """Create the copy, or print it on a dry run."""
     if flags.name and not _NAME.fullmatch(flags.name):
         raise WrongUsage(
             "--name: Use lowercase letters, digits, '-' and '.' only; start and end with a letter or digit."
@@ -61,30 +63,37 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         ref = find_job(snapshot, flags.job, flags.job_type).ref
         obj = await client.get(kind_of(ref).resource, ref.name, ref.namespace)
         taken = {each.ref.name for each in snapshot.jobs if each.ref.namespace == ref.namespace}
-        found = clone(obj, taken, name=flags.name, user=login_name())
+        user = await fetch_username(client) or local_user()
+        found = clone(obj, taken, name=flags.name, user=user)
         what = f"{ref.kind} {ref.namespace}/{found.name}"
-        if found.names_left:
-            write_stderr(found.names_left)
-        if not (flags.dry_run or flags.yes or confirm(f"Create {what} as a copy of {found.like}?")):
+        if found.mentions_text:
+            write_stderr(found.mentions_text)
+        if not (flags.dry_run or flags.yes or confirm(f"Create {what} as a copy of {found.source}?")):
             return 1
-        along: Sequence[Companion] = ()
+        along: Sequence[OwnedObject] = ()
         if flags.dry_run != "client":
             is_dry = flags.dry_run == "server"
-            along = await copied_companions(client, found.manifest, found.like, ref.namespace)
+            along = await copied_owned_objects(client, found.manifest, found.source, ref.namespace)
             await create_manifest(
-                client, found.resource, found.manifest, ref.namespace, companions=along, dry_run=is_dry
+                client, found.resource, found.manifest, ref.namespace, owned_objects=along, dry_run=is_dry
             )
     words = {"": "created", "server": "created (server dry run)", "client": "created (dry run)"}
-    _print(found, f"{what} {words[flags.dry_run]}.", flags.output)
+    _print(
+        found,
+        f"{what} {words[flags.dry_run]}.",
+        flags.output,
+        with_secrets=getattr(flags, "show_secrets", False),
+    )
     if not flags.output:
-        write_companions(along, words[flags.dry_run])
+        write_owned_objects(along, words[flags.dry_run])
     return 0
 
 
-def _print(found: Clone, sentence: str, output: str) -> None:
+def _print(found: Clone, sentence: str, output: str, *, with_secrets: bool) -> None:
+    (shown,) = shown_manifests([found.manifest], with_secrets=with_secrets) if output else [found.manifest]
     if output == "yaml":
-        write(to_yaml(found.manifest).rstrip())
+        write(to_yaml(shown).rstrip())
     elif output == "json":
-        write_object(found.manifest, output)
+        write_object(shown, output)
     else:
         write(sentence)

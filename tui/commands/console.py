@@ -1,6 +1,6 @@
-"""Sees to what the console needs before it opens: a terminal, and a cluster to show.
+"""Prepare the console before it opens: check the terminal and choose a cluster.
 
-Where there is no terminal the jobs are printed instead, so that `gpuconsole` alone is of use in a pipe too.
+Without a terminal the jobs are printed instead, so that a bare `gpuconsole` is useful in a pipe.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from k8s.client.auth.kubeconfig import kubeconfig_files
 from k8s.errors import KubeError, NoCluster
 from k8s.text.sanitize import sanitize
 from tui.commands.support.output import WrongUsage, confirm, write_stderr
-from tui.files.theme_file import read_theme
+from tui.files.stored_choices import read_theme
 from tui.options import ConsoleOptions
 from tui.terminal import tty_state
 
 
 def prepare(options: ConsoleOptions) -> ConsoleOptions:
-    """Return the options with which the console opens; where there is no cluster, offer the sandbox.
+    """Return the options for the console; without a cluster, offer the sandbox.
 
     Raises:
-        WrongUsage: There is no terminal, and the jobs were printed; or no theme of the name asked for.
-        NoCluster: There is no kubeconfig, and the sandbox is not wanted.
+        WrongUsage: There is no terminal, and the jobs were printed; or the requested theme does not exist.
+        NoCluster: There is no kubeconfig, and the user declined the sandbox.
     """
     if not tty_state.is_usable():
         _print_jobs(options)
@@ -43,17 +43,13 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
             raise NoCluster("No cluster to connect to.", hint=SANDBOX_HINT)
         options = replace(options, is_sandbox=True)
     tty_state.prepare()
-    return replace(
-        options,
-        theme=theme,
-        is_ascii=options.is_ascii or tty_state.wants_ascii(),
-    )
+    return replace(options, theme=theme)
 
 
 async def resolve_options(options: ConsoleOptions, progress: Callable[[str], None]) -> ConsoleOptions:
-    """Return options that name a kubeconfig, having started the sandbox if that is meant.
+    """Start the sandbox if it was requested, and return options that name its kubeconfig.
 
-    Called when the console is on screen already: what it waits for is told to `progress`.
+    Called once the console is on screen; `progress` receives messages while it waits.
 
     Raises:
         KubeError: The sandbox cannot be started.
@@ -64,7 +60,6 @@ async def resolve_options(options: ConsoleOptions, progress: Callable[[str], Non
 
 
 def _print_jobs(options: ConsoleOptions) -> None:
-    """Print what `gpuconsole list` prints, or why it cannot."""
     from tui.commands import list as list_command
 
     try:
@@ -74,13 +69,13 @@ def _print_jobs(options: ConsoleOptions) -> None:
 
 
 def choose_theme(options: ConsoleOptions, colours: tty_state.Colours) -> str:
-    """Choose the palette: what is asked for now, then what suits the terminal, then what is kept.
+    """Choose the theme: the requested one, then one that suits the terminal, then the stored one.
 
     Returns:
-        Its name; empty for the usual one.
+        Its name; empty for the default.
 
     Raises:
-        WrongUsage: What is asked for is not there.
+        WrongUsage: The requested theme does not exist.
     """
     palettes = themes.load(options.themes_folder)
     asked = themes.find(options.theme, palettes)
@@ -98,5 +93,5 @@ def choose_theme(options: ConsoleOptions, colours: tty_state.Colours) -> str:
 
 
 def _has_cluster(options: ConsoleOptions) -> bool:
-    """Tell whether there is anything to try; whether it works is seen later."""
+    """Return True if there is a kubeconfig to try; whether it works shows later."""
     return bool(options.kubeconfig or kubeconfig_files() or "KUBERNETES_SERVICE_HOST" in os.environ)

@@ -1,4 +1,4 @@
-"""`curves`: plots of a job's scalars, or of the event files in a folder."""
+"""`curves`: plot a job's scalars, or those of the event files in a folder."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tui.text.natural_order import tag_key
 
 
 class NoCurves(KubeError):
-    """There is nothing to draw."""
+    """No scalars were found."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take a job or a folder."""
+    """Add the job or folder argument."""
     parser.add_argument("source", metavar="JOB|FOLDER", help=f"{NAME_HELP}, or a folder with event files")
     parser.add_argument(
         "--tag", action="append", default=[], metavar="TEXT", help="only tags that contain this text"
@@ -60,7 +60,6 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 def _from_folder(folder: Path) -> list[PlotLine]:
-    """Return the curves in a folder; none where there is no such folder."""
     if not folder.is_dir():
         return []
     events = EventFolder(folder)
@@ -69,7 +68,7 @@ def _from_folder(folder: Path) -> list[PlotLine]:
 
 
 async def _from_job(client: Client, job: Job) -> tuple[list[PlotLine], str]:
-    """Return the curves in a job's event files, or else what its log tells, and where that was read.
+    """Return the curves of a job's event files, or else of its log, and their source.
 
     Raises:
         NoCurves: Neither holds any.
@@ -102,7 +101,7 @@ async def _from_job(client: Client, job: Job) -> tuple[list[PlotLine], str]:
 
 
 def _lines(events: EventFiles) -> list[PlotLine]:
-    """Return the curves, named by their tags, and by run or file too where a tag has several."""
+    """Return curves named by tag, with the run or file added where a tag has several."""
     for path, problem in events.problems.items():
         write_stderr(f"{path}: {problem}")
     curves = [curve for curve in events.curves() if len(curve)]

@@ -1,14 +1,14 @@
-"""`data list`: the volume claims, on which jobs keep what must outlive them."""
+"""`data list`: list volume claims."""
 
 from __future__ import annotations
 
 import argparse
 from datetime import datetime
 
+from k8s.cluster.mirror import Mirror
 from k8s.models import Meta, Reader
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS
-from k8s.watch.mirror import Mirror
 from tui.commands.support.connect import cluster, namespace_in_use, server_clock
 from tui.commands.support.output import OutputColumn, add_format, write_stderr, write_table
 from tui.commands.support.partial import write_items, write_missing
@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take `list`."""
+    """Add the `list` subcommand."""
     views = parser.add_subparsers(dest="view", required=True, metavar="list")
     add_format(views.add_parser("list", aliases=["ls"], help="list volume claims"))
 

@@ -1,4 +1,4 @@
-"""`delete`: ends jobs and removes them with all that they own."""
+"""`delete`: stop jobs and remove them with everything they own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tui.options import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take jobs, and what becomes of their pods."""
+    """Add the jobs, and the options for their pods."""
     add_jobs(parser)
     add_yes(parser)
     parser.add_argument(
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Delete jobs; one that cannot be deleted does not keep the others."""
+    """Delete jobs; a failure does not stop the others."""
     check_may_change(options, "delete jobs")
     check_can_confirm(flags, "delete")
     async with cluster(options) as client:

@@ -1,4 +1,4 @@
-"""`describe node`: a node with its GPUs, how they are linked, and who holds them."""
+"""`describe node`: show a node with its GPUs, their links and their holders."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import math
 
 from k8s.client.client import Client
 from k8s.errors import KubeError, NotFound
-from k8s.nodes.gpu_links import fetch_links
 from k8s.scheduling.gpu_fit import best_sets, free_gpus
 from k8s.snapshot import ClusterSnapshot, NodeRow
+from k8s.topology.gpu_links import fetch_links
 from k8s.topology.gpu_set import GpuSet
-from k8s.topology.groups import groups_of
-from k8s.topology.links import LinkMatrix
+from k8s.topology.links import LinkMatrix, groups_of
 from k8s.topology.network import LEVELS
 from tui.commands.support.connect import cluster, namespace_in_use
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
@@ -20,20 +19,19 @@ from tui.commands.support.values import Values, node_values
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, memory
-from tui.text.gpu_links import link_lines, place_line, schedule_line
+from tui.text.gpu_links import link_lines, place_line, schedule_line, version_fields
 
-OF_JOBS = "Of jobs, gpuconsole get and gpuconsole why tell all."
-"""For those who would describe a job, as kubectl does."""
+OF_JOBS = "For jobs, use gpuconsole get or gpuconsole why."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take a node, as `node NAME` or `node/NAME`."""
+    """Add the node, as `node NAME` or `node/NAME`."""
     parser.add_argument("words", metavar="node NODE", nargs="+", help="the node; also node/NODE")
     add_format(parser, ("text", "json", "yaml"))
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Print one node; where its links cannot be read, the rest and on stderr why."""
+    """Print one node; if its links cannot be read, print the rest and the reason on stderr."""
     name = node_name(flags.words)
     async with cluster(options) as client:
         snapshot = await ClusterFeed(client, namespace_in_use(options, client)).read_once()
@@ -53,26 +51,26 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 def node_name(words: list[str]) -> str:
-    """Return the node that is meant.
+    """Return the name of the requested node.
 
     Raises:
-        KubeError: These words name none.
+        KubeError: The arguments do not name a node.
     """
     match [word for each in words for word in each.split("/", 1)]:
         case ["node" | "nodes" | "no", name] if name:
             return name
     raise KubeError(
-        f"Cannot tell what {' '.join(words)} is.",
-        "Only nodes are described.",
-        f"Say node NODE, or node/NODE. {OF_JOBS}",
+        f"{' '.join(words)} is not a node.",
+        "Use node NODE or node/NODE.",
+        OF_JOBS,
     )
 
 
 def find_node(snapshot: ClusterSnapshot, name: str) -> NodeRow:
-    """Return a node by its name.
+    """Return a node by name.
 
     Raises:
-        NotFound: There is none, or nodes may not be listed.
+        NotFound: The node does not exist, or nodes may not be listed.
     """
     found = next((node for node in snapshot.nodes if node.name == name), None)
     if found is None:
@@ -93,9 +91,10 @@ async def _links(client: Client, node: NodeRow) -> tuple[LinkMatrix | None, str]
 
 
 def described(node: NodeRow, matrix: LinkMatrix | None) -> Values:
-    """Return a node as `describe node -o json` gives it; bandwidths are in GB/s one way."""
+    """Return a node as `describe node -o json` prints it; bandwidths are in GB/s, one way."""
     return {
         **node_values(node),
+        "versions": dict(node.versions),
         "schedule": node.schedule,
         "network": {name: value for (name, _), value in zip(LEVELS, node.network, strict=False) if value},
         "links": _link_values(node, matrix) if matrix is not None else None,
@@ -150,5 +149,6 @@ def _print(node: NodeRow) -> None:
             ("Mode", node.mode),
             ("Schedule", schedule_line(node)),
             ("Network", place_line(node)),
+            *version_fields(node),
         )
     )

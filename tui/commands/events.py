@@ -1,4 +1,4 @@
-"""`events`: what happened to a job and to all that belongs to it, oldest first."""
+"""`events`: list the events of a job and its dependents, oldest first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take a job."""
+    """Add the job argument."""
     add_job(parser)
     add_format(parser)
 
@@ -56,7 +56,6 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 async def _fetch_events(client: Client, namespace: str) -> list[Event]:
-    """Return those events of a namespace that make sense."""
     found = []
     for obj in await client.list(EVENTS, namespace):
         with suppress(msgspec.ValidationError):

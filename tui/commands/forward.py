@@ -1,4 +1,4 @@
-"""`forward`: a port of one of a job's pods, or its TensorBoard, on this machine's loopback until ctrl+c."""
+"""`forward`: forward a local port to one of a job's pods, or to its TensorBoard, until ctrl+c."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HIGHEST_PORT = 65535
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take a job, and which port."""
+    """Add the job and port arguments."""
     add = parser.add_argument
     add_job(parser)
     which = parser.add_mutually_exclusive_group()
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def port(text: str) -> int:
-    """Read the number of a port."""
+    """Parse a port number."""
     number = int(text) if text.isascii() and text.isdecimal() else 0
     if not 0 < number <= HIGHEST_PORT:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port number from 1 to {HIGHEST_PORT}")
@@ -43,7 +43,7 @@ def port(text: str) -> int:
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Print the address and forward until ctrl+c, or another signal."""
+    """Print the local address and forward until ctrl+c or another signal."""
     if flags.port is None and flags.instance:
         raise WrongUsage("--instance needs a PORT.")
     async with cluster(options) as client:
@@ -73,20 +73,19 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 async def _target(client: Client, job: Job, flags: argparse.Namespace) -> PodPort:
-    """Return what to forward to."""
     if flags.port is None:
         return await find_tensorboard(client, job)
     return PodPort(job.ref.namespace, find_instance(job, flags.instance).pod, flags.port)
 
 
 class _Errors:
-    """Says each error once, however many connections meet it."""
+    """Reports each error once, however many connections run into it."""
 
     def __init__(self) -> None:
         self._said = ""
 
     def tell(self, forwarded: Forward) -> None:
-        """Say what is wrong now, unless it was said."""
+        """Print the current error unless it was reported before."""
         if forwarded.last_error and forwarded.last_error != self._said:
             write_stderr(forwarded.last_error)
         self._said = forwarded.last_error

@@ -1,12 +1,14 @@
-"""`get`: one job, its instances, what its operator says."""
+"""`get`: show one job, its instances and its operator's conditions."""
 
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 
-from k8s.jobs.tensorboard import find_tensorboard_url
+from k8s.errors import KubeError
+from k8s.jobs.tensorboard import find_tensorboard, find_tensorboard_url
 from k8s.snapshot import Instance, Job
-from tui.commands.support.connect import cluster, read_jobs, server_clock
+from tui.commands.support.connect import cluster, command_line, read_feed, server_clock
 from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import (
     OutputColumn,
@@ -17,7 +19,7 @@ from tui.commands.support.output import (
     write_table,
 )
 from tui.commands.support.values import duration_text, job_details, timestamp
-from tui.jobs.instances import rank_words
+from tui.jobs.instances import format_ranks
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 
@@ -43,7 +45,7 @@ CONDITION_COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take a job."""
+    """Add the job argument."""
     add_job(parser)
     add_format(parser)
 
@@ -51,12 +53,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print one job."""
     async with cluster(options) as client:
-        job = find_job(await read_jobs(options, client), flags.job, flags.job_type)
+        snapshot, feed = await read_feed(options, client)
+        job = find_job(snapshot, flags.job, flags.job_type)
+        job = (await feed.explain_once([job])).job(job.ref) or job
         tensorboard = await find_tensorboard_url(client, job)
+        forwarded = False
+        if tensorboard is None and flags.output not in ("json", "yaml"):
+            with suppress(KubeError):
+                forwarded = bool(await find_tensorboard(client, job))
         clock = server_clock(client)
     if flags.output in ("json", "yaml"):
         write_object(job_details(job, clock.now, tensorboard), flags.output)
     else:
+        if tensorboard is None and forwarded:
+            tensorboard = command_line(options, "forward", job.ref.name)
         _print(job, tensorboard, clock, is_wide=flags.output == "wide")
     return 0
 
@@ -106,7 +116,7 @@ def _instance_row(instance: Instance, clock: Clock) -> tuple[str, ...]:
         str(instance.status),
         clock.age(instance.created),
         "yes" if instance.is_chief else "no",
-        rank_words(instance.ranks, instance.ranks_proof),
+        format_ranks(instance.ranks, instance.ranks_proof),
         str(instance.gpus),
         instance.node or NOTHING,
         str(instance.restarts),

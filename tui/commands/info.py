@@ -1,4 +1,4 @@
-"""`info`: versions, file locations, the cluster, and what this user may do there."""
+"""`info`: show versions, file locations, the cluster and the user's permissions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import argparse
 
 from k8s.client.client import Client
 from k8s.client.server_version import fetch_version
+from k8s.cluster.rules_review import fetch_rules
 from k8s.errors import KubeError
 from k8s.jobs.permissions import Permission, ResourceAttributes, review
-from k8s.watch.rules_review import fetch_rules
 from tui.commands.support.connect import cluster
 from tui.commands.support.key_table import as_text
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
@@ -16,10 +16,11 @@ from tui.commands.support.values import Values
 from tui.feeds.info import address, fetch_allowed_verbs, files, verbs_text, versions
 from tui.files.keys_file import read_keys
 from tui.options import ConsoleOptions
+from tui.screens import key_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take `-o`, and print the keys instead."""
+    """Add `-o` and `--keys`."""
     add_format(parser, ("table", "json", "yaml"))
     parser.add_argument(
         "--keys", action="store_true", help="list the key bindings and their ids for keys.yaml"
@@ -27,9 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Print what is known of this installation and of the cluster; without a cluster, why there is none."""
+    """Print facts about this installation and the cluster, or the reason there is no cluster."""
     if flags.keys:
-        keys = read_keys(options.keys_file)
+        keys = read_keys(options.keys_file, key_table())
         write(as_text(keys.keymap))
         for problem in keys.problems:
             write_stderr(problem)
@@ -65,6 +66,7 @@ async def _reached(client: Client) -> Values:
         "context": config.context,
         "host": address(config.host),
         "user": config.user,
+        **({"acts_as": config.acts_as} if config.acts_as else {}),
         "namespace": config.namespace,
         "server_version": str(server.get("gitVersion") or ""),
         "may": {name: {verb: bool(may) for verb, may in verbs.items()} for name, verbs in allowed.items()},

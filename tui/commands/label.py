@@ -1,11 +1,10 @@
-"""`label node NODE ack.node.gpu.schedule=topology`: what Alibaba Cloud's guide does with kubectl."""
+"""`label node NODE ack.node.gpu.schedule=topology`: set a node's GPU scheduling mode (Alibaba Cloud)."""
 
 from __future__ import annotations
 
 import argparse
 
-from k8s.nodes.gpu_schedule import VALUES, schedule_words, set_schedule
-from k8s.topology.ack import SCHEDULE_LABEL
+from k8s.topology.ack import SCHEDULE_LABEL, VALUES, describe_schedule, set_schedule
 from tui.commands.describe import find_node, node_name
 from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, namespace_in_use
@@ -15,7 +14,7 @@ from tui.options import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take a node and the label."""
+    """Add the node and the label."""
     parser.add_argument("words", metavar="node NODE", nargs="+", help="the node; also node/NODE")
     parser.add_argument(
         "label", metavar="LABEL", help=" or ".join(f"{SCHEDULE_LABEL}={value}" for value in VALUES)
@@ -25,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Set the label, after a question."""
+    """Set the label after confirmation."""
     name, value = node_name(flags.words), _value(flags.label)
     check_may_change(options, f"label node {name}")
     check_can_confirm(flags, "label")
@@ -40,7 +39,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
                 f"Node {name} has {SCHEDULE_LABEL}={node.schedule}: pass --overwrite to change it."
             )
         if not flags.yes:
-            write_stderr("\n".join(schedule_words(node, value)))
+            write_stderr("\n".join(describe_schedule(node, value)))
         if not is_confirmed(flags, f"Label node {name}?"):
             return 1
         await set_schedule(client, name, value)

@@ -1,28 +1,31 @@
-"""`list`: jobs of every kind, newest first."""
+"""`list`: list jobs of every kind, newest first."""
 
 from __future__ import annotations
 
 import argparse
 
+from k8s.kinds import KINDS
 from k8s.snapshot import Job
-from tui.commands.support.connect import cluster, read_jobs, server_clock
+from tui.commands.support.connect import cluster, read_feed, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
+from tui.commands.support.kind_words import words_of
 from tui.commands.support.output import FORMATS, OutputColumn, add_format, write, write_stderr, write_table
 from tui.commands.support.partial import no_jobs, write_items, write_missing
 from tui.commands.support.values import duration_text, job_values
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, Clock
 
+_SHORT_KINDS = {kind.resource.kind: words_of(kind)[0] for kind in reversed(KINDS)}
 COLUMNS = (
     OutputColumn("NAMESPACE"),
     OutputColumn("NAME"),
-    OutputColumn("KIND"),
+    OutputColumn("KIND", narrow_cell=lambda kind: _SHORT_KINDS.get(kind, kind), is_optional=True),
     OutputColumn("STATUS"),
     OutputColumn("PODS", "right"),
-    OutputColumn("GPU(Requested)", "right"),
-    OutputColumn("GPU(Allocated)", "right"),
-    OutputColumn("DURATION", "right"),
-    OutputColumn("NODES"),
+    OutputColumn("GPU(Requested)", "right", narrow_title="GPU"),
+    OutputColumn("GPU(Allocated)", "right", narrow_title="HELD"),
+    OutputColumn("DURATION", "right", narrow_title="TIME"),
+    OutputColumn("NODES", is_optional=True),
     OutputColumn("USER", is_wide=True),
     OutputColumn("PRIORITY", is_wide=True),
     OutputColumn("AGE", "right", is_wide=True),
@@ -31,7 +34,7 @@ COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take `-o`, and a kind of job."""
+    """Add `-o` and the job kind."""
     add_format(parser, (*FORMATS, "name"))
     add_type(parser)
 
@@ -39,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the jobs."""
     async with cluster(options) as client:
-        snapshot = jobs_of_type(await read_jobs(options, client), flags.job_type)
+        snapshot, feed = await read_feed(options, client)
+        snapshot = jobs_of_type(snapshot, flags.job_type)
+        if flags.output in ("wide", "json", "yaml"):
+            snapshot = jobs_of_type(await feed.explain_once(snapshot.jobs), flags.job_type)
         clock = server_clock(client)
     if flags.output in ("json", "yaml"):
         jobs = [job_values(job, clock.now) for job in snapshot.jobs]

@@ -1,4 +1,4 @@
-"""`logs`: what a job's processes print; rank 0 unless asked otherwise."""
+"""`logs`: print the output of a job's processes; rank 0 by default."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take a job, and which part of its logs."""
+    """Add the job and the options that select its logs."""
     add = parser.add_argument
     add_job(parser)
     add("-f", "--follow", action="store_true", help="follow the log until the job ends")
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> int:
-    """Read a time as in `90s` or `1h30m`."""
+    """Parse a duration such as `90s` or `1h30m` into seconds."""
     if not re.fullmatch(r"(\d{1,9}[smhd])+", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 10m, 1h30m")
     return sum(int(number) * _UNITS_S[unit] for number, unit in re.findall(r"(\d+)([smhd])", text))

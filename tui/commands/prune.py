@@ -1,4 +1,4 @@
-"""`prune`: deletes jobs that ended long ago; what waits or runs it never touches."""
+"""`prune`: delete jobs that finished long ago; waiting and running jobs are never touched."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from k8s.client.server_version import fetch_username
 from k8s.kinds import KINDS, kind_of
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
@@ -16,11 +17,10 @@ from tui.commands.support.output import OutputColumn, add_format, write_stderr, 
 from tui.commands.support.partial import write_items, write_missing
 from tui.commands.support.values import Values, job_values, seconds_since, timestamp
 from tui.jobs.delete_plan import delete_plan
-from tui.options import ConsoleOptions, login_name
+from tui.options import ConsoleOptions, local_user
 from tui.text.format import NOTHING, age, plural
 
 ENDED = (Status.SUCCEEDED, Status.FAILED)
-"""What a job must be to be pruned."""
 COLUMNS = (
     OutputColumn("NAMESPACE"),
     OutputColumn("NAME"),
@@ -32,7 +32,7 @@ COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command be told which jobs."""
+    """Add the options that select jobs."""
     add = parser.add_argument
     add(
         "--older-than",
@@ -64,7 +64,7 @@ def _statuses(text: str) -> tuple[Status, ...]:
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Show the jobs that ended long ago, ask, and delete them."""
+    """List the jobs that finished long ago, ask for confirmation and delete them."""
     if not flags.dry_run:
         check_may_change(options, "prune jobs")
         check_can_confirm(flags, "delete")
@@ -73,10 +73,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         now = server_clock(client).now
         ended = _ended(snapshot, flags.status)
         old = [job for job in ended if _is_old(job, now, flags.older_than)]
-        user = login_name()
-        jobs = old if flags.all_users else [job for job in old if job.user == user]
+        users = {await fetch_username(client), local_user()} - {""}
+        jobs = old if flags.all_users else [job for job in old if job.user in users]
         write_missing(snapshot.missing_jobs)
-        _write_kept(ended, old, jobs)
+        _write_retained(ended, old, jobs)
         _write(jobs, snapshot, now, flags.output)
         if flags.dry_run or not jobs:
             return 0
@@ -88,23 +88,23 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 def _ended(snapshot: ClusterSnapshot, statuses: Sequence[Status]) -> list[Job]:
-    """Return the jobs that their operators call ended; of what is no job only the pods are known."""
+    # Only for a job's own object is its end certain; other rows are derived from pods.
     return [job for job in snapshot.jobs if job.status in statuses and kind_of(job.ref) in KINDS]
 
 
 def _is_old(job: Job, now: datetime, older_than_s: int) -> bool:
-    """Tell whether a job ended so long ago; not when nobody knows when it did."""
+    """Return True if the job finished that long ago; False if the time is unknown."""
     since_s = seconds_since(ended_at(job), now)
     return since_s is not None and since_s >= older_than_s
 
 
 def ended_at(job: Job) -> datetime | None:
-    """Return when a job ended: by its object, or else when the last of its pods did."""
+    """Return the time a job finished, from its object or else from its last pod; None if unknown."""
     ends = [each.finished for each in job.instances if each.finished is not None]
     return job.finished or max(ends, default=None)
 
 
-def _write_kept(ended: Iterable[Job], old: Sequence[Job], jobs: Sequence[Job]) -> None:
+def _write_retained(ended: Iterable[Job], old: Sequence[Job], jobs: Sequence[Job]) -> None:
     if undated := [job for job in ended if ended_at(job) is None]:
         write_stderr(f"Kept: {plural(len(undated), 'job')} without a known end.")
     if others := len(old) - len(jobs):

@@ -1,4 +1,4 @@
-"""`sandbox`: starts and stops the single-machine cluster."""
+"""`sandbox`: start and stop the single-machine cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tui.options import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take what to do."""
+    """Add the subcommands."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     usual = sandbox.SandboxOptions()
     start = actions.add_parser("start", help="start it in the background")
@@ -67,7 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _log_bytes(text: str) -> int:
-    """Read the size of a log file."""
     try:
         size = int(quantity.parse(text))
     except ValueError:
@@ -78,14 +77,13 @@ def _log_bytes(text: str) -> int:
 
 
 def _log_files(text: str) -> int:
-    """Read the number of log files."""
     if not (text.isascii() and text.isdecimal() and len(text) < 6 and int(text) > 1):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 2 to 99999.")
     return int(text)
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Do what is asked with the sandbox."""
+    """Run the requested subcommand."""
     match flags.action:
         case "start":
             return await _start(options, flags)

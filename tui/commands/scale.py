@@ -1,4 +1,4 @@
-"""`scale`: gives an elastic job more or fewer replicas."""
+"""`scale`: change the number of replicas of an elastic job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from k8s.errors import KubeError
 from k8s.jobs.create import resource_of
-from k8s.jobs.scale import scale_job, size_of, why_not_scaled
+from k8s.jobs.modify import scale_job, size_of, why_not_scaled
 from k8s.kinds import ElasticSize, kind_of
 from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
@@ -17,19 +17,18 @@ from tui.commands.support.output import WrongUsage, write
 from tui.options import ConsoleOptions
 from tui.text.format import plural
 
-OF_ET_OPERATOR = "Alibaba's et-operator scales it, by objects of its own, which are not made here: use arena."
-"""Why an elastic job of Arena's is not scaled."""
+OF_ET_OPERATOR = "Alibaba's et-operator scales it through its own objects: use arena."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take a job and a number."""
+    """Add the job and the replica count."""
     add_job(parser)
     parser.add_argument(
         "--replicas",
         type=int,
         required=True,
         metavar="N",
-        help="replicas that it is to have, within its bounds; the workers of a PyTorchJob, its master aside",
+        help="number of replicas, within the job's bounds; for a PyTorchJob its workers, without the master",
     )
     add_yes(parser)
 
@@ -50,17 +49,17 @@ async def scale(
     job_type: str,
     wanted: Callable[[ElasticSize | None], int],
 ) -> int:
-    """Give a job as many replicas as are wanted, having asked; return the exit status.
+    """Set a job's replica count after confirmation; return the exit status.
 
     Args:
-        options: Which cluster.
-        flags: With `yes`.
+        options: Names the cluster.
+        flags: Has `yes`.
         name: NAME or KIND/NAME.
-        job_type: Of which kind it must be, in the user's words; empty for any.
-        wanted: Returns how many, by its size; None is the size of a job that is not elastic.
+        job_type: Required kind, as the user typed it; empty for any.
+        wanted: Maps the current size (None if the job is not elastic) to the new replica count.
 
     Raises:
-        KubeError: It cannot have so many.
+        KubeError: The job cannot have that many replicas.
     """
     async with cluster(options) as client:
         job = find_job(await read_jobs(options, client), name, job_type)

@@ -1,4 +1,4 @@
-"""`scalein` and `scaleout`: Arena's words for `scale`, by how many replicas fewer or more."""
+"""`scalein` and `scaleout`: Arena's `scale`, with a relative number of replicas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMES = re.compile(r"(\d{1,9}(\.\d+)?(ms|s|m|h))+|0")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take a kind of job, its name and a count, as Arena does."""
+    """Add the job kind, name and count, as Arena does."""
     add = parser.add_argument
     add("job_type", metavar="KIND", help="etjob: an elastic job of any kind; or a kind, e.g. pytorchjob")
     add("--name", required=True, help="name of the job")
@@ -48,10 +48,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 def _check(flags: argparse.Namespace) -> None:
-    """Refuse what only Alibaba's et-operator can do, and say what changes nothing.
+    """Reject options that only Alibaba's et-operator supports, and warn of those without effect.
 
     Raises:
-        WrongUsage: There is something of the kind, or a number makes no sense.
+        WrongUsage: An option is unsupported, or a number is invalid.
     """
     if flags.count < 1:
         raise WrongUsage("--count: Must be at least 1.")

@@ -1,6 +1,6 @@
-"""`shell`: a shell, or any command, in one of a job's pods; its exit code is ours.
+"""`shell`: run a shell or another command in one of a job's pods, and return its exit code.
 
-With a terminal at both ends the command gets one too; else its input and output are bytes.
+If stdin and stdout are terminals, the command gets a terminal too; otherwise bytes are piped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _READ_BYTES = 32 * 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take a job, and which of its containers."""
+    """Add the job and container arguments."""
     parser.usage = "%(prog)s JOB [-i INSTANCE] [-c CONTAINER] [-- COMMAND …]"
     add_job(parser)
     parser.add_argument("-i", "--instance", default="", metavar="NAME", help=INSTANCE_HELP)
@@ -90,7 +90,6 @@ async def _through_pipes(
 
 
 async def _feed(remote: exec.ExecSession) -> None:
-    """Send our input until it ends, or the command does."""
     pieces: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(8)
     loop = asyncio.get_running_loop()

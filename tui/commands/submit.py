@@ -1,4 +1,4 @@
-"""`submit`: starts a job from flags, or what a file of manifests says."""
+"""`submit`: create a job from flags or manifests."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from datetime import UTC, datetime
 
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client
+from k8s.client.server_version import fetch_username
+from k8s.cluster.discovery import discover
 from k8s.errors import KubeError, NoCluster
-from k8s.job_spec import JobFiles, JobSpec, wants_gpus
-from k8s.jobs.companions import Companion, companions_of, problems_with_files, with_files
+from k8s.job_spec import USER_ANNOTATION, JobFiles, JobSpec, wants_gpus
 from k8s.jobs.create import JobRejected, create_job, create_manifest, job_objects
+from k8s.jobs.owned_objects import OwnedObject, owned_objects_of, problems_with_files, with_files
 from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, JobRef
+from k8s.kinds.parse import USERS
 from k8s.models.resources import Resource
 from k8s.snapshot import ClusterSnapshot
-from k8s.text.masked import masked
 from k8s.text.yaml_writer import to_yaml
-from k8s.watch.discovery import discover
-from tui.commands.submission.continued import continued_folder, folder_without_cluster, tell_of_checkpoints
-from tui.commands.submission.git_login import ask_git_login
+from tui.commands.submission.continued import continued_folder, folder_without_cluster, report_checkpoints
+from tui.commands.submission.git_login import prompt_git_credentials
 from tui.commands.submission.manifest_checks import (
     CheckedObject,
     check_by_server,
@@ -30,25 +31,25 @@ from tui.commands.submission.manifest_checks import (
     namespace_of,
 )
 from tui.commands.submission.manifests import ManifestObject, read_manifests, versions_known
-from tui.commands.submission.refusals import Refusal, said_once, warn_of
+from tui.commands.submission.refusals import Refusal, reported_once, warn_of
 from tui.commands.submission.submit_flags import add_spec_arguments, complain, model_flags, spec_of
 from tui.commands.submission.template import fill_in, template_named, with_kind
 from tui.commands.support.connect import check_may_change, cluster, command_line, read_jobs
-from tui.commands.support.created import write_companions
+from tui.commands.support.created import add_show_secrets, shown_manifests, write_owned_objects
 from tui.commands.support.kind_words import NOT_MADE, words_of
 from tui.commands.support.log_output import follow_to_end
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
 from tui.commands.support.parser import CommandParser
 from tui.jobs.new_job.job_files import load_job_files
 from tui.jobs.submit_checks import check_submit
-from tui.options import ConsoleOptions
+from tui.options import ConsoleOptions, local_user
 
+# The sandbox runs no images: `python` is this machine's.
 SANDBOX_IMAGE = "local"
-"""Stands in for an image in the sandbox, which has none: `python` is this machine's."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take a kind of job and its flags, or `-f`."""
+    """Add the job kinds with their flags, and `-f`."""
     parser.add_argument(
         "-f", "--filename", metavar="FILE", help="create the manifests in this file; - reads standard input"
     )
@@ -59,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         child = kinds.add_parser(
             word,
             aliases=aliases,
-            help=f"create a {kind.title}",
-            description=f"Create a {kind.title}. A trainer's ARGUMENTS go after --",
+            help=f"create a job of kind {kind.title}",
+            description=f"Create a job of kind {kind.title}. A trainer's ARGUMENTS go after --",
             usage=f"{parser.prog} {word} --name NAME --image IMAGE [OPTIONS] COMMAND\n"
             f"       {parser.prog} {word} --name NAME --image IMAGE [OPTIONS] --trainer NAME [-- ARGUMENTS]",
         )
@@ -75,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def lacks_of(kind: CreatableKind) -> Mapping[str, str]:
-    """Return why a kind has not some fields of a job, by field."""
+    """Return the fields a kind does not support, each with the reason."""
     return kind.lacks
 
 
@@ -94,6 +95,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help="print the manifest",
     )
+    add_show_secrets(parser)
     parser.add_argument(
         "--template",
         metavar="NAME",
@@ -115,14 +117,14 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Create a job, or show what would be created."""
+    """Create a job, or print it on a dry run."""
     dry_run, output = getattr(flags, "dry_run", ""), getattr(flags, "output", "")
     if not dry_run:
         check_may_change(options, "submit a job")
     if models := model_flags(flags):
         write_stderr(f"{', '.join(models)}: registers nothing; there is no model registry here.")
     if flags.filename and getattr(flags, "template", ""):
-        raise WrongUsage("--template: not with -f, a file says all that it asks for.")
+        raise WrongUsage("--template cannot be combined with -f.")
     if bool(flags.filename) == bool(flags.kind):
         words = ", ".join(dict.fromkeys(words_of(kind)[0] for kind in CREATABLE))
         raise WrongUsage(f"Nothing to submit: name a kind of job ({words}) or a file with -f.")
@@ -131,35 +133,39 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         fill_in(flags, template)
         options = replace(options, namespace=options.namespace or template.fields.get("namespace", ""))
     if getattr(flags, "follow", False) and dry_run:
-        raise WrongUsage("--follow: a dry run makes no job.")
+        raise WrongUsage("--follow cannot be combined with --dry-run.")
     submit = _submit_file if flags.filename else _submit_flags
     return await submit(options, flags, dry_run, output)
 
 
 async def _submit_file(options: ConsoleOptions, flags: argparse.Namespace, dry_run: str, output: str) -> int:
+    with_secrets = getattr(flags, "show_secrets", False)
     # Mistakes are answered before a cluster is reached for; standard input can be read only once.
     wanted = _from_file(flags, options.namespace)
     jobs = [each for each in wanted if _is_job(each.resource)]
     if getattr(flags, "follow", False) and len(jobs) != 1:
         raise WrongUsage(f"--follow: the file has {len(jobs)} jobs; to follow one: gpuconsole logs NAME -f")
     if dry_run == "client":
-        _print(wanted, await _namespace(options), "created (dry run)", output)
+        _set_user(jobs, local_user())
+        _print(wanted, await _namespace(options), "created (dry run)", output, with_secrets=with_secrets)
         return 0
     async with cluster(options) as client:
         namespace = client.config.namespace
+        _set_user(jobs, await fetch_username(client) or local_user())
         checked = await check_manifests(client, wanted, namespace, lambda: _nodes(options, client))
-        refusals = _tell_of(checked)
+        refusals = _describe_created(checked)
         if not all(_may_start(each, refusals, flags) for each in checked):
             return 1
         refs = []
-        with said_once(refusals):
+        with reported_once(refusals):
             if len(wanted) > 1 and not dry_run:
                 await check_by_server(client, wanted, namespace)
             for each in wanted:
                 home = namespace_of(each.manifest, namespace)
-                await tell_of_checkpoints(client, each.resource, each.manifest, home)
+                await report_checkpoints(client, each.resource, each.manifest, home)
                 ref = await create_manifest(client, each.resource, each.manifest, home, dry_run=bool(dry_run))
-                _print([each], namespace, "created (server dry run)" if dry_run else "created", output)
+                words = "created (server dry run)" if dry_run else "created"
+                _print([each], namespace, words, output, with_secrets=with_secrets)
                 refs += [ref] if each in jobs else []
         if dry_run or len(refs) != 1:
             return 0
@@ -167,11 +173,12 @@ async def _submit_file(options: ConsoleOptions, flags: argparse.Namespace, dry_r
 
 
 async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_run: str, output: str) -> int:
+    with_secrets = getattr(flags, "show_secrets", False)
     spec = _spec_of(flags, options, "")
-    files = replace(await _read_files(spec), git_login=ask_git_login(spec, flags.git_user))
+    files = replace(await _read_files(spec), git_login=prompt_git_credentials(spec, flags.git_user))
     if dry_run == "client":
         spec = _spec_of(flags, options, await _namespace(options), folder_without_cluster(flags))
-        _print_all(_kind_of(flags), spec, files, "created (dry run)", output)
+        _print_all(_kind_of(flags), spec, files, "created (dry run)", output, with_secrets=with_secrets)
         return 0
     async with cluster(options) as client:
         namespace = client.config.namespace
@@ -179,31 +186,32 @@ async def _submit_flags(options: ConsoleOptions, flags: argparse.Namespace, dry_
         spec = _spec_of(flags, options, namespace)
         folder = await continued_folder(options, client, flags, spec) if spec.trainer else ""
         spec = _spec_of(flags, options, namespace, folder)
+        spec = replace(spec, user=await fetch_username(client) or spec.user)
         checked = await _check(options, client, kind, spec, files)
-        refusals = _tell_of([checked])
+        refusals = _describe_created([checked])
         if not _may_start(checked, refusals, flags):
             return 1
-        used: list[Companion] = []
-        with said_once(refusals):
+        used: list[OwnedObject] = []
+        with reported_once(refusals):
             ref = await create_job(
                 client,
                 kind,
                 spec,
                 files=files,
                 dry_run=bool(dry_run),
-                on_upload=_tell_of_upload,
+                on_upload=_describe_upload,
                 on_found=used.append,
             )
         words = "created (server dry run)" if dry_run else "created"
-        _print_all(kind, spec, files, words, output, used)
+        _print_all(kind, spec, files, words, output, used, with_secrets=with_secrets)
         return 0 if dry_run else await _go_on(options, client, ref, flags)
 
 
 async def _read_files(spec: JobSpec) -> JobFiles:
-    """Read what a job needs of this machine.
+    """Read the local files that the job uploads.
 
     Raises:
-        WrongUsage: Something is not there, or cannot come along.
+        WrongUsage: A file is missing or cannot be uploaded.
     """
     try:
         files = await load_job_files(spec)
@@ -216,8 +224,8 @@ async def _read_files(spec: JobSpec) -> JobFiles:
     return files
 
 
-def _tell_of_upload(sent_bytes: int, total_bytes: int) -> None:
-    """Say how far a large folder is on its way into the volume: on a terminal in one line that changes."""
+def _describe_upload(sent_bytes: int, total_bytes: int) -> None:
+    """Show upload progress; on a terminal in one line that is overwritten."""
     percent = 100 * sent_bytes // total_bytes
     if sys.stderr.isatty():
         end = "\n" if sent_bytes == total_bytes else ""
@@ -228,7 +236,7 @@ def _tell_of_upload(sent_bytes: int, total_bytes: int) -> None:
 
 
 async def _go_on(options: ConsoleOptions, client: Client, ref: JobRef, flags: argparse.Namespace) -> int:
-    """Follow a job that was created, or say what to type next, where somebody sits who may."""
+    """Follow the new job, or suggest the next command if a person is at the terminal."""
     if ref.namespace != client.config.namespace:
         options = replace(options, namespace=ref.namespace)
     if getattr(flags, "follow", False):
@@ -257,6 +265,15 @@ def _from_file(flags: argparse.Namespace, namespace: str) -> list[ManifestObject
     return wanted
 
 
+def _set_user(jobs: Sequence[ManifestObject], user: str) -> None:
+    """Annotate jobs with the submitting user, as flags do, unless their manifest names one."""
+    for job in jobs:
+        meta = job.manifest["metadata"]
+        said = meta.get("annotations") or {}
+        if user and isinstance(said, dict) and not any(said.get(key) for key in USERS):
+            meta["annotations"] = {**said, USER_ANNOTATION: user}
+
+
 def _spec_of(
     flags: argparse.Namespace, options: ConsoleOptions, namespace: str, continued: str = ""
 ) -> JobSpec:
@@ -275,13 +292,13 @@ def _spec_of(
 
 
 def _kind_of(flags: argparse.Namespace) -> CreatableKind:
-    """Return the kind that is meant: the version that the cluster has, the newest before it is asked."""
+    """Return the requested kind in the version the cluster serves; the newest if not yet known."""
     served: CreatableKind | None = getattr(flags, "served", None)
     return served or next(kind for kind in CREATABLE if flags.kind in words_of(kind))
 
 
 async def _served(client: Client, word: str) -> CreatableKind:
-    """Return the version of a kind that the cluster has; the newest where it has none."""
+    """Return the version of a kind that the cluster serves, or the newest."""
     versions = tuple(kind for kind in CREATABLE if word in words_of(kind))
     return next(iter(await discover(client, versions)), versions[0]) if len(versions) > 1 else versions[0]
 
@@ -289,14 +306,13 @@ async def _served(client: Client, word: str) -> CreatableKind:
 async def _check(
     options: ConsoleOptions, client: Client, kind: CreatableKind, spec: JobSpec, files: JobFiles
 ) -> CheckedObject:
-    """Return what would go wrong with a job."""
     objects = job_objects(kind, spec, files, is_optional_too=False)
     nodes = await _nodes(options, client) if wants_gpus(spec) else None
     return CheckedObject(f"{kind.title} {spec.name}", await check_submit(client, kind, spec, objects, nodes))
 
 
-def _tell_of(checked: Sequence[CheckedObject]) -> list[Refusal]:
-    """Warn of what would go wrong, and return what the server will say by itself."""
+def _describe_created(checked: Sequence[CheckedObject]) -> list[Refusal]:
+    """Print warnings, and return those refusals that the server will report by itself."""
     refusals: list[Refusal] = []
     for title, found in checked:
         start = f"{title}: " if title and len(checked) > 1 else ""
@@ -307,18 +323,18 @@ def _tell_of(checked: Sequence[CheckedObject]) -> list[Refusal]:
 
 
 def _may_start(checked: CheckedObject, refusals: Sequence[Refusal], flags: argparse.Namespace) -> bool:
-    """Ask whether to create what would never start.
+    """Confirm the creation of a job that would never start.
 
     Raises:
-        KubeError: There is nobody to be asked, nor will be the server: what it would refuse is told first.
+        KubeError: There is no terminal to ask at; expected refusals of the server are reported first.
     """
     title, found = checked
-    if not found.never_fits:
+    if not found.is_never_feasible:
         return True
     if getattr(flags, "force", False) or getattr(flags, "dry_run", ""):
-        write_stderr(f"Warning: {found.never_fits}.")
+        write_stderr(f"Warning: {found.is_never_feasible}.")
         return True
-    what = f"{title} {found.never_fits}."
+    what = f"{title} {found.is_never_feasible}."
     if not is_interactive():
         warn_of(refusals)
         raise KubeError(what, "Nothing was created.", "To create it all the same: --force")
@@ -326,7 +342,7 @@ def _may_start(checked: CheckedObject, refusals: Sequence[Refusal], flags: argpa
 
 
 async def _nodes(options: ConsoleOptions, client: Client) -> ClusterSnapshot | None:
-    """Return the cluster with its nodes; None where it cannot be read."""
+    """Return the cluster with its nodes; None if it cannot be read."""
     try:
         return await read_jobs(options, client)
     except KubeError:
@@ -334,7 +350,7 @@ async def _nodes(options: ConsoleOptions, client: Client) -> ClusterSnapshot | N
 
 
 async def _namespace(options: ConsoleOptions) -> str:
-    """Return the namespace that would be meant, cluster or not."""
+    """Return the default namespace, also without a cluster."""
     try:
         config = await load(options.kubeconfig, options.context, options.namespace)
     except NoCluster:
@@ -348,19 +364,25 @@ def _print_all(
     files: JobFiles,
     words: str,
     output: str,
-    used: Collection[Companion] = (),
+    used: Collection[OwnedObject] = (),
+    *,
+    with_secrets: bool,
 ) -> None:
-    """Print a job and, with what is in Secrets masked, all that comes along; `used` was there already."""
+    """Print a job and its owned objects, with Secrets masked unless `with_secrets`."""
     objects = [ManifestObject(*each) for each in job_objects(kind, spec, files)]
     if output:
-        _print(objects, spec.namespace, words, output)
+        _print(objects, spec.namespace, words, output, with_secrets=with_secrets)
         return
-    _print([each for each in objects if each.resource == kind.resource], spec.namespace, words, "")
-    write_companions(companions_of(kind, with_files(spec, files), files), words, used)
+    job = [each for each in objects if each.resource == kind.resource]
+    _print(job, spec.namespace, words, "", with_secrets=with_secrets)
+    write_owned_objects(owned_objects_of(kind, with_files(spec, files), files), words, used)
 
 
-def _print(wanted: Sequence[ManifestObject], namespace: str, words: str, output: str) -> None:
-    shown = [masked(manifest) for _, manifest in wanted]
+def _print(
+    wanted: Sequence[ManifestObject], namespace: str, words: str, output: str, *, with_secrets: bool
+) -> None:
+    manifests = [manifest for _, manifest in wanted]
+    shown = shown_manifests(manifests, with_secrets=with_secrets) if output else manifests
     if output == "json":
         many = {"apiVersion": "v1", "kind": "List", "items": shown}
         write_object(shown[0] if len(shown) == 1 else many, output)

@@ -1,10 +1,10 @@
-"""`suspend` ends the pods of jobs, which frees their GPUs, and keeps the jobs; `resume` starts them again."""
+"""`suspend`: end the pods of jobs to free their GPUs, but keep the jobs; `resume`: start them again."""
 
 from __future__ import annotations
 
 import argparse
 
-from k8s.jobs.suspend import suspend_job
+from k8s.jobs.modify import suspend_job
 from k8s.snapshot import Job
 from tui.commands.support.confirm import add_jobs, add_yes, check_can_confirm, each, find_jobs, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
@@ -14,13 +14,13 @@ from tui.options import ConsoleOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take jobs."""
+    """Add the job arguments."""
     add_jobs(parser)
     add_yes(parser)
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Suspend or resume jobs, as the command says; one that cannot be does not keep the others."""
+    """Suspend or resume jobs; a failure does not stop the others."""
     verb = flags.chosen
     is_suspended = verb == "suspend"
     check_may_change(options, f"{verb} jobs")

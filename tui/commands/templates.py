@@ -1,4 +1,4 @@
-"""`templates`: what `submit --template` and the form can start from."""
+"""`templates`: list the templates for `submit --template` and the form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = (OutputColumn("NAME"), OutputColumn("KIND"), OutputColumn("FROM"), Out
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take `-o`."""
+    """Add `-o`."""
     add_format(parser)
 
 

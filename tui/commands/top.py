@@ -1,4 +1,4 @@
-"""`top nodes`, `top jobs` and `top users`: who has the GPUs."""
+"""`top nodes`, `top jobs` and `top users`: show GPU allocation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from k8s.errors import Forbidden
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from k8s.status import Status
 from tui.commands import top_users
-from tui.commands.support.connect import cluster, namespace_in_use, read_jobs, server_clock
+from tui.commands.support.connect import cluster, namespace_in_use, read_feed, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.live_output import LiveReadings, add_live
 from tui.commands.support.output import OutputColumn, add_format, write, write_stderr, write_table
@@ -49,7 +49,7 @@ JOB_COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command take `nodes`, `jobs` or `users`."""
+    """Add the `nodes`, `jobs` and `users` subcommands."""
     views = parser.add_subparsers(dest="view", required=True, metavar="nodes|jobs|users")
     nodes = views.add_parser("nodes", aliases=["node"], help="show the GPUs of each node and who holds them")
     add_format(nodes)
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Print the GPUs of nodes, of jobs or of users."""
+    """Print the GPUs of nodes, jobs or users."""
     async with cluster(options) as client:
         if flags.view.startswith("user"):
             await top_users.print_users(options, client, flags)
@@ -75,14 +75,17 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
                 live = await LiveReadings.read(options, client, snapshot, snapshot.nodes)
             _print_nodes(snapshot, flags.output, live)
         else:
-            snapshot = jobs_of_type(await read_jobs(options, client), flags.job_type)
+            snapshot, feed = await read_feed(options, client)
+            snapshot = jobs_of_type(snapshot, flags.job_type)
+            if flags.output in ("json", "yaml"):
+                snapshot = jobs_of_type(await feed.explain_once(snapshot.jobs), flags.job_type)
             live = await _measure_jobs(options, client, snapshot) if flags.live else None
             _print_jobs(snapshot, server_clock(client), flags, live)
     return 0
 
 
 async def _measure_jobs(options: ConsoleOptions, client: Client, snapshot: ClusterSnapshot) -> LiveReadings:
-    """Measure the jobs that hold GPUs, and the nodes that they are on."""
+    """Measure the jobs that hold GPUs, and their nodes."""
     jobs = [job for job in snapshot.jobs if job.gpus_allocated]
     names = {name for job in jobs for name in job.nodes}
     nodes = [row for row in snapshot.nodes if row.name in names]
@@ -128,18 +131,24 @@ def _print_jobs(
     write("")
     if left_out := _left_out(jobs):
         write(f"Not in the total: {left_out}.")
-    write(f"Allocated/Requested GPUs of unfinished jobs: {_share(allocated, requested)}")
+    still = sum(job.gpus_allocated for job in jobs if job.status.is_final)
+    words = f" ({plural(still, 'GPU')} held by pods of finished jobs)" if still else " of unfinished jobs"
+    write(f"Allocated/Requested GPUs{words}: {_share(allocated, requested)}")
 
 
 def _left_out(jobs: Sequence[Job]) -> str:
-    """Say which GPUs of the rows the total leaves out: nobody holds them or waits for them."""
-    kinds = {
-        "finished": [job.gpus_requested for job in jobs if job.status.is_final],
-        "suspended": [job.gpus_requested for job in jobs if job.status is Status.SUSPENDED],
-    }
-    return " and ".join(
-        f"{plural(sum(gpus), 'GPU')} of {name} jobs" for name, gpus in kinds.items() if sum(gpus)
-    )
+    """Describe the GPUs that no row holds or waits for."""
+    gpus: dict[str, int] = {}
+    for job in jobs:
+        whose = (
+            "finished jobs" if job.status.is_final else _WAITS_FOR_NOTHING.get(job.status, "finished pods")
+        )
+        left = max(0, job.gpus_requested - job.gpus_allocated - job.gpus_waiting)
+        gpus[whose] = gpus.get(whose, 0) + left
+    return " and ".join(f"{plural(number, 'GPU')} of {whose}" for whose, number in gpus.items() if number)
+
+
+_WAITS_FOR_NOTHING = {Status.SUSPENDED: "suspended jobs", Status.TERMINATING: "jobs being deleted"}
 
 
 def _print_nodes(snapshot: ClusterSnapshot, form: str, live: LiveReadings | None) -> None:
@@ -174,15 +183,18 @@ def _print_nodes(snapshot: ClusterSnapshot, form: str, live: LiveReadings | None
     shared = [node.shared for node in snapshot.nodes if node.shared is not None]
     held, whole = sum(each.allocated_gib for each in shared), sum(each.total_gib for each in shared)
     words += f", {held}/{whole}G of shared GPUs' memory" if shared else ""
-    words += f"; {_free_words(snapshot)}" if total else ""
+    words += f"; {_format_free(snapshot)}" if total else ""
     write(f"\nAllocated/Total GPUs in cluster: {_share(allocated, total)}{words}")
 
 
-def _free_words(snapshot: ClusterSnapshot) -> str:
-    """Say what can be had now: less than the difference where nodes are away or cordoned."""
-    if not snapshot.gpus_free:
-        return "none can be had now"
-    return f"{snapshot.gpus_free} can be had now, at most {snapshot.largest_free} on one node"
+def _format_free(snapshot: ClusterSnapshot) -> str:
+    # Less than capacity minus requests where nodes are down, cordoned or tainted.
+    free = snapshot.gpus_free
+    tolerated = sum(sum(node.free_if_tolerated.values()) for node in snapshot.nodes) - free
+    more = f", {tolerated} more by tolerating a taint" if tolerated else ""
+    if not free:
+        return f"none can be had now{more}"
+    return f"{free} can be had now, at most {snapshot.largest_free} on one node{more}"
 
 
 def _node_row(node: NodeRow, *, is_partial: bool) -> tuple[str, ...]:
@@ -192,7 +204,7 @@ def _node_row(node: NodeRow, *, is_partial: bool) -> tuple[str, ...]:
         node.ip or NOTHING,
         ",".join(node.roles) or NOTHING,
         node.status,
-        _gpu_words(node) or NOTHING,
+        _format_gpus(node) or NOTHING,
         "?" if is_partial else whole,
         f"{node.shared.allocated_gib}G" if node.shared is not None else str(node.gpus_allocated),
         "?" if is_partial else str(node.gpus_unhealthy),
@@ -203,8 +215,7 @@ def _node_row(node: NodeRow, *, is_partial: bool) -> tuple[str, ...]:
     )
 
 
-def _gpu_words(node: NodeRow) -> str:
-    """Say what its accelerators are: the model, else what the cluster calls them."""
+def _format_gpus(node: NodeRow) -> str:
     words = node.gpu_model or ",".join(node.resources)
     is_unsaid = node.is_simulated and words and "simulated" not in words
     return f"{words} (simulated)" if is_unsaid else words

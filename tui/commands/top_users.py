@@ -1,4 +1,4 @@
-"""`top users`: what each user's jobs hold and request, and how much of it was idle while it was observed."""
+"""`top users`: show the GPUs each user's jobs hold, request and leave idle."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tui.feeds.telemetry_feed import TelemetryFeed, open_telemetry
 from tui.jobs.idle_report import (
     JobUsage,
     UserUsage,
+    format_hours,
+    format_observed,
     held_nodes,
-    hours_words,
     message_to_owner,
-    observed_words,
     usage_by_user,
 )
 from tui.options import ConsoleOptions
 from tui.text.format import NOTHING, age, plural
-from tui.text.gpu_words import missing_words
+from tui.text.gpu_words import missing_text
 
 COLUMNS = (
     OutputColumn("USER"),
@@ -47,11 +47,10 @@ COLUMNS = (
 )
 
 PROGRESS_S = 5.0
-"""Between two lines that say how long it still takes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Let the command be told for how long to observe."""
+    """Add the observation time."""
     parser.add_argument(
         "--observe",
         type=seconds,
@@ -79,13 +78,11 @@ async def print_users(options: ConsoleOptions, client: Client, flags: argparse.N
 
 
 class _Report:
-    """The users of a cluster, observed for a while."""
-
     def __init__(self, feed: ClusterFeed, snapshot: ClusterSnapshot, telemetry: TelemetryFeed) -> None:
         self._feed, self._snapshot, self._telemetry = feed, snapshot, telemetry
 
     async def observe(self, for_s: float) -> None:
-        """Read the GPUs that are held, again and again for so long; ctrl+c ends that early."""
+        """Poll the allocated GPUs for so many seconds; ctrl+c ends that early."""
         await self._telemetry.read_once(self._held())
         if not for_s:
             return
@@ -123,17 +120,17 @@ class _Report:
         return usage_by_user(snapshot.jobs, read.telemetry.gpus, read.ledger, snapshot.nodes)
 
     def _why_not(self) -> list[str]:
-        """Return why idle is not known of some nodes, one line for each reason."""
+        """Return the reasons why idle time is unknown on some nodes, one line each."""
         nodes = self._telemetry.telemetry.nodes
         missing = [found.missing for name in self._held() if (found := nodes.get(name)) and not found.gpus]
-        counts = Counter(missing_words(each) for each in missing if each is not None)
+        counts = Counter(missing_text(each) for each in missing if each is not None)
         total = plural(len(self._held()), "node")
         return [f"Idle is not known for {number} of {total}: {words}" for words, number in counts.items()]
 
     def write_values(self, form: str) -> None:
-        """Print it for a program; what is not known is null."""
+        """Print the report as JSON, YAML or CSV; unknown values are null."""
         ledger, missing = self._telemetry.ledger, self._snapshot.missing_jobs
-        observed = observed_words(ledger)
+        observed = format_observed(ledger)
         items = [
             {
                 **_values(user.total),
@@ -147,12 +144,12 @@ class _Report:
         write_items(items, missing, form, **told, sources=sources, notices=self._why_not())
 
     def write_text(self, *, is_wide: bool) -> None:
-        """Print it for a person: users with their jobs, and what one may send to the owners."""
+        """Print the users, their jobs, and a text to send to the owners."""
         for line in self._why_not():
             write_stderr(line)
         users = self._users()
         if not users:
-            write_stderr("Nobody holds a GPU, or waits for one.")
+            write_stderr("No job holds a GPU or waits for one.")
             return
         rows = [
             row
@@ -163,7 +160,7 @@ class _Report:
             )
         ]
         write_table(COLUMNS, rows, is_wide=is_wide)
-        observed = observed_words(self._telemetry.ledger)
+        observed = format_observed(self._telemetry.ledger)
         write(
             f"\nObserved: {observed or 'one reading, so idle GPU-hours are not known; --observe 30m tells'}."
         )
@@ -173,7 +170,6 @@ class _Report:
 
 
 def _values(usage: JobUsage) -> Values:
-    """Return what `-o json` says of a job, or of all jobs of a user."""
     job = {"namespace": usage.namespace, "name": usage.job, "kind": usage.kind} if usage.job else {}
     return {
         "user": usage.user,
@@ -196,6 +192,6 @@ def _row(usage: JobUsage, job: str) -> tuple[str, ...]:
         str(usage.gpus_held),
         str(usage.gpus_requested),
         idle,
-        hours_words(usage.idle_hours),
-        hours_words(usage.observed_hours or None),
+        format_hours(usage.idle_hours),
+        format_hours(usage.observed_hours or None),
     )

@@ -1,4 +1,4 @@
-"""Keeps something live for a view: the cluster, a list, an object, curves, a preview.
+"""Live data for views: the cluster, a list, an object, curves, a preview.
 
-Talks to `k8s` and publishes frozen values; draws nothing.
+Feeds talk to `k8s` and publish frozen values; they draw nothing.
 """

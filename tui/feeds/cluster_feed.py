@@ -1,20 +1,26 @@
-"""Feeds the console: mirrors of a cluster's collections, joined into one snapshot at a time.
+"""Mirrors of a cluster's collections, joined into one snapshot at a time.
 
-Nothing here draws, so that the one-shot commands read clusters in the same way.
+Nothing here draws, so one-shot commands read clusters the same way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from k8s.client.client import Client
-from k8s.client.server_version import fetch_version
-from k8s.cluster import Joiner, Rows, in_turns
-from k8s.devices.dra import DEVICE_KINDS, DeviceClaims, DeviceKind
+from k8s.client.rate_limiter import background_requests
+from k8s.client.server_version import fetch_username, fetch_version
+from k8s.cluster.backoff import Backoff, ServerProbe, pause
+from k8s.cluster.discovery import RestMapper, discover
+from k8s.cluster.joiner import Joiner, Rows, cooperatively
+from k8s.cluster.mirror import Mirror, MirrorState
+from k8s.cluster.owner_lookup import OwnerLookup
+from k8s.cluster.rules_review import fetch_rules, list_once
 from k8s.errors import (
     KubeError,
     NotFound,
@@ -26,51 +32,51 @@ from k8s.errors import (
 from k8s.kinds import KINDS, DeclaredJob, JobKind
 from k8s.kinds.parse import JobReader
 from k8s.models import Meta, Node, Pod, Reader
-from k8s.models.device_claim import ResourceClaim, ResourceSlice
+from k8s.models.dra import DEVICE_KINDS, DeviceClaims, DeviceKind, ResourceClaim, ResourceSlice
 from k8s.models.resources import NODES, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
-from k8s.watch.backoff import Backoff, ServerProbe, pause
-from k8s.watch.discovery import RestMapper, discover
-from k8s.watch.mirror import Mirror
-from k8s.watch.owner_lookup import OwnerLookup
-from k8s.watch.rules_review import fetch_rules, list_once
-from tui.feeds.trouble import list_progress, trouble_of
+from tui.text.format import count
 
 if TYPE_CHECKING:
     from k8s.diagnosis.pending import PendingReasons
 
+# Shortest interval between two snapshots.
 PUBLISH_S = 0.1
-"""Shortest time between two snapshots."""
+# The interval until the first lists are complete: the user is waiting for them.
 FIRST_S = 0.01
-"""The same until everything was listed once: somebody waits for it."""
-RESTS = 4
-"""Times as long as making a snapshot took, there is none: keys are answered in between."""
+# After a snapshot, the loop is free for this multiple of the time it took, so that keys stay responsive.
+IDLE_FACTOR = 4
+# Shortest interval between two explanations of one pending job.
+EXPLAIN_S = 30.0
+# Interval between two looks at the visible jobs.
+POLL_VISIBLE_S = 0.5
+# Jobs per round of explanations.
+MAX_EXPLAINED = 16
+# After these errors the served kinds are unknown, so discovery is retried before mirroring.
 _TRY_AGAIN = (Unreachable, NotKubernetes, Unauthorized, Throttled)
-"""Nothing is known of the cluster's kinds: what is not mirrored yet waits."""
 
 
 class ClusterFeed:
-    """One cluster, mirrored, and its newest snapshot."""
+    """The mirror of one cluster, and its newest snapshot."""
 
     def __init__(self, client: Client, namespace: str = "", *, backoff: Backoff | None = None) -> None:
         """Prepare to mirror what `client` may see.
 
         Args:
             client: The cluster.
-            namespace: Whose jobs to show; empty for all namespaces.
-            backoff: How long to wait before the cluster is asked again.
+            namespace: Namespace of the jobs to show; empty for all.
+            backoff: Delays between retries.
         """
         self.client = client
-        """The cluster that is mirrored."""
         self.namespace = namespace
-        """Whose jobs are shown, empty for all. May be changed at any time: see `show_namespace`."""
+        """Namespace of the shown jobs, empty for all. May change at any time: see `show_namespace`."""
         self.all_jobs: tuple[Job, ...] = ()
-        """The jobs of the newest snapshot, and those of all other namespaces that may be read."""
+        """The jobs of the newest snapshot, and those of all other readable namespaces."""
         self._changed = asyncio.Event()
-        self._poked = asyncio.Event()
+        self._wake_event = asyncio.Event()
+        # Everything that waits for an unreachable cluster shares this probe.
         self.probe = ServerProbe(client, backoff, self._changed.set)
-        """Where to wait while the cluster is away: one probe for everybody who asks it something."""
         self._running: asyncio.TaskGroup | None = None
         self._tasks: dict[Resource, asyncio.Task[None]] = {}
         self._nodes: Mirror[Node] = self._mirror(NODES, Reader(Node), _meta, ("",))
@@ -80,8 +86,13 @@ class ClusterFeed:
         self._claims = DeviceClaims()
         self._is_discovered = False
         self._server_version = ""
+        self._heartbeat_error: KubeError | None = None
         self._joiner = Joiner()
         self._reasons: PendingReasons | None = None
+        self.visible_jobs: Callable[[], Iterable[Job]] = tuple
+        """Set by the view that shows jobs; their pending reasons are fetched."""
+        self._explained_at_s: dict[str, float] = {}
+        self._latest, self._own_reasons = ClusterSnapshot(), tuple[Job, ...]()
         self._rest_mapper = RestMapper(client)
         self._owner_lookup = OwnerLookup(client, self._rest_mapper.resource_of, self._changed.set)
 
@@ -96,7 +107,7 @@ class ClusterFeed:
         meta: Callable[[Any], Meta],
         scopes: tuple[str, ...] = (),
     ) -> Mirror[Any]:
-        """Return a mirror of all namespaces, or else of the one shown, or else of the kubeconfig's."""
+        # All namespaces; where forbidden, the one shown or that of the kubeconfig.
         own = self.namespace or self.client.config.namespace
         return Mirror(
             self.client, resource, scopes or ("", own), decoder, meta, self._changed.set, self.probe
@@ -105,7 +116,7 @@ class ClusterFeed:
     def show_namespace(self, namespace: str) -> None:
         """Show the jobs of another namespace; empty for all.
 
-        Where not all of them may be read, the other one is mirrored from now on.
+        If the user may not read all namespaces, the mirrors restart in the new one.
         """
         self.namespace = namespace
         if self._pods.missing is not None:
@@ -118,20 +129,22 @@ class ClusterFeed:
         self._changed.set()
 
     def retry_now(self) -> None:
-        """Reconnect now whatever waits to be tried again, log in anew, and ask which kinds there are."""
+        """Reconnect all waiting mirrors, reload credentials and repeat discovery now."""
         self.client.retry_credentials()
         self.probe.retry_now()
-        self._poked.set()
+        self._wake_event.set()
         for mirror in self._mirrors:
             mirror.retry_now()
 
     async def run(self, publish: Callable[[ClusterSnapshot], None]) -> None:
-        """Mirror for ever, and publish a new snapshot after changes, ten a second at most."""
+        """Mirror until cancelled, and publish a new snapshot after changes, at most ten per second."""
         async with asyncio.TaskGroup() as self._running:
             for mirror in self._mirrors:
                 self._start(mirror)
-            self._running.create_task(self._keep_discovering())
+            self._running.create_task(self._discover_forever())
             self._running.create_task(self._owner_lookup.run())
+            self._running.create_task(self._heartbeat_forever())
+            self._running.create_task(self._explain_forever())
             while True:
                 await self._changed.wait()
                 self._changed.clear()
@@ -140,10 +153,10 @@ class ClusterFeed:
                 publish(snapshot)
                 took_s = asyncio.get_running_loop().time() - began_s
                 shortest_s = PUBLISH_S if snapshot.is_synced else FIRST_S
-                await asyncio.sleep(max(shortest_s, RESTS * took_s))
+                await asyncio.sleep(max(shortest_s, IDLE_FACTOR * took_s))
 
     def _start(self, mirror: Mirror[Any]) -> None:
-        """Run a mirror in place of the one of the same resource, if anything runs yet."""
+        # Replaces the running mirror of the same resource; does nothing before `run`.
         self._stop(mirror.resource)
         if self._running is not None:
             self._tasks[mirror.resource] = self._running.create_task(mirror.run())
@@ -157,8 +170,8 @@ class ClusterFeed:
         self._jobs[kind.resource] = mirror
         self._start(mirror)
 
-    async def _keep_discovering(self) -> None:
-        """Ask for ever which kinds there are, so that one that is installed later appears."""
+    async def _discover_forever(self) -> None:
+        # Periodic, so that kinds that are installed later appear.
         backoff = self.probe.backoff
         delays = backoff.delays()
         while True:
@@ -167,20 +180,81 @@ class ClusterFeed:
             except KubeError as error:
                 problem = await self.probe.explain(error)
                 if isinstance(problem, _TRY_AGAIN):
-                    await self.probe.wait(problem, delays, self._poked)
+                    await self.probe.wait(problem, delays, self._wake_event)
                     continue
                 self._adopt_all()
             delays = backoff.delays()
             with suppress(NotKubernetes):
-                await self._ask_version()
-            await pause(self._poked, backoff.discovery_s)
+                await self._fetch_version()
+            await pause(self._wake_event, backoff.discovery_s)
 
-    async def _ask_version(self) -> None:
-        """Ask once what the server is.
+    async def _heartbeat_forever(self) -> None:
+        # An open watch proves only an open socket, so silent clusters are asked regularly.
+        loop, every_s = asyncio.get_running_loop(), self.probe.backoff.heartbeat_s
+        while True:
+            live = [mirror for mirror in self._mirrors if mirror.state.is_live]
+            remaining_s = (
+                max((mirror.last_seen_s for mirror in live), default=loop.time()) + every_s - loop.time()
+            )
+            if remaining_s > 0 and self._heartbeat_error is None:
+                await asyncio.sleep(remaining_s)
+                continue
+            found: KubeError | None = None
+            if live and not self.client.throttled_until_s:
+                try:
+                    await min(live, key=lambda mirror: len(mirror.objects)).check_server()
+                except KubeError as error:
+                    found = error
+                else:
+                    for mirror in live:
+                        mirror.last_seen_s = loop.time()
+            if (found is None) is not (self._heartbeat_error is None):
+                self._heartbeat_error = found
+                self._changed.set()
+            await asyncio.sleep(every_s)
 
-        Raises:
-            NotKubernetes: It is something else.
-        """
+    async def _explain_forever(self) -> None:
+        # Polls the visible jobs, so that painting sends no request. At most a fifth of the time is spent.
+        clock = asyncio.get_running_loop().time
+        while True:
+            began_s = clock()
+            if self._latest.is_synced and not self._latest.stale:
+                explained_s = {
+                    uid: self._explained_at_s.get(uid, -math.inf)
+                    for uid in _waiting_uids(self.visible_jobs())
+                }
+                oldest_first = sorted(explained_s, key=explained_s.__getitem__)
+                outdated = [uid for uid in oldest_first if explained_s[uid] + EXPLAIN_S <= began_s]
+                with background_requests():
+                    await self._explain_jobs(outdated[:MAX_EXPLAINED])
+            await asyncio.sleep(max(POLL_VISIBLE_S, IDLE_FACTOR * (clock() - began_s)))
+
+    async def _explain_jobs(self, uids: Sequence[str]) -> None:
+        if not uids:
+            return
+        from k8s.diagnosis.fetcher import Fetcher
+        from k8s.diagnosis.gather import answer_why
+        from k8s.diagnosis.pending import PendingReasons, is_waiting_job
+
+        now_s = asyncio.get_running_loop().time()
+        recent = {uid: at_s for uid, at_s in self._explained_at_s.items() if now_s - at_s < EXPLAIN_S}
+        self._explained_at_s = recent | dict.fromkeys(uids, now_s)
+        reasons = self._reasons = self._reasons or PendingReasons()
+        fetcher, nodes = Fetcher(self.client), list(self._nodes.objects.values())
+        jobs = [job for job in self._own_reasons if job.uid in uids and is_waiting_job(job)]
+        with suppress(KubeError):  # that the cluster is away is said elsewhere
+            for job in jobs:
+                reasons.remember(job, await answer_why(self.client, job, self._latest, fetcher, nodes))
+                self._changed.set()
+
+    async def explain_once(self, jobs: Iterable[Job]) -> ClusterSnapshot:
+        """Explain the first pending jobs, and return the snapshot with the reasons."""
+        waiting = _waiting_uids(jobs)
+        await self._explain_jobs([job.uid for job in self._own_reasons if job.uid in waiting][:MAX_EXPLAINED])
+        return replace(self.snapshot(), is_synced=True)
+
+    async def _fetch_version(self) -> None:
+        # Raises NotKubernetes if the endpoint is not a Kubernetes API.
         if self._server_version:
             return
         try:
@@ -190,10 +264,11 @@ class ClusterFeed:
         except KubeError:
             return
         self._server_version = str(answer.get("gitVersion") or "")
+        await fetch_username(self.client)
         self._changed.set()
 
     async def _discover(self) -> None:
-        """Mirror the kinds that there are, and the claims of devices where the server knows any."""
+        # Job kinds, and device claims if the server has them.
         sought: tuple[JobKind | DeviceKind, ...] = (*KINDS, *DEVICE_KINDS)
         found = await discover(self.client, sought)
         for kind in found:
@@ -208,11 +283,8 @@ class ClusterFeed:
         self._start(mirror)
 
     def _adopt(self, kinds: Sequence[JobKind]) -> None:
-        """Mirror these kinds.
-
-        A server that starts forgets some for a while: what is no longer among them goes only
-        when it cannot be listed either, or another version of it has come.
-        """
+        # A starting server omits kinds for a while. A kind that disappears is dropped only if it cannot be
+        # listed either, or another version of it has come.
         self._rest_mapper.reset()
         wanted = {kind.resource: kind for kind in kinds}
         places = {(resource.group, resource.plural) for resource in wanted}
@@ -230,14 +302,14 @@ class ClusterFeed:
         self._changed.set()
 
     def _adopt_all(self) -> None:
-        """Mirror every kind, unless it was known which there are: those that are not there say so."""
+        # Without discovery, mirrors of kinds that do not exist report so themselves.
         if not self._is_discovered:
             self._adopt(KINDS)
 
     async def read_once(self) -> ClusterSnapshot:
-        """List everything once and return the snapshot, for a command that ends.
+        """List everything once and return the snapshot, for one-shot commands.
 
-        What may not be read, or is not served, is named in the snapshot's problems.
+        Collections that may not be read, or are not served, are named in the snapshot's problems.
 
         Raises:
             KubeError: The cluster could not be read at all.
@@ -264,21 +336,21 @@ class ClusterFeed:
             raise
         except KubeError as error:
             if error.is_foreign:
-                await self._ask_version()
+                await self._fetch_version()
             self._adopt_all()
 
     @property
     def pods(self) -> Mapping[str, Pod]:
-        """Return all pods by uid, also those of no job, as they are now."""
+        """All pods by UID, including those of no job, as they are now."""
         return self._pods.objects
 
     @property
     def reads_nothing(self) -> bool:
-        """Tell whether neither pods nor jobs of any kind may be read, or are served."""
+        """Return True if neither pods nor jobs of any kind may be read, or are served."""
         return self._pods.state.is_absent and all(each.state.is_absent for each in self._jobs.values())
 
     def snapshot(self) -> ClusterSnapshot:
-        """Return the snapshot as it is now."""
+        """Return the current snapshot."""
         header = self._header()
         nodes, pods, declared, owners = self._objects()
         rows = self._joiner.join(nodes, pods, declared, owners)
@@ -287,17 +359,18 @@ class ClusterFeed:
         return self._with_rows(header, rows)
 
     async def _snapshot_in_turns(self) -> ClusterSnapshot:
-        """Return the snapshot as it is now, and let others work while it is made."""
+        # The same result as `snapshot`, but other tasks run while it is built.
         header = self._header()
         nodes, pods, declared, owners = self._objects()
-        rows = await self._joiner.join_in_turns(nodes, pods, declared, owners)
-        await in_turns(self._explanations(rows, nodes, declared))
+        await cooperatively(self._joiner.steps(nodes, pods, declared, owners))
+        rows = self._joiner.rows
+        await cooperatively(self._explanations(rows, nodes, declared))
         return self._with_rows(header, rows)
 
     def _explanations(
         self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]
     ) -> Iterable[None]:
-        """Explain in steps why jobs wait, once all that they can wait for was listed."""
+        # Pending reasons need complete lists of nodes and pods.
         if self._reasons is None:
             if not any(job.status is Status.PENDING for job in rows[1]):
                 return ()
@@ -309,7 +382,6 @@ class ClusterFeed:
         return self._reasons.steps(rows[1], nodes if is_known else (), rows[0], declared)
 
     def _objects(self) -> tuple[Iterable[Node], Iterable[Pod], Iterable[DeclaredJob], Mapping[str, Meta]]:
-        """Return what is to be joined."""
         devices = [each for mirror in self._devices.values() for each in mirror.objects.values()]
         nodes, pods = self._claims.merge(
             self._nodes.objects.values(),
@@ -320,21 +392,22 @@ class ClusterFeed:
         return nodes, pods, self._declared(), self._owner_lookup.owners
 
     def _with_rows(self, header: ClusterSnapshot, rows: Rows) -> ClusterSnapshot:
-        """Return a snapshot of these rows, trusted as far as `header` says."""
         self._owner_lookup.update(self._joiner.above)
-        self.all_jobs = jobs = self._reasons.jobs if self._reasons is not None else rows[1]
+        self._own_reasons = rows[1]
+        self.all_jobs = jobs = self._reasons.shown(rows[1]) if self._reasons is not None else rows[1]
         if header.namespace:
             jobs = tuple(job for job in jobs if job.ref.namespace == header.namespace)
-        return replace(header, nodes=rows[0], jobs=jobs)
+        self._latest = replace(header, nodes=rows[0], jobs=jobs)
+        return self._latest
 
     def _header(self) -> ClusterSnapshot:
-        """Return all but the rows: whose cluster it is, and how far what is known can be trusted."""
+        # Everything except the rows: the identity of the cluster and the freshness of its data.
         config = self.client.config
         mirrors = self._mirrors
-        trouble, stale, since_s = trouble_of(mirrors, self.probe.problem)
+        trouble, stale, since_s = trouble_of(mirrors, self.probe.problem, self._heartbeat_error)
         return ClusterSnapshot(
             context=config.context,
-            user=config.user,
+            user=config.acting_user,
             namespace=self.namespace,
             server_version=self._server_version,
             is_synced=self._is_discovered and all(mirror.state.is_synced for mirror in mirrors),
@@ -352,15 +425,22 @@ class ClusterFeed:
                 for mirror in mirrors
                 if mirror.missing is not None and mirror.resource not in self._devices
             },
+            unreadable=tuple(
+                found for mirror in mirrors if (found := mirror.unreadable(self.namespace)) is not None
+            ),
         )
 
     def _declared(self) -> list[DeclaredJob]:
-        """Return the jobs, each once: without discovery, several versions of a resource are mirrored."""
+        # Without discovery, several versions of a resource are mirrored: each job counts once.
         by_uid: dict[str, DeclaredJob] = {}
         for mirror in self._jobs.values():
             for uid, job in mirror.objects.items():
                 by_uid.setdefault(uid, job)
         return list(by_uid.values())
+
+
+def _waiting_uids(jobs: Iterable[Job]) -> set[str]:
+    return {job.uid for job in jobs if job.status in (Status.PENDING, Status.STARTING)}
 
 
 def _meta(obj: Node | Pod | ResourceClaim | ResourceSlice) -> Meta:
@@ -369,3 +449,57 @@ def _meta(obj: Node | Pod | ResourceClaim | ResourceSlice) -> Meta:
 
 def _meta_of_job(job: DeclaredJob) -> Meta:
     return job.meta
+
+
+# Status word of each problem, most fundamental first.
+_TROUBLES: tuple[tuple[type[KubeError], str], ...] = (
+    (Unauthorized, "login expired"),
+    (Throttled, "throttled"),
+    (NotKubernetes, "no Kubernetes API"),
+    (Unreachable, "away"),
+    (KubeError, "failing"),
+)
+
+
+def trouble_of(
+    mirrors: Sequence[Mirror[Any]], unanswered: KubeError | None, heartbeat_error: KubeError | None = None
+) -> tuple[str, str, float]:
+    """Return the reason that data may be old, as a word and as text, and its start; empty if it is current.
+
+    Args:
+        mirrors: The mirrors that are shown.
+        unanswered: Error of the probe while no request is answered; newer than the watches' own errors.
+        heartbeat_error: Error of the last heartbeat: watches are open but silent.
+    """
+    ailing = [
+        (mirror, unanswered or problem)
+        for mirror in mirrors
+        if (problem := mirror.state.problem or heartbeat_error) is not None and not mirror.state.is_absent
+    ]
+    for kind, word in _TROUBLES:
+        found = [(mirror, problem) for mirror, problem in ailing if isinstance(problem, kind)]
+        if found:
+            problem = found[0][1]
+            reason = problem.why or problem.what
+            if isinstance(problem, Unauthorized):
+                reason = f"{problem.details} ctrl+r retries now."
+            elif isinstance(problem, NotKubernetes):
+                reason = f"{problem.what} {problem.details} ctrl+r retries now."
+            elif isinstance(problem, Unreachable):
+                said = filter(None, (f"{reason.rstrip('.')}.", problem.hint))
+                reason = f"{' '.join(said)} Retrying automatically; ctrl+r retries now."
+            if unanswered is None and len(ailing) < sum(not mirror.state.is_absent for mirror in mirrors):
+                reason = f"{', '.join(mirror.resource.full_name for mirror, _ in found)}: {reason}"
+            last_seen_s = [mirror.last_seen_s for mirror, _ in ailing if mirror.last_seen_s]
+            return word, reason, min(last_seen_s, default=0.0)
+    return "", "", 0.0
+
+
+def list_progress(lists: Iterable[tuple[Resource, MirrorState]]) -> str:
+    """Format the progress of the first lists: `1,500 of 10,000 pods so far…`; empty before and after."""
+    parts = []
+    for resource, state in lists:
+        if state.listed and not state.is_synced:
+            of_all = f" of {count(state.listed + state.remaining)}" if state.remaining else ""
+            parts.append(f"{count(state.listed)}{of_all} {resource.plural}")
+    return f"{', '.join(parts)} so far…" if parts else ""

@@ -1,9 +1,9 @@
-"""Follows the scalars of one job, wherever they can be read.
+"""Scalars of one job, read from wherever they are accessible.
 
-First choice is a folder of this machine behind the job's volume claim, which also works
-when the pods are gone; else `exec` into the container of rank 0 while it runs: the chief's,
-or where that only launches, a worker's. Until event files say anything, the lines of the
-chief's log are looked through: `step 40 loss 1.87`.
+First choice is a local folder behind the job's volume claim, which works even without pods.
+Second is `exec` into a running container: the chief's, or a worker's if the chief is only a
+launcher. Until event files have points, the chief's log is searched for lines such as
+`step 40 loss 1.87`.
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ from k8s.snapshot import Job
 from trainer.tfevents import EventFiles, EventFolder, ScalarCurve
 from tui.feeds.log_points import LogPoints
 
+# Polling intervals of a local folder and of a folder in a pod.
 LOCAL_S, REMOTE_S = 1.0, 5.0
-"""Between looks at a folder of this machine, and at one in a pod."""
+# Lines from the end of the log to search; new lines follow.
 LOG_LINES = 20_000
-"""How many lines of a log are looked through, from its end; then those that come."""
 LOG_HINT = "Lines such as `step 10 loss 1.5` in its log are drawn too."
-"""What a job without event files can do to have curves."""
+# Shortest interval between two reports of points in a log.
 LOG_S = 1.0
-"""Shortest time between two reports of points in a log."""
 
 
 class CurveFeed:
-    """The scalars of one job, read as they come."""
+    """Live scalars of one job."""
 
     def __init__(self, client: Client, ref: JobRef, job: Callable[[], Job | None]) -> None:
-        """Prepare to follow the job `ref`; `job` returns it as it is now, if it is there."""
+        """Prepare to follow the job `ref`; `job` returns its current state, or None if it is gone."""
         self.events: EventFiles = EventFiles()
-        """What was read of its event files so far."""
+        """Contents of the event files so far."""
         self.source = ""
-        """Where they were read, in words."""
+        """Location of the event files, for display."""
         self.problem = ""
-        """Why nothing is read, in words; empty while all is well."""
+        """The reason that nothing can be read; empty if all is well."""
         self._client = client
         self._ref = ref
         self._job = job
@@ -56,7 +55,7 @@ class CurveFeed:
         self._has_event_points = False
 
     def curves(self) -> list[ScalarCurve]:
-        """Return the curves of the event files, or else those found in the log."""
+        """Return the curves of the event files, or those found in the log."""
         if not self.is_from_log:
             return self.events.curves()
         return [
@@ -68,12 +67,12 @@ class CurveFeed:
 
     @property
     def is_from_log(self) -> bool:
-        """Tell whether the curves are what the job printed."""
+        """Return True if the curves come from the job's log."""
         return bool(self._log_points.series)
 
     @property
-    def source_words(self) -> str:
-        """Return where the curves come from: a folder, or `from log lines of master-0`."""
+    def source_text(self) -> str:
+        """The origin of the curves: a folder, or `from log lines of master-0`."""
         return f"from log lines of {self._log_source}" if self.is_from_log else self.source
 
     async def run(self, on_change: Callable[[], Awaitable[None]]) -> None:
@@ -102,7 +101,7 @@ class CurveFeed:
             await self._leave_log()
 
     async def _report_log(self, on_change: Callable[[], Awaitable[None]], for_s: float) -> None:
-        """Tell for so long what is found in the log."""
+        # Reports new points of the log for `for_s` seconds.
         clock = asyncio.get_running_loop().time
         end_s = clock() + for_s
         while (left_s := end_s - clock()) > 0:
@@ -115,7 +114,7 @@ class CurveFeed:
             await asyncio.sleep(LOG_S)
 
     async def _consider_log(self) -> None:
-        """Look through the chief's log while there is nothing in event files; leave it when there is."""
+        # The log is followed only while event files have no points.
         if self._has_event_points:
             await self._leave_log()
             self._log_points = LogPoints()
@@ -128,10 +127,7 @@ class CurveFeed:
             self._log = asyncio.create_task(self._follow_log(targets[0]))
 
     async def _follow_log(self, target: Target) -> None:
-        """Look through a log; of several ranks in it, through the first one's lines.
-
-        What was read when it was followed before comes again, and is passed over.
-        """
+        # Lines that an earlier follower of this log has read are skipped.
         after_ns = self._log_ends_ns.get(target.key, -1)
         follower = Follower(self._client, target, LogRequest(tail=LOG_LINES))
         # One that may not be read has no curves either; why there are none is said of the event files.
@@ -152,7 +148,7 @@ class CurveFeed:
         self._log, self._log_of = None, None
 
     async def read_once(self) -> None:
-        """Read all event files as they are now.
+        """Read all event files once.
 
         Raises:
             KubeError: The job or its files cannot be read.
@@ -164,7 +160,7 @@ class CurveFeed:
             self.problem = _NO_FOLDER
 
     async def read_local(self) -> bool:
-        """Read what is new in event files on this machine; tell whether they are on this machine.
+        """Read new points if the event files are on this machine, and return True if they are.
 
         Raises:
             KubeError: The job cannot be read.
@@ -178,7 +174,7 @@ class CurveFeed:
         return True
 
     async def _find_local(self, declared: DeclaredJob, writer: Replica | None) -> bool:
-        """Take the folder of the event files, if it is on this machine; tell whether it is."""
+        # Returns True if the folder of the event files is on this machine.
         template = writer.template if writer is not None else {}
         folder = await pod_files.local_folder(self._client, template, self._ref.namespace, declared.log_dir)
         if folder is not None:
@@ -191,7 +187,7 @@ class CurveFeed:
         return kind_of(self._ref).parse(obj)
 
     async def _read(self, declared: DeclaredJob) -> tuple[bool, float]:
-        """Read what is new; return whether there was any, and how long to wait before the next look."""
+        # Returns whether there were new points, and the delay until the next read.
         if isinstance(self.events, EventFolder):
             return bool(await asyncio.to_thread(self.events.read_new)), LOCAL_S
         writer = _writer(declared)
@@ -223,7 +219,7 @@ class CurveFeed:
 
 
 def _writer(declared: DeclaredJob) -> Replica | None:
-    """Return the replica that writes the event files: the chief, unless that has no part in the volume."""
+    # The chief writes event files, unless it does not mount the volume.
     replicas = sorted(declared.replicas, key=lambda each: not each.is_chief)
     on_claim = (each for each in replicas if pod_files.is_on_claim(each.template, declared.log_dir))
     of_ranks = (each for each in replicas if each.role != "launcher")

@@ -1,4 +1,4 @@
-"""What the cluster has that a field of the new-job form can name; asked once, not followed."""
+"""Suggestions for the fields of the new-job form, fetched once from the cluster."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ PRIORITY_CLASSES = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", is_namespaced=False
 )
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta1", "localqueues", "LocalQueue")
+# Only registry credentials.
 PULL_SECRETS = "type=kubernetes.io/dockerconfigjson"
-"""Selects the secrets that hold the credentials of a registry."""
-MOST_NODES = 500
-"""Nodes whose labels are looked at."""
+MAX_NODES = 500
 _ACCESS = {
     "ReadWriteOnce": "RWO",
     "ReadOnlyMany": "ROX",
@@ -34,27 +33,25 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class FieldChoices:
-    """What one field can name."""
+    """Suggestions for one field."""
 
     options: tuple[tuple[str, str], ...] = ()
-    """Values, each with what is known of it."""
+    """Values, each with a description."""
     problem: str = ""
-    """Why they are not known, in a sentence."""
+    """The reason that there are no suggestions, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """Where the values of a field are listed."""
-
     resource: Resource
     title: str
-    note: Callable[[Object], str]
+    describe: Callable[[Object], str]
     field_selector: str = ""
     prefix: str = ""
-    """Before each name, as the field has it."""
+    """Inserted before each name."""
 
 
-def _claim_note(claim: Object) -> str:
+def _describe_claim(claim: Object) -> str:
     spec, status = claim.get("spec") or {}, claim.get("status") or {}
     modes = ",".join(_ACCESS.get(mode, str(mode)) for mode in spec.get("accessModes") or ())
     size = str(
@@ -63,14 +60,14 @@ def _claim_note(claim: Object) -> str:
     return "  ".join(filter(None, (modes, size, str(status.get("phase", "")))))
 
 
-def _queue_note(queue: Object) -> str:
+def _describe_queue(queue: Object) -> str:
     status = queue.get("status") or {}
     pending = status.get("pendingWorkloads")
     cluster_queue = str((queue.get("spec") or {}).get("clusterQueue", ""))
     return "  ".join(filter(None, (cluster_queue, f"{pending} waiting" if pending is not None else "")))
 
 
-def _runtime_note(runtime: Object) -> str:
+def _describe_runtime(runtime: Object) -> str:
     labels = (runtime.get("metadata") or {}).get("labels") or {}
     return str(labels.get("trainer.kubeflow.org/framework", ""))
 
@@ -78,24 +75,23 @@ def _runtime_note(runtime: Object) -> str:
 _CLUSTER_RUNTIMES, _RUNTIMES = TRAINING_RUNTIMES
 _LISTINGS: Mapping[str, tuple[_Listing, ...]] = {
     "namespace": (_Listing(NAMESPACES, "namespaces", lambda _: ""),),
-    "claim": (_Listing(CLAIMS, "volume claims", _claim_note),),
+    "claim": (_Listing(CLAIMS, "volume claims", _describe_claim),),
     "priority_class": (
         _Listing(PRIORITY_CLASSES, "priority classes", lambda each: str(each.get("value", ""))),
     ),
-    "queue": (_Listing(LOCAL_QUEUES, "queues", _queue_note),),
+    "queue": (_Listing(LOCAL_QUEUES, "queues", _describe_queue),),
     "pull_secrets": (_Listing(SECRETS, "secrets", lambda _: "", PULL_SECRETS),),
     "runtime": (
-        _Listing(_CLUSTER_RUNTIMES, "training runtimes", _runtime_note),
-        _Listing(_RUNTIMES, "training runtimes", _runtime_note, prefix="trainingruntime/"),
+        _Listing(_CLUSTER_RUNTIMES, "training runtimes", _describe_runtime),
+        _Listing(_RUNTIMES, "training runtimes", _describe_runtime, prefix="trainingruntime/"),
     ),
 }
-"""By the key of the form's field."""
 KEYS = tuple(_LISTINGS)
-"""The fields whose values are listed for a namespace."""
+"""Fields with suggestions from the cluster."""
 
 
 async def fetch_choices(client: Client, key: str, namespace: str) -> FieldChoices:
-    """Return what a field can name; where it may not be listed, why. Never raises `KubeError`."""
+    """Return suggestions for a field, or the reason that there are none. Never raises `KubeError`."""
     found = await asyncio.gather(*(_fetch(client, listing, namespace) for listing in _LISTINGS[key]))
     options = tuple(option for each in found for option in each.options)
     problem = next((each.problem for each in found if each.problem), "")
@@ -115,21 +111,21 @@ async def _fetch(client: Client, listing: _Listing, namespace: str) -> FieldChoi
         why = " ".join(error.why.split())
         return FieldChoices(problem=f"Cannot list {listing.title}, type a name. {why}".strip())
     options = [
-        (listing.prefix + str((each.get("metadata") or {}).get("name", "")), listing.note(each))
+        (listing.prefix + str((each.get("metadata") or {}).get("name", "")), listing.describe(each))
         for each in found
     ]
     return FieldChoices(tuple(sorted(options, key=lambda each: (each[0] != "workspace", each[0]))))
 
 
 def volume_choices(claims: FieldChoices) -> FieldChoices:
-    """Return claims as volumes, each mounted at a folder of its own name."""
-    return FieldChoices(tuple((f"{name}:/{name}", note) for name, note in claims.options), claims.problem)
+    """Return volume claims as mounts, each at a folder of the claim's name."""
+    return FieldChoices(tuple((f"{name}:/{name}", text) for name, text in claims.options), claims.problem)
 
 
 async def fetch_node_labels(client: Client) -> FieldChoices:
-    """Return the labels that nodes have, each with how many have it; rare ones first."""
+    """Return the labels of nodes with the number of nodes, rare labels first."""
     try:
-        page = json.loads(await client.list_page(NODES, limit=MOST_NODES))
+        page = json.loads(await client.list_page(NODES, limit=MAX_NODES))
     except KubeError as error:
         return FieldChoices(problem=f"Cannot list nodes, type name=value. {' '.join(error.why.split())}")
     found: Counter[str] = Counter()
@@ -141,7 +137,7 @@ async def fetch_node_labels(client: Client) -> FieldChoices:
 
 
 def snapshot_choices(snapshot: ClusterSnapshot) -> dict[str, FieldChoices]:
-    """Return what the console knows already: GPU resources and nodes, each with what is free."""
+    """Return suggestions from the snapshot: GPU resources and nodes, each with its free GPUs."""
     free: Counter[str] = Counter()
     total: Counter[str] = Counter()
     models: dict[str, set[str]] = {}
@@ -162,6 +158,6 @@ def snapshot_choices(snapshot: ClusterSnapshot) -> dict[str, FieldChoices]:
 
 
 async def fetch_all(client: Client, namespace: str, keys: Sequence[str] = KEYS) -> dict[str, FieldChoices]:
-    """Return what the fields can name, by their keys, asked for at once."""
+    """Return the suggestions for several fields, by key."""
     found = await asyncio.gather(*(fetch_choices(client, key, namespace) for key in keys))
     return dict(zip(keys, found, strict=True))

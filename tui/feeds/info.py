@@ -1,4 +1,4 @@
-"""What `info` tells, as a command and as a view: versions, files, and what a user may do on a cluster."""
+"""Contents of `gpuconsole info` and the info view: versions, files, permissions."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from importlib.metadata import PackageNotFoundError, version
 from urllib.parse import urlsplit
 
 from k8s.client.client import Client
+from k8s.cluster.discovery import discover
 from k8s.errors import KubeError
 from k8s.jobs.permissions import Permission, ResourceAttributes
 from k8s.kinds import CREATABLE, KINDS, JobKind
 from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS
-from k8s.watch.discovery import discover
 from tui.options import ConsoleOptions
 
+# Packages to report; the last two are needed by trainers only.
 PACKAGES = ("gpuconsole", "textual", "kubernetes", "aiohttp", "plotext", "torch", "tensorboard")
-"""Whose versions are told; the last two are needed by trainers only."""
+# Collections that the console lists in any cluster.
 LISTED = (NODES, PODS, EVENTS, CLAIMS, NAMESPACES)
-"""What the console lists, as far as it may, whichever kinds of jobs there are."""
 
 AllowedVerbs = Mapping[str, Mapping[str, bool | None]]
-"""Resource to verb to whether this user may do that; None where the cluster does not say."""
+"""Resource to verb to permission; None if the cluster does not say."""
 Review = Callable[[ResourceAttributes], Awaitable[Permission]]
-"""Finds out whether something is allowed."""
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of what is installed; None for what is not."""
+    """Return the installed versions; None for packages that are not installed."""
     return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
 
 
@@ -40,7 +39,7 @@ def _version(package: str) -> str | None:
 
 
 def files(options: ConsoleOptions) -> dict[str, str]:
-    """Return where our files are, those that are not there yet too."""
+    """Return the paths of gpuconsole's files, whether or not they exist."""
     return {
         "config": str(options.config_folder),
         "settings": str(options.config_file),
@@ -54,7 +53,7 @@ def files(options: ConsoleOptions) -> dict[str, str]:
 
 
 def address(host: str) -> str:
-    """Return a server's address without the credentials that may stand in it."""
+    """Return a server's address without credentials."""
     try:
         parts = urlsplit(host)
     except ValueError:
@@ -63,18 +62,18 @@ def address(host: str) -> str:
 
 
 async def fetch_allowed_verbs(client: Client, review: Review) -> AllowedVerbs:
-    """Find out what the user of `client` may do with what the console shows, and with jobs.
+    """Check the user's permissions on everything the console shows, and on jobs.
 
     Raises:
-        KubeError: As `review` does.
+        KubeError: `review` raised it.
     """
     kinds = await _kinds(client)
-    asked = [("list", resource) for resource in LISTED]
-    asked += [(verb, kind.resource) for kind in kinds for verb in _verbs(kind)]
-    answers = await asyncio.gather(*(review(ResourceAttributes.of(*each)) for each in asked))
+    questions = [("list", resource) for resource in LISTED]
+    questions += [(verb, kind.resource) for kind in kinds for verb in _verbs(kind)]
+    answers = await asyncio.gather(*(review(ResourceAttributes.of(*each)) for each in questions))
     allowed: dict[str, dict[str, bool | None]] = {}
     groups: dict[str, str] = {}
-    for (verb, resource), permission in zip(asked, answers, strict=True):
+    for (verb, resource), permission in zip(questions, answers, strict=True):
         is_first = groups.setdefault(resource.plural, resource.group) == resource.group
         name = resource.plural if is_first else resource.full_name
         allowed.setdefault(name, {})[verb] = permission.is_allowed
@@ -82,7 +81,7 @@ async def fetch_allowed_verbs(client: Client, review: Review) -> AllowedVerbs:
 
 
 async def _kinds(client: Client) -> Sequence[JobKind]:
-    """Return the kinds of jobs that the cluster has; where it does not say, those that can be made here."""
+    # If discovery fails, the creatable kinds.
     try:
         return await discover(client, KINDS)
     except KubeError:
@@ -94,7 +93,7 @@ def _verbs(kind: JobKind) -> tuple[str, ...]:
 
 
 def verbs_text(verbs: Mapping[str, bool | None]) -> str:
-    """Say what is allowed: `may list, may not delete`."""
+    """Describe permissions: `may list, may not delete`."""
     return ", ".join(f"{_may(is_allowed)} {verb}" for verb, is_allowed in verbs.items())
 
 
@@ -103,10 +102,10 @@ def _may(is_allowed: bool | None) -> str:
 
 
 def as_text(sections: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> str:
-    """Return headings with their names and values below; what has no value is left out."""
+    """Format headings with indented names and values; empty values are left out."""
     blocks = []
     for heading, fields in sections:
-        filled = [(name, words) for name, words in fields if words]
+        filled = [(name, value) for name, value in fields if value]
         width = max((len(name) for name, _ in filled), default=0)
         lines = [f"  {name:<{width}}  {line}" for name, line in filled]
         blocks.append("\n".join([heading, *lines]))

@@ -1,4 +1,4 @@
-"""The scalars that a job prints: one point a step, however many ranks print it."""
+"""Scalars printed by a job: one point per step, however many ranks print it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from k8s.logs import LogLine
 from trainer.tfevents import Columns, ScalarSeries
 from tui.text.training_lines import TrainingLineReader
 
+# A step that another rank prints later than this belongs to a new run.
 REPEATED_WITHIN_NS = 60 * 10**9
-"""How much later than the first rank another one may print a step; what comes later began anew."""
+# Steps of each scalar in which repetitions are detected.
 REMEMBERED_STEPS = 512
-"""Of each scalar, those in which a repeated one is looked for."""
 
-MOST_TAGS = 128
-"""Scalars that are taken from a log: a script that numbers its names would make charts without end."""
+# A script that numbers its scalar names would make charts without end.
+MAX_TAGS = 128
 
 
 class LogPoints:
@@ -23,15 +23,14 @@ class LogPoints:
 
     def __init__(self) -> None:
         self.series: dict[str, ScalarSeries] = {}
-        """What was found so far, by name."""
         self._reader = TrainingLineReader()
         self._seen_ns: dict[str, dict[int, int]] = {}
 
     def add(self, lines: Iterable[LogLine]) -> bool:
-        """Take further lines; return whether they held points.
+        """Add lines; return True if they held points.
 
-        Of several ranks that say who they are, the first one's lines count. Where ranks share a log
-        without saying so, the first to print a step counts.
+        If lines name their rank, only those of the first rank count. If ranks share a log without
+        naming themselves, the first to print a step counts.
         """
         has_news = False
         for line in lines:
@@ -40,7 +39,7 @@ class LogPoints:
             is_shared = line.rank is None and (len(line.source.ranks) != 1 or line.source.prints_all_ranks)
             for point in self._reader.read(line.text):
                 for tag, value in point.scalars:
-                    if tag not in self.series and len(self.series) >= MOST_TAGS:
+                    if tag not in self.series and len(self.series) >= MAX_TAGS:
                         continue
                     if is_shared and self._is_repeated(tag, point.step, line.stamp_ns):
                         continue
@@ -50,7 +49,7 @@ class LogPoints:
         return has_news
 
     def _is_repeated(self, tag: str, step: int, now_ns: int) -> bool:
-        """Tell whether another rank printed a step just before; note it otherwise."""
+        # Also records the step as seen.
         seen_ns = self._seen_ns.setdefault(tag, {})
         if step in seen_ns and now_ns - seen_ns[step] <= REPEATED_WITHIN_NS:
             return True

@@ -1,4 +1,4 @@
-"""One log of a job, from near its end: whose it is, and how it is read, for a pane that shows one."""
+"""Selection of one log of a job, for a pane that shows its tail."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from k8s.logs import JobLogs, LogRequest, LogSelection, Target, targets_of
 from k8s.snapshot import Job
 
 TAIL = LogRequest(tail=500)
-"""Where it begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class TailChoice:
-    """One rank of a job, or one instance of which no rank is known, and the container that says it."""
+    """One rank of a job, or one instance with unknown ranks, and its container."""
 
     selection: LogSelection
     target: Target
 
 
 def choices(job: Job) -> list[TailChoice]:
-    """Return what can be shown of a job: its ranks in order, then the instances without a rank."""
+    """Return the logs of a job: its ranks in order, then instances without a rank."""
     ranked: list[TailChoice] = []
     others: list[TailChoice] = []
     for target in targets_of(job):
@@ -32,7 +31,7 @@ def choices(job: Job) -> list[TailChoice]:
 
 
 def choose(job: Job, wanted: LogSelection | None) -> TailChoice | None:
-    """Return what is wanted of a job, else what its chief says first; None where it has no pod."""
+    """Return the wanted log of a job, else the chief's; None if no instance has a pod."""
     found = choices(job)
     if wanted is not None and (same := [each for each in found if each.selection == wanted]):
         return same[0]
@@ -40,11 +39,11 @@ def choose(job: Job, wanted: LogSelection | None) -> TailChoice | None:
 
 
 def step(job: Job, wanted: LogSelection | None, steps: int) -> LogSelection | None:
-    """Return what comes so many places after what is wanted, round and round."""
+    """Return the selection `steps` places after the wanted one, cyclically."""
     found, now = choices(job), choose(job, wanted)
     return found[(found.index(now) + steps) % len(found)].selection if now is not None else None
 
 
 def open_tail(client: Client, choice: TailChoice) -> JobLogs:
-    """Return what reads this one log; it streams nothing else."""
+    """Return a reader of this log only."""
     return JobLogs(client, [choice.target], request=TAIL, max_streams=1)

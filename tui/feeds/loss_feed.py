@@ -1,15 +1,15 @@
-"""The loss of the running jobs in sight, read sparsely: for the column of the list.
+"""Sparse loss readings of visible running jobs, for a column of the list.
 
-One job is read after the other, each at most every half minute, behind whatever the user waits for: from
-its event files where they are on this machine, else from the last lines of its chief's log.
+Jobs are read one at a time, each at most every half minute, with background priority: from
+local event files if possible, else from the last lines of the chief's log.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from math import inf
 
 from k8s.client.client import Client
 from k8s.client.rate_limiter import background_requests
@@ -26,105 +26,98 @@ from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.log_points import LogPoints
 from tui.text.natural_order import tag_key
 
+# Shortest interval between two reads of one job.
 READ_S = 30.0
-"""How long a job is not read again."""
+# Interval between two looks at the visible jobs, so that an event or scrolling only repaints.
+POLL_S = 0.5
+# Lines to read from the end of a log.
 LINES = 200
-"""How many of the last lines of a log are read."""
-MOST_BYTES = 256 * 1024
-"""Of a log no more is read, however long its lines are."""
-MOST_JOBS = 256
-"""Jobs that are remembered, those read last; the console is open for days."""
-MOST_VALUES = 64
-"""Values that are kept of each job, evenly spread over what was read."""
+# Limit per log, for logs with very long lines.
+MAX_BYTES = 256 * 1024
+# The least recently read jobs are dropped beyond this number: the console runs for days.
+MAX_JOBS = 256
+# Values to keep per job, evenly spaced.
+MAX_VALUES = 64
 IDLE_S = 10.0
-"""Longest silence of a log that is being read."""
 LOG_PERMISSION = "get pods/log"
-"""What the user must be allowed to do, else no log is asked for."""
 
 
 class LossFeed:
-    """Reads the loss of some jobs, again and again while it runs."""
+    """Loss of the visible running jobs.
+
+    Views only paint `values`: the feed's own task asks for the visible jobs and sends the requests.
+    """
 
     def __init__(
         self,
         client: Client,
         permissions: Permissions | None,
+        visible: Callable[[], Iterable[Job]],
         on_change: Callable[[Job], None],
         *,
         read_s: float = READ_S,
     ) -> None:
-        """Prepare; nothing is asked until `run`.
+        """Prepare; no request is sent before `run`.
 
         Args:
             client: The cluster.
-            permissions: What the user may do there.
-            on_change: Called with a job of which something new was read.
-            read_s: How long a job is not read again.
+            permissions: Permissions of the user there; None to skip the check.
+            visible: Returns the visible jobs; those that run are read.
+            on_change: Called with each job that has new values.
+            read_s: Shortest interval between two reads of one job.
         """
         self.values: dict[str, Sequence[float]] = {}
-        """The loss of each job by its uid, the newest value last."""
+        """Loss by job UID, the newest value last."""
         self.curves: dict[str, ScalarCurve] = {}
-        """The same with all points, by the jobs' uids, of those whose event files are on this machine."""
+        """Full curves by job UID, for jobs with local event files."""
         self.client = client
-        """The cluster."""
         self._permissions = permissions
+        self._visible = visible
         self._on_change = on_change
         self._read_s = read_s
-        self._wanted: dict[str, Job] = {}
         self._read_at_s: dict[str, float] = {}
         self._files: dict[str, CurveFeed] = {}
-        self._changed = asyncio.Event()
-        self._reads = ""
+        self._is_reading = False
 
     @property
-    def is_settled(self) -> bool:
-        """Whether all that is wanted was read once."""
-        return not self._reads and self._wanted.keys() <= self._read_at_s.keys()
-
-    def want(self, jobs: Sequence[Job]) -> None:
-        """Read these jobs from now on, as far as they run, and no others."""
-        wanted = {job.uid: job for job in jobs if job.status is Status.RUNNING}
-        if wanted.keys() - self._wanted.keys():
-            self._changed.set()
-        self._wanted = wanted
+    def is_idle(self) -> bool:
+        """Return True if every visible running job was read once."""
+        return not self._is_reading and self._running().keys() <= self._read_at_s.keys()
 
     async def run(self) -> None:
         """Read until cancelled."""
         clock = asyncio.get_running_loop().time
         with background_requests():
             while True:
-                self._changed.clear()
-                uid, due_s = self._next()
-                wait_s = due_s - clock()
+                running = self._running()
+                last_read_s, uid = min(
+                    ((self._read_at_s.get(uid, -inf), uid) for uid in running), default=(inf, "")
+                )
+                wait_s = last_read_s + self._read_s - clock()
                 if wait_s > 0:
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self._changed.wait(), wait_s if uid else None)
+                    await asyncio.sleep(min(wait_s, POLL_S))
                     continue
-                job = self._wanted[uid]
-                self._note_read(uid, clock())
-                self._reads = uid
+                self._record_read(uid, clock(), running)
+                self._is_reading = True
                 try:
-                    await self._read(job)
+                    await self._read(running[uid])
                 finally:
-                    self._reads = ""
+                    self._is_reading = False
 
-    def _note_read(self, uid: str, at_s: float) -> None:
-        """Note when a job was read, and forget those that were read longest ago and are out of sight."""
+    def _running(self) -> dict[str, Job]:
+        return {job.uid: job for job in self._visible() if job.status is Status.RUNNING}
+
+    def _record_read(self, uid: str, at_s: float, running: Collection[str]) -> None:
+        # Drops hidden jobs that were read longest ago.
         self._read_at_s.pop(uid, None)
         self._read_at_s[uid] = at_s
-        known = [each for each in self._read_at_s if each not in self._wanted]
-        for old in known[: max(0, len(self._read_at_s) - MOST_JOBS)]:
-            for kept in (self._read_at_s, self.values, self.curves, self._files):
-                kept.pop(old, None)
-
-    def _next(self) -> tuple[str, float]:
-        """Return the job that is to be read next, and when; no job where none is wanted."""
-        due = [(self._read_at_s.get(uid, -self._read_s) + self._read_s, uid) for uid in self._wanted]
-        due_s, uid = min(due, default=(float("inf"), ""))
-        return uid, due_s
+        hidden = [each for each in self._read_at_s if each not in running]
+        for old in hidden[: max(0, len(self._read_at_s) - MAX_JOBS)]:
+            for by_uid in (self._read_at_s, self.values, self.curves, self._files):
+                by_uid.pop(old, None)
 
     async def _read(self, job: Job) -> None:
-        """Read one job; what cannot be read has no loss, and why is said where it is looked at."""
+        # Unreadable jobs have no loss; the job's own views show the reason.
         try:
             values = await self._from_files(job) or await self._from_log(job)
         except KubeError:
@@ -158,7 +151,6 @@ class LossFeed:
         return _few(points.series[tag].values) if tag else ()
 
     async def _last_lines(self, target: Target) -> list[LogLine]:
-        """Return the last lines of a container, each with the rank that wrote it."""
         splitter, reader = Splitter(), RankReader(target.ranks, prints_all_ranks=target.prints_all_ranks)
         body = bytearray()
         async with self.client.log(
@@ -173,7 +165,7 @@ class LossFeed:
             with translated(f"read the log of {target.pod}"):
                 async for chunk in stream.iter_any():
                     body += chunk
-                    if len(body) > MOST_BYTES:
+                    if len(body) > MAX_BYTES:
                         break
         pieces = [*splitter.feed(bytes(body)), *splitter.finish()]
         owned = ((piece, reader.owner(piece.raw)) for piece in pieces)
@@ -184,18 +176,17 @@ class LossFeed:
 
 
 def _loss_tag(tags: Iterable[str]) -> str:
-    """Return the tag of the loss among these; empty where none is a loss."""
     return min((tag for tag in tags if "loss" in tag.lower()), key=tag_key, default="")
 
 
 def _copied(curve: ScalarCurve) -> ScalarCurve:
-    """Return the points that there are now: the reader's grow in a thread."""
+    # A copy, because a thread keeps appending to the original.
     return replace(curve, steps=curve.steps[:], wall_times=curve.wall_times[:], values=curve.values[:])
 
 
 def _few(values: Sequence[float]) -> Sequence[float]:
-    """Return so few of these values that they can be kept of many jobs, evenly spread."""
-    if len(values) <= MOST_VALUES:
+    # Evenly spaced.
+    if len(values) <= MAX_VALUES:
         return tuple(values)
-    step = (len(values) - 1) / (MOST_VALUES - 1)
-    return tuple(values[round(place * step)] for place in range(MOST_VALUES))
+    step = (len(values) - 1) / (MAX_VALUES - 1)
+    return tuple(values[round(place * step)] for place in range(MAX_VALUES))

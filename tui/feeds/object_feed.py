@@ -1,4 +1,4 @@
-"""Follows one object by a watch of its own, for as long as somebody reads it."""
+"""Live view of one object through a watch of its own."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from contextlib import aclosing
 from typing import Any
 
 from k8s.client.client import Client
+from k8s.cluster.backoff import ServerProbe
 from k8s.errors import Expired, Forbidden, Invalid, KubeError, NotFound, ServerFailed, from_status
 from k8s.models.resources import Resource
-from k8s.watch.backoff import ServerProbe
 
+# Shortest interval between two versions handed over.
 REST_S = 1.0
-"""Shortest time between two versions of an object that are handed over."""
 Take = Callable[[Mapping[str, Any] | None], None]
-"""Takes an object as it is now; None when it is gone."""
+"""Called with the current object; None if it is gone."""
 
 
 async def follow_object(
     client: Client, resource: Resource, name: str, namespace: str, take: Take, probe: ServerProbe
 ) -> None:
-    """Hand an object over each time that it changes, once a second at most, until cancelled.
+    """Call `take` with each version of an object, at most one per second, until cancelled.
 
     Raises:
-        NotFound: There is none.
-        Forbidden: It may not be read, or may not be watched once it has been handed over.
-        Invalid: The server watches no such object.
+        NotFound: The object does not exist.
+        Forbidden: The user may not read the object; or may not watch it, after it was handed over once.
+        Invalid: The server does not support watching this resource.
     """
     delays = probe.backoff.delays()
-    poked = asyncio.Event()
+    woken = asyncio.Event()
     while True:
         try:
             obj = await client.get(resource, name, namespace)
@@ -42,13 +42,13 @@ async def follow_object(
         except (NotFound, Forbidden, Invalid):
             raise
         except KubeError as error:
-            await probe.wait(error, delays, poked)
+            await probe.wait(error, delays, woken)
 
 
 async def _watch(
     client: Client, resource: Resource, obj: Mapping[str, Any], take: Take, watch_s: int
 ) -> None:
-    """Hand over each version after this one, until the server ends the watch."""
+    # Each version after `obj`, until the server ends the watch.
     meta = obj.get("metadata") or {}
     version, is_gone = str(meta.get("resourceVersion") or ""), False
     while not is_gone:
@@ -83,7 +83,7 @@ def _read(line: bytes, resource: Resource) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ServerFailed(f"Could not {doing}.", f"The server sent a broken line: {error}") from error
     if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
-        raise ServerFailed(f"Could not {doing}.", "The server sent a line that is no event.")
+        raise ServerFailed(f"Could not {doing}.", "The server sent a line that is not an event.")
     if event.get("type") == "ERROR":
         code = event["object"].get("code")
         raise from_status(code if isinstance(code, int) else 500, event["object"], doing)

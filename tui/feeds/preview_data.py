@@ -1,4 +1,4 @@
-"""What the preview of a job asks the cluster for: its last events."""
+"""Last events of a job, for its preview."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ from k8s.snapshot import Instance, Job
 from k8s.status import Status
 from tui.jobs.events import event_order, fold
 
-MOST_EVENTS = 8
-"""Events that are kept, the newest ones."""
+MAX_EVENTS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewData:
-    """What was seen; where it could not be seen, why."""
+    """Events of a job, or the reason that there are none."""
 
     events: tuple[Event, ...] = ()
-    """The newest first; those that say the same are one, with their number."""
+    """The newest first; identical events are merged, with their count."""
     events_problem: str = ""
 
 
 async def fetch_preview(client: Client, job: Job, permissions: Permissions | None = None) -> PreviewData:
-    """Look at a job, behind whatever the user waits for. Two requests at most; it never raises.
+    """Fetch the events of a job with background priority. At most two requests; raises no `KubeError`.
 
     Args:
         client: The cluster.
         job: The job.
-        permissions: What the user may do there; what is known to be refused is not asked for.
+        permissions: Permissions of the user; a forbidden request is not sent.
     """
     if permissions is not None:
         found = await permissions.ask(ResourceAttributes.of("list", EVENTS), job.ref.namespace)
@@ -47,8 +46,8 @@ async def fetch_preview(client: Client, job: Job, permissions: Permissions | Non
 
 
 async def _events(client: Client, job: Job) -> tuple[tuple[Event, ...], str]:
-    """Return the last events of a job and of the pod that tells most, or why there are none."""
-    pod = _telling(job)
+    # Events of the job and of its most relevant pod, or the reason that there are none.
+    pod = _most_relevant(job)
     names = [job.ref.name, *([pod.pod] if pod is not None and pod.pod != job.ref.name else [])]
     uids = {job.uid, *(each.pod_uid for each in job.instances), ""}
     try:
@@ -59,18 +58,17 @@ async def _events(client: Client, job: Job) -> tuple[tuple[Event, ...], str]:
             )
         )
     except KubeError as error:
-        return (), said(error)
+        return (), error_line(error)
     found: dict[str, Event] = {}
     for obj in (each for answer in answers for each in answer):
         with suppress(msgspec.ValidationError):
             event: Event = convert(obj, Event)
             if event.involved_object.uid in uids:
                 found[event.metadata.uid] = event
-    return tuple(_fold_alike(found.values())[:MOST_EVENTS]), ""
+    return tuple(_fold_alike(found.values())[:MAX_EVENTS]), ""
 
 
 def _fold_alike(events: Iterable[Event]) -> list[Event]:
-    """Return events that say the same as one that counts them all, the newest first."""
     alike: dict[tuple[str | None, ...], list[tuple[str, Event]]] = {}
     for event in events:
         about = event.involved_object
@@ -81,8 +79,8 @@ def _fold_alike(events: Iterable[Event]) -> list[Event]:
     return [msgspec.structs.replace(each.newest, count=each.count) for each in folded]
 
 
-def _telling(job: Job) -> Instance | None:
-    """Return the instance with a pod that is not as it should be, else the chief."""
+def _most_relevant(job: Job) -> Instance | None:
+    # A pod with a problem, else the chief's.
     with_pod = [each for each in job.instances if each.pod]
     bad = (each for each in with_pod if each.reason and each.status is not Status.SUCCEEDED)
     return next(bad, None) or _chief(job)
@@ -93,6 +91,6 @@ def _chief(job: Job) -> Instance | None:
     return next((each for each in with_pod if each.is_chief), with_pod[0] if with_pod else None)
 
 
-def said(error: KubeError) -> str:
-    """Return what could not be done and why, in one line."""
+def error_line(error: KubeError) -> str:
+    """Format an error as one line."""
     return " ".join(part for part in (error.what, error.why) if part)

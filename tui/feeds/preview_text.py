@@ -1,7 +1,4 @@
-"""The preview of one row, for the pane beside a list: a job's, or a node's, in lines of a given width.
-
-Pure: from what is known to pieces of text and how they are meant. All of it is harmless.
-"""
+"""Preview of a job or a node, as sanitised lines of a given width."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from k8s.snapshot import Holder, Job, NodeRow
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
 from tui.text.cells import cell_len, elide_end, elide_middle, head, pad
-from tui.text.format import NOTHING, Clock, Look, Run, compact_ranges, memory, status_run
+from tui.text.format import NOTHING, CellStyle, Clock, Run, compact_ranges, memory, status_run
 from tui.text.gpu_bar import job_mark, node_cells
 
 if TYPE_CHECKING:
@@ -20,15 +17,14 @@ if TYPE_CHECKING:
     from tui.feeds.preview_data import PreviewData
 
 Lines = list[list[Run]]
-"""Lines of a pane, each in pieces."""
 PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
-"""Conditions of nodes that are bad when they are true."""
+"""Node conditions that are bad when true."""
 _LINES_OF_EVENT = 3
 _QUIET = (Status.SUCCEEDED, Status.SUSPENDED)
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Break a text into lines of `width` cells, between words where there are any."""
+    """Wrap a text to lines of `width` cells, between words where possible."""
     lines: list[str] = []
     line = ""
     for word in sanitize(text).split():
@@ -45,8 +41,8 @@ def wrapped(text: str, width: int) -> list[str]:
     return [*lines, line] if line else lines
 
 
-def status_words(job: Job, clock: Clock) -> Run:
-    """Return a job's status, for how long it runs or ran, and how that is meant."""
+def status_text(job: Job, clock: Clock) -> Run:
+    """Return a job's status with its duration, and the style."""
     words, look = status_run(
         job.status, job.reason, max([job.restarts, *(each.restarts for each in job.instances)])
     )
@@ -56,85 +52,85 @@ def status_words(job: Job, clock: Clock) -> Run:
 
 
 def node_status(node: NodeRow, clock: Clock) -> str:
-    """Return how a node is, in one word and what has to be known beside it."""
-    base, _, cordoned = node.status.partition(", ")
+    """Return a node's status in one word, with details that matter."""
+    base, *closed = node.status.split(", ")
     words = [base]
     if base == "NotReady":
         ready = next((each for each in node.conditions if each.type == "Ready"), None)
-        if ready is not None and ready.last_transition_time is not None:
-            words = [f"{base} {clock.age(ready.last_transition_time)}"]
-    if cordoned:
-        words = ["Cordoned"] if base == "Ready" else [*words, "cordoned"]
+        if ready is not None and ready.since is not None:
+            words = [f"{base} {clock.age(ready.since)}"]
+    if closed:
+        words = [closed[0].capitalize(), *closed[1:]] if base == "Ready" else [*words, *closed]
     words += [each.type for each in node.conditions if each.type in PRESSURES and each.status == "True"]
     if node.gpus_unhealthy:
         words.append(f"{node.gpus_unhealthy} unhealthy")
     return " · ".join(words) + (" · simulated" if node.is_simulated else "")
 
 
-def node_look(node: NodeRow) -> Look:
-    """Return how a node's status is meant: what is fine is quiet."""
+def node_style(node: NodeRow) -> CellStyle:
+    """Return the style of a node's status; a healthy node is quiet."""
     if "NotReady" in node.status:
         return "failed"
     is_pressed = any(each.type in PRESSURES and each.status == "True" for each in node.conditions)
-    if not node.takes_pods or is_pressed:
+    if not node.is_open or is_pressed:
         return "pending"
     return "gpu-bad" if node.gpus_unhealthy else "quiet"
 
 
-def model_words(node: NodeRow) -> str:
-    """Return the model of a node's GPUs, without the usual maker, and their memory where it does not say."""
+def model_text(node: NodeRow) -> str:
+    """Return a node's GPU model without the vendor, with the memory size if the model lacks it."""
     model = node.gpu_model.removeprefix("NVIDIA-")
     size = f"{memory(node.gpu_memory)}" if node.gpu_memory and "GB" not in model else ""
     return " ".join(filter(None, (model, size)))
 
 
-def taint_words(taint: Taint, *, is_short: bool = False) -> str:
-    """Return a taint as `NoSchedule gpu=only`; `is_short` leaves out whose key it is."""
+def format_taints(taint: Taint, *, is_short: bool = False) -> str:
+    """Format a taint as `NoSchedule gpu=only`; `is_short` omits the domain of the key."""
     key = taint.key.rpartition("/")[2] if is_short else taint.key
     return f"{taint.effect} {key}" + (f"={taint.value}" if taint.value else "")
 
 
-def telling_taints(node: NodeRow) -> tuple[Taint, ...]:
-    """Return the taints that say more than the node's status does."""
+def significant_taints(node: NodeRow) -> tuple[Taint, ...]:
+    """Return the taints that the node's status does not imply."""
     return tuple(each for each in node.taints if not each.key.startswith("node.kubernetes.io/"))
 
 
 def job_preview(job: Job, preview: PreviewData | None, clock: Clock, width: int, height: int) -> Lines:
-    """Tell what a job is, why it is so, and what happened to it.
+    """Render the preview of a job: identity, status, reason, events.
 
     Args:
         job: The job.
-        preview: What was seen of it; None before that.
-        clock: Now.
-        width: Cells of a line.
-        height: Lines that there are.
+        preview: Its events; None before they were fetched.
+        clock: The current time.
+        width: Cells per line.
+        height: Maximum number of lines.
     """
     lines: Lines = [[(elide_end(sanitize(job.ref.name), width), "bright")]]
     about = " · ".join(
         dict.fromkeys(filter(None, (job.ref.kind, job.ref.namespace, job.user, job.queue, job.priority)))
     )
-    lines += _said(about, width, "quiet")
+    lines += _wrapped_lines(about, width, "quiet")
     amounts = f"  {job.instances_running}/{len(job.instances)} pods"
     if job.gpus_requested or job.gpus_allocated:
         amounts = f"  {job.gpus_allocated}/{job.gpus_requested} GPUs{amounts}"
-    status = status_words(job, clock)
+    status = status_text(job, clock)
     lines.append([status, (amounts, "")])
     if job.nodes:
-        lines += _said(f"on {compact_ranges(job.nodes)}", width, "quiet")
+        lines += _wrapped_lines(f"on {compact_ranges(job.nodes)}", width, "quiet")
     if job.progress:
-        lines += _said(job.progress, width, "")
+        lines += _wrapped_lines(job.progress, width, "")
     if job.reason:
         lines += [
             [],
-            *_said(job.reason, width, "quiet" if job.status in _QUIET else status[1]),
+            *_wrapped_lines(job.reason, width, "quiet" if job.status in _QUIET else status[1]),
         ]
     if preview is None:
         return lines[:height]
     lines += [[], _heading("events", width)]
     if preview.events_problem:
-        lines += _said(preview.events_problem, width, "pending")
+        lines += _wrapped_lines(preview.events_problem, width, "pending")
     elif not preview.events:
-        lines += _said("None; a cluster forgets them after an hour.", width, "quiet")
+        lines += _wrapped_lines("None; a cluster forgets them after an hour.", width, "quiet")
     for event in preview.events:
         if len(lines) > height:
             break
@@ -143,18 +139,18 @@ def job_preview(job: Job, preview: PreviewData | None, clock: Clock, width: int,
 
 
 def node_preview(node: NodeRow, users: Mapping[tuple[str, str], str], clock: Clock, width: int) -> Lines:
-    """Tell what a node is, who holds its GPUs since when, and what keeps pods away.
+    """Render the preview of a node: status, holders of its GPUs, taints, bad conditions.
 
     Args:
         node: The node.
-        users: Whose each job is, by namespace and name, as far as that is known.
-        clock: Now.
-        width: Cells of a line.
+        users: User of each job by namespace and name, as far as known.
+        clock: The current time.
+        width: Cells per line.
     """
     lines: Lines = [[(elide_end(sanitize(node.name), width), "bright")]]
-    about = " · ".join(filter(None, (model_words(node), node.mode, ", ".join(node.roles), node.ip)))
-    lines += _said(about, width, "quiet")
-    lines.append([(elide_end(node_status(node, clock), width), node_look(node))])
+    about = " · ".join(filter(None, (model_text(node), node.mode, ", ".join(node.roles), node.ip)))
+    lines += _wrapped_lines(about, width, "quiet")
+    lines.append([(elide_end(node_status(node, clock), width), node_style(node))])
     if node.gpus_total or node.gpus_unhealthy:
         held = f"  {node.gpus_allocated} of {node.gpus_total} held, {node.gpus_free} free"
         lines += [[], [*node_cells(node, width), (held, "")]]
@@ -169,20 +165,20 @@ def node_preview(node: NodeRow, users: Mapping[tuple[str, str], str], clock: Clo
         lines.append(
             [(f"{mark} ", look), (pad(elide_middle(sanitize(job), room), room), ""), (right, "quiet")]
         )
-    if taints := telling_taints(node):
+    if taints := significant_taints(node):
         lines += [[], _heading("taints", width)]
         for taint in taints:
-            lines += _said(taint_words(taint), width, "")
+            lines += _wrapped_lines(format_taints(taint), width, "")
     if bad := [each for each in node.conditions if _is_bad(each)]:
         lines += [[], _heading("conditions", width)]
         for each in bad:
-            words_of = f"{each.type} {each.status} {clock.age(each.last_transition_time)}"
-            lines += _said(f"{words_of}: {each.message or each.reason or NOTHING}", width, "pending")
+            state = f"{each.type} {each.status} {clock.age(each.since)}"
+            lines += _wrapped_lines(f"{state}: {each.message or each.reason or NOTHING}", width, "pending")
     return lines
 
 
 def _first_holders(node: NodeRow) -> dict[tuple[str, str], Holder]:
-    """Return of each job the pod that has held GPUs here for longest."""
+    # The longest-running holder of each job.
     found: dict[tuple[str, str], Holder] = {}
     for holder in node.holders:
         first = found.setdefault((holder.namespace, holder.job), holder)
@@ -196,7 +192,7 @@ def _is_bad(condition: Condition) -> bool:
     return condition.status in bad if bad else condition.type in PRESSURES and condition.status == "True"
 
 
-def _said(text: str, width: int, look: Look) -> Lines:
+def _wrapped_lines(text: str, width: int, look: CellStyle) -> Lines:
     return [[(line, look)] for line in wrapped(text, width)]
 
 

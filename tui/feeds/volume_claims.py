@@ -1,4 +1,4 @@
-"""Volume claims in words: whose they are, how large, why one waits, and which pods use it."""
+"""Descriptions of volume claims: owner, size, pending reason, users."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from tui.jobs.events import event_order
 from tui.text.format import plural
 
 CLAIM_EVENTS = "involvedObject.kind=PersistentVolumeClaim"
-"""Selects the events that are about claims."""
 _FIRST_USE = "WaitForFirstConsumer"
-_UNSAID = "Nothing on this cluster has said yet what it waits for."
+_NO_REASON = "The cluster has reported no reason yet."
 _PENDING = ("Pending", "Lost")
 
 
 def owner_of(claim: Claim) -> str:
-    """Return whose it is, by Arena's annotation or by ours; empty when nobody says."""
+    """Return the owner by Arena's annotation or ours; empty if there is none."""
     return claim.metadata.annotation("owner") or claim.metadata.annotation(USER_ANNOTATION)
 
 
 def bytes_of(claim: Claim) -> float | None:
-    """Return how much it holds; None when nobody says, or it makes no sense."""
+    """Return the size in bytes; None if it is unknown or malformed."""
     try:
         return float(quantity.parse(claim.size)) if claim.size else None
     except (ValueError, OverflowError):
@@ -38,7 +37,7 @@ def bytes_of(claim: Claim) -> float | None:
 
 
 def newest_by_claim(events: Iterable[Event]) -> dict[str, Event]:
-    """Return what was last said of each claim, by the claim's uid."""
+    """Return the newest event of each claim, by the claim's UID."""
     found: dict[str, Event] = {}
     for event in events:
         uid = event.involved_object.uid
@@ -48,11 +47,11 @@ def newest_by_claim(events: Iterable[Event]) -> dict[str, Event]:
 
 
 def why_pending(claim: Claim, event: Event | None) -> str:
-    """Say why a claim has no volume yet, or no more; nothing where it has one.
+    """Explain why a claim has no volume; empty if it has one.
 
     Args:
         claim: The claim.
-        event: What was last said of it.
+        event: The newest event of the claim.
     """
     if claim.state not in _PENDING:
         return ""
@@ -61,18 +60,18 @@ def why_pending(claim: Claim, event: Event | None) -> str:
     if claim.state == "Lost":
         return "Its volume is gone, with the data on it."
     if event is None or not event.message:
-        return _UNSAID
+        return _NO_REASON
     return event.message
 
 
 async def describe(client: Client, namespace: str, name: str) -> str:
-    """Return all that the cluster tells of a claim as plain text, with the pods that use it.
+    """Describe a claim as plain text, with the pods that use it.
 
     Raises:
         KubeError: The claim cannot be read.
     """
     claim: Claim = convert(await client.get(CLAIMS, name, namespace), Claim)
-    said, used_by = await asyncio.gather(_last_said(client, claim), _used_by(client, claim))
+    event, used_by = await asyncio.gather(_last_message(client, claim), _used_by(client, claim))
     meta, spec = claim.metadata, claim.spec
     created = (
         f"{meta.creation_timestamp.astimezone():%Y-%m-%d %H:%M:%S %Z}" if meta.creation_timestamp else ""
@@ -80,7 +79,7 @@ async def describe(client: Client, namespace: str, name: str) -> str:
     parts = (
         ("name", f"{namespace}/{name}"),
         ("status", claim.state),
-        ("why", why_pending(claim, said)),
+        ("why", why_pending(claim, event)),
         ("size", claim.size),
         ("access", ", ".join(claim.access_modes)),
         ("class", spec.storage_class_name),
@@ -88,12 +87,12 @@ async def describe(client: Client, namespace: str, name: str) -> str:
         ("owner", owner_of(claim)),
         ("description", meta.annotation("description")),
         ("created", created),
-        ("last event", f"{said.reason}: {said.message}" if said is not None else ""),
+        ("last event", f"{event.reason}: {event.message}" if event is not None else ""),
     )
     return "\n".join([*(f"{key:<11} {words}" for key, words in parts if words), "", *used_by])
 
 
-async def _last_said(client: Client, claim: Claim) -> Event | None:
+async def _last_message(client: Client, claim: Claim) -> Event | None:
     selector = f"{CLAIM_EVENTS},involvedObject.name={claim.metadata.name}"
     try:
         found = await client.list(EVENTS, claim.metadata.namespace, field_selector=selector)
@@ -103,7 +102,7 @@ async def _last_said(client: Client, claim: Claim) -> Event | None:
 
 
 async def _used_by(client: Client, claim: Claim) -> list[str]:
-    """Say which pods mount a claim and have not ended: servers cannot select pods by their volumes."""
+    # Servers cannot select pods by volume, so all running pods are listed.
     running = "status.phase!=Succeeded,status.phase!=Failed"
     try:
         pods = await client.list(PODS, claim.metadata.namespace, field_selector=running)
@@ -114,7 +113,7 @@ async def _used_by(client: Client, claim: Claim) -> list[str]:
 
 
 def _use(pod: Mapping[str, Any], name: str) -> str:
-    """Say where a pod mounts a claim; nothing where it does not."""
+    # Empty if the pod does not mount the claim.
     spec = pod.get("spec") or {}
     volumes = {
         each.get("name")

@@ -1,4 +1,4 @@
-"""The files that the console reads and writes: configuration, keys, tables, bundles.
+"""Files that the console reads and writes: configuration, keys, tables, bundles.
 
-Reads and writes them whole; draws nothing.
+Every file is written completely or not at all; nothing here draws.
 """

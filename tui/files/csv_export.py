@@ -1,4 +1,4 @@
-"""Keeps what a table shows as a CSV file: all its columns, as they stand, for a spreadsheet."""
+"""CSV export of tables."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from k8s.text.sanitize import sanitize
 from tui.files.private_file import PrivateFile, make_private_folder
 
 FOLDER = "saved"
-"""Name of the folder in the state folder."""
+# A spreadsheet runs such cells as formulas. Source: OWASP, "CSV Injection".
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""How a cell begins that a spreadsheet would run. Source: OWASP, "CSV Injection"."""
 _HARMLESS = re.compile(r"-|[-+]?[0-9]+(\.[0-9]+)?%?")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 Cell = str | int | float | datetime | None
-"""What a cell may hold; nothing is an empty cell."""
+"""None is an empty cell."""
 
 
 def table_csv(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """Return a table as RFC 4180 has it: CRLF, quotes where needed, a line of titles first.
+    """Format a table as in RFC 4180: CRLF, quotes where needed, a header line.
 
-    Times are written as ISO 8601 in UTC; a cell that would be a formula begins with an apostrophe.
+    Times are ISO 8601 in UTC; a cell that would be a formula gets a leading apostrophe.
     """
     text = io.StringIO()
     writer = csv.writer(text)
@@ -39,10 +38,10 @@ def table_csv(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 def save_table(
     state_folder: Path, view: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]], now: datetime
 ) -> Path:
-    """Write a table to a new file `saved/<view>-<time>.csv` that only its owner can read, and return it.
+    """Write a table to a new private file `saved/<view>-<time>.csv`, and return its path.
 
     Raises:
-        OSError: It could not be written; nothing is left of it then.
+        OSError: The file could not be written; no partial file remains.
     """
     folder = state_folder / FOLDER
     make_private_folder(folder)
@@ -53,7 +52,7 @@ def save_table(
 
 
 def _free_path(folder: Path, stem: str) -> Path:
-    """Take a name that is free, by an empty file: two views may be saved in one second."""
+    # Reserves the name with an empty file: two views may be saved within one second.
     number = 1
     while True:
         path = folder / f"{stem}{f'-{number}' if number > 1 else ''}.csv"
@@ -72,6 +71,10 @@ def _cell(value: Cell) -> str:
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if not isinstance(value, str):
         return str(value)
-    text = "\n".join(sanitize(line) for line in value.split("\n"))
+    return escape_formula("\n".join(sanitize(line) for line in value.split("\n")))
+
+
+def escape_formula(text: str) -> str:
+    """Prefix a cell with an apostrophe if a spreadsheet would run it as a formula."""
     is_formula = text.lstrip().startswith(_FORMULA) and not _HARMLESS.fullmatch(text)
     return f"'{text}" if is_formula else text

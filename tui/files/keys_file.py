@@ -1,4 +1,4 @@
-"""The user's keys.yaml: other keys for what the table of keys binds, each by its id.
+"""Reading of keys.yaml, which remaps keys by id.
 
 jobs.logs: L
 table.down: [j, down, ctrl+n]
@@ -11,21 +11,12 @@ from pathlib import Path
 
 import yaml
 
-from tui.keys import (
-    ACTIONS,
-    DIALOG,
-    EVERYWHERE,
-    HELP,
-    NEW_JOB,
-    PROMPT,
-    Key,
-    UserKeys,
-    key_sections,
-    remapped,
-)
+from k8s.text.home import file_problem, read_named_file
+from tui.keys import DIALOG, HELP, NEW_JOB, PROMPT, Key, KeyTable, UserKeys, remapped
 from tui.keys.renamed_ids import RENAMED_IDS
 
 _MODIFIERS = ("ctrl", "shift", "alt")
+# Textual's names of character keys.
 _CHARACTERS = {
     " ": "space",
     "/": "slash",
@@ -50,27 +41,28 @@ _CHARACTERS = {
     "_": "underscore",
     "\\": "backslash",
 }
-"""Characters, and what Textual calls their keys."""
 _NAMED = {
     *("escape", "enter", "tab", "space", "backspace", "delete", "insert"),
     *("home", "end", "pageup", "pagedown", "up", "down", "left", "right"),
     *(f"f{number}" for number in range(1, 13)),
 }
+# In the prompt, letters are text.
 _TYPING = frozenset(key.id for key in PROMPT)
-"""Keys of the prompt, where letters are text."""
 
 
-def read_keys(path: Path) -> UserKeys:
-    """Read keys.yaml; where there is none, every key is ours."""
+def read_keys(path: Path, table: KeyTable) -> UserKeys:
+    """Read the user's keys for those of `table`; a missing keys.yaml changes none."""
     try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        root = yaml.compose(read_named_file(path).decode(), Loader=yaml.SafeLoader)
     except FileNotFoundError:
         return UserKeys()
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        return UserKeys(problems=(f"{path}, line {line}: {error.problem or 'this is no YAML'}.",))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        return UserKeys(problems=(f"{path} cannot be read: {error}.",))
+        return UserKeys(problems=(f"{path}, line {line}: {error.problem or 'not valid YAML'}.",))
+    except RecursionError:
+        return UserKeys(problems=(f"{path} cannot be read: it is nested too deeply.",))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return UserKeys(problems=(f"{path} cannot be read: {file_problem(error)}.",))
     if root is None:
         return UserKeys()
     if not isinstance(root, yaml.MappingNode):
@@ -79,41 +71,45 @@ def read_keys(path: Path) -> UserKeys:
     problems, renamed = [], []
     for name, value in root.value:
         try:
-            key_id = _id(name)
+            key_id = _id(name, table)
+            if key_id in keymap:
+                raise _Unusable(f"{key_id} is given twice; the first is used")
             keymap[key_id] = ",".join(_keys(key_id, value))
             if name.value != key_id:
                 renamed.append(f"{path}, line {name.start_mark.line + 1}: {name.value} is now {key_id}.")
         except _Unusable as error:
             problems.append(f"{path}, line {name.start_mark.line + 1}: {error}.")
-    return UserKeys(keymap, (*problems, *clashes(keymap)), tuple(renamed))
+    return UserKeys(keymap, (*problems, *clashes(keymap, table)), tuple(renamed))
 
 
-def clashes(keymap: Mapping[str, str]) -> Iterator[str]:
-    """Say which keys mean two things in one place because of what the user chose."""
-    ours = {key.id: key.keys for _, table in key_sections() for key in table}
+def clashes(keymap: Mapping[str, str], table: KeyTable) -> Iterator[str]:
+    """Yield the conflicts that remapped keys cause, as sentences."""
+    ours = {key.id: key.keys for _, keys in table.sections for key in keys}
     changed = {id for id, keys in keymap.items() if ours[id] != keys}
-    everywhere_keys = ACTIONS.keys(EVERYWHERE)
-    for place, table in key_sections():
-        everywhere = () if table in (everywhere_keys, PROMPT, DIALOG, HELP, NEW_JOB) else everywhere_keys
+    said = set[tuple[str, str, str]]()
+    for place, keys_here in (*table.sections, *table.combined):
+        is_alone = keys_here in (table.everywhere, PROMPT, DIALOG, HELP, NEW_JOB)
         owners: dict[str, Key] = {}
-        for key in remapped((*table, *everywhere), keymap):
+        for key in remapped(keys_here if is_alone else (*keys_here, *table.everywhere), keymap):
             for name in key.keys.split(","):
                 other = owners.setdefault(name, key)
-                if other.id != key.id and {other.id, key.id} & changed:
+                clash = (name, other.id, key.id)
+                if other.id != key.id and {other.id, key.id} & changed and clash not in said:
+                    said.add(clash)
                     yield f"{place}: {name} means {other.id} and {key.id}; the first is done."
 
 
 class _Unusable(Exception):
-    """What is wrong with one line."""
+    """A line cannot be used; the message says why."""
 
 
-def _id(name: yaml.Node) -> str:
-    known = {key.id for _, table in key_sections() for key in table}
+def _id(name: yaml.Node, table: KeyTable) -> str:
+    known = {key.id for _, keys in table.sections for key in keys}
     if isinstance(name, yaml.ScalarNode) and name.value in RENAMED_IDS:
         return RENAMED_IDS[name.value]
     if not isinstance(name, yaml.ScalarNode) or name.value not in known:
-        said = f" {name.value!r}" if isinstance(name, yaml.ScalarNode) else ""
-        raise _Unusable(f"there is no key with the id{said}; gpuconsole info --keys prints them")
+        written = f" {name.value!r}" if isinstance(name, yaml.ScalarNode) else ""
+        raise _Unusable(f"unknown key id{written}; gpuconsole info --keys lists them")
     return str(name.value)
 
 
@@ -128,7 +124,7 @@ def _keys(key_id: str, value: yaml.Node) -> list[str]:
 
 
 def _name(written: str) -> str:
-    """Return Textual's name of a key that may be written as people write it: `^d`, `/`, `ctrl-d`."""
+    # Accepts `^d`, `/`, `ctrl-d`.
     text = written.strip() or written
     if len(text) == 1:
         return _CHARACTERS.get(text, text)
@@ -137,5 +133,5 @@ def _name(written: str) -> str:
     *modifiers, key = text.replace("ctrl-", "ctrl+").replace("shift-", "shift+").lower().split("+")
     is_key = len(key) == 1 or key in _NAMED or key in _CHARACTERS.values()
     if not is_key or any(each not in _MODIFIERS for each in modifiers) or "alt" in modifiers:
-        raise _Unusable(f"{written!r} is no key that every terminal sends; write L, ctrl+l, f2 or slash")
+        raise _Unusable(f"{written!r} is not a key that every terminal sends; write L, ctrl+l, f2 or slash")
     return "+".join([*modifiers, key])

@@ -1,7 +1,7 @@
-"""A local folder with code as one archive: the same bytes whenever the folder holds the same.
+"""Reproducible archive of a local code folder: equal contents give equal bytes.
 
-Left out is what .gitignore names, at every depth and above the folder up to the repository's root, and
-.git itself. A link is sent as a link if it stays inside the folder; one that leads out is left out and named.
+Excluded are `.git` and everything that .gitignore files name, in the folder and above it up to the
+repository's root. Links are stored as links; those that lead out of the folder are excluded and reported.
 """
 
 from __future__ import annotations
@@ -17,36 +17,34 @@ from pathlib import Path, PurePosixPath
 
 from pathspec import GitIgnoreSpec
 
-from k8s.text.home import expand_home
+from k8s.text.home import expand_home, read_named_file
 
 LARGEST_FOLDER_BYTES = 256 * 2**20
-"""Files of a folder that may be sent, before they are packed."""
+"""Limit of the unpacked size."""
 _NEVER = frozenset({".git", "__pycache__"})
+# 1980-01-01 as every file's time, so that a fresh clone gives the same archive.
 _EPOCH_S = 315_532_800
-"""1980-01-01, of every file: what a clone or a copy changes alone is no change."""
 
 
 class FolderError(ValueError):
-    """A folder that cannot be sent, in a sentence."""
+    """A folder that cannot be packed; the message is a full sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedFolder:
-    """A folder as it is sent."""
+    """A packed folder."""
 
     archive: bytes
     """A gzipped tar without a leading folder."""
     files: int
-    """How many files and links it has."""
     size_bytes: int
-    """Their contents."""
     left_out: tuple[str, ...]
-    """Links that lead out of the folder."""
+    """Excluded links: those that lead out of the folder, or in a circle."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """A .gitignore, and the folder whose paths it speaks of."""
+    """A .gitignore and its folder."""
 
     folder: Path
     spec: GitIgnoreSpec
@@ -56,33 +54,33 @@ def pack_folder(path: str | Path, *, most_bytes: int = LARGEST_FOLDER_BYTES) -> 
     """Pack a folder.
 
     Raises:
-        FolderError: There is none, it is empty or too large, or a file in it cannot be read.
+        FolderError: The folder is missing, empty or too large, or a file in it cannot be read.
     """
     root = expand_home(path)
     try:
         if not root.is_dir():
-            raise FolderError(f"{path} is no folder." if root.exists() else f"There is no folder {path}.")
+            raise FolderError(f"{path} is not a folder." if root.exists() else f"There is no folder {path}.")
         root = root.resolve()
         entries = list(_walk(root, root, _rules_above(root)))
         left_out = tuple(
             _name(root, each) for each in entries if each.is_symlink() and _leads_out(root, each)
         )
-        kept = [each for each in entries if _name(root, each) not in left_out]
-        size_bytes = sum(each.lstat().st_size for each in kept if not each.is_symlink())
+        included = [each for each in entries if _name(root, each) not in left_out]
+        size_bytes = sum(each.lstat().st_size for each in included if not each.is_symlink())
         if size_bytes > most_bytes:
             raise FolderError(
                 f"{path} has {size_bytes / 2**20:,.0f} MiB; at most {most_bytes / 2**20:,.0f} MiB are sent. "
-                "Name what is no code in .gitignore, and put data into a volume."
+                "List files that are not code in .gitignore, and put data into a volume."
             )
-        if not kept:
+        if not included:
             raise FolderError(f"{path} has no files to send.")
-        return PackedFolder(_packed(root, kept), len(kept), size_bytes, left_out)
+        return PackedFolder(_packed(root, included), len(included), size_bytes, left_out)
     except OSError as error:
         raise FolderError(f"Could not read {error.filename or path}: {error.strerror}.") from error
 
 
 def _walk(root: Path, folder: Path, rules: tuple[_Rules, ...]) -> Iterator[Path]:
-    """Yield the files and links to send below a folder, in an order that is always the same."""
+    # Sorted, so that the archive is reproducible.
     rules = (*rules, *_rules_in(folder))
     for each in sorted(folder.iterdir()):
         mode = each.lstat().st_mode
@@ -95,7 +93,7 @@ def _walk(root: Path, folder: Path, rules: tuple[_Rules, ...]) -> Iterator[Path]
 
 
 def _rules_above(root: Path) -> tuple[_Rules, ...]:
-    """Return the rules of the repository that a folder is in, the outermost first."""
+    # Rules of the enclosing repository, the outermost first.
     above = [] if (root / ".git").exists() else [*root.parents]
     repository = next((each for each in above if (each / ".git").exists()), None)
     if repository is None:
@@ -108,12 +106,12 @@ def _rules_in(folder: Path) -> tuple[_Rules, ...]:
     file = folder / ".gitignore"
     if not file.is_file():
         return ()
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = read_named_file(file).decode(errors="replace").splitlines()
     return (_Rules(folder, GitIgnoreSpec.from_lines(lines)),)
 
 
 def _is_ignored(path: Path, is_folder: bool, rules: tuple[_Rules, ...]) -> bool:
-    """Tell what the nearest .gitignore with an opinion says."""
+    # The nearest .gitignore with a matching rule decides.
     for each in reversed(rules):
         inside = path.relative_to(each.folder).as_posix() + ("/" if is_folder else "")
         verdict = each.spec.check_file(inside).include
@@ -123,13 +121,14 @@ def _is_ignored(path: Path, is_folder: bool, rules: tuple[_Rules, ...]) -> bool:
 
 
 def _leads_out(root: Path, link: Path) -> bool:
-    """Tell whether a link names something outside, on whichever way."""
+    # Also true for links that lead out through other links, and for circular links.
     target = Path(os.readlink(link))
-    if target.is_absolute():
+    if target.is_absolute() or not Path(os.path.normpath(link.parent / target)).is_relative_to(root):
         return True
-    return not Path(os.path.normpath(link.parent / target)).is_relative_to(root) or not (
-        link.resolve().is_relative_to(root)
-    )
+    try:
+        return not link.resolve().is_relative_to(root)
+    except RuntimeError:  # Python 3.11 and 3.12 raise it for links that lead to themselves
+        return True
 
 
 def _name(root: Path, path: Path) -> str:
@@ -149,7 +148,7 @@ def _packed(root: Path, paths: list[Path]) -> bytes:
                 member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)
                 archive.addfile(member)
                 continue
-            content = path.read_bytes()
+            content = read_named_file(path, LARGEST_FOLDER_BYTES)
             member.size = len(content)
             member.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
             archive.addfile(member, io.BytesIO(content))

@@ -1,4 +1,4 @@
-"""Logs kept on disk: all of one, byte for byte, with a line wherever some are missing."""
+"""Logs saved to disk, byte for byte, with a marker wherever lines are missing."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _WRITTEN_MARKS = (Mark.GAP, Mark.DROPPED, Mark.NOTE)
 
 @dataclass(frozen=True, slots=True)
 class SavedLog:
-    """A log that was saved."""
+    """A saved log."""
 
     path: Path
     lines: int
-    notes: int
-    """Lines between them that say what is missing, or where from they are."""
+    markers: int
+    """Number of markers between lines: gaps, drops, sources."""
 
 
 async def save_log(path: Path, items: AsyncIterator[Item], *, with_names: bool) -> SavedLog:
-    """Write what comes to a new file, which only its owner may read, and which is there once it is whole.
+    """Write a log to a new private file, which appears once it is complete.
 
     Args:
-        path: Where; the time is added to its name.
+        path: The path; the time is added to its name.
         items: Lines, and markers between them.
-        with_names: Put the instance and rank before each line.
+        with_names: Prefix each line with its instance and rank.
 
     Raises:
-        OSError: It could not be written.
-        KubeError: It could not be read.
+        OSError: The file could not be written.
+        KubeError: The log could not be read.
     """
     path = path.with_name(f"{path.stem}-{datetime.now():%Y%m%d-%H%M%S}{path.suffix}")
     make_private_folder(path.parent)
-    lines = notes = 0
+    lines = markers = 0
     chunk = bytearray()
     with PrivateFile(path) as private:
         async for item in items:
@@ -49,9 +49,9 @@ async def save_log(path: Path, items: AsyncIterator[Item], *, with_names: bool) 
             elif item.mark in _WRITTEN_MARKS:
                 who = f"{item.source.name}: " if item.source.name else ""
                 chunk += f"-- {who}{item.text}\n".encode()
-                notes += 1
+                markers += 1
             if len(chunk) >= _BYTES_AT_ONCE:
                 await asyncio.to_thread(private.file.write, bytes(chunk))
                 chunk.clear()
         await asyncio.to_thread(private.file.write, bytes(chunk))
-        return SavedLog(private.replace(), lines, notes)
+        return SavedLog(private.replace(), lines, markers)

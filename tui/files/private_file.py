@@ -1,4 +1,4 @@
-"""Files that only their owner may read, written beside their place and renamed: whole, or not at all."""
+"""Private files that are written to a temporary file and renamed: complete, or not at all."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from typing import Self
 
 
 class PrivateFile:
-    """A file of mode 0600 as it grows; what it replaces, a link too, stays until it takes its place."""
+    """New file of mode 0600. An existing file or link at its path stays until `replace`."""
 
     def __init__(self, path: Path) -> None:
-        """Begin a file that is to be at `path`, in a folder that is there.
+        """Start a file to be stored at `path`, in an existing folder.
 
         Raises:
-            OSError: The folder cannot be written to.
+            OSError: The folder is not writable.
         """
         self._path = path
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
         self._temporary = Path(temporary)
         self.file = os.fdopen(handle, "wb")
-        """Where to write."""
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -31,18 +30,18 @@ class PrivateFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Remove what has not taken its place."""
+        """Close the file; remove it unless it was moved to its path."""
         try:
             self.file.close()
         finally:
             self._temporary.unlink(missing_ok=True)
 
     def replace(self, path: Path | None = None, *, fsync: bool = False) -> Path:
-        """Put the file at its path, or at another one of the same folder, and return that.
+        """Move the file to its path, or to another path in the same folder, and return that path.
 
         Args:
-            path: Where else, when its own name was taken meanwhile.
-            fsync: Have it on the disk first, for what nobody could write again.
+            path: Another path, if the original name was taken meanwhile.
+            fsync: Flush to disk first, for files that cannot be recreated.
         """
         self.file.flush()
         if fsync:
@@ -54,15 +53,15 @@ class PrivateFile:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder that only its owner may enter; one that is there stays as it is."""
+    """Make a folder of mode 0700; an existing one stays unchanged."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def write_private_file(path: Path, text: str) -> None:
-    """Write a text to a file, and make its folder where there is none.
+    """Write a text file, creating its folder if necessary.
 
     Raises:
-        OSError: It could not be written; the file is as it was then.
+        OSError: The file could not be written; an existing file is unchanged.
     """
     make_private_folder(path.parent)
     with PrivateFile(path) as private:

@@ -1,18 +1,24 @@
-"""Packs what is known of a job into one file that can be sent to whoever is to help, without its secrets.
+"""Support bundle of a job: everything known about it, without secrets.
 
-Each part is read by itself: one that cannot be read is a line in the README, and the others are there.
+Each part is read separately; a part that cannot be read becomes a line in the README.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
+import io
 import platform
 import re
+import tarfile
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
 
@@ -24,33 +30,102 @@ from k8s.kinds import kind_of
 from k8s.logs import Target, targets_of
 from k8s.models.resources import EVENTS, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Instance, Job
+from k8s.text.redact import Redactor
 from k8s.text.sanitize import log_text
 from k8s.text.yaml_writer import to_yaml
-from tui.files.bundle_file import Bundle, BundleFile
+from tui.files.private_file import PrivateFile
 from tui.text.format import plural
 
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A finished bundle."""
+
+    path: Path
+    size_bytes: int
+    parts: tuple[str, ...]
+    problems: tuple[str, ...]
+    """Parts that could not be read, with reasons."""
+    removed: Mapping[str, int] = field(hash=False)
+
+
+class BundleFile:
+    """Bundle under construction; one thread redacts and packs, in order."""
+
+    def __init__(self, path: Path) -> None:
+        """Start a bundle to be stored at `path`.
+
+        Raises:
+            OSError: The folder is not writable.
+        """
+        self.redactor = Redactor()
+        """Redactor of all parts; secrets found in one part are redacted in later ones."""
+        self.parts: list[tuple[str, int]] = []
+        """Name and size in bytes of each part."""
+        self.problems: list[str] = []
+        """Parts that could not be read, with reasons."""
+        self._root = path.name.removesuffix(".gz").removesuffix(".tar") or "bundle"
+        self._private = PrivateFile(path)
+        self._gzip = gzip.GzipFile(filename="", fileobj=self._private.file, mode="wb", compresslevel=6)
+        self._tar = tarfile.TarFile(fileobj=self._gzip, mode="w", format=tarfile.PAX_FORMAT)
+        self._thread = ThreadPoolExecutor(1, "bundle")
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for the thread, and remove an unfinished file."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        with self._private:
+            for file in (self._tar, self._gzip):
+                file.close()
+
+    async def add(self, name: str, make: Callable[[], str]) -> None:
+        """Add a part; `make` is called in the thread."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._add, name, make)
+
+    def _add(self, name: str, make: Callable[[], str]) -> None:
+        body = make().encode(errors="replace")
+        entry = tarfile.TarInfo(f"{self._root}/{name}")
+        entry.size, entry.mode, entry.mtime = len(body), 0o600, int(time.time())
+        self._tar.addfile(entry, io.BytesIO(body))
+        self.parts.append((name, len(body)))
+
+    def finish(self) -> Bundle:
+        """Complete the file and move it to its path."""
+        self._thread.shutdown(wait=True)
+        for file in (self._tar, self._gzip):
+            file.close()
+        size_bytes = self._private.file.tell()
+        path = self._private.replace(fsync=True)
+        names = tuple(name for name, _ in self.parts)
+        return Bundle(path, size_bytes, names, tuple(self.problems), dict(self.redactor.removed))
+
+
 TAIL = 1000
-"""Lines of each rank's log unless others are asked for."""
-MOST_LOG_BYTES = 16 * 2**20
-"""Of one container's log; of a longer one the end is kept."""
-MOST_LINES = 100_000
-"""Of one container's log, however many ranks print there."""
+"""Default number of log lines per rank."""
+# Per container; of a longer log the end is kept.
+MAX_LOG_BYTES = 16 * 2**20
+# Per container, however many ranks print there.
+MAX_LINES = 100_000
 AT_ONCE = 6
-"""Logs that are read at the same time."""
-MOST_SINGLE_PODS = 64
-"""Pods that are asked for by name, when the labels of their kind do not find them."""
+# Pods to fetch by name if the labels of their kind do not match.
+MAX_SINGLE_PODS = 64
 _LONGEST_LINE = 100_000
 _PACKAGES = ("gpuconsole", "textual", "kubernetes", "aiohttp", "msgspec")
+# Raised for malformed objects; decoding errors are ValueErrors.
 _NONSENSE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
-"""What reading an object raises that makes no sense; decoding errors are ValueErrors."""
 
 Progress = Callable[[int, int, str], None]
-"""Called with how many parts are done, of how many, and what is being read."""
+"""Called with the number of finished parts, their total, and the current part."""
 Object = dict[str, Any]
 
 
 def bundle_name(job: Job, now_s: float) -> str:
-    """Return what to call the file of a job's bundle; what no cluster allows in names is cut and cleaned."""
+    """Return the file name of a job's bundle, reduced to safe characters."""
     name = re.sub(r"[^A-Za-z0-9.-]", "_", job.ref.name)[:100]
     return f"gpuconsole-{name}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_s))}.tar.gz"
 
@@ -64,15 +139,15 @@ async def make_bundle(
     tail: int = TAIL,
     progress: Progress = lambda _done, _total, _words: None,
 ) -> Bundle:
-    """Write a `.tar.gz` that only its owner can read; cancelled, it leaves nothing behind.
+    """Write a private `.tar.gz`; if cancelled, no file remains.
 
     Args:
         client: The cluster.
-        snapshot: What is known of it: the job's nodes.
-        job: Whose bundle it is.
-        path: The file; one that is there is replaced when all is done.
-        tail: Lines of each rank's log.
-        progress: Told before each part is read.
+        snapshot: The cluster's snapshot, for the job's nodes.
+        job: The job.
+        path: The file; an existing one is replaced at the end.
+        tail: Log lines per rank.
+        progress: Called before each part.
 
     Raises:
         OSError: The file cannot be written.
@@ -85,8 +160,6 @@ async def make_bundle(
 
 
 class _Collector:
-    """Reads the parts of one bundle."""
-
     def __init__(
         self,
         client: Client,
@@ -107,7 +180,7 @@ class _Collector:
         self._pods: list[Object] = []
 
     async def collect(self) -> None:
-        """Read everything; the objects first, for they tell which secrets the logs may hold."""
+        # Objects first, because they reveal secrets to redact in logs.
         parts: tuple[tuple[str, Callable[[], Awaitable[str | list[Object]]]], ...] = (
             ("job.yaml", self._own),
             ("pods.yaml", self._read_pods),
@@ -140,14 +213,13 @@ class _Collector:
         await self._writer.add("README.txt", self._readme)
 
     async def _part(self, name: str, read: Callable[[], Awaitable[str | list[Object]]]) -> None:
-        """Read one part and pack it; what cannot be read is noted."""
         self._progress(self._done, self._total, name)
         try:
             found = await read()
         except KubeError as error:
-            self._note(name, error.why or error.what)
+            self._record_problem(name, error.why or error.what)
         except _NONSENSE as error:
-            self._note(name, f"what the cluster says makes no sense: {type(error).__name__}")
+            self._record_problem(name, f"the cluster's answer is malformed: {type(error).__name__}")
         else:
             redactor = self._writer.redactor
             if isinstance(found, str):
@@ -156,7 +228,7 @@ class _Collector:
                 await self._writer.add(name, lambda: _as_yaml(redactor.object(found)))
         self._done += 1
 
-    def _note(self, name: str, why: str) -> None:
+    def _record_problem(self, name: str, why: str) -> None:
         self._writer.problems.append(f"{name}: {' '.join(why.split())}")
 
     async def _own(self) -> list[Object]:
@@ -171,13 +243,13 @@ class _Collector:
             for pod in await self._client.list(PODS, ref.namespace, label_selector=selector):
                 found[str(pod["metadata"]["name"])] = pod
         missing = sorted(wanted.difference(found))
-        for name in missing[:MOST_SINGLE_PODS]:
+        for name in missing[:MAX_SINGLE_PODS]:
             try:
                 found[name] = await self._client.get(PODS, name, ref.namespace)
             except NotFound:
-                self._note("pods.yaml", f"pod {name} is gone")
-        if len(missing) > MOST_SINGLE_PODS:
-            self._note("pods.yaml", f"{len(missing) - MOST_SINGLE_PODS} pods were left out")
+                self._record_problem("pods.yaml", f"pod {name} is gone")
+        if len(missing) > MAX_SINGLE_PODS:
+            self._record_problem("pods.yaml", f"{len(missing) - MAX_SINGLE_PODS} pods were left out")
         self._pods = [_as(PODS, found[name]) for name in sorted(wanted.intersection(found))]
         return self._pods
 
@@ -188,7 +260,7 @@ class _Collector:
         return [_as(EVENTS, each) for each in sorted(mine, key=lambda each: str(each.get("lastTimestamp")))]
 
     async def _groups(self) -> list[Object]:
-        """Return the PodGroup and the Workload, of whichever scheduler and queue there is."""
+        # PodGroups and Workloads, of any scheduler and queue.
         metas = [pod.get("metadata") or {} for pod in self._pods]
         says = [meta.get(place) or {} for meta in metas for place in ("annotations", "labels")]
         names = {self._job.ref.name, *(said[key] for said in says for key in GROUP_KEYS if key in said)}
@@ -200,7 +272,7 @@ class _Collector:
             except NotFound:
                 continue
             except KubeError as error:
-                self._note(f"groups.yaml, {resource.full_name}", error.why or error.what)
+                self._record_problem(f"groups.yaml, {resource.full_name}", error.why or error.what)
                 continue
             found += [_as(resource, each) for each in objects if self._is_mine(each, names)]
             if resource in workloads:
@@ -230,7 +302,7 @@ class _Collector:
         try:
             server = await fetch_version(self._client)
         except KubeError as error:
-            self._note("versions.txt, the server's", error.why or error.what)
+            self._record_problem("versions.txt, the server's", error.why or error.what)
         else:
             lines.append(f"server: {server.get('gitVersion')}")
         return "\n".join(lines) + "\n"
@@ -244,7 +316,7 @@ class _Collector:
         name = target.name if is_first else f"{target.name}.{target.container}"
         name = f"logs/{name}{'.previous' if is_previous else ''}.log"
         ranks = self._job.ranks_total if target.prints_all_ranks else len(target.ranks)
-        amount = min(self._tail * max(1, ranks if is_first else 1), MOST_LINES)
+        amount = min(self._tail * max(1, ranks if is_first else 1), MAX_LINES)
         async with turns:
             await self._part(name, lambda: self._read_log(name, target, amount, is_previous))
 
@@ -262,11 +334,12 @@ class _Collector:
         ) as stream:
             async for chunk in stream.iter_any():
                 body += chunk
-                if len(body) > MOST_LOG_BYTES:
-                    cut_bytes += len(body) - MOST_LOG_BYTES
-                    del body[: len(body) - MOST_LOG_BYTES]
+                if len(body) > MAX_LOG_BYTES:
+                    cut_bytes += len(body) - MAX_LOG_BYTES
+                    del body[: len(body) - MAX_LOG_BYTES]
         if cut_bytes:
-            self._note(name, f"only its last {MOST_LOG_BYTES:,} bytes are kept, {cut_bytes:,} were left out")
+            why = f"only its last {MAX_LOG_BYTES:,} bytes are included, {cut_bytes:,} were left out"
+            self._record_problem(name, why)
         found = bytes(body).split(b"\n")
         return await asyncio.to_thread(
             lambda: "\n".join(log_text(line.rstrip(b"\r"), cap=_LONGEST_LINE) for line in found)
@@ -289,7 +362,7 @@ class _Collector:
         counted = sorted(writer.redactor.removed.items())
         yield from (f"  {name}  {count} x" for name, count in counted or [("nothing", 0)])
         yield "  Secrets are found by their names, their form, and by having been found before."
-        yield "  One that nothing gives away may still be there: look before you send this on."
+        yield "  Other secrets may remain: check the files before you send this on."
 
 
 def _as_yaml(objects: list[Object]) -> str:
@@ -297,13 +370,12 @@ def _as_yaml(objects: list[Object]) -> str:
 
 
 def _without_noise(obj: Object) -> Object:
-    """Return an object without what only servers read."""
     meta = {key: value for key, value in (obj.get("metadata") or {}).items() if key != "managedFields"}
     return {**obj, "metadata": meta}
 
 
 def _as(resource: Resource, obj: Object) -> Object:
-    """Return an item of a list as an object of its own: lists leave out what all have in common."""
+    # Items of a list lack apiVersion and kind.
     return {"apiVersion": resource.api_version, "kind": resource.kind, **_without_noise(obj)}
 
 

@@ -1,4 +1,4 @@
-"""What we know of jobs without drawing: filters, events, plans to delete and suspend.
+"""Job logic without drawing: filters, events, plans to delete and suspend.
 
-Pure: asks no server.
+Pure: sends no requests.
 """

@@ -1,4 +1,4 @@
-"""Changes several jobs one after the other, for the console and for the commands."""
+"""Change several jobs one after the other, for the console and the commands."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ async def change_each(
     tell: Callable[[Job, str], None],
     fail: Callable[[Job, KubeError], None],
 ) -> list[Job]:
-    """Change jobs, and return those that were changed; one that fails does not keep the others.
+    """Change jobs and return those that were changed; a failure does not stop the others.
 
     Args:
         jobs: The jobs.
-        change: Asks the cluster to change one.
-        done: What is told of one that was changed, as `is being deleted.`
-        tell: Is given each job that was changed, or is gone, and the words.
-        fail: Is given each job that could not be changed, and why.
+        change: Requests the change of one job.
+        done: Message for a changed job, as `is being deleted.`
+        tell: Called with each job that was changed or is gone, and the message.
+        fail: Called with each job that could not be changed, and the error.
     """
     changed = []
     for job in jobs:

@@ -1,4 +1,4 @@
-"""What deleting jobs would do, for the question before it: in the console and on the command line."""
+"""Effects of deleting jobs, for the confirmation in the console and on the command line."""
 
 from __future__ import annotations
 
@@ -11,76 +11,75 @@ from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.text.sanitize import sanitize
 from tui.text.format import plural
 
+# More jobs are deleted only after typing a word.
 MOST_WITHOUT_TYPING = 5
-"""Jobs that a button alone may delete; for more a word has to be typed."""
 _MOST_NAMED = 10
+# The API's propagationPolicy.
 Propagation = Literal["Background", "Foreground", "Orphan"]
-"""The API's propagationPolicy: what becomes of the pods."""
+# The default first.
 PROPAGATIONS: Mapping[Propagation, str] = {
     "Background": "jobs now, pods afterwards",
     "Foreground": "pods first, jobs last",
     "Orphan": "jobs only; pods keep running and hold their GPUs",
 }
-"""The policies, the default first, and what each means."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePlan:
-    """Jobs to delete, as they were when the user asked for it."""
+    """Jobs to delete, as they were when the user requested it."""
 
     context: str
-    """The cluster's."""
     jobs: tuple[Job, ...]
     propagation: Propagation = "Background"
     hidden: int = 0
-    """How many of them are marked but hidden by a filter."""
+    """Number of these jobs that are marked but hidden by a filter."""
 
     @property
     def pods(self) -> tuple[Instance, ...]:
-        """Return the instances that have pods."""
+        """The instances that have pods."""
         return tuple(each for job in self.jobs for each in pods_of(job))
 
     @property
     def running(self) -> int:
-        """Return how many of the pods are not finished."""
+        """Return the number of unfinished pods."""
         return sum(not each.status.is_final for each in self.pods)
 
     @property
     def gpus(self) -> int:
-        """Return the GPUs that they hold now."""
+        """Return the number of GPUs the jobs hold."""
         return sum(job.gpus_allocated for job in self.jobs)
 
     @property
     def question(self) -> str:
-        """Return the question: `Delete 3 jobs?`."""
+        """The question: `Delete 3 jobs?`."""
         return f"Delete {plural(len(self.jobs), 'job')}?"
 
     @property
     def word(self) -> str:
-        """Return what has to be typed to confirm; nothing for a few jobs."""
+        """Return the word to type as confirmation; empty for a few jobs."""
         return f"delete {len(self.jobs)}" if len(self.jobs) > MOST_WITHOUT_TYPING else ""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Return the jobs, then what is deleted and what is kept."""
+        """Return the jobs, then the consequences."""
         return *self.names, "", *self.consequences
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the jobs, each with its status; of very many the first."""
+        """Return the jobs with their statuses; the first ones if there are many."""
         named = [_line(job) for job in self.jobs[:_MOST_NAMED]]
         if len(self.jobs) > _MOST_NAMED:
             named.append(f"and {len(self.jobs) - _MOST_NAMED} more")
-        return (*named, *hidden_words(self.hidden))
+        return (*named, *hidden_text(self.hidden))
 
     @property
     def consequences(self) -> tuple[str, ...]:
-        """Return what is deleted and what is kept, in sentences."""
+        """Return sentences that name the objects deleted and kept."""
         return _CONSEQUENCES[self.propagation](self), "Volume claims and their files are kept."
 
     @property
     def sentence(self) -> str:
-        """Return question and consequences as one sentence, for the command line."""
+        """The question and the consequences in one sentence, for the command line."""
         names = ", ".join(sanitize(f"{job.ref.kind} {job.ref.namespace}/{job.ref.name}") for job in self.jobs)
         return f"Delete {names}, {_ENDS[self.propagation](self)}?"
 
@@ -92,13 +91,13 @@ def delete_plan(
     propagation: Propagation = "Background",
     hidden: int = 0,
 ) -> DeletePlan:
-    """Return what deleting these jobs would do; those that are gone already are left out.
+    """Return the effects of deleting these jobs; those already gone are left out.
 
     Args:
-        snapshot: The newest.
+        snapshot: The newest snapshot.
         refs: The jobs, in order.
-        propagation: What becomes of their pods.
-        hidden: How many of them are marked but hidden by a filter.
+        propagation: The propagation policy.
+        hidden: Number of these jobs that are marked but hidden by a filter.
     """
     by_ref = {job.ref: job for job in reversed(snapshot.jobs)}
     jobs = tuple(by_ref[ref] for ref in dict.fromkeys(refs) if ref in by_ref)
@@ -110,8 +109,8 @@ def pods_of(job: Job) -> tuple[Instance, ...]:
     return tuple(each for each in job.instances if each.pod)
 
 
-def hidden_words(hidden: int) -> tuple[str, ...]:
-    """Say how many of the jobs are hidden in the list; nothing where none is."""
+def hidden_text(hidden: int) -> tuple[str, ...]:
+    """Describe the number of jobs hidden in the list; empty for none."""
     return (f"{hidden} of these {'is' if hidden == 1 else 'are'} hidden by the filter.",) if hidden else ()
 
 
@@ -124,7 +123,7 @@ def _line(job: Job) -> str:
 
 
 def deleted_pods(pods: int, finished: int, gpus: int) -> str:
-    """Say that pods are deleted: `Deletes 4 pods (1 finished) and their logs, and frees 24 GPUs.`."""
+    """Describe the deleted pods: `Deletes 4 pods (1 finished) and their logs, and frees 24 GPUs.`."""
     if not pods:
         return "There are no pods to delete."
     noun = "finished pod" if finished == pods else "pod"

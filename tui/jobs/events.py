@@ -1,8 +1,8 @@
-"""Which events are a job's: its own, its pods', and those of what stands between and beside them.
+"""Select the events of a job: its own, its pods', and those of objects between and beside them.
 
-Between a job and its pods may stand other objects (the JobSet of a TrainJob, the launcher's Job of an
-MPIJob); beside it the PodGroup of a gang scheduler and Kueue's Workload. Those that exist are found
-by the owners and labels of the pods; before there are pods, by the names that their makers give them.
+Between a job and its pods there may be other objects (the JobSet of a TrainJob, the launcher's Job
+of an MPIJob); beside it the PodGroup of a gang scheduler and Kueue's Workload. They are found by the
+owners and labels of the pods; before there are pods, by the names that their controllers give them.
 
 Sources: training-operator and Volcano `podgroup-<uid>`, Kueue `GetWorkloadNameForOwnerWithGVK`.
 """
@@ -15,39 +15,37 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from k8s.diagnosis.gather import GROUP_KEYS
+from k8s.kinds import JobRef
 from k8s.models import LONG_AGO, Event, ObjectReference, Pod
 from k8s.snapshot import Job
 
 
 @dataclass(frozen=True, slots=True)
 class FoldedEvent:
-    """One event, or several that say the same of objects of one kind."""
+    """One event, or several equal ones about objects of one kind."""
 
     newest: Event
-    """The event that was seen last."""
     about: str
-    """What it is about, in the job's words: `job`, `worker-2`, `worker-0 +15`."""
+    """The involved object, named as in the job's views: `job`, `worker-2`, `worker-0 +15`."""
     count: int
-    """How often it was seen, all events together."""
     first: datetime | None
-    """When it was seen first."""
 
     @property
     def is_warning(self) -> bool:
-        """Tell whether it is no matter of course."""
+        """Return True unless the event's type is Normal."""
         return self.newest.type == "Warning"
 
 
 class JobEventFilter:
-    """The objects whose events are a job's."""
+    """Selects the objects whose events belong to a job."""
 
     def __init__(self, job: Job, pods: Mapping[str, Pod], others: Iterable[Job] = ()) -> None:
-        """Find out which they are.
+        """Collect the objects.
 
         Args:
             job: The job.
-            pods: The pods of the cluster by uid, as far as they are known.
-            others: All jobs, so that none of the same name is mistaken for this one's.
+            pods: The known pods of the cluster by uid.
+            others: All jobs, to tell apart objects of the same name.
         """
         ref = job.ref
         self._job = job
@@ -72,7 +70,7 @@ class JobEventFilter:
         self._workload = re.compile(rf"([a-z]+)-({queued})-[0-9a-f]{{5}}")
 
     def name_of(self, about: ObjectReference) -> str | None:
-        """Return what an object is called in this job's view; None when it is none of this job's."""
+        """Return an object's name in this job's views; None if it is not part of the job."""
         ref, kind, name = self._job.ref, about.kind, about.name
         if kind in ("Pod", "") and name in self._instances:
             return self._instances[name]
@@ -93,9 +91,9 @@ class JobEventFilter:
 def fold_job_events(
     events: Iterable[Event], relatives: JobEventFilter, since: datetime | None
 ) -> list[FoldedEvent]:
-    """Return what happened to a job, the newest first; what was said before it was made is a namesake's.
+    """Return the events of a job, newest first; events older than the job belong to a namesake.
 
-    Events that say the same of several objects of one kind are one.
+    Equal events about several objects of one kind are one.
     """
     alike: dict[tuple[str, ...], list[tuple[str, Event]]] = {}
     for name, event in select_job_events(events, relatives, since):
@@ -107,7 +105,7 @@ def fold_job_events(
 def select_job_events(
     events: Iterable[Event], relatives: JobEventFilter, since: datetime | None
 ) -> Iterator[tuple[str, Event]]:
-    """Return a job's events, each after what it is about in the job's words; see `fold_job_events`."""
+    """Return a job's events, each after the name of its object; see `fold_job_events`."""
     for event in events:
         name = relatives.name_of(event.involved_object)
         if name is not None and (since is None or event.at is None or event.at >= since):
@@ -115,7 +113,7 @@ def select_job_events(
 
 
 def fold(alike: Iterable[tuple[str, Event]]) -> FoldedEvent:
-    """Return events that say the same, each after what it is about, as one."""
+    """Fold equal events, each after the name of its object, into one."""
     in_turn = sorted(alike, key=lambda each: event_order(each[1]))
     names = list(dict.fromkeys(name for name, _ in in_turn))
     starts = [event.first_timestamp or event.at for _, event in in_turn]
@@ -128,7 +126,7 @@ def fold(alike: Iterable[tuple[str, Event]]) -> FoldedEvent:
 
 
 def event_order(event: Event) -> tuple[datetime, str]:
-    """Return what puts events in turn: the second, for some know no more, then when each was seen first.
+    """Return a sort key: the time in whole seconds, the resolution of some events, then the creation time.
 
     Source: client-go `makeEvent`: a name ends in the time in ns, 16 hexadecimal digits.
     """
@@ -136,7 +134,7 @@ def event_order(event: Event) -> tuple[datetime, str]:
 
 
 def full_text(folded: FoldedEvent) -> str:
-    """Return all that an event says, as plain text, one thing a line."""
+    """Return all details of an event as plain text, one per line."""
     event, about = folded.newest, folded.newest.involved_object
     parts = (
         ("about", f"{about.kind} {about.namespace or event.metadata.namespace}/{about.name}"),
@@ -155,3 +153,76 @@ def full_text(folded: FoldedEvent) -> str:
 
 def _moment(at: datetime | None) -> str:
     return f"{at.astimezone():%Y-%m-%d %H:%M:%S %Z}" if at is not None else ""
+
+
+_SHORT: Mapping[str, str] = {"PersistentVolumeClaim": "pvc", "PersistentVolume": "pv"}
+Place = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EventGroup:
+    """One line of events; the same object as long as its events stay the same."""
+
+    key: str
+    folded: FoldedEvent
+    """Its events as one; `about` is as in kubectl: `pod/bert-worker-0`, plus ` +15` if there are more."""
+    namespace: str
+    job: JobRef | None
+    events: tuple[Event, ...]
+
+
+def jobs_by_reference(jobs: Iterable[Job]) -> dict[Place, JobRef]:
+    """Return the job of each job object and each pod."""
+    found = {(job.ref.namespace, job.ref.kind, job.ref.name): job.ref for job in jobs}
+    for job in jobs:
+        for each in job.instances:
+            if each.pod:
+                found[job.ref.namespace, "Pod", each.pod] = job.ref
+    return found
+
+
+class EventGrouper:
+    """Groups events repeatedly, and reuses the groups that have not changed."""
+
+    def __init__(self) -> None:
+        """Start with no groups."""
+        self._groups: dict[tuple[object, ...], EventGroup] = {}
+
+    def group(
+        self, events: Iterable[Event], jobs: Mapping[Place, JobRef], *, only_warnings: bool = False
+    ) -> list[EventGroup]:
+        """Return the events in groups, newest first.
+
+        Args:
+            events: All events; those of one object in the server's order.
+            jobs: The job of each object: see `jobs_by_reference`.
+            only_warnings: Leave out normal events.
+        """
+        alike: dict[tuple[object, ...], list[Event]] = {}
+        for event in events:
+            if only_warnings and event.type != "Warning":
+                continue
+            about = event.involved_object
+            namespace = about.namespace or event.metadata.namespace
+            who = jobs.get((namespace, about.kind, about.name)) or about.name
+            said = (namespace, about.kind, who, event.type, event.reason, event.message)
+            alike.setdefault(said, []).append(event)
+        before, self._groups = self._groups, {}
+        for key, same in alike.items():
+            kept, grouped = before.get(key), tuple(same)
+            if kept is None or kept.events != grouped:
+                kept = _group_of(grouped, jobs)
+            self._groups[key] = kept
+        return sorted(self._groups.values(), key=lambda each: event_order(each.folded.newest), reverse=True)
+
+
+def _group_of(events: tuple[Event, ...], jobs: Mapping[Place, JobRef]) -> EventGroup:
+    folded = fold((_kubectl_name(event.involved_object), event) for event in events)
+    about = folded.newest.involved_object
+    namespace = about.namespace or folded.newest.metadata.namespace
+    job = jobs.get((namespace, about.kind, about.name))
+    return EventGroup(events[0].metadata.uid, folded, namespace, job, events)
+
+
+def _kubectl_name(about: ObjectReference) -> str:
+    return f"{_SHORT.get(about.kind, about.kind.lower()) or '?'}/{about.name}"

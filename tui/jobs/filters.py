@@ -1,4 +1,4 @@
-"""Which of the jobs the list shows: mine or all, those that need somebody, and the old ones or not."""
+"""Filters of the job list: own jobs, jobs that need attention, old jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from k8s.snapshot import Job
 from k8s.status import Status
-from tui.options import FINISHED_DAYS, login_name
+from tui.options import FINISHED_DAYS, local_user
 
 _FAULTS = (Status.FAILED, Status.RESTARTING, Status.UNKNOWN)
 _AT_REST = (Status.SUCCEEDED, Status.SUSPENDED)
@@ -16,15 +16,14 @@ _AT_REST = (Status.SUCCEEDED, Status.SUSPENDED)
 
 @dataclass(frozen=True, slots=True)
 class FilteredJobs:
-    """The jobs that are shown, and what becomes of the others."""
+    """The visible jobs, and counts of the others."""
 
     jobs: Sequence[Job]
     mine: int
-    """How many of all are known to be the user's."""
     is_mine: bool
-    """Only those are shown: it was asked for, and there are any."""
+    """Only the user's jobs are shown: it was requested, and there are some."""
     older: int
-    """How many are hidden because they finished long ago."""
+    """Number of jobs hidden because they finished long ago."""
 
 
 def filter_jobs(
@@ -37,16 +36,16 @@ def filter_jobs(
     with_older: bool = False,
     finished_days: float = FINISHED_DAYS,
 ) -> FilteredJobs:
-    """Choose what is shown.
+    """Return the jobs that pass the filters.
 
     Args:
-        jobs: All of them.
-        users: The names by which the user goes; see `own_names`.
-        now: By the cluster's clock.
-        only_mine: Leave out other people's, unless none is known to be the user's.
-        only_faults: Leave out what needs nobody.
-        with_older: Show also those that finished long ago.
-        finished_days: How long ago that is.
+        jobs: All jobs.
+        users: The user's names; see `own_names`.
+        now: The cluster's time.
+        only_mine: Leave out other users' jobs, unless none is known to be the user's.
+        only_faults: Leave out jobs that need no attention.
+        with_older: Include jobs that finished long ago.
+        finished_days: Age at which a finished job is old.
     """
     names = frozenset(users)
     mine = [job for job in jobs if job.user in names]
@@ -62,39 +61,39 @@ def filter_jobs(
 
 
 def own_names(user: str) -> frozenset[str]:
-    """Return the names by which the user goes: those of the login to the cluster, and of the one here.
+    """Return the user's names on the cluster and on this machine.
 
     Args:
-        user: As the cluster or the kubeconfig calls them: `li`, `li@lab.org`, `oidc:li`.
+        user: The name in the cluster or kubeconfig: `li`, `li@lab.org`, `oidc:li`.
     """
     names = {user, user.partition("@")[0], user.rpartition(":")[2].partition("@")[0]}
-    return frozenset({*names, login_name()} - {""})
+    return frozenset({*names, local_user()} - {""})
 
 
 def is_fault(job: Job) -> bool:
-    """Tell whether a job needs somebody: it failed, restarts, is silent, or has a reason not to go on."""
+    """Return True if a job needs attention: it failed, restarts, is silent, or cannot proceed."""
     return job.status in _FAULTS or is_loud(job)
 
 
 def is_loud(job: Job) -> bool:
-    """Tell whether a job has a reason that has to be read."""
+    """Return True if a job's reason must be visible."""
     return bool(job.reason) and job.status not in _AT_REST
 
 
 def silent_ranks(job: Job) -> int:
-    """Return how many ranks are on nodes that do not answer."""
+    """Return the number of ranks on nodes that do not respond."""
     return sum(len(each.ranks) for each in job.instances if each.pod and each.status is Status.UNKNOWN)
 
 
 def _ended(job: Job, now: datetime) -> datetime:
-    """Return when a job finished, as far as it or its pods tell; else that it just did."""
+    # Without any time the job counts as just finished, so that it is not hidden.
     if job.finished is not None:
         return job.finished
     return max((each.finished for each in job.instances if each.finished is not None), default=now)
 
 
 def gpu_totals(jobs: Iterable[Job]) -> tuple[int, int]:
-    """Return how many GPUs these jobs hold, and how many more they request and wait for."""
+    """Return the GPUs that these jobs hold, and those that they still wait for."""
     held = waiting = 0
     for job in jobs:
         held += job.gpus_allocated

@@ -1,4 +1,4 @@
-"""What is wrong with a job's GPUs, among the reasons why it is as it is. Pure."""
+"""GPU warnings as evidence in the explanation of a job's state. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from tui.text.format import plural
 from tui.text.gpu_words import ADVICE
 
 FACT = "gpu"
-"""What facts about GPUs are called, in JSON too."""
+# Each warning with the rank it slows down; the worst of each GPU first.
 JobWarnings = Sequence[tuple[RankReading, GpuWarning]]
-"""Each warning with the rank that it slows down; the worst of each GPU first."""
 
 
 def in_order(
     ranks: Sequence[RankReading], warnings: Mapping[GpuKey, Sequence[GpuWarning]]
 ) -> list[tuple[RankReading, GpuWarning]]:
-    """Return the warnings of a job's GPUs, what is serious before what may be as it should."""
+    """Return the warnings of a job's GPUs, serious ones first."""
     found = [
         (rank, warning)
         for rank in ranks
@@ -31,17 +30,17 @@ def in_order(
     return sorted(found, key=lambda each: not each[1].is_serious)
 
 
-def place_words(rank: RankReading) -> str:
-    """Return which GPU it is, and whose: `Rank 5, GPU 1 of a100-2`."""
+def describe_place(rank: RankReading) -> str:
+    """Describe a rank's GPU: `Rank 5, GPU 1 of a100-2`."""
     gpu = "" if rank.gpu is None else f"GPU {rank.gpu.name} of {rank.gpu.node}"
     return gpu if rank.rank is None else f"Rank {rank.rank}, {gpu}"
 
 
 def with_gpu_warnings(answer: Answer, warnings: JobWarnings) -> Answer:
-    """Return an answer that also says what is wrong with the job's GPUs, and what would help."""
+    """Add the GPU warnings and their advice to an answer."""
     if not warnings:
         return answer
-    facts = tuple(Fact(FACT, f"{place_words(rank)}: {warning.words}") for rank, warning in warnings)
+    facts = tuple(Fact(FACT, f"{describe_place(rank)}: {warning.text}") for rank, warning in warnings)
     advice = dict.fromkeys((*answer.help, *(ADVICE[warning.kind] for _, warning in warnings)))
     serious = sum(warning.is_serious for _, warning in warnings)
     sentence = answer.sentence

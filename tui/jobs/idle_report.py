@@ -1,6 +1,6 @@
-"""Whose GPUs are idle, and for how many GPU-hours of those that were observed. Pure.
+"""Idle GPU-hours by user and job. Pure.
 
-What was not observed is not known: it is None, never 0.
+Unobserved time is unknown: None, never 0.
 """
 
 from __future__ import annotations
@@ -17,55 +17,49 @@ from k8s.telemetry.job_ranks import holders_of
 from k8s.telemetry.readings import GpuKey, GpuReading, PodContainer
 from tui.text.format import NOTHING, age, plural
 
+# Beyond this, the job not observed for longest is dropped.
 MOST_JOBS = 4096
-"""Jobs whose hours are kept; beyond it, the one that was not observed for longest is forgotten."""
 MOST_NAMES = 5
-"""Jobs that a message to their owner names."""
-MOST_GPUS = 16_384
-"""GPUs whose last reading is kept."""
+MAX_GPUS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class JobUsage:
-    """One job, or what all jobs of a user come to."""
+    """GPU usage of one job, or of all jobs of a user."""
 
     user: str
     namespace: str = ""
     job: str = ""
-    """Empty where all jobs of the user are meant."""
+    """Empty for all jobs of the user."""
     kind: str = ""
     gpus_held: int = 0
     gpus_requested: int = 0
-    """What it holds, and what it still waits for."""
+    """GPUs that it holds or waits for."""
     gpus_seen: int = 0
-    """Of those it holds, how many are observed now."""
     gpus_idle: int | None = None
-    """Of those, how many are idle now; None where none is observed."""
+    """None if none of its GPUs is observed."""
     observed_hours: float = 0.0
-    """GPU-hours that were observed while it held them."""
+    """GPU-hours observed while it held them."""
     idle_hours: float | None = None
-    """Those of them in which the GPU was idle; None where nothing was observed."""
+    """None if nothing was observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserUsage:
-    """What one user's jobs hold, and each of them."""
+    """GPU usage of one user, in total and by job."""
 
     total: JobUsage
     jobs: tuple[JobUsage, ...]
-    """The most idle first."""
 
 
 class _PodOwner:
-    """Finds whose a pod is, by namespace and name."""
-
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._found = {
             (job.ref.namespace, each.pod): job for job in jobs for each in job.instances if each.pod
         }
 
     def usage(self, pod: PodContainer) -> JobUsage:
-        """Return the empty usage of the job that a pod belongs to, or of the pod where it has none."""
+        """Return the empty usage of a pod's job, or of the pod itself if it has no job."""
         job = self._found.get((pod.namespace, pod.pod))
         if job is None:
             return JobUsage(pod.namespace, pod.namespace, pod.pod)
@@ -85,30 +79,30 @@ def _key(usage: JobUsage) -> _Key:
 
 
 class IdleLedger:
-    """Adds up idle GPU-hours by job as readings come in; between readings far apart nothing is known."""
+    """Adds up idle GPU-hours by job as readings arrive; long gaps between readings count as unknown."""
 
     def __init__(self) -> None:
         """Start with nothing observed."""
         self.first_at: datetime | None = None
-        """When the first GPU was observed; None before that."""
+        """None before the first reading."""
         self.last_at: datetime | None = None
-        """When the last one was."""
+        """None before the first reading."""
         self._last: dict[GpuKey, tuple[datetime, frozenset[PodContainer]]] = {}
         self._hours: dict[_Key, tuple[float, float]] = {}
         self._observed_s: dict[GpuKey, float] = {}
 
     @property
     def observed_s(self) -> float:
-        """Return for how long the GPU that was observed longest was observed."""
+        """Return the longest time that any GPU has been observed."""
         return max(self._observed_s.values(), default=0.0)
 
     def add(self, gpus: Iterable[GpuReading], jobs: Iterable[Job], nodes: Sequence[NodeRow] = ()) -> None:
-        """Count the time since each GPU's last reading for the job that held it all the while.
+        """Count the time since each GPU's previous reading for the job that held it throughout.
 
         Args:
-            gpus: Readings, newer than those before or the same again.
-            jobs: Tells whose each pod is.
-            nodes: Tell whose a GPU is where its source does not.
+            gpus: Readings, new or repeated.
+            jobs: Resolve pods to jobs.
+            nodes: Name a GPU's holders if its source does not.
         """
         owner = _PodOwner(jobs)
         for gpu in gpus:
@@ -125,14 +119,14 @@ class IdleLedger:
                 self._observed_s[gpu.key] = self._observed_s.get(gpu.key, 0.0) + seconds
                 if holders and holders == before:
                     self._count(gpu, holders, seconds / 3600, owner)
-        _shrink(self._last, MOST_GPUS)
-        _shrink(self._observed_s, MOST_GPUS)
+        _shrink(self._last, MAX_GPUS)
+        _shrink(self._observed_s, MAX_GPUS)
         _shrink(self._hours, MOST_JOBS)
 
     def _count(
         self, gpu: GpuReading, holders: frozenset[PodContainer], hours: float, owner: _PodOwner
     ) -> None:
-        """Give the time to whoever holds the GPU; those who share it have equal parts."""
+        # Pods that share a GPU get equal parts.
         share = hours / len(holders)
         is_idle = gpu.utilisation is not None and gpu.utilisation < IDLE_PERCENT
         for holder in holders:
@@ -141,7 +135,7 @@ class IdleLedger:
             self._hours[key] = observed + share, idle + share * is_idle
 
     def hours(self) -> Mapping[_Key, tuple[float, float]]:
-        """Return by job the GPU-hours observed, and those of them that were idle."""
+        """Return the observed and the idle GPU-hours by job."""
         return self._hours
 
 
@@ -151,7 +145,7 @@ def _shrink(kept: dict[Any, Any], most: int) -> None:
 
 
 def held_nodes(jobs: Iterable[Job], nodes: Iterable[NodeRow]) -> list[str]:
-    """Return the names of the nodes of which these jobs hold GPUs."""
+    """Return the names of the nodes whose GPUs these jobs hold."""
     held = {each.node for job in jobs for each in job.instances if each.gpus}
     return [node.name for node in nodes if node.name in held and node.gpus_allocated]
 
@@ -162,13 +156,13 @@ def usage_by_user(
     ledger: IdleLedger,
     nodes: Sequence[NodeRow] = (),
 ) -> tuple[UserUsage, ...]:
-    """Return what each user's jobs hold, wait for and leave idle; the most idle hours first.
+    """Return the GPUs that each user's jobs hold, wait for and leave idle; most idle hours first.
 
     Args:
-        jobs: The jobs that are asked for.
-        gpus: The newest readings of the GPUs that are observed.
-        ledger: What was observed before.
-        nodes: Tell whose a GPU is where its source does not.
+        jobs: The jobs to report.
+        gpus: The newest readings of the observed GPUs.
+        ledger: The observations so far.
+        nodes: Name a GPU's holders if its source does not.
     """
     seen = _seen_now(jobs, gpus, nodes)
     found: dict[str, list[JobUsage]] = {}
@@ -199,7 +193,7 @@ def usage_by_user(
 def _seen_now(
     jobs: Sequence[Job], gpus: Iterable[GpuReading], nodes: Sequence[NodeRow]
 ) -> dict[_Key, tuple[int, int]]:
-    """Return by job how many of its GPUs are observed now, and how many of them are idle."""
+    """Return by job the number of its GPUs observed now, and of those that are idle."""
     owner = _PodOwner(jobs)
     found: dict[_Key, tuple[int, int]] = {}
     for gpu in gpus:
@@ -230,8 +224,8 @@ def _most_idle(usage: JobUsage) -> tuple[float, int, int, str, str]:
     return -idle_hours, -gpus_idle, -usage.gpus_held, usage.user, usage.job
 
 
-def observed_words(ledger: IdleLedger) -> str:
-    """Say for how long GPUs were observed: `12m since 14:02 UTC`; empty where they were not."""
+def format_observed(ledger: IdleLedger) -> str:
+    """Format the observed time: `12m since 14:02 UTC`; empty if nothing was observed."""
     if ledger.first_at is None or not ledger.observed_s:
         return ""
     since = ledger.first_at.astimezone(UTC)
@@ -239,12 +233,12 @@ def observed_words(ledger: IdleLedger) -> str:
 
 
 def message_to_owner(usage: JobUsage, jobs: Sequence[JobUsage] = (), observed: str = "") -> str:
-    """Return the sentences that one may send to whoever holds GPUs: only what was seen, and a question.
+    """Return a text to send to the owner of GPUs: observations only, and a question.
 
     Args:
-        usage: One job, or what all jobs of a user come to.
-        jobs: The jobs, where `usage` is a user's.
-        observed: For how long GPUs were observed; see `observed_words`.
+        usage: One job, or a user's total.
+        jobs: The jobs of a user's total.
+        observed: The observed time; see `format_observed`.
     """
     gpus = plural(usage.gpus_held, "GPU")
     if usage.job:
@@ -273,6 +267,6 @@ def _hours(hours: float) -> str:
     return f"{hours:.1f}" if hours >= 0.95 else f"{hours:.2f}"
 
 
-def hours_words(hours: float | None) -> str:
-    """Write GPU-hours: `3.2`, `0.25`; a dash where nothing was observed."""
+def format_hours(hours: float | None) -> str:
+    """Format GPU-hours: `3.2`, `0.25`; a dash if nothing was observed."""
     return NOTHING if hours is None else _hours(hours)

@@ -1,4 +1,4 @@
-"""A job's instances in words, and which of them is meant: the one named, the chief, or else one that runs."""
+"""Select an instance of a job: the named one, the chief, or else a running one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from k8s.status import Status
 from tui.text.format import NOTHING
 
 INSTANCE_HELP = "instance name, e.g. worker-2 (default: the chief)"
-"""For arguments that name an instance."""
 
 
 def find_instance(job: Job, name: str = "") -> Instance:
-    """Return the instance that is meant; it has a pod.
+    """Return the requested instance; it has a pod.
 
     Raises:
-        NotFound: There is none.
+        NotFound: No instance matches.
     """
     title = f"{job.ref.kind} {job.ref.namespace}/{job.ref.name}"
     with_pods = [each for each in job.instances if each.pod]
@@ -32,8 +31,8 @@ def find_instance(job: Job, name: str = "") -> Instance:
     raise NotFound(f"There is no instance {name} in {title}.", f"Its instances: {names}.")
 
 
-def rank_words(ranks: Sequence[int], proof: str) -> str:
-    """Return ranks and whether they are proven: `0-3` declared, `~0-3` assumed, `=0-3` observed."""
+def format_ranks(ranks: Sequence[int], proof: str) -> str:
+    """Format ranks with their proof: `0-3` declared, `~0-3` assumed, `=0-3` observed."""
     if not ranks:
         return NOTHING
     first, last = min(ranks), max(ranks)
@@ -42,10 +41,10 @@ def rank_words(ranks: Sequence[int], proof: str) -> str:
 
 
 def find_container(instance: Instance, name: str = "") -> str:
-    """Return the container that is meant, the training one unless named.
+    """Return the requested container; by default the training container.
 
     Raises:
-        NotFound: There is none of that name.
+        NotFound: The pod has no container of that name.
     """
     if name and instance.containers and name not in instance.containers:
         names = ", ".join(instance.containers)

@@ -1,7 +1,7 @@
-"""What is still there of jobs that were deleted: found in the newest snapshot, and put into sentences.
+"""Report the remains of deleted jobs, from the newest snapshot.
 
-A delete is only a request: a node that does not answer keeps its pods, and a finalizer keeps
-whatever has it. GPUs that are held after a delete are what nobody looks for.
+A delete is only a request: a node that does not respond keeps its pods, and a finalizer keeps its
+object. GPUs that are still held after a delete are easily overlooked.
 """
 
 from __future__ import annotations
@@ -17,46 +17,44 @@ from k8s.text.sanitize import sanitize
 from tui.jobs.delete_plan import DeletePlan, pods_of
 from tui.text.format import plural
 
+# Pods usually have 30 s to end.
 LONGEST_S = 60.0
-"""How long a delete may take before what is left of it is shown; pods have 30 s to end, as a rule."""
 _MOST_NAMED = 3
+# The text of `pod_status` for such a pod.
 _NO_ANSWER = "its node does not answer"
-"""What `pod_status` says of such a pod, besides that it is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What is left of one job."""
+    """Remains of one deleted job."""
 
     job: Job
-    """The job as it was when its deletion was asked for."""
+    """The job at the time of the delete request."""
     is_there: bool = False
-    """Its object still is."""
     finalizers: tuple[str, ...] = ()
-    """Who must be done with its object before that goes."""
+    """Finalizers that keep its object."""
     pods: tuple[tuple[str, str], ...] = ()
-    """Names of its pods that are still there, each with how it is and what keeps it."""
+    """Names of its remaining pods, each with its state and the reason it remains."""
     runs_on: bool = False
-    """Its pods were to be left alone."""
     unknown: str = ""
-    """Why nobody can tell, as a sentence; empty where the above is so."""
+    """Reason that the above is unknown, as a sentence; empty if it is known."""
 
     @property
     def is_gone(self) -> bool:
-        """Tell whether all is gone that was to go."""
+        """Return True if everything that was to be deleted is gone."""
         return not self.unknown and not self.is_there and (self.runs_on or not self.pods)
 
 
 def find_leftovers(
     plan: DeletePlan, snapshot: ClusterSnapshot, pods: Mapping[str, Pod]
 ) -> tuple[Leftover, ...]:
-    """Return what is left of each job whose deletion was asked for.
+    """Return the remains of each deleted job.
 
     Args:
-        plan: What was to be deleted.
-        snapshot: The newest one of the cluster.
-        pods: All pods by uid, as `ClusterFeed.pods` has them: those that hold no GPUs are not in
-            the snapshot once their job is gone.
+        plan: The jobs to delete.
+        snapshot: The newest snapshot.
+        pods: All pods by uid, from `ClusterFeed.pods`: pods without GPUs leave the snapshot once
+            their job is gone.
     """
     by_uid = {job.uid: job for job in snapshot.jobs}
     nodes = {node.name: node.status for node in snapshot.nodes}
@@ -64,12 +62,12 @@ def find_leftovers(
 
 
 def is_over(left: Iterable[Leftover], waited_s: float, longest_s: float = LONGEST_S) -> bool:
-    """Tell whether to stop waiting: everything is gone, or the time is up."""
+    """Return True if everything is gone or the time is up."""
     return waited_s >= longest_s or all(each.is_gone for each in left)
 
 
 def leftover_lines(left: Sequence[Leftover], waited_s: float) -> tuple[str, ...]:
-    """Return what to tell about jobs that were deleted so long ago: one sentence for all that are gone."""
+    """Return the messages about deleted jobs; those that are gone share one sentence."""
     gone = [each for each in left if each.is_gone and not (each.runs_on and each.pods)]
     sentences = []
     if gone:
@@ -81,7 +79,6 @@ def leftover_lines(left: Sequence[Leftover], waited_s: float) -> tuple[str, ...]
 
 
 def _sentence(left: Leftover, waited_s: float) -> str:
-    """Return what to tell about one job that was deleted so long ago."""
     name, after = _name(left), f"after {waited_s:.0f} s"
     if left.unknown:
         return f"{name}: nobody can tell whether it is gone. {left.unknown}"
@@ -128,13 +125,13 @@ def _unknown(job: Job, plan: DeletePlan, snapshot: ClusterSnapshot) -> str:
     if snapshot.namespace not in ("", job.ref.namespace):
         return "Another namespace is shown now."
     if snapshot.stale:
-        return f"What is known may be old: {snapshot.stale}"
+        return f"The state may be out of date: {snapshot.stale}"
     missing = snapshot.problems.get(PODS.full_name)
     return missing.words if missing is not None and missing.shown != job.ref.namespace else ""
 
 
 def _how(pod: Pod, nodes: Mapping[str, str]) -> str:
-    """Return how a pod is, where, and what keeps it: `Terminating on n1 (its node is not ready)`."""
+    """Describe a pod's state, place and obstacle: `Terminating on n1 (its node is not ready)`."""
     status, reason = pod_status(pod)
     node, meta = pod.spec.node_name, pod.metadata
     kept = []

@@ -1,4 +1,4 @@
-"""What each namespace holds and waits for, and how much of its quota is left. Pure."""
+"""GPUs that each namespace holds, waits for and may still request. Pure."""
 
 from __future__ import annotations
 
@@ -6,48 +6,47 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from k8s.devices import accelerators
-from k8s.models import quantity
+from k8s.models import accelerators, quantity
 from k8s.models.namespace import Namespace, Quota
 from k8s.snapshot import Job, NodeRow
 
+# Stands for all namespaces, in commands too.
 ALL = "all"
-"""What stands for all namespaces, in commands too."""
 _REQUESTS = "requests."
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaUsage:
-    """How many GPUs a namespace may ask for."""
+    """GPU quota of a namespace."""
 
     used: int
     hard: int
     resource: str
-    """Of which kind: `nvidia.com/gpu`."""
+    """Such as `nvidia.com/gpu`."""
 
     @property
     def left(self) -> int:
-        """Return how many more may be asked for; a quota may come after what it limits."""
+        """Return the number that may still be requested; at least 0, because a quota may be added later."""
         return max(0, self.hard - self.used)
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceUsage:
-    """One namespace, or all of them."""
+    """Usage of one namespace, or of all."""
 
     name: str
-    """Empty for all."""
+    """Empty for the total."""
     phase: str = ""
-    """Active or Terminating; empty where nobody says."""
+    """Active or Terminating; empty if unknown."""
     created: datetime | None = None
     jobs: int = 0
-    """Those that have not ended."""
+    """Unfinished jobs."""
     gpus_held: int = 0
-    """By whatever runs there, jobs or not."""
+    """GPUs held by all pods, with or without a job."""
     gpus_waiting: int = 0
-    """Asked for by jobs that have not got them."""
+    """GPUs that jobs requested and do not have."""
     limit: QuotaUsage | None = None
-    """The tightest quota of GPUs, where there is one that may be read."""
+    """The tightest GPU quota; None without one, or if quotas may not be read."""
 
 
 def namespace_usages(
@@ -57,14 +56,14 @@ def namespace_usages(
     quotas: Iterable[Quota],
     known: Sequence[str] = (),
 ) -> list[NamespaceUsage]:
-    """Return the namespaces by name.
+    """Return the namespaces, sorted by name.
 
     Args:
-        namespaces: Those that the cluster lists, none where it may not be asked.
-        jobs: All jobs that may be read.
-        nodes: All nodes, with who holds their GPUs.
-        quotas: The quotas that may be read.
-        known: Names of further ones that are there as far as anybody knows.
+        namespaces: The cluster's namespaces; empty if they may not be listed.
+        jobs: All readable jobs.
+        nodes: All nodes, with the holders of their GPUs.
+        quotas: The readable quotas.
+        known: Names of further namespaces that probably exist.
     """
     listed = {each.metadata.name: each for each in namespaces}
     unfinished: dict[str, int] = {}
@@ -97,7 +96,7 @@ def namespace_usages(
 
 
 def total_usage(each: Sequence[NamespaceUsage]) -> NamespaceUsage:
-    """Return what all namespaces come to."""
+    """Return the total of all namespaces."""
     return NamespaceUsage(
         "",
         jobs=sum(place.jobs for place in each),
@@ -107,13 +106,13 @@ def total_usage(each: Sequence[NamespaceUsage]) -> NamespaceUsage:
 
 
 def recent_first(each: Sequence[NamespaceUsage], recent: Sequence[str]) -> list[NamespaceUsage]:
-    """Return the namespaces with those used lately first, the newest of them on top."""
+    """Return the namespaces with recently used ones first, the newest on top."""
     rank = {name: place for place, name in enumerate(recent)}
     return sorted(each, key=lambda place: rank.get(place.name, len(rank)))
 
 
 def limits_by_namespace(quotas: Iterable[Quota]) -> Mapping[str, QuotaUsage]:
-    """Return of each namespace the quota of GPUs that leaves least."""
+    """Return each namespace's tightest GPU quota."""
     found: dict[str, QuotaUsage] = {}
     for quota in quotas:
         hard, used = quota.status.hard or {}, quota.status.used or {}

@@ -1,4 +1,4 @@
-"""What would go wrong with a job that is about to be created from the command line."""
+"""Check a job before it is created from the command line."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from k8s.kinds import CreatableKind, Manifest
 from k8s.models.resources import Resource
 from k8s.preflight import Finding, check_against_cluster, check_statically
 from k8s.snapshot import ClusterSnapshot
-from tui.jobs.batch_check import batch_words
 from tui.jobs.new_job.preflight import capacity_lines
+from tui.jobs.trainer_command import describe_batch
 
 
 class SubmitChecks(NamedTuple):
-    """What was found, each in a sentence."""
+    """Findings of the checks, a sentence each."""
 
     warnings: tuple[str, ...]
-    """What may turn out well."""
-    never_fits: str
-    """Why it would wait for GPUs for ever; empty where it would not."""
+    """Problems that may resolve themselves."""
+    is_never_feasible: str
+    """Reason that the job could never be scheduled; empty if it could."""
     refusals: tuple[Finding, ...] = ()
-    """What the server will refuse by itself, and say then."""
+    """Expected refusals, which the server will report itself."""
 
 
 async def check_submit(
@@ -34,15 +34,15 @@ async def check_submit(
     snapshot: ClusterSnapshot | None,
     needed: JobSpec | None = None,
 ) -> SubmitChecks:
-    """Return what would go wrong.
+    """Return the problems of a job.
 
     Args:
         client: The cluster.
-        kind: Of the job.
+        kind: Kind of the job.
         spec: The job.
-        objects: What must be created, the job among it.
-        snapshot: The cluster's nodes, for a job with GPUs; None where they cannot be read.
-        needed: The job without what else comes along with it, where its manifest is a person's own.
+        objects: The objects to create, the job included.
+        snapshot: The cluster's nodes, for a job with GPUs; None if they cannot be read.
+        needed: The job without the objects created with it, if its manifest was written by hand.
     """
     manifest = next(manifest for resource, manifest in objects if resource == kind.resource)
     findings = [
@@ -50,15 +50,18 @@ async def check_submit(
         *await check_against_cluster(client, kind, needed or spec, objects),
     ]
     fit = capacity_lines(spec, snapshot, kind) if snapshot is not None and wants_gpus(spec) else []
-    never_fits = next((line.text for line in fit if line.severity == "error"), "")
+    is_never_feasible = next((line.text for line in fit if line.severity == "error"), "")
     waits = (line.text for line in fit if line.severity == "warning")
-    batch = filter(None, [batch_words(spec)])
-    checks = checks_of(findings, never_fits)
+    batch = filter(None, [describe_batch(spec)])
+    checks = checks_of(findings, is_never_feasible)
     return checks._replace(warnings=(*checks.warnings, *batch, *waits))
 
 
-def checks_of(findings: Iterable[Finding], never_fits: str = "") -> SubmitChecks:
-    """Sort findings into warnings and what the server will say by itself."""
+def checks_of(findings: Iterable[Finding], is_never_feasible: str = "") -> SubmitChecks:
+    """Sort findings into warnings, infeasibility and expected refusals."""
     found = tuple(findings)
-    warnings = tuple(finding.sentence for finding in found if not finding.is_refusal)
-    return SubmitChecks(warnings, never_fits, tuple(finding for finding in found if finding.is_refusal))
+    never = [each for each in found if each.is_never]
+    warnings = tuple(each.sentence for each in found if not each.is_refusal and not each.is_never)
+    reasons = list(filter(None, [is_never_feasible, *(each.sentence for each in never)]))
+    refusals = tuple(finding for finding in found if finding.is_refusal)
+    return SubmitChecks((*warnings, *reasons[1:]), next(iter(reasons), ""), refusals)

@@ -1,14 +1,14 @@
-"""What suspending or resuming jobs would do, for the question before it, and which jobs are skipped."""
+"""Effects of suspending or resuming jobs, for the confirmation, and the jobs that are skipped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from k8s.jobs.suspend import why_not
+from k8s.jobs.modify import why_not
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
-from tui.jobs.delete_plan import deleted_pods, hidden_words, pods_of
+from tui.jobs.delete_plan import deleted_pods, hidden_text, pods_of
 from tui.text.format import plural
 
 _MOST_NAMED = 10
@@ -16,36 +16,35 @@ _MOST_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class SuspendPlan:
-    """Jobs to suspend or to resume."""
+    """Jobs to suspend or resume."""
 
     jobs: tuple[Job, ...]
-    """Those that can be."""
     refused: tuple[tuple[Job, str], ...]
-    """The others, each with a sentence why not."""
+    """The skipped jobs, each with a reason."""
     is_suspended: bool
-    """Whether to suspend; else to resume."""
+    """True to suspend, False to resume."""
     hidden: int = 0
-    """How many of them are marked but hidden by a filter."""
+    """Number of these jobs that are marked but hidden by a filter."""
 
     @property
     def question(self) -> str:
-        """Return the question: `Suspend 3 jobs?`."""
+        """The question: `Suspend 3 jobs?`."""
         return f"{self._verb} {plural(len(self.jobs), 'job')}?"
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Return the jobs, what happens to them, and which are skipped."""
+        """Return the jobs, the consequences, and the skipped jobs."""
         named = [_title(job) for job in self.jobs[:_MOST_NAMED]]
         if len(self.jobs) > _MOST_NAMED:
             named.append(f"and {len(self.jobs) - _MOST_NAMED} more")
         skipped = [f"{_title(job)} is skipped: {sanitize(why)}" for job, why in self.refused[:_MOST_NAMED]]
         if len(self.refused) > _MOST_NAMED:
             skipped.append(f"and {len(self.refused) - _MOST_NAMED} more are skipped.")
-        return (*named, *hidden_words(self.hidden), "", self._consequence, *skipped)
+        return (*named, *hidden_text(self.hidden), "", self._consequence, *skipped)
 
     @property
     def sentence(self) -> str:
-        """Return question and consequence as one sentence, for the command line."""
+        """The question and the consequence in one sentence, for the command line."""
         names = ", ".join(map(_title, self.jobs))
         return f"{self._verb} {names}? {self._consequence}"
 
@@ -65,7 +64,7 @@ class SuspendPlan:
 
 
 def suspend_plan(jobs: Iterable[Job], *, is_suspended: bool, hidden: int = 0) -> SuspendPlan:
-    """Return what suspending or resuming these jobs would do; `hidden` of them are hidden by a filter."""
+    """Return the effects of suspending or resuming these jobs; `hidden` of them are hidden by a filter."""
     answers = [(job, why_not(job, is_suspended=is_suspended)) for job in jobs]
     return SuspendPlan(
         tuple(job for job, why in answers if not why),

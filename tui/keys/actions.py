@@ -1,20 +1,20 @@
-"""The action table: what the console's views can do, one row each.
+"""Actions of the console, one row each; those that open a list are declared with its view.
 
 Add a row here and its function in `tui.actions`; bindings, footer, help, palette, `:`, completion,
-refusals, `--readonly` and the README follow. The letters are k9s' where k9s has one.
+refusals, `--readonly` and the manual follow. Letters are those of k9s where k9s has one.
 """
 
 from __future__ import annotations
 
-from tui.keys.action import EVERYWHERE, Action, ActionTable, On
+from tui.keys.action import EVERYWHERE, Action, On
 
 
 def _everywhere(keys: str) -> tuple[On, ...]:
     return (On(EVERYWHERE, keys),)
 
 
-_EVERYWHERE = (
-    Action("back", "Back; clears the filter first", "window:back", footer="back", on=_everywhere("escape")),
+EVERYWHERE_ACTIONS = (
+    Action("back", "Back; clears the filter first", "window", footer="back", on=_everywhere("escape")),
     Action(
         "filter",
         "Filter (syntax below)",
@@ -34,24 +34,25 @@ _EVERYWHERE = (
     Action(
         "help",
         "Help",
-        "window:show_help",
+        "window",
         footer="help",
         on=_everywhere("question_mark"),
         commands=("help", "h"),
+        argument="topic",
     ),
-    Action("last_view", "Previous view (toggle)", "window:last_view", on=_everywhere("minus")),
-    Action("palette", "Command palette", "window:palette", on=_everywhere("ctrl+p")),
-    Action("jump", "Jump to a pane by its letter", "window:jump", on=_everywhere("ctrl+g")),
-    Action("copy", "Copy the name of the row, or of all marked rows", "export:copy", on=_everywhere("c")),
-    Action("save", "Save the table as CSV", "export:save", on=_everywhere("ctrl+s")),
+    Action("last_view", "Previous view (toggle)", "window", on=_everywhere("minus")),
+    Action("palette", "Command palette", "window", on=_everywhere("ctrl+p")),
+    Action("jump", "Jump to a pane by its letter", "window", on=_everywhere("ctrl+g")),
+    Action("copy", "Copy the name of the row, or of all marked rows", "export", on=_everywhere("c")),
+    Action("save", "Save the table as CSV", "export", on=_everywhere("ctrl+s")),
     Action(
         "preview",
         "Next layout of home; in the list of nodes: preview (toggle)",
         method="preview",
         on=_everywhere("z"),
     ),
-    Action("refresh", "Refresh now", "context:refresh", on=_everywhere("ctrl+r")),
-    Action("quit_or_back", "Back; from the jobs list, quit", "window:quit_or_back", on=_everywhere("q")),
+    Action("refresh", "Refresh now", "context", on=_everywhere("ctrl+r")),
+    Action("quit_or_back", "Back; from the jobs list, ask and quit", "window", on=_everywhere("q")),
     Action(
         "suspend_process",
         "Suspend gpuconsole (fg resumes it)",
@@ -66,43 +67,11 @@ _EVERYWHERE = (
         opens_prompt=True,
     ),
 )
-_LISTS = (
-    Action(
-        "jobs",
-        "Jobs; jobs all includes those that finished long ago",
-        "navigate:jobs",
-        commands=("jobs", "job", "j"),
-    ),
-    Action("nodes", "Nodes and who holds their GPUs", "navigate:nodes", commands=("nodes", "node", "no")),
-    Action(
-        "users",
-        "Users: GPUs held, requested and idle, by user and job",
-        "navigate:users",
-        on=(On("nodes", "u"),),
-        commands=("users", "user", "idle"),
-    ),
-    Action("events", "Events", "navigate:events", commands=("events", "event", "ev")),
-    Action("volumes", "Volume claims", "navigate:volumes", commands=("volumes", "pvc", "data")),
-    Action(
-        "ns",
-        "Switch to a namespace, or all; alone: list them",
-        "context:ns",
-        commands=("ns", "namespace", "namespaces"),
-        argument="namespace",
-    ),
-    Action(
-        "ctx",
-        "Switch to a context; alone: list them",
-        "context:ctx",
-        commands=("ctx", "context", "contexts"),
-        argument="context",
-    ),
-)
-_JOB = (
+JOB_ACTIONS = (
     Action(
         "open_job",
         "Open the job: instances, conditions, events",
-        "navigate:open_job",
+        "navigate",
         footer="job",
         on=(
             On("jobs", "enter,d"),
@@ -114,7 +83,7 @@ _JOB = (
     Action(
         "logs",
         "Logs of a job",
-        "navigate:logs",
+        "navigate",
         footer="logs",
         on=(
             On("jobs", "l", "Logs (live)"),
@@ -129,7 +98,7 @@ _JOB = (
     Action(
         "previous_logs",
         "Logs of the previous run (before the last restart)",
-        "navigate:previous_logs",
+        "navigate",
         on=(On("jobs", "p"), On("job", "p")),
         permission="get pods/log",
         acts_on_job=True,
@@ -137,11 +106,11 @@ _JOB = (
     Action(
         "curves",
         "Curves of a job",
-        "navigate:curves",
+        "navigate",
         footer="curves",
         on=(
-            On("jobs", "m", "Curves: loss and whatever else it logs"),
-            On("job", "m", "Curves: loss and whatever else it logs"),
+            On("jobs", "m", "Curves: loss and other scalars"),
+            On("job", "m", "Curves: loss and other scalars"),
         ),
         commands=("curves", "curve"),
         argument="job",
@@ -150,9 +119,9 @@ _JOB = (
     Action(
         "why",
         "Why a job waits, fails or restarts, and what would help",
-        "navigate:why",
+        "navigate",
         footer="why",
-        on=(On("jobs", "W"), On("node_gpus", "W"), On("job", "W"), On("logs", "W", footer="")),
+        on=(On("jobs", "W"), On("node_gpus", "W"), On("job", "W")),
         commands=("why",),
         argument="job",
         acts_on_job=True,
@@ -160,7 +129,7 @@ _JOB = (
     Action(
         "usage",
         "Usage of a job: the GPU of each rank; CPU, memory, network and storage of each pod",
-        "navigate:usage",
+        "navigate",
         footer="usage",
         on=(On("jobs", "u", footer=""), On("job", "u")),
         commands=("usage",),
@@ -170,14 +139,14 @@ _JOB = (
     Action(
         "job_events",
         "Events of the job and its pods",
-        "navigate:job_events",
+        "navigate",
         on=(On("jobs", "v"),),
         acts_on_job=True,
     ),
     Action(
         "yaml",
         "YAML of a job, pod/NAME, secret/NAME…",
-        "navigate:yaml",
+        "navigate",
         footer="yaml",
         on=(
             On("jobs", "y", "YAML of the job", ""),
@@ -191,7 +160,7 @@ _JOB = (
     Action(
         "job_yaml",
         "YAML of the job",
-        "navigate:job_yaml",
+        "navigate",
         on=(On("job", "Y"),),
         permission="get job",
         acts_on_job=True,
@@ -199,7 +168,7 @@ _JOB = (
     Action(
         "shell",
         "Shell into one of its pods",
-        "pods:shell",
+        "pods",
         footer="shell",
         on=(On("jobs", "s", footer=""), On("job", "s", "Shell into the selected instance")),
         permission="get pods/exec",
@@ -209,15 +178,15 @@ _JOB = (
     Action(
         "port_forward",
         "Port-forward TensorBoard (toggle)",
-        "pods:port_forward",
+        "pods",
         on=(On("jobs", "f"), On("job", "F")),
         permission="get pods/portforward",
         acts_on_job=True,
     ),
     Action(
         "bundle",
-        "Write a support bundle: all that is known of a job, secrets removed",
-        "export:bundle",
+        "Write a support bundle for a job, secrets redacted",
+        "export",
         commands=("bundle",),
         argument="job",
         acts_on_job=True,
@@ -225,7 +194,7 @@ _JOB = (
     Action(
         "new",
         "New job",
-        "jobs:new",
+        "jobs",
         footer="new",
         on=(On("jobs", "n"),),
         commands=("new", "submit"),
@@ -235,7 +204,7 @@ _JOB = (
     Action(
         "clone",
         "Clone: a new job like this one",
-        "jobs:clone",
+        "jobs",
         footer="clone",
         on=(On("jobs", "b"), On("job", "b")),
         permission="create job",
@@ -245,7 +214,7 @@ _JOB = (
     Action(
         "delete",
         "Delete (asks first)",
-        "jobs:delete",
+        "jobs",
         footer="delete",
         on=(On("jobs", "ctrl+d"), On("job", "ctrl+d")),
         permission="delete job",
@@ -256,7 +225,7 @@ _JOB = (
     Action(
         "suspend",
         "Suspend (asks first)",
-        "jobs:suspend",
+        "jobs",
         on=(On("jobs", "H"), On("job", "H")),
         permission="patch job",
         changes_cluster=True,
@@ -266,7 +235,7 @@ _JOB = (
     Action(
         "resume",
         "Resume (asks first)",
-        "jobs:resume",
+        "jobs",
         on=(On("jobs", "R"), On("job", "R")),
         permission="patch job",
         changes_cluster=True,
@@ -274,78 +243,63 @@ _JOB = (
         acts_on_job=True,
     ),
 )
-_ROWS = (
+OTHER_ACTIONS = (
     Action(
         "node_gpus",
-        "Who holds each GPU of the node, and since when",
-        "navigate:node_gpus",
+        "Holders of the node's GPUs",
+        "navigate",
         footer="GPUs",
         on=(On("nodes", "enter,d"), On("strip", "d")),
     ),
     Action(
         "gpu_links",
-        "Topology: how the node's GPUs are linked, and which are best together",
-        "nodes:gpu_links",
+        "Topology: links between the node's GPUs, and the best sets",
+        "nodes",
         footer="topology",
         on=(On("nodes", "T"), On("strip", "T"), On("node_gpus", "T", footer="")),
     ),
     Action(
         "gpu_schedule",
-        "Give the node's GPUs by their links, or as usual again (ACK's label; asks first)",
-        "nodes:gpu_schedule",
+        "Toggle topology-aware GPU scheduling (ACK label; asks first)",
+        "nodes",
         on=(On("nodes", "t"), On("strip", "t"), On("node_gpus", "t")),
         permission="patch nodes",
         changes_cluster=True,
     ),
     Action(
         "volume",
-        "Describe the volume claim, and which pods use it",
-        "navigate:volume",
+        "Describe the volume claim and the pods that use it",
+        "navigate",
         footer="open",
         on=(On("volumes", "enter,d"),),
     ),
     Action(
         "switch_namespace",
         "Switch to the namespace and show its jobs",
-        "context:switch_namespace",
+        "context",
         footer="its jobs",
         on=(On("namespaces", "enter,d"),),
     ),
     Action(
         "switch_context",
         "Switch to the context",
-        "context:switch_context",
+        "context",
         footer="switch",
         on=(On("contexts", "enter,d"),),
     ),
     Action(
         "all_namespaces",
         "All namespaces (toggle)",
-        "context:all_namespaces",
+        "context",
         on=(On("jobs", "0"), On("events", "0"), On("volumes", "0"), On("users", "0")),
     ),
-    Action(
-        "next_view",
-        "Next view",
-        "navigate:next_view",
-        on=(
-            On("jobs", "tab", "Next view: nodes", "nodes"),
-            On("nodes", "tab", "Next view: events", "events"),
-            On("events", "tab", "Next view: volumes", "volumes"),
-            On("volumes", "tab", "Next view: jobs", "jobs"),
-            On("namespaces", "tab", "Next view: jobs", "jobs"),
-        ),
-    ),
-    Action("info", "Versions, cluster, and your permissions", "info:info", commands=("info", "about")),
+    Action("info", "Versions, cluster, and your permissions", "info", commands=("info", "about")),
     Action(
         "theme",
         "Switch theme; alone: choose one to keep",
-        "window:theme",
+        "window",
         commands=("theme",),
         argument="theme",
     ),
-    Action("quit", "Quit", "window:leave", commands=("quit", "q", "q!")),
+    Action("quit", "Quit at once", "window", commands=("quit", "q", "q!")),
 )
-
-ACTIONS = ActionTable((*_EVERYWHERE, *_LISTS, *_JOB, *_ROWS))
-"""Every action of the console's views."""

@@ -1,13 +1,14 @@
-"""Advice names commands; in the console it names the key, or the `:` command, that does the same."""
+"""Translate advice from commands into keys: inside the console it names the key or `:` command."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from tui.keys.actions import ACTIONS
+from tui.keys.actions import JOB_ACTIONS
 from tui.keys.key import remapped
 
+# Commands and their equivalents in the console: an action of the job list, or a `:` command.
 _SAME = (
     (r"gpuconsole logs \S+( -i (?P<instance>\S+))?( -c \S+)? --previous\b", "previous_logs"),
     (r"gpuconsole logs \S+( -i (?P<instance>\S+))?( -c \S+)?", "logs"),
@@ -17,17 +18,17 @@ _SAME = (
     (r"kubectl describe pvc \S+", ":volumes"),
     (r"gpuconsole list -A", ":ns all"),
 )
-"""Commands, and what does the same in the console: a key of the list of jobs, or what is typed."""
 
 
 def console_advice(text: str, keymap: Mapping[str, str]) -> str:
-    """Return advice with keys in place of the commands for which there is one.
+    """Return advice with keys in place of commands that have one.
 
     Args:
-        text: As it is said on the command line.
-        keymap: The user's own keys, by their ids.
+        text: Advice as printed on the command line.
+        keymap: The user's own keys, by id.
     """
-    shown = {key.id: key.shown for key in remapped(ACTIONS.keys("jobs"), keymap)}
+    keys = (action.key(on) for action in JOB_ACTIONS for on in action.on if on.view == "jobs")
+    shown = {key.id: key.shown for key in remapped(keys, keymap)}
     for command, same in _SAME:
         key = shown.get(f"jobs.{same}", same)
 

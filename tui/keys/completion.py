@@ -1,32 +1,30 @@
-"""What a half-typed command is likely to become."""
+"""Completion of `:` commands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from tui.keys.action import ActionTable, Argument
-from tui.keys.actions import ACTIONS
 
 
 def complete(
     typed: str,
     names: Mapping[Argument, Sequence[str]],
+    actions: ActionTable,
     history: Sequence[str] = (),
     *,
     is_read_only: bool = False,
-    actions: ActionTable = ACTIONS,
 ) -> str:
-    """Return the whole command that `typed` is probably the start of; empty when there is none.
+    """Return the most likely command that starts with `typed`; empty if there is none.
 
-    What was typed before comes first, the newest of it; then commands by their names, then
-    what they take. Letters count as alike whatever their case.
+    History comes first, newest first; then commands by name, then their arguments. Case is ignored.
 
     Args:
-        typed: What stands after `:`.
-        names: What a command may take, by what it says it takes.
-        history: Commands that were typed before, the oldest first.
-        is_read_only: Leave out what changes the cluster.
-        actions: What can be typed.
+        typed: Text after `:`.
+        names: Possible arguments, by type.
+        actions: The commands.
+        history: Earlier commands, oldest first.
+        is_read_only: Leave out commands that change the cluster.
     """
     start = typed.lstrip().lower()
     if not start:

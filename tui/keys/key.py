@@ -1,10 +1,12 @@
-"""What one key is: its id for keys.yaml, what it runs, and what people read about it."""
+"""One key: its id for keys.yaml, its action, and its help."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+# Keys that people write differently from Textual.
 _WRITTEN = {
     "escape": "esc",
     "slash": "/",
@@ -28,29 +30,27 @@ _WRITTEN = {
     "home": "Home",
     "end": "End",
 }
-"""Keys that people write otherwise than Textual names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key, or several that do the same, in one place."""
+    """One key, or several with the same effect, in one place."""
 
     id: str
-    """What keys.yaml calls it: the view or widget, a dot, and the action."""
+    """Id in keys.yaml: the view or widget, a dot, and the action."""
     keys: str
-    """As Textual names them, with commas between: `j,down`."""
+    """Textual's key names, separated by commas: `j,down`."""
     action: str
-    """The Textual action that it runs, with arguments: `scroll(1)`, `request('logs')`."""
+    """Textual action with arguments: `scroll(1)`, `request('logs')`."""
     help: str
-    """What the help says."""
     footer: str = ""
-    """What the footer says; empty keeps it out of the footer."""
+    """Footer label; empty hides it."""
     changes_cluster: bool = False
-    """With `--readonly` it is not there."""
+    """Hidden with `--readonly`."""
+    # Keys that follow in the same packet belong to the prompt.
     opens_prompt: bool = False
-    """What is typed next belongs to the prompt, also when it arrives in the same packet."""
     permission: str = ""
-    """What the user must be allowed to do for it; empty for nothing that could be refused."""
+    """Required permission; empty if none can be refused."""
 
     @property
     def shown(self) -> str:
@@ -59,20 +59,31 @@ class Key:
 
     @property
     def all_shown(self) -> str:
-        """Return every key as people write them: `j ↓`."""
+        """Return every key as people write it: `j ↓`."""
         return " ".join(written(key) for key in self.keys.split(","))
 
 
 @dataclass(frozen=True, slots=True)
 class UserKeys:
-    """What keys.yaml says."""
+    """The contents of keys.yaml."""
 
     keymap: Mapping[str, str] = field(default_factory=dict)
-    """Ids to keys as Textual names them, with commas between."""
+    """Textual's key names by id, separated by commas."""
     problems: tuple[str, ...] = ()
-    """What could not be used, each with its line, and what clashes; the rest is used all the same."""
+    """Rejected entries with their lines, and clashes; the rest is used."""
     renamed: tuple[str, ...] = ()
-    """Ids that were called otherwise before, each with its line; their keys are used."""
+    """Old ids with their lines; their keys are used."""
+
+
+class KeyTable(NamedTuple):
+    """All keys, by where they work."""
+
+    sections: tuple[tuple[str, tuple[Key, ...]], ...]
+    """Headings of help and manual, each with its keys."""
+    combined: tuple[tuple[str, tuple[Key, ...]], ...]
+    """Places in which keys of several sections work at once."""
+    everywhere: tuple[Key, ...]
+    """Keys of every view."""
 
 
 def written(key: str) -> str:
@@ -85,11 +96,22 @@ def written(key: str) -> str:
     return _WRITTEN.get(name, name)
 
 
+def unshadowed(keys: Iterable[Key], taken: Iterable[Key] = ()) -> tuple[Key, ...]:
+    """Return the keys that still have a name, each without names in `taken` or of an earlier key."""
+    seen = {name for key in taken for name in key.keys.split(",")}
+    found = []
+    for key in keys:
+        names = [name for name in key.keys.split(",") if name not in seen]
+        seen.update(names)
+        found += [replace(key, keys=",".join(names))] if names else []
+    return tuple(found)
+
+
 def remapped(keys: Iterable[Key], keymap: Mapping[str, str]) -> tuple[Key, ...]:
-    """Return the keys with those that the user chose in place of ours.
+    """Return the keys with the user's own in place of the defaults.
 
     Args:
         keys: Any part of the table.
-        keymap: Ids to keys as Textual names them, with commas between.
+        keymap: Textual's key names by id, separated by commas.
     """
     return tuple(replace(key, keys=keymap[key.id]) if key.id in keymap else key for key in keys)

@@ -1,4 +1,4 @@
-"""Ids that keys had before: a keys.yaml that names them still works, with a notice."""
+"""Former key ids: a keys.yaml that names them still works, with a notice."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ RENAMED_IDS: Mapping[str, str] = {
     "job.forward": "job.port_forward",
     "job.hold": "job.suspend",
     "job.pane_before": "job.previous_pane",
+    "logs.why": "jobs.why",
     "logs.next": "logs.next_rank",
     "logs.before": "logs.previous_rank",
     "curves.before": "curves.previous",
@@ -42,4 +43,3 @@ RENAMED_IDS: Mapping[str, str] = {
     "card.up": "detail.up",
     "dialog.before": "dialog.previous",
 }
-"""What an id was called, and what it is called now."""

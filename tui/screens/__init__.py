@@ -1,4 +1,85 @@
 """Full views and the dialogs over them, each with its `.tcss` beside it.
 
 They arrange widgets and ask the app by `ActionRequest`; they change nothing on a cluster themselves.
+What the views declare is collected here without importing a view, for a console must open fast and
+`gpuconsole info --keys` draws nothing.
 """
+
+from __future__ import annotations
+
+from tui.keys import (
+    CHART,
+    DELETE,
+    DETAIL,
+    DIALOG,
+    EVERYWHERE,
+    EVERYWHERE_ACTIONS,
+    HELP,
+    JOB_ACTIONS,
+    JOB_PANE,
+    LOG,
+    NEW_JOB,
+    OTHER_ACTIONS,
+    PROMPT,
+    STRIP,
+    TABLE,
+    TEXT,
+    Action,
+    ActionTable,
+    KeyTable,
+    On,
+    ViewDeclaration,
+    view_keys,
+)
+from tui.screens import documents, job, lists
+
+VIEWS: tuple[ViewDeclaration, ...] = (*lists.VIEWS, *job.VIEWS)
+
+ACTIONS = ActionTable(
+    (
+        *EVERYWHERE_ACTIONS,
+        *(view.command for view in VIEWS if view.command is not None),
+        *JOB_ACTIONS,
+        *OTHER_ACTIONS,
+        Action(
+            "next_view",
+            "Next view",
+            "navigate",
+            on=tuple(
+                On(view.name, "tab", f"Next view: {view.next_view}", view.next_view)
+                for view in VIEWS
+                if view.next_view
+            ),
+        ),
+    )
+)
+
+
+def key_table() -> KeyTable:
+    """Return all keys under the headings of help and manual."""
+    everywhere = ACTIONS.keys(EVERYWHERE)
+    of_home = view_keys(lists.JOBS, ACTIONS)
+    return KeyTable(
+        sections=(
+            ("Everywhere", everywhere),
+            ("While typing", PROMPT),
+            ("In tables", TABLE),
+            ("The nodes above the jobs", (*STRIP, *ACTIONS.keys("strip"))),
+            ("What the job says, beside the jobs", JOB_PANE),
+            *((view.title, view_keys(view, ACTIONS)) for view in VIEWS),
+            ("The text of a log", LOG),
+            ("One chart", CHART),
+            ("New job", NEW_JOB),
+            ("Text", TEXT),
+            ("YAML", documents.YAML_KEYS),
+            ("A row in full", DETAIL),
+            ("Questions", DIALOG),
+            ("Before deleting", DELETE),
+            ("Help", HELP),
+        ),
+        combined=(
+            *((view.title, (*view.focused, *view_keys(view, ACTIONS))) for view in VIEWS),
+            *(("Beside the jobs", (*table, *of_home)) for table in (STRIP, JOB_PANE)),
+        ),
+        everywhere=everywhere,
+    )

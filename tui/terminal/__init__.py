@@ -1,4 +1,4 @@
-"""The terminal itself: driver, writer, tty state, line filters, clipboard, the shell in a pod.
+"""Terminal layer: driver, writer, tty state, line filters, clipboard, pod shell.
 
 Knows no view and no cluster.
 """

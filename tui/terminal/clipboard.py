@@ -1,9 +1,7 @@
-"""Copies text to where it can be pasted from: this machine's clipboard, the terminal's, or a file.
+"""Copying of text to this machine's clipboard, the terminal's clipboard, or a file.
 
-Over SSH only the terminal can reach the clipboard of the person at it. It is asked by an escape sequence
-(OSC 52), which no terminal answers and many ignore: so it is never said to have arrived.
-tmux is asked by its own command, for by default it takes no sequence from programs; GNU screen hands on
-what is wrapped for it.
+Over SSH, only the terminal can reach the user's clipboard, through an escape sequence (OSC 52) that
+no terminal acknowledges and many ignore; so a copy is reported as sent, never as arrived.
 """
 
 from __future__ import annotations
@@ -20,15 +18,18 @@ from k8s.text.sanitize import sanitize
 from tui.files.private_file import write_private_file
 from tui.text.format import plural
 
+# Base64 bytes that terminals accept in one sequence. Source: k9s, `internal/view/clipboard.go`.
 LARGEST_ENCODED = 74_994
-"""Bytes of base64 that terminals take in one sequence. Source: k9s, `internal/view/clipboard.go`."""
+# In the state folder, if no clipboard works.
 FILE = "clipboard.txt"
-"""Where a copy goes that no clipboard may take, in the state folder."""
+# Environment variable: auto, native, osc52 or file.
 OVERRIDE = "GPUCONSOLE_CLIPBOARD"
-"""Variable that chooses: auto, native, osc52 or file."""
 _TOOL_S = 2.0
+# GNU screen passes on at most 256 bytes at once.
 _SCREEN_CHUNK = 240
-"""Bytes that GNU screen hands on in one piece; it stops at 256."""
+# Clipboard programs, each with the variable that it needs. tmux takes no sequence from programs by
+# default, but its own command stores the text and passes it on to the terminal, even over SSH.
+# Source: tmux 3.2's `CHANGES`, "Add a -w flag to load-buffer".
 _TOOLS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("WAYLAND_DISPLAY", ("wl-copy",)),
     ("DISPLAY", ("xclip", "-selection", "clipboard")),
@@ -36,36 +37,31 @@ _TOOLS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("", ("pbcopy",)),
     ("TMUX", ("tmux", "load-buffer", "-w", "-")),
 )
-"""What puts text into the clipboard of this machine, and the variable without which it has none.
-
-tmux keeps the text to be pasted, and hands it on to the terminal at which the person is, also over SSH.
-Source: tmux 3.2's `CHANGES`, "Add a -w flag to load-buffer".
-"""
 _REACHES_THE_PERSON = "tmux"
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """Where a copy went."""
+    """Result of a copy."""
 
     how: str
-    """`native`, `osc52`, `file`, or nothing when it went nowhere."""
+    """`native`, `osc52`, `file`, or empty if the copy failed."""
     words: str
-    """One sentence for the person who asked."""
+    """One sentence for the user."""
     path: Path | None = None
-    """The file that has it, if one has."""
+    """The file, if the text was written to one."""
 
 
 def copy(
     text: str, write: Callable[[str], None], env: Mapping[str, str] = os.environ, *, folder: Path
 ) -> Copied:
-    """Copy a text, made harmless, by the best way there is; a tool may take two seconds.
+    """Copy a sanitised text by the best available method; a clipboard program may take two seconds.
 
     Args:
-        text: Any text; lines stay lines.
-        write: Sends characters to the terminal, past whatever draws there.
+        text: Any text; line ends stay.
+        write: Writes to the terminal directly, bypassing the console's drawing.
         env: The environment.
-        folder: Where a file goes when there is no other way.
+        folder: Folder of the file that is the last resort.
     """
     text = "\n".join(sanitize(line) for line in text.split("\n"))
     amount = plural(text.count("\n") + (not text.endswith("\n")), "line") if text else "Nothing"
@@ -73,7 +69,7 @@ def copy(
     if not text:
         return Copied("", "There is nothing to copy.")
     if wanted in ("auto", "native"):
-        tool = _run_tool(text, env, is_asked_for=wanted == "native")
+        tool = _run_tool(text, env, is_forced=wanted == "native")
         if tool:
             return Copied("native", f"{amount} copied by {tool}.")
     why = "no clipboard tool works here" if wanted == "native" else "as asked for" if wanted == "file" else ""
@@ -86,9 +82,9 @@ def copy(
 
 
 def way(env: Mapping[str, str] = os.environ) -> str:
-    """Say which way a copy would be tried first, for people."""
+    """Describe the method that a copy would try first."""
     wanted = env.get(OVERRIDE, "auto").strip().lower()
-    tools = _tools(env, is_asked_for=wanted == "native") if wanted in ("auto", "native") else ()
+    tools = _tools(env, is_forced=wanted == "native") if wanted in ("auto", "native") else ()
     for _, words in tools:
         return f"the tool {words[0]}"
     why = wanted in ("native", "file") or _no_sequence(" ", env)
@@ -96,7 +92,7 @@ def way(env: Mapping[str, str] = os.environ) -> str:
 
 
 def sequence(text: str, env: Mapping[str, str]) -> str:
-    """Return the escape sequence that asks the terminal to take a text, wrapped for what is between."""
+    """Return the OSC 52 sequence for a text, wrapped for tmux or GNU screen."""
     plain = f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07"
     if env.get("TMUX"):
         # With set-clipboard it takes the first for itself, with allow-passthrough it hands on the second.
@@ -108,7 +104,7 @@ def sequence(text: str, env: Mapping[str, str]) -> str:
 
 
 def _no_sequence(text: str, env: Mapping[str, str]) -> str:
-    """Return why the terminal is not asked; empty when it is."""
+    # Empty if the terminal can be used.
     terminal = env.get("TERM", "")
     if terminal in ("", "dumb", "linux") or terminal.startswith("vt"):
         return "this terminal has no clipboard"
@@ -116,20 +112,20 @@ def _no_sequence(text: str, env: Mapping[str, str]) -> str:
     return "too much for a terminal's clipboard" if encoded_bytes > LARGEST_ENCODED else ""
 
 
-def _tools(env: Mapping[str, str], *, is_asked_for: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the programs that may take a copy, each by its path and the words that run it."""
+def _tools(env: Mapping[str, str], *, is_forced: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
+    # Over SSH, a program on this machine serves a clipboard that the user cannot reach.
     is_remote = any(env.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT"))
     for needed, words in _TOOLS:
-        if is_remote and not is_asked_for and words[0] != _REACHES_THE_PERSON:
+        if is_remote and not is_forced and words[0] != _REACHES_THE_PERSON:
             continue
         tool = shutil.which(words[0], path=env.get("PATH", "")) if not needed or env.get(needed) else None
         if tool is not None:
             yield tool, words
 
 
-def _run_tool(text: str, env: Mapping[str, str], *, is_asked_for: bool) -> str:
-    """Return the tool that took the text; over SSH none whose clipboard is nobody's."""
-    for tool, words in _tools(env, is_asked_for=is_asked_for):
+def _run_tool(text: str, env: Mapping[str, str], *, is_forced: bool) -> str:
+    # Returns the program that took the text; empty if none did.
+    for tool, words in _tools(env, is_forced=is_forced):
         try:
             # Some of them stay to serve the clipboard: their output must not be waited for.
             subprocess.run(
@@ -148,10 +144,9 @@ def _run_tool(text: str, env: Mapping[str, str], *, is_asked_for: bool) -> str:
 
 
 def _to_file(text: str, amount: str, why: str, folder: Path) -> Copied:
-    """Keep the text in a file that only its owner can read; the copy before it is replaced."""
     path = folder / FILE
     try:
         write_private_file(path, text)
     except OSError as error:
         return Copied("", f"Could not copy: {why}, and {folder} cannot be written to: {error.strerror}.")
-    return Copied("file", f"{amount} kept in {path}: {why}.", path)
+    return Copied("file", f"{amount} written to {path}: {why}.", path)

@@ -1,7 +1,7 @@
-"""Ctrl+c ends a command at once, whatever it waits for.
+"""Immediate exit on ctrl+c, whatever a command is waiting for.
 
-asyncio only notes it, and goes on where no task waits: while a write waits for a reader that has gone to
-sleep, while a file or a name is looked up in a thread.
+asyncio only cancels a task, which has no effect while no task is waiting: during a write to a
+sleeping reader, or a file or name lookup in a thread.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any, Self
 
 from tui.terminal.tty_state import EXIT_CODES, end
 
+# If the loop does not turn within this time after ctrl+c, the process is ended.
 STUCK_S = 1.0
-"""How long the loop may take no turn after ctrl+c; then nothing more can come of it."""
 _STATUS = EXIT_CODES[signal.SIGINT]
 
 
 def run_until_ctrl_c(work: Coroutine[Any, Any, int]) -> int:
-    """Run a command to its end, or cancel it at ctrl+c; at a further one, or when stuck, end the process.
+    """Run a command, or cancel it at ctrl+c; end the process at a second ctrl+c, or if the loop is stuck.
 
     Raises:
-        KeyboardInterrupt: Ctrl+c was pressed, and the command has cleared up.
+        KeyboardInterrupt: Ctrl+c was pressed, and the command has cleaned up.
     """
     with asyncio.Runner() as runner, _Interrupts(runner.get_loop()) as interrupts:
         try:
@@ -43,7 +43,7 @@ def run_until_ctrl_c(work: Coroutine[Any, Any, int]) -> int:
 
 
 def leave() -> None:
-    """After ctrl+c, end the process where it would not end by itself: threads at work, a reader asleep."""
+    """End the process after ctrl+c if it would not end by itself: busy threads, a sleeping reader."""
     if threading.current_thread() is not threading.main_thread():
         return
     watchdog = threading.Timer(STUCK_S, end, [_STATUS])
@@ -58,7 +58,7 @@ def leave() -> None:
 
 
 class _Interrupts:
-    """Takes ctrl+c while a loop runs, unless that is ignored or another thread than the main one runs it."""
+    """# Inactive if SIGINT is ignored, or if the loop does not run in the main thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.is_pressed = False
@@ -71,15 +71,15 @@ class _Interrupts:
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             # No handler runs where the main thread enters a call that blocks just then: a thread hears of it.
-            heard, rung = map(self._ended.enter_context, socket.socketpair())
-            watching = threading.Thread(target=self._watch, args=[heard], daemon=True)
+            reader, writer = map(self._ended.enter_context, socket.socketpair())
+            watching = threading.Thread(target=self._watch, args=[reader], daemon=True)
             watching.start()
             self._ended.callback(watching.join)
-            self._ended.callback(rung.shutdown, socket.SHUT_WR)
+            self._ended.callback(writer.shutdown, socket.SHUT_WR)
             self._ended.callback(self._turned.set)
-            rung.setblocking(False)
+            writer.setblocking(False)
             self._ended.callback(signal.set_wakeup_fd, -1)
-            signal.set_wakeup_fd(rung.fileno(), warn_on_full_buffer=False)
+            signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
             signal.signal(signal.SIGINT, self._caught)
         return self
 
@@ -93,7 +93,7 @@ class _Interrupts:
         return signal.getsignal(signal.SIGINT) == self._caught
 
     async def cancelling(self, work: Coroutine[Any, Any, int]) -> int:
-        """Do the work, unless ctrl+c was pressed before."""
+        # Ctrl+c may have been pressed before the task existed.
         self._task = asyncio.current_task()
         if self.is_pressed:
             work.close()
@@ -108,9 +108,9 @@ class _Interrupts:
             self._task.cancel()
         self._loop.call_soon_threadsafe(_nothing)  # wakes the loop
 
-    def _watch(self, heard: socket.socket) -> None:
-        """End the process where the loop takes no turn after ctrl+c."""
-        while numbers := heard.recv(64):
+    def _watch(self, reader: socket.socket) -> None:
+        # Ends the process if the loop does not turn after ctrl+c.
+        while numbers := reader.recv(64):
             if signal.SIGINT in numbers and self._is_ours:
                 self._loop.call_soon_threadsafe(self._turned.set)
                 if not self._turned.wait(STUCK_S):

@@ -1,6 +1,6 @@
-"""How the console drives a real terminal: by Textual's driver, but output never blocks and frames are paced.
+"""Textual driver for real terminals: output never blocks, and frames are paced.
 
-`PacedApp` gives every screen a `FrameTimer` in the place of Textual's timer, and runs on `ConsoleDriver`.
+`PacedApp` replaces the timer of every screen by a `FrameTimer`, and runs on `ConsoleDriver`.
 """
 
 from __future__ import annotations
@@ -10,44 +10,114 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import Context, copy_context
 from functools import partial
+from math import inf
 from typing import Any
 
 from rich.text import Text
 from textual import events
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual._xterm_parser import XTermParser
 from textual.app import App, ReturnType
 from textual.css.styles import RulesMap
 from textual.dom import DOMNode
+from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.worker import WorkerFailed
 
 from tui.terminal import tty_state
-from tui.terminal.frame_rate import FrameRate
 from tui.terminal.key_queue import KeyQueue, Typed
 from tui.terminal.writer import TerminalWriter
 
+# Interval of frames without key presses, on a local terminal.
+PERIOD_S = 0.1
+# The interval over SSH, and where writes block.
+SLOW_PERIOD_S = 0.25
+# Changes within this time share a frame, even after a key.
+TOGETHER_S = 0.004
+# Everything paints at once for this long after a key, because its effect comes in several steps.
+PRESS_S = 0.15
+# A slow key's first frame is still painted at once within this time.
+PATIENCE_S = 2.0
+# A terminal that takes longer for one frame is slow.
+BLOCKED_S = 0.1
+# A slow terminal counts as slow for this long.
+RECOVERY_S = 5.0
+
+
+class FrameRate:
+    """Times that determine the next frame."""
+
+    def __init__(self, *, is_remote: bool, period_s: float = PERIOD_S) -> None:
+        self._period_s = SLOW_PERIOD_S if is_remote else period_s
+        self._pressed_s = self._painted_s = self._blocked_s = -inf
+
+    def press(self, now_s: float) -> None:
+        """Record a key press."""
+        self._pressed_s = now_s
+
+    def paint(self, now_s: float) -> None:
+        """Record a painted frame."""
+        self._painted_s = now_s
+
+    def write(self, took_s: float, now_s: float) -> None:
+        """Record the time that the terminal took for a write."""
+        if took_s > BLOCKED_S:
+            self._blocked_s = now_s
+
+    def period_s(self, now_s: float) -> float:
+        """Return the shortest interval between two frames without key presses."""
+        is_slow = now_s - self._blocked_s < RECOVERY_S
+        return max(self._period_s, SLOW_PERIOD_S) if is_slow else self._period_s
+
+    def due_s(self, now_s: float) -> float:
+        """Return the time at which a change of now is to be painted."""
+        since_press_s = now_s - self._pressed_s
+        is_unanswered = self._painted_s < self._pressed_s and since_press_s < PATIENCE_S
+        if since_press_s < PRESS_S or is_unanswered:
+            return now_s + TOGETHER_S
+        return max(now_s + TOGETHER_S, self._painted_s + self.period_s(now_s))
+
+
+# Timeout for a terminal that does not read when the console exits.
 FAREWELL_S = 1.0
-"""How long a terminal that does not read is waited for when it is handed back."""
+# A screen's private attribute for its paint timer; Textual has no public way to set the rate.
 _TIMER = "_Screen__update_timer"
-"""Where a screen keeps the timer that it paints with; Textual has no public place to set how often."""
+# Ends synchronised output: the end of the last frame may have been dropped.
 _END_OF_FRAME = "\x1b[?2026l"
-"""Shows what was written of a frame: its own end may have been dropped."""
+
+
+class KeyParser(XTermParser):
+    """Parser that splits esc and a key in one packet, unless the console binds them together."""
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        is_typed = len(sequence) == 2 and isinstance(ANSI_SEQUENCES_KEYS.get(sequence), str)
+        # The start of a sequence that a slow line has torn apart is not split: esc would leave the view.
+        if is_typed or (alt and sequence not in "[O"):
+            yield events.Key("escape", "\x1b")
+            sequence, alt = sequence[-1], False
+        yield from super()._sequence_to_key_events(sequence, alt)
+
+
+setattr(linux_driver, "XTermParser", KeyParser)  # noqa: B010  # the driver makes its parser by this name
 
 
 class ConsoleDriver(LinuxDriver):
-    """Reads keys as Textual does; writes through a `TerminalWriter`: nothing waits for the terminal."""
+    """Textual's driver with output through a `TerminalWriter`, so nothing waits for the terminal."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self.frame_rate = self.make_frame_rate()
-        """When the next frame may be painted."""
+        """Schedule of the next frame."""
         self.writer: TerminalWriter | None = None
-        """What is written to; None while the terminal is not ours."""
+        """None while the terminal is not ours."""
         self._is_suspended = False
         self._held_back: set[FrameTimer] = set()
         self._context = copy_context()
@@ -56,16 +126,16 @@ class ConsoleDriver(LinuxDriver):
             app.driver = self
 
     def make_frame_rate(self) -> FrameRate:
-        """Return when frames may be painted on this terminal."""
+        """Return the frame rate for this terminal."""
         return FrameRate(is_remote=tty_state.is_remote())
 
     def write(self, data: str) -> None:
-        """Have something written; nothing is while the terminal is not ours."""
+        """Queue data for writing; dropped while the terminal is not ours."""
         if self.writer is not None:
             self.writer.write(data)
 
     def start_application_mode(self) -> None:
-        """Take the terminal."""
+        """Take over the terminal."""
         if self.writer is None:
             assert sys.__stdout__ is not None
             out = sys.__stdout__
@@ -73,19 +143,19 @@ class ConsoleDriver(LinuxDriver):
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def stop_application_mode(self) -> None:
-        """Give the terminal back as it was, before what still waits to be written."""
+        """Restore the terminal, dropping pending output."""
         if self.writer is not None:
             self.writer.drop()
             self.write(_END_OF_FRAME)
         super().stop_application_mode()
 
     def suspend_application_mode(self) -> None:
-        """Give the terminal away for a while."""
+        """Release the terminal temporarily."""
         super().suspend_application_mode()
         self._is_suspended = True
 
     def resume_application_mode(self) -> None:
-        """Take the terminal again and paint it anew, whatever was done to it meanwhile."""
+        """Take over the terminal again and repaint, whatever happened to it meanwhile."""
         if self.writer is not None:  # stopped by a signal that none can catch: who knows what a shell has set
             self.suspend_application_mode()
         if self._is_suspended:
@@ -94,36 +164,36 @@ class ConsoleDriver(LinuxDriver):
             self._call(self._repaint)
 
     def close(self) -> None:
-        """End the output; a terminal that does not read is not waited for."""
+        """Close the output, without waiting for a terminal that does not read."""
         super().close()
         if self.writer is not None:
             self.writer.close(FAREWELL_S)
             self.writer = None
 
     def process_message(self, message: Message) -> None:
-        """Pass on what was typed, having said that somebody waits. Called in the thread that reads."""
+        """Record the time of input and pass it on. Called in the reader thread."""
         if isinstance(message, events.InputEvent | events.Paste):
-            self._call(self._note_press)
+            self._call(self._record_press)
         super().process_message(message)
 
     def hold_back(self, timer: FrameTimer) -> float | None:
-        """Return until when a frame must wait for the one before it to be written; None when it need not.
+        """Return the time until which a frame must wait for the previous one; None if it need not.
 
-        `arrange` is called once it need not wait any longer. A terminal that is stuck is not waited for:
-        what a frame does besides painting has to go on, and the writer drops the frame.
+        `arrange` is called as soon as it may paint. A stuck terminal is not waited for: the rest of a
+        frame's work must go on, and the writer drops the frame.
         """
         if self.writer is None or self.writer.is_empty or self.writer.is_stuck:
             return None
         self._held_back.add(timer)
         return self.writer.stuck_at_s
 
-    def _note_press(self) -> None:
+    def _record_press(self) -> None:
         self.frame_rate.press(self._loop.time())
 
     def _on_emptied(self, took_s: float, is_missing_some: bool) -> None:
-        self._call(partial(self._note_emptied, took_s, is_missing_some))
+        self._call(partial(self._record_emptied, took_s, is_missing_some))
 
-    def _note_emptied(self, took_s: float, is_missing_some: bool) -> None:
+    def _record_emptied(self, took_s: float, is_missing_some: bool) -> None:
         self.frame_rate.write(took_s, self._loop.time())
         if is_missing_some:
             self._repaint()
@@ -135,14 +205,14 @@ class ConsoleDriver(LinuxDriver):
         self._app.refresh(layout=True)
 
     def _on_hung_up(self) -> None:
-        """Do what a hang-up does, also where the kernel has sent its signal to somebody else."""
+        # As on hang-up, in case the kernel has sent SIGHUP to another process.
         os.kill(os.getpid(), signal.SIGHUP)
 
     def _leave(self, code: int) -> None:
         self._call(partial(self._app.exit, code, code))
 
     def _call(self, do: Any) -> None:
-        """Have something done in the loop, from whatever thread."""
+        # Callable from any thread.
         try:
             self._loop.call_soon_threadsafe(do, context=self._context.copy())
         except RuntimeError:
@@ -151,12 +221,12 @@ class ConsoleDriver(LinuxDriver):
 
 
 class FrameTimer:
-    """Stands where a screen expects its timer: `resume` when there is something to paint, else `pause`.
+    """Replacement for a screen's paint timer: `resume` when there is something to paint, else `pause`.
 
-    Textual's own timer, slowed by `TEXTUAL_FPS`, knows neither keys nor the terminal. While all of the screen
-    changes all the time, a key over SSH (4 frames a second) is seen after 20 ms in the median, with Textual's
-    timer after 256 ms; and over a line of 20 KiB/s after 2 s, with Textual's not within 30 s, for behind its
-    back frames queue up.
+    Textual's own timer, slowed by `TEXTUAL_FPS`, considers neither keys nor the terminal. With a
+    constantly changing screen over SSH (4 frames per second), a key takes effect after 20 ms in the
+    median instead of 256 ms; over a line of 20 KiB/s after 2 s instead of more than 30 s, because
+    frames queue up behind Textual's timer.
     """
 
     def __init__(self, screen: Screen[Any], driver: ConsoleDriver) -> None:
@@ -167,21 +237,21 @@ class FrameTimer:
         self._context: Context | None = None
 
     def resume(self) -> None:
-        """Paint as soon as it may be."""
+        """Paint as soon as the frame rate permits."""
         if self._context is None:
             self._context = copy_context()
         self._is_wanted = True
         self.arrange()
 
     def pause(self) -> None:
-        """Paint no more, for all is painted."""
+        """Stop painting: everything is painted."""
         self._is_wanted = False
         if self._next is not None:
             self._next.cancel()
             self._next = None
 
     def arrange(self) -> None:
-        """See anew when to paint: a key may have been pressed since."""
+        """Reschedule the next frame: a key may have been pressed since."""
         if self._is_wanted:
             loop = asyncio.get_running_loop()
             self._arrange_at(self._driver.frame_rate.due_s(loop.time()))
@@ -205,46 +275,73 @@ class FrameTimer:
         self._driver.frame_rate.paint(asyncio.get_running_loop().time())
         try:
             self._screen._on_timer_update()
-        except Exception as error:  # as Textual's timers do: a bug ends the console, loudly
-            app._handle_exception(error)
+        except Exception as error:
+            # What cannot be drawn cannot show a report either.
+            App._handle_exception(app, error)
 
 
 class PacedApp(App[ReturnType]):
-    """An app that paints as often as its terminal takes it, and takes keys one after another.
+    """App that paints as fast as its terminal permits, and handles keys one after another.
 
-    Without a terminal, as in tests, it paints as any other app.
+    Without a terminal, as in tests, it paints like any other app.
     """
 
     driver: ConsoleDriver | None = None
-    """What drives the terminal, once there is one."""
+    """None without a terminal."""
+    survives_bugs: bool = True
+    """Report unexpected exceptions and go on; tests let them end the app."""
 
     def __init__(self) -> None:
         super().__init__(driver_class=ConsoleDriver)
-        self.key_queue = KeyQueue(self, self._hand_on, self.takes_keys)
-        """What was typed and has to wait."""
+        self.key_queue = KeyQueue(self, self._hand_on, self.accepts_keys)
+
+    def _handle_exception(self, error: Exception) -> None:
+        # Called by Textual for exceptions of workers, timers and message handlers. Before the app runs,
+        # there is nothing to go on with, so it ends.
+        if not self.survives_bugs or not self._running or self._exit:
+            super()._handle_exception(error)
+            return
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        self.report_bug(cause if isinstance(cause, Exception) else error)
+
+    def report_bug(self, error: Exception) -> None:
+        """Show an unexpected failure to the user."""
+        super()._handle_exception(error)
+
+    async def _dispatch_message(self, message: Message) -> None:
+        await self._dispatch(super()._dispatch_message, message)
+
+    async def _dispatch(self, dispatch: Callable[[Message], Awaitable[None]], message: Message) -> None:
+        try:
+            await dispatch(message)
+        except Exception as error:
+            # Textual would end the widget's message loop next, and with it everything that the widget does.
+            if not self.survives_bugs:
+                raise
+            self._handle_exception(error)
 
     async def on_event(self, event: events.Event) -> None:
-        """Let a key, or a paste, wait until what was typed before it is done with."""
+        """Queue keys and pastes until earlier ones have been handled."""
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             await self.key_queue.put(event)
         else:
             await super().on_event(event)
 
     async def _hand_on(self, typed: Typed) -> None:
-        self.hurry()  # what it does is painted at once, however long it had to wait
+        self.paint_soon()  # what it does is painted at once, however long it had to wait
         await super().on_event(typed)
 
-    def takes_keys(self) -> bool:
-        """Tell whether the screen on top is there."""
+    def accepts_keys(self) -> bool:
+        """Return True if the top screen is mounted."""
         return self.screen.is_mounted
 
-    def hurry(self) -> None:
-        """Paint what changes now as if a key had been pressed: somebody waits for it."""
+    def paint_soon(self) -> None:
+        """Paint upcoming changes at once, as after a key press."""
         if self.driver is not None:
             self.driver.frame_rate.press(asyncio.get_running_loop().time())
 
     def _fatal_error(self) -> None:
-        """End with the traceback of a bug, but not with the values at hand: tokens may be among them."""
+        # Without the values of local variables: they may include tokens.
         self.bell()
         self._exit_renderables.append(Text(traceback.format_exc().rstrip()))
         self._close_messages_no_wait()
@@ -257,10 +354,11 @@ class PacedApp(App[ReturnType]):
         after: int | None = None,
         cache: dict[tuple[Any, ...], RulesMap] | None = None,
     ) -> list[Widget]:
-        """Register widgets, as Textual's own, having given each screen its frame timer."""
-        if self.driver is not None:
-            for widget in widgets:
-                if isinstance(widget, Screen):
-                    setattr(widget, _TIMER, FrameTimer(widget, self.driver))
-                    self.hurry()
+        # Gives each new screen its frame timer.
+        for widget in widgets:
+            if not widget.is_attached:  # one that only moves is registered again
+                setattr(widget, "_dispatch_message", partial(self._dispatch, widget._dispatch_message))  # noqa: B010
+            if self.driver is not None and isinstance(widget, Screen):
+                setattr(widget, _TIMER, FrameTimer(widget, self.driver))
+                self.paint_soon()
         return super()._register(parent, *widgets, before=before, after=after, cache=cache)

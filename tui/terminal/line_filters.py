@@ -1,7 +1,7 @@
-"""Filters before the terminal: every line that any widget draws passes them.
+"""Filters of every line that any widget draws, before it reaches the terminal.
 
-Words from outside are made readable where they are drawn, by `k8s.text.sanitize.sanitize`. Should a
-widget forget to, or Textual draw something by itself, nothing in it can do harm all the same.
+Widgets sanitise text themselves (`k8s.text.sanitize`); this is the safety net for omissions and
+for text that Textual draws on its own.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from textual.filter import LineFilter
 
 from k8s.text.sanitize import UNSAFE
 
+# Marks of ours and of Textual; bars keep the heights that they have in `tui.text.format`.
 _LIKES = {
     char: like
     for like, chars in {
-        "~": "…",
+        "~": "…≈",
         "=": "Σ═━┅┉╍╸╺▄▰",
         "|": "·│┆┊╎║╵╷╽╿▌▍▎▏▐▕",
         "-": "–—−\u2010\u2011─┄┈╌╴╶╼╾▃▔□▯",
@@ -46,7 +47,6 @@ _LIKES = {
     }.items()
     for char in chars
 }
-"""Marks of our own and of Textual; bars keep the heights that they have in `tui.text.format`."""
 
 _RANGES = (
     ("\u2500", "\u257f", "+"),  # lines that meet
@@ -58,14 +58,14 @@ _RANGES = (
 _UNKNOWN = "?"
 
 
-class Harmless(LineFilter):
-    """Lets nothing out that a terminal would obey, nor anything that hides or turns what is read.
+class SanitizeFilter(LineFilter):
+    """Filter that removes control characters and anything that hides or reorders text.
 
-    It comes before filters that change colours: those make text of control segments.
+    It comes before filters that change colours: those turn control segments into text.
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the segments as they are, or others of the same widths."""
+        """Return the segments unchanged, or replacements of the same widths."""
         for text, style, control in segments:
             if control or not _is_plain(text) or (style and style.link):
                 return [_freed(segment) for segment in segments if not segment.control]
@@ -73,10 +73,10 @@ class Harmless(LineFilter):
 
 
 class AsciiOnly(LineFilter):
-    """Writes every glyph in ASCII, in as many cells."""
+    """Filter that replaces every glyph by ASCII of the same width."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the segments as they are, or others of the same widths."""
+        """Return the segments unchanged, or replacements of the same widths."""
         return [
             segment if segment.text.isascii() else Segment(segment.text.translate(_IN_ASCII), segment.style)
             for segment in segments
@@ -84,7 +84,7 @@ class AsciiOnly(LineFilter):
 
 
 def lets_out_only_ascii(app: App[Any]) -> bool:
-    """Tell whether every glyph is written in ASCII."""
+    """Return True if every glyph is written in ASCII."""
     return any(isinstance(each, AsciiOnly) for each in app.get_line_filters())
 
 
@@ -93,7 +93,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _freed(segment: Segment) -> Segment:
-    """Take from a segment what is unsafe, and its link, for links are sent as a sequence around the text."""
+    # Links are sent as a sequence around the text, so they go too.
     text, style, _ = segment
     if not _is_plain(text):
         text = set_cell_size(UNSAFE.sub(_blank, text), cell_len(text))
@@ -105,8 +105,6 @@ def _blank(found: re.Match[str]) -> str:
 
 
 class _InAscii(dict[int, str]):
-    """Finds each character's like once."""
-
     def __missing__(self, code: int) -> str:
         char = chr(code)
         self[code] = like = char if char.isascii() else _like(char)
@@ -117,7 +115,7 @@ _IN_ASCII = _InAscii()
 
 
 def _like(char: str) -> str:
-    """Return ASCII that takes the cells of a character."""
+    # As many ASCII characters as the glyph has cells.
     if char in _LIKES:
         return _LIKES[char]
     for first, last, like in _RANGES:

@@ -1,7 +1,7 @@
-"""The real terminal handed to a command in a pod, and given back whole however that ends.
+"""Interactive command in a pod on the real terminal, which is restored however it ends.
 
-Nothing here blocks the event loop: the console's watches go on meanwhile. What the pod
-writes reaches the terminal as it is, for it is the user's own shell.
+The event loop is never blocked, so the console's watches go on. Output of the pod reaches the
+terminal unfiltered, because it is the user's own shell.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from k8s.errors import Unreachable
 from k8s.jobs import exec
 from k8s.text.sanitize import sanitize
 
+# Exit codes of ours: the user left a shell that may still run; the terminal is gone.
 LEFT, TERMINAL_GONE = 255, 129
-"""Exit codes of ours: the user left a shell that may run on; there is no terminal any more."""
 HOW_TO_LEAVE = "exit or ctrl+d ends it; if it hangs, press ctrl+] twice."
-"""What the line above a shell says."""
+# Limit of typed input that the pod has not read yet; beyond it the terminal waits.
 _READ_BYTES, _READS_AHEAD = 4096, 256
-"""How much may be typed or pasted that the pod has not taken yet; beyond it the terminal waits."""
+# Timeout at the end for a terminal that does not read.
 _RESET_S = 1.0
-"""How long a terminal that takes nothing is waited for when all is over."""
+# ctrl+] twice, as sent by plain terminals, kitty's protocol and xterm's modifyOtherKeys.
 _LEAVE = re.compile(rb"(?:\x1d|\x1b\[93;5(?::\d)?u|\x1b\[27;5;93~){2}")
-"""ctrl+] twice, as plain terminals, kitty's protocol and xterm's modifyOtherKeys send it."""
+# A sequence may arrive in pieces, so this many bytes are searched again.
 _LONGEST_BYTES = 24
-"""How long what is looked for in a stream may be, for it may come in pieces."""
+# Switches to the alternate screen of full-screen programs, or back.
 _ALTERNATE = re.compile(rb"\x1b\[\?(?:[0-9;]*;)?(1049|1047|47)(?:;[0-9;]*)?([hl])")
-"""Goes to the other screen that full-screen programs use, or comes back from it."""
+# Ends unfinished output of a broken program: a partial sequence, a held frame.
 _ABANDON = b"\x18\x1b\\\x1b[?2026l"
-"""Ends what a broken program began: half a sequence, a picture held back."""
+# Undoes terminal modes without moving the cursor or erasing anything.
 _RESET = (
     b"\x1b7\x1b[r\x1b8"  # the whole screen scrolls, the cursor stays where it is
     b"\x1b[?1000l\x1b[?1001l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[?1016l"
@@ -46,30 +46,29 @@ _RESET = (
     b"\x1b[?1l\x1b>\x1b[?7h\x1b[4l\x1b[20l\x1b[?5l"  # cursor keys, keypad, wrapping, inserting, colours
     b"\x1b(B\x0f\x1b[?25h\x1b[0 q\x1b[0m"  # letters, the cursor, its shape, plain text
 )
-"""Undoes what a program may have done to a terminal, without moving the cursor or erasing anything."""
 
 
 class Suspendable(Protocol):
-    """What is needed of the console: Textual's `App` has it."""
+    """The part of Textual's `App` that `handed_over` needs."""
 
     def batch_update(self) -> AbstractContextManager[None]:
-        """Paint nothing meanwhile."""
+        """Suppress painting."""
         ...
 
     def suspend(self) -> AbstractContextManager[None]:
-        """Leave the terminal, and come back."""
+        """Release the terminal temporarily."""
         ...
 
     def refresh(self, *, layout: bool = False) -> object:
-        """Paint everything again."""
+        """Repaint everything."""
         ...
 
 
 @contextmanager
 def handed_over(app: Suspendable) -> Iterator[None]:
-    """Take the terminal from the console and give it back, also when what is done meanwhile fails.
+    """Take the terminal from the console and give it back, even after an exception.
 
-    The console goes on without painting. What was on the plain screen is scrolled up, not erased.
+    The console goes on without painting. The content of the plain screen is scrolled up, not erased.
     """
     failure: BaseException | None = None
     with app.batch_update():
@@ -86,7 +85,7 @@ def handed_over(app: Suspendable) -> Iterator[None]:
 
 
 def _scroll_away() -> None:
-    """Move what is on the screen out of it, into what can be scrolled back to."""
+    # Into the scrollback buffer.
     assert sys.__stdout__ is not None
     with suppress(OSError):
         lines = os.get_terminal_size(sys.__stdout__.fileno()).lines
@@ -106,15 +105,15 @@ async def run_shell(
 
     Args:
         client: The cluster.
-        namespace: The pod's namespace.
-        pod: Its name.
-        container: Needed when it has several.
-        command: Its words; by default the best shell that is there.
-        hand_over: Entered once the command runs: gets the terminal from whoever has it, gives it back.
+        namespace: Namespace of the pod.
+        pod: Name of the pod.
+        container: Required if it has several.
+        command: Arguments; by default the best available shell.
+        hand_over: Context that acquires the terminal; entered once the command runs.
 
     Raises:
-        Unreachable: The server is gone; the terminal is as it was.
-        KubeError: The server refuses; then the terminal was not touched.
+        Unreachable: The server is gone; the terminal is restored.
+        KubeError: The server refused; the terminal was not touched.
     """
     doing = f"open a shell in {pod}" if tuple(command) == exec.SHELL else f"run {command[0]} in {pod}"
     running = exec.start(client, pod, namespace, command, container=container, has_terminal=True, doing=doing)
@@ -126,10 +125,10 @@ async def run_shell(
 
 
 class RawTerminal:
-    """The terminal of this process, byte by byte; `__exit__` puts it back as it was."""
+    """The terminal of this process, byte by byte; leaving the context restores it."""
 
     def __init__(self) -> None:
-        """Open it anew: so reads and writes of ours never wait, and everybody else's do as before."""
+        """Open the terminal again, so that non-blocking mode affects only this descriptor."""
         self._fd = _open_terminal()
         self._before = termios.tcgetattr(self._fd)
         self._written = b""
@@ -151,11 +150,11 @@ class RawTerminal:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Return its columns and lines."""
+        """The size in columns and lines."""
         return os.get_terminal_size(self._fd)
 
     async def read(self) -> bytes:
-        """Wait for what is typed; nothing when the terminal is gone."""
+        """Wait for input; empty if the terminal is gone."""
         while True:
             try:
                 return os.read(self._fd, _READ_BYTES)
@@ -166,7 +165,7 @@ class RawTerminal:
                 return b""
 
     async def write(self, content: bytes) -> None:
-        """Write all of it, as fast as the terminal takes it.
+        """Write everything, as fast as the terminal reads.
 
         Raises:
             OSError: The terminal is gone.
@@ -184,11 +183,11 @@ class RawTerminal:
 
 
 async def _carry(remote: exec.ExecSession, terminal: RawTerminal) -> int:
-    """Carry bytes both ways until the command ends, the user leaves or there is no terminal."""
+    # Until the command ends, the user leaves or the terminal is gone.
     typed: asyncio.Queue[bytes] = asyncio.Queue(_READS_AHEAD)
     printing = asyncio.create_task(_print(remote, terminal))
     reading = asyncio.create_task(_read(terminal, typed))
-    resizing = asyncio.create_task(_tell_new_sizes(remote, terminal))
+    resizing = asyncio.create_task(_send_sizes(remote, terminal))
     sending = asyncio.create_task(_send(remote, terminal, typed))
     tasks = [printing, reading, resizing, sending]
     try:
@@ -210,7 +209,7 @@ async def _print(remote: exec.ExecSession, terminal: RawTerminal) -> int:
 
 
 async def _read(terminal: RawTerminal, typed: asyncio.Queue[bytes]) -> int:
-    """Read ahead of what the pod takes, so that leaving works while nothing else does."""
+    # Reads ahead of the pod, so that the escape keys work even if nothing else does.
     recent = b""
     while content := await terminal.read():
         recent += content
@@ -222,7 +221,7 @@ async def _read(terminal: RawTerminal, typed: asyncio.Queue[bytes]) -> int:
 
 
 async def _send(remote: exec.ExecSession, terminal: RawTerminal, typed: asyncio.Queue[bytes]) -> None:
-    """Send the terminal's size, which what is typed ahead may depend on, then what is typed."""
+    # The size first, because typed-ahead input may depend on it.
     with suppress(Unreachable):  # whoever prints is told the same, and says it
         with suppress(OSError):
             await remote.resize(*terminal.size)
@@ -230,7 +229,7 @@ async def _send(remote: exec.ExecSession, terminal: RawTerminal, typed: asyncio.
             await remote.write(await typed.get())
 
 
-async def _tell_new_sizes(remote: exec.ExecSession, terminal: RawTerminal) -> None:
+async def _send_sizes(remote: exec.ExecSession, terminal: RawTerminal) -> None:
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
     loop.add_signal_handler(signal.SIGWINCH, changed.set)
@@ -245,11 +244,7 @@ async def _tell_new_sizes(remote: exec.ExecSession, terminal: RawTerminal) -> No
 
 
 def _open_terminal() -> int:
-    """Return a file of our own for this process's terminal.
-
-    Raises:
-        OSError: There is none.
-    """
+    # Raises OSError if there is no terminal.
     flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY
     try:
         return os.open(os.ttyname(0), flags)

@@ -1,4 +1,4 @@
-"""The terminal before and after the console: what it can show, and that it is whole again however we end."""
+"""Terminal capabilities, and restoration of the terminal however the console ends."""
 
 from __future__ import annotations
 
@@ -13,44 +13,42 @@ from types import FrameType
 from typing import Any, Literal
 
 Colours = Literal["none", "16", "256", "true"]
-"""How many colours a terminal shows."""
 
+# As shells report signals: 128 plus the number.
 EXIT_CODES: Mapping[signal.Signals, int] = {
     signal.SIGINT: 130,
     signal.SIGTERM: 143,
     signal.SIGHUP: 129,
 }
-"""What a program ended by a signal answers: 128 and the signal's number."""
+# Timeout for a graceful exit after a signal.
 GRACE_S = 10.0
-"""How long the console may take to end after a signal; then it is ended."""
 
+# Mouse, focus and paste reports off, wrapping and cursor on, plain colours.
 _RESTORE = (
     "\x1b[?2026l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u"
     "\x1b[?7h\x1b[?25h\x1b[0m"
 )
-"""Mouse, focus and paste reports off, wrapping and cursor on, plain colours."""
+# Both leave the alternate screen; the first also restores the cursor position.
 _MAIN_SCREEN, _MAIN_SCREEN_AS_IT_IS = "\x1b[?1049l", "\x1b[?1047l"
-"""The main screen; the first also puts the cursor back to where it was before the console."""
+# Timeout at the end for a terminal that does not read.
 _WRITABLE_S = 0.5
-"""How long a terminal that does not read is waited for at the end."""
+# Terminal attributes before the console, by file descriptor.
 _before: dict[int, list[Any]] = {}
-"""How the terminal was set before the console: the attributes of a file descriptor."""
 
+# Values of `TEXTUAL_COLOR_SYSTEM`; all others are `standard`, sixteen colours.
 _COLOUR_SYSTEMS: Mapping[Colours, str] = {"256": "256", "true": "truecolor"}
-"""The value of `TEXTUAL_COLOR_SYSTEM` for each; for the others it is `standard`, sixteen colours."""
 _COLOURS_BY_SUFFIX: Mapping[str, Colours] = {"256color": "256", "direct": "true", "truecolor": "true"}
 _ASCII_LOCALES = ("C", "POSIX")
 _NO_TERMINALS = ("", "dumb", "unknown")
-"""Names of what cannot move its cursor."""
+# Terminals whose names do not state their colours.
 _TRUE_COLOUR_TERMINALS = ("alacritty", "contour", "foot", "ghostty", "kitty", "wezterm", "xterm-kitty")
-"""Terminals whose names do not say how many colours they have."""
 
 
 def prepare() -> None:
-    """Note how the terminal is, and set what Textual reads from the environment when it is imported.
+    """Save the state of the terminal, and set environment variables that Textual reads on import.
 
-    No animation, because every frame is bytes over SSH; and there a longer wait before a lone ESC
-    counts as the escape key: arrows may arrive in pieces, 300 ms apart.
+    Animations are off, because every frame is bytes over SSH; and ESC waits longer there, because
+    arrow keys may arrive in pieces, 300 ms apart.
     """
     _remember()
     for name, value in (
@@ -66,17 +64,17 @@ def prepare() -> None:
 
 
 def is_usable() -> bool:
-    """Tell whether there is a terminal to draw on."""
+    """Return True if there is a terminal to draw on."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in _NO_TERMINALS
 
 
 def is_remote() -> bool:
-    """Tell whether the terminal is at the other end of an SSH connection."""
+    """Return True if the terminal is at the other end of an SSH connection."""
     return "SSH_CONNECTION" in os.environ
 
 
 def colours() -> Colours:
-    """Tell how many colours the terminal shows, as far as its name says; none where none are wanted."""
+    """Return the colours that the terminal supports according to its name; `none` if disabled."""
     name = os.environ.get("TERM", "")
     if os.environ.get("NO_COLOR") or name in _NO_TERMINALS:
         return "none"
@@ -88,9 +86,9 @@ def colours() -> Colours:
 
 
 def wants_ascii() -> bool:
-    """Tell whether the locale cannot show more than ASCII.
+    """Return True if the locale supports only ASCII.
 
-    Python takes the locale C for UTF-8, and sets LC_CTYPE to say so; what counts is the user's word.
+    Python treats the locale C as UTF-8 and sets LC_CTYPE accordingly; the user's own setting counts.
     Source: PEP 538, PEP 540.
     """
     language, letters = os.environ.get("LANG", ""), os.environ.get("LC_CTYPE", "")
@@ -104,11 +102,11 @@ def wants_ascii() -> bool:
 
 
 def on_signals(leave: Callable[[int], None]) -> None:
-    """Call `leave` with an exit code at the first INT, TERM or HUP; at a further INT or TERM end at once.
+    """Call `leave` with an exit code at the first INT, TERM or HUP; exit at once at another INT or TERM.
 
-    A terminal that goes away sends HUP more than once; what must be kept is kept all the same.
-    `leave` is called between any two steps of the main thread, so it must only have something done.
-    Textual itself restores the terminal after neither TERM nor HUP.
+    A vanishing terminal sends HUP more than once, so further ones are ignored. `leave` runs between any
+    two steps of the main thread, so it must only schedule work. Textual itself restores the terminal
+    after neither TERM nor HUP.
     """
     seen: list[int] = []
 
@@ -129,10 +127,10 @@ def on_signals(leave: Callable[[int], None]) -> None:
 
 
 def restore(*, keeps_cursor: bool = False) -> None:
-    """Put the terminal back by force; harmless when it is as it should be, or gone, or not reading.
+    """Restore the terminal by force; harmless if it is in order, gone, or not reading.
 
     Args:
-        keeps_cursor: The console has left already, so what it printed after that is not written over.
+        keeps_cursor: The console has already left, so its later output must not be overwritten.
     """
     sequence = _RESTORE + (_MAIN_SCREEN_AS_IT_IS if keeps_cursor else _MAIN_SCREEN)
     for fd, attributes in _before.items():
@@ -151,6 +149,6 @@ def _remember() -> None:
 
 
 def end(code: int) -> None:
-    """End the process at once; nothing else of it runs any more."""
+    """End the process at once, without further cleanup."""
     restore()
     os._exit(code)

@@ -1,7 +1,7 @@
-"""Writes to the terminal in a thread of its own, so that a terminal which does not read holds nobody up.
+"""Terminal output in a thread, so that a terminal that does not read blocks nothing.
 
-What lies here is bounded: a terminal that is stuck is given nothing more, and once
-it reads again `emptied` says that the screen must be painted anew.
+The buffer is bounded: a stuck terminal gets nothing more, and once it reads again, `emptied`
+reports that the screen must be repainted.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ import threading
 import time
 from collections.abc import Callable
 
+# A terminal that has read nothing for this long is stuck.
 STUCK_S = 1.0
-"""A terminal that has taken nothing for so long is stuck."""
+# Limit in addition to one frame; a frame of 200 x 60 needs a tenth of it.
 LARGEST_CHARACTERS = 256 * 1024
-"""What may lie here besides one frame: a terminal of 200 x 60 needs a tenth of it for a frame."""
+# Bytes per write, so that a slow terminal is not mistaken for a stuck one.
 _PIECE_BYTES = 4096
-"""Written at a time, so that a slow terminal is seen to be no stuck one."""
 
 Emptied = Callable[[float, bool], None]
-"""Called in the writer's thread when all is written: after how many seconds, and if anything is missing."""
+"""Called in the writer's thread when all is written: with the seconds it took, and whether data was dropped.
+"""
 
 
 class TerminalWriter:
-    """One terminal's output. No method waits for the terminal, but `close`, and that not for long."""
+    """Output of one terminal. No method waits for the terminal, except `close`, which has a timeout."""
 
     def __init__(self, fd: int, encoding: str, emptied: Emptied, hung_up: Callable[[], None]) -> None:
-        """Begin to write to `fd`; `hung_up` is called in the writer's thread when the terminal is gone."""
+        """Start writing to `fd`; `hung_up` is called in the writer's thread when the terminal is gone."""
         self._fd = fd
         self._encoding = encoding
         self._emptied = emptied
@@ -44,21 +45,21 @@ class TerminalWriter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all is written."""
+        """Return True if all is written."""
         return self._busy_since_s is None
 
     @property
     def stuck_at_s(self) -> float:
-        """When the terminal will count as stuck if it takes nothing until then, by the monotonic clock."""
+        """The monotonic time at which the terminal counts as stuck unless it reads before."""
         return self._progress_s + STUCK_S
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the terminal does not read."""
+        """Return True if the terminal does not read."""
         return not self.is_empty and time.monotonic() >= self.stuck_at_s
 
     def write(self, text: str) -> None:
-        """Have a text written; one that would have to wait for a stuck terminal is dropped."""
+        """Queue a text; it is dropped if the terminal is stuck."""
         if not text:
             return
         with self._changed:
@@ -73,7 +74,7 @@ class TerminalWriter:
             self._changed.notify()
 
     def drop(self) -> None:
-        """Forget what is not being written yet, so that what comes now is next."""
+        """Drop everything that is not being written yet, so that the next write comes first."""
         with self._changed:
             self._is_missing_some = self._is_missing_some or bool(self._waiting)
             self._waiting.clear()
@@ -81,7 +82,7 @@ class TerminalWriter:
             self._progress_s = time.monotonic()
 
     def close(self, timeout_s: float) -> bool:
-        """Write what is here and end; after a time give up. Return whether all was written."""
+        """Write what is queued and stop, or give up after a timeout. Return True if all was written."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -93,7 +94,7 @@ class TerminalWriter:
         try:
             while text := self._next():
                 self._put(memoryview(text.encode(self._encoding, "replace")))
-                self._note_written()
+                self._record_written()
         except OSError:
             with self._changed:
                 self._is_closing = True
@@ -101,7 +102,7 @@ class TerminalWriter:
             self._hung_up()
 
     def _next(self) -> str:
-        """Wait for what to write; nothing at the end."""
+        # Empty at the end.
         with self._changed:
             while not self._waiting and not self._is_closing:
                 self._changed.wait()
@@ -118,7 +119,7 @@ class TerminalWriter:
                 select.select([], [self._fd], [])
             self._progress_s = time.monotonic()
 
-    def _note_written(self) -> None:
+    def _record_written(self) -> None:
         with self._changed:
             if self._waiting or self._busy_since_s is None:
                 return

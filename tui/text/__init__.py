@@ -1,4 +1,4 @@
-"""Values as words and marks for the screen and for stdout.
+"""Text for screens and stdout: numbers, names, bars, filters.
 
 Pure: draws nothing, knows no view.
 """

@@ -1,8 +1,7 @@
-"""How many cells of a terminal a text takes, and how to shorten or pad it to so many.
+"""Text measured, shortened and padded in terminal cells.
 
-A Chinese character takes two, an accent none. What counts is what Rich counts, for by that Textual lays out
-what is drawn. `rich.cells` is loaded only for text that has more than the letters and marks of `_NARROW`,
-because the one-shot commands, which nearly always print nothing else, start faster without.
+A Chinese character takes two cells, an accent none. Widths are those of Rich, because Textual lays out
+by them. `rich.cells` is imported only for text beyond `_NARROW`, so that one-shot commands start fast.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from collections.abc import Sequence
 from typing import Literal
 
 _SUFFIX = re.compile(r"(?:[-_./][^\W\d_]+)?[-_./]?\d+$")
+# One cell each: Latin, Greek and Cyrillic letters, punctuation, arrows, boxes, blocks and braille.
 _NARROW = re.compile(
     r"[\x20-\x7e\xa0-\xac\xae-\u02ff\u0370-\u0377\u037a-\u0482\u2010-\u2027\u2030-\u205e"
     r"\u2190-\u2319\u2500-\u25fc\u2800-\u28ff]*"
 )
-"""Latin, Greek and Cyrillic letters, punctuation, arrows, boxes, blocks and braille: a cell each."""
 
 
 def cell_len(text: str) -> int:
-    """Count the terminal cells that `text` takes; it has no control characters."""
+    """Count the terminal cells of a text without control characters."""
     if text.isascii() or _NARROW.fullmatch(text):
         return len(text)
     from rich.cells import cell_len as rich_cell_len
@@ -29,14 +28,14 @@ def cell_len(text: str) -> int:
 
 
 def graphemes(text: str) -> Sequence[tuple[int, int, int]]:
-    """Return what must not be taken apart: the start, end and cells of each character with its marks."""
+    """Return start, end and width of each character with its combining marks."""
     from rich.cells import split_graphemes
 
     return split_graphemes(text)[0]
 
 
 def head(text: str, width: int) -> str:
-    """Take as much of the start of `text` as fits into `width` cells."""
+    """Return as much of the start of `text` as fits into `width` cells."""
     if text.isascii() or _NARROW.fullmatch(text):
         return text[: max(0, width)]
     used = 0
@@ -48,7 +47,7 @@ def head(text: str, width: int) -> str:
 
 
 def tail(text: str, width: int) -> str:
-    """Take as much of the end of `text` as fits into `width` cells."""
+    """Return as much of the end of `text` as fits into `width` cells."""
     if text.isascii() or _NARROW.fullmatch(text):
         return text[len(text) - width :] if 0 < width < len(text) else text * (width > 0)
     used = 0
@@ -60,17 +59,17 @@ def tail(text: str, width: int) -> str:
 
 
 def elide_end(text: str, width: int) -> str:
-    """Shorten `text` to `width` cells, marking a lost end with `…`."""
+    """Shorten `text` to `width` cells; a cut end becomes `…`."""
     if cell_len(text) <= width:
         return text
     return head(text, width - 1) + "…" if width > 0 else ""
 
 
 def elide_middle(text: str, width: int) -> str:
-    """Shorten a name to `width` cells so that its suffix stays: `bert-larg…-worker-12`.
+    """Shorten a name to `width` cells but keep its suffix: `bert-larg…-worker-12`.
 
-    The suffix is the last word with its number; it says which instance this is.
-    Where even that does not fit, the number is what remains.
+    The suffix is the last word with its number, which identifies an instance. If it does not fit, only the
+    number remains.
     """
     if cell_len(text) <= width:
         return text
@@ -84,7 +83,7 @@ def elide_middle(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
-    """Fill `text` with spaces to `width` cells; longer text is returned as it is."""
+    """Pad `text` with spaces to `width` cells; longer text is unchanged."""
     if text.isascii():
         return text.ljust(width) if align == "left" else text.rjust(width)
     space = " " * (width - cell_len(text))

@@ -1,25 +1,25 @@
-"""What a list says while it has nothing to show: what is true, and what to press. Four lines at most."""
+"""Texts of empty lists: the reason and the keys that help. At most four lines."""
 
 from __future__ import annotations
 
+from k8s.errors import SANDBOX_CONTEXT
 from k8s.snapshot import ClusterSnapshot
 from tui.text.format import count, plural
 
+# Advice where nothing may be read.
 ELSEWHERE = ":ns switches namespace · ctrl+r refreshes · :info shows your permissions"
-"""What to press where nothing may be read."""
 READING = "Reading the cluster…"
-"""While the first lists have not come."""
 
 
 def no_cluster(snapshot: ClusterSnapshot) -> str:
-    """Say that no cluster is there yet, or that it does not answer; nothing where neither is so."""
+    """Explain a missing or unreachable cluster; empty if it is connected."""
     if not snapshot.stale:
         return "" if snapshot.is_synced else snapshot.progress or READING
     if not snapshot.context:
         return (
             "There is no cluster to connect to.\n"
             "ctrl+r retries once there is a kubeconfig · q quits\n"
-            "gpuconsole --sandbox makes a small cluster on this machine."
+            "gpuconsole --sandbox starts a small cluster on this machine."
         )
     if snapshot.trouble == "login expired":
         return (
@@ -29,9 +29,15 @@ def no_cluster(snapshot: ClusterSnapshot) -> str:
         )
     if snapshot.trouble == "no Kubernetes API":
         return (
-            "This address answers, but is no Kubernetes API.\n"
+            "This address answers, but it is not a Kubernetes API.\n"
             "Check the server's address in the kubeconfig, then press ctrl+r to retry.\n"
             ":ctx lists the other contexts of your kubeconfig."
+        )
+    if snapshot.context == SANDBOX_CONTEXT:
+        return (
+            "The sandbox cannot be reached.\n"
+            "If it has ended, start it in another terminal: gpuconsole sandbox start\n"
+            "Retrying automatically; ctrl+r retries now."
         )
     return (
         "The cluster cannot be reached.\n"
@@ -41,7 +47,7 @@ def no_cluster(snapshot: ClusterSnapshot) -> str:
 
 
 def no_jobs(snapshot: ClusterSnapshot, *, is_read_only: bool) -> str:
-    """Say that there are no jobs, and what of the cluster has to be known before one makes any."""
+    """Explain an empty job list."""
     if words := no_cluster(snapshot):
         return words
     where = f"in namespace {snapshot.namespace}" if snapshot.namespace else "on this cluster"
@@ -55,7 +61,7 @@ def no_jobs(snapshot: ClusterSnapshot, *, is_read_only: bool) -> str:
     if shown:
         lines.append(f"You can see namespace {shown} only; jobs elsewhere are not shown.")
     if snapshot.nodes and not snapshot.gpus_total and "nodes" not in snapshot.problems:
-        lines.append("No node offers a GPU: a job that requests one would wait (tab: nodes).")
+        lines.append("No node has a GPU: a job that requests one would wait (tab: nodes).")
     if not unread and set(snapshot.kinds) == {"Job"}:
         lines.append("No training operator is installed: there are Jobs, but no PyTorchJobs.")
     keys = [] if is_read_only else ["n creates one"]
@@ -64,19 +70,19 @@ def no_jobs(snapshot: ClusterSnapshot, *, is_read_only: bool) -> str:
 
 
 def no_faults(jobs: int) -> str:
-    """Say that no job needs anybody."""
+    """Say that no job has faults."""
     words = "No faults: no job failed, restarts, is silent or is stuck."
     return f"{words}\nF shows all {count(jobs)}."
 
 
 def only_older(jobs: int, days: float) -> str:
-    """Say that all jobs are old."""
+    """Say that all jobs finished long ago."""
     ago = f"{days:g} day{'s' * (days != 1)} ago"
     return f"{plural(jobs, 'job')} finished more than {ago}, and none since.\no shows them."
 
 
 def no_nodes(snapshot: ClusterSnapshot) -> str:
-    """Say that there are no nodes."""
+    """Explain an empty list of nodes."""
     if words := no_cluster(snapshot):
         return words
     if "nodes" in snapshot.problems:

@@ -1,7 +1,6 @@
-"""Words and marks for numbers, times, names and GPUs, in as few cells as they need.
+"""Short texts for numbers, times, names and GPUs.
 
-Everything here is a pure function from values to text, shared by the screens
-and by the one-shot commands, so both say the same thing the same way.
+Pure functions, shared by screens and one-shot commands.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-Look: TypeAlias = Literal[
+# `themes/base.tcss` gives each look its colour; empty is plain.
+CellStyle: TypeAlias = Literal[
     "",
     "quiet",
     "bright",
@@ -33,15 +33,13 @@ Look: TypeAlias = Literal[
     "series-5",
     "series-6",
 ]
-"""How a piece of text is meant; `themes/base.tcss` gives each its colour. Empty means plain."""
 
-Run: TypeAlias = tuple[str, Look]
-"""A piece of text and how it is meant."""
+Run: TypeAlias = tuple[str, CellStyle]
 
+# Stands for an unknown value; an empty cell could be a bug.
 NOTHING = "\N{EN DASH}"
-"""Stands where a value is not known; never an empty cell, which could be a bug."""
 
-STATUS_LOOKS: dict[str, Look] = {
+STATUS_STYLES: dict[str, CellStyle] = {
     "Queued": "pending",
     "Pending": "pending",
     "Starting": "changing",
@@ -53,20 +51,19 @@ STATUS_LOOKS: dict[str, Look] = {
     "Terminating": "changing",
     "Unknown": "pending",
 }
-"""The look of each derived status; the word itself is always shown with it."""
 
+# From this number on, restarts are a crash loop.
 MANY_RESTARTS = 3
-"""After so many a restart is trouble, not a change."""
+# Clock difference from which ages are marked.
 SKEW_S = 5.0
-"""From here on the difference between two clocks is worth a mark."""
 _NUMBERED = re.compile(r"(.*?)([0-9]+)([^0-9]*)$", re.DOTALL)
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def age(seconds: float | None) -> str:
-    """Say coarsely how long ago: `45s`, `9m`, `2h15m`, `3d4h`.
+    """Format an age coarsely: `45s`, `9m`, `2h15m`, `3d4h`.
 
-    Clocks of two machines differ, so a negative age is shown as `0s`.
+    A negative age, caused by clock differences, becomes `0s`.
     """
     if seconds is None or not math.isfinite(seconds):
         return NOTHING
@@ -83,45 +80,44 @@ def age(seconds: float | None) -> str:
 
 
 def is_crash_loop(status: str, reason: str, restarts: int) -> bool:
-    """Tell whether something is started again and again, and does not come up."""
+    """Return True if something restarts repeatedly without coming up."""
     return status in ("Restarting", "Starting") and (restarts >= MANY_RESTARTS or "BackOff" in reason)
 
 
 def status_run(status: str, reason: str = "", restarts: int = 0) -> Run:
-    """Return a derived status as it is shown: a crash loop bears the mark and the look of a warning."""
+    """Return a status with its look; a crash loop gets a warning mark."""
     if is_crash_loop(status, reason, restarts):
         return f"! {status}", "pending"
-    return str(status), STATUS_LOOKS[status]
+    return str(status), STATUS_STYLES[status]
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """One moment by the server's clock, which its stamps were made with."""
+    """Current time of the server."""
 
     now: datetime
-    """The moment."""
+    # The clocks differ noticeably, so ages are marked with `~`.
     is_rough: bool = False
-    """Its clock and ours differ by more than a little, so ages bear a `~`."""
 
     @property
     def mark(self) -> str:
-        """Return what stands before an age."""
+        """Return the mark before an age."""
         return "~" if self.is_rough else ""
 
     @classmethod
     def ahead(cls, offset_s: float) -> Clock:
-        """Return this moment on a server whose clock is so far ahead of ours."""
+        """Return the current time of a server whose clock is `offset_s` ahead."""
         return cls(datetime.now(UTC) + timedelta(seconds=offset_s), abs(offset_s) > SKEW_S)
 
     def age(self, since: datetime | None, until: datetime | None = None) -> str:
-        """Say how long ago something was, or how long it took; see `age`."""
+        """Format the time since `since`, or from `since` to `until`; see `age`."""
         if since is None:
             return NOTHING
         return (self.mark if until is None else "") + age(((until or self.now) - since).total_seconds())
 
 
 def duration(seconds: float | None) -> str:
-    """Say how long something took or will take: `0.4s`, `42s`, `4m12s`, `1h24m`, `3d4h`."""
+    """Format a duration: `0.4s`, `42s`, `4m12s`, `1h24m`, `3d4h`."""
     if seconds is None or not math.isfinite(seconds):
         return NOTHING
     if seconds < 9.95:
@@ -133,7 +129,7 @@ def duration(seconds: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Show a measured value in three digits: `2.1e-05`, `1.87`, `412`, `24117`, `nan`."""
+    """Format a measured value with three digits: `2.1e-05`, `1.87`, `412`, `24117`, `nan`."""
     if value is None:
         return NOTHING
     if not math.isfinite(value):
@@ -144,7 +140,7 @@ def number(value: float | None) -> str:
 
 
 def si(value: float) -> str:
-    """Show a large number with a letter for its thousands: `412`, `12k`, `1.25M`."""
+    """Format a large number with an SI prefix: `412`, `12k`, `1.25M`."""
     if not math.isfinite(value):
         return number(value)
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -154,12 +150,12 @@ def si(value: float) -> str:
 
 
 def count(value: int) -> str:
-    """Show a count exactly up to 99,999, and shorter from there: `1,204`, `1.25M`."""
+    """Format a count exactly up to 99,999, then shorter: `1,204`, `1.25M`."""
     return f"{value:,}" if abs(value) < 100_000 else si(value)
 
 
 def memory(size_bytes: float) -> str:
-    """Show memory as Kubernetes counts it, in powers of 1024: `612G`, `1.5G`, `80M`."""
+    """Format bytes in powers of 1024 as Kubernetes does: `612G`, `1.5G`, `80M`."""
     for power, letter in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
         if abs(size_bytes) >= 1024**power:
             amount = size_bytes / 1024**power
@@ -168,17 +164,16 @@ def memory(size_bytes: float) -> str:
 
 
 def compact_ranges(names: Iterable[str]) -> str:
-    """Write names of hosts as briefly as Slurm does: `a100-[1-2,4], b-07`.
+    """Format host names as Slurm does: `a100-[1-2,4], b-07`.
 
-    Names are put together that differ in one number: the last of their first label, for what
-    comes after a dot is the same for all. They keep their order, and zeros before a number.
+    Merges names that differ in one number, the last of their first label. Order and leading zeros are kept.
     """
     return _compact_ranges(tuple(names))
 
 
 @lru_cache(maxsize=4096)
 def _compact_ranges(names: tuple[str, ...]) -> str:
-    """Do so; a job's nodes are the same each time its row is made anew."""
+    # Cached, because a job's nodes are formatted again with each of its rows.
     numbers_of: dict[tuple[str, str | None], list[str]] = {}
     for name in dict.fromkeys(names):
         host, dot, domain = name.partition(".")
@@ -192,7 +187,7 @@ def _compact_ranges(names: tuple[str, ...]) -> str:
 
 
 def _runs(numbers: list[str]) -> list[str]:
-    """Return numbers as `1-3`, those that follow each other; other words as they are."""
+    """Return consecutive numbers as `1-3`; other texts unchanged."""
     runs: list[list[str]] = []
     for number in sorted(numbers, key=lambda each: (len(each), each)):
         before = runs[-1][-1] if runs else ""
@@ -204,7 +199,7 @@ def _runs(numbers: list[str]) -> list[str]:
 
 
 def plural(amount: int, noun: str) -> str:
-    """Say an amount with its noun: `1 job`, `3 jobs`."""
+    """Format an amount with its noun: `1 job`, `3 jobs`."""
     return f"{count(amount)} {noun}{'s' * (amount != 1)}"
 
 
@@ -213,17 +208,16 @@ def _trimmed(value: float, digits: int = 3) -> str:
 
 
 def gpu_bar(busy: int, free: int, bad: int = 0, *, width: int = 8) -> str:
-    """Draw GPUs as cells, `▮▮▮▯▯✕`: held, free, unhealthy.
+    """Draw GPUs as cells: `▮▮▮▯▯✕` for held, free and unhealthy.
 
-    One cell is one GPU while they fit into `width`; beyond that the cells are
-    shares, and whatever exists at all keeps at least one cell.
+    One cell per GPU if they fit into `width`; otherwise shares, with at least one cell for each kind.
     """
     amounts = shares((max(0, busy), max(0, free), max(0, bad)), width)
     return "".join(mark * cells for cells, mark in zip(amounts, "▮▯✕", strict=True))
 
 
 def shares(amounts: Sequence[int], width: int) -> list[int]:
-    """Return the amounts where all fit into `width` cells, else the cells that each of them gets."""
+    """Scale the amounts down to `width` cells; amounts that fit are returned unchanged."""
     total = sum(amounts)
     if total <= width:
         return list(amounts)

@@ -1,7 +1,7 @@
-"""A node's GPUs as cells, so that one sees which jobs hold them, which are free, which are unhealthy.
+"""A node's GPUs as cells, coloured by job.
 
-A job has a colour of its own by its name, the same on every node unless another one there has it.
-Two jobs beside each other have different shapes too, and they come in the order in which they are named.
+A job's colour follows from its name and is the same on all nodes, unless another job there has it.
+Neighbouring jobs also differ in shape; cells are in the order of the job names.
 """
 
 from __future__ import annotations
@@ -12,51 +12,50 @@ from itertools import groupby
 from zlib import crc32
 
 from k8s.snapshot import NodeRow
-from tui.text.format import Look, Run, shares
+from tui.text.format import CellStyle, Run, shares
 
-COLOURS: tuple[Look, ...] = ("series-1", "series-2", "series-3", "series-4", "series-5", "series-6")
-"""What jobs are told apart by; more jobs than these share them."""
+# More jobs than these share colours.
+COLOURS: tuple[CellStyle, ...] = ("series-1", "series-2", "series-3", "series-4", "series-5", "series-6")
+# Two alternating shapes of held GPUs.
 HELD, FREE, BAD = "▮▰", "▯", "✕"
-"""Held, in two shapes by turns; free; unhealthy."""
-LIT, OFFERED = "◆", "◇"
-"""Held by the job that is pointed at; free, and a job that waits could take it."""
+# Held by the highlighted job; free, and fit for the highlighted waiting job.
+HIGHLIGHTED, FITTING = "◆", "◇"
+# GPUs of the largest common machine.
 MOST_CELLS = 16
-"""Cells that a node gets at most: one for each GPU of the largest usual machine."""
 
 
-def job_look(name: str) -> Look:
-    """Return the colour of a job, which depends on nothing but its name."""
+def job_style(name: str) -> CellStyle:
+    """Return the colour of a job by its name."""
     return COLOURS[crc32(name.encode("utf-8", "replace")) % len(COLOURS)]
 
 
 @lru_cache(maxsize=1024)
 def job_marks(names: tuple[str, ...]) -> tuple[Run, ...]:
-    """Return a shape in a colour for each of the jobs on one node; no two share both while pairs last.
+    """Return shape and colour for each job on a node, unique as long as there are enough.
 
     Args:
-        names: The jobs in the order in which they are shown.
+        names: Names of the jobs in display order.
     """
     marks: list[Run] = []
     for place, name in enumerate(names):
-        shape, first = HELD[place % len(HELD)], COLOURS.index(job_look(name))
+        shape, first = HELD[place % len(HELD)], COLOURS.index(job_style(name))
         pairs: list[Run] = [(shape, colour) for colour in COLOURS[first:] + COLOURS[:first]]
         marks.append(next((pair for pair in pairs if pair not in marks), pairs[0]))
     return tuple(marks)
 
 
 def node_cells(
-    node: NodeRow, width: int = MOST_CELLS, *, lit: Collection[tuple[str, str]] = (), offered: int = 0
+    node: NodeRow, width: int = MOST_CELLS, *, highlighted: Collection[tuple[str, str]] = (), fitting: int = 0
 ) -> list[Run]:
-    """Draw the GPUs of a node; beyond `width` cells are shares, and whatever exists keeps one.
+    """Draw the GPUs of a node; beyond `width` they are shares, with at least one cell for each kind.
 
-    GPUs are where they are on the node where all holders' numbers are known, else those of
-    the first holder come first.
+    GPUs are in their physical order if all holders' device numbers are known, otherwise grouped by holder.
 
     Args:
         node: The node.
-        width: How many cells it gets at most.
-        lit: The jobs that are pointed at, each by its namespace and name.
-        offered: How many of the free GPUs are pointed at.
+        width: Maximum number of cells.
+        highlighted: Highlighted jobs by namespace and name.
+        fitting: Number of highlighted free GPUs.
     """
     jobs = [(name, _units(node, namespace, name)) for namespace, name, _ in node.jobs]
     total, bad = node.gpus_total, node.gpus_unhealthy
@@ -71,33 +70,33 @@ def node_cells(
         cells = [place for place, amount in enumerate(each) for _ in range(amount)]
         cells += [None] * free
         bad = lost
-    are_lit = [(namespace, name) in lit for namespace, name, _ in node.jobs]
+    are_highlighted = [(namespace, name) in highlighted for namespace, name, _ in node.jobs]
     runs: list[Run] = []
     for place, group in groupby(cells):
         amount = len(list(group))
         if place is None:
-            shown = min(offered, amount)
-            offered -= shown
-            runs += [(OFFERED * shown, "running")] * bool(shown)
+            shown = min(fitting, amount)
+            fitting -= shown
+            runs += [(FITTING * shown, "running")] * bool(shown)
             runs += [(FREE * (amount - shown), "gpu-free")] * (amount > shown)
         else:
-            lit_mark: Run = (LIT, "bright")
-            mark, look = lit_mark if are_lit[place] else job_mark(node, place)
-            runs.append((mark * amount, look))
+            highlight_mark: Run = (HIGHLIGHTED, "bright")
+            mark, style = highlight_mark if are_highlighted[place] else job_mark(node, place)
+            runs.append((mark * amount, style))
     return [*runs, (BAD * bad, "gpu-bad")] if bad else runs
 
 
 def job_mark(node: NodeRow, place: int) -> Run:
-    """Return the shape, in its colour, of the job at this place among those that hold GPUs of a node."""
+    """Return shape and colour of the job at an index of `node.jobs`."""
     return job_marks(tuple(name for _, name, _ in node.jobs))[place]
 
 
-def holder_words(node: NodeRow) -> list[Run]:
-    """Name the jobs that hold GPUs of a node, each after its shape, and how many."""
+def format_holder(node: NodeRow) -> list[Run]:
+    """Name the jobs on a node, each with its mark and number of GPUs."""
     runs: list[Run] = []
     for place, (_, name, amount) in enumerate(node.jobs):
-        mark, look = job_mark(node, place)
-        runs += [("  " * bool(place), ""), (f"{mark} ", look), (name, ""), (f" {amount}", "quiet")]
+        mark, style = job_mark(node, place)
+        runs += [("  " * bool(place), ""), (f"{mark} ", style), (name, ""), (f" {amount}", "quiet")]
     return runs
 
 
@@ -106,7 +105,7 @@ def _units(node: NodeRow, namespace: str, job: str) -> int:
 
 
 def _by_number(node: NodeRow) -> list[int | None] | None:
-    """Return for each GPU the place of the job that holds it; None where a number is not known."""
+    """Return the index of the holding job per GPU; None if a device number is unknown."""
     places = {(namespace, name): place for place, (namespace, name, _) in enumerate(node.jobs)}
     cells: list[int | None] = [None] * node.gpus_total
     if node.shared is not None or any(len(each.devices) != each.gpus for each in node.holders):

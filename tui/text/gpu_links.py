@@ -1,4 +1,4 @@
-"""The links between the GPUs of a node, as lines of text: the matrix, the groups, the best sets."""
+"""The links between a node's GPUs as text: matrix, groups, best sets."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from k8s.scheduling.gpu_fit import best_sets, free_gpus
 from k8s.snapshot import NodeRow
+from k8s.text.sanitize import sanitize
 from k8s.topology.ack import SCHEDULE_LABEL
 from k8s.topology.gpu_set import GpuSet
-from k8s.topology.groups import groups_of
-from k8s.topology.links import LINK_WORDS, SELF, LinkMatrix, is_nvlink
+from k8s.topology.links import LINK_WORDS, SELF, LinkMatrix, groups_of, is_nvlink
 from k8s.topology.network import LEVELS
 
 _SEPARATED = " | "
@@ -18,7 +18,7 @@ _INDENT = "  "
 
 
 def link_lines(node: NodeRow, matrix: LinkMatrix) -> list[str]:
-    """Return all that is known of how the GPUs of a node are linked, in ASCII."""
+    """Describe the links between a node's GPUs, in ASCII."""
     simulated = " (simulated)" * node.is_simulated
     lines = [f"Links between its GPUs{simulated},", f"by {matrix.source}:", "", *matrix_lines(node, matrix)]
     if node.mode == "mig":
@@ -36,7 +36,7 @@ def link_lines(node: NodeRow, matrix: LinkMatrix) -> list[str]:
 
 
 def matrix_lines(node: NodeRow, matrix: LinkMatrix) -> list[str]:
-    """Return the matrix, a row each GPU, with who holds it and where it is."""
+    """Return the link matrix, one row per GPU, with NUMA node and holder."""
     names = [f"GPU{number}" for number in matrix.gpus]
     width = max([len(link) for row in matrix.links for link in row] + [len(str(max(matrix.gpus)))])
     first = max(map(len, names))
@@ -51,28 +51,34 @@ def matrix_lines(node: NodeRow, matrix: LinkMatrix) -> list[str]:
     return lines
 
 
+def version_fields(node: NodeRow) -> list[tuple[str, str]]:
+    """Return the software versions of a node with titles."""
+    titles = ("OS", "Kernel", "Runtime", "Kubelet", "GPU driver", "CUDA")
+    return list(zip(titles, map(sanitize, node.versions.values()), strict=False))
+
+
 def place_line(node: NodeRow) -> str:
-    """Say where the node is in the network: `zone z, rack r7`; empty where no label tells."""
+    """Return the network location of a node: `zone z, rack r7`; empty without labels."""
     known = ((name, value) for (name, _), value in zip(LEVELS, node.network, strict=False) if value)
     return ", ".join(f"{name} {value}" for name, value in known)
 
 
 def schedule_line(node: NodeRow) -> str:
-    """Say how the node gives its GPUs on Alibaba Cloud; empty where no label tells."""
+    """Return the GPU scheduling mode on Alibaba Cloud; empty without the label."""
     return f"{SCHEDULE_LABEL}={node.schedule}" if node.schedule else ""
 
 
-def set_words(found: GpuSet) -> str:
-    """Return a set in a line: `4 GPUs: 0 4-6, NV1, 20 GB/s between the slowest pair`."""
-    numbers = number_words(found.gpus)
+def format_set(found: GpuSet) -> str:
+    """Describe a set of GPUs: `4 GPUs: 0 4-6, NV1, 20 GB/s between the slowest pair`."""
+    numbers = format_number(found.gpus)
     if math.isinf(found.bottleneck):
         return f"1 GPU: {numbers}"
     speed = f"{found.bottleneck:g} GB/s between the slowest pair" if found.bottleneck else "speed not known"
     return f"{len(found.gpus)} GPUs: {numbers}, {found.link}, {speed}"
 
 
-def number_words(numbers: Sequence[int]) -> str:
-    """Return numbers in a few words: `0 4-6`."""
+def format_number(numbers: Sequence[int]) -> str:
+    """Format sorted numbers with ranges: `0 4-6`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:
@@ -82,8 +88,8 @@ def number_words(numbers: Sequence[int]) -> str:
     return " ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else " ".join(map(str, run)) for run in runs)
 
 
-def link_words(link: str) -> str:
-    """Return what a link is: `2 NVLinks`, `the link between CPU sockets`."""
+def describe_links(link: str) -> str:
+    """Describe a link: `2 NVLinks`, `the link between CPU sockets`."""
     if is_nvlink(link):
         lanes = int(link.removeprefix("NV"))
         return f"{lanes} NVLink{'s' * (lanes > 1)}"
@@ -91,7 +97,6 @@ def link_words(link: str) -> str:
 
 
 def _bandwidth_lines(matrix: LinkMatrix) -> list[str]:
-    """Say how fast each type of link is, and who says so."""
     lines = [f"GB/s one way, {matrix.bandwidth_source}:"]
     for name in matrix.names:
         speeds = sorted(
@@ -102,7 +107,7 @@ def _bandwidth_lines(matrix: LinkMatrix) -> list[str]:
                 if link == name
             }
         )
-        lines.append(f"{_INDENT}{name:<4} {_range(speeds):>11}   {link_words(name)}".rstrip())
+        lines.append(f"{_INDENT}{name:<4} {_range(speeds):>11}   {describe_links(name)}".rstrip())
     return lines if len(lines) > 1 else []
 
 
@@ -117,13 +122,15 @@ def _set_lines(node: NodeRow, matrix: LinkMatrix) -> list[str]:
     found = best_sets(node, matrix)
     if not found:
         return []
-    is_told = free_gpus(node, matrix) is not None
-    lines = ["", "Best sets of its free GPUs:" if is_told else "Best sets (which GPUs are free is not told):"]
-    return lines + [f"{_INDENT}{set_words(each)}" for each in found]
+    is_known = free_gpus(node, matrix) is not None
+    lines = [
+        "",
+        "Best sets of its free GPUs:" if is_known else "Best sets (free GPUs are unknown):",
+    ]
+    return lines + [f"{_INDENT}{format_set(each)}" for each in found]
 
 
 def _nic_lines(matrix: LinkMatrix) -> list[str]:
-    """Say which network adapters are nearest to which GPUs."""
     if not matrix.nics:
         return []
     lines = ["", "Network adapters, with the GPUs nearest to each:"]

@@ -1,4 +1,4 @@
-"""Orders in which people look for words: names with numbers, and the tags of curves."""
+"""Sort orders for people: names with numbers, and tags of curves."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _DIGITS = re.compile("[0-9]+")
 
 
 def natural_key(text: str) -> str:
-    """Return a text that sorts where people look for this one: `worker-2` before `worker-10`."""
+    """Return a sort key that puts `worker-2` before `worker-10`."""
     return _DIGITS.sub(_counted, text.casefold())
 
 
 def tag_key(tag: str) -> tuple[int, str, str]:
-    """Return what the tag of a curve is sorted by: `loss` first, then losses, accuracies and the others."""
+    """Return the sort key of a curve's tag: loss, other losses, accuracies, then the others."""
     return _rank(tag.casefold()), natural_key(tag), tag
 
 
@@ -27,6 +27,6 @@ def _rank(tag: str) -> int:
 
 
 def _counted(found: re.Match[str]) -> str:
-    """Put before a number how many digits it has, so that texts compare as numbers do."""
+    # The number of digits comes first, so that texts compare as numbers do.
     digits = found.group().lstrip("0")
     return chr(ord("0") + len(digits)) + digits

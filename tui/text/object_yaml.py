@@ -1,4 +1,4 @@
-"""An object as it is read: as YAML, without its secrets, with managedFields folded into one line."""
+"""A Kubernetes object as YAML, with secrets masked and managedFields folded."""
 
 from __future__ import annotations
 
@@ -9,27 +9,24 @@ from typing import Any
 from k8s.text.redact import MARK, Redactor
 from k8s.text.yaml_writer import YamlLine, yaml_lines
 
+# Replaces a secret.
 MASK = "••••"
-"""Stands for a secret."""
 _MANAGED = "  managedFields:"
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectText:
-    """The lines of one object."""
+    """Lines of one object."""
 
     lines: tuple[YamlLine, ...]
-    """All of them."""
     folded: tuple[YamlLine, ...]
-    """The same with managedFields in one line."""
+    """Lines with managedFields in one line."""
     managed: int
-    """How many lines of managedFields there are."""
     secrets: int
-    """How many texts have a mask in them."""
 
 
 def object_text(obj: Mapping[str, Any], *, shows_secrets: bool = False) -> ObjectText:
-    """Write an object. It may take a second for the largest ones, so do it in a thread."""
+    """Return the YAML of an object; takes up to a second for the largest ones, so run it in a thread."""
     masked = 0
 
     def say(text: str) -> str:
@@ -44,7 +41,7 @@ def object_text(obj: Mapping[str, Any], *, shows_secrets: bool = False) -> Objec
 
 
 def _without_secrets(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """Take the secrets out of all but managedFields, which names fields and holds no values."""
+    # managedFields names fields and holds no values.
     meta = obj.get("metadata")
     managed = meta.get("managedFields") if isinstance(meta, Mapping) else None
     if managed is None or not isinstance(meta, Mapping):
@@ -56,12 +53,12 @@ def _without_secrets(obj: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_fold(line: YamlLine) -> bool:
-    """Tell whether a line stands for those that are folded."""
+    """Return True if a line replaces folded ones."""
     return line.text.startswith(f"{_MANAGED} … ")
 
 
 def fold(lines: Sequence[YamlLine]) -> tuple[list[YamlLine], int]:
-    """Return the lines with metadata.managedFields in one, and how many lines that has."""
+    """Fold metadata.managedFields; return the lines and the number of folded ones."""
     is_meta, start = False, -1
     for index, line in enumerate(lines):
         if not line.text.startswith(" "):

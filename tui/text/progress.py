@@ -1,30 +1,29 @@
-"""How far a job is, where it says so itself in its newest line: nothing here is worked out or guessed."""
+"""A job's progress, parsed from its newest log line; never computed or guessed."""
 
 from __future__ import annotations
 
 import re
 
 _EPOCH = re.compile(r"\bepochs?\s*[:=]?\s*\[?(\d{1,9})\s*(?:/|of)\s*(\d{1,9})\b", re.IGNORECASE)
+# `Train Epoch: 1 [640/60000 (1%)]`, `Epoch 3: 42%|`, and the dicts of Hugging Face's Trainer.
 _EPOCH_ALONE = re.compile(
     r"\bepoch:?\s*\[?(\d{1,9})\]?\s*(?=\[|:)|'epoch': '?(\d{1,9}(?:\.\d{1,9})?)\b", re.IGNORECASE
 )
-"""`Train Epoch: 1 [640/60000 (1%)]`, `Epoch 3: 42%|`, and the dicts of Hugging Face's Trainer."""
 _SAMPLES = re.compile(r"\bepoch:?\s*\[?\d{1,9}\]?\s*\[\s*(\d{1,12}/\d{1,12})\b", re.IGNORECASE)
 _ITERATION = re.compile(r"\bIter #(\d{1,9}): ")
-"""Of Horovod's benchmark."""
 _STEP = re.compile(
     r"\b(?:global_)?(step|iter|iteration|batch)s?\s*[:=]?\s*\[?\s*(\d{1,12})\s*(?:/|of)\s*(\d{1,12})\b",
     re.IGNORECASE,
 )
 _PERCENT = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d)?) ?%(?=\||\s|$|[,;)\]])")
 _ETA = re.compile(r"\beta\s*[:=]?\s*((?:\d+ days?, )?\d[\d:.]*(?:[dhms]\d*)*)", re.IGNORECASE)
+# The end of tqdm's bar: `120/200 [1:02<0:40, 1.93it/s]`.
 _BAR_ETA = re.compile(r"\|[^|\[]*\[[\d:]+<([\d:]+)[,\]]")
-"""What tqdm writes behind its bar: `120/200 [1:02<0:40, 1.93it/s]`."""
 _LONGEST = 2000
 
 
 def progress_in(line: str) -> str:
-    """Return `epoch 2/3 step 120/564 ETA 1m12s` as far as a line says so, else nothing.
+    """Return the progress in a line as `epoch 2/3 step 120/564 ETA 1m12s`; empty without any.
 
     >>> progress_in("epoch 1/3 step 120/564 loss 0.1234 lr 9.8e-04 412 images/s eta 1m12s")
     'epoch 1/3 step 120/564 ETA 1m12s'

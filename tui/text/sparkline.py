@@ -1,26 +1,27 @@
-"""Percentages over time in one line of text, newest last; the same scale on every row."""
+"""Percentages and trends over time as one line of bars, newest last."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+# Without the full block, so that neighbouring rows do not touch.
 LEVELS = "▁▂▃▄▅▆▇"
-"""Without the full block, so that rows above each other do not run together."""
+# Stands for an unknown value.
 GAP = "·"
-"""Stands for a time of which nothing is known."""
 
 
 def level(percent: float) -> str:
-    """Return the mark of one percentage; the scale is 0 to 100, whatever else there is."""
+    """Return the bar of a percentage on a scale of 0 to 100."""
     share = min(max(percent, 0.0), 100.0) / 100
     return LEVELS[min(int(share * len(LEVELS)), len(LEVELS) - 1)]
 
 
 def sparkline(percents: Sequence[float | None], width: int) -> str:
-    """Draw percentages in `width` cells: each shows the highest of its share of them.
+    """Draw percentages in `width` cells, each with the maximum of its share.
 
-    The last cell is the newest value alone, so that it agrees with the number beside it. Fewer
-    values than cells leave the cells before them blank.
+    The last cell is the newest value alone, to agree with the number beside it. Fewer values than cells
+    leave the first cells blank.
     """
     if width < 1 or not percents:
         return " " * max(width, 0)
@@ -35,3 +36,31 @@ def sparkline(percents: Sequence[float | None], width: int) -> str:
 def _mark(percents: Sequence[float | None]) -> str:
     known = [each for each in percents if each is not None]
     return level(max(known)) if known else GAP
+
+
+# Stands for NaN and infinity.
+BROKEN = "✕"
+
+
+def trend(values: Sequence[float], width: int = 8) -> str:
+    """Draw values as bars between their minimum and maximum; empty for fewer than two.
+
+    >>> trend([4, 3, 2, 1], 4)
+    '▇▅▃▁'
+    """
+    if len(values) < 2:
+        return ""
+    columns = min(width, len(values))
+    parts = [
+        values[place * len(values) // columns : (place + 1) * len(values) // columns]
+        for place in range(columns)
+    ]
+    heights = [math.fsum(part) / len(part) if all(map(math.isfinite, part)) else None for part in parts]
+    finite = [each for each in heights if each is not None]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    return "".join(BROKEN if each is None else _bar(each, low, high) for each in heights)
+
+
+def _bar(value: float, low: float, high: float) -> str:
+    share = (value - low) / (high - low) if high > low else 0.0
+    return LEVELS[round(share * (len(LEVELS) - 1))]

@@ -1,7 +1,7 @@
-"""What a training script says in one line: at which step it is, and its loss or other scalars there.
+"""Steps and scalars parsed from the output of training scripts.
 
-The forms of our own trainers, and of the scripts that people run: PyTorch's examples (MNIST, ImageNet),
-T9k's and Arena's guides, Horovod's synthetic benchmark, tqdm's bars, and the dicts of Hugging Face's Trainer.
+Knows the formats of the packaged trainers, PyTorch's examples (MNIST, ImageNet), T9k's and Arena's guides,
+Horovod's synthetic benchmark, tqdm's bars, and the dicts of Hugging Face's Trainer.
 """
 
 from __future__ import annotations
@@ -12,38 +12,37 @@ from dataclasses import dataclass
 
 from k8s.text.sanitize import log_text
 
+# Limit per line, or per part between carriage returns.
 LONGEST_CHARS = 2000
-"""Looked at, of a line or of what stands between two carriage returns."""
 LARGEST_STEP = 10**18
-"""A step beyond is none."""
+# Limit of parts between carriage returns, from the end of a line.
 MOST_PARTS = 64
-"""Parts between carriage returns that are looked at, from the end of a line."""
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|[-+]?inf"
 _WORTH_READING = re.compile(rb"loss|acc|img/sec|%\|", re.IGNORECASE)
 _STEP = re.compile(r"\b(?:global_)?(?:step|iter|iteration)s?\s*[ =:]\s*\[?(\d{1,18})\b", re.IGNORECASE)
+# `Train Epoch: 1 [640/60000 (1%)]`: PyTorch's MNIST example and Arena's. Epochs count from 1.
 _SAMPLES = re.compile(r"\bepoch:?\s*(\d{1,9})\s*\[\s*(\d{1,12})/(\d{1,12})\b", re.IGNORECASE)
-"""`Train Epoch: 1 [640/60000 (1%)]`: PyTorch's MNIST example and Arena's. Epochs count from 1."""
+# `Epoch: [0][ 10/391]`: PyTorch's ImageNet example. Epochs count from 0.
 _BRACKETED = re.compile(r"\bepoch:?\s*\[(\d{1,9})\]\s*\[\s*(\d{1,12})/(\d{1,12})\]", re.IGNORECASE)
-"""`Epoch: [0][ 10/391]`: PyTorch's ImageNet example. Epochs count from 0."""
+# `epoch 1/10, batch   500/1500 with loss: 0.5`: T9k's script. Epochs count from 1.
 _BATCH = re.compile(r"\bepoch:?\s*(\d{1,9})/\d{1,9}\W{1,4}batch:?\s*(\d{1,12})/(\d{1,12})\b", re.IGNORECASE)
-"""`epoch 1/10, batch   500/1500 with loss: 0.5`: T9k's script. Epochs count from 1."""
+# `Epoch 3:  42%|████▏     | 420/1000 [00:42<00:58, 10.0it/s, loss=0.512]`: tqdm.
 _BAR = re.compile(
     r"(?:\bepoch:?\s*(\d{1,9})\S{0,12}:?\s*)?\d{1,3}%\|[^|]{0,400}\|\s*(\d{1,12})/(\d{1,12})\s*\[", re.I
 )
-"""`Epoch 3:  42%|████▏     | 420/1000 [00:42<00:58, 10.0it/s, loss=0.512]`: tqdm."""
+# `Iter #0: 205.5 img/sec per GPU`: Horovod's synthetic benchmark.
 _BENCHMARK = re.compile(rf"\bIter #(\d{{1,9}}): ({_NUMBER}) (img/sec per \S{{1,20}})")
-"""`Iter #0: 205.5 img/sec per GPU`: Horovod's synthetic benchmark."""
 _DICT = re.compile(r"\{(?='[A-Za-z_]{1,40}': )[^{}]{1,1500}\}")
+# `{'loss': 0.5, 'learning_rate': 4.9e-05, 'epoch': 0.1}`: Hugging Face's Trainer.
 _DICT_PAIR = re.compile(rf"'([A-Za-z_][\w/.-]{{0,60}})': '?({_NUMBER})'?(?=[,}}])", re.IGNORECASE)
-"""`{'loss': 0.5, 'learning_rate': 4.9e-05, 'epoch': 0.1}`: Hugging Face's Trainer."""
+# `epoch 1/10 with val loss: 0.07, val accuracy: 0.97`, `Test set: Average loss: 0.05`, `accuracy=0.9904`.
 _EVALUATED = re.compile(
     r"(?:\bepoch:?\s*(\d{1,9})(?:/\d{1,9})?\W{0,3}(?:with )?)?"
     r"(?:\b(?:val|valid|validation|test|eval)(?: set:)?(?: average)?[ _/](?:loss|acc)"
     r"|^\W{0,9}(?:accuracy|acc)\s*[=:])",
     re.IGNORECASE,
 )
-"""`epoch 1/10 with val loss: 0.07, val accuracy: 0.97`, `Test set: Average loss: 0.05`, `accuracy=0.9904`."""
 _PAIR = re.compile(
     r"(?:\b(train|val|valid|validation|test|eval)(?: set:)?(?: average)? )?"
     rf"(?<![\w.])([A-Za-z][A-Za-z0-9_/.-]{{0,60}})\s*[ =:]\s*({_NUMBER})(?![\w/%.:]{{0,80}}[\w/:])",
@@ -55,20 +54,19 @@ _NAMES = re.compile(
 )
 
 Scalars = tuple[tuple[str, float], ...]
-"""Names and values, in the order of the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPoint:
-    """The scalars of one step."""
+    """Scalars of one step."""
 
     step: int
-    """As said; where a script counts within epochs, over all of them: samples, batches or steps."""
+    """As printed; counted over all epochs if a script counts within them, in samples, batches or steps."""
     scalars: Scalars
 
 
 class TrainingLineReader:
-    """Reads the lines of one rank in their order: what is said without a step belongs to the last one."""
+    """Parser of one rank's lines, in order; scalars without a step belong to the last one."""
 
     def __init__(self) -> None:
         self._step: int | None = None
@@ -76,7 +74,7 @@ class TrainingLineReader:
         self._longest_bar = self._bar_step = self._dicts = 0
 
     def read(self, raw: bytes) -> list[TrainingPoint]:
-        """Return the points of a line, which may hold several bars with carriage returns between them."""
+        """Return the points of a line, which may hold several bars separated by carriage returns."""
         if not _WORTH_READING.search(raw):
             return []
         parts = raw.rsplit(b"\r", MOST_PARTS)[-MOST_PARTS:] if b"\r" in raw else [raw]
@@ -106,7 +104,7 @@ class TrainingLineReader:
             yield TrainingPoint(step, scalars)
 
     def _step_of(self, text: str, bar: re.Match[str] | None) -> int | None:
-        """Return the step that a line is about; None where it names none and is about no epoch's end."""
+        """Return the step of a line; None if it names none and ends no epoch."""
         for pattern, first_epoch in ((_SAMPLES, 1), (_BRACKETED, 0), (_BATCH, 1)):
             if within := pattern.search(text):
                 self._epoch_steps = int(within[3])
@@ -124,7 +122,7 @@ class TrainingLineReader:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, float]]:
-    """Yield `name value` of a line; `val loss: 0.07` is val_loss."""
+    """Yield the `name value` pairs of a line; `val loss: 0.07` becomes val_loss."""
     kind = ""
     for about, name, value in _PAIR.findall(text):
         kind = {"valid": "val", "validation": "val"}.get(about.lower(), about.lower()) or kind

@@ -1,4 +1,4 @@
-"""From the table of keys to Textual's bindings."""
+"""Conversion of the key table to Textual bindings."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tui.keys import Key
 
 
 def bindings(keys: Iterable[Key], *, after_fields: Collection[str] | None = None) -> list[BindingType]:
-    """Return a binding for each key; its id is what a user's keys.yaml names.
+    """Return one binding per key; the binding id is the key's id in keys.yaml.
 
     Args:
-        keys: Which.
-        after_fields: Of a form: the ids of those that a field may have first, the others come before it.
+        keys: The keys.
+        after_fields: In a form, ids of keys that a focused field handles first; the others have priority.
     """
     return [
         Binding(

@@ -1,11 +1,14 @@
-"""A chart of curves that is read and steered by keyboard."""
+"""Interactive charts of curves, and the loss of the job under the cursor."""
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from msgspec import structs
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import BindingType
@@ -14,24 +17,26 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
+from k8s.logs import Item, LogLine
 from k8s.text.sanitize import sanitize
-from tui.charts.picture import Picture, draw
-from tui.charts.plot_options import PAINTS, PlotCurve, PlotOptions, XAxis
+from trainer.tfevents import Restart, ScalarCurve, ScalarSeries
+from tui.charts.picture import PAINTS, Picture, PlotCurve, PlotOptions, XAxis, draw
+from tui.charts.series import Series
+from tui.feeds.log_points import LogPoints
 from tui.keys import CHART
 from tui.terminal.line_filters import lets_out_only_ascii
+from tui.text.natural_order import tag_key
 from tui.widgets.bindings import bindings
 
 __all__ = ["CurveChart", "PlotCurve", "PlotOptions"]
 
 SMOOTHINGS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
-"""The weights that `+` and `-` step through."""
 
 X_AXES: tuple[XAxis, ...] = ("step", "relative", "wall")
-"""The axes that `x` goes round."""
 
 
 class CurveChart(Widget, can_focus=True):
-    """One or several curves over each other; drawn anew only when points, size or view changed."""
+    """One or several curves; recomputed only when points, size or options change."""
 
     DEFAULT_CSS = """
     CurveChart { width: 1fr; height: 1fr; }
@@ -48,7 +53,7 @@ class CurveChart(Widget, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = bindings(CHART)
 
     view: reactive[PlotOptions] = reactive(PlotOptions())
-    """How the curves are looked at; assign another to change it."""
+    """Plot options; assign a new value to change them."""
 
     def __init__(
         self,
@@ -60,13 +65,13 @@ class CurveChart(Widget, can_focus=True):
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
-        """Make a chart.
+        """Create a chart.
 
         Args:
-            title: What is drawn, such as the tag `train/loss`.
-            curves: The lines; one alone has its last value in the title, several have a legend.
-            view: How to look at them at first.
-            empty: What to say while there is no point.
+            title: Title, such as the tag `train/loss`.
+            curves: The curves; a single one shows its last value in the title, several get a legend.
+            view: Initial plot options.
+            empty: Text without points.
             id: The widget's id.
             classes: The widget's classes.
         """
@@ -80,17 +85,18 @@ class CurveChart(Widget, can_focus=True):
         self._base = Style()
 
     def on_mount(self) -> None:
-        """Draw with ASCII marks where nothing else is let out: all of braille would become one of them."""
+        """Use ASCII marks if the terminal filter lets only those pass."""
+        # The filter would replace all of braille by one character.
         self.view = replace(self.view, ascii_only=lets_out_only_ascii(self.app))
 
     def set_curves(self, title: str, curves: Sequence[PlotCurve], *, empty: str = "No points yet") -> None:
-        """Show other curves."""
+        """Replace the curves."""
         self._title, self._curves = _cleaned(title, curves)
         self._empty = empty
         self.show_new_points()
 
     def show_new_points(self) -> None:
-        """Draw what was added to the series; rows that look the same are not sent again."""
+        """Redraw the rows that new points have changed."""
         before = self._drawn.rows
         after = self._picture().rows
         for y in range(max(len(before), len(after))):
@@ -98,7 +104,7 @@ class CurveChart(Widget, can_focus=True):
                 self.refresh(Region(0, y, self.size.width, 1))
 
     def action_cursor(self, columns: int) -> None:
-        """Move the reading cursor; at first it appears at the end it comes from."""
+        """Move the reading cursor; it first appears at the end opposite to its direction."""
         last = self._picture().columns - 1
         if last < 0:
             return
@@ -108,33 +114,33 @@ class CurveChart(Widget, can_focus=True):
         self.view = replace(self.view, cursor=max(0, min(last, cursor + columns)))
 
     def action_smooth(self, steps: int) -> None:
-        """Go to the next stronger or weaker smoothing."""
+        """Change the smoothing by steps."""
         nearest = min(range(len(SMOOTHINGS)), key=lambda place: abs(SMOOTHINGS[place] - self.view.smoothing))
         place = max(0, min(len(SMOOTHINGS) - 1, nearest + steps))
         self.view = replace(self.view, smoothing=SMOOTHINGS[place])
 
     def action_log(self) -> None:
-        """Count the vertical axis in powers of ten, or no longer."""
+        """Toggle the logarithmic scale."""
         self.view = replace(self.view, is_log=not self.view.is_log)
 
     def action_x_axis(self) -> None:
-        """Count steps, then time since the start, then the time of day."""
+        """Cycle the x axis: step, elapsed time, time of day."""
         following = X_AXES[(X_AXES.index(self.view.x_axis) + 1) % len(X_AXES)]
         self.view = replace(self.view, x_axis=following)
 
     def action_reset(self) -> None:
-        """Look at the curves as at first: by step, unsmoothed, without cursor."""
+        """Reset the options: by step, no smoothing, no cursor."""
         self.view = PlotOptions(ascii_only=self.view.ascii_only, zone=self.view.zone)
 
     def render_line(self, y: int) -> Strip:
-        """Give one row of the chart in the colours of the theme."""
+        """Render one row."""
         rows, base = self._picture().rows, self._base
         pieces = rows[y] if y < len(rows) else ()
         segments = [Segment(text, base + self._style(paint) if paint else base) for text, paint in pieces]
         return Strip(segments).adjust_cell_length(self.size.width, base)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw some rows, looking up the style below them all only once."""
+        """Render rows, with a single lookup of the base style."""
         self._base = self.rich_style
         return super().render_lines(crop)
 
@@ -159,7 +165,6 @@ class CurveChart(Widget, can_focus=True):
         return self._drawn
 
     def _keep_cursor(self, width: int) -> None:
-        """Move the cursor to where its place in the curve will be at another width."""
         columns = self._drawn.columns
         if self.view.cursor is not None and columns:
             share = (columns + width - self._drawn_width) / columns
@@ -170,3 +175,77 @@ class CurveChart(Widget, can_focus=True):
 
 def _cleaned(title: str, curves: Sequence[PlotCurve]) -> tuple[str, list[PlotCurve]]:
     return sanitize(title), [PlotCurve(sanitize(curve.label), curve.series) for curve in curves]
+
+
+class LossChart(CurveChart, can_focus=False):
+    """The loss, or the first other scalar in the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._history: ScalarCurve | None = None
+        self._points = LogPoints()
+        self._series = Series()
+        self._tag = ""
+
+    @property
+    def has_points(self) -> bool:
+        """True if there is anything to draw."""
+        return self._history is not None or bool(self._points.series)
+
+    def clear(self, history: ScalarCurve | None) -> None:
+        """Drop all points except the given history."""
+        self._points, self._series, self._tag = LogPoints(), Series(), ""
+        self._history = history
+        if self.has_points:
+            self.draw()
+        else:
+            self.set_curves("", [])
+
+    def set_history(self, curve: ScalarCurve | None) -> None:
+        """Set the curve from event files; log points count only after its end."""
+        if curve is not self._history:
+            self._history = curve
+            self.draw()
+
+    def add_lines(self, items: Sequence[Item]) -> list[bytes]:
+        """Parse more log lines; return their texts, newest first. Call `draw` afterwards."""
+        lines = [item for item in items if isinstance(item, LogLine)]
+        # Whichever rank is chosen, its lines count: there are no others.
+        self._points.add(
+            structs.replace(line, rank=None) if line.rank is not None else line for line in lines
+        )
+        return [line.text for line in reversed(lines)]
+
+    def draw(self) -> None:
+        """Draw the current points."""
+        if not self.has_points:
+            return
+        history, lines = self._history, self._points.series
+        if history is None:
+            tag = min(lines, key=tag_key)
+            points = lines[tag]
+            drawn: _Drawn = points.steps, points.wall_times, points.values, points.restarts
+        else:
+            tag = history.tag
+            drawn = _continued(history, lines.get(_name_of(tag), ScalarSeries()))
+        if tag != self._tag:
+            self._tag, self._series = tag, Series()
+        steps, wall_times, values, restarts = drawn
+        self._series.update(steps, wall_times, values, [mark.step for mark in restarts])
+        self.set_curves(tag, [PlotCurve("", self._series)])
+
+
+# Steps, wall times, values and restarts.
+_Drawn = tuple["array[int]", "array[float]", "array[float]", Sequence[Restart]]
+
+
+def _continued(curve: ScalarCurve, lines: ScalarSeries) -> _Drawn:
+    first = bisect_right(lines.steps, curve.steps[-1])
+    steps = curve.steps + lines.steps[first:]
+    wall_times = curve.wall_times + lines.wall_times[first:]
+    return steps, wall_times, curve.values + lines.values[first:], curve.restarts
+
+
+def _name_of(tag: str) -> str:
+    """Return the log's name of a tag: `loss` for `train/loss`."""
+    return tag.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""The line below every view: the keys that work here, as many as fit."""
+"""The key bar below every view."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from textual.widget import Widget
 
 from tui.keys import Key
 
+# The last keys are shown however narrow the terminal is.
 LAST = 2
-"""How many keys, the last ones, find a place however narrow it is."""
 
 
 class KeyBar(Widget):
-    """One line of keys and short words."""
+    """One line of keys with short labels."""
 
     COMPONENT_CLASSES = {"key-bar--key", "key-bar--words", "key-bar--refused"}  # noqa: RUF012
 
@@ -24,22 +24,21 @@ class KeyBar(Widget):
     """
 
     refused: reactive[Mapping[str, str]] = reactive(dict, layout=False)
-    """Ids of keys that would be refused, and why; they are shown dim."""
+    """Refused keys by id, with reasons; drawn dim."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
-        """Show those of `keys` that have short words, in order."""
         super().__init__()
         self._keys = [key for key in keys if key.footer]
 
     def show(self, keys: Sequence[Key]) -> None:
-        """Show those of `keys` that have short words, in place of those before."""
+        """Replace the keys; those without a label are not shown."""
         shown = [key for key in keys if key.footer]
         if shown != self._keys:
             self._keys = shown
             self.refresh()
 
     def render(self) -> Text:
-        """Draw the keys; where they do not all fit, those in the middle go first."""
+        """Render the keys; keys in the middle are dropped first if they do not fit."""
         parts = [self._part(key) for key in self._keys]
         ends = parts[-LAST:]
         kept: list[Text] = []

@@ -1,7 +1,7 @@
-"""What there is to say of the row under the cursor, read only while the cursor rests.
+"""Details of the row under the cursor.
 
-What the snapshot has is shown at once. The cluster is asked when the cursor has rested, and
-again when that row has changed; while nothing happens nothing is asked.
+Details from the snapshot are shown at once. The cluster is asked only when the cursor rests, and again
+when that row has changed.
 """
 
 from __future__ import annotations
@@ -20,53 +20,51 @@ from textual.widget import Widget
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from tui.feeds.preview_text import Lines, job_preview, node_preview, wrapped
 from tui.text.cells import cell_len
-from tui.text.format import Clock, Look
-from tui.widgets.table.flashes import SHORTEST_TIMER_S
+from tui.text.format import CellStyle, Clock
+from tui.widgets.table.visible_lines import SHORTEST_TIMER_S
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
     from k8s.jobs.permissions import Permissions
     from tui.feeds.preview_data import PreviewData
 
+# The cursor has to rest this long before the pane changes.
 DRAW_S = 0.06
-"""How long the cursor rests before the pane shows another row."""
 FETCH_S = 0.3
-"""How long it rests before the cluster is asked."""
-KEPT_S = 5.0
-"""How long what was seen of a job is not asked for again."""
-MOST_KEPT = 50
-"""Jobs of which it is kept what was seen."""
+# Fetched details of a job are reused for this long.
+CACHE_S = 5.0
+MAX_CACHED = 50
 
 
 class Preview(Widget):
-    """Shows why a job waits or fails, and its events; or who holds a node."""
+    """Details of a job or node."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{look}" for look in filter(None, get_args(Look))}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{style}" for style in filter(None, get_args(CellStyle))}
 
     def __init__(
         self,
         client: Callable[[], Client | None],
         permissions: Callable[[], Permissions | None] = lambda: None,
     ) -> None:
-        """Show nothing yet.
+        """Create an empty preview.
 
         Args:
-            client: Returns the cluster once it is reached.
-            permissions: Returns what this user may do there; what is refused is not asked for.
+            client: Returns the client once it is connected.
+            permissions: Returns the user's permissions; refused requests are not sent.
         """
         super().__init__()
         self._client, self._permissions = client, permissions
+        # Text without a selection.
         self.empty = ""
-        """What it says while there is nothing under the cursor."""
         self._subject: Job | NodeRow | None = None
         self._snapshot = ClusterSnapshot()
         self._lines: Lines = []
         self._timer: Timer | None = None
         self._previews: dict[str, tuple[Job, PreviewData, float]] = {}
-        self._styles: dict[Look, Style] = {}
+        self._styles: dict[CellStyle, Style] = {}
 
     def show(self, subject: Job | NodeRow | None, snapshot: ClusterSnapshot) -> None:
-        """Show what is under the cursor now, which may be what it was before."""
+        """Show a job or node; the same one may be shown again."""
         was, self._subject, self._snapshot = self._subject, subject, snapshot
         if not self.display:
             return
@@ -79,20 +77,20 @@ class Preview(Widget):
                 self._fetch_later(0.0)
 
     def on_show(self) -> None:
-        """Show it, now that there is room for it."""
+        """Draw and fetch the current subject."""
         self._cancel()
         self._rested()
 
     def on_hide(self) -> None:
-        """Ask nothing more."""
+        """Stop fetching."""
         self._cancel()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Show it in the new width."""
+        """Draw in the new width."""
         self._update()
 
     def on_mount(self) -> None:
-        """Let ages grow though nothing changes."""
+        """Refresh the ages."""
         self.set_interval(10, self._update)
 
     def _rested(self) -> None:
@@ -101,14 +99,14 @@ class Preview(Widget):
         self._fetch_later(FETCH_S - DRAW_S)
 
     def _fetch_later(self, wait_s: float) -> None:
-        """Look at the job after a while, but not sooner after the last time than what was seen is kept."""
+        """Fetch a job's details after a pause, but no sooner than `CACHE_S` after the last time."""
         job = self._subject
         if not isinstance(job, Job) or not self.display:
             return
         if job.uid in self._previews:
-            seen, _, at_s = self._previews[job.uid]
-            left_s = at_s + KEPT_S - asyncio.get_running_loop().time()
-            if seen is job and left_s > 0:
+            cached, _, at_s = self._previews[job.uid]
+            left_s = at_s + CACHE_S - asyncio.get_running_loop().time()
+            if cached is job and left_s > 0:
                 return
             wait_s = max(wait_s, left_s)
         self._timer = self.set_timer(max(wait_s, SHORTEST_TIMER_S), self._fetch)
@@ -117,30 +115,28 @@ class Preview(Widget):
         self._timer = None
         client, job = self._client(), self._subject
         if client is not None and isinstance(job, Job) and self.screen.is_current:
-            self._look(client, job)
+            self._fetch_preview(client, job)
 
     @work(group="preview", exclusive=True)
-    async def _look(self, client: Client, job: Job) -> None:
+    async def _fetch_preview(self, client: Client, job: Job) -> None:
         from tui.feeds.preview_data import fetch_preview
 
         preview = await fetch_preview(client, job, self._permissions())
         self._previews.pop(job.uid, None)
         self._previews[job.uid] = (job, preview, asyncio.get_running_loop().time())
-        for uid in list(self._previews)[:-MOST_KEPT]:
+        for uid in list(self._previews)[:-MAX_CACHED]:
             del self._previews[uid]
         self._update()
         if self._subject is not job and _key(self._subject) == job.uid and self._timer is None:
             self._fetch_later(0.0)
 
     def _cancel(self) -> None:
-        """Neither wait nor ask for what the cursor has left."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
         self.workers.cancel_group(self, "preview")
 
     def _update(self) -> None:
-        """Draw the lines anew where they say something else now."""
         lines = self._compose_lines()
         if lines != self._lines:
             self._lines = lines
@@ -155,31 +151,31 @@ class Preview(Widget):
             return [[(line, "quiet")] for line in wrapped(self.empty, width)]
         clock = Clock.ahead(snapshot.clock_offset_s)
         if isinstance(subject, Job):
-            seen = self._previews.get(subject.uid)
-            preview = seen[1] if seen else None
+            cached = self._previews.get(subject.uid)
+            preview = cached[1] if cached else None
             return job_preview(subject, preview, clock, width, height)
         users = {(job.ref.namespace, job.ref.name): job.user for job in snapshot.jobs}
         return node_preview(subject, users, clock, width)
 
     def notify_style_update(self) -> None:
-        """Draw in the colours of another theme."""
+        """Redraw in the new theme."""
         super().notify_style_update()
         self._styles.clear()
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line."""
+        """Render one line."""
         base = self.rich_style
         if y >= len(self._lines):
             return Strip.blank(self.content_size.width, base)
-        segments = [Segment(text, self._style(look)) for text, look in self._lines[y]]
+        segments = [Segment(text, self._style(style)) for text, style in self._lines[y]]
         cells = sum(cell_len(text) for text, _ in self._lines[y])
         return Strip(segments, cells).adjust_cell_length(self.content_size.width, base)
 
-    def _style(self, look: Look) -> Style:
-        if look not in self._styles:
-            above = self.get_component_rich_style(f"table--{look}", partial=True) if look else Style()
-            self._styles[look] = self.rich_style + above
-        return self._styles[look]
+    def _style(self, style: CellStyle) -> Style:
+        if style not in self._styles:
+            above = self.get_component_rich_style(f"table--{style}", partial=True) if style else Style()
+            self._styles[style] = self.rich_style + above
+        return self._styles[style]
 
 
 def _key(subject: Job | NodeRow | None) -> str | None:

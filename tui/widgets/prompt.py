@@ -1,4 +1,4 @@
-"""The line on which a filter or a command is typed."""
+"""The prompt for filters and commands."""
 
 from __future__ import annotations
 
@@ -15,25 +15,23 @@ from k8s.text.sanitize import sanitize
 from tui.keys import PROMPT, Key
 from tui.widgets.form.line_input import LineInput
 
+# Returns the completed text; empty if there is none.
 Completer = Callable[[str], str]
-"""Returns what a half-typed text is likely to become; nothing when it does not know."""
 
 
 class _Suggester(Suggester):
-    """Asks a function, anew each time: what there is to suggest changes while one types."""
-
     def __init__(self, complete: Completer) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self._complete = complete
 
     async def get_suggestion(self, value: str) -> str | None:
-        """Return the whole text with what is typed as its start."""
-        whole = self._complete(value)
-        return value + whole[len(value) :] if whole else None
+        """Return the completed text, starting with the typed one."""
+        completed = self._complete(value)
+        return value + completed[len(value) :] if completed else None
 
 
 class PromptField(LineInput):
-    """The field of the prompt. Its own keys take effect before the next key of the same packet."""
+    """Input of the prompt. Its keys take effect before the next key of the same packet."""
 
     def __init__(self, prompt: Prompt) -> None:
         super().__init__(compact=True)
@@ -48,7 +46,7 @@ class PromptField(LineInput):
 
 
 class Prompt(Horizontal):
-    """Hidden until asked for. `/` filters while one types, `:` waits for enter."""
+    """Hidden until opened. `/` filters while typing, `:` waits for enter."""
 
     DEFAULT_CSS = """
     Prompt { height: 1; display: none; }
@@ -62,33 +60,28 @@ class Prompt(Horizontal):
     """
 
     class Typed(Message):
-        """The text has changed, or was accepted with enter."""
+        """The text was changed, or accepted with enter."""
 
         def __init__(self, mark: str, text: str, *, is_final: bool) -> None:
             super().__init__()
             self.mark = mark
-            """`/` or `:`."""
             self.text = text
             self.is_final = is_final
-            """Enter was pressed."""
 
     class Closed(Message):
-        """Escape was pressed: what was typed is to be forgotten."""
+        """Escape was pressed; the text is discarded."""
 
         def __init__(self, mark: str) -> None:
             super().__init__()
             self.mark = mark
-            """`/` or `:`."""
 
     def __init__(self, keys: Sequence[Key] = PROMPT) -> None:
-        """Make a prompt that obeys these keys."""
         super().__init__()
         self.mark = "/"
-        """What is being typed: `/` a filter, `:` a command."""
+        """`/` for a filter, `:` for a command."""
         self.is_open = False
-        """Whether something is being typed."""
         self.problem = ""
-        """What is wrong with the filter that is typed, or was typed last."""
+        """Problem of the current or last filter; empty if there is none."""
         self._actions = {name.strip(): key.action for key in keys for name in key.keys.split(",")}
         self._history: Sequence[str] = ()
         self._back = 0
@@ -107,16 +100,16 @@ class Prompt(Horizontal):
         complete: Completer | None = None,
         history: Sequence[str] = (),
     ) -> None:
-        """Show the line and give it the focus.
+        """Show and focus the prompt.
 
         Args:
             mark: `/` or `:`.
-            text: What stands on it at first.
-            complete: Finds what is likely meant.
-            history: What was typed before, the oldest first.
+            text: Initial text.
+            complete: Returns completions.
+            history: Earlier texts, oldest first.
         """
         self.mark, self._history, self._back = mark, history, 0
-        self.say(self.problem if mark == "/" and text else "")
+        self.show_problem(self.problem if mark == "/" and text else "")
         self.query_one("#mark", Label).update(mark)
         field = self.query_one(PromptField)
         field.suggester = _Suggester(complete) if complete else None
@@ -126,20 +119,20 @@ class Prompt(Horizontal):
         # At once, not at the next idle moment: what is typed right after the mark belongs here.
         self.screen.set_focus(field)
 
-    def say(self, problem: str) -> None:
-        """Say beside what is typed what is wrong with it; nothing takes it back."""
+    def show_problem(self, problem: str) -> None:
+        """Show a problem beside the input; empty hides it."""
         self.problem = problem
         label = self.query_one("#problem", Label)
         label.update(sanitize(f"! {problem}") if problem else "")
         label.set_class(bool(problem), "-shown")
 
     def close(self) -> None:
-        """Hide the line."""
+        """Hide the prompt."""
         self.is_open = False
         self.remove_class("-open")
 
     def press(self, key: str) -> bool:
-        """Do what a key means here; say whether it means anything."""
+        """Handle a key; return False if it has no meaning here."""
         action = self._actions.get(key, "")
         if action == "submit":
             text = self.query_one(PromptField).value
@@ -151,11 +144,10 @@ class Prompt(Horizontal):
         elif action == "accept":
             self.query_one(PromptField).action_cursor_right()
         elif action.startswith("older") and self._history:
-            self._remember(-1 if "-" in action else 1)
+            self._recall(-1 if "-" in action else 1)
         return bool(action)
 
-    def _remember(self, steps: int) -> None:
-        """Put back what was typed before."""
+    def _recall(self, steps: int) -> None:
         self._back = max(0, min(len(self._history), self._back + steps))
         text = self._history[-self._back] if self._back else ""
         self._write(text)
@@ -169,7 +161,7 @@ class Prompt(Horizontal):
         field.cursor_position = len(text)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while one types."""
+        """Filter while typing."""
         event.stop()
         if self.is_open:
             self.post_message(self.Typed(self.mark, event.value, is_final=False))

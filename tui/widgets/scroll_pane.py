@@ -1,4 +1,4 @@
-"""A pane of Textual's that scrolls at once, so that each key of a burst counts."""
+"""A scroll container that scrolls immediately."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from textual.containers import VerticalScroll
 
 
 class ScrollPane(VerticalScroll):
-    """Scrolls when it is told to, not at the next frame and not by an animation.
+    """Scroll container without animation or delay.
 
-    Textual puts a scroll off until after the next refresh, and counts from where it is until then:
-    ten keys that come in one packet, over SSH or by key repeat, would scroll by one line.
+    Textual delays a scroll until after the next refresh and computes it from the old position: ten keys in
+    one packet, over SSH or by key repeat, would scroll by one line.
     """
 
     def scroll_to(self, *args: Any, **options: Any) -> None:
-        """Scroll to a place, as every way to scroll does but `scroll_end`; see Textual."""
+        """Scroll immediately; every scroll method except `scroll_end` ends here."""
         super().scroll_to(*args, **{**options, "animate": False, "immediate": True})
 
     def scroll_end(self, **options: Any) -> None:
-        """Scroll to the end; see Textual."""
+        """Scroll to the end immediately."""
         super().scroll_end(**{**options, "animate": False, "immediate": True})

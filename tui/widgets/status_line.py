@@ -1,4 +1,4 @@
-"""The line above every view that is always true: which cluster, how many GPUs, since when."""
+"""The status line above every view: cluster, GPUs, and the age of the data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tui.widgets.home.node_groups import NodeGroups
 
 
 class StatusLine(Widget):
-    """Context, namespace and user; GPUs held of all; live, or how old what is shown is."""
+    """Context, namespace and user; held GPUs; connection state or the age of stale data."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "status-line--context",
@@ -32,17 +32,15 @@ class StatusLine(Widget):
     """
 
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
-    """What is shown."""
 
     def __init__(self, *, is_read_only: bool = False) -> None:
-        """Show an empty picture; `is_read_only` says that nothing is changed from here."""
         super().__init__()
         self._is_read_only = is_read_only
-        self._said = Text()
+        self._drawn = Text()
         self._groups = NodeGroups()
 
     def on_mount(self) -> None:
-        """Count the age of old rows up while the cluster is away."""
+        """Refresh the age of stale data."""
         self.set_interval(5, self._tick)
 
     def _tick(self) -> None:
@@ -50,16 +48,16 @@ class StatusLine(Widget):
             self.refresh()
 
     def watch_snapshot(self) -> None:
-        """Draw only what says something new: pictures come ten times a second."""
-        if self.is_mounted and self._words() != self._said:
+        """Redraw only on changes: snapshots arrive ten times a second."""
+        if self.is_mounted and self._text() != self._drawn:
             self.refresh()
 
     def render(self) -> Text:
-        """Draw what fits; the state of the connection is never given up."""
-        self._said = self._words()
-        return self._said
+        """Render the parts that fit; the connection state always does."""
+        self._drawn = self._text()
+        return self._drawn
 
-    def _words(self) -> Text:
+    def _text(self) -> Text:
         snapshot = self.snapshot
         width = self.size.width
         right = self._right(snapshot)

@@ -1,4 +1,4 @@
-"""Text to read, of any length: only the lines in sight are drawn, and what is looked for is marked in them.
+"""Text of any length, with search; only visible lines are drawn.
 
 Rows are scrolled here, see `tui.widgets.viewport`.
 """
@@ -22,30 +22,30 @@ from k8s.text.sanitize import sanitize
 from tui.text.cells import cell_len, head
 from tui.widgets.viewport import WHEEL_LINES, Viewport
 
+# More matches are only shown as `+`.
 MOST_MATCHES = 10_000
-"""Places that are marked; of more it is said that there are more."""
+# Minimum width of a continued line, however deeply it is indented.
 _LEAST_PART = 20
-"""Cells that a broken line has at least on each row, however far to the right it begins."""
 
 
 class LineLike(Protocol):
-    """One line, and where in it a name stands that is drawn apart."""
+    """A line with an optional name to highlight."""
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text."""
 
     @property
     def name_start(self) -> int:
-        """Where the name begins."""
+        """Start of the name."""
 
     @property
     def name_end(self) -> int:
-        """Where it ends; 0 where there is none."""
+        """End of the name; 0 without one."""
 
 
 class TextLine(NamedTuple):
-    """The plainest line."""
+    """A plain line."""
 
     text: str
     name_start: int = 0
@@ -53,7 +53,7 @@ class TextLine(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A place in a line, counted in characters."""
+    """A match in characters."""
 
     line: int
     start: int
@@ -61,7 +61,7 @@ class Match(NamedTuple):
 
 
 class TextLines(Widget, can_focus=True):
-    """Lines of text, scrolled in both directions or broken to the width."""
+    """Lines of text, scrolled in both directions or wrapped."""
 
     DEFAULT_CSS = """
     TextLines { width: 1fr; height: 1fr; padding: 0 0 0 1; }
@@ -71,16 +71,13 @@ class TextLines(Widget, can_focus=True):
     }
 
     wraps: reactive[bool] = reactive(False, init=False)
-    """Whether long lines are broken instead of going on to the right."""
 
     def __init__(self, *, wraps: bool = False, id: str | None = None) -> None:
-        """Make it empty."""
         super().__init__(id=id)
         self.set_reactive(TextLines.wraps, wraps)
         self.matches: list[Match] = []
-        """Where the text has what is looked for, in order."""
         self.current: int | None = None
-        """The place among them that was gone to last."""
+        """Index of the current match; None without matches."""
         self._lines: list[LineLike] = []
         self._pattern: re.Pattern[str] | None = None
         self._first_row: list[int] = [0]
@@ -91,19 +88,19 @@ class TextLines(Widget, can_focus=True):
 
     @property
     def top_line(self) -> int:
-        """The first line in sight."""
+        """First visible line."""
         return self._at_row(self._view.top)[0] if self._lines else 0
 
     @property
-    def match_words(self) -> str:
-        """Say at which match it is: `3 of 41`; nothing where nothing is looked for."""
+    def match_text(self) -> str:
+        """Return the position of the current match: `3 of 41`; empty without a search."""
         if self._pattern is None:
             return ""
         total = f"{len(self.matches):,}{'+' if len(self.matches) == MOST_MATCHES else ''}"
         return f"{self.current + 1} of {total}" if self.current is not None else "nothing found"
 
     def show(self, lines: Sequence[LineLike]) -> None:
-        """Replace the lines; what is in sight stays where it is."""
+        """Replace the lines; the scroll position is kept."""
         top = self.top_line
         self._lines = [
             line
@@ -115,7 +112,7 @@ class TextLines(Widget, can_focus=True):
         self._measure(top)
 
     def search(self, pattern: re.Pattern[str] | None) -> None:
-        """Mark every match of a pattern, and go to the first one from here on; None marks nothing."""
+        """Highlight all matches and go to the next one; None clears the search."""
         self._pattern = pattern
         self._find(keeps_current=False)
         if self.current is not None:
@@ -123,59 +120,57 @@ class TextLines(Widget, can_focus=True):
         self.refresh()
 
     def step(self, matches: int) -> None:
-        """Go to the next match, or the one before; after the last comes the first."""
+        """Go to the next or previous match, wrapping around."""
         if self.current is not None:
             self.current = (self.current + matches) % len(self.matches)
             self._reveal(self.matches[self.current])
             self.refresh()
 
     def scroll_rows(self, rows: float) -> None:
-        """Scroll up or down; infinity is the end."""
+        """Scroll by rows; infinity is the end."""
         self._view.resize(self.content_size.height, self._first_row[-1])
         if self._view.scroll_to(self._view.top + rows):
             self.refresh()
 
     def scroll_pages(self, pages: float) -> None:
-        """Scroll by what fits on the screen, less one line."""
+        """Scroll by pages."""
         self.scroll_rows(round(pages * max(1, self.content_size.height - 1)))
 
     def scroll_side(self, cells: int) -> None:
-        """Scroll to the side, where lines are not broken."""
+        """Scroll sideways, unless lines are wrapped."""
         if not self.wraps:
             first = self.top_line
-            in_sight = self._lines[first : first + self.content_size.height]
-            longest = max((cell_len(line.text) for line in in_sight), default=0)
+            visible = self._lines[first : first + self.content_size.height]
+            longest = max((cell_len(line.text) for line in visible), default=0)
             most = max(self._left if cells < 0 else 0, longest - self._width + 1)
             self._left = max(0, min(self._left + cells, most))
             self.refresh()
 
     def watch_wraps(self) -> None:
-        """Break lines, or do not; what is in sight stays."""
+        """Wrap or unwrap lines; the scroll position is kept."""
         top = self.top_line
         self._left = 0
         self._measure(top)
 
     def on_resize(self) -> None:
-        """Break lines anew."""
+        """Wrap lines at the new width."""
         self._measure(self.top_line)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Show what is below."""
+        """Scroll down."""
         event.stop()
         self.scroll_rows(WHEEL_LINES)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Show what is above."""
+        """Scroll up."""
         event.stop()
         self.scroll_rows(-WHEEL_LINES)
 
     @property
     def _width(self) -> int:
-        """The cells there are for text, beside the bar that shows where the view is."""
         return max(1, self.content_size.width - 1)
 
     def _measure(self, top_line: int) -> None:
-        """Give each line its rows, and keep a line the first one in sight."""
         width = self._width
         self._cuts = {}
         if self.wraps:
@@ -189,7 +184,6 @@ class TextLines(Widget, can_focus=True):
         self.refresh()
 
     def _find(self, *, keeps_current: bool) -> None:
-        """Look for the pattern in all lines."""
         before = self.matches[self.current] if self.current is not None else None
         self.matches, self.current = [], None
         if self._pattern is None:
@@ -207,12 +201,10 @@ class TextLines(Widget, can_focus=True):
             self.current = place % len(self.matches)
 
     def _at_row(self, row: int) -> tuple[int, int]:
-        """Return the line at a row, and which of its rows it is."""
         line = min(bisect_right(self._first_row, row) - 1, len(self._lines) - 1)
         return line, row - self._first_row[line]
 
     def _reveal(self, match: Match) -> None:
-        """Scroll as little as it takes to see a match, and some lines around it."""
         cuts = self._cuts.get(match.line, [0])
         row = self._first_row[match.line] + bisect_right(cuts, match.start) - 1
         self._view.resize(self.content_size.height, self._first_row[-1])
@@ -225,7 +217,7 @@ class TextLines(Widget, can_focus=True):
                 self._left = 0 if end <= self._width else max(0, start - self._width // 3)
 
     def render_line(self, y: int) -> Strip:
-        """Draw one row."""
+        """Render one row."""
         width, base = self._width, self.rich_style
         row = self._view.top + y
         if row >= self._first_row[-1]:
@@ -251,7 +243,6 @@ class TextLines(Widget, can_focus=True):
         return Strip(self._pieces(index, 0, len(line.text), base)).crop(self._left)
 
     def _pieces(self, index: int, start: int, end: int, base: Style) -> list[Segment]:
-        """Return the characters from `start` to `end` of a line in their colours."""
         line = self._lines[index]
         spans = [(line.name_start, line.name_end, base + self._style("name"))] if line.name_end else []
         first = bisect_right(self.matches, Match(index, -1, -1))
@@ -273,12 +264,12 @@ class TextLines(Widget, can_focus=True):
 
 
 def _hanging(text: str, width: int) -> int:
-    """Return how far to the right a broken line goes on."""
+    """Return the indentation of a continued line."""
     return max(0, min(len(text) - len(text.lstrip(" -")) + 2, width - _LEAST_PART))
 
 
 def _broken(text: str, width: int) -> list[int]:
-    """Return where the rows of a line begin, at spaces where there are some."""
+    """Return the starts of a line's rows, at spaces where possible."""
     starts = [0]
     room, start = width, 0
     while True:

@@ -1,4 +1,4 @@
-"""YAML to read beside a form: names of fields apart from their values, nothing read as markup."""
+"""A YAML pane for the form: highlighted field names, no markup."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tui.text.cells import cell_len, head
 from tui.widgets.scroll_pane import ScrollPane
 
 _NAME = re.compile(r"( *(?:- )*)([\w./-]+:)(?= |$)")
+# One cell on each side, and the scroll bar.
 _MARGIN = 3
-"""Cells that a line cannot have: one at each side, and the scroll bar."""
 
+# Scroll methods for text keys.
 _SCROLLS = {
     "text.down": "scroll_down",
     "text.up": "scroll_up",
     "text.start": "scroll_home",
     "text.end": "scroll_end",
 }
-"""Keys of any text, and what a pane that scrolls does for them."""
 
 
 class YamlView(ScrollPane):
-    """A pane that scrolls; what is too long goes on in the next line, further to the right."""
+    """A scrolling pane; long lines continue with a deeper indentation."""
 
     DEFAULT_CSS = """
     YamlView > Static { width: 100%; height: auto; padding: 0 1; }
@@ -43,7 +43,6 @@ class YamlView(ScrollPane):
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        """Make an empty pane."""
         super().__init__(id=id, classes=classes)
         self._text = ""
         self._line_count = 0
@@ -58,7 +57,7 @@ class YamlView(ScrollPane):
         self._draw()
 
     def on_resize(self) -> None:
-        """Break the lines anew."""
+        """Wrap lines at the new width."""
         self._draw()
 
     def _draw(self) -> None:
@@ -80,7 +79,6 @@ def _drawn(line: str, *, is_first: bool) -> Content:
 
 
 def _broken(line: str, width: int) -> Iterator[str]:
-    """Break a line at spaces where there are some, and indent what follows by two more."""
     indent = " " * min(len(line) - len(line.lstrip(" -")) + 2, width // 2)
     while cell_len(line) > width:
         part = head(line, width)

@@ -1,4 +1,4 @@
-"""Where a cluster is and who asks it: kubeconfig, exec plugins, certificates, proxies.
+"""Cluster address and credentials: kubeconfig, exec plugins, certificates, proxies.
 
 Reads files and runs exec plugins; sends no request.
 """

@@ -1,13 +1,14 @@
-"""Where the cluster is and by which credentials: a kubeconfig's context, or the pod we run in.
+"""Address and credentials of one cluster, from a kubeconfig context or a pod's service account.
 
-The kubernetes package fetches tokens from identity providers: OIDC, GCP. It takes longer to import than
-all else until rows are shown, so it is imported where a kubeconfig names one of these, and nowhere else.
+The kubernetes package fetches tokens from identity providers (OIDC, GCP). It is slow to import, so
+it is imported only for a kubeconfig that names such a provider.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import ipaddress
 import os
 import ssl
 import tempfile
@@ -18,78 +19,106 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from k8s.client.auth.exec_plugin import Credentials, ExecPlugin, ExecPluginFailed, without_secrets
 from k8s.client.auth.kubeconfig import SANDBOX_HINT, UNUSABLE, ResolvedContext, read_kubeconfig
-from k8s.client.auth.proxy import proxy_from
 from k8s.errors import UNAUTHORIZED_HINT, NoCluster, Unauthorized
+from k8s.text.home import file_problem, read_named_file
 from k8s.text.sanitize import sanitize
 
 __all__ = ["SANDBOX_HINT", "ClusterConfig", "load"]
 
+# Stands for a context name inside a pod.
 IN_CLUSTER = "in-cluster"
-"""What stands for a context's name inside a pod."""
+# Token, certificate authority and namespace of a pod.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds its token, certificate authority and namespace."""
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_PEM_HINT = "Correct it in the kubeconfig, or get a new kubeconfig."
+# Seconds before a token file is read again. Source: client-go.
 TOKEN_FILE_S = 60.0
-"""How long a token from a file is used before the file is read again. Source: client-go."""
 
 
 @dataclass(slots=True)
 class ClusterConfig:
-    """How to reach one cluster as one user. Also what the kubernetes package fills in."""
+    """Address and credentials of one cluster for one user. The kubernetes package fills it in, too."""
 
     host: str = ""
-    """Base address, as `https://10.0.0.1:6443`."""
     context: str = ""
-    """Name of the kubeconfig's context; `in-cluster` inside a pod."""
     namespace: str = "default"
     user: str = ""
-    """The kubeconfig's name for the user."""
+    username: str = ""
+    """The API's name for the user; empty until the server has been asked."""
+    impersonation: tuple[tuple[str, str], ...] = ()
+    """Headers of every request; empty unless the kubeconfig impersonates a user."""
     api_key: dict[str, str] = field(default_factory=dict, repr=False)
     """`BearerToken` to the whole Authorization header."""
     verify_ssl: bool = True
     ssl_ca_cert: str | None = None
     ssl_ca_pem: str = field(default="", repr=False)
-    """The certificate authority itself, where it stands in the kubeconfig; it wins over the file."""
+    """Certificate authority from the kubeconfig itself; wins over `ssl_ca_cert`."""
     cert_file: str | None = None
     key_file: str | None = None
     tls_server_name: str | None = None
     proxy: str | None = field(default=None, repr=False)
     token_file: str = ""
-    """File that holds the token; it wins over `api_key`."""
+    """Wins over `api_key`."""
     token_file_s: float = TOKEN_FILE_S
-    """How long a token from that file is used before it is read again."""
     exec_plugin: ExecPlugin | None = None
-    """The command that prints credentials."""
     auth_provider: Any = None
-    """The kubernetes package's `KubeConfigLoader` where the user names an auth provider: OIDC, GCP."""
+    """The kubernetes package's `KubeConfigLoader`; None unless the user names an auth provider."""
     inline: Credentials = field(default_factory=Credentials, repr=False)
-    """The client certificate that the kubeconfig itself holds, as `client-certificate-data`."""
+    """The client certificate in the kubeconfig itself: `client-certificate-data`."""
     _issued: Credentials = field(default_factory=Credentials, repr=False)
     expires: datetime | None = None
-    """When the credentials said that they would be over."""
+    refused: tuple[str, str] = field(default=("", ""), repr=False)
+    """The `identity` that the server refused last."""
     _certificate: str = ""
     _token_read_s: float = float("-inf")
 
     def __post_init__(self) -> None:
-        """Note which certificate it begins with."""
-        self._note_certificate()
+        self._record_certificate()
 
     @property
     def is_local(self) -> bool:
-        """Tell whether the server is on this machine."""
+        """Return True if the server is on this machine."""
         return urlsplit(self.host).hostname in ("127.0.0.1", "localhost", "::1")
 
     @property
+    def acts_as(self) -> str:
+        """Return the impersonated user and groups; empty without impersonation."""
+        groups = ", ".join(value for name, value in self.impersonation if name == "Impersonate-Group")
+        return self.acting_user + (f" (groups: {groups})" if groups else "") if self.impersonation else ""
+
+    @property
+    def acting_user(self) -> str:
+        """Return the API's name for the effective user, else the kubeconfig's name for the user."""
+        return self.username or dict(self.impersonation).get("Impersonate-User", self.user)
+
+    @property
+    def known_username(self) -> str:
+        """Return the API's name for the user if it is known without a request; else empty.
+
+        Without impersonation or a token it is the common name of the client certificate.
+        """
+        if (name := self.username or dict(self.impersonation).get("Impersonate-User", "")) or self.api_key:
+            return name
+        from cryptography import x509
+
+        with suppress(OSError, ValueError):
+            pem = self._client_pem.certificate or _read_pem(self.cert_file)
+            subject = x509.load_pem_x509_certificate(pem.encode()).subject
+            return next((str(each.value) for each in subject if each.oid == x509.NameOID.COMMON_NAME), "")
+        return ""
+
+    @property
     def has_expired(self) -> bool:
-        """Tell whether the credentials said that they would be over by now."""
+        """Return True if the credentials have passed their announced expiry."""
         return self.expires is not None and datetime.now(UTC) >= self.expires
 
     @property
     def unauthorized_hint(self) -> str:
-        """Return what to do when the server does not know who asks."""
+        """Return the advice for a 401."""
         return (
             f"Login expired: run {self.exec_plugin.shown}, then try again."
             if self.exec_plugin
@@ -97,21 +126,33 @@ class ClusterConfig:
         )
 
     def authorization(self) -> str:
-        """Return the Authorization header, empty when a certificate does the work."""
+        """Return the Authorization header; empty if a certificate is used."""
         if self.token_file and time.monotonic() - self._token_read_s >= self.token_file_s:
-            with suppress(OSError, ValueError):  # it may be half written: then the old token has to do
+            with suppress(OSError, ValueError):  # it may be half written: use the old token until then
                 self._read_token_file()
         return self.api_key.get("BearerToken", "")
 
+    @property
+    def is_cheap_to_renew(self) -> bool:
+        """Return True if all credentials come from files, so that renewing runs no command."""
+        return self.exec_plugin is None and self.auth_provider is None
+
+    def reread_files(self) -> None:
+        """Reload a token or certificate replaced on disk; ignore a token file that cannot be read."""
+        if self.token_file:
+            with suppress(OSError, ValueError):
+                self._read_token_file()
+        self._record_certificate()
+
     def identity(self) -> tuple[str, str]:
-        """Return what tells credentials apart: the Authorization header, a digest of the certificate."""
+        """Return values that differ for different credentials: Authorization header, certificate digest."""
         return self.authorization(), self._certificate
 
     async def renew(self) -> None:
         """Fetch new credentials: run the exec plugin, reread the token file and the certificate.
 
         Raises:
-            Unauthorized: It did not work.
+            Unauthorized: The plugin or provider failed, or the token file cannot be used.
         """
         try:
             await self._fetch_credentials()
@@ -124,47 +165,40 @@ class ClusterConfig:
             ) from None
 
     async def _fetch_credentials(self) -> None:
-        """Fetch credentials from wherever they come.
-
-        Raises:
-            ExecPluginFailed: The exec plugin, or the auth provider, gave none.
-            OSError, ValueError: The token file cannot be used.
-        """
         if self.exec_plugin is not None:
             self._issued = issued = await self.exec_plugin.run()
             if issued.token:
                 self.api_key["BearerToken"] = _bearer(issued.token)
-            # By a clock that is ahead of theirs everything is over at once: then only a 401 tells.
-            is_useful = issued.expires is not None and issued.expires > datetime.now(UTC)
-            self.expires = issued.expires if is_useful else None
+            # If our clock is ahead, everything has expired at once: then rely on 401s.
+            is_plausible = issued.expires is not None and issued.expires > datetime.now(UTC)
+            self.expires = issued.expires if is_plausible else None
         if self.auth_provider is not None:
             try:
                 await self.auth_provider.load_and_set(self)
-            except Exception as error:  # whatever an identity provider, or the package's part for it, does
+            except Exception as error:  # anything: providers and the package's code for them vary
                 raise ExecPluginFailed(without_secrets(str(error)) or type(error).__name__) from None
         if self.token_file:
             self._read_token_file()
-        self._note_certificate()
+        self._record_certificate()
 
     def _read_token_file(self) -> None:
         self._token_read_s = time.monotonic()
-        self.api_key["BearerToken"] = _bearer(Path(self.token_file).read_text(encoding="utf-8"))
+        self.api_key["BearerToken"] = _bearer(read_named_file(self.token_file).decode())
 
-    def _note_certificate(self) -> None:
+    def _record_certificate(self) -> None:
         pem = self._client_pem
         digest = hashlib.sha256((pem.certificate + pem.key).encode())
         for path in (self.cert_file, self.key_file):
-            with suppress(OSError):  # `ssl_context` says what is wrong with it
-                digest.update(Path(path).read_bytes() if path else b"")
+            with suppress(OSError):  # `ssl_context` reports the problem
+                digest.update(read_named_file(path) if path else b"")
         self._certificate = digest.hexdigest()
 
     @property
     def _client_pem(self) -> Credentials:
-        """Return the client certificate that is in no file: the exec plugin's, else the kubeconfig's."""
         return self._issued if self._issued.certificate else self.inline
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """Return the TLS settings with the newest certificate; None for a server without TLS.
+        """Return TLS settings with the newest certificate; None for a plain-http server.
 
         Raises:
             NoCluster: A certificate or key cannot be read.
@@ -176,6 +210,11 @@ class ClusterConfig:
             context = ssl.create_default_context(
                 cafile=None if self.ssl_ca_pem else self.ssl_ca_cert, cadata=self.ssl_ca_pem or None
             )
+        except (OSError, ValueError) as error:
+            where = f"certificate-authority{'-data' if self.ssl_ca_pem else f' {self.ssl_ca_cert}'}"
+            why = _pem_message(error, "it is not a PEM certificate")
+            raise NoCluster(UNUSABLE, sanitize(f"{where}: {why}"), _PEM_HINT) from error
+        try:
             if pem.certificate:
                 with tempfile.TemporaryDirectory() as folder:  # Python reads certificates from files only
                     both = Path(folder, "client.pem")
@@ -185,9 +224,10 @@ class ClusterConfig:
             elif self.cert_file:
                 _load_certificate(context, self.cert_file, self.key_file)
         except (OSError, ValueError) as error:
-            named = [path for path in (self.ssl_ca_cert, self.cert_file, self.key_file) if path]
-            where = ", ".join(named) or "The client certificate"
-            raise NoCluster(UNUSABLE, sanitize(f"{where}: {error}"), SANDBOX_HINT) from error
+            named = [path for path in (self.cert_file, self.key_file) if path and not pem.certificate]
+            where = f"client certificate {', '.join(named)}".rstrip()
+            why = _pem_message(error, "it is not a PEM certificate, or does not match its key")
+            raise NoCluster(UNUSABLE, sanitize(f"{where}: {why}"), _PEM_HINT) from error
         if not self.verify_ssl:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -197,10 +237,10 @@ class ClusterConfig:
 async def load(
     kubeconfig: str = "", context: str = "", namespace: str = "", *, service_account: Path = SERVICE_ACCOUNT
 ) -> ClusterConfig:
-    """Read this kubeconfig, or kubectl's own, or a pod's service account; and fetch credentials.
+    """Read `kubeconfig`, else kubectl's default, else a pod's service account; fetch credentials.
 
     Raises:
-        NoCluster: There is none, or it cannot be used; the hint offers the sandbox.
+        NoCluster: None was found, or it cannot be used; the hint suggests the sandbox.
     """
     merged = read_kubeconfig(kubeconfig)
     if not merged.files:
@@ -210,10 +250,11 @@ async def load(
     try:
         config = await _from_context(resolved)
     except ExecPluginFailed as error:
-        hint = "Run the exec plugin of your kubeconfig by hand to see what it lacks."
+        hint = "Run the exec plugin of your kubeconfig by hand to see what is wrong."
         raise NoCluster("Could not log in to the cluster.", str(error), hint) from None
     except (OSError, ValueError) as error:
-        why = f"{files}: {without_secrets(str(error))}"
+        named = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+        why = f"{files}: {named}{without_secrets(file_problem(error))}"
         raise NoCluster(UNUSABLE, sanitize(why), SANDBOX_HINT) from None
     config.namespace = namespace or config.namespace
     return config
@@ -221,6 +262,7 @@ async def load(
 
 async def _from_context(resolved: ResolvedContext) -> ClusterConfig:
     where, user, cluster = resolved.context, resolved.user, resolved.cluster
+    _check_server(where.server)
     config = ClusterConfig(
         host=where.server.rstrip("/"),
         context=where.name,
@@ -229,6 +271,7 @@ async def _from_context(resolved: ResolvedContext) -> ClusterConfig:
         token_file=str(user.get("tokenFile", "")),
         verify_ssl=not cluster.get("insecure-skip-tls-verify"),
         tls_server_name=cluster.get("tls-server-name"),
+        impersonation=_impersonation(user),
     )
     if config.host.startswith("https"):
         _read_certificates(config, cluster, user)
@@ -239,20 +282,43 @@ async def _from_context(resolved: ResolvedContext) -> ClusterConfig:
         config.exec_plugin = ExecPlugin.from_user(plugin, cluster)
     elif "auth-provider" in user:
         config.auth_provider = _auth_provider_of(resolved)
-    elif "username" in user and "password" in user:
-        both = base64.b64encode(f"{user['username']}:{user['password']}".encode())
+    elif "username" in user:
+        both = base64.b64encode(f"{user['username']}:{user.get('password', '')}".encode())
         config.api_key["BearerToken"] = f"Basic {both.decode()}"
     await config._fetch_credentials()
     return config
 
 
-def _read_certificates(config: ClusterConfig, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> None:
-    """Take over certificates, which a kubeconfig names or holds; what it holds wins.
+def _check_server(server: str) -> None:
+    parts = urlsplit(server)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("the server must be an address that begins with https:// or http://")
+    if "@" in parts.netloc:
+        raise ValueError(
+            "the server holds a user name or password: move it to username and password of the user"
+        )
+    _ = parts.port
 
-    Raises:
-        OSError: A file that is named is not there.
-        ValueError: What is held is not base64.
-    """
+
+def _impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    # Source: client-go, transport/round_trippers.go (`impersonatingRoundTripper`, `headerKeyEscape`).
+    if "as" not in user:
+        return ()
+    headers = [("Impersonate-User", user["as"])]
+    headers += [("Impersonate-Uid", uid) for uid in (user.get("as-uid"),) if uid]
+    headers += [("Impersonate-Group", group) for group in user.get("as-groups", ())]
+    for key, values in user.get("as-user-extra", {}).items():
+        if not isinstance(values, list):
+            raise ValueError(f"as-user-extra: {key} must be a list")
+        escaped = quote(str(key), safe="!#$&'*+-.^_`|~")
+        headers += [(f"Impersonate-Extra-{escaped}", value) for value in values]
+    for name, value in headers:
+        if not isinstance(value, str) or not value.isprintable():
+            raise ValueError(f"{name}: it must be text (in quotes) without control characters")
+    return tuple(headers)
+
+
+def _read_certificates(config: ClusterConfig, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> None:
     config.ssl_ca_cert = _checked_path(cluster.get("certificate-authority"))
     config.ssl_ca_pem = _inline_pem(cluster, "certificate-authority")
     config.cert_file = _checked_path(user.get("client-certificate"))
@@ -262,30 +328,35 @@ def _read_certificates(config: ClusterConfig, cluster: Mapping[str, Any], user: 
         config.inline = Credentials(
             certificate=certificate or _read_pem(config.cert_file), key=key or _read_pem(config.key_file)
         )
-    config._note_certificate()
+    config._record_certificate()
+
+
+def _pem_message(error: Exception, unreadable: str) -> str:
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+        return f"{error.strerror}."
+    return f"{unreadable}."
 
 
 def _checked_path(path: str | None) -> str | None:
     if path:
-        os.stat(path)
+        read_named_file(path)  # fails for a FIFO, on which OpenSSL would block later
     return path
 
 
 def _inline_pem(entry: Mapping[str, Any], name: str) -> str:
-    """Return the PEM that stands in an entry; beside it there may be words in any language."""
-    return base64.b64decode(str(entry.get(f"{name}-data", ""))).decode("ascii", "ignore")
+    # A PEM file may have comments in any language around the certificate.
+    try:
+        pem = base64.b64decode("".join(str(entry.get(f"{name}-data", "")).split()), validate=True)
+    except ValueError:
+        raise ValueError(f"{name}-data is not base64") from None
+    return pem.decode("ascii", "ignore")
 
 
 def _read_pem(path: str | None) -> str:
-    return Path(path).read_text(encoding="ascii", errors="ignore") if path else ""
+    return read_named_file(path).decode("ascii", "ignore") if path else ""
 
 
 def _auth_provider_of(resolved: ResolvedContext) -> Any:
-    """Return what fetches tokens from an identity provider.
-
-    Raises:
-        ExecPluginFailed: The kubeconfig does not say how.
-    """
     from kubernetes.aio.config.kube_config import KubeConfigLoader
 
     where = resolved.context
@@ -298,7 +369,7 @@ def _auth_provider_of(resolved: ResolvedContext) -> Any:
     }
     try:
         return KubeConfigLoader(kubeconfig)
-    except Exception as error:  # whatever the package makes of a provider that is none
+    except Exception as error:  # the package raises anything for a malformed provider
         raise ExecPluginFailed(without_secrets(str(error)) or type(error).__name__) from None
 
 
@@ -323,11 +394,6 @@ def _in_cluster(namespace: str, folder: Path) -> ClusterConfig:
 
 
 def _proxy(named: str | None, host: str) -> str | None:
-    """Return the proxy that a kubeconfig names, or else the environment.
-
-    Raises:
-        ValueError: It is of a kind that we do not speak.
-    """
     proxy = named or proxy_from(os.environ, host)
     if proxy and urlsplit(proxy).scheme not in ("http", "https"):
         raise ValueError(f"only http and https proxies can be used, not {urlsplit(proxy).scheme or 'this'}")
@@ -335,17 +401,64 @@ def _proxy(named: str | None, host: str) -> str | None:
 
 
 def _bearer(token: str) -> str:
-    """Return the header for a token.
-
-    Raises:
-        ValueError: It is no token.
-    """
     token = token.strip()
     if not token or not token.isascii() or not token.isprintable():
-        raise ValueError("the token is empty or holds characters that no token has")
+        raise ValueError("the token is empty or contains invalid characters")
     return f"Bearer {token}"
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
-    # Without a password of ours OpenSSL asks for one on the terminal, which the console draws on.
+    # Without a password OpenSSL would prompt on the terminal that the console draws on.
     context.load_cert_chain(certificate, key, password=lambda: "")
+
+
+def proxy_from(environment: Mapping[str, str], server: str) -> str:
+    """Return the address of the proxy for `server`; empty for a direct connection.
+
+    Source: golang.org/x/net/http/httpproxy, and apimachinery's NewProxierWithNoProxyCIDR.
+    """
+    parts = urlsplit(server)
+    host = (parts.hostname or "").rstrip(".")
+    name = f"{parts.scheme}_proxy"
+    proxy = environment.get(name.upper()) or environment.get(name) or ""
+    if not proxy or _is_loopback(host):
+        return ""
+    port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+    exceptions = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
+    if any(_is_excepted(host, port, each.strip().lower()) for each in exceptions.split(",")):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _is_excepted(host: str, port: int, exception: str) -> bool:
+    # An entry of NO_PROXY is `*`, an address, a network, or a domain, each but `*` with an optional port.
+    if exception in ("", "*"):
+        return exception == "*"
+    address = _address(host)
+    if address is not None and "/" in exception:
+        try:
+            return address in ipaddress.ip_network(exception, strict=False)
+        except ValueError:
+            return False
+    named, colon, wanted_port = exception.rpartition(":")
+    if colon and wanted_port.isdecimal() and (named.endswith("]") or ":" not in named):
+        if wanted_port.lstrip("0") != str(port):
+            return False
+        exception = named
+    if address is not None:
+        return address == _address(exception.strip("[]"))
+    if exception.startswith(("*.", ".")):
+        return host.endswith(exception.removeprefix("*"))
+    return host == exception or host.endswith(f".{exception}")
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None

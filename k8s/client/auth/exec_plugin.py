@@ -1,7 +1,7 @@
-"""Runs a kubeconfig's exec plugin and reads the ExecCredential it prints.
+"""Exec plugins of kubeconfigs, and the ExecCredential that they print.
 
-The kubernetes package runs them too, but gives them our terminal and all the time they want,
-and of a token and a certificate it keeps only the token. Protocol: client.authentication.k8s.io.
+The kubernetes package could run them, too, but lets them use our terminal and any amount of time,
+and drops the certificate if there is a token. Protocol: client.authentication.k8s.io.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Self
 
+from k8s.text.home import read_named_file
 from k8s.text.sanitize import sanitize
 
+# Generous: the user may have to confirm the login in a browser.
 TIMEOUT_S = 60.0
-"""How long an exec plugin may take: somebody may have to confirm it elsewhere."""
+# This extension of a cluster is passed to exec plugins as `config`.
 CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
-"""The extension of a cluster's entry that is handed to exec plugins as `config`."""
 _MESSAGE_CHARS = 300
+_MOST_BYTES = 2**20
 _SUBCOMMAND = re.compile(r"[a-z]+(?:-[a-z]+)*")
 _LONG_SECRETS = re.compile(r"[\w.+=~-]{32,}")
 _CONTENTS = re.compile(r"\{.*\}", re.DOTALL)
 
 
 class ExecPluginFailed(Exception):
-    """The command gave no credentials; says why, without any secret."""
+    """An exec plugin gave no credentials. The message contains no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What an exec plugin printed."""
+    """Credentials printed by an exec plugin; certificate and key are PEM."""
 
     token: str = field(default="", repr=False)
     certificate: str = field(default="", repr=False)
-    """PEM, as is the key."""
     key: str = field(default="", repr=False)
     expires: datetime | None = None
 
@@ -51,28 +51,27 @@ class ExecPlugin:
     """The `exec` entry of a kubeconfig's user."""
 
     argv: Sequence[str] = field(repr=False)
-    """The command and its arguments, which may hold secrets."""
+    """The command and its arguments; they may hold secrets."""
     env: Mapping[str, str] = field(repr=False)
-    """Variables beside ours."""
     api_version: str
     cluster: Mapping[str, Any] | None = None
-    """What it is told of the cluster; None unless it asks for `provideClusterInfo`."""
+    """Cluster details for the plugin; None unless it asks for `provideClusterInfo`."""
     install_hint: str = ""
     wants_terminal: bool = False
 
     @classmethod
     def from_user(cls, exec_config: Mapping[str, Any], cluster: Mapping[str, Any]) -> Self:
-        """Read the `exec` part of a kubeconfig's user.
+        """Parse the `exec` entry of a kubeconfig's user.
 
         Raises:
-            ExecPluginFailed: It is incomplete.
+            ExecPluginFailed: The entry is incomplete or malformed.
         """
         for key in ("command", "apiVersion"):
             if not isinstance(exec_config.get(key), str):
                 raise ExecPluginFailed(f"The exec plugin of this kubeconfig has no {key}.")
         arguments, variables = exec_config.get("args") or [], exec_config.get("env") or []
         if not isinstance(arguments, list) or not isinstance(variables, list):
-            raise ExecPluginFailed("The exec plugin of this kubeconfig makes no sense.")
+            raise ExecPluginFailed("The exec plugin of this kubeconfig is malformed: args and env are lists.")
         named = [each for each in variables if isinstance(each, dict) and each.get("name")]
         return cls(
             argv=[exec_config["command"], *map(str, arguments)],
@@ -85,29 +84,29 @@ class ExecPlugin:
 
     @property
     def shown(self) -> str:
-        """Return the command as it may be shown: its options, which may hold secrets, are left out."""
+        """Return the command for display, without its options, which may hold secrets."""
         shown = [self.argv[0]]
         for word in self.argv[1:3]:
             if not _SUBCOMMAND.fullmatch(word):
                 break
             shown.append(word)
-        rest = ["…"] if len(shown) < len(self.argv) else []
-        return sanitize(" ".join([*shown, *rest]))
+        hidden = ["…"] if len(shown) < len(self.argv) else []
+        return sanitize(" ".join([*shown, *hidden]))
 
     async def run(self, timeout_s: float = TIMEOUT_S) -> Credentials:
-        """Run it, without a terminal; cancelled, or out of time, it is killed.
+        """Run the plugin without a terminal; kill it on cancellation or timeout.
 
         Raises:
-            ExecPluginFailed: It gave no credentials.
+            ExecPluginFailed: The plugin gave no credentials.
         """
         if self.wants_terminal:
-            raise ExecPluginFailed(f"{self.shown} wants a terminal of its own.")
+            raise ExecPluginFailed(f"{self.shown} needs a terminal.")
         exec_info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
         if self.cluster is not None:
             exec_info["spec"] = {"interactive": False, "cluster": self.cluster}
         pipe = asyncio.subprocess.PIPE
         try:
-            # In a session of its own it has no terminal to ask on, which the console draws on.
+            # In a new session it cannot open the terminal that the console draws on.
             process = await asyncio.create_subprocess_exec(
                 *self.argv,
                 env={**os.environ, **self.env, "KUBERNETES_EXEC_INFO": json.dumps(exec_info)},
@@ -117,33 +116,37 @@ class ExecPlugin:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "its words cannot be passed on"
+            why = error.strerror if isinstance(error, OSError) else "its arguments cannot be passed on"
             raise ExecPluginFailed(sanitize(f"{self.argv[0]}: {why}. {self.install_hint}".strip())) from None
         try:
             async with asyncio.timeout(timeout_s):
-                output, stderr = await process.communicate()
+                reads = [_read_all(stream, process.pid) for stream in (process.stdout, process.stderr)]
+                output, stderr = await asyncio.gather(*reads)
+                await process.wait()
         except TimeoutError:
-            raise ExecPluginFailed(f"{self.shown} did not end in {timeout_s:.0f} s.") from None
+            raise ExecPluginFailed(f"{self.shown} did not finish in {timeout_s:.0f} s.") from None
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
+        if max(len(output), len(stderr)) > _MOST_BYTES:
+            raise ExecPluginFailed(f"{self.shown} printed more than 1 MiB, so it was stopped.")
         if process.returncode:
             message = without_secrets(stderr.decode("utf-8", "replace"))
-            raise ExecPluginFailed(message or f"{self.shown} ended with status {process.returncode}.")
+            raise ExecPluginFailed(message or f"{self.shown} exited with status {process.returncode}.")
         return self._read(output)
 
     def _read(self, output: bytes) -> Credentials:
         try:
             answer = json.loads(output)
         except (ValueError, RecursionError):
-            raise ExecPluginFailed(f"What {self.shown} printed is not JSON.") from None
+            raise ExecPluginFailed(f"{self.shown} did not print JSON.") from None
         status = answer.get("status") if isinstance(answer, dict) else None
         if not isinstance(status, dict) or answer.get("kind") != "ExecCredential":
-            raise ExecPluginFailed(f"What {self.shown} printed is no ExecCredential.")
+            raise ExecPluginFailed(f"{self.shown} did not print an ExecCredential.")
         if answer.get("apiVersion") != self.api_version:
-            raise ExecPluginFailed(f"{self.shown} speaks another version than {self.api_version}.")
+            raise ExecPluginFailed(f"{self.shown} printed another version than {self.api_version}.")
         token, certificate, key = (
             str(status.get(name) or "") for name in ("token", "clientCertificateData", "clientKeyData")
         )
@@ -155,14 +158,24 @@ class ExecPlugin:
         return credentials
 
 
+async def _read_all(stream: asyncio.StreamReader | None, pid: int) -> bytes:
+    content = b""
+    while stream is not None and (chunk := await stream.read(65536)):
+        content = (content + chunk)[: _MOST_BYTES + 1]
+        if len(content) > _MOST_BYTES:  # keep reading: asyncio sees no exit while a pipe holds unread bytes
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+    return content
+
+
 def without_secrets(message: str) -> str:
-    """Return a complaint, fit for one line, without what may be a token or a part of a kubeconfig."""
+    """Return a message on one line, without anything that may be a token or part of a kubeconfig."""
     lines = [line.strip() for line in _CONTENTS.sub("{…}", message).splitlines() if line.strip()]
     return sanitize(_LONG_SECRETS.sub("…", " ".join(lines[-3:])))[:_MESSAGE_CHARS]
 
 
 def _cluster_info(cluster: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what an exec plugin is told of the cluster. Source: `ExecCredentialSpec.cluster`."""
+    # Source: `ExecCredentialSpec.cluster`.
     keys = (
         "server",
         "tls-server-name",
@@ -172,8 +185,8 @@ def _cluster_info(cluster: Mapping[str, Any]) -> Mapping[str, Any]:
     )
     info = {key: cluster[key] for key in keys if key in cluster}
     if "certificate-authority-data" not in info and (path := cluster.get("certificate-authority")):
-        with suppress(OSError):  # the connection itself will say that it is missing
-            info["certificate-authority-data"] = base64.b64encode(Path(path).read_bytes()).decode()
+        with suppress(OSError):  # `ssl_context` reports a missing file
+            info["certificate-authority-data"] = base64.b64encode(read_named_file(path)).decode()
     extensions = cluster.get("extensions")
     for each in extensions if isinstance(extensions, list) else ():
         if isinstance(each, dict) and each.get("name") == CLUSTER_EXTENSION:

@@ -1,7 +1,7 @@
-"""Kubeconfigs as kubectl merges them: which contexts there are, and what each one says.
+"""Kubeconfigs, merged as kubectl merges them.
 
-Nothing here runs an exec plugin or asks a cluster. YAML, slow to import, waits until a file is
-read: before the first frame only `kubeconfig_files` is called.
+Runs no exec plugin and sends no request. YAML is slow to import and is imported when a file is
+read; before the first frame only `kubeconfig_files` is called.
 """
 
 from __future__ import annotations
@@ -14,18 +14,50 @@ from pathlib import Path
 from typing import Any
 
 from k8s.errors import NoCluster
-from k8s.text.home import expand_home
+from k8s.text.home import expand_home, read_named_file
 from k8s.text.sanitize import sanitize
 
 SANDBOX_HINT = "Point KUBECONFIG at one, or try the single-machine cluster: gpuconsole --sandbox"
 UNUSABLE = "This kubeconfig cannot be used."
 
+# Sections of a kubeconfig, and the fields that are paths relative to the file.
 _PATHS = {
     "clusters": ("certificate-authority",),
     "users": ("client-certificate", "client-key", "tokenFile"),
     "contexts": (),
 }
-"""Sections of a kubeconfig, and what in their entries is a path that begins at the file's folder."""
+# Source: client-go, tools/clientcmd/api/v1/types.go.
+_FIELDS: Mapping[str, Mapping[str, type]] = {
+    "cluster": {
+        "server": str,
+        "tls-server-name": str,
+        "insecure-skip-tls-verify": bool,
+        "certificate-authority": str,
+        "certificate-authority-data": str,
+        "proxy-url": str,
+        "disable-compression": bool,
+    },
+    "user": {
+        "client-certificate": str,
+        "client-certificate-data": str,
+        "client-key": str,
+        "client-key-data": str,
+        "token": str,
+        "tokenFile": str,
+        "as": str,
+        "as-uid": str,
+        "as-groups": list,
+        "as-user-extra": dict,
+        "username": str,
+        "password": str,
+        "auth-provider": dict,
+        "exec": dict,
+        "extensions": list,
+    },
+}
+_RIVALS = (("token", "username"), ("tokenFile", "username"), ("exec", "auth-provider"))
+_FIELD_HINT = "Correct the kubeconfig; nothing was sent to the cluster."
+_TYPE_NAMES = {str: "text (in quotes)", bool: "true or false", list: "a list", dict: "a mapping"}
 _QUOTED = re.compile(r"'[^']{4,}'|\"[^\"]{4,}\"")
 _NO_YAML = "this is not YAML"
 _MOST_NAMED = 20
@@ -33,19 +65,19 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One entry of the list that a user chooses from. Its words are as they stand in the file."""
+    """One context to choose from, with its names as written in the file."""
 
     name: str
     cluster: str = ""
     server: str = ""
-    """The cluster's address; empty when its entry is missing."""
+    """Empty if the cluster's entry is missing."""
     user: str = ""
     namespace: str = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedContext:
-    """One context with the entries it names."""
+    """A context with the entries of its cluster and user."""
 
     context: Context
     cluster: Mapping[str, Any]
@@ -54,23 +86,23 @@ class ResolvedContext:
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """Several files as one. The first to name a thing counts, as in kubectl."""
+    """Several kubeconfig files merged into one. The first definition of a name wins, as in kubectl."""
 
     files: tuple[Path, ...] = ()
     current: str = ""
-    """The current context's name; empty when no file says."""
+    """Name of the current context; empty if no file sets one."""
     contexts: tuple[Context, ...] = ()
     problems: tuple[str, ...] = ()
-    """What is wrong with files that were left out, a sentence each."""
+    """One sentence for each file that was skipped."""
     _clusters: Mapping[str, Mapping[str, Any]] | None = None
     _users: Mapping[str, Mapping[str, Any]] | None = None
 
     def resolve(self, name: str = "") -> ResolvedContext:
-        """Return a context, by default the current one, with the entries of its cluster and its user.
+        """Return a context, by default the current one, with its cluster and user.
 
         Raises:
-            NoCluster: It is not there, or incomplete. Without a name also when a file was
-                left out: it may say which context is the current one.
+            NoCluster: The context is missing or incomplete; or, without a name, a file was skipped, which
+                may have set the current context.
         """
         files = ", ".join(str(path) for path in self.files)
         if self.problems and not name:
@@ -85,38 +117,45 @@ class Kubeconfig:
         user = (self._users or {}).get(context.user)
         for what, entry, called in (("cluster", cluster, context.cluster), ("user", user, context.user)):
             if entry is None and (called or what == "cluster"):
-                why = (
-                    f"{files}: context {context_name} names {what} {called or 'nothing'}, which is not there."
-                )
+                named = f"names {what} {called}, which it does not define" if called else f"has no {what}"
+                why = f"{files}: context {context_name} {named}."
                 raise NoCluster(UNUSABLE, sanitize(why), SANDBOX_HINT)
         if not context.server:
             raise NoCluster(UNUSABLE, sanitize(f"{files}: {context.cluster} names no server."), SANDBOX_HINT)
+        for what, called, entry in (("cluster", context.cluster, cluster), ("user", context.user, user)):
+            if problem := _field_problem(what, entry or {}):
+                raise NoCluster(UNUSABLE, sanitize(f"{files}: {what} {called}: {problem}"), _FIELD_HINT)
         return ResolvedContext(context, cluster or {}, user or {})
 
 
 def kubeconfig_files() -> list[Path]:
-    """Return the kubeconfig files that kubectl would merge, those that exist."""
+    """Return the existing files that kubectl would merge."""
     text = os.environ.get("KUBECONFIG") or "~/.kube/config"
-    return [path for part in text.split(os.pathsep) if part and (path := expand_home(part)).is_file()]
+    return [path for part in text.split(os.pathsep) if part and _is_there(path := expand_home(part))]
 
 
 def read_kubeconfig(kubeconfig: str = "") -> Kubeconfig:
-    """Read and merge this kubeconfig, or those that kubectl would take, leaving out what makes no sense.
+    """Read and merge this kubeconfig, or kubectl's default files; skip unreadable ones.
 
     Raises:
-        NoCluster: The one that was named is not there.
+        NoCluster: The named file does not exist.
     """
     if not kubeconfig:
         return merge(kubeconfig_files())
     path = expand_home(kubeconfig)
-    if not path.is_file():
+    if not _is_there(path):
         why = sanitize(f"There is no kubeconfig at {kubeconfig}.")
         raise NoCluster("No cluster to talk to.", why, SANDBOX_HINT)
     return merge([path])
 
 
+def _is_there(path: Path) -> bool:
+    # `/dev/null` stands for no kubeconfig, as in kubectl.
+    return os.path.exists(path) and str(path) != os.devnull
+
+
 def merge(files: Sequence[Path]) -> Kubeconfig:
-    """Merge kubeconfigs, the first one first."""
+    """Merge kubeconfigs; earlier files win."""
     current = ""
     sections: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _PATHS}
     problems: list[str] = []
@@ -125,7 +164,7 @@ def merge(files: Sequence[Path]) -> Kubeconfig:
             found = _parse(path)
             entries = {section: list(_entries(found, section, path)) for section in sections}
         except (OSError, ValueError, RecursionError) as error:
-            problems.append(sanitize(f"{path}: {_words(error)}"))
+            problems.append(sanitize(f"{path}: {_describe_error(error)}"))
             continue
         current = current or str(found.get("current-context") or "")
         for section, named in entries.items():
@@ -137,12 +176,21 @@ def merge(files: Sequence[Path]) -> Kubeconfig:
     )
 
 
+# Keys of one mapping, merge keys (`<<`) included.
+_MOST_KEYS = 10_000
+
+
 def _parse(path: Path) -> Mapping[str, Any]:
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        def flatten_mapping(self, node: yaml.MappingNode) -> None:
+            super().flatten_mapping(node)
+            if len(node.value) > _MOST_KEYS:  # merge keys of merge keys grow exponentially
+                raise yaml.constructor.ConstructorError(None, None, "too many merged keys", node.start_mark)
+
     try:
-        found = yaml.load(path.read_text(encoding="utf-8"), loader)
+        found = yaml.load(read_named_file(path).decode(), Loader)
     except yaml.MarkedYAMLError as error:
         if error.problem_mark is None:
             raise ValueError(_NO_YAML) from None
@@ -158,22 +206,42 @@ def _parse(path: Path) -> Mapping[str, Any]:
 
 
 def _entries(found: Mapping[str, Any], section: str, path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the entries of a section that have a name, without what is empty and with whole paths."""
     listed = found.get(section) or []
     if not isinstance(listed, list):
-        raise ValueError(f"this is not a kubeconfig, its {section} are no list")
+        raise ValueError(f"this is not a kubeconfig, its {section} are not a list")
+    names = [str(item.get("name")) for item in listed if isinstance(item, dict)]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise ValueError(f"two {section} are named {twice}: rename or remove one")
     for item in listed:
         entry = item.get(section.removesuffix("s")) if isinstance(item, dict) else None
         if not isinstance(entry, dict) or item.get("name") in (None, ""):
             continue
-        kept = {key: value for key, value in entry.items() if value not in (None, "")}
+        fields = {key: value for key, value in entry.items() if value not in (None, "")}
         for key in _PATHS[section]:
-            if key in kept:
-                kept[key] = _absolute(str(kept[key]), path)
-        plugin = kept.get("exec")
+            if key in fields:
+                fields[key] = _absolute(str(fields[key]), path)
+        plugin = fields.get("exec")
+        # A command without a slash is looked up in PATH.
         if section == "users" and isinstance(plugin, dict) and os.sep in str(plugin.get("command")):
-            kept["exec"] = {**plugin, "command": _absolute(str(plugin["command"]), path)}
-        yield str(item["name"]), kept
+            fields["exec"] = {**plugin, "command": _absolute(str(plugin["command"]), path)}
+        yield str(item["name"]), fields
+
+
+def _field_problem(section: str, entry: Mapping[str, Any]) -> str:
+    # An unknown field of a user is not skipped: it may change the identity.
+    fields = _FIELDS[section]
+    for key, value in entry.items():
+        if key in fields and not isinstance(value, fields[key]):
+            return f"{key} must be {_TYPE_NAMES[fields[key]]}."
+        if key not in fields and section == "user":
+            return f"{key} is not a known field, and it may change whom you act as."
+    if section == "user":
+        if "as" not in entry and (more := {"as-uid", "as-groups", "as-user-extra"} & entry.keys()):
+            return f"{min(more)} needs a user to act as: there is no `as`."
+        for first, second in _RIVALS:
+            if first in entry and second in entry:
+                return f"{first} and {second} are two ways to log in, and only one may be given."
+    return ""
 
 
 def _absolute(named: str, path: Path) -> str:
@@ -187,8 +255,8 @@ def _context(name: str, entry: Mapping[str, Any], clusters: Mapping[str, Mapping
     return Context(name, cluster, server, str(entry.get("user", "")), namespace)
 
 
-def _words(error: Exception) -> str:
-    """Return what is wrong with a file, without quoting it: tokens may be in it."""
+def _describe_error(error: Exception) -> str:
+    # Never quotes the file: it may hold tokens.
     if isinstance(error, OSError):
         return f"{error.strerror or error}."
     if isinstance(error, UnicodeDecodeError | RecursionError):

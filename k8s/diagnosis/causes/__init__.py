@@ -1,4 +1,4 @@
-"""The causes that `rules` looks for: each module a few functions from `Evidence` to a `Cause` or nothing.
+"""Rules that find causes: functions from `Evidence` to a `Cause` or None.
 
-Pure: nothing here fetches, and no cause knows of the order in which they are looked for.
+Pure: nothing here sends requests, and no rule knows the order in which they run.
 """

@@ -1,4 +1,4 @@
-"""Why pods are not even made: the server refuses them, for quota, limits, names that do not exist."""
+"""The server refuses to create pods: quota, limits, missing names."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.objects import LimitRangeItem
-from k8s.diagnosis.words import amount, bare_amount, cut, names
-from k8s.models import Event
+from k8s.diagnosis.phrases import amount, bare_amount, cut, names
+from k8s.models import Event, Quantities
 from k8s.scheduling import requests
 
 
 def cannot_create(evidence: Evidence) -> Cause | None:
-    """Its pods are refused when they are to be made."""
+    """Detect pods that the server refused, from events."""
     if not evidence.podless:
         return None
     for event in evidence.events_of(None, "FailedCreate"):
@@ -35,34 +35,40 @@ def _event_fact(event: Event) -> Fact:
 def _over_quota(evidence: Evidence, found: re.Match[str]) -> Cause:
     quota, requested, used, limited = found.groups()
     names_of = [each.partition("=")[0] for each in requested.split(",")]
-    limits = dict(each.split("=", 1) for each in limited.split(",") if "=" in each)
-    uses = dict(each.split("=", 1) for each in used.split(",") if "=" in each)
+    limits, uses = _format_amounts(limited), _format_amounts(used)
     asks = names(" ".join(reversed(each.split("=", 1))) for each in requested.split(","))
     left = names(f"{uses.get(each, '?')} of {limits.get(each, '?')} {each} used" for each in names_of)
-    return Cause(
-        f"Waits for quota: a pod wants {asks}; quota {quota} has {left}.",
-        help=(f"Ask for less, end other jobs in {evidence.job.ref.namespace}, or ask for more quota.",),
-    )
+    wanted, hard = requests.from_quantities(_format_amounts(requested)), requests.from_quantities(limits)
+    if any(want > hard.get(key, want) for key, want in wanted.items()):
+        allows = names(f"{limits[each]} {each}" for each in names_of if each in limits)
+        sentence = f"Never starts: a pod needs {asks}; quota {quota} allows {allows}."
+        return Cause(sentence, help=_beyond_quota(evidence))
+    sentence = f"Waits for quota: a pod needs {asks}; quota {quota} has {left}."
+    return Cause(sentence, help=_within_quota(evidence))
 
 
-def _rejected(words: str, *help_lines: str) -> Callable[[Evidence, re.Match[str]], Cause]:
-    """Return an explanation in which `{0}`, `{1}` are what the message names."""
-    return lambda _, found: Cause(words.format(*found.groups()), help=help_lines)
+def _format_amounts(text: str) -> Quantities:
+    return {key: value for key, _, value in (each.partition("=") for each in text.split(",")) if value}
 
 
+def _rejected(sentence: str, *help_lines: str) -> Callable[[Evidence, re.Match[str]], Cause]:
+    return lambda _, found: Cause(sentence.format(*found.groups()), help=help_lines)
+
+
+# Messages of servers that refuse a pod, and their explanations; the first match wins.
 _REJECTIONS: tuple[tuple[re.Pattern[str], Callable[[Evidence, re.Match[str]], Cause]], ...] = (
     (re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)"), _over_quota),
     (
         re.compile(r"failed quota: ([^:]+): must specify (.+)"),
         _rejected(
-            "Its pods cannot be created: quota {0} demands that each container says {1}.",
-            "Say how much of these each container wants.",
+            "Its pods cannot be created: quota {0} requires every container to set {1}.",
+            "Set these in every container.",
         ),
     ),
     (
         re.compile(r"((?:maximum|minimum) \S+ usage per \w+ is .+|\S+ max limit to request ratio .+)"),
         _rejected(
-            "Its pods cannot be created: a LimitRange says {0}.", "Ask for an amount within the limits."
+            "Its pods cannot be created: a LimitRange says {0}.", "Request an amount within the limits."
         ),
     ),
     (
@@ -84,14 +90,13 @@ _REJECTIONS: tuple[tuple[re.Pattern[str], Callable[[Evidence, re.Match[str]], Ca
     ),
     (
         re.compile(r"admission webhook \"([^\"]+)\" denied the request:? ?(.*)"),
-        _rejected("Its pods cannot be created: the cluster's rule {0} says {1}."),
+        _rejected("Its pods cannot be created: admission webhook {0} denies them: {1}."),
     ),
 )
-"""What servers say when they refuse a pod, and what that means; the first that is found counts."""
 
 
 def no_such_priority(evidence: Evidence) -> Cause | None:
-    """Its PriorityClass is not there."""
+    """Detect a missing PriorityClass."""
     missing = [name for name, found in evidence.priorities.items() if found is None]
     if not missing or not evidence.podless:
         return None
@@ -102,7 +107,7 @@ def no_such_priority(evidence: Evidence) -> Cause | None:
 
 
 def no_such_account(evidence: Evidence) -> Cause | None:
-    """Its ServiceAccount is not there."""
+    """Detect a missing ServiceAccount."""
     missing = [name for name, found in evidence.accounts.items() if found is None]
     if not missing or not evidence.podless:
         return None
@@ -113,12 +118,12 @@ def no_such_account(evidence: Evidence) -> Cause | None:
 
 
 def over_quota(evidence: Evidence) -> Cause | None:
-    """The namespace's quota has too little left, by arithmetic, where no event says so."""
+    """Detect an exceeded quota by arithmetic, if no event names it."""
     for instance in evidence.podless:
         wanted = requests.of_pod(evidence.spec(instance))
         for quota in evidence.quotas:
             if quota.spec.scopes or quota.spec.scope_selector:
-                continue  # for some pods only; an event tells when it is for these
+                continue  # for some pods only; an event reports it if it is for these
             hard = requests.from_quantities(quota.status.hard)
             used = requests.from_quantities(quota.status.used)
             for key, limit in hard.items():
@@ -126,44 +131,52 @@ def over_quota(evidence: Evidence) -> Cause | None:
                 left = limit - used.get(key, 0)
                 if want is None or want <= left:
                     continue
-                name = quota.metadata.name
+                name, wants = quota.metadata.name, f"{instance.name} needs {amount(key, want)}"
+                if want > limit:
+                    sentence = f"Never starts: {wants}; quota {name} allows {bare_amount(key, limit)}."
+                    return Cause(sentence, help=_beyond_quota(evidence))
                 sentence = (
-                    f"Waits for quota: {instance.name} wants {amount(key, want)}; quota {name} has "
+                    f"Waits for quota: {wants}; quota {name} has "
                     f"{bare_amount(key, left)} of {bare_amount(key, limit)} left."
                 )
-                advice = (
-                    f"Ask for less, end other jobs in {evidence.job.ref.namespace}, or ask for more quota."
-                )
-                return Cause(sentence, help=(advice,))
+                return Cause(sentence, help=_within_quota(evidence))
     return None
+
+
+def _within_quota(evidence: Evidence) -> tuple[str]:
+    return (f"Request less, end other jobs in {evidence.job.ref.namespace}, or ask for more quota.",)
+
+
+def _beyond_quota(evidence: Evidence) -> tuple[str]:
+    return (f"Request less, or ask for more quota in {evidence.job.ref.namespace}.",)
 
 
 _RESOURCE_OF: Mapping[str, str] = {"count/pods": requests.PODS}
 
 
 def out_of_limits(evidence: Evidence) -> Cause | None:
-    """A LimitRange allows no such pods, by arithmetic, where no event says so."""
+    """Detect a violated LimitRange by arithmetic, if no event names it."""
     for instance in evidence.podless:
         containers = [requests.of_container(each) for each in evidence.spec(instance).containers]
-        asked = {"Container": containers, "Pod": [requests.add(containers)]}
+        requested = {"Container": containers, "Pod": [requests.add(containers)]}
         for limit_range in evidence.limit_ranges:
             for limit in limit_range.spec.limits or ():
-                for each in asked.get(limit.type, ()):
-                    if words := beyond(limit, each):
-                        wants, allowed = words
+                for each in requested.get(limit.type, ()):
+                    if violation := beyond(limit, each):
+                        amount_text, allowed = violation
                         name = limit_range.metadata.name
                         return Cause(
-                            f"Its pods cannot be created: {instance.name} wants {wants}; "
+                            f"Its pods cannot be created: {instance.name} needs {amount_text}; "
                             f"LimitRange {name} allows {allowed} a {limit.type.lower()}.",
-                            help=("Ask for an amount within the limits.",),
+                            help=("Request an amount within the limits.",),
                         )
     return None
 
 
-def beyond(limit: LimitRangeItem, asked: requests.ResourceList) -> tuple[str, str] | None:
-    """Return what is asked and what is allowed in its place; None when it is within the limits."""
+def beyond(limit: LimitRangeItem, requested: requests.ResourceList) -> tuple[str, str] | None:
+    """Return the requested and the allowed amount in words; None if within the limits."""
     for word, bounds, sign in (("at most", limit.max, 1), ("at least", limit.min, -1)):
         for key, bound in requests.from_quantities(bounds).items():
-            if key in asked and (asked[key] - bound) * sign > 0:
-                return amount(key, asked[key]), f"{word} {bare_amount(key, bound)}"
+            if key in requested and (requested[key] - bound) * sign > 0:
+                return amount(key, requested[key]), f"{word} {bare_amount(key, bound)}"
     return None

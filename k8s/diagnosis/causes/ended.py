@@ -1,62 +1,60 @@
-"""Why a job failed or restarts: who ended first, how, and what its operator made of that."""
+"""A job failed or restarts: the first container that failed, and the operator's verdict."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
 from k8s.diagnosis.answer import Cause, Fact
+from k8s.diagnosis.causes.held_back import refused
 from k8s.diagnosis.causes.not_started import CODE_INITS
 from k8s.diagnosis.evidence import Evidence, dig
-from k8s.diagnosis.words import clock, count, cut, names, order, span
+from k8s.diagnosis.phrases import clock, count, cut, names, order, span
 from k8s.models import Terminated
 from k8s.snapshot import Instance
 from k8s.status import Status
 
-_ASKED_TO_STOP = (143, 130)
-"""Exit codes of processes that were told to end: the victims of somebody else's end."""
+# Exit codes of processes that were told to stop: never the cause.
+_ASKED_TO_STOP = (143, 130, 129)
 _EXIT_CODES = {
     126: "its command cannot be executed",
     127: "its command was not found",
     134: "it aborted (SIGABRT)",
-    137: "it was killed (SIGKILL), often for want of memory",
+    137: "it was killed (SIGKILL), often for lack of memory",
     139: "it crashed (SIGSEGV)",
     143: "it was asked to stop (SIGTERM)",
 }
+# Of the packaged trainers and their launcher only.
 _TRAINER_EXIT_CODES = {
     3: "there are checkpoints, but none can be read",
     4: "the loss or a weight is not finite",
-    5: "files to learn from are missing or damaged",
+    5: "training data is missing or damaged",
     6: "a node has fewer GPUs than processes, or only some ranks have one",
-    7: "the port where the ranks meet is in use",
+    7: "the rendezvous port is in use",
+    8: "all epochs had already run, with other settings, so nothing was trained",
 }
-"""Of the packaged trainers and their launcher; of another program these say nothing."""
 _TRAINER_MODULES = ("trainer.train_ddp", "trainer.train_mpi")
 _LIMITS = {
     "DeadlineExceeded": ("ran longer than its deadline", "Give it more time: activeDeadlineSeconds."),
     "BackoffLimitExceeded": ("all its retries are used", "Allow more of them: backoffLimit."),
     "PodFailurePolicy": ("its pod failure policy ended it", ""),
 }
+_NEVER_STARTED = ("StartError", "ContainerCannotRun")
 _NO_RETRIES = ("it had no retries", "Allow some: backoffLimit.")
-"""In place of used up retries, of a job that was given none."""
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How one container of an instance ended."""
-
     instance: Instance
     container: str
     state: Terminated
     restarts: int
-    """How often the kubelet started it anew."""
     is_init: bool = False
-    """It is an init container."""
 
     @property
-    def words(self) -> str:
-        """Return `exit 1`, `OOMKilled`."""
+    def text(self) -> str:
         reason = self.state.reason
         if reason == "OOMKilled":
             return "was OOMKilled"
@@ -66,7 +64,7 @@ class _End:
 
 
 def evicted(evidence: Evidence) -> Cause | None:
-    """A node put a pod out, or a pod of higher priority took its place."""
+    """Detect a pod that was evicted or preempted."""
     for instance in evidence.job.instances:
         pod = evidence.pods.get(instance.pod)
         if pod is not None and pod.status.phase == "Failed" and pod.status.reason:
@@ -83,13 +81,13 @@ def evicted(evidence: Evidence) -> Cause | None:
     for event in evidence.events_of("Pod", "Preempted"):
         return Cause(
             f"{_verb(evidence)}: {event.involved_object.name} was preempted: {cut(event.message)}.",
-            help=("Give it a higher priority, or wait: it is placed again when there is room.",),
+            help=("Give it a higher priority, or wait: it is scheduled again when there is room.",),
         )
     return None
 
 
 def container_ended(evidence: Evidence) -> Cause | None:
-    """A process ended badly; the first that did is to blame, but not one that was only asked to stop."""
+    """Detect the process that failed first, unless it was only asked to stop."""
     ends = [end for instance in evidence.job.instances for end in _ends(evidence, instance)]
     if not ends:
         return None
@@ -101,9 +99,9 @@ def container_ended(evidence: Evidence) -> Cause | None:
     limit, advice = _limit(evidence)
     times = f", {count(first.restarts, 'restart')} so far" if first.restarts else ""
     memory = _memory_limit(evidence, first)
-    sentence = f"{_verb(evidence)}: {who} {first.words}{when}{memory}{times}{f'; {limit}' if limit else ''}."
+    sentence = f"{_verb(evidence)}: {who} {first.text}{when}{memory}{times}{f'; {limit}' if limit else ''}."
     facts = [
-        Fact("pods", f"{end.instance.name}: {end.container} {end.words}{_at(end.state.finished_at)}")
+        Fact("pods", f"{end.instance.name}: {end.container} {end.text}{_at(end.state.finished_at)}")
         for end in sorted(ends, key=lambda end: order(end.state.finished_at))[:8]
     ]
     if first.state.message:
@@ -113,17 +111,15 @@ def container_ended(evidence: Evidence) -> Cause | None:
     log = f"See what it printed: gpuconsole logs {evidence.job.ref.name} -i {first.instance.name}"
     log += f" -c {first.container}" if first.is_init else ""
     previous = " --previous" if first.instance.status is Status.RESTARTING else ""
-    return Cause(
-        sentence,
-        (*facts, *_operator_facts(evidence)),
-        (*_memory_help(first), log + previous, *([advice] if advice else [])),
-    )
+    # More retries of a program that fails do not help it, and one that never started printed nothing.
+    advised = [advice] if advice and "deadline" in limit else []
+    logged = [] if first.state.reason in _NEVER_STARTED else [log + previous]
+    return Cause(sentence, (*facts, *_operator_facts(evidence)), (*_memory_help(first), *logged, *advised))
 
 
 def _meaning(evidence: Evidence, end: _End) -> str:
-    """Say what an exit code means; "" where only the program knows, and it is not a packaged trainer."""
-    code, words = end.state.exit_code, evidence.command_of(end.instance, end.container)
-    runs_trainer = any(flag == "-m" and word in _TRAINER_MODULES for flag, word in pairwise(words))
+    code, argv = end.state.exit_code, evidence.command_of(end.instance, end.container)
+    runs_trainer = any(flag == "-m" and word in _TRAINER_MODULES for flag, word in pairwise(argv))
     meaning = _TRAINER_EXIT_CODES.get(code, "") if runs_trainer else ""
     return f"that {meaning}" if meaning else _EXIT_CODES.get(code, "")
 
@@ -140,7 +136,6 @@ def _ends(evidence: Evidence, instance: Instance) -> list[_End]:
 
 
 def _subject(end: _End) -> str:
-    """Return whose end it was: an instance's, or that of an init container before it."""
     who = _with_ranks(end.instance)
     if not end.is_init:
         return who
@@ -162,34 +157,33 @@ def _memory_limit(evidence: Evidence, end: _End) -> str:
     for container in evidence.spec(end.instance).containers:
         limits = container.resources.limits if container.resources is not None else None
         if container.name == end.container and limits and "memory" in limits:
-            return f", its limit is {limits['memory']} of memory"
+            return f", its memory limit is {limits['memory']}"
     return ""
 
 
 def _memory_help(end: _End) -> tuple[str, ...]:
     return (
-        ("Ask for more memory, or use less: smaller batches, fewer loader workers.",)
+        ("Request more memory, or use less: smaller batches, fewer loader workers.",)
         if end.state.reason == "OOMKilled"
         else ()
     )
 
 
 def _limit(evidence: Evidence) -> tuple[str, str]:
-    """Return why its operator gave up for good, in words, and what would help."""
     for condition in evidence.job.conditions:
         if condition.type == "Failed" and condition.status == "True":
             text = f"{condition.reason} {condition.message}"
             if "backoff limit" in text or "BackoffLimitExceeded" in text:
                 had_none = evidence.declared is not None and evidence.declared.restarts_allowed == 0
                 return _NO_RETRIES if had_none else _LIMITS["BackoffLimitExceeded"]
-            for reason, words in _LIMITS.items():
+            for reason, limit in _LIMITS.items():
                 if reason in text or (reason == "DeadlineExceeded" and "deadline" in text.lower()):
-                    return words
+                    return limit
     return "", ""
 
 
 def given_up(evidence: Evidence) -> Cause | None:
-    """Its operator called it failed, and no pod is left that says more."""
+    """Detect a failure that only the operator's verdict explains."""
     if evidence.job.status is not Status.FAILED:
         return None
     limit, advice = _limit(evidence)
@@ -197,14 +191,18 @@ def given_up(evidence: Evidence) -> Cause | None:
         evidence.manifest, "spec", "runPolicy", "activeDeadlineSeconds"
     )
     of = f" of {span(deadline)}" if isinstance(deadline, int) and "deadline" in limit else ""
-    why = f"{limit}{of}" if limit else cut(evidence.job.reason) or "its operator says so, without a reason"
-    gone = "" if evidence.pods else "; its pods are gone, and their logs with them"
+    why = f"{limit}{of}" if limit else cut(evidence.job.reason) or "its operator gives no reason"
     facts = _operator_facts(evidence)
+    # An operator refuses a spec before it makes a pod.
+    refusal = refused(evidence)
+    if refusal is not None:
+        return Cause(f"Failed: {refusal.sentence}", (*facts, *refusal.facts), refusal.help)
+    was_refused = any(re.search("valid", fact.text, re.IGNORECASE) for fact in facts)
+    gone = "" if evidence.pods or was_refused else "; its pods are gone, and their logs with them"
     return Cause(f"Failed: {why}{gone}.", tuple(facts), (advice,) if advice else ())
 
 
 def _operator_facts(evidence: Evidence) -> list[Fact]:
-    """Return what its operator says of its end."""
     return [
         Fact("job", f"{each.type}: {cut(each.message) or each.reason}{_at(each.last_transition_time)}")
         for each in evidence.job.conditions
@@ -221,7 +219,7 @@ def _verb(evidence: Evidence) -> str:
 
 
 def restarting(evidence: Evidence) -> Cause | None:
-    """It restarts, and nothing says more than its status does."""
+    """Detect a restart that only the job's status explains."""
     if evidence.job.status is not Status.RESTARTING:
         return None
     who = [each.name for each in evidence.job.instances if each.status in (Status.RESTARTING, Status.FAILED)]

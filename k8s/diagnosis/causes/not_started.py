@@ -1,4 +1,4 @@
-"""Why pods that have a node do not run on it: the node, the image, a volume, an init container."""
+"""Pods that have a node do not run on it: the node, the image, a volume, an init container."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Mapping
 
 from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.evidence import Evidence
-from k8s.diagnosis.words import count, cut, names, seconds_between, span, verb
+from k8s.diagnosis.phrases import count, cut, names, seconds_between, span, verb
 from k8s.models import ContainerStatus, Event, Terminated
 from k8s.scheduling.predicates import is_ready
+from k8s.scheduling.scheduling_spec import SchedulingSpec
 from k8s.snapshot import Instance
 from k8s.status import Status
-from k8s.status.pod import PULL_REASONS, exit_words
+from k8s.status.pod import PULL_REASONS, exit_text
 
 _CONFIG_REASONS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError")
+# These init containers of operators only wait until the master's name resolves.
 _MASTER_INITS = ("init-pytorch",)
-"""Init containers of operators that do nothing but wait for the master's name."""
 CODE_INITS = ("init-code",)
-"""Arena's init container that fetches code."""
 _LOST = ("", "Unknown")
 
 
 def node_lost(evidence: Evidence) -> Cause | None:
-    """A node that holds some of its pods does not answer, or is gone."""
+    """Detect a node of the job's pods that does not answer, or is gone."""
     if evidence.nodes is None:
         return None
     nodes = {node.metadata.name: node for node in evidence.nodes}
@@ -39,9 +39,7 @@ def node_lost(evidence: Evidence) -> Cause | None:
         if node is None:
             how = "which is no longer there"
         elif ready is None or ready.status in _LOST:
-            since = (
-                span(seconds_between(ready.last_transition_time, evidence.now)) if ready is not None else ""
-            )
+            since = span(seconds_between(ready.since, evidence.now)) if ready is not None else ""
             how = f"which has not answered for {since}" if since else "which does not answer"
         else:
             how = "which is not ready"
@@ -58,7 +56,7 @@ def node_lost(evidence: Evidence) -> Cause | None:
             f"Waits for node {instance.node}, {how}: {who}.",
             fact,
             (
-                f"Ask an administrator for {instance.node}; or delete the job and submit it again, "
+                f"Ask an administrator about {instance.node}; or delete the job and submit it again, "
                 "so that its pods go elsewhere.",
             ),
         )
@@ -66,13 +64,13 @@ def node_lost(evidence: Evidence) -> Cause | None:
 
 
 def image(evidence: Evidence) -> Cause | None:
-    """An image cannot be had."""
+    """Detect an image that cannot be pulled."""
     for instance in evidence.unstarted:
         for status, _ in evidence.containers(instance):
             waiting = status.state.waiting
             if waiting is None or waiting.reason not in PULL_REASONS:
                 continue
-            message = _pull_words(evidence, instance, waiting.message)
+            message = _describe_pull(evidence, instance, waiting.message)
             what = evidence.image_of(instance, status.name) or "its image"
             same = [
                 each.name
@@ -97,8 +95,8 @@ def image(evidence: Evidence) -> Cause | None:
     return None
 
 
-def _pull_words(evidence: Evidence, instance: Instance, message: str) -> str:
-    """Return the kubelet's message; while it only backs off, the one before that."""
+def _describe_pull(evidence: Evidence, instance: Instance, message: str) -> str:
+    # While the kubelet backs off, only the earlier message gives the reason.
     if message and not message.startswith("Back-off pulling image"):
         return cut(message)
     failed = evidence.events_of("Pod", "Failed", names={instance.pod})
@@ -112,18 +110,19 @@ def _pull_cause(reason: str, message: str) -> tuple[str, str]:
     for pattern, why, advice in _PULLS:
         if pattern.search(f"{reason} {message}"):
             return why, advice
-    return "cannot be pulled", "See the kubelet's words below."
+    return "cannot be pulled", "See the kubelet's message below."
 
 
+# Messages of kubelets and registries, the problem with the image, and advice; the first match wins.
 _PULLS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), why, advice)
     for pattern, why, advice in (
         (
             r"ErrImageNeverPull",
-            "is not on the node, and imagePullPolicy Never forbids to pull it",
+            "is not on the node, and imagePullPolicy Never forbids pulling it",
             "Set imagePullPolicy to IfNotPresent, or load the image on the node.",
         ),
-        (r"InvalidImageName", "is no valid name of an image", "Correct the image's name."),
+        (r"InvalidImageName", "is not a valid image name", "Correct the image's name."),
         (
             r"may require authori[sz]ation|insufficient_scope",
             "does not exist, or needs a login",
@@ -141,7 +140,7 @@ _PULLS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         ),
         (
             r"toomanyrequests|rate limit",
-            "was pulled too often: the registry says wait",
+            "was pulled too often: the registry limits pulls",
             "Wait, or use a mirror.",
         ),
         (
@@ -152,24 +151,20 @@ _PULLS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"no space left", "cannot be pulled: the node's disk is full", "Ask an administrator."),
     )
 )
-"""What kubelets and registries say, what it means for the image, and what would help; the first counts."""
 
 
 def config(evidence: Evidence) -> Cause | None:
-    """A container cannot be made from its spec: a ConfigMap, a Secret, a command is missing."""
+    """Detect a container that cannot be created: a ConfigMap, a Secret or a command is missing."""
     for instance in evidence.unstarted:
         for status, _ in evidence.containers(instance):
             waiting = status.state.waiting
             if waiting is None or waiting.reason not in _CONFIG_REASONS:
                 continue
             message = cut(waiting.message)
-            if found := re.search(r"(configmap|secret) \"([^\"]+)\" not found", message, re.IGNORECASE):
-                kind = {"configmap": "ConfigMap", "secret": "Secret"}[found[1].lower()]
-                return Cause(
-                    f"Waits for {kind} {found[2]}, which does not exist ({instance.name}).",
-                    (Fact("pods", f"{status.name}: {waiting.reason}: {message}"),),
-                    (f"Create the {kind}, or name one that exists.",),
-                )
+            if missing := _missing_object(message, evidence.spec(instance)):
+                what, remedy = missing
+                fact = Fact("pods", f"{status.name}: {waiting.reason}: {message}")
+                return Cause(f"Waits for {what} ({instance.name}).", (fact,), (remedy,))
             return Cause(
                 f"Cannot start {instance.name}: {message or waiting.reason}.",
                 (Fact("pods", f"{status.name}: {waiting.reason}"),),
@@ -177,13 +172,45 @@ def config(evidence: Evidence) -> Cause | None:
     return None
 
 
+_NO_OBJECT = re.compile(r"(configmap|secret) \"([^\"]+)\" not found", re.IGNORECASE)
+_NO_KEY = re.compile(r"couldn't find key (\S+) in (ConfigMap|Secret) [^/\s]*/(\S+)")
+_NO_KEY_OF_VOLUME = re.compile(r"for volume \"([^\"]+)\".*non-existent (config|secret) key: (\S+)")
+_KINDS = {"configmap": "ConfigMap", "config": "ConfigMap", "secret": "Secret"}
+
+
+def _missing_object(message: str, spec: SchedulingSpec) -> tuple[str, str] | None:
+    # Source: the kubelet's `makeEnvironmentVariables` and its ConfigMap, Secret and projected volumes.
+    if found := _NO_OBJECT.search(message):
+        kind = _KINDS[found[1].lower()]
+        return f"{kind} {found[2]}, which does not exist", f"Create the {kind}, or name one that exists."
+    if found := _NO_KEY.search(message):
+        key, kind, name = found.groups()
+        owner = f"{kind} {name}"
+    elif found := _NO_KEY_OF_VOLUME.search(message):
+        volume, kind, key = found[1], _KINDS[found[2]], found[3]
+        sources = (each.config_map or each.secret for each in spec.volumes or () if each.name == volume)
+        source = next(filter(None, sources), None)
+        owner = f"{kind} {source.name or source.secret_name}" if source else f"the {kind} of volume {volume}"
+    else:
+        return None
+    return (f"key {key} of {owner}, which has no such key", f"Add the key to the {kind}, or name another.")
+
+
 def mounts(evidence: Evidence) -> Cause | None:
-    """A volume cannot be mounted, or the pod's network cannot be made."""
+    """Detect a volume that cannot be mounted, or a pod network that cannot be set up."""
     starting = {each.pod: each for each in evidence.unstarted if not _has_begun(evidence, each)}
-    for event in evidence.events_of("Pod", *_NODE_TROUBLES, names=set(starting)):
+    events = evidence.events_of("Pod", *_NODE_TROUBLES, names=set(starting))
+    # After two minutes of retries a kubelet adds an event that names the volumes only.
+    for event in sorted(
+        events, key=lambda each: (each.message or "").startswith("Unable to attach or mount")
+    ):
         about = _NODE_TROUBLES[next(each for each in _NODE_TROUBLES if (event.reason or "").startswith(each))]
         instance = starting[event.involved_object.name]
         message = cut(event.message)
+        if missing := _missing_object(message, evidence.spec(instance)):
+            what, remedy = missing
+            fact = Fact("event", f"{event.reason}: {message}, {_times(event)}")
+            return Cause(f"Waits for {what} ({instance.name}).", (fact,), (remedy,))
         return Cause(
             f"Waits for {about} on {instance.node}: {message} ({instance.name}).",
             (Fact("event", f"{event.reason}, {_times(event)}"),),
@@ -191,6 +218,7 @@ def mounts(evidence: Evidence) -> Cause | None:
     return None
 
 
+# Prefixes of the reasons of kubelet events, to what the pod waits for.
 _NODE_TROUBLES: Mapping[str, str] = {
     "FailedMount": "its volumes",
     "FailedAttachVolume": "its volumes",
@@ -198,7 +226,6 @@ _NODE_TROUBLES: Mapping[str, str] = {
     "FailedCreatePodSandBox": "its network",
     "NetworkNotReady": "its network",
 }
-"""Beginnings of reasons of a kubelet's events to what the pod waits for."""
 
 
 def _times(event: Event) -> str:
@@ -213,7 +240,7 @@ def _has_begun(evidence: Evidence, instance: Instance) -> bool:
 
 
 def init(evidence: Evidence) -> Cause | None:
-    """An init container has not ended well."""
+    """Detect an init container that failed or still runs."""
     waiting_for_master: list[Instance] = []
     for instance in evidence.unstarted:
         status = _current_init(evidence, instance)
@@ -240,7 +267,6 @@ def init(evidence: Evidence) -> Cause | None:
 
 
 def _current_init(evidence: Evidence, instance: Instance) -> ContainerStatus | None:
-    """Return the init container that has begun and has not ended well."""
     for status, is_init in evidence.containers(instance):
         if not is_init:
             return None
@@ -272,13 +298,13 @@ def _init_cause(evidence: Evidence, instance: Instance, status: ContainerStatus)
         message = f": {cut(ended.message)}" if ended.message else ""
         times = f", {count(status.restart_count, 'restart')} so far" if status.restart_count else ""
         return Cause(
-            f"{fetch}: {status.name} of {instance.name} ended with {exit_words(ended)}{times}{message}.",
+            f"{fetch}: {status.name} of {instance.name} ended with {exit_text(ended)}{times}{message}.",
             (),
             (log,),
         )
     running = status.state.running
     since_s = seconds_between(running.started_at, evidence.now) if running is not None else 0.0
-    doing = "fetches the code" if status.name in CODE_INITS else "runs"
+    doing = "has been fetching the code" if status.name in CODE_INITS else "has been running"
     return Cause(
         f"Waits for init container {status.name}, which {doing} in {instance.name} for {span(since_s)}.",
         (),
@@ -287,7 +313,7 @@ def _init_cause(evidence: Evidence, instance: Instance, status: ContainerStatus)
 
 
 def starting(evidence: Evidence) -> Cause | None:
-    """Pods are bound and their nodes are starting them."""
+    """Detect pods that their nodes are starting."""
     bound = [
         each
         for each in evidence.unstarted

@@ -1,19 +1,19 @@
-"""Why a job has not been let in: it is suspended, or waits in a queue, or its pods have a gate."""
+"""A job has not been admitted: it is suspended, queued, or its pods are gated."""
 
 from __future__ import annotations
 
 from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.objects import Workload
-from k8s.diagnosis.words import condition_words, count, cut, names, seconds_between, span
+from k8s.diagnosis.phrases import condition_text, count, cut, names, seconds_between, span
 from k8s.status import Status
 
+# ACK's kube-queue holds a job back with this annotation.
 KUBE_QUEUE = "scheduling.x-k8s.io/suspend"
-"""Annotation by which kube-queue, of ACK, holds a job back."""
 
 
 def kueue(evidence: Evidence) -> Cause | None:
-    """Kueue has not let it in."""
+    """Detect a job that Kueue has not admitted."""
     workload = evidence.workload
     if workload is None:
         return _no_workload(evidence)
@@ -25,12 +25,12 @@ def kueue(evidence: Evidence) -> Cause | None:
     reserved = workload.status.admission.cluster_queue if workload.status.admission is not None else ""
     cluster_queue = reserved or (local.spec.cluster_queue if local is not None else "")
     where = f"queue {queue}" + (f" (ClusterQueue {cluster_queue})" if cluster_queue else "")
-    facts = [Fact("queue", condition_words(each)) for each in workload.status.conditions or ()]
+    facts = [Fact("queue", condition_text(each)) for each in workload.status.conditions or ()]
     if evidence.queue_positions is not None:
         before, before_all = evidence.queue_positions
         facts.append(Fact("queue", f"{before} before it in {queue}, {before_all} in the ClusterQueue"))
     if not workload.spec.active:
-        sentence = f"Kueue has stopped it: its Workload in {where} is not active."
+        sentence = f"Kueue has deactivated it: its Workload in {where} is not active."
         return Cause(sentence, tuple(facts), ("Set spec.active of its Workload to true again.",))
     if "QuotaReserved" in true:
         checks = [each for each in workload.status.admission_checks or () if each.state != "Ready"]
@@ -40,15 +40,15 @@ def kueue(evidence: Evidence) -> Cause | None:
             f"Waits in {where}: quota is reserved, admission waits for {waits or 'Kueue'}.", tuple(facts)
         )
     place = f", {evidence.queue_positions[0]} before it" if evidence.queue_positions is not None else ""
-    why = _kueue_words(workload, evidence)
+    why = _describe_kueue(workload, evidence)
     return Cause(
         f"Waits in {where}{place}{f': {why}' if why else ''}.",
         tuple(facts),
-        ("Ask for less, wait for the jobs before it, or use another queue.",),
+        ("Request less, wait for the jobs before it, or use another queue.",),
     )
 
 
-def _kueue_words(workload: Workload, evidence: Evidence) -> str:
+def _describe_kueue(workload: Workload, evidence: Evidence) -> str:
     conditions = {each.type: each for each in workload.status.conditions or ()}
     evicted, reserved = conditions.get("Evicted"), conditions.get("QuotaReserved")
     parts = []
@@ -60,7 +60,7 @@ def _kueue_words(workload: Workload, evidence: Evidence) -> str:
     if again is not None and again.requeue_at is not None:
         wait_s = -seconds_between(again.requeue_at, evidence.now)
         if wait_s > 0:
-            parts.append(f"it is tried again in {span(wait_s)}")
+            parts.append(f"the next attempt is in {span(wait_s)}")
     return "; ".join(part for part in parts if part)
 
 
@@ -85,18 +85,18 @@ def _no_workload(evidence: Evidence) -> Cause | None:
     )
     if inactive is not None and inactive.status != "True":
         return Cause(
-            f"Waits in queue {queue}, which takes nothing: {cut(inactive.message) or inactive.reason}."
+            f"Waits in queue {queue}, which admits nothing: {cut(inactive.message) or inactive.reason}."
         )
-    return Cause(f"Waits in queue {queue}: Kueue has made no Workload for it, since {span(evidence.age_s)}.")
+    return Cause(f"Waits in queue {queue}: Kueue has created no Workload for it in {span(evidence.age_s)}.")
 
 
 def suspended(evidence: Evidence) -> Cause | None:
-    """It asks not to run."""
+    """Detect a suspended job."""
     if evidence.declared is not None and evidence.declared.meta.annotation(KUBE_QUEUE) == "true":
         return Cause(
-            "Waits in kube-queue, which has not let it in.",
+            "Waits in kube-queue, which has not admitted it.",
             (Fact("job", f"annotation {KUBE_QUEUE}=true"),),
-            ("Wait for its turn; kube-queue takes the annotation away.",),
+            ("Wait for its turn; kube-queue removes the annotation.",),
         )
     is_suspended = evidence.declared.is_suspended if evidence.declared is not None else False
     if not is_suspended and evidence.job.status is not Status.SUSPENDED:
@@ -111,7 +111,7 @@ def suspended(evidence: Evidence) -> Cause | None:
 
 
 def gated(evidence: Evidence) -> Cause | None:
-    """A scheduling gate keeps its pods from being looked at."""
+    """Detect pods held back by a scheduling gate."""
     gates = [
         gate.name
         for each in evidence.unscheduled
@@ -121,7 +121,5 @@ def gated(evidence: Evidence) -> Cause | None:
     if not gates:
         return None
     waiting = [each.name for each in evidence.unscheduled]
-    sentence = (
-        f"Its pods are gated: {names(waiting)} may not be scheduled before {names(gates)} is taken away."
-    )
-    return Cause(sentence, (), ("Whoever set the gate must take it away.",))
+    sentence = f"Its pods are gated: {names(waiting)} may not be scheduled until {names(gates)} is removed."
+    return Cause(sentence, (), ("The controller that set the gate must remove it.",))

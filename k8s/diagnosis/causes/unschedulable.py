@@ -1,24 +1,35 @@
-"""Why pods have no node: claims, a scheduler that is not there, too little capacity, a gang."""
+"""Pods have no node: volume claims, a missing scheduler, too little capacity, a gang."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 from k8s.diagnosis.answer import Cause, Fact
-from k8s.diagnosis.causes.capacity import insufficient_capacity
 from k8s.diagnosis.causes.held_back import PATIENCE_S
 from k8s.diagnosis.evidence import Evidence
-from k8s.diagnosis.words import count, cut, names, seconds_between, span, verb
+from k8s.diagnosis.phrases import amount, bare_amount, count, cut, names, seconds_between, span, verb
+from k8s.diagnosis.shortage import PodSet, Shortage, ShortageKind, find_shortage, is_never_feasible
+from k8s.models import accelerators
 from k8s.models.claim import Claim
+from k8s.scheduling.predicates import ClusterCapacity, InfeasibleNode, InfeasibleReason, importance
+from k8s.scheduling.requests import PODS, insufficient
 from k8s.scheduling.scheduling_spec import SchedulingSpec
 from k8s.snapshot import Instance
 
+# Time for new nodes to come. Source: cluster-autoscaler's --max-node-provision-time.
 SCALE_UP_S = 900.0
-"""How long new nodes may take to come; Source: cluster-autoscaler's --max-node-provision-time."""
 _MEANS_UNSCHEDULED = "PodScheduled"
 _GROUP_RUNS = ("Running", "Scheduled", "Finished", "Completed")
+# Nodes that get a fact of their own.
+_NODES_SHOWN = 6
+# Larger requests are not tried in smaller sizes.
+_MOST_TRIED = 64
 
 
 def claims(evidence: Evidence) -> Cause | None:
-    """A volume claim is missing, or has no volume."""
+    """Detect a volume claim that is missing or not bound."""
     waiting = [*evidence.unscheduled, *evidence.unstarted]
     mounting: dict[str, list[str]] = {}
     for each in waiting:
@@ -53,7 +64,7 @@ def _claim_cause(evidence: Evidence, name: str, claim: Claim | None, instances: 
         return Cause(
             f"Waits for volume claim {name}: there is no storage class {class_name}.",
             (fact,),
-            ("Make the claim anew with a storage class that exists.",),
+            ("Create the claim again, with a storage class that exists.",),
         )
     if storage is not None and storage.volume_binding_mode == "WaitForFirstConsumer":
         return None  # it is bound when a pod is placed, so that it keeps none from being placed
@@ -61,7 +72,7 @@ def _claim_cause(evidence: Evidence, name: str, claim: Claim | None, instances: 
         return Cause(
             f"Waits for volume claim {name}: no volume is bound to it, and it names no storage class.",
             (fact,),
-            ("Make a volume for the claim, or the claim anew with a storage class.",),
+            ("Create a volume for the claim, or the claim again with a storage class.",),
         )
     made_by = f", made by {storage.provisioner}" if storage is not None and storage.provisioner else ""
     return Cause(
@@ -72,7 +83,7 @@ def _claim_cause(evidence: Evidence, name: str, claim: Claim | None, instances: 
 
 
 def no_scheduler(evidence: Evidence) -> Cause | None:
-    """No scheduler has looked at its pods."""
+    """Detect pods that no scheduler has tried to place."""
     ignored = [
         each for each in evidence.unscheduled if each.pod in evidence.pods and _is_ignored(evidence, each)
     ]
@@ -94,15 +105,18 @@ def no_scheduler(evidence: Evidence) -> Cause | None:
 
 def _is_ignored(evidence: Evidence, instance: Instance) -> bool:
     pod = evidence.pods[instance.pod]
-    if pod.spec.scheduling_gates:
+    # The row may know its message already: it was made of a pod that was read at another moment.
+    if pod.spec.scheduling_gates or "nodes available" in instance.reason:
         return False
     conditions = pod.status.conditions or ()
-    heard = any(each.type == _MEANS_UNSCHEDULED and (each.message or each.reason) for each in conditions)
-    return not heard and not evidence.events_of("Pod", "FailedScheduling", "Scheduled", names={instance.pod})
+    has_reason = any(each.type == _MEANS_UNSCHEDULED and (each.message or each.reason) for each in conditions)
+    return not has_reason and not evidence.events_of(
+        "Pod", "FailedScheduling", "Scheduled", names={instance.pod}
+    )
 
 
 def scaling_up(evidence: Evidence) -> Cause | None:
-    """The cluster's autoscaler makes nodes for it.
+    """Detect nodes being added by the cluster's autoscaler.
 
     Source: cluster-autoscaler's events on pods, TriggeredScaleUp and NotTriggerScaleUp.
     """
@@ -116,29 +130,31 @@ def scaling_up(evidence: Evidence) -> Cause | None:
     if age_s > SCALE_UP_S:
         return None
     return Cause(
-        f"Waits for new nodes, for which the autoscaler asked {span(age_s)} ago: {cut(newest.message)}."
+        f"Waits for new nodes, which the autoscaler requested {span(age_s)} ago: {cut(newest.message)}."
     )
 
 
 def capacity(evidence: Evidence) -> Cause | None:
-    """The nodes have too little capacity, by arithmetic."""
+    """Detect too little capacity, by arithmetic."""
     if evidence.capacity is None or not evidence.capacity.nodes or not evidence.pod_sets:
         return None
-    cause = insufficient_capacity(evidence.pod_sets, evidence.capacity, evidence.holders_by_node)
+    cause = _insufficient_capacity(
+        evidence.pod_sets, evidence.capacity, evidence.holders_by_node, evidence.together
+    )
     if cause is None:
         return None
-    unseen = () if evidence.sees_all_pods else (Fact("unseen", "pods of others, so that less may be free"),)
+    unseen = () if evidence.sees_all_pods else (Fact("unseen", "other users' pods; less may be free"),)
     group = evidence.pod_group
     gang = (
         (Fact("gang", f"PodGroup {group.metadata.name}: all {group.spec.min_member} pods must fit at once"),)
         if group is not None and group.spec.min_member > 1
         else ()
     )
-    return Cause(cause.sentence, (*cause.facts, *gang, *_scheduler_facts(evidence), *unseen), cause.help)
+    return replace(cause, facts=(*cause.facts, *gang, *_scheduler_facts(evidence), *unseen))
 
 
 def gang(evidence: Evidence) -> Cause | None:
-    """Its PodGroup has not been let in as a whole."""
+    """Detect a PodGroup that has not been scheduled."""
     group = evidence.pod_group
     if group is None or not evidence.unscheduled or group.status.phase in _GROUP_RUNS:
         return None
@@ -151,12 +167,12 @@ def gang(evidence: Evidence) -> Cause | None:
     return Cause(
         f"Waits for its gang: PodGroup {group.metadata.name} is {phase}{queue}{together}{why}.",
         tuple(Fact("gang", f"{each.type}: {cut(each.message)}") for each in messages),
-        ("Wait until all of them fit at once, or ask for fewer or smaller pods.",),
+        ("Wait until all of them fit at once, or use fewer or smaller pods.",),
     )
 
 
 def nominated(evidence: Evidence) -> Cause | None:
-    """Pods of lower priority are being ended to make room for it."""
+    """Detect pods that wait for others of lower priority to be preempted."""
     nodes_by_instance = {
         each.name: node
         for each in evidence.unscheduled
@@ -170,8 +186,8 @@ def nominated(evidence: Evidence) -> Cause | None:
     )
 
 
-def scheduler_says(evidence: Evidence) -> Cause | None:
-    """The scheduler gives a reason that arithmetic does not find, or nobody may see the nodes."""
+def scheduler_message(evidence: Evidence) -> Cause | None:
+    """Detect a scheduler's reason that arithmetic does not find, or cannot without the nodes."""
     waiting = [each for each in evidence.unscheduled if each.pod]
     if not waiting:
         return None
@@ -180,7 +196,7 @@ def scheduler_says(evidence: Evidence) -> Cause | None:
     if not messages:
         return None
     first = messages[0].partition(" preemption: ")[0].rstrip(", .")
-    beside = sorted({words for each in waiting for words in _beside(evidence.spec(each))})
+    beside = sorted({text for each in waiting for text in _beside(evidence.spec(each))})
     fits = (
         ()
         if evidence.capacity is None
@@ -188,12 +204,11 @@ def scheduler_says(evidence: Evidence) -> Cause | None:
     )
     return Cause(
         f"Waits for a node: {names(each.name for each in waiting)}; the scheduler says {first}.",
-        (*facts, *(Fact("pods", words) for words in beside), *fits),
+        (*facts, *(Fact("pods", text) for text in beside), *fits),
     )
 
 
 def _beside(spec: SchedulingSpec) -> list[str]:
-    """Name the demands about other pods, which are not solved here."""
     affinity = spec.affinity
     found = []
     if affinity is not None and affinity.pod_affinity is not None and affinity.pod_affinity.required:
@@ -215,10 +230,9 @@ def _beside(spec: SchedulingSpec) -> list[str]:
 
 
 def _scheduler_facts(evidence: Evidence) -> list[Fact]:
-    """Return what the scheduler says of the waiting pods, each thing once."""
     instances_by_message: dict[str, list[str]] = {}
     for each in evidence.unscheduled:
-        if message := _scheduler_words(evidence, each):
+        if message := _scheduler_message(evidence, each):
             instances_by_message.setdefault(message, []).append(each.name)
     return [
         Fact("scheduler", f"{names(instances)}: {message}")
@@ -226,7 +240,7 @@ def _scheduler_facts(evidence: Evidence) -> list[Fact]:
     ]
 
 
-def _scheduler_words(evidence: Evidence, instance: Instance) -> str:
+def _scheduler_message(evidence: Evidence, instance: Instance) -> str:
     pod = evidence.pods.get(instance.pod)
     for each in (pod.status.conditions if pod is not None else None) or ():
         if each.type == _MEANS_UNSCHEDULED and each.status == "False" and each.message:
@@ -238,9 +252,167 @@ def _scheduler_words(evidence: Evidence, instance: Instance) -> str:
 
 
 def not_scheduled(evidence: Evidence) -> Cause | None:
-    """Pods are without a node, and nobody says why."""
+    """Detect pods without a node and without a reason."""
     waiting = [each for each in evidence.unscheduled if each.pod]
     if not waiting:
         return None
-    words = f"{count(len(waiting), 'pod')} without a node, {names(each.name for each in waiting)}"
-    return Cause(f"Waits for a node: {words}; the scheduler gives no reason.")
+    text = f"{count(len(waiting), 'pod')} without a node, {names(each.name for each in waiting)}"
+    return Cause(f"Waits for a node: {text}; the scheduler gives no reason.")
+
+
+def _insufficient_capacity(
+    pod_sets: Sequence[PodSet],
+    capacity: ClusterCapacity,
+    holders: Mapping[str, Counter[str]],
+    together: Sequence[PodSet] = (),
+) -> Cause | None:
+    """Return the reason why not all pods find a node; None if, by arithmetic, they all do.
+
+    `pod_sets` are the pods without a node, `together` those that must run at once, including pods that
+    have a node, and `holders` the accelerators held on each node, by other job.
+    """
+    shortage = find_shortage(pod_sets, capacity)
+    if shortage is None:
+        return None
+    pods = Fact("pods", _format_pods(shortage.pod_set))
+    nodes = _node_facts(shortage, holders)
+    closed = _closed_facts(shortage)
+    match shortage.kind:
+        case ShortageKind.NO_MATCH:
+            advice = ["Change the node selector or the affinity, or have a node labelled."]
+            facts = [pods, *_label_facts(shortage)]
+        case ShortageKind.TOO_BIG:
+            advice, facts = [_smaller_than_any(shortage)], [pods, *nodes]
+        case ShortageKind.TOO_BIG_TOGETHER:
+            advice, facts = ["Request less of one of them."], [pods, *nodes]
+        case ShortageKind.CLOSED:
+            advice, facts = _advice_on_closed(shortage.closed), [pods, *closed, *nodes]
+        case ShortageKind.BUSY if never := _beyond_empty_cluster(together, capacity):
+            advice = [*_smaller(shortage), "Use fewer or smaller pods, or have nodes added."]
+            return Cause(never, (pods, *closed, *nodes), tuple(advice))
+        case ShortageKind.BUSY:
+            advice = [
+                *_smaller(shortage),
+                *_pods_to_wait_for(shortage, holders),
+                *_advice_on_closed(shortage.closed_with_main),
+            ]
+            facts = [pods, *closed, *nodes]
+    return Cause(shortage.sentence, tuple(facts), tuple(advice), shortage.brief)
+
+
+def _beyond_empty_cluster(together: Sequence[PodSet], capacity: ClusterCapacity) -> str:
+    # A single pod that is too large has its own message.
+    shortage = find_shortage(together, capacity.emptied(), is_never_feasible)
+    is_sum = shortage is not None and shortage.kind is ShortageKind.BUSY
+    return f"Never fits: {shortage.beyond_empty_cluster}." if shortage is not None and is_sum else ""
+
+
+def _label_facts(shortage: Shortage) -> list[Fact]:
+    facts = []
+    for key, value in (shortage.pod_set.spec.node_selector or {}).items():
+        labels = [each.node.metadata.labels or {} for each in shortage.capacity.nodes.values()]
+        seen = Counter(each.get(key, "") for each in labels)
+        if value not in seen:
+            others = names(f"{each} ({count(number, 'node')})" for each, number in seen.most_common() if each)
+            facts.append(Fact("nodes", f"no node has {key}={value}; {key} is {others or 'on none of them'}"))
+    infeasible = shortage.infeasible[:_NODES_SHOWN]
+    return facts or [Fact("nodes", f"{each.name} lacks {each.detail}") for each in infeasible]
+
+
+def _smaller_than_any(shortage: Shortage) -> str:
+    most, _ = shortage.largest
+    if most <= 0:
+        return f"Request a resource that the nodes have, or have {shortage.main} set up on them."
+    return f"Request {amount(shortage.main, most)} or less per pod; more pods can make up for it."
+
+
+def _format_pods(pod_set: PodSet) -> str:
+    requested = pod_set.requested
+    wants = names(amount(each, requested[each]) for each in sorted(requested, key=importance) if each != PODS)
+    verb = "needs" if len(pod_set.instances) == 1 else "each need"
+    return (
+        f"{names(pod_set.instances)} {verb} {wants}" if wants else f"{names(pod_set.instances)}: no requests"
+    )
+
+
+def _closed_facts(shortage: Shortage) -> list[Fact]:
+    facts = []
+    for reason in InfeasibleReason:
+        closed = [each for each in shortage.infeasible if each.reason is reason]
+        if closed and reason.is_closed:
+            why = names(each.detail for each in closed if each.detail)
+            which = names(each.name for each in closed)
+            facts.append(Fact("nodes", f"{reason}: {which}{f' ({why})' if why else ''}"))
+    return facts
+
+
+def _advice_on_closed(closed: Sequence[InfeasibleNode]) -> list[str]:
+    lines = {
+        InfeasibleReason.CORDONED: "An administrator can uncordon {}.",
+        InfeasibleReason.NOT_READY: "An administrator can repair the nodes that do not answer: {}.",
+        InfeasibleReason.TAINTED: "Tolerate the taint, if these nodes are meant for you: {}.",
+    }
+    named = {reason: [each.name for each in closed if each.reason is reason] for reason in lines}
+    return [line.format(names(named[reason])) for reason, line in lines.items() if named[reason]]
+
+
+def _node_facts(shortage: Shortage, holders: Mapping[str, Counter[str]]) -> list[Fact]:
+    main = shortage.main
+    having = [each for each in shortage.matching if each.allocatable.get(main, 0) > 0]
+    closed = {each.name: each.reason for each in shortage.infeasible if each.reason.is_closed}
+    having.sort(key=lambda each: (each.name in closed, -each.free.get(main, 0), each.name))
+    facts = []
+    for each in having[:_NODES_SHOWN]:
+        free, total = max(0, each.free.get(main, 0)), amount(main, each.allocatable[main])
+        # Only of accelerators are all pods counted; the pods of a closed node are not read.
+        is_counted = accelerators.is_accelerator(main) or free != each.allocatable[main]
+        text = (
+            f"{each.name}: {bare_amount(main, free)} of {total} free"
+            if is_counted
+            else f"{each.name}: {total}"
+        )
+        jobs = holders.get(each.name)
+        if accelerators.is_accelerator(main) and jobs:
+            text += f", held by {names(f'{job} ({gpus})' for job, gpus in jobs.most_common())}"
+        if each.name in closed:
+            text += f", {closed[each.name]}"
+        facts.append(Fact("nodes", text))
+    if len(having) > _NODES_SHOWN:
+        facts.append(Fact("nodes", f"{len(having) - _NODES_SHOWN} more nodes have {main}"))
+    return facts
+
+
+def _smaller(shortage: Shortage) -> list[str]:
+    pod_set, main = shortage.pod_set, shortage.main
+    pods = len(pod_set.instances)
+    if not accelerators.is_accelerator(main) or pod_set.requested[main] > _MOST_TRIED:
+        return []
+    for size in range(int(pod_set.requested[main]) - 1, 0, -1):
+        smaller = PodSet(pod_set.instances, pod_set.spec, {**pod_set.requested, main: size})
+        if find_shortage([smaller], shortage.capacity) is None:
+            which = "1 pod of that size fits" if pods == 1 else f"{pods} pods of that size fit"
+            return [f"Request {amount(main, size)} per pod: {which} now."]
+    return []
+
+
+def _pods_to_wait_for(shortage: Shortage, holders: Mapping[str, Counter[str]]) -> list[str]:
+    main, requested = shortage.main, shortage.pod_set.requested
+    if not accelerators.is_accelerator(main):
+        return []
+    best: tuple[int, int, str, list[tuple[str, int]]] | None = None
+    for node in shortage.open:
+        if insufficient(requested, node.allocatable):
+            continue
+        missing = requested[main] - node.free.get(main, 0)
+        leaving: list[tuple[str, int]] = []
+        for job, gpus in holders.get(node.name, Counter()).most_common():
+            if missing > 0:
+                leaving.append((job, gpus))
+                missing -= gpus
+        if leaving and missing <= 0:
+            option = (len(leaving), sum(gpus for _, gpus in leaving), node.name, leaving)
+            best = min(best, option) if best is not None else option
+    if best is None:
+        return []
+    _, freed, where, jobs = best
+    return [f"Wait for {names(job for job, _ in jobs)} on {where} ({count(freed, 'GPU')})."]

@@ -1,4 +1,4 @@
-"""The job kinds of Kubeflow's operators, and of Arena where they share a group.
+"""Job kinds of Kubeflow.
 
-One file a kind; only `k8s.kinds` imports them.
+One file per kind; only `k8s.kinds` imports them.
 """

@@ -1,8 +1,8 @@
 """MPIJob, `kubeflow.org/v2beta1`, of Kubeflow's mpi-operator.
 
-The launcher runs as a batch Job `<job>-launcher`, the workers are pods of the MPIJob's own.
+The launcher runs as a batch Job `<job>-launcher`, the workers are pods of the MPIJob.
 Labels and names: kubeflow/mpi-operator v0.8.0, `pkg/controller/mpi_job_controller.go`; `mpi-job-name`
-and `mpi-job-role` are those of its versions before 0.4.
+and `mpi-job-role` are those of versions before 0.4.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from k8s.job_spec import JobSpec
-from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
-from k8s.kinds.kubeflow.common import (
+from k8s.kinds.base import Manifest, Replica
+from k8s.kinds.kubeflow.kubeflow_job import (
     JOB_NAME,
     JOB_ROLE,
     OPERATOR_NAME,
     REPLICA_INDEX,
-    read_kubeflow_job,
     run_policy,
 )
-from k8s.kinds.kubeflow.mpi_manifest import MPI_ROLES, NOT_OF_MPI, mpi_manifest, spec_of_mpi
+from k8s.kinds.kubeflow.mpi_manifest import NOT_OF_MPI, KubeflowMPIJob, mpi_manifest
 from k8s.kinds.kubeflow.mpi_run import (
     CONFIG_FOLDER,
     NO_GPUS,
@@ -34,10 +33,10 @@ from k8s.kinds.kubeflow.mpi_run import (
     with_config,
     with_container,
 )
-from k8s.kinds.parse import make_replica, nested, replica_count, text_of
+from k8s.kinds.parse import make_replica, nested, ranks_from, replica_count, text_of
 from k8s.models import Pod
 from k8s.models.resources import Resource
-from k8s.text.numbers import whole_number
+from k8s.text.sanitize import parse_integer
 
 MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 
@@ -45,6 +44,7 @@ OLD_JOB_NAME, OLD_ROLE = "mpi-job-name", "mpi-job-role"
 _OPERATOR = "mpi-operator"
 _CONFIG_MODES = {"hostfile": 0o444, "discover_hosts.sh": 0o555}
 _HOSTFILE = f"{CONFIG_FOLDER}/hostfile"
+# Settings by `mpiImplementation` by which mpirun finds the workers.
 _LAUNCHER_ENV: Mapping[str, Named] = {
     "OpenMPI": (
         ("OMPI_MCA_orte_keep_fqdn_hostnames", "true"),
@@ -57,46 +57,32 @@ _LAUNCHER_ENV: Mapping[str, Named] = {
     ),
     "MPICH": (("HYDRA_HOST_FILE", _HOSTFILE), ("HYDRA_LAUNCH_EXTRA_ARGS", "-o ConnectionAttempts=10")),
 }
-"""By `mpiImplementation`: how mpirun finds the workers."""
 _SLOTS_VARIABLE = {"OpenMPI": "OMPI_MCA_orte_set_default_slots", "Intel": "I_MPI_PERHOST"}
 
 
-class MPIJob(CreatableKind):
-    """Kubeflow's job for MPI: a launcher, whose log has what all ranks say, and its workers."""
+class MPIJob(KubeflowMPIJob):
+    """MPIJob of Kubeflow: a launcher, whose log has the output of all ranks, and workers."""
 
     title = "MPIJob"
-    word = "mpi"
-    aliases = ("mpijob",)
     resource = MPI_JOBS
-    launcher = "mpirun"
     container = ""
-    suspend_field = "spec.runPolicy.suspend"
     operator = _OPERATOR
     lacks: Mapping[str, str] = {
         **NOT_OF_MPI,
-        "kube_queue": "kube-queue knows MPIJobs of version v1 and v1alpha1 only.",
+        "kube_queue": "kube-queue supports MPIJobs of versions v1 and v1alpha1 only.",
     }
     restart_policies = ("OnFailure", "Never")
-    role_names = MPI_ROLES
 
     def manifest(self, spec: JobSpec) -> Manifest:
-        """Return the MPIJob v2beta1 that asks for `spec`."""
+        """Return the MPIJob v2beta1 that requests `spec`."""
         return mpi_manifest(self.resource, self.supported(spec), has_policy=True)
 
-    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the spec for an MPIJob like this one, and what it leaves out."""
-        return spec_of_mpi(obj)
-
-    def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read an MPIJob v2beta1, with Kubeflow's conditions and run policy."""
-        return read_kubeflow_job(obj, self.resource, self.replicas(obj))
-
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return the launcher, whose name its Job makes up, and the workers."""
+        """Return the launcher, whose pod name its Job generates, and the workers."""
         return launcher_and_workers(obj, launcher_name="")
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector that leaves out the training-operator's MPIJobs of the same name."""
+        """Return a selector that excludes the training-operator's MPIJobs of the same name."""
         return f"{JOB_NAME}={name},{OPERATOR_NAME}={_OPERATOR}"
 
     def job_of(self, pod: Pod) -> str:
@@ -115,7 +101,7 @@ class MPIJob(CreatableKind):
         )
 
     def run_of(self, obj: Manifest) -> MPIRun:
-        """Return what the mpi-operator makes of an MPIJob v2beta1."""
+        """Return the objects that the mpi-operator creates for an MPIJob v2beta1."""
         spec, policy, name = nested(obj, "spec"), run_policy(obj), str(nested(obj, "metadata")["name"])
         slots = slots_per_worker(spec)
         implementation = text_of(spec.get("mpiImplementation")) or "OpenMPI"
@@ -147,7 +133,6 @@ def _labels(name: str, role: str) -> dict[str, str]:
 
 
 def _service(name: str, *, is_early: bool) -> Manifest:
-    """Return the headless Service of all pods; `is_early` publishes a pod before it is ready."""
     spec: Manifest = {"clusterIP": "None", "selector": {OPERATOR_NAME: _OPERATOR, JOB_NAME: name}}
     if is_early:
         spec["publishNotReadyAddresses"] = True
@@ -156,7 +141,7 @@ def _service(name: str, *, is_early: bool) -> Manifest:
 
 
 def _worker(obj: Manifest, worker: Replica, works_too: bool) -> Manifest:
-    """Return a worker; without a command it runs an SSH daemon."""
+    # Without a command a worker runs an SSH daemon.
     job = str(nested(obj, "metadata")["name"])
     meta = pod_metadata(worker.template, _labels(job, "worker"))
     meta["labels"][REPLICA_INDEX] = str(worker.index + works_too)
@@ -173,7 +158,6 @@ def _worker(obj: Manifest, worker: Replica, works_too: bool) -> Manifest:
 
 
 def _launcher(obj: Manifest, implementation: str, slots: int, works_too: bool) -> Manifest:
-    """Return the template of the launcher's pods."""
     name = str(nested(obj, "metadata")["name"])
     template: Mapping[str, Any] = nested(obj, "spec", "mpiReplicaSpecs", "Launcher", "template")
     env = [("K_MPI_JOB_ROLE", "launcher"), *_LAUNCHER_ENV.get(implementation, ())]
@@ -194,27 +178,36 @@ def _launcher(obj: Manifest, implementation: str, slots: int, works_too: bool) -
 
 
 def _restart_policy(obj: Manifest, role: str, default: str) -> str:
-    """Return how a pod of a role is restarted: its template is not asked."""
+    # The operator ignores the policy of the template.
     policy = text_of(nested(obj, "spec", "mpiReplicaSpecs", role).get("restartPolicy")) or default
     return "Never" if policy == "ExitCode" else policy
 
 
 def is_of_v1(pod: Pod) -> bool:
-    """Tell a pod with the old operator's labels that an MPIJob of version v1 owns itself."""
+    """Return True if an MPIJob v1 controls the pod: old operators share labels."""
     owner = pod.metadata.controller
     return owner is not None and owner.api_version == "kubeflow.org/v1"
 
 
 def launcher_and_workers(obj: Manifest, *, launcher_name: str) -> tuple[Replica, ...]:
-    """Return the pods of `mpiReplicaSpecs`, the launcher first; their ranks are mpirun's to give."""
-    roles = nested(obj, "spec", "mpiReplicaSpecs")
+    """Return the pods of `mpiReplicaSpecs`, the launcher first.
+
+    mpirun assigns the ranks, which are observed in the launcher's log. A job that succeeded has no
+    workers left: its ranks follow from its slots.
+    """
+    spec = nested(obj, "spec")
+    roles = nested(spec, "mpiReplicaSpecs")
+    slots = slots_per_worker(spec) if _has_succeeded(obj) else 0
+    launchers = 1 if spec.get("runLauncherAsWorker") is True else 0
     name = nested(obj, "metadata").get("name")
     found = []
     for role in ("launcher", "worker"):
-        asked = nested(roles, role.capitalize())
-        template = nested(asked, "template")
+        role_spec = nested(roles, role.capitalize())
+        template = nested(role_spec, "template")
         is_launcher = role == "launcher"
-        for index in range(replica_count(asked.get("replicas")) if asked else 0):
+        processes = 0 if is_launcher and not launchers else slots
+        earlier = 0 if is_launcher else launchers
+        for index in range(replica_count(role_spec.get("replicas")) if role_spec else 0):
             found.append(
                 make_replica(
                     role,
@@ -222,21 +215,28 @@ def launcher_and_workers(obj: Manifest, *, launcher_name: str) -> tuple[Replica,
                     template,
                     name=launcher_name if is_launcher else f"{name}-worker-{index}",
                     is_chief=is_launcher,
-                    restart_policy=asked.get("restartPolicy"),
+                    ranks=ranks_from((earlier + index) * processes, processes),
+                    ranks_proof="assumed",
+                    restart_policy=role_spec.get("restartPolicy"),
                 )
             )
     return tuple(found)
 
 
-def launcher_or_worker(pod: Pod, job_name: str, role: str) -> tuple[str, int] | None:
-    """Return the role and index of a pod whose label says `role`.
+def _has_succeeded(obj: Manifest) -> bool:
+    conditions = nested(obj, "status").get("conditions")
+    return isinstance(conditions, list) and any(
+        isinstance(each, dict) and each.get("type") == "Succeeded" and each.get("status") == "True"
+        for each in conditions
+    )
 
-    A worker's number is the one in its name: where the launcher works too, the label
-    counts from one.
-    """
+
+def launcher_or_worker(pod: Pod, job_name: str, role: str) -> tuple[str, int] | None:
+    """Return the role and index of a pod whose label says `role`."""
     if role == "launcher":
         return role, 0
-    index = whole_number(pod.metadata.name.removeprefix(f"{job_name}-worker-"))
+    # The label counts from one if the launcher works too; the name always counts from zero.
+    index = parse_integer(pod.metadata.name.removeprefix(f"{job_name}-worker-"))
     if index is None:
-        index = whole_number(pod.metadata.label(REPLICA_INDEX))
+        index = parse_integer(pod.metadata.label(REPLICA_INDEX))
     return (role, index) if role and index is not None else None

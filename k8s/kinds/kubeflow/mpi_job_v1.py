@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from k8s.job_spec import JobSpec
-from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
-from k8s.kinds.kubeflow.common import (
+from k8s.kinds.base import Manifest, Replica
+from k8s.kinds.kubeflow.kubeflow_job import (
     JOB_NAME,
     JOB_ROLE,
     OPERATOR_NAME,
     REPLICA_INDEX,
     REPLICA_TYPE,
-    read_kubeflow_job,
 )
 from k8s.kinds.kubeflow.mpi_job import (
     OLD_JOB_NAME,
@@ -26,7 +25,7 @@ from k8s.kinds.kubeflow.mpi_job import (
     launcher_and_workers,
     launcher_or_worker,
 )
-from k8s.kinds.kubeflow.mpi_manifest import MPI_ROLES, MPI_SHAPE, NOT_OF_MPI, mpi_manifest, spec_of_mpi
+from k8s.kinds.kubeflow.mpi_manifest import MPI_SHAPE, NOT_OF_MPI, KubeflowMPIJob, mpi_manifest
 from k8s.kinds.kubeflow.mpi_run import (
     KUBEXEC,
     KUBEXEC_ENV,
@@ -49,17 +48,12 @@ _SCRIPTS = {"kubexec.sh": 0o555}
 _LAUNCHER_FILES = {**_SCRIPTS, "hostfile": 0o444, "discover_hosts.sh": 0o555}
 
 
-class MPIJobV1(CreatableKind):
-    """The training-operator's job for MPI."""
+class MPIJobV1(KubeflowMPIJob):
+    """MPIJob of the training-operator."""
 
     title = "MPIJob v1"
-    word = "mpi"
-    aliases = ("mpijob",)
     resource = MPI_JOBS_V1
     container = MPI_SHAPE.container
-    launcher = "mpirun"
-    suspend_field = "spec.runPolicy.suspend"
-    role_names = MPI_ROLES
     operator = "training-operator-mpi"
     lacks: Mapping[str, str] = {
         **NOT_OF_MPI,
@@ -68,23 +62,15 @@ class MPIJobV1(CreatableKind):
     }
 
     def manifest(self, spec: JobSpec) -> Manifest:
-        """Return the MPIJob v1 that asks for `spec`."""
+        """Return the MPIJob v1 that requests `spec`."""
         return mpi_manifest(self.resource, self.supported(spec))
-
-    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-        """Return the spec for an MPIJob like this one, and what it leaves out."""
-        return spec_of_mpi(obj)
-
-    def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read an MPIJob v1, with Kubeflow's conditions and run policy."""
-        return read_kubeflow_job(obj, self.resource, self.replicas(obj))
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the launcher, named after the job, and the workers."""
         return launcher_and_workers(obj, launcher_name=f"{nested(obj, 'metadata').get('name')}-launcher")
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector that leaves out the mpi-operator's MPIJobs of the same name."""
+        """Return a selector that excludes the mpi-operator's MPIJobs of the same name."""
         return f"{JOB_NAME}={name},{OPERATOR_NAME}={_OPERATOR}"
 
     def job_of(self, pod: Pod) -> str:
@@ -103,19 +89,19 @@ class MPIJobV1(CreatableKind):
         )
 
     def run_replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return the launcher and the workers as the operator makes them.
+        """Return the launcher and the workers as the operator creates them.
 
-        Its init container, which brings kubectl for `kubexec.sh`, is left out: the sandbox has its own.
+        Without the init container that brings kubectl for `kubexec.sh`: the sandbox has its own.
         """
         name = str(nested(obj, "metadata")["name"])
         return tuple(_made(name, each) for each in self.replicas(obj))
 
     def config_of(self, obj: Manifest, running: Sequence[str]) -> Manifest:
-        """Return the ConfigMap `<job>-config`; of the workers Horovod discovers those that are `running`."""
+        """Return the ConfigMap `<job>-config`; Horovod discovers the workers that are `running`."""
         name = str(nested(obj, "metadata")["name"])
         slots = slots_per_worker(nested(obj, "spec"))
         launcher, *workers = self.replicas(obj)
-        first = [launcher.name] if _takes_gpus(launcher) else []
+        first = [launcher.name] if _requests_gpus(launcher) else []
         found = [f"{each}:{slots}" for each in (*first, *sorted(running))]
         files = {
             "hostfile": hostfile([*first, *(each.name for each in workers)], slots),
@@ -126,11 +112,10 @@ class MPIJobV1(CreatableKind):
 
 
 def _made(job: str, replica: Replica) -> Replica:
-    """Return one pod with the operator's labels, variables and files."""
     labels: Named = ((JOB_NAME, job), (OPERATOR_NAME, _OPERATOR), (REPLICA_TYPE, replica.role))
     if replica.role == "launcher":
         labels = (*labels, (JOB_ROLE, "master"))
-        env = KUBEXEC_ENV if _takes_gpus(replica) else (*KUBEXEC_ENV, *NO_GPUS)
+        env = KUBEXEC_ENV if _requests_gpus(replica) else (*KUBEXEC_ENV, *NO_GPUS)
         spec, files = with_container(replica.template, env=env, mount=True), _LAUNCHER_FILES
     else:
         labels = (*labels, (REPLICA_INDEX, str(replica.index)))
@@ -143,7 +128,7 @@ def _made(job: str, replica: Replica) -> Replica:
     return replace(replica, template=template, labels=labels, restart_policy=policy)
 
 
-def _takes_gpus(launcher: Replica) -> bool:
-    """Tell whether a launcher is one of the hosts, as its limits name a GPU."""
+def _requests_gpus(launcher: Replica) -> bool:
+    # A launcher with GPUs is one of the hosts.
     containers = nested(launcher.template, "spec").get("containers") or ()
     return any("gpu" in name for each in containers for name in nested(each, "resources", "limits"))

@@ -1,7 +1,7 @@
-"""MPIJob, `kubeflow.org/v1alpha1`, which `arena submit mpi` makes.
+"""MPIJob, `kubeflow.org/v1alpha1`, as created by `arena submit mpi`.
 
-The launcher is a batch Job `<job>-launcher`, the workers a StatefulSet `<job>-worker`; the status
-is one word and has no times. Source: kubeflow/mpi-operator v0.2.3, `pkg/controllers/v1alpha1`.
+The launcher is a batch Job `<job>-launcher`, the workers are a StatefulSet `<job>-worker`; the status
+is one word without times. Source: kubeflow/mpi-operator v0.2.3, `pkg/controllers/v1alpha1`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,7 @@ from typing import Any
 from k8s.job_spec import JobSpec
 from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow.mpi_job import launcher_or_worker
-from k8s.kinds.kubeflow.mpi_manifest import (
-    MPI_SHAPE,
-    NOT_OF_MPI,
-    arena_mpi_manifest,
-    spec_of_arena_mpi,
-)
+from k8s.kinds.kubeflow.mpi_manifest import MPI_SHAPE, NOT_OF_MPI, TAGGED, clean_pods
 from k8s.kinds.kubeflow.mpi_run import (
     KUBEXEC,
     KUBEXEC_ENV,
@@ -33,13 +28,17 @@ from k8s.kinds.kubeflow.mpi_run import (
 from k8s.kinds.parse import (
     JobOutcome,
     count_of,
+    drop_defaults,
     make_replica,
+    named,
     nested,
     read_job,
     replica_count,
     text_of,
     time_of,
 )
+from k8s.kinds.pod_template import job_object, pod_template, pop_job, pop_template, unique
+from k8s.kinds.pods.labels import MPI_CHART, job_metadata
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
@@ -48,12 +47,12 @@ MPI_JOBS_V1ALPHA1 = Resource("kubeflow.org", "v1alpha1", "mpijobs", "MPIJob")
 
 JOB_NAME, ROLE = "mpi_job_name", "mpi_role_type"
 _ENDINGS = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED}
+# The operator's default for a job that only has a total number of GPUs.
 _GPUS_PER_NODE = 8
-"""What the operator puts on one worker of a job that says only how many GPUs it wants in all."""
 
 
 class MPIJobV1Alpha1(CreatableKind):
-    """Arena's job for MPI: one template, from which the launcher is made too."""
+    """MPIJob of Arena: one template, from which the launcher is made too."""
 
     title = "MPIJob v1alpha1"
     word = "mpi"
@@ -68,7 +67,7 @@ class MPIJobV1Alpha1(CreatableKind):
         "queue": "Kueue admits MPIJobs of version v2beta1 only.",
         "roles": "An MPIJob v1alpha1 has one template, from which launcher and workers are made.",
         "worker_image": "An MPIJob v1alpha1 has one template, from which launcher and workers are made.",
-        "device_claim": "An MPIJob v1alpha1 knows no claims of devices.",
+        "device_claim": "An MPIJob v1alpha1 does not support device claims.",
         "slots": "The operator of v1alpha1 counts a worker's GPUs as its slots.",
         "launcher_policy": "The operator of v1alpha1 creates the launcher when the workers are ready.",
         "running_timeout_s": "An MPIJob v1alpha1 has no time limit.",
@@ -78,15 +77,41 @@ class MPIJobV1Alpha1(CreatableKind):
     restart_policies = ("OnFailure", "Never")
 
     def manifest(self, spec: JobSpec) -> Manifest:
-        """Return the MPIJob v1alpha1 that asks for `spec`, as `arena submit mpi` makes it."""
-        return arena_mpi_manifest(self.resource, self.supported(spec))
+        """Return the MPIJob v1alpha1 that requests `spec`, as `arena submit mpi` creates it."""
+        spec = self.supported(spec)
+        template = pod_template(spec, MPI_SHAPE, env=TAGGED)
+        template["spec"]["restartPolicy"] = spec.restart_policy or "Never"
+        body = {
+            "cleanPodPolicy": clean_pods(spec),
+            "launcherResources": {},
+            "backoffLimit": spec.retries,
+            "replicas": spec.workers,
+            "mountsOnLauncher": spec.mounts_on_launcher,
+            "template": template,
+        }
+        return job_object(self.resource, job_metadata(spec, MPI_CHART, queue_label=False), body)
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for an MPIJob like this one, and what it leaves out."""
-        return spec_of_arena_mpi(obj)
+        meta, spec = pop_job(obj)
+        template = spec.pop("template", None) or {}
+        restart_policy = (template.get("spec") or {}).pop("restartPolicy", None) or "Always"
+        pod = pop_template(template, MPI_SHAPE.container, meta.fields, env=TAGGED)
+        drop_defaults(spec, {"launcherOnMaster": False})
+        job_spec = JobSpec(
+            **meta.fields,
+            **pod.fields,
+            restart_policy="" if restart_policy == "Never" else restart_policy,
+            workers=replica_count(spec.pop("replicas", None)),
+            retries=count_of(spec.pop("backoffLimit", 0)) or 0,
+            clean_pods=str(spec.pop("cleanPodPolicy", None) or "All"),
+            mounts_on_launcher=spec.pop("mountsOnLauncher", False) is True,
+        )
+        lost = meta.lost + named(spec) + pod.lost
+        return job_spec, unique(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read an MPIJob v1alpha1, which has no conditions: only `launcherStatus` tells how it ended."""
+        """Read an MPIJob v1alpha1, which has no conditions, only `launcherStatus`."""
         status = nested(obj, "status")
         outcome = _ENDINGS.get(text_of(status.get("launcherStatus")))
         finished = time_of(status.get("completionTime"))
@@ -94,11 +119,11 @@ class MPIJobV1Alpha1(CreatableKind):
         return replace(job, restarts_allowed=count_of(nested(obj, "spec").get("backoffLimit")))
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return the launcher, which asks for `launcherResources` only, and the workers."""
+        """Return the launcher, which requests `launcherResources` only, and the workers."""
         spec = nested(obj, "spec")
         name = nested(obj, "metadata").get("name")
         workers, template = _workers(spec)
-        launcher = _asking_for(template, spec.get("launcherResources") or {})
+        launcher = _requesting(template, spec.get("launcherResources") or {})
         policy = nested(template, "spec").get("restartPolicy")
         return (
             make_replica("launcher", 0, launcher, is_chief=True, restart_policy=policy),
@@ -111,7 +136,7 @@ class MPIJobV1Alpha1(CreatableKind):
         )
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector by the job's name, the only label that this operator writes."""
+        """Return the selector by the job's name, the only label of this operator."""
         return f"{JOB_NAME}={name}"
 
     def job_of(self, pod: Pod) -> str:
@@ -123,14 +148,11 @@ class MPIJobV1Alpha1(CreatableKind):
         return launcher_or_worker(pod, pod.metadata.label(JOB_NAME), pod.metadata.label(ROLE))
 
     def run_of(self, obj: Manifest) -> MPIRun:
-        """Return what Arena's operator makes of an MPIJob v1alpha1, and of its StatefulSet."""
+        """Return the objects that Arena's operator creates for an MPIJob v1alpha1."""
         spec, name = nested(obj, "spec"), str(nested(obj, "metadata")["name"])
         launcher, *workers = self.replicas(obj)
         slots = _slots(spec, workers)
-        files = {
-            "hostfile": hostfile([each.name for each in workers], slots),
-            "kubexec.sh": KUBEXEC,
-        }
+        files = {"hostfile": hostfile([each.name for each in workers], slots), "kubexec.sh": KUBEXEC}
         template = _launcher(name, launcher)
         return MPIRun(
             tuple(_worker(name, each) for each in workers),
@@ -150,7 +172,7 @@ def _labels(name: str, role: str) -> dict[str, str]:
 
 
 def _worker(job: str, worker: Replica) -> Manifest:
-    """Return a worker, which sleeps; its own command is the launcher's."""
+    # It sleeps: the command is the launcher's.
     spec = with_container(worker.template, mount=True, command=["sleep"], args=["365d"])
     spec = with_config(spec, f"{job}-config", {"kubexec.sh": 0o555})
     spec |= {"restartPolicy": "Always", "hostname": worker.name, "subdomain": f"{job}-worker"}
@@ -159,7 +181,6 @@ def _worker(job: str, worker: Replica) -> Manifest:
 
 
 def _launcher(job: str, launcher: Replica) -> Manifest:
-    """Return the template of the launcher's pods, which `replicas` has asking for `launcherResources`."""
     spec = with_container(launcher.template, env=KUBEXEC_ENV, mount=True)
     spec = with_config(spec, f"{job}-config", {"kubexec.sh": 0o555, "hostfile": 0o444})
     spec["restartPolicy"] = "Never" if launcher.restart_policy == "Never" else "OnFailure"
@@ -167,10 +188,9 @@ def _launcher(job: str, launcher: Replica) -> Manifest:
 
 
 def _slots(spec: Mapping[str, Any], workers: Sequence[Replica]) -> int:
-    """Return how many ranks a worker takes: as it is told, else one for each of its GPUs."""
-    asked = count_of(spec.get("slotsPerWorker"))
-    if asked is not None or not workers:
-        return asked or 1
+    slots = count_of(spec.get("slotsPerWorker"))
+    if slots is not None or not workers:
+        return slots or 1
     kind = "cpu" if spec.get("processingResourceType") == "cpu" else "nvidia.com/gpu"
     containers: Sequence[Mapping[str, Any]] = nested(workers[0].template, "spec").get("containers") or ({},)
     limit = str(nested(containers[0], "resources", "limits").get(kind, ""))
@@ -178,24 +198,17 @@ def _slots(spec: Mapping[str, Any], workers: Sequence[Replica]) -> int:
 
 
 def _workers(spec: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-    """Return how many workers there are, and their template.
-
-    A job says how many workers it wants, or how many GPUs (later called processing units) in all.
-    """
+    # A job has a number of workers, or a total of GPUs (later called processing units).
     template = nested(spec, "template")
-    for total_field, each_field in (
-        ("gpus", "gpusPerNode"),
-        ("processingUnits", "processingUnitsPerNode"),
-    ):
+    for total_field, each_field in (("gpus", "gpusPerNode"), ("processingUnits", "processingUnitsPerNode")):
         if total := count_of(spec.get(total_field)):
             each = min(total, count_of(spec.get(each_field)) or _GPUS_PER_NODE)
             kind = "cpu" if spec.get("processingResourceType") == "cpu" else "nvidia.com/gpu"
-            return replica_count(-(-total // each)), _asking_for(template, {"limits": {kind: each}})
+            return replica_count(-(-total // each)), _requesting(template, {"limits": {kind: each}})
     return replica_count(spec.get("replicas")), template
 
 
-def _asking_for(template: Mapping[str, Any], resources: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a template whose first container asks for something else."""
+def _requesting(template: Mapping[str, Any], resources: Mapping[str, Any]) -> Mapping[str, Any]:
     spec = nested(template, "spec")
     first, *others = spec.get("containers") or ({},)
     return {**template, "spec": {**spec, "containers": [{**first, "resources": resources}, *others]}}

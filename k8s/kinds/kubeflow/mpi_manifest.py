@@ -1,36 +1,41 @@
-"""The manifests of MPIJobs in all versions, and back to the spec.
+"""Manifests of MPIJobs in all versions, and back to the spec.
 
-The launcher runs the command and asks for no devices; the workers run what the operator starts in a
-container without a command: sshd (v2beta1), or a sleep into which it execs (v1).
+The launcher runs the command and requests no devices; the workers have no command and run what the
+operator starts: sshd (v2beta1), or a sleep into which it execs (v1).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from k8s.job_spec import LAUNCHER, JobSpec, Role, role_named, role_spec
-from k8s.kinds.base import NO_RUNTIME, Manifest
-from k8s.kinds.from_manifest import take_template, unique
-from k8s.kinds.kubeflow.common import run_policy_of, take_run_policy
-from k8s.kinds.parse import count_of, replica_count
+from k8s.job_spec import LAUNCHER, JobSpec, Role, apply_role, role_named, role_spec
+from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest
+from k8s.kinds.kubeflow.kubeflow_job import pop_run_policy, read_kubeflow_job, run_policy_of
+from k8s.kinds.parse import ParsedPart, count_of, drop_defaults, named, replica_count
+from k8s.kinds.pod_template import (
+    PodShape,
+    job_object,
+    pod_template,
+    pop_job,
+    pop_template,
+    restarts,
+    unique,
+    with_worker_image,
+)
 from k8s.kinds.pods.env import variable
-from k8s.kinds.pods.labels import MPI_CHART, job_metadata, take_job_metadata
-from k8s.kinds.pods.understood import Understood, drop_defaults, named
-from k8s.kinds.roles import with_worker_image
-from k8s.kinds.to_manifest import PodShape, job_object, pod_template, restarts
+from k8s.kinds.pods.labels import MPI_CHART, job_metadata
 from k8s.models.resources import Resource
 
 MPI_SHAPE = PodShape(container="mpi", app="mpijob", chart=MPI_CHART)
-_TAGGED = (variable("OMPI_MCA_orte_tag_output", "1"),)
-"""For Open MPI's mpirun: say before each line which rank prints it, as `--tag-output` does."""
+# Open MPI's mpirun prefixes each line with its rank, as with `--tag-output`.
+TAGGED = (variable("OMPI_MCA_orte_tag_output", "1"),)
 _NO_TORCHRUN = "MPI starts the ranks, not torchrun."
-_NOT_ELASTIC = "An MPIJob has as many workers as it says, from start to end."
+_NOT_ELASTIC = "The number of workers of an MPIJob is fixed."
 NOT_OF_MPI: Mapping[str, str] = {
     "runtime": NO_RUNTIME,
-    "processes": "MPI starts as many ranks per worker as it has slots: say how many as slots.",
+    "processes": "MPI starts one rank per slot: set slots instead.",
     "torchrun": _NO_TORCHRUN,
     "max_restarts": _NO_TORCHRUN,
     "rdzv_backend": _NO_TORCHRUN,
@@ -38,35 +43,63 @@ NOT_OF_MPI: Mapping[str, str] = {
     "elastic_min": _NOT_ELASTIC,
     "elastic_max": _NOT_ELASTIC,
 }
-"""What no MPIJob has, whatever its version."""
 MPI_ROLES = (LAUNCHER, "worker")
+# Read from the launcher; all other fields from the workers.
 _LAUNCHERS_OWN = ("image", "command", "debug", "working_dir", "torchrun", "torchrun_options")
-"""Fields of a job that its launcher tells; the others its workers do."""
+# Part of a launcher's role; by default the launcher requests nothing.
 _AMOUNTS = ("gpus", "cpu", "memory", "cpu_request", "memory_request")
-"""Fields of a launcher's role that are nothing unless it says so."""
+# A launcher has none of these.
 _DEVICES = ("devices", "device_claim", "rdma")
-"""Fields that no launcher has."""
 _ALIKE = (
     *("pull_policy", "pull_secrets", "env", "env_from", "host_mounts", "priority_class"),
     *("scheduler", "node_selector", "excluded_nodes", "tolerations", "host_ipc", "host_pid", "run_as_user"),
 )
-"""Fields that launcher and workers share."""
+
+
+class KubeflowMPIJob(CreatableKind):
+    """Base of MPIJobs with Kubeflow's run policy."""
+
+    word = "mpi"
+    aliases = ("mpijob",)
+    launcher = "mpirun"
+    suspend_field = "spec.runPolicy.suspend"
+    role_names = MPI_ROLES
+
+    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
+        """Return the spec for an MPIJob like this one, and what it leaves out."""
+        meta, spec = pop_job(obj)
+        drop_defaults(spec, _DEFAULTS)
+        roles = spec.pop("mpiReplicaSpecs", None) or {}
+        policy = spec.pop("runPolicy", None) or {}
+        if "cleanPodPolicy" in spec:
+            policy.setdefault("cleanPodPolicy", spec.pop("cleanPodPolicy"))
+        expected = "OnFailure" if policy.get("backoffLimit") else "Never"
+        pods, workers = _pop_roles(roles, expected, meta.fields)
+        rules = pop_run_policy(policy, pods.fields["priority_class"])
+        slots = count_of(spec.pop("slotsPerWorker", None)) or 1
+        found = {**meta.fields, **pods.fields, **rules.fields}
+        found["gang"] = pods.fields["gang"] or rules.fields.get("gang", False)
+        found["slots"] = None if slots == max(1, found["gpus"]) else slots
+        found["launcher_policy"] = str(spec.pop("launcherCreationPolicy", None) or "")
+        lost = meta.lost + named(spec) + rules.lost + pods.lost
+        return JobSpec(**found, workers=workers), unique(lost)
+
+    def parse(self, obj: Manifest) -> DeclaredJob:
+        """Read an MPIJob, with Kubeflow's conditions and run policy."""
+        return read_kubeflow_job(obj, self.resource, self.replicas(obj))
 
 
 def mpi_manifest(resource: Resource, spec: JobSpec, *, has_policy: bool = False) -> Manifest:
-    """Return the MPIJob that asks for `spec`.
+    """Return the MPIJob v2beta1 or v1 that requests `spec`.
 
-    Args:
-        resource: Its version: v2beta1 or v1.
-        spec: The job.
-        has_policy: The version lets one say when the launcher is created.
+    `has_policy` is True if the version has `launcherCreationPolicy`.
     """
     body: Manifest = {"slotsPerWorker": _slots(spec)}
     if has_policy and spec.launcher_policy:
         body["launcherCreationPolicy"] = spec.launcher_policy
     of_launcher, of_worker = _launcher(spec), _worker(spec)
-    launcher = pod_template(of_launcher, MPI_SHAPE, env=_TAGGED, whole=spec)
-    worker = pod_template(of_worker, MPI_SHAPE, whole=spec)
+    launcher = pod_template(of_launcher, MPI_SHAPE, env=TAGGED, job=spec)
+    worker = pod_template(of_worker, MPI_SHAPE, job=spec)
     body |= {
         "runPolicy": run_policy_of(spec, clean_pods(spec), spec.workers + 1),
         "mpiReplicaSpecs": {
@@ -77,72 +110,11 @@ def mpi_manifest(resource: Resource, spec: JobSpec, *, has_policy: bool = False)
     return _object(resource, spec, body)
 
 
-def arena_mpi_manifest(resource: Resource, spec: JobSpec) -> Manifest:
-    """Return the MPIJob v1alpha1 that asks for `spec`, as Arena's chart has it: one template for all."""
-    template = pod_template(spec, MPI_SHAPE, env=_TAGGED)
-    template["spec"]["restartPolicy"] = spec.restart_policy or "Never"
-    body = {
-        "cleanPodPolicy": clean_pods(spec),
-        "launcherResources": {},
-        "backoffLimit": spec.retries,
-        "replicas": spec.workers,
-        "mountsOnLauncher": spec.mounts_on_launcher,
-        "template": template,
-    }
-    return _object(resource, spec, body)
-
-
 def clean_pods(spec: JobSpec) -> str:
-    """Return which pods go when an MPIJob ends.
-
-    Its workers never end by themselves: kept, they would hold their GPUs for ever. All that the ranks
-    said is in the launcher's log, and the launcher has ended, so that `Running` keeps it.
-    """
+    """Return the policy for pods of an MPIJob that has ended."""
+    # Workers never end by themselves and would hold their GPUs for ever. `Running` keeps the launcher,
+    # which has ended and whose log has the output of all ranks.
     return "Running" if spec.clean_pods == "None" else spec.clean_pods
-
-
-def spec_of_mpi(obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-    """Return the spec for an MPIJob v2beta1 or v1 like this one, and what it leaves out."""
-    obj = deepcopy(obj)
-    meta = take_job_metadata(obj.pop("metadata", None) or {})
-    spec = obj.pop("spec", None) or {}
-    drop_defaults(spec, _DEFAULTS)
-    roles = spec.pop("mpiReplicaSpecs", None) or {}
-    policy = spec.pop("runPolicy", None) or {}
-    if "cleanPodPolicy" in spec:
-        policy.setdefault("cleanPodPolicy", spec.pop("cleanPodPolicy"))
-    expected = "OnFailure" if policy.get("backoffLimit") else "Never"
-    pods, workers = _take_roles(roles, expected, meta.fields)
-    rules = take_run_policy(policy, pods.fields["priority_class"])
-    slots = count_of(spec.pop("slotsPerWorker", None)) or 1
-    found = {**meta.fields, **pods.fields, **rules.fields}
-    found["gang"] = pods.fields["gang"] or rules.fields.get("gang", False)
-    found["slots"] = None if slots == max(1, found["gpus"]) else slots
-    found["launcher_policy"] = str(spec.pop("launcherCreationPolicy", None) or "")
-    lost = named(obj, "apiVersion", "kind", "status") + meta.lost + named(spec) + rules.lost + pods.lost
-    return JobSpec(**found, workers=workers), unique(lost)
-
-
-def spec_of_arena_mpi(obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
-    """Return the spec for an MPIJob v1alpha1 like this one, and what it leaves out."""
-    obj = deepcopy(obj)
-    meta = take_job_metadata(obj.pop("metadata", None) or {})
-    spec = obj.pop("spec", None) or {}
-    template = spec.pop("template", None) or {}
-    restart_policy = (template.get("spec") or {}).pop("restartPolicy", None) or "Always"
-    pod = take_template(template, MPI_SHAPE.container, meta.fields, env=_TAGGED)
-    drop_defaults(spec, {"launcherOnMaster": False})
-    job_spec = JobSpec(
-        **meta.fields,
-        **pod.fields,
-        restart_policy="" if restart_policy == "Never" else restart_policy,
-        workers=replica_count(spec.pop("replicas", None)),
-        retries=count_of(spec.pop("backoffLimit", 0)) or 0,
-        clean_pods=str(spec.pop("cleanPodPolicy", None) or "All"),
-        mounts_on_launcher=spec.pop("mountsOnLauncher", False) is True,
-    )
-    lost = named(obj, "apiVersion", "kind", "status") + meta.lost + named(spec) + pod.lost
-    return job_spec, unique(lost)
 
 
 _NO_COMMAND = "command of the image"
@@ -153,17 +125,15 @@ _DEFAULTS: Manifest = {
     "sshAuthMountPath": "/root/.ssh",
     "mainContainer": MPI_SHAPE.container,
 }
-"""What servers fill in."""
 
 
-def _take_roles(roles: Manifest, restart_policy: str, job: Mapping[str, Any]) -> tuple[Understood, int]:
-    """Take the launcher and the workers, and count those."""
+def _pop_roles(roles: Manifest, restart_policy: str, job: Mapping[str, Any]) -> tuple[ParsedPart, int]:
     launcher, worker = (roles.pop(role, None) or {} for role in ("Launcher", "Worker"))
     workers = replica_count(worker.pop("replicas", None))
     drop_defaults(launcher, {"replicas": 1})
     policies = [part.pop("restartPolicy", None) or "" for part in (launcher, worker)]
-    of_launcher = take_template(launcher.pop("template", None) or {}, MPI_SHAPE.container, job, env=_TAGGED)
-    of_worker = take_template(worker.pop("template", None) or {}, MPI_SHAPE.container, job)
+    of_launcher = pop_template(launcher.pop("template", None) or {}, MPI_SHAPE.container, job, env=TAGGED)
+    of_worker = pop_template(worker.pop("template", None) or {}, MPI_SHAPE.container, job)
     lost = of_launcher.lost + [name for name in of_worker.lost if name != _NO_COMMAND]
     roles_of_job = _own_roles(of_launcher.fields, of_worker.fields, policies)
     lost += named(launcher) + named(worker) + named(roles, prefix="role ")
@@ -180,13 +150,13 @@ def _take_roles(roles: Manifest, restart_policy: str, job: Mapping[str, Any]) ->
         lost.append("the launcher's own mounts")
     if policies[0] not in ("", restart_policy):
         fields["restart_policy"] = policies[0]
-    return Understood(fields, lost), workers
+    return ParsedPart(fields, lost), workers
 
 
 def _own_roles(
     launcher: Mapping[str, Any], worker: Mapping[str, Any], policies: list[str]
 ) -> tuple[Role, ...]:
-    """Return what is otherwise: the job's command is the launcher's, its resources are the workers'."""
+    # The job's command is the launcher's, its resources are the workers'.
     amounts = {name: launcher[name] for name in _AMOUNTS if launcher[name]}
     own = {name: worker[name] for name in ("image", "working_dir") if worker[name] != launcher[name]}
     if worker["command"]:
@@ -207,7 +177,6 @@ def _slots(spec: JobSpec) -> int:
 
 
 def _launcher(spec: JobSpec) -> JobSpec:
-    """Return what the launcher runs: the command, on no devices but those that its role names."""
     plain = replace(
         spec,
         device_claim="",
@@ -222,10 +191,9 @@ def _launcher(spec: JobSpec) -> JobSpec:
         host_network=spec.host_network or spec.gpu_topology,
         mounts=spec.mounts if spec.mounts_on_launcher else (),
     )
-    return role_named(spec, LAUNCHER).of(plain)
+    return apply_role(role_named(spec, LAUNCHER), plain)
 
 
 def _worker(spec: JobSpec) -> JobSpec:
-    """Return what a worker runs: what the operator starts in it."""
     plain = replace(spec, command=(), torchrun=False, debug=False, image=spec.worker_image or spec.image)
-    return role_named(spec, "worker").of(plain)
+    return apply_role(role_named(spec, "worker"), plain)

@@ -8,26 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from k8s.job_spec import JobSpec
+from k8s.job_spec import JobSpec, Role, role_spec
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
-from k8s.kinds.kubeflow.common import (
+from k8s.kinds.kubeflow.kubeflow_job import (
     JOB_NAME,
     JOB_ROLE,
     OPERATOR_NAME,
     REPLICA_INDEX,
     REPLICA_TYPE,
+    OperatorPods,
+    pop_run_policy,
     read_kubeflow_job,
+    run_policy_of,
 )
-from k8s.kinds.kubeflow.pytorch_manifest import MASTER_PORT, PYTORCH_SHAPE, pytorch_manifest, spec_of_pytorch
-from k8s.kinds.parse import count_of, nested, ranks_from, replica_count
-from k8s.models import Pod
+from k8s.kinds.parse import ParsedPart, count_of, named, nested, ranks_from, replica_count
+from k8s.kinds.pod_template import (
+    ParsedRole,
+    PodShape,
+    fields_of_roles,
+    job_object,
+    pod_template,
+    pop_job,
+    pop_template,
+    restarts,
+    unique,
+    with_worker_image,
+)
+from k8s.kinds.pods.env import DYNAMIC, pop_rendezvous, rendezvous_env
+from k8s.kinds.pods.labels import MASTER_POD, PYTORCH_CHART, job_metadata
 from k8s.models.resources import Resource
-from k8s.text.numbers import whole_number
 
+# Default of the operator, unless the master's container has a port `pytorchjob-port`.
+MASTER_PORT = 23456
+PYTORCH_SHAPE = PodShape(container="pytorch", app="pytorchjob", chart=PYTORCH_CHART)
+_ROLES = ("Master", "Worker")
+_OLD_POLICY = ("cleanPodPolicy", "backoffLimit", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
 PYTORCH_JOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
 
-_OLD_JOB_NAME, _OLD_TYPE, _OLD_INDEX = "pytorch-job-name", "pytorch-replica-type", "pytorch-replica-index"
 _ROLES = ("Master", "Worker")
 Pairs = tuple[tuple[str, str], ...]
 
@@ -35,8 +54,8 @@ Pairs = tuple[tuple[str, str], ...]
 _NO_MPI = "A PyTorchJob has no MPI launcher."
 
 
-class PyTorchJob(CreatableKind):
-    """Kubeflow's job for PyTorch: one master, any number of workers."""
+class PyTorchJob(OperatorPods, CreatableKind):
+    """PyTorchJob of Kubeflow: one master, any number of workers."""
 
     title = "PyTorchJob"
     word = "pytorch"
@@ -44,31 +63,70 @@ class PyTorchJob(CreatableKind):
     resource = PYTORCH_JOBS
     container = PYTORCH_SHAPE.container
     lacks: Mapping[str, str] = {
-        "slots": "A PyTorchJob starts processes by torchrun: say how many as processes.",
+        "slots": "A PyTorchJob starts processes with torchrun: set processes instead.",
         "runtime": NO_RUNTIME,
         "launcher_policy": _NO_MPI,
         "mounts_on_launcher": _NO_MPI,
-        "gpu_topology": "Alibaba Cloud's scheduler places MPI jobs by the links between GPUs, no others.",
+        "gpu_topology": "Alibaba Cloud's scheduler supports GPU topology for MPI jobs only.",
     }
     suspend_field = "spec.runPolicy.suspend"
     role_names = ("master", "worker")
     operator = "training-operator"
+    operator_name = "pytorchjob-controller"
+    old_labels = ("pytorch-job-name", "pytorch-replica-type", "pytorch-replica-index")
 
     def manifest(self, spec: JobSpec) -> Manifest:
-        """Return the PyTorchJob that asks for `spec`; the master is one of its workers."""
-        return pytorch_manifest(self.resource, self.supported(spec))
+        """Return the PyTorchJob that requests `spec`.
+
+        The master is one of its workers; an elastic job, which may lose any of its pods, has none.
+        """
+        spec = self.supported(spec)
+        is_elastic = spec.elastic_min is not None
+        body: Manifest = {
+            "nprocPerNode": str(spec.processes),
+            "runPolicy": run_policy_of(spec, spec.clean_pods, spec.elastic_min or spec.workers),
+        }
+        if is_elastic:
+            body["elasticPolicy"] = _elastic_policy(spec)
+            roles = {"Worker": _role(spec, "worker", spec.workers)}
+        else:
+            roles = {"Master": _role(spec, "master", 1)}
+            labels = roles["Master"]["template"]["metadata"]["labels"]
+            labels.setdefault(MASTER_POD, f"{spec.name}-master-0")
+            if spec.workers > 1:
+                roles["Worker"] = _role(spec, "worker", spec.workers - 1)
+        return job_object(
+            self.resource, job_metadata(spec, PYTORCH_CHART), {**body, "pytorchReplicaSpecs": roles}
+        )
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for a PyTorchJob like this one, and what it leaves out."""
-        return spec_of_pytorch(obj)
+        meta, spec = pop_job(obj)
+        roles = spec.pop("pytorchReplicaSpecs", None) or {}
+        # Older operators have the fields of the run policy in `spec`.
+        policy = {key: spec.pop(key) for key in _OLD_POLICY if key in spec}
+        policy |= spec.pop("runPolicy", None) or {}
+        elastic = _pop_elastic_policy(spec.pop("elasticPolicy", None) or {})
+        restart_policy = "OnFailure" if policy.get("backoffLimit") else "Never"
+        pods, workers = _pop_roles(roles, restart_policy, meta.fields, is_elastic=bool(elastic.fields))
+        rules = pop_run_policy(policy, pods.fields["priority_class"])
+        nproc = str(spec.pop("nprocPerNode", None) or "auto")
+        is_number = nproc.isdecimal() and 0 < len(nproc) < 4 and int(nproc) > 0
+        processes = int(nproc) if is_number else max(1, pods.fields["gpus"])
+        found = {**meta.fields, **pods.fields, **rules.fields}
+        found |= elastic.fields or pop_rendezvous(found["env"], _endpoint(str(meta.fields["name"])))
+        found["gang"] = pods.fields["gang"] or rules.fields.get("gang", False)
+        lost = meta.lost + named(spec) + rules.lost + elastic.lost
+        lost += pods.lost + ([] if is_number or processes == 1 else [f"nprocPerNode {nproc}"])
+        return JobSpec(**found, workers=workers, processes=processes), unique(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read a PyTorchJob; an elastic one can work with fewer pods than it would like."""
+        """Read a PyTorchJob; an elastic one runs with fewer pods than it requests."""
         fewest = count_of(nested(obj, "spec", "elasticPolicy").get("minReplicas"))
-        return replace(read_kubeflow_job(obj, self.resource, self.replicas(obj)), enough=fewest)
+        return replace(read_kubeflow_job(obj, self.resource, self.replicas(obj)), min_instances=fewest)
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return the master and the workers that a PyTorchJob asks for."""
+        """Return the master and the workers."""
         name = str((obj.get("metadata") or {}).get("name", ""))
         spec = obj.get("spec") or {}
         roles = spec.get("pytorchReplicaSpecs") or {}
@@ -79,14 +137,13 @@ class PyTorchJob(CreatableKind):
         elastic = spec.get("elasticPolicy") or {}
         proof = "none" if not processes else "declared" if has_master and not elastic else "assumed"
         nodes = sum(counts.values())
-        # Thousands of these are held for the large jobs of a large cluster: what is the same for all of
-        # a job's pods is made once.
+        # A large cluster has thousands of replicas: values common to a job's pods are built once.
         env = _environment(name, roles, nodes, per_node, processes, has_master)
         env_of_all = tuple({**env, **_rendezvous(name, elastic, nodes)}.items())
         found = []
         for role, count in counts.items():
             kind = role.lower()
-            labels: Pairs = ((JOB_NAME, name), (OPERATOR_NAME, "pytorchjob-controller"), (REPLICA_TYPE, kind))
+            labels: Pairs = ((JOB_NAME, name), (OPERATOR_NAME, self.operator_name), (REPLICA_TYPE, kind))
             if role == "Master":
                 labels = (*labels, (JOB_ROLE, "master"))
             template = roles[role].get("template") or {}
@@ -115,7 +172,7 @@ class PyTorchJob(CreatableKind):
         return tuple(found)
 
     def elastic_size(self, obj: Manifest) -> ElasticSize | None:
-        """Return how many workers an elastic PyTorchJob asks for; its master, if it has one, stays."""
+        """Return the number of workers of an elastic PyTorchJob; a master is not counted."""
         policy = nested(obj, "spec", "elasticPolicy")
         worker = nested(obj, "spec", "pytorchReplicaSpecs", "Worker")
         if not policy or not worker:
@@ -127,25 +184,8 @@ class PyTorchJob(CreatableKind):
             count_of(policy.get("maxReplicas")),
         )
 
-    def pod_selector(self, name: str) -> str:
-        """Return the selector that leaves out other operators' jobs of the same name."""
-        return f"{JOB_NAME}={name},{OPERATOR_NAME}=pytorchjob-controller"
-
-    def job_of(self, pod: Pod) -> str:
-        """Return the PyTorchJob's name, from either operator's labels."""
-        if pod.metadata.label(OPERATOR_NAME) == "pytorchjob-controller":
-            return pod.metadata.label(JOB_NAME)
-        return pod.metadata.label(_OLD_JOB_NAME)
-
-    def instance_of(self, pod: Pod) -> tuple[str, int] | None:
-        """Return `master` or `worker`, and the number."""
-        role = pod.metadata.label(REPLICA_TYPE) or pod.metadata.label(_OLD_TYPE)
-        index = whole_number(pod.metadata.label(REPLICA_INDEX) or pod.metadata.label(_OLD_INDEX))
-        return (role, index) if role and index is not None else None
-
 
 def _rendezvous(name: str, elastic: Manifest, nodes: int) -> dict[str, str]:
-    """Return what the operator tells every pod of an elastic job."""
     if not elastic:
         return {}
     backend = str(elastic.get("rdzvBackend") or "")
@@ -163,7 +203,6 @@ def _rendezvous(name: str, elastic: Manifest, nodes: int) -> dict[str, str]:
 def _environment(
     name: str, roles: Manifest, nodes: int, per_node: str, processes: int, has_master: bool
 ) -> dict[str, str]:
-    """Return what the operator tells every pod; their ranks come on top where there is a master."""
     env = {"PYTHONUNBUFFERED": "1"}
     if has_master:
         address, port = f"{name}-master-0", str(_master_port(roles["Master"]))
@@ -183,3 +222,66 @@ def _master_port(role: Manifest) -> int:
             if port.get("name") == "pytorchjob-port" and isinstance(port.get("containerPort"), int):
                 return int(port["containerPort"])
     return MASTER_PORT
+
+
+def _role(spec: JobSpec, name: str, replicas: int) -> Manifest:
+    of_role = role_spec(spec, name)
+    # The operator sets these for elastic jobs.
+    env = rendezvous_env(spec, _endpoint(spec.name)) if spec.elastic_min is None else ()
+    template = pod_template(of_role, PYTORCH_SHAPE, env=env, job=spec)
+    return {"replicas": replicas, "restartPolicy": restarts(of_role), "template": template}
+
+
+def _elastic_policy(spec: JobSpec) -> Manifest:
+    found: Manifest = {
+        "minReplicas": spec.elastic_min,
+        "maxReplicas": spec.elastic_max,
+        "rdzvBackend": spec.rdzv_backend or DYNAMIC,
+    }
+    if spec.max_restarts:
+        found["maxRestarts"] = spec.max_restarts
+    return found
+
+
+def _pop_elastic_policy(policy: Manifest) -> ParsedPart:
+    # A policy without both bounds is reported as lost.
+    if not policy or not (isinstance(policy.get("minReplicas"), int) and policy.get("maxReplicas")):
+        return ParsedPart({}, ["elasticPolicy"] if policy else [])
+    backend = str(policy.pop("rdzvBackend", None) or DYNAMIC)
+    fields = {
+        "elastic_min": policy.pop("minReplicas"),
+        "elastic_max": policy.pop("maxReplicas"),
+        "rdzv_backend": "" if backend == DYNAMIC else backend,
+        "max_restarts": policy.pop("maxRestarts", None) or 0,
+    }
+    return ParsedPart(fields, named(policy, prefix="elasticPolicy."))
+
+
+def _endpoint(name: str) -> str:
+    return f"{name}-master-0:{MASTER_PORT}"
+
+
+def _pop_roles(
+    roles: Manifest, restart_policy: str, job: Mapping[str, Any], *, is_elastic: bool
+) -> tuple[ParsedPart, int]:
+    taken: list[ParsedRole] = []
+    lost: list[str] = []
+    workers = 0
+    expected = "Worker" if is_elastic else "Master"
+    for role in [name for name in _ROLES if roles.get(name)] or [expected]:
+        part = roles.pop(role, None) or {}
+        count = replica_count(part.pop("replicas", None))
+        workers += count
+        policy = part.pop("restartPolicy", None) or "OnFailure"
+        fields, left = pop_template(part.pop("template", None) or {}, PYTORCH_SHAPE.container, job)
+        lost += left + named(part)
+        if not taken:
+            is_one_master = role == "Master" and count == 1 and not is_elastic
+            lost += [] if is_one_master or role == expected == "Worker" else ["no single master"]
+        taken.append(ParsedRole(role.lower(), None, {**fields, "restart_policy": policy}))
+    found = fields_of_roles(taken, is_elastic=is_elastic)
+    own = tuple(role for role in found.fields["roles"] if role != Role(role.name))
+    fields = with_worker_image({**found.fields, "roles": own})
+    if fields["restart_policy"] == restart_policy:
+        fields["restart_policy"] = ""
+    return ParsedPart(fields, lost + found.lost + named(roles, prefix="role ")), max(1, workers)

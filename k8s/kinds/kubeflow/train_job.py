@@ -1,37 +1,67 @@
 """TrainJob, `trainer.kubeflow.org/v1alpha1`: a JobSet of the same name does its work.
 
-It says what it wants of its nodes; how they come about is its runtime's. Its conditions know only
-Suspended, Complete and Failed. Source: kubeflow/trainer v2.3.0, `pkg/apis/trainer/v1alpha1`.
+It has a command and a number of nodes, which its runtime creates; other pod fields can only be set where
+`runtimePatches` allows it. Its conditions are only Suspended, Complete and Failed.
+Source: kubeflow/trainer v2.3.0, `pkg/apis/trainer/v1alpha1`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 from k8s.job_spec import JobSpec
 from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, NeededObject, Replica
 from k8s.kinds.job_set import SET_NAME, instance_in_set, read_suspendable
-from k8s.kinds.kubeflow.train_manifest import TRAIN_SHAPE, runtime_of, spec_of_train, train_manifest
-from k8s.kinds.parse import count_of, make_replica, nested, ranks_from, replica_count, text_of
+from k8s.kinds.parse import (
+    count_of,
+    drop_defaults,
+    make_replica,
+    named,
+    nested,
+    ranks_from,
+    replica_count,
+    text_of,
+)
+from k8s.kinds.pod_template import PodShape, job_object, pod_template, pop_job, pop_template, unique
+from k8s.kinds.pods.env import pop_rendezvous, rendezvous_env
+from k8s.kinds.pods.labels import job_metadata
 from k8s.models import Pod
-from k8s.models.resources import Resource
+from k8s.models.resources import TRAINING_RUNTIMES, Resource
 
+TRAIN_SHAPE = PodShape(container="node", app="trainjob")
+# Installed with Kubeflow Trainer: for torchrun, and with mpirun and a launcher.
+_TORCH_RUNTIME, _MPI_RUNTIME = "torch-distributed", "deepspeed-distributed"
+_GROUP = "trainer.kubeflow.org"
+# Prefix for a runtime in the job's namespace.
+_OF_NAMESPACE = "trainingruntime/"
+_REFERENCE = frozenset({"apiGroup", "kind", "name"})
+# Manager of our patch of the runtime.
+_MANAGER = "gpuconsole.dev/console"
+# Fields of a container, and their names in the trainer.
+_TRAINER_FIELDS = {"image": "image", "command": "command", "env": "env", "resources": "resourcesPerNode"}
+_POD_PATCHES = ("volumes", "nodeSelector", "affinity", "tolerations", "imagePullSecrets", "securityContext")
+# Patches cannot add containers or init containers: they only change those of the runtime.
+_CONTAINER_PATCHES = ("volumeMounts", "securityContext")
+_PORT = 29500
+# Runs a command in a folder, since a TrainJob has no working directory. Folder and command follow.
+_IN_FOLDER = ("sh", "-c", 'mkdir -p "$0" && cd "$0" && exec "$@"')
 TRAIN_JOBS = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob")
 
 _INITIALIZERS = (("dataset", "dataset-initializer"), ("model", "model-initializer"))
 _METRICS_TOLD = 2
 
 
-_OF_RUNTIME = "A TrainJob cannot say this: its runtime does, in the ClusterTrainingRuntime."
-_NO_FETCHING = "A TrainJob cannot add the container that fetches code: have it in the image or a volume."
-_OF_LAUNCHER = "The runtime of a TrainJob says how its launcher comes about."
-_NOT_ELASTIC = "A TrainJob has as many nodes as it says, from start to end."
+_OF_RUNTIME = "Set by the runtime of a TrainJob, in the ClusterTrainingRuntime."
+_NO_FETCHING = "A TrainJob cannot fetch code: put it into the image or a volume."
+_OF_LAUNCHER = "The runtime of a TrainJob defines its launcher."
+_NOT_ELASTIC = "The number of nodes of a TrainJob is fixed."
 
 
 class TrainJob(CreatableKind):
-    """Kubeflow Trainer's job: some nodes, each with the same processes."""
+    """TrainJob of Kubeflow Trainer: some nodes with equal processes."""
 
     title = "TrainJob"
     word = "trainjob"
@@ -54,28 +84,85 @@ class TrainJob(CreatableKind):
         "mounts_on_launcher": _OF_LAUNCHER,
         "elastic_min": _NOT_ELASTIC,
         "elastic_max": _NOT_ELASTIC,
-        "gpu_topology": "Alibaba Cloud's scheduler places MPI jobs by the links between GPUs, no others.",
-        "kube_queue": "kube-queue knows no TrainJobs; Kueue does.",
+        "gpu_topology": "Alibaba Cloud's scheduler supports GPU topology for MPI jobs only.",
+        "kube_queue": "kube-queue does not support TrainJobs; Kueue does.",
         "ttl_s": "A TrainJob is kept until it is deleted.",
     }
 
     def manifest(self, spec: JobSpec) -> Manifest:
-        """Return the TrainJob that asks for `spec`; with slots it is one of MPI."""
-        return train_manifest(self.resource, self.supported(spec))
+        """Return the TrainJob that requests `spec`."""
+        spec = self.supported(spec)
+        template = pod_template(spec, TRAIN_SHAPE, env=rendezvous_env(spec, _endpoint(spec.name)))
+        pod = template["spec"]
+        container = pod["containers"][0]
+        folder = container.pop("workingDir", "")
+        if folder and "command" in container:
+            container["command"] = [*_IN_FOLDER, folder, *container["command"]]
+        is_mpi = spec.slots is not None or spec.runtime == _MPI_RUNTIME
+        runtime, runtime_name = runtime_of(spec)
+        body: Manifest = {
+            "runtimeRef": {"apiGroup": _GROUP, "kind": runtime.kind, "name": runtime_name},
+            "trainer": {
+                **{name: container[key] for key, name in _TRAINER_FIELDS.items() if key in container},
+                "numNodes": spec.workers,
+                "numProcPerNode": spec.processes if spec.slots is None else spec.slots,
+            },
+        }
+        if patch := _patch(template):
+            roles = ("launcher", "node") if is_mpi else ("node",)
+            body["runtimePatches"] = [_runtime_patch(roles, patch)]
+        if spec.running_timeout_s:
+            body["activeDeadlineSeconds"] = spec.running_timeout_s
+        if spec.suspend:
+            body["suspend"] = True
+        return job_object(self.resource, job_metadata(spec), body)
 
     def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
         """Return the spec for a TrainJob like this one, and what it leaves out."""
-        return spec_of_train(obj)
+        meta, spec = pop_job(obj)
+        runtime = _pop_runtime(spec)
+        drop_defaults(spec, {"managedBy": "trainer.kubeflow.org/trainjob-controller"})
+        trainer = spec.pop("trainer", None) or {}
+        template, has_launcher = _pop_patch(spec)
+        pod = template.setdefault("spec", {})
+        container = (pod.get("containers") or [{}])[0]
+        pod["containers"] = [container]
+        container["name"] = TRAIN_SHAPE.container
+        for key, name in _TRAINER_FIELDS.items():
+            if name in trainer:
+                container[key] = trainer.pop(name)
+        command = [
+            str(word) for word in [*(container.get("command") or ()), *(trainer.pop("args", None) or ())]
+        ]
+        working_dir = ""
+        if tuple(command[: len(_IN_FOLDER)]) == _IN_FOLDER and len(command) > len(_IN_FOLDER):
+            working_dir, command = command[len(_IN_FOLDER)], command[len(_IN_FOLDER) + 1 :]
+        container |= {"command": command, "workingDir": working_dir}
+        found = pop_template(template, TRAIN_SHAPE.container, meta.fields)
+        fields = {**meta.fields, **found.fields}
+        fields |= pop_rendezvous(fields["env"], _endpoint(fields["name"]))
+        processes = count_of(trainer.pop("numProcPerNode", None)) or max(1, fields["gpus"])
+        is_mpi = has_launcher or runtime == _MPI_RUNTIME
+        fields |= {"slots": processes} if is_mpi else {"processes": processes}
+        fields["runtime"] = "" if runtime == (_MPI_RUNTIME if is_mpi else _TORCH_RUNTIME) else runtime
+        job_spec = JobSpec(
+            **fields,
+            workers=replica_count(trainer.pop("numNodes", None)),
+            running_timeout_s=count_of(spec.pop("activeDeadlineSeconds", 0)) or 0,
+            suspend=spec.pop("suspend", False) is True,
+        )
+        lost = meta.lost + named(spec)
+        return job_spec, unique(lost + named(trainer, prefix="trainer.") + found.lost)
 
     def needs(self, spec: JobSpec) -> tuple[NeededObject, ...]:
-        """Return its runtime: without one a TrainJob fails."""
+        """Return its runtime: without it a TrainJob fails."""
         return (NeededObject(*runtime_of(spec), "runtime"),)
 
     def unsupported(self, spec: JobSpec) -> dict[str, str]:
-        """Return what such a job cannot have: all the keys of a Secret at once is one of them."""
+        """Return unsupported fields; all keys of a Secret at once are one."""
         found = super().unsupported(spec)
         if any(not each.name for each in spec.env_from):
-            found["env_from"] = "A TrainJob takes single keys: VARIABLE=secret/NAME/KEY."
+            found["env_from"] = "A TrainJob supports single keys only: VARIABLE=secret/NAME/KEY."
         return found
 
     def parse(self, obj: Manifest) -> DeclaredJob:
@@ -84,9 +171,9 @@ class TrainJob(CreatableKind):
         return replace(job, progress=_progress(nested(obj, "status", "trainerStatus")))
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return the nodes, then the pods that fetch the data and the model before.
+        """Return the nodes, then the pods that fetch data and model before.
 
-        Ranks are assumed: the runtime, of which the job knows only the name, may be one for MPI.
+        Ranks are assumed: the job knows only the name of its runtime, which may be one for MPI.
         """
         trainer = nested(obj, "spec", "trainer")
         container = {"name": self.container, "resources": trainer.get("resourcesPerNode")}
@@ -104,8 +191,8 @@ class TrainJob(CreatableKind):
             )
             for index in range(replica_count(trainer.get("numNodes")))
         ]
-        asked = nested(obj, "spec", "initializer")
-        found += [make_replica(role, 0, {}) for field, role in _INITIALIZERS if asked.get(field)]
+        initializers = nested(obj, "spec", "initializer")
+        found += [make_replica(role, 0, {}) for field, role in _INITIALIZERS if initializers.get(field)]
         return tuple(found)
 
     def pod_selector(self, name: str) -> str:
@@ -113,7 +200,7 @@ class TrainJob(CreatableKind):
         return f"{SET_NAME}={name}"
 
     def job_of(self, pod: Pod) -> str:
-        """Return nothing: its pods are its JobSet's, and the JobSet says whose it is."""
+        """Return no name: its pods belong to its JobSet, whose owner it is."""
         return ""
 
     def instance_of(self, pod: Pod) -> tuple[str, int] | None:
@@ -122,7 +209,7 @@ class TrainJob(CreatableKind):
 
 
 def _progress(trainer_status: Mapping[str, Any]) -> str:
-    """Return how far the trainer says it is: `61 %, 24 min left, loss 0.31`."""
+    # E.g. `61 %, 24 min left, loss 0.31`.
     found = []
     if (percent := count_of(trainer_status.get("progressPercentage"))) is not None:
         found.append(f"{percent} %")
@@ -137,3 +224,58 @@ def _duration(seconds: int) -> str:
     if seconds < 60:
         return f"{seconds} s"
     return f"{seconds // 60} min" if seconds < 3600 else f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def runtime_of(spec: JobSpec) -> tuple[Resource, str]:
+    """Return the runtime's resource and name."""
+    of_cluster, of_namespace = TRAINING_RUNTIMES
+    if spec.runtime.startswith(_OF_NAMESPACE):
+        return of_namespace, spec.runtime.removeprefix(_OF_NAMESPACE)
+    return of_cluster, spec.runtime or (_TORCH_RUNTIME if spec.slots is None else _MPI_RUNTIME)
+
+
+def _pop_runtime(spec: Manifest) -> str:
+    # A runtime of another kind stays.
+    reference = spec.get("runtimeRef") or {}
+    kinds = {kind.kind: prefix for kind, prefix in zip(TRAINING_RUNTIMES, ("", _OF_NAMESPACE), strict=True)}
+    prefix = kinds.get(text_of(reference.get("kind")) or TRAINING_RUNTIMES[0].kind)
+    if prefix is None or reference.get("apiGroup", _GROUP) != _GROUP or set(reference) - _REFERENCE:
+        return ""
+    spec.pop("runtimeRef", None)
+    return prefix + text_of(reference.get("name"))
+
+
+def _endpoint(name: str) -> str:
+    return f"{name}-node-0-0.{name}:{_PORT}"
+
+
+def _patch(template: Manifest) -> Manifest:
+    # Empty if there is nothing to patch.
+    pod = template["spec"]
+    main = pod["containers"][0]
+    patched = {key: main[key] for key in _CONTAINER_PATCHES if key in main}
+    found = {key: pod[key] for key in _POD_PATCHES if key in pod}
+    if patched:
+        found["containers"] = [{"name": main["name"], **patched}]
+    parts = {"metadata": template.get("metadata"), "spec": found}
+    return {key: value for key, value in parts.items() if value}
+
+
+def _runtime_patch(roles: tuple[str, ...], patch: Manifest) -> Manifest:
+    jobs = [{"name": role, "template": {"spec": {"template": deepcopy(patch)}}} for role in roles]
+    return {"manager": _MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+
+
+def _pop_patch(spec: Manifest) -> tuple[Manifest, bool]:
+    # Returns our patch as a pod template, and whether it has a launcher; other patches stay.
+    patches = spec.get("runtimePatches") or ()
+    ours: Mapping[str, Any] = next((each for each in patches if each.get("manager") == _MANAGER), {})
+    jobs = nested(ours, "trainingRuntimeSpec", "template", "spec").get("replicatedJobs") or ()
+    if not jobs:
+        return {}, False
+    found: Manifest = deepcopy(dict(nested(jobs[0], "template", "spec", "template")))
+    roles = tuple(str(each.get("name")) for each in jobs)
+    if {**ours, "time": ""} != {**_runtime_patch(roles, found), "time": ""}:
+        return {}, False
+    spec["runtimePatches"] = [each for each in patches if each is not ours]
+    return found, "launcher" in roles

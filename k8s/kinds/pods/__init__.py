@@ -1,4 +1,4 @@
-"""The parts of a job's pods, each from the spec to the pod template and back.
+"""Parts of a job's pods, each converted from the spec to the pod template and back.
 
-One file a subject; only `to_manifest`, `from_manifest` and the kinds import them.
+One file per subject; only `pod_template` and the kinds import them.
 """

@@ -1,4 +1,4 @@
-"""The variables of a job's pods: ours, the user's, and those from Secrets and ConfigMaps."""
+"""Variables of a job's pods: ours, the user's, those from Secrets and ConfigMaps, and torchrun's."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from typing import Any
 
 from k8s.job_spec import EnvSource, JobSpec
 from k8s.kinds.base import Manifest
-from k8s.kinds.parse import text_of
+from k8s.kinds.parse import ParsedPart, named, text_of
 from k8s.kinds.pod_code import own_environment
-from k8s.kinds.pods.understood import Understood, named
 
+# Entries of a container's `env`.
 Env = Sequence[Manifest]
-"""Entries of a container's `env`."""
 _KEY_REFERENCES = {"secretKeyRef": True, "configMapKeyRef": False}
 _WHOLE_REFERENCES = {"secretRef": True, "configMapRef": False}
+# Built into torchrun; the other backends need a server.
+DYNAMIC = "c10d"
+_BACKEND, _ENDPOINT, _MAX_RESTARTS = "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_MAX_RESTARTS"
 
 
 def environment(spec: JobSpec) -> dict[str, str]:
-    """Return the variables of every pod: what makes each rank's lines tell whose they are, then the user's.
+    """Return the variables of every pod: those that label each rank's output, then the user's.
 
-    Without GPUs none is to be seen: NVIDIA's container runtime shows all of them to who asks for none.
-    Source: torchrun's `--tee 3` and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE; PYTHONSAFEPATH
-    keeps a `trainer.py` in the working folder from being run in place of ours.
+    Source: torchrun's `--tee 3` and TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE.
     """
     ours = {
         "PYTHONUNBUFFERED": "1",
         "PET_TEE": "3",
         "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[rank${rank}]: ",
     }
+    # NVIDIA's container runtime shows all GPUs to containers that request none.
     if not spec.gpus and not spec.devices and not spec.device_claim:
         ours["NVIDIA_VISIBLE_DEVICES"] = "void"
-    if spec.trainer:
+    if spec.trainer:  # else a `trainer.py` in the working directory would be imported instead
         ours["PYTHONSAFEPATH"] = "1"
     return {**ours, **own_environment(spec)}
 
@@ -42,12 +43,12 @@ def variable(name: str, value: str) -> Manifest:
 
 
 def variable_from_field(name: str, path: str) -> Manifest:
-    """Return an entry of `env` that a pod's own field fills."""
+    """Return an entry of `env` that is filled from a field of the pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def env_entries(spec: JobSpec, extra: Env = ()) -> list[Manifest]:
-    """Return the variables of a container; a user's own take the place of those of a kind, `extra`."""
+    """Return the variables of a container; the user's replace those of the kind, `extra`."""
     plain = environment(spec)
     chosen = {*spec.env, *(each.name for each in spec.env_from)}
     return [
@@ -66,13 +67,10 @@ def env_sources(spec: JobSpec) -> list[Manifest]:
     ]
 
 
-def take_env(container: Manifest, spec: JobSpec, extra: Env = ()) -> Understood:
-    """Take the variables out; those that every job like `spec` has anyway are made again.
+def pop_env(container: Manifest, spec: JobSpec, extra: Env = ()) -> ParsedPart:
+    """Remove the variables that a spec can express, and drop those that every such job has.
 
-    Args:
-        container: It is taken apart.
-        spec: What else is known of the job.
-        extra: What its kind adds.
+    `spec` has the fields known so far, `extra` the variables that the kind adds.
     """
     ours = env_entries(spec, extra)
     env: dict[str, str] = {}
@@ -93,15 +91,15 @@ def take_env(container: Manifest, spec: JobSpec, extra: Env = ()) -> Understood:
             env[name] = value
     left = []
     for each in container.pop("envFrom", None) or ():
-        source = _whole_source(each)
+        source = _full_source(each)
         sources += [source] if source else []
         left += [] if source else [each]
     lost += [f"variables from {_origin(each)}" for each in left]
-    return Understood({"env": env, "env_from": tuple(sources)}, lost)
+    return ParsedPart({"env": env, "env_from": tuple(sources)}, lost)
 
 
 def _as_made(entry: Manifest) -> Manifest:
-    """Return a variable without the version that servers write beside a pod's field."""
+    # Servers add the API version to a field reference.
     field = (entry.get("valueFrom") or {}).get("fieldRef") or {}
     is_usual = field.get("apiVersion") == "v1" and "fieldPath" in field
     return variable_from_field(str(entry.get("name")), field["fieldPath"]) if is_usual else entry
@@ -113,7 +111,7 @@ def _reference(source: EnvSource) -> Manifest:
 
 
 def _key_source(name: str, origin: Mapping[str, Any]) -> EnvSource | None:
-    """Return where a variable comes from, if that is one key of a Secret or a ConfigMap and no more."""
+    # None if it is not just one key of a Secret or a ConfigMap.
     for kind, is_secret in _KEY_REFERENCES.items():
         reference = origin.get(kind)
         if len(origin) == 1 and isinstance(reference, Mapping) and set(reference) == {"name", "key"}:
@@ -121,7 +119,7 @@ def _key_source(name: str, origin: Mapping[str, Any]) -> EnvSource | None:
     return None
 
 
-def _whole_source(each: Mapping[str, Any]) -> EnvSource | None:
+def _full_source(each: Mapping[str, Any]) -> EnvSource | None:
     for kind, is_secret in _WHOLE_REFERENCES.items():
         reference = each.get(kind)
         if len(each) == 1 and isinstance(reference, Mapping) and set(reference) == {"name"}:
@@ -130,7 +128,36 @@ def _whole_source(each: Mapping[str, Any]) -> EnvSource | None:
 
 
 def _origin(source: Mapping[str, Any]) -> str:
-    """Return where a variable comes from: `secret wandb`."""
+    # E.g. `secret wandb`.
     what, where = next(iter(source.items()))
     name = where.get("name", "") if isinstance(where, Mapping) else ""
     return f"{what.removesuffix('KeyRef').removesuffix('Ref')} {name}".rstrip()
+
+
+def rendezvous_env(spec: JobSpec, endpoint: str) -> list[Manifest]:
+    """Return the variables, which torchrun and packaged trainers read.
+
+    `endpoint` is `host:port` for c10d; for etcd the user sets it.
+    """
+    found = []
+    if spec.max_restarts:
+        found.append(variable(_MAX_RESTARTS, str(spec.max_restarts)))
+    if spec.rdzv_backend:
+        found.append(variable(_BACKEND, spec.rdzv_backend))
+    if spec.rdzv_backend == DYNAMIC and endpoint:
+        found.append(variable(_ENDPOINT, endpoint))
+    return found
+
+
+def pop_rendezvous(env: dict[str, str], endpoint: str) -> dict[str, Any]:
+    """Remove the variables of `rendezvous_env`, and return fields of a spec."""
+    found: dict[str, Any] = {}
+    if env.get(_MAX_RESTARTS, "").isdecimal() and int(env[_MAX_RESTARTS]):
+        found["max_restarts"] = int(env.pop(_MAX_RESTARTS))
+    backend = env.get(_BACKEND, "")
+    if backend == DYNAMIC and env.get(_ENDPOINT, "") == endpoint:
+        env.pop(_ENDPOINT, None)
+        found["rdzv_backend"] = env.pop(_BACKEND)
+    elif backend.startswith("etcd"):
+        found["rdzv_backend"] = env.pop(_BACKEND)
+    return found

@@ -1,13 +1,13 @@
-"""Labels and annotations of a job and its pods: the user's, ours, and those by which Arena knows its jobs.
+"""Labels and annotations of a job and its pods: the user's, ours, and Arena's; and renaming them.
 
-Arena lists what has its labels `app` and `release`, finds a job's pods by them, and reads user and GPUs
-from annotations. Source: kubeflow/arena v0.15.5, `charts/pytorchjob`, `charts/mpijob`, `pkg/training`.
+Arena lists objects with its labels `app` and `release`, finds a job's pods by them, and reads user and
+GPUs from annotations. Source: kubeflow/arena v0.15.5, `charts/pytorchjob`, `charts/mpijob`, `pkg/training`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,40 +22,40 @@ from k8s.job_spec import (
     role_spec,
 )
 from k8s.kinds.base import Manifest
-from k8s.kinds.parse import text_of
-from k8s.kinds.pods.understood import Understood, named
+from k8s.kinds.parse import ParsedPart, named, text_of
 
+# The image of the job's TensorBoard; `true` for the default image.
 TENSORBOARD_ANNOTATION = "gpuconsole.dev/tensorboard"
-"""On a job: the image of the TensorBoard that comes with it; `true` for the default one."""
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-"""On a job: Kueue's LocalQueue that admits it."""
+# On pods that Alibaba Cloud's scheduler places by the links between GPUs.
 GPU_TOPOLOGY, GPU_TOPOLOGY_REPLICAS = "gpu-topology", "gpu-topology-replica"
-"""On the pods of a job that Alibaba Cloud's scheduler places by the links between GPUs."""
+# On pods that start together or not at all.
 POD_GROUP, POD_GROUP_SIZE = (
     "pod-group.scheduling.sigs.k8s.io/name",
     "pod-group.scheduling.sigs.k8s.io/min-available",
 )
-"""On pods that start together or not at all."""
+# On the master's pod: its own name, by which Arena's TensorBoard finds its node.
 MASTER_POD = "master-pod-name"
-"""On the master's pod: its own name, beside which Arena's TensorBoard runs."""
 _KUBE_QUEUE = "scheduling.x-k8s.io/suspend"
 ARENA_USER, _ARENA_GPUS, ARENA_UID = (
     "arena.kubeflow.org/username",
     "requestGPUsOfJobOwner",
     "arena.kubeflow.org/uid",
 )
+# Variables that hold the address of a job's first pod.
+_ADDRESSES = ("MASTER_ADDR", "PET_MASTER_ADDR", "PET_RDZV_ENDPOINT")
+_FIRST_PODS = ("{0}-master-0", "{0}-0.{0}", "{0}-node-0-0.{0}")
 
 
 @dataclass(frozen=True, slots=True)
 class ArenaChart:
-    """How Arena labels what it makes of one kind."""
+    """Labels that Arena gives to one kind of job."""
 
     app: str
-    """Its word for the kind: `pytorchjob`."""
+    """Arena's name for the kind, e.g. `pytorchjob`."""
     version: str
     created_by: str
     chief: str
-    """The role that has one pod."""
 
 
 PYTORCH_CHART = ArenaChart("pytorchjob", "0.5.2", "PyTorchJob", "master")
@@ -65,10 +65,7 @@ MPI_CHART = ArenaChart("mpijob", "0.28.0", "MPIJob", LAUNCHER)
 def job_metadata(spec: JobSpec, chart: ArenaChart | None = None, *, queue_label: bool = True) -> Manifest:
     """Return the metadata of a job's object.
 
-    Args:
-        spec: The job.
-        chart: How Arena labels this kind; None where it has no such kind.
-        queue_label: Kueue admits this kind.
+    `chart` is None for a kind that Arena does not have; `queue_label` is False if Kueue does not admit it.
     """
     labels = {**_arena_labels(spec, chart), **spec.labels}
     if spec.queue and queue_label:
@@ -82,21 +79,15 @@ def job_metadata(spec: JobSpec, chart: ArenaChart | None = None, *, queue_label:
 
 
 def pod_metadata(spec: JobSpec, app: str, chart: ArenaChart | None = None) -> Manifest:
-    """Return the metadata of a job's pods.
-
-    Args:
-        spec: The job.
-        app: What the name of its pod group begins with.
-        chart: How Arena labels this kind; None where it has no such kind.
-    """
+    """Return the metadata of a job's pods, whose pod group is named after `app` and the job."""
     labels = {**_arena_labels(spec, chart), **_scheduler_labels(spec, app), **spec.labels}
     annotations = {**_arena_annotations(spec, chart), **spec.annotations}
     found = {"labels": labels, "annotations": annotations}
     return {key: value for key, value in found.items() if value}
 
 
-def take_job_metadata(meta: Manifest) -> Understood:
-    """Take out of a job's metadata what a spec can say; what Arena writes is made again."""
+def pop_job_metadata(meta: Manifest) -> ParsedPart:
+    """Remove from a job's metadata what a spec can express; Arena's labels are dropped."""
     labels = {str(key): str(value) for key, value in (meta.pop("labels", None) or {}).items()}
     annotations = {str(key): str(value) for key, value in (meta.pop("annotations", None) or {}).items()}
     fields: dict[str, Any] = {
@@ -118,15 +109,13 @@ def take_job_metadata(meta: Manifest) -> Understood:
         "labels": _without_arena(labels, fields["name"]),
         "annotations": annotations,
     }
-    return Understood(fields, named(meta))
+    return ParsedPart(fields, named(meta))
 
 
-def take_pod_metadata(meta: Manifest, job: Mapping[str, Any]) -> Understood:
-    """Take out of a pod template's metadata what a spec can say: only that it is in a gang or a topology.
+def pop_pod_metadata(meta: Manifest, job: Mapping[str, Any]) -> ParsedPart:
+    """Remove from a pod template's metadata whether it is in a gang or placed by topology.
 
-    Args:
-        meta: It is taken apart.
-        job: What the metadata of the job says.
+    `job` has the fields read from the job's metadata.
     """
     labels = {str(key): str(value) for key, value in (meta.pop("labels", None) or {}).items()}
     annotations = meta.pop("annotations", None) or {}
@@ -145,11 +134,11 @@ def take_pod_metadata(meta: Manifest, job: Mapping[str, Any]) -> Understood:
         for key, value in annotations.items()
         if key not in (ARENA_USER, _ARENA_GPUS) and job["annotations"].get(key) != value
     ]
-    return Understood(fields, lost + named(meta, "creationTimestamp", prefix="pod "))
+    return ParsedPart(fields, lost + named(meta, "creationTimestamp", prefix="pod "))
 
 
 def arena_uid(user: str) -> str:
-    """Return how Arena calls a user in labels."""
+    """Return Arena's label value for a user."""
     return hashlib.md5(user.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -197,7 +186,7 @@ def _arena_annotations(spec: JobSpec, chart: ArenaChart | None) -> dict[str, str
 
 
 def _gpus(spec: JobSpec, chief: str) -> int:
-    """Return the GPUs of all pods; a launcher, which comes on top, has those alone that its role names."""
+    # A launcher comes on top of the workers, with the GPUs of its role only.
     of_workers = role_spec(spec, "worker").gpus
     if chief == LAUNCHER:
         return (role_named(spec, chief).gpus or 0) + spec.workers * of_workers
@@ -205,9 +194,60 @@ def _gpus(spec: JobSpec, chief: str) -> int:
 
 
 def _without_arena(labels: Mapping[str, str], name: str) -> dict[str, str]:
-    """Return labels without those that Arena writes, in whatever version of its charts."""
     for chart in (PYTORCH_CHART, MPI_CHART):
         if labels.get("app") == chart.app and labels.get("release") == name:
             written = ("app", "chart", "release", "heritage", "createdBy", ARENA_UID)
             return {key: value for key, value in labels.items() if key not in written}
     return dict(labels)
+
+
+def map_objects(value: Any, change: Callable[[Manifest], Manifest]) -> Any:
+    """Return JSON in which every object is replaced by `change(object)`, the innermost first."""
+    if isinstance(value, list):
+        return [map_objects(each, change) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return change({key: map_objects(each, change) for key, each in value.items()})
+
+
+def renamed(manifest: Manifest, old: str, new: str, user: str = "") -> Manifest:
+    """Return a manifest in which values derived from the job's name are renamed.
+
+    An empty `user` keeps the old one.
+    """
+
+    def change(found: Manifest) -> Manifest:
+        if found.get("subdomain") == old:
+            found["subdomain"] = new
+        if found.get("name") in _ADDRESSES and isinstance(found.get("value"), str):
+            found["value"] = _renamed_address(found["value"], old, new)
+        if isinstance(found.get("labels"), dict):
+            found["labels"] = _renamed_labels(found["labels"], old, new, user)
+        annotations = found.get("annotations")
+        if user and isinstance(annotations, dict) and ARENA_USER in annotations:
+            found["annotations"] = {**annotations, ARENA_USER: user}
+        return found
+
+    renamed_manifest: Manifest = map_objects(manifest, change)
+    return renamed_manifest
+
+
+def _renamed_labels(labels: Manifest, old: str, new: str, user: str) -> Manifest:
+    found = dict(labels)
+    for key in ("release", GPU_TOPOLOGY):
+        if found.get(key) == old:
+            found[key] = new
+    if found.get(MASTER_POD) == f"{old}-master-0":
+        found[MASTER_POD] = f"{new}-master-0"
+    group = str(found.get(POD_GROUP, ""))
+    if group.endswith(f"job-{old}"):
+        found[POD_GROUP] = group.removesuffix(old) + new
+    if user and ARENA_UID in found:
+        found[ARENA_UID] = arena_uid(user)
+    return found
+
+
+def _renamed_address(value: str, old: str, new: str) -> str:
+    host, colon, port = value.partition(":")
+    pattern = next((each for each in _FIRST_PODS if each.format(old) == host), None)
+    return f"{pattern.format(new)}{colon}{port}" if pattern else value

@@ -1,25 +1,24 @@
-"""What each pod of a job asks for: GPUs, other devices, cores and memory."""
+"""Resources of each pod of a job: GPUs, other devices, cores and memory."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from k8s.devices.accelerators import is_accelerator
 from k8s.job_spec import JobSpec
 from k8s.kinds.base import Manifest
-from k8s.kinds.pods.understood import Understood, named
+from k8s.kinds.parse import ParsedPart, named
+from k8s.models.accelerators import is_accelerator
 from k8s.models.quantity import parse
 
 RDMA_DEVICE = "rdma/hca"
+# Lets a process pin the memory that RDMA reads.
 _LOCK_MEMORY: Manifest = {"capabilities": {"add": ["IPC_LOCK"]}}
-"""What lets a process pin the memory that RDMA reads."""
 _CLAIM = "devices"
-"""How a pod calls its claim of devices."""
 _AMOUNTS = ("cpu", "memory")
 
 
 def add_resources(pod: Manifest, container: Manifest, spec: JobSpec) -> None:
-    """Write into a pod and its container what `spec` asks for."""
+    """Add the resources of `spec` to a pod and its container."""
     devices = {spec.gpu_resource: str(spec.gpus)} if spec.gpus else {}
     devices |= spec.devices
     if spec.rdma:
@@ -38,19 +37,19 @@ def add_resources(pod: Manifest, container: Manifest, spec: JobSpec) -> None:
         container["resources"] = resources
 
 
-def take_resources(pod: Manifest, container: Manifest) -> Understood:
-    """Take out what a spec can say: the first kind of device as the GPUs, the others as devices."""
+def pop_resources(pod: Manifest, container: Manifest) -> ParsedPart:
+    """Remove the resources that a spec can express: the first device is the GPU, others are devices."""
     resources = container.pop("resources", None) or {}
     limits, requests = resources.pop("limits", None) or {}, resources.pop("requests", None) or {}
-    asked = {**requests, **limits}
+    requested = {**requests, **limits}
     fields: dict[str, Any] = {"gpus": 0, "gpu_resource": "nvidia.com/gpu", "devices": {}, "rdma": False}
-    if str(asked.get(RDMA_DEVICE)) == "1" and container.get("securityContext") == _LOCK_MEMORY:
+    if str(requested.get(RDMA_DEVICE)) == "1" and container.get("securityContext") == _LOCK_MEMORY:
         fields["rdma"] = True
-        del container["securityContext"], asked[RDMA_DEVICE]
+        del container["securityContext"], requested[RDMA_DEVICE]
         limits.pop(RDMA_DEVICE, None), requests.pop(RDMA_DEVICE, None)
-    devices = sorted((name for name in asked if "/" in name), key=lambda name: not is_accelerator(name))
+    devices = sorted((name for name in requested if "/" in name), key=lambda name: not is_accelerator(name))
     for name in devices:
-        amount = str(asked[name])
+        amount = str(requested[name])
         if name == devices[0] and amount.isdecimal():
             fields |= {"gpus": int(amount), "gpu_resource": name if int(amount) else fields["gpu_resource"]}
         else:
@@ -61,9 +60,9 @@ def take_resources(pod: Manifest, container: Manifest) -> Understood:
         _drop_request(requests, name, limit)
         fields[name] = str(limit or "")
         fields[f"{name}_request"] = str(requests.pop(name, None) or "")
-    fields["device_claim"] = _take_claim(pod, resources)
+    fields["device_claim"] = _parse_claim(pod, resources)
     lost = named(limits, prefix="limits.") + named(requests, prefix="requests.")
-    return Understood(fields, lost + named(resources, prefix="resources."))
+    return ParsedPart(fields, lost + named(resources, prefix="resources."))
 
 
 def _given(**amounts: str) -> dict[str, str]:
@@ -71,13 +70,13 @@ def _given(**amounts: str) -> dict[str, str]:
 
 
 def _drop_request(requests: Manifest, name: str, limit: str | int | float | None) -> None:
-    """Forget a request that says no more than the limit."""
+    # A request equal to the limit is implied.
     if name in requests and _is_as_much(requests[name], limit):
         del requests[name]
 
 
-def _take_claim(pod: Manifest, resources: Manifest) -> str:
-    """Take the one claim by which container and pod get devices; what is more stays."""
+def _parse_claim(pod: Manifest, resources: Manifest) -> str:
+    # Anything but one claim used by the container stays.
     claims = pod.get("resourceClaims") or [{}]
     name, template = claims[0].get("name"), claims[0].get("resourceClaimTemplateName")
     if len(claims) > 1 or not isinstance(template, str) or len(claims[0]) > 2:

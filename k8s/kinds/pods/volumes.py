@@ -1,4 +1,4 @@
-"""What the pods of a job mount: volume claims, folders of the node, shared memory."""
+"""Volumes of a job's pods: claims, folders of the node, shared memory."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ from typing import Any
 
 from k8s.job_spec import HostMount, JobSpec, Mount
 from k8s.kinds.base import Manifest
-from k8s.kinds.parse import text_of
-from k8s.kinds.pods.understood import Understood, drop_defaults, named
+from k8s.kinds.parse import ParsedPart, drop_defaults, named, text_of
 
 _SHARED_MEMORY = "/dev/shm"
 
 
 def add_volumes(pod: Manifest, container: Manifest, spec: JobSpec) -> None:
-    """Write the volumes into a pod, and where they are mounted into its container.
-
-    Each mount has a volume of its own: a TrainJob's patches tell mounts apart by the volume's name.
-    """
+    """Add the volumes to a pod, and their mounts to its container."""
+    # One volume per mount: a TrainJob's patches identify mounts by the volume's name.
     mounts: list[Manifest] = []
     volumes: list[Manifest] = []
     for index, mount in enumerate(spec.mounts):
@@ -39,8 +36,8 @@ def add_volumes(pod: Manifest, container: Manifest, spec: JobSpec) -> None:
         pod["volumes"] = volumes
 
 
-def take_volumes(pod: Manifest, container: Manifest) -> Understood:
-    """Take out the claims, the node's folders, and what is mounted at /dev/shm."""
+def pop_volumes(pod: Manifest, container: Manifest) -> ParsedPart:
+    """Remove the claims, the node's folders, and the shared memory."""
     volumes = {text_of(each.get("name")): each for each in pod.pop("volumes", None) or ()}
     fields: dict[str, Any] = {"mounts": (), "host_mounts": (), "shared_memory": ""}
     taken = set()
@@ -70,4 +67,4 @@ def take_volumes(pod: Manifest, container: Manifest) -> Understood:
         taken.add(name)
         lost += [f"{each} of the mount {path}" for each in extras + named(mount)]
     lost += [f"volume {name}" for name in volumes if name not in taken]
-    return Understood(fields, lost)
+    return ParsedPart(fields, lost)

@@ -2,7 +2,7 @@
 
 Labels and fields: ray-project/kuberay, `ray-operator/controllers/ray/utils/constant.go` and
 `ray-operator/apis/ray/v1/raycluster_types.go`. Workers have no numbers; the indexes that newer versions
-can give them leave gaps, and so number no place.
+assign have gaps.
 """
 
 from __future__ import annotations
@@ -12,15 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.parse import (
-    JobOutcome,
-    count_of,
-    make_replica,
-    nested,
-    read_job,
-    replica_count,
-    text_of,
-)
+from k8s.kinds.parse import JobOutcome, count_of, make_replica, nested, read_job, replica_count, text_of
 from k8s.models import Pod
 from k8s.models.resources import Resource
 
@@ -33,7 +25,7 @@ HEAD, WORKER = "head", "worker"
 
 
 class RayCluster:
-    """A cluster of Ray, which runs what is sent to it until somebody deletes it."""
+    """Cluster of Ray, which runs submitted programs until it is deleted."""
 
     title = "RayCluster"
     resource = RAY_CLUSTERS
@@ -41,15 +33,13 @@ class RayCluster:
     suspend_field = "spec.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read a RayCluster, which never ends by itself; with an autoscaler fewer pods are enough."""
+        """Read a RayCluster, which never ends; with an autoscaler fewer pods suffice."""
         spec = nested(obj, "spec")
         is_suspended = spec.get("suspend") is True
         job = read_job(obj, self.resource, self.replicas(obj), JobOutcome(), is_suspended=is_suspended)
         is_begun = job.has_status and not is_suspended
         return replace(
-            job,
-            started=job.meta.creation_timestamp if is_begun else None,
-            enough=fewest_pods(spec),
+            job, started=job.meta.creation_timestamp if is_begun else None, min_instances=fewest_pods(spec)
         )
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
@@ -57,7 +47,7 @@ class RayCluster:
         return head_and_workers(nested(obj, "spec"))
 
     def pod_selector(self, name: str) -> str:
-        """Return the selector by the label that KubeRay writes on all pods."""
+        """Return the selector by the label that KubeRay sets on all pods."""
         return f"{CLUSTER}={name}"
 
     def job_of(self, pod: Pod) -> str:
@@ -70,7 +60,7 @@ class RayCluster:
 
 
 def head_and_workers(spec: Mapping[str, Any], *, head_is_chief: bool = True) -> tuple[Replica, ...]:
-    """Return the pods that a cluster's spec asks for."""
+    """Return the pods that a cluster's spec requests."""
     if not spec:
         return ()
     found = [
@@ -92,14 +82,14 @@ def head_and_workers(spec: Mapping[str, Any], *, head_is_chief: bool = True) -> 
 
 
 def fewest_pods(spec: Mapping[str, Any]) -> int | None:
-    """Return how many pods there are at least while an autoscaler decides; None where it does not."""
+    """Return the minimum number of pods with an autoscaler; None without one."""
     if spec.get("enableInTreeAutoscaling") is not True:
         return None
     return 1 + sum(_pods(group, "minReplicas") for group in spec.get("workerGroupSpecs") or ())
 
 
 def instance_in_cluster(pod: Pod) -> tuple[str, int | None] | None:
-    """Return the role and index that a pod's labels tell; workers have a group and no index."""
+    """Return the role and index from a pod's labels; workers have a group and no index."""
     node_type = pod.metadata.label(NODE_TYPE)
     if node_type == WORKER:
         return pod.metadata.label(GROUP) or WORKER, None
@@ -107,9 +97,9 @@ def instance_in_cluster(pod: Pod) -> tuple[str, int | None] | None:
 
 
 def _pods(group: Mapping[str, Any], field: str = "replicas") -> int:
-    """Return the pods of a group: each of its replicas may be on several hosts."""
+    # Each replica of a group may span several hosts.
     if group.get("suspend") is True:
         return 0
     fewest = count_of(group.get("minReplicas")) or 0
-    asked = replica_count(group.get(field), default=fewest)
-    return replica_count(max(asked, fewest) * (count_of(group.get("numOfHosts")) or 1))
+    count = replica_count(group.get(field), default=fewest)
+    return replica_count(max(count, fewest) * (count_of(group.get("numOfHosts")) or 1))

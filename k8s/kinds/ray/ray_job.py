@@ -1,7 +1,7 @@
-"""RayJob, `ray.io/v1`, of KubeRay: a RayCluster of its own, and a pod that sends a program to it.
+"""RayJob, `ray.io/v1`, of KubeRay: its own RayCluster, and a pod that submits a program to it.
 
 Fields and phases: ray-project/kuberay, `ray-operator/apis/ray/v1/rayjob_types.go`. The submitter is a
-batch Job of the RayJob's name, and its log has what the program's driver says.
+batch Job of the RayJob's name; its log has the output of the program's driver.
 """
 
 from __future__ import annotations
@@ -11,15 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.parse import (
-    JobOutcome,
-    count_of,
-    make_replica,
-    nested,
-    read_job,
-    text_of,
-    time_of,
-)
+from k8s.kinds.parse import JobOutcome, count_of, make_replica, nested, read_job, text_of, time_of
 from k8s.kinds.ray.ray_cluster import CLUSTER, fewest_pods, head_and_workers, instance_in_cluster
 from k8s.models import Pod
 from k8s.models.resources import Resource
@@ -28,14 +20,14 @@ from k8s.status import Status
 RAY_JOBS = Resource("ray.io", "v1", "rayjobs", "RayJob")
 
 _SUBMITTER = "submitter"
+# The default: a batch Job submits the program.
 _BY_JOB = "K8sJobMode"
-"""How a program is sent unless the job says otherwise: by a batch Job."""
+# Final deployment states.
 _FINAL = ("Complete", "Failed", "ValidationFailed")
-"""Deployment states after which nothing more happens."""
 
 
 class RayJob:
-    """A program on a Ray cluster that is made for it."""
+    """Program on a Ray cluster created for it."""
 
     title = "RayJob"
     resource = RAY_JOBS
@@ -43,21 +35,17 @@ class RayJob:
     suspend_field = "spec.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
-        """Read a RayJob: `jobStatus` is the program's, `jobDeploymentStatus` that of what runs it."""
+        """Read a RayJob: `jobStatus` is the program's, `jobDeploymentStatus` the deployment's."""
         spec, status = nested(obj, "spec"), nested(obj, "status")
         outcome = _outcome(obj)
         job = read_job(
-            obj,
-            self.resource,
-            self.replicas(obj),
-            outcome,
-            is_suspended=spec.get("suspend") is True,
+            obj, self.resource, self.replicas(obj), outcome, is_suspended=spec.get("suspend") is True
         )
         program = text_of(status.get("jobStatus"))
         fewest = fewest_pods(nested(spec, "rayClusterSpec"))
         return replace(
             job,
-            enough=None if fewest is None else fewest + _has_submitter(obj),
+            min_instances=None if fewest is None else fewest + _has_submitter(obj),
             restarts=0 if outcome.status else count_of(status.get("failed")) or 0,
             restarts_allowed=count_of(spec.get("backoffLimit")) or 0,
             progress=f"program {program.lower()}" if program and not outcome.status else "",
@@ -65,7 +53,7 @@ class RayJob:
         )
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
-        """Return the submitter, if there is one, and the cluster's pods, if it is not somebody else's."""
+        """Return the submitter, if any, and the pods of the cluster, unless it uses an existing one."""
         spec = nested(obj, "spec")
         has_submitter = _has_submitter(obj)
         cluster = head_and_workers(nested(spec, "rayClusterSpec"), head_is_chief=not has_submitter)
@@ -78,11 +66,11 @@ class RayJob:
         return f"job-name={name}"
 
     def job_of(self, pod: Pod) -> str:
-        """Return nothing: its pods are its RayCluster's and its Job's, which say whose they are."""
+        """Return no name: its pods belong to its RayCluster and its Job."""
         return ""
 
     def instance_of(self, pod: Pod) -> tuple[str, int | None] | None:
-        """Return the submitter, which no cluster has, or the role in the cluster."""
+        """Return the submitter, or the role in the cluster."""
         return instance_in_cluster(pod) if pod.metadata.label(CLUSTER) else (_SUBMITTER, 0)
 
 
@@ -91,7 +79,7 @@ def _has_submitter(obj: Manifest) -> bool:
 
 
 def _unsuspendable(spec: Mapping[str, Any]) -> str:
-    """Say why the operator would fail such a job if it were suspended. Source: `ValidateRayJobSpec`."""
+    # The operator would fail such a job if it were suspended. Source: `ValidateRayJobSpec`.
     if spec.get("clusterSelector"):
         return "It runs on a cluster that is not its own."
     if spec.get("shutdownAfterJobFinishes") is not True:
@@ -100,7 +88,7 @@ def _unsuspendable(spec: Mapping[str, Any]) -> str:
 
 
 def _outcome(obj: Manifest) -> JobOutcome:
-    """Return how it ended: the program's end is not the job's while it may be tried again."""
+    # The end of the program is not that of the job while it may be retried.
     status = nested(obj, "status")
     state, program = text_of(status.get("jobDeploymentStatus")), text_of(status.get("jobStatus"))
     if state not in _FINAL:

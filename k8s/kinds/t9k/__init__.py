@@ -1,4 +1,4 @@
-"""The job kinds of TensorStack.
+"""Job kinds of TensorStack.
 
-One file a kind; only `k8s.kinds` imports them.
+One file per kind; only `k8s.kinds` imports them.
 """

@@ -1,4 +1,4 @@
-"""Which kinds the sandbox serves: one line each, and what is special about it."""
+"""Kinds that the sandbox serves."""
 
 from __future__ import annotations
 
@@ -24,31 +24,26 @@ from k8s.models.resources import (
 
 @dataclass(frozen=True, slots=True)
 class ServedResource:
-    """One kind of object as this server treats it."""
+    """One kind of object and how this server treats it."""
 
     resource: Resource
-    """What it is called, and where its paths are."""
     short: str = ""
-    """What people type for it, as in `po`."""
     has_status: bool = False
-    """Whether `status` is written by its own path only."""
+    # A custom resource: no strategic merge patch, no defaults.
     is_custom: bool = False
-    """Whether a real cluster has it from a CRD: it takes no strategic merge patch, and has no defaults."""
     fields: tuple[str, ...] = ()
-    """Field selectors besides the name and the namespace."""
     subresources: tuple[str, ...] = ()
-    """Paths below an object besides `status`."""
-    deleted_is_returned: bool = False
-    """Whether a delete answers the object, not a `Status`."""
+    # A deletion is answered with the object in place of a Status.
+    returns_deleted: bool = False
 
-    is_apart: bool = False
-    """Whether it is a further version of a resource whose objects are its own: nothing is converted."""
+    # A further version of a resource with objects of its own: nothing is converted.
+    is_separate_version: bool = False
 
     @property
     def key(self) -> str:
-        """Return its name in the store: `pods`, `jobs.batch`, of a further version `jobs.v2.example.org`."""
+        """Return the key in the store: `pods`, `jobs.batch`; of a further version `jobs.v2.example.org`."""
         resource = self.resource
-        if self.is_apart:
+        if self.is_separate_version:
             return f"{resource.plural}.{resource.version}.{resource.group}"
         return resource.full_name
 
@@ -81,31 +76,32 @@ def _is_further_version(kind: JobKind) -> bool:
     return same[0] is not kind
 
 
+# To serve another kind, add a line; its columns for `kubectl get` are in `tables`.
 SERVED: tuple[ServedResource, ...] = (
-    ServedResource(NAMESPACES, "ns", has_status=True, fields=("status.phase",), deleted_is_returned=True),
+    ServedResource(NAMESPACES, "ns", has_status=True, fields=("status.phase",), returns_deleted=True),
     ServedResource(NODES, "no", has_status=True, fields=("spec.unschedulable",)),
     ServedResource(
-        PODS, "po", has_status=True, fields=POD_FIELDS, subresources=POD_PATHS, deleted_is_returned=True
+        PODS, "po", has_status=True, fields=POD_FIELDS, subresources=POD_PATHS, returns_deleted=True
     ),
     ServedResource(EVENTS, "ev", fields=EVENT_FIELDS),
     ServedResource(SERVICES, "svc", has_status=True),
     ServedResource(CONFIG_MAPS, "cm"),
     ServedResource(SECRETS, fields=("type",)),
-    ServedResource(CLAIMS, "pvc", has_status=True, deleted_is_returned=True),
-    ServedResource(SERVICE_ACCOUNTS, "sa", deleted_is_returned=True),
-    ServedResource(DEPLOYMENTS, "deploy", has_status=True),
+    ServedResource(CLAIMS, "pvc", has_status=True, returns_deleted=True),
+    ServedResource(SERVICE_ACCOUNTS, "sa", returns_deleted=True),
+    ServedResource(DEPLOYMENTS, "deploy", has_status=True, subresources=("scale",)),
     ServedResource(JOBS, has_status=True, fields=("status.successful",)),
     *(ServedResource(each, is_custom=True) for each in TRAINING_RUNTIMES),
     *(
-        ServedResource(kind.resource, has_status=True, is_custom=True, is_apart=_is_further_version(kind))
+        ServedResource(
+            kind.resource, has_status=True, is_custom=True, is_separate_version=_is_further_version(kind)
+        )
         for kind in RUNNABLE
         if kind.resource != JOBS
     ),
 )
-"""All kinds. To serve another, add a line; columns for `kubectl get` are in `tables`."""
 
 BY_PATH: Mapping[tuple[str, str, str], ServedResource] = {
     (each.resource.group, each.resource.version, each.resource.plural): each for each in SERVED
 }
-"""By group, version and plural, as they stand in a path."""
 BY_KEY: Mapping[str, ServedResource] = {each.key: each for each in SERVED}

@@ -1,7 +1,7 @@
-"""What decides: which pods a job has, and on which nodes they run. Clients of the API, of any cluster's.
+"""Controllers: the pods of each job, and the nodes that they run on. They work against any cluster's API.
 
-`operators` compares each job with what it controls and applies a plan (`reconcile`), made in `batch` for a
-Job, `replicated` and `mpi` for Kubeflow's kinds, `trainer` and `jobset` for TrainJobs, `tensorstack` for
-T9k's; `deployments` keeps services such as a TensorBoard. `scheduler` binds all of a job's pods or none, by
-`placement`.
+`operators` compares each job with the objects it controls and applies a plan (`reconcile`). The pods of most
+kinds are planned by `replicas`, with the status of `kubeflow` and `mpi` or of `tensorstack` on top. `batch`
+plans a Job, `jobset` and `trainer` the Jobs of a TrainJob; `deployments` runs services such as a TensorBoard.
+`scheduler` binds all pods of a job or none, by `placement`.
 """

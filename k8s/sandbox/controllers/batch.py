@@ -1,6 +1,6 @@
-"""What Kubernetes' own controller would do for one `batch/v1` Job, from its object and its pods. Pure.
+"""Job controller: plan for one `batch/v1` Job, from its object and its pods. Pure.
 
-Written after kubernetes 1.33, `pkg/controller/job/job_controller.go`.
+Source: kubernetes 1.33, `pkg/controller/job/job_controller.go`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from k8s.kinds.batch_manifest import INDEX
+from k8s.kinds.batch_job import INDEX
 from k8s.models.resources import JOBS
 from k8s.sandbox.controller_runtime import Manifest, now_text, seconds_since
 from k8s.sandbox.controllers.reconcile import (
     GANG,
     Plan,
     ends_of,
+    is_ready,
     is_true,
     owner_reference,
     phase_of,
@@ -24,15 +25,14 @@ from k8s.sandbox.controllers.reconcile import (
     set_condition,
 )
 
+# Delay before a failed pod is replaced, doubled with each failure.
 RETRY_DELAY_S, LONGEST_RETRY_DELAY_S = 10.0, 600.0
-"""Before a failed pod is replaced, doubled with each failure."""
 _ENDS = ("Complete", "Failed")
-"""Conditions after which nothing changes."""
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def decide(job: Manifest, pods: Sequence[Manifest]) -> Plan:
-    """Return what is to be done for a Job whose pods are `pods`."""
+    """Return the plan for a Job with these pods."""
     status = deepcopy(job.get("status") or {})
     plan = Plan(status)
     status["conditions"] = list(status.get("conditions") or ())
@@ -51,10 +51,7 @@ def _is_over(plan: Plan) -> bool:
 
 
 def _count(spec: Manifest, pods: Sequence[Manifest], status: Manifest) -> None:
-    """Write how many pods have worked and failed; those that are gone stay counted.
-
-    A pod that was ended for a suspension has not failed.
-    """
+    # Deleted pods stay counted. A pod that was deleted by a suspension has not failed.
     phases = [phase_of(pod) for pod in pods if not _is_suspended_pod(pod, spec, status)]
     status["failed"] = max(int(status.get("failed") or 0), phases.count("Failed"))
     if spec.get("completionMode") != "Indexed":
@@ -75,21 +72,20 @@ def _is_suspended_pod(pod: Manifest, spec: Manifest, status: Manifest) -> bool:
 
 
 def _run(job: Manifest, pods: Sequence[Manifest], plan: Plan) -> None:
-    """Say how a Job is that is not over, and what its pods shall be."""
     spec, status = job["spec"], plan.status
     present = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
     active = [pod for pod in present if phase_of(pod) in ("Pending", "Running")]
     is_suspended = is_true(status["conditions"], "Suspended")
     if not spec.get("suspend"):
         if is_suspended:
-            _report(plan, "Suspended", "JobResumed", "Job resumed", "Resumed", is_so=False)
+            _report(plan, "Suspended", "JobResumed", "Job resumed", "Resumed", value=False)
             status["startTime"] = now_text()
         status.setdefault("startTime", now_text())
         if verdict := _verdict(spec, status, pods, plan):
             _report(plan, "Failed", *verdict, verdict[0])
         elif _is_complete(spec, status, active):
-            words = "Reached expected number of succeeded pods"
-            _report(plan, "Complete", "CompletionsReached", words, "Completed")
+            message = "Reached expected number of succeeded pods"
+            _report(plan, "Complete", "CompletionsReached", message, "Completed")
             status["completionTime"] = now_text()
     else:
         if not is_suspended:
@@ -99,14 +95,13 @@ def _run(job: Manifest, pods: Sequence[Manifest], plan: Plan) -> None:
         plan.delete, active = active, []
     else:
         _create(job, pods, active, plan)
-    status["active"], status["ready"] = len(active), sum(map(_is_ready, active))
+    status["active"], status["ready"] = len(active), sum(map(is_ready, active))
 
 
-def _report(plan: Plan, condition: str, reason: str, words: str, event: str, *, is_so: bool = True) -> None:
-    """Set a condition, and record an event of it."""
+def _report(plan: Plan, condition: str, reason: str, message: str, event: str, *, value: bool = True) -> None:
     conditions = plan.status["conditions"]
-    plan.status["conditions"] = set_condition(conditions, condition, is_so, reason, words)
-    message = "Job completed" if condition == "Complete" else words
+    plan.status["conditions"] = set_condition(conditions, condition, value, reason, message)
+    message = "Job completed" if condition == "Complete" else message
     plan.events.append((event, message, condition == "Failed"))
 
 
@@ -119,7 +114,7 @@ def _is_complete(spec: Manifest, status: Manifest, active: Sequence[Manifest]) -
 def _verdict(
     spec: Manifest, status: Manifest, pods: Sequence[Manifest], plan: Plan
 ) -> tuple[str, str] | None:
-    """Return why the Job fails; None when it does not."""
+    """Return reason and message if the Job fails; else None."""
     limit = spec.get("backoffLimit")
     limit = 6 if limit is None else int(limit)
     restarts = restarts_of(pods) if spec["template"]["spec"].get("restartPolicy") == "OnFailure" else 0
@@ -131,11 +126,7 @@ def _verdict(
 
 
 def _create(job: Manifest, pods: Sequence[Manifest], active: Sequence[Manifest], plan: Plan) -> None:
-    """Ask for the pods that are missing.
-
-    Their names follow from the job, the index and the number of the try, so that asking
-    twice on a stale list makes no second pod.
-    """
+    # Names follow from job, index and attempt, so that a stale list does not lead to a second pod.
     spec, succeeded = job["spec"], plan.status["succeeded"]
     parallelism = spec.get("parallelism")
     parallelism = 1 if parallelism is None else int(parallelism)
@@ -164,7 +155,6 @@ def _create(job: Manifest, pods: Sequence[Manifest], active: Sequence[Manifest],
 
 
 def _retry_wait_s(pods: Sequence[Manifest]) -> float:
-    """Return how long a failed pod's successor must still wait."""
     ends = sorted(filter(None, (_failed_at(pod) for pod in pods)))
     if not ends:
         return 0.0
@@ -220,13 +210,9 @@ def _pod(job: Manifest, index: int | None, attempt: str, gang: int) -> Manifest:
 
 
 def _suffix(uid: str, attempt: str) -> str:
-    """Return five letters that look random and are always the same for this try of this job."""
+    """Return five random-looking letters, always the same for one attempt of one job."""
     digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:5])
-
-
-def _is_ready(pod: Manifest) -> bool:
-    return is_true((pod.get("status") or {}).get("conditions") or [], "Ready")
 
 
 def _index(pod: Manifest) -> int:
@@ -246,7 +232,6 @@ def _ranges(indices: Iterable[int]) -> str:
 
 
 def _indices(text: str | None) -> set[int]:
-    """Return what `_ranges` wrote."""
     found: set[int] = set()
     for part in (text or "").split(","):
         first, _, last = part.partition("-")

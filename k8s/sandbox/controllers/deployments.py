@@ -1,4 +1,4 @@
-"""Runs Deployments, as far as a job's TensorBoard needs it: their pods, made without ReplicaSets between."""
+"""Deployment controller, as far as TensorBoards need it: pods without ReplicaSets between."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from k8s.sandbox.controller_runtime import Informer, Informers, Manifest, Record
 from k8s.sandbox.controllers.reconcile import (
     Plan,
     apply_plan,
-    is_true,
+    is_ready,
     owner_reference,
     phase_of,
     set_condition,
 )
 
 HASH = "pod-template-hash"
-"""Label of a pod: which template it was made from."""
 RETRY_S = 2.0
 
 log = logging.getLogger(__name__)
 
 
 class Deployments:
-    """Keeps as many pods of each Deployment as it asks for."""
+    """Controller of all Deployments."""
 
     def __init__(self, informers: Informers) -> None:
         self._client = informers.client
@@ -38,11 +37,11 @@ class Deployments:
 
     @property
     def informers(self) -> list[Informer]:
-        """Return everything that must be listed before it may reconcile."""
+        """Return the informers that must be synced first."""
         return [self._pods, self._deployments]
 
     async def reconcile(self) -> float | None:
-        """Do what is missing for every Deployment; what fails for one does not stop the others."""
+        """Reconcile every Deployment; an error of one does not affect the others."""
         pods_by_owner = by_controller(self._pods)
         requeue_after_s = None
         for deployment in list(self._deployments):
@@ -60,7 +59,7 @@ class Deployments:
 
 
 def decide(deployment: Manifest, pods: Sequence[Manifest]) -> Plan:
-    """Return what is to be done for a Deployment: old pods go once there are enough new ones."""
+    """Return the plan for a Deployment; old pods go once enough new ones are ready."""
     spec = deployment["spec"]
     plan = Plan(deepcopy(deployment.get("status") or {}))
     present = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
@@ -71,7 +70,7 @@ def decide(deployment: Manifest, pods: Sequence[Manifest]) -> Plan:
     old = [pod for pod in live if pod not in current]
     wanted = int(spec["replicas"])
     is_rolling = (spec.get("strategy") or {}).get("type") != "Recreate"
-    available = [pod for pod in current if _is_ready(pod)]
+    available = [pod for pod in current if is_ready(pod)]
     plan.delete = [*ended, *current[wanted:]]
     if not is_rolling or len(available) >= wanted:
         plan.delete += old
@@ -82,7 +81,7 @@ def decide(deployment: Manifest, pods: Sequence[Manifest]) -> Plan:
         free = [name for name in names if name not in made]
         plan.create = [_pod(deployment, template, name) for name in free[: max(0, wanted - len(current))]]
     _write_status(
-        plan, deployment, len(live), min(len(current), wanted), [pod for pod in live if _is_ready(pod)]
+        plan, deployment, len(live), min(len(current), wanted), [pod for pod in live if is_ready(pod)]
     )
     return plan
 
@@ -101,23 +100,19 @@ def _write_status(
             status[name] = count
     status["observedGeneration"] = deployment["metadata"]["generation"]
     is_available = len(ready) >= wanted
-    words = (
+    message = (
         "Deployment has minimum availability."
         if is_available
         else "Deployment does not have minimum availability."
     )
     reason = "MinimumReplicasAvailable" if is_available else "MinimumReplicasUnavailable"
-    conditions = set_condition(conditions, "Available", is_available, reason, words)
+    conditions = set_condition(conditions, "Available", is_available, reason, message)
     is_complete = is_available and updated == live == wanted
     reason = "NewReplicaSetAvailable" if is_complete else "ReplicaSetUpdated"
-    words = (
+    message = (
         f'Deployment "{deployment["metadata"]["name"]}" is {"complete" if is_complete else "progressing"}.'
     )
-    status["conditions"] = set_condition(conditions, "Progressing", True, reason, words)
-
-
-def _is_ready(pod: Manifest) -> bool:
-    return is_true((pod.get("status") or {}).get("conditions") or [], "Ready")
+    status["conditions"] = set_condition(conditions, "Progressing", True, reason, message)
 
 
 def _template_hash(template: Manifest) -> str:
@@ -125,7 +120,7 @@ def _template_hash(template: Manifest) -> str:
 
 
 def _name(deployment: Manifest, template: str, number: int) -> str:
-    """Return a pod's name, always the same for its number, so that asking twice makes no second pod."""
+    # The same for each number, so that a stale list does not lead to a second pod.
     name = str(deployment["metadata"]["name"])
     digest = hashlib.sha256(f"{deployment['metadata']['uid']}/{template}/{number}".encode()).hexdigest()
     return f"{name[:46]}-{template}-{digest[:5]}"

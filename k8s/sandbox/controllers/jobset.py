@@ -1,7 +1,7 @@
-"""What the JobSet controller would do for one JobSet, from its object and its Jobs. Pure.
+"""JobSet controller: plan for one JobSet, from its object and its Jobs. Pure.
 
-Written after kubernetes-sigs/jobset v0.12, `pkg/controllers/jobset_controller.go`: Jobs that start together,
-after those they depend on, and that are all made anew when one fails and the failure policy allows it.
+Jobs start together, after their dependencies; if one fails, all are recreated as far as the failure policy
+allows. Source: kubernetes-sigs/jobset v0.12, `pkg/controllers/jobset_controller.go`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from k8s.sandbox.controllers.reconcile import (
 
 ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 OWNED = (JOBS, SERVICES)
-"""What it makes."""
 _COUNTS = ("ready", "succeeded", "failed", "active", "suspended")
 
 
 def decide(observed: ObservedJob) -> Plan:
-    """Return what is to be done for a JobSet."""
+    """Return the plan for a JobSet."""
     job_set, spec = observed.job, observed.job["spec"]
     plan = Plan(deepcopy(job_set.get("status") or {}))
     status = plan.status
@@ -49,7 +48,6 @@ def decide(observed: ObservedJob) -> Plan:
 
 
 def _judge(plan: Plan, spec: Manifest, jobs: Sequence[Manifest]) -> None:
-    """Say whether a JobSet is over, is started anew, or is suspended."""
     failed = [job for job in jobs if _is(job, "Failed")]
     if failed:
         name = failed[0]["metadata"]["name"]
@@ -57,14 +55,14 @@ def _judge(plan: Plan, spec: Manifest, jobs: Sequence[Manifest]) -> None:
             plan.status["restarts"] += 1
             plan.events.append(("Restarting", f"restarting jobset, as job {name} failed", True))
             return
-        words = f"jobset failed due to one or more job failures (first failed job: {name})"
-        plan.set_condition("Failed", "FailedJobs", words)
+        message = f"jobset failed due to one or more job failures (first failed job: {name})"
+        plan.set_condition("Failed", "FailedJobs", message)
         plan.status["terminalState"] = "Failed"
         return
     policy = spec.get("successPolicy") or {}
-    meant = policy.get("targetReplicatedJobs") or [each["name"] for each in spec["replicatedJobs"]]
-    wanted = sum(int(each.get("replicas", 1)) for each in spec["replicatedJobs"] if each["name"] in meant)
-    done = sum(_is(job, "Complete") for job in jobs if job["metadata"]["labels"].get(GROUP) in meant)
+    targets = policy.get("targetReplicatedJobs") or [each["name"] for each in spec["replicatedJobs"]]
+    wanted = sum(int(each.get("replicas", 1)) for each in spec["replicatedJobs"] if each["name"] in targets)
+    done = sum(_is(job, "Complete") for job in jobs if job["metadata"]["labels"].get(GROUP) in targets)
     if done >= (min(1, wanted) if policy.get("operator") == "Any" else wanted) and done:
         plan.set_condition("Completed", "AllJobsCompleted", "jobset completed successfully")
         plan.status["terminalState"] = "Completed"
@@ -73,11 +71,10 @@ def _judge(plan: Plan, spec: Manifest, jobs: Sequence[Manifest]) -> None:
     if spec.get("suspend") and not is_suspended:
         plan.set_condition("Suspended", "SuspendedJobs", "jobset is suspended")
     elif not spec.get("suspend") and is_suspended:
-        plan.set_condition("Suspended", "ResumeJobs", "jobset is resumed", is_so=False)
+        plan.set_condition("Suspended", "ResumeJobs", "jobset is resumed", value=False)
 
 
 def _start(plan: Plan, observed: ObservedJob, jobs: dict[str, Manifest]) -> None:
-    """Ask for the service and Jobs that are missing, and have all be suspended or run as the JobSet is."""
     job_set, spec = observed.job, observed.job["spec"]
     name = str(job_set["metadata"]["name"])
     is_suspended = bool(spec.get("suspend"))
@@ -101,14 +98,13 @@ def _start(plan: Plan, observed: ObservedJob, jobs: dict[str, Manifest]) -> None
 
 
 def _is_met(dependency: Manifest, jobs: dict[str, Manifest], spec: Manifest) -> bool:
-    """Tell whether the Jobs of a group have come as far as another one waits for."""
     groups = {each["name"]: each for each in spec["replicatedJobs"]}
     group: Manifest = groups.get(dependency.get("name"), {})
     members = [job for job in jobs.values() if job["metadata"]["labels"].get(GROUP) == group.get("name")]
-    come = [
+    met = [
         _is(job, "Complete") or (dependency.get("status") == "Ready" and _is_ready(job)) for job in members
     ]
-    return bool(sum(come) >= int(group.get("replicas", 1)))
+    return bool(sum(met) >= int(group.get("replicas", 1)))
 
 
 def _job(observed: ObservedJob, group: Manifest, index: int, attempt: int) -> Manifest:
@@ -151,7 +147,6 @@ def _owned(
 
 
 def _counts(spec: Manifest, jobs: dict[str, Manifest]) -> list[Manifest]:
-    """Return how many Jobs of each group are in which state."""
     found = []
     for group in spec["replicatedJobs"]:
         members = [job for job in jobs.values() if job["metadata"]["labels"].get(GROUP) == group["name"]]

@@ -1,317 +1,132 @@
-"""What an mpi-operator would do for one job, from its object, its workers and its launcher's Job. Pure.
+"""Controller of Kubeflow's MPIJobs of all versions: order of launcher and workers, and the hostfile. Pure.
 
-Written after kubeflow/mpi-operator v0.8.0 and v0.2.3, `mpi_job_controller.go`. It knows no kind: what
-differs between them is what `kind.run_of` says. A real launcher reaches the workers by SSH or by
+The launcher is a pod of the job, and its end is the job's. A real launcher reaches the workers by SSH or
 kubectl; here the node agent's `ssh` and `kubexec` do, so there is no Secret with keys and no Role.
-`decide_by_pods` is for the training operator, which makes the launcher's pod itself: conditions, policies
-and restarts are those of its other kinds. Source: v1.9.0, `pkg/controller.v1/mpi/mpijob_controller.go`.
+Source: training-operator v1.9.0, mpi-operator v0.8.0 and v0.2.3, `mpi_job_controller.go`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from copy import deepcopy
+from collections.abc import Iterable, Mapping
 
-from k8s.kinds import MPIKind, MPIRun, PodMPIKind
-from k8s.models.resources import CONFIG_MAPS, JOBS, SERVICES, Resource
-from k8s.sandbox.controller_runtime import PROCESSES, Manifest, now_text
-from k8s.sandbox.controllers import replicated
-from k8s.sandbox.controllers.reconcile import (
-    GANG,
-    ObservedJob,
-    Plan,
-    is_true,
-    owner_reference,
-    phase_of,
-    set_condition,
-)
+from k8s.kinds import MPIKind, MPIRun, PodMPIKind, Replica
+from k8s.kinds.kubeflow.kubeflow_job import run_policy
+from k8s.models.resources import CONFIG_MAPS, SERVICES, Resource
+from k8s.sandbox.controller_runtime import PROCESSES, Manifest
+from k8s.sandbox.controllers.kubeflow import KubeflowJob, rules_of
+from k8s.sandbox.controllers.reconcile import GANG, ObservedJob, Plan, is_ready, is_true, owned_by, phase_of
+from k8s.sandbox.controllers.replicas import ENDED, Rules
 
-OWNED = (JOBS, CONFIG_MAPS, SERVICES)
-"""What it makes besides workers."""
-OWNED_BY_PODS = (CONFIG_MAPS,)
-"""What the training operator makes besides pods."""
+OWNED = (CONFIG_MAPS, SERVICES)
+_LAUNCHER_RETRIES = 6
 
 
 def decide(observed: ObservedJob) -> Plan:
-    """Return what is to be done for a job.
+    """Return the plan for an MPIJob of any version.
 
     Raises:
-        TypeError: Its kind is not one of MPI.
+        TypeError: The kind is not for MPI.
     """
-    if not isinstance(observed.kind, MPIKind):
-        raise TypeError(f"{observed.kind.title} is not for MPI")
-    plan = Plan(deepcopy(observed.job.get("status") or {}))
-    decision = _MPIDecision(observed, observed.kind.run_of(observed.job), plan)
-    if decision.run.has_conditions:
-        is_new = decision.say("Created", "is created.", event=True)
-        if is_new and decision.run.problem:
-            words = f"Found validation errors: {decision.run.problem}"
-            plan.events.append(("ValidationError", words, True))
-    if decision.is_finished:
-        decision.clean_up()
-    elif not decision.run.problem:
-        _carry_out(decision)
-    if decision.run.has_conditions:
-        plan.status["conditions"] = decision.conditions
-    return plan
+    kind = observed.kind
+    if isinstance(kind, MPIKind):
+        return _decide_run(observed, kind.run_of(observed.job))
+    if not isinstance(kind, PodMPIKind):
+        raise TypeError(f"{kind.title} is not for MPI")
+    replicas = kind.run_replicas(observed.job)
+    job = KubeflowJob(observed, replicas, rules_of(observed))
+    job.decide()
+    workers = {each.name for each in replicas if each.role == "worker"}
+    running = {name for name, pod in job.replicas.pods.items() if phase_of(pod) == "Running"}
+    config = kind.config_of(observed.job, sorted(workers & running))
+    _create_objects(observed, job, [(CONFIG_MAPS, config)])
+    _set_processes(job.plan, observed.job["spec"].get("slotsPerWorker") or 1)
+    return job.plan
 
 
-class _MPIDecision:
-    """A job under consideration: its parts at hand, its conditions as they become."""
+def _decide_run(observed: ObservedJob, run: MPIRun) -> Plan:
+    job = KubeflowJob(observed, list(_replicas_of(run)), _rules_of(observed, run))
+    status = job.plan.status
+    if run.problem:
+        job.set_condition("Created", f"is created, but invalid: {run.problem}", event=True)
+        status["conditions"] = job.conditions
+        return job.plan
+    # v1alpha1 has one word for the launcher instead of conditions.
+    if not run.has_conditions and status.get("launcherStatus") in ENDED:
+        job.conditions = [{"type": status["launcherStatus"], "status": "True"}]
+    job.decide()
+    if not run.has_conditions:
+        for condition, word in (("Running", "Active"), ("Succeeded", "Succeeded"), ("Failed", "Failed")):
+            if is_true(job.conditions, condition):
+                status["launcherStatus"] = word
+        del status["conditions"]
+    _create_objects(observed, job, [(CONFIG_MAPS, run.config), (SERVICES, run.service)])
+    _set_processes(job.plan, run.slots)
+    for pod in job.plan.create:
+        is_launcher = pod["metadata"]["name"] == run.launcher["metadata"]["name"]
+        if is_launcher and (run.waits_for_workers or observed.restarts):
+            # The workers have their nodes already, and some may have ended.
+            pod["metadata"]["annotations"][GANG] = "1"
+        elif run.waits_for_workers:
+            pod["metadata"]["annotations"][GANG] = str(len(run.workers))
+    return job.plan
 
-    def __init__(self, observed: ObservedJob, run: MPIRun, plan: Plan) -> None:
-        meta = observed.job["metadata"]
-        self.observed = observed
-        self.run = run
-        self.plan = plan
-        self.status = plan.status
-        self.title = f"MPIJob {meta['namespace']}/{meta['name']}"
-        self.conditions: list[Manifest] = list(plan.status.get("conditions") or ())
-        self.launcher = self.child(JOBS, run.launcher)
-        self.workers = {
-            str(pod["metadata"]["name"]): pod
-            for pod in observed.pods
-            if not pod["metadata"].get("deletionTimestamp")
-        }
-        self.leaving = {
-            str(pod["metadata"]["name"]) for pod in observed.pods if pod["metadata"].get("deletionTimestamp")
-        }
 
-    @property
-    def is_finished(self) -> bool:
-        """Tell whether the job's status says that it is over."""
-        if self.run.has_conditions:
-            return is_true(self.conditions, "Succeeded") or is_true(self.conditions, "Failed")
-        return self.status.get("launcherStatus") in ("Succeeded", "Failed")
-
-    def child(self, resource: Resource, asked: Manifest) -> Manifest | None:
-        """Return what the job controls by the name of what it asks for, if it is there."""
-        name, found = asked["metadata"]["name"], self.observed.children.get(resource, ())
-        return next((each for each in found if each["metadata"]["name"] == name), None)
-
-    def say(
-        self, condition: str, words: str, *, value: bool = True, reason: str = "", event: bool = False
-    ) -> bool:
-        """Set a condition; tell whether it is new."""
-        reason = reason or f"MPIJob{condition}"
-        message = words if words[0].isupper() else f"{self.title} {words}"
-        before = self.conditions
-        after = set_condition(before, condition, value, reason, message)
-        if after is before:
-            return False
-        if condition in ("Succeeded", "Failed"):
-            now = now_text()
-            after = [
-                {**each, "status": "False", "lastUpdateTime": now, "lastTransitionTime": now}
-                if each["type"] == "Running" and each["status"] == "True"
-                else each
-                for each in after
-            ]
-        self.conditions = after
-        if event:
-            self.plan.events.append((reason, message, condition == "Failed"))
-        return True
-
-    def count_ready(self) -> int:
-        """Return how many workers are ready."""
-        return sum(
-            is_true((pod.get("status") or {}).get("conditions") or [], "Ready")
-            for pod in self.workers.values()
+def _replicas_of(run: MPIRun) -> Iterable[Replica]:
+    """Yield the launcher and the workers with the templates that the kind has completed."""
+    template = run.launcher["spec"]["template"]
+    launcher = {**template, "metadata": {**template["metadata"], "name": run.launcher["metadata"]["name"]}}
+    for number, pod in enumerate((launcher, *run.workers)):
+        yield Replica(
+            name=pod["metadata"]["name"],
+            role="worker" if number else "launcher",
+            index=max(0, number - 1),
+            is_chief=number == 0,
+            ranks=(),
+            ranks_proof="none",
+            template=pod,
+            restart_policy=pod["spec"]["restartPolicy"],
         )
 
-    def delete_workers(self) -> None:
-        """Remove the workers; the policy Running keeps those that have ended."""
-        keeps_ended = self.run.clean_policy == "Running"
-        self.plan.delete = [
-            pod for pod in self.workers.values() if not keeps_ended or phase_of(pod) in ("Running", "Pending")
-        ]
 
-    def clean_up(self) -> None:
-        """Remove the workers that the clean-up policy does not keep."""
-        if self.run.clean_policy == "None":
-            return
-        keeps_ended = self.run.clean_policy == "Running"
-        self.plan.delete = [
-            pod for pod in self.workers.values() if not keeps_ended or phase_of(pod) in ("Running", "Pending")
-        ]
-        if self.run.has_conditions:
-            _counts(self.status, "Worker").pop("active", None)
-        else:
-            self.status.pop("workerReplicas", None)
+def _rules_of(observed: ObservedJob, run: MPIRun) -> Rules:
+    limit = run_policy(observed.job).get("backoffLimit")
+    ready = sum(is_ready(pod) for pod in observed.pods)
+    waits = run.waits_for_workers and ready < len(run.workers)
 
-    def owned(self, obj: Manifest) -> Manifest:
-        """Return an object as the job's own."""
-        meta = {
-            **obj["metadata"],
-            "namespace": self.observed.job["metadata"]["namespace"],
-            "ownerReferences": [owner_reference(self.observed.kind.resource, self.observed.job)],
+    def is_retryable(replica: Replica, pod: Manifest) -> bool:
+        # The launcher is retried up to the backoff limit whatever its restart policy, as in a Job.
+        return phase_of(pod) == "Failed" if replica.is_chief else run.replaces_workers
+
+    return Rules(
+        is_retryable,
+        backoff_limit=_LAUNCHER_RETRIES if limit is None else limit,
+        deadline_s=run_policy(observed.job).get("activeDeadlineSeconds"),
+        clean_policy=run.clean_policy,
+        waiting=(run.launcher["metadata"]["name"],) if waits else (),
+        kept_role="launcher",
+        has_deciding_chief=True,
+    )
+
+
+def _create_objects(
+    observed: ObservedJob, job: KubeflowJob, objects: Iterable[tuple[Resource, Manifest | None]]
+) -> None:
+    """Create what the launcher needs, and keep the list of running workers up to date."""
+    if job.is_finished or is_true(job.conditions, "Suspended"):
+        return
+    for resource, obj in objects:
+        if obj is None:
+            continue
+        name = obj["metadata"]["name"]
+        existing: Mapping[str, Manifest] = {
+            each["metadata"]["name"]: each for each in observed.children.get(resource, ())
         }
-        return {**obj, "metadata": meta}
+        if name not in existing:
+            job.plan.objects.append((resource, owned_by(observed, obj)))
+        elif resource is CONFIG_MAPS and existing[name].get("data") != obj["data"]:
+            job.plan.patches.append((resource, name, {"data": obj["data"]}))
 
 
-def _carry_out(decision: _MPIDecision) -> None:
-    run, status, launcher = decision.run, decision.status, decision.launcher
-    if run.has_conditions and not run.is_suspended:
-        status.setdefault("startTime", now_text())
-    if not (_has_ended(launcher, "Complete") or _has_ended(launcher, "Failed")):
-        _create_missing(decision)
-    if launcher is not None and bool(launcher["spec"].get("suspend")) != run.is_suspended:
-        change = {"spec": {"suspend": run.is_suspended}}
-        decision.plan.patches.append((JOBS, str(launcher["metadata"]["name"]), change))
-    if run.has_conditions:
-        _write_conditions(decision)
-    else:
-        _write_word(decision)
-    if run.is_suspended:
-        decision.delete_workers()
-    elif decision.is_finished:
-        decision.clean_up()
-
-
-def _create_missing(decision: _MPIDecision) -> None:
-    run, plan = decision.run, decision.plan
-    objects = [(CONFIG_MAPS, run.config), *([(SERVICES, run.service)] if run.service else ())]
-    plan.objects += [
-        (resource, decision.owned(obj)) for resource, obj in objects if decision.child(resource, obj) is None
-    ]
-    if not run.is_suspended:
-        _create_workers(decision)
-    if decision.launcher is None and (
-        not run.waits_for_workers or run.is_suspended or decision.count_ready() >= len(run.workers)
-    ):
-        plan.objects.append((JOBS, decision.owned(run.launcher)))
-
-
-def _create_workers(decision: _MPIDecision) -> None:
-    run, plan = decision.run, decision.plan
-    wanted = {str(pod["metadata"]["name"]): pod for pod in run.workers}
-    plan.delete += [pod for name, pod in decision.workers.items() if name not in wanted]
-    uid = str(decision.observed.job["metadata"]["uid"])
-    for name, pod in wanted.items():
-        present = decision.workers.get(name)
-        if present is not None:
-            if run.replaces_workers and phase_of(present) in ("Failed", "Succeeded"):
-                plan.delete.append(present)
-        elif name not in decision.leaving and decision.observed.owners.get(name, uid) == uid:
-            made = decision.owned(pod)
-            notes = {GANG: str(len(wanted)), PROCESSES: str(max(1, run.slots))}
-            made["metadata"]["annotations"] = {**(made["metadata"].get("annotations") or {}), **notes}
-            plan.create.append(made)
-
-
-def _write_conditions(decision: _MPIDecision) -> None:
-    """Say how the job is, as Kubeflow's operators do."""
-    run, status, launcher = decision.run, decision.status, decision.launcher
-    if run.is_suspended:
-        decision.say("Suspended", "MPIJob suspended", event=True)
-    elif any(each["type"] == "Suspended" for each in decision.conditions) and decision.say(
-        "Suspended", "MPIJob resumed", value=False, reason="MPIJobResumed", event=True
-    ):
-        status["startTime"] = now_text()
-    running_launchers = 0
-    if launcher is not None:
-        running_launchers = _write_launcher(decision, launcher)
-    words = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
-    phases = [phase_of(pod) for pod in decision.workers.values()]
-    workers = _counts(status, "Worker")
-    workers.clear()
-    workers |= {word: phases.count(phase) for phase, word in words.items() if phase in phases}
-    if run.is_suspended:
-        workers.pop("active", None)
-        decision.say("Running", "is suspended.", value=False, reason="MPIJobSuspended")
-    elif (
-        running_launchers
-        and phases.count("Running") == len(decision.run.workers)
-        and not decision.is_finished
-    ):
-        decision.say("Running", "is running.", event=True)
-
-
-def _write_launcher(decision: _MPIDecision, launcher: Manifest) -> int:
-    """Say what the launcher's Job says; return how many of its pods run."""
-    status, of_launcher = decision.status, launcher.get("status") or {}
-    counts = _counts(status, "Launcher")
-    counts.clear()
-    if failed := of_launcher.get("failed"):
-        counts["failed"] = failed
-    if _has_ended(launcher, "Complete"):
-        counts["succeeded"] = 1
-        status.setdefault("completionTime", of_launcher.get("completionTime") or now_text())
-        decision.say("Succeeded", "successfully completed.", event=True)
-        return 0
-    if why := _has_ended(launcher, "Failed"):
-        status.setdefault("completionTime", now_text())
-        message = str(why.get("message") or "has failed")
-        decision.say("Failed", message, reason=str(why.get("reason") or "MPIJobFailed"), event=True)
-        return 0
-    ready = int(of_launcher.get("ready") or 0)
-    if ready:
-        counts["active"] = ready
-    return ready
-
-
-def _write_word(decision: _MPIDecision) -> None:
-    """Say how the job is, as the operator of v1alpha1 does: by the launcher's state alone."""
-    status, launcher = decision.status, decision.launcher
-    if launcher is not None:
-        of_launcher = launcher.get("status") or {}
-        if of_launcher.get("active"):
-            status["launcherStatus"] = "Active"
-            status.setdefault("startTime", now_text())
-        elif of_launcher.get("succeeded"):
-            status["launcherStatus"] = "Succeeded"
-            status.setdefault("completionTime", now_text())
-        elif _has_ended(launcher, "Failed"):
-            # A launcher that is tried again has failed too, for a while; here the word is the end.
-            status["launcherStatus"] = "Failed"
-    if ready := decision.count_ready():
-        status["workerReplicas"] = ready
-    else:
-        status.pop("workerReplicas", None)
-
-
-def _has_ended(launcher: Manifest | None, how: str) -> Mapping[str, object]:
-    """Return the launcher's condition that it has ended in this way; nothing while it has not."""
-    conditions = ((launcher or {}).get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if each.get("type") == how and each["status"] == "True"), {})
-
-
-def _counts(status: Manifest, role: str) -> Manifest:
-    counts: Manifest = status.setdefault("replicaStatuses", {}).setdefault(role, {})
-    return counts
-
-
-def decide_by_pods(observed: ObservedJob) -> Plan:
-    """Return what is to be done for a job.
-
-    Raises:
-        TypeError: Its kind is not one of MPI whose operator makes all pods.
-    """
-    kind, job = observed.kind, observed.job
-    if not isinstance(kind, PodMPIKind):
-        raise TypeError(f"{kind.title} is not for MPI by pods")
-    replicas = kind.run_replicas(job)
-    plan = replicated.decide(kind, job, observed.pods, observed.restarts, observed.owners, replicas)
-    plan.services.clear()
-    slots = str(job["spec"].get("slotsPerWorker") or 1)
+def _set_processes(plan: Plan, slots: int) -> None:
     for pod in plan.create:
-        pod["metadata"]["annotations"][PROCESSES] = slots
-    conditions = plan.status["conditions"]
-    if not any(is_true(conditions, each) for each in ("Succeeded", "Failed", "Suspended")):
-        _write_config(observed, kind, plan)
-    return plan
-
-
-def _write_config(observed: ObservedJob, kind: PodMPIKind, plan: Plan) -> None:
-    """Have the ConfigMap say which workers there are, and which of them run."""
-    workers = {each.name for each in kind.run_replicas(observed.job) if each.role == "worker"}
-    names = {str(pod["metadata"]["name"]) for pod in observed.pods if phase_of(pod) == "Running"}
-    wanted = kind.config_of(observed.job, sorted(workers & names))
-    name, namespace = wanted["metadata"]["name"], observed.job["metadata"]["namespace"]
-    found = next((each for each in observed.children[CONFIG_MAPS] if each["metadata"]["name"] == name), None)
-    if found is None:
-        owner = [owner_reference(kind.resource, observed.job)]
-        meta = {**wanted["metadata"], "namespace": namespace, "ownerReferences": owner}
-        plan.objects.append((CONFIG_MAPS, {**wanted, "metadata": meta}))
-    elif found.get("data") != wanted["data"]:
-        plan.patches.append((CONFIG_MAPS, name, {"data": wanted["data"]}))
+        pod["metadata"]["annotations"][PROCESSES] = str(max(1, int(slots)))

@@ -1,6 +1,6 @@
-"""The operators of all job kinds: they look at every job and its pods, and carry out what is decided.
+"""Controller of all job kinds: compares every job with its pods and applies the plan.
 
-Clients of the API like any other, so they also serve a real kube-apiserver.
+It is an ordinary client of the API and also works on a real kube-apiserver.
 """
 
 from __future__ import annotations
@@ -21,48 +21,42 @@ from k8s.sandbox.controller_runtime import (
     by_controller,
     controller_of,
 )
-from k8s.sandbox.controllers import batch, jobset, mpi, replicated, tensorstack, trainer
+from k8s.sandbox.controllers import batch, jobset, kubeflow, mpi, tensorstack, trainer
 from k8s.sandbox.controllers.reconcile import RESTARTS, ObservedJob, Plan, apply_plan
 
+# Backoff after a failed write, per job.
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
-"""Before a job is reconciled again of which a write failed, doubled each time."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One way to run jobs."""
+    """Way to run the jobs of some kinds."""
 
     decide: Callable[[ObservedJob], Plan]
-    """Returns what is to be done for a job."""
     owns: tuple[Resource, ...] = ()
-    """What it makes besides pods and looks at again."""
     reads: tuple[Resource, ...] = ()
-    """What it looks at besides."""
 
 
 OPERATORS: Mapping[str, Operator] = {
     "job-controller": Operator(lambda it: batch.decide(it.job, it.pods)),
-    "training-operator": Operator(
-        lambda it: replicated.decide(it.kind, it.job, it.pods, it.restarts, it.owners)
-    ),
-    "training-operator-mpi": Operator(mpi.decide_by_pods, mpi.OWNED_BY_PODS),
+    "training-operator": Operator(kubeflow.decide),
+    "training-operator-mpi": Operator(mpi.decide, mpi.OWNED),
     "jobset": Operator(jobset.decide, jobset.OWNED),
     "trainer": Operator(trainer.decide, trainer.OWNED, TRAINING_RUNTIMES),
     "tensorstack": Operator(tensorstack.decide, tensorstack.OWNED),
     "mpi-operator": Operator(mpi.decide, mpi.OWNED),
 }
-"""By the name that kinds call them."""
 
 
 class Operators:
-    """Runs the jobs of every kind that we know."""
+    """Controller of the jobs of all kinds that the sandbox runs."""
 
     def __init__(
         self, informers: Informers, kinds: Sequence[RunnableKind] = RUNNABLE, namespace: str = ""
     ) -> None:
-        """Prepare; with `namespace`, jobs elsewhere are left alone."""
+        """Watch the jobs of `kinds`, in all namespaces or only in `namespace`."""
         self._client = informers.client
         self._namespace = namespace
         self._pods = informers.of(PODS)
@@ -80,12 +74,12 @@ class Operators:
 
     @property
     def informers(self) -> list[Informer]:
-        """Return everything that must be listed before it may reconcile."""
+        """Return the informers that must be synced first."""
         owned = [each for found in self._owned.values() for each in found.values()]
         return [self._pods, *self._jobs.values(), *owned, *self._read.values()]
 
     async def reconcile(self) -> float | None:
-        """Do what is missing for every job."""
+        """Reconcile every job."""
         pods_by_owner = by_controller(self._pods)
         owners: dict[str, dict[str, str]] = {}
         for pod in self._pods:
@@ -114,15 +108,16 @@ class Operators:
         return requeue_after_s
 
     async def _reconcile_job(self, kind: RunnableKind, jobs: Informer, observed: ObservedJob) -> float | None:
-        """Do what is missing for one job; return when to look again. What fails does not stop the others."""
         job = observed.job
         uid, name = str(job["metadata"]["uid"]), job["metadata"]["name"]
         noted = [int((pod["metadata"].get("annotations") or {}).get(RESTARTS) or 0) for pod in observed.pods]
         restarts = max([self._restarts.get(uid, 0), *noted])
         try:
-            plan = OPERATORS[kind.operator].decide(replace(observed, restarts=restarts))
+            plan = OPERATORS[kind.operator].decide(
+                replace(observed, restarts=restarts, replaced=self._replaced)
+            )
         except (msgspec.ValidationError, KeyError, TypeError, ValueError, AttributeError):
-            log.exception("%s %s makes no sense", kind.resource.kind, name)
+            log.exception("invalid %s %s", kind.resource.kind, name)
             return None
         try:
             await apply_plan(plan, kind.resource, job, self._client, self._recorders[kind], jobs)

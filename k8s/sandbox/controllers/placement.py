@@ -1,4 +1,4 @@
-"""Finds nodes for the pods of a job, for all of them together or for none, and GPUs of these nodes. Pure."""
+"""Placement of a job's pods on nodes, all or none: affinity between pods, capacity, choice of GPUs. Pure."""
 
 from __future__ import annotations
 
@@ -9,56 +9,53 @@ from fractions import Fraction
 from typing import Any
 
 from k8s import models
-from k8s.devices.accelerators import is_accelerator
 from k8s.models import Node
-from k8s.sandbox.controllers import pod_affinity
+from k8s.models.accelerators import is_accelerator
+from k8s.sandbox.controller_runtime import Manifest
+from k8s.sandbox.controllers.reconcile import phase_of
 from k8s.scheduling import requests
-from k8s.scheduling.predicates import NodeCapacity, UnfitReason, unfit_node, untolerated
+from k8s.scheduling.predicates import InfeasibleReason, NodeCapacity, infeasible_node, matches, untolerated
 from k8s.scheduling.requests import PODS, Amount, ResourceList
-from k8s.scheduling.scheduling_spec import SchedulingSpec
+from k8s.scheduling.scheduling_spec import NodeSelectorRequirement, SchedulingSpec
 from k8s.topology.gpu_set import best_set, split
 from k8s.topology.links import LinkMatrix
 from k8s.topology.network import neighbourhoods, network_path
 
+# Both name the same GPUs; the node's label `ack.node.gpu.schedule` decides which one is offered.
 SAME_GPUS = ("nvidia.com/gpu", "aliyun.com/gpu")
-"""As what the GPUs of a node are offered, by its label `ack.node.gpu.schedule`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """A pod without a node."""
+    """Pod without a node."""
 
     name: str
     spec: SchedulingSpec
     requested: ResourceList
     beside: frozenset[str] | None = None
-    """The nodes that its affinity to other pods allows; None: all."""
+    """Nodes that its affinity to other pods allows; None: all."""
 
 
 def pending_pod(pod: Mapping[str, Any], beside: frozenset[str] | None = None) -> PendingPod:
-    """Read a pod; `beside` are the nodes that its affinity to other pods allows.
+    """Return the scheduling requirements of a pod.
 
     Raises:
-        msgspec.ValidationError: Its spec makes no sense.
+        msgspec.ValidationError: The pod's spec is invalid.
     """
     spec: SchedulingSpec = models.convert(pod["spec"], SchedulingSpec)
     return PendingPod(str(pod["metadata"]["name"]), spec, requests.of_pod(spec), beside)
 
 
-def node_capacity(node: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> NodeCapacity:
-    """Return what is free on a node beside the pods bound to it; those that ended hold nothing.
-
-    A GPU that is held under one of its names cannot be had under the other.
-    """
-    running = (pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"))
-    requested = requests.add(pending_pod(pod).requested for pod in running)
+def node_capacity(node: Mapping[str, Any], pods: Iterable[Manifest]) -> NodeCapacity:
+    """Return the capacity of a node, less the requests of the running pods bound to it."""
+    requested = requests.add(pending_pod(pod).requested for pod in _live(pods))
     held = sum((requested.get(name, 0) for name in SAME_GPUS), Fraction(0))
     return NodeCapacity.of(models.convert(node, Node), requested | dict.fromkeys(SAME_GPUS, held))
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedGpus:
-    """The GPUs of a node that nobody has, and how they are linked."""
+    """Free GPUs of a node, and the links between all its GPUs."""
 
     matrix: LinkMatrix
     free: tuple[int, ...]
@@ -72,13 +69,13 @@ def place(
     nodes: Sequence[NodeCapacity],
     links: Mapping[str, LinkedGpus] = _UNKNOWN_LINKS,
 ) -> tuple[dict[str, str], str]:
-    """Place all pods or none: on one node if it takes them all, else within a rack, a block, a zone.
+    """Place all pods or none: on one node if possible, else within a rack, a block, a zone.
 
-    Of nodes or racks that are as good the one wins where the slowest link between the job's GPUs is the
-    fastest, as far as links are known, then the fullest.
+    Between equal nodes or racks the fastest bottleneck link between the job's GPUs decides, if links are
+    known; then the fullest node.
 
     Returns:
-        Pod name to node name, and nothing; or an empty dict, and why it cannot be.
+        Node name by pod name, and an empty string; or an empty dict and the reason.
     """
     by_name = {node.name: node for node in nodes}
     paths = {name: network_path(node.node.metadata.labels) for name, node in by_name.items()}
@@ -92,9 +89,9 @@ def place(
 
 
 def choose_gpus(pods: Sequence[PendingPod], gpus: LinkedGpus) -> dict[str, tuple[int, ...]]:
-    """Return which GPUs of a node each of a job's pods there gets: the best set, divided among them.
+    """Return the GPUs of a node for each of a job's pods there: the best set, divided among them.
 
-    Pods without GPUs are left out; nothing where there are not so many free.
+    Pods without GPUs are left out. Empty if too few GPUs are free.
     """
     sizes = {pod.name: size for pod in pods if (size := int(_devices(pod.requested)))}
     best = best_set(gpus.matrix, gpus.free, sum(sizes.values()))
@@ -108,7 +105,6 @@ def _rank(
     nodes: Mapping[str, NodeCapacity],
     links: Mapping[str, LinkedGpus],
 ) -> tuple[int, float, Amount]:
-    """Return how good a placement is: few nodes, fast links, little left over."""
     used = set(placed.values())
     slowest = 0.0
     if used <= links.keys():
@@ -121,34 +117,34 @@ def _rank(
     return -len(used), slowest, -sum((_devices(nodes[name].free) for name in used), 0)
 
 
-def unfit_words(pod: PendingPod, node: NodeCapacity) -> str:
-    """Return why a pod cannot be on a node, in kube-scheduler's words; empty when it can."""
+def infeasible_text(pod: PendingPod, node: NodeCapacity) -> str:
+    """Return the reason why a pod cannot run on a node, in kube-scheduler's words; empty if it can."""
     if pod.beside is not None and node.name not in pod.beside:
-        return pod_affinity.MISMATCH
-    unfit = unfit_node(pod.spec, pod.requested, node)
-    if unfit is None:
+        return "node(s) didn't match pod affinity rules"
+    infeasible = infeasible_node(pod.spec, pod.requested, node)
+    if infeasible is None:
         return ""
-    match unfit.reason:
-        case UnfitReason.MISMATCH:
+    match infeasible.reason:
+        case InfeasibleReason.MISMATCH:
             return "node(s) didn't match Pod's node affinity/selector"
-        case UnfitReason.CORDONED:
+        case InfeasibleReason.CORDONED:
             return "node(s) were unschedulable"
-        case UnfitReason.NOT_READY:
+        case InfeasibleReason.NOT_READY:
             return "node(s) were not ready"
-        case UnfitReason.TAINTED:
+        case InfeasibleReason.TAINTED:
             taint = untolerated(pod.spec.tolerations or (), node.node)[0]
             return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
-        case UnfitReason.TOO_SMALL | UnfitReason.BUSY:
-            return "Too many pods" if unfit.detail == PODS else f"Insufficient {unfit.detail}"
+        case InfeasibleReason.TOO_SMALL | InfeasibleReason.BUSY:
+            return "Too many pods" if infeasible.detail == PODS else f"Insufficient {infeasible.detail}"
 
 
 def _pack(pods: Sequence[PendingPod], nodes: Sequence[NodeCapacity]) -> dict[str, str]:
-    """Fill one node after the other: the one that takes most of what is left, of those the fullest.
+    """Fill nodes one by one: always the one that takes most of the remaining pods, then the fullest.
 
-    On each node the pods that few nodes would take come first, then the large ones.
+    On each node the pods with the fewest possible nodes come first, then the large ones.
     """
     placed: dict[str, str] = {}
-    choices = {pod.name: sum(not unfit_words(pod, node) for node in nodes) for pod in pods}
+    choices = {pod.name: sum(not infeasible_text(pod, node) for node in nodes) for pod in pods}
     left = sorted(pods, key=lambda pod: (-choices[pod.name], _size(pod)), reverse=True)
     open_nodes = list(nodes)
     while left and open_nodes:
@@ -166,22 +162,21 @@ def _fitting(pods: Sequence[PendingPod], node: NodeCapacity) -> list[PendingPod]
     """Return the pods that fit on a node together."""
     chosen = []
     for pod in pods:
-        if not unfit_words(pod, node):
+        if not infeasible_text(pod, node):
             node = node.less(pod.requested)
             chosen.append(pod)
     return chosen
 
 
 def _explain(pods: Sequence[PendingPod], nodes: Sequence[NodeCapacity], placed: Mapping[str, str]) -> str:
-    """Say why, as kube-scheduler does, of the first pod that finds no node beside its siblings."""
     by_name = {node.name: node for node in nodes}
     for pod in pods:
         if pod.name in placed:
             by_name[placed[pod.name]] = by_name[placed[pod.name]].less(pod.requested)
     unschedulable = next(pod for pod in pods if pod.name not in placed)
-    reasons = Counter(unfit_words(unschedulable, node) for node in by_name.values())
-    words = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
-    sentence = f"0/{len(nodes)} nodes are available: {words or 'there are no nodes'}."
+    reasons = Counter(infeasible_text(unschedulable, node) for node in by_name.values())
+    counts = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
+    sentence = f"0/{len(nodes)} nodes are available: {counts or 'there are no nodes'}."
     if len(pods) == 1:
         return sentence
     return f"{sentence} All {len(pods)} pods of the job start together or none does; {len(placed)} would fit."
@@ -193,3 +188,47 @@ def _size(pod: PendingPod) -> tuple[Amount, Amount]:
 
 def _devices(amounts: ResourceList) -> Amount:
     return sum((amount for name, amount in amounts.items() if is_accelerator(name)), 0)
+
+
+def nodes_beside(
+    pod: Manifest,
+    pods_by_node: Mapping[str, Sequence[Manifest]],
+    labels_by_node: Mapping[str, Mapping[str, str]],
+) -> frozenset[str] | None:
+    """Return the nodes that a pod's required affinity allows; None if it has none.
+
+    Ended pods do not count, and a pod that selects itself may be the first.
+    Source: kube-scheduler, `plugins/interpodaffinity/filtering.go`.
+    """
+    affinity = (pod["spec"].get("affinity") or {}).get("podAffinity") or {}
+    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+    if not terms:
+        return None
+    found = frozenset(labels_by_node)
+    for term in terms:
+        key = str(term.get("topologyKey"))
+        with_key = {name: labels[key] for name, labels in labels_by_node.items() if key in labels}
+        occupied = {
+            with_key[node]
+            for node, pods in pods_by_node.items()
+            if node in with_key and any(_is_selected(each, term, pod) for each in _live(pods))
+        }
+        is_first = not occupied and _is_selected(pod, term, pod)
+        found &= {name for name, place in with_key.items() if is_first or place in occupied}
+    return found
+
+
+def _live(pods: Iterable[Manifest]) -> Iterable[Manifest]:
+    return (pod for pod in pods if phase_of(pod) not in ("Succeeded", "Failed"))
+
+
+def _is_selected(other: Manifest, term: Mapping[str, Any], pod: Manifest) -> bool:
+    namespaces = term.get("namespaces") or [pod["metadata"]["namespace"]]
+    selector = term.get("labelSelector")
+    if selector is None or other["metadata"]["namespace"] not in namespaces:
+        return False
+    labels = other["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    expressions = models.convert(selector.get("matchExpressions") or [], list[NodeSelectorRequirement])
+    return all(matches(each, labels) for each in expressions)

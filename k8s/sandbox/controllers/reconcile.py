@@ -1,9 +1,9 @@
-"""What an operator wants done for one job, and the doing of it, in an order that may be cut anywhere."""
+"""Plan of an operator for one job, and its execution, which may be interrupted at any point."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,75 +11,66 @@ from typing import Any
 from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.kinds import JobKind
-from k8s.models.resources import PODS, SERVICES, Resource
+from k8s.models.resources import PODS, Resource
 from k8s.sandbox.controller_runtime import Informer, Manifest, Recorder, now_text, seconds_since
 
+# Annotation of a pod: number of pods that its job must have before any is bound.
 GANG = "gpuconsole.dev/gang"
-"""Annotation of a pod: how many pods its job must have before any is bound."""
+# Annotation of a pod: number of pods of its job that were replaced before it.
 RESTARTS = "gpuconsole.dev/restarts"
-"""Annotation of a pod: how many pods of its job were replaced before it."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedJob:
-    """A job as an operator finds it."""
+    """Job and the objects around it, as the informers have them."""
 
     kind: JobKind
-    """How to read it."""
     job: Manifest
-    """The object."""
     pods: Sequence[Manifest]
-    """The pods that it controls."""
     restarts: int = 0
-    """How many of its pods were replaced so far."""
+    """Number of its pods that were replaced so far."""
+    replaced: Collection[str] = ()
+    """Uids of these pods."""
     owners: Mapping[str, str] = field(default_factory=dict)
-    """Pod names in its namespace, and the uid of what controls each."""
+    """Uid of the controller of each pod in the job's namespace, by pod name."""
     children: Mapping[Resource, Sequence[Manifest]] = field(default_factory=dict)
-    """What else it controls, of the resources that its operator owns."""
+    """Other objects that the job controls, of the resources that its operator owns."""
     known: Mapping[Resource, Sequence[Manifest]] = field(default_factory=dict)
     """All objects of the resources that its operator reads."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """What is to be done for one job; empty when all is well."""
+    """New status of a job, and changes to the objects it controls."""
 
     status: Manifest
-    """How the job's status shall be."""
     create: list[Manifest] = field(default_factory=list)
-    """Pods to create."""
-    services: list[Manifest] = field(default_factory=list)
-    """Services to create with them."""
     delete: list[Manifest] = field(default_factory=list)
-    """Pods to delete."""
     objects: list[tuple[Resource, Manifest]] = field(default_factory=list)
-    """Other objects to create."""
     patches: list[tuple[Resource, str, Manifest]] = field(default_factory=list)
-    """Merge patches of other objects, by name."""
     removals: list[tuple[Resource, Manifest]] = field(default_factory=list)
-    """Other objects to delete."""
     events: list[tuple[str, str, bool]] = field(default_factory=list)
-    """Reason, message, and whether it is a warning."""
     delete_job: bool = False
     replaced: list[str] = field(default_factory=list)
-    """Uids of the deleted pods that failed and shall be made anew."""
+    """Uids of deleted pods that failed and will be replaced."""
     requeue_after_s: float | None = None
-    """After how long to look again, though nothing changes."""
 
-    def set_condition(self, condition: str, reason: str, words: str, *, is_so: bool = True) -> None:
-        """Set a condition of the job's status, and tell of it in an event."""
-        self.status["conditions"] = set_condition(self.status["conditions"], condition, is_so, reason, words)
-        self.events.append((reason, words, condition == "Failed"))
+    def set_condition(self, condition: str, reason: str, message: str, *, value: bool = True) -> None:
+        """Set a condition of the job's status and record an event."""
+        self.status["conditions"] = set_condition(
+            self.status["conditions"], condition, value, reason, message
+        )
+        self.events.append((reason, message, condition == "Failed"))
 
     def requeue_after(self, seconds: float) -> None:
-        """Ask to look again after so long, or sooner."""
+        """Reconcile again after so many seconds, or sooner."""
         seconds = max(0.0, seconds) + 0.01
         self.requeue_after_s = seconds if self.requeue_after_s is None else min(self.requeue_after_s, seconds)
 
     def has_expired(self, limit_s: float | None, since: str) -> bool:
-        """Tell whether a time limit has passed, if there is one; else ask to look again when it will have."""
+        """Return True if a time limit has passed; else reconcile again when it will have."""
         if limit_s is None:
             return False
         left_s = limit_s - seconds_since(since)
@@ -90,9 +81,10 @@ class Plan:
 async def apply_plan(
     plan: Plan, resource: Resource, job: Manifest, client: Client, recorder: Recorder, jobs: Informer
 ) -> None:
-    """Do what a plan says: first the status, so that nothing done later is misread."""
+    """Apply a plan."""
     meta = job["metadata"]
     name, namespace = str(meta["name"]), str(meta["namespace"])
+    # The status comes first: it counts the pods that the rest deletes.
     if plan.status != (job.get("status") or {}):
         change = {"status": changes(job.get("status") or {}, plan.status)}
         try:
@@ -101,7 +93,7 @@ async def apply_plan(
             return
     for reason, message, is_warning in plan.events:
         await recorder.record(resource, job, reason, message, is_warning=is_warning)
-    for owned, obj in [*((SERVICES, service) for service in plan.services), *plan.objects]:
+    for owned, obj in plan.objects:
         await _create(client, owned, obj, namespace)
     for owned, owned_name, patch in plan.patches:
         with suppress(NotFound):
@@ -115,8 +107,8 @@ async def apply_plan(
             if await _create(client, PODS, pod, namespace):
                 await recorder.record(resource, job, "SuccessfulCreatePod", f"Created pod: {pod_name}")
         except KubeError as error:
-            words = f"Error creating pod {pod_name}: {error.why or error.what}"
-            await recorder.record(resource, job, "FailedCreatePod", words, is_warning=True)
+            message = f"Error creating pod {pod_name}: {error.why or error.what}"
+            await recorder.record(resource, job, "FailedCreatePod", message, is_warning=True)
             raise
     for pod in plan.delete:
         pod_meta = pod["metadata"]
@@ -133,7 +125,7 @@ async def apply_plan(
 
 
 async def _create(client: Client, resource: Resource, obj: Manifest, namespace: str) -> bool:
-    """Create an object; tell whether it was not there already."""
+    """Create an object; return False if it exists."""
     try:
         await client.create(resource, obj, namespace)
     except Conflict:
@@ -142,7 +134,7 @@ async def _create(client: Client, resource: Resource, obj: Manifest, namespace: 
 
 
 def changes(old: Manifest, new: Manifest) -> Manifest:
-    """Return the merge patch from one status to another, whose lists are replaced as a whole."""
+    """Return the merge patch from one status to another; lists are replaced."""
     patch: Manifest = {key: None for key in old if key not in new}
     for key, value in new.items():
         before = old.get(key)
@@ -154,8 +146,18 @@ def changes(old: Manifest, new: Manifest) -> Manifest:
     return patch
 
 
+def owned_by(observed: ObservedJob, obj: Manifest) -> Manifest:
+    """Return an object in the job's namespace, with the job as its owner."""
+    meta = {
+        **obj["metadata"],
+        "namespace": observed.job["metadata"]["namespace"],
+        "ownerReferences": [owner_reference(observed.kind.resource, observed.job)],
+    }
+    return {**obj, "metadata": meta}
+
+
 def owner_reference(resource: Resource, job: Manifest) -> Manifest:
-    """Return what a job's pods carry so that they go when it goes."""
+    """Return the controlling owner reference for a job's objects."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -169,7 +171,7 @@ def owner_reference(resource: Resource, job: Manifest) -> Manifest:
 def set_condition(
     conditions: list[Manifest], kind: str, is_true: bool, reason: str, message: str
 ) -> list[Manifest]:
-    """Return the conditions with this one set; one that says the same already stays as it is."""
+    """Return the conditions with this one set; one with the same status and reason stays unchanged."""
     status = "True" if is_true else "False"
     old = next((each for each in conditions if each.get("type") == kind), None)
     if old is not None and (old.get("status"), old.get("reason")) == (status, reason):
@@ -189,17 +191,22 @@ def set_condition(
 
 
 def is_true(conditions: list[Manifest], kind: str) -> bool:
-    """Tell whether a condition is there and true."""
+    """Return True if a condition is present and true."""
     return any(each.get("type") == kind and each.get("status") == "True" for each in conditions)
 
 
+def is_ready(pod: Manifest) -> bool:
+    """Return True if a pod has the condition Ready."""
+    return is_true((pod.get("status") or {}).get("conditions") or [], "Ready")
+
+
 def phase_of(pod: Manifest) -> str:
-    """Return a pod's phase; one of which nothing is known yet is pending."""
+    """Return a pod's phase; Pending until its status is known."""
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
 def restarts_of(pods: Iterable[Manifest]) -> int:
-    """Return how often containers of these pods were restarted in place, of those that are not over."""
+    """Return the number of in-place container restarts of the pods that have not ended."""
     return sum(
         int(each.get("restartCount") or 0)
         for pod in pods
@@ -210,6 +217,6 @@ def restarts_of(pods: Iterable[Manifest]) -> int:
 
 
 def ends_of(pod: Manifest) -> list[Manifest]:
-    """Return how a pod's containers ended, of those that have."""
+    """Return the `terminated` state of each container that has ended."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return [each["state"]["terminated"] for each in statuses if (each.get("state") or {}).get("terminated")]

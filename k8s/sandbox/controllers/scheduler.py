@@ -1,4 +1,4 @@
-"""The gang scheduler: binds all pods of a job or none, and says why when it binds none."""
+"""Gang scheduler: binds all pods of a job or none, and reports the reason."""
 
 from __future__ import annotations
 
@@ -9,28 +9,33 @@ import msgspec
 
 from k8s.errors import Conflict, NotFound
 from k8s.models.resources import CLAIMS, NODES, PODS
-from k8s.nodes.gpu_links import fetch_known_links
 from k8s.sandbox.controller_runtime import Informer, Informers, Manifest, Recorder, controller_of
-from k8s.sandbox.controllers.placement import LinkedGpus, choose_gpus, node_capacity, pending_pod, place
-from k8s.sandbox.controllers.pod_affinity import nodes_beside
+from k8s.sandbox.controllers.placement import (
+    LinkedGpus,
+    choose_gpus,
+    node_capacity,
+    nodes_beside,
+    pending_pod,
+    place,
+)
 from k8s.sandbox.controllers.reconcile import GANG, set_condition
 from k8s.scheduling.predicates import NodeCapacity
 from k8s.topology.ack import GPU_GROUP, GPU_VISIBLE, given_gpus
+from k8s.topology.gpu_links import fetch_known_links
 from k8s.topology.links import LinkMatrix
 
+# `schedulerName` of pods on a real cluster that use this scheduler.
 NAME = "gpuconsole"
-"""What a pod's `schedulerName` says when it wants this scheduler on a real cluster."""
 OURS = frozenset({NAME, "default-scheduler", ""})
-"""The schedulers that the sandbox stands for."""
 
 log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """Gives pods their nodes."""
+    """Controller that binds pods to nodes."""
 
     def __init__(self, informers: Informers, names: Collection[str] = OURS) -> None:
-        """Prepare; pods that ask for a scheduler not in `names` are left alone."""
+        """Watch pods, nodes and claims; pods whose scheduler is not in `names` are left alone."""
         self._client = informers.client
         self._pods = informers.of(PODS)
         self._nodes = informers.of(NODES)
@@ -39,16 +44,16 @@ class Scheduler:
         self._bound: dict[str, str] = {}
         self._gpus: dict[str, tuple[int, ...]] = {}
         self._links: dict[str, LinkMatrix] = {}
-        self._asked_for: frozenset[str] = frozenset()
+        self._requested: frozenset[str] = frozenset()
         self._recorder = Recorder(informers.client, "gpuconsole-scheduler")
 
     @property
     def informers(self) -> list[Informer]:
-        """Return everything that must be listed before it may reconcile."""
+        """Return the informers that must be synced first."""
         return [self._pods, self._nodes, self._claims]
 
     async def reconcile(self) -> None:
-        """Bind what fits, the most important and then the oldest first; what does not fit holds up nobody."""
+        """Bind jobs that fit, by priority and then age; a job that does not fit blocks no other."""
         pods = list(self._pods)
         by_node: dict[str, list[Manifest]] = {}
         for pod in pods:
@@ -61,17 +66,15 @@ class Scheduler:
         ]
         nodes = {capacity.name: capacity for capacity in sorted(capacities, key=lambda each: each.name)}
         await self._read_links(frozenset(nodes))
-        for gang in sorted(self._gangs(pods, by_node.get("", [])), key=_turn):
+        for gang in sorted(self._gangs(pods, by_node.get("", [])), key=_priority_key):
             await self._schedule(gang, nodes, by_node)
 
     async def _read_links(self, nodes: frozenset[str]) -> None:
-        """Read how GPUs are linked, once for the nodes that there are."""
-        if nodes != self._asked_for:
-            self._asked_for = nodes
+        if nodes != self._requested:
+            self._requested = nodes
             self._links = await fetch_known_links(self._client, {})
 
     def _linked_gpus(self, by_node: dict[str, list[Manifest]]) -> dict[str, LinkedGpus]:
-        """Return the GPUs that are free on each node whose links are known."""
         found = {}
         for node, matrix in self._links.items():
             running = (pod for pod in by_node.get(node, ()) if not _has_ended(pod))
@@ -80,16 +83,15 @@ class Scheduler:
         return found
 
     def _gpus_of(self, pod: Manifest) -> tuple[int, ...]:
-        """Return which GPUs a pod was given, even if the watch has not said so yet."""
+        # The watch may lag behind our own bindings.
         uid = pod["metadata"]["uid"]
         return self._gpus[uid] if uid in self._gpus else given_gpus(pod["metadata"])
 
     def _node_of(self, pod: Manifest) -> str:
-        """Return where a pod is bound, even if the watch has not said so yet."""
         return str(pod["spec"].get("nodeName") or self._bound.get(pod["metadata"]["uid"], ""))
 
     def _gangs(self, pods: list[Manifest], unbound: list[Manifest]) -> list[list[Manifest]]:
-        """Return the pods to bind, job by job; a job that still lacks pods or has a gated one waits."""
+        # A job that lacks pods or has a gated one waits.
         present: dict[str, int] = {}
         for pod in pods:
             has_failed = (pod.get("status") or {}).get("phase") == "Failed"
@@ -110,12 +112,11 @@ class Scheduler:
     async def _schedule(
         self, gang: list[Manifest], nodes: dict[str, NodeCapacity], by_node: dict[str, list[Manifest]]
     ) -> None:
-        """Bind the pods of a job, and take what they request from `nodes`; or write why not."""
         labels = {name: node.node.metadata.labels or {} for name, node in nodes.items()}
         try:
             pending = [pending_pod(pod, nodes_beside(pod, by_node, labels)) for pod in gang]
         except msgspec.ValidationError as error:
-            log.warning("pod %s makes no sense: %s", gang[0]["metadata"]["name"], error)
+            log.warning("invalid pod %s: %s", gang[0]["metadata"]["name"], error)
             return
         links = self._linked_gpus(by_node)
         placed, why = place(pending, list(nodes.values()), links)
@@ -136,7 +137,6 @@ class Scheduler:
                 await self._write_why(manifest, why)
 
     def _missing_claims(self, gang: list[Manifest]) -> str:
-        """Return the name of a claim that the pods mount and that is not there."""
         known = {(claim["metadata"]["namespace"], claim["metadata"]["name"]) for claim in self._claims}
         for pod in gang:
             for volume in pod["spec"].get("volumes") or ():
@@ -165,11 +165,10 @@ class Scheduler:
             log.info("pod %s is not bound: %s", meta["name"], error.why)
             return
         self._bound[meta["uid"]] = node
-        words = f"Successfully assigned {meta['namespace']}/{meta['name']} to {node}"
-        await self._recorder.record(PODS, pod, "Scheduled", words)
+        message = f"Successfully assigned {meta['namespace']}/{meta['name']} to {node}"
+        await self._recorder.record(PODS, pod, "Scheduled", message)
 
     async def _write_why(self, pod: Manifest, why: str) -> None:
-        """Write why a pod has no node, unless its status says so already."""
         meta = pod["metadata"]
         conditions = list((pod.get("status") or {}).get("conditions") or ())
         written = [each.get("message") for each in conditions if each.get("type") == "PodScheduled"]
@@ -202,12 +201,11 @@ def _has_ended(pod: Manifest) -> bool:
 
 
 def _is_over(pod: Manifest) -> bool:
-    """Tell whether a pod holds nothing, or soon will not."""
+    # A pod that is being deleted will soon hold nothing.
     return _has_ended(pod) or bool(pod["metadata"].get("deletionTimestamp"))
 
 
-def _turn(gang: list[Manifest]) -> tuple[int, str, str]:
-    """Return a key that sorts by whose turn it is."""
+def _priority_key(gang: list[Manifest]) -> tuple[int, str, str]:
     first = min(gang, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
     return (
         -int(first["spec"].get("priority") or 0),

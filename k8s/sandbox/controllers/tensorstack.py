@@ -1,299 +1,375 @@
-"""What TensorStack's controller would do for one job with `replicaSpecs`, from its object and its pods. Pure.
+"""Controller of TensorStack's jobs, and of the TensorBoard that a job requests. Pure.
 
-Written after the T9k user manuals: run modes, run policy, torchrun and the status of a job. It restarts pods
-itself, so theirs is `Never`. The first role is the master.
+The first role is the master. A failed pod is replaced, so the pods' own restart policy is `Never`. torchrun
+uses static rendezvous, or `--standalone` for a single pod: any user of the machine could join the c10d
+rendezvous that jobs ask for. A launcher's mpirun finds its workers by a hostfile.
+Source: T9k user manuals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
+from typing import Any
 
-from k8s.kinds import Replica
-from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SERVICES
-from k8s.sandbox.controller_runtime import Manifest
-from k8s.sandbox.controllers import tensorboard
+from k8s.kinds import MPILauncherKind, Replica
+from k8s.kinds.kubeflow.mpi_run import config_map, hostfile, with_config, with_container
+from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Resource
+from k8s.sandbox.controller_runtime import PROCESSES, Manifest
 from k8s.sandbox.controllers.reconcile import (
+    GANG,
+    RESTARTS,
     ObservedJob,
     Plan,
     ends_of,
     is_true,
+    owned_by,
     phase_of,
     set_condition,
 )
-from k8s.sandbox.controllers.tensorstack_pods import JobPods, launch_of
+from k8s.sandbox.controllers.replicas import ENDED, End, JobReplicas, Rules
 
 OWNED = (DEPLOYMENTS, SERVICES, CONFIG_MAPS)
-"""What it makes besides pods."""
+# Annotation of a pod: run mode and number of pods at its start; when they change, the pod is replaced.
+LAUNCH = "gpuconsole.dev/launch"
+# The agent replaces it by a port of the job's own.
+MASTER_PORT = 23456
+TENSORBOARD_PORT = 6006
+# Exit codes that are retryable under the policy ExitCode: ended by a signal from outside.
 _RETRYABLE = frozenset({130, 137, 138, 143})
-"""Exit codes after which the policy ExitCode tries again: ended by a signal from outside."""
 _RETRIES = 3
-"""The backoff limit of a job that names none."""
-_ENDS = ("Succeeded", "Failed")
-_PHASES = ("creating", "pending", "running", "succeeded", "failed", "unknown", "deleted")
+_DEBUG_COMMAND = ["sleep", "inf"]
+_HOSTFILE_ENV = (
+    ("OMPI_MCA_orte_keep_fqdn_hostnames", "true"),
+    ("OMPI_MCA_orte_default_hostfile", "/etc/mpi/hostfile"),
+)
+_FILESET = "t9k://pvc/"
+_LOGS = "/t9k/logs"
 
 
 def decide(observed: ObservedJob) -> Plan:
-    """Return what is to be done for a job."""
-    status = deepcopy(observed.job.get("status") or {})
-    plan = Plan(status)
-    decision = _T9kDecision(observed, plan)
-    decision.say("Initialized", True, "The job has been initialized successfully.")
-    if not decision.is_over:
-        if decision.job_pods.is_on("pause"):
-            _pause(decision)
-        else:
-            _run(decision)
-    if decision.is_over:
-        _clean_up(decision)
-    status["conditions"] = decision.conditions
-    _write_tasks(decision)
-    _show_curves(observed, plan)
-    return plan
-
-
-def _show_curves(observed: ObservedJob, plan: Plan) -> None:
-    """Have the job's TensorBoard be there, and no other than it asks for."""
+    """Return the plan for a job."""
+    job = _T9kJob(observed)
+    job.decide()
+    plan, wanted = job.plan, tensorboard_of(observed)
     found = {resource: observed.children.get(resource, ()) for resource in (DEPLOYMENTS, SERVICES)}
-    wanted = tensorboard.objects_for(observed.job, observed.kind.resource)
     if wanted:
-        plan.status["tensorboard"] = tensorboard.status_of(found[DEPLOYMENTS], wanted[0][1])
+        plan.status["tensorboard"] = _tensorboard_status(found[DEPLOYMENTS], wanted[0][1])
         plan.objects += [(resource, obj) for resource, obj in wanted if not found[resource]]
     elif plan.status.pop("tensorboard", None):
         plan.removals = [(resource, obj) for resource, each in found.items() for obj in each]
+    return plan
 
 
-class _T9kDecision:
-    """A job under consideration: its parts at hand, its conditions as they become."""
+class _T9kJob:
+    def __init__(self, observed: ObservedJob) -> None:
+        self.plan = Plan(deepcopy(observed.job.get("status") or {}))
+        self._status = self.plan.status
+        self._conditions: list[Manifest] = list(self._status.get("conditions") or ())
+        # The status still knows the restarts of an earlier sandbox.
+        restarts = max(observed.restarts, int(self._status.get("backoffCount") or 0))
+        self._observed = observed = replace(observed, restarts=restarts)
+        self._name = str(observed.job["metadata"]["name"])
+        self._pods = JobPods(observed)
+        policy: Manifest = (observed.job.get("spec") or {}).get("runPolicy") or {}
+        limit = policy.get("backoffLimit")
+        older = "Unfinished" if policy.get("cleanUpWorkers") is True else "None"
+        clean_policy = policy.get("cleanUpPolicy") or older
+        rules = Rules(
+            _is_retryable,
+            backoff_limit=_RETRIES if limit is None else int(limit),
+            deadline_s=policy.get("activeDeadlineSeconds"),
+            clean_policy="Running" if clean_policy == "Unfinished" else clean_policy,
+            is_outdated=lambda pod: _annotation(pod, LAUNCH) != self._pods.launch,
+            has_deciding_chief=True,
+        )
+        self.replicas = JobReplicas(observed, self._pods.replicas.values(), rules, self.plan, self._pods.pod)
 
-    def __init__(self, observed: ObservedJob, plan: Plan) -> None:
-        self.observed = observed
-        self.job = observed.job
-        self.spec: Manifest = observed.job.get("spec") or {}
-        self.policy: Manifest = self.spec.get("runPolicy") or {}
-        self.plan = plan
-        self.name = str(self.job["metadata"]["name"])
-        self.job_pods = JobPods(observed)
-        self.replicas = self.job_pods.replicas
-        self.master = next((each.role for each in self.replicas.values() if each.is_chief), "")
-        self.leaving = {
-            pod["metadata"]["name"] for pod in observed.pods if pod["metadata"].get("deletionTimestamp")
-        }
-        self.pods = {
-            str(pod["metadata"]["name"]): pod
-            for pod in observed.pods
-            if not pod["metadata"].get("deletionTimestamp")
-        }
-        self.conditions: list[Manifest] = list(plan.status.get("conditions") or ())
+    def decide(self) -> None:
+        """Plan the pods and write the status."""
+        self._set("Initialized", True, "The job has been initialized successfully.")
+        if self._status.get("phase") not in ENDED:
+            if self._pods.is_on("pause"):
+                self._pause()
+            else:
+                self._run()
+        if self._status.get("phase") in ENDED:
+            self.replicas.clean_up()
+        self._status["conditions"] = self._conditions
+        self._status["backoffCount"] = self._observed.restarts + len(self.plan.replaced)
 
-    @property
-    def is_over(self) -> bool:
-        return self.plan.status.get("phase") in _ENDS
+    def _set(self, condition: str, value: bool, message: str, reason: str = "-") -> None:
+        self._conditions = set_condition(self._conditions, condition, value, reason, message)
 
-    def say(self, condition: str, value: bool, message: str, reason: str = "-") -> None:
-        """Set a condition."""
-        self.conditions = set_condition(self.conditions, condition, value, reason, message)
+    def _pause(self) -> None:
+        self.replicas.delete_all()
+        if self.replicas.pods or self.replicas.leaving:
+            self._status.setdefault("phase", "Pending")
+        elif self._status.get("phase") != "Paused":
+            self._status["phase"] = "Paused"
+            self._set("Running", False, "The job is paused.", "Paused")
+            self._set("Paused", True, "The job is paused.", "Paused")
+            self.plan.events.append(("Paused", f"{self._name} is paused", False))
 
-    def end(self, phase: str, condition: str, message: str, reason: str = "-") -> None:
-        """Say that the job is over, and how."""
-        self.plan.status["phase"] = phase
-        self.say("Running", False, message, reason)
-        self.say(condition, True, message, reason)
+    def _run(self) -> None:
+        status, plan = self._status, self.plan
+        if status.get("phase") == "Paused":
+            status["phase"] = "Resuming"
+            self._set("Paused", False, "The job has been resumed.", "Resumed")
+            plan.events.append(("Resumed", f"{self._name} is resumed", False))
+        status.setdefault("phase", "Pending")
+        since = {str(each["type"]): str(each["lastTransitionTime"]) for each in self._conditions}
+        end = self.replicas.reconcile(max(since["Initialized"], since.get("Paused", "")))
+        if end is not None:
+            self._end(end)
+            return
+        existing = {each["metadata"]["name"] for each in self._observed.children.get(CONFIG_MAPS, ())}
+        configs = [each for each in self._pods.configs() if each["metadata"]["name"] not in existing]
+        plan.objects += [(CONFIG_MAPS, each) for each in configs]
+        for pod in plan.delete:
+            if pod["metadata"]["uid"] in plan.replaced:
+                message = f"Pod {pod['metadata']['name']} is replaced: {_failure(pod)}"
+                plan.events.append(("Restarting", message, True))
+        deleted = {str(pod["metadata"]["name"]) for pod in plan.delete}
+        live = {name: pod for name, pod in self.replicas.pods.items() if name not in deleted}
+        self._report(live)
+
+    def _end(self, end: End) -> None:
+        phase, condition, reason = "Failed", "Failed", end.reason
+        failures = "; ".join(f"pod {pod['metadata']['name']} failed: {_failure(pod)}" for pod in end.pods)
+        if end.reason == "Succeeded":
+            phase, condition, reason = "Succeeded", "Completed", "-"
+            message = "The job has been completed successfully."
+        elif end.reason == "DeadlineExceeded":
+            message = "The job was active longer than specified deadline."
+        elif end.reason == "BackoffLimitExceeded":
+            message = f"The job has reached the specified backoff limit; {failures}."
+        else:
+            reason, message = "ReplicaFailed", f"{failures[:1].upper()}{failures[1:]}."
+        self._status["phase"] = phase
+        self._set("Running", False, message, reason)
+        self._set(condition, True, message, reason)
         self.plan.events.append((phase, message, phase == "Failed"))
 
-    def phases_of(self, role: str) -> list[str]:
-        """Return the phases of a role's pods; of those that are not there, none."""
-        return [
-            phase_of(self.pods[name]) if name in self.pods else ""
-            for name, replica in self.replicas.items()
-            if replica.role == role
-        ]
+    def _report(self, live: Mapping[str, Manifest]) -> None:
+        """Set the phase by the master's pods, and a condition if any pod has failed."""
+        status, wanted = self._status, self.replicas.wanted
+        is_running = any(
+            phase_of(pod) == "Running" and name in wanted and wanted[name].role == self.replicas.chief
+            for name, pod in live.items()
+        )
+        if is_running:
+            status["phase"] = "Running"
+            self._set("Running", True, "The job is running.")
+        elif status["phase"] == "Running":
+            status["phase"] = "Pending"
+            self._set("Running", False, "No pod of the master is running.", "NotRunning")
+        if failed := [name for name, pod in self.replicas.pods.items() if phase_of(pod) == "Failed"]:
+            self._set("ReplicaFailure", True, f"Failed pods: {', '.join(failed)}.", "ReplicaFailed")
+        elif is_running or is_true(self._conditions, "ReplicaFailure"):
+            self._set("ReplicaFailure", False, "No pod has failed.")
 
 
-def _create_config(decision: _T9kDecision) -> None:
-    """Ask for what the pods read, unless it is there."""
-    there = {each["metadata"]["name"] for each in decision.observed.children.get(CONFIG_MAPS, ())}
-    decision.plan.objects += [
-        (CONFIG_MAPS, each) for each in decision.job_pods.configs() if each["metadata"]["name"] not in there
-    ]
-
-
-def _run(decision: _T9kDecision) -> None:
-    """Say how a job is that shall run, and what its pods shall be."""
-    plan, status = decision.plan, decision.plan.status
-    if status.get("phase") == "Paused":
-        status["phase"] = "Resuming"
-        decision.say("Paused", False, "The job has been resumed.", "Resumed")
-        plan.events.append(("Resumed", f"{decision.name} is resumed", False))
-    status.setdefault("phase", "Pending")
-    if "Succeeded" in (phases := decision.phases_of(decision.master)) and set(phases) == {"Succeeded"}:
-        decision.end("Succeeded", "Completed", "The job has been completed successfully.")
-        return
-    if plan.has_expired(decision.policy.get("activeDeadlineSeconds"), _started(decision.conditions)):
-        words = "The job was active longer than specified deadline."
-        decision.end("Failed", "Failed", words, "DeadlineExceeded")
-        return
-    _restart(decision)
-    if decision.is_over:
-        return
-    gone = {str(pod["metadata"]["name"]) for pod in plan.delete}
-    for name, pod in decision.pods.items():
-        is_live = phase_of(pod) not in _ENDS
-        if name not in decision.replicas or (is_live and launch_of(pod) != decision.job_pods.launch):
-            plan.delete.append(pod)
-            gone.add(name)
-    for name in decision.replicas:
-        taken = decision.observed.owners.get(name, decision.job["metadata"]["uid"])
-        is_free = name not in decision.pods and name not in decision.leaving
-        if is_free and taken == decision.job["metadata"]["uid"]:
-            plan.create.append(decision.job_pods.pod(name))
-    _create_config(decision)
-    _judge(decision, gone)
-
-
-def _restart(decision: _T9kDecision) -> None:
-    """Replace what has ended and shall run on; or give the job up."""
-    plan, status = decision.plan, decision.plan.status
-    known = {
-        str(each.get("uid"))
-        for task in status.get("tasks") or ()
-        for each in task.get("replicas") or ()
-        if each.get("phase") == "Deleted"
-    }
-    counted = int(status.get("backoffCount") or 0)
-    limit = decision.policy.get("backoffLimit")
-    limit = _RETRIES if limit is None else int(limit)
-    for name, replica in decision.replicas.items():
-        pod = decision.pods.get(name)
-        if pod is None or phase_of(pod) not in _ENDS:
-            continue
-        if not _is_to_restart(replica, pod, decision.master):
-            if phase_of(pod) == "Failed" and replica.role == decision.master:
-                decision.end("Failed", "Failed", f"Pod {name} failed: {_why(pod)}.", "ReplicaFailed")
-                return
-            continue
-        uid = str(pod["metadata"]["uid"])
-        is_new = uid not in known
-        if is_new and counted >= limit:
-            words = f"The job has reached the specified backoff limit; pod {name} failed: {_why(pod)}."
-            decision.end("Failed", "Failed", words, "BackoffLimitExceeded")
-            return
-        counted += is_new
-        plan.delete.append(pod)
-        plan.replaced.append(uid)
-        if is_new:
-            plan.events.append(("Restarting", f"Pod {name} is replaced: {_why(pod)}", True))
-    status["backoffCount"] = counted
-
-
-def _is_to_restart(replica: Replica, pod: Manifest, master: str) -> bool:
-    """Tell whether a pod that has ended shall be replaced; a master's success ends its job instead."""
+def _is_retryable(replica: Replica, pod: Manifest) -> bool:
     if phase_of(pod) == "Succeeded":
-        return replica.restart_policy == "Always" and replica.role != master
+        return replica.restart_policy == "Always"
     if replica.restart_policy == "ExitCode":
         return any(int(each.get("exitCode") or 0) in _RETRYABLE for each in ends_of(pod))
     return replica.restart_policy in ("Always", "OnFailure")
 
 
-def _judge(decision: _T9kDecision, gone: set[str]) -> None:
-    """Say whether a job runs, by its master's pods, and whether a pod of it has failed."""
-    status = decision.plan.status
-    masters = [name for name, replica in decision.replicas.items() if replica.role == decision.master]
-    runs = any(
-        name not in gone and name in decision.pods and phase_of(decision.pods[name]) == "Running"
-        for name in masters
-    )
-    if runs:
-        status["phase"] = "Running"
-        decision.say("Running", True, "The job is running.")
-    elif status["phase"] == "Running":
-        status["phase"] = "Pending"
-        decision.say("Running", False, "No pod of the master is running.", "NotRunning")
-    failed = [name for name, pod in decision.pods.items() if phase_of(pod) == "Failed"]
-    if failed:
-        words = f"Failed pods: {', '.join(failed)}."
-        decision.say("ReplicaFailure", True, words, "ReplicaFailed")
-    elif is_true(decision.conditions, "ReplicaFailure") or runs:
-        decision.say("ReplicaFailure", False, "No pod has failed.")
-
-
-def _pause(decision: _T9kDecision) -> None:
-    """End all pods of a job, and say so once they are gone."""
-    plan, status = decision.plan, decision.plan.status
-    plan.delete = list(decision.pods.values())
-    if plan.delete or decision.leaving:
-        status.setdefault("phase", "Pending")
-    elif status.get("phase") != "Paused":
-        status["phase"] = "Paused"
-        decision.say("Running", False, "The job is paused.", "Paused")
-        decision.say("Paused", True, "The job is paused.", "Paused")
-        plan.events.append(("Paused", f"{decision.name} is paused", False))
-
-
-def _clean_up(decision: _T9kDecision) -> None:
-    """Delete what a finished job leaves, by its policy: None keeps all, Unfinished what has ended."""
-    older = "Unfinished" if decision.policy.get("cleanUpWorkers") is True else "None"
-    which = decision.policy.get("cleanUpPolicy") or older
-    decision.plan.create.clear()
-    decision.plan.delete = [
-        pod
-        for pod in decision.pods.values()
-        if which == "All" or (which == "Unfinished" and phase_of(pod) not in _ENDS)
-    ]
-
-
-def _started(conditions: Sequence[Manifest]) -> str:
-    """Return since when a job may run: since it was initialized, or last resumed."""
-    since = {str(each["type"]): str(each["lastTransitionTime"]) for each in conditions}
-    return max(since["Initialized"], since.get("Paused", ""))
-
-
-def _why(pod: Manifest) -> str:
+def _failure(pod: Manifest) -> str:
     codes = [f"exit code {each.get('exitCode')}" for each in ends_of(pod)]
     return str((pod.get("status") or {}).get("reason") or ", ".join(codes) or phase_of(pod))
 
 
-def _write_tasks(decision: _T9kDecision) -> None:
-    """Write how each role's pods are, and how many are so; what is being replaced counts as deleted."""
-    status = decision.plan.status
-    replaced = set(decision.plan.replaced)
-    before = {str(task.get("type")): task for task in status.get("tasks") or ()}
-    aggregate = dict.fromkeys(_PHASES, 0)
-    tasks: dict[str, Manifest] = {
-        role: {"type": role, "restartCount": 0, "replicas": []}
-        for role in dict.fromkeys(each.role for each in decision.replicas.values())
+def _annotation(pod: Manifest, key: str) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get(key, ""))
+
+
+class JobPods:
+    """Desired pods of one job."""
+
+    def __init__(self, observed: ObservedJob) -> None:
+        self._observed = observed
+        self._kind = observed.kind
+        self._job = observed.job
+        self._spec: Manifest = observed.job.get("spec") or {}
+        conditions = (observed.job.get("status") or {}).get("conditions") or ()
+        self._was_paused = any(each.get("type") == "Paused" for each in conditions)
+        digest = hashlib.sha256(str(self._job["metadata"]["uid"]).encode()).hexdigest()
+        self._prefix = f"{self._job['metadata']['name']}-{digest[:5]}"
+        self.replicas = {
+            name: replace(each, name=name)
+            for each in observed.kind.replicas(self._job)
+            for name in [f"{self._prefix}-{each.instance}"]
+        }
+        mode = "debug" if self.is_on("debug") else "training"
+        self.launch = f"{mode}-{len(self.replicas)}"
+
+    def is_on(self, mode: str) -> bool:
+        """Return True if a run mode is on; the manuals have two names for the switch."""
+        found = (self._spec.get("runMode") or {}).get(mode) or {}
+        return found.get("enabled") is True or found.get("enable") is True
+
+    def pod(self, observed: ObservedJob, replica: Replica) -> Manifest:
+        """Return the manifest of a pod."""
+        meta: Mapping[str, Any] = replica.template.get("metadata") or {}
+        labels = {**(meta.get("labels") or {}), **dict(replica.labels), "replica-type": replica.role}
+        if replica.is_chief:
+            labels["job-role"] = "master"
+        annotations = {
+            **(meta.get("annotations") or {}),
+            GANG: str(len(self.replicas)),
+            RESTARTS: str(observed.restarts),
+            LAUNCH: self.launch,
+        }
+        if isinstance(self._kind, MPILauncherKind):
+            annotations[PROCESSES] = str(self._kind.slots_of(self._job))
+        pod_meta = {"name": replica.name, "labels": labels, "annotations": annotations}
+        spec = self._pod_spec(replica)
+        return owned_by(observed, {"apiVersion": "v1", "kind": "Pod", "metadata": pod_meta, "spec": spec})
+
+    def configs(self) -> list[Manifest]:
+        """Return the ConfigMaps that the pods mount."""
+        if not isinstance(self._kind, MPILauncherKind):
+            return []
+        workers = [name for name, replica in self.replicas.items() if not replica.is_chief]
+        files = {"hostfile": hostfile(workers, self._kind.slots_of(self._job))}
+        return [owned_by(self._observed, config_map(f"{self._prefix}-config", {}, files))]
+
+    def _pod_spec(self, replica: Replica) -> Manifest:
+        spec = deepcopy(dict(replica.template.get("spec") or {}))
+        spec["restartPolicy"] = "Never"
+        containers = spec.get("containers") or ()
+        if not containers:
+            raise ValueError(f"the role {replica.role} has no containers")
+        named = [each for each in containers if each.get("name") == self._kind.container]
+        container: Manifest = (named or list(containers))[0]
+        debug = self._mode("debug", "replicaSpecs", replica.role) if self.is_on("debug") else {}
+        resumed = self._mode("pause", "resumeSpecs", replica.role) if self._was_paused else {}
+        torchrun = self._spec.get("torchrunConfig") or {}
+        container["args"] = resumed.get("args") or container.get("args") or []
+        container["command"] = resumed.get("command") or container.get("command") or []
+        if torchrun.get("enabled") is True and not resumed.get("command"):
+            container["command"] = self._torchrun(torchrun)
+        if self.is_on("debug"):
+            container["command"], container["args"] = debug.get("command") or _DEBUG_COMMAND, []
+        if debug.get("skipInitContainer") or resumed.get("skipInitContainer"):
+            spec.pop("initContainers", None)
+        if isinstance(self._kind, MPILauncherKind):
+            return self._with_hosts(spec) if replica.is_chief else spec
+        container["env"] = [*(container.get("env") or ()), *self._environment(torchrun, replica)]
+        return spec
+
+    def _mode(self, mode: str, specs: str, role: str) -> Manifest:
+        found = ((self._spec.get("runMode") or {}).get(mode) or {}).get(specs) or ()
+        return next((dict(each) for each in found if each.get("type") == role), {})
+
+    def _with_hosts(self, spec: Manifest) -> Manifest:
+        mounted = with_container({"spec": spec}, env=_HOSTFILE_ENV, mount=True)
+        return with_config(mounted, f"{self._prefix}-config", {"hostfile": 0o444})
+
+    def _torchrun(self, torchrun: Manifest) -> list[str]:
+        command = ["torchrun"]
+        if len(self.replicas) == 1:
+            command.append("--standalone")
+        if torchrun.get("maxRestarts") is not None:
+            command.append(f"--max-restarts={torchrun['maxRestarts']}")
+        return [*command, *map(str, torchrun.get("extraOptions") or ())]
+
+    def _environment(self, torchrun: Manifest, replica: Replica) -> list[Manifest]:
+        number = str(list(self.replicas).index(replica.name))
+        master = next(iter(self.replicas))
+        if torchrun.get("enabled") is True:
+            processes = str(len(replica.ranks) or torchrun.get("procPerNode") or 1)
+            env = {"PET_NPROC_PER_NODE": processes}
+            if len(self.replicas) > 1:
+                env |= {"PET_NNODES": str(len(self.replicas)), "PET_NODE_RANK": number}
+                env |= {"PET_MASTER_ADDR": master, "PET_MASTER_PORT": str(MASTER_PORT)}
+        else:
+            env = {"MASTER_ADDR": master, "MASTER_PORT": str(MASTER_PORT)}
+            env |= {"WORLD_SIZE": str(len(self.replicas)), "RANK": number}
+        return [{"name": key, "value": value} for key, value in env.items()]
+
+
+def tensorboard_of(observed: ObservedJob) -> list[tuple[Resource, Manifest]]:
+    """Return the Deployment and the Service of a job's TensorBoard; empty if it requests none.
+
+    On T9k a separate controller creates them from a TensorBoard object. Here they carry Arena's labels, by
+    which a job's TensorBoard is found.
+    """
+    job = observed.job
+    requested = (job.get("spec") or {}).get("tensorboardSpec") or {}
+    folders = _log_folders(requested)
+    if not folders:
+        return []
+    labels = {"role": "tensorboard", "release": str(job["metadata"]["name"])}
+    claims = list(dict.fromkeys(claim for claim, _ in folders))
+    volumes = {claim: f"logs-{number}" for number, claim in enumerate(claims)}
+    container = {
+        "name": "tensorboard",
+        "image": requested.get("image") or "tensorflow/tensorflow",
+        "command": ["tensorboard", *_log_dirs(folders), "--host", "0.0.0.0"],
+        "ports": [{"containerPort": TENSORBOARD_PORT}],
+        "resources": requested.get("resources") or {},
+        "volumeMounts": [
+            {"name": volume, "mountPath": f"{_LOGS}/{claim}"} for claim, volume in volumes.items()
+        ],
     }
-    for name, replica in decision.replicas.items():
-        task = tasks[replica.role]
-        old = {each.get("name"): each for each in before.get(replica.role, {}).get("replicas") or ()}
-        entry = _entry(name, decision.pods.get(name), old.get(name) or {})
-        if entry["uid"] in replaced:
-            is_new = (old.get(name) or {}).get("phase") != "Deleted"
-            entry["phase"] = "Deleted"
-            task["restartCount"] += is_new
-        task["replicas"].append(entry)
-        aggregate[entry["phase"].lower()] += 1
-    for role, task in tasks.items():
-        task["restartCount"] += int(before.get(role, {}).get("restartCount") or 0)
-    status["tasks"] = list(tasks.values())
-    status["aggregate"] = aggregate
-    status.setdefault("backoffCount", 0)
+    pod_spec = {
+        "containers": [container],
+        "volumes": [
+            {"name": volume, "persistentVolumeClaim": {"claimName": claim}}
+            for claim, volume in volumes.items()
+        ],
+    }
+    deployment = {
+        "replicas": 1,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod_spec},
+    }
+    service = {"selector": labels, "ports": [{"name": "tensorboard", "port": TENSORBOARD_PORT}]}
+    meta = {"name": f"{job['metadata']['name']}-tensorboard", "labels": labels}
+    return [
+        (
+            each,
+            owned_by(
+                observed, {"apiVersion": each.api_version, "kind": each.kind, "metadata": meta, "spec": spec}
+            ),
+        )
+        for each, spec in ((DEPLOYMENTS, deployment), (SERVICES, service))
+    ]
 
 
-def _entry(name: str, pod: Manifest | None, old: Manifest) -> Manifest:
-    """Return one pod's line in the status; of a pod that is gone, what is known of it."""
-    if pod is None:
-        phase = "Deleted" if old.get("uid") else "Pending"
-        return {"name": name, "uid": "", **old, "phase": phase}
-    found = pod.get("status") or {}
-    phase = phase_of(pod)
-    if phase == "Pending" and found.get("startTime"):
-        phase = "Creating"
-    containers = []
-    for each in found.get("containerStatuses") or ():
-        ((state, about),) = (each.get("state") or {"waiting": {}}).items()
-        line = {"name": each.get("name"), "state": state.capitalize()}
-        if state == "terminated":
-            line["exitCode"] = about.get("exitCode", 0)
-        containers.append(line)
-    return {"name": name, "uid": str(pod["metadata"]["uid"]), "phase": phase, "containers": containers}
+def _tensorboard_status(deployments: Sequence[Manifest], wanted: Manifest) -> Manifest:
+    name = wanted["metadata"]["name"]
+    found = next((each for each in deployments if each["metadata"]["name"] == name), {})
+    is_ready = bool((found.get("status") or {}).get("availableReplicas"))
+    dependent = {field: wanted[field] for field in ("apiVersion", "kind")}
+    dependent |= {field: wanted["metadata"][field] for field in ("name", "namespace")}
+    note = "" if is_ready else "its pod is not running"
+    return {"action": "NOP", "dependent": dependent, "note": note, "ready": is_ready, "type": "Normal"}
+
+
+def _log_folders(requested: Manifest) -> list[tuple[str, str]]:
+    # The manuals have two ways to name the folders with event files.
+    found = [
+        (str(claim["name"]), str(path))
+        for claim in (requested.get("logDir") or {}).get("pvc") or ()
+        for path in claim.get("subPath") or ("",)
+    ]
+    for address in requested.get("trainingLogFilesets") or ():
+        claim, _, path = str(address).removeprefix(_FILESET).partition("/")
+        found.append((claim, path))
+    return [(claim, path.removeprefix("./").strip("/")) for claim, path in found if claim]
+
+
+def _log_dirs(folders: Sequence[tuple[str, str]]) -> list[str]:
+    paths = ["/".join(filter(None, (_LOGS, claim, path))) for claim, path in folders]
+    if len(paths) == 1:
+        return ["--logdir", paths[0]]
+    named = [f"{path.removeprefix(_LOGS + '/')}:{path}" for path in paths]
+    return ["--logdir_spec", ",".join(named)]

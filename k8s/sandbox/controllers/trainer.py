@@ -1,7 +1,7 @@
-"""What Kubeflow Trainer would do for one TrainJob: the JobSet that its runtime describes. Pure.
+"""Kubeflow Trainer: plan for one TrainJob, from the JobSet template in its runtime. Pure.
 
-Written after kubeflow/trainer v2.3.0, `pkg/controller` and the plug-ins `torch`, `plainml` and `jobset`.
-The sandbox has one runtime, `torch-distributed`, for torchrun on some nodes; others can be made.
+The sandbox has one runtime, `torch-distributed`; others can be created.
+Source: kubeflow/trainer v2.3.0, `pkg/controller` and the plug-ins `torch`, `plainml` and `jobset`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Any
 
 import msgspec
 
-from k8s.devices import accelerators
 from k8s.kinds.job_set import JOB_SETS
-from k8s.models import PodSpec, convert, quantity
+from k8s.models import PodSpec, accelerators, convert, quantity
 from k8s.models.resources import TRAINING_RUNTIMES
 from k8s.sandbox.controller_runtime import Manifest
 from k8s.sandbox.controllers.reconcile import (
@@ -25,10 +24,8 @@ from k8s.sandbox.controllers.reconcile import (
 )
 
 OWNED = (JOB_SETS,)
-"""What it makes."""
 MASTER_PORT = 29500
 STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
-"""Label of a runtime's Job: what its pods are for."""
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 _DEFAULT_KIND = "ClusterTrainingRuntime"
 
@@ -61,11 +58,11 @@ TORCH_DISTRIBUTED: Manifest = {
         },
     },
 }
-"""The runtime that the sandbox has from the start; a node that fails is not tried again."""
+"""Runtime that the sandbox has from the start; a failed node is not retried."""
 
 
 def decide(observed: ObservedJob) -> Plan:
-    """Return what is to be done for a TrainJob."""
+    """Return the plan for a TrainJob."""
     job, spec = observed.job, observed.job.get("spec") or {}
     plan = Plan(deepcopy(job.get("status") or {}))
     plan.status["conditions"] = list(plan.status.get("conditions") or ())
@@ -74,13 +71,13 @@ def decide(observed: ObservedJob) -> Plan:
         return plan
     runtime = _runtime(job, observed.known)
     if runtime is None:
-        words = f"{_named(spec)} is not there, or is not for PyTorch"
-        plan.set_condition("Failed", "TrainingRuntimeNotSupported", words)
+        message = f"{_named(spec)} does not exist, or is not for PyTorch"
+        plan.set_condition("Failed", "TrainingRuntimeNotSupported", message)
         return plan
     _suspend(plan, spec)
     if _is_late(plan, job, spec):
-        words = "TrainJob exceeded its active deadline"
-        plan.set_condition("Failed", "DeadlineExceeded", words)
+        message = "TrainJob exceeded its active deadline"
+        plan.set_condition("Failed", "DeadlineExceeded", message)
         plan.removals = [(JOB_SETS, job_set)] if job_set is not None else []
     elif job_set is None:
         plan.objects.append((JOB_SETS, _job_set(observed, runtime)))
@@ -90,7 +87,6 @@ def decide(observed: ObservedJob) -> Plan:
 
 
 def _follow(plan: Plan, spec: Manifest, job_set: Manifest) -> None:
-    """Take over from a TrainJob's JobSet how it is, and have it be suspended or run as the TrainJob is."""
     found = job_set.get("status") or {}
     plan.status["jobsStatus"] = [dict(each) for each in found.get("replicatedJobsStatus") or ()]
     for each in found.get("conditions") or ():
@@ -107,11 +103,10 @@ def _suspend(plan: Plan, spec: Manifest) -> None:
     if spec.get("suspend") and not is_suspended:
         plan.set_condition("Suspended", "Suspended", "TrainJob is suspended")
     elif not spec.get("suspend") and is_suspended:
-        plan.set_condition("Suspended", "Resumed", "TrainJob is resumed", is_so=False)
+        plan.set_condition("Suspended", "Resumed", "TrainJob is resumed", value=False)
 
 
 def _is_late(plan: Plan, job: Manifest, spec: Manifest) -> bool:
-    """Tell whether a TrainJob runs longer than it may, since it was made or last resumed."""
     if spec.get("suspend"):
         return False
     resumed = [
@@ -123,23 +118,22 @@ def _is_late(plan: Plan, job: Manifest, spec: Manifest) -> bool:
 
 
 def _runtime(job: Manifest, known: Mapping[Any, Sequence[Manifest]]) -> Manifest | None:
-    """Return the runtime that a TrainJob names, if it is there and one for torch or plain processes."""
-    asked = (job.get("spec") or {}).get("runtimeRef") or {}
+    reference = (job.get("spec") or {}).get("runtimeRef") or {}
     for resource in TRAINING_RUNTIMES:
-        if resource.kind != (asked.get("kind") or _DEFAULT_KIND):
+        if resource.kind != (reference.get("kind") or _DEFAULT_KIND):
             continue
         for found in known.get(resource, ()):
             meta = found["metadata"]
             is_near = not resource.is_namespaced or meta.get("namespace") == job["metadata"]["namespace"]
-            if is_near and meta["name"] == asked.get("name"):
+            if is_near and meta["name"] == reference.get("name"):
                 policy = (found.get("spec") or {}).get("mlPolicy") or {}
                 return None if policy.keys() & {"mpi", "flux", "jax", "xgboost"} else found
     return None
 
 
 def _named(spec: Manifest) -> str:
-    asked = spec.get("runtimeRef") or {}
-    return f"{asked.get('kind') or _DEFAULT_KIND} {asked.get('name')}"
+    reference = spec.get("runtimeRef") or {}
+    return f"{reference.get('kind') or _DEFAULT_KIND} {reference.get('name')}"
 
 
 def _job_set(observed: ObservedJob, runtime: Manifest) -> Manifest:
@@ -178,7 +172,6 @@ def _step(group: Manifest) -> str:
 def _set_container(
     job: Manifest, pod_spec: Manifest, trainer: Manifest, nodes: int, policy: Manifest
 ) -> None:
-    """Have the training container of a runtime run what a TrainJob says, and know its node's number."""
     named = [each for each in pod_spec["containers"] if each["name"] == "node"]
     container: Manifest = (named or pod_spec["containers"])[0]
     container |= {field: trainer[field] for field in ("image", "command", "args") if trainer.get(field)}
@@ -201,7 +194,6 @@ def _set_container(
 
 
 def _processes(container: Manifest) -> str:
-    """Return how many processes a node has that does not say: one for each GPU, else for each core."""
     resources = container.get("resources") or {}
     try:
         spec: PodSpec = convert({"containers": [container]}, PodSpec, strict=False)

@@ -1,10 +1,11 @@
-"""The node agent: one for all nodes of the sandbox. It runs the pods bound to them as processes."""
+"""Node agent of all nodes of the sandbox: runs the pods bound to them as processes."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import shutil
+import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
@@ -13,20 +14,21 @@ from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS
 from k8s.sandbox.controller_runtime import Informers, Manifest, Recorder, controller_of, now_text
 from k8s.sandbox.node import nodes
-from k8s.sandbox.node.containers import ContainerContext
-from k8s.sandbox.node.gpu_metrics import GpuHolder, exporter_text
+from k8s.sandbox.node.containers import ContainerContext, memory_limit
 from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun
 from k8s.sandbox.node.pod_status import terminated
-from k8s.sandbox.node.ports import Ports
-from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended, end_marked
+from k8s.sandbox.node.process_tree import TreeUsage, UsageMeter, end_marked
+from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended
 from k8s.sandbox.node.programs import write_programs
 from k8s.sandbox.node.torch_loopback import write_plugin
 from k8s.sandbox.paths import SandboxPaths
 from k8s.sandbox.pod_folder import SANDBOX, LogLimits
 from k8s.topology.ack import NAMESPACE, SCHEDULE_LABEL, TOPOLOGY, config_map, given_gpus
 
+# Source: kubelet's nodeStatusReportFrequency.
 HEARTBEAT_S = 300.0
-"""Between two signs of life of the nodes. Source: kubelet's nodeStatusReportFrequency."""
+# Seconds between two readings of the containers' memory: while any has a limit, and for metrics.
+LIMITS_S, USAGE_S = 0.2, 2.0
 _FORCED_GRACE_S = 2.0
 _ENDED = ("Succeeded", "Failed")
 
@@ -34,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Agent:
-    """Runs pods."""
+    """Node agent: starts and stops pods, reports nodes, enforces memory limits."""
 
     def __init__(
         self,
@@ -47,11 +49,10 @@ class Agent:
         allows_open_rendezvous: bool = False,
     ) -> None:
         self.runs: dict[str, PodRun] = {}
-        """The pods that run, by uid."""
+        self.usage: dict[str, dict[str, TreeUsage]] = {}
+        """By pod uid and container name."""
         self.pods = informers.of(PODS)
-        """What must be listed before it may reconcile."""
         self.nodes = informers.of(NODES)
-        """The same: their labels say as what they offer their GPUs."""
         self._client = informers.client
         self._recorder = Recorder(informers.client, "sandbox-agent")
         self._paths = paths
@@ -61,20 +62,21 @@ class Agent:
         self._allows_open_rendezvous = allows_open_rendezvous
         self._since = now_text()
         self._devices = nodes.Devices(shape)
-        self._offered: dict[str, str] = {}
-        self._ports = Ports()
+        self._advertised: dict[str, str] = {}
+        self._ports = nodes.Ports()
         self._tasks: set[asyncio.Task[None]] = set()
         self._seen: set[str] = set()
+        self._has_new_pod = asyncio.Event()
         self._with_folders: set[str] = set()
 
     @property
     def is_working(self) -> bool:
-        """Tell whether any pod runs that will end; those of Deployments only serve who asks them."""
+        """Return True if a pod runs that will end by itself; pods of Deployments do not count."""
         owners = [controller_of(run.pod) for run in self.runs.values()]
         return any(owner.get("kind") != DEPLOYMENTS.kind for owner in owners)
 
     async def gpu_metrics(self, node: str) -> str:
-        """Ask the driver what a node's GPUs do, and say whose they are; empty where they are simulated."""
+        """Return the metrics of a node's GPUs as a DCGM exporter writes them; empty if they are simulated."""
         if self._shape.is_simulated or node not in self._shape.names:
             return ""
         holders = {
@@ -84,10 +86,10 @@ class Agent:
             for holder in [_holder(run.pod)]
             for index in indices
         }
-        return await asyncio.to_thread(exporter_text, node, holders)
+        return await asyncio.to_thread(nodes.exporter_text, node, holders)
 
     async def register(self) -> None:
-        """Make the nodes be there as they should, and no others of an earlier sandbox, nor what it left."""
+        """Create or update the nodes, and remove the nodes and processes of an earlier sandbox."""
         await self._end_leftovers()
         shutil.rmtree(self._paths.hosts, ignore_errors=True)
         for folder in (self._paths.pods, self._paths.scratch):
@@ -109,18 +111,46 @@ class Agent:
             if node["metadata"]["name"] not in self._shape.names:
                 await self._client.delete(NODES, node["metadata"]["name"])
 
-    async def keep_alive(self) -> None:
-        """Say for ever that the nodes are well, rarely."""
+    async def renew_forever(self) -> None:
+        """Send heartbeats for all nodes, forever."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             for name in self._shape.names:
                 try:
-                    await self._report_ready(name, self._offered.get(name, nodes.GPU))
+                    await self._report_ready(name, self._advertised.get(name, nodes.GPU))
                 except KubeError as error:
                     log.warning("heartbeat of %s: %s", name, error)
 
+    async def watch_usage(self) -> None:
+        """Measure the containers forever, and kill those that exceed their memory limit."""
+        meter, exact_at = UsageMeter(), 0.0
+        while True:
+            began = time.monotonic()
+            held = [(uid, *each) for uid, run in self.runs.items() for each in run.processes().items()]
+            limits = {process.pid: memory_limit(container.spec) for _, process, container in held}
+            is_exact = began >= exact_at
+            found = await asyncio.to_thread(meter.read, limits, is_exact=is_exact) if held else {}
+            # Reading takes longer the more processes the machine has: at most a tenth of one core.
+            took_s = time.monotonic() - began
+            if is_exact:
+                exact_at = began + max(USAGE_S, 10 * took_s)
+                self.usage = {}
+                for uid, process, container in held:
+                    self.usage.setdefault(uid, {})[container.name] = found[process.pid]
+            for _, process, container in held:
+                if 0 < limits[process.pid] < found[process.pid].memory_bytes:
+                    process.end_for_memory(
+                        found[process.pid].memory_bytes, container.spec["resources"]["limits"]["memory"]
+                    )
+            specs = [run.pod["spec"] for run in self.runs.values()]
+            lists = [each for spec in specs for each in (spec["containers"], spec.get("initContainers", ()))]
+            is_limited = any(memory_limit(container) for containers in lists for container in containers)
+            with suppress(TimeoutError):
+                delay_s = max(LIMITS_S if is_limited else USAGE_S, 10 * took_s)
+                await asyncio.wait_for(self._has_new_pod.wait(), delay_s)
+            self._has_new_pod.clear()
+
     async def _publish_links(self) -> None:
-        """Write down how the GPUs are linked as ACK's component does; what was written before goes."""
         selector = f"{SCHEDULE_LABEL}={TOPOLOGY},{nodes.SANDBOX}=true"
         for old in await self._client.list(CONFIG_MAPS, NAMESPACE, label_selector=selector):
             await self._client.delete(CONFIG_MAPS, old["metadata"]["name"], NAMESPACE)
@@ -135,19 +165,18 @@ class Agent:
             await self._client.create(CONFIG_MAPS, config_map(name, matrix, labels), NAMESPACE)
 
     async def _follow_labels(self) -> None:
-        """Offer GPUs as the labels of the nodes say by now."""
         for node in self.nodes:
             name, resource = str(node["metadata"]["name"]), nodes.gpu_resource(node["metadata"].get("labels"))
-            if name in self._offered and self._offered[name] != resource:
+            if name in self._advertised and self._advertised[name] != resource:
                 await self._report_ready(name, resource)
 
     async def _report_ready(self, node: str, resource: str) -> None:
-        self._offered[node] = resource
+        self._advertised[node] = resource
         status = {"status": nodes.status(self._shape, self._since, resource)}
         await self._client.patch(NODES, node, status, subresource="status")
 
     async def reconcile(self) -> None:
-        """Start what was bound, stop what is being deleted, forget what is gone."""
+        """Start bound pods, stop pods that are being deleted, and remove folders of deleted pods."""
         await self._follow_labels()
         present = {str(pod["metadata"]["uid"]): pod for pod in self.pods}
         for uid, pod in present.items():
@@ -161,7 +190,7 @@ class Agent:
                 await self._forget(pod)
             elif uid not in self._seen:
                 self._seen.add(uid)
-                await self._take_up(pod)
+                await self._adopt_pod(pod)
         self._seen &= present.keys()
         for uid, run in self.runs.items():
             if uid not in present:
@@ -174,26 +203,24 @@ class Agent:
         self._ports.keep({str(controller_of(pod).get("uid", uid)) for uid, pod in present.items()})
 
     async def stop(self, grace_s: float) -> None:
-        """End all pods, asked first; they are marked as failed by the sandbox's end."""
-        words = "The sandbox was stopped while this pod ran."
+        """Stop all pods, each within its grace period, and mark them as failed."""
+        message = "The sandbox was stopped while this pod ran."
         runs = list(self.runs.values())
         await asyncio.gather(
-            *(run.stop(min(grace_s, _grace_s(run.pod)), "SandboxStopped", words) for run in runs)
+            *(run.stop(min(grace_s, _grace_s(run.pod)), "SandboxStopped", message) for run in runs)
         )
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._end_leftovers()
 
     async def _end_leftovers(self) -> None:
-        """End every process that belongs to this sandbox; no pod of it runs."""
         await asyncio.to_thread(end_marked, SANDBOX, str(self._paths.folder))
 
     def _is_ours(self, pod: Manifest) -> bool:
-        """Tell whether a pod is bound to a node of this sandbox, or of one with another shape."""
+        # A sandbox that ran before may have had more nodes.
         node = str(pod["spec"].get("nodeName") or "")
         return node in self._shape.names or (node.startswith("sandbox-") and node[8:].isdecimal())
 
-    async def _take_up(self, pod: Manifest) -> None:
-        """Begin with a pod that this agent has not seen."""
+    async def _adopt_pod(self, pod: Manifest) -> None:
         status = pod.get("status") or {}
         if status.get("phase") in _ENDED:
             return
@@ -204,14 +231,14 @@ class Agent:
 
     async def _start(self, pod: Manifest, node: str) -> None:
         uid = str(pod["metadata"]["uid"])
-        count = nodes.asked_gpus(pod["spec"])
-        gpus = self._devices.take(uid, node, count, given_gpus(pod["metadata"]))
+        count = nodes.gpu_requests(pod["spec"])
+        gpus = self._devices.allocate(uid, node, count, given_gpus(pod["metadata"]))
         if gpus is None:
-            words = (
+            message = (
                 "Pod was rejected: Allocate failed due to requested number of devices unavailable for "
                 f"{nodes.GPU}. Requested: {count}, Available: {self._devices.free(node)}, which is unexpected"
             )
-            await self._fail(pod, "UnexpectedAdmissionError", words)
+            await self._fail(pod, "UnexpectedAdmissionError", message)
             return
         owner = str(controller_of(pod).get("uid", ""))
         siblings = [each for each in self.pods if owner and controller_of(each).get("uid") == owner]
@@ -232,11 +259,12 @@ class Agent:
         ours = (self._client, self._recorder, self._paths)
         run = PodRun(pod, *ours, context, self._restart_delay_s, self._log_limits)
         self.runs[uid] = run
+        self._has_new_pod.set()
         self._with_folders.add(uid)
         self._begin(self._live(run))
 
     def _pods_on_this_machine(self, owner: str) -> int:
-        """Count the pods that have not ended, those of a job before they are bound: it starts as a whole."""
+        # Unbound pods of the same job count too: a job starts as a whole.
         present = [pod for pod in self.pods if (pod.get("status") or {}).get("phase") not in _ENDED]
         return sum(
             self._is_ours(pod) or bool(owner and controller_of(pod).get("uid") == owner) for pod in present
@@ -244,19 +272,18 @@ class Agent:
 
     async def _live(self, run: PodRun) -> None:
         try:
-            await run.run(lambda: self._devices.give_back(run.uid))
+            await run.run(lambda: self._devices.release(run.uid))
         except Exception as error:
             log.exception("pod %s", run.pod["metadata"]["name"])
             await run.stop(0.0)
             await self._fail(run.pod, "SandboxError", f"The sandbox could not run this pod: {error}")
         finally:
-            self._devices.give_back(run.uid)
+            self._devices.release(run.uid)
             del self.runs[run.uid]
         if run.is_ending and not run.is_gone:
             await self._forget(run.pod)
 
     def _end(self, run: PodRun, grace_s: float) -> None:
-        """Stop a pod, once; it is forgotten when its life is over."""
         if not run.is_ending:
             run.is_ending = True
             self._begin(self._stop(run, grace_s))
@@ -272,7 +299,6 @@ class Agent:
         task.add_done_callback(self._tasks.discard)
 
     async def _forget(self, pod: Manifest) -> None:
-        """Tell the server that nothing of a deleted pod is left."""
         meta = pod["metadata"]
         try:
             await self._client.delete(
@@ -300,12 +326,11 @@ class Agent:
         await self._recorder.record(PODS, pod, reason, message, is_warning=True)
 
 
-def _holder(pod: Manifest) -> GpuHolder:
-    """Return a pod as the holder of its GPUs, by the first container that asks for any."""
+def _holder(pod: Manifest) -> nodes.GpuHolder:
     containers = pod["spec"]["containers"]
-    asking = [each for each in containers if nodes.asked_gpus({"containers": [each]})]
+    asking = [each for each in containers if nodes.gpu_requests({"containers": [each]})]
     name = str((asking or containers)[0]["name"])
-    return GpuHolder(str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"]), name)
+    return nodes.GpuHolder(str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"]), name)
 
 
 def _grace_s(pod: Manifest) -> float:
@@ -316,7 +341,6 @@ def _grace_s(pod: Manifest) -> float:
 
 
 def _lost(status: Manifest) -> Manifest:
-    """Return the status of a container whose end nobody saw."""
     if "terminated" in (status.get("state") or {}):
         return status
     since = ((status.get("state") or {}).get("running") or {}).get("startedAt")

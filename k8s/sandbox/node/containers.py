@@ -1,7 +1,7 @@
-"""From a container's manifest to a process: words, environment and folder, with the volumes' real paths.
+"""Translation of a container's manifest into a process: command, environment, working folder. No I/O.
 
-There is no image and no mount namespace, so a mount path in a word, a variable or the
-working folder is replaced by the folder that stands for the volume. Touches no file.
+There is no image and no mount namespace, so mount paths in arguments, variables and the working folder are
+replaced by the folder that stands for the volume.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from k8s.sandbox.pod_folder import HOSTS, JOB_PORT, POD_UID, SANDBOX, TERMINATIO
 
 Manifest = Mapping[str, Any]
 
+# Variables taken over from the sandbox's own environment; none of them can be a secret.
 KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME")
-"""What a container keeps of the sandbox's own environment: nothing that could be a secret."""
 LOOPBACK = "127.0.0.1"
+# Variables by which gloo, NCCL, RPC, Open MPI, MPICH and torchrun choose where to listen.
 ON_LOOPBACK: Mapping[str, str] = {
     **dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"), "lo"),
     "OMPI_MCA_btl": "^tcp",
@@ -31,7 +32,6 @@ ON_LOOPBACK: Mapping[str, str] = {
     "FI_TCP_IFACE": "lo",
     "PET_LOCAL_ADDR": LOOPBACK,
 }
-"""What gloo, NCCL, RPC, Open MPI, MPICH and torchrun read to choose where they listen."""
 _ADDRESSES = ("MASTER_ADDR", "PET_MASTER_ADDR")
 _PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
 _ENDPOINT = "PET_RDZV_ENDPOINT"
@@ -41,68 +41,69 @@ _FIELD_KEY = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
 class CannotStart(Exception):
-    """A container that can never run as it is written, in words for its owner."""
+    """Container that cannot run as written; the message is for its owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerContext:
-    """What a container finds context it on this machine."""
+    """Host paths, devices and limits of the containers of one pod."""
 
     scratch: Path
-    """The pod's own folder: home and working folder."""
     bin: Path
-    """Folder with `python`, `mpirun` and the other programs of every pod."""
     gpus: tuple[int, ...]
     is_simulated: bool
     names: Collection[str]
-    """Pods and services of the same job: all of them are this machine."""
+    """Pods and services of the same job; all of them resolve to this machine."""
     port: int
-    """The job's own MASTER_PORT; 0 keeps what the manifest says."""
+    """The job's own MASTER_PORT; 0 keeps the manifest's."""
     cores: int
-    """The pod's share of this machine's cores."""
     python_path: Path
-    """Folder with what every pod's Python finds."""
     allows_open_rendezvous: bool = False
-    """Whether c10d rendezvous may be used."""
     hosts: Path = Path("/nonexistent")
-    """Folder with a link to the container's folder by the name of each running pod of the namespace."""
+    """Folder with a link to the container folder of each running pod of the namespace, by pod name."""
     volumes: Mapping[str, Path | None] = field(default_factory=dict)
-    """Volume name to its folder or file; None for what is left where it is."""
+    """Folder of each volume; None for one whose mount path is used as it is."""
     texts: Mapping[tuple[str, str], Mapping[str, bytes]] = field(default_factory=dict)
-    """From `configMap` or `secret`, and a name, to what that object says."""
+    """By (`configMap` or `secret`, name): the files of that object."""
 
 
 def launch_of(pod: Manifest, container: Manifest, context: ContainerContext) -> Launch:
-    """Return the process that a container asks for.
+    """Return the process of a container.
 
     Raises:
-        CannotStart: It cannot run here, for a reason its owner can change.
+        CannotStart: The container cannot run here, for a reason its owner can change.
     """
     message_file = str(termination_log(container, context))
     path = str(container.get("terminationMessagePath") or "/dev/termination-log")
     mounts = (*mounts_of(container, context.volumes), (path, message_file))
     declared = _declared(pod, container, context)
-    words = [*(container.get("command") or ()), *(container.get("args") or ())]
+    command = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
         if (image := image_of(container)) is None:
             raise CannotStart("The sandbox has no images, so a container must say its command.")
-        words = [*image.entrypoint, *words]
+        command = [*image.entrypoint, *command]
         declared = {**image.env, **declared}
-    argv = [rewrite(expand(str(word), declared), mounts) for word in words]
+    folder = _folder(container, mounts, context)
+    if folder != str(context.scratch):
+        # Nothing leads there from the volume's folder, which pods with other code may share.
+        here = str(container.get("workingDir")).rstrip("/") + "/"
+        mounts += tuple((each.removeprefix(here), real) for each, real in mounts if each.startswith(here))
+    argv = [rewrite(expand(str(word), declared), mounts) for word in command]
     argv[:1] = PROGRAMS.get(os.path.basename(argv[0]), (argv[0],))
     own = {name: rewrite(value, mounts) for name, value in declared.items()} | {TERMINATION_LOG: message_file}
-    return Launch(
-        tuple(argv), environment(own, pod, container, context), _folder(container, mounts, context), mounts
-    )
+    return Launch(tuple(argv), environment(own, pod, container, context), folder, mounts)
 
 
 def termination_log(container: Manifest, context: ContainerContext) -> Path:
-    """Return the file in which a container leaves its last words, which its status then has."""
+    """Return the file that stands for the container's termination message path."""
     return context.scratch.parent / "termination" / str(container["name"])
 
 
 def links_of(container: Manifest, launch: Launch, context: ContainerContext) -> dict[Path, str]:
-    """Return what leads from the pod's own folder to mounts, where it stands for the home of an image."""
+    """Return the links from the pod's scratch folder to mounts below the working folder.
+
+    Needed where the scratch folder stands for a working folder of the image.
+    """
     home = str(container.get("workingDir") or "").rstrip("/") + "/"
     if launch.cwd != str(context.scratch) or home == "/":
         return {}
@@ -114,13 +115,13 @@ def links_of(container: Manifest, launch: Launch, context: ContainerContext) -> 
 
 
 def mounts_of(container: Manifest, volumes: Mapping[str, Path | None]) -> tuple[tuple[str, str], ...]:
-    """Return mount paths and what stands for them, the longest first; /dev/shm and hostPath need nothing."""
+    """Return pairs of mount path and host path, longest first, without /dev/shm and hostPath mounts."""
     found = []
     for mount in container.get("volumeMounts") or ():
         path = str(mount.get("mountPath", "")).rstrip("/")
         if mount.get("name") not in volumes:
             raise CannotStart(
-                f"The mount at {path} names the volume {mount.get('name')!r}, which is not there."
+                f"The mount at {path} names the volume {mount.get('name')!r}, which does not exist."
             )
         root = volumes[mount["name"]]
         if root is None or path in ("", "/dev/shm"):
@@ -130,8 +131,13 @@ def mounts_of(container: Manifest, volumes: Mapping[str, Path | None]) -> tuple[
     return tuple(sorted(found, key=lambda pair: -len(pair[0])))
 
 
+def memory_limit(container: Manifest) -> int:
+    """Return a container's memory limit in bytes; 0 for none."""
+    return int(quantity.parse(((container.get("resources") or {}).get("limits") or {}).get("memory", 0)))
+
+
 def expand(text: str, env: Mapping[str, str]) -> str:
-    """Replace `$(NAME)` by a variable; unknown ones stay, `$$` is one `$`.
+    """Replace `$(NAME)` by a variable; unknown names stay, and `$$` becomes `$`.
 
     Source: Kubernetes, "Define dependent environment variables".
     """
@@ -145,7 +151,7 @@ def expand(text: str, env: Mapping[str, str]) -> str:
 def environment(
     own: Mapping[str, str], pod: Manifest, container: Manifest, context: ContainerContext
 ) -> dict[str, str]:
-    """Return a container's variables: a clean start, its own, and what this machine decides."""
+    """Return the environment of a container's process."""
     home = str(context.scratch)
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
     env |= {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "TMPDIR": f"{home}/tmp"}
@@ -167,10 +173,7 @@ def environment(
 
 
 def _threads(own: Mapping[str, str], pod: Manifest, container: Manifest, context: ContainerContext) -> int:
-    """Return how many threads each of a container's processes may use.
-
-    No cgroup limits a process here, so that libraries would start one for every core of the machine.
-    """
+    # No cgroup limits a process here: libraries would start a thread for every core of the machine.
     limits = [(each.get("resources") or {}).get("limits") or {} for each in (container, pod["spec"])]
     limit = next((each["cpu"] for each in limits if "cpu" in each), context.cores)
     noted = (pod["metadata"].get("annotations") or {}).get(PROCESSES, "")
@@ -179,7 +182,6 @@ def _threads(own: Mapping[str, str], pod: Manifest, container: Manifest, context
 
 
 def _declared(pod: Manifest, container: Manifest, context: ContainerContext) -> dict[str, str]:
-    """Return the variables that the manifest gives, in its order, pointing at this machine."""
     env: dict[str, str] = {}
     for source in container.get("envFrom") or ():
         for kind in ("configMap", "secret"):
@@ -201,7 +203,6 @@ def _declared(pod: Manifest, container: Manifest, context: ContainerContext) -> 
 
 
 def _localised(name: str, value: str, context: ContainerContext) -> str:
-    """Point a variable that names the job's pods at this machine, and at the job's own port."""
     if name in _PORTS and context.port:
         return str(context.port)
     if name in _ADDRESSES and value != "localhost":
@@ -259,22 +260,21 @@ def _field(path: str, pod: Manifest) -> str:
 
 
 def _folder(container: Manifest, mounts: Sequence[tuple[str, str]], context: ContainerContext) -> str:
-    """Return the working folder, which may have to be made: in a volume, else the pod's scratch folder."""
-    asked = str(container.get("workingDir") or "/")
-    real = rewrite(asked, mounts)
-    if real != asked:
+    folder = str(container.get("workingDir") or "/")
+    real = rewrite(folder, mounts)
+    if real != folder:
         return real
-    if asked.rstrip("/") in ("", "/root"):
+    if folder.rstrip("/") in ("", "/root"):
         return str(context.scratch)
     for mount in container.get("volumeMounts") or ():
         path = str(mount.get("mountPath", "")).rstrip("/")
         is_left = context.volumes.get(mount.get("name"), context.scratch) is None
-        if is_left and (asked + "/").startswith(path + "/"):
-            return asked
-    words = (*(container.get("command") or ()), *(container.get("args") or ()))
-    if any("mpirun" in str(word) for word in words):
+        if is_left and (folder + "/").startswith(path + "/"):
+            return folder
+    command = (*(container.get("command") or ()), *(container.get("args") or ()))
+    if any("mpirun" in str(word) for word in command):
         return str(context.scratch)  # each rank starts in its own pod's: see programs/mpirun.py
     raise CannotStart(
-        f"workingDir {asked} is in no volume of this pod, and the sandbox has no image that could hold it. "
+        f"workingDir {folder} is in no volume of this pod, and the sandbox has no image that could hold it. "
         "Mount a volume there, or leave workingDir out."
     )

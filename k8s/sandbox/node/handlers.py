@@ -1,6 +1,5 @@
-"""What a kubelet asks of a running container: whether it is ready, and what it shall do before it ends.
+"""Readiness probes and preStop hooks of running containers: `exec`, `httpGet`, `tcpSocket`, `sleep`.
 
-A handler is `exec`, `httpGet`, `tcpSocket` or `sleep`, of a readiness probe or of preStop.
 Source: kubernetes `pkg/kubelet/prober` and `pkg/kubelet/lifecycle/handlers.go`.
 """
 
@@ -22,13 +21,11 @@ from k8s.sandbox.pod_folder import Launch, rewrite
 Manifest = Mapping[str, Any]
 
 MOST_OUTPUT_BYTES = 1024
-"""How much of what a command says stands in its error."""
 PROBED = ("exec", "httpGet", "tcpSocket")
-"""The handlers of readiness that are run; with another a container is ready once it runs."""
 
 
 def readiness_of(container: Manifest) -> Manifest | None:
-    """Return a container's readiness probe if it is one that is run."""
+    """Return the readiness probe of a container; None if it has none that the sandbox can run."""
     probe = container.get("readinessProbe") or {}
     return probe if any(probe.get(name) for name in PROBED) else None
 
@@ -40,7 +37,7 @@ async def watch_readiness(
     on_change: Callable[[bool], Awaitable[None]],
     on_failure: Callable[[str], Awaitable[None]],
 ) -> None:
-    """Ask a running container for ever whether it is ready; it is not until it has said so."""
+    """Run a readiness probe forever and report changes; a container starts out unready."""
     await asyncio.sleep(probe.get("initialDelaySeconds") or 0)
     is_ready, last_why = False, ""
     succeeded = failed = 0
@@ -58,7 +55,7 @@ async def watch_readiness(
 
 
 async def run_handler(handler: Manifest, container: Manifest, launch: Launch, timeout_s: float) -> str:
-    """Run a handler; return why it failed, nothing if it did not."""
+    """Run a handler; return the error, or an empty string."""
     try:
         async with asyncio.timeout(timeout_s):
             if command := (handler.get("exec") or {}).get("command"):
@@ -80,7 +77,6 @@ async def run_handler(handler: Manifest, container: Manifest, launch: Launch, ti
 
 
 async def _run_command(command: list[str], launch: Launch) -> str:
-    """Run a command beside a container's process; nothing of it is left when it takes too long."""
     argv = [rewrite(str(word), launch.mounts) for word in command]
     argv[:1] = PROGRAMS.get(os.path.basename(argv[0]), (argv[0],))
     process = await asyncio.create_subprocess_exec(
@@ -93,18 +89,18 @@ async def _run_command(command: list[str], launch: Launch) -> str:
         start_new_session=True,
     )
     assert process.stdout is not None
-    said = b""
+    output = b""
     try:
         while chunk := await process.stdout.read(64 * 1024):
-            said = (said + chunk)[:MOST_OUTPUT_BYTES]
+            output = (output + chunk)[:MOST_OUTPUT_BYTES]
         code = await process.wait()
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    words = said.decode("utf-8", "replace").strip()
-    return "" if code == 0 else words or f"exit status {code}"
+    text = output.decode("utf-8", "replace").strip()
+    return "" if code == 0 else text or f"exit status {code}"
 
 
 async def _get(request: Manifest, container: Manifest) -> str:
@@ -122,11 +118,6 @@ async def _get(request: Manifest, container: Manifest) -> str:
 
 
 def _port(target: Manifest, container: Manifest) -> int:
-    """Return a port that is given by its number or by its name among the container's.
-
-    Raises:
-        ValueError: The container has no such port.
-    """
     port: Any = target.get("port")
     for each in container.get("ports") or ():
         if port == each.get("name"):

@@ -1,50 +1,57 @@
-"""The sandbox's nodes: this machine with its GPUs under one name, or under several with simulated ones."""
+"""Nodes of the sandbox, one with this machine's GPUs or several with simulated GPUs, and what they allocate.
+
+Pods are given GPUs, jobs are given ports. Metrics of real GPUs are written as a DCGM exporter writes them;
+values that the driver does not report are left out, and so are XID errors, which NVML reports only as events.
+
+Source: NVML API reference, "Device Queries"; NVIDIA/dcgm-exporter, `internal/pkg/rendermetrics`.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import random
+import socket
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
-from k8s.devices.accelerators import of_pod
-from k8s.devices.nvml import ask_driver, handles_of, text_of
 from k8s.models import PodSpec
+from k8s.models.accelerators import of_pod
 from k8s.sandbox.controller_runtime import now_text
 from k8s.topology.ack import SCHEDULE_LABEL, TOPOLOGY
 from k8s.topology.links import LinkMatrix
 from k8s.topology.machines import MACHINES
-from k8s.topology.nvml import read_nvml
+from k8s.topology.nvml import handles_of, query_driver, read_nvml, text_of
 
 GPU, TOPOLOGY_GPU = "nvidia.com/gpu", "aliyun.com/gpu"
 SIMULATED = "gpuconsole.dev/simulated"
-"""Label of a node whose GPUs do not exist."""
 SANDBOX = "gpuconsole.dev/sandbox"
-"""Label of every node that a sandbox made."""
 GPU_LABELS = ("nvidia.com/gpu.product", "nvidia.com/gpu.count", SIMULATED)
-"""Labels that a node has or has not, by the sandbox's shape."""
 PODS_PER_NODE = 110
+# Nodes claim at least this much per simulated GPU, so that jobs written for real nodes fit.
 CORES_PER_GPU, MEMORY_PER_GPU_KI = 8, 32 * 2**20
-"""What a node has at least beside each simulated GPU, so that jobs written for real nodes fit."""
+_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOWEST_PORT, _HIGHEST_PORT = 10_000, 64_000
+_MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What nodes the sandbox has."""
+    """Names and GPUs of the sandbox's nodes."""
 
     names: tuple[str, ...]
     gpus: int
-    """GPUs of each node."""
     model: str
     is_simulated: bool
     links: str = ""
-    """As in which machine of `k8s.topology.machines` its simulated GPUs are linked; empty for not at all."""
+    """Name in `k8s.topology.machines` whose links the simulated GPUs have; empty for none."""
 
     def matrix(self) -> LinkMatrix | None:
-        """Return how the GPUs of each node are linked, by NVML where they are real; None where unknown."""
+        """Return the GPU links of each node; None if unknown."""
         if not self.gpus:
             return None
         if self.is_simulated:
@@ -53,9 +60,9 @@ class Shape:
 
 
 def shape_of(nodes: int = 0, gpus_per_node: int = -1, links: str = "") -> Shape:
-    """Return the nodes asked for; by default one with this machine's GPUs, else two with simulated ones.
+    """Return the nodes to create; by default one with this machine's GPUs, else two with simulated ones.
 
-    With `links`, a name of `k8s.topology.machines`, GPUs are simulated, as many as such a machine has.
+    With `links`, a name in `k8s.topology.machines`, the GPUs are simulated, as many as that machine has.
     """
     if links:
         gpus = MACHINES[links].gpus if gpus_per_node < 0 else gpus_per_node
@@ -71,7 +78,7 @@ def shape_of(nodes: int = 0, gpus_per_node: int = -1, links: str = "") -> Shape:
 
 def real_gpus() -> list[str]:
     """Return the models of this machine's GPUs; empty without a driver."""
-    return ask_driver(_models) or []
+    return query_driver(_models) or []
 
 
 def _models(nvml: Any) -> list[str]:
@@ -80,7 +87,7 @@ def _models(nvml: Any) -> list[str]:
 
 
 def manifest(name: str, shape: Shape) -> dict[str, Any]:
-    """Return the Node object for one of the nodes."""
+    """Return the Node object of one node."""
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
@@ -97,19 +104,19 @@ def manifest(name: str, shape: Shape) -> dict[str, Any]:
 
 
 def cores() -> int:
-    """Return how many cores of this machine its processes may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def gpu_resource(labels: Mapping[str, str] | None) -> str:
-    """Return as what a node offers its GPUs: with ACK's label for topology as ACK's component does."""
+    """Return the resource name of a node's GPUs; ACK's topology label changes it."""
     return TOPOLOGY_GPU if (labels or {}).get(SCHEDULE_LABEL) == TOPOLOGY else GPU
 
 
 def status(shape: Shape, since: str, resource: str = GPU) -> dict[str, Any]:
-    """Return the status of a node that works since then, and offers its GPUs as `resource`.
+    """Return the status of a ready node whose GPUs are called `resource`.
 
-    Each has the whole machine's cores and memory, or what nodes have with as many GPUs as are simulated.
+    Every node has all cores and memory of the machine, or more if its simulated GPUs need them.
     """
     memory_ki = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
     simulated = shape.gpus if shape.is_simulated else 0
@@ -146,16 +153,19 @@ def status(shape: Shape, since: str, resource: str = GPU) -> dict[str, Any]:
 
 
 class Devices:
-    """Which GPU of which node belongs to which pod."""
+    """Allocation of GPUs to pods."""
 
     def __init__(self, shape: Shape) -> None:
         self._free = {name: set(range(shape.gpus)) for name in shape.names}
         self._held: dict[str, tuple[str, tuple[int, ...]]] = {}
 
-    def take(self, pod_uid: str, node: str, count: int, wanted: Sequence[int] = ()) -> tuple[int, ...] | None:
-        """Give a pod `count` GPUs of a node; None when there are not enough.
+    def allocate(
+        self, pod_uid: str, node: str, count: int, wanted: Sequence[int] = ()
+    ) -> tuple[int, ...] | None:
+        """Allocate `count` GPUs of a node to a pod; None if too few are free.
 
-        Those that the scheduler chose, `wanted`, if they are as many and free; else neighbours if there are.
+        Takes `wanted`, the scheduler's choice, if it has the right size and is free; else neighbours if
+        possible.
         """
         free = self._free.get(node, set())
         if count > len(free):
@@ -166,23 +176,23 @@ class Devices:
         self._held[pod_uid] = (node, chosen)
         return chosen
 
-    def give_back(self, pod_uid: str) -> None:
-        """Free what a pod held."""
+    def release(self, pod_uid: str) -> None:
+        """Free the GPUs of a pod."""
         node, indices = self._held.pop(pod_uid, ("", ()))
         if indices:
             self._free[node] |= set(indices)
 
     def held(self, node: str) -> dict[str, tuple[int, ...]]:
-        """Return the uid of each pod that has GPUs of a node, and their indices."""
+        """Return the allocated GPUs of a node, by pod uid."""
         return {uid: indices for uid, (name, indices) in self._held.items() if name == node and indices}
 
     def free(self, node: str) -> int:
-        """Return how many GPUs of a node are free."""
+        """Return the number of free GPUs of a node."""
         return len(self._free.get(node, ()))
 
 
 def neighbours(free: set[int], count: int) -> tuple[int, ...]:
-    """Choose `count` of the free indices: the tightest run of neighbours that fits, else the lowest.
+    """Choose `count` free indices: the shortest sufficient run of neighbours, else the lowest.
 
     Neighbouring GPUs share switches and links on most machines.
     """
@@ -197,7 +207,128 @@ def neighbours(free: set[int], count: int) -> tuple[int, ...]:
     return tuple(best[:count])
 
 
-def asked_gpus(spec: Mapping[str, Any]) -> int:
-    """Return how many of this machine's GPUs a pod asks for."""
+def gpu_requests(spec: Mapping[str, Any]) -> int:
+    """Return the number of NVIDIA GPUs that a pod requests."""
     held = of_pod(msgspec.convert(spec, PodSpec))
     return held.get(GPU, 0) + held.get(TOPOLOGY_GPU, 0)
+
+
+class Ports:
+    """Allocation of a port to each job, by its uid: two jobs must not meet on this machine's loopback."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, int] = {}
+
+    def of(self, owner: str) -> int:
+        """Return the port of a job: free when chosen, and outside the kernel's ephemeral range."""
+        if owner not in self._of:
+            self._of[owner] = self._choose()
+        return self._of[owner]
+
+    def keep(self, owners: Collection[str]) -> None:
+        """Forget the ports of all other jobs."""
+        self._of = {owner: port for owner, port in self._of.items() if owner in owners}
+
+    def _choose(self) -> int:
+        first, last = ephemeral()
+        taken = set(self._of.values())
+        fixed = [
+            port
+            for port in range(_LOWEST_PORT, _HIGHEST_PORT)
+            if not first <= port <= last and port not in taken
+        ]
+        for port in random.sample(fixed, min(len(fixed), 200)):
+            if _is_free(port):
+                return port
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            return int(found.getsockname()[1])
+
+
+def ephemeral() -> tuple[int, int]:
+    """Return the kernel's ephemeral port range, both ends included."""
+    try:
+        first, last = _PORT_RANGE.read_text().split()
+    except (OSError, ValueError):
+        return 32768, 60999
+    return int(first), int(last)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        try:
+            tried.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+class GpuHolder(NamedTuple):
+    """Container that has a GPU."""
+
+    namespace: str
+    pod: str
+    container: str
+
+
+def exporter_text(node: str, holders: Mapping[int, GpuHolder], nvml: Any = None) -> str:
+    """Return the metrics of all GPUs of this machine; empty without a driver or GPUs.
+
+    Args:
+        node: Name of the node.
+        holders: Holder of each allocated GPU, by index.
+        nvml: NVML bindings; `pynvml` by default.
+    """
+    lines = query_driver(lambda nvml: list(_lines(nvml, node, holders)), nvml)
+    return "\n".join([*sorted(lines, key=lambda line: line.partition("{")[0]), ""]) if lines else ""
+
+
+def _lines(nvml: Any, node: str, holders: Mapping[int, GpuHolder]) -> Iterator[str]:
+    for index, handle in enumerate(handles_of(nvml)):
+        for labels, (name, value) in _of_gpu(nvml, index, handle, node, holders.get(index)):
+            yield f"{name}{{{labels}}} {value}"
+
+
+def _of_gpu(
+    nvml: Any, index: int, handle: Any, node: str, holder: GpuHolder | None
+) -> Iterator[tuple[str, tuple[str, float]]]:
+    labels = {
+        "gpu": str(index),
+        "UUID": text_of(nvml.nvmlDeviceGetUUID(handle)),
+        "device": f"nvidia{index}",
+        "modelName": text_of(nvml.nvmlDeviceGetName(handle)),
+        "hostname": node,
+    }
+    if holder is not None:
+        labels |= holder._asdict()
+    written = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items())
+    for name, ask in _QUESTIONS.items():
+        try:
+            yield written, (name, ask(nvml, handle))
+        except (nvml.NVMLError, AttributeError):  # the GPU, or this release of pynvml, knows nothing of it
+            continue
+
+
+def _ecc(nvml: Any, handle: Any) -> float:
+    uncorrected, volatile = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+    return float(nvml.nvmlDeviceGetTotalEccErrors(handle, uncorrected, volatile))
+
+
+_QUESTIONS: Mapping[str, Callable[[Any, Any], float]] = {
+    "DCGM_FI_DEV_GPU_UTIL": lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu,
+    "DCGM_FI_DEV_FB_USED": lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).used / _MIB,
+    "DCGM_FI_DEV_FB_TOTAL": lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).total / _MIB,
+    "DCGM_FI_DEV_POWER_USAGE": lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
+    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
+    "DCGM_FI_DEV_GPU_TEMP": lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU),
+    "DCGM_FI_DEV_SM_CLOCK": lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM),
+    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": lambda nvml, gpu: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(
+        gpu
+    ),
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": _ecc,
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": lambda nvml, gpu: nvml.nvmlDeviceGetRemappedRows(gpu)[3],
+}
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

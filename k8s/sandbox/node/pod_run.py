@@ -1,4 +1,4 @@
-"""The life of one pod on this machine: from its volumes to the exit codes of its containers."""
+"""Life of one pod on this machine: from its volumes to the exit codes of its containers."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ from k8s.sandbox.node.containers import (
 )
 from k8s.sandbox.node.handlers import readiness_of, run_handler, watch_readiness
 from k8s.sandbox.node.pod_status import ContainerRun, phase_of, status_of
-from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended, Process, end_marked
+from k8s.sandbox.node.process_tree import end_marked
+from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended, Process
 from k8s.sandbox.node.volumes import NotYet, fetch_texts, make_private, prepare
 from k8s.sandbox.paths import SandboxPaths
 from k8s.sandbox.pod_folder import POD_UID, Launch, LogLimits
 
+# Backoff before the second restart of a container, doubled each time. Source: kubelet.
 RESTART_DELAY_S, LONGEST_RESTART_DELAY_S = 10.0, 300.0
-"""Before the second restart of a container, then doubled. Source: kubelet."""
+# Grace after a preStop hook that used up the pod's grace period. Source: kubelet.
 AFTER_HOOK_S = 2.0
-"""What a container has to end after its preStop hook, though that used up the pod's time. Source: kubelet."""
+# Of a termination message. Source: kubelet.
 LONGEST_MESSAGE_BYTES = 4096
-"""Of a container's last words. Source: kubelet."""
 IMAGE_IGNORED = "Sandbox: the image is ignored, the command runs as a process of this machine"
 
 log = logging.getLogger(__name__)
 
 
 class PodRun:
-    """One pod that runs on this machine, until its containers have ended for good."""
+    """Pod that runs on this machine."""
 
     def __init__(
         self,
@@ -55,15 +56,11 @@ class PodRun:
     ) -> None:
         spec = pod["spec"]
         self.pod = pod
-        """The pod as it was when it came."""
         self.uid = str(pod["metadata"]["uid"])
-        """Its uid."""
         self.is_gone = False
-        """Its object was deleted: there is nobody to tell any more."""
+        """Its object no longer exists, so no status is published."""
         self.is_ending = False
-        """Its object is being deleted, or was: whoever runs it asked it to stop for that."""
         self.is_stopping = asyncio.Event()
-        """Set once it shall end: nothing is started any more."""
         self._client = client
         self._recorder = recorder
         self._paths = paths
@@ -85,8 +82,12 @@ class PodRun:
         self._publishing = asyncio.Lock()
         self._published: Manifest = {}
 
+    def processes(self) -> dict[Process, ContainerRun]:
+        """Return the running processes and their containers."""
+        return {process: container for process, (container, _) in self._processes.items()}
+
     async def run(self, release: Callable[[], None]) -> None:
-        """Run it to its end, call `release`, and only then say that it is over."""
+        """Run the pod to its end, call `release`, then publish the final status."""
         await self._publish()
         deadline_s = self.pod["spec"].get("activeDeadlineSeconds")
         watchdog = asyncio.create_task(self._enforce(deadline_s)) if deadline_s else None
@@ -102,7 +103,7 @@ class PodRun:
         await self._publish(is_over=True)
 
     async def stop(self, grace_s: float, reason: str = "", message: str = "") -> None:
-        """End its processes: asked first, killed after `grace_s`; a `reason` makes it a failed pod."""
+        """Send SIGTERM to its processes, SIGKILL after `grace_s`; a `reason` fails the pod."""
         if reason and not self._verdict[0]:
             self._verdict = (reason, message)
         self.is_stopping.set()
@@ -115,25 +116,23 @@ class PodRun:
         await self._end_sidecars(deadline)
 
     async def _end_sidecars(self, deadline: float) -> None:
-        """End the sidecars, which outlive the other containers, the last one first."""
         self._is_ending_sidecars.set()
         for process, (container, _) in reversed(list(self._processes.items())):
             if container.is_sidecar:
                 await self._end([process], deadline)
 
     async def _end(self, processes: Sequence[Process], deadline: float) -> None:
-        """Ask processes to end, each after its preStop hook, and kill what is left at the deadline."""
         time_s = asyncio.get_running_loop().time
         grace_s = deadline - time_s()
-        if any(await asyncio.gather(*(self._ask_to_end(each, grace_s) for each in processes))):
+        if any(await asyncio.gather(*(self._request_stop(each, grace_s) for each in processes))):
             deadline = max(deadline, time_s() + AFTER_HOOK_S)
         while any(each in self._processes for each in processes) and time_s() < deadline:
             await asyncio.sleep(0.02)
         for process in processes:
             process.end()
 
-    async def _ask_to_end(self, process: Process, grace_s: float) -> bool:
-        """Ask a process to end, once, after its container's preStop hook; tell whether there was one."""
+    async def _request_stop(self, process: Process, grace_s: float) -> bool:
+        """Send SIGTERM after the preStop hook, once; return True if there was a hook."""
         if process in self._asked or process not in self._processes:
             return False
         container, launch = self._processes[process]
@@ -141,21 +140,21 @@ class PodRun:
         hook = (container.spec.get("lifecycle") or {}).get("preStop") if grace_s > 0 else None
         if hook and (why := await run_handler(hook, container.spec, launch, grace_s)):
             await self._event("FailedPreStopHook", f"PreStopHook failed: {why}", is_warning=True)
-        process.ask_to_end()
+        process.request_stop()
         return bool(hook)
 
     async def _enforce(self, deadline_s: float) -> None:
         await asyncio.sleep(deadline_s)
-        words = "Pod was active on the node longer than the specified deadline"
-        await self._event("DeadlineExceeded", words, is_warning=True)
-        await self.stop(self._grace_s, "DeadlineExceeded", words)
+        message = "Pod was active on the node longer than the specified deadline"
+        await self._event("DeadlineExceeded", message, is_warning=True)
+        await self.stop(self._grace_s, "DeadlineExceeded", message)
 
     @property
     def _grace_s(self) -> float:
         return float(self.pod["spec"].get("terminationGracePeriodSeconds") or 30)
 
     async def _has_volumes(self) -> bool:
-        """Wait for its volumes and texts; tell whether they came before it shall stop."""
+        """Wait for volumes; return False if the pod was stopped first."""
         delay_s = FIRST_DELAY_S
         scratch = self._paths.scratch / self.uid
         last_error = ""
@@ -178,32 +177,29 @@ class PodRun:
         return False
 
     async def _run_all(self) -> None:
-        """Run its init containers one after the other, then the others, and sidecars beside them."""
         async with asyncio.TaskGroup() as sidecars:
             if await self._is_initialized(sidecars):
                 async with asyncio.TaskGroup() as group:
                     for container in self._containers:
-                        group.create_task(self._keep_running(container))
+                        group.create_task(self._run_forever(container))
             await self._end_sidecars(asyncio.get_running_loop().time() + self._grace_s)
 
     async def _is_initialized(self, sidecars: asyncio.TaskGroup) -> bool:
-        """Run its init containers, and tell whether they worked; sidecars are only waited for to begin."""
+        """Run the init containers; return True if all succeeded and the sidecars have started."""
         for init in self._inits:
             if init.is_sidecar:
-                sidecars.create_task(self._keep_running(init))
+                sidecars.create_task(self._run_forever(init))
                 await self._begun[init.name].wait()
             else:
-                await self._keep_running(init)
+                await self._run_forever(init)
             if not init.is_initialized:
                 return False
         return not self.is_stopping.is_set()
 
     def _stopping_of(self, container: ContainerRun) -> asyncio.Event:
-        """Return what is set once a container shall end."""
         return self._is_ending_sidecars if container.is_sidecar else self.is_stopping
 
-    async def _keep_running(self, container: ContainerRun) -> None:
-        """Run a container, again where its pod's restart policy says so."""
+    async def _run_forever(self, container: ContainerRun) -> None:
         stopping = self._stopping_of(container)
         while not stopping.is_set():
             await self._run_once(container)
@@ -214,8 +210,8 @@ class PodRun:
             delay_s = min(delay_s, LONGEST_RESTART_DELAY_S)
             container.last_state = container.state
             if delay_s:
-                words = f"back-off {delay_s:.0f}s restarting failed container={container.name}"
-                container.state = {"waiting": {"reason": "CrashLoopBackOff", "message": words}}
+                message = f"back-off {delay_s:.0f}s restarting failed container={container.name}"
+                container.state = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
                 await self._event(
                     "BackOff", f"Back-off restarting failed container {container.name}", is_warning=True
                 )
@@ -227,11 +223,10 @@ class PodRun:
             container.restarts += 1
 
     async def _run_once(self, container: ContainerRun) -> None:
-        """Run a container once, until it has ended."""
         started_at = now_text()
         if not container.restarts:
             await self._event("Pulled", f"{IMAGE_IGNORED} ({container.spec.get('image', '')})")
-        log_error = ""
+        log_error = memory_error = ""
         try:
             launch = launch_of(self.pod, container.spec, self._context)
             self._make_folders(container, launch)
@@ -245,15 +240,17 @@ class PodRun:
                 process.end()
             ended = await self._follow(container, process, launch, started_at)
             del self._processes[process]
-            log_error = process.log_error
+            log_error, memory_error = process.log_error, process.memory_error
         message = log_error or self._termination_message(container)
         container.state = pod_status.terminated(ended, started_at, message)
+        if ended.is_oom and memory_error:
+            message = f"Container {container.name} was killed: {memory_error}"
+            await self._event("OOMKilling", message, is_warning=True)
         if ended.start_error or log_error:
             await self._event("Failed", f"Error: {ended.start_error or log_error}", is_warning=True)
         await self._publish()
 
     def _make_folders(self, container: ContainerRun, launch: Launch) -> None:
-        """Make what a container's run finds: its folders, ways to its mounts, a file for its last words."""
         message_file = termination_log(container.spec, self._context)
         make_private(message_file.parent)
         message_file.write_bytes(b"")
@@ -267,12 +264,11 @@ class PodRun:
                 link.symlink_to(real)
 
     def _termination_message(self, container: ContainerRun) -> str:
-        """Return a container's last words, as far as a kubelet would take them."""
         try:
-            said = termination_log(container.spec, self._context).read_bytes()
+            content = termination_log(container.spec, self._context).read_bytes()
         except OSError:
             return ""
-        return said[:LONGEST_MESSAGE_BYTES].decode("utf-8", "replace")
+        return content[:LONGEST_MESSAGE_BYTES].decode("utf-8", "replace")
 
     async def _follow(
         self, container: ContainerRun, process: Process, launch: Launch, started_at: str
@@ -300,7 +296,6 @@ class PodRun:
                 log.error("readiness of %s", container.name, exc_info=error)
 
     def _publish_hosts(self) -> None:
-        """Let other pods of the namespace find its first container, by its name and its host's name."""
         target = self._paths.pods / self.uid / self._containers[0].name
         for name in {self.pod["metadata"]["name"], self.pod["spec"].get("hostname")} - {None}:
             link = self._context.hosts / name
@@ -318,7 +313,6 @@ class PodRun:
                     link.unlink()
 
     async def _probe(self, container: ContainerRun, launch: Launch) -> None:
-        """Ask a container whether it is ready for as long as it runs, if it can be asked."""
 
         async def change(is_ready: bool) -> None:
             container.passes_probe = is_ready
@@ -331,14 +325,12 @@ class PodRun:
             await watch_readiness(probe, container.spec, launch, change, fail)
 
     async def _rest(self, delay_s: float, stopping: asyncio.Event) -> None:
-        """Wait, but not once it shall stop."""
         try:
             await asyncio.wait_for(stopping.wait(), delay_s)
         except TimeoutError:
             return
 
     async def _publish(self, *, is_over: bool = False) -> None:
-        """Write the status; while the server is away, again until it is back."""
         delay_s = FIRST_DELAY_S
         async with self._publishing:
             while not self.is_gone:

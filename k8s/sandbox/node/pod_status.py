@@ -1,4 +1,4 @@
-"""What a kubelet would say about a pod, from what is known of its containers. Pure."""
+"""Pod status as a kubelet reports it, computed from the state of the containers."""
 
 from __future__ import annotations
 
@@ -16,47 +16,44 @@ Manifest = dict[str, Any]
 
 @dataclass(slots=True)
 class ContainerRun:
-    """One container, through all its runs."""
+    """One container through all its restarts."""
 
     spec: Mapping[str, Any]
     state: Manifest
-    """As in a container status: waiting, running or terminated."""
     is_init: bool = False
     last_state: Manifest = field(default_factory=dict)
     restarts: int = 0
     has_started: bool = False
-    """It ran at least once."""
     passes_probe: bool = False
-    """Its readiness probe, if it has one, said yes."""
 
     @property
     def name(self) -> str:
-        """Return its name."""
+        """Return the container's name."""
         return str(self.spec["name"])
 
     @property
     def is_sidecar(self) -> bool:
-        """Tell whether it is an init container that runs on beside the others."""
+        """Return True for an init container that keeps running beside the others."""
         return self.is_init and self.spec.get("restartPolicy") == "Always"
 
     @property
     def is_initialized(self) -> bool:
-        """Tell of an init container whether the next one may start."""
+        """Return True if the container after this init container may start."""
         return self.has_started if self.is_sidecar else self.exit_code == 0
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether it runs, and says that it is ready if it can be asked."""
+        """Return True if the container runs and passes its readiness probe, if it has one."""
         return "running" in self.state and (self.passes_probe or readiness_of(self.spec) is None)
 
     @property
     def exit_code(self) -> int | None:
-        """Return how it ended; None while it has not."""
+        """Return the exit code; None until the container has ended."""
         ended = self.state.get("terminated")
         return None if ended is None else int(ended["exitCode"])
 
     def status(self, pod_uid: str) -> Manifest:
-        """Return its status as the API has it."""
+        """Return the entry for `containerStatuses`."""
         is_running = "running" in self.state
         found: Manifest = {
             "name": self.name,
@@ -121,7 +118,7 @@ def status_of(
     started_at: str,
     verdict: tuple[str, str] = ("", ""),
 ) -> Manifest:
-    """Return a pod's whole status; `verdict` is the reason and the message for the pod as a whole."""
+    """Return the status of a pod; `verdict` is the reason and the message of the pod itself."""
     is_initialized = all(init.is_initialized for init in inits)
     sidecars = [init for init in inits if init.is_sidecar]
     is_ready = phase == "Running" and all(each.is_ready for each in (*containers, *sidecars))

@@ -1,34 +1,33 @@
-"""Starts a shim for each run of a container, talks to it, and knows how the run ended."""
+"""Client of the shim that runs each container."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
-import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGKILL
 
+from k8s.sandbox.node.process_tree import end_marked
 from k8s.sandbox.pod_folder import POD_UID, Launch, LogLimits, log_of, remove_logs_before
 
 DEFAULT_LIMITS = LogLimits()
-_PATIENCE_S = 5.0
 _SHIM = str(Path(__file__).with_name("shim.py"))
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run ended."""
+    """Result of a run."""
 
     exit_code: int
     signal: int = 0
     is_oom: bool = False
     start_error: str = ""
-    """Why it never started; empty when it did."""
+    """Empty if the process started."""
 
 
 class Process:
@@ -38,26 +37,26 @@ class Process:
         self._shim = shim
         self._pod_uid = pod_uid
         self._reports = reports
+        self.pid = shim.pid
         self.log_error = ""
-        """Why its log has a hole, once that was so."""
+        self.memory_error = ""
+        """Empty unless it was killed for its memory."""
 
     @classmethod
     async def start(
         cls, launch: Launch, folder: Path, run: int, limits: LogLimits = DEFAULT_LIMITS
     ) -> Process:
-        """Start a container's process; its log and the description of it lie in `folder`.
-
-        Of earlier runs only the log of the last one is kept.
+        """Start a container's process; `folder` gets its log, and keeps the log of the previous run.
 
         Raises:
-            OSError: The folder cannot be written, or no process can be made.
+            OSError: The folder cannot be written, or no process can be started.
         """
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         remove_logs_before(folder, run - 1)
         described = launch.write(folder)
-        kept = (str(limits.max_bytes), str(limits.max_files))
+        log_limits = (str(limits.max_bytes), str(limits.max_files))
         shim = subprocess.Popen(
-            [sys.executable, "-I", "-S", _SHIM, str(described), str(log_of(folder, run)), *kept],
+            [sys.executable, "-I", "-S", _SHIM, str(described), str(log_of(folder, run)), *log_limits],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={},
@@ -71,19 +70,20 @@ class Process:
         return cls(shim, reports, launch.env.get(POD_UID, ""))
 
     async def started(self) -> str:
-        """Wait until it runs; return why it does not, else nothing."""
-        words = json.loads(await self._reports.readline() or '{"error": "its shim was killed"}')
-        return str(words.get("error", ""))
+        """Wait until the process runs; return the error if it cannot start."""
+        report = json.loads(await self._reports.readline() or '{"error": "its shim was killed"}')
+        return str(report.get("error", ""))
 
     async def ended(self) -> Ended:
-        """Wait until it and everything it started have ended."""
+        """Wait until the process and all its descendants have ended."""
         found: Ended | None = None
         async for line in self._reports:
-            words = json.loads(line)
-            if "log_error" in words:
-                self.log_error = words["log_error"]
+            report = json.loads(line)
+            if "log_error" in report:
+                self.log_error = report["log_error"]
             else:
-                found = Ended(words["exit_code"], words["signal"], words["oom"])
+                is_oom = report["oom"] or bool(self.memory_error and report["signal"] == SIGKILL)
+                found = Ended(report["exit_code"], report["signal"], is_oom)
         if found is None:
             await asyncio.to_thread(end_marked, POD_UID, self._pod_uid)
         if self._shim.stdin is not None:
@@ -91,46 +91,24 @@ class Process:
         await asyncio.to_thread(self._shim.wait)
         return found or Ended(137, signal=9)
 
-    def ask_to_end(self) -> None:
-        """Send SIGTERM to everything it started."""
-        self._tell(b"T")
+    def request_stop(self) -> None:
+        """Send SIGTERM to the process and its descendants."""
+        self._send(b"T")
 
     def end(self) -> None:
-        """Kill everything it started."""
-        self._tell(b"K")
+        """Kill the process and its descendants."""
+        self._send(b"K")
 
-    def _tell(self, word: bytes) -> None:
+    def end_for_memory(self, used_bytes: int, limit: str) -> None:
+        """Kill the process and its descendants for exceeding the memory limit."""
+        if not self.memory_error:
+            mib = math.ceil(used_bytes / 2**20)
+            self.memory_error = f"it used {mib}Mi of memory, and its limit is {limit}"
+        self.end()
+
+    def _send(self, word: bytes) -> None:
         if self._shim.stdin is not None and not self._shim.stdin.closed:
             try:
                 os.write(self._shim.stdin.fileno(), word)
             except OSError:
                 return
-
-
-def end_marked(variable: str, value: str) -> None:
-    """Kill all processes that carry a mark in their environment, and all below them."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while value and (found := marked(variable, value)) and time.monotonic() < deadline:
-        for pid in found:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.005)
-
-
-def marked(variable: str, value: str) -> set[int]:
-    """Return the processes with a variable of that value in their environment, and what is below them."""
-    mark = f"{variable}={value}".encode()
-    parents: dict[int, int] = {}
-    found: set[int] = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != os.getpid():
-            with suppress(OSError, ValueError):
-                state, parent = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:2]
-                if state in (b"Z", b"X"):
-                    continue
-                parents[int(entry.name)] = int(parent)
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.add(int(entry.name))
-    while below := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= below
-    return found

@@ -1,15 +1,15 @@
-"""Runs one container's process: writes its log, reports its end, leaves nobody behind.
+"""Supervisor of one container's process: writes its log, reports its end, leaves no process behind.
 
-A small process of its own for each run, so that no log line passes through the sandbox
-and nothing outlives it: every descendant comes back to the shim (it is their subreaper),
-and when the sandbox is gone its end of the control pipe closes and all of them are killed.
+A separate process for each run, so that log lines do not pass through the sandbox and no process outlives it:
+the shim is the subreaper of all descendants, and kills them when the sandbox's end of the control pipe
+closes.
 
 Started as `python -I -S shim.py PROCESS LOG BYTES FILES`; needs only the standard library.
-A log file that has reached BYTES is followed by another, and the newest FILES of them are kept.
+A log file that has reached BYTES is followed by another; the newest FILES are kept.
 PROCESS is a JSON file with `argv`, `env`, `cwd`. Standard input is the control pipe
-(`T` asks the descendants to end, `K` ends them), standard output takes JSON lines:
+(`T` sends SIGTERM to the descendants, `K` SIGKILL), standard output takes JSON lines:
 `{"pid"}` or `{"error"}`, maybe `{"log_error"}`, at last `{"exit_code", "signal", "oom"}`.
-Beside PROCESS it listens on `exec.sock`, for further commands in the same container.
+Beside PROCESS it listens on `exec.sock` for further commands in the same container.
 """
 
 import ctypes
@@ -25,17 +25,17 @@ import time
 from contextlib import suppress
 from typing import Any
 
+# Bytes of a line in one record; longer lines are split, as by containerd.
 LONGEST_RECORD = 16 * 1024
-"""Bytes of a line in one record; longer lines are split as containerd does."""
 _READ_BYTES = 64 * 1024
-_PATIENCE_S, _REQUEST_S = 10.0, 2.0
+_KILL_TIMEOUT_S, _REQUEST_S = 10.0, 2.0
 EXEC_SOCKET = "exec.sock"
 Manifest = dict[str, Any]
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Log:
-    """Writes what the process says as CRI records: time, stream, F or P, text."""
+    """Log of the process in CRI records: time, stream, F or P, text."""
 
     def __init__(self, path: str, max_bytes: int, max_files: int) -> None:
         self._file = self._open(path)
@@ -44,23 +44,23 @@ class Log:
         self._max_files = max_files
         self._part = 0
         self._size = 0
-        self._rest = {b"stdout": bytearray(), b"stderr": bytearray()}
+        self._partial = {b"stdout": bytearray(), b"stderr": bytearray()}
         self._last_ns = 0
         self._second = 0
         self._second_text = b""
         self._lost_bytes = 0
         self._is_torn = False
         self.error = ""
-        """Why something could not be written, once; the reader empties it."""
+        """Last error; the reader resets it."""
 
-    def take(self, stream: bytes, chunk: bytes) -> None:
-        """Write every whole line of `chunk`, and of what is left every full record."""
-        rest = self._rest[stream]
+    def write(self, stream: bytes, chunk: bytes) -> None:
+        """Write the complete lines of `chunk`, and full records of an incomplete one."""
+        partial = self._partial[stream]
         records: list[bytes] = []
         lines = chunk.split(b"\n")
-        if rest:
-            lines[0] = bytes(rest) + lines[0]
-            rest.clear()
+        if partial:
+            lines[0] = bytes(partial) + lines[0]
+            partial.clear()
         last = lines.pop()
         for line in lines:
             while len(line) > LONGEST_RECORD:
@@ -70,18 +70,18 @@ class Log:
         while len(last) >= LONGEST_RECORD:
             records.append(self._record(stream, b"P", last[:LONGEST_RECORD]))
             last = last[LONGEST_RECORD:]
-        rest += last
+        partial += last
         self._write(b"".join(records))
 
     def close(self) -> None:
-        """Write what did not end with a newline, as the partial line that it is."""
-        for stream, rest in self._rest.items():
-            if rest:
-                self._write(self._record(stream, b"P", bytes(rest)))
+        """Write text without a final newline as a partial record, and close the file."""
+        for stream, partial in self._partial.items():
+            if partial:
+                self._write(self._record(stream, b"P", bytes(partial)))
         os.close(self._file)
 
     def _record(self, stream: bytes, tag: bytes, text: bytes) -> bytes:
-        """Format one record; no two have the same time, so that a reader can resume after any."""
+        # Times are unique, so that a reader can resume after any record.
         self._last_ns = max(self._last_ns + 1, time.time_ns())
         second, fraction = divmod(self._last_ns, 10**9)
         if second != self._second:
@@ -90,12 +90,12 @@ class Log:
         return b"%s.%09dZ %s %s %s\n" % (self._second_text, fraction, stream, tag, text)
 
     def _write(self, records: bytes) -> None:
-        """Write at once; when the disk is full, count what is lost and say so when it works again."""
+        # When the disk is full, lost bytes are counted and reported once writing works again.
         if not records:
             return
         if self._lost_bytes:
-            words = b"gpuconsole: %d bytes of this log were lost." % self._lost_bytes
-            records = b"\n" * self._is_torn + self._record(b"stderr", b"F", words) + records
+            message = b"gpuconsole: %d bytes of this log were lost." % self._lost_bytes
+            records = b"\n" * self._is_torn + self._record(b"stderr", b"F", message) + records
         if self._size and self._size + len(records) > self._max_bytes:
             self._rotate()
         left = memoryview(records)
@@ -111,7 +111,6 @@ class Log:
             self._size += len(records)
 
     def _rotate(self) -> None:
-        """Go on in a new file, and remove the oldest one when there are too many."""
         try:
             fresh = self._open(f"{self._stem}.{self._part + 1}.log")
         except OSError as error:
@@ -130,7 +129,7 @@ class Log:
 
 
 def descendants(root: int) -> list[int]:
-    """Return the processes below `root`, whatever sessions and groups they made for themselves."""
+    """Return the processes below `root`, whatever their session or group."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -151,7 +150,7 @@ def descendants(root: int) -> list[int]:
 
 
 def send(number: int, session: int = 0) -> None:
-    """Send a signal to everything below this process, or to those in a session."""
+    """Send a signal to everything below this process, or only to one session."""
     for pid in descendants(os.getpid()):
         try:
             if not session or os.getsid(pid) == session:
@@ -161,8 +160,8 @@ def send(number: int, session: int = 0) -> None:
 
 
 def end_all() -> None:
-    """Kill everything below this process, and what it forks meanwhile, until nothing is left."""
-    deadline = time.monotonic() + _PATIENCE_S
+    """Kill everything below this process, including what is forked meanwhile."""
+    deadline = time.monotonic() + _KILL_TIMEOUT_S
     while time.monotonic() < deadline:
         send(signal.SIGKILL)
         try:
@@ -176,7 +175,7 @@ def end_all() -> None:
 def spawn(
     process: Manifest, stdin: int, stdout: int, stderr: int, *, is_terminal: bool = False
 ) -> tuple[int, str]:
-    """Start a process in a session of its own; return its id, or why it could not start."""
+    """Start a process in its own session; return its id and the error if it could not start."""
     argv, env, cwd = process["argv"], process["env"], process["cwd"]
     failed_read, failed_write = os.pipe()
     pid = os.fork()
@@ -210,11 +209,10 @@ def spawn(
 
 
 class Commands:
-    """Further commands in the container, each asked for over a connection that lives as long."""
+    """Further commands in the container, each requested over a connection that lives as long."""
 
     def __init__(self, process: Manifest, folder: str) -> None:
         self.poller = select.poll()
-        """Where each connection is registered."""
         self._process = process
         self._connections: dict[int, tuple[socket.socket, int]] = {}
         self._listening = socket.socket(socket.AF_UNIX)
@@ -229,7 +227,7 @@ class Commands:
         self.poller.register(self._listening, select.POLLIN)
 
     def serve(self, reader: int) -> None:
-        """Take up a connection that was asked for, or end what belonged to one that was closed."""
+        """Accept a connection, or kill the command whose connection was closed."""
         if reader == self._listening.fileno():
             connection, _ = self._listening.accept()
             try:
@@ -242,11 +240,11 @@ class Commands:
             connection.close()
             send(signal.SIGKILL, session)
 
-    def tell(self, ended: dict[int, int]) -> None:
-        """Tell those whose command has ended."""
+    def report_ends(self, ended: dict[int, int]) -> None:
+        """Report the exit status of commands that have ended."""
         for connection, pid in self._connections.values():
             if pid in ended:
-                _say(connection, status=os.waitstatus_to_exitcode(ended[pid]))
+                _reply(connection, status=os.waitstatus_to_exitcode(ended[pid]))
 
     def _begin(self, connection: socket.socket) -> None:
         connection.settimeout(_REQUEST_S)
@@ -256,36 +254,36 @@ class Commands:
                 if not (more := connection.recv(65536)):
                     raise ValueError("the request is not whole")
                 request += more
-            words = json.loads(request)
-            process = {**self._process, "argv": words["argv"]}
-            if words["terminal"]:
+            command = json.loads(request)
+            process = {**self._process, "argv": command["argv"]}
+            if command["terminal"]:
                 process["env"] = {"TERM": "xterm", **process["env"]}
-            pid, why = spawn(process, *descriptors, is_terminal=words["terminal"])
+            pid, why = spawn(process, *descriptors, is_terminal=command["terminal"])
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
         if why:
-            _say(connection, error=why)
+            _reply(connection, error=why)
             connection.close()
             return
-        _say(connection, pid=pid)
+        _reply(connection, pid=pid)
         self._connections[connection.fileno()] = (connection, pid)
         self.poller.register(connection, select.POLLIN)
 
 
-def _say(connection: socket.socket, **words: object) -> None:
+def _reply(connection: socket.socket, **fields: object) -> None:
     with suppress(OSError):
-        connection.sendall(json.dumps(words).encode() + b"\n")
+        connection.sendall(json.dumps(fields).encode() + b"\n")
 
 
-def report(**words: object) -> None:
-    """Tell the sandbox; it may be gone."""
+def report(**fields: object) -> None:
+    """Send a JSON line to the sandbox, which may be gone."""
     with suppress(OSError):
-        os.write(1, json.dumps(words).encode() + b"\n")
+        os.write(1, json.dumps(fields).encode() + b"\n")
 
 
 def oom_kills() -> int:
-    """Return how many processes the kernel has killed for want of memory since it started."""
+    """Return the number of processes that the kernel has killed for lack of memory since boot."""
     try:
         with open("/proc/vmstat", "rb") as file:
             return next((int(line.split()[1]) for line in file if line.startswith(b"oom_kill ")), 0)
@@ -294,7 +292,7 @@ def oom_kills() -> int:
 
 
 def main(process_path: str, log_path: str, max_bytes: str, max_files: str) -> None:
-    """Run the process until it ends, or the sandbox does."""
+    """Run the process until it ends or the sandbox is gone."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         with open(process_path, "rb") as file:
@@ -332,7 +330,7 @@ def main(process_path: str, log_path: str, max_bytes: str, max_files: str) -> No
 def _serve(
     pid: int, log: Log, commands: Commands, streams: dict[int, bytes], wake: int
 ) -> tuple[int | None, bool]:
-    """Move output to the log until the process has ended; return its wait status, none without a sandbox."""
+    """Copy output to the log until the process ends; return its wait status, None if the sandbox is gone."""
     poller = commands.poller
     for reader in (0, wake, *streams):
         poller.register(reader, select.POLLIN)
@@ -346,16 +344,16 @@ def _serve(
             elif reader not in (0, wake):
                 commands.serve(reader)
         if 0 in ready:
-            words = os.read(0, 64)
-            if not words:
+            orders = os.read(0, 64)
+            if not orders:
                 end_all()
                 return None, True
-            was_killed = was_killed or b"K" in words
-            send(signal.SIGKILL if b"K" in words else signal.SIGTERM)
+            was_killed = was_killed or b"K" in orders
+            send(signal.SIGKILL if b"K" in orders else signal.SIGTERM)
         if wake in ready:
             os.read(wake, 4096)
             ended = _reap()
-            commands.tell(ended)
+            commands.report_ends(ended)
             status = ended.get(pid)
         if log.error:
             report(log_error=log.error)
@@ -369,13 +367,13 @@ def _serve(
 
 
 def _move(reader: int, log: Log, streams: dict[int, bytes], poller: select.poll) -> bool:
-    """Move what can be read now; tell whether there was anything."""
+    """Copy available output; return False if there was none."""
     try:
         chunk = os.read(reader, _READ_BYTES)
     except BlockingIOError:
         return False
     if chunk:
-        log.take(streams[reader], chunk)
+        log.write(streams[reader], chunk)
     else:
         poller.unregister(reader)
         del streams[reader]
@@ -384,7 +382,6 @@ def _move(reader: int, log: Log, streams: dict[int, bytes], poller: select.poll)
 
 
 def _reap() -> dict[int, int]:
-    """Collect everything that has ended; return the wait status of each."""
     found: dict[int, int] = {}
     while True:
         try:

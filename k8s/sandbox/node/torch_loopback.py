@@ -1,13 +1,14 @@
-"""Runs at the end of every `import torch` in a pod: what a job's ranks open is open on loopback only.
+"""Plug-in of torch in pods: keeps the rendezvous of a job's ranks on this machine and private to its user.
 
-And what a job is written for, this machine may lack: where GPUs are simulated, gloo works in NCCL's place;
-and under a torch without CUDA, torchvision's wheel, which is linked to CUDA, is imported all the same.
+torch's TCPStore listens on all addresses, whatever MASTER_ADDR says, and has no password: another user of
+this machine could join as a rank, and object collectives (`all_gather_object`) unpickle whatever a rank
+sends. So static rendezvous (`env://`, `tcp://`, torchrun's) and c10d rendezvous meet at files that only the
+sandbox's user may open, and a TCPStore that a program opens itself listens on 127.0.0.1.
 
-torch's TCPStore listens on all addresses, whatever MASTER_ADDR says. Here it is given a socket
-that listens on 127.0.0.1. The c10d rendezvous unpickles what anybody wrote into its store, so it
-has a file instead, which only the sandbox's user may open, in the folder of the pod that its endpoint names.
+It also replaces NCCL by gloo where GPUs are simulated, and lets a torchvision built for CUDA be imported
+under a torch without CUDA.
 
-torch 2.5 and later find it as a plug-in: `write_plugin` puts it and its entry point, in the
+torch 2.5 and later load it at the end of `import torch`: `write_plugin` puts it and its entry point, in the
 group `torch.backends`, into a folder on the pod's PYTHONPATH. It needs nothing but torch.
 """
 
@@ -15,10 +16,12 @@ import importlib.abc
 import importlib.util
 import inspect
 import os
+import select
 import shutil
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -29,15 +32,16 @@ from types import ModuleType
 from typing import Any
 
 OPEN_RENDEZVOUS = "GPUCONSOLE_OPEN_RENDEZVOUS"
-"""Variable of pods whose sandbox was started with `--allow-open-rendezvous`."""
 RENDEZVOUS_HOST = "GPUCONSOLE_RENDEZVOUS_HOST"
-"""Variable that names the pod which a c10d rendezvous meets at."""
 _FILE = "rendezvous"
-_HOST_STARTS_WITHIN_S, _TURN_S = 60.0, 0.1
+# Folder in the sandbox's with a link to the file of each static rendezvous, by port.
+_STORES = "stores"
+_STATIC = "torch.distributed.elastic.rendezvous.static_tcp_rendezvous"
+_HOST_STARTS_WITHIN_S, _POLL_S = 60.0, 0.1
+# Gives each round of the rendezvous a store of its own; a shared one has keys of dead ranks.
 _NOT_SHARED = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
-"""With it each round of the rendezvous has a store of its own; in a shared one are dead ranks' keys."""
+# Indices of GPUs that do not exist.
 SIMULATED_GPUS = "GPUCONSOLE_SIMULATED_GPUS"
-"""Variable of pods with GPUs that do not exist: their numbers."""
 NCCL_REPLACED = "gpuconsole: the GPUs are simulated, so gloo works in NCCL's place."
 _TORCHVISION = "torchvision._meta_registrations"
 _told: list[str] = []
@@ -51,7 +55,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 def keeps_rendezvous_private() -> bool:
-    """Tell whether the torch that pods have runs `install`, so that nobody else reaches a c10d rendezvous."""
+    """Return True if the installed torch loads this plug-in."""
     try:
         major, minor = map(int, version("torch").split(".")[:2])
     except (PackageNotFoundError, ValueError):
@@ -60,7 +64,7 @@ def keeps_rendezvous_private() -> bool:
 
 
 def write_plugin(folder: Path) -> None:
-    """Make a folder that, on a PYTHONPATH, has torch run `install`."""
+    """Write the plug-in into a folder that is then put on a PYTHONPATH."""
     about = folder / "gpuconsole_loopback-1.dist-info"
     about.mkdir(parents=True, exist_ok=True, mode=0o700)
     shutil.copyfile(__file__, folder / "gpuconsole_loopback.py")
@@ -69,10 +73,13 @@ def write_plugin(folder: Path) -> None:
 
 
 def install() -> None:
-    """Have every store that this process opens listen on loopback."""
+    """Patch torch in this process; torch calls it at the end of its import."""
     distributed: Any = sys.modules["torch"].distributed
     if distributed.is_available():
         _bind_to_loopback(distributed.TCPStore)
+        if os.environ.get("GPUCONSOLE_SANDBOX") and not os.environ.get(OPEN_RENDEZVOUS):
+            _rendezvous_at_files(distributed)
+            sys.meta_path.insert(0, _ChangedModule(_STATIC, _exec_static))
         sys.meta_path.insert(0, _ChangedModule(_C10D, _exec_c10d))
         if os.environ.get(SIMULATED_GPUS):
             _replace_nccl(distributed)
@@ -80,7 +87,6 @@ def install() -> None:
 
 
 def _replace_nccl(distributed: Any) -> None:
-    """Have process groups that ask for NCCL use gloo, and say so once in each pod."""
     for name in ("init_process_group", "new_group"):
         original = getattr(distributed, name)
 
@@ -116,6 +122,102 @@ def _bind_to_loopback(store: Any) -> None:
     store.__init__ = __init__
 
 
+def _rendezvous_at_files(distributed: Any) -> None:
+    rendezvous: Any = sys.modules[f"{distributed.__name__}.rendezvous"]
+    create: Callable[..., Any] = rendezvous._create_c10d_store
+    meetings: dict[int, int] = {}
+
+    def create_store(hostname: str, port: int, rank: int, world_size: int, timeout: Any, *more: Any) -> Any:
+        is_agents = rendezvous._torchelastic_use_agent_store()
+        if not port or not _is_this_machine(hostname):
+            return create(hostname, port, rank, world_size, timeout, *more)
+        # A process that initialises again must not find the keys of the time before. All ranks count alike.
+        meetings[port] = meetings.get(port, 0) + 1
+        name = f"{port}-agent" if is_agents else f"{port}-{meetings[port]}"
+        return _file_store(distributed, name, rank == 0 and not is_agents, timeout)
+
+    rendezvous._create_c10d_store = create_store
+
+
+def _exec_static(load: Callable[[Any], None], static: Any) -> None:
+    load(static)
+    tcp_store = static.TCPStore
+
+    def create_store(
+        host: str, port: int, world_size: int, is_master: bool, timeout: Any, **more: Any
+    ) -> Any:
+        if not port or not _is_this_machine(host):
+            return tcp_store(host, port, world_size, is_master, timeout, **more)
+        return _file_store(sys.modules["torch"].distributed, f"{port}-agent", is_master, timeout)
+
+    static.TCPStore = create_store
+
+
+def _file_store(distributed: Any, name: str, is_master: bool, timeout: Any) -> Any:
+    """Open a named store: rank 0 creates it, the others wait for it.
+
+    Raises:
+        RuntimeError: Another living process created it, or none did within `timeout`.
+    """
+    folder = Path(os.environ["GPUCONSOLE_SANDBOX"], _STORES)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    link = folder / name
+    port = name.partition("-")[0]
+    if is_master:
+        if (made := _living(link)) and _maker_of(made) != str(os.getpid()):
+            raise RuntimeError(f"The rendezvous failed to listen on port: {port}, EADDRINUSE")
+        path = _make_file(link)
+    else:
+        deadline = time.monotonic() + timeout.total_seconds()
+        while not (path := _living(link)):
+            if time.monotonic() >= deadline:
+                raise RuntimeError(f"Rank 0 has not opened the rendezvous at port {port} in {timeout}.")
+            time.sleep(_POLL_S)
+        path = _link_while_alive(path)
+    store = distributed.FileStore(path)
+    store.set_timeout(timeout)
+    return store
+
+
+def _link_while_alive(path: str) -> str:
+    # The link breaks when the process that made the file ends: ranks that wait for a key then fail at once,
+    # as with a TCPStore, instead of waiting for the timeout.
+    link = os.path.join(tempfile.mkdtemp(prefix=f"{_FILE}-{os.getpid()}-"), "store")
+    os.symlink(path, link)
+
+    def watch() -> None:
+        with suppress(ProcessLookupError):
+            maker = os.pidfd_open(int(_maker_of(path)))
+            select.select([maker], [], [])
+            os.close(maker)
+        # A loop (ELOOP): FileStore waits for a file that is only missing.
+        os.symlink("store", f"{link}-gone")
+        os.replace(f"{link}-gone", link)
+
+    if hasattr(os, "pidfd_open"):
+        threading.Thread(target=watch, name="rendezvous", daemon=True).start()
+    return link
+
+
+def _make_file(link: Path) -> str:
+    descriptor, path = tempfile.mkstemp(prefix=f"{_FILE}-{os.getpid()}-")
+    os.close(descriptor)
+    fresh = link.with_name(f"{link.name}-{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(path)
+    fresh.replace(link)
+    return path
+
+
+def _living(link: str | Path) -> str:
+    """Return the target of `link` if the process that made it is alive; else an empty string."""
+    with suppress(OSError):
+        path = os.readlink(link)
+        if os.path.exists(f"/proc/{_maker_of(path)}"):
+            return path
+    return ""
+
+
 def _listen(port: int) -> socket.socket | None:
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -129,7 +231,6 @@ def _listen(port: int) -> socket.socket | None:
 
 
 def _is_this_machine(host: str) -> bool:
-    """Tell whether a name or address is one of this machine's, where its stores listen on loopback."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -140,7 +241,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 class _ChangedModule(importlib.abc.MetaPathFinder):
-    """Changes a module when, and if, it is imported."""
+    """Import hook that patches one module when it is imported."""
 
     def __init__(self, name: str, execute: Callable[[Callable[[Any], None], Any], None]) -> None:
         self._name = name
@@ -149,7 +250,7 @@ class _ChangedModule(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of that one module, which `execute` is to load."""
+        """Return the spec of the module to patch, with a loader that patches it."""
         if fullname != self._name:
             return None
         sys.meta_path.remove(self)
@@ -162,7 +263,7 @@ class _ChangedModule(importlib.abc.MetaPathFinder):
 
 
 def _exec_torchvision(load: Callable[[Any], None], module: Any) -> None:
-    """Load what fails where torchvision's operators are missing; then again, with two of them declared."""
+    # The import fails where torchvision's operators are missing; it succeeds with two of them declared.
     try:
         load(module)
     except RuntimeError as error:
@@ -177,7 +278,6 @@ def _exec_torchvision(load: Callable[[Any], None], module: Any) -> None:
 
 
 def _exec_c10d(load: Callable[[Any], None], backend: Any) -> None:
-    """Load torch's c10d rendezvous, and have it open no store that others can write into."""
     load(backend)
     create_tcp_store = backend._create_tcp_store
     call_store = backend.C10dRendezvousBackend._call_store
@@ -202,10 +302,10 @@ def _exec_c10d(load: Callable[[Any], None], backend: Any) -> None:
 
 
 class _RendezvousFile:
-    """The file in place of a c10d store: there as long as the process that would serve that store."""
+    """File in place of a c10d store; it exists as long as the process that would serve that store."""
 
     def __init__(self, endpoint: str) -> None:
-        """Make it, if this is the pod that `endpoint` names or none is named; else it is looked for there."""
+        """Create the file if `endpoint` names this pod or none."""
         ours, uid = os.environ.get("HOSTNAME", ""), os.environ.get("GPUCONSOLE_POD_UID", "")
         named = endpoint.rpartition(":")[0].partition(".")[0]
         if endpoint.endswith(":0") or not uid:
@@ -213,38 +313,33 @@ class _RendezvousFile:
         elif named in ("", "127", "localhost"):
             named = os.environ.get(RENDEZVOUS_HOST) or ours
         self.host = named
-        """The pod."""
         self.path = ""
-        """Where it is; empty until it was there."""
+        """Empty until the file was found."""
         self._is_ours = named == ours
         if not self._is_ours:
             return
-        descriptor, self.path = tempfile.mkstemp(prefix=f"{_FILE}-{os.getpid()}-")
-        os.close(descriptor)
         if uid:
-            link = Path(os.environ["GPUCONSOLE_SANDBOX"], "pods", uid, _FILE)
-            fresh = link.with_name(f"{_FILE}-{os.getpid()}")
-            fresh.unlink(missing_ok=True)
-            fresh.symlink_to(self.path)
-            fresh.replace(link)
+            self.path = _make_file(Path(os.environ["GPUCONSOLE_SANDBOX"], "pods", uid, _FILE))
+        else:
+            descriptor, self.path = tempfile.mkstemp(prefix=f"{_FILE}-{os.getpid()}-")
+            os.close(descriptor)
 
     def is_there(self, within_s: float = 0.0) -> bool:
-        """Tell whether the process that made it still has it, or one will within a time."""
+        """Return True if the file exists, or appears within `within_s`."""
         deadline = time.monotonic() + within_s
         while not self._is_ours:
-            with suppress(OSError):
-                # The name of a running pod leads to its container's folder, which is in the pod's.
-                container = os.path.realpath(Path(os.environ.get("GPUCONSOLE_HOSTS", ""), self.host))
-                found = os.readlink(os.path.join(os.path.dirname(container), _FILE))
-                if self.path in ("", found) and os.path.exists(f"/proc/{_maker_of(found)}"):
-                    self.path = found
-                    return True
+            # The name of a running pod leads to its container's folder, which is in the pod's.
+            container = os.path.realpath(Path(os.environ.get("GPUCONSOLE_HOSTS", ""), self.host))
+            found = _living(os.path.join(os.path.dirname(container), _FILE))
+            if found and self.path in ("", found):
+                self.path = found
+                return True
             if time.monotonic() >= deadline:
                 return False
-            time.sleep(_TURN_S)
+            time.sleep(_POLL_S)
         return True
 
 
 def _maker_of(path: str) -> str:
-    """Return the id of the process that made a file for a rendezvous."""
+    # File names carry the process id of their creator.
     return os.path.basename(path).split("-")[1]

@@ -1,4 +1,4 @@
-"""Folders that stand for volumes, and the claims that are bound to them."""
+"""Volumes of pods as folders of this machine, and the binding of claims to such folders."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, NAMESPACES, SECRETS
 from k8s.sandbox.controller_runtime import Informer, Manifest
 
+# Annotation of a claim: its folder.
 PATH = "gpuconsole.dev/path"
-"""Annotation of a claim: the folder that stands for it."""
 WORKSPACE = "workspace"
-"""The claim that is there from the start."""
 
 
 Texts = Mapping[tuple[str, str], Mapping[str, bytes]]
-"""From `configMap` or `secret`, and a name, to the files of that object."""
+"""By (`configMap` or `secret`, name): the files of that object."""
 
 
 class NotYet(Exception):
-    """A volume that is not there, and may come."""
+    """Volume whose source does not exist yet."""
 
 
 class Provisioner:
-    """Binds every claim to a folder of its own; the folder stays when the claim is deleted."""
+    """Controller that binds every claim to a folder; the folder outlives the claim."""
 
     def __init__(self, client: Client, claims: Informer, root: Path) -> None:
         self._client = client
@@ -38,11 +37,11 @@ class Provisioner:
         self._root = root
 
     async def reconcile(self) -> None:
-        """Bind what is unbound."""
+        """Bind all pending claims."""
         await self.bind_all(self._claims)
 
     async def bind_all(self, claims: Iterable[Manifest]) -> None:
-        """Bind those of the claims that are unbound."""
+        """Bind the claims that are not bound."""
         for claim in claims:
             is_bound = (claim.get("status") or {}).get("phase") == "Bound"
             if not is_bound and not claim["metadata"].get("deletionTimestamp"):
@@ -65,7 +64,7 @@ class Provisioner:
 
 
 async def ensure_workspace(client: Client, root: Path) -> None:
-    """Make the namespace `default` and the claim `workspace` in it, unless they are there."""
+    """Create the namespace `default` and its claim `workspace` unless they exist."""
     size_gi = max(1, shutil.disk_usage(root).total // 2**30)
     claim = {
         "apiVersion": "v1",
@@ -85,7 +84,7 @@ async def ensure_workspace(client: Client, root: Path) -> None:
 
 
 async def fetch_texts(client: Client, namespace: str) -> Texts:
-    """Return what all ConfigMaps and Secrets of a namespace say."""
+    """Return the files of all ConfigMaps and Secrets of a namespace."""
     found: dict[tuple[str, str], Mapping[str, bytes]] = {}
     for config in await client.list(CONFIG_MAPS, namespace):
         plain = {key: str(value).encode() for key, value in (config.get("data") or {}).items()}
@@ -100,10 +99,10 @@ def _decoded(encoded: Mapping[str, str] | None) -> dict[str, bytes]:
 
 
 async def prepare(pod: Manifest, client: Client, texts: Texts, root: Path) -> dict[str, Path | None]:
-    """Return what stands for each of a pod's volumes, made under `root` where it is the pod's own.
+    """Return the folder of each of a pod's volumes; those that belong to the pod are created below `root`.
 
     Raises:
-        NotYet: A claim, ConfigMap or Secret is not there.
+        NotYet: A claim, ConfigMap or Secret does not exist yet.
     """
     return {
         str(volume["name"]): await _prepare_one(volume, pod["metadata"]["namespace"], client, texts, root)
@@ -162,5 +161,5 @@ def _write_files(
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that nobody else may enter."""
+    """Create a folder that only its owner may enter."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""An exec plugin in a folder of its own for each test."""
+"""A fixture with an exec plugin in a folder of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exec plugin that tests can steer, and servers that let in only who shows what they want."""
+"""An exec plugin that tests control, and servers that require its credentials."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print(json.dumps(answer))
 
 
 class Plugin:
-    """An exec plugin in a folder, and how often it was run."""
+    """An exec plugin in a folder, with the number of its runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -77,7 +77,7 @@ class Plugin:
 
 
 def guarded(token: str) -> Compute:
-    """Answer only those who show this token."""
+    """Answer only requests with this token."""
 
     def answer(asked: Asked) -> Answer:
         is_known = asked.headers.get("Authorization") == f"Bearer {token}"
@@ -87,7 +87,7 @@ def guarded(token: str) -> Compute:
 
 
 class Badge:
-    """Answers only those who show a certificate of this name."""
+    """Answers only clients with a certificate of this name."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,19 +1,37 @@
-"""Certificates, keys and tokens that a kubeconfig or a pod has: each shown, and read again in time."""
+"""Certificates, keys and tokens of a kubeconfig or a pod: sent, and read again when replaced."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from k8s.client.auth.cluster_config import load
 from k8s.client.client import Client
+from k8s.client.server_version import fetch_username
+from k8s.cluster.backoff import Backoff
 from k8s.errors import NoCluster, Unauthorized, Unreachable
+from k8s.logs import Follower, LogRequest, Target
+from k8s.models.resources import PODS
 from tests.k8s.client.login import KNOWN, VERSION, Badge, Plugin, guarded, server_that_checks
 from tests.k8s.client.test_cluster_config import config, write
 from tests.scripted.certificates import encrypt, issue, make_authority, server_tls
-from tests.scripted.server import Answer, ScriptedCluster
+from tests.scripted.mirror import ALL, Watched, pod
+from tests.scripted.server import (
+    WAIT_S,
+    Answer,
+    Asked,
+    Compute,
+    Reply,
+    ScriptedCluster,
+    Stream,
+    page,
+    refusal,
+)
 
 
 async def test_a_certificate_that_is_replaced_on_disk_is_read_again_when_the_old_one_is_refused(
@@ -52,6 +70,31 @@ async def test_certificates_inside_a_kubeconfig_are_shown(tmp_path: Path) -> Non
             assert await client.get_json(VERSION) == KNOWN
 
 
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ({}, "mine"),
+        ({"token": "t"}, ""),
+        ({"as": "alice"}, "alice"),
+        ({"as": "alice", "token": "t"}, "alice"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("is_inline", [False, True])
+async def test_who_has_only_a_certificate_goes_by_its_name_where_the_api_does_not_say(
+    tmp_path: Path, more: dict[str, str], name: str, is_inline: bool
+) -> None:
+    async with server_that_checks(tmp_path) as (cluster, authority):
+        mine = issue(authority, "mine")
+        user = {"client-certificate": str(mine.path), "client-key": str(mine.key)}
+        if is_inline:
+            held = {key: base64.b64encode(Path(path).read_bytes()).decode() for key, path in user.items()}
+            user = {f"{key}-data": value for key, value in held.items()}
+        made = config(cluster.host, {**user, **more}, cluster={"certificate-authority": "authority.crt"})
+        async with Client(await load(write(tmp_path / "config", made))) as client:
+            assert await fetch_username(client) == name
+
+
 async def test_an_empty_entry_of_a_kubeconfig_does_not_hide_a_file(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     cluster = {"certificate-authority-data": "", "certificate-authority": "authority.crt"}
@@ -66,6 +109,34 @@ async def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked_for_it
     reached = await load(write(tmp_path / "config", config("https://x", user)))
     with pytest.raises(NoCluster, match=r"mine\.encrypted"):
         Client(reached)
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value", "why"),
+    [
+        ("cluster", "certificate-authority", "bad", "authority {}/bad: it is not a PEM certificate."),
+        ("cluster", "certificate-authority-data", "aGVsbG8=", "-data: it is not a PEM certificate."),
+        ("cluster", "certificate-authority-data", "%%%", "certificate-authority-data is not base64"),
+        ("cluster", "certificate-authority", "/dev/zero", "/dev/zero: Not a regular file"),
+        (
+            "user",
+            "client-certificate",
+            "bad",
+            "client certificate {}/bad: it is not a PEM certificate, or does not",
+        ),
+        ("user", "client-certificate-data", "aGVsbG8=", "client certificate: it is not a PEM certificate"),
+        ("user", "client-certificate-data", "%%%", "client-certificate-data is not base64"),
+    ],
+)
+async def test_a_certificate_that_is_none_is_named_by_its_field(
+    tmp_path: Path, section: str, field: str, value: str, why: str
+) -> None:
+    (tmp_path / "bad").write_text("no certificate")
+    user, cluster = ({field: value} if section == each else {} for each in ("user", "cluster"))
+    made = write(tmp_path / "config", config("https://127.0.0.1:1", user, cluster=cluster))
+    with pytest.raises(NoCluster) as caught:
+        Client(await load(made))
+    assert why.format(tmp_path) in caught.value.why
 
 
 async def test_a_token_in_the_kubeconfig_is_used_before_a_login_command(plugin: Plugin) -> None:
@@ -110,6 +181,100 @@ async def test_a_token_that_cannot_be_sent_is_said_before_anything_is_sent(
         await load(write(tmp_path / "config", config(user=user)))
     assert str(tmp_path / "config") in caught.value.why
     assert "SECRET" not in str(caught.value)
+
+
+class Rotating:
+    """The server's side of a token that is replaced: replies only to the newest one."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    def guard(self, *replies: Reply) -> Compute:
+        """Reply in turn, repeating the last one; 401 without the newest token."""
+        left = list(replies)
+
+        def answer(asked: Asked) -> Reply:
+            if asked.headers.get("Authorization") != f"Bearer {self.token}":
+                return refusal(401, "Unauthorized")
+            return left.pop(0) if len(left) > 1 else left[0]
+
+        return Compute(answer)
+
+
+@dataclass(frozen=True)
+class Unhurried(Backoff):
+    """Backoff that waits longer than any test, but checks files often."""
+
+    first_s: float = 0.01
+    unauthorized_s: float = 600.0
+
+    def delay_s(self, failures: int) -> float:
+        return 600.0
+
+
+@pytest.mark.parametrize("is_in_cluster", [False, True])
+async def test_a_token_that_is_rotated_after_it_was_refused_is_used_at_once(
+    is_in_cluster: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    token, server, stream = tmp_path / "token", Rotating("old"), Stream()
+    token.write_text("old")
+    async with server_that_checks(tmp_path) as (cluster, authority):
+        cluster.say(VERSION, server.guard(Answer(KNOWN)))
+        cluster.say(ALL, server.guard(page([pod("a")])))
+        cluster.say(ALL, server.guard(stream, Stream()), watch=True)
+        if is_in_cluster:
+            write(tmp_path / "ca.crt", authority.path.read_text())
+            write(tmp_path / "namespace", "lab")
+            host, _, port = cluster.host.removeprefix("https://").rpartition(":")
+            monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+            monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+            reached = await load(service_account=tmp_path)
+        else:
+            trusted = {"certificate-authority": str(authority.path)}
+            made = config(cluster.host, {"tokenFile": "token"}, cluster=trusted)
+            reached = await load(write(tmp_path / "config", made))
+        async with Client(reached) as client:
+            backoff = Backoff(first_s=0.01, longest_s=0.02, unauthorized_s=600.0)
+            watched = Watched(client, ("",), backoff)
+            mirroring = asyncio.create_task(watched.mirror.run())
+            await watched.until(lambda: watched.mirror.state.is_live)
+            server.token = "new"
+            stream.end()
+            await watched.until_problem(Unauthorized)
+            await cluster.until_asked(VERSION)
+            token.write_text("new")
+            await watched.until(lambda: watched.mirror.state.is_live)
+            mirroring.cancel()
+    assert watched.names == ["a"]
+
+
+async def test_a_log_goes_on_when_the_token_that_was_refused_is_rotated(tmp_path: Path) -> None:
+    token, server = tmp_path / "token", Rotating("new")
+    token.write_text("old")
+    container = {"name": "pytorch", "state": {"running": {}}}
+    spec = {"containers": [{"name": "pytorch"}]}
+    running = {
+        "metadata": {"name": "a", "uid": "a"},
+        "spec": spec,
+        "status": {"containerStatuses": [container]},
+    }
+    line = Answer(b"2026-05-14T10:00:00.000000001Z step 1\n")
+    async with ScriptedCluster() as cluster:
+        cluster.say("/api/v1/namespaces/lab/pods/a", server.guard(Answer(running)))
+        cluster.say("/api/v1/namespaces/lab/pods/a/log", server.guard(line, Stream()))
+        reached = await load(write(tmp_path / "config", config(cluster.host, {"tokenFile": "token"})))
+        followed = Target("lab", "a", "pytorch")
+        async with Client(reached) as client, asyncio.timeout(WAIT_S):
+            with pytest.raises(Unauthorized):
+                await client.get(PODS, "a", "lab")
+            follower = Follower(client, followed, LogRequest(follow=True), backoff=Unhurried())
+            async with aclosing(follower.batches()) as batches:
+                first = asyncio.ensure_future(anext(batches))
+                await cluster.until_asked("/api/v1/namespaces/lab/pods/a", 2)
+                token.write_text("new")
+                assert [item.text for item in await first] == [b"step 1"]
 
 
 async def test_inside_a_pod_its_own_account_is_used_and_its_token_read_again(

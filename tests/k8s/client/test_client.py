@@ -1,4 +1,4 @@
-"""The one seam to a cluster, against a server that says anything, or nothing."""
+"""The client against a server that answers anything, or nothing."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ ALL_PODS = "/api/v1/pods"
 ONE = "/api/v1/namespaces/default/pods/a"
 
 
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
+async def test_a_refusal_says_what_failed_and_why() -> None:
+    cases: list[tuple[int, type[KubeError]]] = [
         (400, Invalid),
         (401, Unauthorized),
         (403, Forbidden),
@@ -56,16 +55,15 @@ ONE = "/api/v1/namespaces/default/pods/a"
         (429, Throttled),
         (500, ServerFailed),
         (503, ServerFailed),
-    ],
-)
-async def test_a_refusal_says_what_failed_and_why(code: int, kind: type[KubeError]) -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(ONE, refusal(code, "because of the moon"))
-        with pytest.raises(kind) as caught:
-            await client.get(PODS, "a", "default")
-    assert type(caught.value) is kind
-    assert caught.value.what == "Could not read Pod a."
-    assert "because of the moon" in caught.value.why
+    ]
+    for code, kind in cases:
+        async with ScriptedCluster() as cluster, cluster.client() as client:
+            cluster.say(ONE, refusal(code, "because of the moon"))
+            with pytest.raises(kind) as caught:
+                await client.get(PODS, "a", "default")
+        assert type(caught.value) is kind
+        assert caught.value.what == "Could not read Pod a."
+        assert "because of the moon" in caught.value.why
 
 
 async def test_a_busy_server_is_asked_again_when_it_says() -> None:
@@ -76,16 +74,15 @@ async def test_a_busy_server_is_asked_again_when_it_says() -> None:
     assert caught.value.retry_after_s == 7
 
 
-@pytest.mark.parametrize(
-    "body", [b"<html>504 Gateway</html>", b"", b"[]", b"null", b"\xff\xfe", b"[" * 100_000]
-)
-async def test_an_answer_that_makes_no_sense_is_said_to_make_none(body: bytes) -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(ONE, Answer(body), Answer(body, status=502))
-        with pytest.raises(ServerFailed):
-            await client.get(PODS, "a", "default")
-        with pytest.raises(ServerFailed):
-            await client.get(PODS, "a", "default")
+async def test_an_answer_that_makes_no_sense_is_said_to_make_none() -> None:
+    cases: list[bytes] = [b"<html>504 Gateway</html>", b"", b"[]", b"null", b"\xff\xfe", b"[" * 100_000]
+    for body in cases:
+        async with ScriptedCluster() as cluster, cluster.client() as client:
+            cluster.say(ONE, Answer(body), Answer(body, status=502))
+            with pytest.raises(ServerFailed):
+                await client.get(PODS, "a", "default")
+            with pytest.raises(ServerFailed):
+                await client.get(PODS, "a", "default")
 
 
 @pytest.mark.parametrize("reply", [Cut(), Drop()], ids=["cut", "drop"])
@@ -119,9 +116,7 @@ async def test_a_watch_that_falls_silent_is_given_up() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(ALL_PODS, Stream(), watch=True)
         with pytest.raises(Unreachable, match="in time"):
-            async with client.stream(
-                "GET", ALL_PODS, "watch pods", query={"watch": "1"}, idle_s=0.05
-            ) as body:
+            async with client.stream(ALL_PODS, "watch pods", query={"watch": "1"}, idle_s=0.05) as body:
                 async for _ in lines(body, "watch pods"):
                     pytest.fail("nothing was sent")
 
@@ -193,21 +188,12 @@ async def test_a_create_asks_for_strict_validation_only_when_it_is_a_rehearsal()
     assert real.headers["Content-Type"] == "application/json"
 
 
-@pytest.mark.parametrize(
-    ("kind", "content_type"),
-    [
-        ("merge", "application/merge-patch+json"),
-        ("strategic", "application/strategic-merge-patch+json"),
-        ("json", "application/json-patch+json"),
-        ("apply", "application/apply-patch+yaml"),
-    ],
-)
-async def test_a_patch_says_what_kind_it_is(kind: str, content_type: str) -> None:
+async def test_a_patch_is_a_merge_patch() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(f"{ONE}/status", Answer({}), method="PATCH")
-        await client.patch(PODS, "a", {"x": 1}, "default", kind=kind, subresource="status")
+        await client.patch(PODS, "a", {"x": 1}, "default", subresource="status")
         asked = cluster.asked(f"{ONE}/status", method="PATCH")[0]
-    assert asked.headers["Content-Type"] == content_type
+    assert asked.headers["Content-Type"] == "application/merge-patch+json"
     assert json.loads(asked.body) == {"x": 1}
 
 
@@ -220,12 +206,12 @@ async def test_a_delete_may_be_held_to_one_object() -> None:
     assert (options["gracePeriodSeconds"], options["propagationPolicy"]) == (0, "Background")
 
 
-async def test_a_replacement_that_comes_too_late_is_a_conflict() -> None:
+async def test_a_patch_that_comes_too_late_is_a_conflict() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(ONE, refusal(409, "the object has been modified", "Conflict"), method="PUT")
+        cluster.say(ONE, refusal(409, "the object has been modified", "Conflict"), method="PATCH")
         with pytest.raises(Conflict) as caught:
-            await client.replace(PODS, {"metadata": {"name": "a"}}, "default")
-    assert not caught.value.name_is_taken
+            await client.patch(PODS, "a", {}, "default")
+    assert not caught.value.is_name_in_use
 
 
 async def test_a_log_comes_as_its_process_wrote_it() -> None:
@@ -271,9 +257,8 @@ async def test_a_command_gives_its_channels_as_bytes(protocol: str) -> None:
     assert output.decode() == "é"
 
 
-@pytest.mark.parametrize(
-    ("reply", "kind", "words"),
-    [
+async def test_a_refused_command_is_refused_in_the_servers_words() -> None:
+    cases: list[tuple[Answer, type[KubeError], str]] = [
         (
             refusal(403, 'user "li" cannot create pods/exec', "Forbidden"),
             Forbidden,
@@ -281,16 +266,13 @@ async def test_a_command_gives_its_channels_as_bytes(protocol: str) -> None:
         ),
         (refusal(404, 'pods "a" not found', "NotFound"), NotFound, 'pods "a" not found'),
         (refusal(500, "container not running"), ServerFailed, "container not running"),
-    ],
-)
-async def test_a_refused_command_is_refused_in_the_servers_words(
-    reply: Answer, kind: type[KubeError], words: str
-) -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(f"{ONE}/exec", reply)
-        with pytest.raises(kind, match=words):
-            async with client.exec("a", "default", ["true"]):
-                pytest.fail("it was refused")
+    ]
+    for reply, kind, words in cases:
+        async with ScriptedCluster() as cluster, cluster.client() as client:
+            cluster.say(f"{ONE}/exec", reply)
+            with pytest.raises(kind, match=words):
+                async with client.exec("a", "default", ["true"]):
+                    pytest.fail("it was refused")
 
 
 async def test_no_token_is_said_in_any_error() -> None:
@@ -318,7 +300,7 @@ async def test_the_password_of_a_proxy_is_not_said() -> None:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A certificate for 127.0.0.1 that signs itself, and its key beside it."""
+    """Create a self-signed certificate for 127.0.0.1, with its key beside it."""
     made = tmp_path / "server.crt"
     words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     words += ["-keyout", str(tmp_path / "server.key"), "-out", str(made), "-days", "2", "-subj", "/CN=test"]
@@ -359,9 +341,10 @@ async def test_what_the_server_warns_of_is_told_of_changes_and_not_of_reading() 
         assert heard == ['first "word", a \\ and more', "second"]
 
 
-@pytest.mark.parametrize("header", ["", "299", '299 - "open', '199 - "other"', "299 -", '299 - "\\'])
-def test_a_header_that_warns_of_nothing_is_none(header: str) -> None:
-    assert warnings_in([header]) == []
+def test_a_header_that_warns_of_nothing_is_none() -> None:
+    cases: list[str] = ["", "299", '299 - "open', '199 - "other"', "299 -", '299 - "\\']
+    for header in cases:
+        assert warnings_in([header]) == []
 
 
 def test_a_warning_is_told_once() -> None:

@@ -1,4 +1,4 @@
-"""Kubeconfigs as people have them: several files, relative paths, exec plugins, mistakes."""
+"""Real kubeconfigs: several files, relative paths, exec plugins, mistakes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERSION = "/version"
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without a kubeconfig, outside any cluster."""
+    """Hide every kubeconfig and pod environment of this machine."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -222,3 +222,25 @@ async def test_an_identity_token_is_used_while_it_is_good_and_its_end_is_said(tm
 
 async def test_a_kubeconfig_may_be_json(tmp_path: Path) -> None:
     assert (await load(write(tmp_path / "config", json.dumps(config())))).context == "lab"
+
+
+@pytest.mark.parametrize(
+    ("server", "cluster", "words"),
+    [
+        ("https://li:SECRET@lab:6443", {}, "the server holds a user name or password"),
+        ("http://li@lab", {}, "the server holds a user name or password"),
+        ("file:///etc/passwd", {}, "begins with https:// or http://"),
+        ("lab:6443", {}, "begins with https:// or http://"),
+        ("https://", {}, "begins with https:// or http://"),
+        ("https://lab:port", {}, "port"),
+        ("https://[::1", {}, "IPv6"),
+        ("https://x", {"certificate-authority-data": "bm90aGluZw=="}, "certificate-authority-data: "),
+    ],
+)
+async def test_a_server_that_cannot_be_reached_so_is_refused_with_the_reason(
+    tmp_path: Path, server: str, cluster: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(NoCluster) as caught:
+        Client(await load(write(tmp_path / "config", config(server, cluster=cluster))))
+    assert words in caught.value.why
+    assert "SECRET" not in str(caught.value)

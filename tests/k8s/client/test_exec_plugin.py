@@ -1,4 +1,4 @@
-"""Logging in again: commands that print credentials, tokens in files, certificates that are replaced."""
+"""Renewal of credentials: exec plugins, token files, certificates that are replaced."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ async def test_a_login_command_is_found_beside_the_kubeconfig_that_names_it(plug
 
 
 def sleeper(folder: Path) -> ExecPlugin:
-    """Return an exec plugin that notes its process and takes its time."""
+    """Return an exec plugin that records its process id and takes long."""
     script = (
         f"import os,time; open({str(folder / 'pid')!r},'w').write(f'{{os.getpid()}}\\n'); time.sleep(600)"
     )
@@ -230,32 +230,33 @@ async def test_a_login_that_nobody_waits_for_any_more_leaves_no_process(tmp_path
 
 
 async def test_a_login_command_does_not_keep_everybody_waiting_for_ever(tmp_path: Path) -> None:
-    with pytest.raises(ExecPluginFailed, match="did not end in"):
+    with pytest.raises(ExecPluginFailed, match="did not finish in"):
         await sleeper(tmp_path).run(timeout_s=0.05)
 
 
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
+async def test_a_login_command_that_gives_nothing_says_why() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         (
             {"command": "no-such-login", "installHint": "Get it at\x1b[2J example.com"},
             "Get it at example.com",
         ),
         ({"command": "no-such-login"}, "no-such-login: No such file"),
         ({"command": "a\0b"}, "cannot be passed on"),
-        ({"command": "aws", "interactiveMode": "Always"}, "wants a terminal of its own"),
-        ({"command": "sh", "args": ["-c", "exit 7"]}, "ended with status 7"),
-        ({"command": "sh", "args": ["-c", 'echo \'{"token": "SECRET"}\'']}, "no ExecCredential"),
-        ({"command": "sh", "args": ["-c", "echo SECRET"]}, "not JSON"),
-        ({"command": "sh", "args": "x"}, "makes no sense"),
+        ({"command": "aws", "interactiveMode": "Always"}, "needs a terminal"),
+        ({"command": "sh", "args": ["-c", "exit 7"]}, "exited with status 7"),
+        (
+            {"command": "sh", "args": ["-c", 'echo \'{"token": "SECRET"}\'']},
+            "did not print an ExecCredential",
+        ),
+        ({"command": "sh", "args": ["-c", "echo SECRET"]}, "did not print JSON"),
+        ({"command": "sh", "args": "x"}, "is malformed"),
         ({"command": 5}, "no command"),
         ({}, "no command"),
-    ],
-)
-async def test_a_login_command_that_gives_nothing_says_why(said: dict[str, Any], words: str) -> None:
-    with pytest.raises(ExecPluginFailed, match=words) as caught:
-        await ExecPlugin.from_user({"apiVersion": "v1", **said}, {}).run()
-    assert "SECRET" not in str(caught.value) and "\x1b" not in str(caught.value)
+    ]
+    for said, words in cases:
+        with pytest.raises(ExecPluginFailed, match=words) as caught:
+            await ExecPlugin.from_user({"apiVersion": "v1", **said}, {}).run()
+        assert "SECRET" not in str(caught.value) and "\x1b" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ async def test_a_login_command_that_gives_nothing_says_why(said: dict[str, Any],
         ({}, "neither token nor certificate"),
         ({"token": ""}, "neither token nor certificate"),
         ({"clientKeyData": ""}, "only one of certificate and key"),
-        ("SECRET", "no ExecCredential"),
+        ("SECRET", "did not print an ExecCredential"),
     ],
 )
 async def test_an_answer_that_holds_no_credentials_is_refused(
@@ -277,18 +278,16 @@ async def test_an_answer_that_holds_no_credentials_is_refused(
         await ExecPlugin.from_user(plugin.exec_part(), {}).run()
 
 
-@pytest.mark.parametrize(
-    ("words", "shown"),
-    [
+def test_a_login_command_is_shown_without_what_may_be_secret() -> None:
+    cases: list[tuple[list[str], str]] = [
         (["aws", "eks", "get-token", "--cluster-name", "lab"], "aws eks get-token …"),
         (["kubectl", "oidc-login", "--token=SECRET"], "kubectl oidc-login …"),
         (["sh", "-c", "echo SECRET"], "sh …"),
         (["vault", "SECRET1"], "vault …"),
         (["gke-gcloud-auth-plugin"], "gke-gcloud-auth-plugin"),
-    ],
-)
-def test_a_login_command_is_shown_without_what_may_be_secret(words: list[str], shown: str) -> None:
-    assert ExecPlugin(words, {}, "v1").shown == shown
+    ]
+    for words, shown in cases:
+        assert ExecPlugin(words, {}, "v1").shown == shown
 
 
 def test_a_complaint_keeps_its_words_and_loses_its_secrets() -> None:
@@ -312,7 +311,7 @@ async def test_what_a_login_command_has_started_ends_with_it(tmp_path: Path) -> 
     started = tmp_path / "child"
     script = f"sleep 1000 & echo $! > {started}.new; mv {started}.new {started}; wait"
     plugin = ExecPlugin(["sh", "-c", script], {}, "client.authentication.k8s.io/v1")
-    with pytest.raises(ExecPluginFailed, match="did not end in"):
+    with pytest.raises(ExecPluginFailed, match="did not finish in"):
         await plugin.run(timeout_s=2.0)
     child = int(started.read_text())
     async with asyncio.timeout(WAIT_S):
@@ -321,7 +320,7 @@ async def test_what_a_login_command_has_started_ends_with_it(tmp_path: Path) -> 
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process lives; one that has ended and that nobody has waited for does not."""
+    """Return True if a process is alive and not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -334,3 +333,11 @@ async def test_an_end_of_credentials_without_a_zone_is_taken_for_utc(plugin: Plu
         reached = await plugin.load(cluster.host)
         assert reached.expires == datetime(2099, 1, 1, tzinfo=UTC)
         assert not reached.has_expired
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+async def test_a_login_command_that_never_stops_printing_is_ended(stream: str) -> None:
+    program = f"import sys\nwhile True: sys.{stream}.write('x' * 65536)"
+    plugin = ExecPlugin(argv=[sys.executable, "-c", program], env={}, api_version="v1")
+    with pytest.raises(ExecPluginFailed, match="printed more than 1 MiB"):
+        await plugin.run(WAIT_S)

@@ -1,4 +1,4 @@
-"""Which contexts there are: kubeconfigs merged as kubectl merges them, and files that make no sense."""
+"""Lists of contexts: kubeconfigs merged as by kubectl, and malformed files."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k8s.client.auth.cluster_config import load
 from k8s.client.auth.kubeconfig import Context, kubeconfig_files, merge, read_kubeconfig
 from k8s.errors import NoCluster
 
@@ -93,7 +94,7 @@ def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
         ("users: *SECRET-anchor", "line 1"),
         ("just words", "not a kubeconfig"),
         ("[1, 2]", "not a kubeconfig"),
-        ("clusters: 5", "its clusters are no list"),
+        ("clusters: 5", "its clusters are not a list"),
         ("x: " + "[" * 500, "line "),
         ("\x00", "YAML"),
     ],
@@ -127,9 +128,9 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     [
         (part("lab", "dev", current="lab"), "prod", "There is no context prod.\nThere are: lab, dev. ("),
         (part("lab"), "", "There is no current context.\nThere are: lab. ("),
-        ({**part("lab"), "clusters": []}, "lab", "names cluster lab, which is not there"),
-        ({**part("lab"), "users": None}, "lab", "names user lab-user, which is not there"),
-        ({"contexts": [{"name": "lab", "context": {"user": "x"}}]}, "lab", "names cluster nothing"),
+        ({**part("lab"), "clusters": []}, "lab", "names cluster lab, which it does not define"),
+        ({**part("lab"), "users": None}, "lab", "names user lab-user, which it does not define"),
+        ({"contexts": [{"name": "lab", "context": {"user": "x"}}]}, "lab", "has no cluster"),
         (part("lab", server=""), "lab", "names no server"),
         (part("\x1b]0;x\x07lab"), "prod", "There are: lab."),
     ],
@@ -222,3 +223,22 @@ def test_whatever_a_kubeconfig_says_it_is_listed_or_refused(
         assert found.resolve(name).context in found.contexts
     except NoCluster as error:
         assert str(path) in error.why
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/dev/zero", "/dev/zero: Not a regular file."),
+        ("/dev", "/dev: Is a directory."),
+        ("/dev/null", "There is no kubeconfig at /dev/null."),
+    ],
+)
+async def test_what_is_no_file_is_no_kubeconfig_and_named(
+    path: str, why: str, is_named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", path)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(NoCluster) as caught:
+        await load(path if is_named else "")
+    assert caught.value.why == why

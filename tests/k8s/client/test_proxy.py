@@ -1,19 +1,17 @@
-"""Which proxy the environment asks for, as kubectl understands it."""
+"""The proxy from the environment, as kubectl understands it."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.client.auth.proxy import proxy_from
+from k8s.client.auth.cluster_config import proxy_from
 
 PROXY = "http://proxy:3128"
 
 
-@pytest.mark.parametrize(
-    ("no_proxy", "server", "is_direct"),
-    [
+def test_a_server_is_reached_through_the_proxy_unless_it_is_excepted() -> None:
+    cases: list[tuple[str, str, bool]] = [
         ("", "https://10.2.3.4:6443", False),
         ("*", "https://10.2.3.4:6443", True),
         ("10.0.0.0/8", "https://10.2.3.4:6443", True),
@@ -38,14 +36,13 @@ PROXY = "http://proxy:3128"
         ("", "https://localhost:6443", True),
         ("", "https://127.0.0.1:6443", True),
         ("", "https://[::1]:6443", True),
-    ],
-)
-def test_a_server_is_reached_through_the_proxy_unless_it_is_excepted(
-    no_proxy: str, server: str, is_direct: bool
-) -> None:
-    environment = {"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}
-    assert proxy_from(environment, server) == ("" if is_direct else PROXY)
-    assert proxy_from({"https_proxy": PROXY, "no_proxy": no_proxy}, server) == ("" if is_direct else PROXY)
+    ]
+    for no_proxy, server, is_direct in cases:
+        environment = {"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}
+        assert proxy_from(environment, server) == ("" if is_direct else PROXY)
+        assert proxy_from({"https_proxy": PROXY, "no_proxy": no_proxy}, server) == (
+            "" if is_direct else PROXY
+        )
 
 
 def test_each_scheme_has_a_proxy_of_its_own() -> None:

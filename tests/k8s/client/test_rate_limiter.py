@@ -1,4 +1,4 @@
-"""How fast a cluster is asked, on a clock that jumps: no test here waits, and none depends on the machine."""
+"""The rate limiter on a clock that jumps: no test waits or depends on the machine's speed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from k8s.client.rate_limiter import LONGEST_PAUSE_S, RateLimiter, background_req
 
 
 class _Jumping(selectors.SelectSelector):
-    """Never waits: what would have been waited for has passed."""
+    """Event loop that never waits: the clock jumps to the next event."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ def run(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class Turns:
-    """Who went, and when, in seconds from the start."""
+    """The requests granted, with their times in seconds from the start."""
 
     def __init__(self, limiter: RateLimiter) -> None:
         self.limiter = limiter

@@ -1,4 +1,4 @@
-"""A login that is over, and lists that one may not read: said, tried again, and the rest is shown."""
+"""Expired logins and forbidden lists: reported, retried, and everything else goes on."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ from tests.scripted.feed import (
     serve_lists,
     serve_small,
 )
-from tests.scripted.server import (
-    Answer,
-    ScriptedCluster,
-    Stream,
-    page,
-    refusal,
-)
+from tests.scripted.server import Answer, ScriptedCluster, Stream, page, refusal
 from tests.support.objects import pod_of, pytorch_job
 
 

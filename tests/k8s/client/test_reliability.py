@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from k8s.watch.backoff import Backoff
+from k8s.cluster.backoff import Backoff
 from tests.scripted.feed import (
     BERT,
     HASTY,
@@ -156,13 +156,13 @@ async def test_a_busy_server_is_called_throttled_and_left_alone_for_as_long_as_i
         assert asked_of(cluster)[PODS] == 1  # a busy server is not asked for a whole list
 
 
+# Answers of servers that are not Kubernetes.
 NOTHING_OF_KUBERNETES = {
     "not found": Answer(b"404 page not found", 404),
     "other JSON": Answer({"error": "no such route"}, 404),
     "a page": Answer(b"<!doctype html><title>Welcome</title>", headers={"Content-Type": "text/html"}),
     "an object": Answer({"ok": True}),
 }
-"""What servers of other things say to everything."""
 
 
 @pytest.mark.parametrize("reply", NOTHING_OF_KUBERNETES.values(), ids=NOTHING_OF_KUBERNETES)
@@ -172,7 +172,7 @@ async def test_a_server_of_something_else_is_no_empty_cluster(reply: Reply) -> N
         async with running(cluster, backoff=HASTY) as feed:
             other = await feed.until(lambda each: bool(each.trouble))
             other = await feed.until(lambda each: each.trouble == "no Kubernetes API")
-            assert "This address answers, but is no Kubernetes API. " in other.stale
+            assert "This address answers, but it is not a Kubernetes API. " in other.stale
             assert (other.is_synced, other.kinds) == (False, ())
             assert not any(each.is_synced for each in feed.snapshots)
             cluster.say_everywhere(None)

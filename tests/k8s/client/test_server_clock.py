@@ -1,4 +1,4 @@
-"""The server's clock, from answers that are late, rounded, or from somebody else."""
+"""The server's clock, from answers that are late, rounded or from elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.client.server_clock import ServerClock
+from k8s.client.connection import ServerClock
 
 NOW_S = datetime(2026, 11, 20, 18, tzinfo=UTC).timestamp()
 
@@ -21,7 +21,7 @@ def date(at_s: float) -> str:
 def hear(
     clock: ServerClock, ahead_s: float, *, sent_s: float, took_s: float = 0.1, share: float = 0.5
 ) -> None:
-    """Let a server whose clock is ahead answer; it writes `Date` some way between request and answer."""
+    """Observe an answer from a clock that is ahead; `share` is where `Date` falls within the request."""
     clock.observe(date(sent_s + share * took_s + ahead_s), sent_s, sent_s + took_s)
 
 

@@ -1,9 +1,12 @@
-"""Why a server cannot be reached, in words, and what to do about it."""
+"""Explanations of transport errors, with advice."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -16,13 +19,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.client.transport import is_broken_by_peer
-from k8s.errors import KubeError, Unreachable
+from k8s.errors import Invalid, KubeError, Unreachable
 from tests.scripted.certificates import Certificate, issue, make_authority, server_tls
 from tests.scripted.server import ScriptedCluster
 
+RESET, SILENCE = b"reset", b"silence"
+"""In place of an answer."""
+
 
 async def failure(host: str, **config: object) -> Unreachable:
-    """Ask a server for its version, and return why there is no answer."""
+    """Ask a server for its version, and return the explanation of the failure."""
     async with Client(ClusterConfig(host=host, **config)) as client:  # type: ignore[arg-type]
         with pytest.raises(Unreachable) as failed:
             await client.get_json("/version", doing="ask for the version")
@@ -52,7 +58,7 @@ async def test_an_authority_that_is_not_trusted_is_said(tmp_path: Path) -> None:
         error = await failure(cluster.host, ssl_ca_cert=str(other.path))
     where = cluster.host.removeprefix("https://")
     assert error.why == f"{where}: its certificate is signed by an authority that is not trusted."
-    assert error.hint == "Correct certificate-authority-data in the kubeconfig, or fetch the kubeconfig anew."
+    assert error.hint == "Correct certificate-authority-data in the kubeconfig, or get a new kubeconfig."
 
 
 async def test_a_certificate_for_another_name_is_said(tmp_path: Path) -> None:
@@ -73,21 +79,17 @@ async def test_a_certificate_out_of_its_time_is_said(tmp_path: Path, year: int, 
     assert "clock" in error.hint
 
 
-@pytest.mark.parametrize(
-    ("cause", "is_broken"),
-    [
+def test_silence_is_told_from_a_connection_that_the_other_end_breaks() -> None:
+    cases: list[tuple[Exception | None, bool]] = [
         (ConnectionResetError(errno.ECONNRESET, "reset"), True),
         (OSError(errno.ENETUNREACH, "unreachable"), False),
         (TimeoutError(), False),
         (None, True),
-    ],
-)
-def test_silence_is_told_from_a_connection_that_the_other_end_breaks(
-    cause: Exception | None, is_broken: bool
-) -> None:
-    error = Unreachable("Could not watch.")
-    error.__cause__ = cause
-    assert is_broken_by_peer(error) is is_broken
+    ]
+    for cause, is_broken in cases:
+        error = Unreachable("Could not watch.")
+        error.__cause__ = cause
+        assert is_broken_by_peer(error) is is_broken
 
 
 async def test_a_server_that_speaks_no_tls_is_said() -> None:
@@ -97,6 +99,93 @@ async def test_a_server_that_speaks_no_tls_is_said() -> None:
     assert "http or https" in error.hint
 
 
+OK = b"HTTP/1.1 200 OK\r\n"
+SCHEME, PROXY = "its port, http or https", "proxy-url"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "answer", "why", "hint"),
+    [
+        ("https", b"", "{}: it closed the connection while it was being opened.", SCHEME),
+        ("https", RESET, "{}: it closed the connection while it was being opened.", SCHEME),
+        ("https", b"HTTP/1.1 400 Bad Request\r\n\r\n", "{}: it does not speak TLS.", SCHEME),
+        ("http", b"", "{}: it closed the connection without an answer.", SCHEME),
+        ("http", RESET, "{}: it closed the connection without an answer.", SCHEME),
+        ("http", b"\x15\x03\x01\x00\x02\x02\x46", "{}: it does not speak HTTP.", SCHEME),
+        ("http", b"SSH-2.0-OpenSSH_9\r\n", "{}: it does not speak HTTP.", SCHEME),
+        ("http", OK + b"X: " + b"a" * 300_000 + b"\r\n\r\n", "Got more than 8190 bytes when reading.", ""),
+        ("http", OK + b"X: a\r\n" * 100_000 + b"\r\n", "cannot be read: Too many headers received.", ""),
+        ("http", OK + b"Content-Length: -5\r\n\r\n", "Invalid character in Content-Length.", ""),
+        ("http", OK + b"Content-Length: 9\r\n\r\n{}", "Response payload is not completed.", ""),
+        ("proxy", b"", "10.1.2.3:6443: it closed the connection without an answer.", ""),
+        ("proxy", None, "Proxy {}: Connection refused: nothing listens there.", PROXY),
+        (
+            "proxy",
+            b"HTTP/1.1 502 Bad Gateway\r\n\r\n",
+            "The proxy {} refused: it answered 502 Bad Gateway.",
+            PROXY,
+        ),
+        ("proxy", SILENCE, "The cluster, or the proxy {}, did not answer in time.", PROXY),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+async def test_whatever_listens_instead_of_a_server_is_named_in_words(
+    scheme: str, answer: bytes | None, why: str, hint: str
+) -> None:
+    async with answering(answer) as where:
+        is_proxied = scheme == "proxy"
+        config = ClusterConfig(
+            host="https://10.1.2.3:6443" if is_proxied else f"{scheme}://{where}",
+            proxy=f"http://li:SECRET@{where}" if is_proxied else None,
+        )
+        async with Client(config, request_s=0.2 if answer is SILENCE else 30.0) as client:
+            with pytest.raises(Unreachable) as failed:
+                await client.get_json("/version")
+    assert failed.value.why.endswith(why.format(where)), failed.value.why
+    assert hint in failed.value.hint
+    assert "SECRET" not in str(failed.value) and "\n" not in failed.value.why
+
+
+async def test_a_server_that_wants_https_is_asked_for_by_that_name() -> None:
+    said = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+    async with answering(said) as where, Client(ClusterConfig(host=f"http://{where}")) as client:
+        with pytest.raises(Invalid) as failed:
+            await client.get_json("/version")
+    assert failed.value.why == "The cluster says: Client sent an HTTP request to an HTTPS server."
+    assert "https://" in failed.value.hint
+
+
+@asynccontextmanager
+async def answering(answer: bytes | None) -> AsyncIterator[str]:
+    """Yield the address of a socket that sends these bytes to a request; None listens to nothing."""
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10_000)
+        if answer is SILENCE:
+            await ended.wait()
+        elif answer is RESET:
+            writer.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0" + bytes(4)
+            )
+        else:
+            writer.write(answer or b"")
+            with suppress(ConnectionError):
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    if answer is None:
+        server.close()
+    try:
+        yield f"{host}:{port}"
+    finally:
+        ended.set()
+        server.close()
+        await server.wait_closed()
+
+
 def _folder(parent: Path, name: str) -> Path:
     made = parent / name
     made.mkdir()
@@ -104,7 +193,7 @@ def _folder(parent: Path, name: str) -> Path:
 
 
 def _valid_in(folder: Path, year: int) -> Certificate:
-    """Make a certificate that signs itself and is valid for a day of a year."""
+    """Create a self-signed certificate that is valid for one day of a year."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
     here = x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))])
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())

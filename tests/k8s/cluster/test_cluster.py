@@ -1,17 +1,16 @@
-"""One picture of nodes and jobs in which the GPUs add up."""
+"""Snapshots of nodes and jobs in which the GPUs add up."""
 
 from __future__ import annotations
 
-import pytest
-
-from k8s.cluster import join
-from k8s.cluster.joiner import NOT_LISTED
+from k8s.cluster.joiner import NOT_LISTED, Joiner
+from k8s.job_spec import USER_ANNOTATION
 from k8s.models import Pod, Reader
 from k8s.snapshot import Share
 from k8s.status import Status
 from tests.support.objects import (
     GPU,
     batch_job,
+    join,
     joined,
     listed,
     node,
@@ -34,9 +33,8 @@ def test_the_recorded_nodes_come_out_as_they_are() -> None:
     assert nodes["gpu-node-1"].gpu_model == "NVIDIA-H100-80GB-HBM3"
 
 
-@pytest.mark.parametrize(
-    ("name", "requested", "allocated", "status", "words"),
-    [
+def test_the_recorded_jobs_come_out_as_they_are() -> None:
+    cases: list[tuple[str, int, int, Status, str]] = [
         ("done", 1, 0, Status.SUCCEEDED, ""),
         ("fails", 1, 0, Status.FAILED, "master-0 exit 1, 18:36:07"),
         ("restarts", 1, 1, Status.RESTARTING, "exit 137 (SIGKILL), restarted 4 times"),
@@ -45,15 +43,12 @@ def test_the_recorded_nodes_come_out_as_they_are() -> None:
         ("waits", 12, 8, Status.PENDING, "half-allocated: 2 of 3 pods hold 8 GPUs; worker-1 not scheduled"),
         ("pytorch-dist", 3, 2, Status.PENDING, "half-allocated: 2 of 3 pods hold 2 GPUs"),
         ("pytorch-dist-git", 2, 2, Status.UNKNOWN, "master-0: its node gpu-node-1 does not answer"),
-    ],
-)
-def test_the_recorded_jobs_come_out_as_they_are(
-    name: str, requested: int, allocated: int, status: Status, words: str
-) -> None:
-    _, jobs = joined(recorded("nodes"), recorded("pods"), recorded("pytorchjobs"))
-    job = jobs[name]
-    assert (job.gpus_requested, job.gpus_allocated, job.status) == (requested, allocated, status)
-    assert words in job.reason
+    ]
+    for name, requested, allocated, status, words in cases:
+        _, jobs = joined(recorded("nodes"), recorded("pods"), recorded("pytorchjobs"))
+        job = jobs[name]
+        assert (job.gpus_requested, job.gpus_allocated, job.status) == (requested, allocated, status)
+        assert words in job.reason
 
 
 def test_what_the_jobs_hold_is_what_the_nodes_have_given() -> None:
@@ -90,9 +85,31 @@ def test_a_pod_that_was_removed_when_its_job_ended_is_not_waited_for() -> None:
     master, worker = jobs["bert"].instances
     assert (master.status, worker.status, worker.reason) == (
         Status.SUCCEEDED,
-        Status.UNKNOWN,
-        "its pod is gone",
+        Status.SUCCEEDED,
+        "its pod was removed",
     )
+    ended[0]["type"] = "Failed"
+    _, jobs = joined([node("a")], [], [bert])
+    assert [(each.status, each.reason) for each in jobs["bert"].instances] == [
+        (Status.UNKNOWN, "its pod is gone")
+    ] * 2
+
+
+def test_pods_that_ended_well_wait_for_no_gpus() -> None:
+    cases: list[tuple[tuple[str, str], tuple[int, ...]]] = [
+        (("Running", "Succeeded"), (16, 8, 0)),
+        (("Running", "Pending"), (16, 8, 8)),
+        (("Succeeded", "Succeeded"), (16, 0, 0)),
+        (("Running", "Failed"), (16, 8, 8)),  # it restarts: the pod comes back
+    ]
+    for phases, counts in cases:
+        bert = pytorch_job("bert", workers=2)
+        pods = [
+            pod_of(bert, name, on="" if phase == "Pending" else "a", phase=phase)
+            for name, phase in zip(("master-0", "worker-0"), phases, strict=True)
+        ]
+        job = joined([node("a", 16)], pods, [bert])[1]["bert"]
+        assert (job.gpus_requested, job.gpus_allocated, job.gpus_waiting) == counts
 
 
 def test_a_recreated_pod_with_its_old_name_takes_the_place_of_the_old_one() -> None:
@@ -288,3 +305,27 @@ def test_a_job_that_does_not_say_when_it_began_began_with_its_first_pod() -> Non
     _, jobs = joined([node("n1")], pods, [said])
     assert jobs["bert"].started is not None
     assert jobs["bert"].started.isoformat() == "2026-11-21T10:00:00+00:00"
+
+
+def test_pods_that_outlive_their_deleted_job_keep_its_user() -> None:
+    bert = pytorch_job("bert", annotations={USER_ANNOTATION: "li"})
+    pods = Reader[Pod](Pod).read_list(listed(pod_of(bert, "master-0", on="n1")))[1]
+    joiner, declared = Joiner(), read_jobs(bert)
+    for jobs in (declared, []):
+        assert [job.user for job in joiner.join([], pods, jobs)[1]] == ["li"]
+
+
+def test_a_negative_number_of_gpus_is_none() -> None:
+    cases: list[str] = ["-5", "-1", "0"]
+    for gpus in cases:
+        bert = pytorch_job("bert", gpus=1)
+        limits = bert["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0][
+            "resources"
+        ]["limits"]
+        limits[GPU] = gpus
+        nodes, jobs = joined([node("a")], [pod_of(bert, "master-0", on="a", gpus=-5)], [bert])
+        assert (jobs["bert"].gpus_requested, jobs["bert"].gpus_allocated, nodes["a"].gpus_allocated) == (
+            0,
+            0,
+            0,
+        )

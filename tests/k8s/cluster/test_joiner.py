@@ -1,4 +1,4 @@
-"""The GPUs add up in every cluster there can be, and what has not changed stays the same value."""
+"""Properties of every join: the GPUs add up, and what did not change stays the same value."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.cluster import Joiner, join
-from k8s.cluster.joiner import NOT_LISTED
+from k8s.cluster.joiner import NOT_LISTED, Joiner, cooperatively
 from k8s.kinds import DeclaredJob, JobRef, Replica
 from k8s.models import (
     Condition,
@@ -28,7 +27,7 @@ from k8s.models import (
     Resources,
 )
 from k8s.snapshot import Job, NodeRow
-from tests.support.objects import GPU, listed, pod_of, pytorch_job, read_jobs
+from tests.support.objects import GPU, join, listed, pod_of, pytorch_job, read_jobs
 
 MADE = datetime(2026, 11, 20, tzinfo=UTC)
 KINDS = (("PyTorchJob", "kubeflow.org/v1"), ("Job", "batch/v1"), ("JobSet", "jobset.x-k8s.io/v1alpha2"))
@@ -145,7 +144,7 @@ class World:
         self.owners: dict[str, Meta] = {}
 
     def change(self, part: str, uid: str, value: Any) -> None:
-        """Put an object in place of the one with its uid; None takes it away."""
+        """Replace the object with this uid; None removes it."""
         known = getattr(self, part)
         if part == "owners":  # replaced as a whole, as `Owners.found` is
             known = self.owners = dict(known)
@@ -241,7 +240,8 @@ async def test_a_large_cluster_is_joined_in_turns_with_the_same_result() -> None
             await asyncio.sleep(0)
 
     other = asyncio.create_task(take_turns())
-    nodes, jobs = await Joiner().join_in_turns([], read, read_jobs(job))
+    joiner = Joiner()
+    await cooperatively(joiner.steps([], read, read_jobs(job), {}))
     other.cancel()
     assert turns > 1
-    assert (nodes, jobs) == join([], read, read_jobs(job))
+    assert joiner.rows == join([], read, read_jobs(job))

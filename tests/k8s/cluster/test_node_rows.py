@@ -1,4 +1,4 @@
-"""What a node has, how it gives it, and who holds it."""
+"""Properties of a node, its way of sharing GPUs, and their holders."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.cluster.gpushare import memory_by_device
-from k8s.cluster.node_rows import holder_of, node_row, unready_nodes
+from k8s.cluster.node_rows import holder_of, memory_by_device, node_row, unready_nodes
 from k8s.models import Meta, Node, Pod, convert
 from k8s.snapshot import ClusterSnapshot, Holder, NodeRow, Share
 from tests.support.objects import GPU, joined, node, pod_of, pytorch_job, recorded
@@ -26,7 +25,7 @@ def read_node(obj: dict[str, Any]) -> Node:
 
 
 def made(labels: dict[str, str] | None = None, **offers: int) -> Node:
-    """Return a node with labels that offers so much of `nvidia_gpu` and the like."""
+    """Return a node with labels and this many of `nvidia_gpu` and similar resources."""
     obj = node("n1", gpus=0)
     obj["metadata"]["labels"] = labels or {}
     names = {
@@ -57,9 +56,8 @@ def sure(found: Holder | None) -> Holder:
     return found
 
 
-@pytest.mark.parametrize(
-    ("found", "mode"),
-    [
+def test_a_node_gives_its_gpus_in_one_of_arenas_ways_or_in_slices() -> None:
+    cases: list[tuple[Node, str]] = [
         (made(gpu=8), "exclusive"),
         (made(gpu=128), "exclusive"),
         (made(memory=160, devices=2), "share"),
@@ -83,15 +81,13 @@ def sure(found: Holder | None) -> Holder:
         (made(amd=8), "exclusive"),
         (made(), "normal"),
         (made({"nvidia.com/gpu.sharing-strategy": "mps"}), "normal"),
-    ],
-)
-def test_a_node_gives_its_gpus_in_one_of_arenas_ways_or_in_slices(found: Node, mode: str) -> None:
-    assert node_row(found, ()).mode == mode
+    ]
+    for found, mode in cases:
+        assert node_row(found, ()).mode == mode
 
 
-@pytest.mark.parametrize(
-    ("labels", "model", "memory"),
-    [
+def test_the_model_and_the_memory_of_a_gpu_come_from_labels() -> None:
+    cases: list[tuple[dict[str, str], str, int]] = [
         (
             {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"},
             "NVIDIA-H100-80GB-HBM3",
@@ -103,11 +99,7 @@ def test_a_node_gives_its_gpus_in_one_of_arenas_ways_or_in_slices(found: Node, m
             "Tesla-P4",
             7611 * 2**20,
         ),
-        (
-            {"aliyun.accelerator/nvidia_name": "T4", "aliyun.accelerator/nvidia_mem": "16384"},
-            "T4",
-            16 * GIB,
-        ),
+        ({"aliyun.accelerator/nvidia_name": "T4", "aliyun.accelerator/nvidia_mem": "16384"}, "T4", 16 * GIB),
         ({"aliyun.accelerator/nvidia_mem": "16GiB"}, "", 16 * GIB),
         (
             {"amd.com/gpu.product-name": "AMD_Instinct_MI300X", "amd.com/gpu.vram": "192G"},
@@ -117,13 +109,10 @@ def test_a_node_gives_its_gpus_in_one_of_arenas_ways_or_in_slices(found: Node, m
         ({"cloud.google.com/gke-accelerator": "nvidia-l4"}, "nvidia-l4", 0),
         ({"nvidia.com/gpu.memory": "much"}, "", 0),
         ({}, "", 0),
-    ],
-)
-def test_the_model_and_the_memory_of_a_gpu_come_from_labels(
-    labels: dict[str, str], model: str, memory: int
-) -> None:
-    row = node_row(made(labels, gpu=8), ())
-    assert (row.gpu_model, row.gpu_memory) == (model, memory)
+    ]
+    for labels, model, memory in cases:
+        row = node_row(made(labels, gpu=8), ())
+        assert (row.gpu_model, row.gpu_memory) == (model, memory)
 
 
 def test_a_recorded_node_tells_the_memory_of_its_gpus() -> None:
@@ -158,21 +147,17 @@ def test_where_shared_memory_is_held_on_unknown_devices_no_fraction_is_claimed()
     assert node_row(made(memory=32), ()).gpu_memory == 0
 
 
-@pytest.mark.parametrize(
-    ("annotations", "numbers"),
-    [
+def test_the_gpus_that_were_chosen_by_topology_are_named() -> None:
+    cases: list[tuple[dict[str, str], tuple[int, ...]]] = [
         ({"topology.kubernetes.io/gpu-group": "0,3", "topology.kubernetes.io/gpu-visible": "0,1"}, (0, 3)),
         ({"topology.kubernetes.io/gpu-visible": "5"}, (5,)),
         ({"topology.kubernetes.io/gpu-group": "0,x"}, ()),
         ({"topology.kubernetes.io/gpu-group": "9" * 5000}, ()),
         ({}, ()),
-    ],
-)
-def test_the_gpus_that_were_chosen_by_topology_are_named(
-    annotations: dict[str, str], numbers: tuple[int, ...]
-) -> None:
-    found = sure(holder({"aliyun.com/gpu": "2"}, annotations=annotations))
-    assert (found.gpus, found.devices) == (2, numbers)
+    ]
+    for chosen, numbers in cases:
+        found = sure(holder({"aliyun.com/gpu": "2"}, annotations=chosen))
+        assert (found.gpus, found.devices) == (2, numbers)
 
 
 @settings(max_examples=50)
@@ -189,16 +174,17 @@ def test_a_device_with_a_number_without_end_is_none() -> None:
     assert memory_by_device(newer, 8) == memory_by_device(older, 8) == {}
 
 
-@pytest.mark.parametrize(
-    ("phase", "on", "holds"),
-    [("Running", "n1", True), ("Pending", "n1", True), ("Pending", "", False), ("Succeeded", "n1", False)],
-)
-def test_a_pod_holds_gpus_from_when_it_is_bound_until_it_has_finished(
-    phase: str, on: str, holds: bool
-) -> None:
-    pod = pod_of(pytorch_job("bert"), "master-0", on=on, phase=phase)
-    found = holder_of(convert(pod, Pod, strict=False), "bert")
-    assert (found is not None) == holds
+def test_a_pod_holds_gpus_from_when_it_is_bound_until_it_has_finished() -> None:
+    cases: list[tuple[str, str, bool]] = [
+        ("Running", "n1", True),
+        ("Pending", "n1", True),
+        ("Pending", "", False),
+        ("Succeeded", "n1", False),
+    ]
+    for phase, on, holds in cases:
+        pod = pod_of(pytorch_job("bert"), "master-0", on=on, phase=phase)
+        found = holder_of(convert(pod, Pod, strict=False), "bert")
+        assert (found is not None) == holds
 
 
 def test_a_pod_being_deleted_holds_its_gpus_until_it_is_gone() -> None:
@@ -225,6 +211,29 @@ def test_what_is_free_is_free_only_where_pods_may_go() -> None:
     assert (cluster.gpus_free, cluster.largest_free, cluster.gpus_total) == (5, 5, 26)
 
 
+def test_a_taint_that_no_toleration_of_a_gpu_pod_covers_is_shown() -> None:
+    cases: list[tuple[list[str], str, int]] = [
+        (["team=nlp:NoSchedule"], "Ready, tainted", 0),
+        (["team:NoExecute"], "Ready, tainted", 0),
+        (["team:PreferNoSchedule"], "Ready", 8),
+        ([f"{GPU}:NoSchedule"], "Ready", 8),
+        (["amd.com/gpu:NoSchedule"], "Ready, tainted", 0),
+        (["node.kubernetes.io/unreachable:NoExecute"], "Ready", 8),
+        ([f"{GPU}=present:NoSchedule", "team:NoSchedule"], "Ready, tainted", 0),
+    ]
+    for taints, status, free in cases:
+        obj = node("n1")
+        obj["spec"]["taints"] = [
+            {"key": key, "value": value, "effect": effect}
+            for taint in taints
+            for key, _, value, effect in [
+                (*taint.rpartition(":")[0].partition("="), taint.rpartition(":")[2])
+            ]
+        ]
+        row = node_row(read_node(obj), ())
+        assert (row.status, row.gpus_free, row.free_if_tolerated) == (status, free, {GPU: 8})
+
+
 def test_free_gpus_of_a_cluster_may_lie_in_small_blocks() -> None:
     rows: tuple[NodeRow, ...] = tuple(
         node_row(read_node(node(f"n{size}", gpus=size)), ()) for size in (1, 2, 3)
@@ -234,21 +243,17 @@ def test_free_gpus_of_a_cluster_may_lie_in_small_blocks() -> None:
     assert ClusterSnapshot().largest_free == 0
 
 
-@pytest.mark.parametrize(
-    ("conditions", "words"),
-    [
+def test_a_node_that_is_not_ready_is_named_with_what_is_wrong() -> None:
+    cases: list[tuple[list[dict[str, str]], str]] = [
         ([{"type": "Ready", "status": "Unknown"}], "its node n1 does not answer"),
         ([{"type": "Ready", "status": "False"}], "its node n1 is not ready"),
         ([{"type": "MemoryPressure", "status": "True"}, {"type": "Ready", "status": "True"}], ""),
         ([], ""),
-    ],
-)
-def test_a_node_that_is_not_ready_is_named_with_what_is_wrong(
-    conditions: list[dict[str, str]], words: str
-) -> None:
-    found = node("n1")
-    found["status"]["conditions"] = conditions
-    assert unready_nodes([read_node(found)]).get("n1", "") == words
+    ]
+    for conditions, words in cases:
+        found = node("n1")
+        found["status"]["conditions"] = conditions
+        assert unready_nodes([read_node(found)]).get("n1", "") == words
 
 
 def test_a_node_names_each_job_that_holds_of_it_once_the_largest_first() -> None:
@@ -265,6 +270,37 @@ def test_a_node_tells_its_taints_and_since_when_it_is_as_it_is() -> None:
     row = joined([obj], [], [])[0]["a"]
     assert [(each.effect, each.key, each.value) for each in row.taints] == [("NoSchedule", "gpu", "only")]
     assert [(each.type, each.last_transition_time) for each in row.conditions] == [("Ready", stamp(at))]
+
+
+@pytest.mark.parametrize(
+    ("status", "heard", "changed", "since"),
+    [
+        ("Unknown", "10:00:00", "10:00:50", "10:00:00"),
+        ("Unknown", "09:56:00", "10:00:50", "10:00:00"),
+        ("Unknown", "10:01:00", "10:00:50", "10:00:50"),
+        ("Unknown", None, "10:00:50", "10:00:50"),
+        ("Unknown", "10:00:00", None, None),
+        ("False", "10:00:00", "10:00:50", "10:00:50"),
+    ],
+    ids=["stopped", "reported minutes before", "odd clock", "no report", "no change", "kubelet says so"],
+)
+def test_a_silent_node_counts_from_when_it_was_last_heard(
+    status: str, heard: str | None, changed: str | None, since: str | None
+) -> None:
+    obj = node("a")
+    times = {"lastHeartbeatTime": heard, "lastTransitionTime": changed}
+    stamps = {key: f"2026-11-21T{at}Z" for key, at in times.items() if at}
+    obj["status"]["conditions"] = [{"type": "Ready", "status": status, **stamps}]
+    ready = joined([obj], [], [])[0]["a"].conditions[0]
+    assert ready.since == (stamp(f"2026-11-21T{since}Z") if since else None)
+
+
+def test_a_report_of_a_kubelet_that_changes_nothing_leaves_the_row_as_it_is() -> None:
+    first, second = node("a"), node("a")
+    for obj, minute in ((first, 0), (second, 5)):
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": f"2026-11-21T10:0{minute}:00Z"}
+        obj["status"]["conditions"] = [ready]
+    assert joined([first], [], [])[0]["a"] == joined([second], [], [])[0]["a"]
 
 
 def test_a_holder_tells_since_when_it_holds() -> None:

@@ -1,14 +1,13 @@
-"""Every kind with its children and pods, joined: one row, with the instances that a person would count."""
+"""Every kind with its children and pods, joined into one row with the expected instances."""
 
 from __future__ import annotations
 
-import pytest
-
-from k8s.cluster import join
 from k8s.snapshot import Job
 from k8s.status import Status
 from tests.k8s.kinds.operator_objects import SITUATIONS, jobs_in, pods_in
+from tests.support.objects import join
 
+# Replicas of the job in a file, with their pods.
 INSTANCES = {
     "job-indexed": {"pod-6": "grid-6-abcde", "pod-7": "grid-7-fghij"},
     "jobset-coordinated": {
@@ -70,7 +69,7 @@ INSTANCES = {
     },
     "volcano-running": {"master-0": "vgg-master-0", "worker-0": "", "worker-1": "vgg-worker-1"},
 }
-"""Each place of the job in a file, and its pod."""
+# Where the chief is not the launcher.
 CHIEFS = {
     "jobset-coordinated": "workers-1-0",
     "job-indexed": "pod-6",
@@ -82,7 +81,6 @@ CHIEFS = {
     "trainjob-restarted": "node-0",
     "volcano-running": "master-0",
 }
-"""Where it is not the launcher."""
 GPUS = {
     "job-indexed": (2, 2),
     "jobset-coordinated": (4, 1),
@@ -104,7 +102,7 @@ GPUS = {
 
 
 def row_of(situation: str) -> Job:
-    """Return the one row that a file's objects make."""
+    """Return the one row made of a file's objects."""
     _, jobs = join([], pods_in(situation), jobs_in(situation))
     assert [job.ref for job in jobs] == [jobs_in(situation)[0].ref]
     return jobs[0]
@@ -114,17 +112,17 @@ def test_every_situation_is_counted_by_hand() -> None:
     assert set(SITUATIONS) == set(INSTANCES) == set(GPUS)
 
 
-@pytest.mark.parametrize("situation", SITUATIONS)
-def test_pods_and_children_are_shown_as_the_instances_of_what_the_user_made(situation: str) -> None:
-    row = row_of(situation)
-    assert {each.name: each.pod for each in row.instances} == INSTANCES[situation]
-    assert [each.name for each in row.instances if each.is_chief] == [CHIEFS.get(situation, "launcher-0")]
+def test_pods_and_children_are_shown_as_the_instances_of_what_the_user_made() -> None:
+    for situation in SITUATIONS:
+        row = row_of(situation)
+        assert {each.name: each.pod for each in row.instances} == INSTANCES[situation]
+        assert [each.name for each in row.instances if each.is_chief] == [CHIEFS.get(situation, "launcher-0")]
 
 
-@pytest.mark.parametrize("situation", SITUATIONS)
-def test_gpus_are_counted_once_for_the_whole_chain(situation: str) -> None:
-    row = row_of(situation)
-    assert (row.gpus_requested, row.gpus_allocated) == GPUS[situation]
+def test_gpus_are_counted_once_for_the_whole_chain() -> None:
+    for situation in SITUATIONS:
+        row = row_of(situation)
+        assert (row.gpus_requested, row.gpus_allocated) == GPUS[situation]
 
 
 def test_a_restarted_job_shows_its_new_pods_and_that_it_was_restarted() -> None:

@@ -1,4 +1,4 @@
-"""Whose a pod is: the topmost job above it, or else whoever else owns it, and what shows then."""
+"""Roots of pods: the topmost job, or another owner, and what proves it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from k8s.cluster import Joiner, join
+from k8s.cluster.joiner import Joiner
 from k8s.models import Meta, Pod, Reader, meta_of
 from k8s.snapshot import Job
 from k8s.status import Status
-from tests.support.objects import GPU, Object, batch_job, listed, pod_of, pytorch_job, read_jobs
+from tests.support.objects import GPU, Object, batch_job, join, listed, pod_of, pytorch_job, read_jobs
 
 
 def owned(pod: Object, *owners: Object, by: tuple[str, str, str] | None = None) -> Object:
     """Return a pod with another controller: kind, name and uid, or an object."""
-    kind, name, uid = by or (
-        owners[0]["kind"],
-        owners[0]["metadata"]["name"],
-        owners[0]["metadata"]["uid"],
-    )
+    kind, name, uid = by or (owners[0]["kind"], owners[0]["metadata"]["name"], owners[0]["metadata"]["uid"])
     pod["metadata"]["ownerReferences"] = [{"kind": kind, "name": name, "uid": uid, "controller": True}]
     return pod
 

@@ -1,6 +1,6 @@
-"""What other tools get wrong about status, instances and GPUs: one test for each such trap.
+"""Traps of status, instances and GPUs into which other tools fall, one test each.
 
-Each is an object that an operator or a kubelet really leaves behind.
+Each object is one that an operator or a kubelet really leaves behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ENDED = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-20T18:36
 
 
 def only(job: Object, *pods: Object, nodes: tuple[Object, ...] = (node("n1"), node("n2"))) -> Job:
-    """Return the one job that comes out of an object and its pods."""
+    """Return the one job made of an object and its pods."""
     _, jobs = joined(list(nodes), list(pods), [job])
     assert list(jobs) == [job["metadata"]["name"]]
     return jobs[job["metadata"]["name"]]
@@ -31,7 +31,7 @@ def nodes_with(*pods: Object, nodes: tuple[Object, ...]) -> dict[str, NodeRow]:
 
 
 def saying(job: Object, *conditions: tuple[str, str], **status: Any) -> Object:
-    """Let a job's operator claim things, in this order."""
+    """Set the conditions that a job's operator reports, in this order."""
     claims = [
         {"type": kind, "status": truth, "lastTransitionTime": "2026-11-20T18:36:10Z"}
         for kind, truth in conditions
@@ -75,22 +75,18 @@ def pod_in_set(owner: Object, index: int, attempt: int = 0, **more: Any) -> Obje
     return pod
 
 
-@pytest.mark.parametrize(
-    ("conditions", "status"),
-    [
+def test_the_last_condition_in_the_list_does_not_decide() -> None:
+    cases: list[tuple[list[tuple[str, str]], Status]] = [
         ([("Created", "True"), ("Running", "True"), ("Restarting", "False")], Status.RUNNING),
         ([("Succeeded", "True"), ("Restarting", "False")], Status.SUCCEEDED),
         ([("Failed", "True"), ("Running", "False"), ("Restarting", "False")], Status.FAILED),
         ([("Failed", "False"), ("Running", "True")], Status.RUNNING),
         ([("Restarting", "True"), ("Created", "True")], Status.RUNNING),
         ([], Status.RUNNING),
-    ],
-)
-def test_the_last_condition_in_the_list_does_not_decide(
-    conditions: list[tuple[str, str]], status: Status
-) -> None:
-    bert = pytorch_job("bert")
-    assert only(saying(bert, *conditions), pod_of(bert, "master-0", on="n1")).status is status
+    ]
+    for conditions, status in cases:
+        bert = pytorch_job("bert")
+        assert only(saying(bert, *conditions), pod_of(bert, "master-0", on="n1")).status is status
 
 
 def test_running_by_the_operators_word_is_not_running_while_workers_find_no_room() -> None:
@@ -195,19 +191,20 @@ def test_pods_of_a_node_that_went_quiet_do_not_run(truth: str) -> None:
     assert (job.gpus_allocated, job.instances_running) == (16, 1)
 
 
-@pytest.mark.parametrize("resource", [ALIYUN, "amd.com/gpu", "huawei.com/Ascend910", "habana.ai/gaudi"])
-def test_gpus_of_any_maker_are_requested_allocated_and_offered(resource: str) -> None:
-    bert = pytorch_job("bert", gpus=0)
-    limits = {resource: "4"}
-    roles = bert["spec"]["pytorchReplicaSpecs"]["Master"]
-    roles["template"] = {"spec": {"containers": [{"name": "pytorch", "resources": {"limits": limits}}]}}
-    pod = pod_of(bert, "master-0", on="n1")
-    pod["spec"]["containers"][0]["resources"] = {"limits": limits}
-    offers = node("n1", gpus=0)
-    offers["status"]["allocatable"] = offers["status"]["capacity"] = {resource: "8"}
-    nodes, jobs = joined([offers], [pod], [bert])
-    assert (jobs["bert"].gpus_requested, jobs["bert"].gpus_allocated) == (4, 4)
-    assert dict(nodes["n1"].resources) == {resource: Share(8, 4, 0)}
+def test_gpus_of_any_maker_are_requested_allocated_and_offered() -> None:
+    cases: list[str] = [ALIYUN, "amd.com/gpu", "huawei.com/Ascend910", "habana.ai/gaudi"]
+    for resource in cases:
+        bert = pytorch_job("bert", gpus=0)
+        limits = {resource: "4"}
+        roles = bert["spec"]["pytorchReplicaSpecs"]["Master"]
+        roles["template"] = {"spec": {"containers": [{"name": "pytorch", "resources": {"limits": limits}}]}}
+        pod = pod_of(bert, "master-0", on="n1")
+        pod["spec"]["containers"][0]["resources"] = {"limits": limits}
+        offers = node("n1", gpus=0)
+        offers["status"]["allocatable"] = offers["status"]["capacity"] = {resource: "8"}
+        nodes, jobs = joined([offers], [pod], [bert])
+        assert (jobs["bert"].gpus_requested, jobs["bert"].gpus_allocated) == (4, 4)
+        assert dict(nodes["n1"].resources) == {resource: Share(8, 4, 0)}
 
 
 def test_a_gpu_that_only_an_init_container_needs_is_held_for_the_pods_whole_life() -> None:

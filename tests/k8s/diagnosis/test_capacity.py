@@ -1,9 +1,11 @@
-"""The arithmetic of a pod that finds no node, sentence by sentence."""
+"""Arithmetic of unschedulable pods, sentence by sentence."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from typing import Any
+
+import pytest
 
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.rules import explain
@@ -15,7 +17,7 @@ WORKERS = ("master-0", "worker-0", "worker-1", "worker-2")
 
 
 def gang(nodes: list[Object], *names: str, spec: Object | None = None, **parts: Any) -> Evidence:
-    """Return a job of pods that no scheduler has found nodes for."""
+    """Return a job whose pods no scheduler has found nodes for."""
     found = names or WORKERS
     return evidence_of(*map(instance, found), pods=[pod(name, spec) for name in found], nodes=nodes, **parts)
 
@@ -25,28 +27,62 @@ def test_the_largest_free_block_is_held_against_what_each_pod_wants() -> None:
     rows = [held("a100-1", 8, bert_large=8), held("a100-9", 8, gpt=4)]
     answer = explain(gang(nodes, rows=rows))
     assert answer.sentence == (
-        "Waits for GPUs: each of 4 pods wants 8 nvidia.com/gpu; the largest free block is 4 on a100-9 "
-        "(4 free in all, 3 nodes cordoned)."
+        "Waits for GPUs: each of 4 pods needs 8 nvidia.com/gpu; the largest free block is 4 on a100-9 "
+        "(4 free in total, 3 nodes cordoned)."
     )
     assert answer.help == (
-        "Ask for 1 nvidia.com/gpu a pod: 4 pods of that size fit now.",
+        "Request 1 nvidia.com/gpu per pod: 4 pods of that size fit now.",
         "Wait for gpt on a100-9 (4 GPUs).",
-        "An administrator can open again what is cordoned: a100-5, a100-6 and a100-7.",
+        "An administrator can uncordon a100-5, a100-6 and a100-7.",
     )
     texts = [fact.text for fact in answer.facts]
     assert "a100-9: 4 of 8 nvidia.com/gpu free, held by gpt (4)" in texts
     assert "a100-1: 0 of 8 nvidia.com/gpu free, held by bert_large (8)" in texts
-    assert "master-0, worker-0, worker-1 and worker-2 each want 8 nvidia.com/gpu" in texts
+    assert "master-0, worker-0, worker-1 and worker-2 each need 8 nvidia.com/gpu" in texts
 
 
 def test_total_free_is_held_against_what_the_gang_wants() -> None:
+    nodes = [node(name) for name in "abcd"]
+    rows = [held("a", 8), held("b", 8, gpt=1), held("c", 8, gpt=8), held("d", 8, gpt=8)]
+    answer = explain(gang(nodes, rows=rows))
+    assert answer.sentence == (
+        "Waits for GPUs: room for 1 of 4 pods, each needs 8 nvidia.com/gpu "
+        "(15 free in total, together they need 32)."
+    )
+    assert answer.help[0] == "Request 3 nvidia.com/gpu per pod: 4 pods of that size fit now."
+
+
+def test_pods_for_which_the_empty_cluster_is_too_small_are_not_told_to_wait() -> None:
     nodes = [node("a"), node("b")]
     answer = explain(gang(nodes, rows=[held("a", 8), held("b", 8, gpt=1)]))
     assert answer.sentence == (
-        "Waits for GPUs: room for 1 of 4 pods, each wants 8 nvidia.com/gpu "
-        "(15 free in all, together they want 32)."
+        "Never fits: 4 pods need 8 nvidia.com/gpu each; the empty cluster has room for 2."
     )
-    assert answer.help[0] == "Ask for 3 nvidia.com/gpu a pod: 4 pods of that size fit now."
+    assert answer.help == (
+        "Request 3 nvidia.com/gpu per pod: 4 pods of that size fit now.",
+        "Use fewer or smaller pods, or have nodes added.",
+    )
+
+
+def test_pods_that_have_a_node_count_among_those_that_must_fit() -> None:
+    up = instance("master-0", Status.RUNNING, node="a")
+    answer = explain(
+        evidence_of(
+            up, instance("worker-0"), pods=[pod("worker-0")], nodes=[node("a")], rows=[held("a", 8, b=8)]
+        )
+    )
+    assert answer.sentence == (
+        "Never fits: 2 pods need 8 nvidia.com/gpu each; the empty cluster has room for 1."
+    )
+
+
+@pytest.mark.parametrize(
+    "closed", [node("c", unschedulable=True), silent("c")], ids=["cordoned", "not ready"]
+)
+def test_nodes_that_may_come_back_count_for_what_can_ever_fit(closed: Object) -> None:
+    nodes = [node("a"), node("b"), node("d"), closed]
+    rows = [held(name, 8, gpt=8) for name in "abcd"]
+    assert explain(gang(nodes, rows=rows)).sentence.startswith("Waits for GPUs")
 
 
 def test_a_busy_cluster_says_how_many_are_in_use_and_who_to_wait_for() -> None:
@@ -54,7 +90,7 @@ def test_a_busy_cluster_says_how_many_are_in_use_and_who_to_wait_for() -> None:
     rows = [held("a", 8, small=2, smaller=1, big=5), held("b", 8, huge=8), held("c", 8)]
     answer = explain(gang(nodes, "master-0", rows=rows))
     assert answer.sentence == (
-        "Waits for GPUs: master-0 wants 8 nvidia.com/gpu; none is free (16 in use, 1 node not ready)."
+        "Waits for GPUs: master-0 needs 8 nvidia.com/gpu; none is free (16 in use, 1 node not ready)."
     )
     assert answer.help[0] == "Wait for huge on b (8 GPUs)."
     assert not any("a pod:" in line for line in answer.help)
@@ -71,15 +107,15 @@ def test_a_job_is_never_told_to_wait_for_itself() -> None:
 
 def test_what_is_larger_than_any_node_is_too_big_also_when_all_is_free() -> None:
     answer = explain(gang([node("a"), node("b", 4)], spec=spec_of(16), rows=[held("a", 8)]))
-    assert answer.sentence == ("Too big: each of 4 pods wants 16 nvidia.com/gpu; the largest node has 8 (a).")
-    assert answer.help == ("Ask for 8 nvidia.com/gpu a pod or less; more pods can make up for it.",)
+    assert answer.sentence == ("Too big: each of 4 pods needs 16 nvidia.com/gpu; the largest node has 8 (a).")
+    assert answer.help == ("Request 8 nvidia.com/gpu or less per pod; more pods can make up for it.",)
 
 
 def test_a_resource_that_no_node_has_is_named() -> None:
     nodes = [node("a"), node("b")]
     wants = {"containers": [{"name": "pytorch", "resources": {"limits": {"amd.com/gpu": 1}}}]}
     answer = explain(gang(nodes, "master-0", spec=wants))
-    assert answer.sentence == "No node has amd.com/gpu: master-0 wants 1 amd.com/gpu."
+    assert answer.sentence == "No node has amd.com/gpu: master-0 needs 1 amd.com/gpu."
 
 
 def test_resources_that_no_node_has_together_are_named() -> None:
@@ -111,7 +147,7 @@ def test_taints_that_keep_it_from_all_nodes_are_named() -> None:
     nodes = [node("a", taints=[taint]), node("b", taints=[taint]), node("c", unschedulable=True)]
     answer = explain(gang(nodes, "master-0"))
     assert answer.sentence == (
-        "Waits for a node: master-0 wants 8 nvidia.com/gpu; no node that is large enough takes it "
+        "Waits for a node: master-0 needs 8 nvidia.com/gpu; no node that is large enough accepts it "
         "(2 nodes tainted, 1 cordoned)."
     )
     assert "tainted: a and b (dedicated=vision:NoSchedule)" in [fact.text for fact in answer.facts]
@@ -127,7 +163,7 @@ def test_cpu_that_is_missing_is_said_where_gpus_are_free() -> None:
     rows = [held("a", 8), held("b", 8)]
     answer = explain(gang([node("a"), node("b")], "master-0", spec=wants, requested_by_node=used, rows=rows))
     assert answer.sentence == (
-        "Waits for cpu: master-0 wants 32 cpu; the largest free block is 24 on b (28 free in all)."
+        "Waits for cpu: master-0 needs 32 cpu; the largest free block is 24 on b (28 free in total)."
     )
 
 
@@ -138,23 +174,24 @@ def test_gpus_on_one_node_and_cpu_on_another_are_no_room() -> None:
     rows = [held("a", 8), held("b", 8, gpt=6)]
     answer = explain(gang([node("a"), node("b")], "master-0", spec=wants, requested_by_node=used, rows=rows))
     assert answer.sentence == (
-        "Waits for room: master-0 wants 4 nvidia.com/gpu; the best node, a, has too little cpu free."
+        "Waits for room: master-0 needs 4 nvidia.com/gpu; the best node, a, has too little cpu free."
     )
 
 
 def test_pods_that_want_different_things_are_placed_one_kind_after_the_other() -> None:
     pods = [pod("launcher-0", spec_of(0)), pod("worker-0"), pod("worker-1")]
     names = ("launcher-0", "worker-0", "worker-1")
-    evidence = evidence_of(*map(instance, names), pods=pods, nodes=[node("a")], rows=[held("a", 8)])
+    rows = [held("a", 8), held("b", 8, gpt=8)]
+    evidence = evidence_of(*map(instance, names), pods=pods, nodes=[node("a"), node("b")], rows=rows)
     assert explain(evidence).sentence == (
-        "Waits for GPUs: room for 1 of 2 pods, each wants 8 nvidia.com/gpu "
-        "(8 free in all, together they want 16)."
+        "Waits for GPUs: room for 1 of 2 pods, each needs 8 nvidia.com/gpu "
+        "(8 free in total, together they need 16)."
     )
 
 
 def test_numbers_that_leave_out_pods_of_others_are_marked() -> None:
     answer = explain(gang([node("a", 4)], spec=spec_of(8), sees_all_pods=False))
-    assert "pods of others, so that less may be free" in [f.text for f in answer.facts if f.kind == "unseen"]
+    assert "other users' pods; less may be free" in [f.text for f in answer.facts if f.kind == "unseen"]
 
 
 def test_many_nodes_are_summed_up() -> None:
@@ -166,21 +203,25 @@ def test_many_nodes_are_summed_up() -> None:
     assert len(answer.facts) < 20 and GPU in answer.sentence
 
 
-def two_roles(master_gpus: int, worker_gpus: int, *nodes: Object) -> Evidence:
-    """Return a job whose master and worker request different things, so that each is a set of its own."""
+def two_roles(master_gpus: int, worker_gpus: int, *nodes: Object, **parts: Any) -> Evidence:
+    """Return a job whose master and worker have different requests, so that each is a pod set."""
     pods = [pod("master-0", spec_of(master_gpus)), pod("worker-0", spec_of(worker_gpus))]
-    return evidence_of(instance("master-0"), instance("worker-0"), pods=pods, nodes=list(nodes))
+    return evidence_of(instance("master-0"), instance("worker-0"), pods=pods, nodes=list(nodes), **parts)
 
 
 def test_two_sets_of_pods_do_not_get_the_same_free_gpus() -> None:
-    answer = explain(two_roles(8, 7, node("a")))
-    assert answer.sentence.startswith("Waits for GPUs: worker-0 wants 7 nvidia.com/gpu; none is free")
+    answer = explain(two_roles(8, 7, node("a"), node("b"), rows=[held("a", 8), held("b", 8, gpt=8)]))
+    assert answer.sentence.startswith("Waits for GPUs: worker-0 needs 7 nvidia.com/gpu; none is free")
 
 
 def test_a_master_and_a_worker_that_fit_one_by_one_but_not_together_are_explained() -> None:
-    answer = explain(two_roles(6, 4, node("a")))
+    answer = explain(two_roles(6, 4, node("a"), node("b"), rows=[held("a", 8), held("b", 8, gpt=8)]))
     assert answer.sentence.startswith(
-        "Waits for GPUs: worker-0 wants 4 nvidia.com/gpu; the largest free block is 2 on a"
+        "Waits for GPUs: worker-0 needs 4 nvidia.com/gpu; the largest free block is 2 on a"
+    )
+    assert explain(two_roles(6, 4, node("a"))).sentence == (
+        "Never fits: worker-0 needs 4 nvidia.com/gpu besides the job's other pods; "
+        "the empty cluster has no room for it."
     )
     fits = explain(two_roles(4, 4, node("a")))
     assert "Waits for GPUs" not in fits.sentence

@@ -1,4 +1,4 @@
-"""The free GPUs that a job which waits could take: the predicates are those of `why`."""
+"""Free GPUs that a waiting job could use, by the predicates of `why`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
-
-import pytest
 
 from k8s.diagnosis.free_blocks import FreeBlocks
 from k8s.snapshot import Job, NodeRow, Share
@@ -25,7 +23,7 @@ def waiting(workers: int, gpus: int, **spec: Any) -> Object:
 
 
 def offered(nodes: Sequence[Object], job: Object, held: Sequence[tuple[str, int]] = ()) -> object:
-    """Return what a job could take while others hold so many GPUs of nodes."""
+    """Return the GPUs that a job could use while others hold this many on each node."""
     others = [pytorch_job(f"other-{place}", gpus=gpus) for place, (_, gpus) in enumerate(held)]
     pods = [
         pod_of(other, "master-0", on=name, gpus=gpus)
@@ -52,21 +50,17 @@ def test_pods_that_request_different_amounts_share_what_is_free() -> None:
     assert offered([node("a")], job, [("a", 3)]) is None
 
 
-@pytest.mark.parametrize(
-    ("other", "spec", "found"),
-    [
+def test_nodes_that_keep_the_pods_away_are_not_offered() -> None:
+    cases: list[tuple[Object, dict[str, Any], object]] = [
         (node("b", taints=[TAINT]), {}, {"a": 2}),
         (node("b", taints=[TAINT]), {"tolerations": [{"key": "team", "operator": "Exists"}]}, {"b": 2}),
         (node("b", taints=[{**TAINT, "effect": "PreferNoSchedule"}]), {}, {"b": 2}),
         (node("b", unschedulable=True), {}, {"a": 2}),
         (labelled("b", pool="old"), {"nodeSelector": {"pool": "new"}}, None),
         (labelled("b", pool="new"), {"nodeSelector": {"pool": "new"}}, {"b": 2}),
-    ],
-)
-def test_nodes_that_keep_the_pods_away_are_not_offered(
-    other: Object, spec: dict[str, Any], found: object
-) -> None:
-    assert offered([node("a"), other], waiting(1, 2, **spec), [("b", 5)]) == found
+    ]
+    for other, spec, found in cases:
+        assert offered([node("a"), other], waiting(1, 2, **spec), [("b", 5)]) == found
 
 
 def test_what_else_a_pod_requests_is_sought_too() -> None:
@@ -105,7 +99,7 @@ def test_what_was_found_is_kept_until_the_job_or_the_nodes_are_others() -> None:
     assert blocks.find(job, cordoned) is None
     full = (replace(nodes[0], resources={GPU: Share(8, 7, 0)}),)
     assert blocks.find(job, full) is None
-    assert blocks.find(replace(job, is_short=True), nodes) is None
+    assert blocks.find(replace(job, lacks_capacity=True), nodes) is None
     assert _finds(blocks, job, nodes) == {"a": 2}
 
 

@@ -1,4 +1,4 @@
-"""Why a job has not got as far as having pods: no operator, a queue, a refusal; with exact sentences."""
+"""Jobs without pods: no operator, a queue, a refusal; with exact sentences."""
 
 from __future__ import annotations
 
@@ -33,9 +33,30 @@ def test_a_job_without_an_operator_is_said_after_a_minute() -> None:
     assert answer.sentence == (
         "No operator acts on it: PyTorchJob bert has no status and no pods after 5 min."
     )
-    assert answer.help == ("Ask an administrator whether the operator for PyTorchJob runs.",)
+    assert answer.help == ("Ask an administrator whether the operator for PyTorchJob is running.",)
     young = explain(evidence_of(missing, manifest=orphan, age_s=12))
-    assert young.sentence == "Was created 12 s ago; its operator has not answered yet."
+    assert young.sentence == "Was created 12 s ago; its operator has not reacted yet."
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (Status.PENDING, "Its operator rejects its spec: PyTorchJobSpec is not valid: 1 worker at least."),
+        (
+            Status.FAILED,
+            "Failed: Its operator rejects its spec: PyTorchJobSpec is not valid: 1 worker at least.",
+        ),
+    ],
+)
+def test_a_spec_that_an_event_alone_calls_invalid_is_not_said_to_have_lost_pods(
+    status: Status, sentence: str
+) -> None:
+    said = "PyTorchJobSpec is not valid: 1 worker at least"
+    refusal = event("bert", "PyTorchJobFailedValidation", said, kind="PyTorchJob")
+    answer = explain(evidence_of(instance(has_pod=False), status=status, events=(refusal,)))
+    assert answer.sentence == sentence
+    assert answer.help == ("Correct the spec, and submit the job again.",)
+    assert texts(answer, "event") == [f"PyTorchJob PyTorchJobFailedValidation: {said}"]
 
 
 def test_a_job_that_was_deleted_is_gone() -> None:
@@ -57,7 +78,7 @@ def test_pods_that_an_operator_has_not_made_are_counted() -> None:
         instance(has_pod=False), instance("worker-0", has_pod=False), manifest=manifest, conditions=conditions
     )
     answer = explain(none_yet)
-    assert answer.sentence == "Has no pods: its operator has made none of 2, 5 min after it was created."
+    assert answer.sentence == "Has no pods: its operator has created none of 2, 5 min after it was created."
     assert texts(answer, "job") == ["Created is True: PyTorchJob bert is created"]
 
 
@@ -73,7 +94,7 @@ def test_a_suspended_job_says_so() -> None:
 def test_a_job_of_kube_queue_waits_in_it() -> None:
     manifest = pytorch_job("bert", annotations={"scheduling.x-k8s.io/suspend": "true"})
     answer = explain(evidence_of(instance(has_pod=False), status=Status.QUEUED, manifest=manifest))
-    assert answer.sentence == "Waits in kube-queue, which has not let it in."
+    assert answer.sentence == "Waits in kube-queue, which has not admitted it."
 
 
 def workload(*conditions: Object, **spec: Any) -> o.Workload:
@@ -142,7 +163,7 @@ def test_a_workload_that_was_evicted_or_stopped_says_why() -> None:
         "Waits in queue research: it was evicted, Preempted by li/urgent; couldn't"
     )
     stopped = queued(workload=workload(active=False))
-    assert stopped.sentence == "Kueue has stopped it: its Workload in queue research is not active."
+    assert stopped.sentence == "Kueue has deactivated it: its Workload in queue research is not active."
 
 
 def test_a_queue_that_does_not_exist_or_takes_nothing_is_named() -> None:
@@ -158,8 +179,8 @@ def test_a_queue_that_does_not_exist_or_takes_nothing_is_named() -> None:
         },
     )
     answer = queued(local_queues={"research": closed})
-    assert answer.sentence == "Waits in queue research, which takes nothing: ClusterQueue is stopped."
-    assert queued().sentence == "Waits in queue research: Kueue has made no Workload for it, since 5 min."
+    assert answer.sentence == "Waits in queue research, which admits nothing: ClusterQueue is stopped."
+    assert queued().sentence == "Waits in queue research: Kueue has created no Workload for it in 5 min."
 
 
 def test_an_admitted_workload_no_longer_explains_anything() -> None:
@@ -177,22 +198,27 @@ def test_a_scheduling_gate_is_named() -> None:
     gated = pod("master-0", spec_of(schedulingGates=gates), conditions=[])
     answer = explain(evidence_of(instance(), pods=[gated]))
     assert answer.sentence == (
-        "Its pods are gated: master-0 may not be scheduled before lab/approval is taken away."
+        "Its pods are gated: master-0 may not be scheduled until lab/approval is removed."
     )
 
 
-@pytest.mark.parametrize(
-    ("message", "sentence"),
-    [
+def test_what_the_server_says_when_it_refuses_pods_becomes_a_sentence() -> None:
+    cases: list[tuple[str, str]] = [
         (
             'pods "bert-master-0" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8, '
             "used: requests.nvidia.com/gpu=12, limited: requests.nvidia.com/gpu=16",
-            "Waits for quota: a pod wants 8 requests.nvidia.com/gpu; quota gpus has "
+            "Waits for quota: a pod needs 8 requests.nvidia.com/gpu; quota gpus has "
             "12 of 16 requests.nvidia.com/gpu used.",
         ),
         (
+            'pods "bert-master-0" is forbidden: exceeded quota: gpus, requested: cpu=32,requests.memory=2Ti, '
+            "used: cpu=0,requests.memory=0, limited: cpu=16,requests.memory=4Ti",
+            "Never starts: a pod needs 32 cpu and 2Ti requests.memory; quota gpus allows "
+            "16 cpu and 4Ti requests.memory.",
+        ),
+        (
             'pods "x" is forbidden: failed quota: cpus: must specify limits.cpu,limits.memory',
-            "Its pods cannot be created: quota cpus demands that each container says "
+            "Its pods cannot be created: quota cpus requires every container to set "
             "limits.cpu,limits.memory.",
         ),
         (
@@ -217,18 +243,18 @@ def test_a_scheduling_gate_is_named() -> None:
         ),
         (
             'admission webhook "policy.lab" denied the request: images must come from lab/',
-            "Its pods cannot be created: the cluster's rule policy.lab says images must come from lab/.",
+            "Its pods cannot be created: admission webhook policy.lab denies them: "
+            "images must come from lab/.",
         ),
         ("the moon is full", "Its pods cannot be created: the moon is full."),
-    ],
-)
-def test_what_the_server_says_when_it_refuses_pods_becomes_a_sentence(message: str, sentence: str) -> None:
-    refused = event("bert", "FailedCreatePod", f"Error creating: {message}", kind="PyTorchJob")
-    answer = explain(evidence_of(instance(has_pod=False), events=(refused,)))
-    if message.startswith("the moon"):
-        sentence = sentence.replace("the moon", "Error creating: the moon")
-    assert answer.sentence == sentence
-    assert texts(answer, "event")[0].startswith("PyTorchJob/bert FailedCreatePod: Error creating:")
+    ]
+    for message, sentence in cases:
+        refused = event("bert", "FailedCreatePod", f"Error creating: {message}", kind="PyTorchJob")
+        answer = explain(evidence_of(instance(has_pod=False), events=(refused,)))
+        if message.startswith("the moon"):
+            sentence = sentence.replace("the moon", "Error creating: the moon")
+        assert answer.sentence == sentence
+        assert texts(answer, "event")[0].startswith("PyTorchJob/bert FailedCreatePod: Error creating:")
 
 
 def test_a_kubelets_failed_create_is_not_taken_for_a_refusal() -> None:
@@ -246,11 +272,11 @@ def test_a_quota_with_too_little_left_is_found_by_arithmetic() -> None:
     found = quota({key: "16", "limits.cpu": "1"}, {key: "12"})
     answer = explain(evidence_of(instance(has_pod=False), quotas=(found,)))
     assert answer.sentence == (
-        "Waits for quota: master-0 wants 8 requests.nvidia.com/gpu; quota gpus has 4 of 16 left."
+        "Waits for quota: master-0 needs 8 requests.nvidia.com/gpu; quota gpus has 4 of 16 left."
     )
     no_pods = quota({"count/pods": "3"}, {"count/pods": "3"})
     assert (
-        "wants 1 count/pods; quota gpus has 0 of 3 left"
+        "needs 1 count/pods; quota gpus has 0 of 3 left"
         in explain(evidence_of(instance(has_pod=False), quotas=(no_pods,))).sentence
     )
     for others in (quota({key: "16"}, {key: "8"}), quota({key: "16"}, {key: "12"}, scopes=["BestEffort"])):
@@ -262,7 +288,7 @@ def test_a_limit_range_that_allows_no_such_pod_is_found_by_arithmetic() -> None:
     found = read(o.LimitRange, {"metadata": {"name": "small"}, "spec": {"limits": limits}})
     answer = explain(evidence_of(instance(has_pod=False), limit_ranges=(found,)))
     assert answer.sentence == (
-        "Its pods cannot be created: master-0 wants 8 nvidia.com/gpu; LimitRange small allows at "
+        "Its pods cannot be created: master-0 needs 8 nvidia.com/gpu; LimitRange small allows at "
         "most 4 a container."
     )
 

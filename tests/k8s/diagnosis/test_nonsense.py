@@ -1,4 +1,4 @@
-"""Whatever a server sends when it is asked why, there is an answer, or an error in our words."""
+"""Malformed objects: a diagnosis always has an answer or one of our errors."""
 
 from __future__ import annotations
 

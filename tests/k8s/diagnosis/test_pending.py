@@ -1,4 +1,4 @@
-"""The line below a pending row: the brief of `why`, from what is mirrored, or the scheduler's own words."""
+"""Reasons of pending rows: computed from mirrors, remembered from `why`, or the scheduler's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from k8s import models
-from k8s.cluster import Joiner
+from k8s.cluster.joiner import Joiner
 from k8s.diagnosis.pending import PendingReasons
 from k8s.kinds import DeclaredJob
 from k8s.models import Node, Pod
@@ -20,7 +20,7 @@ ROLES = ("master-0", "worker-0", "worker-1", "worker-2")
 
 
 class Cluster:
-    """Objects, joined and explained as a feed does it."""
+    """Objects that are joined and explained as a feed does it."""
 
     def __init__(self, *nodes: Object) -> None:
         self.nodes: list[Node] = [models.convert(each, Node) for each in nodes]
@@ -29,7 +29,7 @@ class Cluster:
         self._joiner, self._reasons = Joiner(), PendingReasons()
 
     def add(self, name: str, workers: int = 1, gpus: int = 8, message: str = "", **spec: Any) -> None:
-        """Add a job, of which no pod has a node, or all are on the node `on`."""
+        """Add a job whose pods have no node, or are all on the node `on`."""
         on = spec.pop("on", "")
         job = pytorch_job(name, workers=workers, gpus=gpus)
         for role in job["spec"]["pytorchReplicaSpecs"].values():
@@ -64,7 +64,7 @@ def labelled(name: str, gpus: int = 8, **labels: str) -> Object:
 def test_what_is_larger_than_any_node_is_said_in_one_short_sentence() -> None:
     cluster = Cluster(node("a", 8), node("b", 4))
     cluster.add("bert", gpus=16)
-    assert cluster.reason("bert") == "Too big: master-0 wants 16; the largest node has 8"
+    assert cluster.reason("bert") == "Too big: master-0 needs 16; the largest node has 8"
 
 
 def test_what_others_hold_is_counted() -> None:
@@ -73,10 +73,10 @@ def test_what_others_hold_is_counted() -> None:
     cluster.add("vit", gpus=4, on="b")
     cluster.add("bert", workers=4)
     assert cluster.reason("bert") == (
-        "Waits for GPUs: each of 4 pods wants 8; the largest free block is 4 on b"
+        "Waits for GPUs: each of 4 pods needs 8; the largest free block is 4 on b"
     )
     cluster.pods = [pod for pod in cluster.pods if "vit" not in pod.metadata.name]
-    assert cluster.reason("bert") == "Waits for GPUs: room for 1 of 4 pods, each wants 8"
+    assert cluster.reason("bert") == "Waits for GPUs: room for 1 of 4 pods, each needs 8"
     assert cluster.reason("gpt") == ""
 
 
@@ -84,10 +84,10 @@ def test_all_that_is_taken_and_all_that_is_closed_are_said() -> None:
     cluster = Cluster(node("a", 8), node("b", 8, unschedulable=True))
     cluster.add("gpt", on="a")
     cluster.add("bert")
-    assert cluster.reason("bert") == "Waits for GPUs: master-0 wants 8; none is free"
+    assert cluster.reason("bert") == "Waits for GPUs: master-0 needs 8; none is free"
     cluster.nodes = cluster.nodes[1:]
     assert cluster.reason("bert") == (
-        "Waits for a node: master-0 wants 8; no node that is large enough takes it (1 node cordoned)"
+        "Waits for a node: master-0 needs 8; no node that is large enough accepts it (1 node cordoned)"
     )
 
 
@@ -101,8 +101,8 @@ def test_labels_and_taints_count_as_the_jobs_template_has_them() -> None:
     cluster.add("outsider", message=named)
     cluster.add("insider", gpus=9, tolerations=[{"key": "team", "operator": "Exists"}], message=named)
     assert cluster.reason("elsewhere") == "No node matches: master-0 asks for pool=h100"
-    assert cluster.reason("outsider") == "Waits for GPUs: master-0 wants 8; none is free"
-    assert cluster.reason("insider") == "Too big: master-0 wants 9; the largest node has 8"
+    assert cluster.reason("outsider") == "Waits for GPUs: master-0 needs 8; none is free"
+    assert cluster.reason("insider") == "Too big: master-0 needs 9; the largest node has 8"
 
 
 def test_only_taints_that_the_scheduler_names_keep_a_job_away_as_clusters_add_tolerations_to_pods() -> None:
@@ -113,9 +113,9 @@ def test_only_taints_that_the_scheduler_names_keep_a_job_away_as_clusters_add_to
     cluster.add("bert")
     named = "0/1 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: only}."
     cluster.add("vit", message=named)
-    assert cluster.reason("bert") == ("Waits for GPUs: master-0 wants 8; the largest free block is 4 on a")
+    assert cluster.reason("bert") == ("Waits for GPUs: master-0 needs 8; the largest free block is 4 on a")
     assert cluster.reason("vit") == (
-        "Waits for a node: master-0 wants 8; no node that is large enough takes it (1 node tainted)"
+        "Waits for a node: master-0 needs 8; no node that is large enough accepts it (1 node tainted)"
     )
 
 
@@ -127,21 +127,19 @@ def test_other_resources_keep_their_names() -> None:
     for role in job["spec"]["pytorchReplicaSpecs"].values():
         role["template"]["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "128"}
     cluster.declared = read_jobs(job)
-    assert cluster.reason("bert") == "Too big: master-0 wants 128 cpu; the largest node has 64"
+    assert cluster.reason("bert") == "Too big: master-0 needs 128 cpu; the largest node has 64"
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
+def test_what_arithmetic_does_not_explain_is_said_in_the_schedulers_words() -> None:
+    cases: list[str] = [
         "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.",
         "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
         "running PreFilter plugin: gang is not complete",
-    ],
-)
-def test_what_arithmetic_does_not_explain_is_said_in_the_schedulers_words(message: str) -> None:
-    fits = Cluster(node("a", 8), node("b", 8))
-    fits.add("bert", gpus=1, message=message)
-    assert fits.reason("bert") == f"master-0: {message}"
+    ]
+    for message in cases:
+        fits = Cluster(node("a", 8), node("b", 8))
+        fits.add("bert", gpus=1, message=message)
+        assert fits.reason("bert") == f"master-0: {message}"
 
 
 @pytest.mark.parametrize(
@@ -172,15 +170,15 @@ def test_rows_stay_the_same_values_until_their_sentence_changes() -> None:
     named = {job.ref.name: job for job in before}
     after = {job.ref.name: job for job in cluster.jobs()}
     assert after["bert"] is named["bert"] and after["gpt"] is named["gpt"]
-    assert named["vit"].reason == "Waits for GPUs: room for 1 of 2 pods, each wants 8"
-    assert after["vit"].reason == "Waits for GPUs: each of 2 pods wants 8; the largest free block is 6 on b"
+    assert named["vit"].reason == "Waits for GPUs: room for 1 of 2 pods, each needs 8"
+    assert after["vit"].reason == "Waits for GPUs: each of 2 pods needs 8; the largest free block is 6 on b"
     cluster.nodes.append(models.convert(node("c", 16), Node))
     assert cluster.reason("bert") == f"master-0: {INSUFFICIENT}"
     assert cluster.jobs() is cluster.jobs()
 
 
 def two_roles(cluster: Cluster, name: str, master: int, worker: int) -> None:
-    """Add a job whose master and worker request different numbers of GPUs, and have no node."""
+    """Add a job whose master and worker request different numbers of GPUs and have no node."""
     cluster.add(name, workers=2, gpus=master)
     job = pytorch_job(name, workers=2, gpus=master)
     container = {"name": "pytorch", "resources": {"limits": {GPU: worker}}}
@@ -194,7 +192,7 @@ def two_roles(cluster: Cluster, name: str, master: int, worker: int) -> None:
 def test_what_the_master_takes_is_not_free_for_the_worker() -> None:
     cluster = Cluster(node("a", 8))
     two_roles(cluster, "bert", 6, 4)
-    assert cluster.reason("bert") == "Waits for GPUs: worker-0 wants 4; the largest free block is 2 on a"
+    assert cluster.reason("bert") == "Waits for GPUs: worker-0 needs 4; the largest free block is 2 on a"
     both = Cluster(node("a", 8), node("b", 4))
     two_roles(both, "bert", 6, 4)
     assert both.reason("bert") == f"master-0: {INSUFFICIENT}"

@@ -1,13 +1,15 @@
-"""Why pods that have a node do not run, why a job ended; and what is said when all is well or unknown."""
+"""Jobs whose pods have nodes: pods that do not start, failures, and jobs without a problem."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.rules import explain
+from k8s.scheduling.scheduling_spec import ObjectVolumeSource, Volume
 from k8s.status import Status
 from tests.support.evidence import (
     ago,
@@ -26,7 +28,7 @@ from tests.support.evidence import (
 )
 from tests.support.objects import Object, node, pytorch_job
 from trainer.catalogue import find
-from trainer.messages import DamagedCheckpoints, MissingData, NotFinite, PortInUse, TooFewGpus
+from trainer.messages import DamagedCheckpoints, MissingData, NotFinite, NothingToTrain, PortInUse, TooFewGpus
 
 MOUNTS = spec_of(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}])
 
@@ -45,9 +47,8 @@ def test_a_node_that_does_not_answer_or_is_gone_is_named() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("reason", "message", "why"),
-    [
+def test_an_image_that_cannot_be_had_says_why() -> None:
+    cases: list[tuple[str, str, str]] = [
         ("ErrImageNeverPull", "is not present with pull policy of Never", "is not on the node, and"),
         ("ErrImagePull", 'failed to resolve reference "lab/train:1": not found', "does not exist"),
         ("ErrImagePull", "manifest unknown", "does not exist"),
@@ -55,17 +56,16 @@ def test_a_node_that_does_not_answer_or_is_gone_is_named() -> None:
         ("ErrImagePull", "unexpected status: 401 Unauthorized", "needs a login"),
         ("ErrImagePull", "dial tcp: lookup registry.lab: no such host", "cannot be pulled: its registry"),
         ("ErrImagePull", "toomanyrequests: You have reached your pull rate limit", "was pulled too often"),
-        ("InvalidImageName", "couldn't parse image reference", "is no valid name of an image"),
+        ("InvalidImageName", "couldn't parse image reference", "is not a valid image name"),
         ("ErrImagePull", "the dog ate it", "cannot be pulled"),
-    ],
-)  # fmt: skip
-def test_an_image_that_cannot_be_had_says_why(reason: str, message: str, why: str) -> None:
-    broken = starting(containerStatuses=[waiting(reason, message)])
-    answer = explain(
-        evidence_of(on_node(reason=f"waits for image: {reason}"), pods=[broken], nodes=[node("a")])
-    )
-    assert answer.sentence.startswith(f"Waits for its image: lab/train:1 {why}")
-    assert answer.sentence.endswith("(worker-0 on a).")
+    ]
+    for reason, message, why in cases:
+        broken = starting(containerStatuses=[waiting(reason, message)])
+        answer = explain(
+            evidence_of(on_node(reason=f"waits for image: {reason}"), pods=[broken], nodes=[node("a")])
+        )
+        assert answer.sentence.startswith(f"Waits for its image: lab/train:1 {why}")
+        assert answer.sentence.endswith("(worker-0 on a).")
 
 
 def test_while_the_kubelet_backs_off_its_earlier_words_count() -> None:
@@ -99,13 +99,74 @@ def test_a_config_map_or_a_secret_that_is_missing_is_named() -> None:
 
 def test_a_volume_that_cannot_be_mounted_says_the_kubelets_words() -> None:
     failed = event(
-        "bert-worker-0", "FailedMount", 'MountVolume.SetUp failed for volume "x": secret "y" not found'
+        "bert-worker-0",
+        "FailedMount",
+        'MountVolume.SetUp failed for volume "x": mount failed: exit status 32',
     )
     answer = explain(evidence_of(on_node(), pods=[starting()], nodes=[node("a")], events=(failed,)))
     assert answer.sentence == (
-        'Waits for its volumes on a: MountVolume.SetUp failed for volume "x": secret "y" not '
-        "found (worker-0)."
+        "Waits for its volumes on a: MountVolume.SetUp failed for volume "
+        '"x": mount failed: exit status 32 (worker-0).'
     )
+
+
+ENV, VOLUME = "CreateContainerConfigError", "FailedMount"
+
+
+def test_a_missing_object_or_key_is_named_with_a_remedy() -> None:
+    """The messages are a kubelet's."""
+    cases: list[tuple[str, str, str, str]] = [
+        (ENV, 'secret "y" not found', "Secret y, which does not exist", "Create the Secret, or"),
+        (
+            ENV,
+            "couldn't find key k in ConfigMap default/paths",
+            "key k of ConfigMap paths, which has no such key",
+            "Add the key to the ConfigMap, or name another.",
+        ),
+        (
+            ENV,
+            "couldn't find key k in Secret default/wandb",
+            "key k of Secret wandb, which has no such key",
+            "Add the key to the Secret, or name another.",
+        ),
+        (VOLUME, 'secret "y" not found', "Secret y, which does not exist", "Create the Secret, or"),
+        (VOLUME, 'configmap "y" not found', "ConfigMap y, which does not exist", "Create the ConfigMap, or"),
+        (
+            VOLUME,
+            "configmap references non-existent config key: k",
+            "key k of ConfigMap paths, which has no such key",
+            "Add the key to the ConfigMap, or name another.",
+        ),
+        (
+            f"{VOLUME} s",
+            "references non-existent secret key: k",
+            "key k of Secret wandb, which has no such key",
+            "Add the key to the Secret, or name another.",
+        ),
+        (
+            f"{VOLUME} projected",
+            "references non-existent secret key: k",
+            "key k of the Secret of volume projected, which has no such key",
+            "Add the key to the Secret, or name another.",
+        ),
+    ]
+    for reason, message, what, remedy in cases:
+        reason, _, volume = reason.partition(" ")
+        is_env = reason == ENV
+        pod = starting(containerStatuses=[waiting(reason, message)]) if is_env else starting()
+        volumes = [
+            Volume("c", config_map=ObjectVolumeSource("paths")),
+            Volume("s", secret=ObjectVolumeSource(secret_name="wandb")),
+        ]
+        pod = structs.replace(pod, spec=structs.replace(pod.spec, volumes=volumes))
+        said = f'MountVolume.SetUp failed for volume "{volume or "c"}" : {message}'
+        late = "Unable to attach or mount volumes: unmounted volumes=[c], unattached volumes=[c]: timed out"
+        events = [event("bert-worker-0", reason, text) for text in (said, late)]
+        answer = explain(
+            evidence_of(on_node(), pods=[pod], nodes=[node("a")], events=() if is_env else tuple(events))
+        )
+        assert answer.sentence == f"Waits for {what} (worker-0)."
+        assert remedy in " ".join(answer.help)
 
 
 def init_status(name: str, **state: Any) -> Any:
@@ -137,7 +198,7 @@ def test_code_that_cannot_be_fetched_is_said_with_where_to_read_on() -> None:
     assert answer.help == ("See what it printed: gpuconsole logs bert -i worker-0 -c init-code",)
     running = init_status("init-code", state={"running": {"startedAt": ago(90)}})
     assert explain(evidence_of(on_node(), pods=[running], nodes=[node("a")])).sentence == (
-        "Waits for init container init-code, which fetches the code in worker-0 for 90 s."
+        "Waits for init container init-code, which has been fetching the code in worker-0 for 90 s."
     )
 
 
@@ -198,12 +259,12 @@ def test_out_of_memory_says_the_limit() -> None:
     spec = spec_of(nodeName="a")
     spec["containers"][0]["resources"]["limits"]["memory"] = "64Gi"
     answer = failed(pod("worker-0", spec, containerStatuses=[ended(137, "OOMKilled")]))
-    assert answer.sentence == ("Failed: worker-0 was OOMKilled, 11:59:50 UTC, its limit is 64Gi of memory.")
-    assert answer.help[0].startswith("Ask for more memory")
+    assert answer.sentence == ("Failed: worker-0 was OOMKilled, 11:59:50 UTC, its memory limit is 64Gi.")
+    assert answer.help[0].startswith("Request more memory")
 
 
 def told_of(code: int, *command: str, name: str = "pytorch") -> str:
-    """What an exit code is said to mean when a container ran `command`."""
+    """Return the explanation of an exit code for a container that ran `command`."""
     spec = spec_of(nodeName="a")
     spec["containers"][0] |= {"command": list(command[:1]), "args": list(command[1:])}
     spec["containers"].append({"name": "sidecar", "command": ["serve"]})
@@ -214,35 +275,34 @@ def told_of(code: int, *command: str, name: str = "pytorch") -> str:
 @pytest.mark.parametrize("trainer", ["ddp", "mpi"])
 @pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
 def test_the_exit_codes_of_the_packaged_trainers_are_explained(trainer: str, launcher: Any) -> None:
-    errors = [DamagedCheckpoints, NotFinite, MissingData, TooFewGpus, PortInUse]
+    errors = [DamagedCheckpoints, NotFinite, MissingData, TooFewGpus, PortInUse, NothingToTrain]
     command = find(trainer).command(["--epochs", "3"], launcher=launcher)
     said = [told_of(error.exit_status, *command) for error in errors]
     assert said == [
         "exit 3 means that there are checkpoints, but none can be read",
         "exit 4 means that the loss or a weight is not finite",
-        "exit 5 means that files to learn from are missing or damaged",
+        "exit 5 means that training data is missing or damaged",
         "exit 6 means that a node has fewer GPUs than processes, or only some ranks have one",
-        "exit 7 means that the port where the ranks meet is in use",
+        "exit 7 means that the rendezvous port is in use",
+        "exit 8 means that all epochs had already run, with other settings, so nothing was trained",
     ]
     assert told_of(4, "python", "-P", "-m", f"trainer.train_{trainer}") == said[1]
     assert told_of(143, *command) == "exit 143 means it was asked to stop (SIGTERM)"
     assert told_of(1, *command) == ""
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_the_same_codes_of_another_program_are_not() -> None:
+    cases: list[tuple[str, ...]] = [
         ("python", "train.py"),
         ("python", "-m", "trainer.other"),
         ("python", "grep.py", "trainer.train_ddp"),
         ("sh", "-c", "pip install x && python -m trainer.train_ddp"),
         (),
-    ],
-)
-def test_the_same_codes_of_another_program_are_not(command: tuple[str, ...]) -> None:
-    assert [told_of(code, *command) for code in range(3, 8)] == [""] * 5
-    trained = "python", "-m", "trainer.train_ddp"
-    assert told_of(4, *trained, name="sidecar") == "", "another container of the trainer's pod"
+    ]
+    for command in cases:
+        assert [told_of(code, *command) for code in range(3, 8)] == [""] * 5
+        trained = "python", "-m", "trainer.train_ddp"
+        assert told_of(4, *trained, name="sidecar") == "", "another container of the trainer's pod"
 
 
 def test_an_eviction_and_a_preemption_are_said_in_the_clusters_words() -> None:
@@ -288,7 +348,10 @@ def test_a_job_that_was_given_no_retries_is_not_said_to_have_used_them(reached: 
     end = {"manifest": manifest, "conditions": condition("BackoffLimitExceeded", reached)}
     answer = failed(starting("worker-0", containerStatuses=[ended(1)]), **end)
     assert answer.sentence == "Failed: worker-0 ended with exit 1, 11:59:50 UTC; it had no retries."
-    assert answer.help[-1] == "Allow some: backoffLimit."
+    assert answer.help == ("See what it printed: gpuconsole logs bert -i worker-0",)
+    unstarted = starting("worker-0", containerStatuses=[ended(128, reason="StartError")])
+    assert failed(unstarted, **end).help == ()
+    assert failed(instances=[instance(has_pod=False)], **end).help == ("Allow some: backoffLimit.",)
     gone = failed(instances=[instance(has_pod=False)], **end)
     assert gone.sentence == "Failed: it had no retries; its pods are gone, and their logs with them."
     manifest["spec"]["runPolicy"] = {"backoffLimit": 1}
@@ -308,6 +371,12 @@ def test_a_failure_of_which_nothing_is_left_says_what_its_operator_says() -> Non
     assert answer.sentence == (
         "Failed: 1 Master replica(s) failed; its pods are gone, and their logs with them."
     )
+    refused = failed(
+        instances=[instance(has_pod=False)],
+        reason="Found validation errors",
+        conditions=condition("FailedValidation", "elasticPolicy: not valid."),
+    )
+    assert refused.sentence == "Failed: Found validation errors."
 
 
 def test_a_restart_says_how_often_and_how_it_ended_last() -> None:
@@ -333,14 +402,16 @@ def test_a_job_that_runs_or_has_ended_well_says_so() -> None:
     assert answer.sentence == "It runs: 4 of 4 pods."
     assert texts(answer, "pods") == ["Running: worker-0, worker-1, worker-2 and worker-3"]
     done = [instance(each.name, Status.SUCCEEDED, node="a") for each in up]
-    assert explain(evidence_of(*done, status=Status.SUCCEEDED)).sentence == "It ended well: 4 of 4 pods."
+    answer = explain(evidence_of(*up[:2], *done[2:], status=Status.RUNNING))
+    assert answer.sentence == "It runs: 2 of 4 pods, 2 have ended well."
+    assert explain(evidence_of(*done, status=Status.SUCCEEDED)).sentence == "It succeeded: 4 of 4 pods."
 
 
 def test_pods_that_were_removed_when_the_job_ended_are_not_called_pending() -> None:
     launcher = instance("launcher-0", Status.SUCCEEDED, node="a")
-    removed = [instance(f"worker-{index}", Status.UNKNOWN, has_pod=False) for index in range(2)]
+    removed = [instance(f"worker-{index}", Status.SUCCEEDED, has_pod=False) for index in range(2)]
     answer = explain(evidence_of(launcher, *removed, status=Status.SUCCEEDED))
-    assert answer.sentence == "It ended well: 1 of 3 pods."
+    assert answer.sentence == "It succeeded: 3 of 3 pods."
     assert texts(answer, "pods") == ["Succeeded: launcher-0", "Gone: worker-0 and worker-1"]
 
 
@@ -352,11 +423,11 @@ def test_a_job_that_runs_in_part_says_why_the_rest_does_not() -> None:
             instance("worker-0"),
             status=Status.RUNNING,
             pods=[pod("worker-0")],
-            nodes=[node("a")],
-            rows=[held("a", 8, bert=8)],
+            nodes=[node("a"), node("b")],
+            rows=[held("a", 8, bert=8), held("b", 8, gpt=8)],
         )
     )
-    assert answer.sentence == "Waits for GPUs: worker-0 wants 8 nvidia.com/gpu; none is free (8 in use)."
+    assert answer.sentence == "Waits for GPUs: worker-0 needs 8 nvidia.com/gpu; none is free (16 in use)."
 
 
 def test_several_causes_are_all_said_the_deepest_first() -> None:
@@ -366,25 +437,23 @@ def test_several_causes_are_all_said_the_deepest_first() -> None:
             on_node(),
             instance("worker-1"),
             pods=[broken, pod("worker-1", MOUNTS)],
-            nodes=[node("a")],
-            rows=[held("a", 8, gpt=8)],
+            nodes=[node("a"), node("b")],
+            rows=[held("a", 8, gpt=8), held("b", 8, gpt=8)],
             claims={"corpus": None},
         )
     )
     assert answer.sentence == "Waits for volume claim corpus, which does not exist in default."
     assert texts(answer, "also") == [
         "Waits for its image: lab/train:1 does not exist (worker-0 on a).",
-        "Waits for GPUs: worker-1 wants 8 nvidia.com/gpu; none is free (8 in use).",
+        "Waits for GPUs: worker-1 needs 8 nvidia.com/gpu; none is free (16 in use).",
     ]
 
 
 def test_what_nothing_explains_is_said_to_be_unexplained_with_what_was_looked_at() -> None:
     odd = instance("worker-0", Status.RESTARTING, node="a")
     answer = explain(evidence_of(odd, status=Status.PENDING, reason="who knows", nodes=[node("a")]))
-    assert answer.sentence == (
-        "Nothing that was looked at explains it: 0 of 1 pod; its status says who knows."
-    )
-    assert texts(answer, "looked") == ["0 pods, 1 node, 0 events, created 5 min ago"]
+    assert answer.sentence == ("Nothing that was checked explains it: 0 of 1 pod; its status says who knows.")
+    assert texts(answer, "checked") == ["0 pods, 1 node, 0 events, created 5 min ago"]
 
 
 def test_the_whole_answer_reads_from_the_sentence_down() -> None:

@@ -1,26 +1,14 @@
-"""Why pods have no node, beside the arithmetic of room; with exact sentences."""
+"""Pods without a node for other reasons than capacity; with exact sentences."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from k8s.diagnosis import objects as o
 from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.rules import explain
 from k8s.models.claim import Claim
-from tests.support.evidence import (
-    ago,
-    event,
-    evidence_of,
-    held,
-    instance,
-    pod,
-    read,
-    spec_of,
-    texts,
-)
+from tests.support.evidence import ago, event, evidence_of, held, instance, pod, read, spec_of, texts
 from tests.support.objects import node
 
 MOUNTS = spec_of(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}])
@@ -37,14 +25,12 @@ def claim(phase: str, storage_class: str = "", **meta: Any) -> Any:
 
 def storage(mode: str = "Immediate") -> Any:
     return read(
-        o.StorageClass,
-        {"metadata": {"name": "fast"}, "provisioner": "lab/disks", "volumeBindingMode": mode},
+        o.StorageClass, {"metadata": {"name": "fast"}, "provisioner": "lab/disks", "volumeBindingMode": mode}
     )
 
 
-@pytest.mark.parametrize(
-    ("found", "classes", "sentence"),
-    [
+def test_a_claim_that_cannot_be_mounted_is_said_before_anything_about_nodes() -> None:
+    cases: list[tuple[Any, dict[str, Any], str]] = [
         (None, {}, "Waits for volume claim corpus, which does not exist in default."),
         (
             claim("Pending"),
@@ -68,22 +54,19 @@ def storage(mode: str = "Immediate") -> Any:
             {},
             "Waits for volume claim corpus, which is being deleted.",
         ),
-    ],
-)
-def test_a_claim_that_cannot_be_mounted_is_said_before_anything_about_nodes(
-    found: Any, classes: dict[str, Any], sentence: str
-) -> None:
-    answer = explain(
-        evidence_of(
-            instance(),
-            pods=[pod("master-0", MOUNTS)],
-            nodes=[node("a")],
-            rows=[held("a", 8)],
-            claims={"corpus": found},
-            storage_classes=classes,
+    ]
+    for found, classes, sentence in cases:
+        answer = explain(
+            evidence_of(
+                instance(),
+                pods=[pod("master-0", MOUNTS)],
+                nodes=[node("a")],
+                rows=[held("a", 8)],
+                claims={"corpus": found},
+                storage_classes=classes,
+            )
         )
-    )
-    assert answer.sentence == sentence
+        assert answer.sentence == sentence
 
 
 def test_a_claim_that_waits_for_its_first_pod_keeps_none_from_being_placed() -> None:
@@ -97,7 +80,7 @@ def test_a_claim_that_waits_for_its_first_pod_keeps_none_from_being_placed() -> 
             storage_classes={"fast": storage("WaitForFirstConsumer")},
         )
     )
-    assert answer.sentence == "Waits for GPUs: master-0 wants 8 nvidia.com/gpu; none is free (8 in use)."
+    assert answer.sentence == "Waits for GPUs: master-0 needs 8 nvidia.com/gpu; none is free (8 in use)."
 
 
 def test_a_scheduler_that_is_not_there_is_said_after_a_minute() -> None:
@@ -120,7 +103,7 @@ def test_nodes_that_an_autoscaler_makes_are_waited_for_until_it_has_had_its_time
         return explain(evidence_of(instance(), pods=pods, nodes=nodes, rows=rows, events=(asked, *more)))
 
     answer = ask(40)
-    assert answer.sentence == "Waits for new nodes, for which the autoscaler asked 40 s ago: gpu-pool 1->2."
+    assert answer.sentence == "Waits for new nodes, which the autoscaler requested 40 s ago: gpu-pool 1->2."
     assert texts(answer, "also")[0].startswith("Waits for GPUs:")
     assert ask(2000).sentence.startswith("Waits for GPUs:")
     refused = event("bert-master-0", "NotTriggerScaleUp", "max size reached", seconds_ago=5)
@@ -208,3 +191,11 @@ def test_who_may_not_see_nodes_gets_the_schedulers_words_and_what_was_not_seen()
         "nvidia.com/gpu."
     )
     assert texts(answer, "unseen") == ["nodes: User cannot list resource nodes"]
+
+
+def test_what_was_not_counted_on_a_closed_node_is_not_called_free() -> None:
+    closed = node("a", 0, taints=[{"key": "k", "effect": "NoSchedule"}])
+    closed["status"]["allocatable"]["pods"] = "110"
+    answer = explain(evidence_of(instance(), pods=[pod("master-0", {"containers": []})], nodes=[closed]))
+    assert "a: 110 pods, tainted" in texts(answer, "nodes")
+    assert "master-0: no requests" in texts(answer, "pods")

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.job_spec import JOB_FIELDS, JobSpec, Role, role_sizes, role_spec, specs_by_role, wants_gpus
+from k8s.job_spec import (
+    JOB_FIELDS,
+    JobSpec,
+    Role,
+    problems_of,
+    role_sizes,
+    role_spec,
+    specs_by_role,
+    wants_gpus,
+)
 
 ROLES = JOB_FIELDS["roles"].type
 WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=8))
@@ -75,37 +84,37 @@ def test_a_line_says_what_a_role_has_of_its_own(line: str, role: Role) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
-        ("worker gpu=2", "Line 1: 'gpu' is no key of a role; keys are replicas, image, gpus"),
-        ("worker 3", "'3' is no key"),
+        ("worker gpu=2", "Line 1: 'gpu' is not a key of a role; keys are replicas, image, gpus"),
+        ("worker 3", "'3' is not a key"),
         ("worker gpus=two", "gpus: Must be a whole number"),
-        ("worker gpus=1 gpus=2", "gpus stands there twice"),
+        ("worker gpus=1 gpus=2", "gpus is listed twice"),
         ("worker command='open", "No closing quotation: expected ROLE key=value"),
-        ("""worker command='["a", 1]'""", "command: a list may hold words alone"),
+        ("""worker command='["a", 1]'""", "command: a list may only contain strings"),
         ("worker replicas=", "replicas: Must be a whole number"),
     ],
 )
-def test_a_line_that_is_none_names_the_key(line: str, said: str) -> None:
+def test_a_line_that_is_none_names_the_key(line: str, expected: str) -> None:
     with pytest.raises(ValueError, match="Line 1") as caught:
         ROLES.parse(line)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("change", "field", "said"),
+    ("change", "field", "expected"),
     [
-        ({"roles": (Role("Worker"),)}, "roles", "'Worker' is no name of a role"),
+        ({"roles": (Role("Worker"),)}, "roles", "'Worker' is not a role name"),
         ({"roles": (Role("worker", cpu="much"),)}, "roles", "worker: cpu: 'much' is not a quantity"),
         ({"roles": (Role("worker", 0),)}, "roles", "worker: replicas: Must be at least 1"),
         ({"roles": (Role("worker", restart_policy="Often"),)}, "roles", "worker: restart: Must be one of"),
-        ({"roles": (Role("a"), Role("a"))}, "roles", "a stands there twice"),
+        ({"roles": (Role("a"), Role("a"))}, "roles", "a is listed twice"),
         ({"roles": (Role("worker"),), "elastic_min": 1, "elastic_max": 2}, "roles", "elastic job"),
-        ({"roles": (Role("worker", image="b"),), "worker_image": "c"}, "worker_image", "names an image too"),
+        ({"roles": (Role("worker", image="b"),), "worker_image": "c"}, "worker_image", "also sets an image"),
     ],
 )
-def test_what_is_wrong_with_roles_is_said(change: dict[str, Any], field: str, said: str) -> None:
-    assert said in JobSpec(name="a", image="b", command=("c",), **change).problems()[field]
+def test_what_is_wrong_with_roles_is_said(change: dict[str, Any], field: str, expected: str) -> None:
+    assert expected in problems_of(JobSpec(name="a", image="b", command=("c",), **change))[field]
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,12 @@ def test_a_job_of_ours_fits_the_form_and_its_trainer_writes_elsewhere(kind: obje
         clean_pods="Running",
     )
     found = clone(stored(creatable.manifest(spec)), {"bert", "bert-2"}, user="wu")
-    assert (found.name, found.lost, found.fits_form, found.not_carried_over) == ("bert-3", (), True, "")
+    assert (found.name, found.lost, found.is_form_compatible, found.not_carried_over) == (
+        "bert-3",
+        (),
+        True,
+        "",
+    )
     assert found.spec is not None
     assert found.spec.name == "bert-3"
     run = found.spec.log_dir.removeprefix("/workspace/").removesuffix("/logs")
@@ -126,7 +131,7 @@ def test_a_job_of_ours_fits_the_form_and_its_trainer_writes_elsewhere(kind: obje
     assert found.spec.command[2:4] == (found.spec.log_dir, f"--out=/workspace/{run}/x")
     assert found.spec.user == "wu"
     assert creatable.manifest(found.spec) == found.manifest
-    assert found.names_left == "Still says bert: command."
+    assert found.mentions_text == "Still refers to bert in: command."
 
 
 def test_a_command_of_somebody_elses_is_left_as_it_is_and_said_to_name_the_old_job() -> None:
@@ -135,7 +140,7 @@ def test_a_command_of_somebody_elses_is_left_as_it_is_and_said_to_name_the_old_j
     container |= {"command": ["train", "--out", "/data/bert/run"], "env": [{"name": "RUN", "value": "bert"}]}
     found = clone(obj)
     assert "/data/bert/run" in json.dumps(found.manifest)
-    assert found.still_says == ("command", "RUN")
+    assert found.mentions == ("command", "RUN")
 
 
 def test_of_recorded_jobs_it_is_said_what_the_form_leaves_out() -> None:
@@ -144,7 +149,7 @@ def test_of_recorded_jobs_it_is_said_what_the_form_leaves_out() -> None:
         for each in recorded("pytorchjobs")
     }
     git = clone(jobs["pytorch-dist-git"], jobs)
-    assert git.fits_form, "its code comes from git as ours does"
+    assert git.is_form_compatible, "its code comes from git as ours does"
     assert git.spec is not None
     assert (git.spec.sync_mode, git.spec.env) == ("git", {"gpus": "1", "workers": "2"})
     assert git.not_carried_over.startswith("Not carried over: ")
@@ -165,7 +170,7 @@ def test_of_recorded_jobs_it_is_said_what_the_form_leaves_out() -> None:
 def test_a_job_that_no_form_makes_is_cloned_as_a_manifest(kind: object) -> None:
     situation = next(name for name in SITUATIONS if (obj := objects(name)[0]) and _is_of(obj, kind))
     found = clone(objects(situation)[0])
-    assert (found.kind, found.spec, found.fits_form) == (None, None, False)
+    assert (found.kind, found.spec, found.is_form_compatible) == (None, None, False)
 
 
 def _is_of(obj: Object, kind: object) -> bool:

@@ -68,7 +68,7 @@ async def test_a_spec_with_mistakes_is_not_sent() -> None:
 
 async def test_a_taken_name_is_a_mistake_of_the_name() -> None:
     error = await refused_with(refusal(409, 'pytorchjobs "bert" already exists', "AlreadyExists"))
-    assert error.causes == {"name": "There is already a PyTorchJob of this name in vision."}
+    assert error.causes == {"name": "A PyTorchJob of this name already exists in vision."}
     assert error.hint == "Choose another name, or delete that job first."
 
 

@@ -105,9 +105,9 @@ async def test_the_size_of_a_terminal_is_told() -> None:
         cluster.say(EXEC, Talk(tell))
         async with exec.start(client, "a", "ns", ["sh"], has_terminal=True) as command:
             await command.resize(120, 40)
-            ((_, said),) = [piece async for piece in command.output()]
-    assert said[0] == exec.RESIZE
-    assert json.loads(said[1:]) == {"Width": 120, "Height": 40}
+            ((_, output),) = [piece async for piece in command.output()]
+    assert output[0] == exec.RESIZE
+    assert json.loads(output[1:]) == {"Width": 120, "Height": 40}
 
 
 async def test_pieces_come_as_they_were_sent_and_empty_ones_say_nothing() -> None:
@@ -220,8 +220,8 @@ async def test_who_talks_on_and_does_not_listen_is_left_all_the_same(monkeypatch
         (refusal(403, 'user "li" cannot get pods/exec', "Forbidden"), Forbidden, "cannot get pods/exec"),
         (refusal(404, 'pods "a" not found', "NotFound"), NotFound, 'pods "a" not found'),
         (refusal(400, "container zz is not valid for pod a", "BadRequest"), Invalid, "zz is not valid"),
-        (refusal(400, "Upgrade request required", "BadRequest"), Invalid, "passes no websockets on"),
-        (Answer(b"hello"), Unreachable, "passes no websockets on"),
+        (refusal(400, "Upgrade request required", "BadRequest"), Invalid, "does not pass on websockets"),
+        (Answer(b"hello"), Unreachable, "does not pass on websockets"),
     ],
 )
 async def test_a_refusal_is_an_error_in_the_servers_words(

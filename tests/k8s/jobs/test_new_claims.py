@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
-from k8s.job_spec import (
-    NewClaim,
-)
-from k8s.jobs.companions import Companion
+from k8s.job_spec import NewClaim
 from k8s.jobs.create import JobRejected, create_job
+from k8s.jobs.owned_objects import OwnedObject
 from tests.k8s.jobs.bert import ALL, FILES, JOB, KIND, SPEC
 from tests.scripted.object_store import ObjectStore
 from tests.scripted.server import Asked, Reply, page, refusal
@@ -45,7 +43,7 @@ def refuse(what: str) -> Callable[[Asked, str], Reply | None]:
 
 
 async def test_a_new_claim_is_created_first_and_belongs_to_no_job(client: Client, store: ObjectStore) -> None:
-    used: list[Companion] = []
+    used: list[OwnedObject] = []
     await create_job(client, KIND, WITH_CLAIM, files=FILES, on_found=used.append)
     assert [line.removeprefix("POST ") for line in store.log if line.startswith("POST")] == [CLAIM, *ALL]
     made = store.named(CLAIM)
@@ -65,7 +63,7 @@ async def test_a_claim_that_is_there_and_large_enough_is_used_and_told_of(
 ) -> None:
     for is_dry, size in ((True, "10240Mi"), (True, ""), (False, "10240Mi")):
         held = store.put(CLAIM_PATH, held_claim(size))
-        used: list[Companion] = []
+        used: list[OwnedObject] = []
         await create_job(client, KIND, WITH_CLAIM, files=FILES, on_found=used.append, dry_run=is_dry)
         assert [each.title for each in used] == ["PersistentVolumeClaim data"]
         assert store.objects[CLAIM_PATH] is held
@@ -77,8 +75,8 @@ async def test_a_claim_that_is_there_and_too_small_is_a_mistake_of_the_field(
     store.put(CLAIM_PATH, held_claim("1Gi"))
     with pytest.raises(JobRejected) as caught:
         await create_job(client, KIND, WITH_CLAIM, files=FILES)
-    said = "Volume claim data is there already with 1Gi, less than 10Gi."
-    assert caught.value.causes == {"new_claims": said}
+    expected = "Volume claim data already exists with 1Gi, less than 10Gi."
+    assert caught.value.causes == {"new_claims": expected}
     assert store.names() == [CLAIM]
 
 

@@ -10,16 +10,9 @@ import pytest
 
 from k8s.client.rate_limiter import RateLimiter
 from k8s.errors import Forbidden, KubeError, from_status
-from k8s.jobs.permissions import (
-    UNKNOWN,
-    Permission,
-    Permissions,
-    ResourceAttributes,
-    needs_of,
-    review,
-)
+from k8s.jobs.permissions import UNKNOWN, Permission, Permissions, ResourceAttributes, needs_of, review
 from k8s.kinds import CREATABLE, KINDS, JobRef
-from k8s.models.resources import ACCESS_REVIEWS, NODES, PODS
+from k8s.models.resources import ACCESS_REVIEWS, NAMESPACES, NODES, PODS, Resource
 from tests.scripted.server import (
     Answer,
     Asked,
@@ -158,7 +151,7 @@ async def test_one_who_leaves_does_not_keep_the_others_from_an_answer() -> None:
 async def test_an_answer_is_asked_for_again_once_it_is_old() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY_NOT, MAY, method="POST")
-        permissions = Permissions(client, kept_s=0.0)
+        permissions = Permissions(client, ttl_s=0.0)
         assert (await permissions.fetch("delete job", "vision", BERT)).is_allowed is False
         assert permissions.known("delete job", "vision", BERT) == UNKNOWN
         assert (await permissions.fetch("delete job", "vision", BERT)).is_allowed is True
@@ -167,7 +160,7 @@ async def test_an_answer_is_asked_for_again_once_it_is_old() -> None:
 async def test_what_is_remembered_is_bounded_and_what_is_used_stays() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY, method="POST")
-        permissions = Permissions(client, most=3)
+        permissions = Permissions(client, max_answers=3)
         for namespace in ("a", "b", "c"):
             await permissions.fetch("delete job", namespace, BERT)
         await permissions.fetch("delete job", "a", BERT)
@@ -239,14 +232,14 @@ async def test_what_was_really_refused_is_remembered_in_the_servers_words() -> N
             'pytorchjobs.kubeflow.org "bert" is forbidden: User "alice" cannot delete resource "pytorchjobs" '
             'in API group "kubeflow.org" in the namespace "vision"'
         )
-        permissions.note(refused(said))
+        permissions.record_refusal(refused(said))
         right = permissions.known("delete job", "vision", BERT)
         assert right == Permission(False, 'user "alice" may not delete pytorchjobs in namespace "vision"')
-        permissions.note(refused(f"{said}: the cluster is frozen until Monday"))
+        permissions.record_refusal(refused(f"{said}: the cluster is frozen until Monday"))
         assert permissions.known("delete job", "vision", BERT).why.endswith(
             '"vision": the cluster is frozen until Monday'
         )
-        permissions.note(
+        permissions.record_refusal(
             refused(
                 'pods "bert-master-0" is forbidden: User "alice" cannot get resource "pods/exec" '
                 'in API group "" in the namespace "vision"'
@@ -260,11 +253,11 @@ async def test_what_was_really_refused_is_remembered_in_the_servers_words() -> N
 async def test_a_quota_or_a_webhook_that_refuses_says_nothing_of_rights() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         permissions = Permissions(client)
-        permissions.note(
+        permissions.record_refusal(
             refused('jobs.batch "b" is forbidden: exceeded quota: jobs, requested: count/jobs.batch=1')
         )
-        permissions.note(Forbidden("Could not delete it.", "A webhook is against it."))
-        permissions.note(
+        permissions.record_refusal(Forbidden("Could not delete it.", "A webhook is against it."))
+        permissions.record_refusal(
             KubeError("Could not delete it.", 'User "a" cannot delete resource "jobs" in API group "batch"')
         )
         assert all(
@@ -306,3 +299,13 @@ async def test_what_is_in_no_namespace_is_asked_for_without_one() -> None:
         (asked,) = asked_of(cluster)
         assert asked["namespace"] == ""
         assert permissions.known("patch nodes", "speech").is_allowed is False
+
+
+@pytest.mark.parametrize("resource", [NODES, NAMESPACES, PODS], ids=lambda each: each.plural)
+async def test_what_is_in_no_namespace_is_asked_of_without_one(resource: Resource) -> None:
+    path = ACCESS_REVIEWS.path()
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(path, Answer({"status": {"allowed": True}}, 201), method="POST")
+        await review(client, ResourceAttributes.of("list", resource), "alice")
+    asked = json.loads(cluster.asked(path, method="POST")[0].body)["spec"]["resourceAttributes"]
+    assert asked["namespace"] == ("alice" if resource.is_namespaced else "")

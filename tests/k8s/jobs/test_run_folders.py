@@ -38,10 +38,7 @@ def test_runs_on_a_volume_are_those_with_checkpoints_the_newest_first(tmp_path: 
     (tmp_path / "digits" / "checkpoints" / "step-x.pt").touch()
     (tmp_path / "file").touch()
     found = [(run.name, run.job, run.step, run.saved_s) for run in list_runs(tmp_path)]
-    assert found == [
-        ("digits", "digits", 7, 3000),
-        ("digits-20261122-082033-417", "digits", 520, 2000),
-    ]
+    assert found == [("digits", "digits", 7, 3000), ("digits-20261122-082033-417", "digits", 520, 2000)]
     assert list_runs(tmp_path / "gone") == []
 
 

@@ -14,8 +14,8 @@ from k8s.client.client import Client
 from k8s.errors import Forbidden, Unreachable
 from k8s.job_spec import SUBMISSION_ANNOTATION, JobFiles, Mount
 from k8s.jobs import transaction
-from k8s.jobs.companions import JOB_LABEL
 from k8s.jobs.create import JobRejected, create_job
+from k8s.jobs.owned_objects import JOB_LABEL
 from k8s.jobs.upload import upload_code
 from tests.k8s.jobs.bert import ALL, CODE_PATH, FILES, FIRST, JOB, KIND, SPEC
 from tests.scripted.object_store import ObjectStore, lose
@@ -83,8 +83,10 @@ async def test_somebody_elses_job_is_never_taken_for_one_whose_answer_got_lost(
 async def test_a_gateway_that_gave_up_waiting_is_no_answer(
     client: Client, store: ObjectStore, code: int
 ) -> None:
-    said = [refusal(code, "upstream timed out")]
-    store.after = lambda asked, what: said.pop() if (what, asked.method) == (JOB, "POST") and said else None
+    answers = [refusal(code, "upstream timed out")]
+    store.after = lambda asked, what: (
+        answers.pop() if (what, asked.method) == (JOB, "POST") and answers else None
+    )
     await create_job(client, KIND, SPEC, files=FILES)
     assert store.names() == sorted(ALL)
 
@@ -183,7 +185,7 @@ async def test_a_submission_that_is_cancelled_is_taken_back(
 async def test_what_the_server_is_about_to_create_when_it_is_cancelled_is_taken_back(
     client: Client, store: ObjectStore, cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transaction, "SETTLE_S", 60.0)
+    monkeypatch.setattr(transaction, "GRACE_S", 60.0)
     jobs = "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs"
     is_stored = asyncio.Event()
 
@@ -254,9 +256,9 @@ async def test_what_is_somebody_elses_is_left_alone(client: Client, store: Objec
     alive = store.put("/apis/batch/v1/namespaces/vision/jobs/bert", {"metadata": {"name": "bert"}})
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": alive["metadata"]["uid"]}
     cases: dict[str, dict[str, Any]] = {
-        "ConfigMap bert-code was not made for a job of this name.": {"labels": {"app": "web"}},
+        "ConfigMap bert-code does not belong to a job of this name.": {"labels": {"app": "web"}},
         "ConfigMap bert-code belongs to Job bert.": {"ownerReferences": [owner]},
-        "ConfigMap bert-code is of another submission, which may still go on.": {
+        "ConfigMap bert-code belongs to another submission, which may still be in progress.": {
             "creationTimestamp": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         },
     }
@@ -274,5 +276,5 @@ async def test_a_taken_name_leaves_the_other_job_and_nothing_else(client: Client
     store.put("/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs/bert", {"metadata": {"name": "bert"}})
     with pytest.raises(JobRejected) as caught:
         await create_job(client, KIND, SPEC, files=FILES)
-    assert caught.value.causes == {"name": "There is already a PyTorchJob of this name in vision."}
+    assert caught.value.causes == {"name": "A PyTorchJob of this name already exists in vision."}
     assert store.names() == [JOB]

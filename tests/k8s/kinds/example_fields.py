@@ -117,13 +117,6 @@ OF_KIND: dict[str, dict[str, dict[str, Any]]] = {
             )
         }
     },
-    "t9k": {
-        "roles": {
-            "roles": (
-                Role("master", 1),
-                replace(EXAMPLES["roles"]["roles"][0], replicas=1),
-            ),
-        }
-    },
+    "t9k": {"roles": {"roles": (Role("master", 1), replace(EXAMPLES["roles"]["roles"][0], replicas=1))}},
 }
 """By the word for a kind: fields of which it has another example."""

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from k8s.job_spec import JobSpec
-from k8s.kinds.batch_job import BatchJob
-from k8s.kinds.batch_manifest import INDEX
+from k8s.kinds.batch_job import INDEX, BatchJob
 from k8s.models import Pod, Reader
 from k8s.status import Status
 from tests.k8s.kinds.operator_objects import a_pod
@@ -135,7 +134,7 @@ def test_an_index_is_found_where_servers_of_any_age_put_it() -> None:
 
 def test_pods_that_train_together_find_the_first_by_a_service_before_it_is_ready() -> None:
     spec = JobSpec(name="bert", namespace="lab", image="i", command=("x",), workers=2)
-    ((_, service),) = BatchJob().companions(spec)
+    ((_, service),) = BatchJob().owned_objects(spec)
     assert service["metadata"] == {"name": "bert", "namespace": "lab"}
     assert service["spec"]["selector"] == {"job-name": "bert"}
     assert (service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]) == ("None", True)

@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.cluster import join
 from k8s.kinds import KINDS, JobKind, kind_of
 from k8s.kinds.base import JobRef
 from k8s.kinds.parse import JobReader
 from k8s.kinds.unknown import AnyOwner
 from tests.k8s.kinds.operator_objects import SITUATIONS, jobs_in, kind_named, objects, pods_in, read_pods
-from tests.support.objects import RECORDED
+from tests.support.objects import RECORDED, join
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
-every_situation = pytest.mark.parametrize("situation", SITUATIONS)
 
 
 def test_every_kind_has_an_object_to_be_tested_on() -> None:
@@ -34,26 +32,26 @@ def test_kinds_are_told_apart_by_name_and_version_and_by_title() -> None:
     assert len({kind.resource for kind in KINDS}) == len(KINDS)
 
 
-@every_situation
-def test_a_job_is_found_again_as_what_it_is(situation: str) -> None:
-    job, obj = jobs_in(situation)[0], objects(situation)[0]
-    assert (job.ref.kind, job.ref.api_version) == (obj["kind"], obj["apiVersion"])
-    assert (job.ref.namespace, job.ref.name) == (obj["metadata"]["namespace"], obj["metadata"]["name"])
-    assert kind_of(job.ref) is kind_named(obj)
+def test_a_job_is_found_again_as_what_it_is() -> None:
+    for situation in SITUATIONS:
+        job, obj = jobs_in(situation)[0], objects(situation)[0]
+        assert (job.ref.kind, job.ref.api_version) == (obj["kind"], obj["apiVersion"])
+        assert (job.ref.namespace, job.ref.name) == (obj["metadata"]["namespace"], obj["metadata"]["name"])
+        assert kind_of(job.ref) is kind_named(obj)
 
 
-@every_situation
-def test_no_kind_takes_the_pods_of_another(situation: str) -> None:
+def test_no_kind_takes_the_pods_of_another() -> None:
     """Each pod is claimed once, by a kind and for a job that are in the file."""
-    there = {(job.ref.kind, job.ref.api_version, job.ref.name) for job in jobs_in(situation)}
-    for pod in pods_in(situation):
-        claims = [
-            (kind.resource.kind, kind.resource.api_version, name)
-            for kind in KINDS
-            if (name := kind.job_of(pod))
-        ]
-        assert len(claims) == 1, pod.metadata.name
-        assert set(claims) <= there, pod.metadata.name
+    for situation in SITUATIONS:
+        there = {(job.ref.kind, job.ref.api_version, job.ref.name) for job in jobs_in(situation)}
+        for pod in pods_in(situation):
+            claims = [
+                (kind.resource.kind, kind.resource.api_version, name)
+                for kind in KINDS
+                if (name := kind.job_of(pod))
+            ]
+            assert len(claims) == 1, pod.metadata.name
+            assert set(claims) <= there, pod.metadata.name
 
 
 def test_the_recorded_pods_are_the_older_pytorch_operators_or_nobodys() -> None:
@@ -62,52 +60,52 @@ def test_the_recorded_pods_are_the_older_pytorch_operators_or_nobodys() -> None:
         assert claims == (set() if pod.metadata.label("role") == "tensorboard" else {"PyTorchJob"})
 
 
-@every_situation
-def test_a_job_has_a_place_for_each_of_its_pods(situation: str) -> None:
+def test_a_job_has_a_place_for_each_of_its_pods() -> None:
     """The same place is found from the object and from the pod; where pods have numbers, each its own."""
-    job = jobs_in(situation)[0]
-    kind = kind_of(job.ref)
-    places = {(replica.role, replica.index) for replica in job.replicas}
-    roles = {replica.role for replica in job.replicas}
-    assert len(places) == len(job.replicas)
-    for pod in pods_in(situation):
-        found = kind.instance_of(pod)
-        if found is not None:
-            assert found in places if found[1] is not None else found[0] in roles, pod.metadata.name
+    for situation in SITUATIONS:
+        job = jobs_in(situation)[0]
+        kind = kind_of(job.ref)
+        places = {(replica.role, replica.index) for replica in job.replicas}
+        roles = {replica.role for replica in job.replicas}
+        assert len(places) == len(job.replicas)
+        for pod in pods_in(situation):
+            found = kind.instance_of(pod)
+            if found is not None:
+                assert found in places if found[1] is not None else found[0] in roles, pod.metadata.name
 
 
-@every_situation
-def test_a_place_with_a_name_is_that_of_the_pod_with_the_name(situation: str) -> None:
-    job = jobs_in(situation)[0]
-    kind = kind_of(job.ref)
-    names = {replica.name: (replica.role, replica.index) for replica in job.replicas if replica.name}
-    for pod in pods_in(situation):
-        if pod.metadata.name in names:
-            assert kind.instance_of(pod) == names[pod.metadata.name]
+def test_a_place_with_a_name_is_that_of_the_pod_with_the_name() -> None:
+    for situation in SITUATIONS:
+        job = jobs_in(situation)[0]
+        kind = kind_of(job.ref)
+        names = {replica.name: (replica.role, replica.index) for replica in job.replicas if replica.name}
+        for pod in pods_in(situation):
+            if pod.metadata.name in names:
+                assert kind.instance_of(pod) == names[pod.metadata.name]
 
 
-@every_situation
-def test_one_pod_is_the_chief(situation: str) -> None:
-    assert sum(replica.is_chief for replica in jobs_in(situation)[0].replicas) == 1
+def test_one_pod_is_the_chief() -> None:
+    for situation in SITUATIONS:
+        assert sum(replica.is_chief for replica in jobs_in(situation)[0].replicas) == 1
 
 
-@every_situation
-def test_the_selector_finds_the_pods_that_are_claimed(situation: str) -> None:
-    for pod in pods_in(situation):
-        for kind in KINDS:
-            name = kind.job_of(pod)
-            wanted = [each.partition("=") for each in kind.pod_selector(name).split(",")] if name else []
-            for key, _, value in wanted:
-                assert pod.metadata.label(key) == value, pod.metadata.name
+def test_the_selector_finds_the_pods_that_are_claimed() -> None:
+    for situation in SITUATIONS:
+        for pod in pods_in(situation):
+            for kind in KINDS:
+                name = kind.job_of(pod)
+                wanted = [each.partition("=") for each in kind.pod_selector(name).split(",")] if name else []
+                for key, _, value in wanted:
+                    assert pod.metadata.label(key) == value, pod.metadata.name
 
 
-@every_situation
-def test_instances_and_gpus_are_known_before_there_are_pods(situation: str) -> None:
-    _, jobs = join([], [], jobs_in(situation)[:1])
-    asked = sum(count_gpus(obj) for obj in objects(situation)[:1])
-    assert jobs[0].instances
-    assert (jobs[0].gpus_requested > 0) == (asked > 0)
-    assert jobs[0].gpus_allocated == 0
+def test_instances_and_gpus_are_known_before_there_are_pods() -> None:
+    for situation in SITUATIONS:
+        _, jobs = join([], [], jobs_in(situation)[:1])
+        asked = sum(count_gpus(obj) for obj in objects(situation)[:1])
+        assert jobs[0].instances
+        assert (jobs[0].gpus_requested > 0) == (asked > 0)
+        assert jobs[0].gpus_allocated == 0
 
 
 def count_gpus(obj: object) -> int:

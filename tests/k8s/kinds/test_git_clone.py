@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import HostMount, JobSpec, Mount
+from k8s.job_spec import HostMount, JobSpec, Mount, problems_of
 from k8s.kinds import CREATABLE, CreatableKind
-from k8s.kinds.git_clone import clone_command
 from k8s.kinds.kubeflow.mpi_job import MPIJob
+from k8s.kinds.pod_code import clone_command
 
 SPEC = JobSpec(
     name="bert",
@@ -85,13 +85,13 @@ def world(tmp_path: Path) -> World:
 
 
 def test_it_is_cloned_once_and_updated_by_the_next_job(world: World) -> None:
-    status, said = world.run()
-    assert (status, world.text) == (0, "one") and "cloned, at " in said
+    status, output = world.run()
+    assert (status, world.text) == (0, "one") and "cloned, at " in output
     (world.folder / "results.txt").write_text("mine")
     assert "up to date, at " in world.run()[1]
     world.commit("two")
-    status, said = world.run()
-    assert (status, world.text) == (0, "two") and "updated, at " in said
+    status, output = world.run()
+    assert (status, world.text) == (0, "two") and "updated, at " in output
     assert (world.folder / "results.txt").read_text() == "mine"
     assert sorted(each.name for each in world.folder.parent.iterdir()) == ["code"]
     assert list(world.temporary.iterdir()) == []
@@ -102,8 +102,8 @@ def test_pods_that_start_at_once_do_not_trample_on_each_other(world: World) -> N
         ended = [pods.submit(world.run) for _ in range(4)]
     found = [each.result() for each in ended]
     assert [status for status, _ in found] == [0, 0, 0, 0]
-    assert sum("cloned, at " in said for _, said in found) == 1
-    assert sum("up to date, at " in said for _, said in found) == 3
+    assert sum("cloned, at " in output for _, output in found) == 1
+    assert sum("up to date, at " in output for _, output in found) == 3
     assert world.text == "one"
 
 
@@ -111,13 +111,13 @@ def test_what_somebody_changed_there_stays_and_is_said(world: World) -> None:
     world.run()
     (world.folder / "a.txt").write_text("mine")
     newest = world.commit("two")
-    status, said = world.run()
-    assert (status, world.text) == (0, "mine") and "not updated: there are local changes" in said
-    status, said = world.run({"GIT_SYNC_REV": newest})
-    assert status == 1 and "there are local changes" in said
+    status, output = world.run()
+    assert (status, world.text) == (0, "mine") and "not updated: there are local changes" in output
+    status, output = world.run({"GIT_SYNC_REV": newest})
+    assert status == 1 and "there are local changes" in output
     git(world.folder, "commit", "--quiet", "-am", "mine")
-    status, said = world.run()
-    assert (status, world.text) == (0, "mine") and "not updated: there are local commits" in said
+    status, output = world.run()
+    assert (status, world.text) == (0, "mine") and "not updated: there are local commits" in output
 
 
 def test_a_commit_or_a_branch_is_what_is_checked_out(world: World) -> None:
@@ -131,32 +131,32 @@ def test_a_commit_or_a_branch_is_what_is_checked_out(world: World) -> None:
     for branch, text in (("dev", "three"), ("main", "two")):
         status, _ = world.run({"GIT_SYNC_BRANCH": branch})
         assert (status, world.text) == (0, text)
-    status, said = world.run({"GIT_SYNC_REV": "0" * 40})
-    assert status == 1 and "there is no commit 000" in said
+    status, output = world.run({"GIT_SYNC_REV": "0" * 40})
+    assert status == 1 and "there is no commit 000" in output
 
 
 def test_what_is_in_the_way_is_left_alone(world: World) -> None:
     world.folder.mkdir(parents=True)
     (world.folder / "thesis.txt").write_text("mine")
-    status, said = world.run()
-    assert status == 1 and "not cloned: it is not empty, and no repository" in said
+    status, output = world.run()
+    assert status == 1 and "not cloned: it is not empty, and no repository" in output
     assert [each.name for each in world.folder.iterdir()] == ["thesis.txt"]
     (world.folder / "thesis.txt").unlink()
     assert world.run()[0] == 0
-    status, said = world.run({"GIT_SYNC_REPO": "https://elsewhere.example/x.git"})
-    assert status == 1 and f"holds another repository: {world.source}" in said
+    status, output = world.run({"GIT_SYNC_REPO": "https://elsewhere.example/x.git"})
+    assert status == 1 and f"holds another repository: {world.source}" in output
 
 
 def test_a_token_in_the_address_of_what_is_there_gets_into_no_log(world: World) -> None:
     world.run()
     git(world.folder, "remote", "set-url", "origin", "https://li:s3cr3t@host.example/own.git")
-    status, said = world.run({"GIT_SYNC_REPO": "https://host.example/team.git"})
-    assert status == 1 and "holds another repository: https://host.example/own.git" in said
-    assert "s3cr3t" not in said
+    status, output = world.run({"GIT_SYNC_REPO": "https://host.example/team.git"})
+    assert status == 1 and "holds another repository: https://host.example/own.git" in output
+    assert "s3cr3t" not in output
     # The same repository by another login is the same one: what fails is that nobody answers there.
     git(world.folder, "remote", "set-url", "origin", "https://li:s3cr3t@127.0.0.1:1/own.git")
-    status, said = world.run({"GIT_SYNC_REPO": "https://127.0.0.1:1/own.git"})
-    assert status != 0 and "holds another" not in said and "s3cr3t" not in said
+    status, output = world.run({"GIT_SYNC_REPO": "https://127.0.0.1:1/own.git"})
+    assert status != 0 and "holds another" not in output and "s3cr3t" not in output
 
 
 def test_what_a_pod_that_was_killed_left_does_not_stop_the_next(world: World) -> None:
@@ -170,8 +170,8 @@ def test_what_a_pod_that_was_killed_left_does_not_stop_the_next(world: World) ->
 
 
 def test_a_repository_that_is_not_there_leaves_nothing_locked(world: World) -> None:
-    status, said = world.run({"GIT_SYNC_REPO": str(world.source / "nothing")})
-    assert status != 0 and "nothing" in said
+    status, output = world.run({"GIT_SYNC_REPO": str(world.source / "nothing")})
+    assert status != 0 and "nothing" in output
     assert not world.folder.with_name("code.lock").exists()
     assert world.run()[0] == 0
 
@@ -231,18 +231,18 @@ def test_root_reads_the_key_that_only_root_may_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
-        ({"sync_path": "/elsewhere"}, "Must be a folder within a mounted volume"),
-        ({"sync_path": "/work"}, "Must be a folder within a mounted volume"),
-        ({"sync_path": "work/code"}, "Must be a folder within a mounted volume"),
-        ({"sync_path": "/workspace/code"}, "Must be a folder within a mounted volume"),
-        ({"mounts": (Mount("data", "/work", is_read_only=True),)}, "that can be written"),
+        ({"sync_path": "/elsewhere"}, "Must be a folder within a writable volume"),
+        ({"sync_path": "/work"}, "Must be a folder within a writable volume"),
+        ({"sync_path": "work/code"}, "Must be a folder within a writable volume"),
+        ({"sync_path": "/workspace/code"}, "Must be a folder within a writable volume"),
+        ({"mounts": (Mount("data", "/work", is_read_only=True),)}, "writable volume"),
         ({"mounts": (), "host_mounts": (HostMount("/mnt", "/work"),)}, ""),
         ({"sync_mode": "rsync"}, "Only with code from git."),
         ({}, ""),
     ],
 )
-def test_the_folder_is_on_a_volume_that_stays(change: dict[str, Any], said: str) -> None:
-    found = replace(SPEC, **change).problems().get("sync_path", "")
-    assert said in found and bool(said) == bool(found)
+def test_the_folder_is_on_a_volume_that_stays(change: dict[str, Any], expected: str) -> None:
+    found = problems_of(replace(SPEC, **change)).get("sync_path", "")
+    assert expected in found and bool(expected) == bool(found)

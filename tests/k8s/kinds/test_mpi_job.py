@@ -9,7 +9,7 @@ import pytest
 from k8s.job_spec import JobSpec, Mount, Role
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
-from tests.support.objects import Object
+from tests.support.objects import Object, join
 
 SPEC = JobSpec(
     name="bench",
@@ -102,3 +102,31 @@ def test_only_v2beta1_says_when_the_launcher_starts() -> None:
     manifest = MPIJob().manifest(late)
     assert manifest["spec"]["launcherCreationPolicy"] == "WaitForWorkersReady"
     assert "launcher_policy" in MPIJobV1().unsupported(late)
+
+
+@pytest.mark.parametrize(
+    ("ended", "launcher_works", "ranks"),
+    [
+        ("Succeeded", False, [(), (0, 1), (2, 3), (4, 5), (6, 7)]),
+        ("Succeeded", True, [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]),
+        ("Failed", False, [()] * 5),
+        ("Running", False, [()] * 5),
+    ],
+)
+@both
+def test_the_ranks_of_workers_that_were_removed_at_the_end_are_those_of_its_slots(
+    kind: MPIJob | MPIJobV1, ended: str, launcher_works: bool, ranks: list[tuple[int, ...]]
+) -> None:
+    obj = kind.manifest(replace(SPEC, slots=2))
+    obj["spec"]["runLauncherAsWorker"] = launcher_works
+    obj["metadata"] |= {"uid": "u", "namespace": "default"}
+    obj["status"] = {"conditions": [{"type": ended, "status": "True"}]}
+    (job,) = join([], [], [kind.parse(obj)])[1]
+    assert [each.ranks for each in job.instances] == ranks
+    assert {each.ranks_proof for each in job.instances if each.ranks} <= {"assumed"}
+
+
+@pytest.mark.parametrize("conditions", [None, "x", ["x"], [{"type": 1}]])
+def test_conditions_that_make_no_sense_give_no_ranks(conditions: object) -> None:
+    obj = MPIJob().manifest(SPEC) | {"status": {"conditions": conditions}}
+    assert not any(each.ranks for each in MPIJob().replicas(obj))

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from k8s.cluster import join
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
 from k8s.status import Status
 from tests import FIXTURES
 from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects
+from tests.support.objects import join
 
 NEW, MIDDLE, ARENA = MPIJob(), MPIJobV1(), MPIJobV1Alpha1()
 
@@ -21,7 +21,7 @@ NEW, MIDDLE, ARENA = MPIJob(), MPIJobV1(), MPIJobV1Alpha1()
 def test_what_its_policy_says_is_read() -> None:
     job = jobs_in("mpijob-v2beta1-running")[0]
     assert (job.queue, job.priority, job.restarts_allowed, job.is_suspended) == ("research", "high", 2, False)
-    assert (job.outcome, job.enough, job.has_status) == (None, None, True)
+    assert (job.outcome, job.min_instances, job.has_status) == (None, None, True)
     assert job.started is not None and job.finished is None
 
 

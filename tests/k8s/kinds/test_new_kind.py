@@ -27,7 +27,7 @@ JOB: Object = {
 SHOW = """
 import json, sys
 import k8s.kinds
-from k8s.watch.discovery import ServedKinds, choose
+from k8s.cluster.discovery import ServedKinds, choose
 from tests.support.objects import joined
 
 nodes, pods, jobs = json.load(sys.stdin)

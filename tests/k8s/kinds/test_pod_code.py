@@ -12,7 +12,7 @@ import pytest
 from k8s.job_spec import ConfigFile, JobSpec
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
-from k8s.kinds.pod_code import TRAINER_PATH, code_folder, login_in, without_login
+from k8s.kinds.pod_code import TRAINER_PATH, code_folder, credentials_in, strip_credentials
 from tests import ROOT
 
 Part = dict[str, Any]
@@ -67,7 +67,7 @@ def test_git_is_fetched_as_arena_fetches_it(kind: CreatableKind) -> None:
     (init,) = pod["initContainers"]
     (like,) = theirs["initContainers"]
     wanted = {name: value for name, value in env_of(like).items() if name.startswith("GIT_SYNC")}
-    assert env_of(init) == wanted
+    assert env_of(init) == wanted | {"GIT_ALLOW_PROTOCOL": "git:http:https:ssh"}
     assert (init["name"], init["volumeMounts"]) == (like["name"], like["volumeMounts"])
     mount = next(each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "code-sync")
     assert mount in theirs["containers"][0]["volumeMounts"]
@@ -127,6 +127,22 @@ def test_credentials_come_from_a_secret(change: Part, username: Part, password: 
     assert (env.get("GIT_SYNC_USERNAME"), env.get("GIT_SYNC_PASSWORD")) == (username, password)
     manifest = json.dumps(CREATABLE[0].manifest(spec))
     assert '"pw"' not in manifest and "tok@" not in manifest
+
+
+@pytest.mark.parametrize(
+    ("change", "protocols"),
+    [
+        ({}, "git:http:https:ssh"),
+        ({"sync_source": "git@host.example:a/b.git"}, "git:http:https:ssh"),
+        ({"env": {"GIT_ALLOW_PROTOCOL": "https"}}, "https"),
+        # Naming `file` would allow it to submodules too.
+        ({"sync_source": "file:///srv/code"}, None),
+        ({"sync_source": "/srv/code"}, None),
+    ],
+)
+def test_git_speaks_no_protocol_that_runs_programs(change: Part, protocols: str | None) -> None:
+    env = env_of(pod_of(replace(GIT, **change))["initContainers"][0])
+    assert env.get("GIT_ALLOW_PROTOCOL") == protocols
 
 
 @pytest.mark.parametrize("source", ["git@host.example:team/code.git", "ssh://git@host.example:22/team/code"])
@@ -223,9 +239,9 @@ def test_what_no_manifest_holds_is_named_as_lost(spec: JobSpec) -> None:
 
 
 def test_only_git_has_a_login() -> None:
-    assert login_in(replace(SPEC, env={"GIT_SYNC_PASSWORD": "pw"})) == {}
-    assert login_in(replace(GIT, sync_source="git@host.example:a/b")) == {}
-    assert login_in(replace(GIT, env={"GIT_SYNC_PASSWORD": ""})) == {}
+    assert credentials_in(replace(SPEC, env={"GIT_SYNC_PASSWORD": "pw"})) == {}
+    assert credentials_in(replace(GIT, sync_source="git@host.example:a/b")) == {}
+    assert credentials_in(replace(GIT, env={"GIT_SYNC_PASSWORD": ""})) == {}
 
 
 @pytest.mark.parametrize(
@@ -242,5 +258,5 @@ def test_only_git_has_a_login() -> None:
 def test_user_and_password_are_told_from_a_url_even_one_that_is_being_typed(
     url: str, without: str, login: dict[str, str]
 ) -> None:
-    assert (without_login(url), login_in(replace(GIT, sync_source=url))) == (without, login)
+    assert (strip_credentials(url), credentials_in(replace(GIT, sync_source=url))) == (without, login)
     assert url == without or url not in json.dumps(PyTorchJob().manifest(replace(GIT, sync_source=url)))

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from k8s.cluster import join
 from k8s.job_spec import JobSpec
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.kinds.parse import JobReader
 from k8s.models import Pod, Reader
 from k8s.status import Status
 from tests import FIXTURES
-from tests.support.objects import RECORDED, pytorch_job
+from tests.support.objects import RECORDED, join, pytorch_job
 
 KIND = PyTorchJob()
 
@@ -179,9 +178,9 @@ def test_an_older_operators_policy_stands_in_the_spec_itself() -> None:
 def test_an_elastic_job_needs_only_its_fewest_pods_and_others_all_of_theirs() -> None:
     job = pytorch_job("bert", workers=4)
     job["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 2}}
-    assert KIND.parse(job).enough is None
+    assert KIND.parse(job).min_instances is None
     job["spec"]["elasticPolicy"] = {"minReplicas": 2, "maxReplicas": 4}
-    assert KIND.parse(job).enough == 2
+    assert KIND.parse(job).min_instances == 2
 
 
 def test_its_queue_and_priority_are_found_wherever_they_may_stand() -> None:

@@ -49,7 +49,7 @@ def test_why_a_ray_job_failed_is_told_in_its_words() -> None:
 def test_a_ray_jobs_retries_and_what_its_program_does_are_told() -> None:
     job = jobs_in("rayjob-running")[0]
     assert (job.restarts, job.restarts_allowed, job.progress) == (1, 2, "program running")
-    assert (job.queue, job.enough, job.is_suspended) == ("team-a", None, False)
+    assert (job.queue, job.min_instances, job.is_suspended) == ("team-a", None, False)
     assert job.started is not None
 
 
@@ -69,11 +69,11 @@ def test_a_ray_job_on_somebody_elses_cluster_has_a_submitter_only() -> None:
 
 def test_an_autoscaled_cluster_can_work_with_its_fewest_pods() -> None:
     job = jobs_in("raycluster-autoscaled")[0]
-    assert (len(job.replicas), job.enough) == (4, 2)
+    assert (len(job.replicas), job.min_instances) == (4, 2)
     assert (job.priority, job.queue, job.outcome) == ("low", "research", None)
     obj = objects("rayjob-running")[0]
     obj["spec"]["rayClusterSpec"]["enableInTreeAutoscaling"] = True
-    assert JOB.parse(obj).enough == 1 + 1 + 2 + 1  # submitter, head, one replica on two hosts, and one
+    assert JOB.parse(obj).min_instances == 1 + 1 + 2 + 1  # submitter, head, one replica on two hosts, and one
 
 
 def test_a_suspended_cluster_has_not_begun() -> None:

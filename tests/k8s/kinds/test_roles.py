@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import JobSpec, Role
+from k8s.job_spec import JobSpec, Role, problems_of
 from k8s.jobs.clone import clone
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.batch_job import BatchJob
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
-from k8s.kinds.t9k.pytorch_job import T9kPyTorchJob
+from k8s.kinds.t9k.t9k_pytorch_job import T9kPyTorchJob
 
 T9K, PYTORCH, MPI = T9kPyTorchJob(), PyTorchJob(), MPIJob()
 SPEC = JobSpec(name="bert", image="train:1", command=("python", "train.py"), workers=4, gpus=2)
@@ -53,8 +53,8 @@ def test_torchrun_starts_in_a_role_what_the_role_says() -> None:
 
 def test_torchrun_starts_scripts_in_all_roles_or_programs() -> None:
     spec = replace(SPEC, workers=6, roles=THREE, torchrun=True, command=("train.py",))
-    said = "With torchrun all roles run scripts of Python, or none does."
-    assert T9K.unsupported(spec) == {"roles": said}
+    expected = "With torchrun, either all roles run Python scripts or none does."
+    assert T9K.unsupported(spec) == {"roles": expected}
     assert T9K.unsupported(replace(spec, torchrun=False)) == {}
     assert T9K.unsupported(replace(spec, command=("run", "it"))) == {}
 
@@ -77,12 +77,12 @@ def test_torchrun_starts_scripts_in_all_roles_or_programs() -> None:
     ],
 )
 def test_a_job_with_roles_is_cloned_exactly(kind: CreatableKind, spec: JobSpec) -> None:
-    assert {**spec.problems(), **kind.unsupported(spec)} == {}
+    assert {**problems_of(spec), **kind.unsupported(spec)} == {}
     manifest = kind.manifest(replace(spec, suspend=False))
     copy = clone(manifest, name="bert-2")
     assert copy.spec is not None
-    assert (copy.lost, copy.fits_form) == ((), True)
-    assert {**copy.spec.problems(), **kind.unsupported(copy.spec)} == {}
+    assert (copy.lost, copy.is_form_compatible) == ((), True)
+    assert {**problems_of(copy.spec), **kind.unsupported(copy.spec)} == {}
     assert kind.manifest(copy.spec) == copy.manifest
     assert kind.manifest(replace(copy.spec, name="bert")) == manifest
 
@@ -108,33 +108,33 @@ def test_roles_of_an_elastic_job_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "roles", "said"),
+    ("kind", "roles", "expected"),
     [
         (PYTORCH, (Role("chief"),), "Its roles are master and worker; there is no chief."),
-        (PYTORCH, (Role("master", 2),), "There is one master, no more."),
-        (PYTORCH, (Role("worker", 4),), "They have 5 pods, the job has 4: change the one or the other."),
+        (PYTORCH, (Role("master", 2),), "There can only be one master."),
+        (PYTORCH, (Role("worker", 4),), "The roles have 5 pods, the job has 4: change one of them."),
         (PYTORCH, (Role("master"), Role("worker", 3)), ""),
-        (MPI, (Role("launcher", 3),), "There is one launcher, no more."),
+        (MPI, (Role("launcher", 3),), "There can only be one launcher."),
         (MPI, (Role("launcher"), Role("worker", 4)), ""),
         (
             MPI,
             (Role("worker", restart_policy="Always"),),
             "worker: restart: must be one of OnFailure, Never.",
         ),
-        (T9K, THREE, "They have 6 pods, the job has 4: change the one or the other."),
+        (T9K, THREE, "The roles have 6 pods, the job has 4: change one of them."),
         (T9K, (Role("any", 1), Role("name")), ""),
         (BatchJob(), (Role("worker"),), "All pods of a Job are alike."),
     ],
 )
 def test_roles_that_a_kind_cannot_have_get_a_sentence(
-    kind: CreatableKind, roles: tuple[Role, ...], said: str
+    kind: CreatableKind, roles: tuple[Role, ...], expected: str
 ) -> None:
-    assert kind.unsupported(replace(SPEC, roles=roles)).get("roles", "") == said
+    assert kind.unsupported(replace(SPEC, roles=roles)).get("roles", "") == expected
 
 
 def test_a_job_of_one_pod_has_no_workers_of_its_own() -> None:
     found = PYTORCH.unsupported(replace(SPEC, workers=1, roles=(Role("worker", gpus=1),)))
-    assert found == {"roles": "They have 2 pods, the job has 1: change the one or the other."}
+    assert found == {"roles": "The roles have 2 pods, the job has 1: change one of them."}
 
 
 def test_how_many_workers_roles_make() -> None:

@@ -13,7 +13,7 @@ KIND = VolcanoJob()
 
 def test_its_gang_its_queue_and_its_retries_are_read() -> None:
     job = jobs_in("volcano-running")[0]
-    assert (job.queue, job.priority, job.enough) == ("research", "high", 2)
+    assert (job.queue, job.priority, job.min_instances) == ("research", "high", 2)
     assert (job.restarts, job.restarts_allowed) == (1, 5)
     assert [(each.type, each.status) for each in job.conditions] == [
         ("Pending", "False"),
@@ -61,7 +61,7 @@ def test_tasks_without_a_name_or_a_number_are_as_volcano_takes_them() -> None:
     found = KIND.replicas({"metadata": {"name": "a"}, "spec": {"tasks": tasks}})
     assert [each.name for each in found] == ["a-default0-0"]
     job = KIND.parse({"metadata": {"name": "a"}, "spec": {"tasks": tasks}})
-    assert (job.enough, job.restarts_allowed, job.has_status) == (None, 3, False)
+    assert (job.min_instances, job.restarts_allowed, job.has_status) == (None, 3, False)
 
 
 def test_a_pod_that_volcano_only_schedules_is_not_of_its_jobs() -> None:

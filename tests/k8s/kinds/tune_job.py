@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
-from k8s.kinds.parse import (
-    make_replica,
-    nested,
-    outcome_of_conditions,
-    read_job,
-    read_status,
-    replica_count,
-)
+from k8s.kinds.parse import make_replica, nested, outcome_of_conditions, read_job, read_status, replica_count
 from k8s.models import Pod
 from k8s.models.resources import Resource
-from k8s.text.numbers import whole_number
+from k8s.text.sanitize import parse_integer
 
 STUDY = "tune.example.org/study"
 TRIAL = "tune.example.org/trial"
@@ -45,4 +38,4 @@ class TuneJob:
         return pod.metadata.label(STUDY)
 
     def instance_of(self, pod: Pod) -> tuple[str, int | None] | None:
-        return ("trial", whole_number(pod.metadata.label(TRIAL))) if self.job_of(pod) else None
+        return ("trial", parse_integer(pod.metadata.label(TRIAL))) if self.job_of(pod) else None

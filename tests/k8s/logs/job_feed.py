@@ -1,4 +1,4 @@
-"""A job of scripted pods, and a feed of its logs taken as a view does."""
+"""A job of scripted pods, and a feed of its logs that is drained as by a view."""
 
 from __future__ import annotations
 
@@ -6,15 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from k8s.logs import (
-    Feed,
-    Item,
-    JobLogs,
-    LogLine,
-    Mark,
-    Marker,
-    Target,
-)
+from k8s.logs import Feed, Item, JobLogs, LogLine, Mark, Marker, Target
 from tests.scripted.logs import START_NS, ScriptedPod, target
 
 
@@ -43,7 +35,7 @@ async def running(logs: JobLogs) -> AsyncIterator[None]:
 
 
 async def taken_until(feed: Feed, amount: int) -> list[Item]:
-    """Take from a feed as a view does, until so many items have come."""
+    """Drain a feed as a view does, until it gave this many items."""
     items: list[Item] = []
     async with asyncio.timeout(20):
         while len(items) < amount:

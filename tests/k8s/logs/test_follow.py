@@ -9,9 +9,9 @@ from contextlib import aclosing
 import pytest
 
 from k8s.client.client import Client
+from k8s.cluster.backoff import Backoff
 from k8s.errors import Forbidden, Invalid
 from k8s.logs import Follower, Item, LogLine, LogRequest, Mark, Marker, Target
-from k8s.watch.backoff import Backoff
 from tests.scripted.logs import (
     NS,
     QUICK,
@@ -30,7 +30,7 @@ EVERYTHING = LogRequest()
 async def follow(
     client: Client, followed: Target, wanted: LogRequest = EVERYTHING, *, backoff: Backoff = QUICK
 ) -> AsyncIterator[Item]:
-    """Yield the items of one container's log, each by itself."""
+    """Yield the items of one container's log one by one."""
     async with aclosing(Follower(client, followed, wanted, backoff=backoff).batches()) as batches:
         async for batch in batches:
             for item in batch:
@@ -40,7 +40,7 @@ async def follow(
 async def read_all(
     pod: ScriptedPod, wanted: LogRequest = EVERYTHING, backoff: Backoff = QUICK
 ) -> tuple[list[str], list[Marker]]:
-    """Follow a pod of a cluster of its own to the end."""
+    """Follow a pod of a new cluster to its end."""
     async with connected(pod) as (_, client), asyncio.timeout(20):
         items = [item async for item in follow(client, target(pod), wanted, backoff=backoff)]
     texts = [item.text.decode() for item in items if isinstance(item, LogLine)]
@@ -79,30 +79,30 @@ async def test_a_connection_cut_in_the_middle_of_a_line_loses_and_doubles_nothin
     assert markers[0].text.endswith(" s, nothing lost")
 
 
-@pytest.mark.parametrize("cut", range(0, 400, 23))
-async def test_wherever_the_connection_is_cut_every_line_comes_once(cut: int) -> None:
-    pod = ScriptedPod("w0")
-    for number in range(10):
-        pod.write(f"line {number}", after_ns=0 if number % 3 else 700_000_000)
-    pod.runs[0].exit_code = 0
-    pod.faults = [Fault(cut_after=cut), Fault(cut_after=cut + 31)]
-    texts, _ = await read_all(pod)
-    assert texts == pod.texts
+async def test_wherever_the_connection_is_cut_every_line_comes_once() -> None:
+    for cut in range(0, 400, 23):
+        pod = ScriptedPod("w0")
+        for number in range(10):
+            pod.write(f"line {number}", after_ns=0 if number % 3 else 700_000_000)
+        pod.runs[0].exit_code = 0
+        pod.faults = [Fault(cut_after=cut), Fault(cut_after=cut + 31)]
+        texts, _ = await read_all(pod)
+        assert texts == pod.texts
 
 
-@pytest.mark.parametrize("end", range(0, 400, 37))
-async def test_an_answer_that_ends_while_the_container_runs_is_not_believed(end: int) -> None:
-    pod = ScriptedPod("w0")
-    for number in range(10):
-        pod.write(f"line {number}", after_ns=400_000_000)
-    pod.faults = [Fault(end_after=end)]
-    async with connected(pod) as (_, client), asyncio.timeout(10):
-        found = []
-        async for item in follow(client, target(pod), backoff=QUICK):
-            found.append(item)
-            if isinstance(item, LogLine) and item.text == b"line 9":
-                await pod.end()
-    assert [item.text.decode() for item in found if isinstance(item, LogLine)] == pod.texts
+async def test_an_answer_that_ends_while_the_container_runs_is_not_believed() -> None:
+    for end in range(0, 400, 37):
+        pod = ScriptedPod("w0")
+        for number in range(10):
+            pod.write(f"line {number}", after_ns=400_000_000)
+        pod.faults = [Fault(end_after=end)]
+        async with connected(pod) as (_, client), asyncio.timeout(10):
+            found = []
+            async for item in follow(client, target(pod), backoff=QUICK):
+                found.append(item)
+                if isinstance(item, LogLine) and item.text == b"line 9":
+                    await pod.end()
+        assert [item.text.decode() for item in found if isinstance(item, LogLine)] == pod.texts
 
 
 async def test_lines_of_one_moment_are_told_apart_by_counting() -> None:
@@ -201,7 +201,7 @@ async def test_a_container_that_crashes_is_waited_for_between_its_runs() -> None
                     pod.runs.append(Run())
                     pod.write("again")
                     await pod.end()
-    assert words == ["ended, exit 1; waits to be started again", "restart #1, exit 1", "ended, exit 0"]
+    assert words == ["ended, exit 1; waits for a restart", "restart #1, exit 1", "ended, exit 0"]
 
 
 async def test_runs_that_came_and_went_unread_are_a_gap() -> None:

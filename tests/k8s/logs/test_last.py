@@ -1,4 +1,4 @@
-"""When each of a job's logs last grew: streamed where they are few, asked in turns where they are many."""
+"""The time and text of the newest line: streamed for few logs, polled in turn for many."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from k8s.client.client import Client
+from k8s.cluster.backoff import ServerProbe
 from k8s.logs.last import LastLine, LastLines
-from k8s.watch.backoff import ServerProbe
 from tests.scripted.logs import NS, START_NS, Fault, ScriptedPod, connected, target
 from tests.scripted.mirror import HASTY
 from tests.scripted.server import WAIT_S
@@ -18,7 +18,7 @@ from tests.scripted.server import WAIT_S
 async def looking(
     client: Client, *pods: ScriptedPod, status: str = "Running", **how: float
 ) -> AsyncIterator[LastLines]:
-    """Look at the logs of some pods."""
+    """Read the newest lines of some pods."""
     lines = LastLines(
         client,
         ServerProbe(client, HASTY),
@@ -84,7 +84,7 @@ async def test_many_logs_are_asked_in_turns_and_none_is_streamed() -> None:
 
 
 async def test_of_a_log_that_is_polled_no_more_silence_is_claimed_than_was_seen() -> None:
-    line = LastLine(stamp_ns=100 * NS, raw=b"x", looked_s=130.0)
+    line = LastLine(stamp_ns=100 * NS, raw=b"x", newest_until_s=130.0)
     assert line.silent_s(now_s=500.0) == 30.0
     assert LastLine(stamp_ns=100 * NS, raw=b"x").silent_s(now_s=500.0) == 400.0
     assert LastLine(stamp_ns=100 * NS, raw=b"x").silent_s(now_s=90.0) == 0.0  # its clock is ahead
@@ -119,7 +119,7 @@ async def test_a_log_that_is_over_is_read_once() -> None:
     await pod.end(1)
     async with connected(pod) as (_, client), looking(client, pod, status="Failed") as lines:
         await until(lambda: last_text(lines, pod) == b"CUDA error: out of memory")
-        assert lines.newest["one"].looked_s is not None
+        assert lines.newest["one"].newest_until_s is not None
         lines.set_targets([target(pod, status="Failed", is_chief=True)])
         await asyncio.sleep(0)
         assert len(pod.requests) == 1

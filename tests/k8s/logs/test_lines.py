@@ -1,37 +1,33 @@
-"""Streams cut into stamped lines, and taken up again without doubles."""
+"""Streams cut into lines with timestamps, and resumed without duplicates."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.logs.cursor import Cursor
+from k8s.logs.follow import Cursor
 from k8s.logs.lines import Piece, Splitter, read_stamp, write_stamp
 
 AT = int(datetime(2026, 5, 14, 10, 0, 1, tzinfo=UTC).timestamp()) * 1_000_000_000
 
 
-@pytest.mark.parametrize(
-    ("stamp", "ns"),
-    [
+def test_times_as_kubelets_write_them() -> None:
+    cases: list[tuple[bytes, int]] = [
         (b"2026-05-14T10:00:01.123456789Z", AT + 123_456_789),
         (b"2026-05-14T10:00:01.5Z", AT + 500_000_000),
         (b"2026-05-14T10:00:01Z", AT),
         (b"2026-05-14T18:00:01.000000001+08:00", AT + 1),
         (b"2026-05-14T05:30:01.000000001-04:30", AT + 1),
-    ],
-)
-def test_times_as_kubelets_write_them(stamp: bytes, ns: int) -> None:
-    assert read_stamp(stamp + b" text") == (ns, len(stamp) + 1)
-    assert read_stamp(stamp) == (ns, len(stamp))
+    ]
+    for stamp, ns in cases:
+        assert read_stamp(stamp + b" text") == (ns, len(stamp) + 1)
+        assert read_stamp(stamp) == (ns, len(stamp))
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_what_bears_no_time_is_kept_whole() -> None:
+    cases: list[bytes] = [
         b"",
         b"unable to retrieve container logs for containerd://abc",
         b"2026-05-14 10:00:01 text",
@@ -40,10 +36,9 @@ def test_times_as_kubelets_write_them(stamp: bytes, ns: int) -> None:
         b"2026-05-14T10:00:01.1 text",
         b"xxxxxxxxxxTxxxxxxxxxxxxxxxxxxZ text",
         b"\xff" * 64,
-    ],
-)
-def test_what_bears_no_time_is_kept_whole(line: bytes) -> None:
-    assert read_stamp(line) == (0, 0)
+    ]
+    for line in cases:
+        assert read_stamp(line) == (0, 0)
 
 
 @given(st.integers(1_000_000_000, 4_000_000_000_000_000_000))

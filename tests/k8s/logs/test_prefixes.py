@@ -1,4 +1,4 @@
-"""Whose line is it."""
+"""Rank prefixes of lines."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ def test_each_rule_finds_the_rank_of_its_own_example(rule: object) -> None:
     assert owner.rank == 3
 
 
-@pytest.mark.parametrize(
-    ("line", "rank", "is_proven", "text"),
-    [
+def test_prefixes_of_a_pod_with_ranks_4_to_7() -> None:
+    cases: list[tuple[bytes, int, bool, bytes | None]] = [
         (b"[rank5]: loss 1.8", 5, True, b"loss 1.8"),
         (b"[rank5]:[E514 10:00:00.1 ProcessGroupNCCL.cpp:9] x", 5, True, None),
         (b"[rank5]:[titan] x", 5, False, b"[titan] x"),
@@ -32,20 +31,16 @@ def test_each_rule_finds_the_rank_of_its_own_example(rule: object) -> None:
         (b"[rank: 6] Seed set", 6, True, b"Seed set"),
         (b"[RANK 6] Seed set", 6, True, b"Seed set"),
         (b"rank=6 step=1", 6, True, b"rank=6 step=1"),
-    ],
-)
-def test_prefixes_of_a_pod_with_ranks_4_to_7(
-    line: bytes, rank: int, is_proven: bool, text: bytes | None
-) -> None:
-    owner = RankReader((4, 5, 6, 7)).owner(line)
-    assert (owner.rank, owner.is_proven) == (rank, is_proven)
-    if text is not None:
-        assert line[owner.prefix_bytes :] == text
+    ]
+    for line, rank, is_proven, text in cases:
+        owner = RankReader((4, 5, 6, 7)).owner(line)
+        assert (owner.rank, owner.is_proven) == (rank, is_proven)
+        if text is not None:
+            assert line[owner.prefix_bytes :] == text
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_what_only_looks_like_a_prefix_stays_with_the_pod() -> None:
+    cases: list[bytes] = [
         b"3: a numbered list",
         b"[3] a footnote",
         b"h:12:34 [3] NCCL INFO x",
@@ -61,10 +56,9 @@ def test_prefixes_of_a_pod_with_ranks_4_to_7(
         b"[",
         b"Starting rank 3",
         "[rank\u0663]: arabic digit".encode(),
-    ],
-)
-def test_what_only_looks_like_a_prefix_stays_with_the_pod(line: bytes) -> None:
-    assert RankReader((0, 1, 2, 3)).owner(line) == (None, False, 0)
+    ]
+    for line in cases:
+        assert RankReader((0, 1, 2, 3)).owner(line) == (None, False, 0)
 
 
 def test_a_number_in_brackets_is_a_rank_only_in_a_launcher() -> None:

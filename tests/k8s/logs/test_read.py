@@ -1,4 +1,4 @@
-"""Logs read once, or followed to their end: which ranks and pods, in which order, and when it is over."""
+"""Logs read once, or followed to their end: ranks, pods, order and errors."""
 
 from __future__ import annotations
 
@@ -9,15 +9,7 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.errors import NotFound
-from k8s.logs import (
-    LogLine,
-    Mark,
-    Marker,
-    Options,
-    Target,
-    printed,
-    read,
-)
+from k8s.logs import LogLine, Mark, Marker, Options, Target, printed, read
 from tests.k8s.logs.job_feed import pod_of, target_of, texts
 from tests.scripted.logs import QUICK, START_NS, ScriptedPod, connected
 

@@ -1,4 +1,4 @@
-"""Reading a whole log again, with what the server does not have any more from what was held."""
+"""Whole logs read again, with held lines where the server no longer has them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from k8s.client.client import Client
 from k8s.logs import EVERYTHING, Item, JobLogs, LogLine, LogRequest, Target
-from k8s.logs.whole import whole_log
+from k8s.logs.job import full_log
 from tests.k8s.logs.job_feed import running, taken_until, texts
 from tests.scripted.logs import QUICK, START_NS, Fault, Run, ScriptedPod, connected, target
 
@@ -26,7 +26,7 @@ def held_of(pod: ScriptedPod, first: int, run: int = 0) -> list[Item]:
 
 
 async def whole(client: Client, of: Target, **more: object) -> list[str]:
-    async with asyncio.timeout(20), aclosing(whole_log(client, of, backoff=QUICK, **more)) as batches:  # type: ignore[arg-type]
+    async with asyncio.timeout(20), aclosing(full_log(client, of, backoff=QUICK, **more)) as batches:  # type: ignore[arg-type]
         return texts([item async for batch in batches for item in batch])
 
 
@@ -47,7 +47,7 @@ async def test_what_was_rotated_away_comes_from_what_was_held_and_the_rest_is_sa
         found = await whole(client, target(pod), held=held, gone=gone)
     assert found == [
         "-- rank 0: 2 earlier lines cannot be read again",
-        "-- 2 lines that the server does not have any more, as they were held here",
+        "-- 2 lines that the server no longer has, as they were held here",
         "line 2",
         "line 3",
         "-- from here on as the server has them",
@@ -63,7 +63,7 @@ async def test_of_a_pod_that_another_one_has_replaced_there_is_what_was_held() -
     async with connected(pod) as (_, client):
         found = await whole(client, followed, held=held)
     assert [text for text in found if text.startswith("line")] == pod.texts
-    assert "the server does not have any more" in "".join(found)
+    assert "the server no longer has" in "".join(found)
 
 
 async def test_a_log_that_breaks_off_goes_on_with_what_was_held() -> None:
@@ -87,7 +87,7 @@ async def test_the_run_before_a_restart_that_was_followed_is_read_again_too() ->
             await pod.tell()
             while not any("second run" in text for text in texts(feed.take(everything=True))):
                 await asyncio.sleep(0)
-        found = texts([item async for item in logs.read_whole(EVERYTHING)])
+        found = texts([item async for item in logs.read_full(EVERYTHING)])
     assert [text for text in found if not text.startswith("--")] == [*pod.texts]
 
 
@@ -98,5 +98,5 @@ async def test_a_view_of_the_run_before_saves_that_run() -> None:
     async with connected(pod) as (_, client):
         before = LogRequest(previous=True, follow=False)
         logs = JobLogs(client, [target(pod, ranks=(0,))], request=before, backoff=QUICK)
-        found = texts([item async for item in logs.read_whole(EVERYTHING)])
+        found = texts([item async for item in logs.read_full(EVERYTHING)])
     assert found == [f"line {number}" for number in range(6)]

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import EnvSource, JobSpec, Mount, NewClaim
+from k8s.job_spec import EnvSource, JobSpec, Mount, NewClaim, PodToleration
 from k8s.jobs.create import job_objects
 from k8s.kinds import CREATABLE
 from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.preflight import Finding, check_against_cluster
+from k8s.preflight.limits import placement_findings, quota_findings
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+from tests.support.objects import batch_job
 
 KIND = CREATABLE[0]
 SPACE = "/api/v1/namespaces/default"
@@ -64,6 +66,46 @@ def limit_range(kind: str, most: Mapping[str, str]) -> Answer:
     return page([{"metadata": {"name": "small"}, "spec": {"limits": [{"type": kind, "max": most}]}}])
 
 
+def nodes(*changes: Mapping[str, Any]) -> Answer:
+    """Return nodes of 2 CPUs, 8 GiB and 8 GPUs."""
+    size = {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "8", "pods": "110"}
+    plain = {"spec": {}, "status": {"allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}}
+    return page(
+        [
+            {**plain, **change, "metadata": {"name": f"n{index}", **change.get("metadata", {})}}
+            for index, change in enumerate(changes)
+        ]
+    )
+
+
+NODES = "/api/v1/nodes"
+SMALL: dict[str, Any] = {"conditions": [{"type": "Ready", "status": "True"}]}
+TAINTED: dict[str, Any] = {"spec": {"taints": [{"key": "dedicated", "value": "a", "effect": "NoSchedule"}]}}
+GPU_TAINT: dict[str, Any] = {"spec": {"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]}}
+A100: dict[str, Any] = {"metadata": {"labels": {"gpu": "a100"}}}
+CORDONED: dict[str, Any] = {"spec": {"unschedulable": True}}
+
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pytorchjobs.kubeflow.org"
+VOLCANO = "scheduling.volcano.sh/v1beta1"
+WITH_VOLCANO: Mapping[str, Reply] = {
+    "/apis": Answer(
+        {
+            "groups": [
+                {"name": version.partition("/")[0], "versions": [{"groupVersion": version}]}
+                for version in ("kubeflow.org/v1", VOLCANO)
+            ]
+        }
+    ),
+    f"/apis/{VOLCANO}": Answer({"resources": [{"name": "podgroups", "verbs": ["list", "watch"]}]}),
+}
+
+
+def crd(spec: Mapping[str, Any]) -> Answer:
+    """Return the definition of PyTorchJobs whose schema lists these fields of `spec`."""
+    schema = {"properties": {"spec": {"properties": spec}}}
+    return Answer({"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}})
+
+
 FINE: Mapping[str, Reply] = {
     SPACE: Answer({"metadata": {"name": "default"}}),
     "/apis": Answer(
@@ -72,6 +114,7 @@ FINE: Mapping[str, Reply] = {
     "/apis/kubeflow.org/v1": Answer(SERVED),
     f"{SPACE}/resourcequotas": page([]),
     f"{SPACE}/limitranges": page([]),
+    NODES: nodes({}),
 }
 
 
@@ -88,146 +131,153 @@ async def findings(answers: Mapping[str, Reply], review: Reply | None = None, **
         return found
 
 
-@pytest.mark.parametrize(
-    ("answers", "change", "severity", "field", "said"),
-    [
-        ({SPACE: refusal(404, 'namespaces "default" not found')}, {}, "error", "namespace", "no namespace"),
-        (
-            {"/apis/kubeflow.org/v1": Answer({**SERVED, "resources": []})},
-            {},
-            "error",
-            "kind",
-            "does not serve PyTorchJob kubeflow.org/v1; choose another kind",
-        ),
-        (
-            {"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert": Answer({"metadata": {}})},
-            {},
-            "error",
-            "name",
-            "PyTorchJob bert already exists in default; choose another name",
-        ),
-        ({}, DATA, "error", "mounts", "volume claim data not found in default"),
-        ({CLAIM: claim("Lost")}, DATA, "error", "mounts", "volume claim data is Lost"),
-        ({CLAIM: claim("Pending")}, DATA, "warning", "mounts", "volume claim data is not bound"),
-        (
-            {CLAIM: claim("Bound", "ReadWriteOnce")},
-            {**DATA, "workers": 2},
-            "warning",
-            "mounts",
-            "unless all 2 pods fit on one node: volume claim data",
-        ),
-        (
-            {CLAIM: claim("Bound", "ReadWriteOncePod")},
-            {**DATA, "workers": 2},
-            "error",
-            "mounts",
-            "one pod alone may mount volume claim data (RWOP), not 2",
-        ),
-        ({CLAIM: claim("Bound", "ReadOnlyMany")}, DATA, "warning", "mounts", "is read-only (ROX)"),
-        (
-            {CLAIM: claim("Bound", "ReadWriteMany", size="1Gi")},
-            NEW_DATA,
-            "error",
-            "new_claims",
-            "volume claim data is there already with 1Gi, less than 10Gi; choose another name",
-        ),
-        (
-            {CLAIM: claim("Bound", "ReadWriteMany", size="10Gi")},
-            NEW_DATA,
-            "warning",
-            "new_claims",
-            "would use volume claim data, which is there already (10Gi)",
-        ),
-        ({}, {**NEW_DATA, "workers": 2}, "warning", "mounts", "unless all 2 pods fit on one node"),
-        (
-            {CLASSES: page([{"metadata": {"name": "fast"}}])},
-            {"new_claims": (NewClaim("data", "10Gi", "slow"),)},
-            "error",
-            "new_claims",
-            "there is no StorageClass slow; choose one of fast",
-        ),
-        ({}, {"pull_secrets": ("reg",)}, "error", "pull_secrets", "Secret reg not found in default"),
-        (
-            {},
-            {"git_secret": "git", "sync_mode": "git", "sync_source": "/x"},
-            "error",
-            "git_secret",
-            "Secret git not found",
-        ),
-        (
-            {},
-            {"env_from": (EnvSource(False, "paths"),)},
-            "error",
-            "env_from",
-            "ConfigMap paths not found in default",
-        ),
-        (
-            {f"{SPACE}/secrets/wandb": Answer({"data": {"token": "eA=="}})},
-            {"env_from": (EnvSource(True, "wandb", "key", "KEY"),)},
-            "error",
-            "env_from",
-            "Secret wandb has no key key; its keys: token",
-        ),
-        (
-            {PRIORITIES: page([{"metadata": {"name": "low"}}])},
-            {"priority_class": "high"},
-            "error",
-            "priority_class",
-            "no PriorityClass high; choose one of low",
-        ),
-        ({}, {"queue": "team"}, "error", "queue", "no LocalQueue team in default"),
-        (
-            {
-                QUEUE: Answer(
-                    {"status": {"conditions": [{"type": "Active", "status": "False", "message": "Stopped."}]}}
-                )
-            },
-            {"queue": "team"},
-            "warning",
-            "queue",
-            "LocalQueue team admits nothing: Stopped; choose another queue",
-        ),
-        (
-            {
-                f"{SPACE}/resourcequotas": quota(
-                    {"requests.nvidia.com/gpu": "16"}, {"requests.nvidia.com/gpu": "8"}
-                )
-            },
-            GPUS,
-            "warning",
-            "gpus",
-            "all pods want 12 nvidia.com/gpu, quota gpus has 8 of 16 left; ask for less",
-        ),
-        (
-            {f"{SPACE}/resourcequotas": quota({"requests.nvidia.com/gpu": "8"}, {})},
-            GPUS,
-            "error",
-            "gpus",
-            "would never start: all pods want 12 nvidia.com/gpu, quota gpus allows 8",
-        ),
-        (
-            {f"{SPACE}/resourcequotas": quota({"pods": "2"}, {"pods": "0"})},
-            GPUS,
-            "error",
-            "workers",
-            "all pods want 3 pods, quota gpus allows 2",
-        ),
-        (
-            {f"{SPACE}/limitranges": limit_range("Container", {"cpu": "2"})},
-            {"cpu": "4"},
-            "error",
-            "cpu",
-            "master wants 4 cpu, LimitRange small allows at most 2 a container",
-        ),
-    ],
+CASES: tuple[tuple[Mapping[str, Reply], dict[str, Any], str], ...] = (
+    ({SPACE: refusal(404, 'namespaces "default" not found')}, {}, "error namespace: no namespace"),
+    (
+        {"/apis/kubeflow.org/v1": Answer({**SERVED, "resources": []})},
+        {},
+        "error kind: does not serve PyTorchJob kubeflow.org/v1; choose another kind",
+    ),
+    (
+        {"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert": Answer({"metadata": {}})},
+        {},
+        "error name: PyTorchJob bert already exists in default; choose another name",
+    ),
+    ({}, DATA, "error mounts: volume claim data not found in default"),
+    ({CLAIM: claim("Lost")}, DATA, "error mounts: volume claim data is Lost"),
+    ({CLAIM: claim("Pending")}, DATA, "warning mounts: volume claim data is not bound"),
+    (
+        {CLAIM: claim("Bound", "ReadWriteOnce")},
+        {**DATA, "workers": 2},
+        "warning mounts: unless all 2 pods fit on one node: volume claim data",
+    ),
+    (
+        {CLAIM: claim("Bound", "ReadWriteOncePod")},
+        {**DATA, "workers": 2},
+        "error mounts: one pod alone may mount volume claim data (RWOP), not 2",
+    ),
+    ({CLAIM: claim("Bound", "ReadOnlyMany")}, DATA, "warning mounts: is read-only (ROX)"),
+    (
+        {CLAIM: claim("Bound", "ReadWriteMany", size="1Gi")},
+        NEW_DATA,
+        "error new_claims: volume claim data already exists with 1Gi, less than 10Gi; choose another name",
+    ),
+    (
+        {CLAIM: claim("Bound", "ReadWriteMany", size="10Gi")},
+        NEW_DATA,
+        "warning new_claims: would use volume claim data, which already exists (10Gi)",
+    ),
+    ({}, {**NEW_DATA, "workers": 2}, "warning mounts: unless all 2 pods fit on one node"),
+    (
+        {CLASSES: page([{"metadata": {"name": "fast"}}])},
+        {"new_claims": (NewClaim("data", "10Gi", "slow"),)},
+        "error new_claims: there is no StorageClass slow; choose one of fast",
+    ),
+    (
+        {CLASSES: page([{"metadata": {"name": "fast"}}])},
+        {**NEW_DATA, "new_claims": (NewClaim("data", "10Gi", ""),)},
+        "warning new_claims: no StorageClass is the default, and volume claim data names none; choose one",
+    ),
+    (
+        {CRD: crd({"runPolicy": {"properties": {"cleanPodPolicy": {}}}})},
+        {"suspend": True},
+        "warning suspend: would start at once: PyTorchJobs of this cluster have no spec.runPolicy.suspend",
+    ),
+    ({}, {"gang": True}, "warning gang: no scheduler of this cluster supports pod groups"),
+    ({}, {"scheduler": "volcano"}, "warning scheduler: this cluster has no PodGroups of Volcano"),
+    ({}, {"pull_secrets": ("reg",)}, "error pull_secrets: Secret reg not found in default"),
+    (
+        {},
+        {"git_secret": "git", "sync_mode": "git", "sync_source": "/x"},
+        "error git_secret: Secret git not found",
+    ),
+    ({}, {"env_from": (EnvSource(False, "paths"),)}, "error env_from: ConfigMap paths not found in default"),
+    (
+        {f"{SPACE}/secrets/wandb": Answer({"data": {"token": "eA=="}})},
+        {"env_from": (EnvSource(True, "wandb", "key", "KEY"),)},
+        "error env_from: Secret wandb has no key key; its keys: token",
+    ),
+    (
+        {PRIORITIES: page([{"metadata": {"name": "low"}}])},
+        {"priority_class": "high"},
+        "error priority_class: no PriorityClass high; choose one of low",
+    ),
+    ({}, {"queue": "team"}, "error queue: no LocalQueue team in default"),
+    (
+        {
+            QUEUE: Answer(
+                {"status": {"conditions": [{"type": "Active", "status": "False", "message": "Stopped."}]}}
+            )
+        },
+        {"queue": "team"},
+        "warning queue: LocalQueue team admits nothing: Stopped; choose another queue",
+    ),
+    (
+        {
+            f"{SPACE}/resourcequotas": quota(
+                {"requests.nvidia.com/gpu": "16"}, {"requests.nvidia.com/gpu": "8"}
+            )
+        },
+        GPUS,
+        "warning gpus: all pods need 12 nvidia.com/gpu, quota gpus has 8 of 16 left; ask for less",
+    ),
+    (
+        {f"{SPACE}/resourcequotas": quota({"requests.nvidia.com/gpu": "8"}, {})},
+        GPUS,
+        "error gpus: would never start: all pods need 12 nvidia.com/gpu, quota gpus allows 8",
+    ),
+    (
+        {f"{SPACE}/resourcequotas": quota({"pods": "2"}, {"pods": "0"})},
+        GPUS,
+        "error workers: all pods need 3 pods, quota gpus allows 2",
+    ),
+    (
+        {f"{SPACE}/limitranges": limit_range("Container", {"cpu": "2"}), NODES: page([])},
+        {"cpu": "4"},
+        "error cpu: master needs 4 cpu, LimitRange small allows at most 2 a container",
+    ),
+    ({}, {"cpu": "64"}, "error cpu: would never start: master-0 needs 64 cpu; the largest node has 2; ask"),
+    (
+        {},
+        {"memory": "900Gi"},
+        "error memory: would never start: master-0 needs 900Gi memory; the largest node has 8Gi; ask",
+    ),
+    (
+        {NODES: nodes({}, A100)},
+        {"node_selector": {"gpu": "h100"}},
+        "error node_selector: would never start: no node matches: master-0 asks for gpu=h100; choose labels",
+    ),
+    (
+        {NODES: nodes(TAINTED)},
+        {},
+        "error tolerations: no node that is large enough takes master-0 (dedicated=a:NoSchedule); tolerate",
+    ),
+    (
+        {NODES: nodes(CORDONED)},
+        {},
+        "warning node_selector: would wait: no open node can take master-0 (1 node cordoned); wait for n0",
+    ),
+    (
+        {NODES: nodes({}, {})},
+        {"workers": 5, "cpu": "1"},
+        "error cpu: 5 pods need 1 cpu each; the empty cluster has room for 4; ask for fewer",
+    ),
+    (
+        {NODES: nodes({}, {"status": {**SMALL, "allocatable": {"cpu": "64", "memory": "1Gi"}}})},
+        {"cpu": "4", "memory": "4Gi"},
+        "error cpu: would never start: no node has 4 cpu and 4Gi memory together; ask for less",
+    ),
 )
+
+
+@pytest.mark.parametrize(("answers", "change", "expected"), CASES)
 async def test_what_is_wrong_on_the_cluster_is_found_at_its_field_with_a_remedy(
-    answers: Mapping[str, Reply], change: dict[str, Any], severity: str, field: str, said: str
+    answers: Mapping[str, Reply], change: dict[str, Any], expected: str
 ) -> None:
-    found = await findings(answers, **change)
-    assert [(each.severity, each.field) for each in found] == [(severity, field)]
-    assert said in found[0].sentence
-    assert found[0].remedy
+    (found,) = await findings(answers, **change)
+    start, _, text = expected.partition(": ")
+    assert f"{found.severity} {found.field}" == start
+    assert text in found.sentence and found.remedy
 
 
 async def test_what_the_user_may_not_create_is_found() -> None:
@@ -253,6 +303,25 @@ async def test_what_the_user_may_not_create_is_found() -> None:
             DATA,
         ),
         ({f"{PRIORITIES}/high": Answer({"metadata": {"name": "high"}})}, {"priority_class": "high"}),
+        ({CRD: crd({"runPolicy": {"properties": {"suspend": {}}}})}, {"suspend": True}),
+        ({CRD: crd({"runPolicy": {}})}, {"suspend": True}),
+        (WITH_VOLCANO, {"gang": True, "scheduler": "volcano"}),
+        ({}, {"workers": 2, "new_claims": (NewClaim("data", "10Gi"),)}),
+        (
+            {
+                CLASSES: page(
+                    [
+                        {
+                            "metadata": {
+                                "name": "fast",
+                                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+                            }
+                        }
+                    ]
+                )
+            },
+            {**DATA, "new_claims": (NewClaim("data", "10Gi"),)},
+        ),
         (
             {f"{SPACE}/secrets/wandb": Answer({"data": {"token": "eA=="}})},
             {"env_from": (EnvSource(True, "wandb", "token", "KEY"),)},
@@ -274,7 +343,23 @@ async def test_what_the_user_may_not_create_is_found() -> None:
             {"queue": "team"},
         ),
         ({f"{SPACE}/resourcequotas": quota({"requests.nvidia.com/gpu": "12"}, {})}, GPUS),
-        ({f"{SPACE}/limitranges": limit_range("Container", {"cpu": "4"})}, {"cpu": "4"}),
+        (
+            {
+                f"{SPACE}/limitranges": limit_range("Container", {"cpu": "4"}),
+                NODES: nodes({"status": {**SMALL, "allocatable": {"cpu": "8"}}}),
+            },
+            {"cpu": "4"},
+        ),
+        ({NODES: nodes({}, A100)}, {"node_selector": {"gpu": "a100"}}),
+        ({NODES: nodes(TAINTED, {})}, {}),
+        ({NODES: nodes(TAINTED)}, {"tolerations": (PodToleration("dedicated", "a", "", "Equal"),)}),
+        ({NODES: nodes(GPU_TAINT)}, {"gpus": 1}),
+        ({NODES: nodes(CORDONED, {})}, {}),
+        ({NODES: nodes({}, {})}, {"workers": 4, "cpu": "1"}),
+        # The fit line of the form tells of GPUs: it knows which are free.
+        ({}, {"gpus": 64}),
+        ({NODES: refusal(403, "no nodes for you")}, {"cpu": "64"}),
+        ({NODES: page([])}, {"cpu": "64"}),
     ],
 )
 async def test_nothing_is_found_where_nothing_is_wrong(
@@ -290,12 +375,7 @@ async def test_what_an_earlier_job_left_of_its_companions_is_no_finding() -> Non
 
 async def test_what_may_not_be_asked_is_no_finding() -> None:
     no = refusal(403, "no", "Forbidden")
-    answers = dict.fromkeys(FINE, no) | {
-        CLAIM: no,
-        f"{SPACE}/secrets/wandb": no,
-        PRIORITIES: no,
-        QUEUE: no,
-    }
+    answers = dict.fromkeys(FINE, no) | {CLAIM: no, f"{SPACE}/secrets/wandb": no, PRIORITIES: no, QUEUE: no}
     change = {**DATA, "env_from": (EnvSource(True, "wandb"),), "queue": "team"}
     assert [each for each in await findings(answers, no, **change) if each.field != "queue"] == []
 
@@ -353,3 +433,43 @@ async def test_answers_that_make_no_sense_find_nothing(nonsense: Answer) -> None
     wanted = {**DATA, **GPUS, "priority_class": "high", "queue": "team", "pull_secrets": ("hub",)}
     found = await findings(dict.fromkeys(everything, nonsense), nonsense, **wanted)
     assert [each for each in found if "high" in each.text] == []
+
+
+BATCH = next(kind for kind in CREATABLE if kind.resource.kind == "Job")
+
+
+@pytest.mark.parametrize(
+    ("indexed", "hard", "said"),
+    [
+        (True, "2", "would never start: all pods need 4 nvidia.com/gpu, quota gpus allows 2"),
+        (False, "2", "would run a part at a time: all pods need 4 nvidia.com/gpu, quota gpus allows 2"),
+        (False, "0", "would never start: a pod needs 1 nvidia.com/gpu, quota gpus allows 0"),
+        (False, "4", ""),
+    ],
+)
+async def test_of_pods_that_come_one_by_one_a_quota_need_allow_one_alone(
+    indexed: bool, hard: str, said: str
+) -> None:
+    manifest = batch_job("sweep", pods=4, indexed=indexed)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(f"{SPACE}/resourcequotas", quota({"requests.nvidia.com/gpu": hard}, {}))
+        found = await quota_findings(client, BATCH, JobSpec(name="sweep"), manifest)
+    assert [each.text for each in found] == ([said] if said else [])
+
+
+@pytest.mark.parametrize(("indexed", "fits"), [(True, False), (False, True)])
+async def test_of_pods_that_come_one_by_one_the_nodes_need_hold_one_alone(indexed: bool, fits: bool) -> None:
+    manifest = batch_job("sweep", pods=4, gpus=0, indexed=indexed)
+    manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(NODES, nodes({}))
+        found = await placement_findings(client, BATCH, manifest)
+    assert [each.field for each in found] == ([] if fits else ["cpu"])
+
+
+async def test_nodes_are_listed_once_for_all_changes_of_a_form() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(NODES, nodes({}))
+        for _ in range(3):
+            await placement_findings(client, BATCH, batch_job("sweep"))
+        assert len(cluster.asked(NODES)) == 1

@@ -40,17 +40,17 @@ async def sentences(answers: Mapping[str, Reply], review: Reply) -> list[str]:
 async def test_a_taken_name_and_a_kind_one_may_not_create_are_told_where_they_are() -> None:
     there = dict.fromkeys([*SPACES.values(), f"{SPACES['default']}/configmaps/script"], Answer({}))
     found = await sentences({**there, "/api/v1": CORE}, Compute(allow_all_but_services))
-    assert any("ConfigMap script already exists in default" in said for said in found)
-    assert sum("not in this house" in said for said in found) == 2, "in each of the two namespaces"
-    assert not any("board already exists" in said for said in found)
+    assert any("ConfigMap script already exists in default" in text for text in found)
+    assert sum("not in this house" in text for text in found) == 2, "in each of the two namespaces"
+    assert not any("board already exists" in text for text in found)
 
 
 async def test_of_a_namespace_that_is_not_there_nothing_else_is_said() -> None:
     missing = refusal(404, 'namespaces "other" not found')
     answers = {SPACES["default"]: Answer({}), SPACES["other"]: missing, "/api/v1": CORE}
     found = await sentences(answers, Compute(allow_all_but_services))
-    assert [said for said in found if "there is no namespace other" in said]
-    assert not any("board" in said for said in found)
+    assert [text for text in found if "there is no namespace other" in text]
+    assert not any("board" in text for text in found)
 
 
 @pytest.mark.parametrize(

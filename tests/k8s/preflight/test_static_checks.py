@@ -20,7 +20,7 @@ def findings(**change: Any) -> list[Finding]:
 
 
 @pytest.mark.parametrize(
-    ("change", "field", "said"),
+    ("change", "field", "expected"),
     [
         ({"image": "Pytorch"}, "image", "is not an image reference"),
         ({"image": "a/b:"}, "image", "registry/name:tag"),
@@ -43,11 +43,11 @@ def findings(**change: Any) -> list[Finding]:
     ],
 )
 def test_what_is_wrong_is_found_at_its_field_with_a_remedy(
-    change: dict[str, Any], field: str, said: str
+    change: dict[str, Any], field: str, expected: str
 ) -> None:
     found = findings(**change)
     assert [each.field for each in found] == [field]
-    assert said in found[0].sentence
+    assert expected in found[0].sentence
     assert found[0].remedy
 
 
@@ -79,6 +79,24 @@ def test_a_pod_whose_name_is_too_long_is_found() -> None:
     found = check_statically(KIND, spec, KIND.manifest(spec))
     assert [each.field for each in found] == ["name"]
     assert "characters, 6 too many" in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("source", "is_url"),
+    [
+        ("https://host/x.git", True),
+        ("git@host:x.git", True),
+        ("file:///home/li/x", True),
+        ("file://host/x", True),
+        ("/home/li/x", True),
+        ("file:////x", False),
+        ("file://", False),
+        ("x/y", False),
+    ],
+)
+def test_what_is_no_url_of_a_repository_is_found(source: str, is_url: bool) -> None:
+    git: dict[str, Any] = {"sync_mode": "git", "sync_source": source}
+    assert (findings(**git) == []) == is_url
 
 
 def test_a_password_in_a_repository_s_url_is_moved_into_a_secret_and_never_said() -> None:

@@ -22,7 +22,6 @@ JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 PATIENCE_S = 20.0
-"""Longest wait for what a cluster does in its own time."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,12 @@ class Answer:
 
     @property
     def fields(self) -> list[str]:
-        """The fields that a 422 is about."""
+        """Return the wrong fields of a 422."""
         return [cause["field"] for cause in self.body["details"]["causes"]]
 
     @property
     def names(self) -> list[str]:
-        """The names in a list."""
+        """Return the names in a list."""
         return [item["metadata"]["name"] for item in self.body["items"]]
 
     @property
@@ -69,7 +68,7 @@ class Api:
         await self.session.close()
 
     def path(self, plural: str, name: str = "", subresource: str = "") -> str:
-        """Where objects are: `pods`, or `batch/v1/jobs` for those of a group."""
+        """Return the path of `pods`, or with a group of `batch/v1/jobs`."""
         group, _, plural = plural.rpartition("/")
         root = f"/apis/{group}" if group else "/api/v1"
         return "/".join(filter(None, (root, "namespaces", self.namespace, plural, name, subresource)))
@@ -108,7 +107,7 @@ class Api:
         return await self.call("POST", self.path(plural), obj, **query)
 
     async def made(self, plural: str, obj: Object) -> Object:
-        """Create what must be creatable."""
+        """Create an object that must be accepted."""
         answer = await self.create(plural, obj)
         assert answer.code == 201, answer.body
         found: Object = answer.body
@@ -133,7 +132,7 @@ class Api:
     async def watching(
         self, plural: str, *, accept: str = "application/json", **query: str
     ) -> AsyncIterator[Events]:
-        """Open a watch; the server has answered when this is entered."""
+        """Open a watch and wait for the server's answer."""
         headers = {"Authorization": f"Bearer {self.token}", "Accept": accept}
         url = f"{self.url}{self.path(plural)}?{urlencode({'watch': '1', **query})}"
         timeout = aiohttp.ClientTimeout(total=None)
@@ -149,14 +148,14 @@ class Events:
         self._response = response
 
     async def next(self, timeout_s: float = PATIENCE_S) -> Object:
-        """The next event; an empty one at the end."""
+        """Return the next event; empty at the end."""
         async with asyncio.timeout(timeout_s):
             line = await self._response.content.readline()
         found: Object = json.loads(line) if line else {}
         return found
 
     async def take(self, count: int) -> list[tuple[str, str]]:
-        """Kind and name of the next events, bookmarks left out."""
+        """Return type and name of the next events without bookmarks."""
         found: list[tuple[str, str]] = []
         while len(found) < count:
             event = await self.next()
@@ -165,7 +164,7 @@ class Events:
         return found
 
     async def rest(self) -> list[Object]:
-        """Everything up to the end."""
+        """Return all events up to the end."""
         found = []
         while event := await self.next():
             found.append(event)
@@ -173,7 +172,7 @@ class Events:
 
 
 async def eventually(check: Callable[[], Awaitable[Any]], timeout_s: float = PATIENCE_S) -> Any:
-    """Ask again until the answer is true; return it."""
+    """Poll until the answer is true; return it."""
     deadline = time.monotonic() + timeout_s
     while not (answer := await check()):
         assert time.monotonic() < deadline, "it did not happen"
@@ -182,18 +181,18 @@ async def eventually(check: Callable[[], Awaitable[Any]], timeout_s: float = PAT
 
 
 def thing(kind: str, name: str, api_version: str = "v1", **members: Any) -> Object:
-    """An object of any kind."""
+    """Return an object of any kind."""
     meta = {"name": name, **members.pop("metadata", {})}
     return {"apiVersion": api_version, "kind": kind, "metadata": meta, **members}
 
 
 def config(name: str, words: Mapping[str, str] | None = None, **metadata: Any) -> Object:
-    """A ConfigMap: the plainest object there is."""
+    """Return a ConfigMap."""
     return thing("ConfigMap", name, data=dict(words or {"k": "1"}), metadata=metadata)
 
 
 def pod(name: str, *, node: str = "", containers: tuple[str, ...] = ("a",), **metadata: Any) -> Object:
-    """A pod that no scheduler takes."""
+    """Return a pod of a scheduler that does not exist."""
     spec: Object = {
         "schedulerName": "nobody",
         "containers": [{"name": each, "image": "busybox", "imagePullPolicy": "Never"} for each in containers],
@@ -204,20 +203,20 @@ def pod(name: str, *, node: str = "", containers: tuple[str, ...] = ("a",), **me
 
 
 def job(name: str, **spec: Any) -> Object:
-    """A Job that makes no pods."""
+    """Return a Job that creates no pods."""
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "busybox:1"}]}}
     return thing("Job", name, "batch/v1", spec={"parallelism": 0, "template": template, **spec})
 
 
 def torch_job(name: str, **members: Any) -> Object:
-    """A PyTorchJob."""
+    """Return a PyTorchJob."""
     template = {"spec": {"containers": [{"name": "pytorch", "image": "busybox:1"}]}}
     spec = {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": template}}}
     return thing("PyTorchJob", name, "kubeflow.org/v1", **{"spec": spec, **members})
 
 
 def broken_pod() -> Object:
-    """A pod with something wrong wherever something can be."""
+    """Return a pod with every kind of wrong field."""
     broken = pod("Bad", containers=("A", "b", "b"))
     first, second, third = broken["spec"]["containers"]
     first |= {

@@ -1,4 +1,4 @@
-"""Servers to test against: the sandbox's own, and a real cluster where one can be started."""
+"""Servers under test: the sandbox's, and a real cluster where one can be started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from k8s.sandbox.api.http.server import Server
-from k8s.sandbox.api.storage.store import Store
+from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.calls import Api, config, thing
 from tests.support import real_cluster
 
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @asynccontextmanager
 async def serving(store: Store, pods_root: Path) -> AsyncIterator[tuple[Server, Api]]:
-    """A sandbox server on loopback, and calls to it."""
+    """Start a sandbox server; yield it and calls to it."""
     server = Server(store, token=TOKEN, pods_root=pods_root)
     port = await server.start()
     try:
@@ -47,14 +47,14 @@ async def sandbox(store: Store, tmp_path: Path) -> AsyncIterator[Api]:
 
 @pytest.fixture(scope="session")
 def real_kubeconfig() -> dict[str, object]:
-    """The kubeconfig of a real cluster, started if it does not run."""
+    """Return the kubeconfig of a real cluster, which is started if needed."""
     config: dict[str, object] = yaml.safe_load(real_cluster.start().read_text())
     return config
 
 
 @pytest.fixture(params=["sandbox", pytest.param("real", marks=pytest.mark.cluster)])
 async def api(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> AsyncIterator[Api]:
-    """Calls in a fresh namespace of the sandbox, then of a real cluster: both must answer the same."""
+    """Yield calls in a new namespace of the sandbox, then of a real cluster: both must answer the same."""
     if request.param == "sandbox":
         async with serving(store, tmp_path / "pods") as (_, api):
             yield await _in_own_namespace(api)
@@ -69,7 +69,7 @@ async def api(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> A
 
 @pytest.fixture
 async def forgetful_api(api: Api, store: Store) -> AsyncIterator[Api]:
-    """A server that remembers no first version: the sandbox restarted, the real one compacted."""
+    """Yield a server without its oldest versions: a restarted sandbox, a compacted real one."""
     if api.is_real:
         await _compact()
         yield api
@@ -85,7 +85,7 @@ async def forgetful_api(api: Api, store: Store) -> AsyncIterator[Api]:
 
 
 async def _compact() -> None:
-    """Make a real cluster's etcd forget its past, by its HTTP gateway."""
+    """Compact a real cluster's etcd through its HTTP gateway."""
     etcd = "http://127.0.0.1:32379/v3/kv"
     async with aiohttp.ClientSession() as session:
         async with session.post(f"{etcd}/range", json={"key": "YQ=="}) as response:

@@ -54,7 +54,7 @@ async def test_it_starts_is_joined_and_stops(paths: SandboxPaths) -> None:
     assert sandbox.kubeconfig_path() == paths.kubeconfig == first.kubeconfig
 
 
-async def test_nobody_else_may_read_its_secrets(paths: SandboxPaths) -> None:
+async def test_secrets_are_readable_by_their_owner_only(paths: SandboxPaths) -> None:
     await sandbox.start(QUICK)
     assert stat.S_IMODE(paths.folder.stat().st_mode) == 0o700
     for name in ("kubeconfig", "token", "tls.key"):
@@ -90,7 +90,7 @@ async def test_it_survives_the_console_that_started_it(paths: SandboxPaths) -> N
     assert os.getsid(pid) == pid
 
 
-async def test_one_that_nobody_waits_for_any_more_while_it_starts_is_stopped(paths: SandboxPaths) -> None:
+async def test_a_start_that_is_cancelled_stops_the_sandbox(paths: SandboxPaths) -> None:
     def leave_it(_words: str) -> None:
         if paths.is_held:
             starting.cancel()
@@ -117,7 +117,7 @@ async def test_its_address_and_objects_stay_over_a_restart(paths: SandboxPaths) 
         assert nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] == "8"
 
 
-async def test_a_port_that_somebody_took_meanwhile_is_given_up(paths: SandboxPaths) -> None:
+async def test_a_port_that_is_taken_is_replaced(paths: SandboxPaths) -> None:
     first = await sandbox.start(QUICK)
     await sandbox.stop()
     with socket.socket() as thief:
@@ -221,7 +221,7 @@ async def test_reset_forgets_everything(paths: SandboxPaths) -> None:
     assert {path.name for path in paths.folder.iterdir()} <= {"sandbox.lock", "start.lock"}
 
 
-async def test_it_ends_by_itself_when_nobody_needs_it(paths: SandboxPaths) -> None:
+async def test_an_idle_sandbox_stops(paths: SandboxPaths) -> None:
     await sandbox.start(sandbox.SandboxOptions(nodes=1, idle_s=0.4))
     eventually(lambda: not paths.is_held)
 
@@ -235,7 +235,7 @@ async def test_it_stays_while_a_pod_runs(paths: SandboxPaths) -> None:
     assert log.read_text().endswith("done\n")
 
 
-async def test_a_deployment_that_nobody_asks_does_not_keep_it(paths: SandboxPaths) -> None:
+async def test_an_idle_deployment_does_not_keep_the_sandbox_running(paths: SandboxPaths) -> None:
     address = await sandbox.start(sandbox.SandboxOptions(nodes=1, idle_s=2.0))
     labels = {"app": "serves"}
     template = {"metadata": {"labels": labels}, "spec": pod("p", "sleep", "300")["spec"]}

@@ -1,4 +1,4 @@
-"""The sandbox's own log: it cannot be made to grow without bound, and says what it left out."""
+"""The sandbox's log: bounded in size and rate, with a count of dropped records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from k8s.sandbox.sandbox_log import LOG_BYTES, RECORDS_PER_MINUTE, RateLimit
+from k8s.sandbox.__main__ import LOG_BYTES, RECORDS_PER_MINUTE, RateLimit
 from tests import ROOT
 
 
@@ -34,8 +34,8 @@ def test_a_full_log_is_set_aside_and_the_output_follows(tmp_path: Path) -> None:
     path = tmp_path / "sandbox.log"
     program = (
         "import logging, os, sys, pathlib\n"
-        "from k8s.sandbox import sandbox_log\n"
-        f"sandbox_log.begin_log(pathlib.Path({str(path)!r}))\n"
+        "from k8s.sandbox import __main__ as program\n"
+        f"program.begin_log(pathlib.Path({str(path)!r}))\n"
         "for line in range(4000):\n"
         "    record = logging.makeLogRecord({'msg': 'x' * 1000, 'levelno': 40, 'lineno': line})\n"
         "    logging.getLogger().handle(record)\n"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from k8s import models
 from k8s.models import Taint
-from k8s.scheduling.predicates import matches, mismatch, selector_words, taint_words, tolerates, untolerated
+from k8s.scheduling.predicates import format_selector, format_taint, matches, mismatch, tolerates, untolerated
 from k8s.scheduling.scheduling_spec import NodeSelectorRequirement, SchedulingSpec, Toleration
 from tests.support.evidence import labelled, nodes_of
 
@@ -129,12 +129,13 @@ def test_a_selector_and_an_affinity_must_both_hold_and_are_said_in_words() -> No
     (node,) = nodes_of(labelled("n", labels=LABELS))
     assert mismatch(asked, node) == ""
     assert mismatch(both, node) == "label disk=ssd"
-    assert selector_words(both) == "disk=ssd"
-    assert selector_words(required({"matchExpressions": [requirement("count", "Gt", "8")]})) == "count > 8"
+    assert format_selector(both) == "disk=ssd"
+    assert format_selector(required({"matchExpressions": [requirement("count", "Gt", "8")]})) == "count > 8"
     assert (
-        selector_words(required({"matchExpressions": [requirement("gpu", "DoesNotExist")]})) == "no label gpu"
+        format_selector(required({"matchExpressions": [requirement("gpu", "DoesNotExist")]}))
+        == "no label gpu"
     )
-    assert selector_words(spec_of()) == ""
+    assert format_selector(spec_of()) == ""
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_a_selector_and_an_affinity_must_both_hold_and_are_said_in_words() -> No
 def test_tolerations_cover_taints_as_in_kubernetes(toleration: Toleration, is_tolerated: bool) -> None:
     taint = Taint("dedicated", "team", "NoSchedule")
     assert tolerates([toleration], taint) is is_tolerated
-    assert taint_words(taint) == "dedicated=team:NoSchedule"
+    assert format_taint(taint) == "dedicated=team:NoSchedule"
 
 
 def test_taints_that_only_prefer_or_repeat_a_condition_are_left_out() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from k8s import models
-from k8s.diagnosis.words import amount, clock, count, cut, names, span
+from k8s.diagnosis.phrases import amount, clock, count, cut, names, span
 from k8s.scheduling import requests
 from k8s.scheduling.predicates import NodeCapacity
 from k8s.scheduling.scheduling_spec import SchedulingSpec

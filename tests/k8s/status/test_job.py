@@ -1,11 +1,10 @@
-"""One honest word for a job, with its reason, from the table of rules."""
+"""Status and reason of a job, from the table of rules."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,9 +33,8 @@ TAKEN = (Status.TERMINATING, "being deleted, preempted by a pod of higher priori
 FLAPS = (Status.RUNNING, "restarted 5 times, last OOMKilled at 14:02:03")
 
 
-@pytest.mark.parametrize(
-    ("found", "status", "reason"),
-    [
+def test_a_job_has_one_word_and_a_reason() -> None:
+    cases: list[tuple[tuple[Status, str], Status, str]] = [
         (job(total=2), Status.PENDING, "no pods yet"),
         (job(total=2, has_status=False), Status.PENDING, "no pods yet: its operator has not answered"),
         (job(total=2, restarts=2, restarts_allowed=3), Status.RESTARTING, "2 of 3: no pods yet"),
@@ -46,30 +44,30 @@ FLAPS = (Status.RUNNING, "restarted 5 times, last OOMKilled at 14:02:03")
             Status.PENDING,
             "half-allocated: 2 of 3 pods hold 16 GPUs; worker-0 not scheduled",
         ),
-        (job(DONE, LATE, STUCK, enough=2), Status.PENDING, "worker-2: no room"),
+        (job(DONE, LATE, STUCK, min_instances=2), Status.PENDING, "worker-2: no room"),
         (
-            job(DONE, LATE, STUCK, enough=3),
+            job(DONE, LATE, STUCK, min_instances=3),
             Status.PENDING,
             "half-allocated: 1 of 3 pods holds 8 GPUs; worker-2 not scheduled",
         ),
-        (job(STUCK, UP, UP, enough=2), Status.RUNNING, "2 of 3 pods, 2 are enough; worker-0: no room"),
+        (job(STUCK, UP, UP, min_instances=2), Status.RUNNING, "2 of 3 pods, 2 are enough; worker-0: no room"),
         (job(STUCK, STUCK), Status.PENDING, "worker-0: no room"),
         (job(LATE, LATE), Status.STARTING, "0 of 2 pods; worker-0 waits for image: ErrImagePull"),
-        (
-            job(UP, UP, LATE, UP),
-            Status.RUNNING,
-            "3 of 4 pods; worker-2 waits for image: ErrImagePull",
-        ),
+        (job(UP, UP, LATE, UP), Status.RUNNING, "3 of 4 pods; worker-2 waits for image: ErrImagePull"),
         (job(UP, UP), Status.RUNNING, ""),
         (job(UP, DONE), Status.RUNNING, ""),
         (job(UP, FLAPS), Status.RUNNING, "worker-1 restarted 5 times, last OOMKilled at 14:02:03"),
         (job(DONE, DONE), Status.RUNNING, "all pods have ended well"),
-        (job(UP, total=2), Status.RUNNING, "1 of 2 pods; 1 not made yet"),
+        (job(UP, total=2), Status.RUNNING, "1 of 2 pods; 1 not created yet"),
         (job(AGAIN, UP, restarts=2, restarts_allowed=3), Status.RESTARTING, "2 of 3: worker-0 OOMKilled"),
         (job(AGAIN, UP, restarts=2), Status.RESTARTING, "restart 2: worker-0 OOMKilled"),
         (job(UP, AGAIN), Status.RESTARTING, "1 of 2 pods; worker-1 OOMKilled"),
         (job(AGAIN), Status.RESTARTING, "worker-0 OOMKilled"),
-        (job(UP, UP, AGAIN, enough=2), Status.RUNNING, "2 of 3 pods, 2 are enough; worker-2 OOMKilled"),
+        (
+            job(UP, UP, AGAIN, min_instances=2),
+            Status.RUNNING,
+            "2 of 3 pods, 2 are enough; worker-2 OOMKilled",
+        ),
         (job(UP, BAD), Status.RESTARTING, "1 of 2 pods; worker-1 exit 1"),
         (job(BAD, restarts_allowed=0), Status.FAILED, "worker-0 exit 1; no restart is left"),
         (job(BAD, restarts_allowed=1), Status.RESTARTING, "worker-0 exit 1"),
@@ -81,6 +79,8 @@ FLAPS = (Status.RUNNING, "restarted 5 times, last OOMKilled at 14:02:03")
         (job(total=1, is_suspended=True), Status.SUSPENDED, ""),
         (job(GOING, is_suspended=True), Status.SUSPENDED, "1 pod still there"),
         (job(DONE, is_suspended=True), Status.SUSPENDED, ""),
+        (job(UP, UP, is_suspended=True), Status.RUNNING, "told to suspend, but 2 pods run"),
+        (job(UP, GOING, is_suspended=True), Status.RUNNING, "told to suspend, but 1 pod runs"),
         (job(total=1, is_suspended=True, queue="gpu"), Status.QUEUED, "waits in queue gpu"),
         (job(GOING, is_suspended=True, queue="gpu"), Status.SUSPENDED, "1 pod still there"),
         (job(UP, queue="gpu"), Status.RUNNING, ""),
@@ -99,10 +99,9 @@ FLAPS = (Status.RUNNING, "restarted 5 times, last OOMKilled at 14:02:03")
         ),
         (job(LOST), Status.UNKNOWN, "worker-0: its node n does not answer"),
         (job(LATE, UP, LOST), Status.UNKNOWN, "1 of 3 pods; worker-2: its node n does not answer"),
-    ],
-)
-def test_a_job_has_one_word_and_a_reason(found: tuple[Status, str], status: Status, reason: str) -> None:
-    assert found == (status, reason)
+    ]
+    for found, status, reason in cases:
+        assert found == (status, reason)
 
 
 def test_a_failed_job_names_the_rank_that_ended_first_and_when() -> None:
@@ -150,7 +149,7 @@ JOBS = st.builds(
     is_suspended=st.booleans(),
     queue=st.sampled_from(["", "gpu"]),
     is_deleting=st.booleans(),
-    enough=st.none() | st.integers(0, 5),
+    min_instances=st.none() | st.integers(0, 5),
     restarts=st.integers(0, 4),
     restarts_allowed=st.none() | st.integers(0, 3),
     has_status=st.booleans(),
@@ -167,7 +166,7 @@ def test_whatever_is_said_there_is_an_answer_and_it_does_not_claim_too_much(
     has = {each.status for each in instances}
     if status is Status.RUNNING:
         assert has & {Status.RUNNING, Status.SUCCEEDED}
-    if status is Status.RUNNING and said.enough is None and len(instances) <= said.total:
+    if status is Status.RUNNING and said.min_instances is None and len(instances) <= said.total:
         assert not has & {Status.UNKNOWN, Status.FAILED, Status.RESTARTING}
     if status is Status.SUCCEEDED:
         assert said.outcome is Status.SUCCEEDED

@@ -1,4 +1,4 @@
-"""One honest word for a pod, with its reason."""
+"""Status and reason of a pod."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import pytest
 
 from k8s.models import Pod
 from k8s.status import Status
 from k8s.status.pod import ended_at, pod_status
 
 
-def pod(phase: str, *, node: str = "n", deleted: bool = False, policy: str = "", **status: Any) -> Pod:
+def pod(
+    phase: str,
+    *containers: dict[str, Any],
+    init: tuple[dict[str, Any], ...] = (),
+    node: str = "n",
+    deleted: bool = False,
+    policy: str = "",
+    **status: Any,
+) -> Pod:
     meta = {"name": "a"} | ({"deletionTimestamp": "2026-11-20T18:36:10Z"} if deleted else {})
     inits = [{"name": "fetch"}, {"name": "wait"}, {"name": "proxy", "restartPolicy": "Always"}]
     spec = {"nodeName": node, "restartPolicy": policy, "initContainers": inits}
-    return msgspec.convert({"metadata": meta, "spec": spec, "status": {"phase": phase, **status}}, Pod)
+    status |= {"phase": phase, "containerStatuses": containers, "initContainerStatuses": init}
+    return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Pod)
 
 
 def container(
@@ -45,46 +53,39 @@ def waits(reason: str, message: str = "") -> dict[str, Any]:
 RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-20T18:36:10Z"}}
 
 
-@pytest.mark.parametrize(
-    ("found", "status", "reason"),
-    [
+def test_a_pod_has_one_word_and_a_reason() -> None:
+    cases: list[tuple[Pod, Status, str]] = [
         (pod("Succeeded"), Status.SUCCEEDED, ""),
-        (pod("Running", containerStatuses=[container(RUNS)]), Status.RUNNING, ""),
+        (pod("Running", container(RUNS)), Status.RUNNING, ""),
         (pod("Running", deleted=True), Status.TERMINATING, "being deleted"),
         (pod("Succeeded", deleted=True), Status.SUCCEEDED, ""),
         (pod("Unknown"), Status.UNKNOWN, "its node does not answer"),
-        (pod("Failed", containerStatuses=[container(ended(1))]), Status.FAILED, "exit 1"),
-        (pod("Failed", containerStatuses=[container(ended(137, "OOMKilled"))]), Status.FAILED, "OOMKilled"),
-        (pod("Failed", containerStatuses=[container(ended(137))]), Status.FAILED, "exit 137 (SIGKILL)"),
-        (pod("Failed", containerStatuses=[container(ended(143))]), Status.FAILED, "exit 143 (SIGTERM)"),
-        (pod("Failed", containerStatuses=[container(ended(139))]), Status.FAILED, "exit 139 (SIGSEGV)"),
-        (pod("Failed", containerStatuses=[container(ended(134))]), Status.FAILED, "exit 134 (SIGABRT)"),
-        (pod("Failed", containerStatuses=[container(ended(135))]), Status.FAILED, "exit 135 (SIGBUS)"),
-        (pod("Failed", containerStatuses=[container(ended(128))]), Status.FAILED, "exit 128"),
-        (pod("Failed", containerStatuses=[container(ended(255))]), Status.FAILED, "exit 255"),
-        (pod("Failed", containerStatuses=[container(ended(0, signal=9))]), Status.FAILED, "failed"),
+        (pod("Failed", container(ended(1))), Status.FAILED, "exit 1"),
+        (pod("Failed", container(ended(137, "OOMKilled"))), Status.FAILED, "OOMKilled"),
+        (pod("Failed", container(ended(137))), Status.FAILED, "exit 137 (SIGKILL)"),
+        (pod("Failed", container(ended(143))), Status.FAILED, "exit 143 (SIGTERM)"),
+        (pod("Failed", container(ended(139))), Status.FAILED, "exit 139 (SIGSEGV)"),
+        (pod("Failed", container(ended(134))), Status.FAILED, "exit 134 (SIGABRT)"),
+        (pod("Failed", container(ended(135))), Status.FAILED, "exit 135 (SIGBUS)"),
+        (pod("Failed", container(ended(128))), Status.FAILED, "exit 128"),
+        (pod("Failed", container(ended(255))), Status.FAILED, "exit 255"),
+        (pod("Failed", container(ended(0, signal=9))), Status.FAILED, "failed"),
+        (pod("Failed", container(ended(9, signal=9))), Status.FAILED, "signal 9 (SIGKILL)"),
         (
-            pod("Failed", containerStatuses=[container(ended(9, signal=9))]),
-            Status.FAILED,
-            "signal 9 (SIGKILL)",
-        ),
-        (
-            pod("Failed", containerStatuses=[container(ended(128, "StartError", message="no such file"))]),
+            pod("Failed", container(ended(128, "StartError", message="no such file"))),
             Status.FAILED,
             "StartError, exit 128: no such file",
         ),
         (
-            pod("Failed", containerStatuses=[container(ended(137, "ContainerStatusUnknown"))]),
+            pod("Failed", container(ended(137, "ContainerStatusUnknown"))),
             Status.FAILED,
             "ended unseen: its node lost track of it",
         ),
         (
             pod(
                 "Failed",
-                containerStatuses=[
-                    container(ended(143, **at(9)), name="proxy"),
-                    container(ended(1, message="Traceback\n  line 1\nValueError: no data\n", **at(5))),
-                ],
+                container(ended(143, **at(9)), name="proxy"),
+                container(ended(1, message="Traceback\n  line 1\nValueError: no data\n", **at(5))),
             ),
             Status.FAILED,
             "exit 1: ValueError: no data",
@@ -99,8 +100,8 @@ RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-20T18:36:10Z"}}
         (
             pod(
                 "Failed",
+                container(ended(143)),
                 conditions=[claim("DisruptionTarget", "True", "PreemptionByScheduler", "for pod x")],
-                containerStatuses=[container(ended(143))],
             ),
             Status.FAILED,
             "preempted by a pod of higher priority",
@@ -113,44 +114,34 @@ RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-20T18:36:10Z"}}
             "being deleted, for a reason",
         ),
         (
-            pod("Running", deleted=True, reason="NodeLost", containerStatuses=[container(RUNS)]),
+            pod("Running", container(RUNS), deleted=True, reason="NodeLost"),
             Status.TERMINATING,
             "being deleted, its node does not answer",
         ),
         (
-            pod(
-                "Running",
-                containerStatuses=[container(waits("CrashLoopBackOff"), ended(137, "OOMKilled"), restarts=5)],
-            ),
+            pod("Running", container(waits("CrashLoopBackOff"), ended(137, "OOMKilled"), restarts=5)),
             Status.RESTARTING,
             "OOMKilled, CrashLoopBackOff, restarted 5 times",
         ),
+        (pod("Running", container(ended(2), restarts=1)), Status.RESTARTING, "exit 2, restarted once"),
         (
-            pod("Running", containerStatuses=[container(ended(2), restarts=1)]),
-            Status.RESTARTING,
-            "exit 2, restarted once",
-        ),
-        (
-            pod("Running", containerStatuses=[container(RUNS, ended(137, **at(3)), restarts=2)]),
+            pod("Running", container(RUNS, ended(137, **at(3)), restarts=2)),
             Status.RUNNING,
             "restarted twice, last exit 137 (SIGKILL) at 14:02:03",
         ),
         (
-            pod("Running", policy="Never", containerStatuses=[container(ended(2)), container(RUNS)]),
+            pod("Running", container(ended(2)), container(RUNS), policy="Never"),
             Status.FAILED,
             "main exit 2, its other containers run on",
         ),
+        (pod("Running", container(ended(0, "Completed"))), Status.RUNNING, "its containers have ended"),
         (
-            pod("Running", containerStatuses=[container(ended(0)), container(RUNS, name="proxy")]),
+            pod("Running", container(ended(0)), container(RUNS, name="proxy")),
             Status.RUNNING,
             "main has ended, proxy runs on",
         ),
         (
-            pod(
-                "Running",
-                containerStatuses=[container(RUNS)],
-                initContainerStatuses=[container(waits("CrashLoopBackOff"), name="proxy")],
-            ),
+            pod("Running", container(RUNS), init=(container(waits("CrashLoopBackOff"), name="proxy"),)),
             Status.RUNNING,
             "sidecar proxy CrashLoopBackOff",
         ),
@@ -165,112 +156,93 @@ RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-20T18:36:10Z"}}
             "0/3 nodes are available",
         ),
         (pod("Pending"), Status.STARTING, "bound, its node has not started it"),
-        (
-            pod("Pending", initContainerStatuses=[container(RUNS, name="fetch")]),
-            Status.STARTING,
-            "init 0/3: fetch runs",
-        ),
+        (pod("Pending", init=(container(RUNS, name="fetch"),)), Status.STARTING, "init 0/3: fetch runs"),
         (
             pod(
                 "Pending",
-                initContainerStatuses=[
+                init=(
                     container(ended(0, "Completed"), name="fetch"),
                     container(waits("CrashLoopBackOff"), ended(1), name="wait"),
-                ],
+                ),
             ),
             Status.STARTING,
             "init 1/3: wait exit 1, CrashLoopBackOff",
         ),
         (
-            pod("Pending", initContainerStatuses=[container(ended(3), name="fetch", restarts=3)]),
+            pod("Pending", init=(container(ended(3), name="fetch", restarts=3),)),
             Status.STARTING,
             "init 0/3: fetch exit 3, restarted 3 times",
         ),
         (
-            pod("Pending", initContainerStatuses=[container(waits("ErrImagePull"), name="fetch")]),
+            pod("Pending", init=(container(waits("ErrImagePull"), name="fetch"),)),
             Status.STARTING,
             "init 0/3: fetch waits for image: ErrImagePull",
         ),
         (
-            pod(
-                "Pending",
-                initContainerStatuses=[container(RUNS, name="proxy"), container(RUNS, name="fetch")],
-            ),
+            pod("Pending", init=(container(RUNS, name="proxy"), container(RUNS, name="fetch"))),
             Status.STARTING,
             "init 1/3: fetch runs",
         ),
         (
-            pod("Pending", containerStatuses=[container(waits("ImagePullBackOff", "no such image"))]),
+            pod("Pending", container(waits("ImagePullBackOff", "no such image"))),
             Status.STARTING,
             "waits for image: ImagePullBackOff",
         ),
         (
-            pod(
-                "Pending",
-                containerStatuses=[container(waits("CreateContainerConfigError", "no secret x"))],
-            ),
+            pod("Pending", container(waits("CreateContainerConfigError", "no secret x"))),
             Status.STARTING,
             "CreateContainerConfigError: no secret x",
         ),
         (
-            pod("Pending", containerStatuses=[container(waits("ContainerCreating"))]),
+            pod("Pending", container(waits("ContainerCreating"))),
             Status.STARTING,
-            "its container is being made",
+            "its container is being created",
         ),
-    ],
-)
-def test_a_pod_has_one_word_and_a_reason(found: Pod, status: Status, reason: str) -> None:
-    assert pod_status(found) == (status, reason)
+    ]
+    for found, status, reason in cases:
+        assert pod_status(found) == (status, reason)
 
 
 UNREADY = {"n": "its node n does not answer"}
+# The conditions that the node controller leaves on a running pod when its node goes silent.
 MARKED = [claim("Ready", "False"), claim("ContainersReady", "True")]
-"""What the node controller leaves of a running pod's conditions when its node goes quiet."""
 
 
-@pytest.mark.parametrize(
-    ("found", "status", "reason"),
-    [
-        (pod("Running", containerStatuses=[container(RUNS)]), Status.UNKNOWN, UNREADY["n"]),
+def test_what_the_pods_of_an_unready_node_last_said_is_not_taken_for_the_truth() -> None:
+    cases: list[tuple[Pod, Status, str]] = [
+        (pod("Running", container(RUNS)), Status.UNKNOWN, UNREADY["n"]),
         (pod("Pending"), Status.UNKNOWN, UNREADY["n"]),
         (pod("Running", deleted=True), Status.TERMINATING, f"being deleted, {UNREADY['n']}"),
         (pod("Succeeded"), Status.SUCCEEDED, ""),
-        (pod("Failed", containerStatuses=[container(ended(1))]), Status.FAILED, "exit 1"),
-        (pod("Running", node="other", containerStatuses=[container(RUNS)]), Status.RUNNING, ""),
-    ],
-)
-def test_what_the_pods_of_an_unready_node_last_said_is_not_taken_for_the_truth(
-    found: Pod, status: Status, reason: str
-) -> None:
-    assert pod_status(found, UNREADY) == (status, reason)
+        (pod("Failed", container(ended(1))), Status.FAILED, "exit 1"),
+        (pod("Running", container(RUNS), node="other"), Status.RUNNING, ""),
+    ]
+    for found, status, reason in cases:
+        assert pod_status(found, UNREADY) == (status, reason)
 
 
 def test_a_pod_tells_that_its_node_does_not_answer_where_nodes_may_not_be_listed() -> None:
-    marked = pod("Running", conditions=MARKED, containerStatuses=[container(RUNS)])
+    marked = pod("Running", container(RUNS), conditions=MARKED)
     assert pod_status(marked) == (Status.UNKNOWN, "its node does not answer")
     not_ready = [claim("Ready", "False", "ContainersNotReady"), claim("ContainersReady", "False")]
-    assert pod_status(pod("Running", conditions=not_ready, containerStatuses=[container(RUNS)]))[0] is (
-        Status.RUNNING
-    )
+    assert pod_status(pod("Running", container(RUNS), conditions=not_ready))[0] is (Status.RUNNING)
 
 
-@pytest.mark.parametrize(
-    ("found", "second"),
-    [
-        (pod("Failed", containerStatuses=[container(ended(1, **at(7))), container(ended(143, **at(9)))]), 7),
-        (pod("Succeeded", containerStatuses=[container(ended(0, **at(7))), container(ended(0, **at(9)))]), 9),
-        (pod("Running", containerStatuses=[container(RUNS, ended(1, **at(4)))]), 4),
-        (pod("Running", containerStatuses=[container(RUNS)]), None),
+def test_a_pod_ended_when_its_first_bad_container_did() -> None:
+    cases: list[tuple[Pod, int | None]] = [
+        (pod("Failed", container(ended(1, **at(7))), container(ended(143, **at(9)))), 7),
+        (pod("Succeeded", container(ended(0, **at(7))), container(ended(0, **at(9)))), 9),
+        (pod("Running", container(RUNS, ended(1, **at(4)))), 4),
+        (pod("Running", container(RUNS)), None),
         (pod("Failed", reason="Evicted"), None),
-    ],
-)
-def test_a_pod_ended_when_its_first_bad_container_did(found: Pod, second: int | None) -> None:
-    expected = None if second is None else datetime(2026, 11, 20, 14, 2, second, tzinfo=UTC)
-    assert ended_at(found) == expected
+    ]
+    for found, second in cases:
+        expected = None if second is None else datetime(2026, 11, 20, 14, 2, second, tzinfo=UTC)
+        assert ended_at(found) == expected
 
 
 def test_a_pod_that_only_waits_for_a_readiness_gate_has_not_lost_its_node() -> None:
     why = 'the status of pod readiness gate "x" is not "True"'
     gated = [claim("Ready", "False", "ReadinessGatesNotReady", why), claim("ContainersReady", "True")]
-    found = pod("Running", containerStatuses=[container(RUNS)], conditions=gated)
+    found = pod("Running", container(RUNS), conditions=gated)
     assert pod_status(found) == (Status.RUNNING, "")

@@ -16,7 +16,7 @@ from tests.support.objects import joined, node, pod_of, pytorch_job
 def idle_warnings(history: GpuHistory, **fields: Any) -> list[str]:
     key = gpu().key
     last = replace(gpu(pod="bert-0", utilisation=0.0), **fields)
-    return [each.words for each in warnings_of(last, history.of(key)) if each.kind is WarningKind.IDLE]
+    return [each.text for each in warnings_of(last, history.of(key)) if each.kind is WarningKind.IDLE]
 
 
 def test_a_gpu_that_is_allocated_but_idle_for_half_an_hour_is_told_of() -> None:
@@ -58,11 +58,11 @@ def test_who_was_given_the_gpu_since_it_was_read_is_not_told_to_be_idle() -> Non
     last = gpu(at_s=3600, utilisation=0.0)
     assert warnings_of(last, history.of(last.key), [PodContainer("default", "new")]) == ()
     (warning,) = warnings_of(last, history.of(last.key), [PodContainer("default", "old")])
-    assert warning.words == "Allocated to default/old, but idle for 60 min."
+    assert warning.text == "Allocated to default/old, but idle for 60 min."
 
 
 def found(**fields: Any) -> list[tuple[WarningKind, str, bool]]:
-    return [(each.kind, each.words, each.is_serious) for each in warnings_of(gpu(**fields))]
+    return [(each.kind, each.text, each.is_serious) for each in warnings_of(gpu(**fields))]
 
 
 def test_errors_of_the_gpu_are_told_of() -> None:
@@ -124,14 +124,14 @@ def of_bert(*utilisations: float, clocks: list[float] | None = None) -> list[Gpu
 
 def test_the_one_gpu_of_a_job_that_does_far_less_is_told_of() -> None:
     told = slow(of_bert(95, 96, 20, 94))
-    assert [(each.gpu.index, each.words) for each in told] == [
+    assert [(each.gpu.index, each.text) for each in told] == [
         (2, "Rank 2: works 20 % of the time, its peers 94 %.")
     ]
 
 
 def test_the_one_gpu_of_a_job_with_a_low_clock_is_told_of() -> None:
     told = slow(of_bert(99, 99, 99, 99, clocks=[1410, 1395, 1410, 765]))
-    assert [(each.gpu.index, each.words) for each in told] == [
+    assert [(each.gpu.index, each.text) for each in told] == [
         (3, "Rank 3: runs at 765 MHz, its peers at 1402 MHz.")
     ]
 

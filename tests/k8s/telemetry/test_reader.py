@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
 
 from k8s.client.client import Client
 from k8s.snapshot import Job, NodeRow
+from k8s.telemetry.prometheus import PrometheusAddress
+from k8s.telemetry.proxied import REFUSED_S, Refusals
 from k8s.telemetry.reader import TelemetryReader
-from k8s.telemetry.readings import NoReadingsCause, Source
-from k8s.telemetry.sources.prometheus_address import PrometheusAddress
-from tests.k8s.telemetry.sources.test_prometheus import BUSY, answering, vector
+from k8s.telemetry.readings import NoReadings, NoReadingsCause, Source
+from tests.k8s.telemetry.test_prometheus import BUSY, answering, vector
 from tests.scripted.server import ScriptedCluster, page, refusal
 from tests.scripted.telemetry import gpu_cluster, proxied, proxy_path, text
 from tests.support.gpu_readings import NOON
@@ -155,4 +157,23 @@ async def test_no_exporter_of_nvidias_is_looked_for_or_recommended_where_the_dev
     assert proxied(cluster) == []
     missing = found.nodes["mi300"].missing
     assert missing is not None
-    assert missing.words == "What its devices do is not read: only NVIDIA's GPUs are measured here."
+    assert missing.words == "Its devices are not measured: only NVIDIA GPUs are supported."
+
+
+_GONE = NoReadings(NoReadingsCause.UNREACHABLE, "dead")
+
+
+def test_what_is_asked_again_is_not_remembered_for_ever() -> None:
+    now_s = 0.0
+    refusals = Refusals(lambda: now_s)
+    tracemalloc.start()
+    try:
+        for number in range(20_000):  # nodes of a cluster that grows and shrinks, over days
+            now_s += REFUSED_S
+            refusals.suspend(("node", f"gpu-{number}"), _GONE)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 100_000
+    assert refusals.get(("node", "gpu-19999")) is _GONE
+    assert refusals.get(("node", "gpu-0")) is None

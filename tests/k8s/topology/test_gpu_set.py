@@ -58,21 +58,18 @@ def test_no_set_is_better_than_the_one_found(case: tuple[LinkMatrix, list[int], 
     assert (found.bottleneck, found.total) == best
 
 
-@pytest.mark.parametrize(
-    ("free", "gpus", "link"),
-    [
+def test_the_sets_of_a_dgx_1v() -> None:
+    for free, gpus, link in [
         (range(8), (0, 1, 2, 3), "NV1"),
         (range(8), (0, 3), "NV2"),
         (range(8), (0, 2, 3), "NV1"),
         ((0, 1, 5, 6), (5, 6), "NV2"),
         ((0, 1, 6, 7), (6, 7), "NV2"),
         ((0, 5, 6), (0, 5, 6), "SYS"),
-    ],
-)
-def test_the_sets_of_a_dgx_1v(free: tuple[int, ...], gpus: tuple[int, ...], link: str) -> None:
-    found = best_set(V100, free, len(gpus))
-    assert found is not None
-    assert (found.gpus, found.link) == (gpus, link)
+    ]:
+        found = best_set(V100, free, len(gpus))
+        assert found is not None
+        assert (found.gpus, found.link) == (gpus, link)
 
 
 def test_of_equal_sets_the_one_is_taken_that_the_others_miss_least() -> None:

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.topology.ack import config_map, node_of, read_config_map
-from k8s.topology.groups import groups_of
-from k8s.topology.links import LinkMatrix, distance, link_bandwidth, link_name
+from k8s.topology.links import LinkMatrix, distance, groups_of, link_bandwidth, link_name
 from k8s.topology.machines import MACHINES
 from k8s.topology.network import neighbourhoods, network_path
 from k8s.topology.nvml import read_nvml
@@ -45,9 +44,8 @@ def stored(links: Any = None, bandwidth: Any = None, devices: Any = None) -> dic
     }
 
 
-@pytest.mark.parametrize(
-    ("link", "model", "gbytes"),
-    [
+def test_a_link_carries_what_nccl_reckons_with() -> None:
+    for link, model, gbytes in [
         ("NV2", "Tesla-V100-SXM2-32GB", 40.0),
         ("NV4", "Tesla-P100-SXM2-16GB", 72.0),
         ("NV12", "NVIDIA-A100-SXM4-80GB", 240.0),
@@ -60,20 +58,16 @@ def stored(links: Any = None, bandwidth: Any = None, devices: Any = None) -> dic
         ("SYS", "", 6.0),
         ("?", "NVIDIA-B200", 0.0),
         ("X", "NVIDIA-B200", 0.0),
-    ],
-)
-def test_a_link_carries_what_nccl_reckons_with(link: str, model: str, gbytes: float) -> None:
-    assert link_bandwidth(link, model) == pytest.approx(gbytes)
+    ]:
+        assert link_bandwidth(link, model) == pytest.approx(gbytes)
 
 
-@pytest.mark.parametrize(
-    "model", ["", "Tesla-V100", "NVIDIA-A100", "NVIDIA-A10", "NVIDIA-H100", "NVIDIA-B200"]
-)
-def test_what_is_farther_is_never_faster(model: str) -> None:
-    names = ["NV18", "NV4", "PIX", "PXB", "PHB", "NODE", "SYS"]
-    speeds = [link_bandwidth(name, model) for name in names]
-    assert speeds == sorted(speeds, reverse=True)
-    assert [distance(name) for name in names] == [0, 0, 1, 2, 3, 4, 5]
+def test_what_is_farther_is_never_faster() -> None:
+    for model in ["", "Tesla-V100", "NVIDIA-A100", "NVIDIA-A10", "NVIDIA-H100", "NVIDIA-B200"]:
+        names = ["NV18", "NV4", "PIX", "PXB", "PHB", "NODE", "SYS"]
+        speeds = [link_bandwidth(name, model) for name in names]
+        assert speeds == sorted(speeds, reverse=True)
+        assert [distance(name) for name in names] == [0, 0, 1, 2, 3, 4, 5]
 
 
 def test_names_of_old_drivers_and_of_ack_mean_the_same() -> None:
@@ -95,19 +89,18 @@ def test_what_ack_measured_is_taken_from_its_config_map() -> None:
     assert (found.is_measured, found.source) == (True, "ConfigMap kube-system/topo-a")
 
 
-@pytest.mark.parametrize(
-    "bandwidth", [None, [[1, 2]], [], "x", [[0] * 4] * 4, [["a"] * 4] * 4, [[10**400] * 4] * 4]
-)
-def test_without_measurements_the_constants_stand_in(bandwidth: Any) -> None:
-    found = read_config_map(stored(ARENA_LINKS, bandwidth), "Tesla-V100-SXM2-32GB")
-    assert not found.is_measured
-    assert found.bandwidth[0] == (0.0, 40.0, 20.0, 40.0)
+def test_without_measurements_the_constants_stand_in() -> None:
+    for bandwidth in [None, [[1, 2]], [], "x", [[0] * 4] * 4, [["a"] * 4] * 4, [[10**400] * 4] * 4]:
+        found = read_config_map(stored(ARENA_LINKS, bandwidth), "Tesla-V100-SXM2-32GB")
+        assert not found.is_measured
+        assert found.bandwidth[0] == (0.0, 40.0, 20.0, 40.0)
 
 
-@pytest.mark.parametrize("links", [None, [], {}, "NV1", [1, 2], 3])
-def test_a_config_map_without_links_is_refused(links: Any) -> None:
-    with pytest.raises(UnreadableTopology, match="ConfigMap topo-a has no matrix"):
-        read_config_map(stored(links))
+def test_a_config_map_without_links_is_refused() -> None:
+    unusable: list[Any] = [None, [], {}, "NV1", [1, 2], 3]
+    for links in unusable:
+        with pytest.raises(UnreadableTopology, match="ConfigMap topo-a has no matrix"):
+            read_config_map(stored(links))
 
 
 @given(
@@ -243,9 +236,8 @@ def test_what_the_driver_does_not_tell_is_unknown() -> None:
     assert read_nvml(ScriptedNvml([[]], has_driver=False)) is None
 
 
-@pytest.mark.parametrize(
-    ("labels", "path"),
-    [
+def test_labels_tell_where_a_node_is() -> None:
+    for labels, path in [
         ({}, ("",) * 5),
         (
             {"topology.kubernetes.io/zone": "z", "cloud.provider.com/topology-rack": "r"},
@@ -263,10 +255,8 @@ def test_what_the_driver_does_not_tell_is_unknown() -> None:
             {"cloud.google.com/gce-topology-block": "b", "cloud.google.com/gce-topology-subblock": "s"},
             ("", "", "b", "s", ""),
         ),
-    ],
-)
-def test_labels_tell_where_a_node_is(labels: dict[str, str], path: tuple[str, ...]) -> None:
-    assert network_path(labels) == path
+    ]:
+        assert network_path(labels) == path
 
 
 def test_nodes_are_near_when_they_share_rack_and_block() -> None:

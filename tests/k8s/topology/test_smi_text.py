@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from k8s.topology.links import PCIE_LINKS, LinkMatrix
 from k8s.topology.machines import MACHINES
-from k8s.topology.smi_text import MOST_GPUS, UnreadableTopology, read_topology
+from k8s.topology.smi_text import MAX_GPUS, UnreadableTopology, read_topology
 from tests.k8s.topology.texts import DGX_1V, H100, LEGEND, OLD, ONE, TWO_BY_HOST_BRIDGE
 
 
@@ -65,25 +65,22 @@ def test_gpus_that_are_not_all_visible_keep_their_numbers() -> None:
     assert read_topology("\tGPU2\tGPU5\nGPU2\t X \tNV4\nGPU5\tNV4\t X \n").gpus == (2, 5)
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "There is no matrix"),
-        ("No devices were found\n", "There is no matrix"),
-        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "no matrix"),
+def test_what_is_no_matrix_is_refused() -> None:
+    for text, why in [
+        ("", "It contains no GPU matrix"),
+        ("No devices were found\n", "It contains no GPU matrix"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "no GPU matrix"),
         ("\tGPU0\tGPU1\nGPU0\t X \tNV1\n", "The row of GPU1 is missing"),
         ("\tGPU0\tGPU1\nGPU0\t X \tNV1\nGPU1\tNV", "The row of GPU1 is missing"),
         ("\tGPU0\tGPU1\nGPU0\tNV1\t X \nGPU1\t X \tNV1\n", "does not fit the header"),
         ("\tGPU0\tGPU0\nGPU0\t X \tNV1\n", "named twice"),
-    ],
-)
-def test_what_is_no_matrix_is_refused(text: str, why: str) -> None:
-    with pytest.raises(UnreadableTopology, match=why):
-        read_topology(text)
+    ]:
+        with pytest.raises(UnreadableTopology, match=why):
+            read_topology(text)
 
 
 def test_more_gpus_than_any_node_has_are_refused() -> None:
-    size = MOST_GPUS + 1
+    size = MAX_GPUS + 1
     names = [f"GPU{at}" for at in range(size)]
     rows = [
         "\t".join((name, *("X" if a == b else "SYS" for b in range(size)))) for a, name in enumerate(names)
@@ -159,3 +156,19 @@ def test_a_text_that_is_cut_or_changed_is_read_whole_or_refused(data: st.DataObj
 def test_no_text_does_harm(text: str) -> None:
     with contextlib.suppress(UnreadableTopology):
         read_topology(text)
+
+
+def test_wide_cells_that_run_together_are_told_apart() -> None:
+    """As a driver prints 8 B200 with 16 adapters, whose columns from NIC10 on are too narrow."""
+    gpus, nics = [f"GPU{at}" for at in range(8)], [f"NIC{at}" for at in range(16)]
+    lines = ["  ".join(["", *gpus, *nics, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]
+    for at, name in enumerate(gpus):
+        near = ["PXB" if nic // 2 == at else "NODE" if nic // 8 == at // 4 else "SYS" for nic in range(16)]
+        links = "  ".join("X" if other == at else "NV18" for other in range(8))
+        lines.append(
+            f"{name}  {links}  {'  '.join(near[:10])}  {''.join(near[10:])}  0-55,112-167  {at // 4}  N/A"
+        )
+    found = read_topology("\n".join(lines))
+    assert found.nic_links[6][10:] == ("NODE", "NODE", "PXB", "PXB", "NODE", "NODE")
+    assert found.nic_links[0][:3] == ("PXB", "PXB", "NODE")
+    assert (found.cpus[7], found.numa[7]) == ("0-55,112-167", "1")

@@ -7,33 +7,27 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from trainer.ddp.checkpoint import list_checkpoints, step_of  # noqa: E402
-from trainer.ddp.checkpoint_folder import CheckpointFolder  # noqa: E402
-from trainer.ddp.checkpoint_writer import CheckpointWriter  # noqa: E402
-from trainer.ddp.data.feed import BatchFeed  # noqa: E402
-from trainer.ddp.data.synthetic import noise_tokens  # noqa: E402
-from trainer.ddp.datasets import TrainBatches  # noqa: E402
-from trainer.ddp.learner import Learner  # noqa: E402
-from trainer.ddp.learning_set import LearningSet  # noqa: E402
-from trainer.ddp.loop import Progress, TrainingLoop  # noqa: E402
-from trainer.ddp.models.gpt import GptSize  # noqa: E402
-from trainer.ddp.models.make import make_gpt  # noqa: E402
-from trainer.ddp.setup import speed_scale  # noqa: E402
-from trainer.ddp.speed.flops import training_flops  # noqa: E402
-from trainer.ddp.speed.measure import SpeedScale  # noqa: E402
-from trainer.ddp.step.optimizer import StepOptions  # noqa: E402
-from trainer.ddp.step.precision import Precision  # noqa: E402
-from trainer.distributed.curves import CurveWriter  # noqa: E402
-from trainer.distributed.process_group import ProcessGroup  # noqa: E402
-from trainer.ranks import Ranks  # noqa: E402
-from trainer.signals import StopRequest  # noqa: E402
-from trainer.tfevents import EventFolder, ScalarCurve  # noqa: E402
+from trainer.catalogue import find
+from trainer.ddp.batches import BatchLoader, TrainBatches
+from trainer.ddp.checkpoint import list_checkpoints, step_of
+from trainer.ddp.checkpoint_folder import CheckpointFolder, CheckpointWriter
+from trainer.ddp.datasets import Dataset
+from trainer.ddp.models import Gpt, GptSize
+from trainer.ddp.samples import noise_tokens
+from trainer.ddp.step_stats import SpeedScale, training_flops
+from trainer.ddp.train_state import Precision, StepOptions, TrainState
+from trainer.distributed.curves import CurveWriter
+from trainer.distributed.process_group import ProcessGroup
+from trainer.ranks import Ranks
+from trainer.signals import StopRequest
+from trainer.tfevents import EventFolder, ScalarCurve
+from trainer.train_ddp import Progress, TrainingLoop, speed_scale
 
 CPU = torch.device("cpu")
 SIZE = GptSize(vocabulary=32, length=16, layers=1, heads=1, width=8)
 SEQUENCES = noise_tokens(20, 16, 32, seed=1)
-LEARNT = LearningSet(SEQUENCES, SEQUENCES, (16,), 32, BatchFeed(CPU))
-FLOPS = training_flops(make_gpt(SIZE), (16,))
+LEARNT = Dataset(SEQUENCES, SEQUENCES, (16,), 32, BatchLoader(CPU))
+FLOPS = training_flops(Gpt(SIZE), (16,))
 
 
 class NeverStopped(StopRequest):
@@ -48,15 +42,14 @@ def train(
 ) -> dict[str, ScalarCurve]:
     """Train a GPT for two epochs of twenty sequences; returns its curves, by tag."""
     ranks = Ranks(0, 1, 0, 1, "alone")
-    learner = Learner(
-        make_gpt(SIZE), ProcessGroup(ranks, CPU, 1), Precision("fp32", CPU), StepOptions(lr=0.01)
-    )
+    state = TrainState(Gpt(SIZE), ProcessGroup(ranks, CPU, 1), Precision("fp32", CPU), StepOptions(lr=0.01))
     curves = CurveWriter(folder / "logs")
     checkpoints = CheckpointFolder(folder / "checkpoints", 9, "gpt", "", continues_when_full=False)
+    words = ["--epochs", "2", "--log-every", "2", "--checkpoint-every", str(checkpoint_every)]
     loop = TrainingLoop(
-        learner, TrainBatches(SEQUENCES, batch_size, ranks, 1), SEQUENCES, scale,
-        epochs=2, log_every=2, test_batch_size=8, curves=curves, checkpoints=CheckpointWriter(checkpoints),
-        checkpoint_every=checkpoint_every, progress=Progress(), stop=NeverStopped(),
+        find("ddp").parser().parse_args(words), state, TrainBatches(SEQUENCES, batch_size, ranks, 1),
+        SEQUENCES, scale, CheckpointWriter(checkpoints), Progress(), NeverStopped(),
+        eval_batch_size=8, recorded_args={}, curves=curves,
     )  # fmt: skip
     loop.run()
     curves.close()

@@ -8,11 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from trainer.catalogue import MODELS, find  # noqa: E402
-from trainer.ddp.models.gpt import GptSize  # noqa: E402
-from trainer.ddp.models.make import OWN, check_input, make_gpt, make_model  # noqa: E402
-from trainer.distributed.torchvision import import_torchvision  # noqa: E402
-from trainer.messages import InvalidArguments  # noqa: E402
+from trainer.catalogue import MODELS, find
+from trainer.ddp.models import OWN_IMAGE_MODELS, Gpt, GptSize, check_input, make_model
+from trainer.distributed.torchvision import import_torchvision
+from trainer.messages import InvalidArguments
 
 needs_torchvision = pytest.mark.skipif(
     importlib.util.find_spec("torchvision") is None,
@@ -20,7 +19,7 @@ needs_torchvision = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", OWN_IMAGE_MODELS)
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)])
 def test_our_networks_take_grey_and_coloured_images_and_give_logits(
     name: str, shape: tuple[int, int, int]
@@ -40,7 +39,9 @@ def test_the_tutorials_network_has_its_layers_but_no_softmax() -> None:
 
 
 def test_images_that_are_too_small_for_a_network_are_refused() -> None:
-    with pytest.raises(InvalidArguments, match=r"--model t9k-cnn takes no images of 8x8. .*--image-size"):
+    with pytest.raises(
+        InvalidArguments, match=r"--model t9k-cnn does not accept images of 8x8. .*--image-size"
+    ):
         make_model("t9k-cnn", (3, 8, 8))
 
 
@@ -58,7 +59,7 @@ def test_a_network_gets_images_of_the_size_it_is_asked_for_and_others_are_refuse
         warnings.simplefilter("ignore")
         network = make_model("alexnet", (3, 32, 32), 5)
         resized = make_model("alexnet", (3, 32, 32), 5, image_size=64)
-    with pytest.raises(InvalidArguments, match="--model alexnet takes no images of 32x32"):
+    with pytest.raises(InvalidArguments, match="--model alexnet does not accept images of 32x32"):
         check_input(network, "alexnet", (3, 32, 32), torch.device("cpu"))
     check_input(resized, "alexnet", (3, 32, 32), torch.device("cpu"))
     assert resized.training
@@ -66,7 +67,7 @@ def test_a_network_gets_images_of_the_size_it_is_asked_for_and_others_are_refuse
 
 def test_a_gpt_predicts_from_what_is_before_and_nothing_after() -> None:
     torch.manual_seed(1)
-    gpt = make_gpt(GptSize(vocabulary=50, length=12, layers=2, heads=2, width=8))
+    gpt = Gpt(GptSize(vocabulary=50, length=12, layers=2, heads=2, width=8))
     tokens = torch.randint(50, (1, 12))
     changed = tokens.clone()
     changed[0, 7] = (tokens[0, 7] + 1) % 50
@@ -75,8 +76,8 @@ def test_a_gpt_predicts_from_what_is_before_and_nothing_after() -> None:
     assert torch.allclose(ours[:, :7], theirs[:, :7], atol=1e-6)
     assert not torch.allclose(ours[:, 7:], theirs[:, 7:], atol=1e-6)
     assert gpt(tokens[:, :5]).shape == (1, 5, 50)
-    with pytest.raises(InvalidArguments, match="--width 9 is no multiple of --heads 2"):
-        make_gpt(GptSize(50, 12, 2, 2, 9))
+    with pytest.raises(InvalidArguments, match="--width 9 is not a multiple of --heads 2"):
+        Gpt(GptSize(50, 12, 2, 2, 9))
 
 
 @pytest.mark.parametrize(
@@ -84,19 +85,21 @@ def test_a_gpt_predicts_from_what_is_before_and_nothing_after() -> None:
     [
         (
             ["--model", "gpt"],
-            "gpt does not learn from --dataset digits; name a text or token file with --data, or",
+            "gpt cannot train on --dataset digits; name a text or token file with --data, or",
         ),
-        (["--dataset", "tokens"], "cnn does not learn from --dataset tokens; choose --model gpt"),
-        (["--parallel", "fsdp"], "fsdp is for --model gpt, not cnn"),
+        (["--dataset", "tokens"], "cnn cannot train on --dataset tokens; choose --model gpt"),
+        (["--parallel", "fsdp"], "unrecognized arguments: --parallel fsdp"),
+        (["--dataset", "cifar10"], "'cifar10' is none of digits, mnist, folder, tokens, images, sequences"),
+        (["--batch-size", "0"], "argument --batch-size: 0 is not 1 or more"),
+        (["--batch-size", "auto"], "argument --batch-size: 'auto' is not a whole number"),
         (["--model", "resnt50"], "'resnt50' is none of the 84 there are; did you mean resnet50"),
-        (["--model", "gpt", "--dataset", "sequences", "--width", "130"], "130 is no multiple of --heads 4"),
+        (
+            ["--model", "gpt", "--dataset", "sequences", "--width", "130"],
+            "130 is not a multiple of --heads 4",
+        ),
         (
             ["--model", "gpt", "--dataset", "tokens", "--token-bytes", "2"],
-            "argument --vocabulary: say",
-        ),
-        (
-            ["--model", "gpt", "--dataset", "sequences", "--parallel", "fsdp", "--precision", "fp16"],
-            "fp16 does not go with --parallel fsdp; choose bf16",
+            "argument --vocabulary: required if --token-bytes is not 1",
         ),
     ],
 )
@@ -116,7 +119,7 @@ def test_our_own_networks_are_one_graph_for_torch_compile(name: str) -> None:
 
     torch._dynamo.reset()
     counters.clear()
-    network = make_gpt(GptSize(8, 4, 1, 1, 4)).blocks[0] if name == "gpt" else make_model(name)
+    network = Gpt(GptSize(8, 4, 1, 1, 4)).blocks[0] if name == "gpt" else make_model(name)
     inputs = torch.zeros(2, 4, 4) if name == "gpt" else torch.zeros(2, 1, 28, 28)
     plain = network.eval()(inputs)
     network.compile(backend="eager")
@@ -126,10 +129,20 @@ def test_our_own_networks_are_one_graph_for_torch_compile(name: str) -> None:
 
 def test_a_gpt_has_one_matrix_for_tokens_in_and_out_and_its_sums_start_smaller() -> None:
     torch.manual_seed(1)
-    gpt = make_gpt(GptSize(64, 8, 8, 2, 64))
+    gpt = Gpt(GptSize(64, 8, 8, 2, 64))
     assert gpt.head.weight is gpt.tokens.weight
     block: Any = gpt.blocks[0]
     assert float(block.mlp_in.weight.detach().std()) == pytest.approx(0.02, rel=0.05)
     for adding in (block.attention_out, block.mlp_out):
         assert float(adding.weight.detach().std()) == pytest.approx(0.02 / 16**0.5, rel=0.05)
         assert not adding.bias.any()
+
+
+@needs_torchvision
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "googlenet"])
+def test_a_network_of_torchvision_turns_a_batch_of_grey_images_into_logits(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = make_model(name)
+    assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)

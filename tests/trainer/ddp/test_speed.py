@@ -1,4 +1,4 @@
-"""What is said of speed: operations as a formula counts them, peaks of known GPUs, and a batch that fits."""
+"""Figures of speed: operations of a step, peaks of known GPUs, throughput and MFU."""
 
 import importlib.util
 from typing import Any
@@ -7,17 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode
 
-from trainer.ddp.models.gpt import GptSize  # noqa: E402
-from trainer.ddp.models.make import make_gpt, make_model  # noqa: E402
-from trainer.ddp.speed.batch_size import ON_PROCESSOR, choose_batch_size, largest_that_fits  # noqa: E402
-from trainer.ddp.speed.flops import training_flops  # noqa: E402
-from trainer.ddp.speed.measure import SpeedScale  # noqa: E402
-from trainer.ddp.speed.peak import peak_flops  # noqa: E402
-from trainer.ddp.step.precision import Precision  # noqa: E402
-from trainer.distributed.process_group import ProcessGroup  # noqa: E402
-from trainer.ranks import Ranks  # noqa: E402
+from trainer.ddp.models import Gpt, GptSize, make_model
+from trainer.ddp.step_stats import SpeedScale, peak_flops, training_flops
 
 
 def test_operations_of_a_small_network_are_those_counted_by_hand() -> None:
@@ -30,7 +23,7 @@ def test_operations_of_a_small_network_are_those_counted_by_hand() -> None:
 
 def test_operations_of_a_gpt_by_formula_are_those_that_torch_counts() -> None:
     size = GptSize(vocabulary=64, length=32, layers=3, heads=4, width=32)
-    gpt = make_gpt(size).to("meta")
+    gpt = Gpt(size).to("meta")
     counter = FlopCounterMode(display=False)
     with counter:
         gpt(torch.zeros(2, 32, dtype=torch.int64, device="meta")).sum().backward()
@@ -95,18 +88,3 @@ def test_speed_is_counted_in_tokens_of_a_gpt_and_mfu_only_where_a_peak_is_known(
     scale = SpeedScale("tokens", 256, flops_per_sample=10**9, peak_flops=4e12)
     assert scale.scalars(1000.0) == {"train/tokens_per_s": 256_000.0, "train/mfu": 0.25}
     assert SpeedScale("tokens", 256, 0, 4e12).scalars(1.0) == {"train/tokens_per_s": 256.0}
-
-
-def test_a_batch_is_halved_until_it_fits() -> None:
-    tried: list[int] = []
-
-    def fits(size: int) -> bool:
-        tried.append(size)
-        return size <= 50
-
-    assert largest_that_fits(256, fits) == 32
-    assert tried == [256, 128, 64, 32]
-    assert largest_that_fits(4, lambda _: False) == 0
-    group = ProcessGroup(Ranks(0, 1, 0, 1, "alone"), torch.device("cpu"), 60)
-    precision = Precision("fp32", group.device)
-    assert choose_batch_size(make_model("cnn"), (1, 28, 28), group, precision, 9) == ON_PROCESSOR

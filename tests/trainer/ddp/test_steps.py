@@ -1,38 +1,46 @@
-"""What a step does beside forward and backward: precision, schedule, clipping, averages, what is compiled."""
+"""A training step: precision, schedule, clipping, accumulation, DDP's options, and torch.compile."""
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from trainer.catalogue import find  # noqa: E402
-from trainer.ddp.learner import Learner, mean_loss  # noqa: E402
-from trainer.ddp.models.gpt import GptSize  # noqa: E402
-from trainer.ddp.models.make import make_gpt, make_model  # noqa: E402
-from trainer.ddp.setup import evaluated_at_once, step_options  # noqa: E402
-from trainer.ddp.step.optimizer import StepOptions  # noqa: E402
-from trainer.ddp.step.precision import Precision  # noqa: E402
-from trainer.ddp.step.schedule import Schedule  # noqa: E402
-from trainer.distributed.process_group import ProcessGroup  # noqa: E402
-from trainer.messages import InvalidArguments, TrainingError  # noqa: E402
-from trainer.ranks import Ranks  # noqa: E402
+import torch.distributed as dist
+
+from trainer.catalogue import find
+from trainer.ddp.models import Gpt, GptSize, make_model
+from trainer.ddp.train_state import (
+    Precision,
+    Schedule,
+    StepOptions,
+    TrainState,
+    mean_loss,
+    reorders_sums,
+    step_options,
+    wrap_ddp,
+)
+from trainer.distributed.process_group import ProcessGroup
+from trainer.messages import InvalidArguments, TrainingError
+from trainer.ranks import Ranks
+from trainer.train_ddp import eval_batch_size
 
 CPU = torch.device("cpu")
 
 
-def learner_of(precision: str = "fp32", **options: Any) -> Learner:
+def state_of(precision: str = "fp32", **options: Any) -> TrainState:
     torch.manual_seed(1)
     group = ProcessGroup(Ranks(0, 1, 0, 1, "alone"), CPU, 60)
-    learner = Learner(
+    state = TrainState(
         make_model("lenet"),
         group,
         Precision(precision, CPU),
         StepOptions(**{"lr": 0.1, **options}),
     )
-    learner.trained_share = 0.1
-    return learner
+    state.trained_fraction = 0.1
+    return state
 
 
 def batch(scale: float = 1.0) -> tuple[Any, Any]:
@@ -40,33 +48,33 @@ def batch(scale: float = 1.0) -> tuple[Any, Any]:
     return torch.randn(8, 1, 28, 28) * scale, torch.arange(8)
 
 
-def weights_of(learner: Learner) -> Any:
-    return torch.cat([each.detach().flatten().clone() for each in learner.network.parameters()])
+def weights_of(state: TrainState) -> Any:
+    return torch.cat([each.detach().flatten().clone() for each in state.network.parameters()])
 
 
 def test_fp16_skips_a_step_whose_gradients_are_infinite_and_halves_its_scale() -> None:
-    learner = learner_of("fp16", clip_norm=1.0)
-    before, scale = weights_of(learner), learner.precision.scaler.get_scale()
-    learner.train_step(*batch(1e4))
-    assert torch.equal(weights_of(learner), before)
-    assert learner.precision.scaler.get_scale() == scale / 2
+    state = state_of("fp16", clip_norm=1.0)
+    before, scale = weights_of(state), state.precision.scaler.get_scale()
+    state.train_step(*batch(1e4))
+    assert torch.equal(weights_of(state), before)
+    assert state.precision.scaler.get_scale() == scale / 2
     for _ in range(12):
-        learner.train_step(*batch())
-    after = weights_of(learner)
+        state.train_step(*batch())
+    after = weights_of(state)
     assert after.isfinite().all() and not torch.equal(after, before)
-    again = learner_of("fp16")
-    again.load_state_dict(learner.state_dict())
-    assert again.precision.scaler.get_scale() == learner.precision.scaler.get_scale() != scale
+    again = state_of("fp16")
+    again.load_state_dict(state.state_dict())
+    assert again.precision.scaler.get_scale() == state.precision.scaler.get_scale() != scale
 
 
 @pytest.mark.parametrize("precision", ["fp64", "fp32", "bf16", "fp16"])
 def test_weights_and_optimizer_are_kept_wide_whatever_is_computed_with(precision: str) -> None:
-    learner = learner_of(precision)
-    loss = learner.train_step(*batch())
+    state = state_of(precision)
+    loss = state.train_step(*batch())
     assert loss.isfinite()
     wide = torch.float64 if precision == "fp64" else torch.float32
-    assert {each.dtype for each in learner.network.parameters()} == {wide}
-    assert learner.evaluate(*batch()).dtype == torch.float64
+    assert {each.dtype for each in state.network.parameters()} == {wide}
+    assert state.evaluate(*batch()).dtype == torch.float64
 
 
 def test_what_a_processor_does_not_have_is_refused_and_auto_is_fp32_there() -> None:
@@ -78,10 +86,10 @@ def test_what_a_processor_does_not_have_is_refused_and_auto_is_fp32_there() -> N
 def test_a_long_gradient_is_cut_to_the_norm_asked_for() -> None:
     moved = {}
     for norm in (0.0, 1e-3, 1e9):
-        learner = learner_of(optimizer="sgd", clip_norm=norm)
-        before = weights_of(learner)
-        learner.train_step(*batch())
-        moved[norm] = weights_of(learner) - before
+        state = state_of(optimizer="sgd", clip_norm=norm)
+        before = weights_of(state)
+        state.train_step(*batch())
+        moved[norm] = weights_of(state) - before
     assert float(moved[1e-3].norm()) == pytest.approx(0.1 * 1e-3 + 0.1 * 0.01 * float(before.norm()), rel=0.3)
     assert torch.equal(moved[0.0], moved[1e9])
     assert moved[0.0].norm() > 2 * moved[1e-3].norm()
@@ -89,13 +97,13 @@ def test_a_long_gradient_is_cut_to_the_norm_asked_for() -> None:
 
 def test_with_channels_last_weights_and_inputs_have_the_channels_of_a_pixel_side_by_side() -> None:
     for chosen in (False, True):
-        learner = learner_of(is_channels_last=chosen)
+        state = state_of(is_channels_last=chosen)
         seen: list[Any] = []
-        second: Any = list(learner.network.children())[3]
+        second: Any = list(state.network.children())[3]
         second.register_forward_hook(lambda _, inputs, __, seen=seen: seen.append(inputs[0]))
         inputs, targets = batch()
-        learner.train_step(inputs.expand(-1, 1, 28, 28), targets)
-        learner.evaluate(inputs, targets)
+        state.train_step(inputs.expand(-1, 1, 28, 28), targets)
+        state.evaluate(inputs, targets)
         of_weights = second.weight.is_contiguous(memory_format=torch.channels_last)
         assert [of_weights, *(each.is_contiguous(memory_format=torch.channels_last) for each in seen)] == (
             [chosen] * 3
@@ -103,67 +111,41 @@ def test_with_channels_last_weights_and_inputs_have_the_channels_of_a_pixel_side
 
 
 def test_on_another_number_of_ranks_random_numbers_are_those_of_no_step_before() -> None:
-    learner, drawn = learner_of(), []
+    state, drawn = state_of(), []
     for step in (1, 2):
-        learner.train_step(*batch())
-        state = learner.state_dict()
-        assert state["schedule"]["step"] == step
-        state["random"] = state["random"] * 2
+        state.train_step(*batch())
+        saved = state.state_dict()
+        assert saved["schedule"]["step"] == step
+        saved["random"] = saved["random"] * 2
         torch.manual_seed(7)
-        learner_of().load_state_dict(state)
+        state_of().load_state_dict(saved)
         drawn.append(float(torch.rand(())))
     torch.manual_seed(7)
     assert len({*drawn, float(torch.rand(()))}) == 3
 
 
-def test_the_average_after_a_step_is_near_the_weights_and_not_where_they_began() -> None:
-    learner = learner_of(ema=0.999)
-    before = weights_of(learner)
-    learner.train_step(*batch())
-    with learner.validating():
-        averaged = weights_of(learner)
-    assert torch.allclose(averaged, before.lerp(weights_of(learner), 10 / 11), atol=1e-6)
-
-
 def test_what_is_cut_is_the_gradient_and_not_what_fp16_scales_it_to() -> None:
     moved = {}
     for precision in ("fp32", "fp16"):
-        learner = learner_of(precision, optimizer="sgd", clip_norm=0.1, weight_decay=0.0)
-        before = weights_of(learner)
-        learner.train_step(*batch())
-        moved[precision] = weights_of(learner) - before
+        state = state_of(precision, optimizer="sgd", clip_norm=0.1, weight_decay=0.0)
+        before = weights_of(state)
+        state.train_step(*batch())
+        moved[precision] = weights_of(state) - before
     assert float(moved["fp32"].norm()) == pytest.approx(0.01, rel=1e-3)
     assert float(moved["fp16"].norm()) == pytest.approx(0.01, rel=0.01)
 
 
 def test_batches_that_are_accumulated_make_the_step_of_one_large_batch() -> None:
-    whole, parts = (learner_of("fp64", optimizer="sgd", accumulate=number) for number in (1, 4))
+    whole, parts = (state_of("fp64", optimizer="sgd", accumulate=number) for number in (1, 4))
     losses = whole.train_step(*batch()), parts.train_step(*batch())
     assert torch.allclose(*losses)
     assert torch.allclose(weights_of(whole), weights_of(parts), rtol=0, atol=1e-12)
 
 
-def test_the_average_of_the_weights_is_judged_and_the_weights_themselves_are_trained_on() -> None:
-    learner = learner_of(ema=0.9)
-    for _ in range(5):
-        learner.train_step(*batch())
-    trained = weights_of(learner)
-    with learner.validating():
-        averaged = weights_of(learner)
-    assert torch.equal(weights_of(learner), trained)
-    assert not torch.equal(averaged, trained)
-    kept = torch.cat([each.flatten() for each in learner.weights().values()])
-    assert torch.equal(kept, averaged)
-    plain, other = learner_of(), learner_of(ema=0.9)
-    plain.train_step(*batch())
-    other.load_state_dict(plain.state_dict())
-    with other.validating():
-        assert torch.equal(weights_of(other), weights_of(plain))
-
-
 @pytest.mark.parametrize(
     ("schedule", "expected"),
     [
+        (Schedule(), {0.0: 0.05, 0.05: 0.525, 0.1: 1.0, 0.55: 0.5, 1.0: 0.0}),
         (Schedule("constant", 0.1), {0.0: 0.05, 0.1: 1.0, 1.0: 1.0}),
         (Schedule("constant", 0.0), {0.0: 1.0}),
         (Schedule("cosine", 0.0), {0.0: 1.0, 0.5: 0.5, 1.0: 0.0}),
@@ -178,14 +160,14 @@ def test_the_learning_rate_follows_its_schedule(schedule: Schedule, expected: di
 
 def test_the_optimizer_is_sgd_with_a_momentum_and_adamw_without() -> None:
     for options, name in (({}, "AdamW"), ({"momentum": 0.5}, "SGD"), ({"optimizer": "sgd"}, "SGD")):
-        assert type(learner_of(**options)._optimizer).__name__ == name
+        assert type(state_of(**options).optimizer).__name__ == name
 
 
 def test_a_checkpoint_of_another_network_is_refused() -> None:
-    state = learner_of().state_dict()
+    state = state_of().state_dict()
     state["model"]["0.weight"] = torch.zeros(1)
     with pytest.raises(TrainingError, match="The checkpoint does not fit the network"):
-        learner_of().load_state_dict(state)
+        state_of().load_state_dict(state)
 
 
 def chosen(*words: str) -> argparse.Namespace:
@@ -196,36 +178,68 @@ def test_defaults_are_those_of_the_device() -> None:
     gpu = torch.device("cuda", 0)
     bf16, fp32 = Precision("bf16", CPU), Precision("fp32", CPU)
     large = chosen("--model", "resnet50")
-    assert step_options(large, bf16, gpu, True).is_channels_last
-    assert not step_options(large, fp32, gpu, True).is_channels_last
-    assert not step_options(large, bf16, CPU, True).is_channels_last
-    assert not step_options(large, bf16, gpu, False).is_channels_last
-    assert step_options(chosen("--channels-last", "on"), fp32, CPU, True).is_channels_last
-    assert step_options(large, bf16, gpu, True).is_large
-    assert not step_options(chosen(), bf16, gpu, True).is_large
+    assert step_options(large, bf16, gpu, is_image=True).is_channels_last
+    assert not step_options(large, fp32, gpu, is_image=True).is_channels_last
+    assert not step_options(large, bf16, CPU, is_image=True).is_channels_last
+    assert not step_options(large, bf16, gpu, is_image=False).is_channels_last
+    assert step_options(chosen("--channels-last", "on"), fp32, CPU, is_image=True).is_channels_last
+    assert step_options(large, bf16, gpu, is_image=True).is_large
+    assert not step_options(chosen(), bf16, gpu, is_image=True).is_large
 
 
 def test_what_is_evaluated_at_once_fits_as_a_step_does() -> None:
-    assert evaluated_at_once(0, 32, (1, 28, 28)) == 256
-    assert evaluated_at_once(0, 32, (3, 224, 224)) == 32
-    assert evaluated_at_once(0, 8, (256,)) == 8
-    assert evaluated_at_once(7, 32, (1, 28, 28)) == 7
+    assert eval_batch_size(0, 32, (1, 28, 28)) == 256
+    assert eval_batch_size(0, 32, (3, 224, 224)) == 32
+    assert eval_batch_size(0, 8, (256,)) == 8
+    assert eval_batch_size(7, 32, (1, 28, 28)) == 7
 
 
 def test_compiling_is_off_by_itself_where_it_cannot_work_and_an_error_where_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert learner_of(compile="off").not_compiled == "as chosen"
-    assert learner_of(compile="auto").not_compiled == "it would take longer than it saves"
+    assert state_of(compile="off").not_compiled == "as chosen"
+    assert state_of(compile="auto").not_compiled == "it would take longer than it saves"
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    assert learner_of(compile="auto").not_compiled == "there is no C++ compiler in this image"
+    assert state_of(compile="auto").not_compiled == "there is no C++ compiler in this image"
     with pytest.raises(InvalidArguments, match=r"--compile on: there is no C\+\+ compiler in this image"):
-        learner_of(compile="on")
+        state_of(compile="on")
 
 
 def test_a_loss_of_tokens_is_the_mean_over_all_of_them() -> None:
-    gpt = make_gpt(GptSize(11, 6, 1, 1, 4))
+    gpt = Gpt(GptSize(11, 6, 1, 1, 4))
     tokens = torch.randint(11, (2, 6))
     each = torch.nn.functional.cross_entropy(gpt(tokens).transpose(1, 2), tokens, reduction="none")
     assert torch.allclose(mean_loss(gpt(tokens), tokens), each.mean())
+
+
+@pytest.fixture
+def torch_group() -> Iterator[None]:
+    """A process group of this process alone."""
+    store = dist.HashStore()  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("torch_group")
+def test_what_is_chosen_of_ddp_reaches_it_and_by_itself_it_keeps_gradients_in_its_buckets() -> None:
+    for options, expected in (
+        (StepOptions(lr=0.1), (25, True, False)),
+        (
+            StepOptions(lr=0.1, bucket_mb=3, static_graph=True, copy_buckets=True),
+            (3, False, True),
+        ),
+    ):
+        group = ProcessGroup(Ranks(0, 2, 0, 1, "torchrun"), CPU, 1)
+        ddp: Any = wrap_ddp(make_model("lenet"), group, options)
+        found = ddp.bucket_bytes_cap / 2**20, ddp.gradient_as_bucket_view, ddp.static_graph
+        assert found == expected
+        assert not reorders_sums(ddp, group), "of two ranks the order of a sum does not matter"
+        assert reorders_sums(ddp, ProcessGroup(Ranks(0, 3, 0, 1, "torchrun"), CPU, 1))
+
+
+def test_a_process_alone_has_its_network_bare() -> None:
+    network, group = make_model("lenet"), ProcessGroup(Ranks(0, 1, 0, 1, "alone"), CPU, 1)
+    assert wrap_ddp(network, group, StepOptions(lr=0.1)) is network
+    assert not reorders_sums(network, group)

@@ -50,8 +50,8 @@ GUIDES: dict[str, str] = {
 """
 PLACEHOLDERS: dict[str, str] = {
     "arena logs -- help": "required: JOB\nSee gpuconsole logs --help",
-    "arena submit tfjob --name x python": "A TFJob is shown and deleted here, but not made",
-    "arena submit tf --name x python": "A TFJob is shown and deleted here, but not made",
+    "arena submit tfjob --name x python": "TFJobs can be shown and deleted, but not created",
+    "arena submit tf --name x python": "TFJobs can be shown and deleted, but not created",
     "arena submit mpi --gputopology=true ***": "--name: Required",
 }
 """What the guides write that is no whole command, and what is said of it."""
@@ -70,7 +70,7 @@ OTHERS: dict[str, str] = {
     "arena cron list": "CronJob",
     "arena whoami": "Use info",
     "arena version": "Use --version",
-    "arena completion bash": "no completion",
+    "arena completion bash": "Shell completion is not available",
 }
 """Commands of Arena that no guide has, and what is said where they cannot work."""
 

@@ -147,8 +147,8 @@ async def test_git_s_password_is_typed_unseen_and_goes_into_a_secret_of_the_job(
     [
         (GIT, "--git-user asks for a password, and there is no terminal"),
         (GIT[-2:], "only code from git over https takes a user"),
-        ((*GIT, "--git-secret", "mine"), "has its credentials already"),
-        ((*GIT, "--env=GIT_SYNC_PASSWORD=x", "--env=GIT_SYNC_USERNAME=y"), "has its credentials already"),
+        ((*GIT, "--git-secret", "mine"), "already has credentials"),
+        ((*GIT, "--env=GIT_SYNC_PASSWORD=x", "--env=GIT_SYNC_USERNAME=y"), "already has credentials"),
     ],
 )
 async def test_a_git_user_without_use_or_terminal_is_refused(

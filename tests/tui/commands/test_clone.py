@@ -37,7 +37,7 @@ async def test_a_job_is_made_once_more_with_all_that_its_object_says(
     job = serve(cluster, "pytorch-dist-git")
     ended = await run("clone", "pytorch-dist-git", "--yes")
     assert (ended.status, ended.out) == (0, "PyTorchJob default/pytorch-dist-git-2 created.\n")
-    assert ended.err == "Still says pytorch-dist-git: name.\n"
+    assert ended.err == "Still refers to pytorch-dist-git in: name.\n"
     (asked,) = cluster.asked(JOBS, method="POST")
     made = json.loads(asked.body)
     roles = json.dumps(job["spec"]["pytorchReplicaSpecs"])
@@ -69,7 +69,7 @@ async def test_a_manifest_is_shown_without_a_question_and_created_only_with_yes(
 ) -> None:
     serve(cluster, "done")
     ended = await run.process("clone", "done", "-o", "yaml")
-    assert (ended.status, ended.err) == (0, "Still says done: command, hostnames.\n")
+    assert (ended.status, ended.err) == (0, "Still refers to done in: command, hostnames.\n")
     assert yaml.safe_load(ended.out)["metadata"]["name"] == "done-2"
     ended = await run("clone", "done", "-o", "json", "--readonly")
     assert (ended.status, ended.values["metadata"]["name"]) == (0, "done-2")
@@ -99,3 +99,29 @@ async def test_a_name_that_no_job_can_have_is_refused_before_anything_is_asked(
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.startswith("--name: Use lowercase letters")
     assert not [each for each in cluster.requests if each.method == "POST"]
+
+
+async def test_secrets_in_variables_are_redacted_unless_they_are_asked_for(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    job = serve(cluster, "done")
+    for role in job["spec"]["pytorchReplicaSpecs"].values():
+        variables = role["template"]["spec"]["containers"][0].setdefault("env", [])
+        variables += [
+            {"name": "MY_TOKEN", "value": "s3cr3t-abc"},
+            {"name": "PGPASSWORD", "value": "pw12345678"},
+        ]
+    for output in ("yaml", "json"):
+        ended = await run("clone", "done", "-o", output)
+        assert (ended.status, "s3cr3t-abc" in ended.out, "pw12345678" in ended.out) == (0, False, False)
+        assert "<redacted env MY_TOKEN>" in ended.out
+        assert "Redacted: env MY_TOKEN, env PGPASSWORD. To print them: --show-secrets" in ended.err
+        shown = await run("clone", "done", "-o", output, "--show-secrets")
+        assert ("s3cr3t-abc" in shown.out, shown.out.count("<redacted"), "Redacted" in shown.err) == (
+            True,
+            0,
+            False,
+        )
+    assert (await run("clone", "done", "-o", "yaml", "--yes")).status == 0
+    (asked,) = cluster.asked(JOBS, method="POST")
+    assert b"s3cr3t-abc" in asked.body

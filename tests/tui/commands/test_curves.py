@@ -217,3 +217,12 @@ def test_anything_can_be_plotted(
     line = PlotLine(name, steps, array("d", [0.0] * len(values)), array("d", values))
     rows = plot(line, width, is_ascii=is_ascii).splitlines()
     assert all(len(row) <= WIDEST for row in rows[1:-1])
+
+
+async def test_a_tag_that_a_spreadsheet_would_run_is_escaped(alone: CommandLine, tmp_path: Path) -> None:
+    written = EventWriter(tmp_path / "runs")
+    written.write_scalar("=cmd|'/c calc'!A0", 1, -2.5)
+    written.close()
+    ended = await alone("curves", str(tmp_path / "runs"), "-o", "csv")
+    tag, step, _, value = list(csv.reader(io.StringIO(ended.out)))[1]
+    assert (tag, step, value) == ("'=cmd|'/c calc'!A0", "1", "-2.5")

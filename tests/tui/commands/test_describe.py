@@ -90,7 +90,7 @@ async def test_only_nodes_are_described(
 ) -> None:
     ended = await run("describe", *words)
     assert (ended.status, ended.out) == (1, "")
-    assert "Only nodes are described.\nSay node NODE, or node/NODE." in ended.err
+    assert "is not a node.\nUse node NODE or node/NODE." in ended.err
     assert "gpuconsole get" in ended.err  # for those who would describe a job
 
 
@@ -140,8 +140,8 @@ async def test_the_label_is_set_back_with_overwrite(run: CommandLine, cluster: S
         (("node", "a", "team=nlp", "-y"), 2, "for team=nlp use kubectl label"),
         (("node", "a", f"{LABEL}=share", "-y"), 2, "use kubectl label"),
         (("node", "a", f"{LABEL}=topology"), 2, "pass --yes to label"),
-        (("node", "a", f"{LABEL}=topology", "-y", "--readonly"), 1, "Nothing is changed with --readonly."),
-        (("job", "a", f"{LABEL}=topology", "-y"), 1, "Say node NODE"),
+        (("node", "a", f"{LABEL}=topology", "-y", "--readonly"), 1, "Changes are disabled by --readonly."),
+        (("job", "a", f"{LABEL}=topology", "-y"), 1, "Use node NODE"),
     ],
 )
 async def test_what_the_command_does_not_do_is_refused(
@@ -160,3 +160,33 @@ async def test_a_refusal_of_the_cluster_is_told(run: CommandLine, cluster: Scrip
     ended = await run("label", "node", "a", f"{LABEL}=topology", "--yes")
     assert ended.status == 1
     assert "Could not change Node a." in ended.err and 'User "li" cannot patch' in ended.err
+
+
+async def test_the_versions_of_a_node_are_printed(run: CommandLine, cluster: ScriptedCluster) -> None:
+    found = serve(cluster)
+    driver, cuda = "nvidia.com/cuda.driver", "nvidia.com/cuda.runtime"
+    found["metadata"]["labels"] |= {
+        f"{driver}.major": "580",
+        f"{driver}.minor": "95",
+        f"{driver}.rev": "05",
+        f"{cuda}-version.full": "13.0",
+    }
+    found["status"]["nodeInfo"] = {
+        "osImage": "Debian GNU/Linux 12 (bookworm)",
+        "kernelVersion": "6.8.0-generic",
+        "containerRuntimeVersion": "containerd://2.1.9",
+        "kubeletVersion": "v1.36.2",
+    }
+    cluster.forget(NODES)
+    cluster.say(NODES, page([found]))
+    ended = await run("describe", "node", "a")
+    assert ended.row("Kubelet:") == ["Kubelet:", "v1.36.2"]
+    assert ended.row("CUDA:") == ["CUDA:", "13.0"]
+    assert (await run("describe", "node", "a", "-o", "json")).values["versions"] == {
+        "os": "Debian GNU/Linux 12 (bookworm)",
+        "kernel": "6.8.0-generic",
+        "container_runtime": "containerd://2.1.9",
+        "kubelet": "v1.36.2",
+        "gpu_driver": "580.95.05",
+        "cuda": "13.0",
+    }

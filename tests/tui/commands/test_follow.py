@@ -157,7 +157,7 @@ async def test_a_job_that_ends_before_it_has_pods_fails_the_command(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((*SUBMIT, "--dry-run=server"), "--follow: a dry run makes no job."),
+        ((*SUBMIT, "--dry-run=server"), "--follow cannot be combined with --dry-run."),
         (("submit", "--follow", "-f", "jobs.yaml"), "--follow: the file has 2 jobs"),
     ],
 )

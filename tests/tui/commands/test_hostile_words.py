@@ -103,6 +103,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "data": ("data list -o wide", "data {hostile}"),
     "sandbox": ("sandbox status", "sandbox kubeconfig", "sandbox {hostile}"),
     "info": ("info", "info --keys", "info -o yaml"),
+    "help": ("help", "help jobs"),
 }
 """Of every command some that print names which somebody else has given."""
 

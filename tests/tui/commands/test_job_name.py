@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from k8s.cluster import join
 from k8s.errors import NotFound
 from k8s.snapshot import ClusterSnapshot
 from tests.k8s.kinds.operator_objects import jobs_in, pods_in, read_pods
-from tests.support.objects import GPU, batch_job, read_jobs
+from tests.support.objects import GPU, batch_job, join, read_jobs
 from tui.commands.support.job_name import Ambiguous, find_job
 from tui.commands.support.output import WrongUsage
 

@@ -8,7 +8,7 @@ import pytest
 
 from k8s.snapshot import Missing
 from tests.scripted.server import Answer, ScriptedCluster, page, refusal
-from tests.support.objects import GPU
+from tests.support.objects import GPU, pytorch_job
 from tests.tui.commands.conftest import CommandLine, write_kubeconfig
 from tui.commands.support.partial import missing_line, resources_of
 
@@ -183,3 +183,24 @@ def test_resources_of_one_plural_are_told_apart_by_their_groups() -> None:
         "jobs",
     ]
     assert missing_line(missing[:1]) == "Not shown: mpijobs; you may not list them in namespace li."
+
+
+async def test_a_job_that_cannot_be_read_is_listed_with_what_is_wrong(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    broken = pytorch_job("bert") | {"status": {"startTime": "garbage"}}
+    jobs = "/apis/kubeflow.org/v1/{}pytorchjobs"
+    for path in (jobs.format(""), jobs.format("namespaces/default/"), "/api/v1/pods"):
+        cluster.forget(path)
+        cluster.say(path, page([broken] if "kubeflow" in path else []))
+    cluster.say(f"{jobs.format('namespaces/default/')}/bert", Answer(broken))
+    wrong = "Invalid RFC3339 encoded datetime - at `$.status.startTime`"
+    ended = await run("list")
+    assert (ended.status, ended.row("bert")[1:3]) == (0, ["PyTorchJob", "Unknown"])
+    assert ended.err == f"Of pytorchjobs some cannot be read in full: bert ({wrong}).\n"
+    values = (await run("list", "-o", "json")).values
+    assert values["partial"] == ["pytorchjobs"]
+    assert values["items"][0]["reason"] == f"its object cannot be read: {wrong}"
+    assert (await run("why", "bert")).out.startswith(f"Cannot tell: its object cannot be read: {wrong}.\n")
+    ended = await run("get", "bert")
+    assert (ended.status, wrong in ended.out) == (0, True)

@@ -150,5 +150,5 @@ async def test_what_makes_no_sense_is_wrong_usage(run: CommandLine, cluster: Scr
 async def test_nothing_is_pruned_with_readonly(run: CommandLine, cluster: ScriptedCluster) -> None:
     ended = await run("prune", "--older-than", "7d", "--yes", "--readonly")
     assert ended.status == 1
-    assert ended.err.startswith("Could not prune jobs.\nNothing is changed with --readonly.")
+    assert ended.err.startswith("Could not prune jobs.\nChanges are disabled by --readonly.")
     assert cluster.requests == []

@@ -82,11 +82,11 @@ async def test_the_expected_replicas_of_tensorstacks_job_are_changed(
 @pytest.mark.parametrize(
     ("job", "replicas", "why"),
     [
-        (pytorch_job("bert", workers=3), 3, "It is not elastic: that is said when it is submitted"),
+        (pytorch_job("bert", workers=3), 3, "It is not elastic: submit it with"),
         (elastic(), 5, "It is elastic from 1 to 4 replicas."),
         (elastic(), 0, "It is elastic from 1 to 4 replicas."),
         (elastic(maxReplicas=4), 9, "It is elastic from any number to 4 replicas."),
-        (elastic(), 2, "It has 2 replicas already."),
+        (elastic(), 2, "It already has 2 replicas."),
     ],
 )
 async def test_what_cannot_be_is_refused_with_the_reason(
@@ -117,7 +117,7 @@ async def test_a_kind_without_elastic_jobs_says_so(run: CommandLine, cluster: Sc
     cluster.say("/apis/batch/v1/namespaces/default/jobs/sweep", Answer({"metadata": meta}))
     ended = await run("scale", "sweep", "--replicas", "3", "--yes")
     assert ended.status == 1
-    assert "A Job has as many pods as it says, from start to end." in ended.err
+    assert "The number of pods of a Job is fixed." in ended.err
 
 
 async def test_a_cluster_that_does_not_keep_the_number_is_not_believed(
@@ -128,7 +128,7 @@ async def test_a_cluster_that_does_not_keep_the_number_is_not_believed(
     cluster.say(f"{PATH}/bert", Answer(elastic()), method="PATCH")
     ended = await run("scale", "bert", "--replicas", "4", "--yes")
     assert (ended.status, ended.out) == (1, "")
-    assert "but has not kept it." in ended.err
+    assert "but did not store it." in ended.err
 
 
 async def test_who_may_not_is_told_in_the_clusters_words(run: CommandLine, cluster: ScriptedCluster) -> None:

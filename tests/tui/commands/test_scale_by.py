@@ -80,7 +80,7 @@ async def test_a_job_that_is_not_elastic_says_so(run: CommandLine, cluster: Scri
     for word in ("scalein", "scaleout"):
         ended = await run(word, "etjob", "--name", "sweep", "--yes")
         assert ended.status == 1
-        assert "A Job has as many pods as it says, from start to end." in ended.err
+        assert "The number of pods of a Job is fixed." in ended.err
 
 
 @pytest.mark.parametrize("words", ["scalein etjob --name=et-mnist", "scale et-mnist --replicas 2"])

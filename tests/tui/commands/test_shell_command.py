@@ -81,7 +81,7 @@ async def test_an_old_cluster_that_waits_for_the_end_of_input_is_explained(
         (("shell", "nobody"), 1, "There is no job nobody"),
         (("shell", "bert", "-i", "worker-9"), 1, "There is no instance worker-9"),
         (("shell", "bert", "-c", "zz"), 1, "There is no container zz in worker-0."),
-        (("shell", "bert", "--readonly"), 1, "Nothing is changed with --readonly."),
+        (("shell", "bert", "--readonly"), 1, "Changes are disabled by --readonly."),
         (("shell", "bert", "-i", "master-0"), 1, "pod bert-master-0 is not running"),
         (("list", "--", "x"), 2, "Only submit and shell take words after --"),
         (("forward", "bert"), 1, "No TensorBoard found for bert."),

@@ -107,7 +107,7 @@ async def test_a_name_that_is_taken_is_said_once(
     ended = await run(*DEMO, *more, "true")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.splitlines() == [
-        "Could not create PyTorchJob demo.",
+        f"Could not create PyTorchJob demo{' in a dry run' if more else ''}.",
         f"The cluster says: {TAKEN}",
         "Choose another name, or delete that job first.",
     ]

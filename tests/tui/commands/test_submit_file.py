@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 import yaml
 
-from tests.scripted.server import Compute, ScriptedCluster
+from tests.scripted.server import Answer, Compute, ScriptedCluster
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.submitting import (
     BATCH_JOBS,
@@ -57,7 +58,7 @@ async def test_standard_input_may_hold_the_manifest(run: CommandLine, cluster: S
         ("kind: [Job\n", "is not YAML at line 2"),
         ("", "There is no manifest in"),
         ("---\n---\n", "There is no manifest in"),
-        ("- a\n- b\n", "It is a list, not an object"),
+        ("- a\n- b\n", "It must be an object (a mapping)"),
         ("kind: Job\n", "has no apiVersion"),
         ("apiVersion: batch/v1\n", "has no kind"),
         ("apiVersion: batch/v1\nkind: Job\n", "has no metadata.name"),
@@ -73,7 +74,7 @@ async def test_standard_input_may_hold_the_manifest(run: CommandLine, cluster: S
         ("a: &a [*a]\n", "holds a value that a manifest cannot"),
         ("a: !!python/object:os.system {}\n", "is not YAML at line 1"),
         ("a: \x01\n", "is not YAML"),
-        (BOMB, "larger than 3 MiB, the most that a cluster takes"),
+        (BOMB, "larger than 3 MiB, the most that a cluster accepts"),
         (
             "apiVersion: example.com/v1\nkind: PyTorchJob\nmetadata: {name: x}\n",
             "a PyTorchJob example.com/v1, which is not supported.\nSupported: PyTorchJob kubeflow.org/v1.",
@@ -81,7 +82,7 @@ async def test_standard_input_may_hold_the_manifest(run: CommandLine, cluster: S
         (JOB.format("x") + "---\n" + JOB.format("x"), "object 2, is a second Job x."),
         ("apiVersion: v1\nkind: List\nitems: []\n", "There is no manifest in"),
         ("apiVersion: v1\nkind: List\nitems: {}\n", "has no metadata.name"),
-        ("apiVersion: v1\nkind: List\nitems: [a]\n", "It is a str, not an object"),
+        ("apiVersion: v1\nkind: List\nitems: [a]\n", "It must be an object (a mapping)"),
         (
             "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {password: •••}\n",
             "holds ••• where a value was hidden.",
@@ -129,5 +130,73 @@ async def test_a_file_that_is_too_large_is_refused(run: CommandLine, cluster: Sc
     path.write_text(f"a: {'x' * 3 * 2**20}\n")
     ended = await run("submit", "-f", str(path))
     assert (ended.status, ended.out) == (1, "")
-    assert "It is larger than 3 MiB" in ended.err
+    assert "File too large: more than 3 MiB." in ended.err
     assert cluster.requests == []
+
+
+async def test_a_pipe_of_the_shell_may_hold_the_manifest(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
+    reader, writer = os.pipe()
+    os.write(writer, JOB.format("piped").encode())
+    os.close(writer)
+    ended = await run("submit", "-f", f"/dev/fd/{reader}")
+    os.close(reader)
+    assert (ended.status, ended.out) == (0, "Job default/piped created.\n"), ended.err
+
+
+@pytest.mark.parametrize(
+    ("annotations", "user"),
+    [
+        ("", "li"),
+        (", annotations: null", "li"),
+        (", annotations: {a: b}", "li"),
+        (", annotations: {gpuconsole.dev/user: wang}", "wang"),
+        (", annotations: {arena.kubeflow.org/username: wang}", None),
+    ],
+)
+async def test_a_job_of_a_file_is_annotated_with_its_user_as_one_of_flags_is(
+    run: CommandLine, cluster: ScriptedCluster, annotations: str, user: str | None
+) -> None:
+    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
+    path = run.home / "job.yaml"
+    path.write_text(JOB.format("demo" + annotations))
+    assert (await run("submit", "-f", str(path))).status == 0
+    (asked,) = cluster.asked(BATCH_JOBS, method="POST")
+    assert json.loads(asked.body)["metadata"]["annotations"].get("gpuconsole.dev/user") == user
+
+
+async def test_a_job_of_a_file_has_the_user_that_the_api_names(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
+    review = Answer({"status": {"userInfo": {"username": "admin"}}})
+    cluster.say("/apis/authentication.k8s.io/v1/selfsubjectreviews", review, method="POST")
+    path = run.home / "job.yaml"
+    path.write_text(JOB.format("demo"))
+    assert (await run("submit", "-f", str(path))).status == 0
+    (asked,) = cluster.asked(BATCH_JOBS, method="POST")
+    assert json.loads(asked.body)["metadata"]["annotations"]["gpuconsole.dev/user"] == "admin"
+
+
+async def test_secrets_are_redacted_where_a_manifest_is_printed_and_marks_are_not_submitted(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    words = (*SMALL, "-e", "MY_TOKEN=s3cr3t-abc", "-e", "EPOCHS=3", "true")
+    ended = await run("submit", *words)
+    assert ("s3cr3t-abc" in ended.out, "<redacted env MY_TOKEN>" in ended.out) == (False, True)
+    path = run.home / "job.yaml"
+    path.write_text(ended.out)
+    refused = await run("submit", "-f", str(path))
+    assert (refused.status, "holds <redacted env MY_TOKEN> where" in refused.err) == (1, True)
+    assert "--show-secrets" in refused.err
+    path.write_text((await run("submit", "--show-secrets", *words)).out)
+    assert "s3cr3t-abc" not in (await run("submit", "-f", str(path), "--dry-run", "client", "-o", "yaml")).out
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    assert (await run("submit", "-f", str(path))).status == 0
+    assert all(b"s3cr3t-abc" in asked.body for asked in cluster.asked(PYTORCH_JOBS, method="POST"))
+
+
+async def test_a_packaged_trainer_is_printed_whole(run: CommandLine) -> None:
+    words = (word for word in SMALL if word != "true")
+    ended = await run("submit", *words, "--trainer", "ddp")
+    assert (ended.status, "<redacted" in ended.out) == (0, False)

@@ -160,6 +160,24 @@ async def test_what_the_file_brings_along_is_not_missed(run: CommandLine, cluste
     assert [len(created(cluster, path)) for path in (CLAIMS, PYTORCH_JOBS)] == [1, 1]
 
 
+async def test_objects_of_volumes_that_are_missing_and_not_in_the_file_are_told(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    cluster.say("/api/v1/namespaces/default/configmaps", Compute(echo), method="POST")
+    volumes = [
+        {"name": "a", "secret": {"secretName": "nope"}},
+        {"name": "b", "configMap": {"name": "paths"}},
+        {"name": "c", "configMap": {"name": "made"}},
+        {"name": "d", "configMap": {"name": "perhaps", "optional": True}},
+    ]
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}}
+    done = await run("submit", "-f", written(run, made, job_with(workers=2, volumes=volumes)))
+    assert done.err.count(NO_SECRET) == 1
+    assert "ConfigMap paths not found in default; create it" in done.err
+    assert "made" not in done.err and "perhaps" not in done.err
+
+
 async def test_of_several_objects_none_is_created_where_one_would_be_refused(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
@@ -170,7 +188,7 @@ async def test_of_several_objects_none_is_created_where_one_would_be_refused(
     ended = await run("submit", "-f", written(run, CLAIM, job_with()))
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.splitlines() == [
-        "Could not create PyTorchJob demo.",
+        "Could not create PyTorchJob demo in a dry run.",
         f"The cluster says: {words}",
         "Choose another name, or delete that job first. Nothing was created.",
     ]
@@ -188,7 +206,7 @@ async def test_who_may_not_is_told_of_each_kind(run: CommandLine, cluster: Scrip
     ended = await run("submit", "-f", written(run, CLAIM, job_with()))
     assert ended.status == 1
     assert ended.err.splitlines() == [
-        "Could not create PersistentVolumeClaim fresh.",
+        "Could not create PersistentVolumeClaim fresh in a dry run.",
         "The cluster says: no",
         "Pick another namespace, or ask for a role that allows it. Nothing was created.",
     ]
@@ -206,7 +224,7 @@ async def test_of_several_objects_that_are_refused_each_is_told_once(
     assert ended.err.splitlines() == [
         "Warning: would be refused: PersistentVolumeClaim stale already exists in default;"
         " choose another name, or delete that one first.",
-        "Could not create PersistentVolumeClaim fresh.",
+        "Could not create PersistentVolumeClaim fresh in a dry run.",
         f"The cluster says: {words}",
         "Choose another name, or delete that job first. Nothing was created.",
     ]
@@ -222,7 +240,7 @@ async def test_a_quota_is_counted_against_all_pods(run: CommandLine, cluster: Sc
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended = await run("submit", "-f", written(run, job_with(gpus=4)))
     assert ended.status == 0
-    assert "Warning: would wait: all pods want 4 nvidia.com/gpu, quota team has 2 of 8 left" in ended.err
+    assert "Warning: would wait: all pods need 4 nvidia.com/gpu, quota team has 2 of 8 left" in ended.err
 
 
 async def test_what_is_not_understood_is_left_to_the_server(

@@ -21,9 +21,12 @@ from k8s.job_spec.field_types import (
 from k8s.kinds import CREATABLE
 from tests.scripted.server import ScriptedCluster
 from tests.tui.commands.conftest import CommandLine
+from tests.tui.commands.submitting import manifest_of
 from tui.commands.submission.submit_flags import add_spec_arguments, flag_of, spec_of
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import CommandParser
+from tui.jobs.new_job.fields import COMMAND, default_values
+from tui.jobs.new_job.form_spec import parse_values
 
 SMALL = ("--name=demo", "--image=x", "true")
 
@@ -56,7 +59,7 @@ def sample(name: str, field_type: FieldType) -> str:
         case Duration():
             return "1h30m"
         case Quantity():
-            return "3Gi"
+            return "3Gi" if field_type.least else "3"
         case Pairs():
             return "a.b/c=1" if "RESOURCE" in field_type.metavar else "A=1"
         case Argv():
@@ -195,7 +198,7 @@ def test_a_job_whose_code_is_fetched_works_where_arena_lets_it() -> None:
         (("--device=nvidia.com/gpu=1",), "--device: nvidia.com/gpu is what --gpus requests."),
         (("--device=a.b/c=x",), "--device: a.b/c=x: use RESOURCE=N."),
         (("--nproc-per-node=gpu",), "--nproc-per-node gpu: the job requests no GPUs"),
-        (("--nproc-per-node=cpu",), "--nproc-per-node cpu: say how many CPUs"),
+        (("--nproc-per-node=cpu",), "--nproc-per-node cpu: set the CPUs of a pod"),
         (("--nproc-per-node=many",), "--nproc-per-node: 'many': Must be a whole number"),
         (("--sync-mode=git",), "--sync-source: Required with git"),
         (("--tensorboard",), "--logdir: Required with TensorBoard"),
@@ -231,9 +234,13 @@ def test_what_nobody_asked_for_is_not_refused() -> None:
 @pytest.mark.parametrize(
     ("kind", "flag", "said"),
     [
-        ("trainjob", "--elastic-min=1", "--elastic-min: A TrainJob has as many nodes as it says"),
-        ("job", "--restart-policy=ExitCode", "--restart-policy: A Job knows only these: OnFailure, Never."),
-        ("pytorch", "--gputopology=true", "--gputopology: Alibaba Cloud's scheduler places MPI jobs"),
+        ("trainjob", "--elastic-min=1", "--elastic-min: The number of nodes of a TrainJob is fixed"),
+        ("job", "--restart-policy=ExitCode", "--restart-policy: A Job supports only OnFailure, Never."),
+        (
+            "pytorch",
+            "--gputopology=true",
+            "--gputopology: Alibaba Cloud's scheduler supports GPU topology for MPI jobs",
+        ),
         ("t9k", "--ttl-after-finished=1h", "--ttl-after-finished: A PyTorchTrainingJob is kept until"),
     ],
 )
@@ -321,13 +328,13 @@ async def test_an_unknown_option_is_named_alone(
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("tfjob", "A TFJob is shown and deleted here, but not made"),
-        ("tf", "A TFJob is shown"),
+        ("tfjob", "TFJobs can be shown and deleted, but not created"),
+        ("tf", "TFJobs can be shown"),
         ("horovod", "use mpi instead"),
         ("et", "use pytorch with --elastic-min"),
         ("sparkjob", "not supported"),
-        ("rj", "A RayJob is shown"),
-        ("vj", "A Volcano Job is shown"),
+        ("rj", "RayJobs can be shown"),
+        ("vj", "Volcano jobs can be shown"),
         ("dp", "use mpi instead"),
     ],
 )
@@ -352,3 +359,37 @@ async def test_the_help_of_a_kind_is_in_the_sections_of_the_form(alone: CommandL
     places = [ended.out.index(f"\n{section}:\n") for section in sections]
     assert places == sorted(places)
     assert "--workingDir" not in ended.out
+
+
+@pytest.mark.parametrize(
+    "words", [("train.py --lr 1",), ("--", "train.py", "--lr", "1"), ("--", "train.py --lr 1")]
+)
+async def test_torchrun_starts_a_script_quoted_or_not(run: CommandLine, words: tuple[str, ...]) -> None:
+    asked = ("t9k", "--name", "demo", "--image", "x", "--torchrun", "--dry-run", "client", "-o", "yaml")
+    job = await manifest_of(run, *asked, *words)
+    (role,) = job["spec"]["replicaSpecs"]
+    assert role["template"]["spec"]["containers"][0]["args"] == ["train.py", "--lr", "1"]
+    assert "--no-python" not in job["spec"]["torchrunConfig"].get("extraOptions", [])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("memory", "10", "10 without a unit is 10 bytes: write e.g. 10Gi."),
+        ("memory", "512", "512 without a unit is 512 bytes: write e.g. 512Gi."),
+        ("cpu", "1e99", "Must be at most 100k, e.g. 4 or 500m."),
+        ("cpu", "four", "'four' is not a quantity such as 500m, 2, 80Gi."),
+        ("labels", "a b=c", "'a b' is not a valid label name: use at most 63 letters"),
+        ("node_selector", "gpu=a 100", "'a 100' is not a valid label value: use at most 63 letters"),
+        ("annotations", "a b=c", "'a b' is not a valid annotation name: use at most 63 letters"),
+        ("new_claims", "data 100 RWX", "data: 100 without a unit is 100 bytes: write e.g. 100Gi."),
+        ("roles", "worker memory=10", "worker: memory: 10 without a unit is 10 bytes: write e.g. 10Gi."),
+    ],
+)
+def test_form_and_flags_refuse_the_same_in_the_same_words(name: str, text: str, sentence: str) -> None:
+    with pytest.raises(WrongUsage) as refused:
+        job_of(*SMALL, f"{flag_of(name)}={text}")
+    values = {**default_values(), "name": "demo", "run": COMMAND, COMMAND: "true", name: text}
+    in_form = parse_values(values).problems[name]
+    assert in_form.startswith(sentence)
+    assert f"{flag_of(name)}: {in_form}" in str(refused.value)

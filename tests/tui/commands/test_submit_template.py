@@ -149,7 +149,7 @@ KNOWN = ", ".join(["ours", *(template.name for template in PACKAGED)])
         (("--template", "nothing"), f"--template: There is no template 'nothing': {KNOWN}."),
         (("--name", "x", "--template"), f"--template: Name a template: {KNOWN}."),
         (("pytorch", "--template", "nothing"), f"--template: There is no template 'nothing': {KNOWN}."),
-        (("-f", "job.yaml", "--template", "ours"), "--template: not with -f"),
+        (("-f", "job.yaml", "--template", "ours"), "--template cannot be combined with -f"),
         (("--template", "ours", "pytroch", "--name", "x"), "invalid choice: 'pytroch'"),
         (("--template", "ours", "--nmae", "x"), "Unknown option --nmae"),
         (("--template", "ours"), "--name: Required"),
@@ -177,3 +177,11 @@ async def test_a_file_that_is_no_template_is_named_and_the_others_work(own: Comm
     listed = json.loads((await own("templates", "-o", "json")).out)
     assert {each["name"] for each in listed} == {"ours", *(template.name for template in PACKAGED)}
     await manifest_of(own, "--template", "ours", "--name", "demo", *AS_MANIFEST)
+
+
+async def test_faults_of_other_files_are_not_told_where_a_template_is_not_found(own: CommandLine) -> None:
+    with_template(own, "bad", "gpu: 2\n")
+    for name, is_told in (("nothing", False), ("bad", True)):
+        ended = await own("submit", "pytorch", "--template", name)
+        assert ended.status == 2
+        assert ("bad.yaml: there is no field gpu." in ended.err) is is_told

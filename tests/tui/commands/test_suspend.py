@@ -97,5 +97,5 @@ async def test_nothing_is_changed_with_readonly(run: CommandLine, cluster: Scrip
     for verb in ("suspend", "resume"):
         ended = await run(verb, "bert", "--yes", "--readonly")
         assert ended.status == 1
-        assert ended.err.startswith(f"Could not {verb} jobs.\nNothing is changed with --readonly.")
+        assert ended.err.startswith(f"Could not {verb} jobs.\nChanges are disabled by --readonly.")
     assert cluster.requests == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.k8s.watch.test_discovery import holds, say_groups
+from tests.k8s.cluster.test_discovery import holds, say_groups
 from tests.scripted.server import ScriptedCluster, page, refusal
 from tests.support.objects import node
 from tests.tui.commands.conftest import CommandLine
@@ -65,6 +65,22 @@ async def test_shared_memory_is_shown_in_gigabytes_and_no_gpu_is_made_up_of_it(
     assert printed.out.endswith(
         "in cluster: 3/8 (37 %), 40/160G of shared GPUs' memory; 5 can be had now, at most 5 on one node\n"
     )
+
+
+async def test_gpus_behind_a_taint_or_a_cordon_are_none_that_can_be_had(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    tainted, of_gpus, cordoned = (offering(name, nvidia__gpu="3") for name in ("n1", "n2", "n3"))
+    tainted["spec"]["taints"] = [{"key": "team", "value": "nlp", "effect": "NoSchedule"}]
+    serve(cluster, [tainted], [])
+    out = (await run("top", "nodes")).out
+    assert "Ready, tainted" in out
+    assert "0/3 (0 %); none can be had now, 3 more by tolerating a taint" in out
+    of_gpus["spec"]["taints"] = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
+    cordoned["spec"]["unschedulable"] = True
+    serve(cluster, [tainted, of_gpus, cordoned], [])
+    out = (await run("top", "nodes")).out
+    assert "0/9 (0 %); 3 can be had now, at most 3 on one node, 3 more by tolerating a taint" in out
 
 
 async def test_models_and_memory_are_told_by_labels(run: CommandLine, cluster: ScriptedCluster) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.k8s.telemetry.sources.test_prometheus import BUSY, answering, vector
+from tests.k8s.telemetry.test_prometheus import BUSY, answering, vector
 from tests.scripted.server import Reply, ScriptedCluster, page, refusal
 from tests.scripted.telemetry import exporter_pod, gpu_cluster, proxied, say_pods, text
 from tests.support.objects import Object, node, pod_of, pytorch_job

@@ -75,7 +75,7 @@ async def test_idle_hours_are_those_that_were_observed(run: CommandLine, cluster
         (None, "Idle is not known for 1 of 1 node: No DCGM exporter runs on it."),
         (
             refusal(403, 'User "li" cannot get resource "pods/proxy"', "Forbidden"),
-            "You may not get pods/proxy in namespace gpu-operator. Ask for that right",
+            "You may not get pods/proxy in namespace gpu-operator. Ask for permission",
         ),
     ],
 )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 
+from k8s.sandbox.paths import CONTEXT
 from tests import ROOT
-from tests.scripted.server import Answer, ScriptedCluster, Stream, refusal
+from tests.scripted.server import Answer, ScriptedCluster, Stream, page, refusal
+from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine, write_kubeconfig
 from tui.commands import COMMANDS
 
@@ -248,5 +251,97 @@ async def test_a_server_that_is_no_kubernetes_api_fails_every_command(
     cluster.say_everywhere(reply)
     ended = await run(*words)
     assert (ended.status, ended.out) == (1, "")
-    assert ended.err.startswith("This address answers, but is no Kubernetes API.\n")
+    assert ended.err.startswith("This address answers, but it is not a Kubernetes API.\n")
     assert f"{cluster.host}/version" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("lst",), "invalid choice: 'lst'; did you mean list? choose from top, list, get"),
+        (("sumbit",), "did you mean submit? choose from"),
+        (("serv",), "invalid choice: 'serv'; choose from"),
+        (("submit", "pytroch"), "did you mean pytorch? choose from pytorch, "),
+        (("list", "-o", "jsn"), "did you mean json? choose from table, wide, json, yaml"),
+    ],
+)
+async def test_a_word_that_is_no_choice_gets_the_nearest_and_those_there_are(
+    alone: CommandLine, words: tuple[str, ...], said: str
+) -> None:
+    ended = await alone(*words)
+    assert ended.status == 2
+    assert said in ended.err
+    choices = ended.err.splitlines()[0].partition("choose from ")[2].split(", ")
+    assert not {"serve", "whoami", "completion", "ls", "ray", "etjob"} & set(choices)
+
+
+@pytest.mark.parametrize(
+    ("columns", "titles"),
+    [
+        (200, "NAME KIND STATUS PODS GPU(Requested) GPU(Allocated) DURATION NODES"),
+        (80, "NAME KIND STATUS PODS GPU HELD TIME"),
+        (60, "NAME STATUS PODS GPU HELD TIME"),
+    ],
+)
+async def test_a_list_fits_the_terminal(run: CommandLine, columns: int, titles: str) -> None:
+    words = (sys.executable, "-P", "-m", "tui", "list")
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    env.pop("COLUMNS", None)
+
+    def seen() -> list[str]:
+        with Terminal(words, env=env, folder=run.home, columns=columns) as terminal:
+            assert terminal.wait_for_end() == 0
+            return terminal.output.decode().splitlines()
+
+    lines = await asyncio.to_thread(seen)
+    piped = await run("list")
+    assert lines[0].split() == titles.split()
+    assert len(lines) == len(piped.out.splitlines())
+    assert max(map(len, lines)) <= columns
+    if columns == 80:
+        assert next(line.split()[1] for line in lines if line.startswith("running ")) == "pytorch"
+    assert max(map(len, piped.out.splitlines())) > 80
+    assert piped.titles() == [
+        "NAME",
+        "KIND",
+        "STATUS",
+        "PODS",
+        "GPU(Requested)",
+        "GPU(Allocated)",
+        "DURATION",
+        "NODES",
+    ]
+
+
+async def test_where_the_sandbox_has_ended_it_is_said_how_to_start_it(alone: CommandLine) -> None:
+    for context, said in ((CONTEXT, "gpuconsole sandbox start"), ("lab", "Start the cluster, or correct")):
+        path = Path(write_kubeconfig(alone.home, "http://127.0.0.1:9"))
+        path.write_text(path.read_text().replace('"recorded"', f'"{context}"'))
+        alone.set("KUBECONFIG", str(path))
+        ended = await alone("list")
+        assert (ended.status, said in ended.err) == (1, True), ended.err
+
+
+async def test_get_says_how_to_reach_a_tensorboard_without_an_address(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    service = {
+        "metadata": {"name": "running-tensorboard", "labels": {"role": "tensorboard", "release": "running"}},
+        "spec": {"ports": [{"port": 6006}], "selector": {"app": "board"}},
+    }
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    for path, objects in (
+        ("services", [service]),
+        ("pods", [{"metadata": {"name": "board"}, "status": ready}]),
+    ):
+        place = f"/api/v1/namespaces/default/{path}"
+        if path == "services":
+            cluster.forget(place)
+            cluster.say(place, page(objects))
+        else:
+            recorded = Answer({"metadata": {"resourceVersion": "1"}, "items": objects})
+            cluster.forget(place)
+            cluster.say(place, recorded)
+    printed = await run("get", "running", "-n", "default")
+    assert "TensorBoard:  gpuconsole -n default forward running" in printed.out, printed
+    assert (await run("get", "running", "-o", "json")).values["tensorboard"] is None

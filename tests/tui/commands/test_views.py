@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
-from tests.support.objects import pytorch_job
+from tests.support.objects import pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
 
 NODES = {
@@ -337,3 +337,29 @@ async def test_names_alone_can_be_given_to_another_command(run: CommandLine) -> 
     listed = (await run("list", "-o", "name")).out.splitlines()
     assert "PyTorchJob/done" in listed
     assert (await run("get", listed[0], "-o", "json")).status == 0
+
+
+async def test_top_jobs_says_what_finished_pods_and_finished_jobs_still_hold(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    half, failed = pytorch_job("half", workers=2, gpus=4), pytorch_job("failed", workers=2, gpus=1)
+    failed["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
+    pods = [
+        pod_of(half, "master-0", on="n1", gpus=4),
+        pod_of(half, "worker-0", on="n1", gpus=4, phase="Succeeded"),
+        pod_of(failed, "worker-0", on="n1", gpus=1),
+    ]
+    for path, items in {
+        "/apis/kubeflow.org/v1/pytorchjobs": [half, failed],
+        "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs": [half, failed],
+        "/api/v1/pods": pods,
+        "/api/v1/namespaces/default/pods": pods,
+    }.items():
+        cluster.forget(path)
+        cluster.say(path, page(items))
+    assert (await run("top", "jobs")).out.endswith(
+        "\nNot in the total: 4 GPUs of finished pods and 1 GPU of finished jobs.\n"
+        "Allocated/Requested GPUs (1 GPU held by pods of finished jobs): 5/5 (100 %)\n"
+    )
+    values = (await run("top", "users", "-o", "json")).values
+    assert [each["gpus_requested"] for each in values["items"]] == [5]

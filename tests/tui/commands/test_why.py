@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import yaml
 
-from tests.scripted.server import Answer, ScriptedCluster, refusal
-from tests.support.objects import recorded
+from tests.scripted.server import Answer, ScriptedCluster, page, refusal
+from tests.support.objects import pytorch_job, recorded
 from tests.tui.commands.conftest import CommandLine
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
-TOO_BIG = "Too big: master-0 wants 16 nvidia.com/gpu; the largest node has 8 (gpu-node-0)."
+TOO_BIG = "Too big: master-0 needs 16 nvidia.com/gpu; the largest node has 8 (gpu-node-0)."
 
 
 def serve_each(cluster: ScriptedCluster) -> None:
@@ -26,11 +26,16 @@ async def test_the_sentence_comes_first_then_what_was_seen_and_what_would_help(
     assert (ended.status, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[:3] == [TOO_BIG, "", "Seen:"]
-    assert "  pods: master-0 wants 16 nvidia.com/gpu" in lines
+    assert "  pods: master-0 needs 16 nvidia.com/gpu" in lines
     assert lines[-2:] == [
         "What would help:",
-        "  Ask for 8 nvidia.com/gpu a pod or less; more pods can make up for it.",
+        "  Request 8 nvidia.com/gpu or less per pod; more pods can make up for it.",
     ]
+
+
+async def test_advised_commands_name_the_cluster(run: CommandLine) -> None:
+    ended = await run("why", "nobody", "--context", "recorded")
+    assert ended.err.splitlines()[-1] == "To list all jobs: gpuconsole --context recorded list -A"
 
 
 async def test_scripts_get_the_keys_of_the_contract(run: CommandLine, cluster: ScriptedCluster) -> None:
@@ -72,3 +77,27 @@ async def test_what_a_cluster_says_cannot_move_the_terminal(
     said = next(line for line in ended.out.splitlines() if line.startswith("  unseen: events: "))
     assert said == "  unseen: events: The cluster says: no <U+202E>events"
     assert not set("\x1b\x07\x9b\u202e") & set(ended.out + ended.err)
+
+
+async def test_list_get_and_top_give_the_sentence_of_why_as_the_reason(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    job = pytorch_job("bert", creationTimestamp="2026-11-01T00:00:00Z") | {"status": {"conditions": []}}
+    refused = {
+        "metadata": {"name": "e", "namespace": "default", "uid": "e"},
+        "involvedObject": {"kind": "PyTorchJob", "name": "bert", "namespace": "default"},
+        "reason": "FailedCreate",
+        "message": "exceeded quota: gpus, requested: pods=1, used: pods=2, limited: pods=2",
+    }
+    events = "/api/v1/namespaces/default/events"
+    for path, items in (("/apis/kubeflow.org/v1/pytorchjobs", [job]), (events, [refused])):
+        cluster.forget(path)
+        cluster.say(path, page(items))
+    cluster.say(f"{JOBS}/bert", Answer(job))
+    reason = "Waits for quota: a pod needs 1 pods; quota gpus has 2 of 2 pods used"
+    assert (await run("why", "bert")).out.startswith(reason)
+    for command in (("list",), ("top", "jobs")):
+        jobs = (await run(*command, "-o", "json")).values["items"]
+        assert next(each["reason"] for each in jobs if each["name"] == "bert") == reason
+    assert reason in (await run("list", "-o", "wide")).out
+    assert reason in (await run("get", "bert")).out

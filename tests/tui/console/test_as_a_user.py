@@ -13,6 +13,7 @@ from tests.support.objects import batch_job, joined, node, pytorch_job
 from tests.tui.console.test_console import console_on
 from tui.files.support_bundle import bundle_name
 from tui.keys.completion import complete
+from tui.screens import ACTIONS
 from tui.text.empty_states import no_jobs
 
 SHEETS = sorted(Path(tui.screens.__file__).parent.rglob("*.tcss"))
@@ -124,9 +125,9 @@ async def test_a_console_that_changes_nothing_says_so_and_completes_no_command_t
 
 
 def test_commands_that_change_are_completed_only_where_something_may_be_changed() -> None:
-    assert complete("ne", {}) == "new"
-    assert complete("ne", {}, is_read_only=True) == ""
-    assert complete("sub", {}, is_read_only=True) == ""
+    assert complete("ne", {}, ACTIONS) == "new"
+    assert complete("ne", {}, ACTIONS, is_read_only=True) == ""
+    assert complete("sub", {}, ACTIONS, is_read_only=True) == ""
 
 
 def test_who_is_not_known_to_the_cluster_is_told_to_log_in_not_that_it_is_away() -> None:

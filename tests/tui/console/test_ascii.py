@@ -16,7 +16,7 @@ from textual.color import Color
 from tests import ROOT
 from tests.support.objects import node
 from tests.tui.console.test_console import Playground, console_on, some_objects
-from tui.terminal.line_filters import AsciiOnly, Harmless
+from tui.terminal.line_filters import AsciiOnly, SanitizeFilter
 
 TUI = ROOT / "tui"
 BLACK = Color(0, 0, 0)
@@ -45,7 +45,7 @@ def test_every_glyph_that_we_draw_has_its_like() -> None:
 @settings(max_examples=200)
 @given(st.text(st.characters(), max_size=60))
 def test_whatever_is_written_becomes_ascii_of_the_same_width(text: str) -> None:
-    (freed,) = Harmless().apply([Segment(text)], BLACK)
+    (freed,) = SanitizeFilter().apply([Segment(text)], BLACK)
     drawn = in_ascii(freed.text)
     assert drawn.isascii() and (drawn.isprintable() or not drawn)
     assert cell_len(drawn) == cell_len(text)

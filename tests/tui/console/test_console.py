@@ -20,8 +20,9 @@ from tests.support.objects import Object, node, pod_of, pytorch_job
 from trainer.tfevents import EventWriter
 from tui.app import Console
 from tui.files.keys_file import read_keys
-from tui.keys import ACTIONS, ActionTable
+from tui.keys import ActionTable
 from tui.options import ConsoleOptions
+from tui.screens import ACTIONS, key_table
 from tui.screens.base.feed_view import FeedView
 from tui.screens.dialogs.delete import DeleteScreen
 from tui.screens.dialogs.help import HelpScreen
@@ -101,7 +102,7 @@ class Playground:
             any(pane._timer is not None for pane in previews),
             any(not view.panes.is_settled for view in homes),
             any(not pane.is_settled for pane in panes),
-            any(not losses.is_settled for losses in read),
+            any(not losses.is_idle for losses in read),
         )
         return self.console.snapshot.is_synced and not any(waits)
 
@@ -164,7 +165,7 @@ async def console_on(
         kubeconfig.write_text(json.dumps(kubeconfig_of(cluster.host)))
         chosen = {"state_folder": tmp_path / "state", "config_folder": tmp_path / "config", **options}
         settings = ConsoleOptions(kubeconfig=str(kubeconfig), **chosen)
-        console = Console(settings, keys=read_keys(settings.keys_file), actions=actions)
+        console = Console(settings, keys=read_keys(settings.keys_file, key_table()), actions=actions)
         async with console.run_test(size=size, notifications=True) as pilot:
             play = Playground(cluster, pilot, watches)
             await play.until(lambda: console.snapshot.is_synced)
@@ -210,7 +211,7 @@ async def test_home_shows_each_job_with_its_status_and_why_it_waits(
         assert "8/16" in lines[0] and lines[0].rstrip().endswith("live")
         assert any("bert" in line and "Running" in line and "8/8" in line for line in lines)
         assert any("waits" in line and "Pending" in line and "0/16" in line for line in lines)
-        assert "Waits for GPUs: room for 1 of 2 pods, each wants 8" in play.text
+        assert "Waits for GPUs: room for 1 of 2 pods, each needs 8" in play.text
         assert "Σ 2 jobs · 8 GPUs held · 16 requested and waiting" in play.text
         assert "? help" in lines[-1]
 
@@ -356,7 +357,37 @@ async def test_commands_go_where_they_say_and_unknown_ones_say_what_there_is(tmp
         await play.press("colon", *"theme", "space", *"gpuconsole-light", "enter")
         assert play.console.theme == "gpuconsole-light"
         await play.press("colon", *"nonsense", "enter")
-        await play.until(lambda: "No command 'nonsense'." in play.text)
+        await play.until(lambda: "No command 'nonsense'. ? lists those there are." in play.text)
+        assert not play.console._notifications, "a toast would cover the next view"
+
+
+async def test_a_command_takes_what_is_typed_after_it_or_says_that_it_takes_nothing(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        name = next(job.ref.name for job in play.console.snapshot.jobs)
+        for command, words in (
+            (f"jobs {name[:3]}", f"/{name[:3]}"),
+            ("jobs /!zzz", "/!zzz"),
+            ("nodes zzz", "Nothing matches; "),
+            ("events /zzz", "/zzz"),
+            ("volumes zzz", "/zzz"),
+            ("users zzz", "/zzz"),
+            (f"job {name}", f"Jobs › {name}"),
+            ("job nosuch", "No job 'nosuch' here."),
+            ("info jobs", ":info takes no argument."),
+        ):
+            await play.press("colon", *("space" if each == " " else each for each in command), "enter")
+            await play.until(lambda words=words: words in play.text)  # type: ignore[misc]
+
+
+async def test_what_makes_no_sense_in_the_users_files_is_told_in_one_view(tmp_path: Path) -> None:
+    (tmp_path / "keys.yaml").write_text("jobs.lgos: L\njobs.why: j\n")
+    problems = ("config.yaml, line 1, theme: no", "config.yaml, line 4, loss: no")
+    options: dict[str, Any] = {"config_folder": tmp_path, "config_problems": problems, "kept_theme": "gone"}
+    async with console_on(tmp_path, **options, **some_objects()) as play:
+        words = (*problems, "jobs.lgos", "j means table.down and jobs.why", "There is no theme gone.")
+        await play.until(lambda: all(each in " ".join(play.text.split()) for each in words))
+        await play.press("escape")
+        assert isinstance(play.console.screen, JobsView) and not play.console._notifications
 
 
 async def test_help_shows_every_key_of_the_view_and_every_command(tmp_path: Path) -> None:

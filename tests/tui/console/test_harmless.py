@@ -35,13 +35,13 @@ from tests.tui.console.hostile_words import (
 )
 from tests.tui.console.test_console import EVENTS, LISTS, Playground, console_on
 from tui.app import Console
-from tui.keys import ACTIONS
 from tui.options import ConsoleOptions
+from tui.screens import ACTIONS
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.job.curves import CurvesView
-from tui.terminal.line_filters import AsciiOnly, Harmless
+from tui.terminal.line_filters import AsciiOnly, SanitizeFilter
 
 """What each string of the cluster is."""
 """Any text, and more of what does harm than chance would bring."""
@@ -55,7 +55,7 @@ from tui.terminal.line_filters import AsciiOnly, Harmless
 def test_nothing_passes_the_gate_that_a_terminal_obeys(texts: list[str]) -> None:
     linked = Style(link="http://x\x1b]0;t\x07", bold=True)
     segments = [Segment(text, linked if number % 2 else None) for number, text in enumerate(texts)]
-    passed = Harmless().apply(segments, BLACK)
+    passed = SanitizeFilter().apply(segments, BLACK)
     assert [cell_len(text) for text, _, _ in passed] == [cell_len(text) for text in texts]
     assert_harmless([Strip(passed)], sum(map(cell_len, texts)))
     assert all(style is None or style.bold for _, style, _ in passed)
@@ -65,14 +65,14 @@ def test_nothing_passes_the_gate_that_a_terminal_obeys(texts: list[str]) -> None
 
 def test_control_segments_are_dropped_and_harmless_lines_stay_as_they_are() -> None:
     plain = [Segment("bert …", Style(bold=True)), Segment("训练")]
-    assert Harmless().apply(plain, BLACK) is plain
+    assert SanitizeFilter().apply(plain, BLACK) is plain
     control = Control.home().segment
-    assert Harmless().apply([*plain, control], BLACK) == plain
+    assert SanitizeFilter().apply([*plain, control], BLACK) == plain
 
 
 def test_the_console_asks_the_gate_before_any_filter_that_makes_text_of_control() -> None:
     filters = [type(each) for each in Console(ConsoleOptions(is_ascii=True)).get_line_filters()]
-    assert filters[:2] == [Harmless, AsciiOnly]
+    assert filters[:2] == [SanitizeFilter, AsciiOnly]
     assert ANSIToTruecolor in filters[2:]
 
 

@@ -69,7 +69,7 @@ def test_a_person_submits_a_job_watches_it_learn_and_deletes_it(env: dict[str, s
         terminal.wait_for("simulated")
 
         terminal.send("n")
-        terminal.wait_for("Name of the job")
+        terminal.wait_for("Job name")
         fill_in(terminal, "Name", NAME)
         go_to(terminal, "Run", PAGE_DOWN)
         fill_in(terminal, "Epochs", "1")
@@ -111,7 +111,7 @@ def test_a_person_fills_in_an_mpi_job_by_keyboard_and_reads_its_throughput(env: 
         terminal.wait_for("─ live", timeout_s=90)
         terminal.wait_for("simulated")
         terminal.send("n")
-        terminal.wait_for("Name of the job")
+        terminal.wait_for("Job name")
         fill_in(terminal, "Name", "throughput")
         choose(terminal, "Kind", "MPIJob")
         go_to(terminal, "Workers", PAGE_DOWN)

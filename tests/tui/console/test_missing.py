@@ -36,7 +36,7 @@ async def test_a_job_that_is_deleted_while_it_is_open_is_called_gone(tmp_path: P
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("N", "g", "enter")
         play.forget(bert)
-        await play.until(lambda: "gone: it was deleted" in play.text)
+        await play.until(lambda: "deleted; this is its last state" in play.text)
         assert "worker-0" in play.text
 
 

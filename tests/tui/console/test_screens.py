@@ -24,7 +24,7 @@ from tests.tui.console.test_console import EVENTS as OWN_EVENTS
 from tests.tui.console.test_console import Playground, console_on
 from tui.app import Console
 from tui.feeds.telemetry_feed import TelemetryFeed
-from tui.files.layout_file import FILE
+from tui.files.stored_choices import LAYOUTS_FILE
 
 OVER_JOBS = ("delete", "jump", "themes", "quit", "help")
 """Dialogs that are looked at over the list of jobs."""
@@ -72,15 +72,13 @@ async def test_a_view_looks_as_it_was_accepted(
             await resize(play, size)
             for look, theme in THEMES.items():
                 play.console.theme = theme
-                await be_quiet(play)
-                text = text_of(play.console)
+                text, looks = await be_quiet(play)
                 if text != parts.get("dark text"):
                     parts[f"{look} text"] = text
-                parts[f"{look} looks"] = looks_of(play.console)
+                parts[f"{look} looks"] = looks
     async with on_the_lab(tmp_path, view, is_ascii=True) as play:
         for size, parts in seen.items():
-            await resize(play, size)
-            parts["ascii text"] = text_of(play.console)
+            parts["ascii text"], _ = await resize(play, size)
             assert parts["ascii text"].isascii()
     for size, parts in seen.items():
         compare(f"{view}-{size[0]}x{size[1]}", parts)
@@ -91,7 +89,7 @@ async def on_the_lab(tmp_path: Path, view: str, **options: Any) -> AsyncIterator
     """Open the console on the lab, and go to a view."""
     if view in OVER_JOBS:  # behind a dialog the log would say when it was written: a clock
         (tmp_path / "state").mkdir(exist_ok=True)
-        (tmp_path / "state" / FILE).write_text(json.dumps({"lab": "list"}))
+        (tmp_path / "state" / LAYOUTS_FILE).write_text(json.dumps({"lab": "list"}))
     shown = {"is_all_namespaces": True, "prepare": say, **lab(), **options}
     async with console_on(tmp_path, size=(120, 40), **shown) as play:
         keys, words = VIEWS[view]
@@ -127,18 +125,19 @@ def telemetry_of_the_lab(console: Console, *, is_read: bool) -> TelemetryFeed:
     return feed
 
 
-async def resize(play: Playground, size: tuple[int, int]) -> None:
+async def resize(play: Playground, size: tuple[int, int]) -> tuple[str, str]:
     await play.pilot.resize_terminal(*size)
     await play.until(lambda: play.console.screen.size == size)
-    await be_quiet(play)
+    return await be_quiet(play)
 
 
-async def be_quiet(play: Playground) -> None:
-    """Wait until all is there, and nothing moves on the screen any more."""
-    before = ""
-    while before != (before := text_of(play.console) + looks_of(play.console)):
+async def be_quiet(play: Playground) -> tuple[str, str]:
+    """Wait until all is there and nothing moves on the screen; return its text and looks."""
+    before = ("", "")
+    while before != (before := (text_of(play.console), looks_of(play.console))):
         await play.until(lambda: play.is_filled)
         await play.pilot.pause(0.05)
+    return before
 
 
 def say(cluster: ScriptedCluster) -> None:

@@ -8,16 +8,18 @@ from itertools import pairwise
 
 import pytest
 
+from k8s.cluster.backoff import Backoff
+from k8s.cluster.mirror import Mirror, MirrorState
 from k8s.errors import Unreachable
 from k8s.models import Meta, Pod, Reader
 from k8s.models.resources import PODS as ALL_PODS
 from k8s.snapshot import ClusterSnapshot, Missing
-from k8s.watch.mirror import Mirror, MirrorState
-from tests.scripted.feed import JOBS, NODES, PODS, running, serve
-from tests.scripted.server import Drop, ScriptedCluster, Stream, page, refusal
+from tests.scripted.feed import JOBS, NODES, PODS, WATCHED, jobs_of, running, serve, serve_small
+from tests.scripted.server import Answer, Drop, ScriptedCluster, Stall, Stream, page, refusal
 from tests.support.objects import node, pytorch_job
-from tui.feeds.cluster_feed import PUBLISH_S, RESTS, ClusterFeed
-from tui.feeds.trouble import trouble_of
+from tui.feeds.cluster_feed import IDLE_FACTOR, PUBLISH_S, ClusterFeed, trouble_of
+from tui.jobs.filters import own_names
+from tui.options import local_user
 
 
 async def test_nodes_pods_and_jobs_come_as_one_picture() -> None:
@@ -168,7 +170,7 @@ async def test_what_is_shown_is_as_old_as_what_has_been_silent_longest() -> None
         mirrors: list[Mirror[Pod]] = []
         for heard_s in (40.0, 10.0, 0.0, 5.0):
             mirror: Mirror[Pod] = Mirror(client, ALL_PODS, ("",), Reader(Pod), _meta, lambda: None)
-            mirror.heard_at_s = heard_s
+            mirror.last_seen_s = heard_s
             mirror.state = MirrorState(is_synced=True, problem=reset)
             mirrors.append(mirror)
         mirrors[3].state = MirrorState(is_synced=True, is_live=True)
@@ -196,7 +198,7 @@ async def test_pictures_that_are_slow_to_make_leave_time_for_keys() -> None:
                 streams[NODES].event("ADDED", node(f"more-{number}"))
                 await feed.until(partial(has_nodes, number + 2))
     gaps = [later - ended for (_, ended), (later, _) in pairwise(times)]
-    assert gaps and all(gap >= RESTS * slow_s * 0.95 for gap in gaps)
+    assert gaps and all(gap >= IDLE_FACTOR * slow_s * 0.95 for gap in gaps)
 
 
 def has_nodes(amount: int, snapshot: ClusterSnapshot) -> bool:
@@ -205,3 +207,60 @@ def has_nodes(amount: int, snapshot: ClusterSnapshot) -> bool:
 
 def _meta(pod: Pod) -> Meta:
     return pod.metadata
+
+
+async def test_a_server_that_hangs_behind_open_watches_is_away_until_it_answers() -> None:
+    attentive = Backoff(first_s=0.01, heartbeat_s=0.2, heartbeat_answer_s=0.05)
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+        async with running(cluster, backoff=attentive) as feed:
+            await feed.until_live(cluster, WATCHED)
+            cluster.say_everywhere(Stall())
+            for stream in streams.values():  # sent from the server's cache, whatever its storage does
+                stream.event("BOOKMARK", {"metadata": {"resourceVersion": "6"}})
+            snapshot = await feed.until(lambda each: each.trouble == "away")
+            assert "did not answer in time" in snapshot.stale
+            assert snapshot.stale_since_s > 0 and jobs_of(snapshot) == ["bert"]
+            cluster.say_everywhere(None)
+            await feed.until(lambda each: not each.stale)
+            watches = [asked for asked in cluster.requests if asked.is_watch]
+            assert len(watches) == len(WATCHED)  # the open ones went on
+
+
+@pytest.mark.parametrize("code", [500, 503])
+async def test_a_server_whose_storage_fails_is_not_live(code: int) -> None:
+    attentive = Backoff(first_s=0.01, heartbeat_s=0.05)
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        async with running(cluster, backoff=attentive) as feed:
+            await feed.until_live(cluster, WATCHED)
+            cluster.say_everywhere(refusal(code, "etcdserver: request timed out"))
+            snapshot = await feed.until(lambda each: bool(each.trouble))
+            assert (snapshot.trouble, "etcdserver" in snapshot.stale) == ("failing", True)
+
+
+async def test_a_cluster_that_is_heard_is_not_asked_whether_it_answers() -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+        async with running(cluster, backoff=Backoff(heartbeat_s=0.3)) as feed:
+            await feed.until_live(cluster, WATCHED)
+            for number in range(40):
+                streams[NODES].event("ADDED", node(f"n-{number}"))
+                await feed.until(partial(_has_nodes, number + 1))
+            assert [asked for asked in cluster.requests if asked.query.get("limit") == "1"] == []
+
+
+def _has_nodes(least: int, snapshot: ClusterSnapshot) -> bool:
+    return len(snapshot.nodes) >= least
+
+
+async def test_the_user_is_whom_the_api_names() -> None:
+    said = Answer({"status": {"userInfo": {"username": "admin"}}}, 201)
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        cluster.forget("/version")
+        cluster.say("/version", Answer({"gitVersion": "v1.36.0"}))
+        cluster.say("/apis/authentication.k8s.io/v1/selfsubjectreviews", said, method="POST")
+        async with running(cluster) as feed:
+            snapshot = await feed.until(lambda each: each.user == "admin")
+    assert {"admin", local_user()} <= own_names(snapshot.user)

@@ -85,7 +85,7 @@ async def test_the_lines_of_rank_0_make_curves_where_there_are_no_event_files() 
         cluster.say(f"{POD}/log", log)
         async with following(client, job, pod) as feed:
             await until(lambda: points(feed) == {"loss": [(1, 2.5)], "lr": [(1, 0.1)]})
-            assert feed.is_from_log and feed.source_words == "from log lines of master-0"
+            assert feed.is_from_log and feed.source_text == "from log lines of master-0"
             log.send(line(2, 2.25))
             await until(lambda: points(feed)["loss"] == [(1, 2.5), (2, 2.25)])
             assert cluster.asked(f"{POD}/log")[0].query["tailLines"] == "20000"
@@ -110,7 +110,7 @@ async def test_event_files_take_the_place_of_the_log_when_they_come(tmp_path: Pa
             with EventWriter(tmp_path / "logs", flush_s=0) as writer:
                 writer.write_scalar("train/loss", 3, 0.5)
             await until(lambda: points(feed) == {"train/loss": [(3, 0.5)]})
-            assert not feed.is_from_log and feed.source_words == "/w/logs on this machine"
+            assert not feed.is_from_log and feed.source_text == "/w/logs on this machine"
             await log.is_over.wait()
 
 
@@ -135,4 +135,4 @@ async def test_the_event_files_of_an_mpi_job_are_where_its_workers_write(tmp_pat
         feed = CurveFeed(client, JobRef("default", "bench", "MPIJob", "kubeflow.org/v2beta1"), lambda: None)
         await feed.read_once()
         assert points(feed) == {"benchmark/img_per_sec": [(0, 205.0)]}
-        assert feed.source_words == "/w/logs on this machine"
+        assert feed.source_text == "/w/logs on this machine"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from k8s.cluster.backoff import ServerProbe
 from k8s.models import Event
 from k8s.models.resources import EVENTS as EVENT_LIST
-from k8s.watch.backoff import ServerProbe
 from tests.scripted.server import WAIT_S, ScriptedCluster, Stream, page
 from tui.feeds.list_feed import ListFeed
 

@@ -52,9 +52,10 @@ async def read(feed: LossFeed, changed: asyncio.Event, times: int = 1) -> None:
 async def test_the_loss_is_read_from_the_last_lines_of_the_log_behind_what_the_user_waits_for() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(LOG, said("step 1 loss 3.5 lr 0.1", "hello", "step 2 loss 2.5 lr 0.1"))
+        visible: list[Job] = []
         changed, job = asyncio.Event(), running("bert")
-        feed = LossFeed(client, None, lambda _: changed.set())
-        feed.want([job, replace(job, uid="waits", status=Status.PENDING)])
+        feed = LossFeed(client, None, lambda: visible, lambda _: changed.set())
+        visible[:] = [job, replace(job, uid="waits", status=Status.PENDING)]
         await read(feed, changed)
         assert feed.values == {job.uid: (3.5, 2.5)}
         (asked,) = cluster.asked(LOG)
@@ -65,38 +66,38 @@ async def test_a_job_is_read_again_only_after_a_while_and_only_while_it_is_wante
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(LOG, said("step 1 loss 3.5"))
         cluster.say(f"{PODS}/gpt-master-0/log", said("step 1 loss 9"), said("step 2 loss 8"))
-        changed = asyncio.Event()
-        feed = LossFeed(client, None, lambda _: changed.set())
-        feed.want([running("bert")])
+        changed, visible = asyncio.Event(), list[Job]()
+        feed = LossFeed(client, None, lambda: visible, lambda _: changed.set())
+        visible[:] = [running("bert")]
         await read(feed, changed)
-        feed.want([running("bert"), running("gpt")])
+        visible[:] = [running("bert"), running("gpt")]
         await read(feed, changed)
         assert len(cluster.asked(LOG)) == 1 and len(cluster.asked(f"{PODS}/gpt-master-0/log")) == 1
-        soon = LossFeed(client, None, lambda _: changed.set(), read_s=0.01)
-        soon.want([running("gpt")])
+        soon = LossFeed(client, None, lambda: visible, lambda _: changed.set(), read_s=0.01)
+        visible[:] = [running("gpt")]
         await read(soon, changed)
         assert len(cluster.asked(LOG)) == 1 and soon.values["job-gpt"] == (8,)
 
 
 async def test_only_the_jobs_that_were_read_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.feeds.loss_feed.MOST_JOBS", 2)
+    monkeypatch.setattr("tui.feeds.loss_feed.MAX_JOBS", 2)
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        changed = asyncio.Event()
-        feed = LossFeed(client, None, lambda _: changed.set())
+        changed, visible = asyncio.Event(), list[Job]()
+        feed = LossFeed(client, None, lambda: visible, lambda _: changed.set())
         losses = count(9)
         another = Compute(lambda _: said(f"step 1 loss {next(losses)}"))
         for name in ("bert", "gpt", "vit"):
             cluster.say(f"{PODS}/{name}-master-0/log", another)
-            feed.want([running(name)])
+            visible[:] = [running(name)]
             await read(feed, changed)
         assert list(feed.values) == ["job-gpt", "job-vit"]
-        feed.want([running("bert"), running("gpt"), running("vit")])
+        visible[:] = [running("bert"), running("gpt"), running("vit")]
         await read(feed, changed)
         assert sorted(feed.values) == ["job-bert", "job-gpt", "job-vit"], "none in sight is forgotten"
         assert len(cluster.asked(LOG)) == 2
-        hasty = LossFeed(client, None, lambda _: changed.set(), read_s=0.01)
+        hasty = LossFeed(client, None, lambda: visible, lambda _: changed.set(), read_s=0.01)
         for name in ("bert", "gpt", "bert", "vit"):
-            hasty.want([running(name)])
+            visible[:] = [running(name)]
             await read(hasty, changed)
         assert sorted(hasty.values) == ["job-bert", "job-vit"], "bert was read again after gpt"
 
@@ -120,9 +121,9 @@ async def test_event_files_on_this_machine_come_first_and_no_log_is_read(tmp_pat
     async with ScriptedCluster() as cluster, cluster.client() as client:
         learns = with_event_files(cluster, "learns", tmp_path, 1000)
         job = joined([], [pod_of(learns, "master-0", on="a", gpus=1)], [learns])[1]["learns"]
-        changed = asyncio.Event()
-        feed = LossFeed(client, None, lambda _: changed.set())
-        feed.want([replace(job, status=Status.RUNNING)])
+        changed, visible = asyncio.Event(), list[Job]()
+        feed = LossFeed(client, None, lambda: visible, lambda _: changed.set())
+        visible[:] = [replace(job, status=Status.RUNNING)]
         await read(feed, changed)
         values = feed.values[job.uid]
         assert (len(values), values[0], values[-1]) == (64, 1000.0, 1.0)
@@ -136,9 +137,9 @@ async def test_what_says_no_loss_has_none(lines: tuple[str, ...]) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(LOG, said(*lines))
         cluster.say(f"{PODS}/gpt-master-0/log", said("step 1 loss 9"))
-        changed = asyncio.Event()
-        feed = LossFeed(client, None, lambda _: changed.set())
-        feed.want([running("bert"), running("gpt")])  # one after the other
+        changed, visible = asyncio.Event(), list[Job]()
+        feed = LossFeed(client, None, lambda: visible, lambda _: changed.set())
+        visible[:] = [running("bert"), running("gpt")]  # one after the other
         await read(feed, changed)
         assert feed.values == {"job-gpt": (9,)} and cluster.asked(LOG)
 
@@ -146,9 +147,10 @@ async def test_what_says_no_loss_has_none(lines: tuple[str, ...]) -> None:
 async def test_logs_that_may_not_be_read_are_not_asked_for() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(REVIEWS, Answer({"status": {"allowed": False}}), method="POST")
-        feed = LossFeed(client, Permissions(client), lambda _: None)
+        visible: list[Job] = []
+        feed = LossFeed(client, Permissions(client), lambda: visible, lambda _: None)
         first, second = running("bert"), running("gpt")
-        feed.want([first, second])
+        visible[:] = [first, second]
         reading = asyncio.create_task(feed.run())
         async with asyncio.timeout(WAIT_S):
             while len(feed._read_at_s) < 2:

@@ -58,7 +58,7 @@ async def test_only_what_is_wanted_is_read_and_again_and_again() -> None:
 
 async def test_a_node_that_comes_into_sight_is_read_at_once_and_the_others_not_before_their_time() -> None:
     reader = ScriptedReader(whole())
-    feed = feed_of(reader, read_s=3600.0)
+    feed = feed_of(reader, read_s=1e9)
     feed.aim(["a"])
     async with followed(feed) as rounds:
         await rounds.get()
@@ -82,7 +82,7 @@ async def test_nothing_is_asked_while_nothing_is_wanted() -> None:
 
 async def test_retrying_asks_for_all_of_it_again() -> None:
     reader = ScriptedReader(whole())
-    feed = feed_of(reader, read_s=3600.0)
+    feed = feed_of(reader, read_s=1e9)
     feed.aim(["a"])
     async with followed(feed) as rounds:
         await rounds.get()
@@ -125,7 +125,7 @@ async def test_numbers_of_nodes_out_of_sight_are_kept_while_they_are_fresh() -> 
 
 async def test_why_a_node_tells_nothing_is_kept_while_only_what_pods_use_is_read() -> None:
     reader = ScriptedReader(telemetry_of(missing={"a": NO_EXPORTER}))
-    feed = feed_of(reader, read_s=3600.0)
+    feed = feed_of(reader, read_s=1e9)
     feed.aim(["a"])
     async with followed(feed) as rounds:
         await rounds.get()
@@ -173,6 +173,6 @@ async def test_an_allocated_gpu_that_was_idle_for_half_an_hour_is_a_warning_of_i
         await feed.read_once(["a"])
     warnings = feed.job_warnings(feed.ranks(job))
     assert len(warnings) == 8
-    assert {each.words for found in warnings.values() for each in found} == {
+    assert {each.text for found in warnings.values() for each in found} == {
         "Allocated to default/bert-master-0, but idle for 32 min."
     }

@@ -30,16 +30,14 @@ def test_times_are_written_so_that_every_program_reads_them() -> None:
     assert table_csv(("AT",), [(at,)]) == "AT\r\n2026-11-21T20:00:00Z\r\n"
 
 
-@pytest.mark.parametrize(
-    "cell", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", " =1", "\ufe0f=1", "\uff1d1"]
-)
-def test_no_cell_is_a_formula(cell: str) -> None:
-    assert next(csv.reader(io.StringIO(table_csv((cell,), []))))[0].startswith("'")
+def test_no_cell_is_a_formula() -> None:
+    for cell in ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", " =1", "\ufe0f=1", "\uff1d1"]:
+        assert next(csv.reader(io.StringIO(table_csv((cell,), []))))[0].startswith("'")
 
 
-@pytest.mark.parametrize("cell", ["-1.5", "+3", "-20%", "bert-base", "–", "-"])
-def test_a_number_is_no_formula(cell: str) -> None:
-    assert next(csv.reader(io.StringIO(table_csv((cell,), [])))) == [cell]
+def test_a_number_is_no_formula() -> None:
+    for cell in ["-1.5", "+3", "-20%", "bert-base", "–", "-"]:
+        assert next(csv.reader(io.StringIO(table_csv((cell,), [])))) == [cell]
 
 
 @given(rows=st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)), max_size=5))

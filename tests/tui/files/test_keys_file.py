@@ -9,19 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.files.keys_file import clashes, read_keys
-from tui.keys import key_sections
 from tui.keys.renamed_ids import RENAMED_IDS
+from tui.screens import key_table
+from tui.screens.base.view_context import ViewContext
+from tui.screens.lists.nodes import NodesView
+
+TABLE = key_table()
 
 
 def read(tmp_path: Path, text: str) -> tuple[dict[str, str], str]:
     path = tmp_path / "keys.yaml"
     path.write_text(text, encoding="utf-8")
-    found = read_keys(path)
+    found = read_keys(path, TABLE)
     return dict(found.keymap), "\n".join(found.problems).replace(str(tmp_path), "")
 
 
 def test_without_a_file_every_key_is_ours(tmp_path: Path) -> None:
-    found = read_keys(tmp_path / "keys.yaml")
+    found = read_keys(tmp_path / "keys.yaml", TABLE)
     assert found.keymap == {}
     assert found.problems == ()
 
@@ -36,7 +40,7 @@ def test_without_a_file_every_key_is_ours(tmp_path: Path) -> None:
         ("ctrl-l", "ctrl+l"),
         ("Ctrl+L", "ctrl+l"),
         ("7", "7"),
-        ("PageUp", "pageup"),
+        ("F5", "f5"),
     ],
 )
 def test_a_key_may_be_written_as_people_write_it(tmp_path: Path, written: str, named: str) -> None:
@@ -50,11 +54,11 @@ def test_a_key_may_be_written_as_people_write_it(tmp_path: Path, written: str, n
     [
         (
             "jobs.lgos: L",
-            "/keys.yaml, line 1: there is no key with the id 'jobs.lgos'; gpuconsole info --keys",
+            "/keys.yaml, line 1: unknown key id 'jobs.lgos'; gpuconsole info --keys",
         ),
         ("\njobs.logs: {a: b}", "line 2: jobs.logs wants a key or a list of keys"),
-        ("jobs.logs: alt+l", "'alt+l' is no key that every terminal sends"),
-        ("jobs.logs: wombat", "'wombat' is no key that every terminal sends"),
+        ("jobs.logs: alt+l", "'alt+l' is not a key that every terminal sends"),
+        ("jobs.logs: wombat", "'wombat' is not a key that every terminal sends"),
         ("jobs.logs: ''", "jobs.logs wants a key"),
         ("prompt.submit: x", "prompt.submit cannot be 'x', which is typed as text there"),
         ("[1, 2]", "ids and keys are expected"),
@@ -78,13 +82,33 @@ def test_a_key_that_means_two_things_in_one_view_is_told(tmp_path: Path) -> None
     assert "Jobs: n means jobs.logs and jobs.new" in problems
 
 
+def test_a_key_that_what_has_the_focus_takes_from_its_view_is_told() -> None:
+    for keymap, words in [
+        ({"jobs.logs": "j"}, "Jobs: j means table.down and jobs.logs; the first is done."),
+        ({"table.mark": "l"}, "Jobs: l means table.mark and jobs.logs; the first is done."),
+        ({"logs.ranks": "j"}, "Logs: j means log.down and logs.ranks; the first is done."),
+        ({"log.mark": "r"}, "Logs: r means log.mark and logs.ranks; the first is done."),
+        ({"chart.left": "j"}, "Curves: j means chart.left and curves.next; the first is done."),
+        ({"strip.left": "W"}, "Beside the jobs: W means strip.left and jobs.why; the first is done."),
+    ]:
+        assert words in clashes(keymap, TABLE)
+
+
+def test_the_footer_names_no_key_that_another_one_has() -> None:
+    view = NodesView()
+    view.context = ViewContext({"nodes.gpu_links": "j", "nodes.next_view": "o"})
+    shown = {key.id: key.keys for key in view.bar_keys}
+    assert "nodes.gpu_links" not in shown and shown["nodes.next_view"] == "o"
+    assert "nodes.largest_job" not in shown
+
+
 def test_our_own_keys_never_clash() -> None:
-    assert list(clashes({})) == []
-    assert list(clashes({key.id: key.keys for _, table in key_sections() for key in table})) == []
+    assert list(clashes({}, TABLE)) == []
+    assert list(clashes({key.id: key.keys for _, keys in TABLE.sections for key in keys}, TABLE)) == []
 
 
 def test_ids_are_unique() -> None:
-    ids = [key.id for _, table in key_sections() for key in table]
+    ids = [key.id for _, table in TABLE.sections for key in table]
     assert len(ids) == len(set(ids))
 
 
@@ -95,20 +119,20 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "keys.yaml"
         path.write_bytes(raw)
-        found = read_keys(path)
+        found = read_keys(path, TABLE)
         assert all(isinstance(keys, str) and keys for keys in found.keymap.values())
 
 
 def test_an_id_that_was_renamed_works_and_is_named(tmp_path: Path) -> None:
     path = tmp_path / "keys.yaml"
     path.write_text("jobs.hold: X\njobs.logs: L\n")
-    keys = read_keys(path)
+    keys = read_keys(path, TABLE)
     assert keys.keymap == {"jobs.suspend": "X", "jobs.logs": "L"}
     assert keys.problems == ()
     assert keys.renamed == (f"{path}, line 1: jobs.hold is now jobs.suspend.",)
 
 
 def test_every_renamed_id_is_gone_and_leads_to_one_that_is_there() -> None:
-    ids = {key.id for _, keys in key_sections() for key in keys}
+    ids = {key.id for _, keys in TABLE.sections for key in keys}
     assert not RENAMED_IDS.keys() & ids
     assert set(RENAMED_IDS.values()) <= ids

@@ -131,7 +131,7 @@ def test_what_cannot_be_sent_is_said_in_a_sentence(folder: Path, tmp_path: Path)
     (empty / "sub").mkdir(parents=True)
     sentences: dict[str | Path, str] = {
         tmp_path / "none": f"There is no folder {tmp_path / 'none'}.",
-        folder / "train.py": f"{folder / 'train.py'} is no folder.",
+        folder / "train.py": f"{folder / 'train.py'} is not a folder.",
         empty: f"{empty} has no files to send.",
         "~nobody-of-this-name/code": "There is no folder ~nobody-of-this-name/code.",
     }
@@ -140,7 +140,9 @@ def test_what_cannot_be_sent_is_said_in_a_sentence(folder: Path, tmp_path: Path)
             pack_folder(path)
         assert str(caught.value) == sentence
     (folder / "big").write_bytes(bytes(3 * 2**20))
-    with pytest.raises(FolderError, match=r"has 3 MiB; at most 1 MiB are sent\. Name what is no code"):
+    with pytest.raises(
+        FolderError, match=r"has 3 MiB; at most 1 MiB are sent\. List files that are not code"
+    ):
         pack_folder(folder, most_bytes=2**20)
 
 
@@ -155,3 +157,19 @@ def test_a_folder_may_be_named_from_here_or_from_home(folder: Path, monkeypatch:
     monkeypatch.chdir(folder.parent)
     monkeypatch.setenv("HOME", str(folder.parent))
     assert packed("code").keys() == packed("~/code").keys() == packed(folder).keys()
+
+
+@pytest.mark.parametrize("links", [{"loop": "loop"}, {"a": "b", "b": "a"}, {"in": "sub/../in"}])
+def test_links_that_lead_in_a_circle_are_left_out_and_named(tmp_path: Path, links: dict[str, str]) -> None:
+    (tmp_path / "train.py").write_text("pass")
+    (tmp_path / "sub").mkdir()
+    for name, target in links.items():
+        (tmp_path / name).symlink_to(target)
+    packed = pack_folder(tmp_path)
+    assert (packed.files, packed.left_out) == (1, tuple(sorted(links)))
+
+
+def test_a_folder_that_is_a_circle_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(FolderError, match="no folder"):
+        pack_folder(tmp_path / "loop")

@@ -10,7 +10,7 @@ import pytest
 from k8s.job_spec import JobSpec
 from trainer.arguments import Launcher
 from trainer.catalogue import find
-from tui.jobs.batch_check import batch_words
+from tui.jobs.trainer_command import describe_batch
 
 
 def words(
@@ -18,7 +18,7 @@ def words(
 ) -> str:
     ranks = more.pop("ranks", None)
     command = find(trainer).command(arguments, launcher=launcher, ranks=ranks)
-    return batch_words(JobSpec(name="a", image="i", trainer=trainer, command=tuple(command), **more))
+    return describe_batch(JobSpec(name="a", image="i", trainer=trainer, command=tuple(command), **more))
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_too_few_images_are_counted_over_all_ranks() -> None:
 
 
 def test_mpirun_says_how_many_ranks_there_are() -> None:
-    assert "32 × 500 ranks" in words((), launcher="mpirun", ranks=500)
+    assert "64 × 500 ranks" in words((), launcher="mpirun", ranks=500)
     assert words((), launcher="mpirun", ranks=2, workers=4000) == ""
 
 
 def test_a_command_that_is_not_the_trainer_s_own_is_left_alone() -> None:
-    assert batch_words(JobSpec(name="a", image="i", trainer="ddp", command=("true",), workers=4000)) == ""
+    assert describe_batch(JobSpec(name="a", image="i", trainer="ddp", command=("true",), workers=4000)) == ""

@@ -227,7 +227,7 @@ def test_pods_that_were_to_run_on_are_no_leftovers_but_their_gpus_are_named() ->
         ({"context": "other"}, "Another cluster is shown now."),
         ({"namespace": "speech"}, "Another namespace is shown now."),
         ({"is_synced": False}, "The cluster has not been read yet."),
-        ({"stale": "no answer"}, "What is known may be old: no answer"),
+        ({"stale": "no answer"}, "The state may be out of date: no answer"),
         ({"problems": {"pods": Missing("list", "pods")}}, "This user may not list pods."),
     ],
 )

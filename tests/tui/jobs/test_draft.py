@@ -16,7 +16,7 @@ from tui.jobs.new_job.draft import (
     FILE,
     DraftError,
     context_folder,
-    delete_draft,
+    discard_draft,
     last_image,
     read_draft,
     save_draft,
@@ -42,8 +42,10 @@ def test_a_draft_is_for_its_owner_only_and_leaves_nothing_beside_it(tmp_path: Pa
     assert [path.name for path in folder.iterdir()] == [FILE]
     assert stat.S_IMODE((folder / FILE).stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    delete_draft(folder)
-    delete_draft(folder)
+    draft = read_draft(folder)
+    assert draft is not None
+    discard_draft(draft)
+    discard_draft(draft)
     assert read_draft(folder) is None
 
 

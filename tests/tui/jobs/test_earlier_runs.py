@@ -15,13 +15,12 @@ from k8s.kinds import CREATABLE, JobRef
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from tests.scripted.server import Answer, ScriptedCluster
-from tui.jobs.new_job.earlier_runs import EarlierRuns, earlier_runs
 from tui.jobs.new_job.fields import COMMAND, default_values
+from tui.jobs.new_job.form_model import FormModel
 from tui.jobs.new_job.form_spec import FormResult, parse_values
-from tui.jobs.new_job.form_state import FormState
 from tui.jobs.new_job.hidden_fields import hidden_fields
 from tui.jobs.new_job.preflight import preflight
-from tui.jobs.new_job.volume import MNIST_FILES, VolumeContent, look_into_volume
+from tui.jobs.new_job.volume import MNIST_FILES, EarlierRuns, VolumeContent, earlier_runs, inspect_volume
 
 STAMP = "20261122-082033-417"
 OLD = f"digits-{STAMP}"
@@ -47,12 +46,12 @@ def flag(result: FormResult, name: str) -> str:
 def test_a_job_of_a_name_used_before_starts_in_another_folder(tmp_path: Path) -> None:
     folders = set()
     for _ in range(3):
-        state = FormState("default")
+        state = FormModel("default")
         state.set_value("claim", "workspace")
         folders.add(flag(state.result, "checkpoint-dir"))
         assert flag(state.result, "resume") == ""
         # The stamp counts milliseconds, and a form may be opened twice in one.
-        while FormState("default")._stamp == state._stamp:
+        while FormModel("default")._stamp == state._stamp:
             pass
     assert len(folders) == 3
 
@@ -125,7 +124,7 @@ def test_what_cannot_be_continued_is_refused_at_the_field(
 def test_a_job_of_another_namespace_is_none_that_can_be_continued() -> None:
     elsewhere = job("digits", Status.SUCCEEDED, f"/workspace/{OLD}/logs")
     elsewhere = replace(elsewhere, ref=replace(elsewhere.ref, namespace="vision"))
-    state = FormState("default")
+    state = FormModel("default")
     state.set_value("claim", "workspace")
     state.set_value("continue_from", "digits")
     state.suggest(ClusterSnapshot(jobs=(elsewhere,), is_synced=True))
@@ -143,8 +142,8 @@ def test_an_earlier_run_of_the_same_name_is_offered_but_not_taken() -> None:
     earlier = earlier_runs((), RUNS, "/workspace", knows_all_jobs=True)
     result = parsed(earlier)
     lines = [line.text for line in preflight(result, ClusterSnapshot(), earlier=earlier)]
-    (line,) = (line for line in lines if "starts anew" in line)
-    assert line.startswith("starts anew; to go on from step 520 of digits (deleted), saved ")
+    (line,) = (line for line in lines if "starts from scratch" in line)
+    assert line.startswith("starts from scratch; to continue from step 520 of digits (deleted), saved ")
     assert line.endswith("fill in Continue")
     assert "writes to /workspace/digits-20261123-000000-000 on volume claim workspace" in lines
 
@@ -152,7 +151,7 @@ def test_an_earlier_run_of_the_same_name_is_offered_but_not_taken() -> None:
 def test_a_clone_of_a_job_that_went_on_starts_anew_in_the_form() -> None:
     earlier = earlier_runs((), RUNS, "/workspace")
     result = parsed(earlier, continue_from="digits")
-    state = FormState("default", clone=clone(result.kind.manifest(result.spec)))
+    state = FormModel("default", clone=clone(result.kind.manifest(result.spec)))
     assert state.result.problems == {}
     assert flag(state.result, "resume") == ""
     assert OLD not in " ".join(state.result.spec.command)
@@ -171,7 +170,7 @@ _OF_MPI = {"slots", "launcher_policy", "mounts_on_launcher", "gpu_topology"}
 """Fields that jobs for MPI alone have."""
 
 _OF_TOKENS = {
-    *("ddp.vocabulary", "ddp.sequence-length", "ddp.layers", "ddp.heads", "ddp.width", "ddp.parallel"),
+    *("ddp.vocabulary", "ddp.sequence-length", "ddp.layers", "ddp.heads", "ddp.width"),
 }
 """Arguments that sequences of tokens alone have."""
 _OF_OTHER_CHOICES = {
@@ -214,7 +213,6 @@ def test_fields_that_change_nothing_are_hidden(values: dict[str, str], hidden: s
         ({"ddp.dataset": "sequences"}, {*_OF_TOKENS, "ddp.val-images"}, {"ddp.data", "ddp.token-bytes"}),
         ({"ddp.dataset": "folder"}, {"ddp.data", "ddp.workers", "ddp.augment"}, {"ddp.classes"}),
         ({"ddp.schedule": "step"}, {"ddp.gamma", "ddp.step-epochs"}, set()),
-        ({"ddp.parallel": "fsdp"}, set(), {"ddp.bucket-mb", "ddp.static-graph", "ddp.copy-buckets"}),
     ],
 )
 def test_arguments_of_a_choice_are_shown_with_it(
@@ -250,7 +248,7 @@ async def test_a_volume_of_this_machine_is_looked_into(tmp_path: Path) -> None:
         cluster.say(path, Answer({"metadata": meta}))
 
         async def look(mnist: str, claim: str = "workspace") -> VolumeContent:
-            return await look_into_volume(client, "default", claim, "/workspace", mnist)
+            return await inspect_volume(client, "default", claim, "/workspace", mnist)
 
         found = await look("")
         assert [run.step for run in found.runs] == [520]

@@ -92,5 +92,5 @@ def test_ranks_whose_pods_were_removed_when_the_job_ended_are_not_silent() -> No
     ended = {"type": "Succeeded", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     bert = pytorch_job("bert", workers=2, gpus=4) | {"status": {"conditions": [ended]}}
     found = joined([node("a")], [], [bert])[1]["bert"]
-    assert {each.status for each in found.instances} == {Status.UNKNOWN}
+    assert {each.status for each in found.instances} == {Status.SUCCEEDED}
     assert silent_ranks(found) == 0

@@ -30,6 +30,8 @@ SAMPLES: dict[str, st.SearchStrategy[str]] = {
     "env_from": st.sampled_from(["secret/wandb", "A=secret/wandb/key\nconfigmap/paths"]),
     "tolerations": st.sampled_from(["all", "a=b:NoSchedule", "gpu:NoExecute\nx"]),
     "devices": st.just("rdma/hca=1"),
+    "labels": st.sampled_from(["", "team=vision\nexample.com/x="]),
+    "node_selector": st.just("gpu=a100"),
     "gpu_resource": st.sampled_from(["nvidia.com/gpu", "amd.com/gpu"]),
     "roles": st.sampled_from(["", "worker gpus=2 command='a b'", "worker cpu=1 restart=Never"]),
     "new_claims": st.just("data 1Gi\nout 2Ti fast RWX"),
@@ -55,7 +57,7 @@ def texts_of(name: str) -> st.SearchStrategy[str]:
     if isinstance(kind, Duration):
         return st.sampled_from(["", "90s", "1h30m", "2d"])
     if isinstance(kind, Quantity):
-        return st.sampled_from(["", "4", "500m", "32Gi"])
+        return st.sampled_from(["", "512Mi", "32Gi"] if kind.least else ["", "4", "500m"])
     if isinstance(kind, Pairs):
         return st.dictionaries(st.from_regex("[a-z]{1,4}", fullmatch=True), st.text("a= \n"), max_size=3).map(
             kind.to_text
@@ -119,8 +121,13 @@ def test_fields_follow_what_was_chosen_before_them() -> None:
     assert {"sync_source", "sync_branch", "git_secret"} <= shown(sync_mode="git").keys()
     assert "sync_source" in shown(sync_mode="rsync") and "git_secret" not in shown(sync_mode="rsync")
     assert "torchrun" not in shown()
-    assert "torchrun" in shown(run=COMMAND) and "max_restarts" not in shown(run=COMMAND)
-    assert "max_restarts" in shown(run=COMMAND, torchrun="true")
+    assert "torchrun" in shown(run=COMMAND) and "torchrun_options" not in shown(run=COMMAND)
+    assert "torchrun_options" in shown(run=COMMAND, torchrun="true")
+    # Variables and elastic policy of the pods say these, whatever starts torchrun.
+    assert {"max_restarts", "rdzv_backend"} <= shown().keys() & shown(run=COMMAND).keys()
+    assert "max_restarts" not in shown(kind="MPIJob")
+    assert "gpu_resource" not in shown(gpus="0")
+    assert "gpu_resource" in shown(gpus="0", roles="worker gpus=4")
     assert "tensorboard_image" in shown(tensorboard="true") and "tensorboard_image" not in shown()
 
 

@@ -15,7 +15,7 @@ from k8s.telemetry.readings import GpuReading, PodContainer
 from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.support.telemetry import reading
 from tui.jobs import idle_report
-from tui.jobs.idle_report import IdleLedger, held_nodes, message_to_owner, observed_words, usage_by_user
+from tui.jobs.idle_report import IdleLedger, format_observed, held_nodes, message_to_owner, usage_by_user
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 BERT = pytorch_job("bert", 2, 2, annotations={"gpuconsole.dev/user": "li"})
@@ -55,11 +55,11 @@ def test_time_between_two_readings_counts_for_the_job_that_held_the_gpu() -> Non
     ledger = ledger_of(at(0, 1, 90), at(3, 1, 90), at(6, 99, 4.9))
     assert hours(ledger) == {"bert": (0.2, 0.1)}
     assert ledger.observed_s == 360
-    assert observed_words(ledger) == "6m since 12:00 UTC"
+    assert format_observed(ledger) == "6m since 12:00 UTC"
 
 
 def test_nothing_is_counted_from_one_reading_twice_the_same_or_over_a_gap() -> None:
-    assert hours(ledger_of(at(0, 1))) == {} and observed_words(ledger_of(at(0, 1))) == ""
+    assert hours(ledger_of(at(0, 1))) == {} and format_observed(ledger_of(at(0, 1))) == ""
     assert hours(ledger_of(at(0, 1), at(0, 1))) == {}
     gap = LONGEST_GAP.total_seconds() / 60 + 0.1
     assert hours(ledger_of(at(0, 1), at(gap, 1))) == {}
@@ -112,7 +112,7 @@ def test_without_telemetry_idle_is_not_known_and_not_zero() -> None:
 def test_the_message_says_only_what_was_seen() -> None:
     ledger = ledger_of(at(0, 1, 90), at(3, 1, 90))
     user = usage_by_user(jobs(), at(3, 1, 90), ledger)[0]
-    assert message_to_owner(user.jobs[0], observed=observed_words(ledger)) == (
+    assert message_to_owner(user.jobs[0], observed=format_observed(ledger)) == (
         "Hi li, bert in namespace default holds 4 GPUs; 1 of 2 seen now are idle, and over 3m since 12:00 "
         "UTC 0.05 of 0.10 GPU-hours were idle (below 5 % utilisation). Does it still need them?"
     )

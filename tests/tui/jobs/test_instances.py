@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.jobs.instances import rank_words
+from tui.jobs.instances import format_ranks
 from tui.text.format import NOTHING
 
 
@@ -22,4 +22,4 @@ from tui.text.format import NOTHING
 def test_ranks_that_are_assumed_or_observed_are_marked(
     ranks: tuple[int, ...], proof: str, words: str
 ) -> None:
-    assert rank_words(ranks, proof) == words
+    assert format_ranks(ranks, proof) == words

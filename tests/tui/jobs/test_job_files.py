@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from k8s.job_spec import NO_FILES, ConfigFile, JobSpec
-from k8s.jobs.companions import LONGEST_CONFIG_BYTES, zipped
 from k8s.jobs.create import JobRejected
+from k8s.jobs.owned_objects import LONGEST_CONFIG_BYTES, zipped
 from tui.jobs.new_job.job_files import read_job_files, trainer_files
 
 SPEC = JobSpec(name="bert", image="i", command=("c",))
@@ -35,7 +35,7 @@ def test_folder_config_files_and_trainers_are_read(tmp_path: Path) -> None:
     assert files.code.startswith(b"\x1f\x8b")
     assert files.config_files == {str(tmp_path / "train.py"): b"x"}
     assert files.left_out == ("out",)
-    assert {"trainer/__init__.py", "trainer/launch.py", "trainer/ddp/run.py"} <= set(files.trainer)
+    assert {"trainer/__init__.py", "trainer/launch.py", "trainer/ddp/checkpoint.py"} <= set(files.trainer)
 
 
 def test_the_home_folder_of_nobody_is_no_file() -> None:

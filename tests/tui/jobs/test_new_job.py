@@ -16,8 +16,8 @@ from k8s.text.yaml_writer import to_yaml
 from tests.tui.jobs.new_job_form import cluster, command, form_values, job
 from trainer.catalogue import TRAINERS, find
 from tui.jobs.new_job.fields import COMMAND, JOB_FORM_FIELDS, default_values, trainer_fields
+from tui.jobs.new_job.form_model import FormModel
 from tui.jobs.new_job.form_spec import base_name, field_key, parse_values, values_from_spec
-from tui.jobs.new_job.form_state import FormState
 from tui.jobs.new_job.hidden_fields import hidden_fields
 from tui.jobs.new_job.preflight import preflight
 
@@ -193,20 +193,45 @@ def test_arguments_of_a_trainer_are_checked_by_the_catalogue() -> None:
     assert "--epochs" not in result.spec.command
 
 
+def test_a_batch_size_is_a_number_above_zero() -> None:
+    assert default_values()["ddp.batch-size"] == "64"
+    for text, words in (("64", []), ("32", ["--batch-size", "32"])):
+        result = parse_values(form_values(**{"ddp.batch-size": text}), "li")
+        assert not result.problems
+        assert [each for each in result.spec.command if each in ("--batch-size", text)] == words
+    for text, problem in (("0", "0 is not 1 or more."), ("auto", "'auto' is not a whole number.")):
+        assert parse_values(form_values(**{"ddp.batch-size": text})).problems["ddp.batch-size"] == problem
+
+
+def test_zero_may_be_written_as_a_word() -> None:
+    for text in ("off", "0"):
+        assert (
+            "--checkpoint-every"
+            not in parse_values(form_values(**{"ddp.checkpoint-every": text})).spec.command
+        )
+
+
 def test_mnist_needs_a_folder() -> None:
     result = parse_values(form_values(**{"ddp.dataset": "mnist", "ddp.data": ""}))
     assert "directory" in result.problems["ddp.data"]
 
 
-@pytest.mark.parametrize("text", ["", "two", "1.5", "-1", "٣", "1e3", "0x2", "1_000"])
+@pytest.mark.parametrize("text", ["", "two", "1.5", "٣", "1e3", "0x2", "1_000"])
 def test_a_number_field_wants_a_whole_number(text: str) -> None:
-    assert parse_values(form_values(workers=text)).problems["workers"] == "Must be a whole number, e.g. 2."
+    sentence = "At least 1." if text == "-1" else "Must be a whole number, e.g. 2."
+    assert parse_values(form_values(workers=text)).problems["workers"] == sentence
 
 
 def test_absurd_sizes_are_refused_before_anything_is_built_for_them() -> None:
     assert parse_values(form_values(workers="9" * 5000)).problems["workers"] == "At most 4,096."
+    assert parse_values(form_values(workers="-1")).problems["workers"] == "At least 1."
     assert parse_values(form_values(gpus="1025")).problems["gpus"] == "At most 1,024."
     assert "20,000" in parse_values(command("x" * (LONGEST_TEXT + 1))).problems[COMMAND]
+
+
+def test_a_shell_as_command_is_not_run_by_another_shell() -> None:
+    result = parse_values(command('sh -c "for i in 1 2; do echo $i; done"'))
+    assert result.spec.command == ("sh", "-c", "for i in 1 2; do echo $i; done")
 
 
 def test_a_command_is_run_by_a_shell_and_keeps_its_lines() -> None:
@@ -251,7 +276,7 @@ def test_the_server_names_fields_and_the_form_finds_its_own() -> None:
 
 
 def test_a_name_is_suggested_that_no_job_of_the_namespace_has() -> None:
-    state = FormState("default")
+    state = FormModel("default")
     assert state.values["name"] == "ddp-digits-1"
     state.suggest(cluster(jobs=(job("ddp-digits-1"), job("ddp-digits-3"), job("ddp-digits-2", "vision"))))
     assert state.values["name"] == "ddp-digits-2"

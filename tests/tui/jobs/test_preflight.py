@@ -72,17 +72,54 @@ def test_the_fit_line_names_the_nodes_and_the_largest_block() -> None:
     assert words[text] == "ok"
 
 
-def test_the_fit_line_heeds_excluded_nodes_and_tolerations_and_says_what_it_cannot_check() -> None:
+def test_the_fit_line_heeds_excluded_nodes_and_tolerations() -> None:
     words = said(form_values(excluded_nodes="a"), cluster(node("a", 4), node("b", 2)))
     assert words["1 × 1 GPU: fits now on b; 2 of 2 GPUs free, largest free block 2"] == "ok"
     words = said(form_values(excluded_nodes="a"), cluster(node("a", 4)))
-    assert words["would never start: needs 1 × 1 GPU; the cluster has 0, at most 0 per node"] == "error"
+    assert (
+        words["would never start: needs 1 × 1 GPU; no node that it allows has nvidia.com/gpu (excluded: a)"]
+        == "error"
+    )
     tainted = replace(node("a", 4), taints=(Taint("team", "nlp", "NoSchedule"),))
     words = said(form_values(tolerations="team=nlp:NoSchedule"), cluster(tainted))
     assert words["1 × 1 GPU: fits now on a; 4 of 4 GPUs free, largest free block 4"] == "ok"
-    words = said(form_values(node_selector="gpu=a100"), cluster(node("a", 4)))
-    text = "would fit now, where the node selector allows: 4 of 4 GPUs free, largest free block 4"
-    assert words[f"1 × 1 GPU: {text}"] == "info"
+
+
+@pytest.mark.parametrize(
+    ("values", "text", "severity"),
+    [
+        ({}, "1 × 1 GPU: fits now on a; 4 of 4 GPUs free, largest free block 4", "ok"),
+        ({"node_selector": "gpu=h100"}, "would never start: no node matches", "info"),
+        (
+            {"node_selector": "gpu=none"},
+            "would never start: needs 1 × 1 GPU; no node that it allows has nvidia.com/gpu "
+            "(only with gpu=none)",
+            "error",
+        ),
+        (
+            {"gpus": "8", "excluded_nodes": "b"},
+            "would never start: needs 1 × 8 GPUs; the cluster has 4, at most 4 per node "
+            "(only with gpu=a100; excluded: b)",
+            "error",
+        ),
+        (
+            {"workers": "2", "gpus": "4"},
+            "would never start: needs 2 × 4 GPUs; the cluster has 4, at most 4 per node (only with gpu=a100)",
+            "error",
+        ),
+    ],
+)
+def test_the_fit_line_counts_only_nodes_with_the_labels(
+    values: dict[str, str], text: str, severity: str
+) -> None:
+    nodes = (
+        replace(node("a", 4), labels={"gpu": "a100"}),
+        node("b", 8),
+        replace(node("c", 0), resources={}, labels={"gpu": "none"}),
+    )
+    words = said(form_values(**{"node_selector": "gpu=a100", **values}), cluster(*nodes))
+    assert words[text] == severity
+    assert ("ok" in words.values()) == (severity == "ok")
 
 
 @pytest.mark.parametrize(
@@ -180,6 +217,15 @@ def test_a_cordoned_node_counts_for_later_but_not_for_now() -> None:
     assert words["would wait: needs 1 × 1 GPU; 0 of 4 GPUs free"] == "warning"
 
 
+def test_how_gpus_behind_a_tolerated_taint_would_be_linked_is_said() -> None:
+    team = replace(node("a", 8, status="Ready, tainted"), taints=(Taint("team", "nlp", "NoSchedule"),))
+    links = {"a": MACHINES["dgx-a100"].matrix()}
+    for tolerations, is_told in (("team=nlp:NoSchedule", True), ("", False)):
+        parsed = parse_values(form_values(gpus="4", tolerations=tolerations))
+        lines = preflight(parsed, cluster(team), links=links)
+        assert any("NVLink" in line.text for line in lines) == is_told
+
+
 def test_a_tainted_node_takes_the_job_only_where_the_taint_is_of_the_gpus() -> None:
     dedicated, of_gpus = Taint("team", "nlp", "NoSchedule"), Taint("nvidia.com/gpu", "", "NoSchedule")
     words = said(form_values(), cluster(replace(node("a", 4), taints=(of_gpus, dedicated))))
@@ -196,6 +242,12 @@ def test_more_than_the_cluster_has_is_said_to_wait_for_ever() -> None:
 def test_a_resource_that_no_node_has_is_said_with_those_there_are() -> None:
     words = said(form_values(), cluster(node("a", 4, resource="amd.com/gpu")))
     assert words["would never start: no node has nvidia.com/gpu; available: amd.com/gpu"] == "error"
+
+
+def test_of_a_resource_that_is_not_counted_it_is_not_said_that_no_node_has_it() -> None:
+    found = replace(node("a", 0), resources={}, allocatable={"example.com/fpga": "2"})
+    words = said(form_values(gpu_resource="example.com/fpga"), cluster(found))
+    assert words["cannot tell whether it fits now: example.com/fpga is not counted as a GPU"] == "info"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +300,7 @@ def test_files_that_would_be_lost_and_claims_that_are_missing_are_pointed_out() 
 
 def test_a_name_that_is_taken_is_seen_before_the_server_says_so() -> None:
     found = said(form_values(), cluster(jobs=(job("bert-1"),)))
-    assert found["PyTorchJob bert-1 already exists in default"] == "error"
+    assert found["would be refused: PyTorchJob bert-1 already exists in default"] == "error"
 
 
 @pytest.mark.parametrize("text", ["9" * 30, "9999", "-1", "many", ""])

@@ -18,9 +18,10 @@ from types import ModuleType
 import pytest
 
 from tests.tui.console.test_console import Playground
-from tui.keys import Key, key_sections
+from tui.keys import Key
+from tui.screens import key_table
 
-KEYS: dict[str, Key] = {key.id: key for _, keys in key_sections() for key in keys}
+KEYS: dict[str, Key] = {key.id: key for _, keys in key_table().sections for key in keys}
 """The whole table by ids."""
 _MAY_NOT_RUN = {"skip", "skipif", "xfail", "cluster"}
 """Marks of tests that prove nothing: they may be left out, or may fail."""

@@ -6,6 +6,7 @@ import pytest
 
 from tui.keys import Argument
 from tui.keys.completion import complete
+from tui.screens import ACTIONS
 
 NAMES: dict[Argument, list[str]] = {"job": ["bert-large", "vit"], "namespace": ["all", "vision"]}
 
@@ -26,10 +27,10 @@ NAMES: dict[Argument, list[str]] = {"job": ["bert-large", "vit"], "namespace": [
     ],
 )
 def test_a_command_is_completed_with_what_it_takes(typed: str, whole: str) -> None:
-    assert complete(typed, NAMES) == whole
+    assert complete(typed, NAMES, ACTIONS) == whole
 
 
 def test_what_was_typed_last_comes_first() -> None:
     history = ["nodes", "ns vision", "new"]
-    assert complete("n", NAMES, history) == "new"
-    assert complete("ns", NAMES, history) == "ns vision"
+    assert complete("n", NAMES, ACTIONS, history) == "new"
+    assert complete("ns", NAMES, ACTIONS, history) == "ns vision"

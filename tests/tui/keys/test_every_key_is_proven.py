@@ -16,10 +16,10 @@ from textual.dom import DOMNode
 import tui
 from tests.tui.keys.proofs import KEYS, Hands, proven_by, proves
 from tui.__main__ import main
-from tui.keys import ACTIONS, key_sections, view_keys
-from tui.keys.local_keys import LOCAL_KEYS
-from tui.widgets.form.collapsible import FieldsTitle
+from tui.keys import view_keys
+from tui.screens import ACTIONS, VIEWS, key_table
 from tui.widgets.form.fields import ChoiceField, TextField
+from tui.widgets.form.job_fields import FieldsTitle
 
 OF_FORMS: dict[type[DOMNode], str] = {
     TextField: "a field: the arrows and enter go from one to the next, as in any form",
@@ -46,13 +46,14 @@ def test_every_key_of_the_table_is_pressed_by_a_test_and_no_test_claims_another(
 
 
 def test_every_key_stands_under_a_heading_of_help_and_readme() -> None:
-    views = dict.fromkeys([*(on.view for action in ACTIONS for on in action.on), *LOCAL_KEYS])
-    lost = [key.id for view in views for key in view_keys(view) if key.id not in KEYS]
-    assert not lost, f"no heading in tui.keys for the view of {', '.join(lost)}"
+    of_actions = [action.key(on) for action in ACTIONS for on in action.on]
+    of_views = [key for view in VIEWS for key in view_keys(view, ACTIONS)]
+    lost = [key.id for key in (*of_actions, *of_views) if key.id not in KEYS]
+    assert not lost, f"no heading in tui.screens for {', '.join(lost)}"
 
 
 def test_every_id_stands_once_in_the_table() -> None:
-    ids = [key.id for _, keys in key_sections() for key in keys]
+    ids = [key.id for _, keys in key_table().sections for key in keys]
     assert sorted(ids) == sorted(set(ids))
 
 

@@ -58,6 +58,16 @@ async def test_keys_of_curves_go_from_chart_to_chart(tmp_path: Path) -> None:
         await hands.press("curves.previous", seen(play, "zoom"), undo=["j"])
 
 
+async def test_the_footer_names_keys_of_a_chart_and_all_points_are_saved(tmp_path: Path) -> None:
+    async with curves(tmp_path) as play:
+        footer = play.text.splitlines()[-1]
+        assert all(words in footer for words in ("j next", "h read", "x axis", "+ smooth"))
+        await play.press("ctrl+s")
+        await play.until(lambda: [*tmp_path.rglob("*.csv")])
+        (saved,) = tmp_path.rglob("*.csv")
+        assert len(saved.read_text().splitlines()) == 1 + 3 * POINTS
+
+
 @proves("chart.left", "chart.right", "chart.far_left", "chart.far_right", "chart.reset")
 async def test_keys_read_the_values_of_a_chart(tmp_path: Path) -> None:
     async with curves(tmp_path) as play:

@@ -11,12 +11,12 @@ from tests.tui.keys.world import PODS, changes, order, seen, title, titled, unse
 from tests.tui.screens.home_lab import lab_of
 from tui.screens.lists.jobs import JobsView
 from tui.widgets.home.job_pane import JobPane
-from tui.widgets.home.node_strip import NodeStrip
+from tui.widgets.home.node_bar import NodeBar
 from tui.widgets.table.table import Table
 
 
-def strip(play: Playground) -> NodeStrip:
-    return play.console.screen.query_one(NodeStrip)
+def strip(play: Playground) -> NodeBar:
+    return play.console.screen.query_one(NodeBar)
 
 
 def pane(play: Playground) -> JobPane:

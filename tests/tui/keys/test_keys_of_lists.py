@@ -52,7 +52,7 @@ async def test_keys_of_nodes_lead_to_who_holds_them_and_to_their_jobs(tmp_path: 
         await hands.press("nodes.users", titled(play, " Users ("), undo=back)
         await hands.press("nodes.node_gpus", titled(play, "Nodes › a "), undo=back)
         await play.press("enter")
-        await hands.press("node_gpus.next_pane", seen(play, "Nothing tells what these GPUs do."))
+        await hands.press("node_gpus.next_pane", seen(play, "No telemetry for these GPUs."))
         await hands.press("node_gpus.sort_since", ordered(play, "bert-worker-0", "bert-master-0"))
         await play.press("g")
         await hands.press("node_gpus.open_job", titled(play, "Jobs › bert   "), undo=back)

@@ -49,13 +49,6 @@ async def test_keys_of_logs_choose_the_ranks(tmp_path: Path) -> None:
         await hands.press("logs.all", seen(play, "all ranks, by time"))
 
 
-@proves("logs.why")
-async def test_why_is_asked_from_the_logs_of_a_job(tmp_path: Path) -> None:
-    async with logs(tmp_path) as play:
-        await Hands.on(play).press("logs.why", titled(play, "Jobs › bert › why"), undo=["escape"])
-        await play.until(titled(play, "› logs "))
-
-
 @proves("logs.full", "logs.previous_run", "logs.window_1", *WINDOWS)
 async def test_keys_of_logs_choose_how_much_is_read(tmp_path: Path) -> None:
     async with logs(tmp_path) as play:

@@ -16,7 +16,7 @@ from tests.tui.keys.world import (
     titled,
     world,
 )
-from tui.jobs.new_job.draft import FILE, FOLDER
+from tui.jobs.new_job.draft import FOLDER
 
 WORKSPACE = "/api/v1/namespaces/default/persistentvolumeclaims/workspace"
 ECHO = Compute(lambda asked: Answer(json.loads(asked.body), 201))
@@ -60,14 +60,14 @@ async def test_keys_of_the_form_for_a_new_job(tmp_path: Path) -> None:
         await hands.press("new.jump", seen(play, "Template           a ", "Namespace"), undo=["escape"])
         await hands.press("new.save_template", seen(play, "Save as which template?"), undo=["escape"])
         await hands.press("new.import", seen(play, "Import which file?"), undo=["escape"])
-        await hands.press("new.git_login", seen(play, "Only code from git over https"))
+        await hands.press("new.git_login", seen(play, "Only git over https uses"))
         assert changes(play) == []
         await play.press("x")
         await hands.press("new.leave", seen(play, "Save a draft before leaving?"), undo=["escape"])
         drafts = tmp_path / "state" / FOLDER
         await hands.press(
             "new.save_draft",
-            lambda: any('"x"' in draft.read_text() for draft in drafts.glob(f"lab-*/{FILE}")),
+            lambda: any('"x"' in draft.read_text() for draft in drafts.glob("lab-*/new-job-saved-*.json")),
         )
         await hands.press("new.dry_run", seen(play, "dry run passed at"))
         assert created(play, dry=True) == ["x"]

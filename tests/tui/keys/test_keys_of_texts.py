@@ -99,9 +99,9 @@ async def test_keys_search_a_text_and_show_its_long_lines(tmp_path: Path) -> Non
         await play.press(*"nnnnnn", *"jjj")
         await play.until(seen(play, "note 97", "long ~"))
         await hands.press("text.wrap", seen(play, "END"), undo=["w"])
-        await hands.press("text.right", unseen(play, "note 97"), undo=["h"])
-        await play.press("l")
-        await hands.press("text.left", seen(play, "note 97"), undo=["l"])
+        await hands.press("text.right", unseen(play, "note 97"), undo=["left"])
+        await play.press("right")
+        await hands.press("text.left", seen(play, "note 97"), undo=["right"])
 
 
 @proves("yaml.managed", "yaml.secrets", "yaml.live")

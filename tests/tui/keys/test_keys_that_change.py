@@ -22,10 +22,13 @@ from tests.tui.keys.world import (
     unseen,
     world,
 )
-from tui.keys import ACTIONS, Key, key_sections
+from tui.keys import Key
+from tui.screens import ACTIONS, key_table
 
 CHANGING: dict[str, list[Key]] = {
-    place: found for place, keys in key_sections() if (found := [key for key in keys if key.changes_cluster])
+    place: found
+    for place, keys in key_table().sections
+    if (found := [key for key in keys if key.changes_cluster])
 }
 """The keys that change something, by where they are."""
 OPENED = {
@@ -120,12 +123,12 @@ async def test_with_readonly_such_a_key_does_nothing_and_says_why(tmp_path: Path
             before = play.console.views.current
             assert before is not None
             for name in names_of(key.id):
-                before.put("flash", "")
+                before.set_line("flash", "")
                 await play.press(name)
                 assert play.console.screen is before, f"{name} has led somewhere"
-                await play.until(seen(play, "Nothing is changed with --readonly."))
+                await play.until(seen(play, "Changes are disabled by --readonly."))
         await play.press(*typed("new"))
-        await play.until(seen(play, "Nothing is changed with --readonly."))
+        await play.until(seen(play, "Changes are disabled by --readonly."))
         assert changes(play) == []
         assert not play.cluster.asked(f"{PODS}/bert-master-0/exec")
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,11 +18,14 @@ from tests.tui.console.test_console import Playground, console_on
 from tests.tui.keys.world import titled
 from tests.tui.screens.home_lab import lab_of, pane, says
 from tests.tui.screens.test_jobs import picture
-from tui.files.layout_file import FILE
-from tui.screens.lists.home_layout import HomeLayout, layout_for
+from tui.files.stored_choices import LAYOUTS_FILE
+from tui.screens.base.view import View
+from tui.screens.lists.home_panes import HomeLayout, layout_for
 from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.nodes import NodesView
+from tui.screens.lists.users import UsersView
 from tui.widgets.home.job_pane import JobPane
-from tui.widgets.home.node_strip import NodeStrip
+from tui.widgets.home.node_bar import NodeBar
 from tui.widgets.table.table import Table
 
 
@@ -45,7 +49,7 @@ def test_the_panes_go_by_the_size_of_the_terminal(size: tuple[int, int], layout:
 
 async def test_the_job_stands_below_the_list_or_beside_it_and_the_strip_above() -> None:
     async with hosted(JobsView(), picture(), (120, 40)) as (app, pilot):
-        strip, job_pane = app.screen.query_one(NodeStrip), app.screen.query_one(JobPane)
+        strip, job_pane = app.screen.query_one(NodeBar), app.screen.query_one(JobPane)
         table = app.screen.query_one(Table)
         assert strip.region.bottom <= table.region.y and strip.region.height <= 40 // 3
         assert job_pane.region.y >= table.region.bottom and job_pane.region.width == 120
@@ -68,7 +72,7 @@ async def test_what_the_panes_put_off_is_not_shown_while_they_are_closed() -> No
                 while view.query(Table):
                     await asyncio.sleep(0)
 
-        view.query_one(NodeStrip).call_later(until_the_table_is_gone)
+        view.query_one(NodeBar).call_later(until_the_table_is_gone)
         job = snapshot.jobs[0]
         view.panes.show_soon(job, snapshot)
         assert not view.panes.is_settled
@@ -77,14 +81,14 @@ async def test_what_the_panes_put_off_is_not_shown_while_they_are_closed() -> No
 
 async def test_z_goes_round_the_layouts_and_the_choice_is_kept_for_the_context(tmp_path: Path) -> None:
     objects, _, _ = lab_of(2)
-    kept = tmp_path / "state" / FILE
+    kept = tmp_path / "state" / LAYOUTS_FILE
     async with console_on(tmp_path, **objects) as play:
         screen = play.console.screen
         assert isinstance(screen, JobsView)
         for layout in (HomeLayout.LIST, HomeLayout.LIST_NODES, HomeLayout.LIST_JOB, HomeLayout.ALL):
             await play.press("z")
             assert screen.panes.layout is layout
-            assert screen.query_one(NodeStrip).display is layout.has_nodes
+            assert screen.query_one(NodeBar).display is layout.has_nodes
             assert screen.query_one(JobPane).display is layout.has_job
             assert f"Layout: {layout}." in play.text
             assert json.loads(kept.read_text()) == {"lab": layout.value}
@@ -135,5 +139,26 @@ async def test_the_line_below_tells_the_keys_of_the_pane_that_has_them(tmp_path:
 
 async def test_a_list_without_jobs_leaves_no_empty_pane(tmp_path: Path) -> None:
     async with console_on(tmp_path, nodes=[node("a", 8)]) as play:
-        await play.until(lambda: "What the job under the cursor says is shown here" in says(play))
+        await play.until(lambda: "The log and loss of the selected job appear here" in says(play))
         assert "│" not in says(play)
+
+
+@pytest.mark.parametrize("make", [JobsView, NodesView, UsersView])
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"is_synced": False}, "nodes ? · reading…"),
+        (
+            {"is_synced": False, "stale": "Log in again.", "trouble": "login expired"},
+            "nodes ? · login expired",
+        ),
+        ({"is_synced": True, "stale": "No kubeconfig.", "context": ""}, "nodes ? · no cluster"),
+    ],
+)
+async def test_what_was_not_read_is_not_counted_as_none(
+    make: Callable[[], View], state: dict[str, Any], words: str
+) -> None:
+    async with hosted(make(), picture(nodes=(), jobs=(), **state)) as (app, pilot):
+        await until(pilot, lambda: make is not JobsView or words in app.text)
+        assert "nothing can run" not in app.text
+        assert "(0)" not in app.text and "Σ" not in app.text

@@ -104,6 +104,21 @@ def _drawn(play: Playground) -> tuple[str, list[float], int]:
     return chart._tag, [value for value in series.values if value > 100], series.steps[-1]
 
 
+async def test_a_log_that_cannot_be_saved_is_not_called_being_saved_any_more(tmp_path: Path) -> None:
+    objects, _, _ = lab_of(1)
+    async with console_on(tmp_path, **objects) as play:
+        await play.until(lambda: shows_rank_0(play))
+        (tmp_path / "state").mkdir(exist_ok=True)
+        (tmp_path / "state" / "logs").write_text("in the way")
+        await play.press("l")
+        await play.until(lambda: "› logs" in play.text and "step 99/99" in play.text)
+        await play.press("ctrl+s")
+        told = play.console._notifications
+        await play.until(lambda: any("Could not save" in each.title for each in told))
+        await play.pilot.pause()
+        assert "Saving" not in play.text
+
+
 async def test_the_log_in_the_pane_is_copied_and_saved_as_in_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

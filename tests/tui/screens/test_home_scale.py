@@ -15,7 +15,7 @@ from tests.support.idle import until
 from tests.support.objects import joined
 from tests.tui.screens.test_jobs import picture
 from tui.screens.lists.jobs import JobsView
-from tui.widgets.home.node_strip import NodeStrip
+from tui.widgets.home.node_bar import NodeBar
 
 FEW, MANY = 50, 5_000
 SIZE = (200, 60)
@@ -64,7 +64,7 @@ async def calls_of_a_frame(snapshot: ClusterSnapshot, keys: tuple[str, ...], sho
 
 
 def strip_text(app: Hosted) -> str:
-    region = app.screen.query_one(NodeStrip).region
+    region = app.screen.query_one(NodeBar).region
     return "\n".join(app.text.splitlines()[region.y : region.bottom])
 
 

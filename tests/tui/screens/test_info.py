@@ -10,6 +10,7 @@ import pytest
 
 from k8s.snapshot import ClusterSnapshot, Missing, NodeRow
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
+from tests.support.namespace_objects import namespace
 from tests.support.objects import joined, node
 from tests.tui.console.test_console import Playground, console_on, some_objects
 from tui.actions.info import badge
@@ -77,6 +78,7 @@ async def test_info_says_what_is_talked_to_and_what_may_be_done(
 
 async def test_info_follows_the_cluster_the_namespace_the_size_and_the_theme(tmp_path: Path) -> None:
     async with console_on(tmp_path, prepare=review, **some_objects()) as play:
+        play.cluster.say("/api/v1/namespaces/vision", Answer(namespace("vision")))
         await open_info(play)
         await play.until(lambda: "link        live" in said(play))
         await play.press("colon", *"ns", "space", *"vision", "enter")
@@ -124,7 +126,7 @@ async def test_info_can_be_searched_and_copied(tmp_path: Path, monkeypatch: pyte
         await play.until(lambda: "1 of 1" in play.text)
         assert "gpuconsole.log" in play.text
         await play.press("c")
-        await play.until(lambda: "lines kept in" in play.text)
+        await play.until(lambda: "lines written to" in play.text)
         assert "may list" in (tmp_path / "state" / "clipboard.txt").read_text()
 
 

@@ -154,10 +154,10 @@ async def test_where_its_tensorboard_is_forwarded_to_stays_on_the_screen(tmp_pat
         view = play.console.screen
         assert isinstance(view, JobView)
         view.context.forwarded[view.ref] = "http://127.0.0.1:4242"
-        view.redraw()
+        view.refresh_view()
         await play.until(lambda: "TensorBoard: http://127.0.0.1:4242" in play.text)
         view.context.forwarded.clear()
-        view.redraw()
+        view.refresh_view()
         await play.until(lambda: "TensorBoard:" not in play.text)
 
 
@@ -303,5 +303,5 @@ async def test_a_job_that_is_gone_is_said_and_its_last_state_stays(tmp_path: Pat
         play.watches["jobs"].event("DELETED", bert)
         for place in PLACES:
             play.watches["pods"].event("DELETED", pod(place))
-        await play.until(lambda: "gone: it was deleted; this is its last state" in play.text)
+        await play.until(lambda: "deleted; this is its last state" in play.text)
         assert has_printed(play, "worker-1")

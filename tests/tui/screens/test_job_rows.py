@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import timedelta
 
@@ -10,7 +11,8 @@ import pytest
 from k8s.logs.last import LastLine
 from k8s.status import Status
 from tests.support.evidence import NOW, instance, job_of
-from tui.screens.job.rows import INSTANCE_COLUMNS, instance_rows, job_title
+from tui.screens.job.panes import INSTANCE_COLUMNS, instance_rows, job_title
+from tui.screens.lists.job_rows import loss_cell
 from tui.text.cells import cell_len
 from tui.text.format import Clock
 
@@ -21,8 +23,8 @@ LAST = [column.key for column in INSTANCE_COLUMNS].index("last")
 def printed(ago_s: float, looked_ago_s: float | None = None) -> LastLine:
     """Return a line written so long before now."""
     now_s = NOW.timestamp()
-    looked_s = None if looked_ago_s is None else now_s - looked_ago_s
-    return LastLine(int((now_s - ago_s) * 1e9), b"step 1", looked_s)
+    newest_until_s = None if looked_ago_s is None else now_s - looked_ago_s
+    return LastLine(int((now_s - ago_s) * 1e9), b"step 1", newest_until_s)
 
 
 def last_words(*lines: LastLine | None, clock: Clock = EXACT, status: Status = Status.RUNNING) -> list[str]:
@@ -71,5 +73,26 @@ def test_the_title_of_a_job_that_ended_tells_how_long_it_ran_and_of_one_that_is_
     job = replace(job, started=NOW - timedelta(hours=5), finished=NOW - timedelta(hours=4))
     assert "Failed 1h00m · 0/1 pods" in job_title(job.ref, job, Clock(NOW), 120)
     assert job_title(job.ref, job, Clock(NOW), 120, is_gone=True).endswith("this is its last state")
-    assert job_title(job.ref, None, Clock(NOW), 120, is_gone=True).endswith("gone: there is no such job")
+    assert job_title(job.ref, None, Clock(NOW), 120, is_gone=True).endswith("not found")
     assert job_title(job.ref, None, Clock(NOW), 120) == "Jobs › bert   PyTorchJob kubeflow.org/v1"
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (1.87, "1.87   "),
+        (0.0414, "0.0414 "),
+        (0.00462, "0.0046 "),
+        (0.0000123, "1e-05  "),
+        (-0.000123, "-1e-04 "),
+        (12345.6, "12346  "),
+        (1.2e9, "1e+09  "),
+    ],
+)
+def test_the_bars_of_all_losses_begin_below_each_other(last: float, words: str) -> None:
+    assert loss_cell({"a": [last + 9, last]}, "a").text == f"{words}▇▁"
+
+
+def test_a_loss_that_is_no_number_is_loud_and_one_that_was_not_read_is_a_dash() -> None:
+    assert loss_cell({"a": [1.0, math.nan]}, "a").text == "nan    ✕"
+    assert loss_cell({}, "a").text == "–"

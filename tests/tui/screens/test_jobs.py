@@ -18,8 +18,10 @@ from tests.support.sample_cluster import MPI_JOBS, ago, lab
 from tests.tui.console.test_console import console_on
 from tui.jobs.filters import gpu_totals
 from tui.screens.base.request import Route
+from tui.screens.lists.job_rows import COLUMNS, job_row
 from tui.screens.lists.jobs import JobsView
-from tui.text.format import status_run
+from tui.text.format import Clock, status_run
+from tui.widgets.table.columns import fit_columns, natural_widths
 from tui.widgets.table.table import Table
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -100,7 +102,7 @@ async def test_where_no_job_is_known_to_be_mine_that_is_said_and_all_are_shown()
     async with hosted(JobsView(), picture(user="nobody-here")) as (app, pilot):
         await pilot.press("M")
         assert len(names(app)) == 11
-        assert "none is known to be yours, so all are shown" in app.text
+        assert "none is known to be yours; showing all" in app.text
 
 
 async def test_a_row_counts_gpus_and_silent_ranks_and_writes_nodes_briefly() -> None:
@@ -210,7 +212,7 @@ async def test_an_empty_list_says_what_is_true_and_what_to_press() -> None:
         ({}, ["No jobs in namespace default.", "n creates one · 0 shows all namespaces"]),
         ({"namespace": ""}, ["No jobs on this cluster.", ":ns switches namespace"]),
         ({"kinds": ("Job",)}, ["No training operator is installed"]),
-        ({"nodes": tuple(joined([node("cpu", 0)], [], [])[0].values())}, ["No node offers a GPU"]),
+        ({"nodes": tuple(joined([node("cpu", 0)], [], [])[0].values())}, ["No node has a GPU"]),
         ({"problems": {"pods": only}}, ["You can see namespace default only"]),
     ):
         shown: dict[str, Any] = {"nodes": (), **fields}
@@ -286,7 +288,7 @@ def test_only_jobs_that_could_still_start_wait_for_gpus(status: Status, waiting:
     ("typed", "words"),
     [
         ("age:>1m", "> compares nothing: age: takes a regular expression"),
-        ("[unclosed", "'[unclosed' is no regular expression"),
+        ("[unclosed", "'[unclosed' is not a valid regular expression"),
         ("bogus:x", "There is no column bogus: name, kind, status"),
     ],
 )
@@ -304,11 +306,43 @@ async def test_a_filter_that_shows_nothing_says_what_is_wrong_with_it(typed: str
 async def test_what_is_said_of_a_label_that_is_none_goes_when_it_is_one() -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
         await pilot.press("slash", *"-l ", "equals_sign")
-        await until(pilot, lambda: "'=' is no label" in app.text.splitlines()[-2])
+        await until(pilot, lambda: "'=' is not a label" in app.text.splitlines()[-2])
         await pilot.press("backspace")
-        await until(pilot, lambda: "no label" not in app.text)
+        await until(pilot, lambda: "not a label" not in app.text)
         await pilot.press("equals_sign", "enter")
-        await until(pilot, lambda: "'=' is no label" in app.text)
+        await until(pilot, lambda: "'=' is not a label" in app.text)
+
+
+@pytest.mark.parametrize(
+    ("width", "namespace", "widths"),
+    [
+        (80, "", {"name": 23, "kind": 8, "status": 11, "gpus": 4, "pods": 4, "loss": 6, "age": 3}),
+        (80, "vision", {"name": 22, "namespace": 9, "status": 11, "gpus": 4, "pods": 4, "loss": 6, "age": 3}),
+        (106, "", {"name": 30, "kind": 10, "ranks": 5, "loss": 15}),
+        (130, "", {"name": 30, "kind": 10, "ranks": 5, "loss": 15, "nodes": 10, "user": 7}),
+    ],
+)
+def test_a_narrow_list_shows_the_loss_and_long_names_before_whole_kinds_ranks_and_nodes(
+    width: int, namespace: str, widths: dict[str, int]
+) -> None:
+    hidden = {"reason"} if namespace else {"reason", "namespace"}
+    columns = [column for column in COLUMNS if column.key not in hidden]
+    named = job("pytorch-distributed-data-vgg16")
+    losses = {named.uid: [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]}
+    rows = [job_row(named, columns, Clock(NOW), losses, has_detail=False)]
+    fit = fit_columns(columns, natural_widths(columns, rows), width - 4)
+    shown = {columns[place].key: cells for place, cells in fit.widths}
+    assert {key: shown.get(key) for key in widths} == widths
+    assert width > 80 or shown == widths
+
+
+async def test_what_changes_one_job_is_not_done_while_several_are_marked() -> None:
+    async with hosted(JobsView(), picture()) as (app, pilot):
+        await pilot.press("space", "j", "space", "b")
+        await until(pilot, lambda: "2 jobs are marked, and this takes one; U unmarks." in app.text)
+        assert not app.requests
+        await pilot.press("U", "b")
+        assert [name for name, *_ in app.requests] == ["clone"]
 
 
 def test_a_crash_loop_looks_like_trouble_and_one_restart_like_a_change() -> None:
@@ -329,7 +363,7 @@ async def test_a_job_in_a_crash_loop_is_shown_as_one() -> None:
     loops = tuple(msgspec.structs.replace(each, restarts=32) for each in found.instances)
     async with hosted(JobsView(), picture(jobs=(replace(found, instances=loops),))) as (app, _):
         (row,) = app.screen.query_one(Table).shown_rows
-        assert ("! Restarting", "pending") in [(cell.text, cell.look) for cell in row.cells]
+        assert ("! Restarting", "pending") in [(cell.text, cell.style) for cell in row.cells]
 
 
 async def test_saved_jobs_have_durations_in_seconds_and_nothing_where_nothing_is_known() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.app import App
@@ -131,6 +132,11 @@ def panes(pilot: Pilot[None]) -> list[list[str]]:
     return found
 
 
+def drawn(pilot: Pilot[Any]) -> list[str]:
+    """Return the lines on the screen."""
+    return [strip.text for strip in pilot.app.screen._compositor.render_strips()]
+
+
 def title(pilot: Pilot[None]) -> str:
     return str(pilot.app.screen.query_one("#title", Label).content)
 
@@ -240,6 +246,30 @@ async def test_another_part_of_the_log_is_asked_for_by_a_digit(tmp_path: Path) -
         assert "last 5 min" in title(pilot)
 
 
+async def test_from_the_start_shows_the_oldest_line(tmp_path: Path) -> None:
+    pod = pod_of(0)
+    for number in range(200):
+        pod.write(f"[rank0]: step {number}")
+    async with shown(pod, tmp_path=tmp_path) as pilot:
+        await until(pilot, lambda: any("step 199" in line for line in drawn(pilot)))
+        await pilot.press("1")
+        await until(pilot, lambda: any("step 3" in line for line in drawn(pilot)))
+        assert "all since start" in title(pilot) and "held" in title(pilot)
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [("zzz", ""), ("zzz(", "'zzz(' is not a valid regular expression")],
+)
+async def test_a_filter_that_matches_no_line_says_so(tmp_path: Path, typed: str, hint: str) -> None:
+    pod = pod_of(0)
+    async with shown(pod, tmp_path=tmp_path) as pilot:
+        await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
+        await pilot.press("slash", *typed)
+        await until(pilot, lambda: any("Nothing matches; 1 line hidden" in line for line in drawn(pilot)))
+        assert any(hint in line for line in drawn(pilot))
+
+
 async def test_escape_leaves_one_thing_after_the_other(tmp_path: Path) -> None:
     async with shown(pod_of(0), tmp_path=tmp_path) as pilot:
         app = pilot.app
@@ -308,11 +338,11 @@ async def test_the_saved_log_of_a_pod_that_is_gone_is_what_was_held_and_says_wha
     for number in range(30_000):
         pod.write(f"[rank0]: step {number}")
     async with shown(pod, tmp_path=tmp_path) as pilot:
-        await pilot.press("1")
+        await pilot.press("1", "G")
         await until(pilot, lambda: "step 29999" in panes(pilot)[0])
         pod.is_gone = True
         await pilot.press("g")
-        await until(pilot, lambda: "earlier lines are not kept here; ^s saves" in panes(pilot)[0][0])
+        await until(pilot, lambda: "earlier lines are dropped here; ^s saves" in panes(pilot)[0][0])
         await pilot.press("ctrl+s")
         await until(pilot, lambda: bool(saved(tmp_path)))
         held = pilot.app.screen.query_one(LogView).lines
@@ -324,7 +354,7 @@ async def test_the_saved_log_of_a_pod_that_is_gone_is_what_was_held_and_says_wha
     assert held.gone == {"rank 0": missing}
     assert notes[0].startswith("-- worker-0: cannot be read to its end. ")
     assert notes[1] == f"-- worker-0: rank 0: {missing:,} earlier lines cannot be read again"
-    assert "the server does not have any more" in notes[2]
+    assert "the server no longer has" in notes[2]
 
 
 async def test_all_ranks_are_saved_by_time_each_line_with_its_rank(tmp_path: Path) -> None:
@@ -338,7 +368,7 @@ async def test_all_ranks_are_saved_by_time_each_line_with_its_rank(tmp_path: Pat
         await until(pilot, lambda: bool(saved(tmp_path)))
         await until(pilot, lambda: all(worker.group != "save" for worker in pilot.app.workers))
         told = [each.message for each in pilot.app._notifications]
-        assert [text.split(" to ")[0] for text in told] == ["Saving all of bert-all…", "Saved 4 lines"]
+        assert [text.split(" to ")[0] for text in told] == ["Saving the log…", "Saved 4 lines"]
     assert [sorted(text.splitlines()) for text in saved(tmp_path)] == [
         [b"[worker-%d %d] hello from %d" % (rank // 2, rank, rank) for rank in range(4)]
     ]

@@ -11,6 +11,7 @@ from typing import Any
 from textual.app import App
 from textual.pilot import Pilot
 from textual.theme import Theme
+from textual.widgets import Button
 
 import themes
 from k8s.jobs.clone import clone
@@ -86,10 +87,25 @@ async def opened(*replies: Reply, obj: dict[str, Any] | None = None) -> AsyncIte
 async def test_it_says_why_it_is_no_form_and_where_the_old_name_stands() -> None:
     async with opened() as it:
         assert it.notice.startswith("The form cannot express command of the image, hostAliases.")
-        assert it.notice.endswith("Still says bert: for.")
+        assert it.notice.endswith("Still refers to bert in: for.")
         assert "name: bert-2" in it.lines.text
         assert "nodeSelector" in it.lines.text
         assert it.lines.has_focus
+
+
+async def test_a_kind_without_a_form_says_what_to_do_above_a_button_that_does_it() -> None:
+    job_set = {
+        "kind": "JobSet",
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "metadata": {"name": "set", "namespace": "default"},
+        "spec": {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": {}}}]},
+    }
+    async with opened(obj=job_set) as it:
+        assert it.notice == "The form has no fields for a JobSet: edit its YAML, then create it."
+        button = it.screen.query_one("#create", Button)
+        assert str(button.label) == "Create" and not button.has_class("-busy")
+        await it.pilot.press("ctrl+o")
+        assert isinstance(it.pilot.app.screen, ConfirmScreen)
 
 
 async def test_what_is_typed_is_what_is_created_after_the_server_was_asked() -> None:

@@ -10,10 +10,11 @@ from textual.widgets import Input
 
 from k8s.models import convert
 from k8s.models.namespace import Quota
-from tests.scripted.server import Held, page, refusal
+from tests.scripted.server import Answer, Held, page, refusal
 from tests.support.namespace_objects import NAMESPACES, QUOTAS, in_namespace, namespace, quota, serve
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.tui.console.test_console import Playground, console_on, some_objects
+from tests.tui.keys.world import typed
 from tui.app import Console
 from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, limits_by_namespace, recent_first
 from tui.screens.lists.jobs import JobsView
@@ -97,6 +98,17 @@ async def test_a_name_after_the_command_goes_there_at_once(tmp_path: Path) -> No
         assert isinstance(play.console.screen, JobsView)
         assert isinstance(play.console, Console)
         assert play.console.context.recent == ["vision"]
+
+
+async def test_a_namespace_that_does_not_exist_is_not_gone_to(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **objects()) as play:
+        play.cluster.say("/api/v1/namespaces/empty", Answer(namespace("empty")))
+        play.cluster.say("/api/v1/namespaces/nosuch", refusal(404, "not found", "NotFound"))
+        await play.press(*typed("ns nosuch"))
+        await play.until(lambda: "There is no namespace 'nosuch'. :ns lists those there are." in play.text)
+        assert "lab / default" in play.text and not play.console.context.recent
+        await play.press(*typed("ns empty"))
+        await play.until(lambda: "lab / empty" in play.text)
 
 
 async def test_namespaces_that_are_not_shown_are_offered_while_one_types(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.support.objects import GPU, joined, node, pod_of, pytorch_job
 from tests.support.sample_cluster import lab
 from tests.tui.console.test_console import console_on
 from tests.tui.screens.test_jobs import line_of, picture
-from tui.feeds.preview_text import node_status, taint_words
+from tui.feeds.preview_text import format_taints, node_status
 from tui.screens.lists.node_gpus import NodeGpusView
 from tui.screens.lists.nodes import NodesView, totals
 from tui.text.format import Clock
@@ -28,9 +28,9 @@ from tui.text.gpu_bar import (
     FREE,
     HELD,
     MOST_CELLS,
-    holder_words,
-    job_look,
+    format_holder,
     job_marks,
+    job_style,
     node_cells,
 )
 from tui.widgets.table.table import Table
@@ -53,8 +53,8 @@ def drawn(found: NodeRow, width: int = MOST_CELLS) -> str:
 
 def test_each_gpu_is_a_cell_in_the_colour_of_the_job_that_holds_it() -> None:
     assert node_cells(row(8, 1, bert=4, vit=2)) == [
-        ("▮▮▮▮", job_look("bert")),
-        ("▰▰", job_look("vit")),
+        ("▮▮▮▮", job_style("bert")),
+        ("▰▰", job_style("vit")),
         ("▯▯", "gpu-free"),
         ("✕", "gpu-bad"),
     ]
@@ -66,13 +66,13 @@ def test_jobs_beside_each_other_have_different_shapes_for_those_who_see_no_colou
 
 
 def test_no_two_jobs_of_a_node_share_colour_and_shape_while_pairs_last() -> None:
-    alike = [name for name in (f"job{number}" for number in range(200)) if job_look(name) == COLOURS[0]][:12]
+    alike = [name for name in (f"job{number}" for number in range(200)) if job_style(name) == COLOURS[0]][:12]
     marks = job_marks(tuple(alike))
     assert len(set(marks)) == len(alike) == len(COLOURS) * len(HELD)
     assert marks[0] == (HELD[0], COLOURS[0]) and marks[1] == (HELD[1], COLOURS[0])
     found = row(16, **dict.fromkeys(alike, 1))
     assert [run for run in node_cells(found) if run[1] != "gpu-free"] == list(marks)
-    assert [run for run in holder_words(found) if run[0].strip() in HELD and run[0].strip()] == [
+    assert [run for run in format_holder(found) if run[0].strip() in HELD and run[0].strip()] == [
         (f"{mark} ", look) for mark, look in marks
     ]
     assert len(job_marks(tuple(f"job{number}" for number in range(40)))) == 40
@@ -118,8 +118,8 @@ def test_cells_never_exceed_their_width_and_nothing_that_exists_vanishes(
 
 @given(st.text(max_size=20))
 def test_a_job_has_one_colour_everywhere(name: str) -> None:
-    assert job_look(name) == job_look(name)
-    assert job_look(name).startswith("series-")
+    assert job_style(name) == job_style(name)
+    assert job_style(name).startswith("series-")
 
 
 @pytest.mark.parametrize(
@@ -128,6 +128,8 @@ def test_a_job_has_one_colour_everywhere(name: str) -> None:
         ("Ready", (), 0, "Ready"),
         ("Ready", (), 2, "Ready · 2 unhealthy"),
         ("Ready, cordoned", (), 0, "Cordoned"),
+        ("Ready, tainted", (), 0, "Tainted"),
+        ("Ready, cordoned, tainted", (), 0, "Cordoned · tainted"),
         ("NotReady", (("Ready", "Unknown"),), 0, "NotReady 12m"),
         ("NotReady, cordoned", (("Ready", "False"),), 0, "NotReady 12m · cordoned"),
         (
@@ -148,11 +150,18 @@ def test_a_nodes_status_is_one_word_and_what_has_to_be_known_beside_it(
     assert node_status(replace(row(8, bad), status=status, conditions=claims), Clock(NOW)) == words
 
 
+def test_a_silent_node_is_not_ready_since_it_was_last_heard() -> None:
+    changed, heard = (NOW - timedelta(seconds=seconds) for seconds in (4, 54))
+    ready = Condition("Ready", "Unknown", last_transition_time=changed, last_heartbeat_time=heard)
+    silent = replace(row(8), status="NotReady", conditions=(ready,))
+    assert node_status(silent, Clock(NOW)) == "NotReady 54s"
+
+
 def test_a_taint_is_short_in_a_list_and_whole_elsewhere() -> None:
     taint = Taint("nvidia.com/gpu", "only", "NoSchedule")
-    assert taint_words(taint, is_short=True) == "NoSchedule gpu=only"
-    assert taint_words(taint) == "NoSchedule nvidia.com/gpu=only"
-    assert taint_words(Taint("spot", "", "NoExecute")) == "NoExecute spot"
+    assert format_taints(taint, is_short=True) == "NoSchedule gpu=only"
+    assert format_taints(taint) == "NoSchedule nvidia.com/gpu=only"
+    assert format_taints(Taint("spot", "", "NoExecute")) == "NoExecute spot"
 
 
 def test_totals_tell_the_free_blocks_and_a_job_that_no_block_is_large_enough_for() -> None:
@@ -166,7 +175,7 @@ def test_totals_tell_the_free_blocks_and_a_job_that_no_block_is_large_enough_for
     )
     assert totals(small).endswith("free in blocks of 3×2, waits needs 4")
     assert totals(ClusterSnapshot(nodes=(row(0),))) == (
-        "Σ 1 node · none offers a GPU: is the vendor's device plugin installed?"
+        "Σ 1 node · no GPUs: is the vendor's device plugin installed?"
     )
     refused = ClusterSnapshot(nodes=nodes, problems={"nodes": Missing("list", "nodes")})
     assert totals(refused) == "Σ 4 nodes · 18 of ? GPUs held"
@@ -223,7 +232,7 @@ async def test_keys_lead_from_a_node_to_its_holders_its_job_and_the_next_view(
 async def test_a_node_that_nobody_holds_or_others_do_leads_to_no_job_and_that_is_said() -> None:
     async with hosted(NodesView(), picture(jobs=())) as (app, pilot):
         await pilot.press("o")
-        assert "Whoever holds its GPUs is in another namespace" in app.text
+        assert "Its GPUs are held from another namespace" in app.text
         await pilot.press("G", "o")
         assert "No job holds a GPU of this node." in app.text
         assert app.requests == []
@@ -300,7 +309,7 @@ async def test_a_node_that_goes_while_one_looks_is_missed() -> None:
     async with hosted(NodeGpusView("a100-4"), picture()) as (app, pilot):
         app.view.snapshot = picture(nodes=())
         await pilot.pause()
-        assert "it is not among the nodes, or no longer" in app.text
+        assert "not found; it may have been removed" in app.text
 
 
 async def test_numbers_of_gpus_are_named_where_the_scheduler_wrote_them_down() -> None:

@@ -15,7 +15,7 @@ from tests import ROOT
 from tests.support.terminal import Terminal
 from tests.tui.console.test_console import console_on, kubeconfig_of, some_objects
 from tui.commands.console import choose_theme
-from tui.files.theme_file import FILE, keep_theme, read_theme
+from tui.files.stored_choices import THEME_FILE, read_theme, store_theme
 from tui.options import ConsoleOptions
 from tui.screens.dialogs.themes import ThemesScreen
 from tui.screens.lists.jobs import JobsView
@@ -38,7 +38,7 @@ async def test_the_cursor_shows_a_theme_and_enter_keeps_it(tmp_path: Path) -> No
             await play.press("j")
             seen.append(play.console.theme)
         assert seen == NAMES
-        assert not (tmp_path / "state" / FILE).exists()
+        assert not (tmp_path / "state" / THEME_FILE).exists()
         await play.press("enter")
         await play.until(lambda: isinstance(play.console.screen, JobsView))
         assert play.console.theme == NAMES[-1]
@@ -54,7 +54,7 @@ async def test_esc_brings_back_the_theme_there_was_and_keeps_nothing(tmp_path: P
         await play.press("escape")
         assert play.console.theme == "gpuconsole-safe"
         assert isinstance(play.console.screen, JobsView)
-        assert not (tmp_path / "state" / FILE).exists()
+        assert not (tmp_path / "state" / THEME_FILE).exists()
 
 
 async def test_a_theme_that_cannot_be_kept_is_worn_and_said(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_a_name_after_the_command_is_worn_for_now(tmp_path: Path) -> None:
         await play.press("colon", *"theme", "space", *"nothing", "enter")
         await play.until(lambda: "No theme 'nothing'." in play.text)
         assert play.console.theme == "gpuconsole-contrast-light"
-        assert not (tmp_path / "state" / FILE).exists()
+        assert not (tmp_path / "state" / THEME_FILE).exists()
 
 
 async def test_a_broken_theme_of_the_user_is_named_and_stops_nothing(tmp_path: Path) -> None:
@@ -164,12 +164,12 @@ def test_no_colour_is_sent_where_none_is_wanted(
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig_of("http://127.0.0.1:1")))
     folders = {name: str(tmp_path) for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME")}
     if kept:
-        keep_theme(tmp_path / "gpuconsole", kept, "")
+        store_theme(tmp_path / "gpuconsole", kept, "")
     env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLORTERM")}
     env |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **folders, **said}
     command = [sys.executable, "-P", "-m", "tui", "--kubeconfig", str(tmp_path / "kubeconfig"), *words]
     with Terminal(command, env=env) as console:
-        console.wait_for("Jobs (")
+        console.wait_for("Jobs")
         console.send(":q")
         console.wait_for(":quit")  # what is typed, and the cursor on what is suggested
         console.send("\r")

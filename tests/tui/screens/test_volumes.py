@@ -67,7 +67,7 @@ async def test_a_claim_that_waits_says_what_was_last_said_of_it(tmp_path: Path) 
         said = serve(play.cluster, SAID)
         serve(play.cluster, HERE, tiny)
         await open_volumes(play)
-        await play.until(lambda: "Nothing on this cluster has said yet what it waits for." in play.text)
+        await play.until(lambda: "The cluster has reported no reason yet." in play.text)
         said.event("ADDED", about(tiny, "FailedBinding", "no storage class\nis set"))
         await play.until(lambda: "└ no storage class is set" in play.text)
 

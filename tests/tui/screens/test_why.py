@@ -33,8 +33,8 @@ unscheduled = {
 }
 waiting = pod_of(bert, "master-0", phase="Pending", conditions=[unscheduled])
 SENTENCE = (
-    "Waits for GPUs: master-0 wants 8 nvidia.com/gpu; the largest free block is 4 on a100-9 "
-    "(4 free in all, 2 nodes cordoned)."
+    "Waits for GPUs: master-0 needs 8 nvidia.com/gpu; the largest free block is 4 on a100-9 "
+    "(4 free in total, 2 nodes cordoned)."
 )
 
 
@@ -48,7 +48,7 @@ def objects(pod: Object = waiting) -> dict[str, Any]:
 @asynccontextmanager
 async def job_view(tmp_path: Path, pod: Object = waiting, **more: Any) -> AsyncIterator[Playground]:
     """Open the view of bert."""
-    rest_s = more.pop("why_rest_s", 0.0)
+    rest_s = more.pop("diagnosis_interval_s", 0.0)
     own = more.pop("own", Answer(bert))
     more.setdefault("size", (100, 30))  # too narrow for the curve, which reads the job too
     async with console_on(tmp_path, **objects(pod), **more) as play:
@@ -61,7 +61,7 @@ async def job_view(tmp_path: Path, pod: Object = waiting, **more: Any) -> AsyncI
 
 
 def _view(client: Client, rest_s: float) -> JobView:
-    view = JobView(client, REF, why_rest_s=rest_s)
+    view = JobView(client, REF, diagnosis_interval_s=rest_s)
     view.data_bind(snapshot=Console.snapshot)
     return view
 
@@ -72,7 +72,7 @@ def shown(play: Playground) -> ClusterSnapshot:
     return play.console.snapshot
 
 
-def _is_said(play: Playground, words: str) -> bool:
+def _is_reported(play: Playground, words: str) -> bool:
     """Tell whether the job's reason has these words."""
     job = shown(play).job(REF)
     return job is not None and words in job.reason
@@ -89,7 +89,7 @@ async def test_the_line_stands_whole_below_the_title(tmp_path: Path, size: tuple
         await play.until(lambda: SENTENCE in flat(play.text))
         lines = play.text.splitlines()
         assert lines[1].startswith(" Jobs › bert   PyTorchJob kubeflow.org/v1 · Pending · 0/1 pods")
-        assert lines[2].startswith(" Waits for GPUs: master-0 wants 8 nvidia.com/gpu; the largest free block")
+        assert lines[2].startswith(" Waits for GPUs: master-0 needs 8 nvidia.com/gpu; the largest free block")
         assert "─ instances 1" in lines[4]
         assert "master-0 *" in play.text and "No events" in play.text
         assert "W why" in lines[-1]
@@ -103,7 +103,7 @@ async def test_the_key_opens_all_that_was_seen(tmp_path: Path) -> None:
         text = flat(play.text)
         assert "Jobs › bert › why" in text
         assert "nodes: a100-9: 4 of 8 nvidia.com/gpu free, held by gpt (4)" in text
-        assert "Ask for 4 nvidia.com/gpu a pod: 1 pod of that size fits now." in text
+        assert "Request 4 nvidia.com/gpu per pod: 1 pod of that size fits now." in text
         await play.press("escape")
         assert isinstance(play.console.screen, JobView)
 
@@ -141,13 +141,13 @@ def _no_image() -> Object:
 
 
 async def test_a_job_that_changes_all_the_time_is_asked_about_now_and_then_only(tmp_path: Path) -> None:
-    async with job_view(tmp_path, why_rest_s=3600) as play:
+    async with job_view(tmp_path, diagnosis_interval_s=3600) as play:
         await play.until(lambda: SENTENCE in flat(play.text))
         for number in range(5):
             told = dict(unscheduled, message=f"0/{number} nodes are unavailable.")
             changed = pod_of(bert, "master-0", phase="Pending", conditions=[told])
             play.watches["pods"].event("MODIFIED", changed)
-            await play.until(partial(_is_said, play, f"0/{number} nodes"))
+            await play.until(partial(_is_reported, play, f"0/{number} nodes"))
             await play.pilot.pause()
         assert len(play.cluster.asked(OWN)) == 1
 

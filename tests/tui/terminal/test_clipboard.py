@@ -88,7 +88,7 @@ def test_a_terminal_without_a_clipboard_is_not_asked(tmp_path: Path, terminal: s
     written = Terminal()
     copied = copy("x", written.write, {**REMOTE, "TERM": terminal}, folder=tmp_path)
     assert (copied.how, written.text) == ("file", "")
-    assert copied.words == f"1 line kept in {tmp_path / 'clipboard.txt'}: this terminal has no clipboard."
+    assert copied.words == f"1 line written to {tmp_path / 'clipboard.txt'}: this terminal has no clipboard."
 
 
 def test_at_the_machine_itself_its_tool_takes_the_text(tmp_path: Path) -> None:

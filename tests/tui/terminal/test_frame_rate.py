@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.terminal.frame_rate import (
+from tui.terminal.driver import (
     BLOCKED_S,
     PATIENCE_S,
     PERIOD_S,

@@ -11,12 +11,16 @@ from pathlib import Path
 import pytest
 from textual import _parser, constants, events
 from textual._xterm_parser import XTermParser
+from textual.drivers import linux_driver
 from textual.message import Message
 
 from tests.load.running import LoadServer
 from tests.support.terminal import Terminal
 from tests.tui.terminal.test_resized import chosen, rows
-from tui.keys import key_sections, view_keys
+from tui.keys import view_keys
+from tui.screens import ACTIONS, key_table
+from tui.screens.lists import JOBS
+from tui.terminal.driver import KeyParser
 
 ESCAPE = "\x1b"
 ARROWS = {
@@ -77,6 +81,29 @@ def test_escape_and_another_key_in_one_packet_are_not_taken_apart(clock: Clock) 
     assert keys_of(XTermParser().feed(ESCAPE + "[B" + ESCAPE + "[A")) == ["down", "up"]
 
 
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [
+        (f"{ESCAPE}l", ["escape", "l"]),
+        (f"{ESCAPE}L", ["escape", "L"]),
+        (f"{ESCAPE}1", ["escape", "1"]),
+        (f"{ESCAPE}-", ["escape", "minus"]),
+        (f"{ESCAPE}:nodes", ["escape", "colon", *"nodes"]),
+        (f"{ESCAPE}\r", ["escape", "enter"]),
+        (f"{ESCAPE}\x04", ["escape", "ctrl+d"]),
+        (f"{ESCAPE}{ESCAPE}l", ["escape", "escape", "l"]),
+        (f"{ESCAPE}[", ["left_square_bracket"]),
+        (f"{ESCAPE}b", ["ctrl+left"]),
+    ],
+)
+def test_escape_and_a_key_right_after_it_are_both_keys(clock: Clock, sent: str, keys: list[str]) -> None:
+    assert linux_driver.XTermParser is KeyParser  # type: ignore[attr-defined]
+    parser = KeyParser()
+    found = keys_of(parser.feed(sent))
+    clock.now_s += OVER_SSH_S
+    assert found + keys_of(parser.tick()) == keys
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[LoadServer]:
     with LoadServer(nodes=4, jobs=12, lifetime_s=240) as server:
@@ -115,7 +142,7 @@ def test_arrows_in_pieces_move_the_cursor_and_nothing_else(server: LoadServer, t
 def test_an_arrow_that_comes_too_late_changes_nothing_and_can_be_gone_back_from(
     server: LoadServer, tmp_path: Path
 ) -> None:
-    asking = {key.keys for key in view_keys("jobs") if key.changes_cluster}
+    asking = {key.keys for key in view_keys(JOBS, ACTIONS) if key.changes_cluster}
     with opened(server, tmp_path, AT_ONCE_MS) as console:
         for tail in ARROWS:
             console.send(":nodes\r")
@@ -137,7 +164,7 @@ def test_an_arrow_that_comes_too_late_changes_nothing_and_can_be_gone_back_from(
 
 def test_no_key_is_a_bracket_that_an_arrow_in_pieces_leaves_behind() -> None:
     brackets = {"[", "]", "left_square_bracket", "right_square_bracket"}
-    bound = {key.strip() for _, keys in key_sections() for each in keys for key in each.keys.split(",")}
+    bound = {key.strip() for _, keys in key_table().sections for each in keys for key in each.keys.split(",")}
     assert not bound & brackets
 
 

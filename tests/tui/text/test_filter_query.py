@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from random import Random
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +41,14 @@ def passes(typed: str, *cells: str, labels: dict[str, str] = LABELS) -> bool:
         ("status:run gpus:16", False),
         ("!status:run", False),
         ("!status:pend large", True),
+        ("!status:run !status:pend", False),
+        ("!gpt large", True),
+        ("large$", True),
+        ("^run", True),
+        ("bert$", False),
+        ("!large$", False),
+        ("!gpt small", False),
+        ("-f brtlrg status:pend", False),
         ("nocolumn:run", False),
         ("-l team=nlp", True),
         ("-l team==nlp,tier!=dev", True),
@@ -45,6 +56,9 @@ def passes(typed: str, *cells: str, labels: dict[str, str] = LABELS) -> bool:
         ("-l !team", False),
         ("-l owner", False),
         ("-l team=cv", False),
+        ("-l team=nlp status:pend", False),
+        ("-l team= large", False),
+        ("-l team=nlp,", True),
         ("-l", True),
         ("", True),
         ("!", True),
@@ -54,11 +68,76 @@ def test_a_row_is_shown_when_the_filter_says_so(typed: str, is_shown: bool) -> N
     assert passes(typed, "bert-large", "Running", "8/8") is is_shown
 
 
-def test_a_selector_that_makes_no_sense_hides_nothing_and_says_so() -> None:
-    found = parse_filter("-l team = = x", COLUMNS)
-    assert found is not None
-    assert "'team = = x' is no label" in found.problem
-    assert found.accepts(("a", "b", "c"), PLACES, {})
+@pytest.mark.parametrize(
+    ("typed", "problem"),
+    [
+        ("-l team = = x", "'team = = x' is not a label selector; write key=value, key!=value, key in (a, b)"),
+        ("-l ==", "'==' is not a label selector"),
+        ("status:run -l == bert", "'== bert' is not a label selector"),
+        ("-l team in", "'team in' is not a label selector"),
+        ("-l team in (nlp", "'team in (nlp' is not a label selector"),
+        ("-l team in nlp status:run", "'team in nlp status:run' is not a label selector"),
+        ("-l team=nlp, status:run", "'team=nlp, status:run' is not a label selector"),
+        ("-l team>5", "'team>5' is not a label selector"),
+        ("-l !team=nlp", "'!team=nlp' is not a label selector"),
+        ("-l status:run", "'status:run' is not a label selector"),
+        ("!bogus:x", "There is no column bogus: name, status, gpus."),
+        ("![unclosed", "'[unclosed' is not a valid regular expression"),
+        ("bert !status:(", "'(' is not a valid regular expression"),
+    ],
+)
+def test_a_filter_that_cannot_be_understood_matches_nothing_and_says_why(typed: str, problem: str) -> None:
+    found = parse_filter(typed, COLUMNS)
+    assert found is not None and found.problem.startswith(problem)
+    assert not found.accepts(("bert-large", "Running", "8/8"), PLACES, LABELS)
+
+
+ROWS: tuple[tuple[tuple[str, ...], dict[str, str]], ...] = (
+    (("bert-large", "Running", "8/8"), LABELS),
+    (("gpt", "Failed", "0/8"), {"team": "cv"}),
+    (("vit-gpt", "Running", "1/1"), {}),
+    (("bert", "Pending", "0/2"), {"team": "nlp", "tier": "dev"}),
+)
+TERMS = (
+    ("name:bert", lambda cells, labels: "bert" in cells[0]),
+    ("!name:vit", lambda cells, labels: "vit" not in cells[0]),
+    ("!name:large", lambda cells, labels: "large" not in cells[0]),
+    ("GPUS:8", lambda cells, labels: "8" in cells[2]),
+    ("!gpus:^0", lambda cells, labels: not cells[2].startswith("0")),
+    ("!gpt", lambda cells, labels: "gpt" not in " ".join(cells)),
+    ("!fail", lambda cells, labels: "Fail" not in " ".join(cells)),
+    ("-f bl", lambda cells, labels: "l" in cells[0][cells[0].find("b") :] and "b" in cells[0]),
+    ("-l team=nlp", lambda cells, labels: labels.get("team") == "nlp"),
+    ("-l team = nlp", lambda cells, labels: labels.get("team") == "nlp"),
+    ("-l team", lambda cells, labels: "team" in labels),
+    ("-l !tier", lambda cells, labels: "tier" not in labels),
+    ("-l team!=cv,tier", lambda cells, labels: labels.get("team") != "cv" and "tier" in labels),
+    ("-l team in (nlp, cv)", lambda cells, labels: labels.get("team") in ("nlp", "cv")),
+    ("-l tier notin (dev),team", lambda cells, labels: labels.get("tier") != "dev" and "team" in labels),
+    ("-l team==cv", lambda cells, labels: labels.get("team") == "cv"),
+)
+"""Terms, and when a row passes each."""
+
+
+@given(
+    st.lists(st.sampled_from(TERMS), unique=True, max_size=4),
+    st.sets(st.sampled_from(["run", "pend", "fail"])),
+    st.sampled_from(["", "bert", "running 8", "1/1"]),
+    st.randoms(use_true_random=False),
+)
+def test_terms_mean_the_same_in_any_order(
+    terms: list[tuple[str, Any]], states: set[str], text: str, random: Random
+) -> None:
+    typed = [*(term for term, _ in terms), *(f"status:{state}" for state in states), *filter(None, [text])]
+    random.shuffle(typed)
+    found = parse_filter("  ".join(typed), COLUMNS)
+    for cells, labels in ROWS:
+        wanted = (
+            all(passes(cells, labels) for _, passes in terms)
+            and (not states or any(state in cells[1].lower() for state in states))
+            and text in " ".join(cells).lower()
+        )
+        assert (found is None or found.accepts(cells, PLACES, labels)) is wanted, (typed, cells)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +145,11 @@ def test_a_selector_that_makes_no_sense_hides_nothing_and_says_so() -> None:
     [
         ("gpus:>1", "> compares nothing: gpus: takes a regular expression, such as gpus:^2."),
         ("bogus:x", "There is no column bogus: name, status, gpus."),
-        ("[unclosed", "'[unclosed' is no regular expression (unterminated character set at position 0)"),
-        ("![unclosed", "'[unclosed' is no regular expression"),
-        ("status:(", "'(' is no regular expression"),
+        (
+            "[unclosed",
+            "'[unclosed' is not a valid regular expression (unterminated character set at position 0)",
+        ),
+        ("status:(", "'(' is not a valid regular expression"),
         ("bert.* status:run -l", ""),
         ("", ""),
         ("12:30", ""),

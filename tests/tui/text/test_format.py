@@ -126,7 +126,7 @@ def test_ranges_stand_for_exactly_the_names_they_were_made_of(names: set[str]) -
 
 def test_every_status_has_a_look() -> None:
     statuses = "Queued Pending Starting Running Restarting Suspended Succeeded Failed Terminating Unknown"
-    assert set(fmt.STATUS_LOOKS) == set(statuses.split())
+    assert set(fmt.STATUS_STYLES) == set(statuses.split())
 
 
 def test_an_age_is_counted_by_the_servers_clock_and_marked_where_that_differs_from_ours() -> None:

@@ -54,7 +54,7 @@ def test_all_that_is_known_of_a_dgx_1v() -> None:
 def test_where_each_gpu_is_and_which_are_free_is_said_as_far_as_it_is_told() -> None:
     lines = link_lines(row((2, ())), read_topology(H100, "NVIDIA-H100-80GB-HBM3"))
     assert "  GPU2 NV18 NV18    X NV18   NUMA 1" in lines
-    assert "Best sets (which GPUs are free is not told):" in lines
+    assert "Best sets (free GPUs are unknown):" in lines
     assert "  mlx5_bond_0   2 3 (PXB)" in lines
 
 

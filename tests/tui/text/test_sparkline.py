@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.text.cells import cell_len
-from tui.text.sparkline import GAP, LEVELS, level, sparkline
+from tui.text.sparkline import GAP, LEVELS, level, sparkline, trend
 
 
 def test_the_scale_is_fixed_so_that_rows_can_be_compared() -> None:
@@ -31,3 +31,11 @@ def test_what_was_not_seen_is_a_gap_and_what_is_not_yet_seen_is_blank() -> None:
 @given(st.lists(st.one_of(st.none(), st.floats(-10, 200)), max_size=200), st.integers(0, 60))
 def test_it_takes_its_cells_exactly(percents: list[float | None], width: int) -> None:
     assert cell_len(sparkline(percents, width)) == width
+
+
+def test_bars_show_whether_values_fall_and_what_is_no_number() -> None:
+    assert trend([7, 6, 5, 4, 3, 2, 1]) == "▇▆▅▄▃▂▁"
+    assert trend([1.0]) == "" and trend([]) == ""
+    assert trend([2.0, 2.0]) == "▁▁"
+    assert trend([1.0, float("nan"), 3.0]) == "▁✕▇"
+    assert len(trend(list(map(float, range(1000))))) == 8

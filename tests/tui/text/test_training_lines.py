@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.logs import LogLine, Target
-from tui.feeds.log_points import MOST_TAGS, LogPoints
+from tui.feeds.log_points import MAX_TAGS, LogPoints
 from tui.text.progress import progress_in
 from tui.text.training_lines import LARGEST_STEP, TrainingLineReader
 
@@ -191,11 +191,11 @@ PARTS = st.sampled_from(
 def test_names_with_numbers_in_them_do_not_become_charts_without_end() -> None:
     lines = [
         LogLine(number * S, f"step 1 loss 0.5 loss_{number:05} 0.5".encode(), target(), number)
-        for number in range(2 * MOST_TAGS)
+        for number in range(2 * MAX_TAGS)
     ]
     later = LogLine(9999 * S, b"step 2 loss 0.4", target(), 9999)
     found = drawn(*lines, later)
-    assert len(found) == MOST_TAGS
+    assert len(found) == MAX_TAGS
     assert found["loss"][-1] == (2, 0.4)
 
 

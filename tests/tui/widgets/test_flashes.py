@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tui.widgets.table.columns import Cell, Column, Row
-from tui.widgets.table.flashes import FLASH_S, ROUND_S, Flashes
+from tui.widgets.table.visible_lines import FLASH_S, ROUND_S, Flashes
 
 COLUMNS = (Column("name", "NAME"), Column("status", "STATUS", flashes=True), Column("age", "AGE"))
 
@@ -16,7 +16,7 @@ def row(status: str, age: str = "1m", key: str = "a") -> Row:
 
 def noted(before: Row, after: Row) -> Flashes:
     flashes = Flashes()
-    flashes.note(COLUMNS, {before.key: before}, [after], 10.0)
+    flashes.record(COLUMNS, {before.key: before}, [after], 10.0)
     return flashes
 
 
@@ -40,7 +40,7 @@ def test_ages_and_new_rows_are_no_changes(before: Row, after: Row) -> None:
 
 def test_changes_soon_after_each_other_end_together() -> None:
     flashes = noted(row("Pending"), row("Running"))
-    flashes.note(COLUMNS, {"b": row("Pending", key="b")}, [row("Failed", key="b")], 9.6)
+    flashes.record(COLUMNS, {"b": row("Pending", key="b")}, [row("Failed", key="b")], 9.6)
     end_s = flashes.next_end_s
     assert end_s is not None
     assert 10.0 + FLASH_S <= end_s <= 10.0 + FLASH_S + ROUND_S

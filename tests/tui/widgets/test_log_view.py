@@ -17,8 +17,7 @@ import themes
 from k8s.logs import EVERYTHING, Feed, LogLine, Mark, Marker, Target
 from tests import ROOT
 from tui.widgets.log.lines import LogLines
-from tui.widgets.log.paint import STAMP_CELLS
-from tui.widgets.log.text import pattern_of, plain_text, wrap_cuts
+from tui.widgets.log.paint import STAMP_CELLS, pattern_of, plain_text, wrap_cuts
 from tui.widgets.log.view import SLOW_LINES_PER_DRAIN, LogView
 
 HERE = Target("lab", "job-worker-0", instance="worker-0", ranks=(0,))
@@ -134,17 +133,17 @@ async def test_a_filter_hides_what_does_not_match_and_markers_stay() -> None:
             "step 40 ",
         ]
         assert "gap: lines may be missing" in rows(view)[5]
-        assert view.match_words == "5"
+        assert view.match_text == "5"
         await pilot.press("n")
-        assert view.match_words == "1 of 5"
+        assert view.match_text == "1 of 5"
         await pilot.press("N")
-        assert view.match_words == "5 of 5"
+        assert view.match_text == "5 of 5"
         view.filter_text = "!nccl"
         await pilot.pause()
         assert not any("NCCL" in text for text in texts(view))
         view.filter_text = "loss [oops"
         await pilot.pause()
-        assert view.match_words == "0"
+        assert view.match_text == "0"
 
 
 async def test_matches_can_be_seen_among_all_lines() -> None:
@@ -202,16 +201,16 @@ async def test_a_mark_is_drawn_and_the_screen_is_copied_as_clean_text() -> None:
 
 
 async def test_what_is_not_held_any_more_is_said_for_each_rank_at_the_start() -> None:
-    feed = Feed(EVERYTHING, lambda _: "", window_s=0.0, not_kept={"rank 10": 7})
+    feed = Feed(EVERYTHING, lambda _: "", window_s=0.0, dropped_lines={"rank 10": 7})
     view = LogView(feed, max_items=160)
     async with Host(view).run_test(size=(90, 24)) as pilot:
         await settled(pilot)
         view.append([line(number, rank=number % 2) for number in range(161)])
         await pilot.press("g")
         assert [row.rstrip("─┃ ") for row in rows(view)[:4]] == [
-            "── rank 0: 6 earlier lines are not kept here; ^s saves all of them",
-            "── rank 1: 5 earlier lines are not kept here; ^s saves all of them",
-            "── rank 10: 7 earlier lines are not kept here; ^s saves all of them",
+            "── rank 0: 6 earlier lines are dropped here; ^s saves all of them",
+            "── rank 1: 5 earlier lines are dropped here; ^s saves all of them",
+            "── rank 10: 7 earlier lines are dropped here; ^s saves all of them",
             rows(view)[3].rstrip("┃ "),
         ]
         assert "line 11" in rows(view)[3]

@@ -23,7 +23,7 @@ from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.tui.console.test_console import EVENTS, Playground, bert, console_on, some_objects
 from tests.tui.keys.world import REVIEWS
 from tests.tui.screens.test_jobs import job, picture
-from tui.feeds.preview_data import MOST_EVENTS, PreviewData, fetch_preview
+from tui.feeds.preview_data import MAX_EVENTS, PreviewData, fetch_preview
 from tui.feeds.preview_text import Lines, job_preview, node_preview, wrapped
 from tui.screens.lists.contexts import ContextsView
 from tui.screens.lists.nodes import NodesView
@@ -169,7 +169,7 @@ async def test_other_lists_have_no_preview_and_z_says_which_have() -> None:
     async with hosted(ContextsView(Kubeconfig), picture(), WIDE) as (app, pilot):
         await pilot.press("z")
         for _ in range(400):
-            if "Only jobs and nodes have a preview." in app.text:
+            if "Only the lists of jobs and nodes have a preview." in app.text:
                 return
             await pilot.pause(0.025)
         raise AssertionError(app.text)
@@ -184,7 +184,7 @@ async def test_nothing_is_asked_while_nothing_happens_and_again_when_the_row_cha
         preview = play.console.screen.query_one(Preview)
         asked = len(play.cluster.asked(EVENTS))
         for _ in range(3):
-            play.console.screen.redraw()  # type: ignore[attr-defined]
+            play.console.screen.refresh_view()  # type: ignore[attr-defined]
         assert preview._timer is None
         await play.rest()
         assert len(play.cluster.asked(EVENTS)) == asked
@@ -218,7 +218,7 @@ async def test_a_glance_is_two_requests_behind_what_the_user_waits_for() -> None
         found = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
         many = [
             happened(f"e{number}", about_uid="job-bert", message=f"{number}")
-            for number in range(2 * MOST_EVENTS)
+            for number in range(2 * MAX_EVENTS)
         ]
         cluster.say(EVENTS, page([*many, happened("other", about_uid="an-older-namesake")]))
         glance = await fetch_preview(client, found)
@@ -227,7 +227,7 @@ async def test_a_glance_is_two_requests_behind_what_the_user_waits_for() -> None
             "involvedObject.name=bert",
             "involvedObject.name=bert-master-0",
         ]
-        assert len(glance.events) == MOST_EVENTS
+        assert len(glance.events) == MAX_EVENTS
         assert "other" not in {each.metadata.uid for each in glance.events}
 
 

@@ -12,7 +12,7 @@ from textual.app import App, ComposeResult
 from textual.theme import Theme
 
 import themes
-from tui.widgets.table.column_layout import fit_columns
+from tui.widgets.table.columns import fit_columns
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
@@ -190,6 +190,30 @@ async def test_marks_survive_a_filter_and_say_how_many_are_hidden() -> None:
         assert any("Nothing matches; 30 hidden" in line for line in lines(app))
         await pilot.press("U")
         assert not app.table.marks
+
+
+@pytest.mark.parametrize(("typed", "shown"), [("node:a100", 3), ("!node:a100", 0), ("kind:pytorch", 0)])
+async def test_a_filter_goes_by_the_columns_that_there_are(typed: str, shown: int) -> None:
+    app = TableApp(rows(3))
+    async with app.run_test():
+        app.table.filter_by(typed)
+        without_kind = [row._replace(cells=(row.cells[0], *row.cells[2:])) for row in rows(3)]
+        app.table.set_columns((COLUMNS[0], *COLUMNS[2:]), without_kind)
+        assert app.table.row_count == shown
+
+
+async def test_a_cell_of_runs_drops_the_last_ones_whole_where_it_is_narrow() -> None:
+    columns = (Column("kind", "KIND", elide="runs", min_width=8), Column("wide", "WIDE"))
+    kinds = [("PyTorch", "Job"), ("MPI", "Job"), ("RayCluster", ""), ("Gang", "Of", "Pods")]
+    shown = [
+        Row(str(place), (Cell.of(*((each, "") for each in kind)), Cell("w" * 60)))
+        for place, kind in enumerate(kinds)
+    ]
+    app = TableApp()
+    async with app.run_test(size=(75, 24)) as pilot:
+        app.table.set_columns(columns, shown)
+        await pilot.pause()
+        assert [line.split()[-2] for line in lines(app)[1:5]] == ["PyTorch", "MPIJob", "RayClus…", "GangOf"]
 
 
 async def test_marks_go_with_their_rows() -> None:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.logs import LogLine, Target
-from tui.widgets.log.text import plain_text
-from tui.widgets.log.viewport import LogViewport
+from tui.widgets.log.lines import LogViewport
+from tui.widgets.log.paint import plain_text
 from tui.widgets.table.columns import Cell, Column, Row
 from tui.widgets.table.row_set import RowSet
-from tui.widgets.table.viewport import TableViewport
+from tui.widgets.table.visible_lines import TableViewport
 from tui.widgets.viewport import Viewport
 
 SOURCE = Target("lab", "bert-worker-0")
@@ -75,7 +75,7 @@ def test_a_log_that_is_followed_shows_its_end_and_one_that_is_read_its_place() -
     view.scroll_to(4, is_up=True)
     assert not view.add(log_lines(10, 20))
     assert (texts(view), view.new_lines) == (["line 4", "line 5", "line 6"], 10)
-    with view.keep_place():
+    with view.keep_position():
         view.lines.set_filter("line .?[5-9]$", hides=True)
     assert texts(view)[0] == "line 5"
     view.scroll_to(math.inf, is_up=False)
@@ -86,15 +86,15 @@ def test_the_cursor_of_a_table_and_what_is_above_it_stay_while_rows_come_and_go(
     rows = RowSet([Column("name", "NAME")])
     view = TableViewport(rows)
     view.resize(4)
-    with view.keep_place():
+    with view.keep_position():
         rows.replace([row(f"job-{number}", "waits") for number in range(10)])
     view.move_to(5)
-    assert (view.cursor, view.top, view.rows_in_sight) == (5, 8, range(4, 6))
+    assert (view.cursor, view.top, view.visible_rows) == (5, 8, range(4, 6))
     kept = [each for each in rows.rows if each.key != "job-0"]
-    with view.keep_place():
+    with view.keep_position():
         rows.replace([row("job-new"), row("job-newer"), *kept])
     assert view.cursor_row == row("job-5", "waits")
-    assert [rows.shown[place].key for place in view.rows_in_sight] == ["job-4", "job-5"]
-    with view.keep_place():
+    assert [rows.shown[place].key for place in view.visible_rows] == ["job-4", "job-5"]
+    with view.keep_position():
         rows.replace([])
-    assert view.cursor_row is None and not view.rows_in_sight and not view.thumb
+    assert view.cursor_row is None and not view.visible_rows and not view.thumb

@@ -1,4 +1,4 @@
-"""What `submit` needs for itself: its flags, its files, and what it says before it creates anything.
+"""Parts of `submit`: its flags, its files, and the checks before anything is created.
 
-No other command uses it.
+No other command uses them.
 """

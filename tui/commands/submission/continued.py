@@ -1,4 +1,4 @@
-"""What `submit` says of earlier runs on the volume, and the run that `--continue` names."""
+"""Report earlier runs on the volume, and resolve the run that `--continue` names."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from k8s.models.resources import Resource
 from tui.commands.submission.submit_flags import WORKSPACE
 from tui.commands.support.connect import read_jobs
 from tui.commands.support.output import WrongUsage, write_stderr
-from tui.jobs.new_job.earlier_runs import EarlierRun, EarlierRuns, earlier_runs
-from tui.jobs.new_job.volume import look_into_volume
+from tui.jobs.new_job.volume import EarlierRun, EarlierRuns, earlier_runs, inspect_volume
 from tui.options import ConsoleOptions
 
 
 def folder_without_cluster(flags: argparse.Namespace) -> str:
-    """Return the folder that `--continue` names, for a dry run that asks no cluster.
+    """Return the folder that `--continue` names, for a dry run without a cluster.
 
     Raises:
-        WrongUsage: It names a job, which only a cluster knows.
+        WrongUsage: It names a job, which only a cluster can resolve.
     """
     text = str(flags.continue_from)
     if text and not text.startswith("/"):
@@ -39,12 +38,12 @@ def folder_without_cluster(flags: argparse.Namespace) -> str:
 async def continued_folder(
     options: ConsoleOptions, client: Client, flags: argparse.Namespace, spec: JobSpec
 ) -> str:
-    """Return the folder of the run that `--continue` names, and say on stderr what it is.
+    """Return the folder of the run that `--continue` names, and describe the run on stderr.
 
     Raises:
-        WrongUsage: There is no such run, or it cannot be continued.
+        WrongUsage: The run does not exist or cannot be continued.
     """
-    volume = await look_into_volume(client, spec.namespace, _workspace_claim(spec), WORKSPACE.path, "")
+    volume = await inspect_volume(client, spec.namespace, _workspace_claim(spec), WORKSPACE.path, "")
     runs = volume.runs if volume.is_visible else None
     if not flags.continue_from:
         found = earlier_runs((), runs, WORKSPACE.path).by_job.get(spec.name)
@@ -63,8 +62,8 @@ async def continued_folder(
     return run.folder
 
 
-async def tell_of_checkpoints(client: Client, resource: Resource, manifest: Manifest, namespace: str) -> None:
-    """Say on stderr what a manifest's trainer will go on from: its folder stands in the manifest."""
+async def report_checkpoints(client: Client, resource: Resource, manifest: Manifest, namespace: str) -> None:
+    """Report on stderr the checkpoint from which a manifest's trainer will resume."""
     meta = manifest["metadata"]
     annotations = meta.get("annotations")
     kind = next((each for each in KINDS if each.resource == resource), None)

@@ -1,7 +1,6 @@
-"""What would go wrong with the objects of a file, found before any of them is created.
+"""Check the objects of a file before any of them is created.
 
-What a job's manifest says is read as the form reads it; of what is not understood nothing is said, and
-the server decides.
+A job's manifest is parsed as the form parses it; parts it does not understand are left to the server.
 """
 
 from __future__ import annotations
@@ -18,19 +17,21 @@ from k8s.jobs.create import create_manifest
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
 from k8s.preflight import check_objects
+from k8s.preflight.cluster_checks import volume_findings
+from k8s.preflight.limits import pods_at_once
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.submission.manifests import ManifestObject
 from tui.jobs.submit_checks import SubmitChecks, check_submit, checks_of
 
+# Endings of the names of unsupported parts if a job's pods differ in size.
 _SIZE_WORDS = (" gpus", " gpu resource", " workers", " devices", " cpu", " memory", " cpu request")
-"""How the names of what a spec cannot say end where its pods are not all alike."""
 
 
 class CheckedObject(NamedTuple):
-    """What was found about one object of a file, or about all that are no job."""
+    """Findings about one job of a file, or about all its other objects."""
 
     title: str
-    """`PyTorchJob bert`; empty for all others together."""
+    """Such as `PyTorchJob bert`; empty for all other objects together."""
     checks: SubmitChecks
 
 
@@ -40,35 +41,37 @@ async def check_manifests(
     namespace: str,
     fetch_nodes: Callable[[], Awaitable[ClusterSnapshot | None]],
 ) -> list[CheckedObject]:
-    """Return what would go wrong.
+    """Return the problems that creating these objects would meet.
 
     Args:
         client: The cluster.
         wanted: The objects of the file.
-        namespace: Of those that name none.
-        fetch_nodes: Reads the cluster's nodes, for jobs with GPUs; returns None where it cannot.
+        namespace: Namespace of objects that name none.
+        fetch_nodes: Reads the cluster's nodes, for jobs with GPUs; returns None if it cannot.
     """
     made = {(resource, str(manifest["metadata"].get("name"))) for resource, manifest in wanted}
     found, others, snapshot = [], [], None
     for each in wanted:
-        understood = _understood(each, namespace)
+        understood = _parse_checked(each, namespace)
         if understood is None:
             others.append(each)
             continue
         kind, spec, is_uniform = understood
-        at_once = replace(spec, workers=min(spec.workers, _pods_at_once(kind, each.manifest)))
+        at_once = replace(spec, workers=min(spec.workers, pods_at_once(kind, each.manifest)))
         nodes = None
         if wants_gpus(spec) and is_uniform:
             nodes = snapshot = snapshot or await fetch_nodes()
         checks = await check_submit(client, kind, at_once, (each,), nodes, _without(spec, made))
+        missing = await volume_findings(client, kind, each.manifest, spec.namespace, made)
+        checks = checks._replace(warnings=(*checks.warnings, *(finding.sentence for finding in missing)))
         found.append(CheckedObject(f"{kind.title} {spec.name}", checks))
     if others:
         found.append(CheckedObject("", checks_of(await check_objects(client, others, namespace))))
     return found
 
 
-def _understood(each: ManifestObject, namespace: str) -> tuple[CreatableKind, JobSpec, bool] | None:
-    """Return a job's kind and spec, and whether its pods all ask for the same; None of anything else."""
+def _parse_checked(each: ManifestObject, namespace: str) -> tuple[CreatableKind, JobSpec, bool] | None:
+    """Return a job's kind and spec, and True if its pods all have one size; None for other objects."""
     resource, manifest = each
     kind = next((kind for kind in CREATABLE if kind.resource == resource), None)
     name = manifest["metadata"].get("name")
@@ -84,18 +87,8 @@ def _understood(each: ManifestObject, namespace: str) -> tuple[CreatableKind, Jo
     return kind, replace(spec, name=name, namespace=home), is_uniform
 
 
-def _pods_at_once(kind: CreatableKind, manifest: Manifest) -> int:
-    """Return how many pods must have room at once: those of a Job may come one after another."""
-    try:
-        enough = kind.parse(manifest).enough
-    except (AttributeError, KeyError, TypeError, ValueError):
-        enough = None
-    pods = max(1, len(kind.replicas(manifest)))
-    return pods if enough is None else max(1, min(pods, enough))
-
-
 def _without(spec: JobSpec, made: Collection[tuple[Resource, str]]) -> JobSpec:
-    """Return a spec without the claims, Secrets and ConfigMaps that are created with it."""
+    """Return a spec without the claims, Secrets and ConfigMaps that the file creates as well."""
     return replace(
         spec,
         mounts=tuple(each for each in spec.mounts if (CLAIMS, each.claim) not in made),
@@ -110,10 +103,10 @@ def _without(spec: JobSpec, made: Collection[tuple[Resource, str]]) -> JobSpec:
 
 
 async def check_by_server(client: Client, wanted: Sequence[ManifestObject], namespace: str) -> None:
-    """Let the server validate several objects before the first is created, so that not a part is left.
+    """Let the server validate all objects before the first is created, so that none is created in part.
 
     Raises:
-        KubeError: It would refuse one.
+        KubeError: The server rejected an object.
     """
     for resource, manifest in wanted:
         home = namespace_of(manifest, namespace)
@@ -126,5 +119,5 @@ async def check_by_server(client: Client, wanted: Sequence[ManifestObject], name
 
 
 def namespace_of(manifest: Manifest, namespace: str) -> str:
-    """Return where a manifest is created: the namespace that it names, or else this one."""
+    """Return the namespace that a manifest names, or else the given one."""
     return str(manifest["metadata"].get("namespace") or namespace)

@@ -1,4 +1,4 @@
-"""Reads manifests that people wrote, and says where one is wrong."""
+"""Parse manifests written by people, with errors that name the place."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import yaml
 from k8s.errors import KubeError
 from k8s.kinds import KINDS, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICES, Resource
-from k8s.text.home import expand_home
-from k8s.text.masked import MASK
-from tui.jobs.new_job.manifest_yaml import LARGEST_BYTES, Loader
+from k8s.text.home import expand_home, read_named_file
+from k8s.text.redact import MARK, MASK
+from tui.jobs.new_job.manifest_yaml import LARGEST_BYTES, Loader, items_of
 
 KNOWN: tuple[Resource, ...] = (
     *(kind.resource for kind in KINDS),
@@ -25,7 +25,6 @@ KNOWN: tuple[Resource, ...] = (
     SERVICES,
     DEPLOYMENTS,
 )
-"""Jobs, and what jobs need."""
 
 
 class ManifestObject(NamedTuple):
@@ -40,10 +39,10 @@ class BadManifest(KubeError):
 
 
 def read_manifests(path: str) -> list[ManifestObject]:
-    """Read all objects of a file; `-` is standard input.
+    """Parse all objects of a file; `-` is standard input.
 
     Raises:
-        BadManifest: It cannot be read, or an object in it is none that we know.
+        BadManifest: The file cannot be read, or an object is invalid or of an unknown kind.
     """
     where = "standard input" if path == "-" else path
     text = _read(path, where)
@@ -58,7 +57,7 @@ def read_manifests(path: str) -> list[ManifestObject]:
 
 
 def _check_is_new(each: ManifestObject, before: Sequence[ManifestObject], where: str) -> None:
-    """Refuse a second object of a kind and name: the file as a whole could not be created."""
+    """Reject a second object of the same kind and name: the server would reject it half-way."""
     meta = each.manifest["metadata"]
     for resource, manifest in before:
         other = manifest["metadata"]
@@ -71,9 +70,11 @@ def _read(path: str, where: str) -> str:
     try:
         if path == "-":
             raw = sys.stdin.buffer.read(LARGEST_BYTES + 1)
+        elif path.startswith("/dev/fd/"):  # the shell's <(command): a pipe that somebody writes
+            with open(path, "rb") as pipe:
+                raw = pipe.read(LARGEST_BYTES + 1)
         else:
-            with expand_home(path).open("rb") as file:
-                raw = file.read(LARGEST_BYTES + 1)
+            raw = read_named_file(expand_home(path), LARGEST_BYTES)
     except OSError as error:
         raise BadManifest(f"Could not read {where}.", f"{error.strerror or error}.") from error
     if len(raw) > LARGEST_BYTES:
@@ -87,12 +88,12 @@ def _read(path: str, where: str) -> str:
 
 
 def _load(text: str, where: str) -> Iterator[Any]:
-    """Yield the objects of a YAML stream; empty ones are left out."""
+    """Yield the objects of a YAML stream, without empty ones."""
     try:
         for obj in yaml.load_all(text, Loader):
             if obj is not None:
                 # Written and read once more, what aliases share is each a thing of its own.
-                yield from _items(json.loads(json.dumps(obj, allow_nan=False)))
+                yield from items_of(json.loads(json.dumps(obj, allow_nan=False)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -104,22 +105,20 @@ def _load(text: str, where: str) -> Iterator[Any]:
         raise BadManifest(f"{where} holds a value that a manifest cannot.", f"{error}.") from error
 
 
-def _items(obj: Any) -> Sequence[Any]:
-    """Return what is in a List, as kubectl and `submit -o json` print several objects; else the object."""
-    is_list = isinstance(obj, dict) and (obj.get("apiVersion"), obj.get("kind")) == ("v1", "List")
-    return obj["items"] if is_list and isinstance(obj.get("items"), list) else [obj]
-
-
 def _checked(obj: object, where: str) -> ManifestObject:
     if not isinstance(obj, dict):
-        raise BadManifest(f"{where}, is not a manifest.", f"It is a {type(obj).__name__}, not an object.")
+        raise BadManifest(f"{where}, is not a manifest.", "It must be an object (a mapping).")
     api_version, kind, meta = obj.get("apiVersion"), obj.get("kind"), obj.get("metadata")
     for name, value in (("apiVersion", api_version), ("kind", kind)):
         if not isinstance(value, str) or not value:
             raise BadManifest(f"{where}, has no {name}.", hint="Add it, e.g. kind: Job.")
     if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
         raise BadManifest(f"{where}, has no metadata.name.", hint="Add a name.")
-    if kind == SECRETS.kind and MASK in json.dumps(obj, ensure_ascii=False):
+    text = json.dumps(obj, ensure_ascii=False)
+    if mark := MARK.search(text):
+        words = f"{where}, a {kind}, holds {mark[0]} where a value was hidden."
+        raise BadManifest(words, hint="Write the value in its place, or print it again with --show-secrets.")
+    if kind == SECRETS.kind and MASK in text:
         raise BadManifest(
             f"{where}, a Secret, holds {MASK} where a value was hidden.", hint="Write the value in its place."
         )
@@ -134,5 +133,5 @@ def _checked(obj: object, where: str) -> ManifestObject:
 
 
 def versions_known(resource: Resource) -> list[str]:
-    """Return the versions of a resource that are known here."""
+    """Return the known versions of a resource."""
     return [each.api_version for each in KNOWN if (each.kind, each.group) == (resource.kind, resource.group)]

@@ -1,4 +1,4 @@
-"""What the server will refuse, known before it is asked, is said once: by the server where it says so."""
+"""Report expected refusals once: by the server if it does, else as a warning."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from tui.commands.support.output import write_stderr
 
 
 class Refusal(NamedTuple):
-    """What the server will refuse."""
+    """An expected refusal of the server."""
 
     start: str
-    """What its warning begins with: `PyTorchJob bert: ` where there are several objects."""
+    """Prefix of its warning, `PyTorchJob bert: ` if there are several objects."""
     finding: Finding
 
 
 @contextmanager
-def said_once(refusals: Sequence[Refusal]) -> Iterator[None]:
-    """Create something, and warn of those refusals that the server's own one, if any, says nothing of.
+def reported_once(refusals: Sequence[Refusal]) -> Iterator[None]:
+    """Create something, then warn of the expected refusals that the server did not mention.
 
-    Where the server does not say what to do, that is added to its refusal.
+    Advice is added to the server's refusal if that has none.
     """
     try:
         yield
     except KubeError as error:
-        said = [each for each in refusals if _is_said(each.finding, error)]
+        said = [each for each in refusals if _is_reported(each.finding, error)]
         warn_of([each for each in refusals if each not in said])
         for each in said:
             error.hint = _with_remedy(error.hint, each.finding)
@@ -37,13 +37,13 @@ def said_once(refusals: Sequence[Refusal]) -> Iterator[None]:
 
 
 def warn_of(refusals: Sequence[Refusal]) -> None:
-    """Print what the server has not said, or will not be asked."""
+    """Print refusals that the server did not or will not report."""
     for start, finding in refusals:
         write_stderr(f"Warning: {start}{finding.sentence}.")
 
 
-def _is_said(refusal: Finding, error: KubeError) -> bool:
-    """Tell whether an error is that refusal: it names the same object, and the field if it names any."""
+def _is_reported(refusal: Finding, error: KubeError) -> bool:
+    """Return True if the error is that refusal: same object, and same field if it names one."""
     causes: Mapping[str, str] = getattr(error, "causes", {})
     if not refusal.about:
         return refusal.field in causes

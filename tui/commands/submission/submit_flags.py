@@ -1,4 +1,4 @@
-"""The flags of `submit KIND`, made from the fields of a job, and the `JobSpec` that they describe."""
+"""Flags of `submit KIND`, generated from the fields of a job, and the `JobSpec` they describe."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from k8s.devices.accelerators import is_accelerator
-from k8s.job_spec import JOB_FIELDS, JobField, JobSpec, Mount
+from k8s.job_spec import JOB_FIELDS, JobField, JobSpec, Mount, problems_of
 from k8s.job_spec.field_types import Choice, Pairs, Parts, Switch, Text
 from k8s.jobs.run_folders import CHECKPOINTS, LOGS, run_name
 from k8s.kinds import CREATABLE, CreatableKind
+from k8s.kinds.pods.command import shell_argv
+from k8s.models.accelerators import is_accelerator
 from trainer.catalogue import TRAINERS, Trainer, find
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import SwitchAction
 from tui.jobs.new_job.fields import OF_MPIRUN
 from tui.jobs.trainer_command import trainer_command
-from tui.options import login_name
+from tui.options import local_user
 
+# Output volume of packaged trainers, unless overridden.
 WORKSPACE = Mount("workspace", "/workspace")
-"""Where a packaged trainer writes unless told otherwise."""
+# Working directory of jobs with fetched code, unless overridden. Source: Arena.
 SYNCED_WORKING_DIR = "/root"
-"""Working directory of jobs whose code is fetched, unless told otherwise. Source: Arena."""
 
+# `-n` is global; the others follow from the arguments and the local user.
 _NO_FLAG = ("namespace", "command", "trainer", "user")
-"""Fields without a flag of their own: `-n` is global, the rest follows from the words and the login."""
 _LACKS_NOTHING: Mapping[str, str] = {}
 _ONE_PER_GPU = ("auto", "gpu")
+# Arena's flags that register the model with MLflow.
 _MODEL_FLAGS = ("--model-name", "--model-source")
-"""Arena's, which enters the model in a registry of MLflow."""
 DEST = "spec_"
-"""Before a field's name in the parsed flags."""
 
 
 def add_spec_arguments(parser: argparse.ArgumentParser, lacks: Mapping[str, str] = _LACKS_NOTHING) -> None:
-    """Let a parser take a job.
+    """Add the flags of a job.
 
     Args:
-        parser: Of one kind of job.
-        lacks: Fields that this kind has not; their flags are understood, but not in its help.
+        parser: Parser of one job kind.
+        lacks: Fields that this kind does not support; their flags are parsed but not in its help.
     """
     parser.add_argument(
         "command",
@@ -83,7 +83,7 @@ def add_spec_arguments(parser: argparse.ArgumentParser, lacks: Mapping[str, str]
 
 
 def _add_flag(group: Any, field: JobField, *, is_hidden: bool) -> None:
-    """Let a parser take a field; its values are text until all flags are there."""
+    # Values stay text until all flags are known.
     longs = [flag for flag in field.flags if flag.startswith("--")]
     shorts = [flag for flag in field.flags if not flag.startswith("--")]
     action = SwitchAction if isinstance(field.type, Switch) else "append"
@@ -95,24 +95,24 @@ def _add_flag(group: Any, field: JobField, *, is_hidden: bool) -> None:
 
 
 def model_flags(flags: argparse.Namespace) -> list[str]:
-    """Return which flags were given that would enter a model in a registry."""
+    """Return the given flags that would register a model."""
     return [flag for flag in _MODEL_FLAGS if getattr(flags, flag[2:].replace("-", "_"), None) is not None]
 
 
 def flag_of(name: str) -> str:
-    """Return what fills a field, as people type it."""
+    """Return the flag or argument that sets a field."""
     return {"command": "COMMAND", "namespace": "-n"}.get(name) or JOB_FIELDS[name].flags[0]
 
 
 def metavar_of(field: JobField) -> str:
-    """Return what stands for a field's value in usage; empty for a switch."""
+    """Return the placeholder of a field's value in usage; empty for a switch."""
     if field.name == "processes":
         return "N|auto|cpu|gpu"
     return "|".join(field.type.words) if isinstance(field.type, Choice) else field.type.metavar
 
 
 def help_of(field: JobField) -> str:
-    """Return a field's sentence as it reads beside a flag, with the default."""
+    """Return a field's help beside its flag, with the default."""
     words = field.help.replace("per line", "per flag").replace("; empty: ", "; default: ")
     first = words.split()[0]
     if first.isalpha() and first == first.capitalize():
@@ -131,19 +131,19 @@ def spec_of(
     stamp: str = "",
     continued: str = "",
 ) -> JobSpec:
-    """Return the job that the flags describe; what follows `--` is in `flags.rest`.
+    """Return the job that the flags describe; words after `--` are in `flags.rest`.
 
     Args:
-        flags: As parsed.
-        namespace: Where to create it.
-        kind: Its kind, for the command of a trainer.
-        unsupported: Says what its kind cannot have of a spec, and why, by field.
-        image: The image where none is named.
-        stamp: What tells the folder of a trainer from those of earlier jobs of its name.
+        flags: The parsed flags.
+        namespace: Namespace of the job.
+        kind: Kind of the job, for the command of a trainer.
+        unsupported: Returns the fields of a spec that the kind does not support, with reasons.
+        image: Default image.
+        stamp: Suffix that keeps a trainer's folder apart from those of earlier jobs of its name.
         continued: Folder of the run that `--continue` names.
 
     Raises:
-        WrongUsage: Something is wrong with a flag.
+        WrongUsage: A flag is invalid.
     """
     fields = {"image": image, **_given(flags)}
     given = frozenset(fields)
@@ -152,23 +152,23 @@ def spec_of(
     for complete in (_gpus, _processes, _working_dir):
         complete(fields)
     fields |= _command(flags, kind, fields, stamp, continued)
-    spec = JobSpec(namespace=namespace, user=login_name(), **fields)
+    spec = JobSpec(namespace=namespace, user=local_user(), **fields)
     refused = {name: words for name, words in unsupported(spec).items() if name in given}
-    complain(refused | spec.problems())
+    complain(refused | problems_of(spec))
     return spec
 
 
 def complain(problems: Mapping[str, str]) -> None:
-    """Refuse the flags where there are problems, by field."""
+    """Reject the flags if there are problems, keyed by field."""
     if problems:
         raise WrongUsage("\n".join(f"{flag_of(name)}: {words}" for name, words in problems.items()))
 
 
 def _given(flags: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields that flags give a value to; `processes` is still text.
+    """Return the fields that flags set; `processes` is still text.
 
     Raises:
-        WrongUsage: A value is none.
+        WrongUsage: A flag has an invalid value.
     """
     found: dict[str, Any] = {}
     problems: dict[str, str] = {}
@@ -185,10 +185,10 @@ def _given(flags: argparse.Namespace) -> dict[str, Any]:
 
 
 def _value(field: JobField, texts: Sequence[str]) -> Any:
-    """Return the value of all that a flag was given; of one that is not repeated the last counts.
+    """Return a field's value from the texts of its flag; unless it repeats, the last text counts.
 
     Raises:
-        ValueError: It has none.
+        ValueError: The texts are not a valid value.
     """
     if isinstance(field.type, Pairs):
         return dict(_each(field, texts, _pair))
@@ -223,7 +223,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _gpus(fields: dict[str, Any]) -> None:
-    """Count the one accelerator among other devices as the job's GPUs, where `--gpus` is not there."""
+    # A single accelerator among --device counts as the job's GPUs if --gpus is not given.
     devices = dict(fields.get("devices", {}))
     default = JOB_FIELDS["gpu_resource"].default
     if default in devices:
@@ -239,15 +239,15 @@ def _gpus(fields: dict[str, Any]) -> None:
 
 
 def _processes(fields: dict[str, Any]) -> None:
-    """Turn torchrun's words for processes per pod into a number; without any it is one per GPU."""
+    # torchrun's words for processes per pod; without any it is one per GPU.
     gpus = fields.get("gpus", 0)
     text = fields.get("processes", "auto")
     if text == "gpu" and not gpus:
-        raise WrongUsage("--nproc-per-node gpu: the job requests no GPUs; name them with --gpus.")
+        raise WrongUsage("--nproc-per-node gpu: the job requests no GPUs; request some with --gpus.")
     if text == "cpu":
         cpus = fields.get("cpu", "")
         if not re.fullmatch(r"[1-9]\d{0,2}", cpus):
-            raise WrongUsage("--nproc-per-node cpu: say how many CPUs a pod has with --cpu, e.g. --cpu 8.")
+            raise WrongUsage("--nproc-per-node cpu: set the CPUs of a pod with --cpu, e.g. --cpu 8.")
         fields["processes"] = int(cpus)
     elif text in _ONE_PER_GPU:
         fields["processes"] = max(1, gpus)
@@ -266,17 +266,14 @@ def _working_dir(fields: dict[str, Any]) -> None:
 def _command(
     flags: argparse.Namespace, kind: CreatableKind, fields: Mapping[str, Any], stamp: str, continued: str
 ) -> dict[str, Any]:
-    """Return the fields that say what is run: the words, where event files will be, and the volumes.
-
-    A quoted line may have come to words of its own: the shell joins what stands beside quotes.
-    """
+    """Return the fields for the command, the event files' folder and the volumes."""
     if flags.continue_from and not flags.trainer:
-        raise WrongUsage("--continue: only with --trainer; your own command finds its checkpoints itself.")
+        raise WrongUsage("--continue requires --trainer; your own command has to find its checkpoints.")
     if flags.trainer:
         if flags.command:
             raise WrongUsage("COMMAND: not allowed with --trainer; put the trainer's arguments after --")
         trainer = _find(flags.trainer)
-        flags.rest = _with_log_dir(trainer, trainer.own_words(flags.rest), fields.get("log_dir", ""))
+        flags.rest = _with_log_dir(trainer, trainer.own_args(flags.rest), fields.get("log_dir", ""))
         trainer.parser().parse_args(flags.rest)
         if flags.continue_from and not _has(trainer, "resume"):
             raise WrongUsage(f"--continue: the trainer {trainer.name} writes no checkpoints.")
@@ -292,7 +289,7 @@ def _command(
     line = words[0] if len(words) == 1 and " " in words[0] else " ".join(flags.command)
     if not words and not line:
         words = getattr(flags, "template_command", ())
-    return {"command": (flags.shell, "-c", line) if line else words}
+    return {"command": shell_argv(line, flags.shell) if line else words}
 
 
 def _find(name: str) -> Trainer:
@@ -303,10 +300,10 @@ def _find(name: str) -> Trainer:
 
 
 def _with_log_dir(trainer: Trainer, words: Sequence[str], log_dir: str) -> list[str]:
-    """Return a trainer's words with the folder that the job's own flag names.
+    """Return a trainer's arguments with the folder that the job's own flag names.
 
     Raises:
-        WrongUsage: They name another one.
+        WrongUsage: The arguments name another folder.
     """
     said = _flag_value("log-dir", words)
     if log_dir and said and said != log_dir:
@@ -322,15 +319,15 @@ def _has(trainer: Trainer, argument: str) -> bool:
 def _folders(
     trainer: Trainer, words: Sequence[str], run: str, continued: str, *, is_continued: bool
 ) -> list[str]:
-    """Return the flags for the folders that the words of a trainer leave open.
+    """Return the flags for the folders that a trainer's arguments leave open.
 
     Raises:
-        WrongUsage: The words ask for a checkpoint where there can be none.
+        WrongUsage: The arguments request a checkpoint where none can be written.
     """
     has_checkpoints = bool(_flag_value("checkpoint-dir", words))
     must_resume = _flag_value("resume", words) == "must"
     if is_continued and (has_checkpoints or _flag_value("resume", words)):
-        raise WrongUsage("--continue: not together with --checkpoint-dir or --resume.")
+        raise WrongUsage("--continue cannot be combined with --checkpoint-dir or --resume.")
     if must_resume and not has_checkpoints:
         raise WrongUsage(
             "--resume must: a new job has no checkpoint; name an earlier job with --continue,"
@@ -355,7 +352,7 @@ def _trainer_fields(
     kind: CreatableKind,
     fields: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the fields of a job that runs a trainer; what it writes to the workspace needs its claim."""
+    """Return the fields of a job that runs a trainer; output in the workspace needs its claim."""
     words = [*arguments, *(part for each in folders for part in each.split("=", 1))]
     mounts = fields.get("mounts", ())
     if folders and all(mount.path != WORKSPACE.path for mount in mounts):
@@ -370,7 +367,7 @@ def _trainer_fields(
 
 
 def _flag_value(name: str, words: Sequence[str]) -> str:
-    """Return the value of a flag among words, the last one; empty when it is not there."""
+    """Return the last value of a flag; empty if it is not given."""
     value = ""
     for index, word in enumerate(words):
         flag, equals, text = word.partition("=")

@@ -23,10 +23,10 @@ _NOT_FLAGS = ("command", "trainer", "namespace")
 
 
 def every_template(folder: Path) -> tuple[list[JobTemplate], list[str]]:
-    """Return the user's own templates and those of the console, and a sentence for each file that is none.
+    """Return the user's and the packaged templates, and a sentence for each unreadable file.
 
     Args:
-        folder: With the user's own, which come first and hide others of their name.
+        folder: Folder of the user's templates, which come first and hide others of their name.
     """
     own, problems = own_templates(folder)
     names = {template.name for template in own}
@@ -34,27 +34,28 @@ def every_template(folder: Path) -> tuple[list[JobTemplate], list[str]]:
 
 
 def template_named(name: str, folder: Path) -> JobTemplate:
-    """Return a template.
+    """Return a template by name.
 
     Raises:
-        WrongUsage: There is none of this name; the message names those that there are.
+        WrongUsage: The template does not exist; the message names those that do.
     """
     found, problems = every_template(folder)
     template = next((each for each in found if each.name == name), None)
     if template is None:
         known = ", ".join(each.name for each in found)
         said = f"There is no template {name!r}" if name else "Name a template"
-        raise WrongUsage("\n".join([f"{_FLAG}: {said}: {known}.", *problems]))
+        own = [problem for problem in problems if name and str(folder / f"{name}.yaml") in problem]
+        raise WrongUsage("\n".join([f"{_FLAG}: {said}: {known}.", *own]))
     return template
 
 
 def with_kind(parser: CommandParser, kinds: Sequence[str], words: Sequence[str]) -> list[str]:
-    """Return the words of `submit` with the kind that its template names, where none was typed.
+    """Return the arguments of `submit` with the kind of its template, if none was typed.
 
     Args:
-        parser: Of `submit`, which knows the flags that come before the kind.
-        kinds: The words for kinds.
-        words: What was typed.
+        parser: Parser of `submit`, which knows the flags before the kind.
+        kinds: Names of kinds.
+        words: The arguments as typed.
     """
     found = list(words)
     name = _template_in(found)
@@ -75,7 +76,7 @@ def with_kind(parser: CommandParser, kinds: Sequence[str], words: Sequence[str])
 
 
 def _template_in(words: Sequence[str]) -> str | None:
-    """Return the template that words name; empty where its name is missing, None where there is no flag."""
+    """Return the template's name; empty if it is missing, None without the flag."""
     found = None
     for index, word in enumerate(words):
         flag, equals, value = word.partition("=")
@@ -85,17 +86,17 @@ def _template_in(words: Sequence[str]) -> str | None:
 
 
 def _is_of_kind(word: str) -> bool:
-    """Tell whether a word can only stand after a kind: an option of a job, or a line for the shell."""
+    """Return True for a word that can only follow a kind: a job's option, or a shell command."""
     return word.startswith("-") or " " in word
 
 
 def fill_in(flags: argparse.Namespace, template: JobTemplate) -> None:
-    """Give the parsed flags a template's values, where they have none.
+    """Give the parsed flags a template's values where they have none.
 
-    Of pairs each name counts for itself; of any other field that is repeated, what was typed replaces all.
+    Pairs are merged by name; any other repeated field is replaced by what was typed.
 
     Raises:
-        WrongUsage: Its trainer has no such arguments.
+        WrongUsage: The template's trainer has no such arguments.
     """
     for name, value in template.fields.items():
         if name in _NOT_FLAGS:
@@ -110,7 +111,7 @@ def fill_in(flags: argparse.Namespace, template: JobTemplate) -> None:
 
 
 def _texts(field: JobField, value: Any) -> list[str]:
-    """Return a value as it would be typed, one text for each time that its flag is given."""
+    """Return a value as it would be typed, one text per use of its flag."""
     if isinstance(field.type, Pairs):
         return [f"{name}={text}" for name, text in value.items()]
     text = field.type.to_text(value)

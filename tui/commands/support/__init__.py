@@ -1,4 +1,4 @@
-"""What the one-shot commands share: connection, arguments, output, questions.
+"""Shared parts of the one-shot commands: connection, arguments, output, prompts.
 
-No command of its own; no textual.
+No textual.
 """

@@ -1,4 +1,4 @@
-"""What the commands that change jobs have in common: they find them, ask first, and go on past a failure."""
+"""Shared parts of the commands that change jobs: look jobs up, confirm, continue after a failure."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ from tui.jobs.leftovers import LONGEST_S, Leftover, find_leftovers, is_over
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
-    """Let a command take jobs."""
+    """Add the job arguments."""
     parser.add_argument("jobs", metavar="JOB", nargs="+", help=NAME_HELP)
     add_type(parser)
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
-    """Let a command be told not to ask."""
+    """Add `--yes`."""
     parser.add_argument(
         "-y", "--yes", action="store_true", help="do not ask for confirmation; required in scripts"
     )
 
 
 def check_can_confirm(flags: argparse.Namespace, verb: str) -> None:
-    """Refuse to go on where nobody has said yes and nobody can.
+    """Require `--yes` or a terminal.
 
     Raises:
-        WrongUsage: That is so.
+        WrongUsage: There is neither.
     """
     if not flags.yes and not is_interactive():
         raise WrongUsage(f"Cannot ask for confirmation without a terminal: pass --yes to {verb}.")
 
 
 def is_confirmed(flags: argparse.Namespace, question: str, word: str = "") -> bool:
-    """Ask, unless that was answered on the command line; with `word`, that has to be typed."""
+    """Ask for confirmation unless `--yes` was given; with `word`, that word must be typed."""
     if flags.yes:
         return True
     return confirm_by_word(question, word) if word else confirm(question)
 
 
 def find_jobs(snapshot: ClusterSnapshot, names: Iterable[str], job_type: str = "") -> tuple[list[Job], bool]:
-    """Return the jobs that are meant, and whether all were found; those that were not are told."""
+    """Return the named jobs, and True if all were found; missing ones are reported on stderr."""
     jobs: list[Job] = []
     are_found = True
     for words in dict.fromkeys(names):
@@ -75,7 +75,7 @@ async def each(
     done: str,
     tell: Callable[[str], None] = write,
 ) -> list[Job]:
-    """Change jobs, and tell that each is `done`; return those that could not be changed."""
+    """Change jobs and report each as `done`; return the jobs that could not be changed."""
     failed: list[Job] = []
 
     def fail(job: Job, error: KubeError) -> None:
@@ -89,7 +89,7 @@ async def each(
 
 
 async def delete_each(client: Client, plan: DeletePlan, tell: Callable[[str], None] = write) -> list[Job]:
-    """Delete the jobs of a plan, and return those that could not be deleted."""
+    """Delete the jobs of a plan; return those that could not be deleted."""
 
     async def delete(job: Job) -> None:
         await delete_job(client, job.ref, job.uid, propagation=plan.propagation)
@@ -100,9 +100,9 @@ async def delete_each(client: Client, plan: DeletePlan, tell: Callable[[str], No
 async def wait_until_gone(
     client: Client, namespace: str, plan: DeletePlan, longest_s: float = LONGEST_S
 ) -> Sequence[Leftover]:
-    """Watch what was deleted until it is gone, but not longer than that; return what is left.
+    """Wait until deleted objects are gone, for `longest_s` at most; return what is left.
 
-    The time counts from the first reading of the cluster, which may take as long as an answer.
+    The time counts from the first read of the cluster, which may take as long as a response.
     """
     live = ClusterFeed(client, namespace)
     left: Sequence[Leftover] = find_leftovers(plan, ClusterSnapshot(plan.context), {})

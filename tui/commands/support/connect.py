@@ -1,7 +1,8 @@
-"""From what the user asked for to a cluster: a kubeconfig's, or the sandbox."""
+"""Connect to the requested cluster: one from a kubeconfig, or the sandbox."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,14 +17,16 @@ from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 from tui.text.format import Clock
 
+_COMMAND = re.compile(r"\bgpuconsole (?=(?:data|get|list|logs|resume|submit|top|why)\b)")
+
 
 @asynccontextmanager
 async def cluster(options: ConsoleOptions) -> AsyncIterator[Client]:
-    """Open the cluster that is meant; with `--sandbox`, join the sandbox or start it.
+    """Open the requested cluster; with `--sandbox`, join the sandbox or start it.
 
     Raises:
-        NoCluster: There is no kubeconfig, or it cannot be used.
-        NotKubernetes: It names an address where something else answers.
+        NoCluster: There is no kubeconfig, or it is unusable.
+        NotKubernetes: The address belongs to another kind of server.
     """
     options = await with_sandbox(options)
     async with await Client.connect(options.kubeconfig, options.context, options.namespace) as client:
@@ -37,7 +40,7 @@ async def cluster(options: ConsoleOptions) -> AsyncIterator[Client]:
 
 
 def _is_foreign(error: BaseException | None) -> bool:
-    """Tell whether an error, or one that it explains, may come from something else than an API server."""
+    """Return True if the error, or one of its causes, may come from a server that is not an API server."""
     while error is not None:
         if isinstance(error, KubeError) and error.is_foreign:
             return True
@@ -46,10 +49,10 @@ def _is_foreign(error: BaseException | None) -> bool:
 
 
 async def _check_is_kubernetes(client: Client) -> None:
-    """Say of an address that understands nothing what is wrong with it.
+    """Explain an address whose answers cannot be parsed.
 
     Raises:
-        NotKubernetes: It is no API server's.
+        NotKubernetes: The server is not an API server.
     """
     try:
         await fetch_version(client)
@@ -60,11 +63,11 @@ async def _check_is_kubernetes(client: Client) -> None:
 
 
 def _silent(_words: str) -> None:
-    """Take progress that nobody waits for."""
+    """Ignore progress."""
 
 
 async def with_sandbox(options: ConsoleOptions, progress: Callable[[str], None] = _silent) -> ConsoleOptions:
-    """Return options that name the sandbox's kubeconfig if it is meant; start it if need be."""
+    """Return options that name the sandbox's kubeconfig if it was requested; start it if necessary."""
     if not options.is_sandbox:
         return options
     from k8s import sandbox
@@ -76,22 +79,22 @@ async def with_sandbox(options: ConsoleOptions, progress: Callable[[str], None] 
 
 
 def namespace_in_use(options: ConsoleOptions, client: Client) -> str:
-    """Return the namespace that is meant; empty for all of them."""
+    """Return the requested namespace; empty for all."""
     return "" if options.is_all_namespaces else client.config.namespace
 
 
 async def read_jobs(options: ConsoleOptions, client: Client) -> ClusterSnapshot:
-    """Read once the cluster with the jobs that are meant; `missing_jobs` says what of them may not be read.
+    """Read the requested jobs once; `missing_jobs` names those that may not be read.
 
     Raises:
         Forbidden: Neither pods nor jobs of any kind may be read.
-        KubeError: The cluster cannot be read at all.
+        KubeError: The cluster cannot be read.
     """
     return (await read_feed(options, client))[0]
 
 
 async def read_feed(options: ConsoleOptions, client: Client) -> tuple[ClusterSnapshot, ClusterFeed]:
-    """Read what `read_jobs` reads, and return also the feed, which can go on from there."""
+    """Read as `read_jobs` does; return also the feed, which can continue from there."""
     feed = ClusterFeed(client, namespace_in_use(options, client))
     snapshot = await feed.read_once()
     if feed.reads_nothing:
@@ -102,19 +105,19 @@ async def read_feed(options: ConsoleOptions, client: Client) -> tuple[ClusterSna
 
 
 def check_may_change(options: ConsoleOptions, doing: str) -> None:
-    """Refuse to change anything with `--readonly`.
+    """Reject changes with `--readonly`.
 
     Raises:
-        KubeError: It was asked for.
+        KubeError: The flag was given.
     """
     if options.is_read_only:
         raise KubeError(
-            f"Could not {doing}.", "Nothing is changed with --readonly.", "Run it again without --readonly."
+            f"Could not {doing}.", "Changes are disabled by --readonly.", "Run it again without --readonly."
         )
 
 
 def command_line(options: ConsoleOptions, *words: str) -> str:
-    """Return a command as somebody types it who means the same cluster and namespace."""
+    """Return a command line for the same cluster and namespace."""
     where = ["--sandbox"] if options.is_sandbox else []
     for flag, value in (
         ("--kubeconfig", options.kubeconfig),
@@ -125,6 +128,11 @@ def command_line(options: ConsoleOptions, *words: str) -> str:
     return shlex.join(["gpuconsole", *where, *words])
 
 
+def with_cluster_flags(options: ConsoleOptions, text: str) -> str:
+    """Return text whose commands name this run's cluster, so that they can be pasted as they are."""
+    return _COMMAND.sub(lambda _: f"{command_line(options)} ", text)
+
+
 def server_clock(client: Client) -> Clock:
-    """Return the time by the cluster's clock, as far as it is known."""
+    """Return a clock set to the cluster's time, as far as it is known."""
     return Clock.ahead(client.server_clock_offset_s)

@@ -1,4 +1,4 @@
-"""The values of `top --live -o json`: what was measured, who told it and when; None is not known."""
+"""Values of `top --live -o json`: measurements with their source and time; None is unknown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tui.commands.support.values import Values, seconds_since
 
 
 def node_live_values(node: NodeReadings, gpus: Iterable[Values], now: datetime) -> Values:
-    """Return what was measured on a node, `gpus` among it, or why nothing was."""
+    """Return a node's measurements with its `gpus`, or why there are none."""
     missing = node.missing
     return {
         "gpus": list(gpus),
@@ -23,7 +23,7 @@ def node_live_values(node: NodeReadings, gpus: Iterable[Values], now: datetime) 
 
 
 def gpu_values(gpu: GpuReading, warnings: Iterable[GpuWarning], now: datetime) -> Values:
-    """Return one GPU, or one MIG instance."""
+    """Return the measurements of a GPU or MIG instance."""
     return {
         "index": gpu.index,
         "uuid": gpu.uuid,
@@ -50,12 +50,12 @@ def gpu_values(gpu: GpuReading, warnings: Iterable[GpuWarning], now: datetime) -
 
 
 def warning_values(warning: GpuWarning) -> Values:
-    """Return what is wrong with a GPU."""
-    return {"kind": str(warning.kind), "sentence": warning.words, "is_serious": warning.is_serious}
+    """Return a GPU warning."""
+    return {"kind": str(warning.kind), "sentence": warning.text, "is_serious": warning.is_serious}
 
 
 def rank_values(line: RankReading, gpu: Values | None) -> Values:
-    """Return one rank of a job and its GPU, as `gpu_values` gives it."""
+    """Return one rank of a job and its GPU, in the form of `gpu_values`."""
     return {
         "rank": line.rank,
         "instance": line.instance.name,
@@ -67,7 +67,7 @@ def rank_values(line: RankReading, gpu: Values | None) -> Values:
 
 
 def pod_values(pod: PodReadings, now: datetime) -> Values:
-    """Return what a pod uses beside its GPUs."""
+    """Return a pod's usage other than GPUs."""
     return {
         "pod": pod.pod,
         "usage": _usage_values(pod.usage, now),
@@ -94,7 +94,7 @@ def _traffic_values(traffic: Traffic | None, now: datetime) -> Values | None:
 
 
 def _told(told: GpuReading | Usage | Traffic, now: datetime) -> Values:
-    """Return who told and when; to the second, for nobody knows it better."""
+    # Whole seconds: sources are not more precise than that.
     return {
         "source": str(told.source),
         "read_at": told.read_at.strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -1,4 +1,4 @@
-"""Which job is meant by NAME, or by KIND/NAME where several kinds have one of that name."""
+"""Look up a job by NAME, or by KIND/NAME where several kinds have one of that name."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from tui.commands.support.output import WrongUsage
 from tui.commands.support.partial import missing_line
 
 NAME_HELP = "job name, or KIND/NAME"
-"""For arguments that name a job."""
 
+# Owners that a job list may show in any cluster, even if it shows none now.
 OWNERS = (
     AnyOwner("Pod", "v1"),
     *(AnyOwner(kind, "apps/v1") for kind in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")),
 )
-"""What else a list may show in every cluster, whether or not it does now."""
 
 
 class Ambiguous(KubeError):
@@ -30,10 +29,10 @@ class Ambiguous(KubeError):
 
 
 def split_name(words: str) -> tuple[str, str]:
-    """Return the kind in the user's words, empty when any is meant, and the name.
+    """Return the kind as typed, empty for any, and the name.
 
     Raises:
-        WrongUsage: There is no name.
+        WrongUsage: The name is missing.
     """
     kind_words, slash, name = words.rpartition("/")
     if not name or (slash and not kind_words):
@@ -42,13 +41,13 @@ def split_name(words: str) -> tuple[str, str]:
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
-    """Let a command take one job, and of which kind it is."""
+    """Add the job argument and `--type`."""
     parser.add_argument("job", metavar="JOB", help=NAME_HELP)
     add_type(parser)
 
 
 def add_type(parser: argparse.ArgumentParser) -> None:
-    """Let a command be told of which kind the jobs are that it means."""
+    """Add `--type`."""
     parser.add_argument(
         "-T",
         "--type",
@@ -60,10 +59,10 @@ def add_type(parser: argparse.ArgumentParser) -> None:
 
 
 def jobs_of_type(snapshot: ClusterSnapshot, words: str) -> ClusterSnapshot:
-    """Return the snapshot with jobs of one kind only; with all where no kind is named.
+    """Return the snapshot with the jobs of one kind; unchanged if no kind is given.
 
     Raises:
-        WrongUsage: There is no such kind.
+        WrongUsage: The kind does not exist.
     """
     if not words:
         return snapshot
@@ -74,17 +73,17 @@ def jobs_of_type(snapshot: ClusterSnapshot, words: str) -> ClusterSnapshot:
 
 
 def find_job(snapshot: ClusterSnapshot, words: str, job_type: str = "") -> Job:
-    """Return the job that is meant.
+    """Return the named job.
 
     Args:
         snapshot: The cluster.
         words: NAME or KIND/NAME.
-        job_type: Of which kind it must be, in the user's words; empty for any.
+        job_type: Required kind, as the user typed it; empty for any.
 
     Raises:
-        NotFound: There is none.
-        Ambiguous: There are several; the error lists them.
-        WrongUsage: The words are no name.
+        NotFound: The job does not exist.
+        Ambiguous: Several jobs match; the error lists them.
+        WrongUsage: The name is invalid.
     """
     kind_words, name = split_name(words)
     kind_words = kind_words or job_type
@@ -118,7 +117,7 @@ def find_job(snapshot: ClusterSnapshot, words: str, job_type: str = "") -> Job:
 
 
 def titles(refs: Iterable[JobRef]) -> str:
-    """Return jobs as people read them: `PyTorchJob vision/bert`."""
+    """Return jobs in the form `PyTorchJob vision/bert`."""
     return ", ".join(f"{ref.kind} {ref.namespace}/{ref.name}" for ref in refs)
 
 
@@ -126,7 +125,7 @@ def _kind_named(words: str, snapshot: ClusterSnapshot) -> str:
     """Return a kind's name as in manifests.
 
     Raises:
-        WrongUsage: There is no such kind.
+        WrongUsage: The kind does not exist.
     """
     known = [*KINDS, *OWNERS, *(kind_of(job.ref) for job in snapshot.jobs)]
     for kind in known:

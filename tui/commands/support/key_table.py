@@ -1,16 +1,17 @@
-"""Every key with its id, for `gpuconsole info --keys`, for whoever writes a keys.yaml, and for the README."""
+"""Tables of all keys and their ids, for `gpuconsole info --keys`, keys.yaml and the manual."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tui.keys import ACTIONS, key_sections, remapped
+from tui.keys import remapped
+from tui.screens import ACTIONS, key_table
 
 
 def as_text(keymap: Mapping[str, str]) -> str:
-    """Return the table as the terminal shows it, with the user's own keys."""
+    """Return the table as text, with the user's own keys."""
     lines = []
-    for place, table in key_sections():
+    for place, table in key_table().sections:
         lines.append(place)
         lines += [
             f"  {key.id:<24}  {key.all_shown:<12}  {key.help}".rstrip() for key in remapped(table, keymap)
@@ -20,9 +21,9 @@ def as_text(keymap: Mapping[str, str]) -> str:
 
 
 def as_markdown() -> str:
-    """Return the table as README shows it."""
+    """Return the table as Markdown, for the manual."""
     lines = []
-    for place, table in key_sections():
+    for place, table in key_table().sections:
         lines += [f"**{place}**", "", "| key | does | id |", "|---|---|---|"]
         lines += [f"| {_code(key.all_shown)} | {key.help} | `{key.id}` |" for key in table]
         lines.append("")

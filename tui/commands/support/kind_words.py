@@ -1,4 +1,4 @@
-"""What people type for a kind of job: its own words, and those of Arena."""
+"""Names that people type for job kinds: the kinds' own and Arena's."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from collections.abc import Mapping
 
 from k8s.kinds import JobKind
 
+# Arena's short names that are not the kind's title without `job`.
 _SHORT: Mapping[str, str] = {"py": "pytorch", "rj": "ray", "vj": "volcano"}
-"""Arena's short words that are not a kind's title without `job`."""
+# Arena's names for kinds of other operators, shown where their pods exist.
 KINDS_OF_OTHERS: Mapping[str, str] = {
     **dict.fromkeys(("et", "etjob", "deepspeed", "deepspeedjob", "dp"), "trainingjob"),
     **dict.fromkeys(("spark", "sparkjob"), "sparkapplication"),
     **dict.fromkeys(("horovod", "horovodjob", "hj"), "statefulset"),
 }
-"""Arena's words for kinds of other operators' objects: shown where their pods are there."""
 _ET = "is a job of Alibaba's et-operator, which is not supported"
+# Arena's names for kinds that cannot be created here, with the reason or an alternative.
 NOT_MADE: Mapping[str, str] = {
     **dict.fromkeys(
-        ("tf", "tfjob"), "A TFJob is shown and deleted here, but not made: use pytorch, mpi or job."
+        ("tf", "tfjob"), "TFJobs can be shown and deleted, but not created: use pytorch, mpi or job."
     ),
     **dict.fromkeys(
         ("horovod", "horovodjob", "hj"), "Arena's horovodjob is older than its MPIJob: use mpi instead."
     ),
     **dict.fromkeys(("et", "etjob"), f"An etjob {_ET}: use pytorch with --elastic-min and --elastic-max."),
     **dict.fromkeys(("deepspeed", "deepspeedjob", "dp"), f"A deepspeedjob {_ET}: use mpi instead."),
-    **dict.fromkeys(("spark", "sparkjob"), "A sparkjob trains no model on GPUs: it is not supported."),
+    **dict.fromkeys(("spark", "sparkjob"), "Spark jobs are not supported."),
     **dict.fromkeys(
-        ("volcano", "volcanojob", "vj"), "A Volcano Job is shown and deleted here, but not made."
+        ("volcano", "volcanojob", "vj"), "Volcano jobs can be shown and deleted, but not created."
     ),
-    **dict.fromkeys(("ray", "rayjob", "rj"), "A RayJob is shown and deleted here, but not made."),
+    **dict.fromkeys(("ray", "rayjob", "rj"), "RayJobs can be shown and deleted, but not created."),
 }
-"""Arena's words for kinds of which no jobs are made here, and why or what instead."""
 
 
 def words_of(kind: JobKind) -> tuple[str, ...]:
-    """Return what people type for a kind: Arena's word first, as `pytorch`."""
+    """Return the names people type for a kind, Arena's first, such as `pytorch`."""
     title = kind.title.lower()
     word = str(getattr(kind, "word", "") or title.removesuffix("job").strip() or title)
     short = (each for each, long in _SHORT.items() if long == word)
@@ -43,7 +43,7 @@ def words_of(kind: JobKind) -> tuple[str, ...]:
 
 
 def matches_kind(kind: JobKind, words: str) -> bool:
-    """Tell whether a kind is meant by `Job`, `jobs`, Arena's `pytorch` or, of several, `jobs.batch`."""
+    """Return True if the name stands for the kind: `Job`, `jobs`, Arena's `pytorch`, or `jobs.batch`."""
     word = KINDS_OF_OTHERS.get(words.lower(), words.lower())
     resource = kind.resource
     name = resource.kind.lower()

@@ -1,4 +1,4 @@
-"""`top nodes --live` and `top jobs --live`: what was measured just now, beside what is allocated."""
+"""`top nodes --live` and `top jobs --live`: current measurements beside the allocation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from k8s.client.client import Client
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from k8s.telemetry.gpu_warnings import warnings_of
 from k8s.telemetry.job_ranks import RankReading, holders_of, readings_by_rank
+from k8s.telemetry.prometheus import parse_address
 from k8s.telemetry.reader import TelemetryReader
 from k8s.telemetry.readings import GpuReading, NodeReadings, Telemetry, Traffic, Usage
-from k8s.telemetry.sources.prometheus_address import parse_address
 from tui.commands.support.gpu_values import gpu_values, node_live_values, pod_values, rank_values
 from tui.commands.support.output import OutputColumn, write, write_stderr, write_table
 from tui.commands.support.values import Values
@@ -58,21 +58,20 @@ USAGE_COLUMNS = (
     OutputColumn("SOURCES"),
 )
 _Uses = Sequence[tuple[tuple[str, ...], Usage | None, Traffic | None]]
-"""Names of nodes or pods, and what they use."""
 _BLANK = (NOTHING,) * len(_NUMBERS)
 
 
 def add_live(parser: argparse.ArgumentParser) -> None:
-    """Let a command take `--live`."""
+    """Add `--live`."""
     words = "measure too: what the GPUs do now, by DCGM exporter or Prometheus, with source and age"
     parser.add_argument("--live", action="store_true", help=words)
 
 
 class LiveReadings:
-    """What was measured of the nodes and the jobs of one snapshot, and what of it is printed."""
+    """Measurements of the nodes and jobs of one snapshot, and their output."""
 
     def __init__(self, snapshot: ClusterSnapshot, telemetry: Telemetry) -> None:
-        """Take what is printed as of now."""
+        """Relate all ages to the current time."""
         self._snapshot, self._telemetry = snapshot, telemetry
         self._now = datetime.now(UTC)
 
@@ -85,7 +84,7 @@ class LiveReadings:
         nodes: Iterable[NodeRow],
         jobs: Iterable[Job] = (),
     ) -> LiveReadings:
-        """Measure nodes and jobs; what this user may not read is one line on stderr."""
+        """Measure nodes and jobs; report on stderr, in one line, what this user may not read."""
         address = parse_address(options.prometheus) if options.prometheus else None
         telemetry = await TelemetryReader(client, prometheus=address).read(nodes, jobs)
         for notice in telemetry.notices:
@@ -93,12 +92,12 @@ class LiveReadings:
         return cls(snapshot, telemetry)
 
     def node_values(self, node: NodeRow) -> Values:
-        """Return what was measured on a node."""
+        """Return the measurements of a node."""
         found = self._of(node.name)
         return node_live_values(found, [self._gpu_values(gpu) for gpu in found.gpus], self._now)
 
     def job_values(self, job: Job) -> Values:
-        """Return what was measured of a job: its ranks' GPUs, and what its pods use."""
+        """Return the measurements of a job: its ranks' GPUs and its pods' usage."""
         namespace = job.ref.namespace
         pods = [self._telemetry.pods.get((namespace, each.pod)) for each in job.instances]
         return {
@@ -110,7 +109,7 @@ class LiveReadings:
         }
 
     def write_nodes(self, nodes: Sequence[NodeRow], *, is_wide: bool) -> None:
-        """Print a line for each GPU, and one with the reason for each node of which none is known."""
+        """Print a line per GPU, and one with the reason for each node without measurements."""
         rows = [row for node in nodes for row in self._node_rows(node)]
         write_table(NODE_COLUMNS, rows, is_wide=is_wide)
         found = [self._of(node.name) for node in nodes]
@@ -123,7 +122,7 @@ class LiveReadings:
         write(f"\nMeasured: {plural(len(measured), 'GPU')} of {total}{mean}.")
 
     def write_jobs(self, jobs: Sequence[Job], *, is_wide: bool) -> None:
-        """Print a line for each rank of each job that holds GPUs."""
+        """Print a line per rank of each job that holds GPUs."""
         lines = [(job, line) for job in jobs for line in self._ranks(job)]
         if not lines:
             write("No running job holds GPUs.")
@@ -134,7 +133,7 @@ class LiveReadings:
         self._write_usage((OutputColumn("NAMESPACE"), OutputColumn("POD")), uses)
 
     def _write_usage(self, names: Sequence[OutputColumn], uses: _Uses) -> None:
-        """Print what is used of CPU, memory, network and disks; nothing where nothing is known."""
+        """Print CPU, memory, network and disk usage; nothing if all is unknown."""
         rows = [
             (*place, *self._usage_cells(usage, traffic))
             for place, usage, traffic in uses
@@ -185,7 +184,7 @@ class LiveReadings:
         )
 
     def _why_unknown(self, node: str) -> str:
-        """Say why it is not known what a rank on a node does."""
+        """Return the reason why a rank on that node has no measurement."""
         found = self._of(node)
         if found.missing is not None:
             return found.missing.words
@@ -219,7 +218,7 @@ class LiveReadings:
         return age((self._now - told.read_at).total_seconds())
 
     def _note(self, gpu: GpuReading) -> str:
-        return " ".join(warning.words for warning in warnings_of(gpu))
+        return " ".join(warning.text for warning in warnings_of(gpu))
 
     def _gpu_values(self, gpu: GpuReading) -> Values:
         return gpu_values(gpu, warnings_of(gpu), self._now)

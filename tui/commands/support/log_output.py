@@ -1,4 +1,4 @@
-"""Prints logs: lines to stdout, whatever else happened to stderr; and follows a job until it has ended."""
+"""Print logs, lines to stdout and notices to stderr, and follow a job to its end."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from tui.options import ConsoleOptions
 
 
 class FollowedJob:
-    """A job that is watched until it has ended, and its containers as they come."""
+    """A job watched to its end, with its containers as they appear."""
 
     def __init__(self, feed: ClusterFeed, ref: JobRef, container: str = "") -> None:
         """Prepare to watch a job.
 
         Args:
-            feed: Its cluster.
-            ref: Which job.
-            container: Which container of each pod; empty for the training container.
+            feed: The job's cluster.
+            ref: The job.
+            container: Name of the container in each pod; empty for the training container.
         """
         self.job: Job | None = None
-        """As it was seen last; None where it has not been seen, or was deleted."""
+        """Last seen state; None before it was seen, or after it was deleted."""
         self._feed = feed
         self._ref = ref
         self._container = container
 
     async def targets(self) -> AsyncGenerator[Sequence[Target], None]:
-        """Yield the containers whenever there are others, until the job has ended.
+        """Yield the containers whenever they change, until the job ends.
 
         Raises:
-            NotFound: It ended, or was deleted, before there was a pod.
+            NotFound: The job ended or was deleted before it had a pod.
         """
         snapshots: asyncio.Queue[ClusterSnapshot | None] = asyncio.Queue()
         mirroring = asyncio.create_task(self._feed.run(snapshots.put_nowait))
@@ -93,20 +93,22 @@ async def print_log(
     *,
     timestamps: bool = False,
 ) -> None:
-    """Print the lines that are wanted, with the instance before each where they are those of all."""
+    """Print the selected lines, prefixed with the instance if several are merged."""
     out, is_terminal = sys.stdout.buffer, sys.stdout.isatty()
-    async for item in read(client, targets, wanted):
-        if isinstance(item, LogLine):
-            out.write(printed(item, timestamps=timestamps, name=wanted.every, is_terminal=is_terminal))
-            if wanted.follow:
-                out.flush()
-        else:
-            who = f"{item.source.name}: " if item.source.name else ""
-            write_stderr(f"-- {who}{item.text}")
+    # Closed before `targets` is, which it reads: a write may fail in the middle.
+    async with aclosing(read(client, targets, wanted)) as items:
+        async for item in items:
+            if isinstance(item, LogLine):
+                out.write(printed(item, timestamps=timestamps, name=wanted.every, is_terminal=is_terminal))
+                if wanted.follow:
+                    out.flush()
+            else:
+                who = f"{item.source.name}: " if item.source.name else ""
+                write_stderr(f"-- {who}{item.text}")
 
 
 async def follow_to_end(options: ConsoleOptions, client: Client, ref: JobRef) -> int:
-    """Print the log of a new job's rank 0 until it has ended; return 0 where it succeeded, else 1."""
+    """Print the log of a new job's rank 0 to its end; return 0 if the job succeeded, else 1."""
     sys.stdout.flush()
     followed = FollowedJob(ClusterFeed(client, ref.namespace), ref)
     try:

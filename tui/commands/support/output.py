@@ -1,7 +1,7 @@
-"""Writes answers to stdout (tables, CSV, JSON, YAML) and all else to stderr, and asks questions.
+"""Write results to stdout (tables, CSV, JSON, YAML) and the rest to stderr, and prompt.
 
-The one gate of the commands: every word that they print passes here, also those from files, folder
-names and the command line, and none reaches a terminal that would obey it.
+Everything a command prints passes here, including text from files, folder names and the command
+line, so that no control sequence reaches a terminal.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import asyncio
 import csv
 import getpass
 import json
+import shutil
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,9 +24,9 @@ from k8s.text.yaml_writer import to_yaml
 from tui.text.cells import cell_len, pad
 
 FORMATS = ("table", "wide", "json", "yaml")
-"""What `-o` of a list takes."""
 GAP = "   "
-"""Between two columns."""
+NARROW_GAP = "  "
+_NEAREST = str.maketrans({"–": "-", "—": "-", "…": "...", "•": "*", "·": ".", "×": "x", "→": "->", "≈": "~"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +36,41 @@ class OutputColumn:
     title: str
     align: Literal["left", "right"] = "left"
     is_wide: bool = False
-    """Only with `-o wide`."""
+    """Shown with `-o wide` only."""
+    narrow_title: str = ""
+    """Title when the table is too wide for the terminal; empty for the same title."""
+    narrow_cell: Callable[[str], str] = str
+    """Shortens a cell when the table is too wide for the terminal."""
+    is_optional: bool = False
 
 
 class WrongUsage(Exception):
-    """The command line itself is at fault; the message says what would be right."""
+    """The command line is invalid; the message says what would be valid."""
 
     command = ""
-    """Whose help has more, where that is known."""
+
+
+def nearest_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Replace characters that stdout cannot encode: the commands' codec error handler."""
+    assert isinstance(error, UnicodeEncodeError)
+    found = error.object[error.start : error.end].translate(_NEAREST)
+    return found.encode("ascii", "replace").decode(), error.end
 
 
 def write_stderr(text: str) -> None:
-    """Print on stderr what is not part of the answer."""
+    """Print a notice on stderr."""
     sys.stderr.write(f"{sanitize_lines(text)}\n")
 
 
 def write_progress(text: str, *, is_last: bool = False) -> None:
-    """Print on stderr a line that the next one takes the place of; nothing where no terminal is."""
+    """Print a line on stderr that the next one overwrites; nothing without a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{sanitize(text)}" + "\r\x1b[K" * is_last)
         sys.stderr.flush()
 
 
 def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
-    """Let a command take `-o`."""
+    """Add `-o`."""
     parser.add_argument(
         "-o",
         "--output",
@@ -69,21 +81,24 @@ def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS
 
 
 def write(text: str) -> None:
-    """Print part of the answer: as it is to a pipe or a file, harmless to a terminal."""
+    """Print part of the result: unchanged to a pipe or file, sanitized to a terminal."""
     shown = sanitize_lines(text) if sys.stdout.isatty() else text
     sys.stdout.write(f"{shown}\n")
 
 
 def write_csv(rows: Iterable[Sequence[object]]) -> None:
-    """Print rows as CSV: as they are to a pipe or a file, harmless to a terminal."""
+    """Print rows as CSV, safe for spreadsheets, and sanitized on a terminal."""
+    from tui.files.csv_export import escape_formula
+
     lines = csv.writer(sys.stdout, lineterminator="\n")
-    if sys.stdout.isatty():
-        rows = ([sanitize(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
-    lines.writerows(rows)
+    clean = sanitize if sys.stdout.isatty() else str
+    lines.writerows(
+        [escape_formula(clean(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows
+    )
 
 
 def write_object(found: Any, form: str) -> None:
-    """Print values as JSON or YAML, in ASCII: everything else is written as an escape."""
+    """Print values as JSON or YAML in ASCII, with escapes for other characters."""
     if form == "yaml":
         write(to_yaml(found).removesuffix("\n"))
     else:
@@ -93,21 +108,55 @@ def write_object(found: Any, form: str) -> None:
 def write_table(
     columns: Sequence[OutputColumn], rows: Iterable[Sequence[str]], *, is_wide: bool = False, indent: str = ""
 ) -> None:
-    """Print rows below their titles; each row has a cell for every column, wide ones too."""
+    """Print rows below their titles; each row has a cell for every column, wide ones included.
+
+    On a terminal, a table without wide columns is narrowed to its width as far as its columns allow.
+    """
     shown = [index for index, column in enumerate(columns) if is_wide or not column.is_wide]
     lines = [[columns[index].title for index in shown]]
     lines += [[sanitize(row[index]) for index in shown] for row in rows]
-    widths = [max(cell_len(line[place]) for line in lines) for place in range(len(shown))]
+    width = shutil.get_terminal_size().columns - len(indent)
+    if sys.stdout.isatty() and not is_wide and _width(lines, GAP) > width:
+        _write_lines(*_narrowed([columns[index] for index in shown], lines, width), indent, NARROW_GAP)
+    else:
+        _write_lines([columns[index] for index in shown], lines, indent, GAP)
+
+
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
+
+
+def _width(lines: Sequence[Sequence[str]], gap: str) -> int:
+    return sum(_widths(lines)) + len(gap) * (len(lines[0]) - 1)
+
+
+def _narrowed(
+    columns: Sequence[OutputColumn], lines: Sequence[Sequence[str]], width: int
+) -> tuple[Sequence[OutputColumn], Sequence[Sequence[str]]]:
+    """Shorten titles and cells, then drop columns from the right, until the lines fit."""
+    head = [each.narrow_title or each.title for each in columns]
+    body = [[each.narrow_cell(cell) for each, cell in zip(columns, line, strict=True)] for line in lines[1:]]
+    lines = [head, *body]
+    for place in reversed(range(len(columns))):
+        if columns[place].is_optional and _width(lines, NARROW_GAP) > width:
+            columns = [*columns[:place], *columns[place + 1 :]]
+            lines = [[*line[:place], *line[place + 1 :]] for line in lines]
+    return columns, lines
+
+
+def _write_lines(
+    columns: Sequence[OutputColumn], lines: Sequence[Sequence[str]], indent: str, gap: str
+) -> None:
+    widths = _widths(lines)
     for line in lines:
         cells = [
-            pad(cell, width, columns[index].align)
-            for cell, width, index in zip(line, widths, shown, strict=True)
+            pad(cell, width, each.align) for cell, width, each in zip(line, widths, columns, strict=True)
         ]
-        write((indent + GAP.join(cells)).rstrip())
+        write((indent + gap.join(cells)).rstrip())
 
 
 def write_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print names and values one below the other; a value that is empty is left out."""
+    """Print names and values below each other; empty values are left out."""
     filled = [(name, sanitize(value)) for name, value in fields if value]
     width = max((len(name) for name, _ in filled), default=0)
     for name, value in filled:
@@ -115,7 +164,7 @@ def write_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def confirm(question: str, *, default: bool = False) -> bool:
-    """Ask a yes-or-no question on the terminal; no answer at all is a no."""
+    """Ask a yes-or-no question on the terminal; end of input is a no."""
     answer = _answer(f"{sanitize(question)} {'[Y/n]' if default else '[y/N]'} ")
     if answer is None:
         return False
@@ -124,12 +173,12 @@ def confirm(question: str, *, default: bool = False) -> bool:
 
 
 def confirm_by_word(question: str, word: str) -> bool:
-    """Ask a question on the terminal that only `word`, typed in full, says yes to."""
+    """Ask for confirmation by typing `word` in full."""
     return _answer(f'{sanitize(question)}\nType "{sanitize(word)}" to continue: ') == word
 
 
-def ask_password(prompt: str) -> str:
-    """Return what is typed unseen on the terminal after a prompt; nothing for no answer at all."""
+def prompt_password(prompt: str) -> str:
+    """Read a password without echo; empty at end of input."""
     with _ended_by_ctrl_c(), suppress(EOFError):
         return getpass.getpass(sanitize(prompt), sys.stderr)
     return ""
@@ -140,14 +189,14 @@ def _ended_by_ctrl_c() -> Iterator[None]:
     # asyncio would only note ctrl+c, and go on waiting for the answer.
     noting = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        if _is_ctrl_c_noted():
+        if _is_ctrl_c_recorded():
             raise KeyboardInterrupt
         yield
     finally:
         signal.signal(signal.SIGINT, noting)
 
 
-def _is_ctrl_c_noted() -> bool:
+def _is_ctrl_c_recorded() -> bool:
     try:
         task = asyncio.current_task()
     except RuntimeError:  # outside asyncio nothing is only noted
@@ -156,7 +205,7 @@ def _is_ctrl_c_noted() -> bool:
 
 
 def _answer(prompt: str) -> str | None:
-    """Return what is typed on the terminal after a prompt; None for no answer at all."""
+    """Return the line typed after a prompt; None at end of input."""
     with _ended_by_ctrl_c():
         sys.stderr.write(prompt)
         sys.stderr.flush()
@@ -168,5 +217,5 @@ def _answer(prompt: str) -> str | None:
 
 
 def is_interactive() -> bool:
-    """Tell whether somebody sits there to be asked."""
+    """Return True if a person can be prompted: stdin and stderr are terminals."""
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -1,8 +1,9 @@
-"""The grammar of the command line; what a command takes is fetched when it is used."""
+"""Grammar of the command line; a command's arguments are imported when it is used."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -10,54 +11,50 @@ from typing import Any, NoReturn
 from k8s.text.sanitize import sanitize_lines
 from tui.commands import COMMANDS, NOT_HERE
 from tui.options import ConsoleOptions
+from tui.terminal.tty_state import wants_ascii
 
 WRONG_USAGE = 2
-"""Exit status for a command line that makes no sense."""
+# Arena's global flags without effect here: three with a value, two switches.
 _INEFFECTIVE = ("--loglevel", "--arena-namespace", "--helm-binary", "--pprof", "--trace")
-"""Arena's global flags that change nothing here: three with a value, two switches."""
+# Without effect on the sandbox, of which there is one.
 _CLUSTER_FLAGS = ("--kubeconfig", "--context")
-"""Flags that name a cluster; there is one sandbox."""
 
 
 class SwitchAction(argparse.Action):
-    """A switch as Go's pflag reads it: `--tensorboard`, `--tensorboard=true`, `--tensorboard=false`.
+    """A switch as Go's pflag parses it: `--tensorboard`, `--tensorboard=true`, `--tensorboard=false`.
 
-    Its value is a list of the texts given, so that whoever reads it can say which is wrong.
+    Its value is the list of texts given, so that a later check can name a wrong one.
     """
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        """Note what was given."""
+        """Append the given text."""
         setattr(namespace, self.dest, [*(getattr(namespace, self.dest, None) or ()), values])
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that complains in one line, and is filled when its command is used."""
+    """A parser with one-line errors, filled when its command is used."""
 
     command_module = ""
-    """Whose `add_arguments` to ask, empty for none."""
+    """Module with `add_arguments`; empty for none."""
     refusal = ""
-    """Why it takes nothing at all, one sentence; empty where it does."""
+    """Reason that the command accepts no arguments at all; empty if it does."""
     rewrite: Callable[[list[str]], list[str]] | None = None
-    """Completes the words before they are parsed."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
         self._is_filled = False
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse all words.
-
-        Of those that nobody takes an unknown option is named alone: which of the words
-        after it are its value, and not the user's command, cannot be told.
-        """
+        """Parse all arguments."""
         flags, extra = self.parse_known_args(args, namespace)
         if extra:
             self.prog = f"{self.prog} {getattr(flags, 'chosen', None) or ''}".rstrip()
+            # Words after an unknown option may be its value or the user's command: name the option.
             self._refuse(next((word for word in extra if word.startswith("-")), extra[0]))
         return flags
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, having fetched what the command takes, and what every command takes."""
+        """Parse, after adding the command's own arguments and the global ones."""
         if self.refusal:
             self.error(self.refusal)
         if not self._is_filled:
@@ -76,7 +73,7 @@ class CommandParser(argparse.ArgumentParser):
         return isinstance(self._option_string_actions.get(word), SwitchAction)
 
     def command_at(self, words: Sequence[str]) -> int | None:
-        """Return where the first word is that is no option of this parser's, nor an option's value."""
+        """Return the index of the first word that is neither an option nor an option's value."""
         is_value = False
         for at, word in enumerate(words):
             if is_value:
@@ -92,26 +89,48 @@ class CommandParser(argparse.ArgumentParser):
         return None
 
     def _check_before_command(self, words: Sequence[str]) -> None:
-        """Refuse an unknown option before a command: its value would be taken for the command."""
+        # Its value would be parsed as the command.
         at = self.command_at(words)
         if at is not None and words[at].startswith("-") and words[at] != "-":
             self._refuse(words[at])
+
+    def _get_value(self, action: argparse.Action, text: str) -> Any:
+        # argparse names Python's type in its own message.
+        try:
+            return super()._get_value(action, text)
+        except argparse.ArgumentError:
+            if action.type is not int:
+                raise
+            raise argparse.ArgumentError(action, f"{text!r} is not a whole number") from None
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Reject an invalid choice; suggest the nearest one and list the usable ones."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = action.choices
+        if isinstance(choices, dict):  # commands: aliases and those that only refuse are not listed
+            parsers = {id(each): name for name, each in reversed(choices.items()) if not each.refusal}
+            choices = tuple(reversed(parsers.values()))
+        near = difflib.get_close_matches(str(value), [str(each) for each in choices], 1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        words = ", ".join(str(each) for each in choices)
+        raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {meant}choose from {words}")
 
     def _refuse(self, word: str) -> NoReturn:
         name = word.partition("=")[0]
         self.error(f"unknown option {name}" if word.startswith("-") else f"unexpected argument {word!r}")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print help or a complaint, which repeats words of the command line: file names, as a rule."""
+        # Messages repeat words of the command line, which may be hostile file names.
         super()._print_message(sanitize_lines(message), file)
 
     def error(self, message: str) -> NoReturn:
-        """End with status 2 and one line."""
+        """Exit with status 2 and a one-line message."""
         self.exit(WRONG_USAGE, f"{message[:1].upper()}{message[1:]}\nSee {self.prog} --help\n")
 
 
 def _add_global_flags(parser: argparse.ArgumentParser) -> None:
-    """Let a parser take what holds for every command, before and after its name."""
+    """Add the global flags, which are accepted before and after the command's name."""
     group = parser.add_argument_group("global options")
     for names, metavar, words in (
         (("--kubeconfig",), "FILE", "path to the kubeconfig file"),
@@ -132,7 +151,7 @@ def _add_global_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_arena_flags(group: Any) -> None:
-    """Understand Arena's global flags, so that its commands work as they were written."""
+    """Accept Arena's global flags, so that its command lines work unchanged."""
     hidden: dict[str, Any] = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
     group.add_argument("--config", dest="kubeconfig", **hidden)
     for name in _INEFFECTIVE[:3]:
@@ -146,7 +165,7 @@ def _arena_dest(name: str) -> str:
 
 
 def ineffective_flags(flags: argparse.Namespace) -> list[str]:
-    """Return which global flags were given that change nothing: some of Arena's, and a cluster's name."""
+    """Return the given global flags that have no effect: some of Arena's, or a cluster beside `--sandbox`."""
     given = vars(flags)
     found = [name for name in _INEFFECTIVE if _arena_dest(name) in given]
     if "sandbox" in given:
@@ -155,7 +174,7 @@ def ineffective_flags(flags: argparse.Namespace) -> list[str]:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Make the parser of the whole command line."""
+    """Return the parser of the whole command line."""
     parser = CommandParser(
         prog="gpuconsole",
         description="Console for training jobs on GPU clusters. Without a command, opens the console.",
@@ -178,7 +197,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def options_of(flags: argparse.Namespace) -> ConsoleOptions:
-    """Return what holds for every command."""
+    """Return the global options."""
     given = vars(flags)
     return ConsoleOptions(
         kubeconfig=given.get("kubeconfig", ""),
@@ -189,5 +208,5 @@ def options_of(flags: argparse.Namespace) -> ConsoleOptions:
         is_read_only=given.get("readonly", False),
         theme=given.get("theme", ""),
         is_mono=given.get("mono", False),
-        is_ascii=given.get("ascii", False),
+        is_ascii=given.get("ascii", False) or wants_ascii(),
     )

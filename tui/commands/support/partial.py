@@ -1,4 +1,4 @@
-"""What this user may not read: one line on stderr beside what can be shown, and `partial` in JSON."""
+"""Report incomplete results: one line on stderr, and `partial` in JSON."""
 
 from __future__ import annotations
 
@@ -6,33 +6,34 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from k8s.snapshot import ClusterSnapshot, Missing
+from k8s.text.sanitize import sanitize
 from tui.commands.support.output import write_object, write_stderr
 from tui.commands.support.values import Values
 
 
 def write_items(items: Sequence[Values], missing: Sequence[Missing], form: str, **more: object) -> None:
-    """Print a list as JSON or YAML; `partial` names the resources that are not, or not all, in it."""
-    partial = {"partial": resources_of(missing)} if missing else {}
+    """Print a list as JSON or YAML; `partial` names the resources that are incomplete."""
+    partial = {"partial": list(dict.fromkeys(resources_of(missing)))} if missing else {}
     write_object({"items": items, **more, **partial}, form)
 
 
 def write_missing(missing: Sequence[Missing]) -> None:
-    """Print on stderr, in one line, what may not be read; nothing when all may be."""
+    """Print the incomplete resources on stderr in one line; nothing if there are none."""
     if missing:
         write_stderr(missing_line(missing))
 
 
 def no_jobs(snapshot: ClusterSnapshot, job_type: str = "") -> str:
-    """Return what a list of jobs, or of those of one kind, says in place of a table without rows."""
+    """Return the text for an empty list of jobs, or of jobs of one kind."""
     where = f" in namespace {snapshot.namespace}" if snapshot.namespace else ""
     return f"No jobs of type {job_type}{where}." if job_type else f"No jobs{where}."
 
 
 def missing_line(missing: Sequence[Missing]) -> str:
-    """Return what is not shown and why: what, and where you may not list it."""
+    """Return the incomplete resources, and where the user may not list them."""
     names = dict(zip(missing, resources_of(missing), strict=True))
-    sentences = []
-    if hidden := [each for each in missing if not each.shown]:
+    sentences = [sanitize(each.words) for each in missing if each.verb == "read"]
+    if hidden := [each for each in missing if not each.shown and each.verb != "read"]:
         namespaces = {each.namespace for each in hidden}
         namespace = namespaces.pop() if len(namespaces) == 1 else ""
         where = f" in namespace {namespace}" if namespace else ""
@@ -46,7 +47,7 @@ def missing_line(missing: Sequence[Missing]) -> str:
 
 
 def resources_of(missing: Sequence[Missing]) -> list[str]:
-    """Return the resources by their plurals, with the group where two have the same."""
+    """Return resources by plural, with the group where two share one."""
     plurals = [each.resource.partition(".")[0] for each in missing]
     counts = Counter(plurals)
     return [

@@ -1,4 +1,4 @@
-"""Draws curves as text with plotext, from as few points as the width can show."""
+"""Draw curves as text with plotext, from no more points than the width can show."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from dataclasses import dataclass
 import plotext
 
 from k8s.text.sanitize import sanitize
-from tui.charts.downsample import downsample
-from tui.charts.series import Bands
-from tui.charts.ticks import number_ticks, whole_ticks
+from tui.charts.series import MinMaxLevels, downsample
+from tui.charts.ticks import integer_ticks, number_ticks
 from tui.text.format import number, plural
 
 HEIGHT = 16
-"""Rows of one plot, its axis and title among them."""
 WIDEST = 160
 _LARGEST, _SMALLEST = 1e300, 1e-300
 _ASCII = str.maketrans("┌┐└┘─│┤├┬┴┼", "++++-|+++++")
@@ -24,23 +22,23 @@ _ASCII = str.maketrans("┌┐└┘─│┤├┬┴┼", "++++-|+++++")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlotLine:
-    """One curve to print; the three arrays are of one length, steps rise."""
+    """One curve; the three arrays have one length, steps increase."""
 
     name: str
-    """The tag, and what tells it from another curve of that tag."""
+    """The tag, with the run or file where several curves share it."""
     steps: array[int]
     wall_times: array[float]
     values: array[float]
 
 
 def plot(line: PlotLine, width: int, *, is_ascii: bool = False) -> str:
-    """Return a plot of one curve, without colours, and a line that sums it up."""
+    """Return a plot of one curve without colours, and a summary line."""
     parts = [sanitize(line.name), _drawn(line, width, is_ascii), _summary(line)]
     return "\n".join(part for part in parts if part)
 
 
 class _Axis:
-    """Maps values to places between 0 and 1: plotext's compiled part crashes on extreme numbers."""
+    """Maps values to 0..1: plotext's compiled part crashes on extreme numbers."""
 
     def __init__(self, low: float, high: float) -> None:
         if low == high:  # what has no extent, no axis can show
@@ -49,13 +47,13 @@ class _Axis:
         self.high = min(high, _LARGEST)
 
     def at(self, value: float) -> float:
-        """Return the place of a value."""
+        """Return the position of a value, from 0 to 1."""
         share = (value / 2 - self.low / 2) / max(self.high / 2 - self.low / 2, _SMALLEST)
         return min(1.0, max(0.0, share))
 
 
 def _drawn(line: PlotLine, width: int, is_ascii: bool) -> str:
-    """Return the plot; nothing for fewer than two points, which the summary says better."""
+    """Return the plot; empty for fewer than two points, which the summary states better."""
     width = max(30, min(width, WIDEST))
     xs, ys = _thinned(line, 2 * width)
     if len(ys) < 2 or xs[0] == xs[-1]:
@@ -68,7 +66,7 @@ def _drawn(line: PlotLine, width: int, is_ascii: bool) -> str:
     signal = figure.signal([horizontal.at(x) for x in xs], [vertical.at(y) for y in ys], marker=marker)
     figure.draw(signal.lines())
     for name, axis, ticks in (
-        ("x", horizontal, whole_ticks(horizontal.low, horizontal.high, width // 12)),
+        ("x", horizontal, integer_ticks(horizontal.low, horizontal.high, width // 12)),
         ("y", vertical, number_ticks(vertical.low, vertical.high, HEIGHT // 3)),
     ):
         ruler = figure.ruler(name)
@@ -80,13 +78,13 @@ def _drawn(line: PlotLine, width: int, is_ascii: bool) -> str:
 
 
 def _thinned(line: PlotLine, columns: int) -> tuple[list[float], list[float]]:
-    """Return the lowest and highest value of each column, in the order in which they may be joined."""
+    """Return the minimum and maximum of each column, in an order in which they can be joined."""
     if not line.values:
         return [], []
     first, last = float(line.steps[0]), float(line.steps[-1])
     if first == last:
         return [], []
-    bands = Bands(line.values)
+    bands = MinMaxLevels(line.values)
     bands.catch_up()
     xs: list[float] = []
     ys: list[float] = []

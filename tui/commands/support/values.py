@@ -1,4 +1,4 @@
-"""The values of `-o json` and `-o yaml`: their keys are a contract, so add, do not rename."""
+"""Values of `-o json` and `-o yaml`. Their keys are a contract: add, do not rename."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from k8s.snapshot import Holder, Instance, Job, NodeRow, SharedGpuMemory
 from tui.text.format import age, duration
 
 Values = dict[str, Any]
-"""Keys to values, as JSON has them."""
 
 
 def node_values(node: NodeRow) -> Values:
-    """Return a node as `top nodes` gives it."""
+    """Return a node as in `top nodes -o json`."""
     return {
         "name": node.name,
         "ip": node.ip,
@@ -61,7 +60,7 @@ def _shared_values(shared: SharedGpuMemory | None) -> Values | None:
 
 
 def job_values(job: Job, now: datetime) -> Values:
-    """Return a job as `list` gives it."""
+    """Return a job as in `list -o json`."""
     return {
         "namespace": job.ref.namespace,
         "name": job.ref.name,
@@ -83,7 +82,7 @@ def job_values(job: Job, now: datetime) -> Values:
 
 
 def job_details(job: Job, now: datetime, tensorboard: str | None) -> Values:
-    """Return a job as `get` gives it."""
+    """Return a job as in `get -o json`."""
     return {
         **job_values(job, now),
         "trainer": job.trainer,
@@ -124,21 +123,21 @@ def _instance_values(instance: Instance, now: datetime) -> Values:
 
 
 def seconds_since(moment: datetime | None, now: datetime) -> int | None:
-    """Return how long ago something was, in whole seconds; never negative, for clocks differ."""
+    """Return the age of a moment in whole seconds, at least 0 because clocks differ."""
     return None if moment is None else max(0, int((now - moment).total_seconds()))
 
 
 def duration_s(job: Job, now: datetime) -> int | None:
-    """Return how long a job ran or has run; None when it has not started."""
+    """Return a job's run time so far; None before it starts."""
     return None if job.started is None else seconds_since(job.started, job.finished or now)
 
 
 def duration_text(job: Job, now: datetime) -> str:
-    """Say how long a job ran or has run; the API counts whole seconds, so tenths are not shown."""
+    """Format a job's run time in whole seconds, the API's resolution."""
     seconds = duration_s(job, now)
     return age(seconds) if seconds is not None and seconds < 10 else duration(seconds)
 
 
 def timestamp(moment: datetime | None) -> str | None:
-    """Return a time as the API writes it."""
+    """Format a time as the API does."""
     return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")

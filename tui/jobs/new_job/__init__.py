@@ -1,4 +1,4 @@
-"""The new-job form without its screen: fields, form state, spec, preflight, draft, YAML.
+"""The new-job form without its screen: fields, model, spec, preflight, draft, YAML.
 
-Draws nothing; only the draft touches the disk.
+Draws nothing; only drafts and templates touch the disk.
 """

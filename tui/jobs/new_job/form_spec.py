@@ -1,7 +1,7 @@
-"""Parses the new-job form's values to a `JobSpec`, and makes the values of a `JobSpec`.
+"""Conversion of the new-job form's values to a `JobSpec`, and back.
 
-Values are plain texts, by the key of their field. Whatever they hold becomes a
-spec, and a sentence for each field that is wrong.
+Values are plain texts, by the key of their field. Any values give a spec, and an error for each invalid
+field.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from k8s.job_spec import JOB_FIELDS, JobSpec, Mount
+from k8s.job_spec import JOB_FIELDS, JobSpec, Mount, problems_of
 from k8s.job_spec.field_types import LONGEST_TEXT
+from k8s.jobs.clone import Clone
 from k8s.jobs.run_folders import LOGS, run_name
 from k8s.kinds import CREATABLE, CreatableKind
+from k8s.kinds.pods.command import shell_argv
 from trainer.catalogue import TRAINERS, Trainer
-from tui.jobs.new_job.earlier_runs import EarlierRun, EarlierRuns
 from tui.jobs.new_job.fields import (
     COMMAND,
     CONTINUE,
@@ -31,38 +32,37 @@ from tui.jobs.new_job.fields import (
     default_values,
 )
 from tui.jobs.new_job.hidden_fields import hidden_fields, unused_values
+from tui.jobs.new_job.volume import EarlierRun, EarlierRuns
 from tui.jobs.trainer_command import trainer_command
 
 Values = Mapping[str, str]
-"""The text in each field, by key; a missing key is at its default."""
 
 _NONE_KNOWN = EarlierRuns()
 _TRAINER_NAMES = {trainer.name for trainer in TRAINERS}
+# Shown in place of control characters.
 _PICTURE = re.compile(r"[\u2400-\u241f\u2421]")
-"""What a field shows in place of a control character."""
 _PARSED = tuple(name for name in JOB_FIELDS if name not in MADE_OTHERWISE)
-"""The fields of `JobSpec` that have a field in the form, as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormResult:
-    """The job that the form's values make."""
+    """Job of the form's values."""
 
     kind: CreatableKind
     spec: JobSpec
-    """With the default where a value is invalid."""
+    """Has the default where a value is invalid."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """What is wrong with a field's value, by key."""
     continues: EarlierRun | None = None
-    """The run whose checkpoint it goes on from."""
     mnist: str = ""
-    """Folder in the pods that it reads MNIST from; empty where it reads or downloads none."""
+    """Folder in the pods from which MNIST is read; empty if it is not read, or downloaded."""
+    hidden: frozenset[str] = frozenset()
+    """Keys of the fields without an effect."""
     unused: tuple[str, ...] = ()
-    """Sentences about values that are kept, and not used as the kind has no such thing."""
+    """Sentences about values that the kind does not support; they are kept."""
 
 
 def base_name(values: Values) -> str:
-    """Return a job's name without its number: `ddp-digits`."""
+    """Return the base of a job's name, without its number: `ddp-digits`."""
     run = values.get("run", "")
     if run not in _TRAINER_NAMES:
         return "train"
@@ -71,15 +71,21 @@ def base_name(values: Values) -> str:
 
 
 def parse_values(
-    texts: Values, user: str = "", *, stamp: str = "", earlier: EarlierRuns = _NONE_KNOWN
+    texts: Values,
+    user: str = "",
+    *,
+    stamp: str = "",
+    earlier: EarlierRuns = _NONE_KNOWN,
+    like: Clone | None = None,
 ) -> FormResult:
-    """Make a spec of the form's values, and a sentence for each that is invalid. Never raises.
+    """Parse the form's values. Never raises.
 
     Args:
         texts: The values as typed.
         user: Who submits.
-        stamp: What tells the job's folder from those of earlier jobs of its name.
-        earlier: The runs that it can go on from.
+        stamp: Distinguishes the job's folder from those of earlier jobs of its name.
+        earlier: The runs from which it can continue.
+        like: The clone that the form started with; unchanged values keep its command and folders.
     """
     problems: dict[str, str] = {}
     values = default_values()
@@ -92,7 +98,7 @@ def parse_values(
         else:
             values[key] = text if key == COMMAND else text.strip()
         if picture := _PICTURE.search(text):
-            problems[key] = f"Must not hold control characters; there is {picture[0]}."
+            problems[key] = f"Must not contain control characters; found {picture[0]}."
     parsed = {key: _parsed(key, values, problems) for key in _PARSED}
     processes = _parsed("processes", values, problems) if values["processes"] else max(1, parsed["gpus"])
     kind = next((each for each in CREATABLE if each.title == values["kind"]), None)
@@ -101,21 +107,28 @@ def parse_values(
     mounts = _mounts(values, problems)
     continued = _continued(values, earlier, problems)
     command, log_dir = _command(values, problems, stamp, continued, kind or CREATABLE[0], parsed)
+    trainer = values["run"] if values["run"] in _TRAINER_NAMES else ""
+    if like is not None and like.spec is not None:
+        unchanged, unchanged_log_dir = _command_of(like.spec, like.kind or CREATABLE[0], stamp)
+        # Text cannot tell `python x.py` from `sh -c "python x.py"`, nor name a trainer's own folders.
+        if command == unchanged:
+            command, trainer = like.spec.command, like.spec.trainer
+            log_dir = like.spec.log_dir if log_dir == unchanged_log_dir else log_dir
     spec = JobSpec(
         **parsed,
         processes=processes,
         command=command,
         working_dir=_working_dir(values),
         mounts=mounts,
-        trainer=values["run"] if values["run"] in _TRAINER_NAMES else "",
+        trainer=trainer,
         log_dir=log_dir,
         user=user,
     )
     if not values["namespace"]:
         problems["namespace"] = "Required."
-    for key, sentence in spec.problems().items():
+    for key, sentence in problems_of(spec).items():
         key = _key_of_problem(key, values, spec)
-        if key == COMMAND and spec.trainer:
+        if key == COMMAND and values["run"] in _TRAINER_NAMES:
             continue
         problems.setdefault(key, sentence)
     chosen = kind or CREATABLE[0]
@@ -128,12 +141,13 @@ def parse_values(
         problems=problems,
         continues=continued,
         mnist=_mnist(values, spec),
+        hidden=hidden,
         unused=unused_values({**values, **texts}),
     )
 
 
 def field_key(name: str, values: Values) -> str:
-    """Return the key of the form field that makes a field of `JobSpec`, as the server's errors name it."""
+    """Return the key of the form field for a field of `JobSpec`."""
     if name == COMMAND and values.get("run", "") != COMMAND:
         return "run"
     return "claim" if name == "mounts" else name
@@ -143,13 +157,12 @@ def _key_of_problem(name: str, values: Values, spec: JobSpec) -> str:
     if name == "working_dir":
         return "working_dir" if values["working_dir"] else "mount_path"
     if name == "mounts":
-        first = JobSpec(mounts=spec.mounts[:1]).problems() if values["claim"] else {}
+        first = problems_of(JobSpec(mounts=spec.mounts[:1])) if values["claim"] else {}
         return "mount_path" if "mounts" in first else "more_volumes"
     return name
 
 
 def _parsed(key: str, values: Values, problems: dict[str, str]) -> Any:
-    """Return the value of a field as its type reads it; its default where it cannot."""
     declared = JOB_FIELDS[key]
     try:
         return declared.type.parse(values[key])
@@ -200,7 +213,6 @@ def _command(
     kind: CreatableKind,
     fields: Mapping[str, Any],
 ) -> tuple[tuple[str, ...], str]:
-    """Return the argv, and the folder of the event files."""
     if values["run"] == COMMAND:
         return _own_command(values, problems), values["log_dir"]
     trainer = next((each for each in TRAINERS if each.name == values["run"]), None)
@@ -221,7 +233,7 @@ def _command(
         except ValueError as error:
             problems[key] = f"{str(error).removeprefix(f'{argument.flag}: ')}."
             continue
-        if text != default_text(argument):
+        if text not in (default_text(argument), str(argument.default)):
             arguments[argument.name] = text
     if arguments.get("resume") == "must" and continued is None:
         problems[f"{trainer.name}.resume"] = "A new job has no checkpoint: name an earlier one in Continue."
@@ -233,16 +245,23 @@ def _command(
 
 
 def _own_command(values: Values, problems: dict[str, str]) -> tuple[str, ...]:
-    """Return a script and its arguments for torchrun, or what a shell runs."""
     line = values[COMMAND].strip()
     if values["torchrun"] != "true":
-        return ("sh", "-c", line) if line else ()
+        return shell_argv(line) if line else ()
     try:
         words: tuple[str, ...] = JOB_FIELDS[COMMAND].type.parse(line)
     except ValueError as error:
         problems[COMMAND] = str(error)
         return ()
     return words
+
+
+def _command_of(spec: JobSpec, kind: CreatableKind, stamp: str) -> tuple[tuple[str, ...], str]:
+    # Compared with the clone's: only if they are equal does its own command stay.
+    values = values_from_spec(spec, kind)
+    defaults = default_values()
+    values |= {key: defaults[key] for key in hidden_fields(values) if key in defaults}
+    return _command(values, {}, stamp, None, kind, {name: getattr(spec, name) for name in _PARSED})
 
 
 def _working_dir(values: Values) -> str:
@@ -256,10 +275,7 @@ def _root(values: Values) -> str:
 
 
 def _folders(values: Values, stamp: str, continued: EarlierRun | None) -> dict[str, str]:
-    """Return where a trainer writes, by argument; nothing where that is lost with the pod anyhow.
-
-    A folder of the job's own, or the one that it goes on from with event files of its own there.
-    """
+    # Without a volume, the folders are lost with the pod anyway. A continued run gets its own event files.
     root = _root(values)
     if not root:
         return {}
@@ -273,10 +289,10 @@ def _folders(values: Values, stamp: str, continued: EarlierRun | None) -> dict[s
 
 
 def values_from_spec(spec: JobSpec, kind: CreatableKind) -> dict[str, str]:
-    """Return the values that make `spec`; a trainer's folders follow from the job's name.
+    """Return the values that give `spec`; a trainer's folders follow from the job's name.
 
     Args:
-        spec: Of a job that exists, or existed.
+        spec: An existing or deleted job.
         kind: Its kind.
     """
     values = default_values()
@@ -297,26 +313,26 @@ def values_from_spec(spec: JobSpec, kind: CreatableKind) -> dict[str, str]:
         if arguments is not None:
             values["run"] = trainer.name
             return values | {f"{trainer.name}.{name}": text for name, text in arguments.items()}
-    is_shell_line = len(spec.command) == 3 and spec.command[:2] == ("sh", "-c") and not spec.torchrun
+    line = spec.command[2] if len(spec.command) == 3 and not spec.torchrun else ""
+    is_shell_line = shell_argv(line) == spec.command
     values["run"] = COMMAND
-    values[COMMAND] = spec.command[2] if is_shell_line else shlex.join(spec.command)
+    values[COMMAND] = line if is_shell_line else shlex.join(spec.command)
     values["log_dir"] = spec.log_dir
     return values
 
 
 def _working_dir_value(spec: JobSpec, first: Mount) -> str:
-    """Return the text of the field: empty where the folder follows from the claim, or from its absence."""
     if not first.claim:
         return spec.working_dir
     return "" if spec.working_dir == first.path else spec.working_dir or IMAGES_FOLDER
 
 
 def _trainer_arguments(trainer: Trainer, command: Sequence[str]) -> dict[str, str] | None:
-    """Parse a trainer's arguments from a command; None when it has others."""
+    """Return a trainer's arguments from a command; None if it has unknown ones."""
     words = trainer.words_of(command)
     if words is None:
         return None
-    words = trainer.own_words(words)
+    words = trainer.own_args(words)
     arguments = {}
     known = {argument.flag: argument for argument in trainer.arguments}
     while words:

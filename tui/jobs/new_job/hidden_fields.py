@@ -1,4 +1,4 @@
-"""Which fields of the new-job form change nothing, given the others: they are not shown, and not read."""
+"""Fields of the new-job form that have no effect, given the others: hidden, and not parsed."""
 
 from __future__ import annotations
 
@@ -10,44 +10,37 @@ from types import MappingProxyType
 from k8s.job_spec import JobSpec
 from k8s.kinds import CREATABLE, CreatableKind
 from trainer.catalogue import DATASETS, FROM_FILES, OF_TOKENS, TRAINERS
-from tui.jobs.new_job.fields import COMMAND, CONTINUE, IMAGES_FOLDER, JOB_FORM_FIELDS, default_values
+from tui.jobs.new_job.fields import COMMAND, CONTINUE, IMAGES_FOLDER, JOB_FORM_FIELDS
 
+# Arguments of a trainer that only some data sets use.
 _OF_DATASET = {
     "data": FROM_FILES,
     "download": ("mnist",),
     **dict.fromkeys(("train-images", "val-images"), ("digits", "images", "sequences")),
-    "image-size": ("digits", "mnist", "cifar10", "cifar100", "folder", "images"),
+    "image-size": ("digits", "mnist", "folder", "images"),
     "classes": ("images",),
-    "augment": ("cifar10", "cifar100", "folder", "images"),
+    "augment": ("folder", "images"),
     "workers": ("folder",),
     "token-bytes": ("tokens",),
-    **dict.fromkeys(("vocabulary", "sequence-length", "layers", "heads", "width", "parallel"), OF_TOKENS),
+    **dict.fromkeys(("vocabulary", "sequence-length", "layers", "heads", "width"), OF_TOKENS),
 }
-"""Arguments of a trainer that say something for some data sets only."""
+# Arguments that are used only with one value of another.
 _OF_VALUE = {
     "step-epochs": ("schedule", "step"),
     "gamma": ("schedule", "step"),
-    **dict.fromkeys(("bucket-mb", "static-graph", "copy-buckets"), ("parallel", "ddp")),
 }
-"""Arguments that say something for one value of another only."""
+# Fields of `JobSpec` that some kinds ignore, each with two values to compare the manifests of.
 _PROBES = {"processes": (2, 3), "clean_pods": ("All", "Running"), "retries": (1, 2)}
-"""Fields of `JobSpec` that some kinds have no place for, each with two values."""
 _OF_GIT = ("sync_branch", "sync_revision", "sync_path", "git_secret")
-_OF_TORCHRUN = ("max_restarts", "rdzv_backend", "torchrun_options")
 _KEYS = {"mounts": ("claim", "mount_path", CONTINUE, "more_volumes")}
-"""The form's fields for a field of `JobSpec`, where they are others."""
 
 
 def hidden_fields(values: Mapping[str, str]) -> frozenset[str]:
-    """Return the keys of fields whose values change nothing.
-
-    Args:
-        values: The value of every field.
-    """
+    """Return the keys of fields without an effect; `values` has the value of every field."""
     values = {key: text.strip() for key, text in values.items()}
     hidden = set(lacking(values["kind"]))
     hidden |= _without_code(values["sync_mode"])
-    if set(values["gpus"]) == {"0"}:
+    if set(values["gpus"]) == {"0"} and "gpus=" not in values["roles"]:
         hidden.add("gpu_resource")
     if not values["claim"]:
         hidden.add("mount_path")
@@ -56,8 +49,9 @@ def hidden_fields(values: Mapping[str, str]) -> frozenset[str]:
     is_trainer = values["run"] != COMMAND
     if is_trainer:
         hidden.add("torchrun")
+    # The other fields of torchrun become variables and an elastic policy, whoever starts it.
     if is_trainer or values["torchrun"] != "true":
-        hidden.update(_OF_TORCHRUN)
+        hidden.add("torchrun_options")
     trainer = next((each for each in TRAINERS if each.name == values["run"]), None)
     resumes = trainer is not None and any(argument.name == "resume" for argument in trainer.arguments)
     if not (resumes and (values["claim"] or values["working_dir"] not in ("", IMAGES_FOLDER))):
@@ -68,28 +62,23 @@ def hidden_fields(values: Mapping[str, str]) -> frozenset[str]:
 
 
 def unused_values(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a sentence for each value that was set and that the chosen kind has no place for.
-
-    Args:
-        values: The value of every field.
-    """
+    """Return a sentence for each value that the chosen kind ignores; `values` has every field."""
     why = lacking(values["kind"].strip())
-    defaults = default_values()
     return tuple(
         f"{field.label} is not used: {why[field.key]}"
         for field in JOB_FORM_FIELDS
-        if field.key in why and values[field.key].strip() not in ("", defaults[field.key])
+        if field.key in why and values[field.key].strip() not in ("", field.default)
     )
 
 
 @cache
 def lacking(title: str) -> Mapping[str, str]:
-    """Return the keys of the fields that a kind of job has no place for, each with the reason."""
+    """Return the keys of the fields that a kind ignores, each with the reason."""
     return lacking_of(next((each for each in CREATABLE if each.title == title), CREATABLE[0]))
 
 
 def lacking_of(kind: CreatableKind) -> Mapping[str, str]:
-    """Return the same for a kind itself."""
+    """Return the keys of the fields that a kind ignores, by the kind itself."""
     lacks = getattr(kind, "lacks", None)
     if lacks is None:
         spec = JobSpec(name="x", image="x", command=("x",), workers=2, gpus=1)
@@ -103,7 +92,6 @@ def lacking_of(kind: CreatableKind) -> Mapping[str, str]:
 
 
 def _without_code(mode: str) -> set[str]:
-    """Return the fields about code that say nothing for the place where it comes from."""
     if not mode:
         return {"sync_source", "sync_image", *_OF_GIT}
     return set() if mode == "git" else set(_OF_GIT)

@@ -1,4 +1,4 @@
-"""Reads what of this machine comes along with a job: its folder, config files, the packaged trainers."""
+"""Local files of a job: its folder, config files, the packaged trainers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from functools import cache
 from pathlib import Path
 
 from k8s.client.client import Client
-from k8s.job_spec import NO_FILES, ConfigFile, JobFiles, JobSpec
-from k8s.jobs.companions import with_files
+from k8s.job_spec import NO_FILES, JobFiles, JobSpec
 from k8s.jobs.create import JobRejected, create_job
+from k8s.jobs.owned_objects import with_files
 from k8s.jobs.upload import Progress
 from k8s.kinds import CreatableKind, JobRef, Manifest
-from k8s.text.home import expand_home
+from k8s.text.home import expand_home, read_named_file
 from trainer import catalogue
 from tui.files.local_folder import FolderError, pack_folder
 
 
 def read_job_files(spec: JobSpec) -> JobFiles:
-    """Read what a job needs of this machine; whatever it does not need is not looked at.
+    """Read the local files that a job needs.
 
     Raises:
-        JobRejected: Something is not there or cannot be read; `causes` name the field.
+        JobRejected: A file is missing or unreadable; `causes` name the field.
     """
     files = NO_FILES
     problems = {}
@@ -38,7 +38,7 @@ def read_job_files(spec: JobSpec) -> JobFiles:
     contents = {}
     for each in spec.config_files:
         try:
-            contents[each.local_path] = _read_config(each)
+            contents[each.local_path] = read_named_file(expand_home(each.local_path))
         except OSError as error:
             problems["config_files"] = f"Could not read {each.local_path}: {error.strerror}."
     if problems:
@@ -48,13 +48,13 @@ def read_job_files(spec: JobSpec) -> JobFiles:
     return replace(files, config_files=contents, trainer=trainer_files() if spec.trainer else {})
 
 
-def takes_git_login(spec: JobSpec) -> bool:
-    """Tell whether a job fetches its code in a way that a user and a password are for."""
+def needs_git_credentials(spec: JobSpec) -> bool:
+    """Return True if the job fetches its code from git over https."""
     return spec.sync_mode == "git" and re.match(r"https?://", spec.sync_source) is not None
 
 
 async def load_job_files(spec: JobSpec) -> JobFiles:
-    """Read them beside the work of the console, as `read_job_files` does."""
+    """Run `read_job_files` in a thread."""
     return await asyncio.to_thread(read_job_files, spec)
 
 
@@ -68,20 +68,20 @@ async def create_with_files(
     edit: Callable[[Manifest], Manifest] = lambda manifest: manifest,
     on_upload: Progress = lambda sent, total: None,
 ) -> JobRef:
-    """Create a job with all that it needs of this machine, as `create_job` does.
+    """Create a job with its local files, as `create_job` does.
 
     Args:
         client: The cluster.
-        kind: What the job becomes.
+        kind: The kind of the job.
         spec: The job.
-        git_login: `username` and `password` for the job's repository, which become a Secret of the job.
-        dry_run: Have the server check every object, and store none.
-        edit: Makes of the manifest the one that is created.
-        on_upload: Told how far it is where a large folder is sent into a volume.
+        git_login: `username` and `password` of the repository, for a Secret of the job.
+        dry_run: Have the server validate every object, and store none.
+        edit: Applies the user's edits to the manifest.
+        on_upload: Called with the progress while a large folder is sent into a volume.
 
     Raises:
-        JobRejected: Something is not there, or wrong by our rules or the server's.
-        KubeError: It could not be created for another reason.
+        JobRejected: A file is missing, or a field is invalid by our rules or the server's.
+        KubeError: The job could not be created for another reason.
     """
     files = replace(await load_job_files(spec), git_login=git_login)
     manifest = edit(kind.manifest(with_files(spec, files)))
@@ -92,9 +92,9 @@ async def create_with_files(
 
 @cache
 def trainer_files() -> dict[str, bytes]:
-    """Return the files of the packaged trainers of this installation: `trainer/ranks.py` to its content.
+    """Return the files of the installed packaged trainers: `trainer/ranks.py` to its content.
 
-    They travel without their docstrings and comments: all of them must fit into one object.
+    Docstrings and comments are removed, because all files must fit into one object.
     """
     package = Path(catalogue.__file__).parent
     return {
@@ -104,7 +104,7 @@ def trainer_files() -> dict[str, bytes]:
 
 
 def without_documentation(source: str) -> str:
-    """Empty the docstrings and the lines of comments of a module; every line keeps its number."""
+    """Blank out docstrings and comment lines; line numbers stay the same."""
     lines = source.splitlines()
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
@@ -121,14 +121,9 @@ def without_documentation(source: str) -> str:
 
 
 def _lines_inside_strings(source: str) -> set[int]:
-    """Return the numbers of the lines that go on with a string of a line before."""
     return {
         number
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Constant | ast.JoinedStr) and node.end_lineno is not None
         for number in range(node.lineno + 1, node.end_lineno + 1)
     }
-
-
-def _read_config(file: ConfigFile) -> bytes:
-    return expand_home(file.local_path).read_bytes()

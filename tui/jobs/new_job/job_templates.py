@@ -1,6 +1,6 @@
-"""Templates of jobs: those of this package, and the user's own, as YAML with the names of `JobSpec`'s fields.
+"""Job templates, packaged and the user's own: YAML with the field names of `JobSpec`.
 
-Beside those names a file may hold `kind`, `description`, and `arguments` of a packaged `trainer`.
+A file may also have `kind`, `description`, and `arguments` of a packaged `trainer`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import yaml
 from k8s.job_spec import JOB_FIELDS, JobSpec
 from k8s.job_spec.field_types import Pairs, Switch
 from k8s.kinds import CREATABLE, KINDS
-from k8s.kinds.pod_code import without_login
+from k8s.kinds.pod_code import strip_credentials
+from k8s.text.home import read_named_file
 from k8s.text.yaml_writer import to_yaml
 from trainer.catalogue import TRAINERS
 from tui.files.private_file import write_private_file
@@ -25,10 +26,8 @@ from tui.jobs.new_job.form_spec import FormResult, values_from_spec
 from tui.jobs.new_job.manifest_yaml import Loader
 
 LARGEST_BYTES = 200_000
-"""Far more than any template; a larger file is none."""
 _PACKAGED = Path(__file__).with_name("templates")
 _OF_TRAINER = "trainer-"
-"""How the templates of packaged trainers begin; the trainer's name follows."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NOT_SAVED = ("name", "namespace", "user", "command", "trainer")
 _FORM_KEYS = {
@@ -36,7 +35,6 @@ _FORM_KEYS = {
     "trainer": ("run",),
     "mounts": ("claim", "mount_path", "more_volumes"),
 }
-"""Keys of the form for a field of `JobSpec`, where they are others."""
 
 
 class TemplateError(Exception):
@@ -45,26 +43,23 @@ class TemplateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JobTemplate:
-    """Some fields of a job, to start from."""
+    """Some fields of a job, as a starting point."""
 
     name: str
     description: str = ""
     is_own: bool = False
-    """In the user's own folder."""
     kind: str = ""
-    """Title of the kind; empty leaves it open."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Values by the field of `JobSpec`; those it does not name are left open."""
+    """Values by field of `JobSpec`; missing fields are not changed."""
     arguments: Mapping[str, str] = field(default_factory=dict)
-    """Of its packaged trainer, by name."""
 
     @property
     def title(self) -> str:
-        """Return its name, and what it is."""
+        """The name, and the description if there is one."""
         return f"{self.name}: {self.description}" if self.description else self.name
 
     def form_values(self) -> dict[str, str]:
-        """Return the form's values that it says something about, by their key."""
+        """Return the form values that it sets, by key."""
         spec = JobSpec(**{key: value for key, value in self.fields.items() if key != "trainer"})
         every = values_from_spec(spec, CREATABLE[0])
         keys = [key for name in self.fields for key in _FORM_KEYS.get(name, (name,))]
@@ -78,7 +73,7 @@ class JobTemplate:
 
 
 def packaged_templates() -> list[JobTemplate]:
-    """Return the templates that come with the console, by name."""
+    """Return the templates of the package, sorted by name."""
     trainers = {f"{_OF_TRAINER}{trainer.name}" for trainer in TRAINERS}
     return [
         _read(path, is_own=False)
@@ -88,11 +83,7 @@ def packaged_templates() -> list[JobTemplate]:
 
 
 def own_templates(folder: Path) -> tuple[list[JobTemplate], list[str]]:
-    """Return the user's templates by name, and a sentence for each file that is none.
-
-    Args:
-        folder: Where they lie; need not be there.
-    """
+    """Return the user's templates by name, and an error for each invalid file; `folder` may not exist."""
     found, problems = [], []
     try:
         paths = sorted(folder.glob("*.yaml"))
@@ -106,22 +97,29 @@ def own_templates(folder: Path) -> tuple[list[JobTemplate], list[str]]:
     return found, problems
 
 
-def save_template(folder: Path, name: str, result: FormResult, values: Mapping[str, str]) -> Path:
-    """Save a form as a template, readable by its owner only, and return its file.
+def template_name_problem(name: str) -> str:
+    """Return the reason why a template name is invalid; empty if it is valid."""
+    if _NAME.fullmatch(name):
+        return ""
+    return "Use letters, digits, '-', '_' and '.' only; start with a letter or digit."
 
-    The name and the namespace of the job are left out; so is what is at its default.
+
+def save_template(folder: Path, name: str, result: FormResult, values: Mapping[str, str]) -> Path:
+    """Save a form as a template, readable by its owner only, and return its path.
+
+    Name, namespace and default values are left out.
 
     Args:
-        folder: Where to.
-        name: Of the template, and of its file.
+        folder: The folder of the user's templates.
+        name: The name of the template and its file.
         result: The parsed form.
-        values: What stands in the form.
+        values: The values of the form.
 
     Raises:
-        TemplateError: The name is none for a file, or the folder cannot be written to.
+        TemplateError: The name is invalid, or the folder is not writable.
     """
-    if not _NAME.fullmatch(name):
-        raise TemplateError("Use letters, digits, '-', '_' and '.' only; start with a letter or digit.")
+    if problem := template_name_problem(name):
+        raise TemplateError(problem)
     path = folder / f"{name}.yaml"
     try:
         write_private_file(path, to_yaml(dict(_written(result, values))))
@@ -159,7 +157,7 @@ def _as_yaml(name: str, value: Any) -> Any:
     if isinstance(declared.type, Pairs):
         return {key: text for key, text in value.items() if key != "GIT_SYNC_PASSWORD"}
     if name == "sync_source":
-        return without_login(value)
+        return strip_credentials(value)
     if isinstance(value, bool | int):
         return declared.type.to_text(value) if name.endswith("_s") else value
     text = declared.type.to_text(value)
@@ -167,17 +165,8 @@ def _as_yaml(name: str, value: Any) -> Any:
 
 
 def _read(path: Path, *, is_own: bool) -> JobTemplate:
-    """Read one file.
-
-    Raises:
-        TemplateError: It is no template.
-    """
     try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST_BYTES + 1)
-        if len(raw) > LARGEST_BYTES:
-            raise ValueError("is too large")
-        found = yaml.load(raw.decode(), Loader)
+        found = yaml.load(read_named_file(path, LARGEST_BYTES).decode(), Loader)
         if not isinstance(found, dict):
             raise ValueError("must be a mapping of fields, e.g. workers: 2")
         return _template(path.stem, found, is_own=is_own)
@@ -218,10 +207,10 @@ def _template(name: str, found: Mapping[Any, Any], *, is_own: bool) -> JobTempla
 
 
 def _value(key: str, value: Any) -> Any:
-    """Read the value of a field: a text as in the form, a list of its lines, or a mapping.
+    """Parse the value of a field: text as in the form, a list of its lines, or a mapping.
 
     Raises:
-        ValueError: It is no value of that field.
+        ValueError: The field does not accept the value.
     """
     of_type = JOB_FIELDS[key].type
     if isinstance(value, dict) and isinstance(of_type, Pairs):

@@ -1,7 +1,7 @@
-"""A manifest that the form makes and somebody edits: edits are kept when the form makes another.
+"""The form's manifest with the user's edits, which are kept when the form changes.
 
-A merge of three: what was made before, what it was edited to, what is made now. Where both changed
-the same place the edit stays, and its line says what the form has.
+A three-way merge: the previous manifest, its edited version, the new manifest. Where both sides changed
+the same place, the edit wins, and a comment on its line shows the form's value.
 """
 
 from __future__ import annotations
@@ -19,47 +19,45 @@ from tui.jobs.new_job.manifest_yaml import Loader, read_manifest
 from tui.text.cells import elide_end
 
 LONGEST_MARK = 60
-"""Characters of what the form says at a line."""
 Path = tuple[str | int, ...]
 _ABSENT = object()
 
 
 class ManifestEdits:
-    """The text of a manifest, from the form and from whoever edits it."""
+    """Text of a manifest, from the form and from the user."""
 
     def __init__(self) -> None:
-        """Start with nothing."""
+        """Start with an empty manifest."""
         self.text = ""
-        """As it is shown and edited; may be no valid YAML while somebody types."""
+        """The text as shown and edited; may be invalid YAML while the user types."""
         self.problem = ""
-        """What is wrong with the text, and where; empty where nothing is."""
         self.conflicts: dict[Path, object] = {}
-        """Where an edit and the form say different things since both changed: what the form says."""
+        """Places where an edit and the form differ, with the form's value."""
         self._base: Manifest = {}
         self._made: Manifest = {}
         self._edited: Manifest = {}
 
     @property
     def is_edited(self) -> bool:
-        """Whether it is another one than the form makes."""
+        """True if the text differs from the form's manifest."""
         return bool(self.problem) or self._edited != self._base
 
     @property
     def manifest(self) -> Manifest:
-        """Return the manifest as edited.
+        """The manifest as edited.
 
         Raises:
-            ValueError: The text is none; the message says where.
+            ValueError: The text is not a manifest; the message says where.
         """
         if self.problem:
             raise ValueError(self.problem)
         return self._edited
 
     def merger(self) -> Callable[[Manifest], Manifest]:
-        """Return what makes the edits, as they are now, in another manifest of the form.
+        """Return a function that applies the current edits to another manifest of the form.
 
         Raises:
-            ValueError: The text is none; the message says where.
+            ValueError: The text is not a manifest; the message says where.
         """
         base, edited = self._base, self.manifest
 
@@ -70,7 +68,7 @@ class ManifestEdits:
         return merge
 
     def make(self, manifest: Manifest) -> None:
-        """Take what the form makes now; a text that is no YAML waits for its repair."""
+        """Merge the form's new manifest; while the text is invalid, it waits."""
         self._made = manifest
         if self.problem or manifest == self._base:
             return
@@ -83,7 +81,7 @@ class ManifestEdits:
         self.text = _marked(to_yaml(self._edited), found)
 
     def edit(self, text: str) -> None:
-        """Take what somebody typed."""
+        """Set the text as edited."""
         self.text = text
         try:
             self._edited = read_manifest(text)
@@ -96,11 +94,11 @@ class ManifestEdits:
             }
 
     def settle(self) -> None:
-        """Merge what the form made while the text was being edited."""
+        """Merge the form's changes since the edit began."""
         self.make(self._made)
 
     def discard(self) -> None:
-        """Go back to what the form makes."""
+        """Discard the edits."""
         self._base, self._edited = self._made, self._made
         self.problem, self.conflicts, self.text = "", {}, to_yaml(self._made)
 
@@ -133,7 +131,6 @@ def _merged(base: Any, edited: Any, made: Any, path: Path, conflicts: dict[Path,
 
 
 def _by_name(*lists: Sequence[Any]) -> list[dict[str, Any]] | None:
-    """Return the items of each list by their name; None where some have none, or the same."""
     found = []
     for items in lists:
         if not all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in items):
@@ -156,7 +153,6 @@ def _at(value: Any, path: Path) -> object:
 
 
 def _marked(text: str, conflicts: Mapping[Path, object]) -> str:
-    """Write at the line of each conflict what the form says, as a comment."""
     if not conflicts:
         return text
     lines = text.split("\n")
@@ -167,13 +163,12 @@ def _marked(text: str, conflicts: Mapping[Path, object]) -> str:
             nearest = nearest[:-1]
         number = places.get(nearest, 0)
         name = "" if nearest == path else f"{'.'.join(map(str, path[len(nearest) :]))}: "
-        words = "nothing" if value is _ABSENT else f"{name}{json.dumps(value, ensure_ascii=False)}"
-        lines[number] += f"  # the form says {elide_end(sanitize(words), LONGEST_MARK)}"
+        shown = "nothing" if value is _ABSENT else f"{name}{json.dumps(value, ensure_ascii=False)}"
+        lines[number] += f"  # the form says {elide_end(sanitize(shown), LONGEST_MARK)}"
     return "\n".join(lines)
 
 
 def _places(node: yaml.Node | None, path: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the line, from 0, of every key and item of a document."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield (*path, str(key.value)), key.start_mark.line

@@ -1,4 +1,4 @@
-"""What every view shares: the frame, lists, and views that keep a feed.
+"""Shared parts of all views: the frame, lists, and views with a feed.
 
 Knows no particular view.
 """

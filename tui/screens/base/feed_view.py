@@ -1,4 +1,4 @@
-"""A list of what only it shows: its objects are followed while it is on screen, not while it is covered."""
+"""A list whose objects are watched only while it is shown."""
 
 from __future__ import annotations
 
@@ -18,50 +18,47 @@ from tui.text.format import count
 from tui.widgets.table.table import Column, Row, Table
 
 AGES_S = 10.0
-"""How often ages are written anew though nothing has changed."""
 FeedGetter = Callable[[], ClusterFeed | None]
-"""Returns the cluster that is shown, once there is one."""
 
 
 class FeedView(ListView):
-    """Draws its table anew, ten times a second at most, whenever what it follows has changed."""
+    """List of objects from feeds of its own, refreshed at most ten times a second."""
 
+    # Plural name of the objects, as in `No events`.
     NOUN: ClassVar[str] = "objects"
-    """What is listed, as in `No events`."""
 
     def __init__(self, cluster_feed: FeedGetter, *followed: ListFeed[Any]) -> None:
-        """Show what `followed` finds, the first of which is what the view is about."""
+        """Watch `followed`; the title and the empty state describe the first of them."""
         super().__init__()
         self.cluster_feed = cluster_feed
-        """Returns the cluster that is shown, once there is one."""
         self._followed = followed
         self._changed = asyncio.Event()
         self._following: Worker[None] | None = None
 
     def on_mount(self) -> None:
-        """Let ages grow though nothing changes."""
+        """Refresh the ages while nothing changes."""
         self.set_interval(AGES_S, self._changed.set)
 
     @property
     def is_synced(self) -> bool:
-        """Whether all that is listed was read once."""
-        return self._followed[0].state.is_synced
+        """True once the first feed has been listed; False if it was refused."""
+        return self._followed[0].state.is_synced and not self._followed[0].is_refused
 
-    def uncovered(self) -> None:
-        """Follow again."""
+    def resume_feeds(self) -> None:
+        """Start the feeds."""
         self._keep_following()
-        self.redraw()
+        self.refresh_view()
 
-    def covered(self) -> None:
-        """Let go."""
+    def pause_feeds(self) -> None:
+        """Stop the feeds."""
         self._stop()
 
     def watch_snapshot(self) -> None:
-        """Follow what the console shows, and draw in turn with what is followed."""
+        """Follow a changed cluster or namespace, and refresh."""
         if self.is_shown:
             self._keep_following()
         if self._following is None:
-            self.redraw()
+            self.refresh_view()
         else:
             self._changed.set()
 
@@ -71,7 +68,7 @@ class FeedView(ListView):
         if moved:
             self._stop()
         if cluster_feed is not None and self._following is None:
-            following = partial(follow, self._followed, self._changed, self.redraw)
+            following = partial(follow, self._followed, self._changed, self.refresh_view)
             self._following = self.run_worker(following, group="follow", exclusive=True)
 
     def _stop(self) -> None:
@@ -82,33 +79,29 @@ class FeedView(ListView):
     def fill(
         self, table: Table, left_out: Sequence[str], rows_of: Callable[[Sequence[Column]], list[Row]]
     ) -> None:
-        """Fill the table with the rows that `rows_of` makes for the columns that are not left out."""
+        """Set the columns and rows, without the columns in `left_out`."""
         columns = tuple(column for column in self.COLUMNS if column.key not in left_out)
-        rows = rows_of(columns)
-        if columns == table.columns:
-            table.set_rows(rows)
-        else:
-            table.set_columns(columns, rows)
+        table.set_columns(columns, rows_of(columns))
 
-    def say(self, heading: str, total: int, *parts: str) -> None:
-        """Write the title: what is shown of how many, and what chooses it."""
+    def set_feed_title(self, heading: str, total: int, *parts: str) -> None:
+        """Set the title: heading, number of rows, `parts`, and progress."""
         shown = self.query_one(Table).row_count
         amount = count(total) if shown == total else f"{count(shown)} of {count(total)}"
         self.set_list_title(f"{heading} ({amount})", *parts, self._followed[0].progress)
-        self.put("notice", self.notice(self.snapshot))
+        self.set_line("notice", self.notice(self.snapshot))
 
     def notice(self, snapshot: ClusterSnapshot) -> str:
-        """Return why not all is shown, or why it may be old."""
+        """Return the reason for missing or stale rows; empty if there is none."""
         first = self._followed[0]
         if snapshot.stale or first.trouble or first.missing is None:
             return snapshot.stale or first.trouble
         return first.missing.words if first.missing.shown else first.missing.why
 
-    def nothing(self, if_empty: str) -> str:
-        """Return what stands in the empty table: what is true, and what to press.
+    def empty_text(self, if_empty: str) -> str:
+        """Return the text of the empty table.
 
         Args:
-            if_empty: What is said where all was read, and there is nothing.
+            if_empty: Text if everything was read and nothing exists.
         """
         first = self._followed[0]
         if first.is_refused:
@@ -116,11 +109,11 @@ class FeedView(ListView):
         if first.state.is_synced:
             return if_empty
         if first.trouble and not self.snapshot.stale:
-            return f"The {self.NOUN} could not be read yet. They are asked for again; ctrl+r refreshes now."
+            return f"The {self.NOUN} could not be read yet. Retrying automatically; ctrl+r retries now."
         return first.progress or no_cluster(self.snapshot) or f"Reading {self.NOUN}…"
 
     def refresh_feeds(self) -> None:
-        """Ask again at once, also what was refused."""
+        """Retry now, including refused requests."""
         for each in self._followed:
             each.retry_now()
 

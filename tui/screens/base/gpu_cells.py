@@ -1,4 +1,4 @@
-"""The columns that every table of GPUs has, and the cells of one GPU: now and over the last half hour."""
+"""Columns and cells of one GPU, for all tables of GPUs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tui.text.format import NOTHING
 from tui.text.gpu_words import (
     ADVICE,
     ago,
-    clock_words,
+    format_clocks,
     gpu_memory,
     percent,
     power,
     temperature,
-    temperature_look,
-    utilisation_look,
-    warning_words,
+    temperature_style,
+    utilisation_style,
+    warning_text,
 )
 from tui.text.sparkline import sparkline
 from tui.widgets.table.table import Cell, Column
 
+# Both are the same on every row, so that rows can be compared.
 TREND_CELLS = 15
-"""Cells of the line that shows the last half hour."""
 TREND = timedelta(minutes=30)
-"""How far back that line goes, the same on every row."""
+# A table puts its own columns for the GPU's name before these.
 GPU_COLUMNS = (
     Column("util", "UTIL", align="right", min_width=4, sorts_largest_first=True),
     Column("trend", "LAST 30M", min_width=TREND_CELLS, max_width=TREND_CELLS, priority=4),
@@ -36,35 +36,36 @@ GPU_COLUMNS = (
     Column("temp", "TEMP", align="right", priority=1, sorts_largest_first=True),
     Column("clock", "CLOCK", align="right", priority=6),
 )
-"""What a GPU does; which GPU it is stands before them."""
 
 
 def gpu_cells(
     gpu: GpuReading | None, samples: Sequence[GpuSample], *, is_held: bool = True
 ) -> tuple[Cell, ...]:
-    """Return a cell for each of `GPU_COLUMNS`.
+    """Return one cell per column of `GPU_COLUMNS`.
 
     Args:
-        gpu: The newest reading; None where nothing is known of it.
-        samples: What was observed of it, the oldest first.
-        is_held: Whether somebody has it, so that doing nothing is worth a look.
+        gpu: Latest reading; None if unknown.
+        samples: History, oldest first.
+        is_held: Highlight an idle GPU.
     """
     if gpu is None:
         return (Cell(NOTHING, "quiet"),) * len(GPU_COLUMNS)
     return (
         Cell(
-            percent(gpu.utilisation), utilisation_look(gpu.utilisation, is_held=is_held), sort=gpu.utilisation
+            percent(gpu.utilisation),
+            utilisation_style(gpu.utilisation, is_held=is_held),
+            sort=gpu.utilisation,
         ),
         Cell(trend(samples), "quiet"),
         Cell(gpu_memory(gpu.memory_used, gpu.memory_total), sort=gpu.memory_used),
         Cell(power(gpu.power_w, gpu.power_limit_w), sort=gpu.power_w),
-        Cell(temperature(gpu.temperature_c), temperature_look(gpu), sort=gpu.temperature_c),
-        Cell(clock_words(gpu.sm_clock_mhz, gpu.throttles), "quiet", sort=gpu.sm_clock_mhz),
+        Cell(temperature(gpu.temperature_c), temperature_style(gpu), sort=gpu.temperature_c),
+        Cell(format_clocks(gpu.sm_clock_mhz, gpu.throttles), "quiet", sort=gpu.sm_clock_mhz),
     )
 
 
 def trend(samples: Sequence[GpuSample]) -> str:
-    """Draw the utilisation of the last half hour; time before the first sample is blank, a gap is a dot."""
+    """Draw the utilisation of the last 30 minutes; a gap is a dot, time before the first sample is blank."""
     if not samples:
         return NOTHING
     newest = samples[-1]
@@ -80,18 +81,18 @@ def trend(samples: Sequence[GpuSample]) -> str:
 
 
 def warning_detail(warnings: Sequence[GpuWarning]) -> str | None:
-    """Return the line under a GPU's row: its worst warning, with what to do now, and how many there are."""
+    """Return the detail line of a GPU's row: its worst warning with advice; None without warnings."""
     if not warnings:
         return None
     more = f" (+{len(warnings) - 1}; enter shows all)" if len(warnings) > 1 else ""
-    return f"└ ! {warnings[0].words}{more} {ADVICE[warnings[0].kind]}"
+    return f"└ ! {warnings[0].text}{more} {ADVICE[warnings[0].kind]}"
 
 
 def gpu_text(gpu: GpuReading, warnings: Sequence[GpuWarning], now: datetime) -> str:
-    """Return all that is known of a GPU, a line each, with its source and age."""
+    """Return all readings of a GPU, one per line, with source and age."""
     tensor = "" if gpu.tensor_active is None else percent(gpu.tensor_active)
     hot_memory = "" if gpu.memory_temperature_c is None else temperature(gpu.memory_temperature_c)
-    slowed = "not said" if gpu.throttles is None else ", ".join(sorted(gpu.throttles)) or "nothing"
+    slowed = "not reported" if gpu.throttles is None else ", ".join(sorted(gpu.throttles)) or "nothing"
     fields = (
         ("GPU", f"{gpu.name} of {gpu.node}"),
         ("model", gpu.model),
@@ -99,21 +100,19 @@ def gpu_text(gpu: GpuReading, warnings: Sequence[GpuWarning], now: datetime) -> 
         ("MIG", gpu.mig_profile),
         (
             "held by",
-            ", ".join(f"{each.namespace}/{each.pod}" for each in gpu.holders) or "nobody, it is said",
+            ", ".join(f"{each.namespace}/{each.pod}" for each in gpu.holders) or "none reported",
         ),
         ("utilisation", percent(gpu.utilisation)),
         ("tensor cores", tensor),
         ("memory", gpu_memory(gpu.memory_used, gpu.memory_total)),
         ("power", power(gpu.power_w, gpu.power_limit_w)),
         ("temperature", temperature(gpu.temperature_c)),
-        ("its memory", hot_memory),
-        ("clock", clock_words(gpu.sm_clock_mhz, gpu.throttles)),
-        ("slowed by", slowed),
-        ("last XID", "not said" if gpu.xid is None else str(gpu.xid or "none")),
-        ("ECC errors", "not said" if gpu.ecc_errors is None else str(gpu.ecc_errors)),
+        ("memory temp", hot_memory),
+        ("clock", format_clocks(gpu.sm_clock_mhz, gpu.throttles)),
+        ("throttled by", slowed),
+        ("last XID", "not reported" if gpu.xid is None else str(gpu.xid or "none")),
+        ("ECC errors", "not reported" if gpu.ecc_errors is None else str(gpu.ecc_errors)),
         ("source", f"{gpu.source}, {ago(gpu.read_at, now)}"),
     )
     lines = [f"{name:<13} {value}" for name, value in fields if value]
-    return "\n".join(
-        [*(f"! {warning_words(each)}" for each in warnings), *([""] if warnings else []), *lines]
-    )
+    return "\n".join([*(f"! {warning_text(each)}" for each in warnings), *([""] if warnings else []), *lines])

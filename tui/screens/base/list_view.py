@@ -1,8 +1,7 @@
-"""A view that is one table: sorted, filtered by what is typed, with totals below and a preview beside it."""
+"""A view that is one table, with a filter, totals, and an optional preview."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import ClassVar
 
@@ -14,42 +13,45 @@ from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from tui.screens.base.view import View
 from tui.text.format import NOTHING, Clock
 from tui.widgets.preview import Preview
+from tui.widgets.table.row_set import LabelsOf
 from tui.widgets.table.table import Cell, Column, Table
 
+# Terminal width from which there is room for a preview.
 PREVIEW_COLUMNS = 140
-"""From so many columns on there is room for a preview."""
 
 
 def progress_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
-    """Return what a title says while the first lists still come."""
+    """Return the title part that shows the progress of the first sync."""
     return (snapshot.progress,) if snapshot.progress and not snapshot.is_synced else ()
 
 
 class ListView(View):
-    """Draws its table anew for every new picture, order or filter; subclasses say how in `draw`."""
+    """One table, redrawn on every new snapshot, order and filter; subclasses implement `render_rows`."""
 
+    # Absolute, because Textual looks for a bare name beside the subclass.
     CSS_PATH: ClassVar[list[str | PurePath]] = [Path(__file__).with_name("list_view.tcss")]
-    """Absolute: Textual seeks a bare name beside the subclass."""
     AUTO_FOCUS: ClassVar[str] = "Table"
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
-    """The table's columns, left to right."""
     ORDER: ClassVar[tuple[str, bool] | None] = ("name", False)
-    """How the table is sorted at first: see `Table.order`; None: in the order in which rows are given."""
+    """Initial `Table.order`; None keeps the given order."""
     ON_ENTER: ClassVar[str] = ""
-    """The action that enter asks for."""
+    """Name of the action that enter requests."""
+    # Show a preview of `subject` beside the table where the terminal is wide.
     PREVIEWS: ClassVar[bool] = False
-    """Whether a wide terminal shows beside the table what is under the cursor: see `subject`."""
 
+    # Restore the cursor's row when the list is opened again.
     KEEPS_ROW: ClassVar[bool] = False
-    """Whether the cursor is on the row on which it was left, when the list is shown again."""
 
+    labels_of: LabelsOf | None = None
+    """Labels of a row for the filter `-l`; None if rows have none."""
+
+    # Changes flash only after the first sync.
     _was_synced = False
-    """Whether the first lists were in when it was drawn last: only after that something changes."""
+    # Top row during the first sync, while the user has not moved the cursor; None afterwards.
     _first_row: str | None = ""
-    """The row at the top while the first lists come in and the cursor was not moved; None after that."""
 
     def compose_body(self) -> ComposeResult:
-        """Lay out the table."""
+        """Lay out the notice and the table."""
         yield Label("", id="notice", markup=False)
         table = Table(self.COLUMNS)
         if not self.PREVIEWS:
@@ -61,35 +63,37 @@ class ListView(View):
 
     @property
     def is_drawable(self) -> bool:
-        """Tell whether its parts are there, the table among them."""
+        """True if the view and its table are mounted."""
         return super().is_drawable and self.query_one_optional(Table) is not None
 
     def on_mount(self) -> None:
-        """Sort."""
+        """Set the initial order and filter."""
         for table in self.query(Table):  # there is none in a view that was left before it was laid out
             table.order = self.ORDER
+        if self.filter_text:  # set before there were rows to filter
+            self.filter_tables(self.filter_text, self.labels_of)
 
     def on_resize(self) -> None:
-        """Make room for the preview, or take it away."""
+        """Show or hide the preview."""
         is_wanted = self.PREVIEWS and self.context.switches.get("preview", True)
         self.set_class(is_wanted and self.app.size.width >= PREVIEW_COLUMNS, "-preview")
         self.show_preview()
 
     def on_screen_resume(self) -> None:
-        """Look again at what is under the cursor."""
+        """Refresh the preview."""
         self.on_resize()
 
     def show_preview(self) -> None:
-        """Tell of what is under the cursor, where there is a preview."""
+        """Preview the row under the cursor, if the preview is visible."""
         if self.has_class("-preview") and self.is_drawable:
             self.query_one(Preview).show(self.subject(self.query_one(Table).cursor_key), self.snapshot)
 
     def subject(self, key: str | None) -> Job | NodeRow | None:
-        """Return what the row with this key stands for, for the preview."""
+        """Return the object of a row to preview."""
         return None
 
     def action_preview(self) -> None:
-        """Show the preview, or hide it, for as long as the console runs."""
+        """Toggle the preview until the console ends."""
         if not self.PREVIEWS:
             super().action_preview()
         elif self.app.size.width < PREVIEW_COLUMNS:
@@ -100,33 +104,43 @@ class ListView(View):
             self.context.switches["preview"] = not self.context.switches.get("preview", True)
             self.on_resize()
 
-    def draw(self, table: Table) -> None:
+    def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
 
+    def set_line(self, line: str, text: str) -> None:
+        """Set a line of the view; hide zeros while nothing has been read."""
+        if not self.is_synced or self.snapshot.stale:
+            text = text.replace(" (0)", "") if line == "title" else text
+            text = "" if line == "totals" and text.startswith("Σ 0 ") else text
+        super().set_line(line, text)
+
     def set_list_title(self, *parts: str) -> None:
-        """Write into the title those parts that are not empty, and after them what is typed as a filter."""
+        """Set the title from the parts that are not empty, and the filter."""
         typed = f"/{self.filter_text}" if self.filter_text else ""
         self.set_title("  ".join(filter(None, (*parts, typed))))
 
     @property
     def is_synced(self) -> bool:
-        """Whether all that is listed was read once."""
+        """True once everything listed has been read."""
         return self.snapshot.is_synced
 
-    def paint(self) -> None:
-        """Draw the table, and tell of what is under the cursor."""
+    def render_view(self) -> None:
+        """Draw the table and the preview."""
         table = self.query_one(Table)
         table.flashes = self._was_synced
-        self.draw(table)
+        self.render_rows(table)
         self._was_synced = self.is_synced
         self._begin_at_the_top(table)
         self.show_preview()
 
     def _begin_at_the_top(self, table: Table) -> None:
-        """Keep the cursor on the first row while the first lists come in, until it is moved."""
         if self._first_row is None:
             return
-        if self.KEEPS_ROW and not self._first_row and table.move_to(self.context.rows.get(self.NAME, "")):
+        if (
+            self.KEEPS_ROW
+            and not self._first_row
+            and table.move_to(self.context.rows.get(self.VIEW.name, ""))
+        ):
             self._first_row = None
             return
         # A row may go again: of a Job that was read before the job whose part it is.
@@ -138,25 +152,25 @@ class ListView(View):
             self._first_row = None
 
     def watch_snapshot(self) -> None:
-        """Show the new picture."""
-        self.redraw()
+        """Redraw."""
+        self.refresh_view()
 
     def watch_filter_text(self, text: str) -> None:
-        """Show the rows that match."""
+        """Show the matching rows."""
         if self.is_drawable:
             self.filter_tables(text, self.labels_of)
-            self.redraw()
+            self.refresh_view()
 
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
-        """Tell of what the cursor is on now, and find out what may be done with it."""
+        """Preview the row and check its permissions."""
         event.stop()
         if self.KEEPS_ROW and event.table.cursor_key is not None:
-            self.context.rows[self.NAME] = event.table.cursor_key
+            self.context.rows[self.VIEW.name] = event.table.cursor_key
         self.show_preview()
-        self.ask_permissions()
+        self.check_permissions()
 
     def on_table_row_selected(self, event: Table.RowSelected) -> None:
-        """Open what the cursor is on."""
+        """Open the row."""
         event.stop()
         self.action_request(self.ON_ENTER)
 
@@ -164,19 +178,15 @@ class ListView(View):
         """Return the key of the row under the cursor."""
         return self.query_one(Table).cursor_key or ""
 
-    def labels_of(self, key: str) -> Mapping[str, str]:
-        """Return the labels of what the row with this key stands for, for the filter `-l`."""
-        return {}
-
     def copy_text(self) -> str:
-        """Return the names of the rows that are marked, or of the one under the cursor."""
+        """Return the names of the marked rows, or of the one under the cursor."""
         table = self.query_one(Table)
         keys = table.marks or (table.cursor_key,)
         first = next((index for index, column in enumerate(table.columns) if column.title), 0)
         return "\n".join(row.cells[first].text for row in table.shown_rows if row.key in keys)
 
     def export_rows(self) -> tuple[list[str], list[list[str | int | None]]]:
-        """Return the titles of all columns, and the rows that the filter lets through; ages in seconds."""
+        """Return the column titles and the filtered rows; ages are in seconds."""
         table = self.query_one(Table)
         now_s = Clock.ahead(self.snapshot.clock_offset_s).now.timestamp()
         titles = [column.title for column in table.columns]
@@ -186,12 +196,11 @@ class ListView(View):
         ]
 
     def action_sort(self, by: str) -> None:
-        """Sort by a column, or turn the order round."""
+        """Sort by a column; again reverses the order."""
         self.query_one(Table).action_sort(by)
 
 
 def _exported(cell: Cell, column: Column, now_s: float) -> str | int | None:
-    """Return a cell for a program: what is not known is empty, an age is in seconds."""
     if cell.text.strip() in ("", NOTHING):
         return None
     if column.is_age and isinstance(cell.sort, float):

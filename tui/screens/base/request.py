@@ -1,4 +1,4 @@
-"""What a view asks the app for, and what a view shows: both by the name of an action."""
+"""Requests of views to the app, and the routes of views; both name an action."""
 
 from __future__ import annotations
 
@@ -14,25 +14,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Which view is shown, of what. `esc` and `-` go by routes, never by what led to a view."""
+    """Address of a view. `esc` and `-` follow routes, not the actions that led to a view."""
 
     action: str
-    """The action that opens it."""
     argument: str = ""
-    """What it shows where that is no job: a node, a claim, `pod/NAME`."""
+    """Object shown if it is not a job: a node, a claim, `pod/NAME`."""
     job: JobRef | None = None
-    """The job that it shows."""
     instance: str = ""
-    """The instance of the job that it begins with."""
+    """Instance to start with."""
 
     def request(self) -> ActionRequest:
-        """Return the request that opens it again."""
+        """Return the request that opens the view again."""
         targets = (self.job,) if self.job is not None else ()
         return ActionRequest(self.action, self.argument, targets, instance=self.instance)
 
 
 class ActionRequest(Message):
-    """The user wants something done that concerns more than one view."""
+    """Request for an action beyond one view."""
 
     def __init__(
         self,
@@ -47,16 +45,13 @@ class ActionRequest(Message):
     ) -> None:
         super().__init__()
         self.name = name
-        """The action; the word that was typed where `is_typed`."""
+        """Name of the action, or the typed word if `is_typed`."""
         self.argument = argument
-        """What was typed after the command."""
         self.targets = tuple(targets)
-        """The jobs that it is about."""
         self.instance = instance
-        """The selected instance of the one job that it is about."""
         self.selected = selected
-        """The selected object that is no job: a node, a context, `NAMESPACE/CLAIM`, `pod/NAME`."""
+        """Selected object if it is not a job: a node, a context, `NAMESPACE/CLAIM`, `pod/NAME`."""
         self.hidden = hidden
-        """How many of the targets are marked, but hidden by the filter."""
+        """Number of targets that are marked but hidden by the filter."""
+        # A typed command holds back the keys behind it until it is done.
         self.is_typed = is_typed
-        """It was typed as a command: keys behind it wait until it is done."""

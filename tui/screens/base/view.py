@@ -1,4 +1,4 @@
-"""The frame that all views share: a line about the cluster, a title, the middle, a line to type on, keys."""
+"""The frame of all views: status line, title, body, prompt and key bar; and the stack of open views."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from textual.widgets import Input, Label
 
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize_lines
-from tui.keys import EVERYWHERE, PROMPT, Key, remapped
+from tui.keys import EVERYWHERE, PROMPT, Key, ViewDeclaration, remapped, unshadowed
 from tui.keys.completion import complete
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view_context import ViewContext
@@ -24,52 +24,50 @@ from tui.widgets.bindings import bindings
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.prompt import Prompt
 from tui.widgets.status_line import StatusLine
-from tui.widgets.table.row_order import row_filter
+from tui.widgets.table.row_set import LabelsOf
 from tui.widgets.table.table import Table
 
 if TYPE_CHECKING:
+    from textual.app import App
+
     from k8s.kinds import JobRef
+    from tui.screens.base.request import Route
+
 
 FLASH_S = 5.0
-"""How long a word about what just happened stays."""
 
 MOST_TYPED = 100
-"""Filters, and commands, that are remembered."""
 
+# The app binds this key itself, because it has to work in dialogs too.
 INTERRUPT = f"{EVERYWHERE}.interrupt"
-"""The one key of every view that the app binds itself, for it works in dialogs too."""
 
 
 class View(Screen[None]):
-    """One full-width view; subclasses fill the middle."""
+    """Full-screen view; subclasses fill the body."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
-    NAME: ClassVar[str] = ""
-    """What the tables of keys call this view."""
+    VIEW: ClassVar[ViewDeclaration] = ViewDeclaration("")
 
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
-    """What is shown."""
     filter_text: reactive[str] = reactive("")
-    """What was typed after `/`."""
+    """Text typed after `/`."""
     refused: reactive[Mapping[str, str]] = reactive(dict, layout=False)
-    """Ids of keys that the cluster would refuse this user, and why."""
+    """Reasons of refused keys, by key id."""
 
     class PermissionsNeeded(Message):
-        """What this user may do here, with the selected job, should be found out."""
+        """Request to check the permissions for the selected job."""
 
         def can_replace(self, message: Message) -> bool:
-            """Ask once for what the cursor rests on last."""
+            """Check only the last of several."""
             return isinstance(message, View.PermissionsNeeded)
 
     def __init__(self) -> None:
-        """Make the view."""
         super().__init__()
+        # Context and route are set before the view is shown.
         self.context = ViewContext()
-        """What the application gives; set before the view is shown."""
         self.route: Route | None = None
-        """What it shows; set before the view is shown."""
         self.is_shown = False
-        """Whether no other view covers it; a question above it does not."""
+        """True unless another view covers this one; a dialog does not."""
         self._is_behind = True
         self._written: dict[str, str] = {}
         self._flash_ends: Timer | None = None
@@ -90,41 +88,49 @@ class View(Screen[None]):
         yield Label("", id="title", markup=False)
 
     def compose_body(self) -> ComposeResult:
-        """Lay out the middle of the view."""
+        """Lay out the body of the view."""
         return iter(())
 
     def on_mount(self) -> None:
-        """Bind the keys that are there for this user; which they are the context knows, not the class."""
+        """Bind this user's keys; the keymap is per session, so they are not in `BINDINGS`."""
         keys = [key for key in (*self.keys, *self.context.everywhere_keys) if key.id != INTERRUPT]
-        withheld = self.context.withheld_keys(self.NAME)
-        ours = BindingsMap(bindings((*keys, *withheld))).key_to_bindings
+        withheld = self.context.withheld_keys(self.VIEW)
+        ours = BindingsMap(bindings((*keys, *withheld, *self._job_letters))).key_to_bindings
         self._bindings = BindingsMap.from_keys({**self._bindings.key_to_bindings, **ours})
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """Return the keys of this view, without those of every view."""
-        return self.context.view_keys(self.NAME)
+        """Return the keys of this view, without the global ones."""
+        letters = (
+            key for key in self._job_letters if not (self.context.is_read_only and key.changes_cluster)
+        )
+        return (*self.context.view_keys(self.VIEW), *letters)
+
+    @property
+    def _job_letters(self) -> tuple[Key, ...]:
+        is_about_job = self.VIEW.name != "job" and self.route is not None and self.route.job is not None
+        return self.context.job_letters(self.VIEW) if is_about_job else ()
 
     @property
     def bar_keys(self) -> tuple[Key, ...]:
-        """Return the keys of the line below, as far as they have words there."""
-        return (*self.keys, *self.context.everywhere_keys)
+        """Return the keys for the key bar."""
+        return unshadowed((*self.keys, *self.context.everywhere_keys), self.context.keys(self.VIEW.focused))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave `/` and `:` to a field that is being typed in."""
+        """Leave `/` and `:` to a focused input."""
         return not (action in ("filter", "command") and isinstance(self.focused, Input))
 
     @property
     def is_drawable(self) -> bool:
-        """Tell whether its parts are there: not before it is laid out, nor while it is taken down."""
+        """True while the view's widgets are mounted."""
         return self.is_mounted and self.query_one_optional("#title") is not None
 
     def set_title(self, text: str) -> None:
-        """Say what the view shows; the text is plain."""
-        self.put("title", text)
+        """Set the title; no markup."""
+        self.set_line("title", text)
 
-    def put(self, line: str, text: str) -> None:
-        """Write one of the view's lines, as `title` or `totals`; the same words again cost nothing."""
+    def set_line(self, line: str, text: str) -> None:
+        """Set a line of the view, such as `title` or `totals`."""
         if not self.is_drawable or self._written.get(line) == text:
             return
         self._written[line] = text
@@ -139,21 +145,22 @@ class View(Screen[None]):
         *,
         for_s: float = FLASH_S,
     ) -> None:
-        """Say what just happened on the line below, for a while; the text is plain."""
+        """Show a message in the status line for a while; no markup."""
         if not self.is_drawable:
             return
         if self._flash_ends is not None:
             self._flash_ends.stop()
-        self.put("flash", text if severity == "information" else f"! {text}")
+        self.set_line("flash", text if severity == "information" else f"! {text}")
         self.query_one("#flash").set_class(severity != "information", "-loud")
         self.add_class("-flashing")
-        self._flash_ends = self.set_timer(for_s, self._end_flash)
+        self._flash_ends = self.set_timer(for_s, self.end_flash)
 
-    def _end_flash(self) -> None:
+    def end_flash(self) -> None:
+        """Hide the message."""
         self.remove_class("-flashing")
 
     def action_request(self, name: str) -> None:
-        """Ask the app for an action, with what is selected here."""
+        """Request an action for the current selection."""
         action = self.context.actions.find(name)
         takes_many = action is not None and action.takes_many
         job = self.current_job()
@@ -169,85 +176,89 @@ class View(Screen[None]):
         )
 
     def current_job(self) -> JobRef | None:
-        """Return the job that the view's keys act on, where there is one."""
+        """Return the job that keys act on."""
         return self.route.job if self.route is not None else None
 
     def targets(self) -> Sequence[JobRef]:
-        """Return the jobs that an action for many acts on: the marked ones, otherwise the current one."""
+        """Return the marked jobs, or the current one."""
         job = self.current_job()
         return [job] if job is not None else []
 
     def hidden_targets(self) -> int:
-        """Return how many of the targets the filter hides."""
+        """Return the number of targets hidden by the filter."""
         return 0
 
     def selected_instance(self) -> str:
-        """Return the instance of the current job under the cursor."""
+        """Return the selected instance of the current job."""
         return ""
 
     def selected_object(self) -> str:
-        """Return what is under the cursor where that is no job: a node, `NAMESPACE/CLAIM`, `pod/NAME`."""
+        """Return the selected object if it is not a job: a node, `NAMESPACE/CLAIM`, `pod/NAME`."""
         return ""
 
     def step_back(self) -> bool:
-        """Undo one step inside the view, as a filter; tell whether there was one."""
+        """Undo one step inside the view, such as a filter; return False if there is none."""
         has_filter = bool(self.filter_text)
         self.filter_text = ""
         return has_filter
 
     def refresh_feeds(self) -> None:
-        """Ask again for what only this view shows."""
+        """Poll the feeds of this view now."""
 
-    def redraw(self) -> None:
-        """Draw what is known; a view that another one covers draws once it is shown again."""
+    def refresh_view(self) -> None:
+        """Paint the view now, or when it is shown again."""
         self._is_behind = not (self.is_shown and self.is_drawable)
         if not self._is_behind:
-            self.paint()
+            self.render_view()
 
-    def paint(self) -> None:
-        """Draw what is known; called by `redraw`."""
+    def render_view(self) -> None:
+        """Paint the view; called by `refresh_view`."""
 
-    def uncovered(self) -> None:
-        """Begin to ask for what only this view shows, or go on; called when it is shown."""
+    def resume_feeds(self) -> None:
+        """Start the feeds of this view; called when it is shown."""
 
-    def covered(self) -> None:
-        """Ask for nothing more; called when another view is shown instead."""
+    def pause_feeds(self) -> None:
+        """Stop the feeds of this view; called when another view is shown."""
 
     def on_screen_resume(self) -> None:
-        """Catch up with what came in the meantime, and find out what may be done here."""
+        """Start the feeds, catch up, and check permissions."""
         if not self.is_shown:
             self.is_shown = True
-            self.uncovered()
+            self.resume_feeds()
         if self._is_behind:
-            self.redraw()
-        self.ask_permissions()
+            self.refresh_view()
+        self.check_permissions()
 
     def on_screen_suspend(self) -> None:
-        """Rest while another view is shown; a question above this one is none."""
+        """Stop the feeds, unless only a dialog opens."""
         if self.is_shown and not isinstance(self.app.screen, ModalScreen):
             self.is_shown = False
-            self.covered()
+            self.pause_feeds()
 
-    def ask_permissions(self) -> None:
-        """Find out which of the view's keys would be refused."""
+    def check_permissions(self) -> None:
+        """Request a check of this view's permissions."""
         if any(key.permission for key in self.keys):
             self.post_message(self.PermissionsNeeded())
 
     def copy_text(self) -> str:
-        """Return the text that is copied from here."""
+        """Return the text to copy."""
         return self._written.get("title", "")
 
+    def export_rows(self) -> tuple[list[str], list[list[str | int | None]]] | None:
+        """Return titles and rows to save as CSV; None without a table."""
+        return None
+
     def action_preview(self) -> None:
-        """Show or hide what is beside a list; here is nothing."""
-        self.flash("Only jobs and nodes have a preview.")
+        """Explain that this view has no preview."""
+        self.flash("Only the lists of jobs and nodes have a preview.")
 
     def action_filter(self) -> None:
-        """Type a filter."""
+        """Open the prompt for a filter."""
         self.add_class("-typing")
         self.query_one(Prompt).open("/", self.filter_text, history=self.context.typed["/"])
 
     def action_command(self) -> None:
-        """Type a command."""
+        """Open the prompt for a command."""
         self._typed_from = self.focused
         typed = self.context.typed[":"]
         names = self.context.names()
@@ -255,39 +266,36 @@ class View(Screen[None]):
         self.query_one(Prompt).open(
             ":",
             complete=lambda text: complete(
-                text, names, typed, is_read_only=self.context.is_read_only, actions=self.context.actions
+                text, names, self.context.actions, typed, is_read_only=self.context.is_read_only
             ),
             history=typed,
         )
 
-    def filter_tables(
-        self, text: str, labels_of: Callable[[str], Mapping[str, str]] = lambda _key: {}
-    ) -> None:
-        """Show the rows that match, and say beside what is typed why it makes no sense or none does.
+    def filter_tables(self, text: str, labels_of: LabelsOf | None = None) -> None:
+        """Filter the tables, and show the filter's problem or hint in the prompt.
 
         Args:
-            text: What was typed after `/`.
-            labels_of: Returns the labels of what the row with a key stands for.
+            text: Text typed after `/`.
+            labels_of: Returns the labels of a row; None if rows have none.
         """
-        problem, hints, tables = "", [], self.query(Table)
-        for table in tables:
-            found = row_filter(text, table.columns, labels_of)
-            table.set_filter(found.accepts, found.hint)
+        problem, hints = "", []
+        for table in self.query(Table):
+            found = table.filter_by(text, labels_of)
             problem = problem or found.problem
             hints.append("" if table.row_count else found.hint)
-        self.query_one(Prompt).say(problem or (hints[0] if hints and all(hints) else ""))
+        self.query_one(Prompt).show_problem(problem or (hints[0] if hints and all(hints) else ""))
 
     @property
     def is_prompt_open(self) -> bool:
-        """Tell whether a filter or a command is being typed."""
+        """True while a filter or a command is being typed."""
         return self.query_one(Prompt).is_open
 
     def close_prompt(self) -> None:
-        """Forget what is being typed."""
+        """Cancel the prompt."""
         self.query_one(Prompt).press("escape")
 
     def on_prompt_typed(self, event: Prompt.Typed) -> None:
-        """Filter at once; run a command when it is complete."""
+        """Filter at once; run a command on enter."""
         event.stop()
         if event.is_final:
             self._end_typing(event.mark, event.text.strip())
@@ -302,14 +310,13 @@ class View(Screen[None]):
                 self.post_message(ActionRequest(word, argument.strip(), is_typed=True))
 
     def on_prompt_closed(self, event: Prompt.Closed) -> None:
-        """Forget the filter that was being typed."""
+        """Clear the canceled filter."""
         event.stop()
         if event.mark == "/":
             self.filter_text = ""
         self._end_typing(event.mark, "")
 
     def _end_typing(self, mark: str, text: str) -> None:
-        """Give the focus back to what had it, after a filter to what is filtered; remember what was typed."""
         self.remove_class("-typing")
         typed = self.context.typed[mark]
         if text:
@@ -320,8 +327,62 @@ class View(Screen[None]):
             self.focus_body()
 
     def focus_body(self) -> None:
-        """Give the focus back to what the view is about."""
+        """Focus the body of the view."""
         if self.AUTO_FOCUS:
             for widget in self.query(self.AUTO_FOCUS):
                 self.set_focus(widget)
                 return
+
+
+class ViewStack:
+    """Open views of an app, by route."""
+
+    def __init__(self, app: App[int], prepare: Callable[[View, Route], View]) -> None:
+        """Manage the screens of `app`; `prepare` is called before a view is shown."""
+        self._app = app
+        self._prepare = prepare
+        self.previous: Route | None = None
+
+    @property
+    def current(self) -> View | None:
+        """Return the visible view; None while a dialog covers it."""
+        screen = self._app.screen
+        return screen if isinstance(screen, View) else None
+
+    @property
+    def is_deep(self) -> bool:
+        """True if there is a view below the visible one."""
+        return len(self._app.screen_stack) > 2
+
+    def show(self, route: Route, view: View) -> None:
+        """Push a view; if one with its route is open, return to that instead."""
+        self._remember()
+        for depth, below in enumerate(reversed(self._app.screen_stack)):
+            if isinstance(below, View) and below.route == route:
+                for _ in range(depth):
+                    self._app.pop_screen()
+                return
+        self._app.push_screen(self._prepare(view, route))
+
+    def switch(self, route: Route, view: View) -> None:
+        """Replace the whole stack by a view, unless the home already has its route."""
+        self._remember()
+        while self.is_deep:
+            self._app.pop_screen()
+        home = self._app.screen
+        if not (isinstance(home, View) and home.route == route):
+            self._app.switch_screen(self._prepare(view, route))
+
+    def restart(self, route: Route, view: View) -> None:
+        """Replace the stack after a context switch, and forget the previous route."""
+        self.switch(route, view)
+        self.previous = None
+
+    def go_back(self) -> None:
+        """Close the visible view."""
+        self._remember()
+        self._app.pop_screen()
+
+    def _remember(self) -> None:
+        if (view := self.current) is not None and view.route is not None:
+            self.previous = view.route

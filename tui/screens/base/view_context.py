@@ -1,20 +1,33 @@
-"""What the application gives each view: whose keys, which cluster, what was chosen and typed before."""
+"""The session as views see it: keys, cluster, switches and history."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui.files.layout_file import KeptLayouts
-from tui.keys import ACTIONS, EVERYWHERE, ActionTable, Argument, Key, remapped, view_keys
+from tui.files.stored_choices import StoredLayouts
+from tui.keys import (
+    EVERYWHERE,
+    TABLE,
+    ActionTable,
+    Argument,
+    Key,
+    ViewDeclaration,
+    job_letters,
+    remapped,
+    unshadowed,
+    view_keys,
+)
 from tui.options import FINISHED_DAYS
+from tui.screens import ACTIONS
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
     from k8s.jobs.permissions import Permissions
     from k8s.kinds import JobRef
+    from k8s.snapshot import Job
     from tui.feeds.telemetry_feed import TelemetryFeed
 
 
@@ -28,55 +41,58 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ViewContext:
-    """What the application gives each view."""
+    """Session of the console, shared by all views."""
 
     keymap: Mapping[str, str] = field(default_factory=dict)
-    """The user's own keys: ids of bindings to keys with commas between."""
+    """User's keys by binding id; several are separated by commas."""
     is_read_only: bool = False
-    """Keys that change something on the cluster are not there."""
+    # Arguments of commands, for completion.
     names: Callable[[], Mapping[Argument, Sequence[str]]] = _no_names
-    """Returns what commands may take, for completion."""
     typed: dict[str, list[str]] = field(default_factory=lambda: {"/": [], ":": []})
-    """What was typed before on the prompt, by its mark, the oldest first."""
+    """Prompt history by mark, oldest first."""
     client: Callable[[], Client | None] = _nothing
-    """Returns the cluster once it is reached, for what no snapshot tells."""
+    """Cluster client; None until it is connected."""
+    # Explains the waiting jobs among the visible ones; call it when others become visible.
+    explain: Callable[[Callable[[], Iterable[Job]]], None] = lambda _: None
     telemetry: Callable[[], TelemetryFeed | None] = _nothing
-    """Returns what the cluster's GPUs do, once it is reached."""
+    # Toggles of this session, by name.
     switches: dict[str, bool] = field(default_factory=dict)
-    """What the user switched on or off for as long as the console runs, by the switch's name."""
     permissions: Callable[[], Permissions | None] = _nothing
-    """Returns what this user may do there, once that can be asked."""
     finished_days: float = FINISHED_DAYS
-    """How long the list shows jobs that have finished."""
     strip_by: str = ""
-    """The label of nodes by which home sums up those that it has no room for; empty for the GPUs' model."""
+    """Node label to group the node bar by; empty groups by GPU model."""
     has_loss: bool = True
-    """Whether home reads the loss of running jobs, unless that is switched."""
-    layouts: KeptLayouts = field(default_factory=KeptLayouts)
-    """Which panes home shows in each context."""
+    layouts: StoredLayouts = field(default_factory=StoredLayouts)
     log_folder: Path | None = None
-    """Where logs are saved to; without one they are not."""
+    """Folder for saved logs; None disables saving."""
     forwarded: dict[JobRef, str] = field(default_factory=dict)
-    """Jobs whose TensorBoard is forwarded, and its address here."""
+    """Local TensorBoard addresses of forwarded jobs."""
     recent: list[str] = field(default_factory=list)
-    """Namespaces of this cluster that were gone to, the newest first."""
+    """Namespaces visited in this cluster, newest first."""
     rows: dict[str, str] = field(default_factory=dict)
-    """The row on which the cursor of a list was left, by the view's `NAME`: see `ListView.KEEPS_ROW`."""
+    """Last cursor row of each list, by view name: see `ListView.KEEPS_ROW`."""
     actions: ActionTable = ACTIONS
-    """What views can ask for."""
 
     def keys(self, keys: Sequence[Key]) -> tuple[Key, ...]:
-        """Return those of the keys that are there for this user, as the user has mapped them."""
+        """Apply the keymap, and remove keys that `--readonly` withholds."""
         return tuple(
             key for key in remapped(keys, self.keymap) if not (self.is_read_only and key.changes_cluster)
         )
 
-    def view_keys(self, view: str) -> tuple[Key, ...]:
-        """Return the keys of the view with this name, without those of every view."""
+    def view_keys(self, view: ViewDeclaration) -> tuple[Key, ...]:
+        """Return the keys of a view, without the global ones."""
         return self.keys(view_keys(view, self.actions))
 
-    def withheld_keys(self, view: str) -> tuple[Key, ...]:
-        """Return the keys that `--readonly` takes from a view: they are bound, to be refused in words."""
+    def job_letters(self, view: ViewDeclaration) -> tuple[Key, ...]:
+        """Return the job keys that are free in a view about a job, one per action."""
+        own = (*view_keys(view, self.actions), *view.focused, *TABLE)  # enter is no letter of a job
+        found: dict[str, Key] = {}
+        for key in unshadowed(remapped(job_letters(self.actions), self.keymap), remapped(own, self.keymap)):
+            found.setdefault(key.action, key)
+        return tuple(found.values())
+
+    def withheld_keys(self, view: ViewDeclaration) -> tuple[Key, ...]:
+        """Return the keys that `--readonly` withholds; they stay bound, to explain the refusal."""
         if not self.is_read_only:
             return ()
         all_keys = (*view_keys(view, self.actions), *self.actions.keys(EVERYWHERE))
@@ -84,5 +100,5 @@ class ViewContext:
 
     @property
     def everywhere_keys(self) -> tuple[Key, ...]:
-        """Return the keys of every view."""
+        """Return the global keys."""
         return self.keys(self.actions.keys(EVERYWHERE))

@@ -1,4 +1,4 @@
-"""What lies over a view and returns an answer: questions, help, palette, jump, themes.
+"""Dialogs: confirmations, prompts, help, palette, jump, themes.
 
-They change nothing themselves.
+They return an answer and change nothing themselves.
 """

@@ -1,4 +1,4 @@
-"""A question with two or more buttons, of which the safe one has the focus."""
+"""A confirmation with two or more buttons; the safe one has the focus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tui.widgets.bindings import bindings
 
 
 class ConfirmScreen(ModalScreen[str]):
-    """Asks before something happens; returns the id of the answer: `do`, `cancel`, or one of those given."""
+    """Asks for confirmation; returns the id of the answer: `do`, `cancel`, or one of `answers`."""
 
     CSS_PATH: ClassVar = "confirm.tcss"
     AUTO_FOCUS: ClassVar[str] = "Button"
@@ -32,14 +32,14 @@ class ConfirmScreen(ModalScreen[str]):
         answers: Sequence[tuple[str, str]] = (),
         escape: int = 0,
     ) -> None:
-        """Ask a question.
+        """Prepare the prompt.
 
         Args:
             question: One sentence.
-            details: What it would do, or lose.
-            action: The verb on the button beside Cancel, whose id is `do`.
-            answers: In place of Cancel and `action`: ids and labels, the safe one first: it has the focus.
-            escape: Index of the answer that `esc` gives.
+            details: Consequences of the action.
+            action: Label of the button beside Cancel, whose id is `do`.
+            answers: Replaces Cancel and `action`: ids and labels, the safe one first.
+            escape: Index of the answer for `esc`.
         """
         super().__init__()
         self._question = question
@@ -59,10 +59,10 @@ class ConfirmScreen(ModalScreen[str]):
             yield Label(keys, id="keys", markup=False)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Answer."""
+        """Return the answer."""
         event.stop()
         self.dismiss(event.button.id)
 
     def action_escape(self) -> None:
-        """Give the answer that changes nothing."""
+        """Return the answer that changes nothing."""
         self.dismiss(self._escape[0])

@@ -1,4 +1,4 @@
-"""The question before jobs are deleted: which, with which propagation, and for many a word to type."""
+"""The confirmation before jobs are deleted, with the propagation policy, and a word to type for many."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tui.widgets.scroll_pane import ScrollPane
 
 
 class DeleteScreen(ModalScreen[DeletePlan | None]):
-    """Asks whether to delete jobs; returns the plan as confirmed, or None."""
+    """Asks for confirmation; returns the confirmed plan, or None."""
 
     CSS_PATH: ClassVar = "confirm.tcss"
     AUTO_FOCUS: ClassVar[str] = "#cancel"
@@ -27,12 +27,12 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
     BINDINGS: ClassVar[list[BindingType]] = bindings((*DIALOG, *DELETE))
 
     def __init__(self, plan: DeletePlan) -> None:
-        """Ask whether to carry out `plan`."""
+        """Ask for confirmation of `plan`."""
         super().__init__()
         self._plan = plan
 
     def compose(self) -> ComposeResult:
-        """Lay out the question, the jobs, what deleting them means, and the buttons, Cancel first."""
+        """Lay out the question, the jobs, the consequences, and the buttons, Cancel first."""
         word = self._plan.word
         with Vertical(id="dialog"):
             yield Label(self._plan.question, id="question", markup=False)
@@ -49,7 +49,7 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
             yield Label("tab next · enter press · p propagation · esc cancel", id="keys", markup=False)
 
     def on_mount(self) -> None:
-        """Show what the plan means."""
+        """Show the consequences."""
         self._show_plan()
 
     def _show_plan(self) -> None:
@@ -70,7 +70,7 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
         self.query_one("#do", Button).disabled = event.value.strip() != self._plan.word
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Focus the button that enter may press now."""
+        """Focus the button that is enabled."""
         event.stop()
         self.query_one("#cancel" if self.query_one("#do", Button).disabled else "#do").focus()
 

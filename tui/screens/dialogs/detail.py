@@ -1,4 +1,4 @@
-"""A text over a view: what one row says in full."""
+"""Full text of one row, over its view."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tui.widgets.scroll_pane import ScrollPane
 
 
 class DetailScreen(ModalScreen[None]):
-    """Shows a text until it is closed."""
+    """Text that stays until it is closed."""
 
     CSS_PATH = "detail.tcss"
     AUTO_FOCUS: ClassVar[str] = "ScrollPane"

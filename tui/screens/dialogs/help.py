@@ -1,4 +1,4 @@
-"""All keys and commands, made from the table that also makes the bindings."""
+"""All keys and commands, generated from the table behind the bindings."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from tui.text.filter_query import FILTERS
 from tui.widgets.bindings import bindings
 from tui.widgets.scroll_pane import ScrollPane
 
+# Keys or command, description, and style.
 Line = tuple[str, str, Literal["heading", "key", "refused"]]
-"""What is pressed or typed, what it does, and how that is meant."""
+# Longer keys get a line of their own.
 KEY_CELLS = 11
-"""What the keys take at the left; longer ones have a line of their own."""
 
 
 class HelpColumn(Static):
-    """Lines that are written anew for every width that they are given."""
+    """Text that is laid out again for each width."""
 
     def __init__(self, text_for: Callable[[int], Text]) -> None:
-        """Show nothing yet; `text_for` returns the text for a width in cells."""
+        """Start empty; `text_for` returns the text for a width in cells."""
         super().__init__(markup=False)
         self._text_for = text_for
         self._width = 0
 
     def on_resize(self, event: events.Resize) -> None:
-        """Write anew where it is wider or narrower; the text itself makes it higher."""
+        """Lay out again if the width changed; the text determines the height."""
         if event.size.width != self._width:
             self._width = event.size.width
             self.call_after_refresh(self._write)
@@ -47,7 +47,7 @@ class HelpColumn(Static):
 
 
 class HelpScreen(ModalScreen[None]):
-    """The keys of the view behind it, those that work everywhere, filters and commands."""
+    """The keys of the view behind it, global keys, filters and commands."""
 
     CSS_PATH = "help.tcss"
     AUTO_FOCUS: ClassVar[str] = "ScrollPane"
@@ -58,13 +58,13 @@ class HelpScreen(ModalScreen[None]):
     def __init__(
         self, view: str, keys: Sequence[Key], context: ViewContext, refused: Mapping[str, str]
     ) -> None:
-        """Show the `keys` of the view with this name first.
+        """Show the `keys` of the view first.
 
         Args:
-            view: What the view is called.
-            keys: Its part of the table.
-            context: What the application gives: whose keys, and whether anything may be changed.
-            refused: Ids of keys that would be refused, and why.
+            view: Title of the view.
+            keys: Its part of the key table.
+            context: Provides the user's keys and the read-only flag.
+            refused: Ids of keys that would be refused, with reasons.
         """
         super().__init__()
         self._view = view
@@ -73,7 +73,7 @@ class HelpScreen(ModalScreen[None]):
         self._refused = refused
 
     def compose(self) -> ComposeResult:
-        """Lay out two columns, which lie below each other where it is narrow."""
+        """Lay out two columns, stacked if the screen is narrow."""
         here = [*self._section(self._view, self._keys), *self._section("In tables", TABLE)]
         everywhere = [
             *self._section("Everywhere", self._view_context.everywhere_keys),
@@ -101,7 +101,6 @@ class HelpScreen(ModalScreen[None]):
             yield action.usage, action.help, "key"
 
     def _text(self, lines: Sequence[Line], width: int) -> Text:
-        """Set keys at the left and words at the right, with an edge of their own where they wrap."""
         text = Text()
         for key, words, look in lines:
             style = self.get_component_rich_style(f"help--{look}", partial=True)

@@ -1,4 +1,4 @@
-"""A letter over each focusable widget: press it to focus that widget."""
+"""Letters over the focusable widgets: press one to focus its widget."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from textual.widget import Widget
 from textual.widgets import Label
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
-"""The home row first."""
 
 
 class JumpScreen(ModalScreen[Widget | None]):
-    """Shows the letters over the screen behind it; returns the widget to focus, or None."""
+    """Letters over the screen below; returns the widget to focus, or None."""
 
     CSS_PATH: ClassVar = "jump.tcss"
     AUTO_FOCUS: ClassVar[str] = ""
@@ -27,7 +26,7 @@ class JumpScreen(ModalScreen[Widget | None]):
         self._targets = targets
 
     def compose(self) -> ComposeResult:
-        """Put a letter at the top left of each target."""
+        """Place a letter at the top left of each target."""
         for letter, target in self._targets.items():
             label = Label(letter, markup=False)
             label.styles.offset = target.region.offset

@@ -1,4 +1,4 @@
-"""Search everything that can be done here: the keys of the view, and all commands; one line each."""
+"""The command palette: keys of the view and all commands, one line each."""
 
 from __future__ import annotations
 
@@ -14,34 +14,33 @@ from tui.text.cells import cell_len
 
 _NOT_HERE = ("app.palette", INTERRUPT)
 _KEY_CELLS = 12
-"""What keys and commands take at the left."""
 
 
 class ActionProvider(Provider):
-    """What the view behind the palette can do, and what can be typed after `:`."""
+    """Actions of the view behind the palette, and `:` commands."""
 
     async def discover(self) -> Hits:
-        """Show all of it while nothing is typed."""
-        for words, how, act in self._all():
-            yield DiscoveryHit(_line(how, Content(words)), act, words)
+        """Yield all actions while nothing is typed."""
+        for label, shortcut, act in self._all():
+            yield DiscoveryHit(_line(shortcut, Content(label)), act, label)
 
     async def search(self, query: str) -> Hits:
-        """Show what matches, the best first."""
+        """Yield the matches, best first."""
         matcher = self.matcher(query)
-        for words, how, act in self._all():
-            score = matcher.match(f"{words} {how}")
+        for label, shortcut, act in self._all():
+            score = matcher.match(f"{label} {shortcut}")
             if score > 0:
-                yield Hit(score, _line(how, matcher.highlight(words)), act, words)
+                yield Hit(score, _line(shortcut, matcher.highlight(label)), act, label)
 
     def _all(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
-        """Yield words, how it is done without the palette, and what does it."""
+        """Yield the text, the key or command, and the callback of each action."""
         view = cast(View, self.screen)
         context = view.context
         for key in (*view.keys, *context.everywhere_keys):
             if key.id not in _NOT_HERE and not view.refused.get(key.id):
                 yield key.help, key.all_shown, self._press(view, key.action)
         for action in context.actions.commands(is_read_only=context.is_read_only):
-            if not action.argument:
+            if action.argument in ("", "filter", "topic"):  # these do something alone
                 yield action.help, f":{action.commands[0]}", self._request(view, action.name)
 
     def _press(self, view: View, action: str) -> Callable[[], object]:
@@ -51,5 +50,5 @@ class ActionProvider(Provider):
         return lambda: view.post_message(ActionRequest(name))
 
 
-def _line(how: str, words: Content) -> Content:
-    return Content.assemble((how + " " * max(1, _KEY_CELLS - cell_len(how)), "$accent"), words)
+def _line(shortcut: str, label: Content) -> Content:
+    return Content.assemble((shortcut + " " * max(1, _KEY_CELLS - cell_len(shortcut)), "$accent"), label)

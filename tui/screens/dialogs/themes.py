@@ -18,7 +18,7 @@ import themes
 from k8s.errors import KubeError
 from tui.keys import DIALOG
 from tui.terminal.key_queue import keys_held
-from tui.text.format import STATUS_LOOKS, Look, Run
+from tui.text.format import STATUS_STYLES, CellStyle, Run
 from tui.widgets.bindings import bindings
 from tui.widgets.table.table import Cell, Column, Row, Table
 
@@ -26,7 +26,7 @@ _COLUMNS = (
     Column("name", "THEME", min_width=16, elide="middle", max_width=28),
     Column("background", "BACKGROUND", min_width=8),
 )
-_COLOURS: Mapping[Look, str] = {
+_COLOURS: Mapping[CellStyle, str] = {
     "quiet": "$quiet",
     "running": "$status-running",
     "pending": "$status-pending",
@@ -38,9 +38,9 @@ _COLOURS: Mapping[Look, str] = {
     "gpu-bad": "$gpu-bad",
 }
 _SAMPLE: tuple[tuple[Run, ...], ...] = (
-    tuple((status, STATUS_LOOKS[status]) for status in ("Running", "Pending", "Restarting")),
+    tuple((status, STATUS_STYLES[status]) for status in ("Running", "Pending", "Restarting")),
     (
-        *((status, STATUS_LOOKS[status]) for status in ("Failed", "Succeeded")),
+        *((status, STATUS_STYLES[status]) for status in ("Failed", "Succeeded")),
         ("▮▮▮", "gpu-busy"),
         ("▯▯", "gpu-free"),
         ("✕", "gpu-bad"),
@@ -96,7 +96,7 @@ class ThemesScreen(ModalScreen[None]):
 
     @work(exclusive=True, group="save")
     async def _save(self, name: str) -> None:
-        """Save the choice in a thread, for home folders may be slow; then close."""
+        # In a thread: home folders may be slow.
         try:
             with keys_held(self.app):
                 await asyncio.to_thread(self._save_theme, themes.short(name))

@@ -1,4 +1,4 @@
-"""The screen over every view while the terminal is too small."""
+"""The card over every view while the terminal is too small."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from textual.screen import ModalScreen
 from textual.widgets import Label
 
 MIN_SIZE = Size(60, 15)
-"""Columns and lines that every view needs."""
 
 
 def is_too_small(size: Size) -> bool:
-    """Tell whether no view fits."""
+    """Return True if no view fits."""
     return size.width < MIN_SIZE.width or size.height < MIN_SIZE.height
 
 
 class TooSmall(ModalScreen[None]):
-    """Says how large the terminal is and must be; closes once it is."""
+    """Shows the actual and the required size; closes when the terminal is large enough."""
 
     DEFAULT_CSS = """
     TooSmall { align: center middle; background: $background; }

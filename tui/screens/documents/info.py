@@ -1,4 +1,4 @@
-"""What this console is, what it talks to, and what its user may do there; kept true while it is read."""
+"""The `:info` view: the console, its cluster and the user's permissions, updated live."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from tui.feeds.info import AllowedVerbs
 from tui.screens.documents.text import TextView
 from tui.widgets.text_lines import TextLine
 
+# Some facts change without a snapshot: rate limiting, the server's clock.
 REWRITTEN_S = 2.0
-"""How often what no snapshot tells is looked at again: the server's wish for silence, its clock."""
+# Returns the text, given the user's permissions, or the reason they are unknown.
 Describe = Callable[[ClusterSnapshot, AllowedVerbs | None, str], str]
-"""Returns the text, given what is known of the user's rights, and why that is nothing."""
 Learn = Callable[[], Awaitable[AllowedVerbs]]
-"""Finds out what the user may do."""
 
 
 class InfoView(TextView):
-    """The text of `:info`. What has to be asked for is added when it comes."""
+    """The text of `:info`; permissions are added when the answer arrives."""
 
     def __init__(self, describe: Describe, badge: Callable[[ClusterSnapshot], str], learn: Learn) -> None:
-        """Show what `describe` says, with what `learn` finds out; `badge` is said in the title."""
+        """Show the text of `describe` with the permissions that `learn` fetches, and `badge` in the title."""
         super().__init__("Info", self._learned)
         self._describe = describe
         self._badge = badge
@@ -34,7 +33,7 @@ class InfoView(TextView):
 
     @work(exclusive=True, group="read")
     async def read(self) -> None:
-        """Ask what the user may do; all else is known."""
+        """Fetch the user's permissions."""
         self._write(await self._learned())
 
     async def _learned(self) -> str:
@@ -48,17 +47,17 @@ class InfoView(TextView):
         return self._describe(self.snapshot, self._allowed, self._why_not)
 
     def on_mount(self) -> None:
-        """Look again now and then."""
-        self.set_interval(REWRITTEN_S, self.redraw)
-        self.watch(self.app, "theme", self.redraw, init=False)
+        """Start the refresh timer."""
+        self.set_interval(REWRITTEN_S, self.refresh_view)
+        self.watch(self.app, "theme", self.refresh_view, init=False)
 
     def on_resize(self) -> None:
-        """Tell the new size."""
-        self.redraw()
+        """Update the size."""
+        self.refresh_view()
 
     def watch_snapshot(self, before: ClusterSnapshot, now: ClusterSnapshot) -> None:
-        """Write what has changed; in another namespace, or on another cluster, ask again."""
-        self.redraw()
+        """Update the text; in another namespace or cluster, fetch permissions again."""
+        self.refresh_view()
         if self.is_shown and (before.context, before.namespace, bool(before.kinds)) != (
             now.context,
             now.namespace,
@@ -66,22 +65,21 @@ class InfoView(TextView):
         ):
             self.read()
 
-    def paint(self) -> None:
-        """Write what is known."""
+    def render_view(self) -> None:
+        """Write the known facts."""
         self._write(self._described())
 
     def _write(self, text: str) -> None:
         if self.is_drawable and text != self._text:
             self._text = text
             self._reader.show(list(map(_line, text.splitlines())))
-            self.put("notice", "")
+            self.set_line("notice", "")
         self.say()
 
     def said(self) -> list[str]:
-        """Say in the title how real the cluster is."""
+        """Return the cluster's badge for the title."""
         return [self._badge(self.snapshot)]
 
 
 def _line(text: str) -> TextLine:
-    """Return a line, drawn apart where it is a heading."""
     return TextLine(text, 0, 0 if text.startswith(" ") else len(text))

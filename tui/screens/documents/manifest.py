@@ -1,4 +1,4 @@
-"""The editor of a manifest that is to be created: for clones with fields that the form has not."""
+"""Editor of a manifest to create, for clones that the form cannot represent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from textual.widgets import Label
 
 from k8s.client.client import Client
 from k8s.errors import KubeError
-from k8s.jobs.clone import Clone, copied_companions
+from k8s.jobs.clone import Clone, copied_owned_objects
 from k8s.jobs.create import create_manifest
 from k8s.kinds import JobRef, Manifest
 from k8s.snapshot import ClusterSnapshot
@@ -29,17 +29,15 @@ from tui.widgets.key_bar import KeyBar
 from tui.widgets.status_line import StatusLine
 
 KEYS = tuple(key for key in NEW_JOB if key.action in ("create", "dry_run", "leave"))
-"""Those of the new-job form that work here."""
 
 
 class ManifestScreen(SubmitScreen):
-    """Edits the YAML of a clone before it is created."""
+    """Editor for the YAML of a clone before it is created."""
 
     CSS_PATH: ClassVar = ["submit.tcss", "manifest.tcss"]
     AUTO_FOCUS: ClassVar[str] = "TextAreaField"
     BINDINGS: ClassVar[list[BindingType]] = bindings(KEYS)
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
-    """The cluster as it is now."""
 
     def __init__(self, client: Client, clone: Clone, *, namespace: str) -> None:
         """Edit the manifest of `clone`, to be created in `namespace` unless it names another."""
@@ -52,32 +50,32 @@ class ManifestScreen(SubmitScreen):
     def compose(self) -> ComposeResult:
         """Lay out the notice, the YAML, and the button."""
         yield StatusLine().data_bind(ManifestScreen.snapshot)
-        yield Label(f"New job, clone of {sanitize(self._clone.like)}", id="title", markup=False)
+        yield Label(f"New job, clone of {sanitize(self._clone.source)}", id="title", markup=False)
         yield Notice()
         yield TextAreaField(show_line_numbers=True, id="manifest")
         yield CreateBar()
         yield KeyBar(KEYS)
 
     def on_mount(self) -> None:
-        """Say why it is YAML and not the form, and where the original's name is left."""
+        """Explain why this is YAML, and point out where the original's name remains."""
         clone = self._clone
-        minor = len(clone.lost) - len(clone.too_much)
+        minor = len(clone.lost) - len(clone.significant_losses)
         others = f" and {plural(minor, 'minor field')}" if minor else ""
-        why = "The form cannot create jobs of this kind."
-        if clone.too_much:
-            why = f"The form cannot express {', '.join(clone.too_much)}{others}."
-        self.query_one(Notice).show(f"{why} {clone.names_left}".strip(), is_error=False)
+        why = f"The form has no fields for a {clone.resource.kind}: edit its YAML, then create it."
+        if clone.significant_losses:
+            why = f"The form cannot express {', '.join(clone.significant_losses)}{others}."
+        self.query_one(Notice).show(f"{why} {clone.mentions_text}".strip(), is_error=False)
         editor = self.query_one(TextAreaField)
         editor.load_text(to_yaml(clone.manifest))
         self._text = editor.text
         self.watch_busy()
 
     def watch_busy(self) -> None:
-        """Show the request under way on the button."""
+        """Show the pending request on the button."""
         self.query_one(CreateBar).show(self.busy, 0)
 
     def make_submission(self) -> Submission | None:
-        """Return what to create; what is no manifest of the clone's kind is shown as an error."""
+        """Return the object to create; an invalid manifest is shown as an error."""
         editor = self.query_one(TextAreaField)
         try:
             manifest = read_manifest(editor.text)
@@ -91,9 +89,9 @@ class ManifestScreen(SubmitScreen):
 
         async def send(is_dry_run: bool) -> JobRef:
             client, clone = self._client, self._clone
-            along = await copied_companions(client, manifest, clone.like, namespace)
+            along = await copied_owned_objects(client, manifest, clone.source, namespace)
             return await create_manifest(
-                client, clone.resource, manifest, namespace, companions=along, dry_run=is_dry_run
+                client, clone.resource, manifest, namespace, owned_objects=along, dry_run=is_dry_run
             )
 
         name, details = (
@@ -103,21 +101,21 @@ class ManifestScreen(SubmitScreen):
         return Submission(self._clone.resource.kind, name, namespace, send, details)
 
     def _check_kind(self, manifest: Manifest) -> None:
-        """Refuse another kind, which has another path on the server.
+        """Reject another kind, which has another path on the server.
 
         Raises:
-            ValueError: It is another.
+            ValueError: The manifest is of another kind.
         """
         resource = self._clone.resource
         if (manifest.get("kind"), manifest.get("apiVersion")) != (resource.kind, resource.api_version):
             raise ValueError(f"kind and apiVersion must stay {resource.kind}, {resource.api_version}.")
 
     def show_dry_run_passed(self, submission: Submission) -> None:
-        """Say that the server would create it."""
+        """Report that the server would create it."""
         self.query_one(Notice).show("Dry run passed: the server would create it.", is_error=False)
 
     def show_error(self, error: KubeError, hint: str) -> None:
-        """Show the error, and go back to the text."""
+        """Show the error and focus the text."""
         self.query_one(Notice).show("\n".join(filter(None, (str(error), hint))))
         self.query_one(TextAreaField).focus()
 

@@ -1,4 +1,4 @@
-"""The form for a new job: fields, preflight, YAML, one button; nothing typed is lost, by error or leaving."""
+"""Form for a new job: fields, preflight, YAML and a Create button."""
 
 from __future__ import annotations
 
@@ -25,16 +25,25 @@ from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from k8s.topology.links import LinkMatrix
 from tui.jobs.new_job.fields import EDITED_YAML
-from tui.jobs.new_job.form_state import FormState
-from tui.jobs.new_job.volume import look_into_volume
+from tui.jobs.new_job.form_model import LOCAL_FIELDS, FormModel, Place
+from tui.jobs.new_job.volume import inspect_volume
 from tui.keys import NEW_JOB, Key
 from tui.screens.base.request import ActionRequest
-from tui.screens.documents.form_checks import CHECK_TIMES, CheckTimes, FormChecks
-from tui.screens.documents.form_companions import READ_HERE, FormCompanions, ask_git_login
-from tui.screens.documents.form_drafts import FormDrafts
-from tui.screens.documents.form_files import import_job, is_done, save_as_template
-from tui.screens.documents.form_offers import FormOffers, Place
-from tui.screens.documents.form_submission import PassedDryRun, form_submission
+from tui.screens.documents.form_files import (
+    FormDrafts,
+    import_job,
+    is_done,
+    prompt_git_credentials,
+    save_as_template,
+)
+from tui.screens.documents.form_requests import (
+    CHECK_TIMES,
+    CheckTimes,
+    FormChecks,
+    FormSuggestions,
+    PassedDryRun,
+    form_submission,
+)
 from tui.screens.documents.submit import Submission, SubmitScreen
 from tui.widgets.bindings import bindings
 from tui.widgets.form.fields import Field, field_around
@@ -45,16 +54,15 @@ from tui.widgets.status_line import StatusLine
 
 
 class NewJobScreen(SubmitScreen):
-    """Creates a job from a form."""
+    """Form that creates a job."""
 
     CSS_PATH: ClassVar = ["submit.tcss", "new_job.tcss"]
     AUTO_FOCUS: ClassVar[str] = "#field-name TextField"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = bindings(NEW_JOB, after_fields=("new.leave", "new.edit_yaml"))
+    # Textual's own repaints the whole screen; here the fields draw what the focus changes.
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
-    """The widget with the focus. Fields draw what it changes: Textual's own draws the whole screen."""
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
-    """The cluster as it is now: what is free, which names are taken."""
 
     def __init__(
         self,
@@ -72,40 +80,36 @@ class NewJobScreen(SubmitScreen):
         """Prepare the form; volume claims are listed once it is on screen.
 
         Args:
-            client: The cluster that is to run the job.
+            client: The cluster that will run the job.
             namespace: The default namespace.
-            state_folder: Where the draft and the last image are saved.
+            state_folder: Folder for the draft and the last image.
             user: Who submits, for the job's annotations.
             snapshot: The cluster as it is now; later ones are set, or come by `data_bind`.
-            clone: What to start from, if its spec fits the form.
-            templates_folder: Where the user's own templates are; None for nowhere.
-            links: How the GPUs of each node are linked, as far as it was looked up; more is added.
-            check_times: When the cluster is asked what would go wrong.
+            clone: The job to start from, if its spec fits the form.
+            templates_folder: Folder with the user's own templates; None for no folder.
+            links: GPU links by node, as far as known; the form adds to it.
+            check_times: Intervals between checks by the cluster.
         """
         super().__init__()
-        self.state = FormState(namespace, user, clone)
-        """The values in the fields."""
+        self.model = FormModel(namespace, user, clone, snapshot=snapshot, links=links)
         self._client = client
-        self._drafts = FormDrafts(state_folder, self.state)
-        self._offers = FormOffers(client, templates_folder, links)
-        self._companions = FormCompanions()
-        self._checks = FormChecks(client, self.state, self._offers, self._companions, check_times)
+        self._drafts = FormDrafts(state_folder, self.model)
+        self._suggestions = FormSuggestions(client, templates_folder, self.model)
+        self._checks = FormChecks(client, self.model, self._suggestions, check_times)
         self._focused_before_yaml: Widget | None = None
         self.keys: Sequence[Key] = NEW_JOB
-        """The keys in its footer; set before it is shown."""
         if snapshot is not None:
             self.set_reactive(NewJobScreen.snapshot, snapshot)
-            self.state.suggest(snapshot)
 
     def compose(self) -> ComposeResult:
         """Lay out the form left and the YAML right, or one of them on a narrow terminal."""
         yield StatusLine().data_bind(NewJobScreen.snapshot)
-        like = self.state.clone_of
+        like = self.model.clone_of
         yield Label(f"New job, clone of {sanitize(like)}" if like else "New job", id="title", markup=False)
         yield Notice()
         with Horizontal(id="body"):
             with Vertical(id="left"):
-                yield JobFields(self.state.values, id="form")
+                yield JobFields(self.model.values, id="form")
                 yield Label("", id="help", markup=False)
                 yield PreflightView(id="preflight")
                 yield CreateBar()
@@ -114,33 +118,33 @@ class NewJobScreen(SubmitScreen):
 
     def on_mount(self) -> None:
         """Show the form, then fill in what is read from files and from the cluster."""
-        self.query_one(Notice).show(self.state.not_carried_over, is_error=False)
-        self._show_state()
-        self._offers.offer_known(self.query_one(JobFields), self.snapshot)
+        self.query_one(Notice).show(self.model.not_carried_over, is_error=False)
+        self._show_model()
+        self._suggestions.suggest_known(self.query_one(JobFields), self.snapshot)
         self._load()
 
     def watch_snapshot(self) -> None:
-        """Suggest and check anew for the new snapshot."""
+        """Update suggestions, preflight and old checks."""
         if self.is_mounted:
-            values = self.state.values
-            self.state.suggest(self.snapshot)
-            if self.state.values != values:
-                self._show_state()
-            self._show_preflight()
-            self._offers.offer_known(self.query_one(JobFields), self.snapshot)
+            values = self.model.values
+            self.model.suggest(self.snapshot)
+            if self.model.values != values:
+                self._show_model()
+            else:
+                self._show_preflight()
+            self._suggestions.suggest_known(self.query_one(JobFields), self.snapshot)
             is_asking = any(each.group == "checks" and not each.is_finished for each in self.workers)
             if self._checks.is_old and not is_asking:
                 self._check()
 
     def watch_busy(self) -> None:
-        """Show the request under way on the button."""
+        """Show the request in progress on the button."""
         if self.is_mounted:
             self._show_errors()
             self._show_preflight()
 
-    def _show_state(self) -> None:
-        """Show values, errors, preflight and YAML."""
-        self.query_one(JobFields).show_values(self.state.values)
+    def _show_model(self) -> None:
+        self.query_one(JobFields).show_values(self.model.values, self.model.result.hidden)
         self._show_errors()
         self._show_preflight()
         self._check()
@@ -148,137 +152,130 @@ class NewJobScreen(SubmitScreen):
 
     def _show_errors(self) -> None:
         errors, warnings = self._checks.at_fields()
-        self.query_one(JobFields).show_errors({**errors, **self.state.visible_errors}, warnings)
-        self.query_one(CreateBar).show(self.busy, len(self.state.errors), self.progress)
+        self.query_one(JobFields).show_errors({**errors, **self.model.visible_errors}, warnings)
+        self.query_one(CreateBar).show(self.busy, len(self.model.errors), self.progress)
 
     def _show_preflight(self) -> None:
-        self.query_one(PreflightView).show(self._checks.lines(self.snapshot))
+        self.query_one(PreflightView).show(self._checks.lines())
 
     @work(exclusive=True, group="checks")
     async def _check(self) -> None:
-        """Show at the fields and in the preflight what the cluster has against the job."""
         await self._checks.wait()
         field = field_around(self.focused)
         # A path that is being typed names other folders on its way.
-        if field is None or field.key not in READ_HERE:
-            await self._companions.read(self.state.result.spec)
-            if self.is_running:  # while the form is closed its parts go one by one
-                self._show_yaml()
-                self._show_errors()
+        is_typing_path = field is not None and field.key in LOCAL_FIELDS
+        # While the form is closing, its widgets go one by one.
+        if not is_typing_path and await self.model.read_files() and self.is_running:
+            self._show_yaml()
+            self._show_errors()
         await self._checks.ask()
         if self.is_running:
             self._show_errors()
             self._show_preflight()
 
     def _show_yaml(self) -> None:
-        self.query_one(ManifestPane).show(*self._companions.documents(self.state.result))
+        self.query_one(ManifestPane).show(self.model.job.manifest, self.model.job.documents)
 
     def on_field_changed(self, event: Field.Changed) -> None:
-        """Take the new value."""
+        """Update the model, and show it."""
         event.stop()
         field = event.field
-        before = self.state.values[field.key]
-        self.state.set_value(field.key, field.value)
-        self._keep_unsaved()
-        if field.key == "template" and field.value != before:  # a select tells its first value too
-            said = self.state.apply_template(self._offers.templates.get(field.value), self.snapshot)
-            self.query_one(Notice).show(said, is_error=False)
-        if field.key != "name":
-            self.state.suggest(self.snapshot)
-        self._show_state()
-        self._look_into_volume()
+        before = self.model.values[field.key]
+        self.model.set_value(field.key, field.value)
+        if field.value != before:
+            self.query_one(Notice).clear_error()  # it was about the values before
+        self._save_draft()
+        if field.key == "template" and field.value != before:  # a select posts its first value too
+            message = self.model.apply_template(self._suggestions.templates.get(field.value))
+            self.query_one(Notice).show(message, is_error=False)
+        self._show_model()
+        self._inspect_volume()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Show the help of the field with the focus."""
         field = field_around(event.widget)
-        text = f"  {field.definition.help}" if field is not None else ""
+        text = field.definition.help if field is not None else ""
         if field is not None and field.key == "node_selector":
             self._load_node_labels()
-        self.query_one("#help", Label).update(text, layout=False)
+        self.query_one("#help", Label).update(text)
         if not self.query_one(ManifestPane).has_focus_within:
             self.remove_class("-yaml")
 
     def on_field_blurred(self, event: Field.Blurred) -> None:
-        """Show its error from now on."""
+        """Show the field's error from now on."""
         event.stop()
         field = event.field
-        self.state.touch([field.key])
+        self.model.touch([field.key])
         self._show_errors()
-        if field.key in READ_HERE:
+        if field.key in LOCAL_FIELDS:
             self._check()
-        if field.key == "namespace" and field.value != self._offers.namespace:
+        if field.key == "namespace" and field.value != self._suggestions.namespace:
             self._load_choices()
 
     @work(exclusive=True, group="open")
     async def _load(self) -> None:
-        """Fill in the last image, offer the draft, and list the volume claims."""
         self._load_choices()
         self._load_templates()
-        if self.state.clone_of:
+        if self.model.clone_of:
             return
-        if await self._drafts.fill_in(self.app, self.query_one(Notice), self._show_state):
-            self._show_state()
+        if await self._drafts.fill_in(self.app, self.query_one(Notice), self._show_model):
+            self._show_model()
             self._show_yaml()
-            if text := self.state.values.get(EDITED_YAML):
+            if text := self.model.values.get(EDITED_YAML):
                 self.query_one(ManifestPane).edits.edit(text)
             self._load_choices()
 
     @work(exclusive=True, group="keep")
-    async def _keep_unsaved(self) -> None:
-        await self._drafts.keep()
+    async def _save_draft(self) -> None:
+        await self._drafts.autosave()
 
     @work(exclusive=True, group="templates")
     async def _load_templates(self) -> None:
-        """Offer the templates of the package, and the user's own."""
-        if problems := await self._offers.load_templates(self.query_one(JobFields)):
+        if problems := await self._suggestions.load_templates(self.query_one(JobFields)):
             self.query_one(Notice).show("\n".join(problems))
 
     def action_save_template(self) -> None:
         """Ask for a name, and save the form as a template."""
-        if (folder := self._offers.templates_folder) is not None:
-            self._with_file(lambda: save_as_template(self.app, folder, self.state))
+        if (folder := self._suggestions.templates_folder) is not None:
+            self._with_file(lambda: save_as_template(self.app, folder, self.model))
 
     def action_import(self) -> None:
-        """Ask for a file, and fill in the form like the job in it."""
-        self._with_file(lambda: import_job(self.app, self.state))
+        """Ask for a file, and fill in the form from the job in it."""
+        self._with_file(lambda: import_job(self.app, self.model))
 
-    def action_git_login(self) -> None:
+    def action_git_credentials(self) -> None:
         """Ask for user and password of the repository."""
-        self._with_file(lambda: ask_git_login(self.app, self._companions, self.state.result.spec))
+        self._with_file(lambda: prompt_git_credentials(self.app, self.model))
 
     @work(exclusive=True, group="files")
     async def _with_file(self, doing: Callable[[], Awaitable[str]]) -> None:
         if await is_done(doing, self.query_one(Notice)):
-            self._show_state()
-            self._keep_unsaved()
+            self._show_model()
+            self._save_draft()
             self._load_choices()
             self._load_templates()
 
     @work(exclusive=True, group="claims")
     async def _load_choices(self) -> None:
-        """List what fields can name in the namespace; where that may not be, the field says so."""
-        namespace = self.state.values["namespace"].strip()
+        namespace = self.model.values["namespace"].strip()
         if not namespace:
             return
-        await self._offers.load(self.query_one(JobFields), namespace, self.snapshot)
-        if not self.state.clone_of:  # of another namespace's claims nothing is kept
-            self.state.set_default("claim", self._offers.default_claim)
-        self._show_state()
-        self._look_into_volume()
+        await self._suggestions.load(self.query_one(JobFields), namespace, self.snapshot)
+        self._show_model()
+        self._inspect_volume()
 
     @work(group="labels")
     async def _load_node_labels(self) -> None:
-        await self._offers.load_node_labels(self.query_one(JobFields))
+        await self._suggestions.load_node_labels(self.query_one(JobFields))
 
-    def _look_into_volume(self) -> None:
-        """Find out what is on the volume, if that is another place than the one that was looked at."""
-        if place := self._offers.place_to_look_at(self.state):
-            self._look(place)
+    def _inspect_volume(self) -> None:
+        if place := self._suggestions.next_place():
+            self._read_volume(place)
 
     @work(exclusive=True, group="volume")
-    async def _look(self, place: Place) -> None:
-        self.state.set_volume(await look_into_volume(self._client, *place))
-        if self.is_running:  # while the form is closed its parts go one by one
+    async def _read_volume(self, place: Place) -> None:
+        self.model.set_volume(await inspect_volume(self._client, *place), place)
+        if self.is_running:  # while the form is closing, its widgets go one by one
             self._show_errors()
             self._show_preflight()
 
@@ -333,24 +330,28 @@ class NewJobScreen(SubmitScreen):
             self.call_after_refresh(pane.read)
 
     def reading(self) -> asyncio.Event | None:
-        """Return what is set once a valid job's claims are known, also of a namespace that was just typed."""
-        namespace = self.state.values["namespace"].strip()
-        if namespace and namespace != self._offers.namespace:
-            self._offers.listed.clear()
+        """Return the event that is set once the claims are listed; None if that is done, or pointless."""
+        namespace = self.model.values["namespace"].strip()
+        if namespace and namespace != self._suggestions.namespace:
+            self._suggestions.listed.clear()
             self._load_choices()
-        return None if self.state.result.problems or self._offers.listed.is_set() else self._offers.listed
+        return (
+            None
+            if self.model.result.problems or self._suggestions.listed.is_set()
+            else self._suggestions.listed
+        )
 
     def make_submission(self) -> Submission | None:
         """Return the job as the form has it, or focus the first field with an error."""
         self.query_one(Notice).show("")
-        self.state.validate()
+        self.model.validate()
         self._show_errors()
-        if self.state.errors:
-            self._focus_first(self.state.errors)
+        if errors := self.model.errors:
+            self._focus_first(errors)
             return None
-        values, edits = self.state.values, self.query_one(ManifestPane).edits
+        values, edits = self.model.values, self.query_one(ManifestPane).edits
 
-        async def done(is_dry_run: bool) -> None:
+        async def accepted(is_dry_run: bool) -> None:
             if is_dry_run:
                 self._checks.passed = PassedDryRun(values, time.strftime("%H:%M:%S"))
             else:
@@ -359,21 +360,21 @@ class NewJobScreen(SubmitScreen):
         self._show_yaml()
         edits.settle()
         try:
-            made = (self.state.result, edits, self._checks.lines(self.snapshot), self._companions)
-            return form_submission(self._client, *made, done, self.show_upload)
+            lines = self._checks.lines(before_create=True)
+            return form_submission(self._client, self.model, edits, lines, accepted, self.show_upload)
         except ValueError as error:
-            self.query_one(Notice).show(f"The YAML cannot be sent. {error}")
+            self.query_one(Notice).show(f"The YAML cannot be submitted. {error}")
             return None
 
     async def action_edit_yaml(self) -> None:
-        """Edit the YAML, where it is being read."""
+        """Edit the YAML if it has the focus."""
         if (pane := self.query_one(ManifestPane)).is_read:
             await pane.open()
 
     def on_manifest_pane_edited(self, event: ManifestPane.Edited) -> None:
-        """Keep the edits with the values."""
-        self.state.set_value(EDITED_YAML, event.text)
-        self._keep_unsaved()
+        """Save the edits with the values."""
+        self.model.set_edited_yaml(event.text)
+        self._save_draft()
 
     def _focus_first(self, keys: Collection[str]) -> None:
         self._show_errors()
@@ -389,12 +390,12 @@ class NewJobScreen(SubmitScreen):
         await self._drafts.delete()
 
     def show_error(self, error: KubeError, hint: str) -> None:
-        """Show each of the server's causes at its field, and all else in the notice."""
+        """Show each of the server's causes at its field, and everything else in the notice."""
         if not isinstance(error, JobRejected):
             self.query_one(Notice).show("\n".join(filter(None, (str(error), hint))))
             return
         self._checks.passed = None
-        keys, without_field = self.state.set_server_errors(error.causes)
+        keys, without_field = self.model.set_server_errors(error.causes)
         others = without_field or ([] if error.causes else [error.why])
         self.query_one(Notice).show("\n".join(filter(None, (error.what, *others, error.hint))))
         self._focus_first(keys)

@@ -1,6 +1,6 @@
-"""What the new-job form and the manifest editor have in common: dry run, question, create, leave.
+"""Shared parts of the form and the manifest editor: dry run, confirmation, create, leave.
 
-Nothing is created that the server has refused in a dry run.
+An object that failed its dry run is never created.
 """
 
 from __future__ import annotations
@@ -27,83 +27,83 @@ from tui.widgets.form.job_fields import CreateBar, Notice
 READING = "Reading…"
 DRY_RUN = "Dry run…"
 CREATING = "Creating…"
+# On a slow server the job is then created from what is known, with a notice of what is missing.
 LONGEST_READ_S = 5.0
-"""A slow server is waited for so long; then the job is made of what is known, and says what it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A job as it was when somebody asked to create it; later changes on the screen are no part of it."""
+    """A job at the time of the create request; later edits are not part of it."""
 
     kind: str
     name: str
     namespace: str
     send: Callable[[bool], Awaitable[JobRef]]
-    """Create it, or with True only ask for a dry run. Raises `KubeError`."""
+    """Creates the job, or with True requests a dry run. Raises `KubeError`."""
     details: str = ""
-    """What to know before it is created."""
     is_doubtful: bool = False
-    """Whether it is known to be of no use: this is asked always then, and Cancel has the focus."""
+    is_refused: bool = False
+    """The server is expected to refuse it: always ask for confirmation, with the focus on Cancel."""
 
 
 class SubmitScreen(Screen[JobRef | None]):
-    """Creates what it shows; returns the job that was created, or None."""
+    """Creates the job on screen; returns its reference, or None."""
 
     busy: reactive[str] = reactive("", init=False)
-    """The request under way, for the button; empty while there is none."""
+    """The pending request, for the button; empty for none."""
 
     progress: reactive[str] = reactive("", init=False)
-    """How far a folder that is sent is; empty while none is."""
+    """Progress of an upload; empty for none."""
 
     _stops_upload = False
 
     def reading(self) -> asyncio.Event | None:
-        """Return what is set once that was read which a job made now would lack; None if there is nothing."""
+        """Return an event set once all data that a new job needs has been read; None if there is no wait."""
         return None
 
     @abstractmethod
     def make_submission(self) -> Submission | None:
-        """Return what to create, or show what is wrong with it and return None."""
+        """Return the job to create; show its problems and return None if there are any."""
 
     @abstractmethod
     def show_dry_run_passed(self, submission: Submission) -> None:
-        """Say that the server would create it."""
+        """Report that the server would create it."""
 
     @abstractmethod
     def show_error(self, error: KubeError, hint: str) -> None:
-        """Say why it was not created, or not for certain; `hint` says what to do now, if anything."""
+        """Show why it was not created, or may not have been; `hint` names the next step."""
 
     def watch_progress(self, progress: str) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         self.query_one(CreateBar).show(self.busy, 0, progress)
 
     def show_upload(self, sent_bytes: int, total_bytes: int) -> None:
-        """Show how far a folder is on its way into the volume."""
+        """Show the progress of a folder's upload."""
         sent, total = sent_bytes / 2**20, total_bytes / 2**20
         is_sent = sent_bytes == total_bytes
         self.progress = "" if is_sent else f"Uploading {sent:.0f} of {total:.0f} MiB …  esc to stop"
 
     async def after_create(self, submission: Submission) -> None:
-        """Do what remains to be done for a job that was created, before the screen closes."""
+        """Finish the work for a created job before the screen closes."""
 
     async def confirm_leave(self) -> bool:
-        """Ask whether to leave, if something would be lost."""
+        """Ask for confirmation if leaving would lose something."""
         return True
 
     def close(self, ref: JobRef | None) -> None:
-        """Close with the job that was created, or None."""
+        """Close with the created job, or None."""
         self.dismiss(ref)
 
     def action_dry_run(self) -> None:
-        """Ask the server for a dry run."""
+        """Request a dry run."""
         self._when_read(partial(self._start, is_dry_run_only=True))
 
     def action_create(self) -> None:
-        """Ask whether to create the job, and create it."""
+        """Create the job after confirmation."""
         self._when_read(self._ask)
 
     def _when_read(self, go_on: Callable[[Submission], None]) -> None:
-        """Make the submission and go on with it, as soon as what goes into it was read."""
+        """Pass the submission to `go_on` as soon as its data has been read."""
         if self.busy:
             return
         if (reading := self.reading()) is not None:
@@ -114,7 +114,6 @@ class SubmitScreen(Screen[JobRef | None]):
 
     @work(exclusive=True, group="read")
     async def _wait_for(self, reading: asyncio.Event, go_on: Callable[[Submission], None]) -> None:
-        """Wait for what is being read, but not for ever, and go on."""
         with keys_held(self.app):
             with suppress(TimeoutError):
                 await asyncio.wait_for(reading.wait(), LONGEST_READ_S)
@@ -133,13 +132,16 @@ class SubmitScreen(Screen[JobRef | None]):
         # Who asked for it mostly wants it, and what is created can be deleted: Create has the focus.
         answers = [("do", "Create"), ("cancel", "Cancel")]
         if submission.is_doubtful:
-            answers = [("cancel", "Cancel"), ("do", "Create all the same")]
+            answers = [
+                ("cancel", "Cancel"),
+                ("do", "Ask the server" if submission.is_refused else "Create anyway"),
+            ]
         escape = answers.index(("cancel", "Cancel"))
         dialog = ConfirmScreen(question, submission.details, answers=answers, escape=escape)
         self.app.push_screen(dialog, answered)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Create the job: who went to the button and pressed it is asked only about one of no use."""
+        """Create the job; only one that cannot start needs confirmation."""
         event.stop()
         self._when_read(lambda made: self._ask(made) if made.is_doubtful else self._start(made))
 
@@ -151,7 +153,7 @@ class SubmitScreen(Screen[JobRef | None]):
 
     @work(exclusive=True, group="submit")
     async def _submit(self, submission: Submission, *, is_dry_run_only: bool) -> None:
-        """Ask for a dry run, and create the job unless that is all that is wanted."""
+        """Request a dry run, and create the job unless only that was requested."""
         with keys_held(self.app):  # they are for what comes then: the job's logs, or the field with an error
             await self._send(submission, is_dry_run_only=is_dry_run_only)
 
@@ -170,12 +172,15 @@ class SubmitScreen(Screen[JobRef | None]):
                 return
         except KubeError as error:
             may_exist = self.busy == CREATING and isinstance(error, Unreachable | ServerFailed)
-            hint = f"It may have been created all the same: look for {submission.name} before you retry."
+            hint = f"It may have been created anyway: look for {submission.name} before you retry."
             self.show_error(error, hint if may_exist else "")
+        except Exception:
+            self.busy = self.progress = ""
+            raise
         self.busy = self.progress = ""
 
     def action_leave(self) -> None:
-        """Leave; asks first when something would be lost."""
+        """Leave, after confirmation if something would be lost."""
         self._leave()
 
     @work(exclusive=True, group="leave")
@@ -189,7 +194,7 @@ class SubmitScreen(Screen[JobRef | None]):
             self.close(None)
 
     async def _stop_upload(self) -> None:
-        """Stop what is being sent, if that was asked for twice; nothing is created then."""
+        """Cancel an upload on the second request; nothing is created then."""
         if not self._stops_upload:
             self._stops_upload = True
             text = "Press esc again to stop the upload; the job is not created then."
@@ -203,10 +208,10 @@ class SubmitScreen(Screen[JobRef | None]):
 
 
 async def _dry_run(submission: Submission) -> bool:
-    """Return whether the server would create it; False when something there does not support dry runs.
+    """Return False if something there does not support dry runs.
 
     Raises:
-        KubeError: It would not.
+        KubeError: The server rejected the object.
     """
     try:
         await submission.send(True)

@@ -1,8 +1,9 @@
-"""Plain text to read and to search: why a job waits; the base of the view of YAML."""
+"""Searchable plain text, such as the explanation of a job's state; base of the YAML view."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
@@ -12,27 +13,28 @@ from textual.widgets import Label
 
 from k8s.errors import KubeError
 from k8s.text.sanitize import sanitize
+from tui.keys import ViewDeclaration
 from tui.screens.base.view import View
-from tui.widgets.log.text import pattern_of
+from tui.screens.documents import TEXT_VIEW
+from tui.widgets.log.paint import pattern_of
 from tui.widgets.text_lines import TextLine, TextLines
 
 SIDE_CELLS = 16
-"""Cells that one key scrolls to the side."""
+_ADVISED = re.compile(r"^  .*: \S+ on (\S+)$", re.MULTILINE)
 
 
 class TextView(View):
-    """Text that is asked for when it is shown, and by `ctrl+r`. What is typed after `/` is marked."""
+    """Text that is fetched when shown and on `ctrl+r`; matches of the filter are highlighted."""
 
     CSS_PATH = "text.tcss"
     AUTO_FOCUS: ClassVar[str] = "TextLines"
-    NAME: ClassVar[str] = "text"
+    VIEW: ClassVar[ViewDeclaration] = TEXT_VIEW
     WRAPS: ClassVar[bool] = True
-    """Whether long lines are broken at first."""
 
     def __init__(
         self, heading: str, fetch: Callable[[], Awaitable[str]], *, wraps: bool | None = None
     ) -> None:
-        """Show under `heading` what `fetch` returns; `wraps` in place of `WRAPS`."""
+        """Show the text that `fetch` returns under `heading`; `wraps` overrides `WRAPS`."""
         super().__init__()
         self._heading = sanitize(heading)
         self._fetch = fetch
@@ -46,27 +48,27 @@ class TextView(View):
         yield self._reader
 
     def on_mount(self) -> None:
-        """Say what is shown."""
+        """Write the title."""
         self.call_after_refresh(self.say)  # there is no title to write before that
 
-    def uncovered(self) -> None:
-        """Ask for the text."""
+    def resume_feeds(self) -> None:
+        """Fetch the text."""
         self.read()
 
-    def covered(self) -> None:
-        """Ask no longer."""
+    def pause_feeds(self) -> None:
+        """Cancel the fetch."""
         self.workers.cancel_group(self, "read")
 
     @work(exclusive=True, group="read")
     async def read(self) -> None:
-        """Ask for the text."""
+        """Fetch the text."""
         was_shown = bool(self._text)
-        self.put("notice", "" if was_shown else "Reading…")
+        self.set_line("notice", "" if was_shown else "Reading…")
         try:
             self._text = await self._fetch()
         except KubeError as error:
             if was_shown:
-                self.put("notice", "\n".join(map(sanitize, str(error).split("\n"))))
+                self.set_line("notice", "\n".join(map(sanitize, str(error).split("\n"))))
             else:
                 # Here it can be scrolled: all that was tried is more than the notice has room for.
                 self._show_lines(str(error), wraps=True)
@@ -74,29 +76,35 @@ class TextView(View):
             self._show_lines(self._text, wraps=self._reader.wraps if was_shown else self._wraps)
 
     def _show_lines(self, text: str, *, wraps: bool) -> None:
-        self.put("notice", "")
+        self.set_line("notice", "")
         self._reader.wraps = wraps
         self._reader.show([TextLine(line) for line in text.splitlines()])
         self.say()
 
     def watch_filter_text(self, text: str) -> None:
-        """Mark what matches."""
+        """Highlight the matches."""
         if self.is_drawable:
             self._reader.search(pattern_of(text))
             self.say()
 
     def said(self) -> list[str]:
-        """Return what the title says of the text, part by part."""
+        """Return the parts of the title about the text."""
         return []
 
     def say(self) -> None:
         """Write the title."""
         words = " · ".join(filter(None, self.said()))
-        found = f"/{sanitize(self.filter_text)}  {self._reader.match_words}" if self.filter_text else ""
+        found = f"/{sanitize(self.filter_text)}  {self._reader.match_text}" if self.filter_text else ""
         self.set_title("   ".join(filter(None, (self._heading, found, words))))
 
+    def selected_instance(self) -> str:
+        """Return the instance named in the advice, as in `l on worker-0`, for the key to open."""
+        is_advice = self.route is not None and self.route.action == "why"
+        found = _ADVISED.search(self._text) if is_advice else None
+        return found[1] if found else ""
+
     def copy_text(self) -> str:
-        """Return the text, clean."""
+        """Return the plain text."""
         return "\n".join(map(sanitize, self._text.splitlines()))
 
     def action_scroll(self, rows: int) -> None:
@@ -104,26 +112,26 @@ class TextView(View):
         self._reader.scroll_rows(rows)
 
     def action_page(self, pages: float) -> None:
-        """Scroll by what fits on the screen."""
+        """Scroll by pages."""
         self._reader.scroll_pages(pages)
 
     def action_end(self, way: int) -> None:
-        """Go to the start, or to the end."""
+        """Scroll to the start or the end."""
         self._reader.scroll_rows(way * math.inf)
 
     def action_side(self, way: int) -> None:
-        """Scroll to the side."""
+        """Scroll sideways."""
         self._reader.scroll_side(way * SIDE_CELLS)
 
     def action_match(self, way: int) -> None:
-        """Go to the next match, or the one before."""
+        """Scroll to the next or previous match."""
         self._reader.step(way)
         self.say()
 
     def action_wrap(self) -> None:
-        """Break long lines, or let them go on to the right."""
+        """Toggle wrapping of long lines."""
         self._reader.wraps = not self._reader.wraps
 
     def refresh_feeds(self) -> None:
-        """Ask again."""
+        """Fetch the text again."""
         self.read()

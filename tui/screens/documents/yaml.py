@@ -1,4 +1,4 @@
-"""One object of the cluster as YAML, as it is now: searched, folded, its secrets hidden."""
+"""One object of the cluster as live YAML, with search, folding and hidden secrets."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from typing import Any, ClassVar
 from textual import work
 
 from k8s.client.client import Client
+from k8s.cluster.backoff import ServerProbe
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.models.resources import Resource
 from k8s.text.sanitize import sanitize
 from k8s.text.yaml_writer import to_text
-from k8s.watch.backoff import ServerProbe
 from tui.feeds.object_feed import follow_object
+from tui.keys import ViewDeclaration
 from tui.screens.dialogs.confirm import ConfirmScreen
+from tui.screens.documents import YAML_VIEW
 from tui.screens.documents.text import TextView
 from tui.text.format import plural
 from tui.text.object_yaml import ObjectText, is_fold, object_text
 
 
 class YamlScreen(TextView):
-    """The YAML of an object, followed by a watch while it is shown."""
+    """The YAML of an object, updated by a watch while visible."""
 
-    NAME: ClassVar[str] = "yaml"
+    VIEW: ClassVar[ViewDeclaration] = YAML_VIEW
     WRAPS: ClassVar[bool] = False
 
     def __init__(
@@ -40,12 +42,12 @@ class YamlScreen(TextView):
         """Show an object.
 
         Args:
-            heading: What stands above it.
+            heading: Title of the view.
             client: The cluster.
-            resource: What kind of object it is.
+            resource: Kind of the object.
             name: Its name.
-            namespace: Its namespace; empty for objects without one.
-            probe: Where to wait while the cluster is away.
+            namespace: Its namespace; empty for cluster-scoped objects.
+            probe: Waits while the cluster is unreachable.
         """
         super().__init__(heading, self._get)
         self._client = client
@@ -61,14 +63,13 @@ class YamlScreen(TextView):
         self._state = ""
 
     async def _get(self) -> str:
-        """Return the object as it is now, without its secrets."""
         obj = await self._client.get(self._resource, self._object_name, self._namespace)
         return to_text(list(object_text(obj).lines))
 
     @work(exclusive=True, group="read")
     async def read(self) -> None:
-        """Read the object, and unless it is to stand still every version after this one."""
-        self.put("notice", "" if self._object is not None else "Reading…")
+        """Read the object, and follow its changes unless auto-refresh is off."""
+        self.set_line("notice", "" if self._object is not None else "Reading…")
         where = (self._resource, self._object_name, self._namespace)
         self._state = "" if self._object is None else "live" if self._is_live else "still"
         try:
@@ -80,7 +81,7 @@ class YamlScreen(TextView):
             if self._object is None:
                 self._refuse(error)
             else:  # what may be read may not always be watched
-                self._state = "still: it may not be watched"
+                self._state = "not live: you may not watch it"
                 self.say()
         except KubeError as error:
             self._refuse(error)
@@ -89,21 +90,21 @@ class YamlScreen(TextView):
         if isinstance(error, NotFound) and self._object is not None:
             self._take(None)
         else:
-            self.put("notice", "\n".join(map(sanitize, str(error).split("\n"))))
+            self.set_line("notice", "\n".join(map(sanitize, str(error).split("\n"))))
 
     def _take(self, obj: Mapping[str, Any] | None) -> None:
         if obj is None:
             self._state = "gone: this is its last state"
             self.say()
             return
-        self.put("notice", "")
+        self.set_line("notice", "")
         self._object = obj
         self._state = "live" if self._is_live else "still"
         self._write()
 
     @work(exclusive=True, group="write")
     async def _write(self) -> None:
-        """Write the object down beside the work of the console, for the largest take a while."""
+        # In a thread: the largest objects take a while.
         obj = self._object
         if obj is not None:
             self._object_text = await asyncio.to_thread(object_text, obj, shows_secrets=self._shows_secrets)
@@ -116,7 +117,7 @@ class YamlScreen(TextView):
             self.say()
 
     def said(self) -> list[str]:
-        """Return whether it follows changes, and what is not shown."""
+        """Return the parts of the title: auto-refresh, and what is hidden."""
         secrets = plural(self._object_text.secrets, "secret")
         return [
             self._state,
@@ -128,7 +129,7 @@ class YamlScreen(TextView):
         ]
 
     def copy_text(self) -> str:
-        """Return the YAML, always without secrets; managedFields only where they are shown."""
+        """Return the YAML without secrets; managedFields only if they are shown."""
         if self._object is None:
             return ""
         written = object_text(self._object) if self._shows_secrets else self._object_text
@@ -136,12 +137,12 @@ class YamlScreen(TextView):
         return to_text([line for line in lines if not is_fold(line)])
 
     def action_managed(self) -> None:
-        """Show the lines of managedFields, or fold them again."""
+        """Toggle the lines of managedFields."""
         self._shows_managed = not self._shows_managed
         self._show()
 
     def action_secrets(self) -> None:
-        """Show secrets after a question; hide them at once."""
+        """Show secrets after confirmation; hide them at once."""
         if self._shows_secrets:
             self._set_secrets(shown=False)
             return
@@ -155,7 +156,8 @@ class YamlScreen(TextView):
 
         question = f"Show {plural(self._object_text.secrets, 'secret')} on this screen?"
         details = (
-            "They stay in the terminal's memory, and whoever looks on sees them. A copy leaves them out."
+            "They stay in the terminal's scrollback, and anyone watching can read them. "
+            "Copies never include them."
         )
         self.app.push_screen(ConfirmScreen(question, details, "Show"), answered)
 
@@ -164,7 +166,7 @@ class YamlScreen(TextView):
         self._write()
 
     def action_live(self) -> None:
-        """Follow changes, or stand still."""
+        """Toggle auto-refresh."""
         self._is_live = not self._is_live
         self.read()
         self.say()

@@ -1,4 +1,4 @@
-"""Every scalar that a job writes, drawn as it grows: `loss` first, other losses, then the rest by name."""
+"""Charts of all scalars of a job, updated live: loss first, then the others by name."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from textual.widgets import Label
 from k8s.kinds import JobRef
 from tui.charts.series import Series
 from tui.feeds.curve_feed import LOG_HINT, CurveFeed
+from tui.keys import CHART, Key, ViewDeclaration, unshadowed
 from tui.screens.base.view import View
+from tui.screens.job import CURVES
 from tui.text.filter_query import matcher
 from tui.text.format import plural
 from tui.text.natural_order import tag_key
 from tui.widgets.curve_chart import CurveChart, PlotCurve
 
+# Minimum height of a readable chart, including its frame.
 LEAST_ROWS = 10
-"""Lines that a chart needs, with its frame, to say anything."""
 
 
 class CurvesView(View):
-    """The charts of one job."""
+    """Charts of one job."""
 
     CSS_PATH = "curves.tcss"
     AUTO_FOCUS: ClassVar[str] = "CurveChart"
-    NAME: ClassVar[str] = "curves"
+    VIEW: ClassVar[ViewDeclaration] = CURVES
 
     def __init__(self, ref: JobRef, feed: CurveFeed) -> None:
-        """Show what `feed` reads of the job `ref`."""
+        """Show the curves that `feed` reads for the job `ref`."""
         super().__init__()
         self._ref = ref
         self._feed = feed
@@ -41,21 +43,35 @@ class CurvesView(View):
         self._current = ""  # the tag of the chart that had the focus last
         self._points = 0
 
+    @property
+    def bar_keys(self) -> tuple[Key, ...]:
+        """Return the keys for the key bar, including those of a chart."""
+        chart, context = self.context.keys(CHART), self.context
+        return unshadowed((*unshadowed(self.keys, chart), *chart, *context.everywhere_keys))
+
+    def export_rows(self) -> tuple[list[str], list[list[str | int | None]]]:
+        """Return all points."""
+        return ["RUN", "TAG", "STEP", "TIME", "VALUE"], [
+            [curve.run, curve.tag, step, f"{time:.3f}", f"{value:.9g}"]
+            for curve in self._feed.curves()
+            for step, time, value in zip(curve.steps, curve.wall_times, curve.values, strict=True)
+        ]
+
     def compose_body(self) -> ComposeResult:
         """Lay out an empty grid."""
         yield Label("", id="notice", markup=False)
         yield VerticalScroll(id="charts", can_focus=False)
 
     def on_mount(self) -> None:
-        """Say what is shown."""
-        self._say()
+        """Set the title."""
+        self._update_title()
 
-    def uncovered(self) -> None:
-        """Follow the files."""
+    def resume_feeds(self) -> None:
+        """Start reading."""
         self._follow()
 
-    def covered(self) -> None:
-        """Read nothing."""
+    def pause_feeds(self) -> None:
+        """Stop reading."""
         self.workers.cancel_group(self, "curves")
 
     @work(group="curves", exclusive=True)
@@ -63,7 +79,6 @@ class CurvesView(View):
         await self._feed.run(self._changed)
 
     async def _changed(self) -> None:
-        """Bring the charts up to date with what was read, tag by tag."""
         tags: dict[str, list[PlotCurve]] = {}
         self._points = 0
         for curve in self._feed.curves():
@@ -74,10 +89,9 @@ class CurvesView(View):
         await self._place(tags)
         for tag, curves in tags.items():
             self._charts[tag].set_curves(tag, curves)
-        self._say()
+        self._update_title()
 
     async def _place(self, tags: Mapping[str, list[PlotCurve]]) -> None:
-        """Add charts for tags that are new, in their order."""
         if set(tags) <= set(self._charts):
             return
         grid = self.query_one("#charts")
@@ -89,11 +103,11 @@ class CurvesView(View):
             self.focus_body()
 
     def on_resize(self) -> None:
-        """Share the new height out."""
+        """Distribute the new height."""
         self.call_after_refresh(self._share_height)
 
     def _share_height(self) -> None:
-        """Let all charts be seen at once if they can be, else scroll."""
+        """Fit all charts on the screen if they stay readable; otherwise scroll."""
         if not self.is_drawable:
             return
         grid = self.query_one("#charts")
@@ -108,47 +122,45 @@ class CurvesView(View):
         return [chart for chart in self._charts.values() if not chart.has_class("-filtered")]
 
     def _chosen(self) -> CurveChart | None:
-        """Return the chart that had the focus last, or the first where the filter hides that one."""
+        """Return the last focused chart, or the first one if the filter hides it."""
         shown, last = self._shown(), self._charts.get(self._current)
         return last if last in shown else shown[0] if shown else None
 
     def focus_body(self) -> None:
-        """Give the focus back to the chart that had it, or to the first in sight."""
+        """Focus the last focused chart, or the first visible one."""
         self._choose(self._chosen())
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Remember which chart has the focus."""
+        """Remember the focused chart."""
         self._current = next(
             (tag for tag, chart in self._charts.items() if chart is event.widget), self._current
         )
 
     def _choose(self, target: CurveChart | None) -> None:
-        """Give a chart the focus, and the whole view where one is shown alone."""
         self._current = next((tag for tag, chart in self._charts.items() if chart is target), self._current)
         self.set_focus(target)
         self._show_alone(target)
 
-    def _say(self) -> None:
+    def _update_title(self) -> None:
         words = [f"Jobs › {self._ref.name} › curves"]
-        if source := self._feed.source_words:
+        if source := self._feed.source_text:
             words.append(f"{plural(len(self._charts), 'tag')}, {plural(self._points, 'point')} · {source}")
         if self.filter_text:
             words.append(f"/{self.filter_text}")
         self.set_title("   ".join(words))
-        self.put("notice", self._notice())
+        self.set_line("notice", self._notice())
 
     def _notice(self) -> str:
-        """Say why nothing is drawn, and what would be."""
         if self._charts:
             hidden = "" if self._shown() else f"No tag matches /{self.filter_text}; esc shows all."
             return hidden or ("" if self._feed.is_from_log else self._feed.problem)
         if not self._feed.problem and not self._feed.source:
-            return "Looking…"
+            return "Loading…"
         problem = self._feed.problem or "No points yet: they appear here as the job writes them."
         return f"{problem}\n{LOG_HINT}"
 
     def watch_filter_text(self, text: str) -> None:
-        """Show the tags that match."""
+        """Show the matching tags."""
         if self.is_drawable:
             self._apply_filter()
             if self.is_prompt_open:
@@ -161,10 +173,10 @@ class CurvesView(View):
         for tag, chart in self._charts.items():
             chart.set_class(matches is not None and not matches(tag), "-filtered")
         self._share_height()
-        self._say()
+        self._update_title()
 
     def action_move(self, charts: int) -> None:
-        """Go to another chart."""
+        """Focus another chart."""
         shown = self._shown()
         if not shown:
             return
@@ -173,7 +185,7 @@ class CurvesView(View):
         self._choose(shown[(focused + charts) % len(shown)])
 
     def action_full(self) -> None:
-        """Show the chart with the focus alone, or all again."""
+        """Toggle full screen for the focused chart."""
         chosen = self._chosen()
         if chosen is None:
             return
@@ -182,12 +194,11 @@ class CurvesView(View):
         self._share_height()
 
     def _show_alone(self, target: CurveChart | None) -> None:
-        """Mark the one chart that is in sight where one is shown alone."""
         for chart in self._charts.values():
             chart.set_class(chart is target, "-alone")
 
     def step_back(self) -> bool:
-        """Show all charts again, or clear the filter."""
+        """Leave full screen, or clear the filter."""
         if self.has_class("-full"):
             self.action_full()
             return True

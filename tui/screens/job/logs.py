@@ -1,4 +1,4 @@
-"""What the ranks of one job say: one of them, several side by side, or all merged by time."""
+"""The logs of one job: one rank, several side by side, or all merged by time."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ from k8s.logs import (
     targets_of,
 )
 from k8s.text.sanitize import sanitize
-from tui.jobs.instances import rank_words
-from tui.screens.base.log_saves import LogSaves
+from tui.jobs.instances import format_ranks
+from tui.keys import ViewDeclaration
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
-from tui.screens.job.rows import SILENT_S
+from tui.screens.job import LOGS
+from tui.screens.job.panes import SILENT_S
+from tui.text.filter_query import hint_of
 from tui.text.format import NOTHING, age, count, plural
-from tui.widgets.log.view import LogView
-from tui.widgets.table.row_order import row_filter
+from tui.widgets.log.view import LogSaves, LogView
+from tui.widgets.prompt import Prompt
 from tui.widgets.table.table import Cell, Column, Row, Table
 
+# Time windows by digit, with the digits of k9s.
 WINDOWS: tuple[tuple[str, LogRequest], ...] = (
     ("last 2,000 lines", LogRequest(tail=2_000)),
     ("all since start", LogRequest()),
@@ -44,13 +47,12 @@ WINDOWS: tuple[tuple[str, LogRequest], ...] = (
     ("last 30 min", LogRequest(since_s=1_800)),
     ("last hour", LogRequest(since_s=3_600)),
 )
-"""What each digit asks for, in words and as a request; the digits are k9s'."""
+# This digit scrolls to the oldest line.
+FROM_THE_START = 1
 
 BEFORE = LogRequest(previous=True, follow=False)
-"""Asks for the run before the last restart."""
 
 MAX_PANES = 4
-"""Ranks side by side at most."""
 
 _NUMBERS = ("-one", "-two", "-three", "-four")
 _COLUMNS = (
@@ -69,15 +71,14 @@ class _Pane:
 
 
 class LogsScreen(View):
-    """The logs of one job.
+    """Logs of one job.
 
-    It needs a client to read with and a job to read; which pods the job has it learns
-    from `snapshot`, which is bound to the console's. Nothing is fetched but by its worker.
+    The job's pods come from `snapshot`; only the worker reads logs.
     """
 
     CSS_PATH = "logs.tcss"
     AUTO_FOCUS: ClassVar[str] = "LogView"
-    NAME: ClassVar[str] = "logs"
+    VIEW: ClassVar[ViewDeclaration] = LOGS
 
     def __init__(
         self,
@@ -94,14 +95,13 @@ class LogsScreen(View):
         Args:
             client: The cluster.
             ref: The job.
-            instance: Whose log to begin with; empty for rank 0, or the chief's.
-            is_previous: Begin with the runs before the last restart.
-            folder: Where `ctrl+s` saves to; without one it does not.
-            logs: The reader; made here unless a caller needs it otherwise.
+            instance: Instance to start with; empty for rank 0 or the chief.
+            is_previous: Start with the runs before the last restart.
+            folder: Folder for saved logs; None disables saving.
+            logs: Log reader; created here by default.
         """
         super().__init__()
         self.ref = ref
-        """The job that is shown."""
         self._client = client
         self._instance = instance
         self._folder = folder
@@ -121,22 +121,22 @@ class LogsScreen(View):
             yield Container(id="panes")
 
     def on_mount(self) -> None:
-        """Open the first pane and begin to read."""
+        """Open the first pane and start reading."""
         self.query_one("#ranks").border_title = "ranks"
         self._add_pane(self._first_choice())
-        self.set_interval(1, self.redraw)
+        self.set_interval(1, self.refresh_view)
         self._read()
-        self._take_targets()
+        self._set_targets()
 
     @work(group="logs", exclusive=True)
     async def _read(self) -> None:
         await self._logs.run()
 
     def watch_snapshot(self) -> None:
-        """Take over which pods the job has."""
-        self._take_targets()
+        """Update the job's pods."""
+        self._set_targets()
 
-    def _take_targets(self) -> None:
+    def _set_targets(self) -> None:
         job = self.snapshot.job(self.ref)
         if job is not None:
             self._targets = targets_of(job)
@@ -144,10 +144,10 @@ class LogsScreen(View):
         if self._panes and not self._has_chosen and self._logs.targets:
             self._has_chosen = True
             self._open(self._panes[0], self._first_choice())
-        self.redraw()
+        self.refresh_view()
 
     def _first_choice(self) -> LogSelection:
-        """Return what to show first: what was asked for, else rank 0, else the chief."""
+        """Return the requested instance, else rank 0, else the chief."""
         rows = self._logs.rows()
         mine = [row for row in rows if row.instance == self._instance]
         if len(mine) > 1:
@@ -164,12 +164,11 @@ class LogsScreen(View):
         self._arrange()
 
     def _open(self, pane: _Pane, choice: LogSelection) -> None:
-        """Show something else in a pane."""
         self._logs.close(pane.feed)
         pane.choice, pane.feed = choice, self._logs.open(choice)
         self._show(pane)
         self._logs.focus(each.choice for each in self._panes)
-        self.redraw()
+        self.refresh_view()
 
     def _show(self, pane: _Pane) -> None:
         choice = pane.choice
@@ -181,32 +180,31 @@ class LogsScreen(View):
         for number, name in enumerate(_NUMBERS, start=1):
             panes.set_class(len(self._panes) == number, name)
         self._logs.focus(each.choice for each in self._panes)
-        self.redraw()
+        self.refresh_view()
 
     @property
     def _pane(self) -> _Pane:
-        """Return the pane with the focus, or else the first."""
         return next((pane for pane in self._panes if pane.view.has_focus), self._panes[0])
 
     @property
     def is_drawable(self) -> bool:
-        """Tell whether its parts are there."""
+        """True once there is a pane."""
         return super().is_drawable and bool(self._panes)
 
-    def paint(self) -> None:
-        """Say what is shown and how; keep the list of ranks fresh while it is in sight."""
+    def render_view(self) -> None:
+        """Update the titles and the list of ranks."""
         rows = self._logs.rows()
         for pane in self._panes:
             title = self._pane_title(pane.choice, rows)
             if pane.view.border_title != title:
                 pane.view.border_title = title
-            pane.view.say_when_empty("No lines yet." if self._logs.targets else "The job has no pods yet.")
+            pane.view.show_placeholder("No lines yet." if self._logs.targets else "The job has no pods yet.")
         shown = self._pane.view
         ranks = " ".join(str(each.choice).removeprefix("rank ") for each in self._panes)
         words = [
             ("ranks " if any(each.choice.rank is not None for each in self._panes) else "") + ranks,
             "previous run" if self._is_previous else "follow" if shown.follows else "held",
-            f"/{sanitize(self.filter_text)}  {shown.match_words}" if self.filter_text else "",
+            f"/{sanitize(self.filter_text)}  {shown.match_text}" if self.filter_text else "",
             f"{plural(self._logs.gaps, 'gap')} marked" if self._logs.gaps else "",
             self._window[0] if not self._is_previous else "",
         ]
@@ -224,8 +222,8 @@ class LogsScreen(View):
         row = next((row for row in rows if row.selection == choice), None)
         if row is None or row.rank is None:
             return f"{choice}  {row.status}" if row else str(choice)
-        told = "" if row.is_split else "  lines not marked by rank: all of the pod's"
-        return f"{rank_words(() if row.rank is None else (row.rank,), row.proof)} {row.instance}{told}"
+        suffix = "" if row.is_split else "  lines are not marked by rank: showing the whole pod"
+        return f"{format_ranks(() if row.rank is None else (row.rank,), row.proof)} {row.instance}{suffix}"
 
     def _row(self, row: RankRow) -> Row:
         now_s = time.time() + self._client.server_clock_offset_s
@@ -234,7 +232,7 @@ class LogsScreen(View):
         return Row(
             _key(row.selection),
             (
-                Cell(rank_words(() if row.rank is None else (row.rank,), row.proof), "bright"),
+                Cell(format_ranks(() if row.rank is None else (row.rank,), row.proof), "bright"),
                 Cell(row.instance),
                 Cell(count(row.lines) if row.is_split else NOTHING, "quiet"),
                 Cell(age(silent_s) + ("!" if is_silent else ""), "pending" if is_silent else "quiet"),
@@ -242,39 +240,40 @@ class LogsScreen(View):
         )
 
     def watch_filter_text(self, text: str) -> None:
-        """Filter every pane, or the ranks while they are being picked."""
+        """Filter all panes, or the list of ranks while it is open."""
         if self.is_drawable:
             if self.has_class("-picking"):
                 ranks = self.query_one("#ranks", Table)
-                ranks.set_filter(row_filter(text, ranks.columns).accepts)
+                ranks.filter_by(text)
             else:
                 for pane in self._panes:
                     pane.view.filter_text = text
-            self.redraw()
+                self.query_one(Prompt).show_problem(hint_of(text.strip().removeprefix("!")))
+            self.refresh_view()
 
     def on_log_view_copy(self, event: LogView.Copy) -> None:
-        """Have the text copied."""
+        """Copy the text."""
         event.stop()
         self.post_message(ActionRequest("copy", event.text))
 
     def on_log_view_save(self, event: LogView.Save) -> None:
-        """Save all of what a pane shows."""
+        """Save the whole log of a pane."""
         event.stop()
         pane = next(each for each in self._panes if each.view is event.view)
         if self._folder is not None:
             self._saves.begin(self.app, self._folder, self.ref.name, self._logs, pane.choice, pane.view)
 
     def on_log_view_changed(self, event: LogView.Changed) -> None:
-        """Say whether it follows, and which match it is at."""
+        """Update the title."""
         event.stop()
-        self.redraw()
+        self.refresh_view()
 
     def on_descendant_focus(self) -> None:
-        """Speak of the pane that has the focus."""
-        self.redraw()
+        """Describe the focused pane in the title."""
+        self.refresh_view()
 
     def on_table_row_selected(self, event: Table.RowSelected) -> None:
-        """Show the ranks that are marked, or the one under the cursor."""
+        """Show the marked ranks, or the one under the cursor."""
         event.stop()
         choices = {_key(row.selection): row.selection for row in self._logs.rows()}
         marked = [choices[key] for key in event.table.marks if key in choices][:MAX_PANES]
@@ -297,7 +296,7 @@ class LogsScreen(View):
         self._arrange()
 
     def action_ranks(self) -> None:
-        """Open the list of ranks, or close it."""
+        """Open or close the list of ranks."""
         table = self.query_one("#ranks", Table)
         self.toggle_class("-picking")
         if self.has_class("-picking"):
@@ -307,10 +306,10 @@ class LogsScreen(View):
         else:
             table.set_filter(None)
             self._panes[0].view.focus()
-        self.redraw()
+        self.refresh_view()
 
     def action_step(self, step: int) -> None:
-        """Show the next rank, or the one before, in the pane with the focus."""
+        """Show the next or previous rank in the focused pane."""
         choices = [row.selection for row in self._logs.rows()]
         if choices:
             place = choices.index(self._pane.choice) + step if self._pane.choice in choices else 0
@@ -321,7 +320,7 @@ class LogsScreen(View):
         self._set_panes([EVERYTHING])
 
     def action_split(self) -> None:
-        """Show one more rank beside those that are shown; after four, only the first."""
+        """Show one more rank beside the others; after `MAX_PANES`, only the first."""
         choices = [row.selection for row in self._logs.rows()]
         shown = [pane.choice for pane in self._panes]
         place = choices.index(shown[-1]) + 1 if shown[-1] in choices else 0
@@ -329,26 +328,28 @@ class LogsScreen(View):
         self._set_panes([*shown, others[0]] if others and len(shown) < MAX_PANES else shown[:1])
 
     def action_next_pane(self) -> None:
-        """Give the focus to the next pane."""
+        """Focus the next pane."""
         self.focus_next(LogView)
 
     def action_full(self) -> None:
-        """Show nothing but the log, or everything again."""
+        """Toggle full screen for the log."""
         self.toggle_class("-full")
 
     def action_previous_run(self) -> None:
-        """Show the runs before the last restart, or the present ones again."""
+        """Toggle between the runs before the last restart and the current ones."""
         self._is_previous = not self._is_previous
         self._restart(BEFORE if self._is_previous else self._window[1])
 
     def action_window(self, number: int) -> None:
-        """Read another part of the logs."""
+        """Read another time window."""
         self._window = WINDOWS[number]
         self._is_previous = False
         self._restart(self._window[1])
+        if number == FROM_THE_START:
+            for pane in self._panes:
+                pane.view.action_start()
 
     def _restart(self, wanted: LogRequest) -> None:
-        """Read everything anew."""
         self._logs = JobLogs(self._client, self._targets, request=wanted)
         for pane in self._panes:
             pane.feed = self._logs.open(pane.choice)
@@ -357,11 +358,11 @@ class LogsScreen(View):
         self._arrange()
 
     def refresh_feeds(self) -> None:
-        """Ask for every log again now."""
+        """Retry all logs now."""
         self._logs.wake()
 
     def step_back(self) -> bool:
-        """Close the list of ranks, show the frame again, or clear the filter."""
+        """Close the list of ranks, leave full screen, or clear the filter."""
         if self.has_class("-picking"):
             self.action_ranks()
         elif self.has_class("-full"):

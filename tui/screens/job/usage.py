@@ -1,4 +1,4 @@
-"""What one job uses: a row for each rank with its GPU, and for each pod CPU, memory, network and storage."""
+"""Resource usage of one job: GPU per rank; CPU, memory, network and storage per pod."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from k8s.telemetry.gpu_warnings import GpuWarning
 from k8s.telemetry.job_ranks import RankReading
 from k8s.telemetry.readings import GpuKey, PodReadings
 from k8s.text.sanitize import sanitize
+from tui.keys import ViewDeclaration
 from tui.screens.base.gpu_cells import GPU_COLUMNS, gpu_cells, gpu_text, warning_detail
 from tui.screens.base.telemetry_list import TelemetryList
 from tui.screens.dialogs.detail import DetailScreen
+from tui.screens.job import USAGE
 from tui.text.empty_states import no_cluster
 from tui.text.format import NOTHING, plural
 from tui.text.gpu_words import (
     cores,
+    describe_pod_source,
     host_memory,
-    missing_words,
+    missing_text,
     network,
     percent,
-    pod_source_words,
     power,
-    source_words,
+    source_text,
     storage,
-    warning_look,
+    warning_style,
 )
 from tui.widgets.table.table import Cell, Column, Row, Table
 
@@ -41,22 +43,20 @@ COLUMNS = (
     Column("network", "NETWORK B/S", align="right", priority=8),
     Column("storage", "STORAGE B/S", align="right", priority=9),
 )
+# Repeats the pod's number from the row above.
 _DITTO = '"'
-"""Stands where the number is that of the row above: of the whole pod."""
 
 
 class UsageView(TelemetryList):
-    """The ranks of one job, and what they use."""
+    """Ranks of one job with their usage."""
 
-    NAME: ClassVar[str] = "usage"
+    VIEW: ClassVar[ViewDeclaration] = USAGE
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     ORDER: ClassVar[tuple[str, bool] | None] = None
 
     def __init__(self, ref: JobRef) -> None:
-        """Make the view of a job."""
         super().__init__(self._gpu_nodes, lambda: (ref,))
         self.ref = ref
-        """The job that is shown."""
         self._ranks: tuple[RankReading, ...] = ()
         self._warnings: Mapping[GpuKey, Sequence[GpuWarning]] = {}
 
@@ -64,16 +64,20 @@ class UsageView(TelemetryList):
         """Return the job."""
         return self.ref
 
+    def selected_instance(self) -> str:
+        """Return the instance of the row under the cursor."""
+        return (self.selected_row() or "").partition(" ")[0]
+
     def _gpu_nodes(self) -> tuple[str, ...]:
         job = self.snapshot.job(self.ref)
         instances = job.instances if job is not None else ()
         return tuple(dict.fromkeys(each.node for each in instances if each.node and each.gpus))
 
-    def draw(self, table: Table) -> None:
+    def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it."""
         snapshot, telemetry = self.snapshot, self._telemetry.newest
         job = snapshot.job(self.ref)
-        table.empty = no_cluster(snapshot) or "Nothing of this job runs, so it uses nothing."
+        table.empty = no_cluster(snapshot) or "No pod of this job is running."
         self._ranks = self._telemetry.ranks(job) if job is not None else ()
         self._warnings = self._telemetry.job_warnings(self._ranks)
         table.set_rows(self._rows(job, telemetry.pods) if job is not None else [])
@@ -85,15 +89,17 @@ class UsageView(TelemetryList):
             for (space, name), each in telemetry.pods.items()
             if space == self.ref.namespace and name in names
         ]
-        told = source_words(nodes, now), pod_source_words(pods, now)
-        self.set_list_title(f"Jobs › {sanitize(self.ref.name)} › usage", *told)
-        missing = {missing_words(each.missing): each.node for each in nodes if each.missing is not None}
-        self.put("notice", snapshot.stale or "\n".join(f"{node}: {words}" for words, node in missing.items()))
-        self.put("totals", self._totals())
-        self._telemetry.look()
+        sources = source_text(nodes, now), describe_pod_source(pods, now)
+        self.set_list_title(f"Jobs › {sanitize(self.ref.name)} › usage", *sources)
+        missing = {missing_text(each.missing): each.node for each in nodes if each.missing is not None}
+        self.set_line(
+            "notice", snapshot.stale or "\n".join(f"{node}: {words}" for words, node in missing.items())
+        )
+        self.set_line("totals", self._totals())
+        self._telemetry.follow()
 
     def _rows(self, job: Job, pods: Mapping[tuple[str, str], PodReadings]) -> list[Row]:
-        """Return a row for each rank; instances without GPUs that run have one too."""
+        """Return one row per rank, and one per running instance without GPUs."""
         found: list[Row] = []
         for instance in job.instances:
             if not instance.pod or not instance.node or instance.status.is_final:
@@ -114,7 +120,7 @@ class UsageView(TelemetryList):
         return Row(
             f"{instance.name} {gpu.name if gpu is not None else name}",
             (
-                Cell(f"{'! ' * bool(warnings)}{name}", warning_look(warnings), sort=float(rank.rank or 0)),
+                Cell(f"{'! ' * bool(warnings)}{name}", warning_style(warnings), sort=float(rank.rank or 0)),
                 Cell(instance.name, "bright"),
                 *gpu_cells(gpu, self._telemetry.samples(gpu.key) if gpu is not None else ()),
                 Cell(f"{gpu.node}:{gpu.name}" if gpu is not None else NOTHING, "quiet"),
@@ -139,19 +145,19 @@ class UsageView(TelemetryList):
         return " · ".join(parts)
 
     def on_table_row_selected(self, event: Table.RowSelected) -> None:
-        """Show all that is known of a rank's GPU."""
+        """Show the details of a rank's GPU."""
         event.stop().prevent_default()
         self.action_gpu()
 
     def action_gpu(self) -> None:
-        """Show all that is known of the GPU of the rank under the cursor."""
+        """Show the details of the GPU of the rank under the cursor."""
         selected = self.selected_row()
         for rank in self._ranks:
             if rank.gpu is not None and f"{rank.instance.name} {rank.gpu.name}" == selected:
                 words = gpu_text(rank.gpu, self._warnings.get(rank.gpu.key, ()), datetime.now(UTC))
                 self.app.push_screen(DetailScreen(f"GPU {rank.gpu.name} of {rank.gpu.node}", words))
                 return
-        self.flash("Nothing is known of its GPU.")
+        self.flash("No readings for this GPU.")
 
 
 def _pod_cells(used: PodReadings | None) -> list[Cell]:

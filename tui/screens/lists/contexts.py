@@ -1,4 +1,4 @@
-"""Every context of the kubeconfigs: which clusters there are to go to, and as whom."""
+"""The contexts of the kubeconfig files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from textual import work
 from k8s.client.auth.kubeconfig import Context, Kubeconfig
 from k8s.errors import NoCluster
 from k8s.text.sanitize import sanitize
+from tui.keys import ViewDeclaration
 from tui.screens.base.list_view import ListView
+from tui.screens.lists import CONTEXTS
 from tui.terminal.key_queue import keys_held
 from tui.text.format import NOTHING, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
@@ -27,14 +29,14 @@ COLUMNS = (
 
 
 class ContextsView(ListView):
-    """The list of contexts. It comes from files, so it is there while no cluster is."""
+    """List of contexts; read from files, so it needs no cluster."""
 
-    NAME: ClassVar[str] = "contexts"
+    VIEW: ClassVar[ViewDeclaration] = CONTEXTS
     ON_ENTER: ClassVar[str] = "switch_context"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
 
     def __init__(self, read: Callable[[], Kubeconfig]) -> None:
-        """Show what `read` finds; it is run in a thread, for home folders may be slow."""
+        """Show the result of `read`, which runs in a thread because home folders may be slow."""
         super().__init__()
         self._read = read
         self._contexts: dict[str, Context] = {}
@@ -42,7 +44,7 @@ class ContextsView(ListView):
         self._is_read = False
 
     def on_mount(self) -> None:
-        """Read the kubeconfigs."""
+        """Read the kubeconfig."""
         self._reread()
 
     @work(group="contexts", exclusive=True)
@@ -55,24 +57,26 @@ class ContextsView(ListView):
         self._contexts = {context.name: context for context in found.contexts}
         self._problem = "\n".join(found.problems)
         self._is_read = True
-        self.redraw()
+        self.refresh_view()
 
-    def draw(self, table: Table) -> None:
+    def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it."""
         table.empty = "There is no context." if self._is_read else "Reading the kubeconfig…"
         here = self.snapshot.context
         table.set_rows([_row(context, is_here=context.name == here) for context in self._contexts.values()])
         amount = len(self._contexts)
         self.set_list_title(f"Contexts ({amount})")
-        self.put("notice", self._problem)
-        self.put("totals", f"Σ {plural(amount, 'context')}" + (f" · now {sanitize(here)}" if here else ""))
+        self.set_line("notice", self._problem)
+        self.set_line(
+            "totals", f"Σ {plural(amount, 'context')}" + (f" · now {sanitize(here)}" if here else "")
+        )
 
     def selected_object(self) -> str:
         """Return the context under the cursor."""
         return self.selected_row()
 
     def refresh_feeds(self) -> None:
-        """Read the kubeconfigs again."""
+        """Read the kubeconfig again."""
         self._reread()
 
 

@@ -1,41 +1,221 @@
-"""The panes of home: which are shown, which has the keys, and what they point at in each other."""
+"""The panes of home: layout, keys, focus and highlights."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
 
 from textual.geometry import Size
 from textual.timer import Timer
 from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, Job
-from tui.screens.lists.home_layout import (
-    MIN_COLUMNS,
-    MIN_LINES,
-    SIDE_COLUMNS,
-    HomeLayout,
-    PaneName,
-    has_room,
-    layout_for,
-    strip_lines,
-)
-from tui.screens.lists.home_light import HomeLight, jobs_on, light_of_jobs
+from tui.keys import EVERYWHERE, JOB_PANE, LOG, STRIP, ActionTable, Key, remapped, unshadowed, view_keys
+from tui.screens.base.view_context import ViewContext
+from tui.screens.lists import JOBS
+from tui.text.format import plural
+from tui.text.gpu_bar import FITTING, HIGHLIGHTED
 from tui.text.natural_order import natural_key
 from tui.widgets.home.job_pane import JobPane
-from tui.widgets.home.node_strip import NodeStrip
+from tui.widgets.home.node_bar import NodeBar
+from tui.widgets.home.node_bar_layout import NodeBarHighlight, describe_position
 from tui.widgets.preview import DRAW_S
 from tui.widgets.table.table import Table
 
 if TYPE_CHECKING:
+    from k8s.diagnosis.free_blocks import FreeBlocks
     from trainer.tfevents import ScalarCurve
     from tui.keys import Action
     from tui.screens.base.view_context import ViewContext
 
 
+# In the order of their numbers.
+PaneName = Literal["nodes", "list", "job"]
+MIN_COLUMNS, MIN_LINES = 80, 20
+# Terminal height from which all panes fit below each other.
+TALL_LINES = 32
+# Terminal width from which the job pane is beside the list.
+SIDE_COLUMNS = 160
+# Height of the node bar in a short terminal.
+SHORT_NODE_BAR_LINES = 2
+
+
+class HomeLayout(StrEnum):
+    """Visible panes; the list is always one of them. `z` cycles in this order."""
+
+    ALL = "all panes"
+    LIST = "list"
+    LIST_NODES = "list and nodes"
+    LIST_JOB = "list and job"
+
+    @property
+    def panes(self) -> frozenset[PaneName]:
+        """Return the visible panes."""
+        return _PANES[self]
+
+    def with_pane(self, name: PaneName) -> HomeLayout:
+        """Return the layout with one more pane."""
+        return next(layout for layout in HomeLayout if layout.panes == self.panes | {name})
+
+    @property
+    def has_nodes(self) -> bool:
+        """True if the node bar is visible."""
+        return "nodes" in self.panes
+
+    @property
+    def has_job(self) -> bool:
+        """True if the job pane is visible."""
+        return "job" in self.panes
+
+    @property
+    def following(self) -> HomeLayout:
+        """Return the next layout for `z`."""
+        layouts = list(HomeLayout)
+        return layouts[(layouts.index(self) + 1) % len(layouts)]
+
+
+_PANES: dict[HomeLayout, frozenset[PaneName]] = {
+    HomeLayout.ALL: frozenset({"nodes", "list", "job"}),
+    HomeLayout.LIST: frozenset({"list"}),
+    HomeLayout.LIST_NODES: frozenset({"nodes", "list"}),
+    HomeLayout.LIST_JOB: frozenset({"list", "job"}),
+}
+
+
+def has_room(columns: int, lines: int) -> bool:
+    """Return True if the terminal fits more than the list."""
+    return columns >= MIN_COLUMNS and lines >= MIN_LINES
+
+
+def layout_for(columns: int, lines: int, chosen: str) -> HomeLayout:
+    """Return the layout for a terminal size; `chosen` is the stored layout name, or anything else."""
+    if not has_room(columns, lines):
+        return HomeLayout.LIST
+    if chosen in set(HomeLayout):
+        return HomeLayout(chosen)
+    return HomeLayout.ALL if lines >= TALL_LINES or columns >= SIDE_COLUMNS else HomeLayout.LIST_NODES
+
+
+def node_bar_lines(lines: int) -> int:
+    """Return the maximum height of the node bar, including its heading."""
+    return lines // 3 if lines >= TALL_LINES else SHORT_NODE_BAR_LINES
+
+
+MOST_NAMES = 3
+
+
+class HomeHighlight:
+    """Finds the highlight of the job under the cursor."""
+
+    def __init__(self) -> None:
+        self._blocks: FreeBlocks | None = None
+
+    def of(self, job: Job | None, snapshot: ClusterSnapshot) -> NodeBarHighlight:
+        """Highlight a job's GPUs; if it waits, the free ones it fits, or say why it fits nowhere."""
+        return _highlight_of(job, lambda waits: self._free_blocks(waits, snapshot))
+
+    def _free_blocks(self, job: Job, snapshot: ClusterSnapshot) -> dict[str, int] | None:
+        if self._blocks is None:
+            # Slow to import, and in a quiet cluster nothing waits.
+            from k8s.diagnosis.free_blocks import FreeBlocks
+
+            self._blocks = FreeBlocks()
+        return self._blocks.find(job, snapshot.nodes)
+
+
+def _highlight_of(job: Job | None, free_blocks: Callable[[Job], dict[str, int] | None]) -> NodeBarHighlight:
+    if job is None:
+        return NodeBarHighlight()
+    key = (job.ref.namespace, job.ref.name)
+    held: dict[str, int] = {}
+    for each in job.instances:
+        if each.node and not each.status.is_final:
+            held[each.node] = held.get(each.node, 0) + each.gpus
+    if not job.gpus_waiting or held:
+        return NodeBarHighlight(frozenset({key}), held, words=describe_position(HIGHLIGHTED, list(held)))
+    fitting = free_blocks(job)
+    if fitting is None:
+        return NodeBarHighlight(is_dim=True, words=job.reason or "There is no room for all of its pods.")
+    if not fitting:
+        return NodeBarHighlight(words=job.reason)
+    amount = plural(sum(fitting.values()), "free GPU")
+    return NodeBarHighlight(fitting=fitting, words=describe_position(f"{FITTING} {amount}", list(fitting)))
+
+
+def highlight_of_jobs(jobs: Collection[Job]) -> NodeBarHighlight:
+    """Highlight the GPUs of all jobs of a node."""
+    names = ", ".join(job.ref.name for job in jobs) if len(jobs) <= MOST_NAMES else plural(len(jobs), "job")
+    keys = frozenset((job.ref.namespace, job.ref.name) for job in jobs)
+    return NodeBarHighlight(jobs=keys, words=f"{HIGHLIGHTED} {names}" if jobs else "no job here")
+
+
+def jobs_on(nodes: Collection[str], snapshot: ClusterSnapshot) -> list[Job]:
+    """Return the jobs that have an unfinished pod on one of these nodes."""
+    return [
+        job
+        for job in snapshot.jobs
+        if any(each.node in nodes and not each.status.is_final for each in job.instances)
+    ]
+
+
+_BACK, _LAYOUT = f"{EVERYWHERE}.back", f"{EVERYWHERE}.preview"
+# The layout key comes before these, so that it is visible even without the job pane.
+_LAYOUT_BEFORE = ("jobs.clone", "jobs.next_view")
+
+
+def tail_keys(actions: ActionTable) -> tuple[Key, ...]:
+    """Return the keys of the log beside the job list."""
+    # Letters of the list stay the list's, except ctrl+d, which scrolls.
+    return unshadowed(LOG, [key for key in view_keys(JOBS, actions) if key.id != "jobs.delete"])
+
+
+def pane_keys(
+    pane: PaneName, keys: Sequence[Key], of_nodes: Sequence[Key], actions: ActionTable
+) -> tuple[Key, ...]:
+    """Return the keys of the view that work while a pane is focused.
+
+    Args:
+        pane: Focused pane.
+        keys: Keys of the view.
+        of_nodes: Keys that act on the selected node.
+        actions: Action table.
+    """
+    if pane != "nodes":
+        return tuple(keys)
+    of_jobs = {f"jobs.{action.name}" for action in actions if action.acts_on_job}
+    return (*of_nodes, *(key for key in keys if key.id not in of_jobs))
+
+
+def bar_keys(pane: PaneName, keys: Iterable[Key], context: ViewContext, *, has_room: bool) -> tuple[Key, ...]:
+    """Return the keys for the key bar.
+
+    Args:
+        pane: Focused pane; its keys shadow those of the view.
+        keys: Keys of the view and global keys, in order.
+        context: Session, for the keymap and the actions.
+        has_room: True if more than one layout fits.
+    """
+    tail = tail_keys(context.actions)
+    by_pane: Mapping[PaneName, tuple[Key, ...]] = {"nodes": STRIP, "list": (), "job": (*JOB_PANE, *tail)}
+    own = remapped(by_pane[pane], context.keymap)
+    taken = {each for key in own for each in key.keys.split(",")}
+    others = [key for key in keys if taken.isdisjoint(key.keys.split(","))]
+    shown = list(own)
+    if pane != "list":
+        at = next((place for place, key in enumerate(shown) if key in tail), len(shown))
+        shown[at:at] = [replace(key, footer="list") for key in others if key.id == _BACK]
+        others = [key for key in others if key.id != _BACK]
+    if has_room:
+        at = next((place for place, key in enumerate(others) if key.id in _LAYOUT_BEFORE), 0)
+        others[at:at] = [replace(key, footer="layout") for key in others if key.id == _LAYOUT]
+    return (*shown, *others)
+
+
 class HomePanes:
-    """The strip of nodes, and the pane of the job under the cursor, around the list of a view."""
+    """Node bar and job pane around the job list."""
 
     def __init__(
         self,
@@ -43,21 +223,20 @@ class HomePanes:
         table: Callable[[], Table],
         loss_of: Callable[[str], ScalarCurve | None],
     ) -> None:
-        """Make the panes.
+        """Create the panes.
 
         Args:
-            context: Returns what the application gives the view.
-            table: Returns the list between them.
-            loss_of: Returns the loss that was read from the event files of a job, by its uid.
+            context: Returns the session.
+            table: Returns the job list.
+            loss_of: Returns the loss read from a job's event files, by uid.
         """
-        self.strip = NodeStrip(context().strip_by)
-        """The nodes."""
-        self.job_pane = JobPane(context().client, context().permissions, loss_of)
-        """What the job says."""
+        self.node_bar = NodeBar(context().strip_by, context().actions.keys("strip"))
+        self.job_pane = JobPane(
+            context().client, context().permissions, loss_of, tail_keys(context().actions)
+        )
         self.nodes: frozenset[str] = frozenset()
-        """The nodes of whose jobs alone the list consists; empty for all."""
-        self.nodes_words = ""
-        """What these nodes are called together."""
+        """Nodes whose jobs are listed; empty lists all jobs."""
+        self.nodes_text = ""
         self._context = context
         self._table = table
         self._size = Size()
@@ -65,51 +244,51 @@ class HomePanes:
         self._layout = HomeLayout.LIST
         self._snapshot = ClusterSnapshot()
         self._job: Job | None = None
-        self._light = HomeLight()
-        self._shows_soon = False
-        self._rests: Timer | None = None
+        self._highlight = HomeHighlight()
+        self._is_update_pending = False
+        self._rest_timer: Timer | None = None
 
     @property
     def layout(self) -> HomeLayout:
-        """The panes that are shown."""
+        """Current layout."""
         return self._layout
 
     @property
     def focused(self) -> PaneName:
-        """The pane that has the keys."""
-        focused = self.strip.screen.focused if self.strip.is_attached else None
-        if focused is self.strip:
+        """Focused pane."""
+        focused = self.node_bar.screen.focused if self.node_bar.is_attached else None
+        if focused is self.node_bar:
             return "nodes"
         return "job" if focused is not None and self.job_pane in focused.ancestors_with_self else "list"
 
     @property
     def node(self) -> str:
-        """The one node on which keys act; empty where the list or the job has the focus, or a group has."""
-        return self.strip.cursor if self.focused == "nodes" and not self.strip.is_grouped else ""
+        """Node that keys act on; empty if the focus is elsewhere or on a group."""
+        return self.node_bar.cursor if self.focused == "nodes" and not self.node_bar.is_grouped else ""
 
     def copy_text(self) -> str | None:
-        """Return the names of the nodes, or of the job, with the focus; None where the list has it."""
+        """Return the names of the focused nodes or job; None if the list is focused."""
         if self.focused == "nodes":
-            return "\n".join(sorted(self.strip.nodes_under_cursor, key=natural_key))
+            return "\n".join(sorted(self.node_bar.nodes_under_cursor, key=natural_key))
         return self._job.ref.name if self.focused == "job" and self._job is not None else None
 
     def refusal(self, action: Action | None) -> str:
-        """Return why an action makes no sense on what has the focus; empty where it does."""
+        """Return the reason why an action does not apply to the focused pane; empty if it does."""
         if self.focused != "nodes" or action is None:
             return ""
         if action.acts_on_job:
-            return "That key is for a job, and the cursor is on a node; esc goes to the list."
+            return "That key is for jobs, and the cursor is on a node; esc goes to the list."
         if any(on.view == "strip" for on in action.on) and not self.node:
-            return "That key is for one node." + " These are several." * bool(self.strip.cursor)
+            return "That key is for one node." + " Several are selected." * bool(self.node_bar.cursor)
         return ""
 
     @property
-    def _room_words(self) -> str:
+    def _format_free_space(self) -> str:
         width, height = self._size
         return f"More panes need {MIN_COLUMNS}x{MIN_LINES}; this terminal has {width}x{height}."
 
     def arrange(self, size: Size, context_name: str) -> None:
-        """Show the panes that there is room for, and that were chosen for this context."""
+        """Lay out the panes for a terminal size and the layout stored for a context."""
         if (size, context_name) == self._arranged_for:
             return
         self._arranged_for = size, context_name
@@ -119,7 +298,7 @@ class HomePanes:
 
     def _show_layout(self, layout: HomeLayout) -> None:
         self._layout, size = layout, self._size
-        self.strip.display = self._layout.has_nodes
+        self.node_bar.display = self._layout.has_nodes
         self.job_pane.display = self._layout.has_job
         is_side = self._layout.has_job and size.width >= SIDE_COLUMNS
         self.job_pane.set_side(is_side)
@@ -133,26 +312,26 @@ class HomePanes:
 
     @property
     def _focus_by_pane(self) -> tuple[tuple[Widget, bool], ...]:
-        return (self.strip, self.strip.has_focus), (self.job_pane, self.job_pane.holds_focus)
+        return (self.node_bar, self.node_bar.has_focus), (self.job_pane, self.job_pane.holds_focus)
 
     def cycle(self, context_name: str) -> str:
-        """Go to the next layout and keep it for this context; return what there is to say."""
+        """Switch to the next layout, store it for the context, and return the notice."""
         if not has_room(*self._size):
-            return self._room_words
+            return self._format_free_space
         following = self._layout.following
-        is_kept = self._context().layouts.keep(context_name, following.value)
+        is_kept = self._context().layouts.store(context_name, following.value)
         self._show_layout(following)
         return f"Layout: {following}." + ("" if is_kept else " It could not be saved.")
 
     def focus(self, name: PaneName) -> str:
-        """Give the keys to a pane; return why that cannot be."""
+        """Focus a pane; return the reason if there is no room."""
         widgets: dict[PaneName, Widget] = {
-            "nodes": self.strip,
+            "nodes": self.node_bar,
             "list": self._table(),
             "job": self.job_pane.focus_target,
         }
         if not has_room(*self._size):
-            return "" if name == "list" else self._room_words
+            return "" if name == "list" else self._format_free_space
         if name not in self._layout.panes:
             self._show_layout(self._layout.with_pane(name))
         widgets[name].focus()
@@ -160,71 +339,71 @@ class HomePanes:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the panes show what they were told to."""
-        return not self._shows_soon and self._rests is None
+        """True if no update of the panes is pending."""
+        return not self._is_update_pending and self._rest_timer is None
 
     def show_soon(self, job: Job | None, snapshot: ClusterSnapshot) -> None:
-        """Show the picture, and the job under the cursor, once the list has said it and the cursor rests.
+        """Show the snapshot and the job under the cursor once the cursor rests.
 
-        A key is answered by the list alone, and the next one need not wait for what the panes cost.
-        What was read for a job that the cursor has left is read no more from now on. Where there is no job
-        any more nothing is put off: it may be another cluster.
+        The list answers a key alone, so the next key does not wait for the panes. The log of a job that the
+        cursor has left is no longer read. Without a job nothing is delayed: the cluster may have changed.
         """
         has_moved = self._job is not None and self._job.uid != (job and job.uid)
         self._job, self._snapshot = job, snapshot
-        if not self.strip.is_mounted:
+        if not self.node_bar.is_mounted:
             return
         if has_moved and job is None:
             self.job_pane.leave()
             self._show()
         elif has_moved:
             self.job_pane.leave()
-            if self._rests is not None:
-                self._rests.stop()
-            self._rests = self.strip.set_timer(DRAW_S, self._show)
-        elif self._rests is None and not self._shows_soon:
-            self._shows_soon = True
-            self.strip.call_later(self._show)
+            if self._rest_timer is not None:
+                self._rest_timer.stop()
+            self._rest_timer = self.node_bar.set_timer(DRAW_S, self._show)
+        elif self._rest_timer is None and not self._is_update_pending:
+            self._is_update_pending = True
+            self.node_bar.call_later(self._show)
 
     def _show(self) -> None:
-        if self._rests is not None:
-            self._rests.stop()
-        self._shows_soon, self._rests = False, None
-        if self.strip.screen.is_running:  # while it is closed its widgets go one by one
+        if self._rest_timer is not None:
+            self._rest_timer.stop()
+        self._is_update_pending, self._rest_timer = False, None
+        if self.node_bar.screen.is_running:  # while it is closed its widgets go one by one
             self.show(self._job, self._snapshot)
 
     def show(self, job: Job | None, snapshot: ClusterSnapshot) -> None:
-        """Show the picture, and the job under the cursor."""
+        """Show the snapshot and the job under the cursor."""
         self._job, self._snapshot = job, snapshot
-        if not self.strip.is_mounted:
+        if not self.node_bar.is_mounted:
             return
-        is_on_nodes = self.strip.has_focus
-        under = jobs_on(self.strip.nodes_under_cursor, snapshot) if is_on_nodes else []
-        light = light_of_jobs(under) if is_on_nodes else self._light.of(job, snapshot)
+        is_on_nodes = self.node_bar.has_focus
+        under = jobs_on(self.node_bar.nodes_under_cursor, snapshot) if is_on_nodes else []
+        highlight = highlight_of_jobs(under) if is_on_nodes else self._highlight.of(job, snapshot)
         if self._layout.has_nodes:
-            self.strip.show(snapshot, light, strip_lines(self._size.height))
+            self.node_bar.show(snapshot, highlight, node_bar_lines(self._size.height))
         self._table().point_at(frozenset(each.uid for each in under))
         if self.job_pane.is_mounted:
             self.job_pane.show(job, snapshot)
 
     def filter_to_cursor(self) -> bool:
-        """List only the jobs on the node under the cursor; return whether that was so already."""
-        nodes = self.strip.nodes_under_cursor
+        """List only the jobs on the selected nodes; return True if they already were."""
+        nodes = self.node_bar.nodes_under_cursor
         if self.nodes == nodes:
             return True
-        self.nodes, self.nodes_words = nodes, self.strip.cursor
+        self.nodes, self.nodes_text = nodes, self.node_bar.cursor
         return False
 
     @property
     def nodes_argument(self) -> str:
-        """Return what the list of nodes is opened with for the entry under the cursor: see `NodesView`."""
-        cursor, label = self.strip.cursor, self._context().strip_by
-        if not self.strip.is_grouped:
+        """Return the argument of `NodesView` for the selected entry."""
+        cursor, label = self.node_bar.cursor, self._context().strip_by
+        if not self.node_bar.is_grouped:
             return cursor
-        return f"/-l {label}={cursor}" if label else f"/model:^{re.escape(cursor)}$"
+        model = re.escape(cursor).replace("\\ ", r"\s")  # a space would end the term
+        return f"/-l {label}={cursor}" if label else f"/model:^{model}$"
 
     def clear_filter(self) -> bool:
-        """List all jobs again; return whether that is a change."""
+        """List all jobs again; return False if they already were."""
         had_filter = bool(self.nodes)
-        self.nodes, self.nodes_words = frozenset(), ""
+        self.nodes, self.nodes_text = frozenset(), ""
         return had_filter

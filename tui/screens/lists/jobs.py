@@ -1,7 +1,4 @@
-"""Home: every job, its status in one honest word, and why it is not running.
-
-Above it the nodes, below it or beside it what the job under the cursor says, as far as there is room.
-"""
+"""Home: the job list, with the node bar above and the job pane below or beside it."""
 
 from __future__ import annotations
 
@@ -17,34 +14,39 @@ from textual.widgets import Label
 
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.jobs.filters import FilteredJobs, filter_jobs, own_names
-from tui.keys import Key
+from tui.keys import Key, ViewDeclaration
 from tui.screens.base.list_view import ListView, progress_of
 from tui.screens.base.request import ActionRequest
-from tui.screens.lists.home_keys import bar_keys, pane_keys
-from tui.screens.lists.home_layout import HomeLayout, PaneName, has_room
-from tui.screens.lists.home_light import jobs_on
-from tui.screens.lists.home_panes import HomePanes
-from tui.screens.lists.job_rows import COLUMNS, age_s, duration_s, job_row, missing_words, totals_words
+from tui.screens.lists import JOBS
+from tui.screens.lists.home_panes import (
+    HomeLayout,
+    HomePanes,
+    PaneName,
+    bar_keys,
+    has_room,
+    jobs_on,
+    pane_keys,
+)
+from tui.screens.lists.job_rows import COLUMNS, age_s, duration_s, format_totals, job_row, missing_text
 from tui.text.empty_states import no_faults, no_jobs, only_older
 from tui.text.format import Clock, count
 from tui.widgets.home.job_pane import JobPane
-from tui.widgets.home.node_strip import NodeStrip
+from tui.widgets.home.node_bar import NodeBar
 from tui.widgets.key_bar import KeyBar
-from tui.widgets.table.row_cache import RowCache
+from tui.widgets.table.row_set import RowCache
 from tui.widgets.table.table import Column, Table
 
 if TYPE_CHECKING:
     from k8s.kinds import JobRef
     from trainer.tfevents import ScalarCurve
     from tui.feeds.loss_feed import LossFeed
-    from tui.screens.base.log_saves import LogSaves
-    from tui.widgets.log.view import LogView
+    from tui.widgets.log.view import LogSaves, LogView
 
 
 class JobsView(ListView):
-    """The list of jobs."""
+    """The job list with its panes."""
 
-    NAME: ClassVar[str] = "jobs"
+    VIEW: ClassVar[ViewDeclaration] = JOBS
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     ORDER: ClassVar[tuple[str, bool] | None] = ("age", False)
     ON_ENTER: ClassVar[str] = "open_job"
@@ -52,13 +54,12 @@ class JobsView(ListView):
     CSS_PATH: ClassVar[list[str | PurePath]] = [Path(__file__).with_name("jobs.tcss")]
 
     def __init__(self) -> None:
-        """Make the view."""
         super().__init__()
-        self._kept: RowCache[Job] = RowCache()
+        self._row_cache: RowCache[Job] = RowCache()
         self._by_uid: dict[str, Job] = {}
         self._only_faults = False
         self._created: JobRef | None = None
-        """The job to put the cursor on once its row comes."""
+        """Job to select as soon as its row arrives."""
         self._panes: HomePanes | None = None
         self._losses: LossFeed | None = None
         self._saves: LogSaves | None = None
@@ -66,18 +67,18 @@ class JobsView(ListView):
 
     @property
     def panes(self) -> HomePanes:
-        """The panes around the list; made when the context is known."""
+        """Panes around the list; created once the context is set."""
         if self._panes is None:
             self._panes = HomePanes(lambda: self.context, lambda: self.query_one(Table), self._loss_of)
         return self._panes
 
     def compose_heading(self) -> ComposeResult:
-        """Lay out the nodes above the title."""
-        yield self.panes.strip
+        """Lay out the node bar above the title."""
+        yield self.panes.node_bar
         yield from super().compose_heading()
 
     def compose_body(self) -> ComposeResult:
-        """Lay out the list, and what the job under the cursor says."""
+        """Lay out the list and the job pane."""
         yield Label("", id="notice", markup=False)
         with Container(id="home"):
             yield Table(self.COLUMNS)
@@ -85,109 +86,114 @@ class JobsView(ListView):
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """Return the keys that act on what has the focus."""
+        """Return the keys for the focused pane."""
         context = self.context
         of_nodes = context.keys(context.actions.keys("strip"))
         return pane_keys(self.panes.focused, super().keys, of_nodes, context.actions)
 
     def action_request(self, name: str) -> None:
-        """Ask for what makes sense on what has the focus, otherwise say why it makes none."""
-        if problem := self.panes.refusal(self.context.actions.find(name)):
+        """Request an action, or explain why it does not apply to the focused pane."""
+        action, marked = self.context.actions.find(name), len(self.targets())
+        problem = self.panes.refusal(action)
+        if action is not None and action.changes_cluster and action.acts_on_job and not action.takes_many:
+            problem = problem or f"{marked} jobs are marked, and this takes one; U unmarks." * (marked > 1)
+        if problem:
             self.flash(problem, "warning")
         else:
             super().action_request(name)
 
     @property
     def bar_keys(self) -> tuple[Key, ...]:
-        """Return the keys of the line below: those of the pane that has the focus first."""
+        """Return the keys for the key bar, those of the focused pane first."""
         has_layouts = has_room(*self.app.size)
-        return bar_keys(self.panes.focused, super().bar_keys, self.context.keymap, has_room=has_layouts)
+        return bar_keys(self.panes.focused, super().bar_keys, self.context, has_room=has_layouts)
 
     def on_mount(self) -> None:
-        """Let ages grow though nothing changes."""
+        """Watch the width and the focus, and refresh the ages."""
         for table in self.query(Table):
-            self.watch(table, "is_wide", self.redraw, init=False)
+            self.watch(table, "is_wide", self.refresh_view, init=False)
         if self.route is not None and self.route.argument == "all":
             self.context.switches["older"] = True
         self.watch(self, "focused", self._show_keys, init=False)
-        self.set_interval(10, self.redraw)
+        self.set_interval(10, self.refresh_view)
 
     def _show_keys(self) -> None:
         for bar in self.query(KeyBar):
             bar.show(self.bar_keys)
         if self.panes.focused == "nodes":  # each row of the list asks for itself
-            self.ask_permissions()
+            self.check_permissions()
 
     def on_resize(self) -> None:
-        """Show the panes that there is room for."""
+        """Lay out the panes."""
         if self.is_drawable:
             self.panes.arrange(self.app.size, self.snapshot.context)
             self._show_keys()
-            self.redraw()
+            self.refresh_view()
 
     def on_screen_resume(self) -> None:
-        """Let the job's pane go on."""
+        """Resume the job pane and the losses."""
         super().on_screen_resume()
         self.panes.job_pane.consider()
         if self.is_drawable:
             self._follow_losses(self.query_one(Table))
 
     def on_screen_suspend(self) -> None:
-        """Ask for nothing while something covers it, be it a question."""
+        """Stop all polling while a view or dialog covers home."""
         super().on_screen_suspend()
         self.panes.job_pane.consider()
+        self.context.explain(tuple)
         self._stop_losses()
 
     def show_preview(self) -> None:
-        """Tell the panes what is under the cursor."""
+        """Show the job under the cursor in the panes."""
         if self.is_drawable:
             self.panes.show_soon(self.subject(self.query_one(Table).cursor_key), self.snapshot)
 
     def watch_snapshot(self) -> None:
-        """Show the new picture; of another context with the panes that were chosen there."""
+        """Redraw; after a context switch, with the layout stored for it."""
         if self._context_name != self.snapshot.context:
             self._context_name = self.snapshot.context
             self.on_resize()
-        self.redraw()
+        self.refresh_view()
 
     def action_preview(self) -> None:
-        """Go to the next layout."""
+        """Switch to the next layout."""
         self.flash(self.panes.cycle(self.snapshot.context))
-        self.redraw()
+        self.refresh_view()
 
     def action_focus_pane(self, name: PaneName) -> None:
-        """Give the keys to a pane."""
+        """Focus a pane."""
         if problem := self.panes.focus(name):
             self.flash(problem)
-        self.redraw()
+        self.refresh_view()
 
-    def on_node_strip_node_highlighted(self, event: NodeStrip.NodeHighlighted) -> None:
-        """Point at the jobs of the node."""
+    def on_node_bar_node_highlighted(self, event: NodeBar.NodeHighlighted) -> None:
+        """Highlight the jobs of the node."""
         event.stop()
         self.show_preview()
 
-    def on_node_strip_node_selected(self, event: NodeStrip.NodeSelected) -> None:
-        """List only the jobs of the node; where that is so already, show the node among the others."""
+    def on_node_bar_node_selected(self, event: NodeBar.NodeSelected) -> None:
+        """List only the node's jobs; if they already are, open the list of nodes."""
         event.stop()
         if self.panes.filter_to_cursor():
             self.post_message(ActionRequest("nodes", self.panes.nodes_argument))
         else:
-            self.redraw()
+            self.refresh_view()
 
     def on_job_pane_logs_wanted(self, event: JobPane.LogsWanted) -> None:
-        """Show the log in full."""
+        """Open the logs."""
         event.stop()
         if (job := self.current_job()) is not None:
             self.post_message(ActionRequest("logs", targets=[job], instance=event.instance))
 
     def on_log_view_copy(self, event: LogView.Copy) -> None:
-        """Have the lines of the job's pane copied."""
+        """Copy the lines of the job pane."""
         event.stop()
         self.post_message(ActionRequest("copy", event.text))
 
     def on_log_view_save(self, event: LogView.Save) -> None:
-        """Save all of the log that is shown in part."""
-        from tui.screens.base.log_saves import LogSaves
+        """Save the whole log of the job pane."""
+        from tui.widgets.log.view import LogSaves
 
         event.stop()
         folder, shown, job = self.context.log_folder, self.panes.job_pane.shown_log, self.current_job()
@@ -196,16 +202,16 @@ class JobsView(ListView):
             self._saves.begin(self.app, folder, job.name, *shown, event.view)
 
     def step_back(self) -> bool:
-        """List the jobs of all nodes again, go back to the list, or clear the filter."""
+        """List all jobs again, return to the list, or clear the filter."""
         if self.panes.clear_filter():
-            self.redraw()
-        elif self.panes.strip.has_focus or self.panes.job_pane.holds_focus:
+            self.refresh_view()
+        elif self.panes.node_bar.has_focus or self.panes.job_pane.holds_focus:
             self.focus_body()
         else:
             return super().step_back()
         return True
 
-    def draw(self, table: Table) -> None:
+    def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
         snapshot = self.snapshot
         clock = Clock.ahead(snapshot.clock_offset_s)
@@ -219,22 +225,25 @@ class JobsView(ListView):
         if losses is None:
             left_out.add("loss")
         columns = tuple(column for column in self.COLUMNS if column.key not in left_out)
-        rows = self._kept.rows(
+        rows = self._row_cache.rows(
             chosen.jobs,
             lambda job: job_row(job, columns, clock, losses or {}, has_detail=not table.is_wide),
             drawn_for=(columns, clock.is_rough),
             now_s=clock.now.timestamp(),
             age_s=lambda job: age_s(job, clock.now),
         )
-        if columns == table.columns:
-            table.set_rows(rows)
-        else:
-            table.set_columns(columns, rows)
+        table.set_columns(columns, rows)
         self._go_to_created(table)
-        self._say(chosen)
+        self._update_title(chosen)
 
     def _follow_losses(self, table: Table) -> Mapping[str, Sequence[float]] | None:
-        """Have the loss of the jobs in sight read; return what is known, None where nobody wants to know."""
+        """Have the losses of the visible jobs read; return those known, None if switched off."""
+
+        def visible() -> list[Job]:
+            return [self._by_uid[row.key] for row in table.visible_rows if row.key in self._by_uid]
+
+        if self.app.screen is self:
+            self.context.explain(visible)
         if not self.context.switches.get("loss", self.context.has_loss):
             self._stop_losses()
             return None
@@ -244,11 +253,9 @@ class JobsView(ListView):
             from tui.feeds.loss_feed import LossFeed
 
             self._stop_losses()
-            self._losses = LossFeed(client, self.context.permissions(), self._take_loss)
+            self._losses = LossFeed(client, self.context.permissions(), visible, self._receive_loss)
         if self._losses is None:
             return {}
-        jobs = (self._by_uid.get(row.key) for row in table.rows_in_sight)
-        self._losses.want([job for job in jobs if job is not None])
         is_read = any(each.group == "losses" and not each.is_finished for each in self.workers)
         if self.app.screen is self and not is_read:
             self._read_losses(self._losses)
@@ -261,21 +268,21 @@ class JobsView(ListView):
     def _loss_of(self, uid: str) -> ScalarCurve | None:
         return self._losses.curves.get(uid) if self._losses is not None else None
 
-    def _take_loss(self, job: Job) -> None:
-        self._kept.renew(self._by_uid.get(job.uid, job))
-        self.redraw()
+    def _receive_loss(self, job: Job) -> None:
+        self._row_cache.renew(self._by_uid.get(job.uid, job))
+        self.refresh_view()
 
     def _stop_losses(self) -> None:
         self.workers.cancel_group(self, "losses")
 
     def action_loss(self) -> None:
-        """Show the loss of running jobs, or not."""
+        """Toggle the loss column."""
         self._turn("loss", self.context.has_loss)
 
     def go_to_created(self, ref: JobRef) -> None:
-        """Put the cursor on a job that was created, as soon as the cluster lists it."""
+        """Select a created job as soon as it is listed."""
         self._created = ref
-        self.redraw()
+        self.refresh_view()
 
     def _go_to_created(self, table: Table) -> None:
         if self._created is not None and (job := self.snapshot.job(self._created)) is not None:
@@ -299,12 +306,12 @@ class JobsView(ListView):
         if not snapshot.jobs:
             return no_jobs(snapshot, is_read_only=self.context.is_read_only)
         if self.panes.nodes and not chosen.older and not self._only_faults:
-            return f"No job has a pod on {self.panes.nodes_words}.\nesc shows all jobs."
+            return f"No job has a pod on {self.panes.nodes_text}.\nesc shows all jobs."
         if chosen.older:
             return only_older(chosen.older, self.context.finished_days)
         return no_faults(len(snapshot.jobs))
 
-    def _say(self, chosen: FilteredJobs) -> None:
+    def _update_title(self, chosen: FilteredJobs) -> None:
         table, snapshot = self.query_one(Table), self.snapshot
         shown, total = count(table.row_count), count(len(snapshot.jobs))
         which = ", ".join(filter(None, ("mine" * chosen.is_mine, "faults" * self._only_faults)))
@@ -313,22 +320,22 @@ class JobsView(ListView):
         shown_words = f"{which} {amount}" if which else amount
         parts = [f"{number}Jobs ({shown_words})", *progress_of(snapshot)]
         if self.context.switches.get("mine") and not chosen.is_mine and snapshot.jobs:
-            parts.append("none is known to be yours, so all are shown")
+            parts.append("none is known to be yours; showing all")
         if chosen.older:
             parts.append(f"{count(chosen.older)} older hidden")
         if self.panes.nodes:
-            parts.append(f"on {self.panes.nodes_words} (esc: all)")
+            parts.append(f"on {self.panes.nodes_text} (esc: all)")
         if self.filter_text:
             parts.append(f"/{self.filter_text}")
         if table.marks:
             hidden = f", {table.hidden_marks} hidden by the filter" if table.hidden_marks else ""
             parts.append(f"{len(table.marks)} marked{hidden}")
         self.set_title("  ".join(parts))
-        self.put("totals", totals_words(snapshot.jobs))
-        self.put("notice", snapshot.stale or missing_words(snapshot.missing_jobs, self.size.width - 2))
+        self.set_line("totals", format_totals(snapshot.jobs))
+        self.set_line("notice", snapshot.stale or missing_text(snapshot.missing_jobs, self.size.width - 2))
 
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
-        """Read the loss of what came into sight; go to no job that was created after that."""
+        """Read the losses of rows that became visible; select no created job any more."""
         self._created = None
         self._follow_losses(event.table)
 
@@ -338,7 +345,7 @@ class JobsView(ListView):
         return job.labels if job is not None else {}
 
     def export_rows(self) -> tuple[list[str], list[list[str | int | None]]]:
-        """Return what the table shows; how long a job runs or ran is a column of its own, in seconds."""
+        """Return the table with the run time in seconds as an additional column."""
         titles, rows = super().export_rows()
         place = titles.index("STATUS")
         now = Clock.ahead(self.snapshot.clock_offset_s).now
@@ -352,46 +359,46 @@ class JobsView(ListView):
         return self._by_uid.get(key or "")
 
     def current_job(self) -> JobRef | None:
-        """Return the job under the cursor; none while the cursor that is seen is on a node."""
+        """Return the job under the cursor; None while the node bar is focused."""
         job = self.subject(self.selected_row()) if self.panes.focused != "nodes" else None
         return job.ref if job is not None else None
 
     def selected_object(self) -> str:
-        """Return the node that has the focus."""
+        """Return the selected node while the node bar is focused."""
         return self.panes.node
 
     def targets(self) -> Sequence[JobRef]:
-        """Return the marked jobs while the list has the focus, otherwise the one that has it."""
+        """Return the marked jobs while the list is focused, otherwise the current one."""
         marks = self.query_one(Table).marks if self.panes.focused == "list" else ()
         return [self._by_uid[key].ref for key in marks if key in self._by_uid] or super().targets()
 
     def hidden_targets(self) -> int:
-        """Return how many of the marked jobs the filter hides."""
+        """Return the number of marked jobs hidden by the filter."""
         return self.query_one(Table).hidden_marks if self.panes.focused == "list" else 0
 
     def copy_text(self) -> str:
-        """Return the names of what has the focus."""
+        """Return the names of the focused rows or nodes."""
         words = self.panes.copy_text()
         return super().copy_text() if words is None else words
 
     def on_table_row_marked(self, event: Table.RowMarked) -> None:
-        """Count the marks."""
+        """Update the number of marks."""
         event.stop()
-        self.redraw()
+        self.refresh_view()
 
     def action_mine(self) -> None:
-        """Show my jobs only, or all, for as long as the console runs."""
+        """Toggle showing only the user's jobs."""
         self._turn("mine")
 
     def action_older(self) -> None:
-        """Show also the jobs that finished long ago, or not."""
+        """Toggle showing jobs that finished long ago."""
         self._turn("older")
 
     def _turn(self, switch: str, by_default: bool = False) -> None:
         self.context.switches[switch] = not self.context.switches.get(switch, by_default)
-        self.redraw()
+        self.refresh_view()
 
     def action_faults(self) -> None:
-        """Show only the jobs that need somebody, or all."""
+        """Toggle showing only jobs with faults."""
         self._only_faults = not self._only_faults
-        self.redraw()
+        self.refresh_view()

@@ -1,4 +1,4 @@
-"""The namespaces: what each holds and waits for, and what its quota leaves; enter goes there."""
+"""Namespaces with their jobs, GPUs and quotas."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
 from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, namespace_usages, recent_first, total_usage
+from tui.keys import ViewDeclaration
 from tui.screens.base.feed_view import FeedGetter, FeedView
-from tui.text.format import NOTHING, Clock, Look, plural
+from tui.screens.lists import NAMESPACES
+from tui.text.format import NOTHING, CellStyle, Clock, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
@@ -25,31 +27,30 @@ COLUMNS = (
     Column("status", "STATUS", priority=2),
     Column("age", "AGE", align="right", is_age=True, priority=3),
 )
+# Key of the row for all namespaces; not a valid name.
 ALL_KEY = "*"
-"""The key of the row that stands for all; no namespace has such a name."""
 
 
 class NamespacesView(FeedView):
-    """The list of namespaces."""
+    """List of namespaces: all, then recent ones, then the rest."""
 
-    NAME: ClassVar[str] = "namespaces"
+    VIEW: ClassVar[ViewDeclaration] = NAMESPACES
     ON_ENTER: ClassVar[str] = "switch_namespace"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     NOUN: ClassVar[str] = "namespaces"
     ORDER: ClassVar[tuple[str, bool] | None] = None
 
     def __init__(self, cluster_feed: FeedGetter) -> None:
-        """Make the view: all namespaces first, then those used lately."""
         self._namespaces: ListFeed[Namespace] = ListFeed(RESOURCE, Namespace)
         self._quotas: ListFeed[Quota] = ListFeed(QUOTAS, Quota, is_of_all=True)
         super().__init__(cluster_feed, self._namespaces, self._quotas)
 
-    def draw(self, table: Table) -> None:
+    def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it."""
         snapshot, cluster_feed = self.snapshot, self.cluster_feed()
         clock = Clock.ahead(snapshot.clock_offset_s)
         is_synced = self._namespaces.state.is_synced
-        table.empty = self.nothing("No namespace is known.\nctrl+r refreshes")
+        table.empty = self.empty_text("No namespace is known.\nctrl+r refreshes")
         own = cluster_feed.client.config.namespace if cluster_feed is not None else ""
         found = (
             namespace_usages(
@@ -66,28 +67,28 @@ class NamespacesView(FeedView):
         if found and "pods" not in snapshot.problems:
             rows.insert(0, total_usage(found))
         self.fill(table, [], lambda _: [_row(each, clock, snapshot.namespace) for each in rows])
-        self.say("Namespaces", len(rows))
-        whole = total_usage(found)
-        self.put(
+        self.set_feed_title("Namespaces", len(rows))
+        total = total_usage(found)
+        self.set_line(
             "totals",
-            f"Σ {plural(len(found), 'namespace')} · {plural(whole.jobs, 'unfinished job')}"
-            f" · {plural(whole.gpus_held, 'GPU')} held · {whole.gpus_waiting} requested and waiting",
+            f"Σ {plural(len(found), 'namespace')} · {plural(total.jobs, 'unfinished job')}"
+            f" · {plural(total.gpus_held, 'GPU')} held · {total.gpus_waiting} requested and waiting",
         )
 
     def notice(self, snapshot: ClusterSnapshot) -> str:
-        """Say also where the names come from when they may not be listed."""
+        """Explain the source of the names if namespaces may not be listed."""
         if self._namespaces.is_refused and not snapshot.stale and (missing := self._namespaces.missing):
-            return f"{missing.words}\nThese are your own and those of pods and jobs; :ns NAME goes to any."
+            return f"{missing.words}\nShowing your own and those of pods and jobs; :ns NAME goes to any."
         return super().notice(snapshot)
 
     def selected_object(self) -> str:
-        """Return the namespace; `*` for all under the cursor."""
+        """Return the namespace under the cursor; `*` for all."""
         return self.selected_row()
 
 
 def _row(place: NamespaceUsage, clock: Clock, here: str) -> Row:
     made, is_here = place.created, place.name == here
-    status: Look = "changing" if place.phase == "Terminating" else "quiet"
+    status: CellStyle = "changing" if place.phase == "Terminating" else "quiet"
     return Row(
         place.name or ALL_KEY,
         (
@@ -103,8 +104,8 @@ def _row(place: NamespaceUsage, clock: Clock, here: str) -> Row:
     )
 
 
-def _number(amount: int, look: Look = "") -> Cell:
-    return Cell(str(amount), look if amount else "quiet", sort=amount)
+def _number(amount: int, style: CellStyle = "") -> Cell:
+    return Cell(str(amount), style if amount else "quiet", sort=amount)
 
 
 def _quota(limit: QuotaUsage | None) -> Cell:

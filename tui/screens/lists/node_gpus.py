@@ -1,4 +1,4 @@
-"""Who holds each GPU of one node, and since when; and what each of them does, where that can be read."""
+"""The GPUs of one node: their holders, and their readings where available."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow
 from k8s.telemetry.job_ranks import holders_of
 from k8s.telemetry.readings import GpuReading, NodeReadings
 from k8s.text.sanitize import sanitize
-from tui.feeds.preview_text import model_words, node_status
+from tui.feeds.preview_text import model_text, node_status
+from tui.keys import ViewDeclaration
 from tui.screens.base.gpu_cells import GPU_COLUMNS, gpu_cells, gpu_text, warning_detail
 from tui.screens.base.telemetry_list import TelemetryList
 from tui.screens.dialogs.detail import DetailScreen
+from tui.screens.lists import NODE_GPUS
 from tui.text.empty_states import no_cluster
-from tui.text.format import NOTHING, Clock, Look, plural, status_run
+from tui.text.format import NOTHING, CellStyle, Clock, plural, status_run
 from tui.text.gpu_bar import BAD, FREE, MOST_CELLS, job_mark
-from tui.text.gpu_words import missing_words, source_words, warning_look
+from tui.text.gpu_words import missing_text, source_text, warning_style
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
@@ -38,80 +40,78 @@ DEVICE_COLUMNS = (
     *GPU_COLUMNS,
     Column("held", "HELD BY", elide="middle", min_width=14, max_width=60, priority=5),
 )
-"""What each GPU does."""
+# Status of a scheduled pod of which only the phase is known.
 _WORDS = {"Running": "Running", "Pending": "Starting"}
-"""How a pod is that has a node, where its phase is all that is known of it."""
-_LOOKS: tuple[tuple[str, str, str, Look], ...] = (
+_STYLES: tuple[tuple[str, str, str, CellStyle], ...] = (
     ("free", FREE, "free", "gpu-free"),
     ("unhealthy", BAD, "unhealthy", "gpu-bad"),
 )
 
 
 class NodeGpusView(TelemetryList):
-    """The pods that hold GPUs of one node, and those that nobody holds."""
+    """Pods that hold GPUs of one node, and its free GPUs."""
 
     CSS_PATH: ClassVar[list[str | PurePath]] = [
         *TelemetryList.CSS_PATH,
         Path(__file__).with_name("node_gpus.tcss"),
     ]
-    NAME: ClassVar[str] = "node_gpus"
+    VIEW: ClassVar[ViewDeclaration] = NODE_GPUS
     ON_ENTER: ClassVar[str] = "open_job"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     ORDER: ClassVar[tuple[str, bool] | None] = None
 
     def __init__(self, node: str) -> None:
-        """Make the view of the node with this name."""
+        """Show the node with this name."""
         super().__init__(lambda: (node,))
         self._node_name = node
         self._jobs: dict[str, tuple[Job, Instance]] = {}
         self._devices = Table(DEVICE_COLUMNS, id="devices")
 
     def compose_body(self) -> ComposeResult:
-        """Lay out the holders, and below them what the GPUs do."""
+        """Lay out the holders above the readings."""
         yield from super().compose_body()
         yield Label("", id="telemetry", markup=False)
         yield self._devices
 
     def on_mount(self) -> None:
-        """Keep GPUs in their order."""
+        """Keep the GPUs in their given order."""
         self._devices.order = None
 
     @property
     def is_drawable(self) -> bool:
-        """Tell whether its parts are there."""
+        """True if both tables are mounted."""
         return super().is_drawable and self._devices.is_mounted
 
     def action_next_pane(self) -> None:
-        """Go to the GPUs, or back to who holds them."""
+        """Focus the other table."""
         holders = self.query_one(Table)
         has_readings = self.has_class("-read")
         (self._devices if has_readings and not self._devices.has_focus else holders).focus()
         if not has_readings:
-            self.flash("Nothing tells what these GPUs do.")
+            self.flash("No telemetry for these GPUs.")
 
-    def draw(self, table: Table) -> None:
-        """Fill the table and the lines around it from the snapshot."""
+    def render_rows(self, table: Table) -> None:
+        """Fill the tables and the lines around them from the snapshot."""
         snapshot = self.snapshot
         clock = Clock.ahead(snapshot.clock_offset_s)
         node = next((node for node in snapshot.nodes if node.name == self._node_name), None)
-        table.empty = no_cluster(snapshot) or "No GPU here, and nobody who holds one."
-        self.put("notice", snapshot.stale)
+        table.empty = no_cluster(snapshot) or "No GPUs on this node, and no pod holds one."
+        self.set_line("notice", snapshot.stale)
         self.set_list_title(_title(self._node_name, node, clock))
         self._jobs = _jobs_by_pod(snapshot, node) if node else {}
         table.set_rows(_rows(node, self._jobs, clock) if node else [])
         self._draw_devices(snapshot, self._telemetry.of_node(self._node_name))
-        self._telemetry.look()
+        self._telemetry.follow()
         held = f" · {node.gpus_allocated} of {node.gpus_total} GPUs held" if node else ""
         jobs, pods = len(node.jobs) if node else 0, len(node.holders) if node else 0
-        self.put("totals", f"Σ {plural(pods, 'pod')} of {plural(jobs, 'job')}{held}")
+        self.set_line("totals", f"Σ {plural(pods, 'pod')} of {plural(jobs, 'job')}{held}")
 
     def _draw_devices(self, snapshot: ClusterSnapshot, read: NodeReadings | None) -> None:
-        """Show what each GPU does, where it comes from and how old it is; or why nothing tells."""
         gpus = read.gpus if read is not None else ()
         self.set_class(bool(gpus), "-read")
-        told = source_words((read,), datetime.now(UTC)) if read is not None else ""
-        why_not = missing_words(read.missing) if read is not None and read.missing is not None else ""
-        self.put("telemetry", "  ".join(filter(None, (told, why_not))))
+        sources = source_text((read,), datetime.now(UTC)) if read is not None else ""
+        why_not = missing_text(read.missing) if read is not None and read.missing is not None else ""
+        self.set_line("telemetry", "  ".join(filter(None, (sources, why_not))))
         self._devices.set_rows([self._device_row(gpu, snapshot) for gpu in gpus])
 
     def _device_row(self, gpu: GpuReading, snapshot: ClusterSnapshot) -> Row:
@@ -123,7 +123,7 @@ class NodeGpusView(TelemetryList):
             (
                 Cell(
                     f"{name}{' !' * bool(warnings)}",
-                    warning_look(warnings) or "bright",
+                    warning_style(warnings) or "bright",
                     sort=float(gpu.index),
                 ),
                 *gpu_cells(gpu, self._telemetry.samples(gpu.key), is_held=bool(held)),
@@ -133,7 +133,7 @@ class NodeGpusView(TelemetryList):
         )
 
     def on_table_row_selected(self, event: Table.RowSelected) -> None:
-        """Show all that is known of a GPU; a holder's row leads to its job, as in any list."""
+        """Show the details of a GPU; open the job of a holder."""
         if event.table is not self._devices:
             return
         event.stop().prevent_default()
@@ -149,7 +149,7 @@ class NodeGpusView(TelemetryList):
         return found[0].ref if found else None
 
     def selected_instance(self) -> str:
-        """Return the instance that the pod under the cursor is."""
+        """Return the instance of the pod under the cursor."""
         found = self._under_cursor()
         return found[1].name if found else ""
 
@@ -157,7 +157,7 @@ class NodeGpusView(TelemetryList):
         return self._jobs.get(self.selected_row())
 
     def action_request(self, name: str) -> None:
-        """Ask for it where the row has a job or the node is meant, otherwise say why it has no job."""
+        """Request an action, or explain why the row has no job."""
         action = self.context.actions.find(name)
         if self._under_cursor() or action is None or not action.acts_on_job:
             super().action_request(name)
@@ -169,13 +169,13 @@ class NodeGpusView(TelemetryList):
 
 def _title(name: str, node: NodeRow | None, clock: Clock) -> str:
     if node is None:
-        return f"Nodes › {sanitize(name)}   it is not among the nodes, or no longer"
-    model = f"{node.gpus_total} × {model_words(node)}" if node.gpu_model else f"{node.gpus_total} GPUs"
+        return f"Nodes › {sanitize(name)}   not found; it may have been removed"
+    model = f"{node.gpus_total} × {model_text(node)}" if node.gpu_model else f"{node.gpus_total} GPUs"
     return f"Nodes › {sanitize(name)}   {sanitize(model)} · {node_status(node, clock)}"
 
 
 def _jobs_by_pod(snapshot: ClusterSnapshot, node: NodeRow) -> dict[str, tuple[Job, Instance]]:
-    """Return the job and the instance that each holding pod is, by the keys of the rows."""
+    """Return the job and instance of each holder, by row key."""
     wanted = {(each.namespace, each.job) for each in node.holders}
     return {
         f"{job.ref.namespace}/{instance.pod}": (job, instance)
@@ -197,13 +197,13 @@ def _rows(node: NodeRow, jobs: dict[str, tuple[Job, Instance]], clock: Clock) ->
             if instance
             else status_run(_WORDS.get(holder.phase, "Unknown"))
         )
-        mark, look = job_mark(node, places[holder.namespace, holder.job])
+        mark, style = job_mark(node, places[holder.namespace, holder.job])
         cells = min(holder.gpus, MOST_CELLS)
         rows.append(
             Row(
                 key,
                 (
-                    Cell.of((mark * cells, look), (f" {_amount(holder)}", ""), sort=float(holder.units)),
+                    Cell.of((mark * cells, style), (f" {_amount(holder)}", ""), sort=float(holder.units)),
                     Cell(holder.job, "bright"),
                     Cell(holder.namespace, "quiet"),
                     Cell(job.user if job else NOTHING, "quiet"),
@@ -215,17 +215,18 @@ def _rows(node: NodeRow, jobs: dict[str, tuple[Job, Instance]], clock: Clock) ->
             )
         )
     left = (max(0, node.gpus_total - node.gpus_allocated), node.gpus_unhealthy)
-    for amount, (key, mark, words, look) in zip(left, _LOOKS, strict=True):
+    for amount, (key, mark, words, style) in zip(left, _STYLES, strict=True):
         if amount:
-            cell = Cell.of((mark * min(amount, MOST_CELLS), look), (f" {amount}", ""), sort=float(amount))
+            cell = Cell.of((mark * min(amount, MOST_CELLS), style), (f" {amount}", ""), sort=float(amount))
             nothing = [Cell(NOTHING, "quiet")] * (len(COLUMNS) - 2)
-            why = "" if key != "free" or node.takes_pods else ", but the node takes no pods"
+            only = "only for pods that tolerate its taint" if node.is_open else "but the node takes no pods"
+            why = "" if key != "free" or node.is_schedulable else f", {only}"
             rows.append(Row(key, (cell, Cell(words + why, "quiet"), *nothing)))
     return rows
 
 
 def _amount(holder: Holder) -> str:
-    """Return how much a pod holds, or which GPUs, where that is known."""
+    """Return the numbers of a pod's GPUs if known, otherwise their count."""
     if holder.devices and len(holder.devices) == holder.gpus:
         return ",".join(map(str, sorted(holder.devices)))
     return str(holder.gpus) if holder.gpus else f"{holder.units}G"

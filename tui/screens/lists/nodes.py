@@ -1,4 +1,4 @@
-"""Every node: its GPUs, each in the colour of the job that holds it, and how it is."""
+"""The list of nodes, with a bar of GPUs coloured by job."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow
 from k8s.status import Status
 from k8s.telemetry.readings import NodeReadings
 from k8s.text.sanitize import sanitize
-from tui.feeds.preview_text import node_look, node_status, taint_words, telling_taints
+from tui.feeds.preview_text import format_taints, node_status, node_style, significant_taints
+from tui.keys import ViewDeclaration
 from tui.screens.base.list_view import progress_of
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.telemetry_list import TelemetryList
+from tui.screens.lists import NODES
 from tui.text.empty_states import no_nodes
 from tui.text.format import NOTHING, Clock, count, memory, plural
-from tui.text.gpu_bar import holder_words, node_cells
-from tui.text.gpu_words import gpu_memory, percent, power, source_words, temperature
-from tui.widgets.table.row_cache import RowCache, for_ever
+from tui.text.gpu_bar import format_holder, node_cells
+from tui.text.gpu_words import gpu_memory, percent, power, source_text, temperature
+from tui.widgets.table.row_set import RowCache, for_ever
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
@@ -36,46 +38,42 @@ COLUMNS = (
     Column("mode", "MODE", priority=7),
     Column("memory", "MEMORY", align="right", priority=9, sorts_largest_first=True),
 )
+# Shown if any node has readings.
 READ_COLUMNS = (
     Column("util", "UTIL", align="right", priority=2, sorts_largest_first=True),
     Column("gpu_memory", "GPU MEM", align="right", priority=3, sorts_largest_first=True),
     Column("power", "POWER", align="right", priority=5, sorts_largest_first=True),
     Column("temp", "TEMP", align="right", priority=3, sorts_largest_first=True),
 )
-"""What its GPUs do together; there where any node of the list tells."""
 COLUMNS_WITH_READINGS = (*COLUMNS[:4], *READ_COLUMNS, *COLUMNS[4:])
 MOST_BLOCKS = 6
-"""Sizes of free blocks that are named."""
 _WAITING = (Status.QUEUED, Status.PENDING)
 
 
 class NodesView(TelemetryList):
-    """The list of nodes."""
+    """List of nodes."""
 
-    NAME: ClassVar[str] = "nodes"
+    VIEW: ClassVar[ViewDeclaration] = NODES
     ON_ENTER: ClassVar[str] = "node_gpus"
     KEEPS_ROW: ClassVar[bool] = True
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     PREVIEWS: ClassVar[bool] = True
 
     def __init__(self, begin_with: str = "") -> None:
-        """Make the view.
+        """Create the view.
 
         Args:
-            begin_with: The node on which the cursor is at first, or a filter behind a slash.
+            begin_with: Node to select first, or a filter with a leading slash.
         """
-        super().__init__(self._nodes_in_sight)
-        self._kept: RowCache[NodeRow] = RowCache()
+        super().__init__(self._visible_nodes)
+        self._row_cache: RowCache[NodeRow] = RowCache()
         self._first_node = "" if begin_with.startswith("/") else begin_with
-        self._first_filter = begin_with.removeprefix("/") if begin_with.startswith("/") else ""
+        first_filter = begin_with.removeprefix("/") if begin_with.startswith("/") else ""
+        self.set_reactive(NodesView.filter_text, first_filter)
 
-    def on_mount(self) -> None:
-        """Begin with the filter that was asked for."""
-        self.filter_text = self._first_filter
-
-    def paint(self) -> None:
-        """Draw the table, with the cursor at first where it is to be."""
-        super().paint()
+    def render_view(self) -> None:
+        """Draw the table, and select the first node once it is listed."""
+        super().render_view()
         if self._first_node and self.query_one(Table).move_to(self._first_node):
             self._first_node = ""
 
@@ -85,15 +83,14 @@ class NodesView(TelemetryList):
         return node.labels if node is not None else {}
 
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
-        """Ask also of the nodes that came into sight."""
-        self._telemetry.look()
+        """Follow the nodes that became visible."""
+        self._telemetry.follow()
 
-    def _nodes_in_sight(self) -> list[str]:
-        """Return the nodes on the screen that have GPUs."""
-        in_sight = {row.key for row in self.query_one(Table).rows_in_sight}
+    def _visible_nodes(self) -> list[str]:
+        in_sight = {row.key for row in self.query_one(Table).visible_rows}
         return [node.name for node in self.snapshot.nodes if node.name in in_sight and node.gpus_total]
 
-    def draw(self, table: Table) -> None:
+    def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
         snapshot = self.snapshot
         nodes = snapshot.nodes
@@ -102,24 +99,21 @@ class NodesView(TelemetryList):
         is_listed = "nodes" not in snapshot.problems
         telemetry = self._telemetry.newest
         columns = COLUMNS_WITH_READINGS if any(telemetry.gpus) else COLUMNS
-        rows = self._kept.rows(
+        rows = self._row_cache.rows(
             nodes,
             lambda node: _row(node, clock, telemetry.nodes.get(node.name), columns, is_listed=is_listed),
             drawn_for=(is_listed, clock.is_rough, telemetry),
             now_s=clock.now.timestamp(),
             age_s=lambda node: _age_s(node, clock.now),
         )
-        if columns == table.columns:
-            table.set_rows(rows)
-        else:
-            table.set_columns(columns, rows)
-        self._telemetry.look()
+        table.set_columns(columns, rows)
+        self._telemetry.follow()
         shown = table.row_count
         amount = count(shown) if shown == len(nodes) else f"{count(shown)} of {count(len(nodes))}"
-        read = source_words(telemetry.nodes.values(), datetime.now(UTC))
+        read = source_text(telemetry.nodes.values(), datetime.now(UTC))
         self.set_list_title(f"Nodes ({amount})", read, *progress_of(snapshot))
-        self.put("notice", snapshot.stale or "\n".join(map(_partial, snapshot.missing_gpus)))
-        self.put("totals", totals(snapshot))
+        self.set_line("notice", snapshot.stale or "\n".join(map(_partial, snapshot.missing_gpus)))
+        self.set_line("totals", totals(snapshot))
 
     def subject(self, key: str | None) -> NodeRow | None:
         """Return the node of a row."""
@@ -130,39 +124,37 @@ class NodesView(TelemetryList):
         return self.selected_row()
 
     def action_largest_job(self) -> None:
-        """Open the job that holds most of the node under the cursor."""
+        """Open the job with the most GPUs on the node under the cursor."""
         node = self.subject(self.query_one(Table).cursor_key)
         jobs = {(job.ref.namespace, job.ref.name): job for job in self.snapshot.jobs}
         for namespace, name, _ in node.jobs if node else ():
             if job := jobs.get((namespace, name)):
                 self.post_message(ActionRequest("open_job", targets=[job.ref]))
                 return
-        held = (
-            "Whoever holds its GPUs is in another namespace; :ns all shows all." if node and node.jobs else ""
-        )
+        held = "Its GPUs are held from another namespace; :ns all shows all." if node and node.jobs else ""
         self.flash(held or "No job holds a GPU of this node.")
 
 
 def totals(snapshot: ClusterSnapshot) -> str:
-    """Say what all nodes come to, and in which blocks GPUs are free: `8×3·4·2`."""
+    """Summarise all nodes, with the sizes of their free blocks: `8×3·4·2`."""
     nodes = plural(len(snapshot.nodes), "node")
     if "nodes" in snapshot.problems:
         return f"Σ {nodes} · {snapshot.gpus_allocated} of ? GPUs held"
     if snapshot.nodes and not snapshot.gpus_total:
-        return f"Σ {nodes} · none offers a GPU: is the vendor's device plugin installed?"
+        return f"Σ {nodes} · no GPUs: is the vendor's device plugin installed?"
     blocks = Counter(node.largest_free for node in snapshot.nodes if node.largest_free)
     sizes = [f"{size}×{blocks[size]}" if blocks[size] > 1 else str(size) for size in sorted(blocks)[::-1]]
     words = f"Σ {nodes} · {snapshot.gpus_allocated} of {snapshot.gpus_total} GPUs held"
     if sizes:
         words += f" · free in blocks of {'·'.join(sizes[:MOST_BLOCKS])}{'·…' * (len(sizes) > MOST_BLOCKS)}"
     largest = snapshot.largest_free
-    name, wants = max(map(_widest_wait, snapshot.jobs), key=lambda each: each[1], default=("", 0))
+    name, wants = max(map(_widest_gpu_wait, snapshot.jobs), key=lambda each: each[1], default=("", 0))
     if wants > largest:
         words += f", {sanitize(name)} needs {wants}"
     return words
 
 
-def _widest_wait(job: Job) -> tuple[str, int]:
+def _widest_gpu_wait(job: Job) -> tuple[str, int]:
     """Return a job's name, and the most GPUs that one of its pods waits for on one node."""
     if job.status not in _WAITING or job.gpus_allocated >= job.gpus_requested:
         return "", 0
@@ -170,14 +162,16 @@ def _widest_wait(job: Job) -> tuple[str, int]:
 
 
 def _partial(missing: Missing) -> str:
-    """Say what a refusal means for the numbers of this view."""
+    """Explain the effect of a refusal on the numbers of this view."""
+    if missing.verb == "read":
+        return missing.words
     if missing.resource == "nodes":
-        return f"{missing.words} Shown are those that pods are seen on, without their free GPUs."
+        return f"{missing.words} Showing the nodes of visible pods, without their free GPUs."
     return f"pods: {missing.words} GPUs held by others are not counted."
 
 
 def _read_cells(read: NodeReadings | None) -> dict[str, Cell]:
-    """Return what the GPUs of a node do together: their mean, their sums, and the hottest."""
+    """Aggregate a node's GPUs: mean utilisation, sums, highest temperature."""
     if read is None or not read.gpus:
         return {column.key: Cell(NOTHING, "quiet") for column in READ_COLUMNS}
     used = [gpu.memory_used for gpu in read.gpus if gpu.memory_used is not None]
@@ -210,9 +204,9 @@ def _row(
     )
     if node.shared is not None:
         total, held, unit = node.shared.total_gib, node.shared.allocated_gib, "G"
-        free = max(0, total - held) if node.takes_pods else 0
+        free = max(0, total - held) if node.is_schedulable else 0
     has_any = bool(total or held or bad)
-    taints: Sequence[str] = [taint_words(each, is_short=True) for each in telling_taints(node)]
+    taints: Sequence[str] = [format_taints(each, is_short=True) for each in significant_taints(node)]
     cells = {
         "name": Cell(node.name, "bright"),
         "bar": Cell.of(*node_cells(node), sort=float(held)) if has_any else Cell(NOTHING, "quiet"),
@@ -220,8 +214,8 @@ def _row(
         if has_any
         else Cell(NOTHING),
         "free": Cell(f"{free}{unit}", "quiet", sort=float(free)) if has_any else Cell(NOTHING, "quiet"),
-        "holders": Cell.of(*holder_words(node)) if node.holders else Cell(NOTHING, "quiet"),
-        "status": Cell(node_status(node, clock), node_look(node)),
+        "holders": Cell.of(*format_holder(node)) if node.holders else Cell(NOTHING, "quiet"),
+        "status": Cell(node_status(node, clock), node_style(node)),
         "model": Cell(node.gpu_model.removeprefix("NVIDIA-") or NOTHING, "quiet"),
         "taints": Cell(", ".join(taints) or NOTHING, "quiet"),
         "role": Cell(", ".join(node.roles) or NOTHING, "quiet"),
@@ -236,8 +230,8 @@ def _row(
 
 
 def _age_s(node: NodeRow, now: datetime) -> float:
-    """Return since when a node is not ready, which is the only age that its row tells."""
+    """Return the time since the node became not ready, the only age in its row."""
     ready = next((each for each in node.conditions if each.type == "Ready"), None)
-    if ready is None or ready.status == "True" or ready.last_transition_time is None:
+    if ready is None or ready.status == "True" or ready.since is None:
         return for_ever(node)
-    return (now - ready.last_transition_time).total_seconds()
+    return (now - ready.since).total_seconds()

@@ -1,4 +1,4 @@
-"""The idle report: what each user's jobs hold, and how much of it was idle while it was observed."""
+"""The idle report: GPUs held by each user's jobs, and their observed idle time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from tui.jobs.idle_report import (
     IdleLedger,
     JobUsage,
     UserUsage,
+    format_hours,
+    format_observed,
     held_nodes,
-    hours_words,
     message_to_owner,
-    observed_words,
     usage_by_user,
 )
+from tui.keys import ViewDeclaration
 from tui.screens.base.telemetry_list import TelemetryList
+from tui.screens.lists import USERS
 from tui.text.empty_states import no_cluster
-from tui.text.format import NOTHING, Look, plural
-from tui.text.gpu_words import missing_words, source_words
+from tui.text.format import NOTHING, CellStyle, plural
+from tui.text.gpu_words import missing_text, source_text
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
@@ -33,25 +35,23 @@ COLUMNS = (
     Column("idle_hours", "IDLE GPU-H", align="right", sorts_largest_first=True),
     Column("observed", "OF OBSERVED", align="right", priority=2, sorts_largest_first=True),
 )
+# Between user and job in a row's key; not allowed in names.
 _SEPARATOR = "\x1f"
-"""Between the user and the job in a row's key; no name has it."""
 
 
 class UsersView(TelemetryList):
-    """Users with what they hold, and below each of them their jobs."""
+    """Users, each followed by their jobs."""
 
-    NAME: ClassVar[str] = "users"
+    VIEW: ClassVar[ViewDeclaration] = USERS
     ON_ENTER: ClassVar[str] = "open_job"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     ORDER: ClassVar[tuple[str, bool] | None] = None
 
     def __init__(self) -> None:
-        """Make the view."""
         super().__init__(self._held_nodes)
         self._users: tuple[UserUsage, ...] = ()
 
     def _held_nodes(self) -> list[str]:
-        """Return the nodes of which the jobs that are shown hold GPUs."""
         return held_nodes(self.snapshot.jobs, self.snapshot.nodes)
 
     @property
@@ -59,27 +59,24 @@ class UsersView(TelemetryList):
         feed = self._telemetry.feed
         return feed.ledger if feed is not None else IdleLedger()
 
-    def draw(self, table: Table) -> None:
+    def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it."""
         snapshot, telemetry = self.snapshot, self._telemetry.newest
-        table.empty = (
-            no_cluster(snapshot) or "Nobody holds a GPU here, or waits for one.\n0 shows all namespaces"
-        )
+        table.empty = no_cluster(snapshot) or "No user holds or waits for GPUs here.\n0 shows all namespaces"
         self._users = usage_by_user(snapshot.jobs, telemetry.gpus, self._ledger, snapshot.nodes)
         table.set_rows([row for user in self._users for row in _rows(user)])
-        self.set_list_title(f"Users ({len(self._users)})", *self._told())
-        self.put("notice", snapshot.stale or self._why_not())
-        self.put("totals", self._totals())
-        self._telemetry.look()
+        self.set_list_title(f"Users ({len(self._users)})", *self._title_parts())
+        self.set_line("notice", snapshot.stale or self._why_not())
+        self.set_line("totals", self._totals())
+        self._telemetry.follow()
 
-    def _told(self) -> tuple[str, str]:
-        """Say for how long it was observed, and who told."""
-        read = source_words(self._telemetry.newest.nodes.values(), datetime.now(UTC))
-        observed = observed_words(self._ledger)
+    def _title_parts(self) -> tuple[str, str]:
+        read = source_text(self._telemetry.newest.nodes.values(), datetime.now(UTC))
+        observed = format_observed(self._ledger)
         return f"observed {observed}" if observed else "nothing observed yet", read
 
     def _why_not(self) -> str:
-        """Say in a line why idle is not known, or not of all."""
+        """Explain why idle time is unknown, for all or some nodes."""
         wanted = self._held_nodes()
         nodes = self._telemetry.newest.nodes
         missing = [
@@ -87,14 +84,14 @@ class UsersView(TelemetryList):
         ]
         if not missing:
             return ""
-        some = f"{len(missing)} of {plural(len(wanted), 'node')}"
-        return f"Idle is not known for {some}: {missing_words(missing[0])}"
+        some = f"{len(missing)} of {plural(len(wanted), 'node')} with held GPUs"
+        return f"Idle is not known for {some}: {missing_text(missing[0])}"
 
     def _totals(self) -> str:
         held = sum(each.total.gpus_held for each in self._users)
         requested = sum(each.total.gpus_requested for each in self._users)
         idle = [each.total.idle_hours for each in self._users if each.total.idle_hours is not None]
-        hours = f"{hours_words(sum(idle))} GPU-hours idle" if idle else "idle hours not known"
+        hours = f"{format_hours(sum(idle))} GPU-hours idle" if idle else "idle hours not known"
         users, gpus = plural(len(self._users), "user"), plural(held, "GPU")
         return f"Σ {users} · {gpus} held · {requested - held} waited for · {hours} · c: message"
 
@@ -117,19 +114,19 @@ class UsersView(TelemetryList):
         return next((ref for ref in refs if (ref.namespace, ref.kind, ref.name) == wanted), None)
 
     def action_request(self, name: str) -> None:
-        """Ask for it; on a user's own row say where the jobs are."""
+        """Request an action; on a user's row, point to the jobs below."""
         if name == self.ON_ENTER and self.current_job() is None:
-            self.flash("This row is all of the user's jobs: they are below it.")
+            self.flash("This is the user's total; select a job below.")
         else:
             super().action_request(name)
 
     def copy_text(self) -> str:
-        """Return the message that one may send to the owner of what is under the cursor."""
+        """Return a message to the owner of the row under the cursor."""
         found = self._under_cursor()
         if found is None:
             return ""
         user, usage = found
-        return message_to_owner(usage, user.jobs, observed_words(self._ledger))
+        return message_to_owner(usage, user.jobs, format_observed(self._ledger))
 
 
 def _key(usage: JobUsage) -> str:
@@ -142,7 +139,7 @@ def _rows(user: UserUsage) -> list[Row]:
 
 def _row(usage: JobUsage, job: str) -> Row:
     is_user = not usage.job
-    quiet: Look = "bright" if is_user else "quiet"
+    quiet: CellStyle = "bright" if is_user else "quiet"
     return Row(
         _key(usage),
         (
@@ -153,11 +150,11 @@ def _row(usage: JobUsage, job: str) -> Row:
             Cell(str(usage.gpus_requested), "quiet", sort=usage.gpus_requested),
             _idle_now(usage),
             Cell(
-                hours_words(usage.idle_hours),
+                format_hours(usage.idle_hours),
                 "pending" if usage.idle_hours else "quiet",
                 sort=-1.0 if usage.idle_hours is None else usage.idle_hours,
             ),
-            Cell(hours_words(usage.observed_hours or None), "quiet", sort=usage.observed_hours),
+            Cell(format_hours(usage.observed_hours or None), "quiet", sort=usage.observed_hours),
         ),
     )
 

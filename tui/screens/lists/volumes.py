@@ -1,4 +1,4 @@
-"""The volume claims on which jobs keep what must outlive them; nothing is changed here."""
+"""The list of volume claims; read-only."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from k8s.models.resources import CLAIMS, EVENTS
 from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
 from tui.feeds.volume_claims import CLAIM_EVENTS, bytes_of, newest_by_claim, owner_of, why_pending
+from tui.keys import ViewDeclaration
 from tui.screens.base.feed_view import FeedGetter, FeedView
-from tui.text.format import NOTHING, Clock, Look, memory, plural
+from tui.screens.lists import VOLUMES
+from tui.text.format import NOTHING, CellStyle, Clock, memory, plural
 from tui.widgets.table.table import Cell, Column, Row, Table
 
 COLUMNS = (
@@ -26,7 +28,7 @@ COLUMNS = (
     Column("class", "CLASS", priority=5, elide="end", min_width=6, max_width=28),
     Column("description", "DESCRIPTION", priority=6, elide="end", min_width=12, max_width=60),
 )
-_LOOKS: dict[str, Look] = {
+_STYLES: dict[str, CellStyle] = {
     "Bound": "running",
     "Pending": "pending",
     "Lost": "failed",
@@ -35,26 +37,25 @@ _LOOKS: dict[str, Look] = {
 
 
 class VolumesView(FeedView):
-    """The list of volume claims."""
+    """List of volume claims."""
 
-    NAME: ClassVar[str] = "volumes"
+    VIEW: ClassVar[ViewDeclaration] = VOLUMES
     ON_ENTER: ClassVar[str] = "volume"
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     NOUN: ClassVar[str] = "volume claims"
 
     def __init__(self, cluster_feed: FeedGetter) -> None:
-        """Make the view."""
         self._claims: ListFeed[Claim] = ListFeed(CLAIMS, Claim)
         self._events: ListFeed[Event] = ListFeed(EVENTS, Event, field_selector=CLAIM_EVENTS)
         super().__init__(cluster_feed, self._claims, self._events)
 
-    def draw(self, table: Table) -> None:
+    def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it."""
         clock = Clock.ahead(self.snapshot.clock_offset_s)
         namespace = self.snapshot.namespace
         where = f"in namespace {namespace}" if namespace else "on this cluster"
         more = "0 shows all namespaces · " if namespace else ""
-        table.empty = self.nothing(f"No volume claims {where}.\n{more}tab shows the jobs")
+        table.empty = self.empty_text(f"No volume claims {where}.\n{more}tab shows the jobs")
         claims = list(self._claims.objects.values())
         said = newest_by_claim(self._events.objects.values())
 
@@ -62,10 +63,10 @@ class VolumesView(FeedView):
             return [_row(each, columns, said.get(each.metadata.uid), clock) for each in claims]
 
         self.fill(table, ["namespace"] if namespace else [], rows_of)
-        self.say("Volumes", len(claims))
+        self.set_feed_title("Volumes", len(claims))
         held = sum(bytes_of(each) or 0 for each in claims if each.state == "Bound")
         waiting = sum(each.state == "Pending" for each in claims)
-        self.put(
+        self.set_line(
             "totals",
             f"Σ {plural(len(claims), 'volume claim')}"
             + (f" · {memory(held)} bound" if held else "")
@@ -73,7 +74,7 @@ class VolumesView(FeedView):
         )
 
     def selected_object(self) -> str:
-        """Return the claim under the cursor, as `NAMESPACE/NAME`."""
+        """Return the claim under the cursor as `NAMESPACE/NAME`."""
         claim = self._claims.objects.get(self.selected_row())
         return f"{claim.metadata.namespace}/{claim.metadata.name}" if claim is not None else ""
 
@@ -85,7 +86,7 @@ def _row(claim: Claim, columns: Sequence[Column], event: Event | None, clock: Cl
         "namespace": Cell(sanitize(meta.namespace), "quiet"),
         "access": Cell(sanitize(claim.short_modes) or NOTHING, "quiet"),
         "size": Cell(sanitize(claim.size) or NOTHING, sort=bytes_of(claim)),
-        "status": Cell(sanitize(claim.state) or NOTHING, _LOOKS.get(claim.state, "")),
+        "status": Cell(sanitize(claim.state) or NOTHING, _STYLES.get(claim.state, "")),
         "age": Cell(clock.age(made), "quiet", sort=-made.timestamp() if made else None),
         "owner": Cell(sanitize(owner_of(claim)) or NOTHING, "quiet"),
         "class": Cell(sanitize(claim.spec.storage_class_name) or NOTHING, "quiet"),

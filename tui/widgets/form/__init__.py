@@ -1,4 +1,4 @@
 """Form fields, and the parts of the new-job form.
 
-Knows no screen; what is typed is posted as messages.
+No widget here knows a screen; input is posted as messages.
 """

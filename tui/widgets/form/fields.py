@@ -1,6 +1,6 @@
-"""Fields of a form: a label, a control, and below it the error.
+"""Form fields: a label, a control, and the error below it.
 
-Everything typed or pasted is sanitized on its way in, and shown as plain text.
+Everything typed or pasted is sanitized, and shown as plain text.
 """
 
 from __future__ import annotations
@@ -14,20 +14,101 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.fuzzy import FuzzySearch
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
-from textual.widgets import Input, Label, Select, TextArea
+from textual.widgets import Input, Label, Select, Static, TextArea
 from textual.widgets.text_area import Edit, EditResult
 
 from k8s.text.sanitize import sanitize
 from tui.jobs.new_job.fields import FormField
 from tui.text.cells import elide_end
 from tui.widgets.form.line_input import LineInput
-from tui.widgets.form.suggestions import Suggestions
+
+MOST_SHOWN = 6
+Option = tuple[str, str]
+
+
+class Suggestions(Static):
+    """List of suggestions; only a highlighted one is ever accepted."""
+
+    DEFAULT_CSS = """
+    Suggestions { display: none; width: 100%; height: auto; padding-left: 20; color: $foreground; }
+    """
+
+    def __init__(self) -> None:
+        """Start without suggestions, hidden."""
+        super().__init__("", markup=False)
+        self._options: Sequence[Option] = ()
+        self._matches: Sequence[Option] = ()
+        self._index = -1
+        self._search = FuzzySearch()
+
+    def offer(self, options: Sequence[Option]) -> None:
+        """Replace the suggestions; an open list stays as it is."""
+        self._options = options
+
+    @property
+    def is_open(self) -> bool:
+        """True if it is shown."""
+        return bool(self._matches)
+
+    def filter(self, text: str) -> None:
+        """Show the matches, best first; none if the text is empty or equals one of them."""
+        if not text:
+            self.close()
+            return
+        scored = [(self._search.match(text, value)[0], (value, note)) for value, note in self._options]
+        best_first = sorted(scored, key=lambda each: -each[0])
+        found = [option for score, option in best_first if score > 0]
+        self._show([] if text in (value for value, _ in found) else found)
+
+    def show_all(self) -> bool:
+        """Show every suggestion; return False if there are none."""
+        self._show(self._options)
+        return self.is_open
+
+    def close(self) -> None:
+        """Hide the list."""
+        self._show(())
+
+    def move(self, step: int) -> bool:
+        """Highlight the next suggestion, or the previous one; return False above the first."""
+        if step < 0 and self._index < 0:
+            return False
+        self._index = min(self._index + step, len(self._matches) - 1)
+        self._draw()
+        return True
+
+    @property
+    def chosen(self) -> str | None:
+        """The highlighted value; None if there is none."""
+        return self._matches[self._index][0] if 0 <= self._index < len(self._matches) else None
+
+    def _show(self, matches: Sequence[Option]) -> None:
+        if matches or self._matches:
+            self._matches, self._index = matches, -1
+            self.display = bool(matches)
+            self._draw()
+
+    def _draw(self) -> None:
+        first = max(0, min(self._index - MOST_SHOWN + 1, len(self._matches) - MOST_SHOWN))
+        # Its own width is that of its last showing, or nothing.
+        width = max(20, (self.parent.size.width if isinstance(self.parent, Widget) else 0) - 24)
+        lines = []
+        for number, (value, note) in enumerate(self._matches[first : first + MOST_SHOWN], first):
+            text = elide_end(sanitize(f"{value}  {note}" if note else value), width)
+            is_chosen = number == self._index
+            chosen = Content.styled(f"▸ {text}", "$bright on $cursor-row")
+            lines.append(chosen if is_chosen else Content(f"  {text}"))
+        if (left := len(self._matches) - first - MOST_SHOWN) > 0:
+            lines.append(Content.styled(f"  … {left} more", "$quiet"))
+        self.update(Content("\n").join(lines))
+
 
 LONGEST_ERROR = 240
-"""Characters of an error that are shown: it may quote what was typed."""
 
 
 class TextField(LineInput):
@@ -83,7 +164,7 @@ class TextAreaField(TextArea):
 
 
 class ChoiceField(Select[str], inherit_bindings=False):
-    """One of several values: left and right change it, enter or space lists them all."""
+    """Select field: left and right change the value, enter or space lists all."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "app.focus_previous", "Previous field", show=False),
@@ -94,7 +175,7 @@ class ChoiceField(Select[str], inherit_bindings=False):
     ]
 
     def __init__(self, choices: Iterable[tuple[str, str]], value: str) -> None:
-        """Show `choices`, each a value and its label, and `value` even if it is none of them."""
+        """Show `choices`, pairs of value and label, and `value` even if it is not one of them."""
         self._choices = _with(choices, value)
         super().__init__(_options(self._choices), allow_blank=False, value=value, compact=True)
 
@@ -107,14 +188,14 @@ class ChoiceField(Select[str], inherit_bindings=False):
             self.value = value
 
     def set_value(self, value: str) -> None:
-        """Take a value, whether it is a choice or not."""
+        """Select a value; one that is not a choice is added."""
         if value not in (key for key, _ in self._choices):
             self._choices = _with(self._choices, value)
             self.set_options(_options(self._choices))
         self.value = value
 
     def action_step(self, step: int) -> None:
-        """Take the next choice, or the previous one; does not wrap around."""
+        """Select the next choice, or the previous one; does not wrap around."""
         keys = [key for key, _ in self._choices]
         index = keys.index(str(self.value)) + step
         if 0 <= index < len(keys):
@@ -140,17 +221,14 @@ class Field(Vertical):
     """
 
     error: reactive[str] = reactive("", init=False)
-    """What is wrong with the value, shown below the control; empty hides it."""
     warning: reactive[str] = reactive("", init=False)
-    """What may go wrong with the value, shown where there is no error."""
 
     class FieldMessage(Message):
-        """The base of a field's messages."""
+        """Base of the field's messages."""
 
         def __init__(self, field: Field) -> None:
             super().__init__()
             self.field = field
-            """The field that sends it."""
 
         @property
         def control(self) -> Field:
@@ -158,22 +236,21 @@ class Field(Vertical):
             return self.field
 
     class Changed(FieldMessage):
-        """The user changed the value: see `field.value`."""
+        """Posted when the user changed the value: see `field.value`."""
 
     class Blurred(FieldMessage):
-        """The focus left the field."""
+        """Posted when the focus left the field."""
 
     def __init__(self, definition: FormField, value: str) -> None:
-        """Make the control that `definition` names, holding `value`."""
+        """Create the control of `definition`, with `value`."""
         super().__init__(id=_id_of(definition.key), classes=f"-{definition.control}")
         self.definition = definition
-        """Its key, label, help and choices."""
         self._help = definition.help
         self._control = self._make_control(value)
         self._error_label = Label("", classes="field--error", markup=False)
         # A select has its value only once it is mounted, and tells of it then: nobody chose that.
         self._posted_value = value if definition.control == "choice" else self.value
-        self._taken_value = self._posted_value
+        self._accepted_value = self._posted_value
 
     def _make_control(self, value: str) -> TextField | ChoiceField | TextAreaField:
         definition = self.definition
@@ -217,15 +294,12 @@ class Field(Vertical):
         return str(self._control.value)
 
     def set_value(self, value: str) -> None:
-        """Put a value into the control without posting `Changed`.
-
-        What the user has just typed, and the form has not taken yet, stays.
-        """
+        """Set the value without posting `Changed`; does not overwrite input that is not processed yet."""
         if value == self.value:
-            self._taken_value = value
-        if self.value != self._taken_value or value == self.value:
+            self._accepted_value = value
+        if self.value != self._accepted_value or value == self.value:
             return
-        self._posted_value = self._taken_value = value
+        self._posted_value = self._accepted_value = value
         if isinstance(self._control, TextAreaField):
             self._control.load_text(value)
         elif isinstance(self._control, ChoiceField):
@@ -234,14 +308,14 @@ class Field(Vertical):
             self._control.value = value
 
     def offer(self, options: Sequence[tuple[str, str]], help: str = "") -> None:
-        """Suggest values, each with what is known of it; `help` replaces the field's own."""
+        """Suggest values, each with a description; `help` replaces the field's own."""
         for suggestions in self.query(Suggestions):
             suggestions.offer(options)
         own = f"{self._help}; space lists what there is" if options else self._help
         self.definition = replace(self.definition, help=help or own)
 
-    def takes_key(self, key: str) -> bool:
-        """Let the list of suggestions have a key; tell whether it did."""
+    def accepts_key(self, key: str) -> bool:
+        """Offer a key to the list of suggestions; return True if it used the key."""
         for suggestions in self.query(Suggestions):
             if not suggestions.is_open:
                 return key == "space" and not self._typed and suggestions.show_all()
@@ -258,13 +332,11 @@ class Field(Vertical):
 
     @property
     def _typed(self) -> str:
-        """What the suggestions are for: the text, or the line with the cursor."""
         if isinstance(self._control, TextAreaField):
             return self._control.document.get_line(self._control.cursor_location[0])
         return str(self._control.value)
 
     def _take(self, value: str) -> None:
-        """Put a suggestion in the place of what was typed, as if it had been typed."""
         if isinstance(self._control, TextAreaField):
             row = self._control.cursor_location[0]
             self._control.replace(value, (row, 0), (row, len(self._typed)))
@@ -274,7 +346,7 @@ class Field(Vertical):
             self._control.cursor_position = len(value)
 
     async def redefine(self, definition: FormField) -> None:
-        """Replace the definition, and the control if it must be another; the value stays."""
+        """Replace the definition, and the control if it differs; the value stays."""
         is_choice = self.definition.control == definition.control == "choice"
         self.remove_class(f"-{self.definition.control}")
         self.add_class(f"-{definition.control}")
@@ -292,7 +364,7 @@ class Field(Vertical):
 
     @property
     def is_shown(self) -> bool:
-        """Whether neither it nor an ancestor is hidden."""
+        """True if neither it nor an ancestor is hidden."""
         return all(widget.display for widget in self.ancestors_with_self if isinstance(widget, Widget))
 
     def focus_control(self) -> None:
@@ -324,7 +396,7 @@ class Field(Vertical):
         self.call_after_refresh(self.reveal)
 
     def on_descendant_blur(self) -> None:
-        """Unmark the label, hide the suggestions, and tell the form."""
+        """Clear the mark, hide the suggestions, and post `Blurred`."""
         for suggestions in self.query(Suggestions):
             suggestions.close()
         self._mark_label(" ")
@@ -360,15 +432,14 @@ class Field(Vertical):
 
 
 def field_around(widget: Widget | None) -> Field | None:
-    """Return the field that a widget is part of; None where it is part of none."""
+    """Return the field that contains a widget; None if there is none."""
     ancestors = widget.ancestors if widget is not None else []
     return next((each for each in ancestors if isinstance(each, Field)), None)
 
 
 def _is_of_suggestions(control: Widget, event: events.Key) -> bool:
-    """Let the suggestions of a control's field have a key; tell whether they did."""
     field = field_around(control)
-    if field is None or not field.takes_key(event.key):
+    if field is None or not field.accepts_key(event.key):
         return False
     event.stop()
     event.prevent_default()
@@ -380,7 +451,7 @@ def _id_of(key: str) -> str:
 
 
 def _sanitize_lines(text: str) -> str:
-    """Sanitize every line; tabs stay, and line ends, of which a paste brings a lone carriage return."""
+    # A paste may bring lone carriage returns as line ends.
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "\n".join("\t".join(map(sanitize, line.split("\t"))) for line in lines)
 

@@ -1,4 +1,4 @@
-"""The parts of the new-job form: its fields, the preflight, the notice on top and the bar below."""
+"""Parts of the new-job form: its fields, the preflight, the notice above and the bar below."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from textwrap import wrap
 from types import MappingProxyType
+from typing import ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, ScrollableContainer, Vertical
 from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Button, Label, Static
 
 from k8s.text.sanitize import sanitize, sanitize_lines
@@ -21,13 +25,10 @@ from tui.jobs.new_job.fields import (
     RUN,
     SECTIONS,
     FormField,
-    default_values,
     trainer_fields,
 )
-from tui.jobs.new_job.hidden_fields import hidden_fields
 from tui.jobs.new_job.preflight import MARKS, PreflightLine, Severity
 from tui.text.format import plural
-from tui.widgets.form.collapsible import CollapsibleFields
 from tui.widgets.form.fields import Field
 
 _STYLES: Mapping[Severity, str] = {
@@ -36,15 +37,12 @@ _STYLES: Mapping[Severity, str] = {
     "warning": "bold $status-pending",
     "error": "bold $status-failed",
 }
-"""How the mark of a preflight line looks."""
 NONE: Mapping[str, str] = MappingProxyType({})
-"""For fields of which nothing is to be said."""
 _INDENT = 3
-"""Cells of that mark with a space on each side."""
 
 
 class JobFields(ScrollableContainer, can_focus=False):
-    """Shows values and their errors; what is typed is posted as `Field.Changed`."""
+    """Form fields with values and errors; input is posted as `Field.Changed`."""
 
     DEFAULT_CSS = """
     JobFields { overflow-x: hidden; scrollbar-gutter: stable; }
@@ -57,12 +55,13 @@ class JobFields(ScrollableContainer, can_focus=False):
         """Show `values`, by the key of their field."""
         super().__init__(id=id)
         self._values = values
+        self._hidden: Collection[str] = ()
         self._errors: Mapping[str, str] = NONE
         self._warnings: Mapping[str, str] = NONE
         self._offers: dict[str, tuple[Sequence[tuple[str, str]], str]] = {}
 
     def compose(self) -> ComposeResult:
-        """Lay out the sections, each with its heading; what few people change is collapsed."""
+        """Lay out the sections with their headings; rarely used fields are collapsed."""
         for section in SECTIONS:
             with Vertical(classes="section"):
                 if section.fields:
@@ -84,7 +83,7 @@ class JobFields(ScrollableContainer, can_focus=False):
         return [Field(each, self._values.get(each.key, "")) for each in definitions]
 
     def on_resize(self) -> None:
-        """Keep the field with the focus in sight when the summary below grows."""
+        """Keep the focused field visible when the preflight below grows."""
         for field in self.query(Field):
             if field.has_focus_within:
                 self.call_after_refresh(field.reveal)
@@ -93,9 +92,9 @@ class JobFields(ScrollableContainer, can_focus=False):
         """Return a field by its key; None while it is not mounted."""
         return next((field for field in self.query(Field) if field.key == key), None)
 
-    def show_values(self, values: Mapping[str, str]) -> None:
-        """Show values, and the fields that belong to what is run."""
-        self._values = values
+    def show_values(self, values: Mapping[str, str], hidden: Collection[str]) -> None:
+        """Show values, without the fields that have no effect or belong to another run."""
+        self._values, self._hidden = values, hidden
         for field in self.query(Field):
             if field.key in values:
                 field.set_value(values[field.key])
@@ -106,23 +105,21 @@ class JobFields(ScrollableContainer, can_focus=False):
         self._hide_fields()
 
     def _hide_fields(self) -> None:
-        """Show only the fields whose values change something."""
-        hidden = hidden_fields({**default_values(), **self._values})
         for collapsible in self.query(CollapsibleFields):
-            collapsible.set_hidden(hidden)
+            collapsible.set_hidden(self._hidden)
         for field in self.query(Field):
-            if field.display == (field.key in hidden):
+            if field.display == (field.key in self._hidden):
                 field.display = not field.display
 
     def show_errors(self, errors: Mapping[str, str], warnings: Mapping[str, str] = NONE) -> None:
-        """Show errors and warnings by the key of their field, and clear those of all other fields."""
+        """Show errors and warnings by key, and clear those of all other fields."""
         self._errors, self._warnings = errors, warnings
         for field in self.query(Field):
             field.error = errors.get(field.key, "")
             field.warning = warnings.get(field.key, "")
 
     async def focus_first(self, keys: Collection[str]) -> None:
-        """Focus the first shown field of these; collapsed ones are opened."""
+        """Focus the first visible field of these keys; collapsed ones are opened."""
         for collapsible in self.query(CollapsibleFields):
             if any(each.key in keys for each in collapsible.definitions) and collapsible.is_shown:
                 await self._mount_fields(collapsible)
@@ -134,21 +131,21 @@ class JobFields(ScrollableContainer, can_focus=False):
                 return
 
     async def set_choices(self, key: str, choices: Sequence[tuple[str, str]]) -> None:
-        """Let one of these be chosen in a field; its value stays."""
+        """Replace the choices of a field; its value stays."""
         if (field := self.field(key)) is not None:
             await field.redefine(replace(field.definition, choices=tuple(choices), control="choice"))
 
     def offer(self, key: str, options: Sequence[tuple[str, str]], help: str = "") -> None:
-        """Suggest values in a field, each with what is known of it; `help` replaces the field's own.
+        """Suggest values in a field, each with a description; `help` replaces the field's own.
 
-        Kept for a field that is not mounted yet.
+        Stored for a field that is not mounted yet.
         """
         self._offers[key] = (options, help)
         if (field := self.field(key)) is not None:
             field.offer(options, help)
 
     def focus_section(self, step: int) -> bool:
-        """Focus the first field some sections away; tell whether there is such a section."""
+        """Focus the first field some sections away; return False if there is no such section."""
         sections = list(self.query(".section"))
         current = next((index for index, each in enumerate(sections) if each.has_focus_within), None)
         index = (len(sections) if step < 0 else -1) if current is None else current
@@ -174,7 +171,7 @@ class JobFields(ScrollableContainer, can_focus=False):
 
 
 class PreflightView(Static):
-    """The lines of the preflight, each with its mark."""
+    """Preflight lines, each with its mark."""
 
     def __init__(self, *, id: str | None = None) -> None:
         """Start empty."""
@@ -182,14 +179,14 @@ class PreflightView(Static):
         self._lines: Sequence[PreflightLine] = ()
 
     def show(self, lines: Sequence[PreflightLine]) -> None:
-        """Replace the lines; equal ones are not drawn again."""
+        """Replace the lines; equal ones are not redrawn."""
         if lines == self._lines:
             return
         self._lines = lines
         self._draw()
 
     def on_resize(self) -> None:
-        """Wrap the lines anew."""
+        """Wrap the lines for the new width."""
         self._draw()
 
     def _draw(self) -> None:
@@ -202,7 +199,7 @@ class PreflightView(Static):
 
 
 class Notice(Static):
-    """An error or a remark above the form, as plain text; hidden while there is none."""
+    """Error or remark above the form, as plain text; hidden while empty."""
 
     def __init__(self, *, id: str | None = None) -> None:
         """Start hidden."""
@@ -210,15 +207,20 @@ class Notice(Static):
         self.display = False
 
     def show(self, text: str, *, is_error: bool = True) -> None:
-        """Show `text`, as an error or as a remark; an empty one hides the notice."""
+        """Show `text` as an error or a remark; an empty text hides the notice."""
         mark = "✕ " if is_error else ""
         self.update(mark + sanitize_lines(text))
         self.display = bool(text)
         self.set_class(is_error, "-error")
 
+    def clear_error(self) -> None:
+        """Hide an error; a remark stays."""
+        if self.has_class("-error"):
+            self.show("")
+
 
 class CreateBar(Horizontal):
-    """The Create button, and beside it what the form waits for."""
+    """Create button, and the form's state beside it."""
 
     def compose(self) -> ComposeResult:
         """Lay out the button and the text."""
@@ -226,10 +228,10 @@ class CreateBar(Horizontal):
         yield Label("", id="state", markup=False)
 
     def show(self, busy: str, errors: int, progress: str = "") -> None:
-        """Show the request under way, empty for none, and how far it is, or how many fields have errors."""
+        """Show the request in progress, empty for none, or the number of fields with errors."""
         for button in self.query(Button):
             button.label = Text(busy or "Create")
-            button.set_class(bool(busy), "-busy")
+            button.set_class(bool(busy or errors), "-busy")
         text = "after a dry run on the server"
         if busy:
             text = progress or "nothing you typed is lost"
@@ -237,3 +239,91 @@ class CreateBar(Horizontal):
             text = f"{plural(errors, 'field')} {'needs' if errors == 1 else 'need'} attention"
         for label in self.query(Label):
             label.update(text, layout=False)
+
+
+class CollapsibleFields(Vertical):
+    """Fields below a title that toggles them; they are mounted when first opened."""
+
+    DEFAULT_CSS = """
+    CollapsibleFields { height: auto; width: 100%; }
+    CollapsibleFields > Vertical { height: auto; width: 100%; display: none; }
+    CollapsibleFields.-open > Vertical { display: block; }
+    CollapsibleFields > FieldsTitle {
+        width: 100%; height: 1; padding: 0 2; text-wrap: nowrap; text-overflow: ellipsis;
+    }
+    """
+
+    class Opened(Message):
+        """Posted when the group opens for the first time: mount its fields with `mount_fields`."""
+
+        def __init__(self, collapsible: CollapsibleFields) -> None:
+            super().__init__()
+            self.collapsible = collapsible
+
+    def __init__(self, title: str, definitions: Sequence[FormField], *, id: str | None = None) -> None:
+        """Start closed, without fields."""
+        super().__init__(id=id)
+        self.definitions = definitions
+        self._title = title
+        self._hidden: Collection[str] = ()
+        self.has_fields = False
+
+    def compose(self) -> ComposeResult:
+        """Lay out the title; there are no fields yet."""
+        yield FieldsTitle("", markup=False)
+        yield Vertical()
+
+    def on_mount(self) -> None:
+        """Write the title."""
+        self._write_title()
+
+    async def toggle(self, is_open: bool | None = None) -> None:
+        """Open or close; None toggles."""
+        is_open = not self.has_class("-open") if is_open is None else is_open
+        self.set_class(is_open, "-open")
+        self._write_title()
+        if is_open and not self.has_fields:
+            self.post_message(self.Opened(self))
+
+    async def mount_fields(self, fields: Iterable[Field]) -> None:
+        """Mount the fields."""
+        self.has_fields = True
+        await self.query_one(Vertical).mount_all(fields)
+
+    def set_hidden(self, hidden: Collection[str]) -> None:
+        """Leave these keys out of the title; hide the title if no other field is left."""
+        if hidden != self._hidden:
+            self._hidden = hidden
+            self.display = any(each.key not in hidden for each in self.definitions)
+            self._write_title()
+
+    @property
+    def is_shown(self) -> bool:
+        """True if neither it nor an ancestor is hidden."""
+        return all(widget.display for widget in self.ancestors_with_self if isinstance(widget, Widget))
+
+    def _write_title(self) -> None:
+        is_open = self.has_class("-open")
+        labels = ", ".join(each.label for each in self.definitions if each.key not in self._hidden)
+        self.query_one(FieldsTitle).update(f"▾ {self._title}" if is_open else f"▸ {self._title}: {labels}")
+
+
+class FieldsTitle(Static, can_focus=True):
+    """Title line that toggles `CollapsibleFields`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,space", "toggle_fields", "Open or close", show=False),
+        Binding("right", "toggle_fields(True)", "Open", show=False),
+        Binding("left", "toggle_fields(False)", "Close", show=False),
+        Binding("up", "app.focus_previous", "Previous field", show=False),
+        Binding("down", "app.focus_next", "Next field", show=False),
+    ]
+
+    async def action_toggle_fields(self, is_open: bool | None = None) -> None:
+        """Open or close the fields below."""
+        assert isinstance(self.parent, CollapsibleFields)
+        await self.parent.toggle(is_open)
+
+    async def on_click(self) -> None:
+        """Open or close the fields below."""
+        await self.action_toggle_fields()

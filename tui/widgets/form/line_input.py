@@ -1,4 +1,4 @@
-"""One line of text in which keys take effect in the order in which they were typed."""
+"""Single-line input that processes keys in the order in which they were typed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from textual.widgets import Input
 
 
 class LineInput(Input):
-    """An input that also gets a burst of keys right, as one packet over SSH brings it.
+    """Input that processes a burst of keys in order, as one packet over SSH brings it.
 
-    Textual inserts a letter at once but sends `backspace` or `ctrl+u` up to the app first,
-    so that a letter typed after them in the same packet would overtake them.
+    Textual inserts a letter at once but sends `backspace` or `ctrl+u` up to the app first, so that a letter
+    typed after them in the same packet would overtake them.
     """
 
+    # Each blink would send a line of bytes over SSH, twice a second.
     cursor_blink = reactive(False, init=False)
-    """Its cursor does not blink: each blink is a line of bytes over SSH, twice a second."""
 
     async def _on_key(self, event: events.Key) -> None:
         bindings = self._bindings.key_to_bindings.get(event.key)

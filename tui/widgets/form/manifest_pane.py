@@ -1,4 +1,4 @@
-"""The manifest beside the new-job form: read while one fills in the form, edited when it has the focus."""
+"""Manifest beside the new-job form: read-only until it is edited."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tui.widgets.yaml_view import YamlView
 
 
 class ManifestPane(Vertical):
-    """Shows what the form makes and the edits of it; a message tells of each edit."""
+    """Manifest of the form with the user's edits; posts `Edited` after each edit."""
 
     DEFAULT_CSS = """
     ManifestPane > YamlView { width: 100%; height: 1fr; }
@@ -25,38 +25,37 @@ class ManifestPane(Vertical):
     """
 
     class Edited(Message):
-        """The text was changed."""
+        """Posted when the text was edited."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
-            """As edited; nothing where it is what the form makes."""
+            """The edited text; empty if it equals the form's manifest."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         """Start empty."""
         super().__init__(id=id, classes=classes)
         self.edits = ManifestEdits()
-        """The text, and what is wrong with it."""
         self._beside = ""
         self._view = YamlView()
         self._editor: TextAreaField | None = None
 
     def on_mount(self) -> None:
-        """Show the text; what edits it comes when it is asked for."""
+        """Show the text; the editor is mounted on demand."""
         self.mount(self._view)
         self._write_title()
 
     @property
     def is_read(self) -> bool:
-        """Whether the text to read has the focus."""
+        """True if the read-only text has the focus."""
         return self._view.has_focus
 
     def read(self) -> None:
-        """Put the focus on the text."""
+        """Focus the read-only text."""
         self._view.focus()
 
     def show(self, manifest: Manifest, beside: str = "") -> None:
-        """Take what the form makes now, and what is created beside it, which is to be read only."""
+        """Show the form's new manifest, merged with the edits, and its owned objects, which are read-only."""
         self._beside = beside
         self.edits.make(manifest)
         if not self.has_class("-editing"):
@@ -67,7 +66,7 @@ class ManifestPane(Vertical):
         self._view.show(f"{self.edits.text.rstrip()}\n{self._beside}")
 
     async def open(self) -> None:
-        """Let the text be edited."""
+        """Open the editor."""
         if self._editor is None:
             self._editor = TextAreaField(show_line_numbers=True, compact=True, tab_behavior="indent")
             self._editor.cursor_blink = False
@@ -78,7 +77,7 @@ class ManifestPane(Vertical):
         self._editor.focus()
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """Take the edit."""
+        """Store the edit, and post it."""
         event.stop()
         if self._editor is not None and self._editor.text != self.edits.text:
             self.edits.edit(self._editor.text)
@@ -86,7 +85,7 @@ class ManifestPane(Vertical):
             self.post_message(self.Edited(self.edits.text if self.edits.is_edited else ""))
 
     def on_descendant_blur(self, event: events.DescendantBlur) -> None:
-        """Merge what the form made meanwhile, and show the text to read."""
+        """Merge the form's changes since the edit began, and show the read-only text."""
         if event.widget is not self._editor:
             return
         self.edits.settle()
@@ -100,7 +99,7 @@ class ManifestPane(Vertical):
         if self.edits.is_edited:
             parts.append("edited")
         if marked:
-            parts.append(f"{plural(marked, 'line')} marked: the form says otherwise")
+            parts.append(f"{plural(marked, 'line')} marked: the form differs")
         if self.edits.problem:
             parts.append(self.edits.problem.split(":")[0].lower() + " is wrong")
         self.border_title = ", ".join(parts)

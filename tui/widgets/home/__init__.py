@@ -1,4 +1,4 @@
-"""The panes of home beside the list of jobs: the strip of nodes, and what the job under the cursor says.
+"""The panes of home around the job list: the node bar and the job pane.
 
-They draw what they are shown and know no screen; only the job's pane asks the cluster, while it is in sight.
+They know no screen; only the visible job pane sends requests to the cluster.
 """

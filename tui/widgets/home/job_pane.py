@@ -1,7 +1,7 @@
-"""The third pane of home: what the job under the cursor says, how its loss goes, why it is so.
+"""The job pane of home: log, loss and details of the job under the cursor.
 
-One log is streamed at most: that of the rank that is shown, while the pane is in sight and the cursor
-rests. It is left at once when the cursor moves on, and taken up where it was left when it comes back soon.
+At most one log is streamed: that of the shown rank, while the pane is visible and the cursor rests. The
+stream stops at once when the cursor moves on, and resumes if the cursor soon returns.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from textual.timer import Timer
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
-from tui.keys import JOB_PANE
+from tui.keys import JOB_PANE, LOG, Key
 from tui.terminal.driver import PacedApp
 from tui.text.format import plural
 from tui.text.progress import progress_in
 from tui.widgets.bindings import bindings
 from tui.widgets.preview import DRAW_S, FETCH_S, Preview
-from tui.widgets.table.flashes import SHORTEST_TIMER_S
+from tui.widgets.table.visible_lines import SHORTEST_TIMER_S
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
@@ -36,69 +36,68 @@ if TYPE_CHECKING:
     from k8s.logs import Feed, Item, JobLogs, LogSelection
     from trainer.tfevents import ScalarCurve
     from tui.feeds.log_tail import TailChoice
-    from tui.widgets.home.loss_chart import LossChart
+    from tui.widgets.curve_chart import LossChart
     from tui.widgets.log.view import LogView
 
+# Shortest interval between two scans of new lines for loss and progress.
 POINTS_S = 1.0
-"""How often at most the loss and the progress are looked for in new lines."""
+# Lines scanned before keys are handled.
 LINES_PER_TURN = 50
-"""How many lines are looked through before a key is answered."""
 RECENT = 20
-"""Newest lines in which the progress is looked for."""
-KEPT_S = 60.0
-"""How long a log that was left is taken up again where it was left; after that it begins near its end."""
+# A stopped log resumes where it stopped within this time; later it starts near its end.
+RESUME_S = 60.0
+# Without this permission no log is requested.
 LOG_PERMISSION = "get pods/log"
-"""What the user must be allowed to do, else nothing is asked."""
-_NO_JOB = "What the job under the cursor says is shown here, and how its loss goes."
+_NO_JOB = "The log and loss of the selected job appear here."
 _NOT_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
 
 
 @dataclass(slots=True)
 class _Tail:
-    """The log that is shown, streamed or left."""
-
     client: Client
     job_uid: str
     choice: TailChoice
     logs: JobLogs
     feed: Feed
     points: Feed
-    left_at_s: float | None = None
-    """Since when it is not streamed, by the event loop's clock."""
+    stopped_at_s: float | None = None
+    """Event loop time at which the stream stopped; None while it runs."""
 
     def is_of(self, client: Client, job: Job, choice: TailChoice, now_s: float) -> bool:
-        """Tell whether this is the log that is chosen, and was not left too long ago."""
         is_same = (self.client, self.job_uid, self.choice.selection) == (client, job.uid, choice.selection)
-        return is_same and (self.left_at_s is None or now_s - self.left_at_s < KEPT_S)
+        return is_same and (self.stopped_at_s is None or now_s - self.stopped_at_s < RESUME_S)
 
 
 class JobPane(Container, can_focus=True):
-    """A log that grows, the loss beside it while there is one, else what is known of the job."""
+    """A growing log, with the loss beside it; without a log, the details of the job."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(JOB_PANE)
 
     class LogsWanted(Message):
-        """The user wants the log in full."""
+        """The user wants the full log."""
 
         def __init__(self, instance: str) -> None:
             super().__init__()
             self.instance = instance
-            """The instance whose log is shown; empty for the first rank."""
+            """Instance of the shown log; empty for the first rank."""
 
     def __init__(
         self,
         client: Callable[[], Client | None],
         permissions: Callable[[], Permissions | None],
         loss_of: Callable[[str], ScalarCurve | None] = lambda _uid: None,
+        log_keys: Sequence[Key] = LOG,
     ) -> None:
-        """Show nothing yet.
+        """Create an empty pane.
 
         Args:
-            client: Returns the cluster once it is reached.
-            permissions: Returns what this user may do there, once that can be asked.
-            loss_of: Returns the loss that was read from the event files of a job, by its uid.
+            client: Returns the client once it is connected.
+            permissions: Returns the user's permissions once they can be checked.
+            loss_of: Returns the loss read from a job's event files, by uid.
+            log_keys: Keys of the log.
         """
         super().__init__(id="job_pane")
+        self._log_keys = log_keys
         self._client, self._permissions, self._loss_of = client, permissions, loss_of
         self._facts = Preview(client, permissions)
         self._facts.empty = _NO_JOB
@@ -108,49 +107,49 @@ class JobPane(Container, can_focus=True):
         self._chart: LossChart | None = None
         self._wanted: LogSelection | None = None
         self._tail: _Tail | None = None
-        self._rests: Timer | None = None
+        self._rest_timer: Timer | None = None
         self._points_timer: Timer | None = None
         self._progress = ""
-        self._is_left = self._is_looking = False
+        self._is_stopped = self._is_scanning = False
 
     def compose(self) -> ComposeResult:
-        """Lay out what is known; the log and the chart come once there is something to read."""
+        """Lay out the details; log and chart are added when there is a log to read."""
         yield self._facts
 
     @property
     def is_live(self) -> bool:
-        """Whether it is in sight: only then it asks for anything."""
+        """True if the pane is visible, and so may send requests."""
         return self.is_mounted and self.display and self.screen is self.app.screen
 
     @property
     def focus_target(self) -> Container | LogView:
-        """What takes the keys of the pane: the log once it is there."""
+        """Widget to focus: the log, or the pane before there is one."""
         return self._log or self
 
     @property
     def holds_focus(self) -> bool:
-        """Whether the keys go to the pane."""
+        """True if the pane or its log is focused."""
         return self.has_focus or (self._log is not None and self._log.has_focus)
 
     @property
     def shown_log(self) -> tuple[JobLogs, LogSelection] | None:
-        """What reads the log that is shown, and which it is; None where none is."""
+        """Reader and selection of the shown log; None without a log."""
         return (self._tail.logs, self._tail.choice.selection) if self._tail is not None else None
 
     @property
     def is_streaming(self) -> bool:
-        """Whether a log is being read."""
+        """True while a log is being read."""
         return any(each.group == "tail" and not each.is_finished for each in self.workers)
 
     @property
     def is_settled(self) -> bool:
-        """Whether it shows what there is: nothing is about to be asked, or to be looked for in lines."""
+        """True if no request or scan is pending."""
         is_opening = self.is_streaming and (self._tail is None or not self._tail.logs.targets)
-        is_looking = self._points_timer is not None or self._is_looking
-        return self._rests is None and not is_looking and not is_opening
+        is_scanning = self._points_timer is not None or self._is_scanning
+        return self._rest_timer is None and not is_scanning and not is_opening
 
     def show(self, job: Job | None, snapshot: ClusterSnapshot) -> None:
-        """Show the job under the cursor, which may be the one that was there before."""
+        """Show a job; the same one may be shown again."""
         was, self._job, self._snapshot = self._job, job, snapshot
         self.set_class(job is None, "-empty")
         if not self.display:
@@ -160,30 +159,30 @@ class JobPane(Container, can_focus=True):
             self.leave()
             self._forget()
             self._begin_later(FETCH_S - DRAW_S)  # the cursor has rested for a while before it is shown
-        elif self._is_left:
+        elif self._is_stopped:
             self._begin_later(FETCH_S - DRAW_S)
         elif was is not job:
-            self._take_targets()
+            self._set_targets()
         self._show_history()
-        self._say()
+        self._update_title()
 
     def consider(self) -> None:
-        """Go on where the pane is in sight, and ask for nothing where it is not."""
+        """Resume if the pane is visible, otherwise stop."""
         if not self.is_live:
             self.leave()
-        elif not self.is_streaming and self._rests is None:
+        elif not self.is_streaming and self._rest_timer is None:
             self._facts.show(self._job, self._snapshot)
             self._begin_later()
-        self._say()
+        self._update_title()
 
     def _begin_later(self, wait_s: float = FETCH_S) -> None:
         if self._job is not None and self.is_live:
-            self._is_left = False
-            self._rests = self.set_timer(max(wait_s, SHORTEST_TIMER_S), self._begin)
+            self._is_stopped = False
+            self._rest_timer = self.set_timer(max(wait_s, SHORTEST_TIMER_S), self._begin)
 
     def _begin(self) -> None:
-        """Read the log: the cursor rests. Where keys wait that may move it, it does not."""
-        self._rests = None
+        # A waiting key may move the cursor: then it does not rest yet.
+        self._rest_timer = None
         if isinstance(self.app, PacedApp) and self.app.key_queue.has_keys:
             self._begin_later()
             return
@@ -192,51 +191,49 @@ class JobPane(Container, can_focus=True):
             self._follow(client, job)
 
     def leave(self) -> None:
-        """Neither wait nor read, until another job is shown, or this one is considered again."""
-        self._is_left = True
-        if self._rests is not None:
-            self._rests.stop()
-            self._rests = None
+        """Stop reading until a job is shown or `consider` is called."""
+        self._is_stopped = True
+        if self._rest_timer is not None:
+            self._rest_timer.stop()
+            self._rest_timer = None
         if self.is_streaming:
             self.workers.cancel_group(self, "tail")
-        if self._tail is not None and self._tail.left_at_s is None:
-            self._tail.left_at_s = asyncio.get_running_loop().time()
+        if self._tail is not None and self._tail.stopped_at_s is None:
+            self._tail.stopped_at_s = asyncio.get_running_loop().time()
 
     def _forget(self) -> None:
-        """Show nothing of what another job said."""
         self._tail = self._wanted = None
         self._progress = ""
         if self._log is not None:
             self._log.show(None)
-            self._log.say_when_empty("…")
+            self._log.show_placeholder("…")
         if self._chart is not None:
             self._chart.clear(None)
         self._arrange()
 
     @work(group="tail", exclusive=True)
     async def _follow(self, client: Client, job: Job) -> None:
-        """Show the log of the rank that is wanted, and read it until something else is shown."""
         from tui.feeds.log_tail import choose
 
-        log = await self._filled()
+        log = await self._mount_log()
         refusal = await self._refusal(job.ref.namespace)
         job = self._job or job  # what is known of it may be more by now: its ranks
         choice = choose(job, self._wanted)
         if choice is None or (job.status in _NOT_STARTED and not job.instances_running):
             self.add_class("-silent")
-            log.say_when_empty("No pod runs yet, so there is no log.")
+            log.show_placeholder("No pod runs yet, so there is no log.")
             return
         if refusal:
-            log.say_when_empty(refusal)
+            log.show_placeholder(refusal)
             return
         tail = self._tail_of(client, job, choice)
-        tail.left_at_s = None
+        tail.stopped_at_s = None
         self.remove_class("-silent")
-        self._say()
+        self._update_title()
         await tail.logs.run()
 
     async def _refusal(self, namespace: str) -> str:
-        """Return why the log may not be read; nothing is asked of those who may not."""
+        """Return the reason why the log may not be read; empty if it may."""
         permissions = self._permissions()
         if permissions is None:
             return ""
@@ -244,7 +241,7 @@ class JobPane(Container, can_focus=True):
         return f"{found.why[:1].upper()}{found.why[1:]}." if found.is_allowed is False else ""
 
     def _tail_of(self, client: Client, job: Job, choice: TailChoice) -> _Tail:
-        """Return the log that is shown already, where it was left not long ago, else a new one."""
+        """Return the shown log if it stopped recently, otherwise a new one."""
         from tui.feeds.log_tail import open_tail
 
         now_s = asyncio.get_running_loop().time()
@@ -254,7 +251,7 @@ class JobPane(Container, can_focus=True):
             return tail
         logs = open_tail(client, choice)
         tail = _Tail(client, job.uid, choice, logs, logs.open(choice.selection), logs.open(choice.selection))
-        tail.points.on_news = self._look_soon
+        tail.points.on_news = self._scan_soon
         self._tail = tail
         if self._chart is not None:
             self._chart.clear(self._loss_of(job.uid))
@@ -263,13 +260,12 @@ class JobPane(Container, can_focus=True):
             self._log.show(tail.feed)
         return tail
 
-    async def _filled(self) -> LogView:
-        """Return the log, having brought in what shows it: it is slow to import."""
+    async def _mount_log(self) -> LogView:
         if self._log is None:
-            from tui.widgets.home.loss_chart import LossChart
+            from tui.widgets.curve_chart import LossChart
             from tui.widgets.log.view import LogView
 
-            log, chart = LogView(), LossChart()
+            log, chart = LogView(keys=self._log_keys), LossChart()
             await self.mount(chart, log)
             self._log, self._chart = log, chart
             if self.has_focus:
@@ -278,8 +274,8 @@ class JobPane(Container, can_focus=True):
             self._show_history()
         return self._log
 
-    def _take_targets(self) -> None:
-        """Take over what is new of the job: a pod that was made again, a log that can be read now."""
+    def _set_targets(self) -> None:
+        """Take over changes of the job, such as a new pod or ranks."""
         from tui.feeds.log_tail import choose
 
         job, tail = self._job, self._tail
@@ -294,23 +290,22 @@ class JobPane(Container, can_focus=True):
                 return
             tail.choice = choice
             tail.logs.set_targets([choice.target])
-        if not self.is_streaming and self._rests is None:
+        if not self.is_streaming and self._rest_timer is None:
             self._begin_later()
 
-    def _look_soon(self) -> None:
-        """Look for points and progress in what is new, in a moment."""
+    def _scan_soon(self) -> None:
         if self._points_timer is None:
-            self._points_timer = self.set_timer(POINTS_S, self._look)
+            self._points_timer = self.set_timer(POINTS_S, self._scan)
 
-    async def _look(self) -> None:
+    async def _scan(self) -> None:
         self._points_timer = None
         tail, chart = self._tail, self._chart
         if tail is not None and chart is not None:
-            self._is_looking = True
-            await self._look_through(tail, chart)
-            self._is_looking = False
+            self._is_scanning = True
+            await self._scan_items(tail, chart)
+            self._is_scanning = False
 
-    async def _look_through(self, tail: _Tail, chart: LossChart) -> None:
+    async def _scan_items(self, tail: _Tail, chart: LossChart) -> None:
         items: Sequence[Item] = tail.points.take(everything=True)
         texts: list[bytes] = []
         for start in range(0, len(items), LINES_PER_TURN):
@@ -321,28 +316,25 @@ class JobPane(Container, can_focus=True):
         chart.draw()
         self._progress = next(filter(None, (progress_in(log_text(each)) for each in texts)), self._progress)
         self._arrange()
-        self._say()
+        self._update_title()
 
     def _show_history(self) -> None:
-        """Draw the loss from event files too, as far as it was read for the list."""
         if self._chart is not None:
             self._chart.set_history(self._loss_of(_uid(self._job)))
             self._arrange()
 
     def _arrange(self) -> None:
-        """Show the loss where there is any; what is known of the job has its place where there is none."""
         has_points = self._chart is not None and self._chart.has_points
         if self._chart is not None:
             self._chart.display = has_points
         self._facts.display = self.has_class("-side") or not has_points
 
     def set_side(self, is_side: bool) -> None:
-        """Stand beside the list, its parts above each other; or below the list, its parts side by side."""
+        """Arrange the pane for a place beside or below the list."""
         self.set_class(is_side, "-side")
         self._arrange()
 
-    def _say(self) -> None:
-        """Write above the pane what is shown, what matters most first."""
+    def _update_title(self) -> None:
         job = self._job
         words = ["no job"]
         if job is not None:
@@ -358,7 +350,7 @@ class JobPane(Container, can_focus=True):
             self.border_title = title
 
     def action_step_rank(self, ranks: int) -> None:
-        """Show the next rank, or the one before."""
+        """Show the next or previous rank."""
         from tui.feeds.log_tail import step
 
         if self._job is not None and (wanted := step(self._job, self._wanted, ranks)) is not None:
@@ -366,10 +358,10 @@ class JobPane(Container, can_focus=True):
             self._forget()
             self._wanted = wanted
             self._begin_later()
-            self._say()
+            self._update_title()
 
     def action_open_logs(self) -> None:
-        """Have the log shown in full."""
+        """Request the full log."""
         choice = self._tail.choice if self._tail is not None and self._wanted is not None else None
         self.post_message(self.LogsWanted(choice.target.instance if choice is not None else ""))
 

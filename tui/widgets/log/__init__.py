@@ -1,4 +1,4 @@
-"""The log: lines of many ranks, drawn by lines while they arrive.
+"""The log widget: lines of many ranks, drawn line by line as they arrive.
 
 Knows no screen and opens no stream.
 """

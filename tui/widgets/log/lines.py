@@ -1,36 +1,37 @@
-"""The lines that a log view holds: which of them are shown, and where each begins when wrapped."""
+"""The lines held by a log view: filter, wrapping, limits and the visible rows."""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from k8s.logs import Item, LogLine, Mark, Marker, Target
 from tui.keys import LOG
 from tui.text.filter_query import matcher
-from tui.widgets.log.text import plain_text, wrap_cuts
+from tui.widgets.log.paint import plain_text, wrap_cuts
+from tui.widgets.viewport import Viewport
 
+# Older lines are dropped; they stay on the cluster.
 MAX_ITEMS = 20_000
-"""Lines that one view holds; older ones go, and are still on the cluster."""
 
 
 _SAVE = next(key.shown for key in LOG if key.id == "log.save")
 
 
 class LogLines:
-    """A bounded list of items, those shown of it, and their rows on screen."""
+    """Bounded list of items, the filtered ones, and their screen rows."""
 
     def __init__(self, max_items: int = MAX_ITEMS, gone: Mapping[str, int] | None = None) -> None:
-        """Hold at most `max_items`; `gone` are lines before the first, by who wrote them."""
+        """Hold at most `max_items`; `gone` counts earlier lines by writer."""
         self.items: list[Item] = []
-        """Everything held, hidden or not."""
         self.gone: Counter[str] = Counter(gone)
-        """Lines before those held that are held no longer, by who wrote them."""
+        """Dropped lines by writer."""
         self.shown: list[Item] = []
-        """Who lacks how many earlier lines, then what the filter lets through; markers always are."""
+        """Visible items, after one marker per writer of dropped lines."""
         self.match_count = 0
-        """How many lines match the filter."""
         self._max_items = max_items
         self._matches: Callable[[str], bool] | None = None
         self._hides = True
@@ -40,20 +41,20 @@ class LogLines:
         self._base = 0
         self._cleared: list[Item] = []
         self._heads = 0
-        self._put_heads()
+        self._place_heads()
 
     @property
     def held(self) -> list[Item]:
-        """Return everything held, what was cleared too."""
+        """Return all held items, including cleared ones."""
         return [*self._cleared, *self.items]
 
     @property
     def row_count(self) -> int:
-        """Return the rows that all shown items take."""
+        """Return the number of rows of all visible items."""
         return (self._ends[-1] if self._ends else 0) - self._base if self._wrap_width else len(self.shown)
 
     def add(self, items: Sequence[Item]) -> int:
-        """Add items at the end; return the rows that went at the start."""
+        """Append items; return the number of rows dropped at the start."""
         self.items.extend(items)
         shown = self._passing(items)
         self.shown.extend(shown)
@@ -66,7 +67,7 @@ class LogLines:
         return isinstance(item, LogLine) and self._matches is not None and self._matches(plain_text(item))
 
     def _passing(self, items: Sequence[Item]) -> list[Item]:
-        """Return those of new items that pass the filter, and count the matches."""
+        """Return the new items that pass the filter, and count the matches."""
         if self._matches is None:
             return list(items)
         matching = [self._is_match(item) for item in items]
@@ -80,7 +81,7 @@ class LogLines:
         ]
 
     def _trim(self, amount: int) -> int:
-        """Let the oldest items go; return by how many rows there are fewer above those that stay."""
+        """Drop the oldest items; return the number of rows lost above the rest."""
         rows = self.row_count
         held, self.match_count = self.match_count, 0
         hidden = len(self._passing(self.items[:amount]))
@@ -89,21 +90,19 @@ class LogLines:
         self._cleared = []
         del self.items[:amount]
         self._cut(self._heads + hidden)
-        self._put_heads()
+        self._place_heads()
         return rows - self.row_count
 
     def _count_gone(self, items: Sequence[Item]) -> None:
         self.gone.update([item.writer for item in items if isinstance(item, LogLine)])
 
     def _cut(self, amount: int) -> None:
-        """Take the first shown items away."""
         if amount and self._wrap_width:
             self._base = self._ends[amount - 1]
             del self._ends[:amount]
         del self.shown[:amount]
 
-    def _put_heads(self) -> None:
-        """Say before all else how many lines of whom are not held any more."""
+    def _place_heads(self) -> None:
         writers = [] if self._cleared else sorted(self.gone, key=lambda writer: (len(writer), writer))
         heads = [_head(writer, self.gone[writer]) for writer in writers]
         self._heads = len(heads)
@@ -116,19 +115,19 @@ class LogLines:
             self._base = base - rows
 
     def set_filter(self, typed: str, *, hides: bool) -> None:
-        """Show what matches; with `hides` false the rest too."""
+        """Filter the lines; with `hides` false, only count and mark the matches."""
         self._matches = matcher(typed)
         self._hides = hides
         self._rebuild()
 
     def set_wrap(self, width: int, prefix_cells: int) -> None:
-        """Break lines to `width` cells, `prefix_cells` of them before the text; 0 leaves them long."""
+        """Wrap lines at `width` cells, `prefix_cells` of them before the text; 0 disables wrapping."""
         self._prefix_cells = prefix_cells
         self._wrap_width = width
         self._rebuild_rows()
 
     def clear(self) -> None:
-        """Hide all that is held, for `undo_clear` to bring back."""
+        """Hide all items until `undo_clear`."""
         cleared = [*self._cleared, *self.items]
         self._count_gone(cleared[: -self._max_items])
         self._cleared = cleared[-self._max_items :]
@@ -136,7 +135,7 @@ class LogLines:
         self._rebuild()
 
     def undo_clear(self) -> bool:
-        """Bring back what was cleared, before what came since; return whether there was anything."""
+        """Restore cleared items; return False if there are none."""
         if not self._cleared:
             return False
         items = [*self._cleared, *self.items]
@@ -147,7 +146,7 @@ class LogLines:
         return True
 
     def at_row(self, row: int) -> tuple[int, int]:
-        """Return the index of the shown item at a row, and which of its rows that is."""
+        """Return the index of the visible item at a row, and its row number in the item."""
         if not self._wrap_width:
             return row, 0
         index = bisect_right(self._ends, row + self._base)
@@ -155,23 +154,23 @@ class LogLines:
         return index, row + self._base - start
 
     def row_of(self, index: int) -> int:
-        """Return the first row of a shown item."""
+        """Return the first row of a visible item."""
         if not self._wrap_width:
             return index
         return (self._ends[index - 1] if index else self._base) - self._base
 
     def in_rows(self, rows: range) -> list[Item]:
-        """Return the shown items of which any row is among these."""
+        """Return the visible items in a range of rows."""
         if not rows:
             return []
         return self.shown[self.at_row(rows[0])[0] : self.at_row(rows[-1])[0] + 1]
 
     def index_of(self, item: Item | None) -> int | None:
-        """Return the index of an item among those shown."""
+        """Return the index of a visible item; None if hidden."""
         return next((index for index, each in enumerate(self.shown) if each is item), None)
 
     def index_near(self, item: Item) -> int:
-        """Return the index of an item, or where it would be, among those shown."""
+        """Return the index of an item, or of the next visible one."""
         if (index := self.index_of(item)) is not None:
             return index
         key = (item.stamp_ns, item.seq)
@@ -179,7 +178,7 @@ class LogLines:
         return next(later, max(0, len(self.shown) - 1))
 
     def next_match(self, index: int, step: int) -> int | None:
-        """Return the shown item that matches next, going round at the ends."""
+        """Return the next matching item, wrapping around; None without matches."""
         if self._matches is None or not self.shown:
             return None
         amount = len(self.shown)
@@ -190,14 +189,14 @@ class LogLines:
         return None
 
     def match_number(self, index: int) -> int:
-        """Return which of the matches a shown item is, counted from 1."""
+        """Return the number of a match, counting from 1."""
         return sum(map(self._is_match, self.shown[: index + 1]))
 
     def _rebuild(self) -> None:
         self.match_count = 0
         self.shown = self._passing(self.items)
         self._rebuild_rows()
-        self._put_heads()
+        self._place_heads()
 
     def _rebuild_rows(self) -> None:
         self._ends, self._base = [], 0
@@ -219,5 +218,72 @@ class LogLines:
 
 def _head(writer: str, amount: int) -> Marker:
     lines = "1 earlier line is" if amount == 1 else f"{amount:,} earlier lines are"
-    words = f"{writer}: {lines} not kept here; {_SAVE} saves all of them"
+    words = f"{writer}: {lines} dropped here; {_SAVE} saves all of them"
     return Marker(Mark.DROPPED, words, Target("", ""))
+
+
+class LogViewport:
+    """Follows the end until the reader scrolls up; then the visible rows stay while lines come and go."""
+
+    def __init__(self, max_items: int, gone: Mapping[str, int] | None = None) -> None:
+        """Follow the end of at most `max_items` lines; `gone` counts earlier lines by writer."""
+        self.lines = LogLines(max_items, gone)
+        self.follows = True
+        self.new_lines = 0
+        """Lines appended since the reader scrolled up."""
+        self._rows = Viewport()
+
+    @property
+    def top(self) -> int:
+        """First visible row."""
+        return self._rows.top
+
+    @property
+    def items(self) -> list[Item]:
+        """Visible items, also partly visible ones."""
+        return self.lines.in_rows(self._rows.rows)
+
+    @property
+    def thumb(self) -> range:
+        """Lines next to the scroll thumb; empty while following."""
+        return range(0) if self.follows else self._rows.thumb
+
+    def resize(self, height: int) -> None:
+        """Set the height, and scroll back if there are too few rows."""
+        self._rows.resize(height, self.lines.row_count)
+
+    def add(self, items: Sequence[Item]) -> bool:
+        """Append items; return True if the visible rows have changed."""
+        rows, top, rows_before = self._rows, self._rows.top, self.lines.row_count
+        gone = self.lines.add(items)
+        rows.top = max(0, top - gone)
+        rows.row_count = self.lines.row_count
+        if self.follows:
+            rows.scroll_to(math.inf)
+            return True
+        self.new_lines += sum(isinstance(item, LogLine) for item in items)
+        return rows_before < top + rows.height or gone > top
+
+    def scroll_to(self, row: float, *, is_up: bool) -> None:
+        """Scroll to a row; up stops following, down at the end resumes it."""
+        self._rows.scroll_to(row)
+        self.follows = not is_up and self._rows.is_at_end
+        if self.follows:
+            self.new_lines = 0
+
+    def scroll_to_item(self, index: int) -> None:
+        """Center a visible item and stop following."""
+        self.follows = False
+        self._rows.scroll_to(self.lines.row_of(index) - self._rows.height // 2)
+
+    @contextmanager
+    def keep_position(self) -> Iterator[None]:
+        """Filter or wrap lines while the first visible item, or the next one, stays at the top."""
+        shown = self.lines.shown
+        anchor = None
+        if shown and not self.follows:
+            anchor = shown[min(self.lines.at_row(self.top)[0], len(shown) - 1)]
+        yield
+        self.resize(self._rows.height)
+        index = None if anchor is None else self.lines.index_near(anchor)
+        self._rows.scroll_to(math.inf if index is None else self.lines.row_of(index))

@@ -1,4 +1,4 @@
-"""The table: rows by key, columns, sort and filter, drawn by lines.
+"""The table widget: rows by key, with columns, sorting and filters, drawn line by line.
 
 Knows no screen and no kind of row.
 """

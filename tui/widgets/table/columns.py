@@ -1,69 +1,72 @@
-"""What a table is made of: cells, rows, columns, and how columns share a width."""
+"""Cells, rows and columns of a table, and the widths and visibility of columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from k8s.text.sanitize import sanitize
 from tui.text.cells import cell_len
-from tui.text.format import Look, Run
+from tui.text.format import CellStyle, Run
 
 
 class Cell(NamedTuple):
-    """What one row says in one column; the text is never read as markup."""
+    """Text of a row in one column; never markup."""
 
     text: str
-    look: Look = ""
-    """How the whole text is meant."""
+    style: CellStyle = ""
     runs: tuple[Run, ...] = ()
-    """Pieces with looks of their own; joined, they are `text`."""
+    """Pieces of `text` with different styles; empty if there is only one."""
     sort: float | str | None = None
-    """What the row is sorted by in this column; None: by the text, `worker-2` before `worker-10`."""
+    """Sort key; None sorts by the text, `worker-2` before `worker-10`."""
 
     @classmethod
     def of(cls, *runs: Run, sort: float | str | None = None) -> Cell:
-        """Make a cell of pieces with different looks."""
+        """Return a cell of several runs."""
         return cls("".join(text for text, _ in runs), "", runs, sort)
 
 
 class Row(NamedTuple):
-    """One row: a key that stays the same while the row lives, and a cell for each column."""
+    """One row: a stable key, and a cell for each column."""
 
     key: str
     cells: tuple[Cell, ...]
     detail: str | None = None
-    """A second, dim line under the row, such as `└ waits: ...`."""
+    """Second, dim line, such as `└ waits: ...`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """How one column is laid out."""
+    """Layout of one column."""
 
     key: str
     title: str
     align: Literal["left", "right"] = "left"
-    """Numbers go right."""
+    # A column that elides shrinks to this width.
     min_width: int = 0
-    """Cells it always has; a column that elides shrinks to this."""
+    # If space is short, the highest number is hidden first; 0 is never hidden.
     priority: int = 0
-    """Where cells are short, the highest number goes first; 0 always stays."""
-    elide: Literal["", "middle", "end"] = ""
-    """Where text may be lost: `middle` keeps the suffix of names. Empty means: never shrink."""
+    elide: Literal["", "middle", "end", "runs"] = ""
+    """Elision of long text: `middle` keeps the suffix of names, `runs` drops whole runs from the end. Empty
+    never shrinks.
+    """
+    # Columns of `SPARED_PRIORITY` and above are hidden before this one gets narrower.
+    good_width: int = 0
+    # Exceeded only in a wide table.
     max_width: int = 60
-    """Cells it never exceeds, whatever its text, but where the table is wide."""
+    # Order of the first sort by this column.
     sorts_largest_first: bool = False
-    """Whether the first sort by it puts the largest value on top."""
+    # Ages; sorted by the negative Unix time.
     is_age: bool = False
-    """Whether its cells tell for how long something is; they are sorted by the negative time since 1970."""
+    # Highlight changes; not for values that grow by themselves, such as ages.
     flashes: bool = False
-    """Whether a change of its text is pointed at; never for what grows by itself, such as ages."""
 
 
 def natural_widths(columns: Sequence[Column], rows: Sequence[Row]) -> list[int]:
-    """Count the cells each column would like for its title and these rows."""
+    """Return the width of each column for its title and these rows."""
     by_column = list(zip(*[row.cells for row in rows], strict=True)) or [()] * len(columns)
     return [
         max(column.min_width, cell_len(sanitize(column.title)), widest(cells))
@@ -71,20 +74,21 @@ def natural_widths(columns: Sequence[Column], rows: Sequence[Row]) -> list[int]:
     ]
 
 
+# Columns of this priority and above are hidden before another one shrinks below its `good_width`.
+SPARED_PRIORITY = 5
 _text = itemgetter(0)
 
 
 class LinesPerRow(NamedTuple):
-    """Where rows lie when some of them take two lines."""
+    """Positions of rows of which some take two lines."""
 
     first: Sequence[int] = ()
-    """The first line of each row."""
+    """First line of each row."""
     rows: Sequence[int] = ()
-    """The index of the row at each line."""
 
 
 def place_lines(rows: Sequence[Row]) -> LinesPerRow:
-    """Give each row a line, and a second one where it has a detail."""
+    """Assign each row a line, and a second one for its detail."""
     if not any(row.detail for row in rows):
         return LinesPerRow(range(len(rows)), range(len(rows)))
     first: list[int] = []
@@ -96,8 +100,193 @@ def place_lines(rows: Sequence[Row]) -> LinesPerRow:
 
 
 def widest(cells: Iterable[Cell]) -> int:
-    """Count the cells of the terminal that the longest of these texts takes."""
+    """Return the width of the longest text."""
     texts = list(map(_text, cells))
     if "".join(texts).isascii():
         return max(map(len, texts), default=0)
     return max(map(cell_len, set(texts)), default=0)
+
+
+GAP = 2
+
+# Reserved on the right for `+2>` while columns are hidden.
+HINT = 5
+
+# Reserved on the right for `<2 +4>` in a wide table.
+WIDE_HINT = 8
+
+
+class Fit(NamedTuple):
+    """Visible columns and their widths."""
+
+    widths: tuple[tuple[int, int], ...] = ()
+    """Pairs of column index and width, left to right."""
+    hidden: int = 0
+    """Number of columns hidden on the right."""
+    before: int = 0
+
+    @property
+    def hint(self) -> str:
+        """Return the hint about hidden columns: `+4>` or `<2 +4>`; empty if all are visible."""
+        words = (f"<{self.before}" if self.before else "", f"+{self.hidden}>" if self.hidden else "")
+        return " ".join(filter(None, words))
+
+
+def fit_columns(
+    columns: Sequence[Column], natural: Sequence[int], width: int, empty: Collection[int] = ()
+) -> Fit:
+    """Choose columns and widths for `width` cells.
+
+    Columns that elide shrink to their `min_width` before any column is hidden, or to their `good_width`
+    before one of `SPARED_PRIORITY` is. If anything would be lost, empty columns are hidden first.
+
+    Args:
+        columns: The columns, left to right.
+        natural: Natural width of each column.
+        width: Available width.
+        empty: Indices of columns without any text.
+    """
+    natural = [
+        min(wanted, max(column.max_width, column.min_width))
+        for column, wanted in zip(columns, natural, strict=True)
+    ]
+    fit = _fit(columns, natural, width, range(len(columns)))
+    needless = {index for index in empty if columns[index].priority > 0}
+    is_whole = not fit.hidden and all(cells == natural[index] for index, cells in fit.widths)
+    if is_whole or not needless:
+        return fit
+    return _fit(columns, natural, width, [index for index in range(len(columns)) if index not in needless])
+
+
+def _fit(columns: Sequence[Column], natural: Sequence[int], width: int, wanted: Sequence[int]) -> Fit:
+    floor = [
+        min(wanted, max(column.min_width, cell_len(column.title))) if column.elide else wanted
+        for column, wanted in zip(columns, natural, strict=True)
+    ]
+    kept = list(wanted)
+    good = [max(cells, min(natural[i], columns[i].good_width)) for i, cells in enumerate(floor)]
+    while True:
+        room = width - GAP * (len(kept) - 1) - (HINT if len(kept) < len(columns) else 0)
+        spare = room - sum(floor[index] for index in kept)
+        is_good = sum(good[index] for index in kept) <= room
+        lowest = 1 if spare < 0 else SPARED_PRIORITY
+        optional = [index for index in kept if columns[index].priority >= lowest]
+        if is_good or not optional:
+            break
+        kept.remove(max(optional, key=lambda index: (columns[index].priority, index)))
+    widths = {index: floor[index] for index in kept}
+    growing = [index for index in kept if natural[index] > floor[index]]
+    for index in sorted(growing, key=lambda place: columns[place].priority):
+        is_whole = columns[index].elide == "runs"
+        wanted_more = (natural[index] if is_whole else good[index]) - widths[index]
+        if wanted_more <= spare or not is_whole:
+            grown = max(0, min(wanted_more, spare))
+            widths[index] += grown
+            spare -= grown
+        if is_whole or widths[index] == natural[index]:
+            growing.remove(index)
+    while spare > 0 and growing:
+        share = max(1, spare // len(growing))
+        for index in list(growing):
+            grown = min(share, natural[index] - widths[index], spare)
+            widths[index] += grown
+            spare -= grown
+            if widths[index] == natural[index]:
+                growing.remove(index)
+    return Fit(tuple(widths.items()), len(columns) - len(kept))
+
+
+def layout_wide(columns: Sequence[Column], natural: Sequence[int], width: int, skipped: int) -> Fit:
+    """Choose columns for `width` cells at their natural widths.
+
+    The first column is pinned, in at most half of the width. `skipped` of the others are scrolled away,
+    but never more than needed to see the last one.
+    """
+    if not columns:
+        return Fit()
+    pinned = min(natural[0], max(1, width // 2)) if len(columns) > 1 else min(natural[0], width)
+    skipped = max(0, min(skipped, len(columns) - 2))
+    while True:
+        fit = _fit_columns_after(natural, width, pinned, skipped)
+        if not skipped or fit.hidden or _fit_columns_after(natural, width, pinned, skipped - 1).hidden:
+            return fit
+        skipped -= 1
+
+
+def _fit_columns_after(natural: Sequence[int], width: int, pinned: int, skipped: int) -> Fit:
+    def fitting(room: int) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        for index in range(1 + skipped, len(natural)):
+            cells = natural[index] if found else min(natural[index], max(1, room - GAP))
+            if found and room < GAP + cells:
+                break
+            found.append((index, cells))
+            room -= GAP + cells
+        return found
+
+    others = fitting(width - pinned)
+    if skipped or skipped + len(others) < len(natural) - 1:
+        others = fitting(width - pinned - WIDE_HINT)
+    return Fit(((0, pinned), *others), len(natural) - 1 - skipped - len(others), skipped)
+
+
+class ColumnLayout:
+    """Visible columns: as many as fit, or in a wide table those from some column on."""
+
+    def __init__(self) -> None:
+        self.is_wide = False
+        self.fit = Fit()
+        self._columns: Sequence[Column] = ()
+        self._natural: Sequence[int] = ()
+        self._empty: Collection[int] = ()
+        self._width = 0
+        self._skipped = 0
+
+    def lay_out(
+        self, columns: Sequence[Column], natural: Sequence[int], width: int, empty: Collection[int] = ()
+    ) -> None:
+        """Assign the column widths.
+
+        Args:
+            columns: The columns, left to right.
+            natural: Natural width of each column.
+            width: Available width.
+            empty: Indices of columns without any text.
+        """
+        self._columns, self._natural, self._width, self._empty = columns, natural, width, empty
+        self._fit()
+
+    def set_wide(self, is_wide: bool) -> None:
+        """Set whether columns keep their natural widths and scroll sideways."""
+        self.is_wide, self._skipped = is_wide, 0
+        self._fit()
+
+    def scroll(self, columns: int) -> None:
+        """Scroll a wide table sideways."""
+        self._skipped = max(0, self._skipped + columns)
+        self._fit()
+
+    def reveal(self, key: str) -> None:
+        """Scroll a wide table until a column is visible."""
+        index = next(place for place, column in enumerate(self._columns) if column.key == key)
+        if 0 < index <= self._skipped:
+            self.scroll(index - 1 - self._skipped)
+        while key not in self.visible_keys and self.fit.hidden:
+            self.scroll(1)
+
+    @property
+    def visible_keys(self) -> list[str]:
+        """Keys of the visible columns."""
+        return [self._columns[index].key for index, _ in self.fit.widths]
+
+    def column_at(self, x: int) -> str | None:
+        """Return the key of the column at a cell, counted from the first column."""
+        ends = accumulate(cells + GAP for _, cells in self.fit.widths)
+        return next((key for key, end in zip(self.visible_keys, ends, strict=True) if x < end), None)
+
+    def _fit(self) -> None:
+        if self.is_wide:
+            self.fit = layout_wide(self._columns, self._natural, self._width, self._skipped)
+            self._skipped = self.fit.before
+        else:
+            self.fit = fit_columns(self._columns, self._natural, self._width, self._empty)

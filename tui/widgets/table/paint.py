@@ -1,4 +1,4 @@
-"""Draws the lines of a table, each once while it says the same in the same place and style."""
+"""Drawing of table lines, with a cache."""
 
 from __future__ import annotations
 
@@ -13,66 +13,63 @@ from textual.strip import Strip
 from k8s.text.sanitize import sanitize
 from tui.text.cells import cell_len, elide_end, elide_middle
 from tui.text.format import Run
-from tui.text.gpu_bar import LIT
-from tui.widgets.table.column_layout import GAP, Fit
-from tui.widgets.table.columns import Cell, Column, Row
+from tui.text.gpu_bar import HIGHLIGHTED
+from tui.widgets.table.columns import GAP, Cell, Column, Fit, Row
 
+# Left of the first column: mark, cursor, space.
 GUTTER = 3
-"""Cells left of the first column: the mark, the cursor, a space."""
-KEPT_LINES = 400
-"""Drawn lines that are kept: a few screens, so that scrolling back and forth is cheap."""
+# Size of the line cache: a few screens, so that scrolling back is cheap.
+MAX_CACHED_LINES = 400
 
 
 class RowLine(NamedTuple):
-    """All that one line of a row says; equal ones look the same."""
+    """Everything that determines the look of a row's line; the cache key."""
 
     row: Row
     is_detail: bool
     at_cursor: bool
     is_marked: bool
     flashing: tuple[int, ...]
-    """The columns in which it has just changed."""
+    # The scroll thumb is beside this line.
     has_thumb: bool
-    """Whether the bar that shows where the view is passes it."""
-    is_lit: bool = False
-    """Whether something outside the table points at the row."""
+    # Highlighted from outside the table.
+    is_highlighted: bool = False
 
 
 class Header(NamedTuple):
-    """All that the header says."""
+    """Everything that determines the look of the header."""
 
     sorted_by: str
-    """The key of the column that the rows are sorted by; empty when they are not."""
+    """Key of the sort column; empty for the given order."""
     largest_first: bool
     selected: str
-    """The key of the column that the user might sort by next; empty for none."""
+    """Key of the selected column; empty for none."""
 
 
-class Words(NamedTuple):
-    """What a line says that belongs to no row."""
+class PlainLine(NamedTuple):
+    """Line without a row."""
 
     text: str
 
 
-Line = RowLine | Header | Words
-"""What a line of the table says."""
+Line = RowLine | Header | PlainLine
 
 
 class RowPainter:
-    """Turns lines into strips of the table's width."""
+    """Renders lines as strips of the table's width."""
 
     def __init__(self, style_of: Callable[[str], Style]) -> None:
-        """Make one that asks the table for the styles of its parts."""
+        """Draw with the styles that `style_of` returns for the parts of a table."""
         self._style_of = style_of
         self._columns: Sequence[Column] = ()
         self._fit = Fit()
         self._width = 0
         self._base = Style()
         self._styles: dict[tuple[str, ...], Style] = {}
-        self._strips: LRUCache[tuple[object, ...], tuple[Line, Strip]] = LRUCache(KEPT_LINES)
+        self._strips: LRUCache[tuple[object, ...], tuple[Line, Strip]] = LRUCache(MAX_CACHED_LINES)
 
     def lay_out(self, columns: Sequence[Column], fit: Fit, width: int) -> bool:
-        """Draw these columns so wide from now on; return whether that is something new."""
+        """Set columns and width; return True if they have changed."""
         if (columns, fit, width) == (self._columns, self._fit, self._width):
             return False
         self._columns, self._fit, self._width = columns, fit, width
@@ -80,18 +77,18 @@ class RowPainter:
         return True
 
     def use(self, base: Style) -> None:
-        """Draw on this style from now on."""
+        """Set the base style."""
         if base != self._base:
             self.forget()
             self._base = base
 
     def forget(self) -> None:
-        """Draw all anew: styles have changed."""
+        """Clear the cache after a change of styles."""
         self._styles.clear()
         self._strips.clear()
 
     def draw(self, line: Line) -> Strip:
-        """Draw a line, or return it as it was drawn before."""
+        """Return the strip of a line, cached if possible."""
         # A row is looked up by its identity, because comparing all its cells takes longer.
         key = (id(line.row), *line[1:]) if isinstance(line, RowLine) else (type(line), *line)
         kept = self._strips.get(key)
@@ -103,7 +100,7 @@ class RowPainter:
     def _segments(self, line: Line) -> Iterable[Segment]:
         if isinstance(line, Header):
             return self._header(line)
-        if isinstance(line, Words):
+        if isinstance(line, PlainLine):
             text = elide_end(sanitize(line.text), self._width - GUTTER)
             return [Segment(" " * GUTTER + text, self._style("empty"))]
         runs, beneath = self._detail(line) if line.is_detail else self._row(line), _beneath(line)
@@ -112,7 +109,6 @@ class RowPainter:
         return [*words, Segment(thumb, self._style(*beneath, "thumb" if line.has_thumb else ""))]
 
     def _style(self, *names: str) -> Style:
-        """Return what parts look like, each upon those before it."""
         if (style := self._styles.get(names)) is None:
             style = self._base
             for name in filter(None, names):
@@ -147,7 +143,7 @@ class RowPainter:
 
     def _row(self, line: RowLine) -> list[tuple[str, Style]]:
         beneath = _beneath(line)
-        mark = "●" if line.is_marked else LIT if line.is_lit else " "
+        mark = "●" if line.is_marked else HIGHLIGHTED if line.is_highlighted else " "
         cursor = "▸" if line.at_cursor else " "
         runs = [
             (mark, self._style(*beneath, "mark" if mark != " " else "")),
@@ -161,7 +157,9 @@ class RowPainter:
     def _cell(
         self, cell: Cell, column: Column, cells: int, beneath: tuple[str, ...]
     ) -> list[tuple[str, Style]]:
-        runs = [(sanitize(text), look) for text, look in cell.runs or ((cell.text, cell.look),)]
+        runs = [(sanitize(text), look) for text, look in cell.runs or ((cell.text, cell.style),)]
+        while column.elide == "runs" and len(runs) > 1 and sum(cell_len(part) for part, _ in runs) > cells:
+            runs.pop()
         text = "".join(part for part, _ in runs)
         if cell_len(text) > cells:
             text = (elide_middle if column.elide == "middle" else elide_end)(text, cells)
@@ -176,7 +174,7 @@ class RowPainter:
 
 
 def _cut(runs: Iterable[Run], cells: int) -> list[Run]:
-    """Shorten pieces of text to `cells` together; each that is left keeps how it is meant."""
+    """Shorten runs to `cells` together; the looks are kept."""
     left, kept = cells, list[Run]()
     for text, look in runs:
         if cell_len(text) >= left:
@@ -191,7 +189,7 @@ def _beneath(line: RowLine) -> tuple[str, ...]:
 
 
 def _joined(runs: Iterable[tuple[str, Style]]) -> list[Segment]:
-    """Make segments; neighbours of one style become one, which is less to send."""
+    """Return segments; neighbours of one style are merged, which sends less."""
     segments: list[Segment] = []
     for text, style in runs:
         if segments and segments[-1].style == style:

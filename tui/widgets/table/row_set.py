@@ -1,34 +1,100 @@
-"""The rows of a table: which are shown, in which order, on which lines, and how wide they are.
+"""The rows of a table: filter, order, lines and widths; and a cache for the views that make them.
 
-A live list is replaced ten times a second, and nearly all its rows are the same objects as before.
-So whatever is asked of a row is asked once.
+A live list is replaced ten times a second, and nearly all of its rows are the same objects as before.
+So each result is computed once per row object. Numbers sort by value, texts naturally; unknown values
+come last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
+from tui.text.filter_query import parse_filter
 from tui.text.format import NOTHING
-from tui.widgets.table.columns import Column, LinesPerRow, Row, natural_widths, place_lines, widest
-from tui.widgets.table.row_order import SortKey, sort_key, sorted_places
+from tui.text.natural_order import natural_key
+from tui.widgets.table.columns import Cell, Column, LinesPerRow, Row, natural_widths, place_lines, widest
+
+# None sorts last.
+SortKey = float | str | None
+
+# Returns the labels of the object of a row, by row key.
+LabelsOf = Callable[[str], Mapping[str, str]]
+
+
+def sort_key(cell: Cell) -> SortKey:
+    """Return the sort key of a cell."""
+    if cell.sort is None:
+        return natural_key(cell.text) if cell.text.strip() not in ("", NOTHING) else None
+    if isinstance(cell.sort, str):
+        return natural_key(cell.sort)
+    return None if math.isnan(cell.sort) else cell.sort
+
+
+def sorted_places(keys: Sequence[SortKey], *, largest_first: bool) -> list[int]:
+    """Return the indices of the keys in sort order; stable, None last in both directions."""
+    numbers = [place for place, key in enumerate(keys) if isinstance(key, float | int)]
+    words = [place for place, key in enumerate(keys) if isinstance(key, str)]
+    for places in (numbers, words):
+        places.sort(key=keys.__getitem__, reverse=largest_first)  # type: ignore[arg-type]
+    missing = [place for place, key in enumerate(keys) if key is None]
+    return [*words, *numbers, *missing] if largest_first else [*numbers, *words, *missing]
+
+
+class RowFilter(NamedTuple):
+    """A filter parsed for one table."""
+
+    accepts: Callable[[Row], bool] | None = None
+    """Test of a row; None accepts all rows."""
+    problem: str = ""
+    """Parse error; then no row passes."""
+    hint: str = ""
+    """Possible reason if no row passes."""
+
+
+def row_filter(typed: str, columns: Sequence[Column] = (), labels_of: LabelsOf | None = None) -> RowFilter:
+    """Parse a filter for the rows of a table.
+
+    Args:
+        typed: Text after `/`.
+        columns: Columns of the rows, visible or not.
+        labels_of: Returns the labels of a row; None if rows have none.
+    """
+    places = {column.title.lower(): index for index, column in enumerate(columns) if column.title}
+    found = parse_filter(typed, places)
+    if found is None:
+        return RowFilter()
+    problem = found.problem
+    if found.labels and labels_of is None:
+        problem = "These rows have no labels."
+    if problem:
+        return RowFilter(lambda _row: False, problem)
+    accepts = found.accepts
+
+    def passes(row: Row) -> bool:
+        labels = labels_of(row.key) if labels_of is not None else {}
+        return accepts([cell.text for cell in row.cells], places, labels)
+
+    return RowFilter(passes, hint=found.hint)
+
 
 T = TypeVar("T")
-_UNTOLD = ("", NOTHING)
+_EMPTY = ("", NOTHING)
 
 
 class _Answers(Generic[T]):
-    """What a function says of rows that are alive; compared by identity."""
+    """# Results of a function for live rows, by identity."""
 
     def __init__(self, ask: Callable[[Row], T], rows: Iterable[Row]) -> None:
         self._ask = ask
         self._answers = {id(row): ask(row) for row in rows}
 
-    def update(self, came: Iterable[Row], went: Iterable[Row]) -> None:
-        for row in went:
+    def update(self, added: Iterable[Row], removed: Iterable[Row]) -> None:
+        for row in removed:
             del self._answers[id(row)]
-        for row in came:
+        for row in added:
             self._answers[id(row)] = self._ask(row)
 
     def of(self, rows: Iterable[Row]) -> Iterator[T]:
@@ -36,24 +102,19 @@ class _Answers(Generic[T]):
 
 
 class RowSet:
-    """Rows as they were given, and what the filter and the order make of them."""
+    """Given rows, and the filtered and sorted ones."""
 
     def __init__(self, columns: Iterable[Column]) -> None:
-        """Start without any row."""
         self.columns = tuple(columns)
-        """The columns, left to right."""
         self.rows: Sequence[Row] = ()
-        """All rows, in the order given."""
         self.shown: Sequence[Row] = ()
-        """Those that the filter lets through, in the order they are shown."""
         self.lines = LinesPerRow()
-        """Where the shown rows lie."""
+        # For all rows, visible or not.
         self.natural = natural_widths(self.columns, ())
-        """The cells each column would like to have for all rows, shown or not."""
         self.hint = ""
-        """Why perhaps no row passes the filter."""
+        """Possible reason if no row passes the filter."""
         self._ids: set[int] = set()
-        self._told = [0] * len(self.columns)
+        self._text_counts = [0] * len(self.columns)
         self._verdicts: _Answers[bool] | None = None
         self._keys: _Answers[SortKey] | None = None
         self._order: tuple[str, bool] | None = None
@@ -61,53 +122,50 @@ class RowSet:
         self._places: dict[str, int] | None = None
 
     def replace(self, rows: Iterable[Row]) -> None:
-        """Take other rows, each with a cell for each column and a key of its own."""
+        """Replace the rows; each has a cell for each column and a unique key."""
         before, rows = self.rows, list(rows)
         ids = set(map(id, rows))
-        came = [row for row in rows if id(row) not in self._ids]
-        went = [row for row in before if id(row) not in ids]
+        added = [row for row in rows if id(row) not in self._ids]
+        removed = [row for row in before if id(row) not in ids]
         self.rows, self._ids = rows, ids
         for answers in (self._verdicts, self._keys):
             if answers is not None:
-                answers.update(came, went)
-        self._measure(came, went)
+                answers.update(added, removed)
+        self._measure(added, removed)
         self._arrange()
 
     def set_columns(self, columns: Iterable[Column], rows: Iterable[Row]) -> None:
-        """Take other columns, and rows that have a cell for each of them."""
+        """Replace the columns and the rows."""
         self.columns = tuple(columns)
-        self.natural, self._told = natural_widths(self.columns, ()), [0] * len(self.columns)
+        self.natural, self._text_counts = natural_widths(self.columns, ()), [0] * len(self.columns)
         if self._verdicts is not None:
             self._verdicts.update((), self.rows)
         self.rows, self._ids = (), set()
-        self._ask_keys()
+        self._compute_keys()
         self.replace(rows)
 
     def filter(self, accepts: Callable[[Row], bool] | None, hint: str = "") -> None:
-        """Show only rows that `accepts` lets through; None shows all; `hint` says why it may be none."""
+        """Set the filter; None shows all rows. `hint` explains an empty result."""
         self.hint = hint
         self._verdicts = _Answers(accepts, self.rows) if accepts else None
         self._arrange()
 
     def sort(self, order: tuple[str, bool] | None) -> None:
-        """Show the rows in the order of a column, by its key, perhaps reversed; None: as given.
-
-        Rows are shown as given also while there is no such column.
-        """
+        """Sort by a column key, perhaps reversed; None, or a missing column, keeps the given order."""
         was, self._order = self._order, order
         if (was and was[0]) != (order and order[0]):
-            self._ask_keys()
+            self._compute_keys()
         self._sorted = ([], [])
         self._arrange()
 
     @property
     def largest_first(self) -> bool:
-        """Whether the order puts the largest value on top."""
+        """True if the order puts the largest value on top."""
         by, is_reversed = self._order or ("", False)
         return any(column.sorts_largest_first != is_reversed for column in self.columns if column.key == by)
 
     def find(self, key: str | None, near: int = 0) -> int | None:
-        """Return the place of a row among those shown; `near` is where it may well be."""
+        """Return the index of a visible row; `near` is a guess."""
         if near < len(self.shown) and self.shown[near].key == key:
             return near
         if self._places is None:
@@ -116,10 +174,10 @@ class RowSet:
 
     @property
     def empty_columns(self) -> list[int]:
-        """Return the places of the columns in which no row says anything; none while there is no row."""
-        return [index for index, told in enumerate(self._told) if not told] if self.rows else []
+        """Return the indices of columns without any text; none without rows."""
+        return [index for index, texts in enumerate(self._text_counts) if not texts] if self.rows else []
 
-    def _ask_keys(self) -> None:
+    def _compute_keys(self) -> None:
         by = self._order[0] if self._order else ""
         index = next((place for place, column in enumerate(self.columns) if column.key == by), None)
         self._keys = None if index is None else _Answers(lambda row: sort_key(row.cells[index]), self.rows)
@@ -137,28 +195,76 @@ class RowSet:
         self.shown, self._places = shown, None
         self.lines = place_lines(shown)
 
-    def _measure(self, came: Sequence[Row], went: Sequence[Row]) -> None:
-        """Widen columns for rows that came; look at all rows again where one of the widest went."""
+    def _measure(self, added: Sequence[Row], removed: Sequence[Row]) -> None:
+        """Widen columns for new rows; measure all rows again if one of the widest is gone."""
         floor = natural_widths(self.columns, ())
-        wanted = natural_widths(self.columns, came)
+        wanted = natural_widths(self.columns, added)
         for index, column in enumerate(self.columns):
             if column.priority > 0:
-                self._told[index] += _telling(came, index) - _telling(went, index)
+                self._text_counts[index] += _count_texts(added, index) - _count_texts(removed, index)
         for index, width in enumerate(self.natural):
             if wanted[index] >= width:
                 self.natural[index] = wanted[index]
-            elif went and width > floor[index] and widest(row.cells[index] for row in went) >= width:
+            elif removed and width > floor[index] and widest(row.cells[index] for row in removed) >= width:
                 self.natural[index] = max(floor[index], widest(row.cells[index] for row in self.rows))
 
 
-def _telling(rows: Sequence[Row], index: int) -> int:
-    """Count the rows that say something in a column."""
-    return sum(row.cells[index].text not in _UNTOLD for row in rows)
+def _count_texts(rows: Sequence[Row], index: int) -> int:
+    return sum(row.cells[index].text not in _EMPTY for row in rows)
 
 
 def survivor(before: Sequence[Row], place: int, rows: RowSet) -> int | None:
-    """Return where a row is shown now that was at `place`, or else the nearest after it, or before it."""
+    """Return the new index of the row at `place`, or of its nearest remaining neighbour; after it first."""
     for at in chain(range(place, len(before)), range(place - 1, -1, -1)):
         if (found := rows.find(before[at].key, near=at)) is not None:
             return found
     return None
+
+
+# A row is renewed once its age has grown by this share, and by a second at least.
+OLDER = 0.01
+
+
+def for_ever(_thing: object) -> float:
+    """Return the age of a row without ages."""
+    return float("inf")
+
+
+class RowCache(Generic[T]):
+    """Rows of one table by the identity of their objects."""
+
+    def __init__(self) -> None:
+        self._cached: dict[int, tuple[T, float, Row]] = {}
+        self._drawn_for: object = None
+
+    def renew(self, thing: T) -> None:
+        """Drop the row of an unchanged object."""
+        self._cached.pop(id(thing), None)
+
+    def rows(
+        self,
+        things: Iterable[T],
+        make: Callable[[T], Row],
+        *,
+        drawn_for: object,
+        now_s: float = 0.0,
+        age_s: Callable[[T], float] = for_ever,
+    ) -> list[Row]:
+        """Return one row per object, in order.
+
+        Args:
+            things: The objects, each once, compared by identity.
+            make: Creates the row of an object.
+            drawn_for: Everything else that rows depend on; a new value renews all rows.
+            now_s: Current time of any clock.
+            age_s: Returns the smallest growing age in a row.
+        """
+        before = self._cached if drawn_for == self._drawn_for else {}
+        now: dict[int, tuple[T, float, Row]] = {}
+        for thing in things:
+            cached = before.get(id(thing))
+            if cached is None or cached[1] <= now_s:
+                cached = (thing, now_s + max(1.0, OLDER * age_s(thing)), make(thing))
+            now[id(thing)] = cached
+        self._cached, self._drawn_for = now, drawn_for
+        return [row for _, _, row in now.values()]

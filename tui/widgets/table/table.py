@@ -1,7 +1,7 @@
-"""A table that stays quick with ten thousand rows; a line is drawn again only when it says something else.
+"""A table for ten thousand rows; only changed lines are redrawn.
 
-Rows, cursor and marks go by row keys, so they stay where they are while a live list is replaced,
-sorted or filtered under them. Rows are scrolled here, see `tui.widgets.viewport`.
+Rows, cursor and marks go by row keys, so they stay in place while a live list is replaced, sorted or
+filtered. Rows are scrolled here, see `tui.widgets.viewport`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,12 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from tui.keys import TABLE
-from tui.text.format import Look
+from tui.text.format import CellStyle
 from tui.widgets.bindings import bindings
-from tui.widgets.table.column_layout import ColumnLayout
-from tui.widgets.table.columns import Cell, Column, Row
-from tui.widgets.table.flashes import Flashes
-from tui.widgets.table.lines_in_sight import LinesInSight
-from tui.widgets.table.marks import Marks
+from tui.widgets.table.columns import Cell, Column, ColumnLayout, Row
 from tui.widgets.table.paint import GUTTER, Header, RowPainter
-from tui.widgets.table.row_set import RowSet
-from tui.widgets.table.viewport import TableViewport
+from tui.widgets.table.row_set import LabelsOf, RowFilter, RowSet, row_filter
+from tui.widgets.table.visible_lines import Flashes, Marks, TableViewport, VisibleLines
 from tui.widgets.viewport import WHEEL_LINES
 
 __all__ = ["Cell", "Column", "Row", "Table"]
@@ -40,58 +36,55 @@ _PARTS = ("header", "selected", "detail", "empty", "mark", "cursor", "cursor-mar
 
 
 class Table(Widget, can_focus=True):
-    """Rows under a fixed header, with a cursor, marks, an order, and a filter given from outside."""
+    """Rows under a fixed header, with a cursor, marks and an order; filters are set from outside."""
 
     DEFAULT_CSS = """
     Table { width: 1fr; height: 1fr; }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"table--{part}" for part in (*_PARTS, *filter(None, get_args(Look)))
+        f"table--{part}" for part in (*_PARTS, *filter(None, get_args(CellStyle)))
     }
     BINDINGS: ClassVar[list[BindingType]] = bindings(TABLE)
 
     empty: reactive[str] = reactive("Nothing here", init=False, repaint=False)
-    """What the table says where there is no row."""
     is_wide: reactive[bool] = reactive(False, init=False, repaint=False)
-    """Whether all columns have their natural width, and are scrolled sideways."""
     order: reactive[tuple[str, bool] | None] = reactive(None, init=False, repaint=False)
-    """The key of the column to sort by, and whether that is reversed; None: the order given."""
+    """Key of the sort column, and True if reversed; None keeps the given order."""
 
+    # Highlight changes in columns that flash.
     flashes = True
-    """Whether changes are pointed at, in columns that flash."""
 
     class TableMessage(Message):
-        """What this table tells its screen; the base of its messages."""
+        """Base of the table's messages."""
 
         def __init__(self, table: Table, key: str | None) -> None:
             super().__init__()
             self.table = table
-            """The table it happened in."""
             self.key = key
-            """The key of the row under the cursor."""
+            """Key of the row under the cursor."""
 
         @property
         def control(self) -> Table:
-            """The table it happened in."""
+            """The sender."""
             return self.table
 
         def can_replace(self, message: Message) -> bool:
-            """Let the newest state stand for those before it."""
+            """Keep only the newest per table."""
             return type(message) is type(self) and message.control is self.table
 
     class RowHighlighted(TableMessage):
-        """The cursor is on another row, or on none."""
+        """The cursor moved to another row, or to none."""
 
     class RowMarked(TableMessage):
-        """The set of marked rows changed; read it from `table.marks`."""
+        """The marks have changed; see `table.marks`."""
 
     class RowSelected(TableMessage):
-        """The user pressed enter on this row, or clicked it twice."""
+        """The user pressed enter on a row, or double-clicked it."""
 
         key: str
 
         def can_replace(self, message: Message) -> bool:
-            """Keep every one of them."""
+            """Keep every message."""
             return False
 
     def __init__(
@@ -102,11 +95,11 @@ class Table(Widget, can_focus=True):
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
-        """Make an empty table.
+        """Create an empty table.
 
         Args:
             columns: The columns, left to right.
-            empty: What to say where there is no row.
+            empty: Text without rows.
             id: The widget's id.
             classes: The widget's classes.
         """
@@ -117,89 +110,105 @@ class Table(Widget, can_focus=True):
         self._layout = ColumnLayout()
         self._marks = Marks()
         self._flashes = Flashes()
-        self._lines = LinesInSight(self._rows, self._view, self._marks, self._flashes)
+        self._lines = VisibleLines(self._rows, self._view, self._marks, self._flashes)
         self._painter = RowPainter(self._component_style)
         self._flash_timer: Timer | None = None
+        self._refilter: Callable[[Sequence[Column]], RowFilter] | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns, left to right; replaced by `set_columns`."""
+        """Columns, left to right."""
         return self._rows.columns
 
     @property
     def shown_rows(self) -> Sequence[Row]:
-        """The rows that the filter lets through, in the order in which they are shown."""
+        """Filtered rows in display order."""
         return self._rows.shown
 
     @property
     def row_count(self) -> int:
-        """How many rows the filter lets through."""
+        """Number of filtered rows."""
         return len(self._rows.shown)
 
     @property
     def top(self) -> int:
-        """How many lines are scrolled away above."""
+        """Number of lines scrolled away."""
         return self._view.top
 
     @property
-    def rows_in_sight(self) -> Sequence[Row]:
-        """The rows that are on the screen, any line of them."""
-        return [self._rows.shown[place] for place in self._view.rows_in_sight]
+    def visible_rows(self) -> Sequence[Row]:
+        """Rows on the screen, also partly visible ones."""
+        return [self._rows.shown[place] for place in self._view.visible_rows]
 
     @property
     def cursor_key(self) -> str | None:
-        """The key of the row under the cursor."""
+        """Key of the row under the cursor."""
         return row.key if (row := self._view.cursor_row) is not None else None
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The keys of the marked rows in the order given, those hidden by the filter among them."""
+        """Keys of the marked rows in the given order, including hidden ones."""
         return self._marks.among(self._rows.rows)
 
     @property
     def hidden_marks(self) -> int:
-        """How many marked rows the filter hides."""
+        """Number of marked rows hidden by the filter."""
         return len(self.marks) - len(self._marks.among(self._rows.shown))
 
-    def set_columns(self, columns: Iterable[Column], rows: Sequence[Row]) -> None:
-        """Replace the columns, and the rows that have a cell for each of them."""
-        with self._keeping_place():
+    def set_columns(self, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+        """Replace the columns and the rows; if the columns are the same, only the rows."""
+        if tuple(columns) == self.columns:
+            self.set_rows(rows)
+            return
+        with self._restore_position():
+            if self._refilter is not None:
+                self._rows.filter(None)  # it counts on the columns as they were
             self._rows.set_columns(columns, rows)
+            if self._refilter is not None:
+                found = self._refilter(self.columns)
+                self._rows.filter(found.accepts, found.problem or found.hint)
             self._flashes.clear()
         self._drop_marks()
 
     def set_rows(self, rows: Sequence[Row]) -> None:
-        """Replace all rows, each with a key of its own; lines that say the same are not drawn again."""
+        """Replace the rows; only changed lines are redrawn."""
         before = self._lines.rows
-        with self._keeping_place():
+        with self._restore_position():
             self._rows.replace(rows)
         if before and self.flashes and self.screen.is_current:
-            self._flashes.note(self.columns, before, self._lines.rows.values(), monotonic())
+            self._flashes.record(self.columns, before, self._lines.rows.values(), monotonic())
             self._repaint()
             self._time_flashes()
         self._drop_marks()
 
     def set_filter(self, accepts: Callable[[Row], bool] | None, hint: str = "") -> None:
-        """Show only rows that `accepts` lets through; None shows all; `hint` says why it may be none."""
-        with self._keeping_place():
+        """Set the row test; None shows all rows. `hint` explains an empty result."""
+        self._refilter = None
+        with self._restore_position():
             self._rows.filter(accepts, hint)
 
+    def filter_by(self, typed: str, labels_of: LabelsOf | None = None) -> RowFilter:
+        """Apply a typed filter; it also holds after the columns are replaced."""
+        found = row_filter(typed, self.columns, labels_of)
+        self.set_filter(found.accepts, found.problem or found.hint)
+        self._refilter = lambda columns: row_filter(typed, columns, labels_of)
+        return found
+
     def point_at(self, keys: Collection[str]) -> None:
-        """Bear a mark before the rows with these keys, and before no others."""
-        self._lines.lit = keys
+        """Mark the rows with these keys as highlighted from outside."""
+        self._lines.highlighted = keys
         self._repaint()
 
     def move_to(self, key: str) -> bool:
-        """Put the cursor on the row with this key; return whether it is shown."""
+        """Move the cursor to a row; return False if it is hidden."""
         if (place := self._rows.find(key)) is not None:
             self._move_cursor(self._view.move_to(place))
         return place is not None
 
     @contextmanager
-    def _keeping_place(self) -> Iterator[None]:
-        """Change rows so that the cursor, and what is in sight, stay where they are."""
+    def _restore_position(self) -> Iterator[None]:
         lines, key = len(self._rows.lines.rows), self.cursor_key
-        with self._view.keep_place():
+        with self._view.keep_position():
             yield
         self._lay_out()
         if self.styles.is_auto_height and lines != len(self._rows.lines.rows):
@@ -213,7 +222,6 @@ class Table(Widget, can_focus=True):
             self.post_message(self.RowHighlighted(self, self.cursor_key))
 
     def _drop_marks(self) -> None:
-        """Forget the marks of rows that are gone."""
         if self._marks.keep(self._rows.rows):
             self.post_message(self.RowMarked(self, self.cursor_key))
 
@@ -222,49 +230,49 @@ class Table(Widget, can_focus=True):
         self.post_message(self.RowMarked(self, self.cursor_key))
 
     def watch_empty(self) -> None:
-        """Say it."""
+        """Redraw."""
         self._repaint()
 
     def watch_is_wide(self) -> None:
-        """Lay the columns out anew."""
+        """Lay out the columns."""
         self._layout.set_wide(self.is_wide)
         self._show_layout()
 
     def watch_order(self) -> None:
-        """Sort anew."""
-        with self._keeping_place():
+        """Sort."""
+        with self._restore_position():
             self._rows.sort(self.order)
         self._write_header(self._lines.header.selected)
 
     def on_resize(self) -> None:
-        """Lay the columns out for the new width, and keep the cursor in sight."""
+        """Lay out the columns, and keep the cursor visible."""
         self._view.resize(self.size.height - 1)
         self._view.reveal_cursor()
         self._lay_out()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Take a line for the header, and one for each line of the rows."""
+        """Return the number of lines, including the header."""
         return len(self._rows.lines.rows) + 1
 
     def notify_style_update(self) -> None:
-        """Draw all anew: there is another theme, or the focus came or went."""
+        """Redraw in the new theme or focus state."""
         super().notify_style_update()
         self._painter.forget()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Show what is below; the cursor stays on its row."""
+        """Scroll down; the cursor stays on its row."""
         event.stop()
         self._view.scroll(WHEEL_LINES)
         self._repaint()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Show what is above."""
+        """Scroll up."""
         event.stop()
         self._view.scroll(-WHEEL_LINES)
         self._repaint()
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor where the mouse is; a double click opens the row, one on a title sorts."""
+        """Move the cursor; a double click opens the row, a click on a title sorts."""
         if (place := event.get_content_offset(self)) is None:
             return
         if place.y == 0:
@@ -279,39 +287,39 @@ class Table(Widget, can_focus=True):
         self._move_cursor(self._view.move_to(self._view.cursor + rows))
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by the lines that fit into the view, less one."""
+        """Move the cursor by pages."""
         self._move_cursor(self._view.move_pages(pages))
 
     def action_go(self, index: int) -> None:
-        """Move the cursor to a row by its place; -1 is the last."""
+        """Move the cursor to a row; -1 is the last one."""
         self._move_cursor(self._view.move_to(index if index >= 0 else self.row_count + index))
 
     def action_open(self) -> None:
-        """Tell the screen that the row under the cursor is to be opened."""
+        """Select the row under the cursor."""
         if (key := self.cursor_key) is not None:
             self.post_message(self.RowSelected(self, key))
 
     def action_mark(self) -> None:
-        """Mark the row under the cursor, or unmark it."""
+        """Mark or unmark the row under the cursor."""
         if (key := self.cursor_key) is not None:
             self._marks.toggle(key)
             self._marks_changed()
 
     def action_mark_range(self) -> None:
-        """Mark every row from the last one marked to the cursor."""
+        """Mark all rows from the last marked one to the cursor."""
         if self._rows.shown:
             self._marks.extend(self._rows.shown, self._view.cursor)
             self._marks_changed()
 
     def action_clear_marks(self) -> None:
-        """Unmark every row."""
+        """Unmark all rows."""
         if self._marks:
             self._marks.clear()
             self._marks_changed()
 
     def action_select_column(self, columns: int) -> None:
-        """Pick the column so many after the one selected, or sorted by; after the last comes the first."""
-        keys = [each.key for each in self.columns] if self.is_wide else self._layout.keys_in_sight
+        """Select the next or previous column, wrapping around."""
+        keys = [each.key for each in self.columns] if self.is_wide else self._layout.visible_keys
         if not keys:
             return
         was = self._lines.header.selected or self._lines.header.sorted_by
@@ -321,19 +329,19 @@ class Table(Widget, can_focus=True):
         self._show_layout()
 
     def action_sort_selected(self) -> None:
-        """Sort by the column selected; where none is, reverse the order."""
-        first = next(iter(self._layout.keys_in_sight), None)
+        """Sort by the selected column; without one, reverse the order."""
+        first = next(iter(self._layout.visible_keys), None)
         self.action_sort(self._lines.header.selected or self._lines.header.sorted_by or first)
 
     def action_sort(self, column: str | None) -> None:
-        """Sort by a column, by its key, or reverse the order."""
+        """Sort by a column; again reverses the order."""
         if column is not None and any(each.key == column for each in self.columns):
             was, is_reversed = self.order or ("", False)
             self._write_header(selected="")
             self.order = (column, was == column and not is_reversed)
 
     def action_toggle_wide(self) -> None:
-        """Show all columns as wide as they would be, or again as many as fit."""
+        """Toggle natural column widths."""
         self.is_wide = not self.is_wide
 
     def action_scroll_columns(self, columns: int) -> None:
@@ -342,7 +350,7 @@ class Table(Widget, can_focus=True):
         self._show_layout()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the arrows to others where there is nothing to scroll sideways."""
+        """Leave the arrows to others unless the table is wide."""
         return action != "scroll_columns" or self.is_wide
 
     def _write_header(self, selected: str) -> None:
@@ -351,7 +359,6 @@ class Table(Widget, can_focus=True):
         self._repaint()
 
     def _lay_out(self) -> None:
-        """Give each column its width, and draw what has changed."""
         rows = self._rows
         self._layout.lay_out(self.columns, rows.natural, self.size.width - GUTTER - 1, rows.empty_columns)
         self._show_layout()
@@ -362,7 +369,6 @@ class Table(Widget, can_focus=True):
         self._repaint()
 
     def _repaint(self) -> None:
-        """Have those lines drawn again that say something else than when they were last drawn."""
         width, height = self.size
         if (changed := self._lines.update(height, self.empty)) == [range(height)]:
             self.refresh()
@@ -370,12 +376,12 @@ class Table(Widget, can_focus=True):
             self.refresh(*(Region(0, lines.start, width, len(lines)) for lines in changed))
 
     def render_line(self, y: int) -> Strip:
-        """Draw the header, or the line of a row that is scrolled to `y`."""
+        """Render the header or one line of a row."""
         line = self._lines.lines[y] if y < len(self._lines.lines) else None
         return self._painter.draw(line) if line is not None else Strip.blank(self.size.width, self.rich_style)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw some lines. Without a frame around them, what was drawn before is returned as it was."""
+        """Render lines; without a frame, cached strips are returned unchanged."""
         self._painter.use(self.rich_style)
         if self.gutter.width or self.gutter.height or self.opacity != 1 or self.styles.tint.a:
             return super().render_lines(crop)
@@ -389,7 +395,6 @@ class Table(Widget, can_focus=True):
         return self.get_component_rich_style(f"table--{part}", partial=True)
 
     def _time_flashes(self) -> None:
-        """Wait for the end of what flashes; where nothing does, nothing waits."""
         if (wait_s := self._flashes.wait_s(monotonic())) is not None and self._flash_timer is None:
             self._flash_timer = self.set_timer(wait_s, self._end_flashes)
 

@@ -1,4 +1,4 @@
-"""What a write must pass before it is stored: schemas, defaults, patches, field managers, deletion.
+"""Checks and changes of an object before it is stored.
 
-Knows objects and the store; no HTTP.
+Knows the store, no HTTP.
 """

@@ -1,4 +1,4 @@
-"""What a real server fills in on create, as far as somebody reads it, and `schemas` does not say it."""
+"""Defaults of a real server that depend on more than one field; those of a single field are in `schemas`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from k8s.sandbox.api.served import ServedResource
 
 Object = dict[str, Any]
 
+# Address of every service: all pods share this machine's loopback.
 LOOPBACK = "127.0.0.1"
-"""Every service's address: all pods share this machine's loopback."""
+# Of pods only, not of pod templates.
 POD_DEFAULTS = {
     "restartPolicy": "Always",
     "priority": 0,
     "preemptionPolicy": "PreemptLowerPriority",
     "enableServiceLinks": True,
 }
-"""What a pod has by default and a template of pods has not."""
 INITIAL_STATUS: Mapping[str, Object] = {
     "pods": {"phase": "Pending"},
     "namespaces": {"phase": "Active"},
@@ -29,11 +29,10 @@ INITIAL_STATUS: Mapping[str, Object] = {
     "jobs.batch": {},
     "deployments.apps": {},
 }
-"""By a kind's key: the status of a new object."""
 
 
 def fill(served: ServedResource, obj: Object) -> None:
-    """Set the defaults of a kind, in place; what is set stays, so a second time changes nothing."""
+    """Set the defaults of a kind in place; fields that are set stay, so it is idempotent."""
     if served.is_custom:
         return
     schemas.fill(served.key, obj)
@@ -42,14 +41,13 @@ def fill(served: ServedResource, obj: Object) -> None:
 
 
 def qos_class(spec: Object) -> str:
-    """Return a pod's quality of service, from its requests and limits with their defaults.
+    """Return the QoS class of a pod; `spec` has its defaults set.
 
     Source: kubernetes `pkg/apis/core/v1/helper/qos/qos.go`.
     """
-    whole = [spec] if spec.get("resources") else [*spec["containers"], *spec.get("initContainers", ())]
-    asked = [each["resources"] for each in whole]
+    holders = [spec] if spec.get("resources") else [*spec["containers"], *spec.get("initContainers", ())]
     amounts = [
-        [quantity.parse(each.get(field, {}).get(name, 0)) for each in asked]
+        [quantity.parse(each["resources"].get(field, {}).get(name, 0)) for each in holders]
         for field in ("requests", "limits")
         for name in ("cpu", "memory")
     ]
@@ -133,4 +131,3 @@ FILLERS: Mapping[str, Callable[[Object], None]] = {
     "services": _service,
     "secrets": _secret,
 }
-"""By a kind's key."""

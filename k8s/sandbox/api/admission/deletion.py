@@ -1,12 +1,13 @@
-"""How objects end: deletion, finalizers, grace, and what goes with them.
+"""Deletion of objects: finalizers, grace periods and dependents.
 
-A real cluster leaves this to controllers that follow a while later; here it happens in
-the same turn, so nobody sees an orphan.
+In a real cluster controllers do this a while later; here it happens in the same turn, so no
+client ever sees an orphan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,49 +16,90 @@ import msgspec
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.served import BY_KEY, ServedResource
-from k8s.sandbox.api.storage.dependents import Dependents, ObjectKey
-from k8s.sandbox.api.storage.store import Object, Store
+from k8s.sandbox.api.store import Object, Store
 
+# Finalizers that hold an object until its dependents are gone, or until they are disowned.
 FOREGROUND = "foregroundDeletion"
-"""The finalizer that holds an object until its dependents are gone."""
 ORPHAN = "orphan"
-"""The finalizer that holds an object until its dependents are disowned."""
 PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
 KINDS = frozenset(served.resource.kind for served in BY_KEY.values())
-"""Kinds of which we know every object."""
 
 
 class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
-    """What an object must still be to be deleted; empty where that is not asked."""
+    """Expected uid and version of the object to delete; empty means any."""
 
     uid: str = ""
     resource_version: str = ""
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
-    """How an object is to be deleted: a `DeleteOptions`."""
+    """Options of a delete request."""
 
+    # None means the grace period of the pod itself.
     grace_period_seconds: int | None = None
-    """How long a pod may take; None means what the pod says."""
+    # Background, Foreground or Orphan; empty means the default of the kind.
     propagation_policy: str = ""
-    """Background, Foreground, Orphan; empty means the kind's own default."""
     preconditions: Preconditions = Preconditions()
     dry_run: list[str] = []
 
 
+ObjectKey = tuple[str, str, str]
+
+
+class Dependents:
+    """Index of all objects by uid, owner and namespace; its user reports each write."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, ObjectKey] = {}
+        self._by_owner: dict[str, dict[ObjectKey, None]] = defaultdict(dict)
+        self._by_namespace: dict[str, dict[ObjectKey, None]] = defaultdict(dict)
+
+    def add(self, key: str, obj: Mapping[str, Any]) -> None:
+        """Add an object or its new version."""
+        meta = obj["metadata"]
+        object_key = key, meta.get("namespace", ""), meta["name"]
+        self._by_uid[meta["uid"]] = object_key
+        self._by_namespace[object_key[1]][object_key] = None
+        for owner in meta.get("ownerReferences", ()):
+            self._by_owner[owner["uid"]][object_key] = None
+
+    def discard(self, key: str, obj: Mapping[str, Any]) -> None:
+        """Remove an object; its dependents stay in the index."""
+        meta = obj["metadata"]
+        object_key = key, meta.get("namespace", ""), meta["name"]
+        self._by_uid.pop(meta["uid"], None)
+        self._by_namespace[object_key[1]].pop(object_key, None)
+        for owner in meta.get("ownerReferences", ()):
+            owned = self._by_owner[owner["uid"]]
+            owned.pop(object_key, None)
+            if not owned:
+                del self._by_owner[owner["uid"]]
+
+    def of(self, uid: str) -> list[ObjectKey]:
+        """Return the dependents of an object in order of creation."""
+        return list(self._by_owner.get(uid, ()))
+
+    def where(self, uid: str) -> ObjectKey | None:
+        """Return the key of an object, or None if it does not exist."""
+        return self._by_uid.get(uid)
+
+    def in_namespace(self, namespace: str) -> list[ObjectKey]:
+        """Return the keys of all objects in a namespace."""
+        return list(self._by_namespace.get(namespace, ()))
+
+
 class Deleter:
-    """Writes to the store, and all that follows when something is written away."""
+    """Writer to the store that carries out the consequences of removals."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        """Where the objects are."""
         self._dependents = Dependents()
         for key in BY_KEY:
             for record in store.records(key):
                 self._dependents.add(key, record.obj)
 
     def put(self, key: str, obj: Object) -> None:
-        """Write an object; one that is marked for deletion and held by nothing is removed."""
+        """Write an object; remove it instead if it is marked for deletion and nothing holds it."""
         meta = obj["metadata"]
         is_held = meta.get("finalizers") or meta.get("deletionGracePeriodSeconds") or key == "namespaces"
         if "deletionTimestamp" in meta and not is_held:
@@ -67,7 +109,7 @@ class Deleter:
         self._dependents.add(key, obj)
 
     def remove(self, key: str, obj: Object) -> None:
-        """Take an object out, then do what its absence means for others."""
+        """Remove an object, delete its orphans, and finish owners and namespaces that waited for it."""
         meta = obj["metadata"]
         namespace, name, uid = meta.get("namespace", ""), meta["name"], meta["uid"]
         if self.store.get(key, namespace, name) is None:
@@ -77,29 +119,27 @@ class Deleter:
         for dependent in self._dependents.of(uid):
             record = self.store.get(*dependent)
             if record is not None and not self._has_owner(record.obj):
-                self._delete_quietly(*dependent)
+                self._delete_dependent(*dependent)
         for owner in meta.get("ownerReferences", ()):
-            self._finish_foreground(owner["uid"])
+            self._release_owner(owner["uid"])
         if namespace:
-            self._finish_namespace(namespace)
+            self._remove_if_empty(namespace)
 
-    def delete(self, served: ServedResource, old: Object, how: DeleteOptions) -> tuple[Object, bool]:
-        """Delete an object, now or when it may go; return it, and whether it is gone.
-
-        What belongs to it goes too, stays, or goes first, as `how.propagation_policy` says.
+    def delete(self, served: ServedResource, old: Object, options: DeleteOptions) -> tuple[Object, bool]:
+        """Delete an object, or mark it for deletion; return it, and True if it is gone.
 
         Raises:
-            ApiError: It is not what the client thinks, or nobody may delete it.
+            ApiError: A precondition does not hold, or the namespace is protected.
         """
         meta = old["metadata"]
-        self._reject_changed(served, old, how)
+        self._reject_changed(served, old, options)
         if served.key == "namespaces" and meta["name"] in PROTECTED_NAMESPACES:
             raise api_errors.forbidden(served, meta["name"], "this namespace may not be deleted")
-        propagation = how.propagation_policy or ("Orphan" if served.key == "jobs.batch" else "Background")
+        propagation = options.propagation_policy or ("Orphan" if served.key == "jobs.batch" else "Background")
         finalizers = [each for each in meta.get("finalizers", ()) if each not in (FOREGROUND, ORPHAN)]
         if propagation != "Background":
             finalizers.append(FOREGROUND if propagation == "Foreground" else ORPHAN)
-        grace_s = self._grace_s(served, old, how)
+        grace_s = self._grace_s(served, old, options)
         obj = patches.without_nulls(old)
         if "deletionTimestamp" not in meta or grace_s < meta.get("deletionGracePeriodSeconds", 0):
             obj["metadata"] |= {"deletionTimestamp": now(grace_s), "deletionGracePeriodSeconds": grace_s}
@@ -109,85 +149,81 @@ class Deleter:
         if served.key == "namespaces":
             obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
         waits = bool(finalizers) or grace_s > 0 or served.key == "namespaces"
-        if how.dry_run:
+        if options.dry_run:
             return obj, not waits
         if obj != old or not waits:
             self.put(served.key, obj)
         if waits:
-            self._follow_up(served, obj)
+            self._propagate(served, obj)
         return obj, not waits
 
     def collect_if_orphan(self, served: ServedResource, obj: Object) -> None:
-        """Delete an object that came after its owner had gone."""
+        """Delete an object that was created after its owner had gone."""
         meta = obj["metadata"]
         known = any(each["kind"] in KINDS for each in meta.get("ownerReferences", ()))
         if known and not self._has_owner(obj):
-            self._delete_quietly(served.key, meta.get("namespace", ""), meta["name"])
+            self._delete_dependent(served.key, meta.get("namespace", ""), meta["name"])
 
-    def _follow_up(self, served: ServedResource, obj: Object) -> None:
-        """Do what controllers do once an object has been marked for deletion."""
+    def _propagate(self, served: ServedResource, obj: Object) -> None:
         meta = obj["metadata"]
         finalizers = meta.get("finalizers", ())
         if served.key == "namespaces":
             for object_key in self._dependents.in_namespace(meta["name"]):
-                self._delete_quietly(*object_key)
-            self._finish_namespace(meta["name"])
+                self._delete_dependent(*object_key)
+            self._remove_if_empty(meta["name"])
         elif ORPHAN in finalizers:
             for dependent in self._dependents.of(meta["uid"]):
-                self._drop(dependent, "ownerReferences", lambda owner: owner["uid"] == meta["uid"])
+                self._remove_elements(dependent, "ownerReferences", lambda owner: owner["uid"] == meta["uid"])
             object_key = served.key, meta.get("namespace", ""), meta["name"]
-            self._drop(object_key, "finalizers", lambda each: each == ORPHAN)
+            self._remove_elements(object_key, "finalizers", lambda each: each == ORPHAN)
         elif FOREGROUND in finalizers:
             for dependent in self._dependents.of(meta["uid"]):
-                self._delete_quietly(*dependent, propagation="Foreground")
-            self._finish_foreground(meta["uid"])
+                self._delete_dependent(*dependent, propagation="Foreground")
+            self._release_owner(meta["uid"])
 
-    def _reject_changed(self, served: ServedResource, old: Object, how: DeleteOptions) -> None:
+    def _reject_changed(self, served: ServedResource, old: Object, options: DeleteOptions) -> None:
         meta = old["metadata"]
-        for words, wanted, found in (
-            ("UID", how.preconditions.uid, meta["uid"]),
-            ("ResourceVersion", how.preconditions.resource_version, meta["resourceVersion"]),
+        for title, expected, actual in (
+            ("UID", options.preconditions.uid, meta["uid"]),
+            ("ResourceVersion", options.preconditions.resource_version, meta["resourceVersion"]),
         ):
-            if wanted and wanted != found:
-                match = f"({wanted}) does not match the {words} in record ({found})"
-                why = f"the {words} in the precondition {match}"
+            if expected and expected != actual:
+                match = f"({expected}) does not match the {title} in record ({actual})"
+                why = f"the {title} in the precondition {match}"
                 raise api_errors.conflict(served, meta["name"], why)
 
-    def _grace_s(self, served: ServedResource, obj: Object, how: DeleteOptions) -> int:
-        """Return for how long a pod may still run: none at all unless it is on a node and not over."""
+    def _grace_s(self, served: ServedResource, obj: Object, options: DeleteOptions) -> int:
         if served.key != "pods" or not obj["spec"].get("nodeName"):
             return 0
         if obj.get("status", {}).get("phase") in ("Succeeded", "Failed"):
             return 0
-        asked_s = how.grace_period_seconds
-        asked_s = max(0, obj["spec"]["terminationGracePeriodSeconds"] if asked_s is None else asked_s)
-        left_s = obj["metadata"].get("deletionGracePeriodSeconds")
-        return asked_s if left_s is None else min(left_s, asked_s)
+        grace_s = options.grace_period_seconds
+        grace_s = max(0, obj["spec"]["terminationGracePeriodSeconds"] if grace_s is None else grace_s)
+        return min(grace_s, int(obj["metadata"].get("deletionGracePeriodSeconds", grace_s)))
 
     def _has_owner(self, obj: Object) -> bool:
         references = obj["metadata"].get("ownerReferences", ())
         return any(self._dependents.where(each["uid"]) is not None for each in references)
 
-    def _delete_quietly(
+    def _delete_dependent(
         self, key: str, namespace: str, name: str, *, propagation: str = "Background"
     ) -> None:
         record = self.store.get(key, namespace, name)
         if record is not None and "deletionTimestamp" not in record.obj["metadata"]:
             self.delete(BY_KEY[key], record.obj, DeleteOptions(propagation_policy=propagation))
 
-    def _drop(self, object_key: ObjectKey, field: str, is_dropped: Callable[[Any], bool]) -> None:
-        """Take elements out of a list in an object's metadata; what nothing holds then is removed."""
+    def _remove_elements(self, object_key: ObjectKey, field: str, is_dropped: Callable[[Any], bool]) -> None:
+        """Drop elements of a list in an object's metadata; the object is removed if nothing holds it then."""
         record = self.store.get(*object_key)
         if record is None:
             return
         obj = patches.without_nulls(record.obj)
-        if left := [each for each in obj["metadata"].pop(field, ()) if not is_dropped(each)]:
-            obj["metadata"][field] = left
+        if remaining := [each for each in obj["metadata"].pop(field, ()) if not is_dropped(each)]:
+            obj["metadata"][field] = remaining
         self._dependents.discard(object_key[0], record.obj)
         self.put(object_key[0], obj)
 
-    def _finish_foreground(self, uid: str) -> None:
-        """Let go an owner that waited for its dependents, once none is left that blocks it."""
+    def _release_owner(self, uid: str) -> None:
         object_key = self._dependents.where(uid)
         record = self.store.get(*object_key) if object_key is not None else None
         if (
@@ -197,13 +233,14 @@ class Deleter:
         ):
             return
         for dependent in self._dependents.of(uid):
-            found = self.store.get(*dependent)
-            references = found.obj["metadata"].get("ownerReferences", ()) if found is not None else ()
+            owned = self.store.get(*dependent)
+            references = owned.obj["metadata"].get("ownerReferences", ()) if owned is not None else ()
+            # A dependent that blocks its owner is still there.
             if any(each["uid"] == uid and each.get("blockOwnerDeletion") for each in references):
                 return
-        self._drop(object_key, "finalizers", lambda each: each == FOREGROUND)
+        self._remove_elements(object_key, "finalizers", lambda each: each == FOREGROUND)
 
-    def _finish_namespace(self, namespace: str) -> None:
+    def _remove_if_empty(self, namespace: str) -> None:
         record = self.store.get("namespaces", "", namespace)
         if record is None or "deletionTimestamp" not in record.obj["metadata"]:
             return
@@ -212,5 +249,5 @@ class Deleter:
 
 
 def now(later_s: int = 0) -> str:
-    """Return a time as Kubernetes writes it."""
+    """Return the time now, or `later_s` seconds later, in the API's format."""
     return (datetime.now(UTC) + timedelta(seconds=later_s)).strftime("%Y-%m-%dT%H:%M:%SZ")

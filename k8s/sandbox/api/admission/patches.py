@@ -1,6 +1,6 @@
-"""Changes to an object as clients send them: merge patch, strategic merge patch, JSON patch.
+"""Patches of objects: merge, strategic merge and JSON patch.
 
-A patched object is a new one; what it was made from stays as it is.
+Each returns a new object and leaves the original unchanged.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import msgspec
 
 from k8s.sandbox.api.api_errors import ApiError, bad_request, too_large
 
+# Merge keys of lists by field name: the first of these that an element has.
+# Source: `patchMergeKey` in k8s.io/api/core/v1/types.go and batch/v1/types.go.
 MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
     "addresses": ("type",),
     "conditions": ("type",),
@@ -33,21 +35,18 @@ MERGE_KEYS: Mapping[str, tuple[str, ...]] = {
     "volumeMounts": ("mountPath",),
     "volumes": ("name",),
 }
-"""Lists whose elements have a name, by field: the first of these that an element has.
-
-Source: `patchMergeKey` in k8s.io/api/core/v1/types.go and batch/v1/types.go.
-"""
 LIST_DIRECTIVES = ("$retainKeys", "$setElementOrder/", "$deleteFromPrimitiveList/")
-MOST_OPERATIONS = 10_000
-"""In a JSON patch, as on a real server."""
-MOST_COPIED_BYTES = 3 * 1024 * 1024
-"""What the copies in a JSON patch may add up to: a few lines of them double an object without end."""
+# Limit of a real server for one JSON patch.
+MAX_OPERATIONS = 10_000
+# Total size of the copies of one JSON patch: without a limit, a few lines double an object over and over.
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+_PATCH_ERRORS = (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException)
+# Lists of strings that are merged as sets.
 SETS = frozenset({"finalizers"})
-"""Lists of words that are merged as sets."""
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch: null removes, objects merge, all else replaces.
+    """Apply a JSON merge patch: null removes, objects merge, other values replace.
 
     Source: RFC 7396.
     """
@@ -66,34 +65,32 @@ def json_patch(target: Any, patch: Any) -> Any:
     """Apply a JSON patch, a list of operations.
 
     Raises:
-        ApiError: It is no such list, an operation does not fit the object, or the list makes it too large.
+        ApiError: The patch is malformed, does not fit the object, or makes it too large.
 
     Source: RFC 6902.
     """
     if not isinstance(patch, list):
         raise bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
-    if len(patch) > MOST_OPERATIONS:
+    if len(patch) > MAX_OPERATIONS:
         raise too_large(
-            f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(patch)}"
+            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
         )
     patched, copied_bytes = copy.deepcopy(target), 0
-    try:
-        for operation in patch:
-            if isinstance(operation, dict) and operation.get("op") == "copy":
+    for number, operation in enumerate(patch):
+        if not isinstance(operation, dict):
+            raise bad_request("json: cannot unmarshal into Go value of type jsonpatch.Operation")
+        try:
+            if operation.get("op") == "copy":
                 source = jsonpatch.JsonPointer(str(operation.get("from"))).resolve(patched)
                 copied_bytes += len(msgspec.json.encode(source))
-                if copied_bytes > MOST_COPIED_BYTES:
+                if copied_bytes > MAX_COPIED_BYTES:
                     raise too_large("The copies of a JSON patch make the object too large")
             patched = jsonpatch.JsonPatch([operation]).apply(patched, in_place=True)
-    except (
-        jsonpatch.JsonPatchException,
-        jsonpatch.JsonPointerException,
-        TypeError,
-        ValueError,
-        KeyError,
-    ) as error:
-        message = f"the server rejected our request due to an error in our request: {error}"
-        raise ApiError(422, "Invalid", message) from error
+        except (*_PATCH_ERRORS, TypeError, ValueError, KeyError) as error:
+            about = msgspec.json.encode([operation.get(name, "") for name in ("op", "path")]).decode()
+            why = f"operation {number} cannot be applied to the object: {about}"
+            message = f"the server rejected our request due to an error in our request: {why}"
+            raise ApiError(422, "Invalid", message) from error
     return patched
 
 
@@ -101,7 +98,7 @@ def strategic(target: Any, patch: Any) -> Any:
     """Apply a strategic merge patch: like `merge`, but named lists merge element by element.
 
     Raises:
-        ApiError: An element lacks the key that its list merges by.
+        ApiError: An element lacks the merge key of its list.
 
     Source: "Update API Objects in Place Using kubectl patch", Kubernetes documentation.
     """
@@ -113,8 +110,8 @@ def strategic(target: Any, patch: Any) -> Any:
         return {}
     replaces = directive == "replace"
     merged = dict(target) if isinstance(target, dict) and not replaces else {}
-    if (kept := patch.get("$retainKeys")) is not None:
-        merged = {name: value for name, value in merged.items() if name in kept}
+    if (retained_keys := patch.get("$retainKeys")) is not None:
+        merged = {name: value for name, value in merged.items() if name in retained_keys}
     for name, value in patch.items():
         if name.startswith("$deleteFromPrimitiveList/"):
             field = name.partition("/")[2]
@@ -135,7 +132,7 @@ def strategic(target: Any, patch: Any) -> Any:
 
 
 def merge_key(field: str, elements: Sequence[Any]) -> str:
-    """Return by which key a list's elements are told apart; empty for a list that is replaced whole."""
+    """Return the merge key of a list; empty if the list is replaced."""
     if not all(isinstance(element, Mapping) for element in elements):
         return ""
     candidates = MERGE_KEYS.get(field, ())
@@ -172,7 +169,7 @@ def _merged_list(field: str, target: Any, patch: list[Any]) -> list[Any]:
     merged = list(old)
     for element in patch:
         if key not in element:
-            raise bad_request(f"map: {element} does not contain declared merge key: {key}")
+            raise bad_request(f"map: an element of {field} does not contain declared merge key: {key}")
         at = next((i for i, each in enumerate(merged) if each.get(key) == element[key]), None)
         if element.get("$patch") == "delete":
             if at is not None:
@@ -191,11 +188,13 @@ def _without(field: str, target: Any, removed: list[Any]) -> list[Any]:
 
 
 def _ordered(field: str, merged: list[Any], order: list[Any]) -> list[Any]:
-    """Put elements into the order that a client wants; those it does not know keep their place at the end."""
+    """Sort elements as `order` lists them; elements missing there stay at the end."""
     key = merge_key(field, [*order, *merged])
 
     def name(element: Any) -> Any:
         return element.get(key) if key and isinstance(element, Mapping) else element
 
-    wanted = [name(element) for element in order]
-    return sorted(merged, key=lambda each: wanted.index(name(each)) if name(each) in wanted else len(wanted))
+    expected = [name(element) for element in order]
+    return sorted(
+        merged, key=lambda each: expected.index(name(each)) if name(each) in expected else len(expected)
+    )

@@ -1,4 +1,4 @@
-"""The rules by which objects come and change: what a real API server does between a request and its store."""
+"""Admission of writes: the work of a real API server between a request and its store."""
 
 from __future__ import annotations
 
@@ -10,52 +10,48 @@ from dataclasses import dataclass
 from typing import Any
 
 from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.admission import (
-    defaults,
-    managed_fields,
-    patches,
-    rendezvous,
-    schemas,
-    unsupported,
-    validation,
-)
+from k8s.sandbox.api.admission import defaults, patches, schemas, unsupported, validation
 from k8s.sandbox.api.admission.deletion import DeleteOptions, Deleter, now
 from k8s.sandbox.api.api_errors import StatusCause
 from k8s.sandbox.api.served import BY_KEY, ServedResource
-from k8s.sandbox.api.storage.store import Object, Record, Store, StoreError
+from k8s.sandbox.api.store import Object, Record, Store, StoreError
 
+# Letters of a generated name: no vowels, so no words.
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Letters of a generated name: no vowels, so no words."""
+# Metadata that only the server sets.
+SYSTEM_META = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """How a request wants its write done."""
+    """Options of a write request; `strict` refuses unknown fields."""
 
-    manager: str = "unknown"
-    """Who writes, for managedFields."""
     dry_run: bool = False
-    """Answer as if, and store nothing."""
     strict: bool = False
-    """Refuse fields that are not known."""
 
 
 class Registry:
-    """Everything that may be done to the objects in a store; all of it without waiting."""
+    """Operations on the objects of a store; none of them waits."""
 
     def __init__(self, store: Store, *, allows_open_rendezvous: bool = False) -> None:
         self.store = store
-        """Where the objects are."""
         self._allows_open_rendezvous = allows_open_rendezvous
         self._deleter = Deleter(store)
         if store.get("namespaces", "", "default") is None:
-            self.create(BY_KEY["namespaces"], "", {"metadata": {"name": "default"}}, Write("gpuconsole"))
+            self.create(BY_KEY["namespaces"], "", {"metadata": {"name": "default"}}, Write())
 
     def get(self, served: ServedResource, namespace: str, name: str) -> Record:
         """Return an object.
 
         Raises:
-            ApiError: It is not there.
+            ApiError: The object does not exist.
         """
         record = self.store.get(served.key, namespace, name)
         if record is None:
@@ -66,7 +62,7 @@ class Registry:
         """Store a new object and return it as stored.
 
         Raises:
-            ApiError: The name is taken, the namespace is not there or ending, or a field is wrong.
+            ApiError: The name is taken, the namespace is missing or terminating, or a field is wrong.
         """
         obj = self._normalised(served, obj, write)
         meta = obj["metadata"]
@@ -75,7 +71,7 @@ class Registry:
             self._reject_outside_namespace(served, namespace, meta.get("name", ""))
         if "resourceVersion" in meta:
             raise api_errors.bad_request("resourceVersion should not be set on objects to be created")
-        for name in managed_fields.SYSTEM_META:
+        for name in SYSTEM_META:
             meta.pop(name, None)
         if not meta.setdefault("name", "") and meta.get("generateName"):
             meta["name"] = meta["generateName"] + "".join(secrets.choice(NAME_LETTERS) for _ in range(5))
@@ -96,7 +92,6 @@ class Registry:
         self._check(served, obj, None)
         if served.key == "pods":
             obj["status"]["qosClass"] = defaults.qos_class(obj["spec"])
-        managed_fields.record_update(obj, None, write.manager, meta["creationTimestamp"])
         if write.dry_run:
             return obj
         self._deleter.put(served.key, obj)
@@ -113,7 +108,7 @@ class Registry:
         write: Write,
         subresource: str = "",
     ) -> Object:
-        """Put an object, or its status, in the place of the stored one."""
+        """Replace the stored object or its status."""
         old = self.get(served, namespace, name).obj
         obj = self._normalised(served, obj, write)
         _set_location(obj["metadata"], namespace, name)
@@ -131,7 +126,7 @@ class Registry:
         write: Write,
         subresource: str = "",
     ) -> Object:
-        """Change an object by a function that returns the changed one."""
+        """Change an object by a function that returns the changed copy."""
         old = self.get(served, namespace, name).obj
         new = patched(old)
         if not isinstance(new, dict) or "metadata" not in new:
@@ -140,34 +135,10 @@ class Registry:
         _set_location(new["metadata"], namespace, name)
         return self._update(served, old, new, write, subresource)
 
-    def apply(
-        self, served: ServedResource, namespace: str, name: str, wanted: Object, write: Write, *, force: bool
-    ) -> tuple[Object, bool]:
-        """Apply server-side; return the object, and whether it is new."""
-        wanted = self._normalised(served, wanted, write)
-        _set_location(wanted["metadata"], namespace, name)
-        moment = now()
-        record = self.store.get(served.key, namespace, name)
-        if record is None:
-            empty: Object = {"metadata": {}}
-            obj = managed_fields.apply(empty, wanted, write.manager, moment, force=True)
-            managers = obj["metadata"].pop("managedFields", [])
-            obj = self.create(served, namespace, obj, Write(write.manager, dry_run=True))
-            obj["metadata"]["managedFields"] = managers
-            if not write.dry_run:
-                self._deleter.put(served.key, obj)
-                self._record_unsupported(served, obj)
-            return obj, True
-        old = record.obj
-        new = managed_fields.apply(old, wanted, write.manager, moment, force=force)
-        managers = new["metadata"].get("managedFields", [])
-        new = self._normalised(served, new, Write())
-        return self._update(served, old, new, write, "", managers=managers), False
-
     def bind(
         self, namespace: str, name: str, node: str, annotations: Mapping[str, str] | None = None
     ) -> None:
-        """Assign a pod to a node, as schedulers do; it gets the annotations of the Binding."""
+        """Assign a pod to a node and add the annotations of the Binding to it."""
         served = BY_KEY["pods"]
         old = self.get(served, namespace, name).obj
         if "deletionTimestamp" in old["metadata"]:
@@ -185,13 +156,13 @@ class Registry:
         self._deleter.put("pods", new)
 
     def delete(
-        self, served: ServedResource, namespace: str, name: str, how: DeleteOptions
+        self, served: ServedResource, namespace: str, name: str, options: DeleteOptions
     ) -> tuple[Object, bool]:
         """Delete an object; see `Deleter.delete`."""
-        return self._deleter.delete(served, self.get(served, namespace, name).obj, how)
+        return self._deleter.delete(served, self.get(served, namespace, name).obj, options)
 
     def expire_events(self, older_than_s: float) -> None:
-        """Remove events that were last written long ago."""
+        """Remove events that were last written more than `older_than_s` ago."""
         oldest = now(-int(older_than_s))
         for record in self.store.records("events"):
             seen = record.obj.get("lastTimestamp") or record.obj["metadata"]["creationTimestamp"]
@@ -199,13 +170,7 @@ class Registry:
                 self._deleter.remove("events", record.obj)
 
     def _update(
-        self,
-        served: ServedResource,
-        old: Object,
-        new: Object,
-        write: Write,
-        subresource: str,
-        managers: list[Any] | None = None,
+        self, served: ServedResource, old: Object, new: Object, write: Write, subresource: str
     ) -> Object:
         name = old["metadata"]["name"]
         meta, old_meta = new["metadata"], old["metadata"]
@@ -220,7 +185,7 @@ class Registry:
                 "the object has been modified; please apply your changes to the latest version and try again"
             )
             raise api_errors.conflict(served, name, why)
-        for field in (*managed_fields.SYSTEM_META, "resourceVersion", "namespace"):
+        for field in (*SYSTEM_META, "resourceVersion", "namespace"):
             meta.pop(field, None)
             if field in old_meta:
                 meta[field] = old_meta[field]
@@ -235,23 +200,19 @@ class Registry:
             if "status" in old:
                 new["status"] = old["status"]
         defaults.fill(served, new)
-        if _content(new) == _content(old) and (managers is None or managers == old_meta.get("managedFields")):
+        if _content(new) == _content(old):
             return old
         if subresource == "":
             self._check(served, new, old)
         if "generation" in old_meta and subresource == "" and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = old_meta["generation"] + 1
-        if managers is not None:
-            new["metadata"]["managedFields"] = managers
-        elif subresource == "":
-            managed_fields.record_update(new, old, write.manager, now())
         if write.dry_run:
             return new
         self._deleter.put(served.key, new)
         return new
 
     def _normalised(self, served: ServedResource, obj: Object, write: Write) -> Object:
-        """Return a copy of a body that is certainly an object of this kind."""
+        """Return a copy of a body that is an object of this kind, without nulls and unknown fields."""
         if not isinstance(obj, dict) or not isinstance(obj.get("metadata", {}), dict):
             raise api_errors.bad_request(
                 f"the object provided is unrecognized (must be of type {served.resource.kind})"
@@ -266,6 +227,7 @@ class Registry:
             name: value for name, value in copied.get("metadata", {}).items() if value != []
         }
         findings = schemas.check(served.key, copied)
+        copied["metadata"].pop("managedFields", None)
         if findings.mismatches:
             raise api_errors.bad_request(cannot + ", ".join(findings.mismatches))
         if findings.unknown and write.strict:
@@ -276,19 +238,19 @@ class Registry:
         return copied
 
     def _record_unsupported(self, served: ServedResource, obj: Object) -> None:
-        """Write an event for each field that is ignored; a job's pods say nothing that it has not said."""
         meta = obj["metadata"]
         namespace = meta.get("namespace", "")
+        # The owner of a job's pods has these events already.
         if not namespace or any(owner.get("controller") for owner in meta.get("ownerReferences", ())):
             return
         about = {field: meta[field] for field in ("name", "namespace", "uid", "resourceVersion")}
-        for number, words in enumerate(unsupported.warnings_of(served.key, obj)):
+        for number, warning in enumerate(unsupported.warnings_of(served.key, obj)):
             event = {
                 "metadata": {"name": f"{meta['uid']}.{number}"},
                 "involvedObject": {"kind": obj["kind"], "apiVersion": obj["apiVersion"], **about},
                 "type": "Warning",
                 "reason": unsupported.REASON,
-                "message": words,
+                "message": warning,
                 "count": 1,
                 "firstTimestamp": meta["creationTimestamp"],
                 "lastTimestamp": meta["creationTimestamp"],
@@ -296,41 +258,33 @@ class Registry:
             }
             # The object is stored: whatever becomes of its events, it was created.
             with suppress(api_errors.ApiError, StoreError):
-                self.create(BY_KEY["events"], namespace, event, Write("sandbox-api"))
+                self.create(BY_KEY["events"], namespace, event, Write())
 
     def _check(self, served: ServedResource, obj: Object, old: Object | None) -> None:
         causes = validation.wrong_fields(served.key, obj, old)
         if not self._allows_open_rendezvous:
-            causes += rendezvous.newly_open(obj, old)
+            causes += validation.newly_open(obj, old)
         if causes:
             raise api_errors.invalid(served, obj["metadata"]["name"], causes)
 
     def _reject_outside_namespace(self, served: ServedResource, namespace: str, name: str) -> None:
-        found = self.store.get("namespaces", "", namespace)
-        if found is None:
+        record = self.store.get("namespaces", "", namespace)
+        if record is None:
             raise api_errors.not_found(BY_KEY["namespaces"], namespace)
-        if "deletionTimestamp" in found.obj["metadata"]:
+        if "deletionTimestamp" in record.obj["metadata"]:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise api_errors.forbidden(served, name, why)
 
 
 def _set_location(meta: Object, namespace: str, name: str = "") -> None:
-    """Have an object be where the path of its request says; an empty `name` leaves it the one that it has.
-
-    Raises:
-        ApiError: It says that it is somewhere else.
-    """
     if not namespace:
         meta.pop("namespace", None)
-    for field, asked in (("namespace", namespace), ("name", name)):
-        if asked and meta.setdefault(field, asked) != asked:
-            why = f"the {field} of the object ({meta[field]}) does not match the {field} on the URL ({asked})"
+    for field, value in (("namespace", namespace), ("name", name)):
+        if value and meta.setdefault(field, value) != value:
+            why = f"the {field} of the object ({meta[field]}) does not match the {field} on the URL ({value})"
             raise api_errors.bad_request(why)
 
 
 def _content(obj: Mapping[str, Any]) -> Object:
-    """Return what a client can change of an object."""
-    meta = {
-        name: value for name, value in obj["metadata"].items() if name not in ("managedFields", "generation")
-    }
+    meta = {name: value for name, value in obj["metadata"].items() if name != "generation"}
     return {**obj, "metadata": meta}

@@ -1,7 +1,7 @@
-"""What the objects look like: names and types of their fields, which must be there, what they are by default.
+"""Schemas of the objects: names, types, required fields and defaults.
 
-A field that is not in a kind's shape is dropped, as a real server does, or refused.
-What one field means for another is in `validation` and `defaults`.
+A field that is not in a kind's shape is dropped, as on a real server, or refused.
+Rules between fields are in `validation` and `defaults`.
 Source: k8s.io/api core/v1 and batch/v1 `types.go` (1.31), kubeflow.org/v1 `types.go`; T9k's
 user manuals, as its CRDs are not public.
 """
@@ -18,6 +18,9 @@ import msgspec
 from k8s.models import quantity
 from k8s.sandbox.api.api_errors import StatusCause
 
+# Shapes by name, then kinds by key. A field is `name:type`, followed by `!` if it is required, or by `=` and
+# its default as JSON. A type is a key of `SORTS`, a choice of words, a shape, [x] for a list of x, {x} for a
+# mapping to x. `...` allows fields that are not listed.
 SHAPES_TEXT = """
 Meta        name:s generateName:s namespace:s uid:s resourceVersion:s selfLink:s generation:i
             creationTimestamp:s deletionTimestamp:s deletionGracePeriodSeconds:i labels:{s} annotations:{s}
@@ -35,19 +38,19 @@ Container   name:label! image:s! command:[s] args:[s] workingDir:s ports:[Port] 
             imagePullPolicy:s securityContext:o
             terminationMessagePath:s="/dev/termination-log" terminationMessagePolicy:s="File"
             stdin:b stdinOnce:b tty:b
-Probe       exec:Exec httpGet:HttpGet tcpSocket:TcpSocket grpc:o initialDelaySeconds:whole
-            timeoutSeconds:whole=1 periodSeconds:whole=10 successThreshold:whole=1 failureThreshold:whole=3
-            terminationGracePeriodSeconds:whole
+Probe       exec:Exec httpGet:HttpGet tcpSocket:TcpSocket grpc:o initialDelaySeconds:count
+            timeoutSeconds:count=1 periodSeconds:count=10 successThreshold:count=1 failureThreshold:count=3
+            terminationGracePeriodSeconds:count
 Exec        command:[s]
 HttpGet     path:s="/" port:*! host:s scheme:HTTP|HTTPS="HTTP" httpHeaders:[HttpHeader]
 HttpHeader  name:s! value:s
 TcpSocket   port:*! host:s
 Lifecycle   postStart:Handler preStop:Handler stopSignal:s
 Handler     exec:Exec httpGet:HttpGet tcpSocket:TcpSocket sleep:Sleep
-Sleep       seconds:whole
+Sleep       seconds:count
 PodSpec     containers:[Container]! initContainers:[Container] ephemeralContainers:[o] volumes:[Volume]
-            restartPolicy:Always|OnFailure|Never terminationGracePeriodSeconds:whole=30
-            activeDeadlineSeconds:above0 dnsPolicy:s="ClusterFirst" securityContext:o={}
+            restartPolicy:Always|OnFailure|Never terminationGracePeriodSeconds:count=30
+            activeDeadlineSeconds:positive dnsPolicy:s="ClusterFirst" securityContext:o={}
             nodeSelector:{s} serviceAccountName:s serviceAccount:s automountServiceAccountToken:b nodeName:s
             hostNetwork:b hostPID:b hostIPC:b shareProcessNamespace:b imagePullSecrets:[o]
             hostname:s subdomain:s affinity:o schedulerName:s="default-scheduler" tolerations:[o]
@@ -58,12 +61,12 @@ Volume      name:label! emptyDir:o configMap:Files secret:Files persistentVolume
 Files       defaultMode:i=420 ...
 ClaimName   claimName:s! readOnly:b
 Template    metadata:Meta spec:PodSpec={}
-JobSpec     template:Template={} parallelism:whole completions:whole activeDeadlineSeconds:whole
-            backoffLimit:whole=6 backoffLimitPerIndex:i maxFailedIndexes:i selector:o manualSelector:b
-            ttlSecondsAfterFinished:whole completionMode:Indexed|NonIndexed="NonIndexed" suspend:b=false
+JobSpec     template:Template={} parallelism:count completions:count activeDeadlineSeconds:count
+            backoffLimit:count=6 backoffLimitPerIndex:i maxFailedIndexes:i selector:o manualSelector:b
+            ttlSecondsAfterFinished:count completionMode:Indexed|NonIndexed="NonIndexed" suspend:b=false
             podFailurePolicy:o successPolicy:o podReplacementPolicy:s managedBy:s
-DeploySpec  replicas:whole=1 selector:o! template:Template! strategy:Strategy={} paused:b
-            minReadySeconds:whole revisionHistoryLimit:whole=10 progressDeadlineSeconds:whole=600
+DeploySpec  replicas:count=1 selector:o! template:Template! strategy:Strategy={} paused:b
+            minReadySeconds:count revisionHistoryLimit:count=10 progressDeadlineSeconds:count=600
 Strategy    type:Recreate|RollingUpdate="RollingUpdate" rollingUpdate:o
 Replicas    replicas:i restartPolicy:s template:ReplicaPod
 ReplicaPod  metadata:Meta spec:PodSpec
@@ -72,23 +75,23 @@ T9kSpec     replicaSpecs:[T9kReplicas]! torchrunConfig:Torchrun elastic:T9kElast
             runPolicy:T9kPolicy tensorboardSpec:o scheduler:o ...
 T9kMpiSpec  replicaSpecs:[T9kReplicas] worker:T9kWorker mpiConfig:T9kMpi mca:{s} mpiHome:s ssh:o runMode:o
             runPolicy:T9kPolicy scheduler:o ...
-T9kWorker   replicas:whole extraMPIArgs:[s] cmd:[s] template:ReplicaPod! ...
+T9kWorker   replicas:count extraMPIArgs:[s] cmd:[s] template:ReplicaPod! ...
 T9kMpi      mca:{s} home:s extraArgs:[s] script:[s] ...
-T9kReplicas type:label! replicas:whole scalingWeight:i restartPolicy:Always|OnFailure|Never|ExitCode
+T9kReplicas type:label! replicas:count scalingWeight:i restartPolicy:Always|OnFailure|Never|ExitCode
             template:ReplicaPod! ...
-Torchrun    enabled:b maxRestarts:whole procPerNode:s rdzvBackend:s extraOptions:[s] ...
-T9kElastic  enabled:b minReplicas:whole maxReplicas:whole expectedReplicas:whole ...
-T9kPolicy   activeDeadlineSeconds:whole backoffLimit:whole cleanUpPolicy:None|All|Unfinished ...
+Torchrun    enabled:b maxRestarts:count procPerNode:s rdzvBackend:s extraOptions:[s] ...
+T9kElastic  enabled:b minReplicas:count maxReplicas:count expectedReplicas:count ...
+T9kPolicy   activeDeadlineSeconds:count backoffLimit:count cleanUpPolicy:None|All|Unfinished ...
 TrainSpec   runtimeRef:RuntimeRef! trainer:Trainer initializer:o runtimePatches:[o] suspend:b managedBy:s
-            activeDeadlineSeconds:above0
+            activeDeadlineSeconds:positive
 RuntimeRef  name:s! apiGroup:s kind:s
-Trainer     image:s command:[s] args:[s] env:[Env] numNodes:above0 numProcPerNode:above0
+Trainer     image:s command:[s] args:[s] env:[Env] numNodes:positive numProcPerNode:positive
             resourcesPerNode:Amounts
 RunTimeSpec template:SetTemplate! mlPolicy:o podGroupPolicy:o
 SetTemplate metadata:Meta spec:SetSpec!
 SetSpec     replicatedJobs:[SetJob]! suspend:b network:o successPolicy:o failurePolicy:o startupPolicy:o
-            managedBy:s ttlSecondsAfterFinished:whole coordinator:o volumeClaimPolicies:[o]
-SetJob      name:label! replicas:whole groupName:s dependsOn:[o] template:SetJobPods!
+            managedBy:s ttlSecondsAfterFinished:count coordinator:o volumeClaimPolicies:[o]
+SetJob      name:label! replicas:count groupName:s dependsOn:[o] template:SetJobPods!
 SetJobPods  metadata:Meta spec:SetPods!
 SetPods     template:ReplicaPod! ...
 MpiSpec     mpiReplicaSpecs:{Replicas}! runPolicy:MpiPolicy slotsPerWorker:i sshAuthMountPath:s
@@ -140,22 +143,19 @@ configmaps                  data:{s} binaryData:{s} immutable:b
 secrets                     data:{s} stringData:{s} immutable:b type:s="Opaque"
 thing                       spec:o status:o ...
 """
-"""Shapes by name, then kinds by key. A field is `name:type`, with `!` if it must be there, `=` before its
-default as JSON. A type is one of `SORTS`, words to choose from, a shape, [x] for a list of x, {x} for an
-object whose members are x; `...` where other fields are not looked at."""
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-LABEL_WORDS = (
+LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
     "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', "
     "regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 
-NEGATIVE_WORDS = "must be greater than or equal to 0"
+NOT_NEGATIVE = "must be greater than or equal to 0"
 
 
 def is_label(text: str) -> bool:
-    """Tell whether a text is a DNS label."""
+    """Return True if a text is a DNS label."""
     return bool(_LABEL.fullmatch(text))
 
 
@@ -165,10 +165,8 @@ class Sort:
 
     types: type | tuple[type, ...]
     title: str
-    """How a real server calls it."""
-    is_good: Callable[[Any], bool] = lambda value: True
+    is_valid: Callable[[Any], bool] = lambda value: True
     why: str = ""
-    """What is said of a value that is not good."""
 
 
 TEXT, LIST, OBJECT = Sort(str, "string"), Sort(list, "array"), Sort(dict, "object")
@@ -180,32 +178,29 @@ SORTS: Mapping[str, Sort] = {
     "q": QUANTITY,
     "o": OBJECT,
     "*": Sort(object, "anything"),
-    "label": Sort(str, "string", is_label, LABEL_WORDS),
+    "label": Sort(str, "string", is_label, LABEL_RULE),
     "port": Sort(int, "int", range(1, 65536).__contains__, "must be between 1 and 65535, inclusive"),
-    "whole": Sort(int, "int", (0).__le__, NEGATIVE_WORDS),
-    "above0": Sort(int, "int", range(1, 2**31).__contains__, "must be between 1 and 2147483647, inclusive"),
+    "count": Sort(int, "int", (0).__le__, NOT_NEGATIVE),
+    "positive": Sort(int, "int", range(1, 2**31).__contains__, "must be between 1 and 2147483647, inclusive"),
 }
-"""What a type in `SHAPES_TEXT` means: text, whole number, true or false, quantity, object, anything; then
-those of which not every value is good."""
+JSON_TYPES = {str: "string", int: "number", float: "number", bool: "boolean", list: "array", dict: "object"}
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaField:
-    """What a shape says of one field."""
+    """One field of a shape; `default` is JSON, empty if there is none."""
 
     kind: str
     is_required: bool = False
     default: str = ""
-    """As JSON; empty when there is none."""
 
 
 Shape = dict[str, SchemaField]
 OPEN = "..."
-"""Stands among the fields of a shape that is not wholly known."""
 
 
-def words_by_row(text: str) -> dict[str, list[str]]:
-    """Read a table in text: each row is a key and words, lines that begin with a space go on with the row."""
+def arguments_by_row(text: str) -> dict[str, list[str]]:
+    """Parse a table in text: each row is a key and words; an indented line continues the row above."""
     rows: dict[str, list[str]] = {}
     for line in filter(None, text.splitlines()):
         words = line.split()
@@ -221,34 +216,29 @@ def _field(text: str) -> SchemaField:
 
 SHAPES: Mapping[str, Shape] = {
     key: {name: _field(rest) for name, _, rest in (word.partition(":") for word in words)}
-    for key, words in words_by_row(SHAPES_TEXT).items()
+    for key, words in arguments_by_row(SHAPES_TEXT).items()
 }
-"""Fields by shape."""
 COMMON: Shape = {"kind": SchemaField("s"), "apiVersion": SchemaField("s"), "metadata": SchemaField("Meta")}
-"""What every object has."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """What is odd about an object of a known kind."""
+    """Differences between an object and its shape; an unknown field is its holder, its name and its path."""
 
     mismatches: list[str] = field(default_factory=list)
-    """Values of the wrong type, each with its path."""
     unknown: list[tuple[dict[str, Any], str, str]] = field(default_factory=list)
-    """Fields that such an object does not have: their holder, their name, their path."""
     causes: list[StatusCause] = field(default_factory=list)
-    """Fields that are missing, and values of the right type that make no sense."""
 
 
 def check(key: str, obj: dict[str, Any]) -> Findings:
-    """Compare an object with its kind's shape."""
+    """Compare an object with the shape of its kind."""
     findings = Findings()
-    _look(_shape_of(key), obj, "", findings)
+    _check_shape(_shape_of(key), obj, "", findings)
     return findings
 
 
 def fill(key: str, obj: dict[str, Any]) -> None:
-    """Set the defaults of a kind, and write amounts as a real server does: always as text."""
+    """Set the defaults of a kind, and turn quantities into text as a real server does."""
     _fill(_shape_of(key), obj)
 
 
@@ -256,32 +246,32 @@ def _shape_of(key: str) -> Shape:
     return COMMON | SHAPES.get(key, SHAPES["thing"])
 
 
-def _look(shape: Shape, obj: dict[str, Any], path: str, findings: Findings) -> None:
+def _check_shape(shape: Shape, obj: dict[str, Any], path: str, findings: Findings) -> None:
     for name, value in obj.items():
         at = f"{path}.{name}" if path else name
         if (known := shape.get(name)) is not None:
-            _look_at(known.kind, value, at, findings)
+            _check_value(known.kind, value, at, findings)
         elif OPEN not in shape:
             findings.unknown.append((obj, name, at))
     missing = [name for name, known in shape.items() if known.is_required and not obj.get(name)]
     findings.causes += [StatusCause.required(f"{path}.{name}") for name in missing]
 
 
-def _look_at(kind: str, value: Any, path: str, findings: Findings) -> None:
+def _check_value(kind: str, value: Any, path: str, findings: Findings) -> None:
     sort = _sort_of(kind)
-    if misfit := _mismatch(sort, value):
-        findings.mismatches.append(f"{path}: {misfit}")
+    if mismatch := _mismatch(sort, value):
+        findings.mismatches.append(f"{path}: {mismatch}")
     elif kind[0] == "[":
         for index, element in enumerate(value):
-            _look_at(kind[1:-1], element, f"{path}[{index}]", findings)
+            _check_value(kind[1:-1], element, f"{path}[{index}]", findings)
     elif kind[0] == "{":
         for name, member in value.items():
-            _look_at(kind[1:-1], member, f"{path}.{name}", findings)
+            _check_value(kind[1:-1], member, f"{path}.{name}", findings)
     elif kind in SHAPES:
-        _look(SHAPES[kind], value, path, findings)
+        _check_shape(SHAPES[kind], value, path, findings)
     elif value != "" and "|" in kind and value not in kind.split("|"):
         findings.causes.append(StatusCause.unsupported(path, value, kind.split("|")))
-    elif value != "" and not sort.is_good(value):
+    elif value != "" and not sort.is_valid(value):
         findings.causes.append(StatusCause.invalid(path, value, sort.why))
 
 
@@ -294,10 +284,9 @@ def _sort_of(kind: str) -> Sort:
 
 
 def _mismatch(sort: Sort, value: Any) -> str:
-    """Return why a value is not of a sort; empty when it is."""
     is_stray = isinstance(value, bool) and sort.types not in (bool, object)
     if is_stray or not isinstance(value, sort.types):
-        return f"expected {sort.title}, found {type(value).__name__}"
+        return f"expected {sort.title}, found {JSON_TYPES.get(type(value), 'null')}"
     if sort is QUANTITY and isinstance(value, str | int | float):
         try:
             quantity.parse(str(value))  # as it will be stored

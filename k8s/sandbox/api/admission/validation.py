@@ -1,6 +1,7 @@
-"""Whether the values of an object make sense: as a real server checks them where users notice.
+"""Validation of field values, as a real server does it wherever users notice.
 
-Each check yields the fields that are wrong, with the server's own words.
+Each check yields the wrong fields with the server's own messages. The c10d rendezvous is refused too, where
+the torch of the pods cannot be given a file in place of its open store: see `node.torch_loopback`.
 Source: `pkg/apis/core/validation` and `pkg/apis/batch/validation`, Kubernetes 1.31.
 """
 
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from k8s.models import quantity
-from k8s.sandbox.api.admission.schemas import LABEL_WORDS, NEGATIVE_WORDS, check, is_label
+from k8s.sandbox.api.admission.schemas import LABEL_RULE, NOT_NEGATIVE, check, is_label
 from k8s.sandbox.api.api_errors import StatusCause
 
 Object = dict[str, Any]
@@ -22,12 +23,12 @@ _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
-SUBDOMAIN_WORDS = (
+SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
     "must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
-SERVICE_WORDS = (
+SERVICE_RULE = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
     "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
     "regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
@@ -35,6 +36,8 @@ SERVICE_WORDS = (
 HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 HOOKS = ("postStart", "preStop")
 OUR_CONTROLLER = "kubernetes.io/job-controller"
+# Size of all values of a ConfigMap or Secret. Source: `MaxSecretSize` in core/v1.
+MAX_CONFIG_BYTES = 2**20
 IMMUTABLE = "field is immutable"
 POD_MAY_CHANGE = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
 POD_FORBIDS = (
@@ -44,8 +47,51 @@ POD_FORBIDS = (
 )
 
 
+REFUSED = (
+    "the sandbox refuses the c10d rendezvous: before torch 2.5 it unpickles what any user of this machine "
+    "can write into its store; update torch, or leave it out for static rendezvous, or: "
+    "gpuconsole sandbox start --allow-open-rendezvous"
+)
+_FIELD = "rdzvBackend"
+# T9k's rdzvBackend becomes a static rendezvous in the sandbox; its extra options are torchrun arguments.
+_STATIC, _OPTIONS = "torchrunConfig", "extraOptions"
+_VARIABLE = "PET_RDZV_BACKEND"
+_WORDS = re.compile(r"--rdzv[-_]backend[=\s]\s*['\"]?c10d\b")
+
+
+def newly_open(obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[StatusCause]:
+    """Return the fields that request the c10d rendezvous; none if `old` requested it already."""
+    if old is not None and any(open_rendezvous(old.get("spec"), "spec")):
+        return []
+    return list(open_rendezvous(obj.get("spec"), "spec"))
+
+
+def open_rendezvous(value: Any, at: str) -> Iterator[StatusCause]:
+    """Yield each request for the c10d rendezvous in `value`, which is at the path `at`."""
+    if isinstance(value, dict):
+        if value.get("name") == _VARIABLE and _is_c10d(value.get("value")):
+            yield StatusCause.forbidden(f"{at}.value", REFUSED)
+        for name, below in value.items():
+            if name == _FIELD and _is_c10d(below):
+                yield StatusCause.forbidden(f"{at}.{name}", REFUSED)
+            elif name == _STATIC and isinstance(below, dict):
+                yield from open_rendezvous({_OPTIONS: below.get(_OPTIONS)}, f"{at}.{name}")
+            elif name in ("command", "args", _OPTIONS) and isinstance(below, list):
+                if _WORDS.search(" ".join(map(str, below))):
+                    yield StatusCause.forbidden(f"{at}.{name}", REFUSED)
+            else:
+                yield from open_rendezvous(below, f"{at}.{name}")
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from open_rendezvous(below, f"{at}[{index}]")
+
+
+def _is_c10d(backend: object) -> bool:
+    return str(backend).strip().lower() == "c10d"
+
+
 def wrong_fields(key: str, obj: Object, old: Object | None = None) -> list[StatusCause]:
-    """Return what is wrong with an object, or with changing `old` into it."""
+    """Return the wrong fields of an object, or of the change from `old` to it."""
     causes = [*_metadata(key, obj["metadata"]), *check(key, obj).causes]
     if (rule := RULES.get(key)) is not None:
         causes += rule(obj)
@@ -59,11 +105,11 @@ def _metadata(key: str, meta: Object) -> Iterator[StatusCause]:
     if not name:
         yield StatusCause.required("metadata.name", "name or generateName is required")
     elif key == "namespaces" and not is_label(name):
-        yield StatusCause.invalid("metadata.name", name, LABEL_WORDS)
+        yield StatusCause.invalid("metadata.name", name, LABEL_RULE)
     elif key == "services" and not _SERVICE_NAME.fullmatch(name):
-        yield StatusCause.invalid("metadata.name", name, SERVICE_WORDS)
+        yield StatusCause.invalid("metadata.name", name, SERVICE_RULE)
     elif len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
-        yield StatusCause.invalid("metadata.name", name, SUBDOMAIN_WORDS)
+        yield StatusCause.invalid("metadata.name", name, SUBDOMAIN_RULE)
     yield from _labels("metadata.labels", meta.get("labels", {}))
     for each in meta.get("annotations", {}):
         if not _qualified(each.lower()):
@@ -95,6 +141,12 @@ def _pod(obj: Object) -> Iterator[StatusCause]:
 
 def _pod_spec(spec: Object, at: str) -> Iterator[StatusCause]:
     volumes = [volume.get("name") for volume in spec.get("volumes", ())]
+    for index, volume in enumerate(spec.get("volumes", ())):
+        for field in ("configMap", "secret"):
+            for number, item in enumerate((volume.get(field) or {}).get("items") or ()):
+                yield from _inner_path(
+                    item.get("path"), f"{at}.volumes[{index}].{field}.items[{number}].path"
+                )
     yield from _duplicates(volumes, f"{at}.volumes[{{}}].name")
     names: list[str] = []
     for field in ("containers", "initContainers"):
@@ -117,6 +169,9 @@ def _container(container: Object, at: str, volumes: Sequence[str]) -> Iterator[S
     for index, mount in enumerate(mounts):
         if mount.get("name") and mount["name"] not in volumes:
             yield StatusCause.not_found(f"{at}.volumeMounts[{index}].name", mount["name"])
+        for field in ("subPath", "subPathExpr"):
+            # A real server leaves out the index, too.
+            yield from _inner_path(mount.get(field, ""), f"{at}.volumeMounts.{field}")
         path = mount.get("mountPath")
         if path and path in [each.get("mountPath") for each in mounts[:index]]:
             yield StatusCause.invalid(f"{at}.volumeMounts[{index}].mountPath", path, "must be unique")
@@ -126,6 +181,13 @@ def _container(container: Object, at: str, volumes: Sequence[str]) -> Iterator[S
     for name, handler in {**probes, **{f"lifecycle.{hook}": hooks.get(hook) for hook in HOOKS}}.items():
         if handler is not None:
             yield from _handler(handler, f"{at}.{name}")
+
+
+def _inner_path(path: object, at: str) -> Iterator[StatusCause]:
+    if isinstance(path, str) and path.startswith("/"):
+        yield StatusCause.invalid(at, path, "must be a relative path")
+    elif isinstance(path, str) and ".." in path.split("/"):
+        yield StatusCause.invalid(at, path, "must not contain '..'")
 
 
 def _handler(handler: Object, at: str) -> Iterator[StatusCause]:
@@ -147,7 +209,7 @@ def _restart_policy(container: Object, field: str, at: str) -> Iterator[StatusCa
 
 
 def _duplicates(names: Sequence[str], at: str, first: int = 0) -> Iterator[StatusCause]:
-    """Find names from `first` on that stand earlier too; `at` takes the place among those."""
+    """Report the names from index `first` on that occur earlier too; `at` has a place for the index."""
     for index, name in enumerate(names[first:]):
         if name and name in names[: first + index]:
             yield StatusCause.duplicate(at.format(index), name)
@@ -158,18 +220,18 @@ def _resources(resources: Object, at: str) -> Iterator[StatusCause]:
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             if quantity.parse(amount) < 0:
-                yield StatusCause.invalid(f"{at}.{field}[{name}]", amount, NEGATIVE_WORDS)
+                yield StatusCause.invalid(f"{at}.{field}[{name}]", amount, NOT_NEGATIVE)
             elif "/" in name and quantity.parse(amount).denominator != 1:
                 yield StatusCause.invalid(f"{at}.{field}[{name}]", amount, "must be an integer")
     for name, amount in requests.items():
         is_device = "/" in name and not name.startswith("kubernetes.io/")
-        asked, limit = quantity.parse(amount), quantity.parse(limits.get(name, 0))
+        request, limit = quantity.parse(amount), quantity.parse(limits.get(name, 0))
         if name not in limits:
             if is_device:
                 yield StatusCause.required(
                     f"{at}.limits", "Limit must be set for non overcommitable resources"
                 )
-        elif asked > limit or (is_device and asked != limit):
+        elif request > limit or (is_device and request != limit):
             rule = "equal to" if is_device else "less than or equal to"
             yield StatusCause.invalid(
                 f"{at}.requests", amount, f"must be {rule} {name} limit of {limits[name]}"
@@ -193,8 +255,8 @@ def _deployment(obj: Object) -> Iterator[StatusCause]:
     spec = obj["spec"]
     template = spec.get("template") or {}
     labels = (template.get("metadata") or {}).get("labels") or {}
-    wanted = (spec.get("selector") or {}).get("matchLabels") or {}
-    if not wanted.items() <= labels.items():
+    selector = (spec.get("selector") or {}).get("matchLabels") or {}
+    if not selector.items() <= labels.items():
         yield StatusCause.invalid(
             "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
         )
@@ -226,6 +288,13 @@ def _claim(obj: Object) -> Iterator[StatusCause]:
 
 
 def _config(obj: Object) -> Iterator[StatusCause]:
+    is_secret = obj["kind"] == "Secret"
+    texts = () if is_secret else obj.get("data", {}).values()
+    encoded = obj.get("data" if is_secret else "binaryData", {}).values()
+    size = sum(len(text.encode()) for text in texts) + sum(len(text.rstrip("=")) * 3 // 4 for text in encoded)
+    if size > MAX_CONFIG_BYTES:
+        message = f"Too long: may not be more than {MAX_CONFIG_BYTES} bytes"
+        yield StatusCause("data" if is_secret else "[]", "FieldValueTooLong", message)
     for field in ("data", "binaryData"):
         for name in obj.get(field, {}):
             if not _CONFIG_KEY.fullmatch(name):
@@ -238,13 +307,13 @@ def _config(obj: Object) -> Iterator[StatusCause]:
 
 def _pod_change(new: Object, old: Object) -> Iterator[StatusCause]:
     def fixed(spec: Object) -> dict[str, Any]:
-        kept = {name: value for name, value in spec.items() if name not in POD_MAY_CHANGE}
+        fields = {name: value for name, value in spec.items() if name not in POD_MAY_CHANGE}
         for field in ("containers", "initContainers"):
-            if field in kept:
-                kept[field] = [
-                    {name: value for name, value in each.items() if name != "image"} for each in kept[field]
+            if field in fields:
+                fields[field] = [
+                    {name: value for name, value in each.items() if name != "image"} for each in fields[field]
                 ]
-        return kept
+        return fields
 
     if fixed(new["spec"]) != fixed(old["spec"]):
         yield StatusCause.forbidden("spec", POD_FORBIDS)
@@ -263,10 +332,10 @@ def _job_change(new: Object, old: Object) -> Iterator[StatusCause]:
 
 def _claim_change(new: Object, old: Object) -> Iterator[StatusCause]:
     def fixed(spec: Object) -> dict[str, Any]:
-        kept = {name: value for name, value in spec.items() if name != "resources"}
+        fields = {name: value for name, value in spec.items() if name != "resources"}
         if not old["spec"].get("volumeName"):
-            kept.pop("volumeName", None)
-        return kept
+            fields.pop("volumeName", None)
+        return fields
 
     if fixed(new["spec"]) != fixed(old["spec"]):
         yield StatusCause.forbidden(
@@ -283,6 +352,7 @@ def _config_change(new: Object, old: Object) -> Iterator[StatusCause]:
         yield StatusCause.invalid("type", new.get("type"), IMMUTABLE)
 
 
+# Rules for every object, by key of its kind.
 RULES: Mapping[str, Callable[[Object], Iterator[StatusCause]]] = {
     "pods": _pod,
     "jobs.batch": _job,
@@ -292,7 +362,7 @@ RULES: Mapping[str, Callable[[Object], Iterator[StatusCause]]] = {
     "configmaps": _config,
     "secrets": _config,
 }
-"""By a kind's key: what must hold for every object."""
+# Rules for a change from the old object (second) to the new one, by key of the kind.
 CHANGE_RULES: Mapping[str, Callable[[Object, Object], Iterator[StatusCause]]] = {
     "pods": _pod_change,
     "jobs.batch": _job_change,
@@ -301,4 +371,3 @@ CHANGE_RULES: Mapping[str, Callable[[Object, Object], Iterator[StatusCause]]] = 
     "configmaps": _config_change,
     "secrets": _config_change,
 }
-"""By a kind's key: what must hold between the new object and the old."""

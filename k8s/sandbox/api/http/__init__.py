@@ -1,4 +1,4 @@
-"""Requests and answers: paths, queries, bodies, tables, discovery, lists and watches.
+"""Requests and answers.
 
-Decides nothing about objects; that is admission's.
+Decides nothing about objects.
 """

@@ -1,11 +1,13 @@
-"""Request bodies and options: bytes and queries to values, with a real server's errors."""
+"""Request bodies and options, parsed with a real server's errors."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from k8s.sandbox.api import api_errors
@@ -13,95 +15,109 @@ from k8s.sandbox.api.admission.deletion import DeleteOptions
 from k8s.sandbox.api.admission.patches import without_nulls
 from k8s.sandbox.api.admission.registry import Write
 from k8s.sandbox.api.api_errors import StatusCause
-from k8s.sandbox.api.http import decoding
 from k8s.sandbox.api.queries import read_query
+from k8s.sandbox.api.served import SERVED
 
-OBJECT_TYPES = ("application/json", "application/yaml")
+JSON = "application/json"
+# Name that aiohttp gives to a missing content type; a real server takes such a body for JSON.
 UNNAMED_TYPE = "application/octet-stream"
-"""What aiohttp calls a body without a content type; a real server takes it for JSON."""
 USER, GROUPS = "sandbox", ("system:masters", "system:authenticated")
-"""Who has the token."""
+# Levels of objects and lists in a body, as in Go's decoder; those of a pod template are about fifteen.
+MAX_DEPTH = 100
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_LEVELS = bytes.maketrans(b"{[]}", b"\1\1\0\0")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"{[]}"))
 PROPAGATIONS = ("Foreground", "Background", "Orphan")
 
 
-async def read(request: web.Request, kind: str, accepted: Iterable[str] = OBJECT_TYPES) -> Any:
-    """Return the decoded body, whatever JSON value it is.
+async def read(request: web.Request, kind: str, accepted: Iterable[str] = (JSON,)) -> Any:
+    """Return the decoded body, which may be any JSON value.
 
     Raises:
-        ApiError: It is in no accepted format, or cannot be decoded.
+        ApiError: The content type is not accepted, or the body cannot be decoded.
     """
-    content_type = request.content_type
-    if content_type not in (*accepted, UNNAMED_TYPE):
+    if request.content_type not in (*accepted, UNNAMED_TYPE):
         raise api_errors.unsupported_media(accepted)
-    body = await request.read()
-    if content_type.endswith("yaml"):
-        return await asyncio.to_thread(decoding.from_yaml, body, kind)
-    return decoding.from_json(body, kind)
+    return decode(await request.read(), kind)
+
+
+def decode(body: bytes, kind: str) -> Any:
+    """Decode JSON; `kind` is the expected kind, for the message.
+
+    Raises:
+        ApiError: The body is not JSON, or is nested deeper than `MAX_DEPTH`.
+    """
+    try:
+        if body.count(b"[") + body.count(b"{") > MAX_DEPTH:
+            brackets = _STRING.sub(b"", body).translate(_LEVELS, _NOT_BRACKETS)
+            if max(accumulate(1 if bracket else -1 for bracket in brackets), default=0) > MAX_DEPTH:
+                raise ValueError("exceeded max depth")
+        return msgspec.json.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise api_errors.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): "
+            f"couldn't get version/kind; json parse error: {error}"
+        ) from error
 
 
 def write_options(request: web.Request, options: str) -> Write:
-    """Return how a request wants its write done; `options` is as in `CreateOptions`."""
+    """Return the options of a write request; `options` is their kind, such as `CreateOptions`."""
     query = request.query
-    agent = request.headers.get("User-Agent", "").partition("/")[0]
     return Write(
-        manager=query.get("fieldManager") or agent or "unknown",
         dry_run=_is_dry_run(query.getall("dryRun", []), options),
         strict=query.get("fieldValidation") == "Strict",
     )
 
 
 async def deletion_options(request: web.Request) -> DeleteOptions:
-    """Return how an object is to be deleted, from the body and else from the query."""
+    """Return the options of a delete request, from the body or else from the query."""
     body: Any = {}
     if request.can_read_body:
         body = await read(request, "DeleteOptions") or {}
     if not isinstance(body, dict):
         raise api_errors.bad_request("the body is not a DeleteOptions")
     query = {**request.query, "dryRun": request.query.getall("dryRun", [])}
-    how = read_query({**query, **without_nulls(body)}, DeleteOptions)
-    if how.propagation_policy not in ("", *PROPAGATIONS):
-        cause = StatusCause.unsupported("propagationPolicy", how.propagation_policy, (*PROPAGATIONS, "nil"))
+    options = read_query({**query, **without_nulls(body)}, DeleteOptions)
+    if options.propagation_policy not in ("", *PROPAGATIONS):
+        cause = StatusCause.unsupported(
+            "propagationPolicy", options.propagation_policy, (*PROPAGATIONS, "nil")
+        )
         raise api_errors.invalid_options("DeleteOptions", cause)
-    _is_dry_run(how.dry_run, "DeleteOptions")
-    return how
+    _is_dry_run(options.dry_run, "DeleteOptions")
+    return options
 
 
-def review(body: Any, version: str, kind: str, is_served: Collection[tuple[str, str]]) -> dict[str, Any]:
-    """Answer who asks and what they may do: whoever has the token may do all that is served."""
-    asked = body.get("spec") if isinstance(body, dict) else None
-    spec: dict[str, Any] = asked if isinstance(asked, dict) else {}
-    answer: dict[str, Any]
-    meta = {"creationTimestamp": None}
+def review(body: Any, version: str, kind: str) -> dict[str, Any]:
+    """Answer a review: the holder of the token may do everything that is served."""
+    answer: dict[str, Any] = {"kind": kind, "apiVersion": version, "metadata": {"creationTimestamp": None}}
     if kind == "SelfSubjectReview":
-        answer = {"userInfo": {"username": USER, "groups": list(GROUPS)}}
-        return {"kind": kind, "apiVersion": version, "metadata": meta, "status": answer}
+        return {**answer, "status": {"userInfo": {"username": USER, "groups": list(GROUPS)}}}
+    spec = body.get("spec") if isinstance(body, dict) else None
+    spec = spec if isinstance(spec, dict) else {}
     if kind == "SelfSubjectRulesReview":
         rules = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
         paths = [{"verbs": ["get"], "nonResourceURLs": ["*"]}]
-        answer = {"resourceRules": rules, "nonResourceRules": paths, "incomplete": False}
+        status = {"resourceRules": rules, "nonResourceRules": paths, "incomplete": False}
     else:
-        wanted = spec.get("resourceAttributes") or {}
-        place = (wanted.get("group") or "", wanted.get("resource") or "*")
-        answer = {"allowed": "*" in place or not wanted or place in is_served}
-        if not answer["allowed"]:
-            answer["reason"] = f"the sandbox serves no {place[1]}"
-    return {"kind": kind, "apiVersion": version, "metadata": meta, "spec": spec, "status": answer}
+        attributes = spec.get("resourceAttributes") or {}
+        resource = (attributes.get("group") or "", attributes.get("resource") or "*")
+        is_served = resource in {(each.resource.group, each.resource.plural) for each in SERVED}
+        status = {"allowed": "*" in resource or not attributes or is_served}
+        if not status["allowed"]:
+            status["reason"] = f"the sandbox serves no {resource[1]}"
+    return {**answer, "spec": spec, "status": status}
 
 
-def node_of(binding: Any) -> str:
-    """Return the node that a Binding names."""
-    target = binding.get("target") if isinstance(binding, dict) else None
+def parse_binding(binding: Any) -> tuple[str, dict[str, str]]:
+    """Return the node of a Binding, and its annotations for the pod."""
+    binding = binding if isinstance(binding, dict) else {}
+    target, meta = (binding.get(field) for field in ("target", "metadata"))
     node = target.get("name") if isinstance(target, dict) else None
     if not isinstance(node, str) or not node:
         raise api_errors.bad_request("a Binding needs target.name, the node")
-    return node
-
-
-def annotations_of(binding: Any) -> dict[str, str]:
-    """Return the annotations that a Binding has for its pod."""
-    meta = binding.get("metadata")
-    found = meta.get("annotations") if isinstance(meta, dict) else None
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    annotations = meta.get("annotations") if isinstance(meta, dict) else None
+    annotations = annotations if isinstance(annotations, dict) else {}
+    return node, {str(key): str(value) for key, value in annotations.items()}
 
 
 def _is_dry_run(values: Iterable[Any], options: str) -> bool:

@@ -1,6 +1,6 @@
-"""The sandbox's TLS certificate: kubectl sends a token over TLS only.
+"""TLS certificate of the sandbox: kubectl sends a token over TLS only.
 
-Made once for each sandbox, for a key shipped with the program would be everybody's.
+It is made for each sandbox; a key shipped with the program would be known to everyone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 VALID_DAYS = 3650
-"""How long a certificate lasts."""
 _NAMES = (
     x509.DNSName("localhost"),
     x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
@@ -26,9 +25,9 @@ _NAMES = (
 
 
 def server_context(folder: Path) -> tuple[ssl.SSLContext, str]:
-    """Return what a server needs to speak TLS, and the certificate that its clients must trust, as PEM.
+    """Return a server's TLS context, and the certificate for its clients to trust, as PEM.
 
-    Both are kept in `folder` and made if they are not there.
+    Both are stored in `folder`, and made if missing.
 
     Raises:
         OSError: The folder cannot be written.
@@ -45,7 +44,7 @@ def server_context(folder: Path) -> tuple[ssl.SSLContext, str]:
 
 
 def make_certificate() -> tuple[bytes, bytes]:
-    """Return a new certificate for this machine's loopback, signed by itself, and its private key, as PEM."""
+    """Return a new self-signed certificate for this machine's loopback, and its private key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gpuconsole sandbox")])
     begins = datetime.now(UTC) - timedelta(days=1)

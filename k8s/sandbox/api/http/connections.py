@@ -1,7 +1,7 @@
-"""Who may be connected to the server, how many, and how long without a token.
+"""Limits on connections to the server.
 
-Loopback is open to every user of the machine. A connection that has not sent a request with the
-token is closed soon; other users' are few, and when ours are many the oldest silent one gives way.
+Loopback is open to every user of the machine. A connection without a request with the token is
+closed soon; other users get few, and when ours reach the limit, the oldest unproven one is closed.
 """
 
 from __future__ import annotations
@@ -14,25 +14,21 @@ import os
 import resource
 import socket
 import ssl
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from k8s.sandbox.api.http.peers import uid_of_peer
-
 log = logging.getLogger(__name__)
 
 HANDSHAKE_S = 5.0
-"""How long a TLS handshake may take."""
+# Time for the first request with the token, handshake included.
 UNPROVEN_S = 10.0
-"""How long a connection may take for its first request with the token, handshake included."""
-MOST_OF_OTHERS = 16
-"""Connections of other users at once."""
+MAX_OF_OTHERS = 16
 BACKLOG = 128
-_MOST_AT_ONCE = 64
-"""Accepted before others get their turn."""
+_MAX_ACCEPTS = 64
+# Before accepting again when the process has run out of descriptors.
 _PAUSE_S = 1.0
-"""Before accepting again when the process has no descriptor left."""
 
 Protocols = Callable[[], asyncio.Protocol]
 
@@ -52,12 +48,10 @@ class _Connection:
         return self.socket.fileno() >= 0
 
     def close_unless_open(self) -> None:
-        """Close what no transport will close."""
         if self.transport is None:
             self.socket.close()
 
     def forget(self) -> None:
-        """Let go of what holds its memory."""
         if self.deadline is not None:
             self.deadline.cancel()
         self.opening = self.transport = self.deadline = None
@@ -70,8 +64,8 @@ class _Connection:
         self.forget()
 
 
-def most_of_ours() -> int:
-    """Return how many connections of this user there may be: each may need a pipe and a file besides."""
+def connection_limit() -> int:
+    """Return the limit for this user's connections: each may need a pipe and a file besides."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 4096 if soft == resource.RLIM_INFINITY else max(32, min(4096, soft // 3))
 
@@ -90,13 +84,13 @@ class Connections:
         self._protocols = protocols
         self._tls = tls
         self._unproven_s = unproven_s
-        self._most = most_of_ours() if most is None else most
+        self._most = connection_limit() if most is None else most
         self._open: list[_Connection] = []
         self._listening: socket.socket | None = None
         self._dropped = 0
 
     def listen(self, host: str, port: int) -> int:
-        """Accept from now on; return the port.
+        """Start to accept connections; return the port.
 
         Raises:
             OSError: The port is taken.
@@ -116,14 +110,14 @@ class Connections:
         return int(listening.getsockname()[1])
 
     def stop_accepting(self) -> None:
-        """Accept no more."""
+        """Close the listening socket."""
         if self._listening is not None:
             asyncio.get_running_loop().remove_reader(self._listening)
             self._listening.close()
             self._listening = None
 
     async def close(self) -> None:
-        """Accept no more, and drop all connections."""
+        """Stop accepting, and close all connections."""
         self.stop_accepting()
         for each in self._open:
             each.abort()
@@ -131,21 +125,22 @@ class Connections:
             await asyncio.sleep(0)
 
     def prove(self, protocol: object) -> None:
-        """Keep a connection, for it has sent the token."""
+        """Mark the connection of a protocol as proven: it has sent the token."""
         for each in self._open:
             if each.protocol is protocol:
                 each.is_proven = True
 
-    def give_memory_back(self) -> None:
-        """Return to the system what dropped connections held; the C library keeps it otherwise."""
+    def trim_memory(self) -> None:
+        """Return the memory of closed connections to the system."""
         if self._dropped:
             self._dropped = 0
+            # The C library keeps freed memory otherwise.
             gc.collect()
             with suppress(AttributeError):
                 ctypes.CDLL(None).malloc_trim(0)
 
     def _accept_some(self) -> None:
-        for _ in range(_MOST_AT_ONCE):
+        for _ in range(_MAX_ACCEPTS):
             if self._listening is None:
                 return
             try:
@@ -163,21 +158,20 @@ class Connections:
         assert listening is not None
         loop.remove_reader(listening)
 
-        def go_on() -> None:
+        def resume() -> None:
             if self._listening is listening:
                 loop.add_reader(listening, self._accept_some)
 
-        loop.call_later(_PAUSE_S, go_on)
+        loop.call_later(_PAUSE_S, resume)
 
     def _admit(self, accepted: socket.socket) -> None:
-        """Open a connection, unless its user has too many."""
         for each in self._open:
             if not each.is_open:
                 each.forget()
         self._open = [each for each in self._open if each.is_open]
         is_ours = uid_of_peer(accepted) in (os.getuid(), None)
         same = [each for each in self._open if each.is_ours == is_ours]
-        if len(same) >= (self._most if is_ours else MOST_OF_OTHERS):
+        if len(same) >= (self._most if is_ours else MAX_OF_OTHERS):
             silent = next((each for each in same if not each.is_proven), None)
             if not is_ours or silent is None:
                 accepted.close()
@@ -195,17 +189,14 @@ class Connections:
         connection.deadline = loop.call_later(self._unproven_s, self._drop_unproven, connection)
 
     async def _handshake(self, connection: _Connection) -> None:
-        """Open a connection once something comes: until then it costs no more than its descriptor."""
+        # Until the first byte comes, a connection costs no more than its descriptor.
         timeout_s = min(HANDSHAKE_S, self._unproven_s) if self._tls else None
         try:
-            await _readable(connection.socket)
+            await _wait_readable(connection.socket)
             if not connection.socket.recv(1, socket.MSG_PEEK):
                 return
             connection.transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: connection.protocol,
-                connection.socket,
-                ssl=self._tls,
-                ssl_handshake_timeout=timeout_s,
+                lambda: connection.protocol, connection.socket, ssl=self._tls, ssl_handshake_timeout=timeout_s
             )
         except OSError as error:
             log.debug("handshake: %s", error)
@@ -216,8 +207,7 @@ class Connections:
             self._dropped += 1
 
 
-async def _readable(waiting: socket.socket) -> None:
-    """Wait until something can be read, the end included."""
+async def _wait_readable(waiting: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     came = asyncio.Event()
     loop.add_reader(waiting, came.set)
@@ -225,3 +215,35 @@ async def _readable(waiting: socket.socket) -> None:
         await came.wait()
     finally:
         loop.remove_reader(waiting)
+
+
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
+_HEADER = struct.Struct("=IHHII")
+_REQUEST = struct.Struct("=BBBBI")
+_ANY_INTERFACE, _NO_COOKIE = b"\0" * 4, b"\xff" * 8
+# Offset of the uid: after the message's state, socket id and three counters.
+_UID_AT = _HEADER.size + 64
+
+
+def uid_of_peer(connection: socket.socket) -> int | None:
+    """Return the user id at the other end of a loopback connection; None if the kernel does not report it.
+
+    Source: "sock_diag(7)", Linux manual; `struct inet_diag_req_v2` and `inet_diag_msg` in linux/inet_diag.h.
+    """
+    try:
+        local, peer = connection.getsockname(), connection.getpeername()
+        family = connection.family
+        ends = struct.pack("!HH", peer[1], local[1])
+        ends += b"".join(socket.inet_pton(family, end[0]).ljust(16, b"\0") for end in (peer, local))
+        query = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF)
+        query += ends + _ANY_INTERFACE + _NO_COOKIE
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+            kernel.settimeout(0.1)
+            length = _HEADER.size + len(query)
+            kernel.sendto(_HEADER.pack(length, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + query, (0, 0))
+            answer = kernel.recv(4096)
+    except (OSError, AttributeError):
+        return None
+    if len(answer) < _UID_AT + 4 or _HEADER.unpack_from(answer)[1] != _SOCK_DIAG_BY_FAMILY:
+        return None
+    return int(struct.unpack_from("=I", answer, _UID_AT)[0])

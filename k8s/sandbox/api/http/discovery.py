@@ -1,4 +1,4 @@
-"""What the server says about itself: versions, groups, kinds and what can be done with them."""
+"""Discovery: versions, groups, kinds and their verbs."""
 
 from __future__ import annotations
 
@@ -6,56 +6,52 @@ import base64
 import hashlib
 import platform
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from k8s.sandbox.api.http import openapi
-from k8s.sandbox.api.http.openapi import KUBERNETES
-from k8s.sandbox.api.served import SERVED, ServedResource
+from k8s.sandbox.api.served import BY_KEY, SERVED, ServedResource
 
 Document = dict[str, Any]
 
+KUBERNETES = "1.31"
+
 VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+# By name: the kind of its bodies (empty for the kind of the object) and its verbs.
 SUBRESOURCES = {
     "status": ("", ["get", "patch", "update"]),
     "log": ("", ["get"]),
     "exec": ("PodExecOptions", ["create", "get"]),
     "binding": ("Binding", ["create"]),
+    "scale": ("Scale", ["get", "patch", "update"]),
 }
-"""By name: the kind that is sent to it, empty for the object's own, and what can be done there."""
+# By version and plural: questions about users and permissions; answered, never stored.
 REVIEWS = {
     ("authorization.k8s.io/v1", "selfsubjectaccessreviews"): "SelfSubjectAccessReview",
     ("authorization.k8s.io/v1", "selfsubjectrulesreviews"): "SelfSubjectRulesReview",
     ("authentication.k8s.io/v1", "selfsubjectreviews"): "SelfSubjectReview",
 }
-"""Questions about who asks and what they may do, by version and plural; answered, never stored."""
-PATCH_TYPES = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-)
+METRICS_VERSION = "metrics.k8s.io/v1beta1"
+METRICS_PATH = f"/apis/{METRICS_VERSION}"
 
 
 def documents() -> dict[str, Document]:
-    """Return what stands at each path that is about the server and its kinds."""
-    found: dict[str, Document] = {
+    """Return the discovery documents by path."""
+    by_path: dict[str, Document] = {
         "/version": _server_version(),
         "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
     }
     groups: dict[str, list[Document]] = {}
     paths = {}
     stored = [each.resource.api_version for each in SERVED]
-    for api_version in dict.fromkeys([*stored, *(at for at, _ in REVIEWS)]):
+    for api_version in dict.fromkeys([*stored, *(at for at, _ in REVIEWS), METRICS_VERSION]):
         group, _, release = api_version.rpartition("/")
         path = f"apis/{api_version}" if group else f"api/{api_version}"
-        found[f"/{path}"] = {
+        by_path[f"/{path}"] = {
             "kind": "APIResourceList",
             "apiVersion": "v1",
             "groupVersion": api_version,
             "resources": list(_resources(api_version)),
         }
-        found[f"/openapi/v3/{path}"] = openapi.document(api_version)
+        by_path[f"/openapi/v3/{path}"] = _openapi(api_version)
         paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}"}
         groups.setdefault(group, []).append({"groupVersion": api_version, "version": release})
     listed = [
@@ -63,47 +59,54 @@ def documents() -> dict[str, Document]:
         for name, versions in groups.items()
         if name
     ]
-    found["/apis"] = {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
-    found |= {f"/apis/{each['name']}": {"kind": "APIGroup", "apiVersion": "v1", **each} for each in listed}
-    return found | {"/openapi/v3": {"paths": paths}}
+    by_path["/apis"] = {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
+    by_path |= {f"/apis/{each['name']}": {"kind": "APIGroup", "apiVersion": "v1", **each} for each in listed}
+    return by_path | {"/openapi/v3": {"paths": paths}}
+
+
+def _openapi(api_version: str) -> Document:
+    # Just enough for kubectl to leave the checks of fields to the server: it looks for the `fieldValidation`
+    # parameter of a kind's patch, and refuses to apply or create without it. No patch lists the bodies it
+    # takes, so kubectl makes patches by the types it knows itself.
+    parameters = [{"name": each, "in": "query"} for each in ("dryRun", "fieldValidation")]
+    paths: Document = {}
+    for resource in (served.resource for served in SERVED):
+        if resource.api_version == api_version:
+            at = resource.path("{namespace}", "{name}").replace("%7B", "{").replace("%7D", "}")
+            gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+            paths[at] = {"patch": {"parameters": parameters, "x-kubernetes-group-version-kind": gvk}}
+    about = {"title": "gpuconsole sandbox", "version": KUBERNETES}
+    return {"openapi": "3.0.0", "info": about, "paths": paths, "components": {"schemas": {}}}
 
 
 def _preferred(group: str, versions: list[Document]) -> Document:
-    """Return the version that people mean who name none: of what is there in several, the first served."""
-    here = [each for each in SERVED if each.resource.group == group]
-    further = {each.resource.plural for each in here if each.is_apart}
-    first = next(
-        (each.resource.version for each in here if not each.is_apart and each.resource.plural in further),
-        versions[0]["version"],
+    """Return the preferred version of a group: of a kind served in several versions, the first of these."""
+    group_kinds = [each for each in SERVED if each.resource.group == group]
+    further = {each.resource.plural for each in group_kinds if each.is_separate_version}
+    shared = (
+        each.resource
+        for each in group_kinds
+        if not each.is_separate_version and each.resource.plural in further
     )
-    return next(each for each in versions if each["version"] == first)
+    preferred = next((resource.version for resource in shared), versions[0]["version"])
+    return next(each for each in versions if each["version"] == preferred)
 
 
 def _server_version() -> Document:
-    """Return a Kubernetes release, and that this is no real one."""
     major, minor = KUBERNETES.split(".")
-    try:
-        commit = version("gpuconsole")
-    except PackageNotFoundError:
-        commit = "unknown"
-    return {
-        "major": major,
-        "minor": minor,
-        "gitVersion": f"v{KUBERNETES}.0+gpuconsole-sandbox",
-        "gitCommit": commit,
-        "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "none",
-        "compiler": f"python{platform.python_version()}",
-        "platform": f"{platform.system().lower()}/{platform.machine()}",
-    }
+    system = f"{platform.system().lower()}/{platform.machine()}"
+    # The suffix tells people that this is no real Kubernetes release.
+    release = f"v{KUBERNETES}.0+gpuconsole-sandbox"
+    return {"major": major, "minor": minor, "gitVersion": release, "platform": system}
 
 
 def _resources(api_version: str) -> Iterator[Document]:
-    """Yield each path of a group's version with the kind behind it and what can be done there."""
     for (at, plural), kind in REVIEWS.items():
         if at == api_version:
             yield _entry(plural, kind, ["create"])
+    if api_version == METRICS_VERSION:
+        for served, kind in ((BY_KEY["nodes"], "NodeMetrics"), (BY_KEY["pods"], "PodMetrics")):
+            yield _entry(served.resource.plural, kind, ["get", "list"], served)
     for served in SERVED:
         resource = served.resource
         if resource.api_version == api_version:
@@ -115,11 +118,12 @@ def _resources(api_version: str) -> Iterator[Document]:
             for name in ("status",) * served.has_status + served.subresources:
                 if name in SUBRESOURCES:
                     kind, verbs = SUBRESOURCES[name]
-                    yield _entry(f"{resource.plural}/{name}", kind or resource.kind, verbs, served)
+                    other = {"group": "autoscaling", "version": "v1"} if name == "scale" else {}
+                    yield _entry(f"{resource.plural}/{name}", kind or resource.kind, verbs, served) | other
 
 
 def _storage_version_hash(served: ServedResource) -> str:
-    """Return the same for the versions of a resource that show the same objects."""
+    # Equal for the versions of a resource that share their objects.
     return base64.b64encode(hashlib.sha256(served.key.encode()).digest()[:8]).decode()
 
 

@@ -1,4 +1,4 @@
-"""Lists in pages, and watches: both show the store as it was at one version and from there on."""
+"""Lists in pages, and watches: both show the store at one version, watches also its changes from there on."""
 
 from __future__ import annotations
 
@@ -15,74 +15,71 @@ from k8s.errors import Expired
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import StatusCause
 from k8s.sandbox.api.http.representations import Representation
-from k8s.sandbox.api.queries import Whole, read_query
+from k8s.sandbox.api.queries import Count, read_query, selector_of
 from k8s.sandbox.api.served import ServedResource
-from k8s.sandbox.api.storage.selectors import from_query
-from k8s.sandbox.api.storage.store import Change, Record, Store
+from k8s.sandbox.api.store import Change, Object, Record, Store
 
 BOOKMARK_S = 60.0
-"""How often a watch that asked for it is told the current version."""
+# Duration of a watch without a timeout.
 WATCH_S = 1800
-"""How long a watch lasts that names no timeout."""
+# Bounds one write, so that other requests get their turn during a flood.
 EVENTS_PER_WRITE = 200
-"""How many events go into one write, so that a flood leaves room for others."""
 INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
 class ListQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """The parameters of a list or watch."""
+    """Parameters of a list or watch."""
 
     label_selector: str = ""
     field_selector: str = ""
-    resource_version: Whole = 0
-    """0 when the newest is meant."""
+    # 0 means the newest.
+    resource_version: Count = 0
+    # Exact, NotOlderThan, or empty.
     resource_version_match: str = ""
-    """Exact, NotOlderThan, or empty."""
-    limit: Whole = 0
+    limit: Count = 0
     token: str = msgspec.field(name="continue", default="")
-    """Where the page before this one ended."""
-    timeout_s: Whole = msgspec.field(name="timeoutSeconds", default=0)
-    """0 for the usual time."""
+    # 0 means `WATCH_S`.
+    timeout_s: Count = msgspec.field(name="timeoutSeconds", default=0)
     allow_watch_bookmarks: bool = False
     send_initial_events: bool = False
-    """Whether a watch says where what is there ends."""
     watch: bool = False
 
 
 class Listing:
-    """What a list or watch request asks for."""
+    """A parsed list or watch request; its `selector` is None if it matches every object."""
 
-    def __init__(self, served: ServedResource, namespace: str, query: Mapping[str, str]) -> None:
-        """Read the parameters of a request.
+    def __init__(self, served: ServedResource, namespace: str, parameters: Mapping[str, str]) -> None:
+        """Parse the parameters of a request.
 
         Raises:
-            ApiError: One of them makes no sense.
+            ApiError: A parameter is malformed or does not fit the others.
         """
         self.served = served
         self.namespace = namespace
-        self.query = asked = read_query(query, ListQuery)
-        """The parameters."""
-        self.selector = from_query(served, asked.label_selector, asked.field_selector)
-        """Tells whether an object is meant; None when all are."""
-        match = asked.resource_version_match
-        if match and "resourceVersion" not in query and not asked.send_initial_events:
+        self.query = query = read_query(parameters, ListQuery)
+        self.selector = selector_of(served, query.label_selector, query.field_selector)
+        match = query.resource_version_match
+        if match and "resourceVersion" not in parameters and not query.send_initial_events:
             why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            raise api_errors.invalid_options(
-                "ListOptions", StatusCause.forbidden("resourceVersionMatch", why)
-            )
+            cause = StatusCause.forbidden("resourceVersionMatch", why)
+            raise api_errors.invalid_options("ListOptions", cause)
         if match not in ("", "Exact", "NotOlderThan"):
             cause = StatusCause.unsupported("resourceVersionMatch", match, ("Exact", "NotOlderThan"))
             raise api_errors.invalid_options("ListOptions", cause)
 
+    def selects(self, obj: Object) -> bool:
+        """Return True if the selector matches an object."""
+        return self.selector is None or self.selector(obj)
 
-def page(store: Store, asked: Listing, form: Representation) -> bytes:
-    """Return a list, or the page of it that was asked for.
+
+def page(store: Store, listing: Listing, form: Representation) -> bytes:
+    """Return a list, or the requested page of it.
 
     Raises:
-        ApiError: That version is forgotten, or not there yet.
+        ApiError: The requested version is no longer stored, or does not exist yet.
     """
     version, start = store.version, ""
-    query = asked.query
+    query = listing.query
     if query.token:
         version, start = _from_token(query.token)
     elif query.resource_version:
@@ -91,52 +88,47 @@ def page(store: Store, asked: Listing, form: Representation) -> bytes:
         if query.resource_version_match == "Exact" or (query.limit and not query.resource_version_match):
             version = query.resource_version
     try:
-        records = store.records(asked.served.key, asked.namespace, version=version)
+        records = store.records(listing.served.key, listing.namespace, version=version)
     except Expired as error:
         why = "The resourceVersion for the provided list is too old."
         if query.token:
             why = "The provided continue parameter is too old. Start a new list without it."
         raise api_errors.expired(why) from error
-    found: list[Record] = []
+    selected: list[Record] = []
     meta: dict[str, object] = {"resourceVersion": str(version)}
     for index, record in enumerate(records):
         if start and f"{record.namespace}/{record.name}" <= start:
             continue
-        if asked.selector is not None and not asked.selector(record.obj):
+        if not listing.selects(record.obj):
             continue
-        if query.limit and len(found) == query.limit:
-            meta["continue"] = _to_token(version, found[-1])
-            if asked.selector is None:
+        if query.limit and len(selected) == query.limit:
+            meta["continue"] = _to_token(version, selected[-1])
+            if listing.selector is None:
                 meta["remainingItemCount"] = len(records) - index
             break
-        found.append(record)
-    return form.many(found, meta)
+        selected.append(record)
+    return form.many(selected, meta)
 
 
 async def watch(
-    store: Store,
-    asked: Listing,
-    form: Representation,
-    request: web.Request,
-    stopping: asyncio.Event,
+    store: Store, listing: Listing, form: Representation, request: web.Request, stopping: asyncio.Event
 ) -> web.StreamResponse:
-    """Send what changes, until the client leaves, the time is over or the server stops."""
-    key = asked.served.key
-    query = asked.query
+    """Send changes until the client leaves, the watch times out or the server stops."""
+    key = listing.served.key
+    query = listing.query
     version = query.resource_version or store.version
     initial: list[bytes] = []
     if not query.resource_version:
-        records = store.records(key, asked.namespace)
-        chosen = (each for each in records if asked.selector is None or asked.selector(each.obj))
-        initial = [_line("ADDED", form.record(record)) for record in chosen]
+        records = store.records(key, listing.namespace)
+        initial = [_line("ADDED", form.record(each)) for each in records if listing.selects(each.obj)]
         if query.send_initial_events and query.allow_watch_bookmarks:
-            initial.append(_bookmark(asked.served, version, INITIAL_END))
+            initial.append(_bookmark(listing.served, version, INITIAL_END))
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(request)
     for at in range(0, len(initial), EVENTS_PER_WRITE):
         await response.write(b"".join(initial[at : at + EVENTS_PER_WRITE]))
     ends = time.monotonic() + (query.timeout_s or WATCH_S)
-    bookmark_due = time.monotonic() + BOOKMARK_S
+    next_bookmark = time.monotonic() + BOOKMARK_S
     with store.listening(key) as changed:
         while not stopping.is_set():
             changed.clear()
@@ -147,23 +139,23 @@ async def watch(
                 await response.write(_line("ERROR", msgspec.json.encode(gone)))
                 break
             for at in range(0, len(changes), EVENTS_PER_WRITE):
-                events = (_event(change, asked, form) for change in changes[at : at + EVENTS_PER_WRITE])
+                events = (_event(change, listing, form) for change in changes[at : at + EVENTS_PER_WRITE])
                 if written := b"".join(filter(None, events)):
                     await response.write(written)
             version = max(version, changes[-1].version if changes else 0)
             if changed.is_set():
                 continue
-            # Everything up to here has been looked at, whatever its kind.
+            # Changes of other kinds need no events: a bookmark may skip them.
             version = max(version, store.version)
             now = time.monotonic()
-            if query.allow_watch_bookmarks and now >= min(bookmark_due, ends):
-                await response.write(_bookmark(asked.served, version))
-                bookmark_due = now + BOOKMARK_S
+            if query.allow_watch_bookmarks and now >= min(next_bookmark, ends):
+                await response.write(_bookmark(listing.served, version))
+                next_bookmark = now + BOOKMARK_S
             if now >= ends:
                 break
             try:
                 async with asyncio.timeout(
-                    (min(bookmark_due, ends) if query.allow_watch_bookmarks else ends) - now
+                    (min(next_bookmark, ends) if query.allow_watch_bookmarks else ends) - now
                 ):
                     await changed.wait()
             except TimeoutError:
@@ -172,19 +164,18 @@ async def watch(
     return response
 
 
-def _event(change: Change, asked: Listing, form: Representation) -> bytes:
-    """Write a change as somebody with this selector sees it; empty when they do not see it."""
-    there = change.new or change.old
-    assert there is not None
-    if asked.namespace and there.namespace != asked.namespace:
+def _event(change: Change, listing: Listing, form: Representation) -> bytes:
+    record = change.new or change.old
+    assert record is not None
+    if listing.namespace and record.namespace != listing.namespace:
         return b""
-    selector = asked.selector
-    was = change.old is not None and (selector is None or selector(change.old.obj))
-    if change.new is not None and (selector is None or selector(change.new.obj)):
-        return _line("MODIFIED" if was else "ADDED", form.record(change.new))
-    if not was or change.old is None:
+    old = change.old if change.old is not None and listing.selects(change.old.obj) else None
+    if change.new is not None and listing.selects(change.new.obj):
+        return _line("ADDED" if old is None else "MODIFIED", form.record(change.new))
+    if old is None:
         return b""
-    last = change.old.obj
+    # An object that no longer matches is deleted for this client, at the version of the change.
+    last = old.obj
     last = {**last, "metadata": {**last["metadata"], "resourceVersion": str(change.version)}}
     return _line("DELETED", form.obj(last))
 
@@ -203,13 +194,14 @@ def _bookmark(served: ServedResource, version: int, annotations: Mapping[str, st
 
 
 def _to_token(version: int, last: Record) -> str:
-    words = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{last.namespace}/{last.name}"}
-    return base64.urlsafe_b64encode(json.dumps(words).encode()).decode().rstrip("=")
+    position = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{last.namespace}/{last.name}"}
+    return base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
 
 
 def _from_token(token: str) -> tuple[int, str]:
     try:
-        words = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        return int(words["rv"]), str(words["start"])
+        position = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        return int(position["rv"]), str(position["start"])
     except (ValueError, KeyError, TypeError) as error:
-        raise api_errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+        why = "continue key is not valid: this server did not make it"
+        raise api_errors.bad_request(f"invalid continue token: {why}") from error

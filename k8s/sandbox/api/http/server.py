@@ -1,4 +1,4 @@
-"""The sandbox's API server: paths and methods to the registry's rules, on a loopback socket."""
+"""The sandbox's HTTP server on a loopback socket: routes requests to the registry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import re
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,36 +19,47 @@ from aiohttp import web
 
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission import patches
+from k8s.sandbox.api.admission.deletion import now
 from k8s.sandbox.api.admission.registry import Registry
 from k8s.sandbox.api.admission.unsupported import warnings_of
-from k8s.sandbox.api.api_errors import ApiError, StatusCause
+from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.http import bodies, discovery, lists, representations
 from k8s.sandbox.api.http.connections import Connections
-from k8s.sandbox.api.served import BY_PATH, SERVED, ServedResource
-from k8s.sandbox.api.storage.store import Object, Store, StoreError
+from k8s.sandbox.api.served import BY_PATH, ServedResource
+from k8s.sandbox.api.store import Object, Store, StoreError
 from k8s.sandbox.api.streams.pod_exec import run_exec
 from k8s.sandbox.api.streams.pod_forward import run_forward
 from k8s.sandbox.api.streams.pod_log import send_log
 
 log = logging.getLogger(__name__)
 
-LARGEST_BODY_BYTES = 3 * 1024 * 1024
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_NUMERIC = {"localhost": "127.0.0.1"}
+MAX_BODY_BYTES = 3 * 1024 * 1024
+LOOPBACK = {"127.0.0.1": "127.0.0.1", "::1": "::1", "localhost": "127.0.0.1"}
+# Paths that need no token.
 OPEN_PATHS = ("/healthz", "/livez", "/readyz")
-"""What is answered without a token."""
+# Age at which events are removed, as on a real server.
 EVENTS_KEPT_S = 3600.0
-"""How long events stay, as on a real server."""
 _NOT_PLAIN = re.compile(r"[^ -~]")
-"""What may not stand in a header."""
+# GPU metrics of a node, as if an exporter listened there.
 _NODE_METRICS = re.compile(r"/api/v1/nodes/([a-z0-9.-]+):9400/proxy/metrics")
-"""Where the GPUs of a node are read, as if an exporter listened there."""
+_USAGE = re.compile(
+    discovery.METRICS_PATH.replace(".", r"\.")
+    + r"(?:/namespaces/([^/]+)(?=/pods))?/(pods|nodes)(?:/([^/]+))?"
+)
+_USAGE_WINDOW = "15s"
+# CPU in cores, memory in bytes.
+ContainerUsage = tuple[float, int]
+PATCHES: Mapping[str, Callable[[Any, Any], Any]] = {
+    "application/json-patch+json": patches.json_patch,
+    "application/merge-patch+json": patches.merge,
+    "application/strategic-merge-patch+json": patches.strategic,
+}
 SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """What a path means."""
+    """The parts of a request path."""
 
     served: ServedResource
     namespace: str
@@ -57,10 +68,10 @@ class RequestTarget:
 
 
 def target_of(path: str) -> RequestTarget:
-    """Read the path of a list, an object or what is below one.
+    """Parse the path of a list, an object or a subresource.
 
     Raises:
-        ApiError: Nothing is served there.
+        ApiError: Nothing is served at that path.
     """
     root, *parts = [part for part in path.split("/") if part] + [""] * 4
     if root not in ("api", "apis"):
@@ -74,15 +85,15 @@ def target_of(path: str) -> RequestTarget:
     served = BY_PATH.get((group, version, plural))
     if served is None or any(extra):
         raise api_errors.no_such_path()
-    is_lost = bool(name) and not namespace if served.resource.is_namespaced else bool(namespace)
+    is_misplaced = bool(name) and not namespace if served.resource.is_namespaced else bool(namespace)
     is_known = subresource in ("", *served.subresources) or (subresource == "status" and served.has_status)
-    if is_lost or not is_known:
+    if is_misplaced or not is_known:
         raise api_errors.no_such_path()
     return RequestTarget(served, namespace, name, subresource)
 
 
 class Server:
-    """The server and what it needs: a store, a token, the folder where pods run."""
+    """The API server of one sandbox."""
 
     def __init__(
         self,
@@ -93,24 +104,24 @@ class Server:
         component_token: str = "",
         allows_open_rendezvous: bool = False,
     ) -> None:
-        """Prepare; nothing listens yet.
+        """Prepare the server; `start` makes it listen.
 
         Args:
-            store: Where the objects are.
-            token: What people and their tools must present.
-            pods_root: Folder of a folder for each pod, by uid: logs, and what exec needs.
-            component_token: What the sandbox's own operators and agents present, so that
-                `idle_s` is not about them.
-            allows_open_rendezvous: Whether jobs may ask for the c10d rendezvous.
+            store: Store of all objects.
+            token: Token of users and their tools.
+            pods_root: Folder with a folder for each pod, by uid, for its logs and exec socket.
+            component_token: Token of the sandbox's own components, whose requests `idle_s` ignores.
+            allows_open_rendezvous: Whether jobs may use the c10d rendezvous.
         """
+        # To be used in the server's event loop only.
         self.registry = Registry(store, allows_open_rendezvous=allows_open_rendezvous)
-        """The rules; use it from the server's own loop only."""
+        # Returns the driver's metrics of a node's GPUs; None without real GPUs.
         self.gpu_metrics: Callable[[str], Awaitable[str]] | None = None
-        """Given a node's name, asks the driver what its GPUs do; None without real GPUs."""
+        # Returns the measured usage by pod uid and container name.
+        self.usage: Callable[[], Mapping[str, Mapping[str, ContainerUsage]]] = dict
         self.pods_root = pods_root
-        """Folder of a folder for each pod, by uid."""
+        # Set to end all streams.
         self.stopping = asyncio.Event()
-        """Set when streams must end."""
         self._tokens = {token.encode(): True, component_token.encode(): False}
         self._documents = discovery.documents()
         self._last_used = time.monotonic()
@@ -121,13 +132,11 @@ class Server:
 
     @property
     def idle_s(self) -> float:
-        """Return for how long nobody has asked anything; zero while somebody's request or stream is open."""
+        """Return the seconds since the last request of a user; 0 while a request or stream is open."""
         return 0.0 if self._in_use else time.monotonic() - self._last_used
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> int:
-        """Listen, and return the port; 0 takes a free one.
-
-        kubectl sends its token over TLS only: give `tls` to whoever may meet kubectl.
+        """Listen, and return the port; 0 takes a free one. kubectl needs `tls`.
 
         Raises:
             ValueError: The host is not this machine's loopback.
@@ -135,14 +144,14 @@ class Server:
         """
         if host not in LOOPBACK:
             raise ValueError(f"the sandbox listens on loopback only, not on {host}")
-        app = web.Application(client_max_size=LARGEST_BODY_BYTES)
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=2.0)
         await self._runner.setup()
         assert self._runner.server is not None
         self._connections = Connections(self._runner.server, tls)
         try:
-            port = self._connections.listen(_NUMERIC.get(host, host), port)
+            port = self._connections.listen(LOOPBACK[host], port)
         except OSError:
             await self._runner.cleanup()
             raise
@@ -165,23 +174,23 @@ class Server:
             await self._connections.close()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        """Let in who has the token, and turn errors into `Status` answers."""
         sent = request.headers.get("Authorization", "").partition(" ")[2].strip().encode()
-        counts = [used for token, used in self._tokens.items() if token and hmac.compare_digest(token, sent)]
-        if counts and self._connections is not None:
+        # True for the user's token, False for that of the sandbox's own components.
+        matches = [used for token, used in self._tokens.items() if token and hmac.compare_digest(token, sent)]
+        if matches and self._connections is not None:
             self._connections.prove(request.protocol)
-        if not counts and request.path not in OPEN_PATHS:
+        if not matches and request.path not in OPEN_PATHS:
             refusal = _status_response(ApiError(401, "Unauthorized", "Unauthorized"))
             refusal.force_close()
             return refusal
-        is_somebody = any(counts)
-        self._in_use += is_somebody
+        is_user = any(matches)
+        self._in_use += is_user
         try:
             return await self._dispatch(request)
         except ApiError as error:
             return _status_response(error)
         except web.HTTPRequestEntityTooLarge:
-            return _status_response(api_errors.too_large(f"limit is {LARGEST_BODY_BYTES}"))
+            return _status_response(api_errors.too_large(f"limit is {MAX_BODY_BYTES}"))
         except RecursionError:
             return _status_response(api_errors.bad_request("the object is nested too deeply"))
         except StoreError as error:
@@ -190,7 +199,7 @@ class Server:
             log.exception("%s %s", request.method, request.path)
             return _status_response(ApiError(500, "InternalError", "the sandbox failed: see its log"))
         finally:
-            if is_somebody:
+            if is_user:
                 self._in_use -= 1
                 self._last_used = time.monotonic()
 
@@ -199,13 +208,20 @@ class Server:
         if path in OPEN_PATHS or path in self._documents:
             if request.method != "GET":
                 raise api_errors.not_allowed()
-            about = self._documents.get(path)
-            return web.Response(text="ok") if about is None else _json(msgspec.json.encode(about))
+            document = self._documents.get(path)
+            return web.Response(text="ok") if document is None else _json(msgspec.json.encode(document))
+        # After discovery: kubectl does not show the message of a refusal there.
+        if any(name.startswith("Impersonate-") for name in map(str.title, request.headers)):
+            user = request.headers.get("Impersonate-User", "")
+            why = f'users "{user}" is forbidden: the sandbox has one user, who cannot impersonate others'
+            raise ApiError(403, "Forbidden", why)
         version, _, plural = path.removeprefix("/apis/").rpartition("/")
         if (kind := discovery.REVIEWS.get((version, plural))) is not None:
             return await self._review(request, version, kind)
         if (metrics := _NODE_METRICS.fullmatch(path)) is not None:
             return await self._metrics(request, metrics[1])
+        if (usage := _USAGE.fullmatch(path)) is not None:
+            return self._usage(request, usage[1] or "", usage[2], usage[3] or "")
         target = target_of(request.path)
         if target.subresource not in ("", "status"):
             return await self._subresource(request, target)
@@ -229,29 +245,23 @@ class Server:
     async def _review(self, request: web.Request, version: str, kind: str) -> web.Response:
         if request.method != "POST":
             raise api_errors.not_allowed()
-        known = {(each.resource.group, each.resource.plural) for each in SERVED}
-        answer = bodies.review(await bodies.read(request, kind), version, kind, known)
+        answer = bodies.review(await bodies.read(request, kind), version, kind)
         return _json(msgspec.json.encode(answer), 201)
 
     async def _list(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
-        asked = lists.Listing(target.served, target.namespace, request.query)
+        listing = lists.Listing(target.served, target.namespace, request.query)
         form = self._representation(request, target)
-        store = self.registry.store
-        if asked.query.watch:
-            return await lists.watch(store, asked, form, request, self.stopping)
-        return _json(lists.page(store, asked, form))
+        if listing.query.watch:
+            return await lists.watch(self.registry.store, listing, form, request, self.stopping)
+        return _json(lists.page(self.registry.store, listing, form))
 
     async def _create(self, request: web.Request, target: RequestTarget) -> web.Response:
         write = bodies.write_options(request, "CreateOptions")
         body = await bodies.read(request, target.served.resource.kind)
         obj = self.registry.create(target.served, target.namespace, body, write)
-        return self._created(request, target, obj)
-
-    def _created(self, request: web.Request, target: RequestTarget, obj: Object) -> web.Response:
-        """Answer with a new object, and warn of what is ignored of it."""
         answer = _json(self._representation(request, target).obj(obj), 201)
-        for words in warnings_of(target.served.key, obj):
-            quoted = _NOT_PLAIN.sub("?", words).replace("\\", "\\\\").replace('"', '\\"')
+        for warning in warnings_of(target.served.key, obj):
+            quoted = _NOT_PLAIN.sub("?", warning).replace("\\", "\\\\").replace('"', '\\"')
             answer.headers.add("Warning", f'299 - "{quoted}"')
         return answer
 
@@ -266,39 +276,25 @@ class Server:
     async def _patch(self, request: web.Request, target: RequestTarget) -> web.Response:
         write = bodies.write_options(request, "PatchOptions")
         served = target.served
-        types = [each for each in discovery.PATCH_TYPES if not (served.is_custom and "strategic" in each)]
-        body = await bodies.read(request, served.resource.kind, types)
-        place = target.namespace, target.name
-        created = False
         if request.content_type == "application/apply-patch+yaml":
-            if not request.query.get("fieldManager"):
-                cause = StatusCause.required("fieldManager", "is required for apply patch")
-                raise api_errors.invalid_options("PatchOptions", cause)
-            if target.subresource:
-                raise api_errors.not_served("apply to a subresource")
-            force = request.query.get("force") == "true"
-            obj, created = self.registry.apply(served, *place, body, write, force=force)
-        else:
-            change = {
-                "application/json-patch+json": patches.json_patch,
-                "application/strategic-merge-patch+json": patches.strategic,
-            }.get(request.content_type, patches.merge)
-            if change is not patches.json_patch and not isinstance(body, dict):
-                raise api_errors.bad_request("the patch is not an object")
-
-            def patched(old: Object) -> Any:
-                return change(old, body)
-
-            obj = self.registry.patch(served, *place, patched, write, target.subresource)
-        if created:
-            return self._created(request, target, obj)
+            advice = "use client-side apply, kubectl apply without --server-side"
+            message = f"the sandbox has no server-side apply: {advice}"
+            raise ApiError(415, "UnsupportedMediaType", message)
+        types = [each for each in PATCHES if not (served.is_custom and "strategic" in each)]
+        body = await bodies.read(request, served.resource.kind, types)
+        change = PATCHES.get(request.content_type, patches.merge)
+        if change is not patches.json_patch and not isinstance(body, dict):
+            raise api_errors.bad_request("the patch is not an object")
+        obj = self.registry.patch(
+            served, target.namespace, target.name, lambda old: change(old, body), write, target.subresource
+        )
         return _json(self._representation(request, target).obj(obj))
 
     async def _delete(self, request: web.Request, target: RequestTarget) -> web.Response:
         served = target.served
-        how = await bodies.deletion_options(request)
-        obj, gone = self.registry.delete(served, target.namespace, target.name, how)
-        if not gone or served.deleted_is_returned:
+        options = await bodies.deletion_options(request)
+        obj, gone = self.registry.delete(served, target.namespace, target.name, options)
+        if not gone or served.returns_deleted:
             return _json(self._representation(request, target).obj(obj))
         resource = served.resource
         uid = obj["metadata"]["uid"]
@@ -307,13 +303,13 @@ class Server:
         return _json(msgspec.json.encode(answer))
 
     async def _subresource(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
-        """Answer for the paths below a pod."""
-        place = target.namespace, target.name
         if target.subresource == "binding" and request.method == "POST":
             binding = await bodies.read(request, "Binding")
-            self.registry.bind(*place, bodies.node_of(binding), bodies.annotations_of(binding))
+            self.registry.bind(target.namespace, target.name, *bodies.parse_binding(binding))
             return _json(msgspec.json.encode(SUCCESS | {"code": 201}), 201)
-        pod = self.registry.get(target.served, *place)
+        if target.subresource == "scale":
+            return await self._scale(request, target)
+        pod = self.registry.get(target.served, target.namespace, target.name)
         if target.subresource == "log" and request.method == "GET":
             return await send_log(request, self.registry.store, pod, self.pods_root, self.stopping)
         if target.subresource == "exec" and request.method in ("GET", "POST"):
@@ -321,31 +317,100 @@ class Server:
         if target.subresource == "portforward" and request.method in ("GET", "POST"):
             return await run_forward(request, pod, self.pods_root, self.stopping)
         if target.subresource in ("attach", "proxy"):
-            raise api_errors.not_served(f"{target.subresource} of pods")
+            why = f"the sandbox does not serve {target.subresource} of pods"
+            raise ApiError(501, "NotImplemented", why)
         raise api_errors.not_allowed()
 
+    async def _scale(self, request: web.Request, target: RequestTarget) -> web.Response:
+        object_key = target.served, target.namespace, target.name
+        obj = self.registry.get(*object_key).obj
+        if request.method in ("PUT", "PATCH"):
+            write = bodies.write_options(request, "UpdateOptions")
+            types = ("application/merge-patch+json",) if request.method == "PATCH" else (bodies.JSON,)
+            scale = patches.merge(_scale_of(obj), await bodies.read(request, "Scale", types))
+            if not (isinstance(scale, dict) and isinstance(scale.get("spec"), dict)):
+                raise api_errors.bad_request("the body is not a Scale")
+            meta = scale["metadata"] if isinstance(scale.get("metadata"), dict) else {}
+            spec = {"replicas": scale["spec"].get("replicas", 0)}
+            changed = {"metadata": {"resourceVersion": meta.get("resourceVersion")}, "spec": spec}
+            obj = self.registry.patch(*object_key, lambda old: patches.merge(old, changed), write)
+        elif request.method != "GET":
+            raise api_errors.not_allowed()
+        return _json(msgspec.json.encode(_scale_of(obj)))
+
     async def _metrics(self, request: web.Request, node: str) -> web.Response:
-        """Answer with what the driver tells of a node's GPUs, in an exporter's words."""
         if request.method != "GET":
             raise api_errors.not_allowed()
         self.registry.get(BY_PATH["", "v1", "nodes"], "", node)
         text = await self.gpu_metrics(node) if self.gpu_metrics is not None else ""
         if not text:
-            raise ApiError(404, "NotFound", f"the driver tells of no GPUs on {node}")
+            raise ApiError(404, "NotFound", f"the driver reports no GPUs on {node}")
         return web.Response(text=text, content_type="text/plain")
+
+    def _usage(self, request: web.Request, namespace: str, plural: str, name: str) -> web.Response:
+        if request.method != "GET":
+            raise api_errors.not_allowed()
+        served = BY_PATH["", "v1", plural]
+        listing = lists.Listing(served, namespace, request.query)
+        if name:
+            records = [self.registry.get(served, namespace, name)]
+        else:
+            every = self.registry.store.records(served.key, namespace)
+            records = [each for each in every if listing.selects(each.obj)]
+        by_uid = self.usage()
+        items = []
+        for obj in (record.obj for record in records):
+            if plural == "nodes":
+                # The usage of a node is that of its pods.
+                pods = (each.obj for each in self.registry.store.records("pods"))
+                on_node = [pod for pod in pods if pod["spec"].get("nodeName") == obj["metadata"]["name"]]
+                used = [each for pod in on_node for each in by_uid.get(pod["metadata"]["uid"], {}).values()]
+                items.append(_metrics_of(obj, "NodeMetrics", usage=_quantities(used)))
+            elif usage := by_uid.get(obj["metadata"]["uid"]):
+                containers = [{"name": each, "usage": _quantities([used])} for each, used in usage.items()]
+                items.append(_metrics_of(obj, "PodMetrics", containers=containers))
+        if name and not items:
+            raise ApiError(404, "NotFound", f'podmetrics.metrics.k8s.io "{namespace}/{name}" not found')
+        kind = "NodeMetricsList" if plural == "nodes" else "PodMetricsList"
+        listed = {"kind": kind, "apiVersion": discovery.METRICS_VERSION, "metadata": {}, "items": items}
+        return _json(msgspec.json.encode(items[0] if name else listed))
 
     def _representation(self, request: web.Request, target: RequestTarget) -> representations.Representation:
         accept = request.headers.get("Accept", "")
         return representations.accepted(target.served, accept, request.query.get("includeObject", ""))
 
     async def _sweep(self) -> None:
-        """Remove events that are too old, and give back free memory, for as long as the server runs."""
         while True:
             await asyncio.sleep(60)
             if self._connections is not None:
-                self._connections.give_memory_back()
+                self._connections.trim_memory()
             with suppress(StoreError):
                 self.registry.expire_events(EVENTS_KEPT_S)
+
+
+def _scale_of(obj: Object) -> Object:
+    copied = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    labels = (obj["spec"].get("selector") or {}).get("matchLabels") or {}
+    selector = ",".join(f"{name}={value}" for name, value in labels.items())
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: obj["metadata"][name] for name in copied},
+        "spec": {"replicas": obj["spec"]["replicas"]},
+        "status": {"replicas": (obj.get("status") or {}).get("replicas", 0), "selector": selector},
+    }
+
+
+def _metrics_of(obj: Object, kind: str, **measured: Any) -> Object:
+    meta = {key: obj["metadata"][key] for key in ("name", "namespace", "labels") if key in obj["metadata"]}
+    moment = now()
+    about = {"kind": kind, "apiVersion": discovery.METRICS_VERSION, "timestamp": moment}
+    return {**about, "metadata": {**meta, "creationTimestamp": moment}, "window": _USAGE_WINDOW, **measured}
+
+
+def _quantities(used: Sequence[ContainerUsage]) -> dict[str, str]:
+    cores, kib = sum(each[0] for each in used), sum(each[1] for each in used) // 1024
+    return {"cpu": f"{round(cores * 1e9)}n", "memory": f"{kib}Ki"}
 
 
 def _json(body: bytes, status: int = 200) -> web.Response:

@@ -1,4 +1,4 @@
-"""Logs, exec and port-forward of pods, over HTTP and websockets.
+"""Logs, exec and port-forward of pods.
 
-Reads what the node agent writes; changes no object.
+Reads the node agent's files and changes no object.
 """

@@ -1,8 +1,8 @@
-"""A further command in a container, started by the container's shim, so that it ends with the container.
+"""A command in a running container, started by the container's shim so that it ends with the container.
 
-The shim listens on a socket in the container's folder. It takes `{"argv", "terminal"}` with the three
-descriptors of the command's input, output and errors, says `{"pid"}` or `{"error"}`, and at last
-`{"status"}`: its exit code, or below zero the signal. Whoever hangs up ends the command's session.
+The shim listens on a socket in the container's folder. It receives `{"argv", "terminal"}` and the three
+descriptors of stdin, stdout and stderr, and answers `{"pid"}` or `{"error"}`, and at the end `{"status"}`:
+the exit code, or the negated signal number. Closing the connection ends the command's session.
 """
 
 from __future__ import annotations
@@ -18,28 +18,25 @@ from typing import Self
 from k8s.sandbox.pod_folder import EXEC_SOCKET
 
 KILLED = -9
+# Time for the shim to start a command.
 ANSWER_S = 10.0
-"""How long a shim may take to start a command."""
 
 
 class ContainerCommand:
-    """One command and what it reads and writes."""
+    """One command and its standard streams."""
 
     def __init__(self, reports: asyncio.StreamReader, shim: asyncio.StreamWriter) -> None:
         self._shim = shim
         self._ended = asyncio.create_task(_status(reports))
         self.stdin: asyncio.StreamWriter | None = None
-        """Its input, if that was asked for."""
         self.stdout: asyncio.StreamReader | None = None
-        """Its output, if that was asked for."""
         self.stderr: asyncio.StreamReader | None = None
-        """Its errors, if they were asked for."""
 
     @classmethod
     async def start(
         cls, folder: Path, argv: Sequence[str], *, stdin: bool, stdout: bool, stderr: bool
     ) -> Self:
-        """Start a command with pipes for those of its streams that are wanted.
+        """Start a command with pipes for the requested streams.
 
         Raises:
             OSError: It cannot be started, or the container has ended.
@@ -55,7 +52,7 @@ class ContainerCommand:
                 else:
                     theirs.append(os.open(os.devnull, os.O_RDWR))
                     ours.append(None)
-            found = cls(*await _ask_shim(folder, argv, theirs, is_terminal=False))
+            command = cls(*await _request_shim(folder, argv, theirs, is_terminal=False))
         except BaseException:
             for descriptor in filter(None, ours):
                 os.close(descriptor)
@@ -63,32 +60,32 @@ class ContainerCommand:
         finally:
             for descriptor in theirs:
                 os.close(descriptor)
-        found.stdin, found.stdout, found.stderr = (
+        command.stdin, command.stdout, command.stderr = (
             await _writer(ours[0]),
             await _reader(ours[1]),
             await _reader(ours[2]),
         )
-        return found
+        return command
 
     @classmethod
     async def start_on_terminal(cls, folder: Path, argv: Sequence[str], terminal: int) -> Self:
-        """Start a command whose terminal is the one given.
+        """Start a command on a terminal, given as a descriptor.
 
         Raises:
             OSError: It cannot be started, or the container has ended.
         """
-        return cls(*await _ask_shim(folder, argv, [terminal] * 3, is_terminal=True))
+        return cls(*await _request_shim(folder, argv, [terminal] * 3, is_terminal=True))
 
     async def wait(self) -> int:
-        """Wait for its end; return its exit code, or below zero the signal that ended it."""
+        """Wait for the command to end; return its exit code, or the negated signal number."""
         return await asyncio.shield(self._ended)
 
     def kill(self) -> None:
-        """End it and what it started, unless that has a session of its own."""
+        """Kill the command and its children, except those in a session of their own."""
         self._shim.close()
 
 
-async def _ask_shim(
+async def _request_shim(
     folder: Path, argv: Sequence[str], descriptors: Sequence[int], *, is_terminal: bool
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     request = json.dumps({"argv": list(argv), "terminal": is_terminal}).encode() + b"\n"
@@ -96,18 +93,17 @@ async def _ask_shim(
     reports, shim = await asyncio.open_unix_connection(sock=connection)
     try:
         async with asyncio.timeout(ANSWER_S):
-            words = json.loads(await reports.readline() or b'{"error": "the container has ended"}')
+            answer = json.loads(await reports.readline() or b'{"error": "the container has ended"}')
     except BaseException:
         shim.close()
         raise
-    if why := words.get("error"):
+    if why := answer.get("error"):
         shim.close()
         raise OSError(None, why)
     return reports, shim
 
 
 def _send(folder: Path, request: bytes, descriptors: Sequence[int]) -> socket.socket:
-    """Send a request to a container's shim, by a path that is short enough for a socket's address."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(ANSWER_S)
     at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
@@ -126,10 +122,10 @@ def _send(folder: Path, request: bytes, descriptors: Sequence[int]) -> socket.so
 
 async def _status(reports: asyncio.StreamReader) -> int:
     try:
-        words = json.loads(await reports.readline() or b"{}")
+        answer = json.loads(await reports.readline() or b"{}")
     except (OSError, ValueError):
-        words = {}
-    return int(words.get("status", KILLED))
+        answer = {}
+    return int(answer.get("status", KILLED))
 
 
 async def _reader(descriptor: int | None) -> asyncio.StreamReader | None:

@@ -1,7 +1,7 @@
-"""`pods/NAME/exec`: a command in a container's environment, over a websocket of numbered channels.
+"""`pods/NAME/exec`: a command in a container, over a websocket of numbered channels.
 
-Channel 0 is its input, 1 its output, 2 its errors, 3 how it ended, 4 the terminal's size;
-protocol v5 adds 255, "this channel is closed".
+Channels: 0 stdin, 1 stdout, 2 stderr, 3 the final status, 4 the terminal's size; in protocol v5 also 255,
+"this channel is closed".
 Source: "websocket" in k8s.io/apimachinery/pkg/util/remotecommand.
 """
 
@@ -24,7 +24,7 @@ from aiohttp import WSMsgType, web
 
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import ApiError
-from k8s.sandbox.api.storage.store import Record, Store
+from k8s.sandbox.api.store import Record, Store
 from k8s.sandbox.api.streams.container_command import ContainerCommand
 from k8s.sandbox.api.streams.pod_log import container_of, status_of
 from k8s.sandbox.pod_folder import Launch, rewrite
@@ -32,19 +32,18 @@ from k8s.sandbox.pod_folder import Launch, rewrite
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, ENDED, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 CHUNK_BYTES = 32 * 1024
+# Time to wait for output that children of an ended command hold open.
 DRAIN_S = 2.0
-"""How long output is waited for that children of an ended command hold open."""
 PING_S = 15.0
-"""How soon a dead connection is noticed."""
 
 
 async def run_exec(
     request: web.Request, store: Store, record: Record, pods_root: Path, stopping: asyncio.Event
 ) -> web.StreamResponse:
-    """Run a command until it ends, its client leaves or its pod does.
+    """Run a command until it ends, its client leaves or its container ends.
 
     Raises:
-        ApiError: The container does not run, or the client speaks no protocol of ours.
+        ApiError: The container does not run, or the client supports none of our protocols.
     """
     pod = record.obj
     name = pod["metadata"]["name"]
@@ -61,23 +60,23 @@ async def run_exec(
         raise api_errors.bad_request("exec is served over websockets only: upgrade with GET")
     spoken = request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(",")
     if not set(PROTOCOLS) & set(spoken):
-        raise api_errors.bad_request(f"exec speaks {' and '.join(PROTOCOLS)}")
+        raise api_errors.bad_request(f"exec supports {' and '.join(PROTOCOLS)}")
     try:
         folder = pods_root / pod["metadata"]["uid"] / container
         launch = Launch.read(folder)
     except (OSError, ValueError, TypeError) as error:
-        raise ApiError(500, "InternalError", f"container {container} left no way in: {error}") from error
+        raise ApiError(500, "InternalError", f"cannot enter container {container}: {error}") from error
     await socket.prepare(request)
     wants = {each: request.query.get(each) in ("true", "1") for each in ("stdin", "stdout", "stderr", "tty")}
     try:
         session = await Session.start(socket, folder, command, launch, wants)
     except OSError as error:
         why = f"error executing command in container: {command[0]}: {error.strerror or error}"
-        await _say_end(socket, ApiError(500, "InternalError", f"Internal error occurred: {why}").status)
+        await _report_end(socket, ApiError(500, "InternalError", f"Internal error occurred: {why}").status)
     else:
         watcher = asyncio.create_task(_until_pod_ends(store, record, container, stopping))
         try:
-            await _say_end(socket, await session.run(watcher))
+            await _report_end(socket, await session.run(watcher))
         finally:
             session.kill()
             watcher.cancel()
@@ -86,7 +85,7 @@ async def run_exec(
 
 
 class Session:
-    """One running command and the websocket that it talks to."""
+    """One running command and its websocket."""
 
     def __init__(
         self, socket: web.WebSocketResponse, command: ContainerCommand, terminal: int | None
@@ -104,10 +103,10 @@ class Session:
         launch: Launch,
         wants: Mapping[str, bool],
     ) -> Session:
-        """Start a command in the container that has this folder.
+        """Start a command in the container of this folder.
 
         Raises:
-            OSError: It cannot be started.
+            OSError: The command cannot be started.
         """
         command = [rewrite(word, launch.mounts) for word in command]
         program = shutil.which(command[0], path=launch.env.get("PATH", os.defpath))
@@ -129,9 +128,9 @@ class Session:
         return cls(socket, started, terminal)
 
     async def run(self, pod_ends: asyncio.Task[None]) -> Mapping[str, Any]:
-        """Carry bytes both ways until the command ends; return its end as a `Status`.
+        """Carry bytes both ways until the command ends; return its final `Status`.
 
-        It is killed when the client leaves or the container ends, its children in any case.
+        The command is killed if the client leaves or the container ends, its children in any case.
         """
         reader = asyncio.create_task(self._carry_in())
         command = self._command
@@ -155,17 +154,15 @@ class Session:
         return _end_status(await command.wait())
 
     def kill(self) -> None:
-        """End the command and whatever it started."""
+        """Kill the command and its children."""
         self._command.kill()
 
     async def _until_ended(self, carriers: list[asyncio.Task[None]]) -> None:
-        """Wait for the command, then a little for what its children still print."""
         await self._command.wait()
         if carriers:
             await asyncio.wait(carriers, timeout=DRAIN_S)
 
     async def _carry_in(self) -> None:
-        """Take what the client sends, until it leaves."""
         stdin = self._command.stdin
         async for message in self._socket:
             # The official Python client sends text frames.
@@ -201,7 +198,7 @@ class Session:
                 except BlockingIOError:
                     continue
                 except OSError:
-                    # Linux says EIO once nobody has the other side open.
+                    # Linux reports EIO once the other side is closed.
                     return
                 if not chunk:
                     return
@@ -210,12 +207,11 @@ class Session:
             loop.remove_reader(terminal)
 
 
-async def _until_pod_ends(store: Store, asked_for: Record, container: str, stopping: asyncio.Event) -> None:
-    """Return once the container does not run any more, or the server stops."""
+async def _until_pod_ends(store: Store, original: Record, container: str, stopping: asyncio.Event) -> None:
     with store.listening("pods") as changed:
         while not stopping.is_set():
-            record = store.get("pods", asked_for.namespace, asked_for.name)
-            if record is None or record.obj["metadata"]["uid"] != asked_for.obj["metadata"]["uid"]:
+            record = store.get("pods", original.namespace, original.name)
+            if record is None or record.obj["metadata"]["uid"] != original.obj["metadata"]["uid"]:
                 return
             if "running" not in (status_of(record.obj, container).get("state") or {}):
                 return
@@ -223,15 +219,15 @@ async def _until_pod_ends(store: Store, asked_for: Record, container: str, stopp
             await changed.wait()
 
 
-async def _say_end(socket: web.WebSocketResponse, status: Mapping[str, Any]) -> None:
+async def _report_end(socket: web.WebSocketResponse, status: Mapping[str, Any]) -> None:
     with suppress(ConnectionError):
         await socket.send_bytes(bytes([ENDED]) + msgspec.json.encode(status))
 
 
 def _end_status(returncode: int) -> Mapping[str, Any]:
-    """Return how a command ended, with its exit code as a shell would count a signal."""
     if returncode == 0:
         return {"metadata": {}, "status": "Success"}
+    # A signal counts as 128 plus its number, as in a shell.
     code = returncode if returncode > 0 else 128 - returncode
     return {
         "metadata": {},

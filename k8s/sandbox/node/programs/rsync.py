@@ -1,6 +1,6 @@
-"""Starts this machine's rsync, and says what to do where it has none.
+"""Wrapper of this machine's rsync with advice if it is not installed.
 
-Started as `python -I -S rsync.py WORDS...`; needs only the standard library, and rsync.
+Started as `python -I -S rsync.py WORDS...`; needs only the standard library and rsync.
 """
 
 import os
@@ -15,13 +15,13 @@ NOT_INSTALLED = (
 )
 
 
-def main(*words: str) -> int:
-    """Become rsync; return an exit status where there is none."""
+def main(*arguments: str) -> int:
+    """Replace this process by rsync; return the exit status if it is not installed."""
     ours = os.path.join(os.environ.get("GPUCONSOLE_SANDBOX", ""), "bin")
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     program = shutil.which("rsync", path=os.pathsep.join(each for each in folders if each != ours))
     if program:
-        os.execv(program, ["rsync", *words])
+        os.execv(program, ["rsync", *arguments])
     print(f"rsync: {NOT_INSTALLED}", file=sys.stderr, flush=True)
     if message_file := os.environ.get("GPUCONSOLE_TERMINATION_LOG"):
         with suppress(OSError), open(message_file, "w") as file:

@@ -1,7 +1,7 @@
-"""What `tensorboard` is in a pod: TensorBoard behind a socket file of the pod's own, not on a port.
+"""TensorBoard of a pod, served at a Unix socket of the pod instead of a port.
 
-Whatever `--host`, `--port` and `--bind_all` say, nothing listens where others could connect. Each pod has
-its own port 6006, so two jobs' TensorBoards never meet; the server's port-forward leads there.
+Whatever `--host`, `--port` and `--bind_all` say, others cannot connect, and the TensorBoards of two jobs,
+both on port 6006, do not collide. The API server's port-forward leads to the socket.
 
 Started as `python -P tensorboard_program.py ARGUMENTS`; needs only TensorBoard.
 """
@@ -20,7 +20,7 @@ DEFAULT_PORT = 6006
 
 
 class TensorBoardSocket:
-    """Serves TensorBoard's pages at the socket file that stands for a port of this pod."""
+    """TensorBoard server at the socket that stands for a port of this pod."""
 
     def __init__(self, wsgi_app: Any, flags: Any) -> None:
         self._port = int(flags.port or DEFAULT_PORT)
@@ -37,16 +37,16 @@ class TensorBoardSocket:
         self._server.serve_forever()
 
     def get_url(self) -> str:
-        """Return the address as it is within the pod."""
+        """Return the address within the pod."""
         return f"http://127.0.0.1:{self._port}/"
 
     def print_serving_message(self) -> None:
-        """Say that it works."""
+        """Print the port to forward."""
         print(f"TensorBoard serves port {self._port} of this pod; forward it to see it.", file=sys.stderr)
 
 
 def main(arguments: list[str]) -> int:
-    """Run TensorBoard; return its exit code."""
+    """Run TensorBoard; return its exit status."""
     try:
         program: Any = importlib.import_module("tensorboard.program")
         base: Any = importlib.import_module("tensorboard.plugins.base_plugin")

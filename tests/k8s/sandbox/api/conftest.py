@@ -1,4 +1,4 @@
-"""kubectl on a sandbox that only its server runs of."""
+"""A fixture for kubectl on a sandbox's server, without the other components."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 
 from k8s.sandbox.api.http.certificate import server_context
 from k8s.sandbox.api.http.server import Server
-from k8s.sandbox.api.storage.store import Store
+from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.api.kubectl import Kubectl
 from tests.k8s.sandbox.calls import Api
 from tests.k8s.sandbox.conftest import TOKEN
@@ -37,7 +37,7 @@ async def kubectl(store: Store, tmp_path: Path) -> AsyncIterator[Kubectl]:
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
     tls = ssl.create_default_context(cadata=trusted)
     async with Api(url, TOKEN, tls, is_real=False) as api:
-        kubectl = Kubectl(api, tmp_path, root)
+        kubectl = Kubectl(api, tmp_path, root, server)
         try:
             yield kubectl
         finally:

@@ -1,4 +1,4 @@
-"""Runs kubectl on a sandbox, and makes pods that run as far as the server can tell."""
+"""Runs kubectl on a sandbox, and makes pods that the server takes for running."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from k8s.sandbox.api.http.server import Server
 from tests.k8s.sandbox.calls import Api, Object, pod
 from tests.k8s.sandbox.containers import waiting_container
 
@@ -22,15 +23,16 @@ class Done:
 
     @property
     def lines(self) -> list[list[str]]:
-        """The words of each line that was printed."""
+        """Return the words of each printed line."""
         return [line.split() for line in self.out.splitlines()]
 
 
 class Kubectl:
     """Runs kubectl on one sandbox."""
 
-    def __init__(self, api: Api, folder: Path, root: Path) -> None:
+    def __init__(self, api: Api, folder: Path, root: Path, server: Server) -> None:
         self.api = api
+        self.server = server
         self.root = root
         self.folder = folder
         self.started: list[asyncio.subprocess.Process] = []
@@ -45,7 +47,7 @@ class Kubectl:
         return process
 
     async def end_all(self) -> None:
-        """Leave nothing running behind a test that failed."""
+        """Kill what a failed test left running."""
         for process in self.started:
             if process.returncode is None:
                 process.kill()
@@ -53,7 +55,7 @@ class Kubectl:
         await self.containers.aclose()
 
     async def __call__(self, *words: str, stdin: str = "", code: int = 0) -> Done:
-        """Run to the end, and expect an exit code."""
+        """Run kubectl to its end and expect this exit code."""
         process = await self.start(*words)
         async with asyncio.timeout(60):
             out, err = await process.communicate(stdin.encode())
@@ -62,7 +64,7 @@ class Kubectl:
         return done
 
     async def run_pod(self, name: str, *log: str, **metadata: Any) -> Object:
-        """Make a pod that runs, as far as the server can tell, and has printed some lines."""
+        """Make a pod that the server takes for running, with these lines in its log."""
         wanted = pod(name, node="node-0", **metadata)
         made = await self.api.made("pods", wanted)
         folder = self.root / made["metadata"]["uid"] / "a"

@@ -1,4 +1,4 @@
-"""Connections to the sandbox's server: bounded in number and in silence, whoever opens them."""
+"""Limits on connections to the sandbox's server, for this user and for others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from k8s.sandbox.api.http.certificate import server_context
-from k8s.sandbox.api.http.connections import MOST_OF_OTHERS, Connections
-from k8s.sandbox.api.http.peers import uid_of_peer
+from k8s.sandbox.api.http.connections import MAX_OF_OTHERS, Connections, uid_of_peer
 from tests.k8s.sandbox.calls import Api, config
 from tests.support import second_account
 
@@ -35,7 +34,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def opened() -> Iterator[ExitStack]:
-    """Where a test leaves what it opens."""
+    """Close everything that the test opens."""
     with ExitStack() as stack:
         yield stack
 
@@ -53,7 +52,7 @@ def connect(port: int, opened: ExitStack) -> socket.socket:
 
 
 async def until_closed(connection: socket.socket) -> None:
-    """Wait until the other side has closed a connection."""
+    """Wait until the peer has closed a connection."""
     try:
         async with asyncio.timeout(20):
             while await asyncio.get_running_loop().sock_recv(connection, 4096):
@@ -63,7 +62,7 @@ async def until_closed(connection: socket.socket) -> None:
 
 
 @second_account.only_root
-async def test_another_user_is_told_apart(sandbox: Api) -> None:
+async def test_connections_of_other_users_are_recognised(sandbox: Api) -> None:
     with socket.socket() as listening, ExitStack() as opened:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -86,7 +85,7 @@ async def test_another_user_cannot_take_all_connections(sandbox: Api) -> None:
     with second_account.start(FLOOD, str(port_of(sandbox))) as flood:
         assert flood.stdout is not None and flood.stdin is not None
         held = int(await asyncio.to_thread(flood.stdout.readline))
-        assert held <= MOST_OF_OTHERS
+        assert held <= MAX_OF_OTHERS
         assert (await sandbox.get("configmaps")).code == 200
         assert (await sandbox.create("configmaps", config("c"))).code == 201
         flood.stdin.close()
@@ -94,7 +93,7 @@ async def test_another_user_cannot_take_all_connections(sandbox: Api) -> None:
 
 @pytest.mark.parametrize("has_tls", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: x\r\nA: "], ids=["silent", "half a header"])
-async def test_who_sends_no_request_is_dropped(
+async def test_connections_without_a_request_are_closed(
     tmp_path: Path, opened: ExitStack, sent: bytes, has_tls: bool
 ) -> None:
     tls = server_context(tmp_path)[0] if has_tls else None
@@ -106,7 +105,7 @@ async def test_who_sends_no_request_is_dropped(
     await connections.close()
 
 
-async def test_who_has_sent_the_token_may_be_silent_for_long(opened: ExitStack) -> None:
+async def test_connections_with_the_token_may_stay_idle(opened: ExitStack) -> None:
     protocols: list[asyncio.Protocol] = []
 
     def protocol() -> asyncio.Protocol:
@@ -115,17 +114,17 @@ async def test_who_has_sent_the_token_may_be_silent_for_long(opened: ExitStack) 
 
     connections = Connections(protocol, None, unproven_s=0.2)
     port = connections.listen("127.0.0.1", 0)
-    kept = connect(port, opened)
+    proven = connect(port, opened)
     while not protocols:
         await asyncio.sleep(0)
     connections.prove(protocols[0])
     await until_closed(connect(port, opened))
     with pytest.raises(BlockingIOError):
-        kept.recv(1)
+        proven.recv(1)
     await connections.close()
 
 
-async def test_when_there_are_too_many_the_oldest_silent_one_gives_way(opened: ExitStack) -> None:
+async def test_at_the_limit_the_oldest_unproven_connection_is_closed(opened: ExitStack) -> None:
     protocols: list[asyncio.Protocol] = []
 
     def protocol() -> asyncio.Protocol:
@@ -151,7 +150,7 @@ async def test_when_there_are_too_many_the_oldest_silent_one_gives_way(opened: E
     await connections.close()
 
 
-async def test_who_has_no_token_is_answered_and_dropped(sandbox: Api, opened: ExitStack) -> None:
+async def test_requests_without_the_token_are_refused_and_closed(sandbox: Api, opened: ExitStack) -> None:
     connection = connect(port_of(sandbox), opened)
     connection.send(b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\n\r\n")
     async with asyncio.timeout(5):
@@ -161,7 +160,7 @@ async def test_who_has_no_token_is_answered_and_dropped(sandbox: Api, opened: Ex
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
-async def test_many_that_come_at_once_are_no_more_than_there_may_be(opened: ExitStack) -> None:
+async def test_many_connections_at_once_stay_within_the_limit(opened: ExitStack) -> None:
     connections = Connections(asyncio.Protocol, None, unproven_s=60.0, most=2)
     port = connections.listen("127.0.0.1", 0)
     held = [connect(port, opened) for _ in range(6)]

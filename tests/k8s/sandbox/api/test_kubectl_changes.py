@@ -1,4 +1,4 @@
-"""kubectl changes what is on the sandbox as on any cluster: apply, create, patch, delete, wait."""
+"""kubectl changes the sandbox as it changes any cluster: apply, create, patch, delete, wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 
 from tests import FIXTURES
 from tests.k8s.sandbox.api.kubectl import Kubectl
-from tests.k8s.sandbox.calls import config, eventually, job, pod, torch_job
+from tests.k8s.sandbox.calls import APPLY, MERGE, config, eventually, job, pod, thing, torch_job
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
@@ -30,30 +30,26 @@ async def test_apply_creates_changes_and_removes(kubectl: Kubectl) -> None:
     changed = await kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
     assert [line[1] for line in changed.lines] == ["configured", "configured", "unchanged", "configured"]
     assert (await kubectl.api.get("configmaps", "c")).body["data"] == {"a": "3"}
-    found = (await kubectl.api.get("pods", "p")).body
-    assert (found["spec"]["containers"][0]["image"], found["metadata"]["labels"]) == ("other", {"x": "z"})
+    stored = (await kubectl.api.get("pods", "p")).body
+    assert (stored["spec"]["containers"][0]["image"], stored["metadata"]["labels"]) == ("other", {"x": "z"})
     difference = await kubectl("diff", "-f", "-", stdin=text, code=1)
     assert "nprocPerNode" in difference.out
 
 
-async def test_apply_on_the_server_meets_conflicts(kubectl: Kubectl) -> None:
-    def text(value: str) -> str:
-        return yaml.safe_dump(config("c", {"a": value}))
-
-    done = await kubectl("apply", "--server-side", "-f", "-", stdin=text("1"))
-    assert "serverside-applied" in done.out
-    other = ("apply", "--server-side", "--field-manager", "other", "-f", "-")
-    refused = await kubectl(*other, stdin=text("2"), code=1)
-    assert 'conflict with "kubectl": .data.a' in refused.err
-    await kubectl(*other, "--force-conflicts", stdin=text("2"))
-    assert (await kubectl.api.get("configmaps", "c")).body["data"] == {"a": "2"}
+async def test_server_side_apply_is_refused_and_client_side_apply_named(kubectl: Kubectl) -> None:
+    text = yaml.safe_dump(config("c"))
+    refused = await kubectl("apply", "--server-side", "-f", "-", stdin=text, code=1)
+    assert "use client-side apply, kubectl apply without --server-side" in refused.err
+    assert len(refused.err.splitlines()) == 1
+    answer = await kubectl.api.patch("configmaps", "c", config("c"), APPLY, fieldManager="x")
+    assert (answer.code, answer.reason) == (415, "UnsupportedMediaType")
 
 
 async def test_apply_and_create_find_mistakes(kubectl: Kubectl) -> None:
     misspelt = pod("p")
     misspelt["spec"]["containers"][0]["imagee"] = "x"
-    for command in (("apply",), ("create",), ("apply", "--server-side")):
-        done = await kubectl(*command, "-f", "-", stdin=yaml.safe_dump(misspelt), code=1)
+    for command in ("apply", "create"):
+        done = await kubectl(command, "-f", "-", stdin=yaml.safe_dump(misspelt), code=1)
         assert 'unknown field "spec.containers[0].imagee"' in done.err
     wrong = pod("p", containers=("A",))
     done = await kubectl("apply", "-f", "-", stdin=yaml.safe_dump(wrong), code=1)
@@ -76,10 +72,10 @@ async def test_create_label_annotate_and_patch(kubectl: Kubectl) -> None:
     await kubectl(
         "patch", "pod", "p", "--type=json", "-p", '[{"op":"add","path":"/metadata/labels/q","value":"1"}]'
     )
-    found = (await kubectl.api.get("pods", "p")).body
-    assert found["spec"]["containers"][0]["image"] == "new"
-    assert found["metadata"]["labels"] == {"run": "p", "q": "1"}
-    assert found["metadata"]["annotations"] == {"note": "hello"}
+    stored = (await kubectl.api.get("pods", "p")).body
+    assert stored["spec"]["containers"][0]["image"] == "new"
+    assert stored["metadata"]["labels"] == {"run": "p", "q": "1"}
+    assert stored["metadata"]["annotations"] == {"note": "hello"}
     await kubectl("set", "image", "pod/p", "p=newer")
     await kubectl("replace", "-f", "-", stdin=yaml.safe_dump(config("c", {"b": "2"})))
     assert (await kubectl.api.get("configmaps", "c")).body["data"] == {"b": "2"}
@@ -122,25 +118,51 @@ async def test_wait_waits(kubectl: Kubectl) -> None:
     assert "not found" in late.err
 
 
-async def test_t9ks_tutorial_is_applied_as_it_stands(kubectl: Kubectl) -> None:
+async def test_the_manifest_of_t9ks_tutorial_can_be_applied(kubectl: Kubectl) -> None:
     path = str(FIXTURES / "t9k" / "job.yaml")
-    said = await kubectl("apply", "-f", path, "--dry-run=server")
-    assert said.out == "pytorchtrainingjob.batch.tensorstack.dev/mnist created (server dry run)\n"
+    dry_run = await kubectl("apply", "-f", path, "--dry-run=server")
+    assert dry_run.out == "pytorchtrainingjob.batch.tensorstack.dev/mnist created (server dry run)\n"
     await kubectl("apply", "-f", path)
     assert (await kubectl("apply", "-f", path)).out.endswith("mnist unchanged\n")
     patch = {"status": {"phase": "Running"}}
     plural = "batch.tensorstack.dev/v1beta1/pytorchtrainingjobs"
     await kubectl.api.patch(plural, "mnist", patch, subresource="status")
     lines = (await kubectl("get", "pytorchtrainingjobs")).lines
-    assert (lines[0], lines[1][:2]) == (["NAME", "PHASE", "AGE"], ["mnist", "Running"])
+    assert (lines[0], lines[1][:2]) == (["NAME", "STATE", "AGE"], ["mnist", "Running"])
     await kubectl("delete", "-f", path)
     assert (await kubectl("get", "pytorchtrainingjobs")).lines == []
 
 
-async def test_what_is_ignored_is_warned_of_and_described(kubectl: Kubectl) -> None:
+async def test_ignored_fields_are_printed_and_described(kubectl: Kubectl) -> None:
     manifest = job("j", podFailurePolicy={"rules": []})
     done = await kubectl("create", "-f", "-", stdin=json.dumps(manifest))
     assert done.out == "job.batch/j created\n"
-    words = "spec.podFailurePolicy: the sandbox ignores it: every failed pod counts towards backoffLimit"
-    assert done.err == f"Warning: {words}\n"
-    assert words in (await kubectl("describe", "job", "j")).out
+    warning = "spec.podFailurePolicy: the sandbox ignores it: every failed pod counts towards backoffLimit"
+    assert done.err == f"Warning: {warning}\n"
+    assert warning in (await kubectl("describe", "job", "j")).out
+
+
+async def test_scale_changes_the_replicas_of_a_deployment(kubectl: Kubectl) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "x"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    await kubectl.api.made("apps/v1/deployments", thing("Deployment", "d", "apps/v1", spec=spec))
+    assert "deployment.apps/d scaled" in (await kubectl("scale", "deployment/d", "--replicas", "3")).out
+    refused = await kubectl("scale", "deploy", "d", "--current-replicas", "7", "--replicas", "2", code=1)
+    assert "Expected replicas to be 7, was 3" in refused.err
+    path = kubectl.api.path("apps/v1/deployments", "d", "scale")
+    scale = (await kubectl.api.call("GET", path)).body
+    assert (scale["kind"], scale["spec"], scale["status"]["selector"]) == ("Scale", {"replicas": 3}, "a=b")
+    scale["spec"]["replicas"] = 0
+    assert (await kubectl.api.call("PUT", path, scale)).body["spec"] == {"replicas": 0}
+    scale["spec"]["replicas"] = 1
+    assert (await kubectl.api.call("PUT", path, scale)).code == 409
+    bodies: list[object] = [[], {"spec": None}, {"spec": {"replicas": "x"}}, {"spec": {"replicas": -1}}]
+    for broken in bodies:
+        assert (await kubectl.api.call("PATCH", path, broken, content_type=MERGE)).code in (400, 422)
+    assert (await kubectl.api.call("DELETE", path)).code == 405
+    assert (await kubectl.api.get("apps/v1/deployments", "d")).body["spec"]["replicas"] == 0
+
+
+async def test_impersonation_is_refused(kubectl: Kubectl) -> None:
+    refused = await kubectl("get", "pods", "--as", "li", code=1)
+    assert 'users "li" is forbidden: the sandbox has one user' in refused.err

@@ -1,4 +1,4 @@
-"""Selectors, patches and server-side apply of the sandbox, against what they must do to any object."""
+"""Selectors and patches of the sandbox, applied to generated objects."""
 
 from __future__ import annotations
 
@@ -9,28 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from k8s.sandbox.api.admission import managed_fields, patches
-from k8s.sandbox.api.admission.schemas import SHAPES
+from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.api_errors import ApiError
+from k8s.sandbox.api.queries import field_requirements, label_requirements
 from k8s.sandbox.api.served import BY_KEY
-from k8s.sandbox.api.storage.selectors import field_requirements, label_requirements
+from tests.k8s.sandbox.api.strategies import anything, near_objects, objects, words
 from tests.k8s.sandbox.calls import Object
-
-words = st.text("ab", min_size=1, max_size=2)
-plain = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=3)
-anything = st.recursive(
-    plain,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
-    max_leaves=12,
-)
-objects = st.dictionaries(words, anything, max_size=4)
-fields = st.sampled_from(sorted({name for shape in SHAPES.values() for name in shape} - {"..."}))
-near_objects = st.recursive(
-    plain | st.sampled_from(["Always", "1Gi", "-1", "a", "a/b"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(fields, inner, max_size=5),
-    max_leaves=40,
-)
-
 
 # Selectors
 
@@ -42,12 +26,12 @@ requirement = st.tuples(
 )
 
 
-@given(asked=st.lists(requirement, max_size=4), labels=st.dictionaries(words, words, max_size=3))
-def test_a_label_selector_selects_what_it_says(
-    asked: list[tuple[str, str, list[str]]], labels: dict[str, str]
+@given(requirements=st.lists(requirement, max_size=4), labels=st.dictionaries(words, words, max_size=3))
+def test_label_selectors_match_the_expected_objects(
+    requirements: list[tuple[str, str, list[str]]], labels: dict[str, str]
 ) -> None:
     text, wanted = [], True
-    for key, operator, values in asked:
+    for key, operator, values in requirements:
         value = labels.get(key)
         match operator:
             case "=" | "==":
@@ -72,14 +56,14 @@ def test_a_label_selector_selects_what_it_says(
 @given(text=st.text("ab,=!()in ot./-é", max_size=12))
 @example("a=b,,c")
 @example("a in ()")
-def test_a_selector_is_understood_or_refused(text: str) -> None:
+def test_selectors_are_parsed_or_refused(text: str) -> None:
     for read in (label_requirements, lambda text: field_requirements(BY_KEY["pods"], text)):
         try:
-            found = read(text)
+            requirements = read(text)
         except ApiError as error:
             assert error.code == 400
         else:
-            assert all(holds({"metadata": {"name": "x"}}) in (True, False) for holds in found)
+            assert all(holds({"metadata": {"name": "x"}}) in (True, False) for holds in requirements)
 
 
 # Patches
@@ -90,7 +74,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def merge_patch_between(old: Any, new: Any) -> Any:
-    """The merge patch that makes `new` of `old`; RFC 7396 read backwards."""
+    """Return the merge patch from `old` to `new`."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     patch: Object = dict.fromkeys(old.keys() - new.keys())
@@ -101,7 +85,7 @@ def merge_patch_between(old: Any, new: Any) -> Any:
 
 
 @given(old=objects.map(without_nulls), new=objects.map(without_nulls))
-def test_a_merge_patch_leads_from_one_object_to_the_other(old: Object, new: Object) -> None:
+def test_a_merge_patch_turns_one_object_into_the_other(old: Object, new: Object) -> None:
     before = copy.deepcopy(old)
     assert patches.merge(old, merge_patch_between(old, new)) == new
     assert old == before
@@ -152,7 +136,7 @@ def test_a_strategic_patch_merges_elements_by_name(old: list[Object], new: list[
         max_leaves=6,
     ),
 )
-def test_a_strategic_patch_is_understood_or_refused(old: Object, patch: Any) -> None:
+def test_strategic_patches_are_applied_or_refused(old: Object, patch: Any) -> None:
     for target in (old, {"containers": [{"name": "a"}], "finalizers": ["a"]}):
         try:
             patches.strategic(target, patch)
@@ -160,45 +144,24 @@ def test_a_strategic_patch_is_understood_or_refused(old: Object, patch: Any) -> 
             assert error.code == 400
 
 
-def test_from_what_is_no_list_nothing_is_deleted() -> None:
+def test_deleting_from_a_value_that_is_not_a_list_is_refused() -> None:
     patch = {"finalizers": True, "$deleteFromPrimitiveList/finalizers": []}
     with pytest.raises(ApiError, match="finalizers is not a list"):
         patches.strategic({}, patch)
 
 
-# Server-side apply
-
-
-@given(obj=objects.map(without_nulls), less=objects.map(without_nulls))
-def test_applying_twice_is_applying_once_and_nothing_of_ours_is_left(obj: Object, less: Object) -> None:
-    def wanted(members: Object) -> Object:
-        return {"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": members}
-
-    empty: Object = {"metadata": {}}
-    once = managed_fields.apply(empty, wanted({"first": obj}), "me", "now", force=False)
-    assert once["spec"] == {"first": obj}
-    assert managed_fields.apply(once, wanted({"first": obj}), "me", "now", force=False) == once
-    then = managed_fields.apply(once, wanted({"second": less}), "me", "now", force=False)
-    assert then.get("spec") == {"second": less}
-
-
 # Each directive once
 
 
-@pytest.mark.parametrize(
-    ("old", "patch", "new"),
-    [
+def test_a_strategic_patch_follows_its_directives() -> None:
+    for old, patch, new in (
         ({"a": 1, "b": 2}, {"a": None}, {"b": 2}),
         ({"a": {"b": 1}}, {"a": {"c": 2}}, {"a": {"b": 1, "c": 2}}),
         ({"a": {"b": 1}}, {"a": {"$patch": "delete"}}, {"a": {}}),
         ({"a": {"b": 1}}, {"a": {"$patch": "replace", "c": 2}}, {"a": {"c": 2}}),
         ({"a": 1, "b": 2, "c": 3}, {"$retainKeys": ["a", "c"], "a": 4}, {"a": 4, "c": 3}),
         ({"finalizers": ["a", "b"]}, {"finalizers": ["b", "c"]}, {"finalizers": ["a", "b", "c"]}),
-        (
-            {"finalizers": ["a", "b"]},
-            {"$deleteFromPrimitiveList/finalizers": ["a"]},
-            {"finalizers": ["b"]},
-        ),
+        ({"finalizers": ["a", "b"]}, {"$deleteFromPrimitiveList/finalizers": ["a"]}, {"finalizers": ["b"]}),
         ({"args": ["a", "b"]}, {"args": ["c"]}, {"args": ["c"]}),
         ({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "b"}]}, {"tolerations": [{"key": "b"}]}),
         (
@@ -236,12 +199,10 @@ def test_applying_twice_is_applying_once_and_nothing_of_ours_is_left(obj: Object
             {"volumeMounts": [{"name": "v", "mountPath": "/b"}]},
             {"volumeMounts": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}]},
         ),
-    ],
-)
-def test_a_strategic_patch_does_what_its_directives_say(old: Object, patch: Object, new: Object) -> None:
-    before = copy.deepcopy(old)
-    assert patches.strategic(old, patch) == new
-    assert old == before
+    ):
+        before = copy.deepcopy(old)
+        assert patches.strategic(old, patch) == new
+        assert old == before
 
 
 def test_an_element_without_the_key_of_its_list_is_refused() -> None:
@@ -251,9 +212,8 @@ def test_an_element_without_the_key_of_its_list_is_refused() -> None:
     assert "does not contain declared merge key: name" in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("operation", "new"),
-    [
+def test_a_json_patch_applies_its_operations() -> None:
+    for operation, new in (
         ({"op": "add", "path": "/b", "value": 2}, {"a": [1, 2], "b": 2}),
         ({"op": "add", "path": "/a/0", "value": 0}, {"a": [0, 1, 2]}),
         ({"op": "remove", "path": "/a/0"}, {"a": [2]}),
@@ -261,25 +221,20 @@ def test_an_element_without_the_key_of_its_list_is_refused() -> None:
         ({"op": "move", "from": "/a", "path": "/b"}, {"b": [1, 2]}),
         ({"op": "copy", "from": "/a", "path": "/b"}, {"a": [1, 2], "b": [1, 2]}),
         ({"op": "test", "path": "/a/0", "value": 1}, {"a": [1, 2]}),
-    ],
-)
-def test_a_json_patch_does_what_its_operations_say(operation: Object, new: Object) -> None:
-    old: Object = {"a": [1, 2]}
-    assert patches.json_patch(old, [operation]) == new
-    assert old == {"a": [1, 2]}
+    ):
+        old: Object = {"a": [1, 2]}
+        assert patches.json_patch(old, [operation]) == new
+        assert old == {"a": [1, 2]}
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [
+def test_a_json_patch_is_applied_completely_or_refused() -> None:
+    for operation in (
         {"op": "test", "path": "/a/0", "value": 1},
         {"op": "remove", "path": "/x"},
         {"op": "copy", "path": "/b"},
-    ],
-)
-def test_a_json_patch_that_does_not_fit_is_refused_as_a_whole(operation: Object) -> None:
-    old: Object = {"a": [1, 2]}
-    with pytest.raises(ApiError) as error:
-        patches.json_patch(old, [{"op": "remove", "path": "/a/0"}, operation, operation])
-    assert error.value.code == 422
-    assert old == {"a": [1, 2]}
+    ):
+        old: Object = {"a": [1, 2]}
+        with pytest.raises(ApiError) as error:
+            patches.json_patch(old, [{"op": "remove", "path": "/a/0"}, operation, operation])
+        assert error.value.code == 422
+        assert old == {"a": [1, 2]}

@@ -1,22 +1,26 @@
-"""Ports of the sandbox's pods, which are this machine's: reached as on any cluster."""
+"""Port-forwards to the sandbox's pods, whose ports are this machine's."""
 
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
 
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.port_forward import forward
+from k8s.sandbox.api.streams.spdy_tunnel import DICTIONARY, PROTOCOL
 from tests.k8s.sandbox.calls import PATIENCE_S, Api, pod
 
 
 @pytest.fixture
 async def client(sandbox: Api) -> AsyncIterator[Client]:
-    """A client of the sandbox."""
+    """Yield a client of the sandbox."""
     reached = ClusterConfig(
         host=sandbox.url,
         context="sandbox",
@@ -24,13 +28,13 @@ async def client(sandbox: Api) -> AsyncIterator[Client]:
         user="li",
         api_key={"BearerToken": f"Bearer {sandbox.token}"},
     )
-    async with Client(reached) as found:
-        yield found
+    async with Client(reached) as client:
+        yield client
 
 
 @pytest.fixture
 async def running(sandbox: Api) -> Api:
-    """A pod `p` that runs as far as the server can tell."""
+    """Make a pod `p` that the server takes for running."""
     await sandbox.made("pods", pod("p", node="n"))
     await set_phase(sandbox, "Running")
     return sandbox
@@ -42,7 +46,7 @@ async def set_phase(api: Api, phase: str) -> None:
 
 @pytest.fixture
 async def echo() -> AsyncIterator[int]:
-    """A program that says back what it hears; its port."""
+    """Start an echo server; yield its port."""
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while content := await reader.read(65536):
@@ -59,9 +63,9 @@ async def test_a_pods_port_is_reached_by_many_at_once(running: Api, client: Clie
     async def talk(local_port: int, sent: bytes) -> bool:
         reader, writer = await asyncio.open_connection("127.0.0.1", local_port)
         writer.write(sent)
-        heard = await reader.readexactly(len(sent))
+        received = await reader.readexactly(len(sent))
         writer.close()
-        return heard == sent
+        return received == sent
 
     async with asyncio.timeout(PATIENCE_S), forward(client, "p", running.namespace, echo) as opened:
         talks = [talk(opened.local_port, bytes([number]) * 500_000) for number in range(5)]
@@ -69,7 +73,7 @@ async def test_a_pods_port_is_reached_by_many_at_once(running: Api, client: Clie
         assert opened.bytes_received == 2_500_000
 
 
-async def test_a_port_where_nobody_listens_is_said(running: Api, client: Client, echo: int) -> None:
+async def test_a_port_without_a_listener_is_reported(running: Api, client: Client, echo: int) -> None:
     async with asyncio.timeout(PATIENCE_S), forward(client, "p", running.namespace, 1) as opened:
         reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
         with pytest.raises(ConnectionResetError):
@@ -85,14 +89,139 @@ async def test_a_pod_that_does_not_run_has_no_ports(running: Api, client: Client
             pytest.fail("it does not run")
 
 
-@pytest.mark.parametrize("ports", ["", "0", "65536", "x", "1,", "-1", "9" * 30, ",".join("1" * 20)])
-async def test_what_is_no_port_is_refused(running: Api, ports: str) -> None:
-    answer = await running.call("GET", running.path("pods", "p", "portforward"), ports=ports)
-    assert (answer.code, answer.reason) == (400, "BadRequest")
-    assert "numbers of ports" in answer.body["message"]
+async def test_invalid_ports_are_refused(running: Api) -> None:
+    for ports in (
+        "",
+        "0",
+        "65536",
+        "x",
+        "1,",
+        "-1",
+        "9" * 30,
+        ",".join("1" * 20),
+    ):
+        answer = await running.call("GET", running.path("pods", "p", "portforward"), ports=ports)
+        assert (answer.code, answer.reason) == (400, "BadRequest"), ports
+        assert "numbers of ports" in answer.body["message"]
 
 
-async def test_a_client_without_websockets_is_told(running: Api) -> None:
+async def test_forwarding_without_a_websocket_is_refused_with_advice(running: Api) -> None:
     for method in ("GET", "POST"):
         answer = await running.call(method, running.path("pods", "p", "portforward"), ports="80")
         assert (answer.code, "websockets only" in answer.body["message"]) == (400, True)
+        assert answer.body["message"].endswith("gpuconsole --sandbox forward p PORT")
+
+
+class SpdyClient:
+    """Opens streams in a tunnel as client-go does, and collects what comes back."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.socket = socket
+        self.deflate = zlib.compressobj(zdict=DICTIONARY)
+        self.inflate = zlib.decompressobj(zdict=DICTIONARY)
+        self.received: dict[int, bytes] = {}
+        self.ended: set[int] = set()
+        self.replies: list[tuple[int, bytes]] = []
+
+    async def open(self, stream: int, **headers: str) -> None:
+        words = [word.encode() for pair in headers.items() for word in pair]
+        text = len(headers).to_bytes(4) + b"".join(len(word).to_bytes(4) + word for word in words)
+        block = self.deflate.compress(text) + self.deflate.flush(zlib.Z_SYNC_FLUSH)
+        await self.send(0x80030001, stream.to_bytes(4) + bytes(6) + block)
+
+    async def open_pair(self, stream: int, port: int) -> None:
+        await self.open(stream, streamtype="error", port=str(port), requestid=str(stream))
+        await self.open(stream + 2, streamtype="data", port=str(port), requestid=str(stream))
+
+    async def send(self, kind: int, body: bytes, flags: int = 0) -> None:
+        # In pieces, as a client may cut its stream of bytes anywhere.
+        frame = kind.to_bytes(4) + bytes([flags]) + len(body).to_bytes(3) + body
+        for piece in (frame[:5], frame[5:]):
+            await self.socket.send_bytes(piece)
+
+    async def until_ended(self, *streams: int) -> None:
+        while not self.ended.issuperset(streams):
+            await self.receive()
+
+    async def receive(self) -> None:
+        frame = await self.socket.receive_bytes()
+        kind, flags, body = int.from_bytes(frame[:4]), frame[4], frame[8:]
+        assert int.from_bytes(frame[5:8]) == len(body)
+        if kind >> 31:
+            self.replies.append((kind & 0xFFFF, body))
+            return
+        self.received[kind] = self.received.get(kind, b"") + body
+        if flags & 1:
+            self.ended.add(kind)
+
+
+@asynccontextmanager
+async def tunnel(api: Api) -> AsyncIterator[SpdyClient]:
+    """Open a tunnel as kubectl does."""
+    url, headers = api.url + api.path("pods", "p", "portforward"), {"Authorization": f"Bearer {api.token}"}
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        api.session.ws_connect(url, protocols=[PROTOCOL], headers=headers, max_msg_size=0) as socket,
+    ):
+        assert socket.protocol == PROTOCOL
+        yield SpdyClient(socket)
+
+
+async def test_kubectls_tunnel_carries_several_connections(running: Api, echo: int) -> None:
+    async with tunnel(running) as client:
+        for stream in (1, 5, 9):
+            await client.open_pair(stream, echo)
+        for stream in (1, 5, 9):
+            for _ in range(10):
+                await client.send(stream + 2, bytes([stream]) * 50_000)
+            await client.send(stream + 2, b"", flags=1)
+        await client.until_ended(1, 3, 5, 7, 9, 11)
+        assert {stream: client.received[stream] for stream in (1, 3)} == {1: b"", 3: b"\x01" * 500_000}
+        assert (client.received[7], client.received[11]) == (b"\x05" * 500_000, b"\x09" * 500_000)
+        assert [(kind, int.from_bytes(body[:4])) for kind, body in client.replies] == [
+            (2, stream) for stream in (1, 3, 5, 7, 9, 11)
+        ]
+        assert client.inflate.decompress(client.replies[0][1][4:]) == bytes(4)
+        await client.send(0x80030006, b"ping")
+        await client.receive()
+        assert client.replies[-1] == (6, b"ping")
+
+
+async def test_a_connection_that_ends_early_leaves_the_tunnel_to_the_others(running: Api, echo: int) -> None:
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    deaf = await asyncio.start_server(close, "127.0.0.1", 0)
+    async with deaf, tunnel(running) as client:
+        await client.open_pair(1, deaf.sockets[0].getsockname()[1])
+        for _ in range(200):
+            await client.send(3, b"x" * 50_000)
+        await client.open_pair(5, 1)
+        await client.until_ended(1, 3, 5, 7)
+        assert client.received[5].startswith(b"error forwarding port 1 to pod p: ")
+        await client.open_pair(9, echo)
+        await client.send(0x80030003, (11).to_bytes(4) + (5).to_bytes(4))
+        await client.until_ended(9, 11)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"streamtype": "data", "port": "80", "requestid": "1"},
+        {"streamtype": "error", "port": "x", "requestid": "1"},
+        {"streamtype": "error", "port": "99999", "requestid": "1"},
+        {"streamtype": "error", "port": "80"},
+        None,
+    ],
+    ids=["no error stream", "no number", "no port", "no request", "no zlib"],
+)
+async def test_a_tunnel_that_violates_the_protocol_is_closed(
+    running: Api, headers: dict[str, str] | None
+) -> None:
+    async with tunnel(running) as client:
+        if headers is None:
+            await client.send(0x80030001, b"x" * 40)
+        else:
+            await client.open(1, **headers)
+        while (await client.socket.receive()).type is not aiohttp.WSMsgType.CLOSE:
+            pass

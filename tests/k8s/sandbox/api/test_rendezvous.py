@@ -1,4 +1,4 @@
-"""What would let other users of the machine run code in a job is refused, unless it was asked for."""
+"""The c10d rendezvous, which lets other users run code in a job, is refused unless allowed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from k8s.sandbox.api.admission.rendezvous import REFUSED
+from k8s.sandbox.api.admission.validation import REFUSED
 from k8s.sandbox.api.http.server import Server
-from k8s.sandbox.api.storage.store import Store
+from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.calls import Api, Object, pod, torch_job
 from tests.k8s.sandbox.conftest import TOKEN
 
@@ -31,14 +31,13 @@ def t9k_job(**torchrun: Any) -> Object:
 
 
 def pod_with(**container: Any) -> Object:
-    found = pod("p")
-    found["spec"]["containers"][0] |= container
-    return found
+    made = pod("p")
+    made["spec"]["containers"][0] |= container
+    return made
 
 
-@pytest.mark.parametrize(
-    ("plural", "obj", "field"),
-    [
+async def test_the_c10d_rendezvous_is_refused_with_advice(sandbox: Api) -> None:
+    for plural, obj, field in (
         (TORCH_JOBS, elastic(rdzvBackend="c10d"), "spec.elasticPolicy.rdzvBackend"),
         (TORCH_JOBS, elastic(rdzvBackend=" C10d"), "spec.elasticPolicy.rdzvBackend"),
         (
@@ -49,15 +48,11 @@ def pod_with(**container: Any) -> Object:
         ("pods", pod_with(command=["torchrun", "--rdzv-backend", "c10d"]), "spec.containers[0].command"),
         (T9K_JOBS, t9k_job(extraOptions=["--rdzv-backend", "c10d"]), "spec.torchrunConfig.extraOptions"),
         ("pods", pod_with(args=["-c", "torchrun --rdzv_backend=c10d x.py"]), "spec.containers[0].args"),
-    ],
-)
-async def test_c10d_rendezvous_is_refused_with_a_sentence(
-    sandbox: Api, plural: str, obj: Object, field: str
-) -> None:
-    for query in ({}, {"dryRun": "All"}):
-        answer = await sandbox.create(plural, obj, **query)
-        assert (answer.code, answer.reason, answer.fields) == (422, "Invalid", [field])
-        assert f"Forbidden: {REFUSED}" in answer.body["message"]
+    ):
+        for query in ({}, {"dryRun": "All"}):
+            answer = await sandbox.create(plural, obj, **query)
+            assert (answer.code, answer.reason, answer.fields) == (422, "Invalid", [field])
+            assert f"Forbidden: {REFUSED}" in answer.body["message"]
 
 
 @pytest.mark.parametrize(
@@ -70,20 +65,18 @@ async def test_c10d_rendezvous_is_refused_with_a_sentence(
         (T9K_JOBS, t9k_job(rdzvBackend="c10d", extraOptions=["--tee=3"])),
     ],
 )
-async def test_other_rendezvous_is_left_alone(sandbox: Api, plural: str, obj: Object) -> None:
+async def test_other_rendezvous_back_ends_are_accepted(sandbox: Api, plural: str, obj: Object) -> None:
     assert (await sandbox.create(plural, obj)).code == 201
 
 
-async def test_a_change_may_not_bring_it_in(sandbox: Api) -> None:
+async def test_a_change_may_not_add_the_c10d_rendezvous(sandbox: Api) -> None:
     await sandbox.made(TORCH_JOBS, torch_job("t"))
     patch = {"spec": {"elasticPolicy": {"rdzvBackend": "c10d"}}}
     answer = await sandbox.patch(TORCH_JOBS, "t", patch)
     assert (answer.code, answer.fields) == (422, ["spec.elasticPolicy.rdzvBackend"])
 
 
-async def test_it_is_taken_where_it_was_allowed_and_can_be_changed_and_deleted_later(
-    store: Store, tmp_path: Path
-) -> None:
+async def test_allowed_c10d_jobs_can_be_changed_and_deleted_later(store: Store, tmp_path: Path) -> None:
     for allows in (True, False):
         server = Server(store, token=TOKEN, pods_root=tmp_path, allows_open_rendezvous=allows)
         port = await server.start()

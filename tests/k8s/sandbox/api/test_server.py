@@ -1,8 +1,9 @@
-"""The sandbox's server beyond what a real one does: tokens, idleness, refusals of its own."""
+"""The sandbox's server where it differs from a real one: tokens, idle time, refusals of its own."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from pathlib import Path
 
@@ -11,8 +12,19 @@ import pytest
 
 from k8s.sandbox.api.http.certificate import server_context
 from k8s.sandbox.api.http.server import Server
-from k8s.sandbox.api.storage.store import Store
-from tests.k8s.sandbox.calls import Api, Object, config, eventually, job, pod, thing, torch_job
+from k8s.sandbox.api.store import Store
+from tests.k8s.sandbox.calls import (
+    JSON_PATCH,
+    MERGE,
+    STRATEGIC,
+    Api,
+    config,
+    eventually,
+    job,
+    pod,
+    thing,
+    torch_job,
+)
 from tests.k8s.sandbox.conftest import TOKEN, serving
 
 
@@ -22,7 +34,7 @@ async def test_it_listens_on_loopback_only(store: Store, tmp_path: Path) -> None
         await server.start(host="0.0.0.0")
 
 
-async def test_without_the_token_only_health_is_told(sandbox: Api) -> None:
+async def test_requests_without_the_token_get_health_only(sandbox: Api) -> None:
     for token in ("", "x", TOKEN + "x", TOKEN[:-1]):
         assert (await sandbox.call("GET", "/version", token=token)).code == 401
         assert (await sandbox.call("GET", "/readyz", token=token)).code == 200
@@ -47,7 +59,7 @@ async def test_tls_proves_the_server_and_works_from_the_second_start(store: Stor
     await server.stop()
 
 
-async def test_idleness_is_about_people_and_not_about_components(store: Store, tmp_path: Path) -> None:
+async def test_idle_time_counts_users_not_components(store: Store, tmp_path: Path) -> None:
     server = Server(store, token=TOKEN, pods_root=tmp_path, component_token="inner")
     port = await server.start()
     async with (
@@ -78,7 +90,7 @@ async def test_stopping_ends_open_watches(store: Store, tmp_path: Path) -> None:
             await stopping
 
 
-async def test_a_full_disk_is_said_and_the_server_goes_on(sandbox: Api, store: Store) -> None:
+async def test_a_full_disk_is_reported_and_the_server_continues(sandbox: Api, store: Store) -> None:
     pages = store._database.execute("PRAGMA page_count").fetchone()[0]
     store._database.execute(f"PRAGMA max_page_count = {pages}")
     answer = await sandbox.create("configmaps", config("c", {"k": "x" * 900_000}))
@@ -87,15 +99,14 @@ async def test_a_full_disk_is_said_and_the_server_goes_on(sandbox: Api, store: S
     assert (await sandbox.get("configmaps")).names == []
 
 
-async def test_the_default_namespace_is_there(sandbox: Api) -> None:
+async def test_the_default_namespace_exists(sandbox: Api) -> None:
     namespace = (await sandbox.call("GET", "/api/v1/namespaces/default")).body
     assert namespace["status"] == {"phase": "Active"}
     assert namespace["metadata"]["labels"] == {"kubernetes.io/metadata.name": "default"}
 
 
-@pytest.mark.parametrize(
-    ("plural", "obj", "field"),
-    [
+async def test_misspelt_fields_are_refused_in_strict_mode(sandbox: Api) -> None:
+    for plural, obj, field in (
         ("pods", pod("p") | {"spek": {}}, "spek"),
         (
             "pods",
@@ -109,17 +120,13 @@ async def test_the_default_namespace_is_there(sandbox: Api) -> None:
             "spec.pytorchReplicaSpecs.Master.replica",
         ),
         ("configmaps", config("c", lables={}), "metadata.lables"),
-    ],
-)
-async def test_a_misspelt_field_is_found_when_asked_for(
-    sandbox: Api, plural: str, obj: Object, field: str
-) -> None:
-    answer = await sandbox.create(plural, obj, fieldValidation="Strict", dryRun="All")
-    assert (answer.code, answer.reason) == (400, "BadRequest")
-    assert f'strict decoding error: unknown field "{field}"' in answer.body["message"]
+    ):
+        answer = await sandbox.create(plural, obj, fieldValidation="Strict", dryRun="All")
+        assert (answer.code, answer.reason) == (400, "BadRequest")
+        assert f'strict decoding error: unknown field "{field}"' in answer.body["message"]
 
 
-async def test_what_is_not_served_may_not_be_done(sandbox: Api) -> None:
+async def test_unserved_kinds_and_subresources_are_refused(sandbox: Api) -> None:
     for resource, allowed in (("pods", True), ("*", True), ("deployments", False)):
         review = {"spec": {"resourceAttributes": {"verb": "get", "resource": resource}}}
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -131,7 +138,7 @@ async def test_what_is_not_served_may_not_be_done(sandbox: Api) -> None:
         assert (answer.code, answer.reason) == (501, "NotImplemented")
 
 
-async def test_fields_are_checked_by_the_server_says_its_openapi(sandbox: Api) -> None:
+async def test_openapi_announces_field_validation_by_the_server(sandbox: Api) -> None:
     index = (await sandbox.call("GET", "/openapi/v3")).body["paths"]
     document = (await sandbox.call("GET", index["apis/batch/v1"]["serverRelativeURL"])).body
     patch = document["paths"]["/apis/batch/v1/namespaces/{namespace}/jobs/{name}"]["patch"]
@@ -140,7 +147,7 @@ async def test_fields_are_checked_by_the_server_says_its_openapi(sandbox: Api) -
     assert (await sandbox.call("GET", "/openapi/v3/apis/none/v1")).code == 404
 
 
-async def test_old_events_are_swept(store: Store, tmp_path: Path) -> None:
+async def test_old_events_are_removed(store: Store, tmp_path: Path) -> None:
     async with serving(store, tmp_path) as (server, api):
         old = "2026-01-01T00:00:00Z"
         await api.made("events", thing("Event", "old", lastTimestamp=old))
@@ -149,7 +156,7 @@ async def test_old_events_are_swept(store: Store, tmp_path: Path) -> None:
         assert (await api.get("events")).names == ["new"]
 
 
-async def test_a_pod_that_is_over_goes_at_once(sandbox: Api) -> None:
+async def test_a_finished_pod_is_deleted_at_once(sandbox: Api) -> None:
     await sandbox.made("pods", pod("p", node="n"))
     await sandbox.patch("pods", "p", {"status": {"phase": "Succeeded"}}, subresource="status")
     await sandbox.delete("pods", "p")
@@ -167,7 +174,7 @@ async def test_a_namespace_with_a_running_pod_waits_for_it(sandbox: Api) -> None
     assert (await sandbox.call("GET", "/api/v1/namespaces/n")).code == 404
 
 
-async def test_many_objects_end_with_their_namespace(sandbox: Api, store: Store) -> None:
+async def test_many_objects_are_deleted_with_their_namespace(sandbox: Api, store: Store) -> None:
     await sandbox.call("POST", "/api/v1/namespaces", thing("Namespace", "n"))
     sandbox.namespace = "n"
     for number in range(200):
@@ -177,7 +184,7 @@ async def test_many_objects_end_with_their_namespace(sandbox: Api, store: Store)
     assert store.records("pods") == []
 
 
-async def test_a_job_takes_its_pods_along_when_told_so(sandbox: Api) -> None:
+async def test_a_job_is_deleted_with_its_pods_on_request(sandbox: Api) -> None:
     made = await sandbox.made("batch/v1/jobs", job("j"))
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": made["metadata"]["uid"]}
     await sandbox.made("pods", pod("p", ownerReferences=[reference]))
@@ -193,3 +200,71 @@ async def test_a_job_takes_its_pods_along_when_told_so(sandbox: Api) -> None:
 async def test_an_object_may_not_be_created_with_a_version(sandbox: Api) -> None:
     answer = await sandbox.create("pods", pod("p", resourceVersion="5"))
     assert (answer.code, answer.reason) == (400, "BadRequest")
+
+
+async def test_impersonation_headers_are_refused(sandbox: Api) -> None:
+    for headers in ({"Impersonate-User": "li"}, {"impersonate-group": "g"}, {"Impersonate-Uid": "1"}):
+        headers["Authorization"] = f"Bearer {sandbox.token}"
+        async with sandbox.session.get(f"{sandbox.url}/api/v1/pods", headers=headers) as answer:
+            assert answer.status == 403
+            assert "the sandbox has one user" in (await answer.json())["message"]
+
+
+PYTHON = re.compile(
+    r"\b(int|str|dict|list|NoneType|None|True|False|codec|char|byte|bool|float|tuple)\b|`|literal|class|member|[Ee]xpecting"
+)
+SECRET = "do-not-tell"
+ASKED = [
+    *(
+        f"{name}=abc"
+        for name in ("resourceVersion", "limit", "continue", "timeoutSeconds", "watch", "sendInitialEvents")
+    ),
+    *(
+        "resourceVersion=-1",
+        "limit=1.5",
+        "continue=eyJ2IjoieCJ9",
+        "continue=%21%21",
+        "continue=W10",
+        "continue=NQ",
+    ),
+    *("labelSelector=a%3D%3D%3D", "labelSelector=%28", "fieldSelector=x", "resourceVersionMatch=x"),
+]
+PATCHES: list[object] = [
+    *(
+        [{"op": op, "path": path, "value": "w"}]
+        for op in ("replace", "test", "frob")
+        for path in ("/data/k/x", "k")
+    ),
+    *([{"op": "remove", "path": path}] for path in ("/nope", "/metadata/finalizers/-1", "")),
+    *(
+        [1],
+        [None],
+        {},
+        5,
+        None,
+        [{"path": "/k"}],
+        [{"op": None}],
+        [{"op": ["x"], "path": {}}],
+        [{"op": "copy"}],
+    ),
+    *([{"op": "add", "path": "/data/z", "value": value}] for value in (5, 1.5, True)),
+    [{"op": "add", "path": "/data/z", "value": {"a": 1}}],
+]
+
+
+async def test_invalid_parameters_are_refused_without_python_terms(sandbox: Api) -> None:
+    for query in ASKED:
+        answer = await sandbox.call("GET", f"{sandbox.path('pods')}?{query}")
+        assert answer.code in (400, 422), query
+        assert not PYTHON.search(answer.body["message"]), answer.body["message"]
+
+
+async def test_invalid_patches_are_refused_without_python_terms(sandbox: Api) -> None:
+    await sandbox.made("configmaps", config("c", {"k": SECRET}))
+    for patch in PATCHES:
+        for content_type in (JSON_PATCH, MERGE, STRATEGIC):
+            answer = await sandbox.patch("configmaps", "c", patch, content_type)
+            if content_type == JSON_PATCH or not isinstance(patch, dict):
+                assert answer.code in (400, 422), answer.body
+                message = answer.body["message"].replace("[]byte", "")
+                assert not PYTHON.search(message) and SECRET not in message, message

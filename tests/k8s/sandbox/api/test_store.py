@@ -1,4 +1,4 @@
-"""The sandbox's database: what was acknowledged is there after a restart, and what cannot be is said."""
+"""The sandbox's database: acknowledged writes survive a restart, and failures are reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.errors import Expired
-from k8s.sandbox.api.storage.store import Object, Store, StoreError
+from k8s.sandbox.api.store import Object, Store, StoreError
 
 
 def obj(name: str, namespace: str = "n", **members: object) -> Object:
@@ -63,7 +63,7 @@ def test_after_a_restart_older_versions_are_forgotten(store: Store) -> None:
         again.close()
 
 
-def test_changes_are_kept_for_each_kind_by_itself(tmp_path: Path) -> None:
+def test_changes_are_stored_for_each_kind_separately(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", changes_kept=3)
     store.put("nodes", obj("quiet", ""))
     for number in range(20):
@@ -75,7 +75,7 @@ def test_changes_are_kept_for_each_kind_by_itself(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_list_can_be_had_as_it_was(store: Store) -> None:
+def test_a_list_can_be_read_at_an_earlier_version(store: Store) -> None:
     for name in "abc":
         store.put("pods", obj(name, spec=name))
     store.remove("pods", "n", "a")
@@ -90,7 +90,7 @@ def test_a_list_can_be_had_as_it_was(store: Store) -> None:
 
 @settings(max_examples=40)
 @given(writes=st.lists(st.tuples(st.booleans(), st.sampled_from("abcd")), max_size=30))
-def test_every_past_list_is_what_it_was(
+def test_lists_at_earlier_versions_are_exact(
     writes: list[tuple[bool, str]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     store = Store(tmp_path_factory.mktemp("s") / "s")
@@ -106,19 +106,19 @@ def test_every_past_list_is_what_it_was(
     store.close()
 
 
-def test_namespaces_are_lists_of_their_own(store: Store) -> None:
+def test_lists_of_a_namespace_hold_only_its_objects(store: Store) -> None:
     store.put("pods", obj("a", "one"))
     store.put("pods", obj("a", "two"))
     assert [record.namespace for record in store.records("pods", "two")] == ["two"]
     assert [record.namespace for record in store.records("pods")] == ["one", "two"]
 
 
-def test_a_second_sandbox_is_told_that_the_database_is_in_use(store: Store) -> None:
+def test_a_second_sandbox_cannot_open_the_database(store: Store) -> None:
     with pytest.raises(StoreError, match="Another sandbox is using it"):
         Store(store.path)
 
 
-def test_a_damaged_database_is_named(tmp_path: Path) -> None:
+def test_a_damaged_database_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "broken"
     path.write_bytes(b"this is no database at all" * 100)
     with pytest.raises(StoreError) as error:
@@ -127,7 +127,7 @@ def test_a_damaged_database_is_named(tmp_path: Path) -> None:
     assert "reset" in error.value.hint
 
 
-def test_a_damaged_object_is_named(store: Store) -> None:
+def test_a_damaged_object_is_reported(store: Store) -> None:
     store.put("pods", obj("a"))
     store.close()
     with sqlite3.connect(store.path) as database:
@@ -137,7 +137,7 @@ def test_a_damaged_object_is_named(store: Store) -> None:
         Store(store.path)
 
 
-def test_a_database_of_a_newer_program_is_left_alone(store: Store) -> None:
+def test_a_database_of_a_newer_program_is_refused(store: Store) -> None:
     store.close()
     with sqlite3.connect(store.path) as database:
         database.execute("PRAGMA user_version = 99")
@@ -146,7 +146,7 @@ def test_a_database_of_a_newer_program_is_left_alone(store: Store) -> None:
         Store(store.path)
 
 
-def test_a_place_that_is_no_folder_is_named(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError) as error:
         Store(tmp_path / "file" / "store")
@@ -167,7 +167,7 @@ def test_a_full_disk_refuses_the_write_and_changes_nothing(store: Store) -> None
     assert store.put("pods", obj("b")).version == 2
 
 
-def test_nobody_else_may_read_the_database(store: Store) -> None:
+def test_other_users_cannot_read_the_database(store: Store) -> None:
     assert store.path.stat().st_mode & 0o077 == 0
 
 
@@ -178,7 +178,7 @@ def test_a_thousand_writes_take_little_time(store: Store) -> None:
     assert time.process_time() - start < 3
 
 
-def test_the_version_before_the_oldest_kept_is_expired_and_that_one_is_not(tmp_path: Path) -> None:
+def test_only_versions_before_the_oldest_stored_change_are_expired(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", changes_kept=3)
     for number in range(6):
         store.put("pods", obj(f"p-{number}"))

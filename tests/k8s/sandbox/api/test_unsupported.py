@@ -1,50 +1,130 @@
-"""What the sandbox leaves out is said when an object is created, or the object is refused."""
+"""Fields that the sandbox ignores cause a warning; objects it cannot run are refused."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from k8s.sandbox.api.admission.unsupported import LONGEST_WARNING, MOST_WARNINGS, warnings_of
-from tests.k8s.sandbox.calls import APPLY, Answer, Api, Object, job, pod, thing, torch_job
+from k8s.sandbox.api.admission.schemas import SHAPES
+from k8s.sandbox.api.admission.unsupported import (
+    MAX_WARNING_LENGTH,
+    MAX_WARNINGS,
+    OF_CONTAINER,
+    OF_MOUNT,
+    OF_POD,
+    warnings_of,
+)
+from tests.k8s.sandbox.calls import Answer, Api, Object, job, pod, thing, torch_job
 
 PROBE = {"exec": {"command": ["true"]}}
 
 
 def with_container(obj: Object, **fields: Any) -> Object:
-    """A pod whose container has these fields too."""
+    """Add fields to the container of a pod."""
     obj["spec"]["containers"][0] |= fields
     return obj
 
 
 def warned(answer: Answer) -> list[str]:
-    return [words for name, words in answer.headers.items() if name == "Warning"]
+    return [warning for name, warning in answer.headers.items() if name == "Warning"]
 
 
 async def events(api: Api) -> list[tuple[str, str, str]]:
-    found = (await api.get("events")).body["items"]
-    return [(each["involvedObject"]["name"], each["type"], each["message"]) for each in found]
+    warnings = (await api.get("events")).body["items"]
+    return [(each["involvedObject"]["name"], each["type"], each["message"]) for each in warnings]
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
+async def test_ignored_container_fields_cause_a_warning(sandbox: Api) -> None:
+    for fields, message in (
         ({"livenessProbe": PROBE}, "livenessProbe: the sandbox ignores it: a container that hangs"),
-        ({"startupProbe": PROBE}, "startupProbe: the sandbox ignores it: readiness is asked for"),
+        ({"startupProbe": PROBE}, "startupProbe: the sandbox ignores it: readiness is checked"),
         ({"readinessProbe": {"grpc": {"port": 1}}}, "readinessProbe.grpc: the sandbox ignores it"),
         ({"lifecycle": {"postStart": PROBE}}, "lifecycle.postStart: the sandbox ignores it"),
-    ],
-)
-async def test_a_field_that_is_ignored_is_warned_of(sandbox: Api, fields: Object, said: str) -> None:
-    answer = await sandbox.create("pods", with_container(pod("p"), **fields))
-    assert answer.code == 201
-    (words,) = warned(answer)
-    assert words.startswith(f'299 - "spec.containers[0].{said}') and words.endswith('"')
-    assert await events(sandbox) == [("p", "Warning", words[7:-1])]
+        ({"lifecycle": {"stopSignal": "SIGINT"}}, "lifecycle.stopSignal: the sandbox ignores it: containers"),
+        (
+            {"securityContext": {"privileged": True}},
+            "securityContext: the sandbox ignores it: containers run",
+        ),
+        ({"resources": {"limits": {"ephemeral-storage": "1"}}}, "resources.limits.ephemeral-storage: the"),
+        ({"terminationMessagePolicy": "FallbackToLogsOnError"}, "terminationMessagePolicy: the sandbox"),
+        ({"volumeDevices": [{"name": "v", "devicePath": "/v"}]}, "volumeDevices: the sandbox ignores it"),
+    ):
+        name = message.partition(":")[0].lower()
+        answer = await sandbox.create("pods", with_container(pod(name), **fields))
+        assert answer.code == 201
+        (warning,) = warned(answer)
+        assert warning.startswith(f'299 - "spec.containers[0].{message}') and warning.endswith('"')
+        assert (name, "Warning", warning[7:-1]) in await events(sandbox)
 
 
-async def test_what_is_honoured_is_not_warned_of(sandbox: Api) -> None:
+POD_FIELDS: Object = {
+    "securityContext": {"runAsUser": 1000},
+    "priorityClassName": "high",
+    "serviceAccountName": "reader",
+    "runtimeClassName": "nvidia",
+    "topologySpreadConstraints": [{"maxSkew": 1}],
+    "resourceClaims": [{"name": "gpu"}],
+    "ephemeralContainers": [{"name": "debug"}],
+    "hostAliases": [{"ip": "127.0.0.1"}],
+    "dnsConfig": {"searches": ["x"]},
+    "readinessGates": [{"conditionType": "x"}],
+    "hostUsers": False,
+    "setHostnameAsFQDN": True,
+}
+HONOURED = {
+    "PodSpec": """containers initContainers volumes restartPolicy terminationGracePeriodSeconds nodeName
+        activeDeadlineSeconds nodeSelector affinity schedulerName tolerations priority overhead resources
+        hostname schedulingGates""",
+    "Container": """name command args workingDir ports envFrom env resources restartPolicy volumeMounts
+        readinessProbe lifecycle terminationMessagePath""",
+    "Mount": "name mountPath subPath readOnly",
+}
+# A container has no image, no network and no namespaces of its own, and nobody attaches to it.
+WITHOUT_EFFECT = {
+    "PodSpec": """dnsPolicy serviceAccount automountServiceAccountToken hostNetwork hostPID hostIPC
+        shareProcessNamespace imagePullSecrets subdomain enableServiceLinks preemptionPolicy os""",
+    "Container": "image imagePullPolicy resizePolicy stdin stdinOnce tty terminationMessagePolicy",
+    "Mount": "recursiveReadOnly mountPropagation",
+}
+
+
+def test_each_pod_field_is_honoured_harmless_or_warned_about() -> None:
+    for shape, warned_of in (("PodSpec", OF_POD), ("Container", OF_CONTAINER), ("Mount", OF_MOUNT)):
+        known = {
+            *HONOURED[shape].split(),
+            *WITHOUT_EFFECT[shape].split(),
+            *(each.split(".")[0] for each in warned_of),
+        }
+        assert known == SHAPES[shape].keys(), shape
+
+
+async def test_ignored_pod_fields_cause_a_warning(sandbox: Api) -> None:
+    manifest = pod("p")
+    manifest["spec"] |= POD_FIELDS
+    answer = await sandbox.create("pods", manifest)
+    fields = [warning.split('"')[1].split(":")[0] for warning in warned(answer)]
+    assert set(fields) == {f"spec.{name}" for name in POD_FIELDS}
+
+
+async def test_ignored_volume_limits_cause_a_warning(sandbox: Api) -> None:
+    volumes = {
+        "claim": {"persistentVolumeClaim": {"claimName": "c"}},
+        "config": {"configMap": {"name": "c"}},
+        "shm": {"emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}},
+        "tmp": {"emptyDir": {"sizeLimit": "2Gi"}},
+    }
+    mounts = [{"name": name, "mountPath": f"/{name}", "readOnly": True} for name in volumes]
+    mounts[-1]["subPathExpr"] = "$(POD)"
+    manifest = with_container(pod("p"), volumeMounts=mounts)
+    manifest["spec"]["volumes"] = [{"name": name, **source} for name, source in volumes.items()]
+    answer = await sandbox.create("pods", manifest)
+    assert [warning.split('"')[1].split(":")[0] for warning in warned(answer)] == [
+        "spec.volumes[3].emptyDir.sizeLimit",
+        "spec.containers[0].volumeMounts[0].readOnly",
+        "spec.containers[0].volumeMounts[3].subPathExpr",
+    ]
+
+
+async def test_honoured_fields_cause_no_warning(sandbox: Api) -> None:
     fields = {"readinessProbe": PROBE, "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}
     side = {"name": "s", "image": "x", "restartPolicy": "Always", "readinessProbe": PROBE}
     manifest = with_container(pod("p"), **fields)
@@ -57,38 +137,36 @@ async def test_what_is_honoured_is_not_warned_of(sandbox: Api) -> None:
     assert await events(sandbox) == []
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
+async def test_ignored_job_policies_cause_a_warning(sandbox: Api) -> None:
+    for field, value in (
         ("podFailurePolicy", {"rules": []}),
         ("backoffLimitPerIndex", 1),
         ("backoffLimitPerIndex", 0),
         ("maxFailedIndexes", 1),
         ("successPolicy", {"rules": []}),
         ("podReplacementPolicy", "Failed"),
-    ],
-)
-async def test_a_policy_of_a_job_that_is_ignored_is_warned_of(sandbox: Api, field: str, value: Any) -> None:
-    answer = await sandbox.create("batch/v1/jobs", job("j", **{field: value}))
-    (words,) = warned(answer)
-    assert words.startswith(f'299 - "spec.{field}: the sandbox ignores it: ')
-    assert await events(sandbox) == [("j", "Warning", words[7:-1])]
+    ):
+        name = f"{field}-{value}".lower() if isinstance(value, int) else field.lower()
+        answer = await sandbox.create("batch/v1/jobs", job(name, **{field: value}))
+        (warning,) = warned(answer)
+        assert warning.startswith(f'299 - "spec.{field}: the sandbox ignores it: ')
+        assert (name, "Warning", warning[7:-1]) in await events(sandbox)
 
 
-async def test_a_job_of_any_kind_says_where_the_field_stands(sandbox: Api) -> None:
+async def test_warnings_about_custom_jobs_name_the_path_of_the_field(sandbox: Api) -> None:
     manifest = torch_job("t")
     template = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
     template["spec"]["containers"][0]["livenessProbe"] = PROBE
     template["spec"]["readinessGates"] = [{"conditionType": "x"}]
     answer = await sandbox.create("kubeflow.org/v1/pytorchjobs", manifest)
     at = "spec.pytorchReplicaSpecs.Master.template.spec"
-    assert [words.split(": ")[0] for words in warned(answer)] == [
+    assert [warning.split(": ")[0] for warning in warned(answer)] == [
         f'299 - "{at}.readinessGates',
         f'299 - "{at}.containers[0].livenessProbe',
     ]
 
 
-async def test_a_field_in_a_list_of_roles_is_found(sandbox: Api) -> None:
+async def test_ignored_fields_in_a_list_of_roles_are_found(sandbox: Api) -> None:
     template = {"spec": with_container(pod("p"), livenessProbe=PROBE)["spec"]}
     manifest = thing(
         "PyTorchTrainingJob", "t", spec={"replicaSpecs": [{"type": "node", "template": template}]}
@@ -96,15 +174,15 @@ async def test_a_field_in_a_list_of_roles_is_found(sandbox: Api) -> None:
     manifest["apiVersion"] = "batch.tensorstack.dev/v1beta1"
     answer = await sandbox.create("batch.tensorstack.dev/v1beta1/pytorchtrainingjobs", manifest)
     at = "spec.replicaSpecs[0].template.spec.containers[0].livenessProbe"
-    assert [words.split(": ")[0] for words in warned(answer)] == [f'299 - "{at}']
+    assert [warning.split(": ")[0] for warning in warned(answer)] == [f'299 - "{at}']
 
 
-async def test_what_a_train_job_would_fetch_is_warned_of(sandbox: Api) -> None:
+async def test_initializers_of_a_train_job_cause_a_warning(sandbox: Api) -> None:
     fetched = {"dataset": {"storageUri": "hf://a/b"}}
     manifest = thing("TrainJob", "t", spec={"runtimeRef": {"name": "r"}, "initializer": fetched})
     manifest["apiVersion"] = "trainer.kubeflow.org/v1alpha1"
     answer = await sandbox.create("trainer.kubeflow.org/v1alpha1/trainjobs", manifest)
-    assert [words.split(": ")[0] for words in warned(answer)] == ['299 - "spec.initializer']
+    assert [warning.split(": ")[0] for warning in warned(answer)] == ['299 - "spec.initializer']
 
 
 async def test_a_dry_run_warns_and_writes_no_event(sandbox: Api) -> None:
@@ -113,17 +191,7 @@ async def test_a_dry_run_warns_and_writes_no_event(sandbox: Api) -> None:
     assert await events(sandbox) == []
 
 
-async def test_an_object_that_is_applied_is_warned_of_once(sandbox: Api) -> None:
-    manifest = with_container(pod("p"), livenessProbe=PROBE)
-    path = sandbox.path("pods", "p")
-    applied = [
-        await sandbox.call("PATCH", path, manifest, content_type=APPLY, fieldManager="x") for _ in "ab"
-    ]
-    assert [(each.code, len(warned(each))) for each in applied] == [(201, 1), (200, 0)]
-    assert len(await events(sandbox)) == 1
-
-
-async def test_a_pod_of_a_job_repeats_nothing_as_an_event(sandbox: Api) -> None:
+async def test_pods_with_a_controller_cause_no_further_events(sandbox: Api) -> None:
     made = await sandbox.made("batch/v1/jobs", job("j"))
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": made["metadata"]["uid"]}
     manifest = with_container(pod("p", ownerReferences=[{**owner, "controller": True}]), livenessProbe=PROBE)
@@ -131,7 +199,7 @@ async def test_a_pod_of_a_job_repeats_nothing_as_an_event(sandbox: Api) -> None:
     assert await events(sandbox) == []
 
 
-async def test_the_same_name_again_is_warned_of_again(sandbox: Api) -> None:
+async def test_a_second_object_of_the_same_name_causes_a_warning_too(sandbox: Api) -> None:
     for _ in "ab":
         await sandbox.made("pods", with_container(pod("p" * 240), livenessProbe=PROBE))
         await sandbox.delete("pods", "p" * 240, gracePeriodSeconds="0")
@@ -148,22 +216,22 @@ async def test_names_in_a_warning_cannot_break_the_header(sandbox: Api) -> None:
     assert 'Specs.a\\"\\\\??X-Evil: 1?.template' in warned(answer)[1]
 
 
-def test_the_warnings_of_one_object_are_few_and_short() -> None:
+def test_warnings_about_one_object_are_limited() -> None:
     containers = [{"name": f"c{number}", "livenessProbe": PROBE} for number in range(100)]
     spec = {"x" * 500: {"containers": containers[:1]}, "template": {"containers": containers}}
-    found = warnings_of("thing", {"spec": spec})
-    assert (len(found), max(map(len, found))) == (MOST_WARNINGS, LONGEST_WARNING)
+    warnings = warnings_of("thing", {"spec": spec})
+    assert (len(warnings), max(map(len, warnings))) == (MAX_WARNINGS, MAX_WARNING_LENGTH)
 
 
-@pytest.mark.parametrize("spec", [None, 5, [], {"containers": 5}, {"containers": [5, {"lifecycle": 5}]}])
-def test_objects_of_any_shape_are_looked_at(spec: Any) -> None:
-    for key in ("jobs.batch", "pods", "thing"):
-        assert warnings_of(key, {"spec": spec}) == []
+def test_objects_of_any_shape_can_be_checked() -> None:
+    specs: tuple[Any, ...] = (None, 5, [], {"containers": 5}, {"containers": [5, {"lifecycle": 5}]})
+    for spec in specs:
+        for key in ("jobs.batch", "pods", "thing"):
+            assert warnings_of(key, {"spec": spec}) == []
 
 
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
+async def test_a_probe_that_cannot_be_run_is_refused(sandbox: Api) -> None:
+    for fields, field in (
         ({"readinessProbe": {}}, "readinessProbe"),
         ({"readinessProbe": {**PROBE, "tcpSocket": {"port": 1}}}, "readinessProbe.tcpSocket"),
         ({"readinessProbe": {"exec": {}}}, "readinessProbe.exec.command"),
@@ -171,11 +239,9 @@ def test_objects_of_any_shape_are_looked_at(spec: Any) -> None:
         ({"readinessProbe": {**PROBE, "periodSeconds": -1}}, "readinessProbe.periodSeconds"),
         ({"lifecycle": {"preStop": {}}}, "lifecycle.preStop"),
         ({"restartPolicy": "Always"}, "restartPolicy"),
-    ],
-)
-async def test_a_probe_that_cannot_be_run_is_refused(sandbox: Api, fields: Object, field: str) -> None:
-    answer = await sandbox.create("pods", with_container(pod("p"), **fields))
-    assert (answer.code, answer.fields) == (422, [f"spec.containers[0].{field}"])
+    ):
+        answer = await sandbox.create("pods", with_container(pod("p"), **fields))
+        assert (answer.code, answer.fields) == (422, [f"spec.containers[0].{field}"])
 
 
 async def test_an_init_container_restarts_always_or_as_its_pod_does(sandbox: Api) -> None:
@@ -202,7 +268,7 @@ async def test_probes_have_the_defaults_of_a_real_server(sandbox: Api) -> None:
     }
 
 
-async def test_a_node_with_containers_is_only_a_node(sandbox: Api) -> None:
+async def test_a_node_with_containers_causes_no_event(sandbox: Api) -> None:
     node = thing("Node", "n", spec={"containers": [{"livenessProbe": PROBE}]})
     assert (await sandbox.call("POST", "/api/v1/nodes", node)).code == 201
     assert await events(sandbox) == []

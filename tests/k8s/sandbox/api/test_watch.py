@@ -1,4 +1,4 @@
-"""Watches of the sandbox under load: nothing lost, nothing twice, and a 410 for who falls behind."""
+"""Watches of the sandbox under load: nothing lost, nothing twice, and a 410 after falling behind."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from k8s.sandbox.api.admission.registry import Write
 from k8s.sandbox.api.http import lists
 from k8s.sandbox.api.served import BY_KEY
-from k8s.sandbox.api.storage.store import Store
+from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.calls import Api, config, pod, thing
 from tests.k8s.sandbox.conftest import serving
 
 
-async def test_a_version_that_is_forgotten_ends_a_watch_with_410(tmp_path: Path) -> None:
+async def test_a_watch_from_an_expired_version_ends_with_410(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", changes_kept=2)
     async with serving(store, tmp_path) as (_, api):
         for number in range(10):
@@ -30,7 +30,7 @@ async def test_a_version_that_is_forgotten_ends_a_watch_with_410(tmp_path: Path)
     store.close()
 
 
-async def test_a_page_whose_list_is_forgotten_is_gone(tmp_path: Path) -> None:
+async def test_a_page_of_an_expired_list_is_answered_with_410(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", changes_kept=2)
     async with serving(store, tmp_path) as (_, api):
         for number in range(3):
@@ -43,7 +43,7 @@ async def test_a_page_whose_list_is_forgotten_is_gone(tmp_path: Path) -> None:
     store.close()
 
 
-async def test_a_reader_who_falls_behind_is_told_so(tmp_path: Path) -> None:
+async def test_a_watch_that_falls_behind_ends_with_410(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", changes_kept=5)
     async with serving(store, tmp_path) as (server, api), api.watching("configmaps") as events:
         write, served = Write(), BY_KEY["configmaps"]
@@ -54,7 +54,7 @@ async def test_a_reader_who_falls_behind_is_told_so(tmp_path: Path) -> None:
     store.close()
 
 
-async def test_quiet_kinds_are_not_forgotten_for_the_noise_of_others(tmp_path: Path) -> None:
+async def test_busy_kinds_do_not_expire_the_changes_of_others(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", changes_kept=2)
     async with serving(store, tmp_path) as (_, api):
         start = (await api.get("pods")).version
@@ -66,7 +66,7 @@ async def test_quiet_kinds_are_not_forgotten_for_the_noise_of_others(tmp_path: P
     store.close()
 
 
-async def test_after_a_restart_a_watch_goes_on_or_is_told_to_list(store: Store, tmp_path: Path) -> None:
+async def test_after_a_restart_a_watch_resumes_or_expires(store: Store, tmp_path: Path) -> None:
     async with serving(store, tmp_path) as (_, api):
         first = (await api.made("pods", pod("a")))["metadata"]["resourceVersion"]
         last = (await api.made("pods", pod("b")))["metadata"]["resourceVersion"]
@@ -81,7 +81,7 @@ async def test_after_a_restart_a_watch_goes_on_or_is_told_to_list(store: Store, 
     again.close()
 
 
-async def test_the_beginning_of_a_watch_can_be_marked(sandbox: Api) -> None:
+async def test_initial_events_end_with_a_bookmark(sandbox: Api) -> None:
     await sandbox.made("pods", pod("a"))
     query = {
         "sendInitialEvents": "true",
@@ -95,7 +95,7 @@ async def test_the_beginning_of_a_watch_can_be_marked(sandbox: Api) -> None:
     assert bookmark["resourceVersion"] == (await sandbox.get("pods")).version
 
 
-async def test_bookmarks_carry_a_quiet_watch_along(sandbox: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bookmarks_advance_an_idle_watch(sandbox: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "BOOKMARK_S", 0.1)
     async with sandbox.watching("pods", resourceVersion="1", allowWatchBookmarks="true") as events:
         newest = (await sandbox.made("configmaps", config("c")))["metadata"]["resourceVersion"]
@@ -139,7 +139,7 @@ async def test_thousands_of_changes_a_second_reach_a_watcher(store: Store, tmp_p
     assert count / took_s > 1000
 
 
-async def test_a_thousand_pods_are_listed_in_no_time(store: Store, tmp_path: Path) -> None:
+async def test_a_thousand_pods_are_listed_quickly(store: Store, tmp_path: Path) -> None:
     async with serving(store, tmp_path) as (server, api):
         for number in range(1000):
             server.registry.create(BY_KEY["pods"], "default", pod(f"p-{number}"), Write())
@@ -154,7 +154,7 @@ async def test_a_thousand_pods_are_listed_in_no_time(store: Store, tmp_path: Pat
     assert took_s < 0.1
 
 
-async def test_a_watch_of_one_namespace_hears_nothing_of_another(sandbox: Api) -> None:
+async def test_a_watch_of_a_namespace_shows_no_other(sandbox: Api) -> None:
     await sandbox.call("POST", "/api/v1/namespaces", thing("Namespace", "other"))
     start = (await sandbox.get("configmaps")).version
     for query in ({}, {"resourceVersion": start}, {"labelSelector": "a=b"}):
@@ -170,7 +170,7 @@ async def test_a_watch_of_one_namespace_hears_nothing_of_another(sandbox: Api) -
         start = (await sandbox.get("configmaps")).version
 
 
-async def test_what_is_written_while_a_reader_is_slow_arrives(sandbox: Api) -> None:
+async def test_changes_during_a_slow_read_arrive(sandbox: Api) -> None:
     count, large = 80, "x" * 300_000
     start = (await sandbox.get("configmaps")).version
     async with sandbox.watching("configmaps", resourceVersion=start) as events:

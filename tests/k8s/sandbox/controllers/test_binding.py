@@ -127,7 +127,7 @@ async def test_the_more_important_pod_is_bound_first_then_the_older(cluster: Clu
     assert await cluster.look() == {"old": "", "young-but-important": "n"}
 
 
-async def test_what_does_not_fit_holds_up_nobody(cluster: Cluster) -> None:
+async def test_a_job_that_does_not_fit_blocks_no_other(cluster: Cluster) -> None:
     await cluster.add_node("n", 1)
     await cluster.add("large", 4, priority=5)
     await cluster.add("small")

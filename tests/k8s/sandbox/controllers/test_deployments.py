@@ -1,4 +1,4 @@
-"""What becomes of a Deployment's pods, and which nodes pods may be on beside others, without any cluster."""
+"""Plans for Deployments, and required pod affinity."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from k8s.sandbox.controllers.deployments import HASH, decide
-from k8s.sandbox.controllers.pod_affinity import nodes_beside
+from k8s.sandbox.controllers.placement import nodes_beside
 from tests.k8s.sandbox.live.running import Manifest
 
 LABELS = {"app": "board"}

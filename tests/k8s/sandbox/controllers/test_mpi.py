@@ -1,4 +1,4 @@
-"""What the MPI operators decide for a job, its workers and its launcher, without any cluster."""
+"""Plans for MPIJobs of all versions: launcher, workers and hostfile."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
-from k8s.models.resources import CONFIG_MAPS, JOBS, SERVICES, Resource
+from k8s.models.resources import CONFIG_MAPS, SERVICES, Resource
 from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.controllers import mpi
-from k8s.sandbox.controllers.reconcile import GANG, ObservedJob, Plan
+from k8s.sandbox.controllers.reconcile import GANG, RESTARTS, ObservedJob, Plan
 from tests import FIXTURES
 from tests.k8s.sandbox.live.running import Manifest, mpi_job
 
@@ -44,29 +44,12 @@ def named(name: str) -> Manifest:
     return {"metadata": {"name": name, "uid": f"uid-{name}"}}
 
 
-def launcher(name: str, *, suspend: bool = False, ended: str = "", **status: Any) -> Manifest:
-    if ended:
-        status["conditions"] = [
-            {"type": ended, "status": "True", "reason": "BackoffLimitExceeded", "message": "No more tries"}
-        ]
-    return {**named(name), "spec": {"suspend": suspend}, "status": status}
+def decide(job: Manifest, *pods: Manifest, kind: MPIKind = NEW, restarts: int = 0) -> Plan:
+    return mpi.decide(ObservedJob(kind, job, pods, restarts=restarts))
 
 
-def decide(
-    job: Manifest,
-    pods: list[Manifest] = [],  # noqa: B006
-    launcher: Manifest | None = None,
-    kind: MPIKind = NEW,
-    **owners: str,
-) -> Plan:
-    name = job["metadata"]["name"]
-    children: dict[Resource, list[Manifest]] = {
-        JOBS: [] if launcher is None else [launcher],
-        CONFIG_MAPS: [named(f"{name}-config")] if launcher else [],
-        SERVICES: [named(name)] if launcher else [],
-    }
-    taken = {key.replace("_", "-"): uid for key, uid in owners.items()}
-    return mpi.decide(ObservedJob(kind, job, pods, owners=taken, children=children))
+def names(pods: list[Manifest]) -> list[str]:
+    return [each["metadata"]["name"] for each in pods]
 
 
 def made(plan: Plan, resource: Resource) -> Manifest:
@@ -85,15 +68,15 @@ def env(pod_spec: Manifest) -> dict[str, str]:
 def test_a_new_job_gets_workers_launcher_hostfile_and_service() -> None:
     plan = decide(stored(mpi_job("vgg", "mpirun", "true", workers=2, slots=3, backoffLimit=1)))
     assert true_conditions(plan) == {"Created": "MPIJobCreated"}
-    assert [each["metadata"]["name"] for each in plan.create] == ["vgg-worker-0", "vgg-worker-1"]
-    second = plan.create[1]
+    launcher, _, second = plan.create
+    assert names(plan.create) == ["vgg-launcher", "vgg-worker-0", "vgg-worker-1"]
     assert second["metadata"]["labels"] == {
         "training.kubeflow.org/operator-name": "mpi-operator",
         "training.kubeflow.org/job-name": "vgg",
         "training.kubeflow.org/job-role": "worker",
         "training.kubeflow.org/replica-index": "1",
     }
-    assert second["metadata"]["annotations"] == {GANG: "2", PROCESSES: "3"}
+    assert second["metadata"]["annotations"] == {GANG: "3", PROCESSES: "3", RESTARTS: "0"}
     assert second["metadata"]["ownerReferences"][0] == {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
@@ -112,16 +95,11 @@ def test_a_new_job_gets_workers_launcher_hostfile_and_service() -> None:
     )
     assert config["data"]["discover_hosts.sh"].startswith("#!/bin/sh\necho vgg-worker-0.vgg.default.svc\n")
     assert made(plan, SERVICES)["spec"]["clusterIP"] == "None"
-    job = made(plan, JOBS)
-    assert job["metadata"]["name"] == "vgg-launcher"
-    assert job["metadata"]["ownerReferences"][0]["uid"] == UID
-    assert job["spec"]["backoffLimit"] == 1
-    template = job["spec"]["template"]
-    assert template["metadata"]["labels"]["training.kubeflow.org/job-role"] == "launcher"
-    assert env(template["spec"])["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile"
-    assert env(template["spec"])["OMPI_MCA_orte_set_default_slots"] == "3"
-    assert template["spec"]["volumes"][-1]["configMap"]["name"] == "vgg-config"
-    assert template["spec"]["containers"][0]["volumeMounts"][-1]["mountPath"] == "/etc/mpi"
+    assert launcher["metadata"]["labels"]["training.kubeflow.org/job-role"] == "launcher"
+    assert env(launcher["spec"])["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile"
+    assert env(launcher["spec"])["OMPI_MCA_orte_set_default_slots"] == "3"
+    assert launcher["spec"]["volumes"][-1]["configMap"]["name"] == "vgg-config"
+    assert launcher["spec"]["containers"][0]["volumeMounts"][-1]["mountPath"] == "/etc/mpi"
 
 
 def test_the_launcher_of_mpich_gets_its_own_hostfile() -> None:
@@ -129,7 +107,7 @@ def test_the_launcher_of_mpich_gets_its_own_hostfile() -> None:
     job["spec"]["mpiImplementation"] = "MPICH"
     plan = decide(job)
     assert made(plan, CONFIG_MAPS)["data"]["hostfile"] == "vgg-worker-0.vgg.default.svc:2\n"
-    found = env(made(plan, JOBS)["spec"]["template"]["spec"])
+    found = env(plan.create[0]["spec"])
     assert found["HYDRA_HOST_FILE"] == "/etc/mpi/hostfile"
     assert not [name for name in found if name.startswith("OMPI")]
 
@@ -140,96 +118,82 @@ def test_a_launcher_that_works_too_is_the_first_host() -> None:
     plan = decide(job)
     hosts = made(plan, CONFIG_MAPS)["data"]["hostfile"].split()[::2]
     assert hosts == ["vgg-launcher.vgg.default.svc", "vgg-worker-0.vgg.default.svc"]
-    assert plan.create[0]["metadata"]["labels"]["training.kubeflow.org/replica-index"] == "1"
-    assert "NVIDIA_VISIBLE_DEVICES" not in env(made(plan, JOBS)["spec"]["template"]["spec"])
+    assert plan.create[1]["metadata"]["labels"]["training.kubeflow.org/replica-index"] == "1"
+    assert "NVIDIA_VISIBLE_DEVICES" not in env(plan.create[0]["spec"])
 
 
 def test_a_launcher_may_wait_for_its_workers() -> None:
     job = stored(mpi_job("vgg", "mpirun", workers=2))
     job["spec"]["launcherCreationPolicy"] = "WaitForWorkersReady"
+    workers = decide(job).create
+    assert names(workers) == ["vgg-worker-0", "vgg-worker-1"]
+    assert {each["metadata"]["annotations"][GANG] for each in workers} == {"2"}
     pods = [worker("vgg-worker-0"), worker("vgg-worker-1", "Pending")]
-    assert JOBS not in dict(decide(job).objects)
-    assert JOBS not in dict(decide(job, pods).objects)
-    assert JOBS in [of for of, _ in decide(job, [worker("vgg-worker-0"), worker("vgg-worker-1")]).objects]
+    assert decide(job, *pods).create == []
+    (launcher,) = decide(job, worker("vgg-worker-0"), worker("vgg-worker-1")).create
+    assert (launcher["metadata"]["name"], launcher["metadata"]["annotations"][GANG]) == ("vgg-launcher", "1")
 
 
-def test_it_runs_once_the_launcher_and_all_workers_do() -> None:
+def test_a_job_runs_while_its_launcher_does() -> None:
     job = stored(mpi_job("vgg", "mpirun", workers=2))
-    pods = [worker("vgg-worker-0"), worker("vgg-worker-1", "Pending")]
-    starting = decide(job, pods, launcher("vgg-launcher", active=1, ready=1))
-    assert "Running" not in true_conditions(starting)
-    running = decide(job, [pods[0], worker("vgg-worker-1")], launcher("vgg-launcher", active=1, ready=1))
+    pods = [worker("vgg-worker-0"), worker("vgg-worker-1")]
+    assert "Running" not in true_conditions(decide(job, worker("vgg-launcher", "Pending"), *pods))
+    running = decide(job, worker("vgg-launcher"), *pods)
     assert true_conditions(running)["Running"] == "MPIJobRunning"
     assert running.status["replicaStatuses"] == {"Launcher": {"active": 1}, "Worker": {"active": 2}}
-    assert running.objects == []
     assert running.create == []
 
 
-@pytest.mark.parametrize(
-    ("policy", "deleted"),
-    [("None", []), ("Running", ["vgg-worker-0"]), ("All", ["vgg-worker-0", "vgg-worker-1"])],
-)
-def test_the_launchers_end_is_the_jobs_and_its_workers_go_by_policy(policy: str, deleted: list[str]) -> None:
-    job = stored(mpi_job("vgg", "mpirun", workers=2, cleanPodPolicy=policy))
-    pods = [worker("vgg-worker-0"), worker("vgg-worker-1", "Failed")]
-    plan = decide(
-        job, pods, launcher("vgg-launcher", ended="Complete", completionTime="2026-01-01T00:00:00Z")
+def test_the_end_of_the_launcher_is_the_jobs_and_its_workers_go_by_policy() -> None:
+    both = ["vgg-worker-0", "vgg-worker-1"]
+    for policy, deleted in (("None", []), ("Running", both[:1]), ("All", both)):
+        job = stored(mpi_job("vgg", "mpirun", workers=2, cleanPodPolicy=policy))
+        pods = [worker("vgg-launcher", "Succeeded"), worker("vgg-worker-0"), worker("vgg-worker-1", "Failed")]
+        plan = decide(job, *pods)
+        assert true_conditions(plan)["Succeeded"] == "MPIJobSucceeded"
+        assert "completionTime" in plan.status
+        assert (names(plan.delete), plan.create) == (deleted, [])
+        again = decide(stored(job, **plan.status), pods[0])
+        assert again.status["conditions"] == plan.status["conditions"]
+        assert (again.objects, again.create) == ([], [])
+
+
+def test_a_failed_launcher_is_replaced_up_to_the_limit_and_a_failed_worker_is_left() -> None:
+    job = stored(mpi_job("vgg", "mpirun", workers=1, backoffLimit=1))
+    pods = [worker("vgg-launcher", "Failed"), worker("vgg-worker-0", "Failed")]
+    retried = decide(job, *pods)
+    assert (names(retried.delete), true_conditions(retried)["Restarting"]) == (
+        ["vgg-launcher"],
+        "MPIJobRestarting",
     )
-    assert true_conditions(plan)["Succeeded"] == "MPIJobSucceeded"
-    assert plan.status["completionTime"] == "2026-01-01T00:00:00Z"
-    assert [each["metadata"]["name"] for each in plan.delete] == deleted
-    assert plan.create == []
-    again = decide(stored(job, **plan.status), pods, None)
-    assert again.status["conditions"] == plan.status["conditions"]
-    assert (again.objects, again.create) == ([], [])
+    (again,) = decide(job, pods[1], restarts=1).create
+    assert again["metadata"]["annotations"][GANG] == "1", "it must not wait for the failed worker"
+    failed = decide(job, *pods, restarts=1)
+    assert true_conditions(failed)["Failed"] == "MPIJobFailed"
+    assert failed.status["replicaStatuses"]["Launcher"] == {"failed": 1}
 
 
-def test_a_launcher_that_gave_up_fails_the_job_with_its_reason() -> None:
-    job = stored(mpi_job("vgg", "mpirun"))
-    plan = decide(job, [worker("vgg-worker-0")], launcher("vgg-launcher", ended="Failed", failed=1))
-    (failed,) = (each for each in plan.status["conditions"] if each["type"] == "Failed")
-    assert (failed["reason"], failed["message"]) == ("BackoffLimitExceeded", "No more tries")
-    assert plan.status["replicaStatuses"]["Launcher"] == {"failed": 1}
-    assert ("BackoffLimitExceeded", "No more tries", True) in plan.events
-
-
-def test_a_suspended_job_gives_back_its_workers_and_begins_anew() -> None:
+def test_a_suspended_job_has_no_pods_and_a_resumed_one_starts_again() -> None:
     job = stored(mpi_job("vgg", "mpirun", workers=1, suspend=True))
     begun = decide(job)
-    assert begun.create == []
-    assert made(begun, JOBS)["spec"]["suspend"] is True
+    assert (begun.create, begun.objects) == ([], [])
     assert "startTime" not in begun.status
-    pods = [worker("vgg-worker-0")]
-    plan = decide(job, pods, launcher("vgg-launcher", active=1, ready=1))
+    pods = [worker("vgg-launcher"), worker("vgg-worker-0")]
+    plan = decide(job, *pods)
     assert plan.delete == pods
-    assert plan.patches == [(JOBS, "vgg-launcher", {"spec": {"suspend": True}})]
     assert "Suspended" in true_conditions(plan)
     job["spec"]["runPolicy"]["suspend"] = False
-    resumed = decide({**job, "status": plan.status}, [], launcher("vgg-launcher", suspend=True))
-    assert resumed.patches == [(JOBS, "vgg-launcher", {"spec": {"suspend": False}})]
-    assert [each["metadata"]["name"] for each in resumed.create] == ["vgg-worker-0"]
+    resumed = decide({**job, "status": plan.status})
+    assert names(resumed.create) == ["vgg-launcher", "vgg-worker-0"]
     assert "Suspended" not in true_conditions(resumed)
 
 
-def test_a_pod_of_that_name_that_is_anothers_or_still_leaves_is_waited_for() -> None:
-    job = stored(mpi_job("vgg", "mpirun", workers=2))
-    leaving = worker("vgg-worker-1", deletionTimestamp="2026-01-01T00:00:00Z")
-    plan = decide(job, [leaving], None, vgg_worker_0="another")
-    assert plan.create == []
-
-
-def test_a_job_that_shrinks_loses_its_last_workers() -> None:
-    plan = decide(
-        stored(mpi_job("vgg", "mpirun", workers=1)), [worker("vgg-worker-0"), worker("vgg-worker-1")]
-    )
-    assert [each["metadata"]["name"] for each in plan.delete] == ["vgg-worker-1"]
-
-
-def test_a_job_without_a_launcher_is_told_once_and_left_alone() -> None:
+def test_a_job_without_a_launcher_is_reported_once_and_left_alone() -> None:
     job = stored(mpi_job("vgg", "mpirun"))
     del job["spec"]["mpiReplicaSpecs"]["Launcher"]
     plan = decide(job)
-    assert [reason for reason, _, _ in plan.events] == ["MPIJobCreated", "ValidationError"]
+    ((_, message, is_warning),) = plan.events
+    assert "must have one replica" in message and is_warning
     assert (plan.objects, plan.create) == ([], [])
     assert decide({**job, "status": plan.status}).events == []
 
@@ -237,9 +201,7 @@ def test_a_job_without_a_launcher_is_told_once_and_left_alone() -> None:
 def test_of_an_arena_job_the_workers_sleep_and_the_launcher_runs_the_command() -> None:
     plan = decide(arena(), kind=ARENA)
     assert "conditions" not in plan.status
-    assert [each["metadata"]["name"] for each in plan.create] == [
-        f"pytorch-4-vgg16-worker-{i}" for i in range(4)
-    ]
+    assert names(plan.create) == [f"pytorch-4-vgg16-worker-{i}" for i in range(4)]
     first = plan.create[0]
     labels = {"group_name": "kubeflow.org", "mpi_job_name": "pytorch-4-vgg16", "mpi_role_type": "worker"}
     assert labels.items() <= first["metadata"]["labels"].items()
@@ -250,39 +212,35 @@ def test_of_an_arena_job_the_workers_sleep_and_the_launcher_runs_the_command() -
     config = made(plan, CONFIG_MAPS)["data"]
     assert config["hostfile"].splitlines()[3] == "pytorch-4-vgg16-worker-3 slots=1"
     assert config["kubexec.sh"].startswith("#!/bin/sh\n")
-    assert [of for of, _ in plan.objects] == [CONFIG_MAPS], "the launcher waits for its workers"
-    ready = [worker(each["metadata"]["name"]) for each in plan.create]
-    job = made(decide(arena(), ready, kind=ARENA), JOBS)
-    template = job["spec"]["template"]
-    assert (job["metadata"]["name"], job["spec"]["backoffLimit"]) == ("pytorch-4-vgg16-launcher", 0)
-    assert template["metadata"]["labels"]["mpi_role_type"] == "launcher"
-    assert template["spec"]["containers"][0]["command"][2].startswith("mpirun ")
-    assert template["spec"]["containers"][0]["resources"] == {}
-    assert env(template["spec"])["OMPI_MCA_plm_rsh_agent"] == "/etc/mpi/kubexec.sh"
-    modes = {each["key"]: each["mode"] for each in template["spec"]["volumes"][-1]["configMap"]["items"]}
+    (launcher,) = decide(arena(), *(worker(name) for name in names(plan.create)), kind=ARENA).create
+    assert launcher["metadata"]["name"] == "pytorch-4-vgg16-launcher"
+    assert launcher["metadata"]["labels"]["mpi_role_type"] == "launcher"
+    assert launcher["spec"]["containers"][0]["command"][2].startswith("mpirun ")
+    assert launcher["spec"]["containers"][0]["resources"] == {}
+    assert env(launcher["spec"])["OMPI_MCA_plm_rsh_agent"] == "/etc/mpi/kubexec.sh"
+    modes = {each["key"]: each["mode"] for each in launcher["spec"]["volumes"][-1]["configMap"]["items"]}
     assert modes == {"kubexec.sh": 0o555, "hostfile": 0o444}
 
 
 def test_an_arena_jobs_status_is_one_word_and_its_workers_go_with_it() -> None:
-    pods = [worker("pytorch-4-vgg16-worker-0")]
-    name = "pytorch-4-vgg16-launcher"
-    active = decide(arena(), pods, launcher(name, active=1), ARENA)
-    assert active.status["launcherStatus"] == "Active"
-    assert active.status["workerReplicas"] == 1
-    done = decide(arena(), pods, launcher(name, succeeded=1, ended="Complete"), ARENA)
+    first, name = worker("pytorch-4-vgg16-worker-0"), "pytorch-4-vgg16-launcher"
+    assert decide(arena(), worker(name), first, kind=ARENA).status["launcherStatus"] == "Active"
+    done = decide(arena(), worker(name, "Succeeded"), first, kind=ARENA)
     assert done.status["launcherStatus"] == "Succeeded"
-    assert "completionTime" in done.status
-    assert done.delete == pods
-    failed = decide(arena(cleanPodPolicy="None"), pods, launcher(name, failed=1, ended="Failed"), ARENA)
+    assert "completionTime" in done.status and "conditions" not in done.status
+    assert done.delete == [first]
+    again = decide({**arena(), "status": done.status}, worker(name, "Succeeded"), kind=ARENA)
+    assert (again.status, again.create, again.events) == (done.status, [], [])
+    failed = decide(arena(cleanPodPolicy="None"), worker(name, "Failed"), first, kind=ARENA)
     assert failed.status["launcherStatus"] == "Failed"
     assert failed.delete == []
-    retried = decide(arena(), pods, launcher(name, failed=1), ARENA)
+    retried = decide(arena(backoffLimit=1), worker(name, "Failed"), first, kind=ARENA)
     assert "launcherStatus" not in retried.status
 
 
-def test_an_arena_jobs_lost_worker_is_made_anew() -> None:
+def test_an_arena_jobs_lost_worker_is_replaced() -> None:
     lost = worker("pytorch-4-vgg16-worker-2", "Failed")
-    assert lost in decide(arena(), [lost], None, ARENA).delete
+    assert lost in decide(arena(backoffLimit=1), lost, kind=ARENA).delete
 
 
 @pytest.mark.parametrize(
@@ -301,7 +259,7 @@ def test_another_kind_is_not_for_this_operator() -> None:
 
 def by_pods(job: Manifest, *pods: Manifest, config: Manifest | None = None) -> Plan:
     children: dict[Resource, list[Manifest]] = {CONFIG_MAPS: [config] if config else []}
-    return mpi.decide_by_pods(ObservedJob(MPIJobV1(), job, pods, children=children))
+    return mpi.decide(ObservedJob(MPIJobV1(), job, pods, children=children))
 
 
 def v1_job(*, workers: int = 2, launcher_gpus: int = 0, **policy: Any) -> Manifest:
@@ -342,7 +300,7 @@ def test_the_training_operator_makes_the_launchers_pod_itself_and_says_where_the
         "hostfile",
         "discover_hosts.sh",
     ]
-    assert plan.services == [] and [resource for resource, _ in plan.objects] == [CONFIG_MAPS]
+    assert [resource for resource, _ in plan.objects] == [CONFIG_MAPS]
     config = made(plan, CONFIG_MAPS)
     assert config["metadata"]["ownerReferences"][0]["apiVersion"] == "kubeflow.org/v1"
     assert config["data"]["hostfile"] == "vgg-worker-0 slots=3\nvgg-worker-1 slots=3\n"

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from k8s import models
 from k8s.diagnosis.causes.unschedulable import capacity
-from k8s.diagnosis.objects import WholePod
+from k8s.diagnosis.objects import FullPod
 from k8s.sandbox.controllers.placement import node_capacity, pending_pod, place
 from k8s.scheduling import requests
 from tests.support.evidence import evidence_of, instance, labelled
 from tests.support.objects import GPU, Object
 
-_amounts = st.fixed_dictionaries(
+_format_amounts = st.fixed_dictionaries(
     {},
     optional={
         "cpu": st.sampled_from(["500m", "1", "2", "3"]),
@@ -24,7 +24,7 @@ _amounts = st.fixed_dictionaries(
         "memory": st.sampled_from(["64Mi", "1Gi"]),
     },
 )
-_resources = st.fixed_dictionaries({}, optional={"requests": _amounts, "limits": _amounts})
+_resources = st.fixed_dictionaries({}, optional={"requests": _format_amounts, "limits": _format_amounts})
 
 
 def _containers(**more: Any) -> st.SearchStrategy[list[Object]]:
@@ -37,7 +37,7 @@ _specs = st.fixed_dictionaries(
     {"containers": _containers().filter(bool)},
     optional={
         "initContainers": _containers(restartPolicy=st.just("Always")),
-        "overhead": _amounts,
+        "overhead": _format_amounts,
         "nodeSelector": st.just({"zone": "a"}),
         "tolerations": st.just([{"key": "team", "operator": "Exists"}]),
     },
@@ -67,10 +67,10 @@ def test_why_finds_a_shortage_exactly_where_the_sandbox_cannot_place_a_job_of_eq
     placed, _ = place([pending_pod(pod) for pod in pods], there)
     evidence = evidence_of(
         *(instance(f"worker-{index}") for index in range(number)),
-        pods=[models.convert(pod, WholePod) for pod in pods],
+        pods=[models.convert(pod, FullPod) for pod in pods],
         nodes=[node for node, _ in nodes],
         requested_by_node={
-            str(node["metadata"]["name"]): requests.of_pod(models.convert(_pod("other", own), WholePod).spec)
+            str(node["metadata"]["name"]): requests.of_pod(models.convert(_pod("other", own), FullPod).spec)
             for node, own in nodes
             if own
         },

@@ -13,10 +13,10 @@ from k8s.sandbox.controllers.placement import (
     LinkedGpus,
     PendingPod,
     choose_gpus,
+    infeasible_text,
     node_capacity,
     pending_pod,
     place,
-    unfit_words,
 )
 from k8s.sandbox.node.nodes import Devices, Shape, neighbours
 from k8s.scheduling.predicates import NodeCapacity
@@ -104,10 +104,10 @@ def test_pods_that_may_only_go_to_one_node_get_it_before_the_others() -> None:
         (node("n", 8, taints=[{"key": "soft", "effect": "PreferNoSchedule"}]), {}, ""),
     ],
 )
-def test_why_a_pod_cannot_be_on_a_node_is_said_as_kubernetes_says_it(
+def test_a_reason_why_a_pod_does_not_fit_is_in_kube_schedulers_words(
     where: NodeCapacity, spec: dict[str, Any], why: str
 ) -> None:
-    assert unfit_words(pending("p", 4, 1, **spec), where) == why
+    assert infeasible_text(pending("p", 4, 1, **spec), where) == why
 
 
 def test_a_job_that_does_not_fit_says_how_much_of_it_would() -> None:
@@ -197,19 +197,19 @@ def test_the_gpus_of_a_job_are_the_best_set_divided_among_its_pods() -> None:
 
 def test_a_pod_gets_the_gpus_that_the_scheduler_chose_if_they_are_free() -> None:
     devices = Devices(Shape(("n",), 8, "x", is_simulated=True))
-    assert devices.take("a", "n", 2, (6, 3)) == (3, 6)
-    assert devices.take("b", "n", 2, (3, 4)) == (4, 5)
-    assert devices.take("c", "n", 2, (0,)) == (0, 1)
-    assert devices.take("d", "n", 1, (7, 7)) == (7,)
-    assert devices.take("e", "n", 1, (9,)) == (2,)
+    assert devices.allocate("a", "n", 2, (6, 3)) == (3, 6)
+    assert devices.allocate("b", "n", 2, (3, 4)) == (4, 5)
+    assert devices.allocate("c", "n", 2, (0,)) == (0, 1)
+    assert devices.allocate("d", "n", 1, (7, 7)) == (7,)
+    assert devices.allocate("e", "n", 1, (9,)) == (2,)
 
 
 def test_gpus_come_back_and_are_never_held_twice() -> None:
     devices = Devices(Shape(("n",), 4, "x", is_simulated=True))
-    assert devices.take("a", "n", 1) == (0,)
-    assert devices.take("b", "n", 2) == (1, 2)
-    assert devices.take("c", "n", 2) is None
-    devices.give_back("a")
-    assert devices.take("c", "n", 2) == (0, 3)
-    devices.give_back("nobody")
+    assert devices.allocate("a", "n", 1) == (0,)
+    assert devices.allocate("b", "n", 2) == (1, 2)
+    assert devices.allocate("c", "n", 2) is None
+    devices.release("a")
+    assert devices.allocate("c", "n", 2) == (0, 3)
+    devices.release("unknown")
     assert devices.free("n") == 0

@@ -1,4 +1,4 @@
-"""What TensorStack's operator decides for a job and its pods, without any cluster."""
+"""Plans for TensorStack's jobs: modes, restarts, the end; MPI launchers; TensorBoards."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from k8s.kinds.t9k.pytorch_job import T9kPyTorchJob
+from k8s.kinds.t9k.t9k_mpi_job import T9kMPIJob
+from k8s.kinds.t9k.t9k_pytorch_job import T9kPyTorchJob
+from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SERVICES
+from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.controllers import tensorstack
 from k8s.sandbox.controllers.reconcile import GANG, ObservedJob, Plan
-from tests.k8s.sandbox.controllers.test_operators import UID, ago, as_pod, condition_statuses
+from tests.k8s.sandbox.controllers.test_replicas import UID, ago, as_pod, condition_statuses
 from tests.k8s.sandbox.live.running import Manifest
 
 KIND = T9kPyTorchJob()
@@ -75,7 +78,6 @@ def test_pods_are_named_for_job_role_and_number_and_never_restart_themselves() -
     assert first["metadata"]["ownerReferences"][0]["kind"] == "PyTorchTrainingJob"
     assert plan.status["phase"] == "Pending"
     assert condition_statuses(plan) == {"Initialized": "True"}
-    assert plan.status["aggregate"]["pending"] == 2
 
 
 def test_torchrun_takes_the_arguments_and_the_command_is_ignored() -> None:
@@ -156,14 +158,16 @@ def test_a_failed_pod_is_replaced_as_its_role_says(
     assert bool(plan.replaced) is replaced
     assert plan.delete == (pods if replaced else [])
     assert plan.status["phase"] == phase
-    assert plan.status["backoffCount"] == plan.status["tasks"][0]["restartCount"] == int(replaced)
-    again = decide({**obj, "status": plan.status}, *pods)
+    assert plan.status["backoffCount"] == int(replaced)
+    observed = ObservedJob(KIND, {**obj, "status": plan.status}, pods, replaced=plan.replaced)
+    again = tensorstack.decide(observed)
     assert again.status["backoffCount"] == int(replaced)
-    assert again.status["tasks"][0]["restartCount"] == int(replaced)
+    assert (again.create, again.delete) == ([], []), "the watch still shows the pod"
 
 
 def test_the_backoff_limit_is_shared_by_all_roles() -> None:
     obj = job(role("ps", restart="OnFailure"), role("worker", 2, "OnFailure"), runPolicy={"backoffLimit": 1})
+    obj["status"] = {"backoffCount": 1}
     first, *others = there(decide(obj), "Running")
     for each in others:
         each["status"]["phase"] = "Failed"
@@ -232,13 +236,6 @@ def test_a_paused_job_has_no_pods_and_resumes_as_it_is_told() -> None:
     assert container(made(resumed))[:2] == (["resume"], ["x"])
 
 
-def test_a_name_that_is_taken_by_another_is_waited_for() -> None:
-    name = decide(job()).create[0]["metadata"]["name"]
-    assert tensorstack.decide(ObservedJob(KIND, job(), (), owners={name: "another"})).create == []
-    leaving = as_pod(name, "Running", deletionTimestamp=ago(0))
-    assert decide(job(), leaving).create == []
-
-
 def test_a_role_without_containers_makes_no_sense() -> None:
     empty = role("node")
     empty["template"]["spec"]["containers"] = []
@@ -283,19 +280,6 @@ def test_a_job_without_a_running_master_runs_no_more() -> None:
     assert condition_statuses(plan)["Running"] == "False"
 
 
-def test_the_status_tells_of_each_pod_and_container() -> None:
-    obj = job(role("node", 3))
-    pods = there(decide(obj), "Pending")
-    pods[0]["status"] = {"phase": "Pending", "startTime": ago(0)}
-    pods[1] = there(decide(obj), "Failed", 7)[1]
-    plan = decide(obj, *pods)
-    (task,) = plan.status["tasks"]
-    assert [each["phase"] for each in task["replicas"]] == ["Creating", "Failed", "Pending"]
-    assert task["replicas"][1]["containers"] == [{"name": "pytorch", "state": "Terminated", "exitCode": 7}]
-    counts = {key: count for key, count in plan.status["aggregate"].items() if count}
-    assert counts == {"creating": 1, "failed": 1, "pending": 1}
-
-
 def test_processes_per_node_that_only_torchrun_can_count_are_left_to_it() -> None:
     torchrun = {"enabled": True, "procPerNode": "auto"}
     assert container(made(decide(job(torchrunConfig=torchrun))))[2] == {"PET_NPROC_PER_NODE": "auto"}
@@ -311,3 +295,145 @@ def test_a_command_to_resume_with_takes_torchruns_place() -> None:
     ]
     obj["status"]["conditions"] = since
     assert container(made(decide(obj)))[0] == ["resume"]
+
+
+def decide_mpi(obj: Manifest, *pods: Manifest) -> Plan:
+    return tensorstack.decide(ObservedJob(T9kMPIJob(), obj, pods))
+
+
+def mpi_job(**spec: Any) -> Manifest:
+    return {"metadata": {"name": "walk", "namespace": "default", "uid": UID}, "spec": spec, "status": {}}
+
+
+def worker(gpus: int = 0) -> Manifest:
+    limits = {"nvidia.com/gpu": gpus} if gpus else {}
+    container = {
+        "name": "mpi-worker",
+        "image": "i",
+        "resources": {"limits": limits},
+        "env": [{"name": "A", "value": "b"}],
+    }
+    return {"spec": {"containers": [{"name": "beside", "image": "i"}, container]}}
+
+
+OLDER = {
+    "worker": {
+        "replicas": 2,
+        "extraMPIArgs": ["-N", "3"],
+        "cmd": ["./walk", "20"],
+        "template": worker(gpus=1),
+    },
+    "mca": {"btl": "^openib"},
+}
+
+
+NEWER = {
+    "mpiConfig": {"mca": {"btl": "^openib"}, "extraArgs": ["-N", "3"], "script": ["./walk", "20"]},
+    "replicaSpecs": [
+        {"type": "worker", "replicas": 2, "template": worker(gpus=1)},
+        {"type": "launcher", "template": {"spec": {"containers": [{"name": "mpi-launcher", "image": "i"}]}}},
+    ],
+}
+
+
+@pytest.mark.parametrize("spec", [OLDER, NEWER], ids=["older", "newer"])
+def test_a_launcher_runs_mpirun_and_finds_its_workers_by_a_hostfile(spec: Manifest) -> None:
+    plan = decide_mpi(mpi_job(**spec))
+    names = [pod["metadata"]["name"] for pod in plan.create]
+    prefix = names[0].removesuffix("-launcher-0")
+    assert names == [f"{prefix}-launcher-0", f"{prefix}-worker-0", f"{prefix}-worker-1"]
+    launcher, *workers = [pod["spec"] for pod in plan.create]
+    running = [each for each in launcher["containers"] if each.get("command")]
+    assert [each["command"] for each in running] == [
+        ["mpirun", "--mca", "btl", "^openib", "-N", "3", "./walk", "20"]
+    ]
+    assert all(not (each.get("resources") or {}).get("limits") for each in launcher["containers"])
+    for each in workers:
+        assert [found.get("command") for found in each["containers"]] == [None, ["/usr/sbin/sshd", "-De"]]
+        assert each["containers"][1]["env"] == [{"name": "A", "value": "b"}]
+    ((resource, config),) = plan.objects
+    assert (resource, config["metadata"]["name"]) == (CONFIG_MAPS, f"{prefix}-config")
+    assert config["data"] == {"hostfile": f"{prefix}-worker-0 slots=3\n{prefix}-worker-1 slots=3\n"}
+    assert plan.create[1]["metadata"]["annotations"][PROCESSES] == "3"
+    observed = ObservedJob(T9kMPIJob(), mpi_job(**spec), (), children={CONFIG_MAPS: [config]})
+    assert tensorstack.decide(observed).objects == []
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus", "slots"),
+    [
+        ([], 0, 1),
+        ([], 4, 4),
+        (["-N", "3"], 0, 3),
+        (["-np", "5"], 0, 3),
+        (["-np", "2"], 4, 4),
+        (["-np", "x"], 0, 1),
+    ],
+)
+def test_a_worker_takes_as_many_ranks_as_mpirun_is_told_or_has_gpus(
+    options: list[str], gpus: int, slots: int
+) -> None:
+    job = mpi_job(worker={"replicas": 2, "extraMPIArgs": options, "cmd": ["x"], "template": worker(gpus)})
+    assert T9kMPIJob().slots_of(job) == slots
+
+
+def test_a_launcher_that_says_its_own_command_keeps_it() -> None:
+    own = {"name": "mpi-launcher", "image": "i", "command": ["sh", "-c", "mpirun hostname"]}
+    spec = {"replicaSpecs": [{"type": "launcher", "template": {"spec": {"containers": [own]}}}]}
+    (pod,) = decide_mpi(mpi_job(**spec)).create
+    assert pod["spec"]["containers"][0]["command"] == own["command"]
+
+
+def test_the_older_switch_ends_the_workers_of_a_finished_job() -> None:
+    for switch, kept in ((True, 0), (False, 2), (None, 2)):
+        obj = mpi_job(**OLDER, runPolicy={"cleanUpWorkers": switch})
+        launcher, *workers = there(decide_mpi(obj), "Running")
+        launcher["status"]["phase"] = "Succeeded"
+        plan = decide_mpi(obj, launcher, *workers)
+        assert plan.status["phase"] == "Succeeded"
+        assert 2 - len(plan.delete) == kept
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"logDir": {"pvc": [{"name": "v", "subPath": ["./log"]}]}}, ["--logdir", "/t9k/logs/v/log"]),
+        ({"logDir": {"pvc": [{"name": "v"}]}}, ["--logdir", "/t9k/logs/v"]),
+        ({"trainingLogFilesets": ["t9k://pvc/v/runs/a"]}, ["--logdir", "/t9k/logs/v/runs/a"]),
+        (
+            {"logDir": {"pvc": [{"name": "v", "subPath": ["a", "b"]}, {"name": "w"}]}},
+            ["--logdir_spec", "v/a:/t9k/logs/v/a,v/b:/t9k/logs/v/b,w:/t9k/logs/w"],
+        ),
+    ],
+)
+def test_its_folders_are_those_of_the_claims(asked: dict[str, Any], words: list[str]) -> None:
+    (_, deployment), (_, service) = tensorstack.tensorboard_of(
+        ObservedJob(KIND, job(tensorboardSpec=asked), ())
+    )
+    pod_spec = deployment["spec"]["template"]["spec"]
+    (container,) = pod_spec["containers"]
+    assert container["command"] == ["tensorboard", *words, "--host", "0.0.0.0"]
+    mounted = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    claims = {each["name"]: each["persistentVolumeClaim"]["claimName"] for each in pod_spec["volumes"]}
+    assert mounted == {volume: f"/t9k/logs/{claim}" for volume, claim in claims.items()}
+    assert service["metadata"]["labels"] == {"role": "tensorboard", "release": "bert"}
+    assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("asked", [None, {}, {"logDir": {"pvc": []}}, {"image": "tensorflow/tensorflow"}])
+def test_a_job_that_names_no_folder_has_none(asked: dict[str, Any] | None) -> None:
+    assert tensorstack.tensorboard_of(ObservedJob(KIND, job(tensorboardSpec=asked), ())) == []
+
+
+def test_a_job_tells_how_its_tensorboard_is_and_ends_it_when_it_asks_no_more() -> None:
+    asking = job(tensorboardSpec={"trainingLogFilesets": ["t9k://pvc/v/runs"]})
+    first = tensorstack.decide(ObservedJob(KIND, asking, ()))
+    assert [resource for resource, _ in first.objects] == [DEPLOYMENTS, SERVICES]
+    assert first.status["tensorboard"]["ready"] is False
+    children = {resource: [{**obj, "status": {"availableReplicas": 1}}] for resource, obj in first.objects}
+    ready = tensorstack.decide(ObservedJob(KIND, asking, (), children=children))
+    assert (ready.objects, ready.status["tensorboard"]["ready"]) == ([], True)
+    no_more = {**job(), "status": ready.status}
+    gone = tensorstack.decide(ObservedJob(KIND, no_more, (), children=children))
+    assert [resource for resource, _ in gone.removals] == [DEPLOYMENTS, SERVICES]
+    assert "tensorboard" not in gone.status

@@ -1,4 +1,4 @@
-"""What becomes of TrainJobs and of the JobSets that they make, without any cluster."""
+"""Plans for TrainJobs and their JobSets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from k8s.models.resources import JOBS, SERVICES, TRAINING_RUNTIMES
 from k8s.sandbox.controllers import jobset, trainer
 from k8s.sandbox.controllers.reconcile import ObservedJob, Plan
 from k8s.sandbox.controllers.trainer import TORCH_DISTRIBUTED, merged
-from tests.k8s.sandbox.controllers.test_operators import UID, ago
+from tests.k8s.sandbox.controllers.test_replicas import UID, ago
 from tests.k8s.sandbox.live.running import Manifest
 
 CLUSTER, NEAR = TRAINING_RUNTIMES
@@ -228,7 +228,7 @@ def test_a_job_set_ends_as_its_policies_say(policy: Manifest, ends: list[str], e
     assert not jobs_of(plan)
 
 
-def test_a_job_set_that_may_restart_makes_all_its_jobs_anew() -> None:
+def test_a_job_set_that_may_restart_recreates_all_its_jobs() -> None:
     obj = job_set(group("a", 2), failurePolicy={"maxRestarts": 1})
     jobs = jobs_of(look(obj))
     plan = look(obj, ended(jobs[0], "Failed"), jobs[1])

@@ -1,4 +1,4 @@
-"""What the ranks of the tests' MPI jobs run."""
+"""Program of the ranks of the tests' MPI jobs."""
 
 import os
 import sys

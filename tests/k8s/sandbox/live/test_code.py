@@ -73,6 +73,25 @@ async def test_a_folder_runs_on_two_workers_and_all_of_it_goes_with_the_job(
             await goes(client, CONFIG_MAPS, f"mine-{what}", within_s=WAIT_S)
 
 
+async def test_code_below_a_volume_is_found_from_the_working_directory(client: Client, folder: Path) -> None:
+    # The form's default layout: the volume is the working directory, and several jobs share it.
+    spec = replace(
+        spec_of(folder, "below"),
+        mounts=(Mount("workspace", "/workspace"),),
+        working_dir="/workspace",
+        config_files=(ConfigFile(str(folder.parent / "conf.yaml"), "/workspace/conf/a.yaml"),),
+        command=(
+            "sh",
+            "-c",
+            "pwd >&2; python code/train.py conf/a.yaml && (cd code && python train.py train.py)",
+        ),
+    )
+    await create_job(client, KIND, spec, files=read_job_files(spec))
+    for number, said in enumerate(await logs_of(client, "below")):
+        assert said.splitlines()[0].endswith("/volumes/default/workspace")
+        assert said.splitlines()[1:3] == [f"{number} mine lr: 1", f"{number} mine import os, sys, helper"]
+
+
 async def test_a_packaged_trainer_is_imported_from_what_came_along(client: Client, folder: Path) -> None:
     command = ("python", "-P", "-c", "import trainer.ranks as ranks; print(ranks.__file__)")
     spec = JobSpec(name="packaged", image="local", workers=2, command=command, trainer="ddp")
@@ -83,7 +102,7 @@ async def test_a_packaged_trainer_is_imported_from_what_came_along(client: Clien
 async def test_a_large_folder_is_sent_into_the_volume_with_progress(client: Client, folder: Path) -> None:
     (folder / "weights.bin").write_bytes(os.urandom(2 * 2**20))
     spec = spec_of(folder, "large")
-    with pytest.raises(KubeError, match=r"Add a volume that takes it \(-d claim:/path\)"):
+    with pytest.raises(KubeError, match=r"Add a writable volume \(-d claim:/path\)"):
         await create_job(client, KIND, spec, files=read_job_files(spec))
     spec = replace(spec, mounts=(Mount("workspace", "/workspace"),))
     told: list[tuple[int, int]] = []

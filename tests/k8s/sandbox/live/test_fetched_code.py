@@ -76,7 +76,7 @@ async def test_a_wrong_branch_is_said_by_the_pod_by_its_log_and_by_why(
     assert why in await log_of(client, "astray-master-0", container="init-code")
     said = await gpuconsole(running, "why", "astray")
     assert "the code of master-0 (rank 0) cannot be fetched: init-code ended with exit 1" in said
-    assert why in said and "gpuconsole logs astray -i master-0 -c init-code" in said
+    assert why in said and " logs astray -i master-0 -c init-code" in said
     await client.delete(PYTORCH_JOBS, "astray", "default")
     await goes(client, PODS, "astray-master-0", within_s=WAIT_S)
 

@@ -10,8 +10,8 @@ import pytest
 from k8s import sandbox
 from k8s.client.client import Client
 from k8s.models.resources import JOBS, NODES, PODS
-from k8s.nodes.gpu_links import fetch_known_links
-from k8s.nodes.gpu_schedule import set_schedule
+from k8s.topology.ack import set_schedule
+from k8s.topology.gpu_links import fetch_known_links
 from k8s.topology.machines import MACHINES
 from tests.k8s.sandbox.live.running import comes, log_of
 

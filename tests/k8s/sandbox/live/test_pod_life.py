@@ -77,22 +77,22 @@ async def test_a_container_is_ready_while_its_probe_says_so(client: Client) -> N
     await client.delete(PODS, "asked-for", "default", grace_period_s=0)
 
 
-async def test_a_container_that_was_restarted_is_asked_anew(client: Client) -> None:
+async def test_a_restarted_container_is_probed_again(client: Client) -> None:
     probe = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
     script = "until test -e leave; do sleep 0.05; done; rm ready leave"
-    manifest = pod("anew", "sh", "-c", script, container={"readinessProbe": probe}, restartPolicy="Always")
+    manifest = pod("probed", "sh", "-c", script, container={"readinessProbe": probe}, restartPolicy="Always")
     await client.create(PODS, manifest, "default")
-    await comes(client, PODS, "anew", is_unready)
-    await run_in(client, "anew", "touch ready")
-    await comes(client, PODS, "anew", has("Ready"))
-    await run_in(client, "anew", "touch leave")
+    await comes(client, PODS, "probed", is_unready)
+    await run_in(client, "probed", "touch ready")
+    await comes(client, PODS, "probed", has("Ready"))
+    await run_in(client, "probed", "touch leave")
 
     def runs_again(found: Manifest) -> bool:
         status = found["status"]["containerStatuses"][0]
         return bool(status["restartCount"] and "running" in status["state"])
 
-    assert is_unready(await comes(client, PODS, "anew", runs_again))
-    await client.delete(PODS, "anew", "default", grace_period_s=0)
+    assert is_unready(await comes(client, PODS, "probed", runs_again))
+    await client.delete(PODS, "probed", "default", grace_period_s=0)
 
 
 @pytest.mark.parametrize("handler", ["httpGet", "tcpSocket"])

@@ -18,7 +18,7 @@ import os, time, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 total = torch.ones(1)
 dist.all_reduce(total)
-print("sum", int(total), flush=True)
+print("sum", int(total), "port", os.environ["MASTER_PORT"], flush=True)
 while not os.path.exists(os.environ["RELEASE"]):
     time.sleep(0.05)
 dist.destroy_process_group()
@@ -81,6 +81,10 @@ async def test_the_ranks_of_a_job_listen_on_loopback_only(client: Client, tmp_pa
         found = listening(mark)
         assert {address for address, _ in found} == {"0100007F"}
         outside = own_address()
+        port = int((await log_of(client, "local-master-0")).split("port ")[1].split()[0])
+        assert port not in {number for _, number in found}, "they meet at a file"
+        if os.geteuid() == 0:
+            assert second_account.said(KNOCK, f"127.0.0.1:{port}").split() == ["ConnectionRefusedError"]
         if os.geteuid() == 0 and outside:
             words = [f"{outside}:{port}" for _, port in found]
             answers = second_account.said(KNOCK, *words).split()

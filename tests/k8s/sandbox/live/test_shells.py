@@ -12,7 +12,7 @@ from k8s.client.client import Client
 from k8s.jobs.port_forward import forward
 from k8s.models.resources import JOBS, PODS
 from k8s.sandbox import SandboxAddress
-from k8s.sandbox.node.ports import Ports
+from k8s.sandbox.node.nodes import Ports
 from tests.k8s.sandbox.live.running import batch_job, comes, phase, pod
 from tests.support.shell_app import InTerminal
 from tests.support.terminal import Terminal

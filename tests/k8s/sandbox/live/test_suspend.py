@@ -8,7 +8,7 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.jobs.create import delete_job
-from k8s.jobs.suspend import suspend_job, why_not
+from k8s.jobs.modify import suspend_job, why_not
 from k8s.kinds import JobRef
 from k8s.kinds.batch_job import BatchJob
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
@@ -37,7 +37,7 @@ def a_job(resource: Resource, name: str, mark: str) -> Manifest:
 
 
 @pytest.mark.parametrize("kind", [PyTorchJob(), BatchJob()], ids=lambda kind: kind.title)
-async def test_a_suspended_job_frees_its_gpus_for_others_and_a_resumed_one_starts_anew(
+async def test_a_suspended_job_frees_its_gpus_for_others_and_a_resumed_one_starts_again(
     client: Client, kind: PyTorchJob | BatchJob
 ) -> None:
     resource, mark = kind.resource, f"yields-{kind.title}-{os.getpid()}"

@@ -106,13 +106,13 @@ async def test_a_runtime_that_is_not_there_is_told(client: Client) -> None:
     await client.create(TRAIN_JOBS, train_job("lost", "true", runtime="mpi-distributed"), "default")
     failed = await comes(client, TRAIN_JOBS, "lost", has("Failed"))
     assert failed["status"]["conditions"][-1]["message"].startswith(
-        "ClusterTrainingRuntime mpi-distributed is not there"
+        "ClusterTrainingRuntime mpi-distributed does not exist"
     )
     with pytest.raises(NotFound):
         await client.get(JOB_SETS, "lost", "default")
 
 
-async def test_a_job_set_starts_anew_as_often_as_it_may(client: Client) -> None:
+async def test_a_job_set_restarts_up_to_its_limit(client: Client) -> None:
     pod_spec = {
         "restartPolicy": "Never",
         "containers": [{"name": "c", "image": "busybox", "command": ["false"]}],

@@ -10,7 +10,7 @@ import pytest
 
 from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.node.containers import CannotStart, ContainerContext, expand, launch_of
-from k8s.sandbox.node.ports import Ports, ephemeral
+from k8s.sandbox.node.nodes import Ports, ephemeral
 from k8s.sandbox.node.programs import PROGRAMS
 from k8s.sandbox.pod_folder import rewrite
 
@@ -69,6 +69,30 @@ def test_mount_paths_are_replaced_as_whole_parts_of_a_path(text: str, rewritten:
     if rewritten is None:
         rewritten = "cd /real/a && ls '/real/b'; cat \"/real/a/f\">/real/a/g"
     assert rewrite(text, MOUNTS) == rewritten
+
+
+@pytest.mark.parametrize(
+    ("text", "rewritten"),
+    [
+        ("code/x.py", "/real/code/x.py"),
+        ("python ./code/x.py --out=code/out 'code/a b'", None),
+        ("cd code && python x.py", "cd /real/code && python x.py"),
+        ("a/b", "/real/b"),
+        ("--tag code", "--tag code"),
+        ("mycode/x code.py /code/x ../code/x", "mycode/x code.py /code/x ../code/x"),
+    ],
+)
+def test_a_mount_below_the_working_folder_is_found_by_its_relative_path(
+    text: str, rewritten: str | None
+) -> None:
+    volumes = {name: Path("/real") / name for name in ("w", "code", "b")}
+    paths = {"w": "/w", "code": "/w/code", "b": "/w/a/b"}
+    mounts = [{"name": name, "mountPath": path} for name, path in paths.items()]
+    manifest = pod("sh", "-c", text, workingDir="/w", volumeMounts=mounts)
+    launch = launch_of(manifest, manifest["spec"]["containers"][0], context(volumes=volumes))
+    if rewritten is None:
+        rewritten = "python /real/code/x.py --out=/real/code/out '/real/code/a b'"
+    assert (launch.argv[-1], launch.cwd) == (rewritten, "/real/w")
 
 
 def test_what_is_put_in_place_of_a_path_is_not_replaced_again() -> None:
@@ -209,7 +233,7 @@ def test_a_mount_cannot_leave_its_volume() -> None:
     assert launch.argv == ("ls", "/volumes/v/etc")
 
 
-def test_each_job_has_a_port_that_the_kernel_gives_to_nobody_else() -> None:
+def test_each_job_has_a_port_outside_the_kernels_ephemeral_range() -> None:
     ports = Ports()
     chosen = [ports.of(f"job-{index}") for index in range(50)]
     first, last = ephemeral()

@@ -1,4 +1,4 @@
-"""What git-sync's image does, done by the program in its place: commits, branches, logins, mistakes."""
+"""The stand-in for git-sync: commits, branches, credentials, errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALONE = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
 
 
 def git(at: Path, *words: str) -> str:
-    """Run git in a folder as somebody with a name; return what it prints."""
+    """Run git in a folder as a named user; return its output."""
     name = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "protocol.file.allow=always")
     done = subprocess.run(
         ["git", *name, *words], cwd=at, env=os.environ | _ALONE, capture_output=True, text=True, check=True
@@ -149,12 +149,18 @@ def test_what_a_run_before_left_half_made_is_no_hindrance(repository: Path, tmp_
         ({"GIT_SYNC_REV": "0123456789abcdef0123456789abcdef01234567"}, (), "git rev-parse of"),
         ({"GIT_SYNC_REPO": "/no/such/place"}, (), "repository '/no/such/place' does not exist"),
         ({"GIT_SYNC_REPO": ""}, (), "which repository?"),
+        ({"GIT_SYNC_REPO": "fd::17"}, (), "Such a URL can run programs"),
+        (
+            {"GIT_SYNC_REPO": "ext::sh -c touch% /tmp/x"},
+            (),
+            "Such a URL can run programs",
+        ),
         ({}, ("--exechook-command=true",), "does not know --exechook-command"),
         ({"GIT_SYNC_SSH": "true", "GIT_SSH_KEY_FILE": "/no/key"}, (), "No such file or directory: '/no/key'"),
         ({"PATH": "/nowhere"}, (), "Install git (apt-get install git)"),
     ],
 )
-def test_what_is_wrong_is_said_in_the_log_and_in_the_last_words(
+def test_errors_are_in_the_log_and_the_termination_message(
     repository: Path, tmp_path: Path, variables: dict[str, str], words: tuple[str, ...], why: str
 ) -> None:
     last = tmp_path / "last"
@@ -166,7 +172,7 @@ def test_what_is_wrong_is_said_in_the_log_and_in_the_last_words(
 
 
 class _Private(SimpleHTTPRequestHandler):
-    """Serves files to whoever knows the password."""
+    """HTTP server of files behind a password."""
 
     def do_GET(self) -> None:
         wanted = base64.b64encode(b"li:s3cret").decode()

@@ -1,4 +1,4 @@
-"""What the sandbox serves of real GPUs: an exporter's text from the driver; and nothing where none is."""
+"""Metrics of real GPUs: the text of an exporter, from the driver; nothing without a driver."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
-from k8s.sandbox.api.storage.store import Store
-from k8s.sandbox.node import gpu_metrics
-from k8s.sandbox.node.gpu_metrics import GpuHolder, exporter_text
+from k8s.sandbox.api.store import Store
+from k8s.sandbox.node import nodes
+from k8s.sandbox.node.nodes import GpuHolder, exporter_text
+from k8s.telemetry.dcgm import METRICS, gpu_readings
+from k8s.telemetry.exporters import ExporterReader
+from k8s.telemetry.prometheus_text import read_samples
+from k8s.telemetry.proxied import Refusals
 from k8s.telemetry.readings import GpuReading, PodContainer, Source, Throttle
-from k8s.telemetry.sources.dcgm import METRICS, gpu_readings
-from k8s.telemetry.sources.exporter_reader import ExporterReader
-from k8s.telemetry.sources.prometheus_text import read_samples
-from k8s.telemetry.sources.refusals import Refusals
 from tests.k8s.sandbox.conftest import TOKEN, serving
 from tests.support.gpu_readings import NOON
 from tests.support.nvml import BUSY, ScriptedNvml
@@ -77,7 +77,7 @@ def test_without_a_driver_or_a_gpu_nothing_is_told(nvml: ScriptedNvml | None) ->
 
 
 def test_all_that_the_driver_is_asked_exists_in_pynvml() -> None:
-    source = Path(gpu_metrics.__file__).read_text()
+    source = Path(nodes.__file__).read_text()
     names = set(re.findall(r"nvml\.(\w+)", source))
     assert len(names) > 12
     assert {name for name in names if not hasattr(pynvml, name)} == set()
@@ -100,4 +100,4 @@ async def test_the_console_reads_it_through_the_sandboxs_server(store: Store, tm
     assert [gpu.source for gpu in found["sandbox-0"].gpus] == [Source.NVML] * 4
     missing = found["sandbox-1"].missing
     assert missing is not None
-    assert missing.words == "The driver tells nothing of this machine's GPUs."
+    assert missing.words == "The driver reports no GPUs on this machine."

@@ -1,4 +1,4 @@
-"""Which GPUs a sandbox offers: this machine's when a driver says there are any, else simulated ones."""
+"""The GPUs of a sandbox: this machine's if a driver finds any, else simulated ones."""
 
 from __future__ import annotations
 

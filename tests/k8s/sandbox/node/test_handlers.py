@@ -111,7 +111,7 @@ async def test_a_port_that_is_none_is_said(launch: Launch, port: Any) -> None:
     assert "the container has no port" in await run({"tcpSocket": {"port": port}}, launch)
 
 
-async def test_nobody_listening_is_said(launch: Launch, unused_port: int) -> None:
+async def test_a_closed_port_is_reported(launch: Launch, unused_port: int) -> None:
     assert "Connect call failed" in await run({"tcpSocket": {"port": unused_port}}, launch)
     assert "Cannot connect" in await run({"httpGet": {"port": unused_port}}, launch)
 

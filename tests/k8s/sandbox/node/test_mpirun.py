@@ -1,4 +1,4 @@
-"""What the pods' own mpirun and ssh make of the words they are given."""
+"""Arguments of the pods' own mpirun and ssh."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from k8s.sandbox.node.programs.mpirun import (
     adapt,
-    hydra_words,
+    hydra_args,
     open_mpi_environment,
     open_mpi_release,
     with_mounts,
@@ -98,7 +98,7 @@ def test_open_mpi_5_has_the_operators_variables_by_its_own_names() -> None:
 )
 def test_a_rank_of_mpich_keeps_the_variables_of_its_own_pod(words: str, passed: str) -> None:
     env = {"PATH": "/bin", "HOSTNAME": "launcher", "GPUCONSOLE_POD_UID": "1", "EPOCHS": "3", "HOME": "/h"}
-    assert hydra_words(words.split(), env) == passed.split()
+    assert hydra_args(words.split(), env) == passed.split()
 
 
 @pytest.mark.parametrize(

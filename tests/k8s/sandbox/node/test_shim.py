@@ -65,7 +65,7 @@ async def until(claim: Callable[[], object], within_s: float = 10.0) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM])
-async def test_a_process_takes_the_signals_that_whoever_started_the_sandbox_ignores(
+async def test_a_process_takes_signals_that_the_starter_of_the_sandbox_ignores(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     # A shell starts what runs in its background, and nohup what it is given, with some of them ignored.
@@ -159,7 +159,7 @@ async def test_being_asked_to_end_reaches_every_descendant(tmp_path: Path) -> No
     assert not await process.started()
     log = tmp_path / "c" / "0.log"
     await until(lambda: b"up" in log.read_bytes())
-    process.ask_to_end()
+    process.request_stop()
     ended = await process.ended()
     assert ended.exit_code == 3
     assert {b"parent", b"child"} <= set(text_of(log.read_bytes()).split())

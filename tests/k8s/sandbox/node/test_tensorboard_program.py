@@ -1,4 +1,4 @@
-"""What `tensorboard` is in a pod, run alone."""
+"""The program `tensorboard` of pods, run alone."""
 
 from __future__ import annotations
 

@@ -122,6 +122,97 @@ def test_c10d_meets_at_a_file_unless_an_open_store_is_allowed(env: dict[str, str
     assert (allowed.returncode, allowed.stdout) == (0, "sum 2\nsum 2\n"), allowed.stderr
 
 
+def rank_of(env: dict[str, str], script: Path, rank: int, **more: str) -> subprocess.Popen[str]:
+    """Start one of two ranks of a job in a sandbox, as an operator does."""
+    own = {"RANK": str(rank), "WORLD_SIZE": "2", "GPUCONSOLE_SANDBOX": str(script.parent), **more}
+    words = [sys.executable, str(script)]
+    return subprocess.Popen(
+        words, env=env | own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+TWICE = """
+import sys, torch, torch.distributed as dist
+for _ in range(2):
+    dist.init_process_group("gloo")
+    found = [None, None]
+    dist.all_gather_object(found, dist.get_rank())
+    dist.destroy_process_group()
+print(found, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_static_ranks_meet_at_a_file_also_a_second_time_and_in_whatever_order_they_start(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "twice.py").write_text(TWICE)
+    port = free_port()
+    env |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    with socket.create_server(("127.0.0.1", port)):  # nothing needs it
+        for _ in range(2):  # what the first job left is not taken for the second one's
+            ranks = [rank_of(env, tmp_path / "twice.py", rank) for rank in (1, 0)]
+            assert [rank.communicate(timeout=100)[0] for rank in ranks] == ["[0, 1]\n"] * 2
+    assert (tmp_path / "stores").stat().st_mode & 0o777 == 0o700
+    (link,) = (tmp_path / "stores").glob("*-1")
+    assert link.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.slow
+def test_agents_of_torchrun_meet_at_a_file(env: dict[str, str], tmp_path: Path) -> None:
+    port = free_port()
+    env |= {"GPUCONSOLE_SANDBOX": str(tmp_path)}
+    with socket.create_server(("127.0.0.1", port)):
+        done = torchrun(env, tmp_path, "--master-addr", "localhost", "--master-port", str(port))
+    assert (done.returncode, done.stdout) == (0, "sum 2\nsum 2\n"), done.stderr
+
+
+def test_a_static_rendezvous_of_another_living_process_is_said_to_be_taken(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    open_it = "import sys, torch.distributed as d; d.init_process_group('gloo', rank=0, world_size=1);"
+    (tmp_path / "holder.py").write_text(f"{open_it} print('held', flush=True); sys.stdin.read()")
+    env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    holder = rank_of(env, tmp_path / "holder.py", 0)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    done = rank_of(env, tmp_path / "holder.py", 0).communicate(timeout=100)
+    assert "EADDRINUSE" in done[1]
+    holder.communicate()
+    assert "held\n" in rank_of(env, tmp_path / "holder.py", 0).communicate(timeout=100)
+
+
+@pytest.mark.slow
+def test_a_rank_whose_rank_0_is_killed_while_they_meet_fails_at_once(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "met.py").write_text(
+        "import torch.distributed as d; from torch.distributed.rendezvous import rendezvous\n"
+        "store = next(rendezvous('env://'))[0]; store.set('first', 'x'); store.get('first')\n"
+        "print('met', flush=True); store.get('never')"
+    )
+    env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = [rank_of(env, tmp_path / "met.py", rank) for rank in (0, 1)]
+    for rank in ranks:
+        assert rank.stdout is not None
+        assert rank.stdout.readline() == "met\n"
+    ranks[0].kill()
+    assert "symbolic links" in ranks[1].communicate(timeout=60)[1]
+    assert ranks[1].returncode == 1
+    ranks[0].communicate()
+
+
+def test_a_rank_whose_rank_0_never_comes_says_so(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "alone.py").write_text(
+        "import datetime, torch.distributed as d\n"
+        "d.init_process_group('gloo', timeout=datetime.timedelta(seconds=0.2))"
+    )
+    env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    waiting = rank_of(env, tmp_path / "alone.py", 1)
+    assert "Rank 0 has not opened the rendezvous" in waiting.communicate(timeout=100)[1]
+    assert waiting.returncode == 1
+
+
 RENDEZVOUS = """
 import sys, torch
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousParameters
@@ -140,7 +231,7 @@ for line in sys.stdin:
 
 
 class Agent:
-    """What a torchrun does in a pod, told by lines; its pod is found by name once `publish` was called."""
+    """A torchrun in a pod, observed by its output; its pod is found by name after `publish`."""
 
     def __init__(self, env: dict[str, str], sandbox: Path, name: str) -> None:
         container = sandbox / "pods" / f"uid-{name}" / "pytorch"

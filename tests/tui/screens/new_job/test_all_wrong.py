@@ -20,7 +20,7 @@ NO_TYPE_TAKES = ("-1", "Ä ö", "a\u2407")
 
 def wrong_values(it: Form) -> dict[str, str]:
     """Return a bad text for each text field that is asked."""
-    values = {**it.screen.state.values, **RIGHT}
+    values = {**it.screen.model.values, **RIGHT}
     asked = [each for each in JOB_FORM_FIELDS if each.control != "choice"]
     asked = [each for each in asked if each.key not in hidden_fields(values)]
     return {
@@ -34,26 +34,26 @@ def wrong_values(it: Form) -> dict[str, str]:
 async def mend(it: Form, key: str, text: str) -> None:
     """Write a text into a field, and try to create."""
     await it.write(key, text)
-    await it.comes(lambda: key not in it.screen.state.errors)
+    await it.comes(lambda: key not in it.screen.model.errors)
     await it.pilot.press("ctrl+o")
     await it.comes(lambda: it.focused_key != key or isinstance(it.app.screen, ConfirmScreen))
 
 
 async def test_every_field_that_is_wrong_says_so_and_is_gone_to_until_all_are_right(tmp_path: Path) -> None:
     async with form(tmp_path, ECHO) as it:
-        state = it.screen.state
+        state = it.screen.model
         wrong = wrong_values(it)
         right = {**state.values, **RIGHT}
         assert len(wrong) > 40
         state.load_draft({**right, **wrong})
-        it.screen._show_state()
+        it.screen._show_model()
         await it.pilot.press("ctrl+o")
         await it.comes(lambda: it.focused_key == "name")
         assert {key for key in wrong if not it.field(key).error} == set()
         assert not isinstance(it.app.screen, ConfirmScreen)
         left = dict(list(wrong.items())[::6])  # each is corrected like these, and takes its time
         state.load_draft({key: right[key] for key in wrong if key not in left})
-        it.screen._show_state()
+        it.screen._show_model()
         await it.pilot.press("ctrl+o")
         gone_to = []
         while state.errors:

@@ -8,15 +8,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual.widgets import Label
+from textual.widgets import Button, Label
 
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
 from k8s.status import Status
 from tests.scripted.server import Answer, Held, Reply, Stall, page
-from tests.tui.screens.new_job.world import BOUND, CLAIMS, ECHO, JOBS, NEVER_S, QUOTAS, SNAPSHOT, Form, form
+from tests.tui.screens.new_job.world import (
+    BOUND,
+    CLAIMS,
+    ECHO,
+    GPU,
+    JOBS,
+    NEVER_S,
+    QUOTAS,
+    SNAPSHOT,
+    Form,
+    form,
+)
 from tui.screens.dialogs.confirm import ConfirmScreen
-from tui.screens.documents.form_checks import CheckTimes
+from tui.screens.documents.form_requests import CheckTimes
 from tui.widgets.form.job_fields import JobFields
 
 AT_ONCE = CheckTimes(after_s=0.0)
@@ -59,13 +70,15 @@ async def test_what_the_cluster_has_against_a_job_is_said_with_its_remedy_and_at
     async with checked_form(tmp_path, answers) as it:
         await it.comes(lambda: "claim workspace is not bound" in said(it))
         claim = it.field("claim")
-        assert claim.warning.startswith("would wait: volume claim workspace is not bound; see events")
+        assert claim.warning.startswith(
+            "would wait: volume claim workspace is not bound; see the claim's events"
+        )
         assert (claim.has_class("-warning"), claim.has_class("-error")) == (True, False)
         await it.write("gpus", "2")
-        await it.comes(lambda: "would never start: all pods want 2" in said(it))
+        await it.comes(lambda: "would never start: all pods need 2" in said(it))
         assert "quota team allows 1; ask for less, or for more quota in vision" in said(it)
-        assert it.field("gpus").error.startswith("would never start: all pods want 2")
-        assert it.screen.state.errors == {}, "it does not keep anybody from creating the job"
+        assert it.field("gpus").error.startswith("would never start: all pods need 2")
+        assert it.screen.model.errors == {}, "it does not keep anybody from creating the job"
         assert it.focused_key == "gpus"
 
 
@@ -149,6 +162,11 @@ async def test_what_the_snapshot_tells_is_not_said_twice(tmp_path: Path) -> None
         it.app.snapshot = replace(SNAPSHOT, jobs=(job,))
         await it.comes(lambda: "would be refused: PyTorchJob ddp-digits-1 already exists" in said(it))
         assert said(it).count("already exists in vision") == 1
+        await it.pilot.press("ctrl+o")
+        await it.comes(lambda: isinstance(it.app.screen, ConfirmScreen))
+        labels = " ".join(str(each.label) for each in it.app.screen.query(Button))
+        assert "Ask the server" in labels and "Create" not in labels
+        await it.pilot.press("escape")
         await it.write("claim", "nowhere")
         await it.comes(lambda: "not found in vision; choose one that exists" in said(it))
         assert said(it).count("volume claim nowhere not found") == 1
@@ -166,7 +184,7 @@ async def test_creating_what_cannot_start_asks_with_the_reason_and_cancel_has_th
         assert it.cluster.asked(JOBS, method="POST") == []
         await it.pilot.press("enter" if by_button else "ctrl+o")
         assert isinstance(it.app.screen, ConfirmScreen)
-        assert question(it).startswith("✕ would never start: all pods want 1")
+        assert question(it).startswith("✕ would never start: all pods need 1")
         await it.pilot.press("tab", "enter")
         await it.settled()
         assert len(it.app.results) == 1
@@ -174,7 +192,7 @@ async def test_creating_what_cannot_start_asks_with_the_reason_and_cancel_has_th
 
 async def test_a_claim_among_more_volumes_is_said_there(tmp_path: Path) -> None:
     async with checked_form(tmp_path, {}) as it:
-        it.screen.state.set_value("more_volumes", "nowhere:/more")
+        it.screen.model.set_value("more_volumes", "nowhere:/more")
         await it.write("workers", "2")
         await it.comes(lambda: "volume claim nowhere not found in vision; choose one" in said(it))
         await it.screen.query_one(JobFields).focus_first(["more_volumes"])
@@ -199,3 +217,15 @@ async def test_what_was_found_long_ago_is_asked_again_when_the_cluster_changes(
         it.cluster.say(QUOTAS, page([]))
         it.app.snapshot = replace(SNAPSHOT)
         await it.comes(lambda: "quota team" not in said(it))
+
+
+async def test_beside_what_can_never_start_nothing_is_said_to_fit_now(tmp_path: Path) -> None:
+    size = {"cpu": "2", "memory": "8Gi", GPU: "8", "pods": "110"}
+    status = {"allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
+    # The taint is newer than the snapshot, by which the job would fit.
+    spec = {"taints": [{"key": "team", "value": "nlp", "effect": "NoSchedule"}]}
+    nodes = page([{"metadata": {"name": "a100-1"}, "spec": spec, "status": status}])
+    async with checked_form(tmp_path, {"/api/v1/nodes": nodes}) as it:
+        await it.write("gpus", "1")
+        await it.comes(lambda: "would never start: no node that is large enough takes master-0" in said(it))
+        assert "fits now" not in said(it)

@@ -48,7 +48,7 @@ async def test_a_job_is_cloned_under_a_new_name(tmp_path: Path) -> None:
         roles = made["spec"]["pytorchReplicaSpecs"]
         assert roles["Worker"]["replicas"] == 2
         container = roles["Master"]["template"]["spec"]["containers"][0]
-        assert container["command"] == ["sh", "-c", "python x.py"]
+        assert container["command"] == ["python", "x.py"]
         assert "workingDir" not in container, "where its claim is mounted says nothing of where it ran"
         assert [each["mountPath"] for each in container["volumeMounts"]][:2] == ["/data", "/scratch"]
         labels, annotations = made["metadata"]["labels"], made["metadata"]["annotations"]

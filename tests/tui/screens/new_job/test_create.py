@@ -119,8 +119,8 @@ async def test_an_earlier_run_on_the_volume_is_named_and_continued_only_when_ask
         it.app.snapshot = replace(SNAPSHOT, problems={})
         await it.pilot.pause()
         words = "step 520 of ddp-digits-1 (deleted), saved "
-        assert f"starts anew; to go on from {words}" in " ".join(it.said("#preflight").split())
-        assert f"/data/{old}" not in " ".join(it.screen.state.result.spec.command)
+        assert f"starts from scratch; to continue from {words}" in " ".join(it.said("#preflight").split())
+        assert f"/data/{old}" not in " ".join(it.screen.model.result.spec.command)
         looks = len(it.cluster.asked(f"{CLAIMS}/workspace"))
         await it.write("continue_from", "ddp-digits-2")
         await it.go("name")
@@ -139,7 +139,7 @@ async def test_an_earlier_run_on_the_volume_is_named_and_continued_only_when_ask
 async def test_claims_are_offered_and_workspace_is_taken(tmp_path: Path) -> None:
     async with form(tmp_path) as it:
         assert it.field("claim").value == "workspace"
-        assert not it.screen.state.is_dirty
+        assert not it.screen.model.is_dirty
         await it.write("claim", "")
         await it.pilot.press("d", "down", "enter")
         assert it.field("claim").value == "data"
@@ -245,7 +245,7 @@ async def test_a_name_that_is_taken_is_said_at_the_name(tmp_path: Path) -> None:
     async with form(tmp_path, refusal(409, "exists", "AlreadyExists"), ECHO) as it:
         await it.create()
         assert it.focused_key == "name"
-        assert it.field("name").error == "There is already a PyTorchJob of this name in vision."
+        assert it.field("name").error == "A PyTorchJob of this name already exists in vision."
         assert it.app.results == []
         await it.write("name", "another")
         assert it.field("name").error == ""
@@ -279,7 +279,7 @@ async def test_each_cause_of_a_refusal_is_said_at_its_field(tmp_path: Path) -> N
         (refusal(403, 'user "li" cannot create pytorchjobs', "Forbidden"), 'user "li" cannot create'),
         (refusal(500, "etcd is away", "InternalError"), "etcd is away"),
         (refusal(422, "the [/b] webhook says no", "Invalid"), "the [/b] webhook says no"),
-        (Drop(), "Could not create PyTorchJob ddp-digits-1."),
+        (Drop(), "Could not create PyTorchJob ddp-digits-1 in a dry run."),
     ],
 )
 async def test_an_error_is_said_in_words_and_nothing_typed_is_lost(
@@ -308,7 +308,7 @@ async def test_a_cluster_that_is_gone_is_said(tmp_path: Path) -> None:
 async def test_an_answer_lost_while_creating_is_called_uncertain(tmp_path: Path) -> None:
     async with form(tmp_path, ECHO, Drop()) as it:
         await it.create()
-        assert "It may have been created all the same: look for ddp-digits-1" in it.said("Notice")
+        assert "It may have been created anyway: look for ddp-digits-1" in it.said("Notice")
 
 
 async def test_a_server_without_dry_runs_is_asked_all_the_same(tmp_path: Path) -> None:
@@ -331,3 +331,29 @@ async def test_a_job_is_not_created_twice_by_pressing_twice(tmp_path: Path) -> N
         await it.pilot.pause()
         assert "Waiting for the server" in it.said("Notice")
         assert it.app.results == []
+
+
+async def test_a_refusal_goes_once_a_field_is_changed_and_wrong_fields_dim_the_button(tmp_path: Path) -> None:
+    async with form(tmp_path, refusal(403, "no", "Forbidden")) as it:
+        assert "✓" in it.said("#preflight")
+        await it.create()
+        assert it.said("Notice").startswith("✕ Could not create")
+        await it.write("workers", "x")
+        assert not it.screen.query_one("Notice").display
+        assert it.screen.query_one("#create").has_class("-busy")
+        assert "✓" not in it.said("#preflight")
+
+
+async def test_the_help_of_a_field_is_shown_whole(tmp_path: Path) -> None:
+    async with form(tmp_path, size=(80, 40)) as it:
+        await it.go("claim")
+        await it.pilot.pause()
+        help_text = it.said("#help")
+        shown = " ".join(" ".join(it.shown()).split())
+        assert len(help_text) > 70 and help_text in shown
+
+
+async def test_while_the_claims_are_listed_none_is_called_missing(tmp_path: Path) -> None:
+    async with form(tmp_path, claims=Stall(), waits=False) as it:
+        await it.pilot.pause()
+        assert "no volume claim" not in it.said("#preflight")

@@ -93,4 +93,4 @@ async def test_the_image_used_last_is_offered_again(tmp_path: Path) -> None:
     save_last_image(tmp_path, "registry/mine:7")
     async with form(tmp_path) as it:
         assert it.field("image").value == "registry/mine:7"
-        assert not it.screen.state.is_dirty
+        assert not it.screen.model.is_dirty

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.widgets import Input, Label
@@ -24,7 +25,9 @@ from tests.tui.screens.new_job.world import (
     form,
     sandbox,
 )
+from tui.jobs.new_job import form_model
 from tui.jobs.new_job.fields import FormField
+from tui.jobs.new_job.form_model import FormModel
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.widgets.form.fields import Field
 from tui.widgets.form.job_fields import JobFields
@@ -32,27 +35,43 @@ from tui.widgets.form.manifest_pane import ManifestPane
 from tui.widgets.yaml_view import YamlView
 
 
-@pytest.mark.parametrize(
-    ("snapshot", "workers"),
-    [
-        (sandbox(0), "2"),
-        (sandbox(1, 1), "2"),
-        (sandbox(1), "1"),
-        (sandbox(2), "1"),
-        (replace(sandbox(0), is_synced=False), "1"),
-        (replace(SNAPSHOT, server_version="v1.31.0"), "1"),
-    ],
-    ids=["two free", "on two nodes", "one free", "none free", "not synced", "a real cluster"],
-)
-async def test_in_the_sandbox_a_trainer_has_two_workers_where_two_gpus_are_free(
-    tmp_path: Path, snapshot: ClusterSnapshot, workers: str
-) -> None:
-    async with form(tmp_path, ECHO, snapshot=snapshot) as it:
-        it.app.snapshot = snapshot
-        await it.pilot.pause()
-        assert it.field("workers").value == workers
-        assert f"= {workers} rank" in it.said("#preflight")
-        assert not it.screen.state.is_dirty
+def test_in_the_sandbox_a_trainer_gets_two_workers_if_two_gpus_are_free() -> None:
+    for case, snapshot, workers in (
+        ("two free", sandbox(0), "2"),
+        ("on two nodes", sandbox(1, 1), "2"),
+        ("one free", sandbox(1), "1"),
+        ("none free", sandbox(2), "1"),
+        ("not synced", replace(sandbox(0), is_synced=False), "1"),
+        ("a real cluster", replace(SNAPSHOT, server_version="v1.31.0"), "1"),
+    ):
+        model = FormModel("vision", snapshot=snapshot)
+        assert model.values["workers"] == workers, case
+        assert any(f"= {workers} rank" in line.text for line in model.preflight), case
+        assert not model.is_dirty, case
+
+
+def test_one_edit_parses_once_and_writes_the_objects_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def count(name: str) -> None:
+        made = getattr(form_model, name)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            calls.append(name)
+            return made(*args, **kwargs)
+
+        monkeypatch.setattr(form_model, name, counted)
+
+    model = FormModel("vision", snapshot=sandbox(0))
+    for name in ("parse_values", "objects_beside", "documents_beside", "preflight"):
+        count(name)
+    for key, value in (("gpus", "2"), ("ddp.dataset", "imagenet"), ("name", "mine"), ("claim", "data")):
+        calls.clear()
+        model.set_value(key, value)
+        assert calls == ["parse_values", "objects_beside", "documents_beside", "preflight"], key
+    calls.clear()
+    model.suggest(sandbox(1))
+    assert calls == ["parse_values", "preflight"]  # another snapshot, the same job
 
 
 async def test_the_number_of_workers_is_decided_once_and_yields_to_what_is_typed(tmp_path: Path) -> None:
@@ -254,18 +273,19 @@ async def test_a_letter_typed_while_the_cluster_answers_stays(tmp_path: Path) ->
         it.app.snapshot = replace(SNAPSHOT, jobs=(ours,))
         await it.pilot.pause()
         assert field.value == "h"
-        assert it.screen.state.values["name"] == "h"
+        assert it.screen.model.values["name"] == "h"
 
 
 async def test_what_was_deleted_stays_deleted_while_the_form_has_not_taken_it(tmp_path: Path) -> None:
     async with form(tmp_path) as it:
-        values, field = it.screen.state.values, it.field("name")
+        values, field = it.screen.model.values, it.field("name")
+        hidden = it.screen.model.result.hidden
         field.query_one(Input).value = ""
         field._post_changed()  # its message waits for the screen, which fills in what came meanwhile
-        it.screen.query_one(JobFields).show_values(values)
+        it.screen.query_one(JobFields).show_values(values, hidden)
         assert field.value == ""
-        await it.comes(lambda: it.screen.state.values["name"] == "")
-        it.screen.query_one(JobFields).show_values(values)
+        await it.comes(lambda: it.screen.model.values["name"] == "")
+        it.screen.query_one(JobFields).show_values(values, hidden)
         assert field.value == values["name"]
 
 

@@ -14,8 +14,7 @@ from tests.scripted.server import Answer, Reply, ScriptedCluster, page, refusal
 from tests.tui.screens.new_job.test_files import until
 from tests.tui.screens.new_job.world import CLAIMS, NEVER_S, SNAPSHOT, Form, form
 from tui.feeds.form_choices import KEYS, fetch_all, fetch_choices, fetch_node_labels, snapshot_choices
-from tui.screens.documents.form_checks import CheckTimes
-from tui.screens.documents.form_offers import kind_choices
+from tui.screens.documents.form_requests import CheckTimes, kind_choices
 from tui.widgets.form.job_fields import JobFields
 
 PATHS = {
@@ -54,7 +53,7 @@ async def test_typing_filters_and_a_suggestion_is_taken_when_it_is_pointed_at(tm
         await it.pilot.press("down", "enter")
         assert (it.field("claim").value, it.focused_key) == ("fast", "claim")
         assert not is_listed(it, "claim")
-        assert it.screen.state.values["claim"] == "fast"
+        assert it.screen.model.values["claim"] == "fast"
         await it.pilot.press("enter")
         assert it.focused_key == "mount_path"
 
@@ -91,9 +90,9 @@ async def test_a_line_of_several_is_completed(tmp_path: Path) -> None:
         await it.cluster.until_asked("/api/v1/nodes")
         await until(it, lambda: not [w for w in it.app.workers if w.group == "labels" and not w.is_finished])
         await it.pilot.press("z", "o", "down", "enter")
-        assert it.screen.state.values["node_selector"] == "zone=b"
+        assert it.screen.model.values["node_selector"] == "zone=b"
         await it.pilot.press("enter", "g", "down", "enter")
-        assert it.screen.state.result.spec.node_selector == {"zone": "b", "gpu": "a100"}
+        assert it.screen.model.result.spec.node_selector == {"zone": "b", "gpu": "a100"}
 
 
 async def test_claims_are_offered_as_more_volumes_too(tmp_path: Path) -> None:
@@ -101,9 +100,9 @@ async def test_claims_are_offered_as_more_volumes_too(tmp_path: Path) -> None:
         await it.screen.query_one(JobFields).focus_first(["more_volumes"])
         await until(it, lambda: it.focused_key == "more_volumes")
         await it.pilot.press("f", "a", "down", "enter")
-        assert it.screen.state.values["more_volumes"] == "fast:/fast"
+        assert it.screen.model.values["more_volumes"] == "fast:/fast"
         await it.pilot.press("enter", "o", "l", "down", "enter")
-        _, *mounts = it.screen.state.result.spec.mounts
+        _, *mounts = it.screen.model.result.spec.mounts
         assert [(each.claim, each.path) for each in mounts] == [("fast", "/fast"), ("old-data", "/old-data")]
 
 

@@ -40,12 +40,12 @@ async def test_the_yaml_is_edited_and_sent_as_edited_after_a_dry_run(tmp_path: P
         await it.write("workers", "4")
         assert "replicas: 5  # the form says 3\n" in it.screen.query_one(ManifestPane).edits.text
         title = it.screen.query_one(ManifestPane).border_title
-        assert title == "YAML, edited, 1 line marked: the form says otherwise"
+        assert title == "YAML, edited, 1 line marked: the form differs"
         await it.write("image", "mine:7")
         await it.pilot.press("ctrl+o")
         await until(it, lambda: isinstance(it.app.screen, ConfirmScreen))
         details = str(it.app.screen.query_one("#details", Label).content)
-        assert "! from the YAML as edited; in 1 line the form says otherwise" in details
+        assert "! from the YAML as edited; 1 line differs from the form" in details
         await it.pilot.press("enter")
         await it.settled()
         asked = it.cluster.asked(JOBS, method="POST")
@@ -65,7 +65,7 @@ async def test_yaml_that_is_wrong_is_said_at_its_line_and_is_not_sent_or_lost(tm
         await it.write("workers", "2")
         await it.pilot.press("ctrl+o")
         await it.pilot.pause()
-        assert it.said("Notice").startswith("✕ The YAML cannot be sent. Line ")
+        assert it.said("Notice").startswith("✕ The YAML cannot be submitted. Line ")
         assert it.cluster.asked(JOBS, method="POST") == []
         area = await editor(it)
         assert area.text == text
@@ -76,7 +76,7 @@ async def test_edits_are_in_the_draft_and_come_back(tmp_path: Path) -> None:
         area = await editor(it)
         area.load_text(area.text + "extra: 1\n")
         await it.pilot.press("ctrl+y", "ctrl+s")
-        await until(it, lambda: not it.screen.state.is_dirty)
+        await until(it, lambda: not it.screen.model.is_dirty)
     async with form(tmp_path, ECHO, size=(120, 40)) as it:
         await until(it, lambda: isinstance(it.app.screen, ConfirmScreen))
         await it.pilot.press("enter")

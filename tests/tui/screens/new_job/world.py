@@ -23,7 +23,7 @@ from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, NodeRow, Share
 from tests.scripted.server import WAIT_S, Answer, Compute, Reply, ScriptedCluster, page
 from tui.screens.dialogs.confirm import ConfirmScreen
-from tui.screens.documents.form_checks import CheckTimes
+from tui.screens.documents.form_requests import CheckTimes
 from tui.screens.documents.new_job import NewJobScreen
 from tui.widgets.form.fields import Field, TextAreaField, TextField
 from tui.widgets.form.job_fields import JobFields

@@ -1,31 +1,21 @@
-"""Creating objects: what a server fills in, and what it refuses, in its own words.
+"""Creation of objects: defaults, and errors in a real server's words.
 
 Every test runs on the sandbox and, marked `cluster`, on a real kube-apiserver.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 
-import pytest
-
-from tests.k8s.sandbox.calls import (
-    Api,
-    Object,
-    broken_pod,
-    config,
-    job,
-    pod,
-    thing,
-    torch_job,
-)
+from tests.k8s.sandbox.calls import Api, Object, broken_pod, config, job, pod, thing, torch_job
 
 JOBS = "batch/v1/jobs"
 TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
 
 
 def with_resources(**resources: Object) -> Object:
-    """A pod whose container asks for this."""
+    """Return a pod whose container has these resources."""
     made = pod("p")
     made["spec"]["containers"][0]["resources"] = resources
     return made
@@ -35,11 +25,45 @@ async def test_a_cpu_request_may_be_below_its_limit(api: Api) -> None:
     await api.made("pods", with_resources(limits={"cpu": "2"}, requests={"cpu": "1"}))
 
 
-async def test_a_created_object_has_an_identity_and_is_read_back_as_it_was_answered(api: Api) -> None:
+async def test_created_objects_get_an_identity_and_read_back_the_same(api: Api) -> None:
     answer = await api.create("configmaps", config("c"))
     assert answer.code == 201
     assert {"uid", "resourceVersion", "creationTimestamp", "namespace"} <= answer.body["metadata"].keys()
     assert (await api.get("configmaps", "c")).body == answer.body
+
+
+async def test_configmaps_and_secrets_are_limited_to_a_mebibyte(api: Api) -> None:
+    secret = thing("Secret", "s", data={"k": base64.b64encode(b"x" * 2**20).decode()})
+    await api.made("configmaps", config("c", {"k": "x" * 2**19, "l": "\u00e9" * 2**18}))
+    await api.made("secrets", secret)
+    secret["data"]["l"] = "eA=="
+    secret["metadata"]["name"] = "t"
+    large = thing("ConfigMap", "d", binaryData={"k": base64.b64encode(b"x" * (2**20 + 1)).decode()})
+    refused = [await api.create("configmaps", large), await api.create("secrets", secret)]
+    refused.append(await api.patch("configmaps", "c", {"data": {"m": "x"}}))
+    assert [(each.code, each.reason, each.fields) for each in refused] == [
+        (422, "Invalid", ["[]"]),
+        (422, "Invalid", ["data"]),
+        (422, "Invalid", ["[]"]),
+    ]
+    assert refused[0].body["message"].startswith('ConfigMap "d" is invalid: []: Too long: ')
+
+
+async def test_a_path_within_a_volume_cannot_lead_out_of_it(api: Api) -> None:
+    for path, why in (
+        ("../..", "must not contain '..'"),
+        ("a/../b", "must not contain '..'"),
+        ("/etc", "relative"),
+    ):
+        made = pod("p")
+        items = [{"key": "k", "path": path}]
+        made["spec"]["volumes"] = [{"name": "v", "configMap": {"name": "c", "items": items}}]
+        made["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v", "subPath": path}]
+        answer = await api.create("pods", made)
+        assert answer.code == 422
+        wrong = {"spec.volumes[0].configMap.items[0].path", "spec.containers[0].volumeMounts.subPath"}
+        assert wrong <= set(answer.fields)
+        assert answer.body["message"].count(why) == 2
 
 
 async def test_a_second_object_of_the_same_name_is_refused(api: Api) -> None:
@@ -50,31 +74,28 @@ async def test_a_second_object_of_the_same_name_is_refused(api: Api) -> None:
     assert answer.body["details"] == {"name": "p", "kind": "pods"}
 
 
-@pytest.mark.parametrize(
-    ("plural", "details"),
-    [
+async def test_a_missing_object_is_answered_with_a_status(api: Api) -> None:
+    for plural, details in (
         ("pods", {"name": "none", "kind": "pods"}),
         (JOBS, {"name": "none", "group": "batch", "kind": "jobs"}),
         (TORCH_JOBS, {"name": "none", "group": "kubeflow.org", "kind": "pytorchjobs"}),
-    ],
-)
-async def test_an_absent_object_is_a_status_that_names_it(api: Api, plural: str, details: Object) -> None:
-    answer = await api.get(plural, "none")
-    key = ".".join(filter(None, (details["kind"], details.get("group", ""))))
-    assert answer.code == 404
-    assert answer.body == {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": f'{key} "none" not found',
-        "reason": "NotFound",
-        "details": details,
-        "code": 404,
-    }
+    ):
+        answer = await api.get(plural, "none")
+        key = ".".join(filter(None, (details["kind"], details.get("group", ""))))
+        assert answer.code == 404
+        assert answer.body == {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": f'{key} "none" not found',
+            "reason": "NotFound",
+            "details": details,
+            "code": 404,
+        }
 
 
-async def test_a_generated_name_begins_as_asked(api: Api) -> None:
+async def test_generated_names_begin_with_the_prefix(api: Api) -> None:
     obj = config("")
     obj["metadata"] = {"generateName": "run-"}
     names = [(await api.made("configmaps", obj))["metadata"]["name"] for _ in range(2)]
@@ -82,13 +103,13 @@ async def test_a_generated_name_begins_as_asked(api: Api) -> None:
     assert all(name.startswith("run-") and len(name) == 9 for name in names)
 
 
-async def test_nothing_is_created_in_an_absent_namespace(api: Api) -> None:
+async def test_objects_in_a_missing_namespace_are_refused(api: Api) -> None:
     answer = await api.call("POST", "/api/v1/namespaces/absent-one/pods", pod("p"))
     assert (answer.code, answer.body["message"]) == (404, 'namespaces "absent-one" not found')
     assert answer.body["details"] == {"name": "absent-one", "kind": "namespaces"}
 
 
-async def test_a_pod_is_completed_with_what_clients_depend_on(api: Api) -> None:
+async def test_pods_get_the_defaults_that_clients_depend_on(api: Api) -> None:
     wanted = pod("p", node="nowhere")
     wanted["spec"]["containers"][0] |= {
         "image": "x",
@@ -106,7 +127,30 @@ async def test_a_pod_is_completed_with_what_clients_depend_on(api: Api) -> None:
     assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
 
-async def test_a_job_is_completed_and_labels_its_pods(api: Api) -> None:
+async def test_pods_get_the_qos_class_of_their_requests_and_limits(api: Api) -> None:
+    def container(limits: Object | None = None, requests: Object | None = None, name: str = "a") -> Object:
+        resources = {"limits": limits or {}, "requests": requests or {}}
+        return {"name": name, "image": "x", "resources": resources}
+
+    full = {"cpu": "1", "memory": "1Gi"}
+    rows: tuple[tuple[str, Object], ...] = (
+        ("BestEffort", {"containers": [container()]}),
+        ("BestEffort", {"containers": [container({"nvidia.com/gpu": "1"})]}),
+        ("BestEffort", {"containers": [container({"cpu": "0", "memory": "0"})]}),
+        ("Guaranteed", {"containers": [container(full)]}),
+        ("Guaranteed", {"containers": [container(full, {"cpu": "1000m"})]}),
+        ("Burstable", {"containers": [container(full, {"cpu": "500m"})]}),
+        ("Burstable", {"containers": [container({"cpu": "1"})]}),
+        ("Burstable", {"containers": [container(full), container(name="b")]}),
+        ("Burstable", {"containers": [container(full)], "initContainers": [container(name="i")]}),
+        ("Burstable", {"containers": [container(None, {"memory": "1Gi"})]}),
+    )
+    for number, (qos, spec) in enumerate(rows):
+        made = await api.made("pods", thing("Pod", f"p-{number}", spec={"schedulerName": "nobody", **spec}))
+        assert made["status"]["qosClass"] == qos, spec
+
+
+async def test_jobs_get_defaults_and_label_their_pods(api: Api) -> None:
     wanted = job("j")
     del wanted["spec"]["parallelism"]
     wanted["spec"]["suspend"] = True
@@ -120,7 +164,7 @@ async def test_a_job_is_completed_and_labels_its_pods(api: Api) -> None:
     assert made["status"] == {}
 
 
-async def test_other_kinds_are_completed_too(api: Api) -> None:
+async def test_other_kinds_get_defaults_too(api: Api) -> None:
     secret = await api.made("secrets", thing("Secret", "s", stringData={"a": "1"}))
     assert (secret["type"], secret["data"], "stringData" in secret) == ("Opaque", {"a": "MQ=="}, False)
     service = await api.made("services", thing("Service", "s", spec={"ports": [{"port": 80}]}))
@@ -155,9 +199,8 @@ async def test_every_wrong_field_of_a_pod_is_named(api: Api) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("plural", "obj", "fields"),
-    [
+async def test_wrong_objects_are_refused_with_their_fields(api: Api) -> None:
+    for plural, obj, fields in (
         ("pods", thing("Pod", "p", spec={}), ["spec.containers"]),
         ("configmaps", thing("ConfigMap", "Bad"), ["metadata.name"]),
         ("configmaps", thing("ConfigMap", ""), ["metadata.name"]),
@@ -188,20 +231,14 @@ async def test_every_wrong_field_of_a_pod_is_named(api: Api) -> None:
             ["spec.template.spec.containers", "spec.template.spec.restartPolicy"],
         ),
         (TORCH_JOBS, torch_job("t", spec={}), ["spec.pytorchReplicaSpecs"]),
-    ],
-)
-async def test_a_wrong_object_is_refused_by_its_fields(
-    api: Api, plural: str, obj: Object, fields: list[str]
-) -> None:
-    answer = await api.create(plural, obj)
-    assert (answer.code, answer.reason, answer.fields) == (422, "Invalid", fields)
+    ):
+        answer = await api.create(plural, obj)
+        assert (answer.code, answer.reason, answer.fields) == (422, "Invalid", fields)
 
 
-@pytest.mark.parametrize(
-    ("body", "content_type", "code", "reason"),
-    [
+async def test_bodies_that_are_not_a_pod_are_refused(api: Api) -> None:
+    for body, content_type, code, reason in (
         (b"{nope", "application/json", 400, "BadRequest"),
-        (b"a: [b", "application/yaml", 400, "BadRequest"),
         (b"[1]", "application/json", 400, "BadRequest"),
         (b"<x/>", "text/xml", 415, "UnsupportedMediaType"),
         (b" " * (4 << 20), "application/json", 413, "RequestEntityTooLarge"),
@@ -219,25 +256,20 @@ async def test_a_wrong_object_is_refused_by_its_fields(
             "BadRequest",
         ),
         (json.dumps(pod("p", namespace="elsewhere")).encode(), "application/json", 400, "BadRequest"),
-    ],
-)
-async def test_a_body_that_is_no_pod_is_refused(
-    api: Api, body: bytes, content_type: str, code: int, reason: str
-) -> None:
-    answer = await api.call("POST", api.path("pods"), body, content_type=content_type)
-    assert (answer.code, answer.reason, answer.body["kind"]) == (code, reason, "Status")
+    ):
+        answer = await api.call("POST", api.path("pods"), body, content_type=content_type)
+        assert (answer.code, answer.reason, answer.body["kind"]) == (code, reason, "Status"), body[:80]
 
 
-async def test_a_quantity_that_is_none_is_refused(api: Api) -> None:
+async def test_invalid_quantities_are_refused(api: Api) -> None:
     wanted = pod("p")
     wanted["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1x"}}
     answer = await api.create("pods", wanted)
     assert (answer.code, answer.reason) == (400, "BadRequest")
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "code", "reason"),
-    [
+async def test_unserved_paths_and_methods_are_answered_with_a_status(api: Api) -> None:
+    for method, path, code, reason in (
         ("GET", "/api/v1/foos", 404, "NotFound"),
         ("GET", "/apis/batch/v9/jobs", 404, "NotFound"),
         ("GET", "/api/v1/pods/p", 404, "NotFound"),
@@ -246,14 +278,10 @@ async def test_a_quantity_that_is_none_is_refused(api: Api) -> None:
         ("PUT", "/api/v1/namespaces/default/pods", 405, "MethodNotAllowed"),
         ("DELETE", "/api/v1/namespaces", 405, "MethodNotAllowed"),
         ("POST", "/version", 405, "MethodNotAllowed"),
-    ],
-)
-async def test_what_is_not_served_is_a_status_too(
-    api: Api, method: str, path: str, code: int, reason: str
-) -> None:
-    body: Object | None = None if method in ("GET", "DELETE") else {}
-    answer = await api.call(method, path, body)
-    assert (answer.code, answer.reason, answer.body["kind"]) == (code, reason, "Status")
+    ):
+        body: Object | None = None if method in ("GET", "DELETE") else {}
+        answer = await api.call(method, path, body)
+        assert (answer.code, answer.reason, answer.body["kind"]) == (code, reason, "Status"), (method, path)
 
 
 async def test_an_unknown_token_and_an_unknown_format_are_refused(api: Api) -> None:

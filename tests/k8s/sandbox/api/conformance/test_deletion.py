@@ -1,47 +1,34 @@
-"""Deletion: answers, conditions, finalizers, grace, and what goes with an object.
+"""Deletion: answers, preconditions, finalizers, grace periods and dependents.
 
 Every test runs on the sandbox and, marked `cluster`, on a real kube-apiserver.
 """
 
 from __future__ import annotations
 
-import pytest
-
-from tests.k8s.sandbox.calls import (
-    Api,
-    Object,
-    config,
-    eventually,
-    job,
-    pod,
-    thing,
-    torch_job,
-)
+from tests.k8s.sandbox.calls import Api, config, eventually, job, pod, thing, torch_job
 
 JOBS = "batch/v1/jobs"
 TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
 
 
-@pytest.mark.parametrize(
-    ("plural", "obj", "kind"),
-    [
+async def test_deletions_are_answered_as_their_kind_requires(api: Api) -> None:
+    for plural, obj, kind in (
         ("configmaps", config("x"), "Status"),
         ("secrets", thing("Secret", "x"), "Status"),
         (TORCH_JOBS, torch_job("x"), "Status"),
         ("pods", pod("x"), "Pod"),
         ("serviceaccounts", thing("ServiceAccount", "x"), "ServiceAccount"),
-    ],
-)
-async def test_a_deleted_object_is_answered_as_its_kind_does(
-    api: Api, plural: str, obj: Object, kind: str
-) -> None:
-    made = await api.made(plural, obj)
-    answer = await api.delete(plural, "x")
-    assert (answer.code, answer.body["kind"]) == (200, kind)
-    if kind == "Status":
-        assert (answer.body["status"], answer.body["details"]["uid"]) == ("Success", made["metadata"]["uid"])
-    again = await api.delete(plural, "x")
-    assert (again.code, again.reason) == (404, "NotFound")
+    ):
+        made = await api.made(plural, obj)
+        answer = await api.delete(plural, "x")
+        assert (answer.code, answer.body["kind"]) == (200, kind)
+        if kind == "Status":
+            assert (answer.body["status"], answer.body["details"]["uid"]) == (
+                "Success",
+                made["metadata"]["uid"],
+            )
+        again = await api.delete(plural, "x")
+        assert (again.code, again.reason) == (404, "NotFound")
 
 
 async def test_a_deletion_can_be_conditional(api: Api) -> None:
@@ -54,7 +41,7 @@ async def test_a_deletion_can_be_conditional(api: Api) -> None:
     assert (await api.delete("configmaps", "c", {"preconditions": right})).code == 200
 
 
-async def test_a_finalizer_holds_what_is_deleted(api: Api) -> None:
+async def test_a_finalizer_delays_a_deletion(api: Api) -> None:
     await api.made("configmaps", config("c", finalizers=["x.io/hold"]))
     answer = await api.delete("configmaps", "c")
     assert (answer.code, answer.body["kind"]) == (200, "ConfigMap")
@@ -66,7 +53,7 @@ async def test_a_finalizer_holds_what_is_deleted(api: Api) -> None:
     assert (await api.get("configmaps", "c")).code == 404
 
 
-async def test_a_bound_pod_is_given_time_and_an_unbound_one_none(api: Api) -> None:
+async def test_only_bound_pods_get_a_grace_period(api: Api) -> None:
     await api.made("pods", pod("bound", node="nowhere"))
     first = (await api.delete("pods", "bound")).body["metadata"]
     assert (first["deletionGracePeriodSeconds"], "deletionTimestamp" in first) == (30, True)
@@ -101,7 +88,7 @@ async def is_going(api: Api, plural: str, name: str) -> bool:
     return "deletionTimestamp" in (await api.get(plural, name)).body["metadata"]
 
 
-async def test_in_the_background_the_owner_goes_first(api: Api) -> None:
+async def test_background_deletion_removes_the_owner_first(api: Api) -> None:
     await owner_and_owned(api)
     answer = await api.delete("configmaps", "owner", propagationPolicy="Background")
     assert answer.body["status"] == "Success"
@@ -111,7 +98,7 @@ async def test_in_the_background_the_owner_goes_first(api: Api) -> None:
     await eventually(lambda: is_gone(api, "configmaps", "owned"))
 
 
-async def test_in_the_foreground_the_owner_waits(api: Api) -> None:
+async def test_foreground_deletion_removes_the_owner_last(api: Api) -> None:
     await owner_and_owned(api)
     answer = await api.delete("configmaps", "owner", {"propagationPolicy": "Foreground"})
     assert answer.body["metadata"]["finalizers"] == ["foregroundDeletion"]
@@ -122,7 +109,7 @@ async def test_in_the_foreground_the_owner_waits(api: Api) -> None:
     await eventually(lambda: is_gone(api, "configmaps", "owner"))
 
 
-async def test_orphans_stay_and_belong_to_nobody(api: Api) -> None:
+async def test_orphans_stay_without_an_owner(api: Api) -> None:
     await owner_and_owned(api)
     answer = await api.delete("configmaps", "owner", propagationPolicy="Orphan")
     assert answer.body["metadata"]["finalizers"] == ["orphan"]
@@ -131,14 +118,14 @@ async def test_orphans_stay_and_belong_to_nobody(api: Api) -> None:
     assert {"ownerReferences", "deletionTimestamp"}.isdisjoint(left)
 
 
-async def test_a_job_leaves_its_pods_unless_told_otherwise(api: Api) -> None:
+async def test_a_job_orphans_its_pods_by_default(api: Api) -> None:
     await api.made(JOBS, job("j"))
     answer = await api.delete(JOBS, "j")
     assert answer.body["metadata"]["finalizers"] == ["orphan"]
     await eventually(lambda: is_gone(api, JOBS, "j"))
 
 
-async def test_what_belongs_to_an_absent_owner_is_collected(api: Api) -> None:
+async def test_objects_of_a_missing_owner_are_collected(api: Api) -> None:
     gone = await api.made("configmaps", config("owner"))
     await api.delete("configmaps", "owner")
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": gone["metadata"]["uid"]}
@@ -146,13 +133,13 @@ async def test_what_belongs_to_an_absent_owner_is_collected(api: Api) -> None:
     await eventually(lambda: is_gone(api, "configmaps", "late"))
 
 
-async def test_a_propagation_that_is_none_is_refused(api: Api) -> None:
+async def test_unknown_propagation_policies_are_refused(api: Api) -> None:
     await api.made("configmaps", config("c"))
     answer = await api.delete("configmaps", "c", {"propagationPolicy": "Sideways"})
     assert (answer.code, answer.fields) == (422, ["propagationPolicy"])
 
 
-async def test_a_namespace_ends_with_everything_in_it(api: Api) -> None:
+async def test_a_namespace_is_deleted_with_its_objects(api: Api) -> None:
     await api.made("configmaps", config("held", finalizers=["x.io/hold"]))
     await api.made("pods", pod("p"))
     path = f"/api/v1/namespaces/{api.namespace}"
@@ -171,6 +158,6 @@ async def test_a_namespace_ends_with_everything_in_it(api: Api) -> None:
     await eventually(namespace_is_gone, 60)
 
 
-async def test_the_default_namespace_stays(api: Api) -> None:
+async def test_the_default_namespace_cannot_be_deleted(api: Api) -> None:
     answer = await api.call("DELETE", "/api/v1/namespaces/default")
     assert (answer.code, answer.reason) == (403, "Forbidden")

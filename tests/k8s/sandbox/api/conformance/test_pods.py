@@ -1,4 +1,4 @@
-"""Logs and exec as a kubelet gives them: the same questions to the sandbox and to a real node.
+"""Logs and exec: the sandbox and a kubelet must answer the same.
 
 On the real cluster a busybox container runs; on the sandbox the test writes what the node
 agent would have written for it.
@@ -6,8 +6,7 @@ agent would have written for it.
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ import aiohttp
 import pytest
 
 from tests.k8s.sandbox.calls import Answer, Api, Object, eventually, pod
-from tests.k8s.sandbox.containers import waiting_container
+from tests.k8s.sandbox.containers import run_exec, waiting_container
 
 LINES = [f"line {number}" for number in range(1, 7)]
 LONG = "x" * 40_000
@@ -33,7 +32,7 @@ class Pods:
     containers: AsyncExitStack
 
     async def run(self, name: str, script: str, *printed: bytes, exit_code: int | None) -> None:
-        """Have a container run `script`, which prints this in its runs; the last one ends, or not yet."""
+        """Run a pod; wait for its last run to begin, or to end with `exit_code`. Each run has its output."""
         restarts = len(printed) - 1
         wanted = pod(name, node=NODE)
         spec = wanted["spec"]
@@ -78,16 +77,16 @@ class Pods:
 
 
 def records(text: bytes, moment: str = "") -> bytes:
-    """CRI records of what a process printed."""
+    """Return the output of a process as CRI records."""
     moment = moment or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
-    found = b""
+    encoded = b""
     for line in text.splitlines(keepends=True):
         body, tag = line.rstrip(b"\n"), "F" if line.endswith(b"\n") else "P"
         while len(body) > 16384:
-            found += f"{moment} stdout P ".encode() + body[:16384] + b"\n"
+            encoded += f"{moment} stdout P ".encode() + body[:16384] + b"\n"
             body = body[16384:]
-        found += f"{moment} stdout {tag} ".encode() + body + b"\n"
-    return found
+        encoded += f"{moment} stdout {tag} ".encode() + body + b"\n"
+    return encoded
 
 
 @pytest.fixture
@@ -106,7 +105,7 @@ def shell_of(lines: list[str]) -> str:
     return "; ".join(f"echo '{line}'" for line in lines)
 
 
-async def test_a_log_is_cut_as_asked(pods: Pods) -> None:
+async def test_logs_are_cut_as_requested(pods: Pods) -> None:
     text = "".join(f"{line}\n" for line in LINES).encode()
     await pods.run("p", shell_of(LINES), text, exit_code=0)
     api = pods.api
@@ -124,7 +123,7 @@ async def test_a_log_is_cut_as_asked(pods: Pods) -> None:
     assert await log(api, "p", follow="true", tailLines="1") == b"line 6\n"
 
 
-async def test_times_stand_before_each_line(pods: Pods) -> None:
+async def test_timestamps_precede_each_line(pods: Pods) -> None:
     await pods.run(
         "p",
         f"{shell_of(LINES[:2])}; printf '{LONG}\\n'",
@@ -143,12 +142,12 @@ async def test_a_line_longer_than_a_record_is_one_line(pods: Pods) -> None:
     assert await log(pods.api, "p", tailLines="1") == b"short\n"
 
 
-async def test_bytes_that_are_no_text_come_as_they_are(pods: Pods) -> None:
+async def test_bytes_that_are_not_text_are_unchanged(pods: Pods) -> None:
     await pods.run("p", r"printf '\377\376\000a\n'", b"\xff\xfe\0a\n", exit_code=0)
     assert await log(pods.api, "p") == b"\xff\xfe\0a\n"
 
 
-async def test_a_log_of_a_container_that_has_not_begun_is_refused(api: Api) -> None:
+async def test_the_log_of_a_waiting_container_is_refused(api: Api) -> None:
     waiting = pod("p", node=NODE)
     waiting["spec"]["containers"][0]["image"] = "no-such-image:1"
     await api.made("pods", waiting)
@@ -166,7 +165,7 @@ async def test_a_log_of_a_container_that_has_not_begun_is_refused(api: Api) -> N
     assert answer.body["message"] == 'container "a" in pod "p" is waiting to start: ErrImageNeverPull'
 
 
-async def test_the_run_before_the_last_restart_can_be_read(pods: Pods) -> None:
+async def test_the_log_before_the_last_restart_can_be_read(pods: Pods) -> None:
     await pods.run("once", "echo only", b"only\n", exit_code=0)
     answer = await pods.api.call("GET", pods.api.path("pods", "once", "log"), previous="true")
     assert (answer.code, answer.body["message"]) == (
@@ -179,61 +178,7 @@ async def test_the_run_before_the_last_restart_can_be_read(pods: Pods) -> None:
     assert await log(pods.api, "again") == b"second\n"
 
 
-class Exec:
-    """One exec session: what came on each channel."""
-
-    def __init__(self) -> None:
-        self.out: dict[int, bytes] = {1: b"", 2: b"", 3: b""}
-
-    @property
-    def status(self) -> Object:
-        found: Object = json.loads(self.out[3])
-        return found
-
-
-async def run_exec(
-    api: Api,
-    name: str,
-    command: list[str],
-    *,
-    stdin: bytes = b"",
-    tty: bool = False,
-    closes: bool = False,
-    resize: bytes = b"",
-    protocol: str = "v4.channel.k8s.io",
-    until: Callable[[Exec], bool] = lambda _: False,
-    ready: bytes = b"",
-) -> Exec:
-    """Run a command as a client does; `until` leaves early, `stdin` waits until `ready` was printed."""
-    query = [("command", word) for word in command] + [("stdout", "true"), ("container", "a")]
-    query += [("stdin", "true")] if stdin or closes else []
-    query += [("tty", "true")] if tty else [("stderr", "true")]
-    session = Exec()
-    async with api.session.ws_connect(
-        api.url + api.path("pods", name, "exec"),
-        params=query,
-        protocols=(protocol,),
-        headers={"Authorization": f"Bearer {api.token}"},
-    ) as socket:
-        assert socket.protocol == protocol
-        if resize:
-            await socket.send_bytes(b"\x04" + resize)
-        if stdin and not ready:
-            await socket.send_bytes(b"\x00" + stdin)
-        if closes:
-            await socket.send_bytes(b"\xff\x00")
-        async for message in socket:
-            if message.type is aiohttp.WSMsgType.BINARY and message.data:
-                session.out[message.data[0]] += message.data[1:]
-            if ready and ready in session.out[1]:
-                await socket.send_bytes(b"\x00" + stdin)
-                ready = b""
-            if until(session):
-                break
-    return session
-
-
-async def test_a_command_runs_in_a_container_and_its_code_comes_back(pods: Pods) -> None:
+async def test_a_command_runs_in_a_container_and_returns_its_exit_code(pods: Pods) -> None:
     await pods.run("p", "sleep 60", b"", exit_code=None)
     done = await run_exec(pods.api, "p", ["sh", "-c", "echo out; echo err >&2"])
     assert (done.out[1], done.out[2]) == (b"out\n", b"err\n")
@@ -267,8 +212,8 @@ async def test_a_client_may_type_in_text_frames(pods: Pods) -> None:
         headers={"Authorization": f"Bearer {api.token}"},
     ) as socket:
         await socket.send_str("\x00hello\n")
-        said = b"".join([message.data[1:] async for message in socket if message.data[:1] == b"\x01"])
-    assert said == b"hello\n"
+        output = b"".join([message.data[1:] async for message in socket if message.data[:1] == b"\x01"])
+    assert output == b"hello\n"
 
 
 async def test_a_terminal_echoes_and_joins_the_streams(pods: Pods) -> None:
@@ -279,7 +224,7 @@ async def test_a_terminal_echoes_and_joins_the_streams(pods: Pods) -> None:
     assert done.status["details"]["causes"][0]["message"] == "4"
 
 
-async def test_exec_into_nothing_is_refused(api: Api) -> None:
+async def test_exec_into_a_missing_pod_or_container_is_refused(api: Api) -> None:
     await api.made("pods", pod("p"))
     for name, query, code in (("none", "command=x", 404), ("p", "command=x&container=zz", 400)):
         with pytest.raises(aiohttp.WSServerHandshakeError) as error:

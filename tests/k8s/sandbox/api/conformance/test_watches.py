@@ -10,18 +10,12 @@ import json
 
 import pytest
 
-from tests.k8s.sandbox.calls import (
-    Api,
-    config,
-    eventually,
-    pod,
-    thing,
-)
+from tests.k8s.sandbox.calls import Api, config, eventually, pod, thing
 
 TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
 
 
-async def test_a_watch_tells_every_change_in_order(api: Api) -> None:
+async def test_a_watch_reports_every_change_in_order(api: Api) -> None:
     start = (await api.get("configmaps")).version
     async with api.watching("configmaps", resourceVersion=start, fieldSelector="metadata.name=c") as events:
         await api.made("configmaps", config("c"))
@@ -36,7 +30,7 @@ async def test_a_watch_tells_every_change_in_order(api: Api) -> None:
 
 
 @pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}])
-async def test_a_watch_without_a_version_begins_with_what_is_there(api: Api, query: dict[str, str]) -> None:
+async def test_a_watch_without_a_version_begins_with_all_objects(api: Api, query: dict[str, str]) -> None:
     await api.made("pods", pod("a"))
     await api.made("pods", pod("b"))
     await eventually(lambda: _has(api, "pods", 2))
@@ -95,20 +89,20 @@ async def test_a_watch_ends_in_time_with_a_bookmark_of_the_newest_version(api: A
     assert bookmarks[-1]["object"]["kind"] == "Pod"
 
 
-async def test_a_watch_that_did_not_ask_gets_no_bookmark(api: Api) -> None:
+async def test_bookmarks_are_sent_on_request_only(api: Api) -> None:
     start = (await api.get("pods")).version
     async with api.watching("pods", resourceVersion=start, timeoutSeconds="1") as events:
         assert await events.rest() == []
 
 
-async def test_what_is_forgotten_is_gone(forgetful_api: Api) -> None:
+async def test_expired_versions_are_answered_with_410(forgetful_api: Api) -> None:
     api = forgetful_api
     async with api.watching(TORCH_JOBS, resourceVersion="1") as events:
         event = await events.next()
         assert await events.next() == {}
     assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
-    words = {"v": "meta.k8s.io/v1", "rv": 1, "start": "a\u0000"}
-    token = base64.urlsafe_b64encode(json.dumps(words).encode()).decode().rstrip("=")
+    position = {"v": "meta.k8s.io/v1", "rv": 1, "start": "a\u0000"}
+    token = base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
     for answer in (
         await api.get(TORCH_JOBS, resourceVersion="1", resourceVersionMatch="Exact"),
         await api.get(TORCH_JOBS, **{"limit": "1", "continue": token}),

@@ -1,0 +1,181 @@
+"""Discovery of the kinds that a server has, and the choice of the version to mirror of each.
+
+Asks group by group, which every server since 1.16 supports. Kinds of a group that does not
+answer, such as an aggregated API that is down, are tried by listing them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from k8s.client.client import Client
+from k8s.client.transport import unparsable
+from k8s.errors import KubeError, NotFound, ServerFailed, Throttled, Unauthorized, Unreachable
+from k8s.models import Value, convert
+from k8s.models.resources import Resource
+
+_DOING = "find out which kinds the cluster has"
+
+
+class HasResource(Protocol):
+    """Anything with a `Resource`, such as a job kind."""
+
+    @property
+    def resource(self) -> Resource:
+        """Return the path, group and version under which the server lists it."""
+
+
+K = TypeVar("K", bound=HasResource)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedKinds:
+    """The groups, versions and resources that a server announces."""
+
+    plurals: Mapping[str, frozenset[str] | None]
+    """Listable plurals by `group/version`; None if the server did not answer for that version."""
+    preferred: frozenset[str] = frozenset()
+    storages: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Opaque storage hash by (`group/version`, plural); empty if the server sends none."""
+
+
+def choose(kinds: Sequence[K], served: ServedKinds) -> tuple[K, ...]:
+    """Return the kinds to mirror, one version of each resource.
+
+    Versions of a resource are views of the same objects unless their storage hashes differ, as in the
+    sandbox. The server's preferred version wins, else the first of `kinds`. If the server announces
+    none of the versions, those it did not answer for are all returned.
+    """
+    versions: dict[tuple[str, str, str], list[K]] = {}
+    for kind in kinds:
+        resource = kind.resource
+        storage = served.storages.get((resource.api_version, resource.plural), "")
+        versions.setdefault((resource.group, resource.plural, storage), []).append(kind)
+    to_mirror: list[K] = []
+    for same in versions.values():
+        known = [
+            kind
+            for kind in same
+            if kind.resource.plural in (served.plurals.get(kind.resource.api_version) or ())
+        ]
+        if known:
+            to_mirror.append(min(known, key=lambda kind: kind.resource.api_version not in served.preferred))
+        else:
+            to_mirror += [kind for kind in same if served.plurals.get(kind.resource.api_version, ()) is None]
+    return tuple(to_mirror)
+
+
+async def discover(client: Client, kinds: Sequence[K]) -> tuple[K, ...]:
+    """Ask the server which of `kinds` it has, and return those to mirror.
+
+    Raises:
+        KubeError: The server does not list its groups.
+    """
+    return choose(kinds, await fetch_served(client, {kind.resource.api_version for kind in kinds}))
+
+
+async def fetch_served(client: Client, api_versions: set[str]) -> ServedKinds:
+    """Fetch the list of groups, and the resources of each of `api_versions` that is in it.
+
+    Raises:
+        KubeError: The server does not list its groups.
+    """
+    try:
+        groups: list[_Group] = convert(await client.get_json("/apis", doing=_DOING), _Groups).groups or []
+    except msgspec.ValidationError as error:
+        raise unparsable(f"Could not {_DOING}.", f"The list of API groups is malformed: {error}") from error
+    if not groups:
+        raise unparsable(f"Could not {_DOING}.", "The server's list of API groups is empty.")
+    served = {each.group_version for group in groups for each in group.versions or ()} | {"v1"}
+    versions = sorted(api_versions & served)
+    hashes = await asyncio.gather(*(_fetch_storage_hashes(client, version) for version in versions))
+    hashes_by_version = dict(zip(versions, hashes, strict=True))
+    return ServedKinds(
+        {version: None if each is None else frozenset(each) for version, each in hashes_by_version.items()},
+        frozenset(group.preferred_version.group_version for group in groups if group.preferred_version),
+        {
+            (version, plural): storage_hash
+            for version, each in hashes_by_version.items()
+            for plural, storage_hash in (each or {}).items()
+        },
+    )
+
+
+async def _fetch_storage_hashes(client: Client, api_version: str) -> dict[str, str] | None:
+    try:
+        resources = await _fetch_resources(client, api_version)
+    except (Unreachable, Unauthorized, Throttled):
+        raise
+    except KubeError:  # an aggregated group answers 503 while the server behind it is down
+        return None
+    return {each.name: each.storage_version_hash for each in resources if "list" in (each.verbs or ())}
+
+
+class RestMapper:
+    """Lookup of resources by kind on one server, like client-go's RESTMapper."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._resources_by_version: dict[str, dict[str, Resource]] = {}
+
+    def reset(self) -> None:
+        """Forget all answers: the server may have new kinds."""
+        self._resources_by_version.clear()
+
+    async def resource_of(self, api_version: str, kind: str) -> Resource | None:
+        """Return the resource of a kind; None if the server does not have it.
+
+        Raises:
+            KubeError: The server does not list the resources of `api_version`.
+        """
+        if api_version not in self._resources_by_version:
+            group, _, version = api_version.rpartition("/")
+            self._resources_by_version[api_version] = {
+                each.kind: Resource(group, version, each.name, each.kind, each.namespaced)
+                for each in await _fetch_resources(self._client, api_version)
+                if "/" not in each.name
+            }
+        return self._resources_by_version[api_version].get(kind)
+
+
+async def _fetch_resources(client: Client, api_version: str) -> list[_Resource]:
+    path = quote(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}")
+    try:
+        found: _Resources = convert(await client.get_json(path, doing=_DOING), _Resources)
+    except NotFound:
+        return []
+    except msgspec.ValidationError as error:
+        raise ServerFailed(f"Could not {_DOING}.", f"The answer to {path} is malformed: {error}") from error
+    return found.resources or []
+
+
+class _Version(Value, frozen=True):
+    group_version: str = ""
+
+
+class _Group(Value, frozen=True):
+    versions: list[_Version] | None = None
+    preferred_version: _Version | None = None
+
+
+class _Groups(Value, frozen=True):
+    groups: list[_Group] | None = None
+
+
+class _Resource(Value, frozen=True):
+    # Plural; of a subresource the plural, a slash and its name.
+    name: str = ""
+    kind: str = ""
+    namespaced: bool = False
+    verbs: list[str] | None = None
+    storage_version_hash: str = ""
+
+
+class _Resources(Value, frozen=True):
+    resources: list[_Resource] | None = None

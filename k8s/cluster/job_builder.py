@@ -1,0 +1,336 @@
+"""Builds the rows of jobs from their replicas and the pods that fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import count
+from typing import Any, Self
+
+import msgspec
+
+from k8s import models
+from k8s.cluster.node_rows import holder_of
+from k8s.cluster.owner_chain import Root
+from k8s.kinds import DeclaredJob, JobRef, kind_of
+from k8s.kinds.base import Replica
+from k8s.kinds.unknown import AnyOwner
+from k8s.models import LONG_AGO, Meta, Pod, PodSpec, accelerators
+from k8s.snapshot import Holder, Instance, Job
+from k8s.status import Status
+from k8s.status.job import DeclaredStatus, InstanceState, job_status
+from k8s.status.pod import ended_at, pod_status
+
+# Phase to sort key; every other phase is 2.
+_LIVELINESS = {"Failed": 0, "Succeeded": 1}
+_END_BY_PHASE = {"Failed": Status.FAILED, "Succeeded": Status.SUCCEEDED}
+_Slot = tuple[str, int]
+
+
+class Member(msgspec.Struct, gc=False, eq=False):
+    """A pod, with everything about it that is computed once."""
+
+    pod: Pod
+    gpus: int
+    has_accelerators: bool
+    root: Root | None
+    age: tuple[datetime, str, str]
+    """Sort key: creation time, name, uid."""
+    role: str
+    slot: _Slot | None
+    holder: Holder | None
+    replica: Replica | None = None
+    instance: Instance | None = None
+    state: InstanceState | None = None
+
+    @classmethod
+    def of(cls, pod: Pod, find_root: Callable[[Pod, bool], Root | None]) -> Self:
+        """Create the member of a pod; nothing in it depends on other pods."""
+        held = accelerators.of_pod(pod.spec)
+        root = find_root(pod, bool(held))
+        meta = pod.metadata
+        role, index = (kind_of(root.ref).instance_of(pod) if root is not None else None) or ("", None)
+        return cls(
+            pod,
+            accelerators.count(held),
+            bool(held),
+            root,
+            (meta.creation_timestamp or LONG_AGO, meta.name, meta.uid),
+            role,
+            None if index is None else (role, index),
+            holder_of(pod, root.ref.name) if held and root is not None else None,
+        )
+
+    def show_as(self, replica: Replica, instance: Instance) -> Instance:
+        """Remember the instance shown for this pod at a replica, and return it."""
+        self.replica, self.instance, self.state = replica, instance, _state(instance)
+        return instance
+
+    @property
+    def is_alone(self) -> bool:
+        """Return True if the pod belongs to nothing and so has a row of its own."""
+        return self.root is not None and self.root.key == self.pod.metadata.uid
+
+    @property
+    def liveliness(self) -> tuple[int, tuple[datetime, str, str]]:
+        """Return a sort key: finished pods first, then the older ones."""
+        return _LIVELINESS.get(self.pod.status.phase, 2), self.age
+
+
+class JobEntry:
+    """A job's object, with the devices that each replica requests."""
+
+    __slots__ = ("gpus", "job", "podless", "replicas")
+
+    def __init__(self, job: DeclaredJob) -> None:
+        by_template = {id(each.template): each.template for each in job.replicas}
+        gpus = {key: _gpus_of(template) for key, template in by_template.items()}
+        self.job = job
+        self.replicas = [(each, (each.role, each.index), gpus[id(each.template)]) for each in job.replicas]
+        self.gpus = {slot: gpus for _, slot, gpus in self.replicas}
+        self.podless: dict[_Slot, Instance] = {}
+
+
+def build_job(
+    entry: JobEntry,
+    below: Iterable[JobEntry],
+    members: Sequence[Member],
+    unready: Mapping[str, str],
+    before: Job | None = None,
+) -> Job:
+    """Return the row of a job; `before` itself if nothing changed since that was made of the same jobs.
+
+    `below` are the jobs that it owns and that do its work: they may know requests and restarts better.
+    `members` are the pods of all of these, `unready` the nodes that are not Ready, with the reason.
+    """
+    job, gpus = entry.job, entry.gpus
+    for part in below:
+        gpus = {**gpus, **{slot: part.gpus[slot] for slot in gpus.keys() & part.gpus.keys()}}
+        owner = part.job.meta.controller
+        if owner is not None and owner.uid == job.meta.uid and job.restarts_allowed is None:
+            restarts = max(job.restarts, part.job.restarts)
+            job = replace(job, restarts=restarts, restarts_allowed=part.job.restarts_allowed)
+    instances, matched = _instances(entry, members, gpus, unready)
+    now = (instances, _held(members), job.started or _first_start(members))
+    if before is not None and (before.instances, before.gpus_allocated, before.started) == now:
+        return before
+    return _row(job, instances, matched, members, sum(gpus[slot] for _, slot, _ in entry.replicas))
+
+
+def build_owner_job(
+    ref: JobRef, uid: str, meta: Meta | None, members: list[Member], unready: Mapping[str, str]
+) -> Job:
+    """Return the row of an owner that is not a job but has pods (`members`) with accelerators.
+
+    A pod without an owner is a job of one pod, which ends when the pod does. `meta` is the owner's
+    metadata, None if unknown.
+    """
+    if meta is None:
+        meta = Meta(ref.name, ref.namespace, uid)
+    if meta.creation_timestamp is None:
+        made = [each.pod.metadata.creation_timestamp for each in members]
+        oldest = min((at for at in made if at is not None), default=None)
+        meta = msgspec.structs.replace(meta, creation_timestamp=oldest)
+    known = AnyOwner(ref.kind, ref.api_version).parse({"metadata": msgspec.to_builtins(meta)})
+    job = replace(known, ref=ref, has_status=True)
+    if members[0].is_alone and (end := _END_BY_PHASE.get(members[0].pod.status.phase)):
+        job = replace(job, outcome=end, finished=ended_at(members[0].pod))
+    instances, matched = _instances(JobEntry(job), members, {}, unready)
+    return _row(job, instances, matched, members, sum(each.gpus for each in members))
+
+
+def _row(
+    job: DeclaredJob,
+    instances: tuple[Instance, ...],
+    matched: Iterable[Member],
+    members: Iterable[Member],
+    requested: int,
+) -> Job:
+    status, reason = job_status(
+        DeclaredStatus(
+            outcome=job.outcome,
+            outcome_reason=job.outcome_reason,
+            is_suspended=job.is_suspended,
+            queue=job.queue,
+            is_deleting=job.meta.deletion_timestamp is not None,
+            total=len(job.replicas) or len(instances),
+            min_instances=job.min_instances,
+            restarts=job.restarts,
+            restarts_allowed=job.restarts_allowed,
+            has_status=job.has_status,
+            unreadable=job.meta.unreadable,
+        ),
+        [each.state for each in matched if each.state is not None],
+    )
+    return Job(
+        ref=job.ref,
+        uid=job.meta.uid,
+        status=status,
+        reason=reason,
+        gpus_requested=requested,
+        gpus_allocated=_held(members),
+        instances=instances,
+        instances_running=len([each for each in instances if each.status is Status.RUNNING]),
+        user=job.user or job.ref.namespace,
+        priority=job.priority,
+        created=job.meta.creation_timestamp,
+        started=job.started or _first_start(members),
+        finished=job.finished if job.outcome is not None else None,
+        conditions=job.conditions,
+        log_dir=job.log_dir,
+        trainer=job.trainer,
+        queue=job.queue,
+        restarts=job.restarts,
+        tensorboard=job.tensorboard,
+        progress=job.progress,
+        labels=job.meta.labels or {},
+        finalizers=tuple(job.meta.finalizers or ()),
+        replicas=job.replicas,
+    )
+
+
+def _first_start(members: Iterable[Member]) -> datetime | None:
+    return min([at for each in members if (at := each.pod.status.start_time) is not None], default=None)
+
+
+def _held(members: Iterable[Member]) -> int:
+    return sum([each.holder.gpus for each in members if each.holder is not None])
+
+
+def _instances(
+    entry: JobEntry, members: Iterable[Member], gpus: Mapping[_Slot, int], unready: Mapping[str, str]
+) -> tuple[tuple[Instance, ...], list[Member]]:
+    """Match pods with the job's replicas; the newest pod of a replica wins.
+
+    Pods without an index fill the free replicas of their role, or of any role if they have none,
+    live pods first. Live pods that are left over get replicas of their own.
+
+    Returns:
+        All replicas, and the members in them.
+    """
+    container = kind_of(entry.job.ref).container
+    placed: dict[_Slot, Member] = {}
+    unnumbered: dict[str, list[Member]] = {}
+    for member in members:
+        slot = member.slot
+        if slot is None:
+            unnumbered.setdefault(member.role, []).append(member)
+        elif slot not in placed or placed[slot].age < member.age:
+            placed[slot] = member
+    for of_role in unnumbered.values():
+        of_role.sort(key=lambda member: member.liveliness)
+    found: list[Instance] = []
+    matched: list[Member] = []
+    for replica, slot, gpus_of_template in entry.replicas:
+        here = placed.pop(slot, None)
+        if here is None and unnumbered:
+            takers = unnumbered.get(replica.role) or unnumbered.get("")
+            here = takers.pop() if takers else None
+        number = gpus.get(slot, gpus_of_template)
+        if here is None:
+            found.append(_podless(entry, replica, slot, number))
+        else:
+            matched.append(here)
+            shown = here.instance
+            if shown is None or here.replica is not replica or shown.gpus != number:
+                shown = here.show_as(replica, _instance(here.pod, replica, container, number, unready))
+            found.append(shown)
+    for slot, member in _surplus(entry, placed, unnumbered) if placed or unnumbered else ():
+        replica = _replica_of_surplus(member, slot)
+        if member.instance is None or member.replica is not replica or member.instance.gpus != member.gpus:
+            member.show_as(replica, _instance(member.pod, replica, container, member.gpus, unready))
+        if member.instance is not None:
+            matched.append(member)
+            found.append(member.instance)
+    return tuple(found), matched
+
+
+def _surplus(
+    entry: JobEntry, placed: Mapping[_Slot, Member], unnumbered: Mapping[str, Iterable[Member]]
+) -> list[tuple[_Slot, Member]]:
+    found = sorted(placed.items(), key=lambda each: each[0])
+    for role_label, members in sorted(unnumbered.items()):
+        role = role_label or "pod"
+        used = (*entry.gpus, *(slot for slot, _ in found))
+        free = count(1 + max((index for each, index in used if each == role), default=-1))
+        found += [
+            ((role, next(free)), member)
+            for member in members
+            if member.is_alone or not member.pod.is_finished
+        ]
+    return found
+
+
+def _replica_of_surplus(member: Member, slot: _Slot) -> Replica:
+    name = member.pod.metadata.name
+    replica = member.replica
+    if replica is not None and (replica.role, replica.index, replica.name) == (*slot, name):
+        return replica
+    return Replica(name, *slot, False, (), "none", {}, "Never")
+
+
+def _podless(entry: JobEntry, replica: Replica, slot: _Slot, gpus: int) -> Instance:
+    shown = entry.podless.get(slot)
+    if shown is None or shown.gpus != gpus:
+        shown = _instance(None, replica, "", gpus, {})
+        if entry.job.outcome is Status.SUCCEEDED:
+            shown = msgspec.structs.replace(shown, status=Status.SUCCEEDED, reason="its pod was removed")
+        elif entry.job.outcome is not None:
+            shown = msgspec.structs.replace(shown, status=Status.UNKNOWN, reason="its pod is gone")
+        entry.podless[slot] = shown
+    return shown
+
+
+def _instance(
+    pod: Pod | None, replica: Replica, container: str, gpus: int, unready: Mapping[str, str]
+) -> Instance:
+    status, reason = (Status.PENDING, "no pod yet") if pod is None else pod_status(pod, unready)
+    return Instance(
+        name=replica.instance,
+        role=replica.role,
+        index=replica.index,
+        is_chief=replica.is_chief,
+        ranks=replica.ranks,
+        ranks_proof=replica.ranks_proof,
+        status=status,
+        reason=reason,
+        gpus=gpus,
+        node=pod.spec.node_name if pod is not None else "",
+        restarts=sum([each.restart_count for each in pod.status.container_statuses or ()]) if pod else 0,
+        created=pod.metadata.creation_timestamp if pod is not None else None,
+        pod=pod.metadata.name if pod is not None else "",
+        pod_uid=pod.metadata.uid if pod is not None else "",
+        containers=_containers(pod, container) if pod is not None else (),
+        finished=ended_at(pod) if pod is not None else None,
+    )
+
+
+def _state(instance: Instance) -> InstanceState:
+    return InstanceState(
+        instance.name,
+        instance.ranks,
+        instance.status,
+        instance.reason,
+        instance.gpus,
+        instance.finished,
+        bool(instance.node),
+        instance.restarts,
+    )
+
+
+def _containers(pod: Pod, first: str) -> tuple[str, ...]:
+    containers, init_containers = pod.spec.containers, pod.spec.init_containers or ()
+    if len(containers) == 1 and not init_containers:
+        return (containers[0].name,)
+    names = [each.name for each in containers]
+    names.sort(key=lambda name: name != first)
+    return (*names, *[each.name for each in init_containers])
+
+
+def _gpus_of(template: Mapping[str, Any]) -> int:
+    try:
+        spec: PodSpec = models.convert(template.get("spec") or {}, PodSpec, strict=False)
+    except (msgspec.ValidationError, AttributeError):  # a template can be anything
+        return 0
+    return accelerators.count(accelerators.of_pod(spec))

@@ -1,0 +1,375 @@
+"""PyTorchTrainingJob, `batch.tensorstack.dev/v1beta1`, of TensorStack: see `t9k_job` for the source.
+
+The first pod of the first role is the master. With torchrun the operator writes its command line, so that
+containers only have the script and its arguments; each pod runs several processes, which get their ranks at
+the rendezvous.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+import msgspec
+
+from k8s.job_spec import JobSpec, Mount, role_sizes, role_spec
+from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
+from k8s.kinds.parse import (
+    ParsedPart,
+    count_of,
+    drop_defaults,
+    make_replica,
+    named,
+    nested,
+    ranks_from,
+    replica_count,
+    text_of,
+)
+from k8s.kinds.pod_template import (
+    ParsedRole,
+    PodShape,
+    fields_of_roles,
+    job_object,
+    pod_template,
+    pop_job,
+    pop_template,
+    restarts,
+    unique,
+    with_worker_image,
+)
+from k8s.kinds.pods.command import ANY_PROGRAM, is_script, torchrun_program
+from k8s.kinds.pods.env import pop_rendezvous, rendezvous_env, variable
+from k8s.kinds.pods.labels import job_metadata
+from k8s.kinds.t9k.t9k_job import OWNER_NAME, T9kPods, read_t9k_job, replica_specs
+from k8s.models import PodSpec, accelerators, convert
+from k8s.models.resources import Resource
+from k8s.text.sanitize import parse_integer
+
+T9K_SHAPE = PodShape(container="python", app="pytorchtrainingjob")
+RESTARTS = 3
+_PROCESSES = "PET_NPROC_PER_NODE"
+# The command of a packaged trainer begins so; torchrun starts what follows.
+_PACKAGED = ("python", "-P", "-m", "trainer.launch")
+_CLEAN_PODS = {"None": "None", "Running": "Unfinished", "All": "All"}
+T9K_PYTORCH_JOBS = Resource("batch.tensorstack.dev", "v1beta1", "pytorchtrainingjobs", "PyTorchTrainingJob")
+
+_NO_MPI = "A PyTorchTrainingJob has no MPI launcher."
+
+
+class T9kPyTorchJob(T9kPods, CreatableKind):
+    """PyTorchTrainingJob of TensorStack: torchrun in each pod, optionally elastic."""
+
+    title = "PyTorchTrainingJob"
+    word = "t9k"
+    aliases = ("pytorchtrainingjob",)
+    resource = T9K_PYTORCH_JOBS
+    container = T9K_SHAPE.container
+    suspend_field = "spec.runMode.pause.enabled"
+    operator = "tensorstack"
+    runs_tensorboard = True
+    lacks: Mapping[str, str] = {
+        "slots": _NO_MPI,
+        "runtime": NO_RUNTIME,
+        "launcher_policy": _NO_MPI,
+        "mounts_on_launcher": _NO_MPI,
+        "gpu_topology": "Alibaba Cloud's scheduler supports GPU topology for MPI jobs only.",
+        "kube_queue": "kube-queue does not support PyTorchTrainingJobs; their own scheduler has queues.",
+        "ttl_s": "A PyTorchTrainingJob is kept until it is deleted.",
+    }
+
+    def manifest(self, spec: JobSpec) -> Manifest:
+        """Return the PyTorchTrainingJob that requests `spec`; workers with their own image are a role."""
+        spec = self.supported(spec)
+        body: Manifest = {}
+        if spec.tensorboard and (tensorboard := _tensorboard(spec)):
+            body["tensorboardSpec"] = tensorboard
+        # All roles share torchrun's options.
+        arguments = _arguments(role_spec(spec, spec.roles[0].name) if spec.roles else spec)
+        if arguments is not None:
+            body["torchrunConfig"] = _torchrun_config(spec, arguments)
+        if spec.elastic_min is not None:
+            body["elastic"] = {
+                "enabled": True,
+                "minReplicas": spec.elastic_min,
+                "maxReplicas": spec.elastic_max,
+                "expectedReplicas": spec.workers,
+            }
+        modes = {"debug": spec.debug, "pause": spec.suspend}
+        if any(modes.values()):
+            body["runMode"] = {name: {"enabled": True} for name, is_on in modes.items() if is_on}
+        policy: Manifest = {"backoffLimit": spec.retries, "cleanUpPolicy": _CLEAN_PODS[spec.clean_pods]}
+        if spec.running_timeout_s:
+            policy["activeDeadlineSeconds"] = spec.running_timeout_s
+        body["runPolicy"] = policy
+        if spec.queue:
+            body["scheduler"] = {"t9kScheduler": {"queue": spec.queue}}
+        return job_object(
+            self.resource,
+            job_metadata(replace(spec, tensorboard=False), queue_label=False),
+            {**body, "replicaSpecs": _replica_specs(spec, arguments)},
+        )
+
+    def unsupported(self, spec: JobSpec) -> dict[str, str]:
+        """Return unsupported fields; torchrun for scripts in only some roles is one."""
+        found = super().unsupported(spec)
+        commands = [torchrun_program(role_spec(spec, role.name)) for role in spec.roles if spec.torchrun]
+        if len({is_script(command) for command in commands}) > 1:
+            found.setdefault("roles", "With torchrun, either all roles run Python scripts or none does.")
+        return found
+
+    def spec_from_manifest(self, obj: Manifest) -> tuple[JobSpec, tuple[str, ...]]:
+        """Return the spec for a PyTorchTrainingJob like this one, and what it leaves out."""
+        meta, spec = pop_job(obj)
+        torchrun = spec.pop("torchrunConfig", None) or {}
+        is_torchrun = torchrun.pop("enabled", False) is True
+        is_elastic = (spec.get("elastic") or {}).get("enabled") is True
+        roles = spec.pop("replicaSpecs", None) or []
+        pods, workers = _pop_replica_specs(roles, meta.fields, is_elastic=is_elastic)
+        parts = [meta, pods, _pop_policy(spec), _pop_tensorboard(spec, pods.fields["mounts"])]
+        fields = {name: value for part in parts for name, value in part.fields.items()}
+        if is_torchrun:
+            parts.append(_pop_torchrun(torchrun, fields))
+        else:
+            parts.append(ParsedPart(_pop_variables(fields["env"]), named(torchrun, prefix="torchrunConfig.")))
+        fields |= parts[-1].fields
+        elastic = spec.pop("elastic", None) or {}
+        lost = [name for part in parts for name in part.lost]
+        if (
+            elastic.pop("enabled", False) is True
+            and elastic.get("minReplicas")
+            and elastic.get("maxReplicas")
+        ):
+            fields |= {"elastic_min": elastic.pop("minReplicas"), "elastic_max": elastic.pop("maxReplicas")}
+            workers = replica_count(elastic.pop("expectedReplicas", workers))
+        fields.setdefault("processes", max(1, fields["gpus"]))
+        if fields["restart_policy"] == ("OnFailure" if fields["retries"] else "Never"):
+            fields["restart_policy"] = ""
+        lost += named(elastic, prefix="elastic.") + named(spec)
+        return JobSpec(**fields, workers=workers), unique(lost)
+
+    def parse(self, obj: Manifest) -> DeclaredJob:
+        """Read a PyTorchTrainingJob, with T9k's phase and the minimum of an elastic one."""
+        limit = count_of(nested(obj, "spec", "runPolicy").get("backoffLimit"))
+        return replace(
+            read_t9k_job(obj, self.resource, self.replicas(obj)),
+            min_instances=count_of(_elastic(obj).get("minReplicas")),
+            restarts_allowed=RESTARTS if limit is None else limit,
+        )
+
+    def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
+        """Return the pods of all roles in order; of an elastic job the number it requests."""
+        torchrun = nested(obj, "spec", "torchrunConfig")
+        expected = _elastic(obj).get("expectedReplicas")
+        name = text_of(nested(obj, "metadata").get("name"))
+        found: list[Replica] = []
+        first_rank = 0
+        for spec in replica_specs(obj):
+            template = nested(spec, "template")
+            processes = _processes(torchrun, template)
+            for index in range(
+                replica_count(spec.get("replicas") if found or expected is None else expected)
+            ):
+                replica = make_replica(
+                    text_of(spec.get("type")),
+                    index,
+                    template,
+                    is_chief=not found,
+                    ranks=ranks_from(first_rank, processes),
+                    ranks_proof="assumed",
+                    restart_policy=spec.get("restartPolicy"),
+                )
+                found.append(replace(replica, labels=((OWNER_NAME, name), ("replica-index", str(index)))))
+                first_rank += processes
+        return tuple(found)
+
+    def elastic_size(self, obj: Manifest) -> ElasticSize | None:
+        """Return the size of an elastic PyTorchTrainingJob."""
+        elastic = _elastic(obj)
+        if not elastic:
+            return None
+        expected, least, most = (
+            count_of(elastic.get(name)) for name in ("expectedReplicas", "minReplicas", "maxReplicas")
+        )
+        return ElasticSize("spec.elastic.expectedReplicas", expected, least, most)
+
+
+def _elastic(obj: Manifest) -> Mapping[str, Any]:
+    elastic = nested(obj, "spec", "elastic")
+    return elastic if elastic.get("enabled") is True else {}
+
+
+def _processes(torchrun: Mapping[str, Any], template: Mapping[str, Any]) -> int:
+    # 0 if unknown.
+    if torchrun.get("enabled") is not True:
+        return 1
+    per_node = torchrun.get("procPerNode")
+    if per_node == "gpu":
+        try:
+            spec: PodSpec = convert(nested(template, "spec"), PodSpec, strict=False)
+        except msgspec.ValidationError:
+            return 0
+        found: int | None = accelerators.count(accelerators.of_pod(spec))
+    else:
+        found = parse_integer(text_of(per_node)) or count_of(per_node)
+    return found or 0
+
+
+def _arguments(spec: JobSpec) -> tuple[str, ...] | None:
+    # None if the command starts its processes itself.
+    if spec.trainer and spec.command[: len(_PACKAGED)] == _PACKAGED:
+        return spec.command[len(_PACKAGED) :]
+    return torchrun_program(spec) if spec.torchrun and not spec.trainer else None
+
+
+def _torchrun_config(spec: JobSpec, arguments: tuple[str, ...]) -> Manifest:
+    options = [] if spec.trainer else list(spec.torchrun_options)
+    if arguments and not is_script(arguments):
+        options.append(ANY_PROGRAM)
+    found: Manifest = {
+        "enabled": True,
+        "maxRestarts": spec.max_restarts,
+        "procPerNode": str(spec.processes),
+        "rdzvBackend": spec.rdzv_backend,
+        "extraOptions": options,
+    }
+    return {key: value for key, value in found.items() if value != ""}
+
+
+def _replica_specs(spec: JobSpec, arguments: tuple[str, ...] | None) -> list[Manifest]:
+    # The first pod of the first role decides the outcome of the job.
+    if spec.roles:
+        sizes = zip(spec.roles, role_sizes(spec.roles, spec.workers), strict=True)
+        found = [(role, role_spec(spec, role.name), size) for role, size in sizes]
+        return [_role(of_role, role.name, size, _arguments(of_role)) for role, of_role, size in found]
+    if not spec.worker_image or spec.workers == 1:
+        return [_role(spec, "node", spec.workers, arguments)]
+    workers = role_spec(spec, "worker")
+    return [_role(spec, "master", 1, arguments), _role(workers, "worker", spec.workers - 1, arguments)]
+
+
+def _role(spec: JobSpec, name: str, replicas: int, arguments: tuple[str, ...] | None) -> Manifest:
+    env = []
+    if arguments is None:
+        env = [*rendezvous_env(spec, ""), variable(_PROCESSES, str(spec.processes))]
+    # The operator has a debug mode of its own.
+    plain = replace(spec, debug=False, torchrun=False)
+    template = pod_template(plain if arguments is None else replace(plain, command=()), T9K_SHAPE, env=env)
+    if arguments:
+        template["spec"]["containers"][0]["args"] = list(arguments)
+    return {"type": name, "replicas": replicas, "restartPolicy": restarts(spec), "template": template}
+
+
+def _tensorboard(spec: JobSpec) -> Manifest:
+    # Empty if the event files are in no volume claim.
+    for mount in spec.mounts:
+        folder = PurePosixPath(posixpath.join(spec.working_dir or "/", spec.log_dir))
+        if folder.is_relative_to(mount.path):
+            path = PurePosixPath(mount.sub_path) / folder.relative_to(mount.path)
+            found: Manifest = {"logDir": {"pvc": [{"name": mount.claim, "subPath": [str(path)]}]}}
+            return found | ({"image": spec.tensorboard_image} if spec.tensorboard_image else {})
+    return {}
+
+
+def _pop_tensorboard(spec: Manifest, mounts: tuple[Mount, ...]) -> ParsedPart:
+    # Only a TensorBoard that reads one folder of a mounted claim can be expressed.
+    tensorboard = spec.pop("tensorboardSpec", None) or {}
+    claims = (tensorboard.get("logDir") or {}).get("pvc") or [{}]
+    paths = claims[0].get("subPath") or [""]
+    mount = next((each for each in mounts if each.claim == claims[0].get("name")), None)
+    if not tensorboard or mount is None or len(claims) > 1 or len(paths) > 1:
+        return ParsedPart({}, ["tensorboardSpec"] if tensorboard else [])
+    log_dir = tensorboard.pop("logDir")
+    folder = PurePosixPath(text_of(paths[0]))
+    if mount.sub_path and folder.is_relative_to(mount.sub_path):
+        folder = folder.relative_to(mount.sub_path)
+    image = text_of(tensorboard.pop("image", ""))
+    fields = {
+        "tensorboard": True,
+        "tensorboard_image": image,
+        "log_dir": str(PurePosixPath(mount.path) / folder),
+    }
+    lost = named(log_dir, "pvc", prefix="logDir.") + named(claims[0], "name", "subPath", prefix="logDir.")
+    return ParsedPart(fields, lost + named(tensorboard, prefix="tensorboardSpec."))
+
+
+def _pop_policy(spec: Manifest) -> ParsedPart:
+    policy = spec.pop("runPolicy", None) or {}
+    mode = spec.pop("runMode", None) or {}
+    scheduler = spec.pop("scheduler", None) or {}
+    t9k = scheduler.pop("t9kScheduler", None) or {}
+    clean = {theirs: ours for ours, theirs in _CLEAN_PODS.items()}
+    retries = count_of(policy.pop("backoffLimit", RESTARTS))
+    fields: dict[str, Any] = {
+        "retries": RESTARTS if retries is None else retries,
+        "clean_pods": clean.get(text_of(policy.pop("cleanUpPolicy", "None")), "None"),
+        "running_timeout_s": count_of(policy.pop("activeDeadlineSeconds", 0)) or 0,
+        "queue": text_of(t9k.pop("queue", "")),
+    }
+    lost = named(policy) + named(scheduler, prefix="scheduler.") + named(t9k, prefix="t9kScheduler.")
+    for name, field in (("debug", "debug"), ("pause", "suspend")):
+        part = mode.pop(name, None) or {}
+        fields[field] = part.pop("enabled", False) is True
+        lost += named(part, prefix=f"runMode.{name}.")
+    lost += named(mode, prefix="runMode.")
+    return ParsedPart(fields, lost)
+
+
+def _pop_torchrun(torchrun: Manifest, fields: Mapping[str, Any]) -> ParsedPart:
+    # The words of the containers are torchrun's program.
+    options = [str(each) for each in torchrun.pop("extraOptions", None) or ()]
+    processes = str(torchrun.pop("procPerNode", None) or "1")
+    command = tuple(fields["command"])
+    is_packaged = bool(fields["trainer"]) and not options and command[:1] == ("-m",)
+    found: dict[str, Any] = {
+        "max_restarts": count_of(torchrun.pop("maxRestarts", 0)) or 0,
+        "rdzv_backend": text_of(torchrun.pop("rdzvBackend", "")),
+        "processes": int(processes) if processes.isdecimal() else max(1, fields["gpus"]),
+        "torchrun": not is_packaged,
+        "command": (*_PACKAGED, *command) if is_packaged else command,
+    }
+    if not is_script(command):
+        drop = options[-1:] == [ANY_PROGRAM]
+        options = options[:-1] if drop else options
+    found["torchrun_options"] = tuple(options)
+    return ParsedPart(found, named(torchrun, prefix="torchrunConfig."))
+
+
+def _pop_variables(env: dict[str, str]) -> dict[str, Any]:
+    # Variables of a command that starts its own processes.
+    found = pop_rendezvous(env, "")
+    if env.get(_PROCESSES, "").isdecimal() and 0 < int(env[_PROCESSES]) < 1025:
+        found["processes"] = int(env.pop(_PROCESSES))
+    return found
+
+
+def _pop_replica_specs(
+    roles: list[Manifest], job: Mapping[str, Any], *, is_elastic: bool
+) -> tuple[ParsedPart, int]:
+    taken: list[ParsedRole] = []
+    lost: list[str] = []
+    for role in roles or [{}]:
+        name = text_of(role.pop("type", "")) or "node"
+        count = replica_count(role.pop("replicas", None))
+        template = role.pop("template", None) or {}
+        drop_defaults(template.get("spec") or {}, {"restartPolicy": "Never"})
+        containers = (template.get("spec") or {}).get("containers") or [{}]
+        is_argued = "command" not in containers[0] and "args" in containers[0]
+        if is_argued:
+            containers[0]["command"] = containers[0].pop("args")
+        fields, left = pop_template(template, T9K_SHAPE.container, job)
+        fields["restart_policy"] = text_of(role.pop("restartPolicy", "")) or "Always"
+        taken.append(ParsedRole(name, count, fields))
+        lost += left + named(role)
+    found = fields_of_roles(taken, is_elastic=is_elastic)
+    fields, workers = found.fields, max(1, sum(each.replicas or 0 for each in taken))
+    names = [each.name for each in taken]
+    if is_elastic:
+        lost += [f"role {name}" for name in (names if names[0] != "node" else names[1:])]
+    if names == ["node"]:
+        fields["roles"] = ()
+    elif names == ["master", "worker"] and taken[0].replicas == 1:
+        fields = with_worker_image(fields)
+    return ParsedPart(fields, lost + found.lost), workers

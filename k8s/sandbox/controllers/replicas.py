@@ -1,0 +1,170 @@
+"""Replica controller: creates, replaces and deletes the pods of a job, whatever its kind. Pure.
+
+A kind's controller passes the replicas (`kind.replicas()`) and the rules of its operator, and turns the
+result into the status of its kind: `kubeflow` into conditions, `tensorstack` into phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from k8s.kinds import Replica
+from k8s.sandbox.controller_runtime import Manifest
+from k8s.sandbox.controllers.reconcile import (
+    GANG,
+    RESTARTS,
+    ObservedJob,
+    Plan,
+    owned_by,
+    phase_of,
+    restarts_of,
+)
+
+ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Rules of one job's operator."""
+
+    is_retryable: Callable[[Replica, Manifest], bool]
+    """Return True if a pod that has ended is to be replaced."""
+    backoff_limit: int | None
+    """None: no limit."""
+    deadline_s: float | None
+    clean_policy: str
+    """Pods to delete after the end: None, Running (those that have not ended) or All."""
+    is_outdated: Callable[[Manifest], bool] = lambda pod: False
+    """Return True if a running pod is to be replaced because its job has changed."""
+    waiting: Collection[str] = ()
+    """Names of pods that must not be created yet."""
+    kept_role: str = ""
+    """Role whose pods stay after the end, whatever the clean policy."""
+    has_deciding_chief: bool = False
+    """A failed pod fails the job only if it has the chief's role."""
+
+
+class End(NamedTuple):
+    """End of a job."""
+
+    reason: str
+    """Succeeded, PodFailed, BackoffLimitExceeded or DeadlineExceeded."""
+    pods: tuple[Manifest, ...] = ()
+    """Pods that caused it."""
+
+
+class JobReplicas:
+    """Pods of one job beside the replicas that it should have. Changes go into the plan."""
+
+    def __init__(
+        self,
+        observed: ObservedJob,
+        replicas: Iterable[Replica],
+        rules: Rules,
+        plan: Plan,
+        make_pod: Callable[[ObservedJob, Replica], Manifest] | None = None,
+    ) -> None:
+        self.wanted = {each.name: each for each in replicas}
+        self.chief = next((each.role for each in self.wanted.values() if each.is_chief), "")
+        # The watch may still show a pod that was already deleted to be replaced.
+        present = [pod for pod in observed.pods if pod["metadata"]["uid"] not in observed.replaced]
+        self.pods = {
+            str(pod["metadata"]["name"]): pod
+            for pod in present
+            if not pod["metadata"].get("deletionTimestamp")
+        }
+        self.leaving = {str(pod["metadata"]["name"]) for pod in observed.pods} - self.pods.keys()
+        self._observed = observed
+        self._rules = rules
+        self._plan = plan
+        self._make_pod = make_pod or self._standard_pod
+
+    def phases(self, role: str) -> list[str]:
+        """Return the phases of a role's pods; empty strings for missing pods."""
+        return [
+            phase_of(self.pods[name]) if name in self.pods else ""
+            for name, replica in self.wanted.items()
+            if replica.role == role
+        ]
+
+    def reconcile(self, started: str) -> End | None:
+        """Plan the pods of a job that runs since `started`; or return its end."""
+        rules, plan = self._rules, self._plan
+        chiefs = self.phases(self.chief)
+        if chiefs and set(chiefs) == {"Succeeded"}:
+            return End("Succeeded")
+        if plan.has_expired(rules.deadline_s, started):
+            return End("DeadlineExceeded")
+        retried, fatal = [], []
+        for name, replica in self.wanted.items():
+            phase = phase_of(self.pods[name]) if name in self.pods else ""
+            is_chief = replica.role == self.chief
+            if phase not in ENDED or (phase == "Succeeded" and is_chief):
+                continue
+            if rules.is_retryable(replica, self.pods[name]):
+                retried.append(self.pods[name])
+            elif phase == "Failed" and (is_chief or not rules.has_deciding_chief):
+                fatal.append(self.pods[name])
+        if fatal:
+            return End("PodFailed", tuple(fatal))
+        if self._is_past_limit(has_failures=bool(retried)):
+            return End("BackoffLimitExceeded", tuple(retried))
+        plan.replaced = [str(pod["metadata"]["uid"]) for pod in retried]
+        plan.delete = retried + [
+            pod
+            for name, pod in self.pods.items()
+            if name not in self.wanted or (phase_of(pod) not in ENDED and rules.is_outdated(pod))
+        ]
+        uid = self._observed.job["metadata"]["uid"]
+        for name, replica in self.wanted.items():
+            is_free = name not in self.pods and name not in self.leaving
+            # A pod of that name may belong to an earlier job, whose pods are still being deleted.
+            if is_free and name not in rules.waiting and self._observed.owners.get(name, uid) == uid:
+                plan.create.append(self._make_pod(self._observed, replica))
+        return None
+
+    def delete_all(self) -> None:
+        """Delete the pods of a suspended job."""
+        self._plan.delete = list(self.pods.values())
+
+    def clean_up(self) -> None:
+        """Delete the pods that the clean policy does not keep after the end."""
+        rules = self._rules
+        self._plan.create.clear()
+        self._plan.delete = [
+            pod
+            for name, pod in self.pods.items()
+            if rules.clean_policy == "All" or (rules.clean_policy == "Running" and phase_of(pod) not in ENDED)
+            if name not in self.wanted or self.wanted[name].role != rules.kept_role
+        ]
+
+    def _is_past_limit(self, *, has_failures: bool) -> bool:
+        limit = self._rules.backoff_limit
+        if limit is None:
+            return False
+        in_place = restarts_of(
+            self.pods[name]
+            for name, replica in self.wanted.items()
+            if name in self.pods and replica.restart_policy != "Never"
+        )
+        return (has_failures and self._observed.restarts >= limit) or in_place >= max(1, limit)
+
+    def _standard_pod(self, observed: ObservedJob, replica: Replica) -> Manifest:
+        meta: Mapping[str, Any] = replica.template.get("metadata") or {}
+        spec = dict(replica.template.get("spec") or {})
+        spec["restartPolicy"] = "Never" if replica.restart_policy == "ExitCode" else replica.restart_policy
+        added = [{"name": name, "value": value} for name, value in replica.env]
+        spec["containers"] = [
+            {**container, "env": [*(container.get("env") or ()), *added]}
+            for container in spec.get("containers") or ()
+        ]
+        annotations = {
+            **(meta.get("annotations") or {}),
+            GANG: str(len(self.wanted)),
+            RESTARTS: str(observed.restarts),
+        }
+        labels = {**(meta.get("labels") or {}), **dict(replica.labels)}
+        pod_meta = {"name": replica.name, "labels": labels, "annotations": annotations}
+        return owned_by(observed, {"apiVersion": "v1", "kind": "Pod", "metadata": pod_meta, "spec": spec})

@@ -1,0 +1,392 @@
+"""Mirrors that stay correct whatever the server does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from k8s.cluster.backoff import Backoff
+from k8s.errors import Expired, KubeError, ServerFailed, Throttled, Unauthorized, Unreachable
+from tests.scripted.logs import CountedBackoff
+from tests.scripted.mirror import ALL, PATIENT, pod, running
+from tests.scripted.server import (
+    Answer,
+    Cut,
+    Drop,
+    Reply,
+    ScriptedCluster,
+    Stall,
+    Stream,
+    page,
+    refusal,
+    status_object,
+)
+
+
+async def test_the_first_listing_shows_each_page_as_it_comes() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(
+            ALL, page([pod("a")], following="2"), page([pod("b")], following="3"), page([pod("c")], "9")
+        )
+        cluster.say(ALL, stream, watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert watched.names == ["a", "b", "c"]
+            assert (frozenset("a"), False, False) in watched.states
+            assert (frozenset("ab"), False, False) in watched.states
+            assert watched.mirror.state.is_synced
+        assert cluster.asked(ALL, watch=True)[0].query["resourceVersion"] == "9"
+
+
+async def test_changes_come_by_themselves() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, watch=True)
+        async with running(cluster) as watched:
+            await watched.until_pods("a")
+            stream.event("ADDED", pod("b", "2"))
+            await watched.until_pods("a", "b")
+            stream.event("MODIFIED", pod("b", "3", phase="Running"))
+            await watched.until(lambda: watched.mirror.objects["b"].status.phase == "Running")
+            stream.event("DELETED", pod("a", "4"))
+            await watched.until_pods("b")
+
+
+async def test_a_pod_made_again_under_its_name_is_another_pod() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a", uid="old")]))
+        cluster.say(ALL, stream, watch=True)
+        async with running(cluster) as watched:
+            await watched.until_pods("a")
+            stream.event("DELETED", pod("a", uid="old")).event("ADDED", pod("a", uid="new"))
+            await watched.until(lambda: list(watched.mirror.objects) == ["new"])
+
+
+async def test_a_watch_that_ends_goes_on_from_the_last_bookmark() -> None:
+    bookmark = {"kind": "Pod", "metadata": {"resourceVersion": "77", "creationTimestamp": None}}
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"))
+        cluster.say(ALL, Stream().event("BOOKMARK", bookmark).end(), Stream(), watch=True)
+        async with running(cluster):
+            await cluster.until_asked(ALL, 2, watch=True)
+            assert [each.query["resourceVersion"] for each in cluster.asked(ALL, watch=True)] == ["5", "77"]
+            assert len(cluster.asked(ALL)) == 1
+
+
+GONE = status_object(410, "too old resource version: 5 (900)", "Expired")
+
+
+@pytest.mark.parametrize(
+    "forgotten",
+    [refusal(410, "too old resource version: 5 (900)", "Expired"), Stream().event("ERROR", GONE).end()],
+    ids=["as an answer", "as a line"],
+)
+async def test_a_forgotten_version_is_listed_again_and_never_resumed(forgotten: Reply) -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a"), pod("b")], "5"), page([pod("b"), pod("c")], "900"))
+        cluster.say(ALL, forgotten, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await cluster.until_asked(ALL, 2, watch=True)
+            assert watched.names == ["b", "c"]
+            assert {names for names, _, _ in watched.states} == {frozenset("ab"), frozenset("bc")}
+            assert watched.problems == []  # it is the usual thing
+            assert [each.query["resourceVersion"] for each in cluster.asked(ALL, watch=True)] == ["5", "900"]
+
+
+async def test_a_server_that_forgets_everything_at_once_is_not_hammered() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"))
+        cluster.say(ALL, refusal(410), watch=True)
+        async with running(cluster, backoff=PATIENT) as watched:
+            await watched.until_problem(Expired)
+            assert watched.names == ["a"]
+            assert [len(cluster.asked(ALL)), len(cluster.asked(ALL, watch=True))] == [2, 2]
+
+
+async def test_a_later_listing_replaces_everything_at_once() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(
+            ALL, page([pod("a"), pod("b")], "5"), page([pod("x")], following="2"), page([pod("y")], "9")
+        )
+        cluster.say(ALL, refusal(410), Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_pods("x", "y")
+            assert {names for names, _, _ in watched.states} == {frozenset("ab"), frozenset("xy")}
+
+
+async def test_a_list_that_expires_between_its_pages_is_begun_again_as_a_whole_and_no_row_is_lost() -> None:
+    async with ScriptedCluster() as cluster:
+        pages = [page([pod("a")], following="2"), page([pod("b")], following="3"), refusal(410)]
+        cluster.say(ALL, *pages, page([pod("b"), pod("c")]))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            rows = dict.fromkeys(names for names, _, _ in watched.states)
+            assert list(rows) == [frozenset("a"), frozenset("ab"), frozenset("bc")]
+        again = cluster.asked(ALL)[3].query
+        assert "continue" not in again and "limit" not in again
+
+
+@pytest.mark.parametrize("breaks", [[Cut()], [Drop(), Drop()]], ids=["cut", "drop"])
+async def test_a_list_that_breaks_off_keeps_the_rows_it_brought_and_says_so(breaks: list[Reply]) -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], following="2"), *breaks, page([pod("a"), pod("b")]))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(Unreachable)
+            assert watched.names == ["a"]
+            assert not watched.mirror.state.is_live
+            await watched.until_pods("a", "b")
+
+
+async def test_a_watch_that_breaks_off_keeps_the_rows_says_so_and_goes_on() -> None:
+    stream = Stream().event("ADDED", pod("b", "6"))
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"))
+        cluster.say(ALL, stream, Stream().event("DELETED", pod("a", "7")), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_pods("a", "b")
+            stream.send(b'{"type": "DELETED", "obj').drop()
+            await watched.until_problem(Unreachable)
+            assert watched.names == ["a", "b"]
+            await watched.until_pods("b")
+            assert [each.query["resourceVersion"] for each in cluster.asked(ALL, watch=True)] == ["5", "6"]
+            assert len(cluster.asked(ALL)) == 1
+
+
+async def test_while_the_cluster_is_away_the_time_it_was_last_heard_stands_still() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, Drop(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            stream.drop()
+            await watched.until_problem(Unreachable)
+            heard_s = watched.mirror.last_seen_s
+            await cluster.until_asked(ALL, 5, watch=True)
+            assert watched.mirror.last_seen_s == heard_s
+            assert not watched.mirror.state.is_live
+
+
+async def test_a_quiet_watch_was_true_until_the_server_broke_it() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, Drop(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            opened_s = watched.mirror.last_seen_s
+            broken_s = asyncio.get_running_loop().time()
+            stream.drop()
+            await watched.until_problem(Unreachable)
+            assert opened_s < broken_s <= watched.mirror.last_seen_s
+
+
+async def test_a_watch_that_falls_silent_was_true_until_the_server_was_last_heard_of_anything() -> None:
+    silent = Backoff(first_s=60.0, watch_s=0, grace_s=0.5)
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, Stream(), watch=True)
+        cluster.say("/version", Answer({"gitVersion": "v1.36.1"}))
+        async with running(cluster, backoff=silent) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            opened_s = watched.mirror.last_seen_s
+            async with cluster.client() as other:
+                await other.get_json("/version")  # somebody else's contact is none of ours
+            await watched.client.get_json("/version")
+            heard_s = watched.client.last_seen_s
+            cluster.forget("/version")
+            cluster.say("/version", Stall())
+            await watched.until_problem(Unreachable)
+            assert opened_s < heard_s == watched.mirror.last_seen_s
+
+
+async def test_a_watch_that_is_never_opened_is_not_called_live() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, Stall(), watch=True)
+        async with running(cluster, request_s=0.05) as watched:
+            await watched.until_problem(Unreachable)
+            assert watched.names == ["a"]
+            assert not watched.mirror.state.is_live
+        assert not any(is_live for _, _, is_live in watched.states)
+
+
+async def test_a_busy_server_is_left_alone_for_as_long_as_it_asks() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(429, "busy", headers={"Retry-After": "1.2"}), page([pod("a")]))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(Throttled)
+            await watched.until_pods("a")
+            assert watched.problem is None
+        first, second = cluster.asked(ALL)
+        assert second.at_s - first.at_s >= 1.2
+
+
+async def test_nothing_that_a_list_answers_ends_the_mirror() -> None:
+    cases: list[tuple[Reply, type[KubeError]]] = [
+        (refusal(401, "Unauthorized"), Unauthorized),
+        (refusal(500, "etcd leader changed"), ServerFailed),
+        (Answer(b"<html>"), ServerFailed),
+        (Answer([]), ServerFailed),
+        (Answer({"items": {}}), ServerFailed),
+        (Answer(b'{"items":' + b"[" * 100_000), ServerFailed),
+        (Cut(), Unreachable),
+        (refusal(422, "no"), KubeError),
+    ]
+    for reply, kind in cases:
+        async with ScriptedCluster() as cluster:
+            cluster.say(ALL, reply, page([pod("a")]))
+            cluster.say(ALL, Stream(), watch=True)
+            async with running(cluster) as watched:
+                await watched.until_problem(kind)
+                await watched.until_pods("a")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not json\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"type": "ADDED"}\n',
+        b'{"type": "ADDED", "object": 5}\n',
+        b'{"type": "ADDED", "object": {"metadata": {"name": "\xff"}}}\n',
+        b'{"type": "BOOKMARK", "object": []}\n',
+        b'{"type": "ERROR", "object": []}\n',
+        b'{"type": "ERROR", "object": {"code": "many"}}\n',
+        b'{"type": "ADDED", "object": ' + b"[" * 100_000 + b"\n",
+    ],
+    ids=range(10),
+)
+async def test_nothing_that_a_watch_says_ends_the_mirror(line: bytes) -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"), page([pod("b")], "6"))
+        cluster.say(ALL, Stream(line), Stream().event("ADDED", pod("c")), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(ServerFailed)
+            assert watched.names == ["a"]
+            await watched.until(lambda: "c" in watched.names)
+
+
+async def test_a_line_that_makes_no_sense_at_all_is_made_up_for_by_a_list() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"), page([pod("b")], "6"))
+        cluster.say(ALL, Stream(b"nonsense\n"), Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(ServerFailed)
+            await watched.until_pods("b")
+
+
+async def test_after_a_healthy_watch_the_next_failure_is_the_first_again() -> None:
+    backoff = CountedBackoff()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(500), refusal(500), page([pod("a")], "5"), page([pod("b")], "6"))
+        breaks = Stream()
+        cluster.say(ALL, breaks, Stream(), watch=True)
+        async with running(cluster, backoff=backoff) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert backoff.failures == [1, 2]
+            breaks.send(b"nonsense\n")
+            await watched.until_pods("b")
+            assert backoff.failures == [1, 2, 1]
+
+
+async def test_an_object_with_a_wrong_field_stays_without_it_and_is_named_until_it_is_put_right() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a"), pod("b"), {"metadata": {"name": 5}}], "5"))
+        cluster.say(ALL, stream, watch=True)
+        async with running(cluster) as watched:
+            await watched.until_pods("a", "b")
+            assert watched.mirror.state.unreadable == 1
+            stream.event("MODIFIED", pod("a", "6", phase=5)).event("ADDED", pod("c", "7"))
+            await watched.until_pods("a", "b", "c")
+            assert watched.mirror.state.unreadable == 2
+            assert watched.problem is None
+            assert (missing := watched.mirror.unreadable()) is not None
+            assert missing.why == (
+                "Of pods some cannot be read in full: "
+                "a (Expected `str`, got `int` - at `$.status.phase`), one without a name."
+            )
+            stream.event("MODIFIED", pod("a", "8")).event("DELETED", pod("b", "9"))
+            await watched.until_pods("a", "c")
+            assert watched.mirror.state.unreadable == 1
+
+
+async def test_objects_without_a_uid_do_not_hide_each_other() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}], "5"))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_pods("a", "b")
+
+
+async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, *[Stream().end() for _ in range(20)], watch=True)
+        async with running(cluster, backoff=Backoff(first_s=0.2)):
+            await cluster.until_asked(ALL, 3, watch=True)
+        first, second, third = cluster.asked(ALL, watch=True)
+        assert second.at_s - first.at_s >= 0.2
+        assert third.at_s - second.at_s >= 0.4
+
+
+async def test_a_watch_that_the_server_ends_after_a_while_is_no_error() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"))
+        cluster.say(ALL, stream, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            watched.states.clear()
+            stream.end()
+            await cluster.until_asked(ALL, 2, watch=True)
+            assert all(is_live for _, _, is_live in watched.states)
+            assert watched.problems == []
+
+
+async def test_a_flood_of_changes_makes_no_new_state_for_each() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            state, heard_s = watched.mirror.state, watched.mirror.last_seen_s
+            for version in range(2, 2002):
+                stream.event("MODIFIED", pod("a", str(version)))
+            await watched.until(lambda: watched.mirror.objects["a"].metadata.resource_version == "2001")
+            assert watched.mirror.state is state
+            assert watched.mirror.last_seen_s >= heard_s
+
+
+async def test_a_bookmark_changes_nothing_that_is_shown() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"))
+        cluster.say(ALL, stream, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            watched.states.clear()
+            stream.event("BOOKMARK", {"metadata": {"resourceVersion": "77"}})
+            stream.event("ADDED", pod("b", "78"))
+            await watched.until_pods("a", "b")
+            assert len(watched.states) == 1
+
+
+async def test_whoever_pokes_does_not_wait() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(500), page([pod("a")]))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster, backoff=PATIENT) as watched:
+            await watched.until_problem(ServerFailed)
+            watched.mirror.retry_now()
+            await watched.until_pods("a")

@@ -1,0 +1,208 @@
+"""Mirrors of collections that may not be read in full, or are not served."""
+
+from __future__ import annotations
+
+import pytest
+
+from k8s.cluster.backoff import Backoff
+from k8s.errors import Forbidden, NotFound, Unreachable
+from k8s.snapshot import Missing
+from tests.scripted.mirror import ALL, MINE, Watched, pod, running
+from tests.scripted.server import ScriptedCluster, Stream, page, refusal
+
+
+async def test_who_may_not_see_all_sees_their_namespace_and_it_is_said() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(403, 'user "li" cannot list pods at the cluster scope'))
+        cluster.say(MINE, page([pod("a")]))
+        cluster.say(MINE, Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert watched.names == ["a"]
+            assert watched.mirror.namespace == "mine"
+            assert watched.problem is None
+            why = 'The cluster says: user "li" cannot list pods at the cluster scope'
+            assert watched.mirror.missing == Missing("list", "pods", shown="mine", why=why)
+
+
+async def test_a_refusal_that_is_over_is_noticed_when_the_watch_ends() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(403, "starting"), page([pod("a"), pod("b")]))
+        cluster.say(MINE, page([pod("a")]))
+        cluster.say(MINE, stream, watch=True)
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until_pods("a")
+            stream.end()
+            await watched.until_pods("a", "b")
+            assert watched.mirror.missing is None
+
+
+async def test_a_watch_that_is_forbidden_falls_back_with_a_list_of_its_own() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a"), pod("foreign")], "5"))
+        cluster.say(ALL, refusal(403, "cannot watch"), watch=True)
+        cluster.say(MINE, page([pod("a")], "6"))
+        cluster.say(MINE, Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert watched.names == ["a"]
+            assert watched.mirror.missing is not None
+            assert (watched.mirror.missing.verb, watched.mirror.missing.shown) == ("watch", "mine")
+
+
+async def test_who_may_list_but_not_watch_keeps_what_was_listed_and_lists_again() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")], "5"), page([pod("a"), pod("b")], "6"))
+        cluster.say(ALL, refusal(403, "cannot watch"), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_pods("a", "b")
+            await watched.until(lambda: watched.mirror.state.is_absent)
+            assert watched.names == ["a", "b"]
+            assert watched.mirror.missing is not None
+            assert watched.mirror.missing.words.startswith("This user may not watch pods.")
+
+
+@pytest.mark.parametrize("code", [403, 404])
+async def test_a_server_that_starts_and_refuses_what_was_there_is_not_believed_at_once(code: int) -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, refusal(code), refusal(code), Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            stream.end()
+            await cluster.until_asked(ALL, 4, watch=True)
+            assert {names for names, is_synced, _ in watched.states if is_synced} == {frozenset("a")}
+            assert watched.mirror.missing is None
+            assert cluster.asked(MINE) == []
+
+
+@pytest.mark.parametrize("code", [403, 404])
+async def test_an_empty_collection_that_could_be_watched_doubts_a_refusal_too(code: int) -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([]))
+        cluster.say(ALL, stream, refusal(code), refusal(code), Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            stream.end()
+            await cluster.until_asked(ALL, 4, watch=True)
+            assert watched.mirror.missing is None
+            assert cluster.asked(MINE) == []
+
+
+async def test_the_first_list_after_an_outage_doubts_a_refusal() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(403, "starting"), refusal(403, "starting"), page([pod("a")]))
+        cluster.say(ALL, Stream(), watch=True)
+        await cluster.go_away()
+        async with running(cluster, "", "mine") as watched:
+            await watched.until_problem(Unreachable)
+            await cluster.come_back()
+            await watched.until_pods("a")
+            assert cluster.asked(MINE) == []
+
+
+async def test_what_is_refused_is_asked_for_again_at_first_soon_then_rarely() -> None:
+    streams = [Stream() for _ in range(4)]
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(403, "not all"))
+        cluster.say(MINE, page([pod("a")]))
+        cluster.say(MINE, *streams, watch=True)
+        async with running(cluster, "", "mine", backoff=Backoff(first_s=0.01, longest_s=0.02)) as watched:
+            for number, stream in enumerate(streams, 1):
+                await cluster.until_asked(MINE, number, watch=True)
+                stream.end()
+            asked = [int(each.query["timeoutSeconds"]) for each in cluster.asked(MINE, watch=True)]
+            assert watched.names == ["a"]
+    for open_s, least_s in zip(asked, (60, 120, 240, 290), strict=False):
+        assert least_s <= open_s <= least_s * 1.1
+
+
+async def test_a_kind_that_is_removed_takes_its_rows_with_it() -> None:
+    stream = Stream()
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, stream, refusal(404), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            cluster.forget(ALL)
+            stream.end()
+            await watched.until(lambda: watched.mirror.state.is_absent)
+            assert watched.names == []
+
+
+async def test_who_may_see_nothing_is_told_and_asked_for_everything_again_later() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(403, "not all"), page([pod("a")]))
+        cluster.say(MINE, refusal(403, "not even mine"))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster, "", "mine") as watched:
+            await watched.until_problem(Forbidden)
+            why = "The cluster says: not even mine"
+            assert watched.mirror.missing == Missing("list", "pods", namespace="mine", why=why)
+            assert watched.mirror.state.is_synced and watched.mirror.state.is_absent
+            assert watched.names == []
+            await watched.until_pods("a")
+
+
+async def test_a_kind_that_is_not_served_is_empty_until_it_appears() -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, refusal(404, "the server could not find the requested resource"), page([pod("a")]))
+        cluster.say(ALL, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until_problem(NotFound)
+            assert watched.mirror.state.is_synced
+            await watched.until_pods("a")
+
+
+async def test_listing_once_falls_back_too_and_raises_what_is_left() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ALL, refusal(403, "not all"))
+        cluster.say(MINE, page([pod("a")]), refusal(403, "not even mine"))
+        watched = Watched(client, ("", "mine"))
+        await watched.mirror.list_once()
+        assert watched.names == ["a"]
+        with pytest.raises(Forbidden, match="not even mine"):
+            await Watched(client, ("", "mine")).mirror.list_once()
+
+
+async def test_a_refusal_after_a_recovery_is_doubted_as_the_first_was() -> None:
+    streams = [Stream(), Stream(), Stream()]
+    no = refusal(403, "starting")
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, streams[0], no, no, streams[1], no, no, streams[2], watch=True)
+        async with running(cluster, "", "mine") as watched:
+            for asked, stream in enumerate(streams[:2]):
+                await watched.until(lambda: watched.mirror.state.is_live)
+                stream.end()
+                await cluster.until_asked(ALL, 4 + 3 * asked, watch=True)
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert {names for names, is_synced, _ in watched.states if is_synced} == {frozenset("a")}
+            assert watched.mirror.missing is None
+            assert cluster.asked(MINE) == []
+
+
+async def test_a_refusal_that_was_believed_and_is_over_is_doubted_when_it_comes_again() -> None:
+    first, second = Stream(), Stream()
+    no = refusal(403, "starting")
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, first, no, no, no, no, second, no, Stream(), watch=True)
+        async with running(cluster) as watched:
+            await watched.until(lambda: watched.mirror.state.is_live)
+            first.end()
+            await watched.until(lambda: watched.mirror.state.is_absent)
+            await watched.until(lambda: watched.mirror.state.is_live)
+            absences = len([each for each in watched.problems if each is Forbidden])
+            watched.states.clear()
+            second.end()
+            await cluster.until_asked(ALL, 8, watch=True)
+            await watched.until(lambda: watched.mirror.state.is_live)
+            assert {names for names, _, _ in watched.states} == {frozenset("a")}
+            assert watched.mirror.missing is None
+            assert len(cluster.asked(ALL)) == 2, "the refusal was not believed, so nothing was listed anew"
+            assert absences

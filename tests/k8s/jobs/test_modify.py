@@ -1,0 +1,195 @@
+"""Suspending and resuming: one field of each kind, on the very job that was meant, and only if it took."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from k8s.errors import Conflict, Forbidden, KubeError, NotFound
+from k8s.jobs.modify import TRIES, suspend_job, suspend_patch, why_not
+from k8s.kinds import KINDS, JobKind, JobRef, kind_of
+from k8s.kinds.parse import JobReader
+from k8s.snapshot import Job
+from tests import FIXTURES
+from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
+from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
+from tests.support.objects import Object, joined, pytorch_job
+
+GOLDEN = json.loads((FIXTURES.parent / "golden" / "kinds" / "suspend.json").read_text())
+"""What is sent to suspend a job of each kind; null for those that have no field for it."""
+PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
+
+
+def job_of(kind: JobKind) -> Object:
+    """Return an object of a kind."""
+    return next(objects(each)[0] for each in SITUATIONS if kind_named(objects(each)[0]) is kind)
+
+
+def merged(obj: Any, patch: Any) -> Any:
+    """Apply a merge patch."""
+    if not isinstance(patch, dict):
+        return patch
+    return {**obj, **{key: merged(obj.get(key) or {}, value) for key, value in patch.items()}}
+
+
+def row(name: str = "bert", **meta: Any) -> Job:
+    """Return a job as it is shown, with the words of its status as they come."""
+    return joined([], [], [pytorch_job(name, **meta)])[1][name]
+
+
+def suspended(**meta: Any) -> Job:
+    obj = pytorch_job("bert", **meta)
+    obj["spec"]["runPolicy"] = {"suspend": True}
+    return joined([], [], [obj])[1]["bert"]
+
+
+def test_the_golden_file_names_every_kind() -> None:
+    assert set(GOLDEN) == {f"{kind.resource.kind} {kind.resource.api_version}" for kind in KINDS}
+
+
+@every_kind
+def test_what_is_sent_is_what_the_golden_file_says(kind: JobKind) -> None:
+    expected = GOLDEN[f"{kind.resource.kind} {kind.resource.api_version}"]
+    assert suspend_patch(kind, is_suspended=True) == expected
+    resumed = json.loads(json.dumps(expected).replace("true", "false"))
+    assert suspend_patch(kind, is_suspended=False) == resumed
+
+
+@every_kind
+def test_a_job_that_is_patched_reads_as_suspended_and_as_resumed_again(kind: JobKind) -> None:
+    patch = suspend_patch(kind, is_suspended=True)
+    if patch is None:
+        return
+    for is_suspended in (True, False):
+        obj = merged(job_of(kind), suspend_patch(kind, is_suspended=is_suspended))
+        assert JobReader(kind).read(json.dumps(obj).encode()).is_suspended is is_suspended
+
+
+async def sent(*replies: Reply, is_suspended: bool = True, found: Object | None = None) -> list[Asked]:
+    """Suspend, or resume, the job bert on a server that answers so, and return the patches it got."""
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, Answer(found or pytorch_job("bert")))
+        cluster.say(PATH, *replies, method="PATCH")
+        try:
+            await suspend_job(client, row().ref, "job-bert", is_suspended=is_suspended)
+        finally:
+            patches = cluster.asked(PATH, method="PATCH")
+            assert len(patches) <= TRIES
+        return patches
+
+
+def taken(asked: Asked) -> Reply:
+    """Answer a patch as a server does that knows the field."""
+    return Answer(merged(pytorch_job("bert"), json.loads(asked.body)))
+
+
+@pytest.mark.parametrize("is_suspended", [True, False])
+async def test_a_job_is_changed_only_while_it_is_that_job_in_that_state(is_suspended: bool) -> None:
+    (patch,) = await sent(Compute(taken), is_suspended=is_suspended)
+    assert patch.headers["Content-Type"] == "application/merge-patch+json"
+    assert json.loads(patch.body) == {
+        "metadata": {"uid": "job-bert", "resourceVersion": "1"},
+        "spec": {"runPolicy": {"suspend": is_suspended}},
+    }
+
+
+async def test_a_change_in_between_is_looked_at_and_tried_again() -> None:
+    patches = await sent(refusal(409, "modified", "Conflict"), Compute(taken))
+    assert len(patches) == 2
+    with pytest.raises(Conflict, match="Could not change PyTorchJob bert"):
+        await sent(refusal(409, "modified", "Conflict"))
+
+
+async def test_a_namesake_made_meanwhile_is_not_touched() -> None:
+    with pytest.raises(Conflict, match="Another object has its name now"):
+        await sent(Compute(taken), found=pytorch_job("bert", uid="another"))
+
+
+async def test_a_server_that_drops_the_field_has_not_done_it_and_that_is_said() -> None:
+    with pytest.raises(KubeError) as caught:
+        await sent(Answer(pytorch_job("bert")))
+    assert str(caught.value) == (
+        "Could not suspend PyTorchJob bert.\n"
+        "The cluster accepted the change but dropped spec.runPolicy.suspend: "
+        "it is too old for that field of a PyTorchJob."
+    )
+
+
+async def test_a_job_that_something_else_holds_back_is_not_called_resumed() -> None:
+    held = pytorch_job("bert", annotations={"scheduling.x-k8s.io/suspend": "true"})
+    with pytest.raises(KubeError, match="job is still suspended"):
+        await sent(Answer(held), is_suspended=False, found=held)
+
+
+@pytest.mark.parametrize(("reply", "error"), [(refusal(403, "no"), Forbidden), (refusal(404), NotFound)])
+async def test_a_refusal_is_told_in_the_servers_words(reply: Reply, error: type[KubeError]) -> None:
+    with pytest.raises(error):
+        await sent(reply)
+
+
+async def test_an_answer_that_is_no_job_is_told_as_such() -> None:
+    with pytest.raises(KubeError, match="cannot be read"):
+        await sent(Answer({"metadata": {"name": 7}}))
+
+
+@every_kind
+async def test_a_kind_without_a_field_is_never_sent_anything(kind: JobKind) -> None:
+    if kind.suspend_field:
+        return
+    ref = JobRef("vision", "bert", kind.resource.kind, kind.resource.api_version)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        with pytest.raises(KubeError, match=f"A {kind.title} has no field that suspends it."):
+            await suspend_job(client, ref, "u", is_suspended=True)
+        assert cluster.requests == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"shutdownAfterJobFinishes": False}, "shutdownAfterJobFinishes"),
+        ({"clusterSelector": {"ray.io/cluster": "shared"}}, "not its own"),
+    ],
+)
+async def test_a_ray_job_that_its_operator_would_fail_for_it_is_not_suspended(spec: Object, why: str) -> None:
+    obj = objects("rayjob-running")[0]
+    ref = JobRef("vision", "tune", "RayJob", "ray.io/v1")
+    path = kind_of(ref).resource.path("vision", "tune")
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(path, Answer({**obj, "spec": {**obj["spec"], **spec}}))
+        with pytest.raises(KubeError, match=why):
+            await suspend_job(client, ref, "ray-tune", is_suspended=True)
+        assert cluster.asked(path, method="PATCH") == []
+
+
+def test_what_cannot_be_done_is_known_before_it_is_tried() -> None:
+    ended = pytorch_job("bert")
+    ended["status"] = {"conditions": [{"type": "Succeeded", "status": "True"}]}
+    cases = (
+        (row(), True, ""),
+        (row(), False, "It is not suspended."),
+        (suspended(), True, "It is already suspended."),
+        (suspended(), False, ""),
+        (joined([], [], [ended])[1]["bert"], True, "It has ended."),
+        (row(deletionTimestamp="2026-11-20T10:00:00Z"), True, "It is being deleted."),
+        (
+            suspended(labels={"kueue.x-k8s.io/queue-name": "team-a"}),
+            False,
+            "Kueue decides when it runs, by queue team-a: change its Workload instead.",
+        ),
+        (
+            row(annotations={"scheduling.x-k8s.io/suspend": "true"}),
+            False,
+            "It is suspended until kube-queue has room for it.",
+        ),
+    )
+    for job, is_suspended, why in cases:
+        assert why_not(job, is_suspended=is_suspended) == why
+
+
+def test_a_job_in_a_queue_that_only_schedules_can_be_resumed() -> None:
+    obj = pytorch_job("bert")
+    obj["spec"]["runPolicy"] = {"suspend": True, "schedulingPolicy": {"queue": "default"}}
+    assert why_not(joined([], [], [obj])[1]["bert"], is_suspended=False) == ""

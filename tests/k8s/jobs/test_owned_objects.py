@@ -1,0 +1,265 @@
+"""What comes along with a job: its code and files, its login, its TensorBoard, Arena's record."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import zipfile
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from k8s.client.client import Client
+from k8s.errors import KubeError
+from k8s.job_spec import NO_FILES, HostMount, JobFiles, JobSpec, Mount
+from k8s.jobs.clone import clone, copied_owned_objects
+from k8s.jobs.create import JobRejected, create_job, create_manifest, job_objects
+from k8s.jobs.owned_objects import LONGEST_CONFIG_BYTES, problems_with_files, with_files
+from k8s.kinds.batch_job import BatchJob
+from k8s.models.resources import CONFIG_MAPS, JOBS, SERVICES
+from k8s.text.redact import MASK, masked
+from tests.k8s.jobs.bert import ALL, CODE_PATH, FILES, GIT, JOB, KIND, SPEC, arena_object
+from tests.scripted.object_store import ObjectStore
+
+
+@pytest.mark.parametrize(
+    ("spec", "files", "field", "words"),
+    [
+        (SPEC, replace(FILES, code=b""), "sync_source", "has not been read"),
+        (
+            replace(SPEC, mounts=(Mount("data", "/data", is_read_only=True),)),
+            replace(FILES, code=bytes(LONGEST_CONFIG_BYTES + 1)),
+            "sync_source",
+            "1,024 KiB. Add a writable volume (-d claim:/path)",
+        ),
+        (SPEC, replace(FILES, config_files={"a.yaml": b""}), "config_files", "b.yaml has not been read."),
+        (
+            SPEC,
+            replace(FILES, config_files={"a.yaml": bytes(600_000), "b.yaml": bytes(600_000)}),
+            "config_files",
+            "The config files: 1,171 KiB; a ConfigMap holds 1,024 KiB.",
+        ),
+        (SPEC, replace(FILES, trainer={}), "trainer", "have not been read"),
+        (replace(SPEC, log_dir="/dat"), FILES, "log_dir", "/dat is on no volume of the job"),
+    ],
+)
+async def test_what_cannot_come_along_is_said_before_anything_is_sent(
+    client: Client, store: ObjectStore, spec: JobSpec, files: JobFiles, field: str, words: str
+) -> None:
+    with pytest.raises(JobRejected) as caught:
+        await create_job(client, KIND, spec, files=files)
+    assert words in caught.value.causes[field]
+    assert store.log == []
+
+
+def objects(spec: JobSpec, files: JobFiles = NO_FILES) -> dict[str, Any]:
+    return {
+        f"{resource.plural}/{manifest['metadata']['name']}": manifest
+        for resource, manifest in job_objects(KIND, spec, files)
+    }
+
+
+def test_the_trainers_travel_as_a_zip_that_python_imports_and_that_is_always_the_same() -> None:
+    one, other = (objects(SPEC, FILES)["configmaps/bert-trainer"]["binaryData"] for _ in "ab")
+    assert one == other
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(one["trainer.zip"]))) as archive:
+        assert archive.namelist() == ["trainer/__init__.py", "trainer/ranks.py"]
+        assert archive.read("trainer/ranks.py") == b"x = 1\n"
+
+
+def test_a_config_file_is_text_where_it_can_be() -> None:
+    made = objects(SPEC, FILES)["configmaps/bert-files"]
+    assert made["data"] == {"0-conf.yaml": "a: 1\n"}
+    assert made["binaryData"] == {"1-conf.yaml": base64.b64encode(b"\xff\xfe").decode()}
+
+
+async def test_a_git_password_is_in_its_secret_and_nowhere_else(client: Client, store: ObjectStore) -> None:
+    await create_job(client, KIND, GIT)
+    assert store.names() == ["configmaps/bert-pytorchjob", JOB, "secrets/bert-git"]
+    secret = store.named("secrets/bert-git")
+    decoded = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+    assert decoded == {"username": "li", "password": "s3cr3t-pw"}
+    others = {path: obj for path, obj in store.objects.items() if "secrets" not in path}
+    assert "s3cr3t-pw" not in json.dumps(others)
+
+
+def test_credentials_in_the_url_go_into_the_secret_too() -> None:
+    spec = replace(GIT, env={}, sync_source="https://li:s3cr3t%2Fpw@host.example/team/code.git")
+    made = objects(spec)
+    secret = made.pop("secrets/bert-git")["data"]
+    assert secret == {"username": "bGk=", "password": base64.b64encode(b"s3cr3t/pw").decode()}
+    assert "s3cr3t" not in json.dumps(made)
+    assert '"https://host.example/team/code.git"' in json.dumps(made)
+
+
+def test_a_login_that_was_asked_for_becomes_the_secret_of_the_job() -> None:
+    spec = replace(GIT, env={}, sync_source="git@host.example:team/code.git")
+    made = objects(spec, JobFiles(git_login={"ssh-privatekey": "KEY"}))
+    assert made["secrets/bert-git"]["data"] == {"ssh-privatekey": "S0VZ"}
+    assert '"secretName": "bert-git"' in json.dumps(made[JOB])
+    assert "KEY" not in repr(JobFiles(git_login={"ssh-privatekey": "KEY"}))
+
+
+def test_a_login_that_nobody_needs_makes_no_secret() -> None:
+    """The code is no repository, or a Secret was named for it."""
+    login = JobFiles(git_login={"ssh-privatekey": "KEY"})
+    for spec in (replace(GIT, sync_mode=""), replace(GIT, git_secret="team")):
+        assert with_files(spec, login) is spec
+
+
+def test_a_preview_shows_no_secret() -> None:
+    shown = [masked(manifest) for _, manifest in job_objects(KIND, GIT)]
+    assert json.dumps(shown, ensure_ascii=False).count(MASK) == 2
+    assert "s3cr3t-pw" not in json.dumps(shown)
+    assert "czNjcjN0" not in json.dumps(shown)
+
+
+def test_the_record_is_as_arenas_and_holds_no_secret() -> None:
+    made = objects(replace(GIT, env={**GIT.env, "WANDB_API_KEY": "abc"}))["configmaps/bert-pytorchjob"]
+    arena = arena_object("pytorch-dist.configmap")
+    assert made["metadata"]["labels"]["createdBy"] == arena["metadata"]["labels"]["createdBy"]
+    assert set(made["data"]) == set(arena["data"])
+    assert made["data"]["app"] == "pytorchjob.kubeflow.org/bert"
+    assert made["data"]["pytorchjob"] == arena["data"]["pytorchjob"]
+    assert "WANDB" not in made["data"]["values"] and "LR" in made["data"]["values"]
+    assert objects(SPEC, FILES)["configmaps/bert-pytorchjob"]["data"]["app"].splitlines() == [
+        "service/bert-tensorboard",
+        "deployment.apps/bert-tensorboard",
+        "pytorchjob.kubeflow.org/bert",
+    ]
+
+
+def test_the_tensorboard_is_arenas_but_waits_for_no_node() -> None:
+    spec = replace(
+        SPEC,
+        name="pytorch-dist",
+        mounts=(Mount("training-data", "/mnist_data"),),
+        log_dir="/mnist_data/pytorch_data/logs",
+        tensorboard_image="tb:1",
+    )
+    made = objects(spec, FILES)
+    ours = made["deployments/pytorch-dist-tensorboard"]
+    theirs = arena_object("pytorch-dist.tensorboard-deployment")
+    pod, wanted = ours["spec"]["template"]["spec"], theirs["spec"]["template"]["spec"]
+    assert theirs["metadata"]["labels"].items() <= ours["metadata"]["labels"].items()
+    command = pod["containers"][0]["command"]
+    assert command[:5] == wanted["containers"][0]["command"]
+    assert pod["volumes"][0]["persistentVolumeClaim"] == wanted["volumes"][0]["persistentVolumeClaim"]
+    assert pod["containers"][0]["volumeMounts"][0]["mountPath"] == "/mnist_data"
+    assert set(pod["affinity"]["podAffinity"]) == {"preferredDuringSchedulingIgnoredDuringExecution"}
+    service, like = (
+        made["services/pytorch-dist-tensorboard"],
+        arena_object("pytorch-dist.tensorboard-service"),
+    )
+    assert service["spec"]["type"] == like["spec"]["type"] == "NodePort"
+    assert service["spec"]["ports"][0]["port"] == like["spec"]["ports"][0]["port"]
+    selected = service["spec"]["selector"].items()
+    assert selected <= ours["spec"]["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize(
+    ("change", "mounted"),
+    [
+        ({}, {"name": "events", "mountPath": "/data/logs", "readOnly": True, "subPath": "team"}),
+        ({"log_dir": "/data/else"}, {"name": "events", "mountPath": "/data", "readOnly": True}),
+        (
+            {"log_dir": "/host/x/y", "host_mounts": (HostMount("/nfs", "/host/x"),)},
+            {"name": "events", "mountPath": "/host/x", "readOnly": True},
+        ),
+    ],
+)
+def test_the_tensorboard_mounts_what_holds_the_event_files(
+    change: dict[str, object], mounted: dict[str, object]
+) -> None:
+    made = objects(replace(SPEC, **change), FILES)["deployments/bert-tensorboard"]  # type: ignore[arg-type]
+    pod = made["spec"]["template"]["spec"]
+    assert pod["containers"][0]["volumeMounts"] == [mounted]
+    assert len(pod["volumes"]) == 1
+
+
+async def test_a_clone_has_copies_of_its_own(client: Client, store: ObjectStore) -> None:
+    await create_job(client, KIND, SPEC, files=FILES)
+    found = clone(store.named(JOB), {"bert"})
+    assert "bert-code" not in json.dumps(found.manifest)
+    along = await copied_owned_objects(client, found.manifest, "bert", "vision")
+    beside = [each.title for each in along if not each.comes_first]
+    assert beside == [
+        "ConfigMap bert-2-pytorchjob", "Deployment bert-2-tensorboard", "Service bert-2-tensorboard",
+    ]  # fmt: skip
+    await create_manifest(client, KIND.resource, found.manifest, "vision", owned_objects=along)
+    for suffix in ("code", "files", "trainer"):
+        old, new = (store.named(f"configmaps/{name}-{suffix}") for name in ("bert", "bert-2"))
+        assert (new.get("data"), new.get("binaryData")) == (old.get("data"), old.get("binaryData"))
+        assert new["metadata"]["ownerReferences"][0]["name"] == "bert-2"
+    del store.objects[CODE_PATH]
+    with pytest.raises(KubeError, match="ConfigMap bert-code, with what it needs to run, is gone"):
+        await copied_owned_objects(client, found.manifest, "bert", "vision")
+
+
+async def test_a_clone_has_a_tensorboard_where_the_job_has_one(client: Client, store: ObjectStore) -> None:
+    await create_job(client, KIND, replace(SPEC, tensorboard_image="board:1"), files=FILES)
+    found = clone(store.named(JOB), {"bert"})
+
+    async def beside() -> list[Any]:
+        along = await copied_owned_objects(client, found.manifest, "bert", "vision")
+        return [each.manifest for each in along if not each.comes_first]
+
+    record, deployment, service = await beside()
+    assert "deployment.apps/bert-2-tensorboard" in record["data"]["app"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    log_dir = found.manifest["metadata"]["annotations"]["gpuconsole.dev/log-dir"]
+    assert (container["image"], container["command"][2]) == ("board:1", log_dir)
+    selected = {"app": "pytorchjob", "release": "bert-2", "role": "tensorboard"}
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"] == selected
+    held = store.named("deployments/bert-tensorboard")
+    for labels in ({}, {"release": "another", "gpuconsole.dev/job": "another"}):
+        held["metadata"]["labels"] = labels
+        (record,) = await beside()
+        assert "tensorboard" not in record["data"]["app"]
+
+
+async def test_the_pods_of_a_cloned_job_have_a_service_of_their_own(
+    client: Client, store: ObjectStore
+) -> None:
+    spec = JobSpec(name="bert", namespace="vision", image="i", command=("c",), workers=2)
+    await create_job(client, BatchJob(), spec)
+    found = clone(store.named("jobs/bert"), {"bert"})
+    (service,) = await copied_owned_objects(client, found.manifest, "bert", "vision")
+    assert (service.title, service.comes_first) == ("Service bert-2", True)
+    assert service.manifest["spec"]["selector"] == {"job-name": "bert-2"}
+    assert found.manifest["spec"]["template"]["spec"]["subdomain"] == "bert-2"
+
+
+async def test_a_job_from_git_is_cloned_with_a_copy_of_its_login(client: Client, store: ObjectStore) -> None:
+    await create_job(client, KIND, GIT)
+    found = clone(store.named(JOB), {"bert"})
+    assert not found.is_form_compatible, "the password is nowhere that the form could read it"
+    secret, _ = await copied_owned_objects(client, found.manifest, "bert", "vision")
+    assert secret.manifest["metadata"]["name"] == "bert-2-git"
+    assert secret.manifest["data"] == store.named("secrets/bert-git")["data"]
+
+
+def test_a_folder_that_a_config_map_holds_needs_no_volume() -> None:
+    spec = replace(SPEC, mounts=(), tensorboard=False, log_dir="")
+    files = replace(FILES, code=bytes(LONGEST_CONFIG_BYTES))
+    assert problems_with_files(spec, files) == {}
+    assert set(problems_with_files(spec, replace(files, code=files.code + b"x"))) == {"sync_source"}
+
+
+def test_what_a_kind_needs_beside_it_comes_before_the_job() -> None:
+    plain = JobSpec(name="bert", namespace="vision", image="i", command=("c",), workers=2)
+    assert [resource for resource, _ in job_objects(BatchJob(), plain)] == [SERVICES, JOBS]
+
+
+def test_permission_is_asked_for_what_cannot_be_left_out() -> None:
+    needed = [
+        manifest["metadata"]["name"] for _, manifest in job_objects(KIND, SPEC, FILES, is_optional_too=False)
+    ]
+    assert needed == [each.partition("/")[2] for each in ALL if each != "configmaps/bert-pytorchjob"]
+
+
+def test_a_job_without_files_has_the_record_alone_beside_it() -> None:
+    plain = JobSpec(name="bert", namespace="vision", image="i", command=("c",))
+    assert [resource for resource, _ in job_objects(KIND, plain)] == [KIND.resource, CONFIG_MAPS]

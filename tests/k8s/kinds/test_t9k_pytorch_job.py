@@ -1,0 +1,144 @@
+"""TensorStack's PyTorchTrainingJob and both forms of its MPIJob."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from k8s.kinds.t9k.t9k_mpi_job import T9kMPIJob
+from k8s.kinds.t9k.t9k_pytorch_job import T9kPyTorchJob
+from k8s.status import Status
+from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects
+
+TORCH, MPI = T9kPyTorchJob(), T9kMPIJob()
+API = "batch.tensorstack.dev/v1beta1"
+
+
+def test_scheduler_restarts_and_elastic_size_are_read() -> None:
+    job = jobs_in("t9k-pytorch-running")[0]
+    assert (job.queue, job.priority) == ("default", "50")
+    assert (job.restarts, job.restarts_allowed, job.min_instances) == (1, 5, 1)
+    assert (job.outcome, job.is_suspended, job.progress) == (None, False, "")
+    assert job.started is not None
+
+
+def test_the_event_files_are_where_the_claim_of_its_tensorboard_is_mounted() -> None:
+    obj = objects("t9k-pytorch-running")[0]
+    assert TORCH.parse(obj).log_dir == "/t9k/mnt/log"
+    obj["spec"]["tensorboardSpec"] = {"trainingLogFilesets": ["t9k://pvc/mnist/runs/a"]}
+    assert TORCH.parse(obj).log_dir == "/t9k/mnt/runs/a"
+    obj["spec"]["tensorboardSpec"] = {"trainingLogFilesets": ["t9k://pvc/elsewhere/runs"]}
+    assert TORCH.parse(obj).log_dir == ""
+
+
+@pytest.mark.parametrize(
+    ("torchrun", "ranks", "proof"),
+    [
+        ({"enabled": True, "procPerNode": "gpu"}, [(0, 1, 2, 3), (4, 5, 6, 7)], "assumed"),
+        ({"enabled": True, "procPerNode": "2"}, [(0, 1), (2, 3)], "assumed"),
+        ({"enabled": True, "procPerNode": "auto"}, [(), ()], "none"),
+        ({"enabled": False, "procPerNode": "2"}, [(0,), (1,)], "assumed"),
+        (None, [(0,), (1,)], "assumed"),
+    ],
+)
+def test_ranks_are_counted_by_what_torchrun_starts(
+    torchrun: dict[str, Any] | None, ranks: list[tuple[int, ...]], proof: str
+) -> None:
+    obj = objects("t9k-pytorch-running")[0]
+    obj["spec"]["torchrunConfig"] = torchrun
+    assert [each.ranks for each in TORCH.replicas(obj)] == ranks
+    assert {each.ranks_proof for each in TORCH.replicas(obj)} == {proof}
+
+
+def test_the_first_pod_of_the_first_role_is_the_master() -> None:
+    obj = objects("t9k-pytorch-running")[0]
+    template = obj["spec"]["replicaSpecs"][0]["template"]
+    obj["spec"] |= {
+        "elastic": None,
+        "torchrunConfig": None,
+        "replicaSpecs": [
+            {"type": "ps", "replicas": 1},
+            {"type": "worker", "replicas": 2, "template": template},
+        ],
+    }
+    found = TORCH.replicas(obj)
+    assert [(each.instance, each.ranks, each.is_chief) for each in found] == [
+        ("ps-0", (0,), True),
+        ("worker-0", (1,), False),
+        ("worker-1", (2,), False),
+    ]
+
+
+@pytest.mark.parametrize("switch", ["enabled", "enable"])
+def test_pause_and_debug_are_two_things(switch: str) -> None:
+    obj = objects("t9k-pytorch-running")[0]
+    obj["spec"]["runMode"] = {"pause": {switch: True}}
+    assert (TORCH.parse(obj).is_suspended, TORCH.parse(obj).progress) == (True, "")
+    obj["spec"]["runMode"] = {"debug": {switch: True}}
+    assert not TORCH.parse(obj).is_suspended
+    assert TORCH.parse(obj).progress == "debug mode: its pods wait for you"
+
+
+@pytest.mark.parametrize(
+    ("phase", "outcome"),
+    [
+        *((phase, None) for phase in ("Pending", "Running", "Paused", "Resuming", "Unknown")),
+        ("Succeeded", Status.SUCCEEDED),
+        ("Failed", Status.FAILED),
+    ],
+)
+def test_its_phase_says_how_it_ended_and_its_conditions_when(phase: str, outcome: Status | None) -> None:
+    obj = objects("t9k-pytorch-running")[0]
+    at = {"lastTransitionTime": "2026-11-20T11:00:00Z", "message": "The job exited with an error code."}
+    obj["status"] |= {
+        "phase": phase,
+        "conditions": [
+            {"type": "Completed", "status": str(phase == "Succeeded"), **at},
+            {"type": "Failed", "status": str(phase == "Failed"), **at},
+        ],
+    }
+    job = TORCH.parse(obj)
+    assert job.outcome is outcome
+    assert job.outcome_reason == ("The job exited with an error code." if outcome else "")
+    assert (job.finished is not None) == (outcome is not None)
+
+
+def test_an_mpi_job_that_succeeded_has_only_ended() -> None:
+    obj = objects("t9k-mpi-worker-form")[0]
+    job = MPI.parse({**obj, "status": {"phase": "Succeeded"}})
+    assert (job.outcome, job.outcome_reason) == (Status.SUCCEEDED, "it ended: the launcher's log tells how")
+    assert jobs_in("t9k-mpi-replica-form")[0].is_suspended
+
+
+@pytest.mark.parametrize(
+    ("name", "instance"),
+    [
+        ("mnist-5b373-node-0", ("node", 0)),
+        ("mnist-5b373-param-server-12", ("param-server", 12)),
+        ("mnist-launcher", ("launcher", 0)),
+        ("mnist-worker-3", ("worker", 3)),
+        ("mnist-chief-0", ("chief", 0)),
+        ("mnist", None),
+        ("mnist-7", None),
+        ("other-5b373-node-0", None),
+    ],
+)
+def test_role_and_number_are_at_the_end_of_a_pods_name(name: str, instance: tuple[str, int] | None) -> None:
+    pod = a_pod(name, {"tensorstack.dev/owner-name": "mnist"})
+    assert TORCH.instance_of(pod) == instance
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "of_torch", "of_mpi"),
+    [
+        ("Notebook", "tensorstack.dev/v1beta1", "", ""),
+        ("PyTorchTrainingJob", API, "mnist", ""),
+        ("MPIJob", API, "", "mnist"),
+        ("MPIJob", "kubeflow.org/v1", "", ""),
+    ],
+)
+def test_only_a_jobs_own_pods_are_its_pods(kind: str, api_version: str, of_torch: str, of_mpi: str) -> None:
+    labels = {"tensorstack.dev/owner-name": "mnist"}
+    pod = a_pod("mnist-0", labels, kind=kind, apiVersion=api_version, name="mnist")
+    assert (TORCH.job_of(pod), MPI.job_of(pod)) == (of_torch, of_mpi)

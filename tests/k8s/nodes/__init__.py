@@ -1,1 +1,0 @@
-"""What is asked of single nodes, and changed on them."""

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from k8s.client.client import Client
+from k8s.errors import Unreachable
+from k8s.telemetry.exporters import MAX_AT_ONCE, ExporterReader
+from k8s.telemetry.proxied import FAILED_S, MAX_BYTES, REFUSED_S, Refusals, fetch_proxied
+from k8s.telemetry.readings import NodeReadings, NoReadingsCause, Source
+from tests.scripted.server import Answer, Cut, Drop, Reply, ScriptedCluster, Stall, Stream, refusal
+from tests.scripted.telemetry import PLAIN, exporter_pod, gpu_cluster, proxied, proxy_path, say_pods, text
+from tests.support.gpu_readings import NOON
+
+
+class Moment:
+    """A clock that a test puts forward."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def reader_of(client: Client, moment: Moment | None = None) -> ExporterReader:
+    return ExporterReader(client, Refusals(moment or Moment()), lambda: NOON)
+
+
+async def read_one(reply: Reply) -> NodeReadings:
+    """Return what is read of a node whose exporter answers like this."""
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, n1=reply)
+        return (await reader_of(client).read(["n1"]))["n1"]
+
+
+async def test_a_nodes_gpus_are_read_through_the_proxy_to_its_exporters_pod() -> None:
+    node = await read_one(text())
+    assert [(gpu.node, gpu.index, gpu.utilisation, gpu.source) for gpu in node.gpus] == [
+        ("n1", 0, 98.0, Source.DCGM),
+        ("n1", 1, 0.0, Source.DCGM),
+    ]
+    assert node.missing is None
+    assert node.read_at == NOON
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (refusal(503, "error trying to reach service: dial tcp 10.42.0.5:9400: connect: connection refused"),
+         "error trying to reach service: dial tcp 10.42.0.5:9400: connect: connection refused"),
+        (refusal(404, 'pods "dcgm-exporter-n1" not found', "NotFound"), 'pods "dcgm-exporter-n1" not found'),
+        (Answer(b"no collector\n", 500, PLAIN), "It answers 500: no collector"),
+        (Answer(b"", 404, PLAIN), "It answers 404: no reason given"),
+        (Answer(b"<html>hello</html>", headers=PLAIN), "dcgm-exporter-n1 reports no GPU."),
+        (Answer(bytes(range(256)) * 64, headers=PLAIN), "dcgm-exporter-n1 reports no GPU."),
+        (Answer(b"", headers=PLAIN), "dcgm-exporter-n1 reports no GPU."),
+    ],
+    ids=["503", "404", "500", "404 of its own", "html", "binary", "empty"],
+)  # fmt: skip
+async def test_a_node_whose_exporter_fails_says_why_in_one_line(reply: Reply, words: str) -> None:
+    node = await read_one(reply)
+    assert node.gpus == ()
+    assert node.missing is not None
+    assert (node.missing.cause, node.missing.words) == (NoReadingsCause.UNREACHABLE, words)
+
+
+@pytest.mark.parametrize("reply", [Cut(b"DCGM_FI_DEV_GPU_UTIL{"), Drop()])
+async def test_a_connection_that_breaks_is_a_failure_of_that_node(reply: Reply) -> None:
+    node = await read_one(reply)
+    assert node.missing is not None
+    assert node.missing.cause is NoReadingsCause.UNREACHABLE
+
+
+async def test_an_answer_that_never_ends_is_not_waited_for() -> None:
+    endless = Stream(b"DCGM_FI_DEV_GPU_UTIL")
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        for path, reply in (("/never", Stall()), ("/endless", endless)):
+            cluster.say(path, reply)
+            with pytest.raises(Unreachable) as raised:
+                await fetch_proxied(client, path, "read it", within_s=0.2)
+            assert raised.value.why == "It did not answer in time."
+
+
+async def test_a_giant_answer_is_cut_off_and_is_no_reading() -> None:
+    node = await read_one(Answer(b"#" * (MAX_BYTES + 10), headers=PLAIN))
+    assert node.missing is not None
+    assert node.missing.words == "It answers with more than 8 MiB."
+
+
+async def test_a_dead_exporter_hides_no_other() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, n1=text(), n2=refusal(503, "dead"), n3=text("mig"))
+        found = await reader_of(client).read(["n1", "n2", "n3", "n4"])
+    assert [len(found[node].gpus) for node in ("n1", "n2", "n3", "n4")] == [2, 0, 3, 0]
+    missing = found["n4"].missing
+    assert missing is not None
+    assert (missing.cause, missing.words) == (NoReadingsCause.NO_EXPORTER, "No DCGM exporter runs on it.")
+
+
+async def test_only_the_nodes_in_sight_are_read() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, n1=text(), n2=text(), n3=text())
+        reader = reader_of(client)
+        await reader.read(["n2"])
+        await reader.read([])
+    assert proxied(cluster) == [proxy_path("n2")]
+
+
+async def test_who_may_not_proxy_is_told_once_and_one_request_finds_it_out() -> None:
+    moment = Moment()
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        refused = refusal(
+            403, 'pods "x" is forbidden: User "li" cannot get resource "pods/proxy"', "Forbidden"
+        )
+        gpu_cluster(cluster, n1=refused, n2=refused, n3=refused, n4=refused)
+        reader = reader_of(client, moment)
+        for _ in range(3):
+            found = await reader.read(["n1", "n2", "n3", "n4"])
+        assert len(proxied(cluster)) == 1
+        words = {node.missing.words for node in found.values() if node.missing}
+        assert words == {"You may not get pods/proxy in namespace gpu-operator."}
+        moment.now_s += REFUSED_S + 1
+        await reader.read(["n1"])
+        assert len(proxied(cluster)) == 2
+
+
+async def test_an_exporter_that_failed_is_left_alone_for_a_while_and_looked_for_again() -> None:
+    moment = Moment()
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, n1=refusal(503, "dead"))
+        reader = reader_of(client, moment)
+        await reader.read(["n1"])
+        await reader.read(["n1"])
+        assert len(proxied(cluster)) == 1
+        cluster.forget("/api/v1/pods")
+        say_pods(cluster, exporter_pod("n1", name="dcgm-exporter-new"))
+        cluster.say(proxy_path("new"), text())
+        moment.now_s += FAILED_S + 1
+        assert len((await reader.read(["n1"]))["n1"].gpus) == 2
+
+
+async def test_no_more_than_eight_are_read_at_once() -> None:
+    at_once, most, may_go = 0, 0, asyncio.Event()
+
+    class Counted:
+        async def answer(self, request: object, closing: asyncio.Event) -> object:
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            await may_go.wait()
+            at_once -= 1
+            return await text().answer(request, closing)  # type: ignore[arg-type]
+
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        nodes = [f"n{number}" for number in range(20)]
+        gpu_cluster(cluster, n0=text(), **dict.fromkeys(nodes[1:], Counted()))  # type: ignore[arg-type]
+        reading = asyncio.create_task(reader_of(client).read(nodes))
+        await cluster.until_asked(proxy_path(nodes[MAX_AT_ONCE]))
+        may_go.set()
+        found = await reading
+    assert most == MAX_AT_ONCE
+    assert all(len(node.gpus) == 2 for node in found.values())
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        Answer(b"Client sent an HTTP request to an HTTPS server.\n", 400, PLAIN),
+        refusal(503, 'error trying to reach service: net/http: malformed HTTP response "\\x15\\x03"'),
+    ],
+)
+async def test_an_exporter_that_turns_out_to_speak_tls_is_asked_by_https(refused: Reply) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, n1=refused)
+        cluster.say(proxy_path("n1", scheme="https"), text())
+        reader = reader_of(client)
+        for _ in range(3):
+            assert len((await reader.read(["n1"]))["n1"].gpus) == 2
+    assert len(cluster.asked(proxy_path("n1"))) == 1
+
+
+async def test_what_an_exporter_asks_for_is_asked_of_nobody_else() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        login = Answer(b"Unauthorized\n", 401, {**PLAIN, "WWW-Authenticate": "Basic"})
+        busy = Answer(b"slow down\n", 429, {**PLAIN, "Retry-After": "600"})
+        away = Answer(b"", 302, {"Location": f"{cluster.host}/elsewhere"})
+        gpu_cluster(cluster, n1=login, n2=busy, n3=away)
+        found = await reader_of(client).read(["n1", "n2", "n3"])
+        assert client.throttled_until_s == 0
+        await client.get_json("/version")
+    words = [found[node].missing for node in ("n1", "n2", "n3")]
+    assert [each.words for each in words if each] == [
+        "It answers 401: Unauthorized",
+        "It answers 429: slow down",
+        "dcgm-exporter-n3 reports no GPU.",
+    ]
+    assert cluster.asked("/elsewhere") == []
+    assert len(proxied(cluster)) == 3
+
+
+async def test_who_may_not_list_pods_at_all_is_told_that() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, n1=text())
+        cluster.forget("/api/v1/pods")
+        cluster.say("/api/v1/pods", refusal(403, "no"))
+        for namespace in ("gpu-operator", "nvidia-gpu-operator", "monitoring", "kube-system"):
+            cluster.say(f"/api/v1/namespaces/{namespace}/pods", refusal(403, "no"))
+        cluster.say("/api/v1/namespaces/gke-managed-system/pods", refusal(403, "no"))
+        cluster.say("/api/v1/namespaces/default/pods", refusal(403, "no"))
+        reader = reader_of(client)
+        found = await reader.read(["n1"])
+        asked = len(cluster.requests)
+        await reader.read(["n1"])
+    assert found["n1"].missing is not None
+    assert found["n1"].missing.cause is NoReadingsCause.FORBIDDEN
+    assert found["n1"].missing.words == "You may not list pods, so no DCGM exporter is found."
+    assert len(cluster.requests) == asked
+
+
+async def test_a_node_that_comes_in_sight_later_is_looked_through_once() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say("/version", Answer({"gitVersion": "v1.34.1"}))
+        say_pods(cluster, exporter_pod("n2", labels={"team": "hpc"}))
+        cluster.say(proxy_path("n2"), text())
+        reader = reader_of(client)
+        await reader.read(["n1"])
+        for _ in range(2):
+            assert len((await reader.read(["n1", "n2"]))["n2"].gpus) == 2
+        searches = [each.query["fieldSelector"] for each in cluster.requests if "fieldSelector" in each.query]
+    assert searches == ["spec.nodeName=n1", "spec.nodeName=n2"]
+
+
+async def test_who_may_not_search_the_pods_of_a_node_is_refused_once_whichever_nodes_come_in_sight() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say("/version", Answer({"gitVersion": "v1.34.1"}))
+        cluster.say("/api/v1/pods", refusal(403, "no", "Forbidden"))
+        say_pods(cluster, exporter_pod("n0"), path="/api/v1/namespaces/gpu-operator/pods")
+        reader = reader_of(client)
+        for node in ("n1", "n2", "n3"):
+            found = await reader.read([node])
+            assert found[node].missing is not None
+        searches = [each.query["fieldSelector"] for each in cluster.requests if "fieldSelector" in each.query]
+    assert searches == ["spec.nodeName=n1"]
+
+
+async def test_who_may_not_ask_for_the_version_reads_exporters_all_the_same() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        gpu_cluster(cluster, n1=text())
+        cluster.forget("/version")
+        cluster.say("/version", refusal(403, "no", "Forbidden"))
+        reader = reader_of(client)
+        for _ in range(2):
+            assert len((await reader.read(["n1"]))["n1"].gpus) == 2
+    assert len(cluster.asked("/version")) == 1
+
+
+async def test_in_the_sandbox_the_driver_of_this_machine_is_asked() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say("/version", Answer({"gitVersion": "v1.34.0-gpuconsole-sandbox"}))
+        path = "/api/v1/nodes/sandbox-0:9400/proxy/metrics"
+        cluster.say(path, text())
+        found = await reader_of(client).read(["sandbox-0"])
+    assert {gpu.source for gpu in found["sandbox-0"].gpus} == {Source.NVML}
+    assert proxied(cluster) == [path]

@@ -1,0 +1,154 @@
+"""Batches of the ranks: every sample once per epoch, for any number of ranks, also if it changes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
+
+from trainer.ddp.batches import ElasticSampler, TrainBatches, validation_batches
+from trainer.ddp.datasets import draw_digit_images
+from trainer.ddp.samples import Images
+from trainer.messages import TrainingError
+from trainer.ranks import Ranks
+
+
+def samplers(samples: int, batch_size: int, world_size: int, seed: int = 1) -> list[ElasticSampler]:
+    return [
+        ElasticSampler(samples, batch_size, Ranks(rank, world_size, 0, 1, "a test"), seed)
+        for rank in range(world_size)
+    ]
+
+
+def epoch_of(
+    samples: int, batch_size: int, world_size: int, epoch: int = 0, taken: int = 0
+) -> list[list[int]]:
+    """List what all ranks together take at each step of an epoch."""
+    by_rank = [each.epoch_batches(epoch, taken) for each in samplers(samples, batch_size, world_size)]
+    return [torch.cat(step).tolist() for step in zip(*by_rank, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("samples", "batch_size", "world_size"), [(48, 4, 2), (50, 4, 3), (7, 7, 1), (9, 2, 4)]
+)
+def test_each_sample_is_taken_once_an_epoch_and_each_epoch_has_its_own_order(
+    samples: int, batch_size: int, world_size: int
+) -> None:
+    steps = epoch_of(samples, batch_size, world_size)
+    assert {len(step) for step in steps} == {batch_size * world_size}
+    taken = [sample for step in steps for sample in step]
+    of_the_next = len(taken) - samples
+    assert 0 <= of_the_next < batch_size * world_size
+    assert set(taken) == set(range(samples))
+    assert [taken.count(sample) for sample in range(samples)].count(2) == of_the_next
+    assert epoch_of(samples, samples, 1, 0) != epoch_of(samples, samples, 1, 1)
+
+
+@given(
+    samples=st.integers(12, 60),
+    parts=st.lists(
+        st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 9)), min_size=1, max_size=6
+    ),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_with_ranks_that_come_and_go_no_sample_is_ever_a_whole_epoch_ahead_of_another(
+    samples: int, parts: list[tuple[int, int, int]], seed: int
+) -> None:
+    """Each part is a run: its ranks, the samples a step of each, and the steps until it is stopped."""
+    times = [0] * samples
+    epoch, taken = 0, 0
+    for world_size, batch_size, steps in parts:
+        ranks = samplers(samples, batch_size, world_size, seed)
+        batches = [each.epoch_batches(epoch, taken) for each in ranks]
+        for _ in range(steps):
+            if taken >= samples:
+                epoch, taken = epoch + 1, taken - samples
+                batches = [each.epoch_batches(epoch, taken) for each in ranks]
+            for indices in batches:
+                for sample in next(indices).tolist():
+                    times[sample] += 1
+            taken += world_size * batch_size
+            whole, more = divmod(taken, samples)
+            assert sorted(times) == sorted([epoch + whole] * (samples - more) + [epoch + whole + 1] * more)
+
+
+@pytest.mark.parametrize("samples", [48, 50])
+def test_other_ranks_take_the_very_samples_that_one_rank_would_have_taken_next(samples: int) -> None:
+    alone = [step[0] for step in epoch_of(samples, 1, 1)]
+    for world_size in (1, 2, 3):
+        steps = epoch_of(samples, 4, world_size, 0, 20)
+        in_order = [sorted(step) for step in steps[:-1]]
+        size = 4 * world_size
+        assert (
+            in_order
+            == [sorted(alone[at : at + size]) for at in range(20, samples - size + 1, size)][: len(in_order)]
+        )
+        assert set(alone[20:]) <= {sample for step in steps for sample in step}
+
+
+def test_an_order_is_that_of_torchs_own_sampler_so_that_older_checkpoints_go_on_in_theirs() -> None:
+    from torch.utils.data import DistributedSampler
+
+    dataset = torch.utils.data.TensorDataset(torch.zeros(48))
+    for rank in (0, 1):
+        theirs: DistributedSampler[object] = DistributedSampler(
+            dataset, 2, rank, shuffle=True, seed=5, drop_last=True
+        )
+        theirs.set_epoch(3)
+        ours = ElasticSampler(48, 4, Ranks(rank, 2, 0, 1, "a test"), 5)
+        assert torch.cat(list(ours.epoch_batches(3))).tolist() == list(theirs)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "epoch", "taken", "steps"),
+    [(1, 0, 0, 5), (2, 0, 0, 9), (2, 1, 10, 4), (2, 1, 49, 1), (2, 2, 10, 0), (2, 5, 0, 0)],
+)
+def test_steps_are_counted_until_the_last_sample_of_the_last_epoch(
+    epochs: int, epoch: int, taken: int, steps: int
+) -> None:
+    [sampler, *_] = samplers(50, 4, 3)
+    assert sampler.steps_left(epochs, epoch, taken) == steps
+
+
+def numbered(count: int) -> Images:
+    """Make images whose labels are their numbers."""
+    return Images(torch.zeros(count, 1, 28, 28, dtype=torch.uint8), torch.arange(count))
+
+
+def ranks_of(world_size: int) -> list[Ranks]:
+    return [Ranks(rank, world_size, 0, 1, "a test") for rank in range(world_size)]
+
+
+@pytest.mark.parametrize(("count", "world_size"), [(10, 1), (11, 2), (7, 3), (2, 3)])
+def test_over_all_ranks_each_validation_image_counts_exactly_once(count: int, world_size: int) -> None:
+    evaluated = [
+        int(label)
+        for ranks in ranks_of(world_size)
+        for _, labels in validation_batches(numbered(count), 3, ranks)
+        for label in labels
+    ]
+    assert sorted(evaluated) == list(range(count))
+
+
+def test_all_ranks_validate_in_as_many_batches_for_each_waits_for_the_others() -> None:
+    sizes = [
+        [len(labels) for _, labels in validation_batches(numbered(9), 2, ranks)] for ranks in ranks_of(4)
+    ]
+    assert sizes == [[2, 1], [2, 0], [2, 0], [2, 0]]
+
+
+def test_a_batch_is_floats_from_0_to_1() -> None:
+    train, validation = draw_digit_images(64, 10, seed=1)
+    images, labels = next(TrainBatches(train, 32, ranks_of(1)[0], seed=1).epoch_batches(0))
+    assert (images.shape, images.dtype) == ((32, 1, 28, 28), torch.float32)
+    assert images.min() >= 0
+    assert 0.9 < images.max() <= 1
+    assert labels.shape == (32,)
+    assert len(validation) == 10
+
+
+def test_too_few_images_for_a_step_are_refused_in_words() -> None:
+    with pytest.raises(TrainingError, match="There are 7 training images, but one step takes 8"):
+        TrainBatches(numbered(7), 4, ranks_of(2)[0], seed=1)

@@ -1,0 +1,184 @@
+"""Every command against a reader that goes away: quiet, and the status of a process that SIGPIPE ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests import ROOT
+from tests.scripted.server import Answer, Compute, ScriptedCluster, Stream
+from tests.support.objects import recorded
+from tests.tui.commands.conftest import CommandLine
+from tests.tui.commands.submitting import echo
+from trainer.tfevents import EventWriter
+from tui.commands import COMMANDS
+
+LOG = "/api/v1/namespaces/default/pods/running-master-0/log"
+JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+LINE = b"2026-11-20T18:36:10.000000001Z a line of a log that goes on and on\n"
+QUIET = (0, 141)
+FOLLOW = (
+    ("logs", "running", "-f"),
+    ("logs", "running", "-f", "--all"),
+    ("submit", "pytorch", "--name", "running", "--image", "x", "--follow", "true"),
+)
+MANIFEST = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: one}\nspec: {}\n"
+
+COMMAND_LINES = (
+    ("--help",),
+    ("--version",),
+    (),
+    ("top", "nodes"),
+    ("top", "jobs"),
+    ("top", "users"),
+    ("top", "nodes", "--live"),
+    ("list",),
+    ("list", "-o", "json"),
+    ("get", "running"),
+    ("get", "nosuch"),
+    ("describe", "node", "n1"),
+    ("why", "running"),
+    ("events", "running"),
+    ("logs", "running"),
+    ("curves", "runs"),
+    ("submit", "job", "--name", "one", "--image", "x", "--dry-run", "client", "-o", "yaml", "true"),
+    ("submit", "-f", "one.yaml", "--dry-run", "client"),
+    ("templates",),
+    ("clone", "running", "-o", "yaml"),
+    ("delete", "nosuch", "--yes"),
+    ("suspend", "nosuch", "--yes"),
+    ("resume", "nosuch"),
+    ("scale", "nosuch", "--replicas", "3", "--yes"),
+    ("scalein", "etjob", "--name", "nosuch", "--yes"),
+    ("scaleout", "etjob", "--name", "nosuch", "--yes"),
+    ("label", "node", "n1", "ack.node.gpu.schedule=topology", "--yes"),
+    ("prune", "--older-than", "1d", "--dry-run"),
+    ("shell", "running", "--", "true"),
+    ("forward", "running"),
+    ("bundle", "running", "-o", "bundle.tar.gz"),
+    ("data", "list"),
+    ("sandbox", "status"),
+    ("info",),
+    ("help", "jobs"),
+)
+
+
+@pytest.fixture
+async def full(run: CommandLine, cluster: ScriptedCluster) -> AsyncIterator[CommandLine]:
+    """Return the command line of a user whose job has a long log, and whose folder has what to read."""
+    pod = next(each for each in recorded("pods") if each["metadata"]["name"] == "running-master-0")
+    cluster.say(LOG.removesuffix("/log"), Answer(pod))
+    cluster.say(LOG, Answer(LINE * 20_000))
+    cluster.say(JOBS, Compute(echo), method="POST")
+    for job in recorded("pytorchjobs"):
+        cluster.say(f"{JOBS}/{job['metadata']['name']}", Answer(job))
+    (run.home / "one.yaml").write_text(MANIFEST)
+    events = EventWriter(run.home / "runs")
+    for step in range(100):
+        events.write_scalar("loss", step, 1 / (step + 1))
+    events.close()
+    yield run
+
+
+async def start(
+    run: CommandLine, words: tuple[str, ...], *streams: str
+) -> tuple[asyncio.subprocess.Process, int]:
+    """Start a command whose `streams` go to one pipe, and return the pipe's reading end."""
+    reading, writing = os.pipe()
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-W", "error", "-m", "tui"),
+        *words,
+        cwd=run.home,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=writing if "stdout" in streams else asyncio.subprocess.PIPE,
+        stderr=writing if "stderr" in streams else asyncio.subprocess.PIPE,
+    )
+    os.close(writing)
+    return child, reading
+
+
+async def quiet_end(child: asyncio.subprocess.Process) -> None:
+    _, err = await child.communicate()
+    assert b"Traceback" not in (err or b""), err
+    assert b"Exception ignored" not in (err or b""), err
+    assert child.returncode is not None and child.returncode in QUIET, (child.returncode, err)
+
+
+def test_every_command_has_a_row() -> None:
+    assert {words[0] for words in COMMAND_LINES if words} >= {each.name for each in COMMANDS}
+
+
+@pytest.mark.parametrize("words", COMMAND_LINES, ids=" ".join)
+async def test_a_reader_that_never_read(full: CommandLine, words: tuple[str, ...]) -> None:
+    child, reading = await start(full, words, "stdout", "stderr")
+    os.close(reading)
+    await quiet_end(child)
+
+
+@pytest.mark.parametrize("words", [("logs", "running"), ("list", "-o", "json"), ("info",)], ids=" ".join)
+@pytest.mark.parametrize("size", [1, 100_000])
+async def test_a_reader_that_leaves_in_the_middle_of_a_line(
+    full: CommandLine, words: tuple[str, ...], size: int
+) -> None:
+    child, reading = await start(full, words, "stdout")
+    await asyncio.to_thread(os.read, reading, size)
+    os.close(reading)
+    await quiet_end(child)
+
+
+@pytest.mark.parametrize("words", FOLLOW, ids=" ".join)
+async def test_a_reader_that_leaves_while_a_log_is_followed(
+    full: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...]
+) -> None:
+    log = Stream(LINE)
+    cluster.forget(LOG)
+    cluster.say(LOG, log)
+    for path in ("/apis/kubeflow.org/v1/pytorchjobs", "/apis/batch/v1/jobs", "/api/v1/pods", "/api/v1/nodes"):
+        cluster.say(path, Stream(), watch=True)
+    child, reading = await start(full, words, "stdout")
+    printed = b""
+    while b"a line of a log" not in printed:
+        printed += await asyncio.to_thread(os.read, reading, 1000)
+    os.close(reading)
+    log.send(LINE)
+    await quiet_end(child)
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-"])
+async def test_streams_closed_at_the_start_are_as_the_null_device(full: CommandLine, closed: str) -> None:
+    child = await asyncio.create_subprocess_exec(
+        *("sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-P", "-W", "error", "-m", "tui", "list"),
+        cwd=full.home,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, err = await child.communicate()
+    assert (child.returncode, err) == (0, b"")
+
+
+async def test_a_full_disk_is_named(full: CommandLine) -> None:
+    for words in (("list",), ("logs", "running"), ("curves", "runs")):
+        with open("/dev/full", "wb") as disk:
+            child = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-W", "error", "-m", "tui"),
+                *words,
+                cwd=full.home,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdout=disk,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            _, err = await child.communicate()
+        assert (child.returncode, err) == (1, b"Could not use standard output.\nNo space left on device.\n")
+
+
+async def test_a_locale_without_more_than_ascii_gets_no_more(full: CommandLine) -> None:
+    full.set("LC_ALL", "C")
+    for words in (("list",), ("get", "waits"), ("top", "nodes", "--live"), ("curves", "runs"), ("--help",)):
+        ended = await full.process(*words)
+        assert (ended.status, ended.out.isascii(), ended.err.isascii()) == (0, True, True), ended.out

@@ -1,0 +1,136 @@
+"""An unexpected exception anywhere in the console is reported, and everything else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.widget import Widget
+
+from tests.tui.console.test_console import Playground, console_on, some_objects
+from tui.app import Console
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.nodes import NodesView
+from tui.terminal.driver import PacedApp
+from tui.widgets.home.job_pane import JobPane
+from tui.widgets.table.table import Table
+
+
+class Bug(Exception):
+    """Something that nobody expected."""
+
+
+def fail(words: str = "token=hunter2secret") -> None:
+    raise Bug(words)
+
+
+async def fail_later() -> None:
+    fail()
+
+
+def in_a_worker(widget: Widget) -> None:
+    widget.run_worker(fail_later, exclusive=True)  # type: ignore[arg-type]
+
+
+def in_a_thread(widget: Widget) -> None:
+    widget.run_worker(fail, thread=True)
+
+
+def in_a_timer(widget: Widget) -> None:
+    widget.set_timer(0.01, fail)
+
+
+def in_an_interval(widget: Widget) -> None:
+    widget.set_interval(0.01, fail, repeat=5)
+
+
+def after_refresh(widget: Widget) -> None:
+    widget.call_after_refresh(fail)
+
+
+def later(widget: Widget) -> None:
+    widget.call_later(fail)
+
+
+def next_time(widget: Widget) -> None:
+    widget.call_next(fail)
+
+
+WAYS = (in_a_worker, in_a_thread, in_a_timer, in_an_interval, after_refresh, later, next_time)
+
+
+@pytest.fixture
+def survives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PacedApp, "survives_bugs", True)
+
+
+def log_of(play: Playground) -> str:
+    path = play.console.options.log_file
+    return path.read_text() if path.exists() else ""
+
+
+def place(console: Console, name: str) -> Widget:
+    return {"view": console.screen, "table": console.screen.query_one(Table)}.get(name) or (
+        console.screen.query_one(JobPane)
+    )
+
+
+@pytest.mark.parametrize("where", ["view", "table", "pane"])
+@pytest.mark.usefixtures("survives")
+async def test_a_bug_is_reported_and_the_view_goes_on(where: str, tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        for way in WAYS:
+            before = log_of(play).count("Bug: ")
+            way(place(play.console, where))
+            await play.until(lambda before=before: log_of(play).count("Bug: ") > before)  # type: ignore[misc]
+            assert isinstance(play.console.screen, JobsView), way
+        assert "hunter2secret" not in log_of(play)
+        assert play.console.options.log_file.stat().st_mode & 0o777 == 0o600
+        await play.until(lambda: "Unexpected error" in play.text)
+        await play.press("j", "tab")
+        await play.until(lambda: isinstance(play.console.screen, NodesView))
+    assert play.console.return_code in (None, 0)
+
+
+@pytest.mark.usefixtures("survives")
+async def test_the_same_bug_is_shown_once(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        for _ in range(20):
+            play.console.screen.call_later(fail)
+        await play.until(lambda: log_of(play).count("Bug: ") >= 20)
+        assert [each.title for each in play.console._notifications].count("Unexpected error") == 1
+
+
+@pytest.mark.usefixtures("survives")
+async def test_updates_that_end_by_a_bug_are_said_to_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tui.feeds.cluster_feed import ClusterFeed
+
+    async def run(self: ClusterFeed, publish: Callable[..., None]) -> None:
+        fail("joined badly")
+
+    async with console_on(tmp_path, **some_objects()) as play:
+        with monkeypatch.context() as patch:
+            patch.setattr(ClusterFeed, "run", run)
+            play.console.connect()
+            await play.until(lambda: "ctrl+r connects again" in play.console.snapshot.stale)
+        await play.press("ctrl+r")
+        await play.until(lambda: not play.console.snapshot.stale and "bert" in play.text)
+
+
+@pytest.mark.usefixtures("survives")
+def test_a_log_that_cannot_be_written_hides_nothing(tmp_path: Path) -> None:
+    from tui.files.bug_log import LARGEST_LOG_BYTES, log_bug
+
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    try:
+        fail()
+    except Bug as error:
+        assert log_bug(tmp_path / "link", error).endswith("in fail")
+        assert not (tmp_path / "elsewhere").exists()
+        log = tmp_path / "log"
+        log.write_bytes(b"x" * (LARGEST_LOG_BYTES + 1))
+        log_bug(log, error)
+        assert log.stat().st_size < LARGEST_LOG_BYTES

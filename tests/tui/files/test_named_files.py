@@ -1,0 +1,129 @@
+"""Files that a user names are regular and small, or refused: no entry point hangs or fills the memory."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import themes
+from k8s.client.auth.cluster_config import load
+from k8s.client.auth.kubeconfig import merge
+from k8s.errors import KubeError
+from k8s.job_spec import ConfigFile, JobSpec
+from tests.k8s.client.test_cluster_config import config, write
+from tui.commands.submission.manifests import read_manifests
+from tui.files.config_file import read_config
+from tui.files.keys_file import read_keys
+from tui.files.local_folder import FolderError, pack_folder
+from tui.files.stored_choices import THEME_FILE, read_theme
+from tui.jobs.new_job.job_files import read_job_files
+from tui.jobs.new_job.job_templates import own_templates
+from tui.screens import key_table
+from tui.screens.documents import form_files
+
+
+def _placed(path: Path, name: str) -> Path:
+    """Return a folder of its own that has the file under a name which the reader expects."""
+    folder = path.parent / "placed"
+    folder.mkdir()
+    path.rename(folder / name)
+    return folder / name
+
+
+def _refusal(read: Callable[[], object]) -> str:
+    try:
+        read()
+    except (OSError, ValueError, KubeError) as error:
+        return str(error)
+    return ""
+
+
+def _cluster(path: Path, *, user: str = "", cluster: str = "") -> str:
+    users = {user: str(path)} if user else {}
+    if user == "client-key":
+        users["client-certificate-data"] = base64.b64encode(b"no certificate").decode()
+    made = config("https://127.0.0.1:1", users, cluster={cluster: str(path)} if cluster else {})
+    kubeconfig = write(path.parent / "kubeconfig", made)
+
+    async def connect() -> None:
+        (await load(kubeconfig)).ssl_context()
+
+    return _refusal(lambda: asyncio.run(connect()))
+
+
+def _theme(path: Path) -> str:
+    said: list[str] = []
+    themes.load(_placed(path, "mine.toml").parent, said.append)
+    return " ".join(said)
+
+
+def _job_file(path: Path) -> str:
+    spec = JobSpec(name="a", config_files=(ConfigFile(str(path), "/etc/a"),))
+    return _refusal(lambda: read_job_files(spec))
+
+
+def _ignore_file(path: Path) -> str:
+    folder = _placed(path, ".gitignore").parent
+    (folder / "train.py").write_text("")
+    try:
+        pack_folder(folder)
+    except FolderError as error:
+        return str(error)
+    return "the others are sent"
+
+
+READERS: dict[str, Callable[[Path], str]] = {
+    "--config-file": _job_file,
+    "submit -f": lambda path: _refusal(lambda: read_manifests(str(path))),
+    "import": lambda path: _refusal(lambda: form_files._read(path)),
+    "template": lambda path: " ".join(own_templates(_placed(path, "mine.yaml").parent)[1]),
+    "config.yaml": lambda path: " ".join(read_config(path).problems),
+    "keys.yaml": lambda path: " ".join(read_keys(path, key_table()).problems),
+    "theme": _theme,
+    "kubeconfig": lambda path: " ".join(merge([path]).problems),
+    "tokenFile": lambda path: _cluster(path, user="tokenFile"),
+    "client-certificate": lambda path: _cluster(path, user="client-certificate"),
+    "client-key": lambda path: _cluster(path, user="client-key"),
+    "certificate-authority": lambda path: _cluster(path, cluster="certificate-authority"),
+    ".gitignore": _ignore_file,
+    "chosen theme": lambda path: read_theme(_placed(path, THEME_FILE).parent, "dark"),
+}
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(300 * 2**20)
+
+
+def _unreadable(path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root reads every file")
+    path.write_text("x")
+    path.chmod(0)
+
+
+BAD: dict[str, tuple[Callable[[Path], object], str]] = {
+    "FIFO": (os.mkfifo, "regular file"),
+    "endless device": (lambda path: path.symlink_to("/dev/zero"), "regular file"),
+    "folder": (Path.mkdir, "directory"),
+    "sparse": (_sparse, "too large"),
+    "unreadable": (_unreadable, "denied"),
+    "not UTF-8": (lambda path: path.write_bytes(b"\xff\xfe\x80"), ""),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_that_cannot_be_read_whole_is_refused(tmp_path: Path, reader: str, bad: str) -> None:
+    make, why = BAD[bad]
+    path = tmp_path / "named"
+    make(path)
+    said = READERS[reader](path)
+    assert said or (reader, bad) == ("--config-file", "not UTF-8"), "a config file may hold any bytes"
+    if reader not in (".gitignore", "chosen theme", "theme"):
+        assert why in said.lower()

@@ -1,0 +1,97 @@
+"""The stored theme and home layouts: found again, private, and harmless if damaged."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from k8s.errors import KubeError
+from tui.files.stored_choices import (
+    LAYOUTS_FILE,
+    MAX_CONTEXTS,
+    THEME_FILE,
+    StoredLayouts,
+    read_theme,
+    store_theme,
+)
+
+
+def test_what_is_kept_for_a_context_is_found_the_next_time(tmp_path: Path) -> None:
+    assert StoredLayouts(tmp_path).find("lab") == ""
+    assert StoredLayouts(tmp_path).store("lab", "list")
+    assert StoredLayouts(tmp_path).store("farm", "all panes")
+    assert (StoredLayouts(tmp_path).find("lab"), StoredLayouts(tmp_path).find("farm")) == (
+        "list",
+        "all panes",
+    )
+    assert (tmp_path / LAYOUTS_FILE).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"lab": 7}', "[" * 100_000])
+def test_a_file_that_makes_no_sense_is_as_none_and_is_replaced(tmp_path: Path, text: str) -> None:
+    (tmp_path / LAYOUTS_FILE).write_text(text)
+    kept = StoredLayouts(tmp_path)
+    assert kept.find("lab") == ""
+    assert kept.store("lab", "list") and StoredLayouts(tmp_path).find("lab") == "list"
+
+
+def test_where_nothing_can_be_written_a_choice_holds_while_the_console_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    kept = StoredLayouts(tmp_path / "file")
+    assert not kept.store("lab", "list") and kept.find("lab") == "list"
+    assert StoredLayouts().store("lab", "list")
+
+
+def test_the_oldest_choices_go(tmp_path: Path) -> None:
+    kept = StoredLayouts(tmp_path)
+    for number in range(MAX_CONTEXTS + 1):
+        kept.store(f"context-{number}", "list")
+    assert (kept.find("context-0"), kept.find("context-1")) == ("", "list")
+
+
+def test_without_a_choice_the_theme_of_the_config_holds(tmp_path: Path) -> None:
+    assert read_theme(tmp_path, "") == ""
+    assert read_theme(tmp_path, "light") == "light"
+
+
+def test_a_choice_in_the_console_holds_over_the_config_and_the_second_over_the_first(tmp_path: Path) -> None:
+    store_theme(tmp_path / "state", "dark", "light")
+    assert read_theme(tmp_path / "state", "light") == "dark"
+    store_theme(tmp_path / "state", "safe", "light")
+    assert read_theme(tmp_path / "state", "light") == "safe"
+    assert [path.name for path in (tmp_path / "state").iterdir()] == [THEME_FILE]
+    assert stat.S_IMODE((tmp_path / "state" / THEME_FILE).stat().st_mode) == 0o600
+
+
+def test_a_theme_written_into_the_config_later_holds_over_the_choice(tmp_path: Path) -> None:
+    store_theme(tmp_path, "dark", "")
+    assert read_theme(tmp_path, "contrast") == "contrast"
+    store_theme(tmp_path, "safe", "contrast")
+    assert read_theme(tmp_path, "contrast") == "safe"
+    assert read_theme(tmp_path, "") == "safe"  # a config that names none has nothing against it
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "null", '{"theme": "dark"}', '{"theme": 1, "config_theme": "light"}', "[" * 9999],
+)
+def test_a_file_that_makes_no_sense_is_as_none_and_the_next_choice_replaces_it(
+    tmp_path: Path, content: str
+) -> None:
+    (tmp_path / THEME_FILE).write_text(content)
+    assert read_theme(tmp_path, "light") == "light"
+    store_theme(tmp_path, "safe", "light")
+    assert read_theme(tmp_path, "light") == "safe"
+
+
+def test_a_file_that_cannot_be_read_is_as_none(tmp_path: Path) -> None:
+    (tmp_path / THEME_FILE).mkdir()
+    assert read_theme(tmp_path, "light") == "light"
+
+
+def test_a_choice_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    with pytest.raises(KubeError, match=r"theme could not be saved\.\n.*theme\.json: File exists\."):
+        store_theme(tmp_path / "state", "dark", "")

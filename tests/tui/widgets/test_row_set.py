@@ -1,0 +1,259 @@
+"""Rows in the order of a column, a filter and live changes, held against the plainest way to do it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui.text.natural_order import natural_key
+from tui.widgets.table.columns import Cell, Column, Row, layout_wide, natural_widths
+from tui.widgets.table.row_set import RowCache, RowSet, sort_key, sorted_places, survivor
+
+COLUMNS = (Column("name", "NAME"), Column("size", "SIZE", "right", sorts_largest_first=True))
+
+
+def row(key: str, name: str = "", size: float | None = None) -> Row:
+    return Row(key, (Cell(name or key), Cell("–" if size is None else f"{size:g}", sort=size)))
+
+
+def names(rows: RowSet) -> list[str]:
+    return [each.key for each in rows.shown]
+
+
+@pytest.mark.parametrize(
+    ("smaller", "larger"),
+    [
+        ("worker-2", "worker-10"),
+        ("worker-2", "worker-2-copy"),
+        ("a9", "a10b"),
+        ("a007", "a8"),
+        ("9", "a"),
+        ("Bert", "vit"),
+        ("a" + "9" * 30, "a1" + "0" * 30),
+    ],
+)
+def test_numbers_within_words_are_sorted_as_people_count(smaller: str, larger: str) -> None:
+    assert natural_key(smaller) < natural_key(larger)
+
+
+def test_case_and_leading_zeros_make_no_order() -> None:
+    assert natural_key("Rank-07") == natural_key("rank-7")
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12), st.text("abc-", max_size=3))
+def test_any_two_numbers_after_the_same_words_are_in_their_order(one: int, other: int, words: str) -> None:
+    assert (natural_key(f"{words}{one}") < natural_key(f"{words}{other}")) == (one < other)
+
+
+@pytest.mark.parametrize("cell", [Cell(""), Cell("–", "quiet"), Cell("7", sort=float("nan"))])
+def test_a_cell_that_says_nothing_has_no_place_in_the_order(cell: Cell) -> None:
+    assert sort_key(cell) is None
+
+
+def test_what_is_not_known_comes_last_either_way() -> None:
+    keys = [None, 3.0, "b", 1.0, None, "a"]
+    assert [keys[place] for place in sorted_places(keys, largest_first=False)] == [
+        1.0,
+        3.0,
+        "a",
+        "b",
+        None,
+        None,
+    ]
+    assert [keys[place] for place in sorted_places(keys, largest_first=True)] == [
+        "b",
+        "a",
+        3.0,
+        1.0,
+        None,
+        None,
+    ]
+
+
+def test_equal_rows_stay_in_the_order_given_when_the_order_is_reversed() -> None:
+    rows = RowSet(COLUMNS)
+    rows.replace([row("a", size=1), row("b", size=2), row("c", size=1), row("d", size=2)])
+    rows.sort(("size", False))
+    assert names(rows) == ["b", "d", "a", "c"]
+    rows.sort(("size", True))
+    assert names(rows) == ["a", "c", "b", "d"]
+    rows.sort(None)
+    assert names(rows) == ["a", "b", "c", "d"]
+
+
+def test_an_order_waits_for_its_column() -> None:
+    rows = RowSet(COLUMNS)
+    rows.sort(("size", False))
+    rows.set_columns(COLUMNS[:1], [Row(key, (Cell(key),)) for key in "ab"])
+    assert names(rows) == ["a", "b"]
+    rows.set_columns(COLUMNS, [row("a", size=1), row("b", size=2)])
+    assert names(rows) == ["b", "a"]
+
+
+def test_a_row_is_asked_once_while_it_is_the_same_object() -> None:
+    asked: list[str] = []
+
+    def wanted(each: Row) -> bool:
+        asked.append(each.key)
+        return True
+
+    kept = [row("a"), row("b")]
+    rows = RowSet(COLUMNS)
+    rows.replace(kept)
+    rows.filter(wanted)
+    rows.replace([*kept, row("c")])
+    rows.replace([kept[1], row("a")])
+    assert asked == ["a", "b", "c", "a"]
+
+
+_ROWS = st.lists(
+    st.builds(
+        row,
+        st.sampled_from([f"job-{index}" for index in range(12)]),
+        st.sampled_from(["bert", "vit-2", "vit-10", "", "a-very-long-name-of-a-job", "模型"]),
+        st.none() | st.integers(0, 3).map(float),
+    ),
+    max_size=10,
+    unique_by=lambda each: each.key,
+)
+_STEPS = st.lists(
+    st.tuples(st.just("rows"), _ROWS)
+    | st.tuples(st.just("filter"), st.sampled_from(["", "1", "vit", "zzz"]))
+    | st.tuples(
+        st.just("sort"), st.none() | st.tuples(st.sampled_from(["name", "size", "gone"]), st.booleans())
+    ),
+    max_size=12,
+)
+
+
+def _has(pattern: str, each: Row) -> bool:
+    return pattern in each.cells[0].text
+
+
+def plainly(rows: Sequence[Row], pattern: str, order: tuple[str, bool] | None) -> list[str]:
+    shown = [each for each in rows if _has(pattern, each)]
+    index = {"name": 0, "size": 1}.get(order[0] if order else "")
+    if order is None or index is None:
+        return [each.key for each in shown]
+    known = [each for each in shown if sort_key(each.cells[index]) is not None]
+    known.sort(key=lambda each: sort_key(each.cells[index]), reverse=(index == 1) != order[1])  # type: ignore[arg-type, return-value]
+    return [each.key for each in (*known, *(each for each in shown if each not in known))]
+
+
+@given(_STEPS, st.booleans())
+def test_what_is_shown_is_what_filtering_and_sorting_all_rows_anew_would_show(
+    steps: list[tuple[str, Any]], keeps_objects: bool
+) -> None:
+    rows = RowSet(COLUMNS)
+    given_rows: list[Row] = []
+    pattern, order = "", None
+    for what, value in steps:
+        if what == "rows":
+            before = {each: each for each in given_rows} if keeps_objects else {}
+            given_rows = [before.get(each, each) for each in value]
+            rows.replace(given_rows)
+        elif what == "filter":
+            pattern = value
+            rows.filter(partial(_has, pattern) if pattern else None)
+        else:
+            order = value
+            rows.sort(order)
+        assert names(rows) == plainly(given_rows, pattern, order)
+        assert rows.natural == natural_widths(COLUMNS, given_rows)
+        assert [rows.find(key) for key in names(rows)] == list(range(len(rows.shown)))
+
+
+def test_the_nearest_row_below_stands_for_one_that_is_gone() -> None:
+    rows = RowSet(COLUMNS)
+    before = [row(key) for key in "abcde"]
+    rows.replace([row(key) for key in "xabe"])
+    assert survivor(before, 1, rows) == 2
+    assert survivor(before, 2, rows) == 3
+    rows.replace([row(key) for key in "ab"])
+    assert survivor(before, 4, rows) == 1
+    rows.replace([])
+    assert survivor(before, 4, rows) is None
+
+
+@given(st.lists(st.integers(1, 60), max_size=12), st.integers(-3, 200), st.integers(0, 15))
+def test_a_wide_table_shows_whole_columns_and_counts_the_others(
+    natural: list[int], width: int, skipped: int
+) -> None:
+    columns = [replace(COLUMNS[0], key=str(index)) for index in range(len(natural))]
+    fit = layout_wide(columns, natural, width, skipped)
+    shown = [index for index, _ in fit.widths]
+    assert len(shown) + fit.hidden + fit.before == len(natural)
+    assert shown == [0, *range(1 + fit.before, 1 + fit.before + len(shown) - 1)][: len(natural)]
+    assert all(cells == natural[index] for index, cells in fit.widths[2:])
+    if width >= 20 and shown:
+        assert sum(cells for _, cells in fit.widths) + 2 * (len(shown) - 1) <= width
+
+
+@given(st.lists(st.integers(1, 30), min_size=2, max_size=12), st.integers(40, 200))
+def test_scrolling_a_wide_table_to_its_end_shows_every_column(natural: list[int], width: int) -> None:
+    columns = [replace(COLUMNS[0], key=str(index)) for index in range(len(natural))]
+    seen: set[int] = set()
+    for skipped in range(len(natural)):
+        seen |= {index for index, _ in layout_wide(columns, natural, width, skipped).widths}
+    assert seen == set(range(len(natural)))
+    assert not layout_wide(columns, natural, width, len(natural)).hidden
+
+
+@dataclass(frozen=True)
+class Thing:
+    name: str
+    age_s: float = 0.0
+
+
+class Maker:
+    """Makes rows, and remembers of what."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def __call__(self, thing: Thing) -> Row:
+        self.made.append(thing.name)
+        return Row(thing.name, (Cell(thing.name),))
+
+
+def test_only_what_has_changed_gets_a_new_row() -> None:
+    kept, make = RowCache[Thing](), Maker()
+    things = [Thing("a"), Thing("b"), Thing("c")]
+    first = kept.rows(things, make, drawn_for=1)
+    things[1] = Thing("b")
+    second = kept.rows(things, make, drawn_for=1)
+    assert make.made == ["a", "b", "c", "b"]
+    assert second[0] is first[0]
+    assert second[1] is not first[1]
+
+
+def test_rows_come_in_the_order_asked_for_and_those_of_things_that_are_gone_are_forgotten() -> None:
+    kept, make = RowCache[Thing](), Maker()
+    a, b, c = Thing("a"), Thing("b"), Thing("c")
+    kept.rows([a, b, c], make, drawn_for=1)
+    assert [row.key for row in kept.rows([c, a], make, drawn_for=1)] == ["c", "a"]
+    kept.rows([b], make, drawn_for=1)
+    assert make.made == ["a", "b", "c", "b"]
+
+
+def test_all_rows_are_made_anew_when_what_they_depend_on_changes() -> None:
+    kept, make = RowCache[Thing](), Maker()
+    things = [Thing("a"), Thing("b")]
+    kept.rows(things, make, drawn_for=(True, False))
+    kept.rows(things, make, drawn_for=(True, True))
+    assert make.made == ["a", "b", "a", "b"]
+
+
+def test_a_young_age_is_written_each_second_and_an_old_one_when_it_shows() -> None:
+    kept, make = RowCache[Thing](), Maker()
+    things = [Thing("young", 10.0), Thing("old", 3600.0)]
+    for now_s in (0.0, 0.5, 1.0, 20.0, 36.0):
+        kept.rows(things, make, drawn_for=1, now_s=now_s, age_s=lambda thing: thing.age_s)
+    assert make.made.count("young") == 4
+    assert make.made.count("old") == 2

@@ -1,0 +1,160 @@
+"""Samples by index: the interface of a data set, images in memory or in mapped files, and noise."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# Images of at most so many bytes are copied to the GPU once; a batch is then one indexing there.
+_MOST_BYTES_ON_GPU = 1 << 30
+# Of the channels of ImageNet.
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_DIFFERENT = 256
+"""Distinct samples of noise; they repeat, so that few are in memory."""
+
+
+class Samples:
+    """Inputs and targets by index; by default in mapped files, which stay on the CPU."""
+
+    needs_decoding = False
+    """True if each sample is a file to decode, so that a thread should read ahead."""
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the samples, and of the indices for `take`."""
+        return torch.device("cpu")
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def take(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets as they are stored: bytes of images, or tokens.
+
+        Raises:
+            TrainingError: A file is damaged.
+        """
+        raise NotImplementedError
+
+    def to(self, device: torch.device) -> "Samples":
+        """Return the same samples, on `device` if they are small enough to stay there."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Images(Samples):
+    """Labelled images as bytes: in memory, on a GPU, or in a mapped file."""
+
+    pixels_NCHW: Tensor
+    """uint8."""
+    labels_N: Tensor
+    """int64."""
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the labels, and of the pixels."""
+        return self.labels_N.device
+
+    def __len__(self) -> int:
+        return len(self.labels_N)
+
+    def to(self, device: torch.device) -> "Images":
+        """Return a copy on `device`; the same images if they are large or already there."""
+        if device == self.device or self.pixels_NCHW.numel() > _MOST_BYTES_ON_GPU:
+            return self
+        return Images(self.pixels_NCHW.to(device), self.labels_N.to(device))
+
+    def take(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return pixels (B, C, H, W) and labels (B,)."""
+        return self.pixels_NCHW[indices_B], self.labels_N[indices_B]
+
+
+@dataclass(frozen=True, slots=True)
+class Noise(Samples):
+    """`count` samples of noise; an index always gives the same one."""
+
+    count: int
+    inputs: Tensor
+    """(D, C, H, W) uint8, or (D, T) int64."""
+    targets: Tensor
+    """(D,), or (D, T), int64."""
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the noise."""
+        return self.targets.device
+
+    def __len__(self) -> int:
+        return self.count
+
+    def take(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets."""
+        indices_B = indices_B % len(self.targets)
+        return self.inputs[indices_B], self.targets[indices_B]
+
+    def to(self, device: torch.device) -> "Noise":
+        """Return a copy on `device`."""
+        return Noise(self.count, self.inputs.to(device), self.targets.to(device))
+
+
+def noise_images(count: int, size: int, classes: int, seed: int) -> Noise:
+    """Return color images of noise with random labels."""
+    random = torch.Generator().manual_seed(seed)
+    different = min(count, _DIFFERENT)
+    pixels = torch.randint(256, (different, 3, size, size), dtype=torch.uint8, generator=random)
+    return Noise(count, pixels, torch.randint(classes, (different,), generator=random))
+
+
+def noise_tokens(count: int, length: int, vocabulary: int, seed: int) -> Noise:
+    """Return sequences of random tokens; targets are the next tokens."""
+    random = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(vocabulary, (min(count, _DIFFERENT), length + 1), generator=random)
+    return Noise(count, tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
+
+
+def to_inputs(stored: Tensor, size: int = 0) -> Tensor:
+    """Return the input of a network: floats for bytes of images; tokens unchanged.
+
+    Args:
+        stored: uint8 (B, C, H, W), or int64 (B, T).
+        size: Height and width of a center crop; 0 for none.
+
+    Returns:
+        0 to 1 for grey images; normalized as ImageNet for color images.
+    """
+    if stored.dtype != torch.uint8:
+        return stored
+    if size and stored.shape[-1] > size:
+        top, left = (stored.shape[-2] - size) // 2, (stored.shape[-1] - size) // 2
+        stored = stored[..., top : top + size, left : left + size]
+    images_BCHW = stored.float().div_(255)
+    if stored.shape[1] == 3:
+        mean, deviation = (
+            torch.tensor(each, device=stored.device).view(3, 1, 1) for each in (_MEAN, _DEVIATION)
+        )
+        images_BCHW.sub_(mean).div_(deviation)
+    return images_BCHW
+
+
+def crop_and_mirror(stored_BCHW: Tensor, size: int) -> Tensor:
+    """Crop each image at random and mirror half of them, with torch's random numbers of the CPU.
+
+    An image no larger than the crop is shifted by up to an eighth, over black.
+
+    Args:
+        stored_BCHW: uint8.
+        size: Height and width of the crop.
+
+    Returns:
+        uint8 (B, C, size, size).
+    """
+    count, device = len(stored_BCHW), stored_BCHW.device
+    if stored_BCHW.shape[-1] <= size:
+        stored_BCHW = torch.nn.functional.pad(stored_BCHW, (size // 8,) * 4)
+    height, width = stored_BCHW.shape[-2:]
+    window = torch.arange(size)
+    rows_BH = torch.randint(height - size + 1, (count, 1)) + window
+    columns_BW = torch.randint(width - size + 1, (count, 1)) + window
+    columns_BW = torch.where(torch.rand(count, 1) < 0.5, columns_BW.flip(1), columns_BW)
+    images = torch.arange(count, device=device)[:, None, None]
+    cut_BHWC = stored_BCHW[images, :, rows_BH.to(device)[:, :, None], columns_BW.to(device)[:, None, :]]
+    return cut_BHWC.permute(0, 3, 1, 2)

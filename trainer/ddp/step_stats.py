@@ -1,0 +1,235 @@
+"""Speed of training: times of the steps between two progress lines, throughput, and MFU."""
+
+import copy
+import math
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.flop_counter import FlopCounterMode
+
+from trainer.ddp.models import Gpt
+from trainer.distributed.gpu_telemetry import FIELDS, GpuTelemetry, scalars_by_rank
+from trainer.distributed.process_group import ProcessGroup
+
+# On a GPU, DDP waits for a step to measure its communication.
+MOST_OFTEN_STEPS = 10
+_FLOPS_BATCH = 2
+"""Two samples: batch normalization cannot train on one."""
+
+# Dense tensor-core figures with fp32 accumulation; those published "with sparsity" are halved.
+# Sources: NVIDIA's data sheets and architecture whitepapers.
+_PEAK_TERAFLOPS = (
+    # name, as the driver gives it              bf16   fp16   tf32   fp32
+    (r"B200\b", 2250, 2250, 1125, 75),
+    (r"H20\b", 148, 148, 74, 44),
+    (r"H[12]00 NVL", 835, 835, 417, 60),
+    (r"(H100|H800) PCIe", 756, 756, 378, 51),
+    (r"(H100|H200|H800|GH200)\b", 989, 989, 494, 67),
+    (r"(A100|A800)\b", 312, 312, 156, 19.5),
+    (r"A30\b", 165, 165, 82, 10.3),
+    (r"A40\b", 149.7, 149.7, 74.8, 37.4),
+    (r"A10\b", 125, 125, 62.5, 31.2),
+    (r"L40S\b", 362, 362, 183, 91.6),
+    (r"L40\b", 181, 181, 90.5, 90.5),
+    (r"L20\b", 119.5, 119.5, 59.8, 59.8),
+    (r"L4\b", 121, 121, 60, 30.3),
+    (r"V100-SXM", 0, 125, 0, 15.7),
+    (r"V100-PCIE", 0, 112, 0, 14),
+    (r"T4\b", 0, 65, 0, 8.1),
+    (r"RTX 4090\b(?! D)", 165.2, 165.2, 82.6, 82.6),
+    (r"RTX 3090\b(?! Ti)", 71, 71, 35.6, 35.6),
+)
+_COLUMNS = {"bf16": 1, "fp16": 2, "tf32": 3, "fp32": 4}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StepStats:
+    """Means over the steps since the last progress line and over the ranks."""
+
+    loss: float
+    own_loss: float
+    """Loss of this rank alone."""
+    step_s: float
+    wait_s: float
+    """Time without samples, part of `step_s`."""
+    communication_s: float
+    """Time of the gradient exchange in the last step that DDP measured; NaN without DDP."""
+    exposed_s: float
+    """The part of `communication_s` after the backward pass."""
+    gpus: dict[int, list[float]]
+    """Readings of NVML by rank, in the order of `FIELDS`."""
+
+    @property
+    def text(self) -> str:
+        """Times for the end of a progress line: `wait 0.3ms step 41.0ms comm 12.1ms`."""
+        text = f"wait {self.wait_s * 1000:.1f}ms step {self.step_s * 1000:.1f}ms"
+        return text if math.isnan(self.exposed_s) else f"{text} comm {self.exposed_s * 1000:.1f}ms"
+
+    @property
+    def scalars(self) -> dict[str, float]:
+        """Points of the curves, by tag."""
+        times = {
+            "time/wait_ms": self.wait_s * 1000,
+            "time/step_ms": self.step_s * 1000,
+            "time/communication_ms": self.communication_s * 1000,
+            "time/communication_exposed_ms": self.exposed_s * 1000,
+        }
+        times = {tag: value for tag, value in times.items() if not math.isnan(value)}
+        return times | scalars_by_rank(self.gpus)
+
+
+class StepTimer:
+    """Measures the steps from one progress line to the next."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        group: ProcessGroup,
+        telemetry: GpuTelemetry | None,
+        log_every: int,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Prepare to measure; every rank must call this, with the telemetry of its own GPU."""
+        self._group = group
+        self._telemetry = telemetry
+        self._has_telemetry = bool(group.all_reduce_max(telemetry is not None))
+        self._clock = clock
+        self._ddp = next(
+            (each for each in model.modules() if isinstance(each, DistributedDataParallel)), None
+        )
+        if self._ddp is not None:
+            self._ddp._set_ddp_runtime_logging_sample_rate(  # type: ignore[no-untyped-call]
+                max(log_every, MOST_OFTEN_STEPS)
+            )
+        self._losses = torch.zeros((), device=group.device)
+        self._steps = 0
+        self._wait_s = 0.0
+        self._started = clock()
+
+    def start(self) -> None:
+        """Start again: the time so far, such as an evaluation, belongs to no step."""
+        self._losses.zero_()
+        self._steps = 0
+        self._wait_s = 0.0
+        self._started = self._clock()
+
+    def timed(self, batches: Iterable[T]) -> Iterator[T]:
+        """Yield `batches` and add up the time that each took to arrive."""
+        iterator = iter(batches)
+        while True:
+            requested = self._clock()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            self._wait_s += self._clock() - requested
+            yield batch
+
+    def add(self, loss: Tensor) -> None:
+        """Count a step; its `loss` stays on the device."""
+        self._losses += loss
+        self._steps += 1
+
+    def measure(self) -> StepStats:
+        """Return the figures of the steps since the start, and start again; all ranks must call this."""
+        own_loss = self._losses.item() / self._steps  # first: it waits for the device
+        seconds = self._clock() - self._started
+        ranks = self._group.ranks
+        own = [own_loss, seconds / self._steps, self._wait_s / self._steps, *self._communication()]
+        # Each rank fills its own slots, so that one sum over the ranks also gathers the readings of all GPUs.
+        slots = [0.0] * len(FIELDS) * ranks.world_size * self._has_telemetry
+        if slots:
+            at = ranks.rank * len(FIELDS)
+            reading = self._telemetry.read() if self._telemetry is not None else [math.nan] * len(FIELDS)
+            slots[at : at + len(FIELDS)] = reading
+        shared = torch.tensor([*own, *slots], dtype=torch.float64, device=self._group.device)
+        summed = self._group.all_reduce_sum(shared).tolist()
+        loss, step_s, wait_s, communication_s, exposed_s = (
+            each / ranks.world_size for each in summed[: len(own)]
+        )
+        by_gpu = summed[len(own) :]
+        gpus = {at // len(FIELDS): by_gpu[at : at + len(FIELDS)] for at in range(0, len(by_gpu), len(FIELDS))}
+        self.start()
+        return StepStats(loss, own_loss, step_s, wait_s, communication_s, exposed_s, gpus)
+
+    def _communication(self) -> tuple[float, float]:
+        """Return the seconds of communication that DDP measured last, and those outside the backward pass."""
+        if self._ddp is None:
+            return math.nan, math.nan
+        measured = self._ddp._get_ddp_logging_data()  # type: ignore[no-untyped-call]
+        total_ns = measured.get("backward_comm_time", math.nan)
+        exposed_ns = total_ns - measured.get("backward_compute_comm_overlap_time", math.nan)
+        return total_ns / 1e9, exposed_ns / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedScale:
+    """Converts samples per second to images or tokens per second, and to MFU."""
+
+    unit: str = "images"
+    units_per_sample: int = 1
+    flops_per_sample: int = 0
+    """Of a forward and backward pass; 0 if unknown."""
+    peak_flops: float = 0.0
+    """Per second, of all devices together; 0 if unknown."""
+
+    def per_s(self, samples_per_s: float) -> float:
+        """Return images or tokens per second."""
+        return samples_per_s * self.units_per_sample
+
+    def scalars(self, samples_per_s: float) -> dict[str, float]:
+        """Return the throughput, and MFU (0 to 1) if the peak is known, by tag."""
+        found = {f"train/{self.unit}_per_s": self.per_s(samples_per_s)}
+        if self.peak_flops and self.flops_per_sample:
+            found["train/mfu"] = samples_per_s * self.flops_per_sample / self.peak_flops
+        return found
+
+
+def training_flops(network: nn.Module, shape: tuple[int, ...]) -> int:
+    """Return the floating-point operations of a forward and backward pass of one sample; 0 if unknown.
+
+    Args:
+        network: Not yet in DDP.
+        shape: Shape of a sample, without the batch.
+    """
+    if isinstance(network, Gpt):
+        # Six for each weight of a matrix, and attention without its mask, as PaLM's appendix B counts.
+        size = network.size
+        weights = sum(layer.weight.numel() for layer in network.modules() if isinstance(layer, nn.Linear))
+        return (6 * weights + 12 * size.layers * size.width * size.length) * shape[0]
+    try:
+        # On "meta" tensors nothing is computed and no memory is used.
+        network = copy.deepcopy(network).to("meta").train()
+        inputs = torch.zeros(_FLOPS_BATCH, *shape, device="meta", dtype=next(network.parameters()).dtype)
+        counter = FlopCounterMode(display=False)
+        with counter, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            output: Tensor = network(inputs)
+            output.sum().backward()  # type: ignore[no-untyped-call]
+    except (RuntimeError, NotImplementedError, ValueError, AssertionError):
+        return 0
+    return counter.get_total_flops() // _FLOPS_BATCH
+
+
+def peak_flops(name: str, precision: str) -> float:
+    """Return the peak operations per second of a GPU; 0 if unknown.
+
+    >>> peak_flops("NVIDIA A100-SXM4-80GB", "bf16")
+    312000000000000.0
+    >>> peak_flops("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "bf16")
+    0.0
+    """
+    column = _COLUMNS.get(precision)
+    if column is None or "MIG" in name:
+        return 0.0
+    row = next((row for row in _PEAK_TERAFLOPS if re.search(rf"\b{row[0]}", name)), None)
+    return float(row[column]) * 1e12 if row else 0.0

@@ -1,0 +1,34 @@
+"""`help`: show a chapter of the manual, or the help of a command."""
+
+from __future__ import annotations
+
+import argparse
+
+from tui.commands import COMMANDS
+from tui.commands.support.output import WrongUsage, write
+from tui.manual import contents, find_topic, read_chapter
+from tui.options import ConsoleOptions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the topic argument."""
+    parser.add_argument("topic", nargs="?", default="", help="chapter of the manual, or a command")
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Print a chapter, the help of a command, or the list of topics.
+
+    Raises:
+        WrongUsage: The topic does not exist.
+    """
+    if not flags.topic:
+        write(f"Topics:\n\n{contents()}\n\nRead one with gpuconsole help TOPIC.")
+    elif topic := find_topic(flags.topic):
+        write(read_chapter(topic))
+    elif any(flags.topic in (command.name, *command.aliases) for command in COMMANDS):
+        from tui.commands.support.parser import make_parser
+
+        make_parser().parse_args([flags.topic, "--help"])
+    else:
+        raise WrongUsage(f"There is no topic {flags.topic!r}.\n\n{contents()}\n")
+    return 0
