@@ -47,8 +47,11 @@ class StopRequest:
             while True:
                 (number,) = os.read(reader, 1)
                 if signal.getsignal(number) == handler:
-                    words = f"Stopped by {signal.Signals(number).name} {when}.\n"
-                    os.write(sys.stdout.fileno(), words.encode())
+                    message = f"Stopped by {signal.Signals(number).name} {when}.\n"
+                    # The main thread may still print; the message stays the last line.
+                    stdout = os.dup(sys.stdout.fileno())
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                    os.write(stdout, message.encode())
                     os._exit(128 + number)
 
         threading.Thread(target=leave, name="start-up", daemon=True).start()
