@@ -83,6 +83,11 @@ class PendingReasons:
         """Return these jobs with their reasons if they were explained last, else unchanged."""
         return self._shown if jobs is self._jobs else jobs
 
+    def has_shortage(self, uid: str) -> bool:
+        """Return True if the reason of a job is a shortage computed from mirrored objects."""
+        found = self._waiting.get(uid)
+        return found is not None and found.shown is not found.job
+
     def remember(self, job: Job, answer: Answer) -> None:
         """Show the short form of an answer from the next `steps` on, until the job's pods change."""
         self._answered.pop(job.uid, None)

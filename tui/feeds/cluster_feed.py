@@ -241,7 +241,11 @@ class ClusterFeed:
         self._explained_at_s = recent | dict.fromkeys(uids, now_s)
         reasons = self._reasons = self._reasons or PendingReasons()
         fetcher, nodes = Fetcher(self.client), list(self._nodes.objects.values())
-        jobs = [job for job in self._own_reasons if job.uid in uids and is_waiting_job(job)]
+        jobs = [
+            job
+            for job in self._own_reasons
+            if job.uid in uids and is_waiting_job(job) and not reasons.has_shortage(job.uid)
+        ]
         with suppress(KubeError):  # that the cluster is away is said elsewhere
             for job in jobs:
                 reasons.remember(job, await answer_why(self.client, job, self._latest, fetcher, nodes))
