@@ -17,7 +17,7 @@ import tui
 from k8s.jobs.permissions import needs_of
 from k8s.kinds import JobRef
 from tests.support.objects import node, pytorch_job
-from tests.tui.console.test_console import Playground, console_on
+from tests.support.playground import Playground, console_on
 from tui.actions import find_functions, window
 from tui.app import Console
 from tui.keys import EVERYWHERE, Action, On, view_keys

@@ -10,7 +10,7 @@ import pytest
 import tui.screens
 from k8s.snapshot import ClusterSnapshot, Missing
 from tests.support.objects import batch_job, joined, node, pytorch_job
-from tests.tui.console.test_console import console_on
+from tests.support.playground import console_on
 from tui.files.support_bundle import bundle_name
 from tui.keys.completion import complete
 from tui.screens import ACTIONS

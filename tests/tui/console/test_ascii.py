@@ -15,7 +15,7 @@ from textual.color import Color
 
 from tests import ROOT
 from tests.support.objects import node
-from tests.tui.console.test_console import Playground, console_on, some_objects
+from tests.support.playground import Playground, console_on, some_objects
 from tui.terminal.line_filters import AsciiOnly, SanitizeFilter
 
 TUI = ROOT / "tui"

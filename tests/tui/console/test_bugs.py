@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widget import Widget
 
-from tests.tui.console.test_console import Playground, console_on, some_objects
+from tests.support.playground import Playground, console_on, some_objects
 from tui.app import Console
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView

@@ -13,7 +13,7 @@ from textual import events
 
 from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
 from tests.support.objects import pod_of, pytorch_job
-from tests.tui.console.test_console import Playground
+from tests.support.playground import Playground
 from tests.tui.keys.test_keys_of_curves import curves
 from tests.tui.keys.test_keys_of_texts import yaml
 from tests.tui.keys.world import WAITS, seen, typed, world

@@ -23,6 +23,7 @@ from textual.widget import Widget
 
 from tests.scripted.server import Answer, ScriptedCluster, Stream, page
 from tests.support.objects import Object, node, pod_of, pytorch_job
+from tests.support.playground import EVENTS, LISTS, Playground, console_on
 from tests.tui.console.hostile_words import (
     BLACK,
     HOSTILE,
@@ -33,7 +34,6 @@ from tests.tui.console.hostile_words import (
     assert_harmless,
     assert_screen_harmless,
 )
-from tests.tui.console.test_console import EVENTS, LISTS, Playground, console_on
 from tui.app import Console
 from tui.options import ConsoleOptions
 from tui.screens import ACTIONS

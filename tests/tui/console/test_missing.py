@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.scripted.server import Answer, refusal
-from tests.tui.console.test_console import LISTS, ONE_JOB, bert, console_on, some_objects
+from tests.support.playground import LISTS, ONE_JOB, bert, console_on, some_objects
 from tui.feeds.curve_feed import LOG_HINT
 
 

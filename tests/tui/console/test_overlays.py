@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from textual.screen import ModalScreen
 
+from tests.support.playground import Playground
 from tests.support.screen_text import text_of
-from tests.tui.console.test_console import Playground
 from tests.tui.keys.world import seen, typed, world
 from tui.screens.lists.jobs import JobsView
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster
-from tests.tui.console.test_console import ONE_JOB, Playground, console_on, some_objects
+from tests.support.playground import ONE_JOB, Playground, console_on, some_objects
 from tui.screens.dialogs.delete import DeleteScreen
 from tui.screens.lists.jobs import JobsView
 from tui.widgets.key_bar import KeyBar

@@ -17,11 +17,11 @@ from aiohttp import web
 from k8s.telemetry.readings import NoReadings, NoReadingsCause, PodReadings, Source, Throttle, Usage
 from tests.scripted.server import Answer, ScriptedCluster, Stall, Stream
 from tests.support.namespace_objects import CLAIMS, EVENTS, NAMESPACES, claim, event, namespace, serve
+from tests.support.playground import EVENTS as OWN_EVENTS
+from tests.support.playground import Playground, console_on
 from tests.support.sample_cluster import ago, lab
 from tests.support.screen_text import compare, looks_of, text_of
 from tests.support.telemetry import GIB, ScriptedReader, feed_of, reading, telemetry_of
-from tests.tui.console.test_console import EVENTS as OWN_EVENTS
-from tests.tui.console.test_console import Playground, console_on
 from tui.app import Console
 from tui.feeds.telemetry_feed import TelemetryFeed
 from tui.files.stored_choices import LAYOUTS_FILE

@@ -12,9 +12,9 @@ import pytest
 from tests.scripted.server import Compute, ScriptedCluster, page
 from tests.support.home_clusters import cluster_of
 from tests.support.namespace_objects import event
+from tests.support.playground import EVENTS, Playground, console_on
 from tests.support.sample_cluster import ago
 from tests.support.screen_text import compare, looks_of, text_of
-from tests.tui.console.test_console import EVENTS, Playground, console_on
 from tests.tui.console.test_screens import THEMES, be_quiet, resize, say
 
 SIZES = ((60, 15), (80, 24), (120, 40), (160, 45), (200, 60))

@@ -16,7 +16,7 @@ from textual.widgets import Input, OptionList, Select, TextArea
 
 from tests.scripted.server import Answer, Compute
 from tests.support.namespace_objects import CLAIMS, claim, in_namespace
-from tests.tui.console.test_console import Playground
+from tests.support.playground import Playground
 from tests.tui.keys.world import PYTORCH_JOBS, seen, typed, world
 from tui.screens.base.view import View
 from tui.widgets.table.table import Table

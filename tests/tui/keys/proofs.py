@@ -17,7 +17,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.tui.console.test_console import Playground
+from tests.support.playground import Playground
 from tui.keys import Key
 from tui.screens import key_table
 

@@ -10,7 +10,7 @@ import pytest
 from tests import ROOT
 from tests.scripted.server import Answer
 from tests.support.objects import batch_job
-from tests.tui.console.test_console import console_on
+from tests.support.playground import console_on
 from tui.keys.advice import console_advice
 
 SOURCES = sorted([*(ROOT / "k8s" / "diagnosis").rglob("*.py"), *(ROOT / "k8s" / "logs").rglob("*.py")])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.console.test_console import Playground
+from tests.support.playground import Playground
 from tests.tui.keys.proofs import Hands, proves
 from tests.tui.keys.world import changes, is_one_piece, ordered, seen, title, titled, typed, unseen, world
 

@@ -11,7 +11,7 @@ from k8s.job_spec import LOG_DIR_ANNOTATION
 from k8s.jobs.pod_files import LOCAL_PATH
 from tests.scripted.server import Answer
 from tests.support.objects import pytorch_job
-from tests.tui.console.test_console import Playground
+from tests.support.playground import Playground
 from tests.tui.keys.proofs import Hands, proves
 from tests.tui.keys.world import PYTORCH_JOBS, changes, seen, typed, unseen, world
 from trainer.tfevents import EventWriter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.objects import node
-from tests.tui.console.test_console import Playground, console_on
+from tests.support.playground import Playground, console_on
 from tests.tui.keys.proofs import Hands, proves
 from tests.tui.keys.world import PODS, changes, order, seen, title, titled, unseen, world
 from tests.tui.screens.home_lab import lab_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.console.test_console import Playground
+from tests.support.playground import Playground
 from tests.tui.keys.proofs import Hands, proves
 from tests.tui.keys.world import PODS, changes, drawn_otherwise, look_of, seen, title, titled, unseen, world
 

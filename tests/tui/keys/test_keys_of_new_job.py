@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.scripted.server import Answer, Compute
-from tests.tui.console.test_console import Playground
+from tests.support.playground import Playground
 from tests.tui.keys.proofs import Hands, proves
 from tests.tui.keys.world import (
     PYTORCH_JOBS,

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.scripted.server import Answer
 from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
 from tests.support.objects import Object
-from tests.tui.console.test_console import Playground
+from tests.support.playground import Playground
 from tests.tui.keys.proofs import Hands, proves
 from tests.tui.keys.world import (
     BERT,

@@ -8,7 +8,7 @@ import pytest
 from textual.widgets import OptionList
 
 from tests.scripted.server import page
-from tests.tui.console.test_console import Playground
+from tests.support.playground import Playground
 from tests.tui.keys.proofs import names_of
 from tests.tui.keys.world import (
     PODS,

@@ -28,8 +28,8 @@ from tests.support.namespace_objects import (
 )
 from tests.support.namespace_objects import EVENTS as ALL_EVENTS
 from tests.support.objects import Object, batch_job, node, pod_of, pytorch_job
+from tests.support.playground import Playground, console_on
 from tests.support.sample_cluster import ago
-from tests.tui.console.test_console import Playground, console_on
 from tui.widgets.table.table import Table
 
 PODS = "/api/v1/namespaces/default/pods"

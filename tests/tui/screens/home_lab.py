@@ -10,8 +10,8 @@ from aiohttp import web
 
 from tests.scripted.server import Answer, ScriptedCluster, Stream
 from tests.support.objects import node, pod_of, pytorch_job
+from tests.support.playground import Playground
 from tests.support.sample_cluster import ago
-from tests.tui.console.test_console import Playground
 from tests.tui.keys.world import PODS
 from tui.widgets.home.job_pane import JobPane
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.scripted.server import Object, Reply, ScriptedCluster, Stall, Stream, page
 from tests.support.objects import node, pytorch_job
-from tests.tui.console.test_console import LISTS, Playground
+from tests.support.playground import LISTS, Playground
 from tui.app import Console
 from tui.options import ConsoleOptions
 from tui.screens.job.job import JobView

@@ -10,8 +10,8 @@ from k8s.models import Event, convert
 from tests.scripted.server import Answer, Held, page, refusal
 from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
 from tests.support.objects import Object
+from tests.support.playground import Playground, bert, console_on, some_objects
 from tests.support.sample_cluster import ago
-from tests.tui.console.test_console import Playground, bert, console_on, some_objects
 from tui.jobs.events import EventGrouper, jobs_by_reference
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.dialogs.help import HelpScreen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.objects import Object, node
-from tests.tui.console.test_console import console_on
+from tests.support.playground import console_on
 
 
 def offering(name: str, labels: dict[str, str], offered: dict[str, str], **spec: bool) -> Object:

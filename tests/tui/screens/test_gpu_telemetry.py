@@ -30,8 +30,8 @@ from tests.scripted.server import WAIT_S, Reply, ScriptedCluster, refusal
 from tests.scripted.telemetry import PODS, gpu_cluster, proxied, proxy_path, text
 from tests.support.hosted_view import Hosted, hosted
 from tests.support.objects import node
+from tests.support.playground import console_on
 from tests.support.telemetry import GIB, NO_EXPORTER, ScriptedReader, feed_of, reading, telemetry_of
-from tests.tui.console.test_console import console_on
 from tests.tui.screens.test_job import job_view
 from tests.tui.screens.test_job import row as job_row
 from tests.tui.screens.test_jobs import line_of, picture

@@ -14,7 +14,7 @@ from tests.scripted.server import WAIT_S
 from tests.support.hosted_view import hosted
 from tests.support.idle import until
 from tests.support.objects import node
-from tests.tui.console.test_console import Playground, console_on
+from tests.support.playground import Playground, console_on
 from tests.tui.keys.world import titled
 from tests.tui.screens.home_lab import lab_of, pane, says
 from tests.tui.screens.test_jobs import picture

@@ -13,8 +13,8 @@ import pytest
 from tests.support.hosted_view import hosted
 from tests.support.idle import until
 from tests.support.objects import Object, node, pod_of, pytorch_job
+from tests.support.playground import Playground, console_on
 from tests.support.sample_cluster import ago
-from tests.tui.console.test_console import Playground, console_on
 from tests.tui.keys.world import at, changes, seen, titled, typed, world
 from tests.tui.screens.home_lab import lab_of, pane
 from tests.tui.screens.test_jobs import picture

@@ -13,7 +13,7 @@ from textual import events
 from k8s.job_spec import LOG_DIR_ANNOTATION
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster
 from tests.support.objects import Object, node, pytorch_job
-from tests.tui.console.test_console import Playground, console_on
+from tests.support.playground import Playground, console_on
 from tests.tui.feeds.test_loss_feed import with_event_files
 from tests.tui.keys.test_keys_of_logs import saved_lines
 from tests.tui.keys.world import REVIEWS

@@ -12,7 +12,7 @@ from k8s.snapshot import ClusterSnapshot, Missing, NodeRow
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
 from tests.support.namespace_objects import namespace
 from tests.support.objects import joined, node
-from tests.tui.console.test_console import Playground, console_on, some_objects
+from tests.support.playground import Playground, console_on, some_objects
 from tui.actions.info import badge
 from tui.app import Console
 from tui.feeds.info import address, as_text, verbs_text

@@ -16,7 +16,7 @@ from aiohttp import web
 from k8s.logs import write_stamp
 from tests.scripted.server import Answer, Reply, Stall, Stream, page, refusal
 from tests.support.objects import Object, node, pod_of, pytorch_job
-from tests.tui.console.test_console import EVENTS, Playground, console_on
+from tests.support.playground import EVENTS, Playground, console_on
 from tui.app import Console
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.documents.yaml import YamlScreen

@@ -14,8 +14,8 @@ from k8s.status import Status
 from tests.support.hosted_view import Hosted, hosted
 from tests.support.idle import until
 from tests.support.objects import batch_job, joined, node, pod_of, pytorch_job
+from tests.support.playground import console_on
 from tests.support.sample_cluster import MPI_JOBS, ago, lab
-from tests.tui.console.test_console import console_on
 from tui.jobs.filters import gpu_totals
 from tui.screens.base.request import Route
 from tui.screens.lists.job_rows import COLUMNS, job_row

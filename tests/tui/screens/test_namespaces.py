@@ -13,7 +13,7 @@ from k8s.models.namespace import Quota
 from tests.scripted.server import Answer, Held, page, refusal
 from tests.support.namespace_objects import NAMESPACES, QUOTAS, in_namespace, namespace, quota, serve
 from tests.support.objects import Object, node, pod_of, pytorch_job
-from tests.tui.console.test_console import Playground, console_on, some_objects
+from tests.support.playground import Playground, console_on, some_objects
 from tests.tui.keys.world import typed
 from tui.app import Console
 from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, limits_by_namespace, recent_first

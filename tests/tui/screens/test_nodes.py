@@ -15,8 +15,8 @@ from k8s.models import Condition, Taint
 from k8s.snapshot import ClusterSnapshot, Holder, Missing, NodeRow, Share
 from tests.support.hosted_view import Hosted, hosted
 from tests.support.objects import GPU, joined, node, pod_of, pytorch_job
+from tests.support.playground import console_on
 from tests.support.sample_cluster import lab
-from tests.tui.console.test_console import console_on
 from tests.tui.screens.test_jobs import line_of, picture
 from tui.feeds.preview_text import format_taints, node_status
 from tui.screens.lists.node_gpus import NodeGpusView

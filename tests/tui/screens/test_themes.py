@@ -12,8 +12,8 @@ import yaml
 
 import themes
 from tests import ROOT
+from tests.support.playground import console_on, kubeconfig_of, some_objects
 from tests.support.terminal import Terminal
-from tests.tui.console.test_console import console_on, kubeconfig_of, some_objects
 from tui.commands.console import choose_theme
 from tui.files.stored_choices import THEME_FILE, read_theme, store_theme
 from tui.options import ConsoleOptions

@@ -9,7 +9,7 @@ from textual import events
 from textual.widgets import Input, Label
 
 from tests.support.objects import pytorch_job
-from tests.tui.console.test_console import console_on, some_objects
+from tests.support.playground import console_on, some_objects
 from tui.actions.permissions import find_permissions
 from tui.app import Console
 from tui.screens.base.list_view import ListView

@@ -9,7 +9,7 @@ import pytest
 from tests.scripted.server import Answer, page, refusal
 from tests.support.namespace_objects import CLAIMS, EVENTS, claim, event, in_namespace, serve
 from tests.support.objects import Object
-from tests.tui.console.test_console import Playground, console_on, some_objects
+from tests.support.playground import Playground, console_on, some_objects
 from tui.screens.documents.text import TextView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.volumes import VolumesView

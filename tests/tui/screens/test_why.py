@@ -15,7 +15,7 @@ from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
 from tests.scripted.server import Answer, refusal
 from tests.support.objects import Object, node, pod_of, pytorch_job
-from tests.tui.console.test_console import Playground, console_on
+from tests.support.playground import Playground, console_on
 from tui.app import Console
 from tui.screens.documents.text import TextView
 from tui.screens.job.job import JobView

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.scripted.server import Answer, Asked, Reply, Stall, Stream, refusal
 from tests.support.objects import Object, pytorch_job
-from tests.tui.console.test_console import Playground, console_on
+from tests.support.playground import Playground, console_on
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.yaml import YamlScreen
 from tui.widgets.text_lines import TextLines

@@ -20,7 +20,7 @@ from tests.scripted.server import Answer, Reply, ScriptedCluster, Stall, page, r
 from tests.support.hosted_view import hosted
 from tests.support.idle import until
 from tests.support.objects import joined, node, pod_of, pytorch_job
-from tests.tui.console.test_console import EVENTS, Playground, bert, console_on, some_objects
+from tests.support.playground import EVENTS, Playground, bert, console_on, some_objects
 from tests.tui.keys.world import REVIEWS
 from tests.tui.screens.test_jobs import job, picture
 from tui.feeds.preview_data import MAX_EVENTS, PreviewData, fetch_preview

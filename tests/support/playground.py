@@ -1,0 +1,192 @@
+"""The console on a scripted cluster: opened, driven by keys, and read as text."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from tests.scripted.server import WAIT_S, Compute, ScriptedCluster, Stall, Stream, page, refusal
+from tests.support.objects import Object, node, pod_of, pytorch_job
+from tui.app import Console
+from tui.files.keys_file import read_keys
+from tui.keys import ActionTable
+from tui.options import ConsoleOptions
+from tui.screens import ACTIONS, key_table
+from tui.screens.base.feed_view import FeedView
+from tui.screens.job.job import JobView
+from tui.screens.lists.jobs import JobsView
+from tui.terminal.key_queue import QUIET_TURNS
+from tui.widgets.home.job_pane import JobPane
+from tui.widgets.preview import Preview
+from tui.widgets.table.table import Table
+
+JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
+ONE_JOB = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"
+LISTS = {"nodes": "/api/v1/nodes", "pods": "/api/v1/pods", "jobs": JOBS, "batch": "/apis/batch/v1/jobs"}
+EVENTS = "/api/v1/namespaces/default/events"
+
+bert = pytorch_job("bert", workers=2, gpus=4)
+waits = pytorch_job("waits", workers=2, gpus=8)
+why = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/2 nodes are available.",
+}
+
+POLL_S = 0.025
+FILLS = {"open", "claims", "volume", "contexts", "preview"}
+"""Groups of workers that fill what is shown: fields of the form, the contexts, the pane beside a list."""
+
+
+class Playground:
+    """A console and its scripted cluster."""
+
+    def __init__(self, cluster: ScriptedCluster, pilot: Pilot[int], watches: dict[str, Stream]) -> None:
+        self.cluster, self.pilot, self.watches = cluster, pilot, watches
+        assert isinstance(pilot.app, Console)
+        self.console: Console = pilot.app
+
+    async def until(self, is_so: Callable[[], object]) -> None:
+        """Run the console until a condition holds; on a loaded machine that may take long."""
+        for _ in range(int(WAIT_S / POLL_S)):
+            if is_so():
+                return
+            await self.pilot.pause(POLL_S)
+        raise AssertionError(f"never came true; on screen:\n{self.text}")
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.rest()
+        await self.pilot.pause()
+
+    async def rest(self) -> None:
+        """Wait until every typed key is handled."""
+        quiet_turns = 0
+        for _ in range(20_000):
+            quiet_turns = quiet_turns + 1 if self.console.key_queue.is_empty else 0
+            if quiet_turns > QUIET_TURNS or not self.console.is_running:
+                return
+            await asyncio.sleep(0.001 if quiet_turns == 0 else 0)
+        raise AssertionError(f"never at rest; on screen:\n{self.text}")
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether all is shown that views fetch by themselves, when opened or for the row of the cursor."""
+        screens = self.console.screen_stack
+        feeds = (view for view in screens if isinstance(view, FeedView) and view.is_shown)
+        jobs = (view for view in screens if isinstance(view, JobView) and view.is_shown)
+        homes = [view for view in screens if isinstance(view, JobsView) and view.is_shown]
+        read = (view._losses for view in homes if view._losses and view.app.screen is view)
+        panes = (pane for view in screens for pane in view.query(JobPane) if pane.is_live)
+        previews = (pane for view in screens for pane in view.query(Preview) if pane.display)
+        waits = (
+            any(worker.group in FILLS and not worker.is_finished for worker in self.console.workers),
+            any(not view.is_synced for view in feeds),
+            any(not view._events.state.is_synced for view in jobs),
+            any(pane._timer is not None for pane in previews),
+            any(not view.panes.is_settled for view in homes),
+            any(not pane.is_settled for pane in panes),
+            any(not losses.is_idle for losses in read),
+        )
+        return self.console.snapshot.is_synced and not any(waits)
+
+    def forget(self, job: Object) -> None:
+        """Report a job and its pods as deleted."""
+        self.watches["jobs"].event("DELETED", job)
+        for place in ("master-0", "worker-0"):
+            self.watches["pods"].event("DELETED", pod_of(job, place))
+
+    @property
+    def table(self) -> Table:
+        return self.console.screen.query(Table).first()
+
+    @property
+    def text(self) -> str:
+        """Everything on the screen as text."""
+        lines = self.console.screen._compositor.render_strips()
+        return "\n".join(strip.text.rstrip() for strip in lines)
+
+
+@asynccontextmanager
+async def console_on(
+    tmp_path: Path,
+    *,
+    nodes: list[Object] | None = None,
+    pods: list[Object] | None = None,
+    jobs: list[Object] | None = None,
+    batch: list[Object] | None = None,
+    more: Mapping[str, list[Object]] | None = None,
+    refused: str = "",
+    prepare: Callable[[ScriptedCluster], None] | None = None,
+    size: tuple[int, int] = (120, 40),
+    actions: ActionTable = ACTIONS,
+    **options: Any,
+) -> AsyncIterator[Playground]:
+    """Open a console on a scripted cluster with these objects.
+
+    Answers to what the console requests by itself, such as the user's permissions, belong into `prepare`:
+    once the console is open, it may have sent the requests already.
+    """
+    items = {"nodes": nodes or [], "pods": pods or [], "jobs": jobs or [], "batch": batch or []}
+    async with ScriptedCluster() as cluster:
+        watches: dict[str, Stream] = {}
+        for name, path in LISTS.items():
+            if name == refused:
+                words = f'{name} is forbidden: User "li" cannot list resource "{name}" at the cluster scope'
+                cluster.say(path, refusal(403, words, "Forbidden"))
+                continue
+            cluster.say(path, listing(items[name]))
+            watches[name] = Stream()
+            cluster.say(path, watches[name], Stall(), watch=True)
+        for path, objects in (more or {}).items():
+            cluster.say(path, page(objects))
+            cluster.say(path, Stream(), Stall(), watch=True)
+        cluster.say(EVENTS, page([]))
+        cluster.say(EVENTS, Stream(), watch=True)
+        if prepare is not None:
+            prepare(cluster)
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(json.dumps(kubeconfig_of(cluster.host)))
+        chosen = {"state_folder": tmp_path / "state", "config_folder": tmp_path / "config", **options}
+        settings = ConsoleOptions(kubeconfig=str(kubeconfig), **chosen)
+        console = Console(settings, keys=read_keys(settings.keys_file, key_table()), actions=actions)
+        async with console.run_test(size=size, notifications=True) as pilot:
+            play = Playground(cluster, pilot, watches)
+            await play.until(lambda: console.snapshot.is_synced)
+            await pilot.pause()
+            yield play
+
+
+def listing(items: list[Object]) -> Compute:
+    """List these objects, and none for a label selector: the objects of tests have no labels."""
+    return Compute(lambda asked: page([] if "labelSelector" in asked.query else items))
+
+
+def kubeconfig_of(host: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "lab", "cluster": {"server": host}}],
+        "users": [{"name": "li", "user": {"token": "t"}}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "li", "namespace": "default"}}],
+        "current-context": "lab",
+    }
+
+
+def some_objects() -> dict[str, Any]:
+    return {
+        "nodes": [node("a", 8), node("b", 8)],
+        "pods": [
+            pod_of(bert, "master-0", on="a", gpus=4),
+            pod_of(bert, "worker-0", on="a", gpus=4),
+            pod_of(waits, "master-0", phase="Pending", conditions=[why]),
+        ],
+        "jobs": [bert, waits],
+    }
