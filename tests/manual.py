@@ -13,7 +13,7 @@ from tui.commands import COMMANDS
 from tui.commands.submission.submit_flags import metavar_of
 from tui.commands.submit import lacks_of
 from tui.commands.support.key_table import as_markdown
-from tui.commands.support.kind_words import words_of
+from tui.jobs.kind_words import words_of
 
 README = ROOT / "README.md"
 MANUAL = ROOT / "tui" / "manual"

@@ -13,7 +13,7 @@ from tests import ROOT
 from tests.manual import MANUAL, PARTS, README, chapter, flags_as_markdown, part_of, with_part
 from tui.commands.submit import lacks_of
 from tui.commands.support.key_table import as_markdown
-from tui.commands.support.kind_words import words_of
+from tui.jobs.kind_words import words_of
 from tui.manual import TOPICS
 from tui.screens import ACTIONS, key_table
 

@@ -16,8 +16,9 @@ from textual.widgets import DataTable, Label
 import themes
 from tests.bench.table_rows import CHANGED, COLUMNS, ROWS, changed_rows, wanted
 from tui.__main__ import GARBAGE
+from tui.tables.column import Cell, Column, Row
 from tui.text.format import CellStyle
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 
 LOOKS: tuple[CellStyle, ...] = (
     "bright",

@@ -15,10 +15,11 @@ from k8s.topology.links import LinkMatrix, groups_of
 from k8s.topology.network import LEVELS
 from tui.commands.support.connect import cluster, namespace_in_use
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
-from tui.commands.support.values import Values, node_values
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
-from tui.text.format import NOTHING, memory
+from tui.tables.column import Values, values_of
+from tui.tables.nodes import COLUMNS, NodesNow
+from tui.text.format import NOTHING, Clock, memory
 from tui.text.gpu_links import link_lines, place_line, schedule_line, version_fields
 
 OF_JOBS = "For jobs, use gpuconsole get or gpuconsole why."
@@ -93,7 +94,7 @@ async def _links(client: Client, node: NodeRow) -> tuple[LinkMatrix | None, str]
 def described(node: NodeRow, matrix: LinkMatrix | None) -> Values:
     """Return a node as `describe node -o json` prints it; bandwidths are in GB/s, one way."""
     return {
-        **node_values(node),
+        **values_of(node, NodesNow(Clock.ahead(0)), COLUMNS),
         "versions": dict(node.versions),
         "schedule": node.schedule,
         "network": {name: value for (name, _), value in zip(LEVELS, node.network, strict=False) if value},

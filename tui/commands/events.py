@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from contextlib import suppress
-from datetime import datetime
 
 import msgspec
 
@@ -13,20 +12,11 @@ from k8s.models import Event, convert
 from k8s.models.resources import EVENTS
 from tui.commands.support.connect import cluster, read_feed, server_clock
 from tui.commands.support.job_name import add_job, find_job, titles
-from tui.commands.support.output import OutputColumn, add_format, write_object, write_stderr, write_table
-from tui.commands.support.values import Values, seconds_since, timestamp
-from tui.jobs.events import FoldedEvent, JobEventFilter, event_order, fold_job_events, select_job_events
+from tui.commands.support.output import add_format, write_list, write_object, write_stderr
+from tui.jobs.events import JobEventFilter, event_order, fold, fold_job_events, select_job_events
 from tui.options import ConsoleOptions
-from tui.text.format import NOTHING, Clock
-
-COLUMNS = (
-    OutputColumn("AGE", "right"),
-    OutputColumn("TYPE"),
-    OutputColumn("ABOUT"),
-    OutputColumn("REASON"),
-    OutputColumn("COUNT", "right"),
-    OutputColumn("MESSAGE"),
-)
+from tui.tables.column import output_columns, values_of
+from tui.tables.events import COLUMNS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,9 +37,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         found = sorted(
             select_job_events(events, relatives, job.created), key=lambda each: event_order(each[1])
         )
-        write_object({"items": [_values(*each, clock.now) for each in found]}, flags.output)
+        write_object({"items": [values_of(fold([each]), clock, COLUMNS) for each in found]}, flags.output)
     elif folded := fold_job_events(events, relatives, job.created):
-        write_table(COLUMNS, [_row(each, clock) for each in reversed(folded)])
+        write_list(output_columns(COLUMNS), list(reversed(folded)), clock, is_wide=True)
     else:
         write_stderr(f"No events for {titles([job.ref])}; clusters keep them for about an hour.")
     return 0
@@ -61,29 +51,3 @@ async def _fetch_events(client: Client, namespace: str) -> list[Event]:
         with suppress(msgspec.ValidationError):
             found.append(convert(obj, Event))
     return found
-
-
-def _row(folded: FoldedEvent, clock: Clock) -> tuple[str, ...]:
-    event = folded.newest
-    return (
-        clock.age(event.at),
-        event.type or NOTHING,
-        folded.about,
-        event.reason or NOTHING,
-        str(folded.count),
-        event.message or NOTHING,
-    )
-
-
-def _values(about: str, event: Event, now: datetime) -> Values:
-    return {
-        "at": timestamp(event.at),
-        "age_s": seconds_since(event.at, now),
-        "type": event.type or "",
-        "reason": event.reason or "",
-        "about": about,
-        "kind": event.involved_object.kind,
-        "name": event.involved_object.name,
-        "count": event.count or 1,
-        "message": event.message or "",
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import suppress
+from datetime import datetime
 
 from k8s.errors import KubeError
 from k8s.jobs.tensorboard import find_tensorboard, find_tensorboard_url
@@ -11,17 +12,17 @@ from k8s.snapshot import Instance, Job
 from tui.commands.support.connect import cluster, command_line, read_feed, server_clock
 from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import (
-    OutputColumn,
     add_format,
     write,
     write_fields,
     write_object,
     write_table,
 )
-from tui.commands.support.values import duration_text, job_details, timestamp
 from tui.jobs.instances import format_ranks
 from tui.options import ConsoleOptions
-from tui.text.format import NOTHING, Clock
+from tui.tables.column import OutputColumn, Values, values_of
+from tui.tables.jobs import COLUMNS, JobsNow, duration_text
+from tui.text.format import NOTHING, Clock, seconds_since, timestamp
 
 INSTANCE_COLUMNS = (
     OutputColumn("NAME"),
@@ -63,7 +64,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
                 forwarded = bool(await find_tensorboard(client, job))
         clock = server_clock(client)
     if flags.output in ("json", "yaml"):
-        write_object(job_details(job, clock.now, tensorboard), flags.output)
+        write_object(_values(job, JobsNow(clock), tensorboard), flags.output)
     else:
         if tensorboard is None and forwarded:
             tensorboard = command_line(options, "forward", job.ref.name)
@@ -123,3 +124,44 @@ def _instance_row(instance: Instance, clock: Clock) -> tuple[str, ...]:
         instance.pod or NOTHING,
         instance.reason or NOTHING,
     )
+
+
+def _values(job: Job, now: JobsNow, tensorboard: str | None) -> Values:
+    """Return the job as JSON."""
+    return {
+        **values_of(job, now, COLUMNS),
+        "trainer": job.trainer,
+        "log_dir": job.log_dir,
+        "started": timestamp(job.started),
+        "finished": timestamp(job.finished),
+        "instances": [_instance_values(each, now.clock.now) for each in job.instances],
+        "conditions": [
+            {
+                "type": each.type,
+                "status": each.status,
+                "reason": each.reason or "",
+                "message": each.message or "",
+                "since": timestamp(each.last_transition_time),
+            }
+            for each in job.conditions
+        ],
+        "tensorboard": tensorboard,
+    }
+
+
+def _instance_values(instance: Instance, now: datetime) -> Values:
+    return {
+        "name": instance.name,
+        "role": instance.role,
+        "index": instance.index,
+        "is_chief": instance.is_chief,
+        "ranks": list(instance.ranks),
+        "ranks_proof": instance.ranks_proof,
+        "status": str(instance.status),
+        "reason": instance.reason,
+        "gpus": instance.gpus,
+        "node": instance.node,
+        "restarts": instance.restarts,
+        "age_s": seconds_since(instance.created, now),
+        "pod": instance.pod,
+    }

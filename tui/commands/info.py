@@ -12,11 +12,11 @@ from k8s.jobs.permissions import Permission, ResourceAttributes, review
 from tui.commands.support.connect import cluster
 from tui.commands.support.key_table import as_text
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
-from tui.commands.support.values import Values
 from tui.feeds.info import address, fetch_allowed_verbs, files, verbs_text, versions
 from tui.files.keys_file import read_keys
 from tui.options import ConsoleOptions
 from tui.screens import key_table
+from tui.tables.column import Values
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,22 +13,16 @@ from k8s.status import Status
 from tui.commands.logs import seconds
 from tui.commands.support.confirm import add_yes, check_can_confirm, delete_each, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs, server_clock
-from tui.commands.support.output import OutputColumn, add_format, write_stderr, write_table
+from tui.commands.support.output import add_format, write_list, write_stderr
 from tui.commands.support.partial import write_items, write_missing
-from tui.commands.support.values import Values, job_values, seconds_since, timestamp
 from tui.jobs.delete_plan import delete_plan
 from tui.options import ConsoleOptions, local_user
-from tui.text.format import NOTHING, age, plural
+from tui.tables.column import Cell, ListColumn, pick, values_of
+from tui.tables.jobs import COLUMNS as JOB_COLUMNS
+from tui.tables.jobs import JobsNow
+from tui.text.format import age, plural, seconds_since, timestamp
 
 ENDED = (Status.SUCCEEDED, Status.FAILED)
-COLUMNS = (
-    OutputColumn("NAMESPACE"),
-    OutputColumn("NAME"),
-    OutputColumn("KIND"),
-    OutputColumn("STATUS"),
-    OutputColumn("ENDED", "right"),
-    OutputColumn("USER"),
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,14 +64,14 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         check_can_confirm(flags, "delete")
     async with cluster(options) as client:
         snapshot = await read_jobs(options, client)
-        now = server_clock(client).now
+        clock = server_clock(client)
         ended = _ended(snapshot, flags.status)
-        old = [job for job in ended if _is_old(job, now, flags.older_than)]
+        old = [job for job in ended if _is_old(job, clock.now, flags.older_than)]
         users = {await fetch_username(client), local_user()} - {""}
         jobs = old if flags.all_users else [job for job in old if job.user in users]
         write_missing(snapshot.missing_jobs)
         _write_retained(ended, old, jobs)
-        _write(jobs, snapshot, now, flags.output)
+        _write(jobs, snapshot, JobsNow(clock), flags.output)
         if flags.dry_run or not jobs:
             return 0
         plan = delete_plan(snapshot, (job.ref for job in jobs))
@@ -111,27 +105,24 @@ def _write_retained(ended: Iterable[Job], old: Sequence[Job], jobs: Sequence[Job
         write_stderr(f"Kept: {plural(others, 'job')} of other users; see --all-users.")
 
 
-def _write(jobs: Sequence[Job], snapshot: ClusterSnapshot, now: datetime, output: str) -> None:
+def _write(jobs: Sequence[Job], snapshot: ClusterSnapshot, now: JobsNow, output: str) -> None:
     if output != "table":
-        write_items([_values(job, now) for job in jobs], snapshot.missing_jobs, output)
+        items = [values_of(job, now, COLUMNS) for job in jobs]
+        write_items(items, snapshot.missing_jobs, output)
     elif not jobs:
         where = f"namespace {snapshot.namespace}" if snapshot.namespace else "any namespace"
         write_stderr(f"Nothing to prune in {where}.")
     else:
-        skipped = 1 if snapshot.namespace else 0
-        write_table(COLUMNS[skipped:], [_row(job, now)[skipped:] for job in jobs])
+        write_list(pick(COLUMNS, KEYS[bool(snapshot.namespace) :]), jobs, now, is_wide=True)
 
 
-def _values(job: Job, now: datetime) -> Values:
-    return {**job_values(job, now), "finished": timestamp(ended_at(job))}
-
-
-def _row(job: Job, now: datetime) -> tuple[str, ...]:
-    return (
-        job.ref.namespace,
-        job.ref.name,
-        job.ref.kind,
-        str(job.status),
-        age(seconds_since(ended_at(job), now)),
-        job.user or NOTHING,
-    )
+ENDED_COLUMN: ListColumn[Job, JobsNow] = ListColumn(
+    "ended",
+    "ENDED",
+    align="right",
+    cell=lambda job, now: Cell(age(seconds_since(ended_at(job), now.clock.now))),
+    printed="table",
+    values=lambda job, _: {"finished": timestamp(ended_at(job))},
+)
+COLUMNS = (*JOB_COLUMNS, ENDED_COLUMN)
+KEYS = ("namespace", "name", "kind", "status", "ended", "user")

@@ -19,8 +19,8 @@ from tui.commands.support.output import (
     write_object,
     write_stderr,
 )
-from tui.commands.support.values import timestamp
 from tui.options import ConsoleOptions
+from tui.text.format import timestamp
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,8 @@ from k8s.kinds import ElasticSize, kind_of
 from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.job_name import add_job, find_job, titles
-from tui.commands.support.kind_words import KINDS_OF_OTHERS
 from tui.commands.support.output import WrongUsage, write
+from tui.jobs.kind_words import KINDS_OF_OTHERS
 from tui.options import ConsoleOptions
 from tui.text.format import plural
 

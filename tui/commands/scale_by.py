@@ -9,8 +9,8 @@ from k8s.kinds import ElasticSize
 from tui.commands.scale import scale
 from tui.commands.support.confirm import add_yes, check_can_confirm
 from tui.commands.support.connect import check_may_change
-from tui.commands.support.kind_words import KINDS_OF_OTHERS
 from tui.commands.support.output import WrongUsage, write_stderr
+from tui.jobs.kind_words import KINDS_OF_OTHERS
 from tui.options import ConsoleOptions
 
 _OF_ET = "etjob"

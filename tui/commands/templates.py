@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from tui.commands.submission.template import every_template
-from tui.commands.support.output import OutputColumn, add_format, write_object, write_stderr, write_table
+from tui.commands.support.output import add_format, write_object, write_stderr, write_table
 from tui.options import ConsoleOptions
+from tui.tables.column import OutputColumn
 from tui.text.format import NOTHING
 
 COLUMNS = (OutputColumn("NAME"), OutputColumn("KIND"), OutputColumn("FROM"), OutputColumn("DESCRIPTION"))

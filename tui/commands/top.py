@@ -7,45 +7,23 @@ from collections.abc import Sequence
 
 from k8s.client.client import Client
 from k8s.errors import Forbidden
-from k8s.snapshot import ClusterSnapshot, Job, NodeRow
+from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from tui.commands import top_users
 from tui.commands.support.connect import cluster, namespace_in_use, read_feed, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.live_output import LiveReadings, add_live
-from tui.commands.support.output import OutputColumn, add_format, write, write_stderr, write_table
+from tui.commands.support.output import add_format, write, write_list, write_stderr
 from tui.commands.support.partial import no_jobs, write_items, write_missing
-from tui.commands.support.values import job_values, node_values
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.filters import gpu_totals
 from tui.options import ConsoleOptions
-from tui.text.format import NOTHING, Clock, memory, plural
-
-NODE_COLUMNS = (
-    OutputColumn("NAME"),
-    OutputColumn("IP"),
-    OutputColumn("ROLE"),
-    OutputColumn("STATUS"),
-    OutputColumn("GPU"),
-    OutputColumn("GPU(Total)", "right"),
-    OutputColumn("GPU(Allocated)", "right"),
-    OutputColumn("UNHEALTHY", "right"),
-    OutputColumn("MODE", is_wide=True),
-    OutputColumn("GPU MEMORY", "right", is_wide=True),
-    OutputColumn("FREE", "right", is_wide=True),
-    OutputColumn("HELD BY", is_wide=True),
-)
-JOB_COLUMNS = (
-    OutputColumn("NAMESPACE"),
-    OutputColumn("NAME"),
-    OutputColumn("KIND"),
-    OutputColumn("STATUS"),
-    OutputColumn("GPU(Requested)", "right"),
-    OutputColumn("GPU(Allocated)", "right"),
-    OutputColumn("AGE", "right"),
-    OutputColumn("USER"),
-    OutputColumn("NODES"),
-)
+from tui.tables import jobs as job_table
+from tui.tables import nodes as node_table
+from tui.tables.column import output_columns, pick, values_of
+from tui.tables.jobs import JobsNow
+from tui.tables.nodes import NodesNow
+from tui.text.format import Clock, plural
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +51,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             live = None
             if flags.live:
                 live = await LiveReadings.read(options, client, snapshot, snapshot.nodes)
-            _print_nodes(snapshot, flags.output, live)
+            _print_nodes(snapshot, server_clock(client), flags.output, live)
         else:
             snapshot, feed = await read_feed(options, client)
             snapshot = jobs_of_type(snapshot, flags.job_type)
@@ -97,37 +75,25 @@ def _print_jobs(
 ) -> None:
     form = flags.output
     write_missing(snapshot.missing_jobs)
+    now = JobsNow(clock)
     jobs = sorted(snapshot.jobs, key=lambda job: -job.gpus_requested)
     allocated, waiting = gpu_totals(jobs)
     requested = allocated + waiting
     if form in ("json", "yaml"):
-        items = [job_values(job, clock.now) for job in jobs]
+        items = [values_of(job, now, job_table.COLUMNS) for job in jobs]
         if live is not None:
             items = [{**item, "live": live.job_values(job)} for item, job in zip(items, jobs, strict=True)]
         totals = {"gpus_requested": requested, "gpus_allocated": allocated}
         write_items(items, snapshot.missing_jobs, form, **totals)
         return
-    rows = [
-        (
-            job.ref.namespace,
-            job.ref.name,
-            job.ref.kind,
-            str(job.status),
-            str(job.gpus_requested),
-            str(job.gpus_allocated),
-            clock.age(job.created),
-            job.user or NOTHING,
-            ",".join(job.nodes) or NOTHING,
-        )
-        for job in jobs
-    ]
-    if not rows:
+    if not jobs:
         write_stderr(no_jobs(snapshot, flags.job_type))
         return
     if live is not None:
         live.write_jobs(jobs, is_wide=form == "wide")
         return
-    write_table(JOB_COLUMNS, rows, is_wide=form == "wide")
+    columns = pick(job_table.COLUMNS, job_table.TOP_KEYS)
+    write_list(columns, jobs, now, is_wide=True)
     write("")
     if left_out := _left_out(jobs):
         write(f"Not in the total: {left_out}.")
@@ -151,15 +117,16 @@ def _left_out(jobs: Sequence[Job]) -> str:
 _WAITS_FOR_NOTHING = {Status.SUSPENDED: "suspended jobs", Status.TERMINATING: "jobs being deleted"}
 
 
-def _print_nodes(snapshot: ClusterSnapshot, form: str, live: LiveReadings | None) -> None:
+def _print_nodes(snapshot: ClusterSnapshot, clock: Clock, form: str, live: LiveReadings | None) -> None:
     is_partial = "nodes" in snapshot.problems
     if is_partial and not snapshot.nodes:
         raise Forbidden("Could not list nodes.", "You may not list them, nor any pod on them.")
     missing = snapshot.missing_gpus
     write_missing(missing)
     total, allocated = snapshot.gpus_total, snapshot.gpus_allocated
+    now = NodesNow(clock, is_listed=not is_partial)
     if form in ("json", "yaml"):
-        items = [node_values(node) for node in snapshot.nodes]
+        items = [values_of(node, now, node_table.COLUMNS) for node in snapshot.nodes]
         if live is not None:
             pairs = zip(items, snapshot.nodes, strict=True)
             items = [{**item, "live": live.node_values(node)} for item, node in pairs]
@@ -170,11 +137,8 @@ def _print_nodes(snapshot: ClusterSnapshot, form: str, live: LiveReadings | None
     if live is not None:
         live.write_nodes(snapshot.nodes, is_wide=form == "wide")
         return
-    write_table(
-        NODE_COLUMNS,
-        [_node_row(node, is_partial=is_partial) for node in snapshot.nodes],
-        is_wide=form == "wide",
-    )
+    columns = output_columns(node_table.COLUMNS, node_table.PRINTED_FIRST)
+    write_list(columns, snapshot.nodes, now, is_wide=form == "wide")
     if is_partial:
         write(f"\nAllocated/Total GPUs on the nodes of pods that this user sees: {allocated}/?")
         return
@@ -195,30 +159,6 @@ def _format_free(snapshot: ClusterSnapshot) -> str:
     if not free:
         return f"none can be had now{more}"
     return f"{free} can be had now, at most {snapshot.largest_free} on one node{more}"
-
-
-def _node_row(node: NodeRow, *, is_partial: bool) -> tuple[str, ...]:
-    whole = f"{node.shared.total_gib}G" if node.shared is not None else str(node.gpus_total)
-    return (
-        node.name,
-        node.ip or NOTHING,
-        ",".join(node.roles) or NOTHING,
-        node.status,
-        _format_gpus(node) or NOTHING,
-        "?" if is_partial else whole,
-        f"{node.shared.allocated_gib}G" if node.shared is not None else str(node.gpus_allocated),
-        "?" if is_partial else str(node.gpus_unhealthy),
-        node.mode or NOTHING,
-        memory(node.gpu_memory) if node.gpu_memory else NOTHING,
-        "?" if is_partial else str(node.gpus_free),
-        ", ".join(f"{job} {amount}" for _, job, amount in node.jobs) or NOTHING,
-    )
-
-
-def _format_gpus(node: NodeRow) -> str:
-    words = node.gpu_model or ",".join(node.resources)
-    is_unsaid = node.is_simulated and words and "simulated" not in words
-    return f"{words} (simulated)" if is_unsaid else words
 
 
 def _share(part: int, whole: int) -> str:

@@ -11,40 +11,27 @@ from k8s.snapshot import ClusterSnapshot
 from tui.commands.logs import seconds
 from tui.commands.support.connect import read_feed
 from tui.commands.support.output import (
-    OutputColumn,
     add_format,
     write,
+    write_list,
     write_progress,
     write_stderr,
-    write_table,
 )
 from tui.commands.support.partial import write_items, write_missing
-from tui.commands.support.values import Values, timestamp
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.feeds.telemetry_feed import TelemetryFeed, open_telemetry
 from tui.jobs.idle_report import (
-    JobUsage,
     UserUsage,
-    format_hours,
     format_observed,
     held_nodes,
     message_to_owner,
     usage_by_user,
 )
 from tui.options import ConsoleOptions
-from tui.text.format import NOTHING, age, plural
+from tui.tables.column import output_columns, values_of
+from tui.tables.users import COLUMNS, lines_of
+from tui.text.format import age, plural, timestamp
 from tui.text.gpu_words import missing_text
-
-COLUMNS = (
-    OutputColumn("USER"),
-    OutputColumn("JOB"),
-    OutputColumn("NAMESPACE"),
-    OutputColumn("HELD", "right"),
-    OutputColumn("REQUESTED", "right"),
-    OutputColumn("IDLE NOW", "right"),
-    OutputColumn("IDLE GPU-HOURS", "right"),
-    OutputColumn("OF OBSERVED", "right"),
-)
 
 PROGRESS_S = 5.0
 
@@ -131,14 +118,11 @@ class _Report:
         """Print the report as JSON, YAML or CSV; unknown values are null."""
         ledger, missing = self._telemetry.ledger, self._snapshot.missing_jobs
         observed = format_observed(ledger)
-        items = [
-            {
-                **_values(user.total),
-                "message": message_to_owner(user.total, user.jobs, observed),
-                "jobs": [_values(each) for each in user.jobs],
-            }
-            for user in self._users()
-        ]
+        items = []
+        for user in self._users():
+            total, *jobs = [values_of(line, None, COLUMNS) for line in lines_of(user)]
+            message = message_to_owner(user.total, user.jobs, observed)
+            items.append({**total, "message": message, "jobs": jobs})
         sources = sorted({str(gpu.source) for gpu in self._telemetry.telemetry.gpus})
         told = {"observed_s": round(ledger.observed_s), "observed_from": timestamp(ledger.first_at)}
         write_items(items, missing, form, **told, sources=sources, notices=self._why_not())
@@ -151,15 +135,8 @@ class _Report:
         if not users:
             write_stderr("No job holds a GPU or waits for one.")
             return
-        rows = [
-            row
-            for user in users
-            for row in (
-                _row(user.total, plural(len(user.jobs), "job")),
-                *(_row(each, f"  {each.job}") for each in user.jobs),
-            )
-        ]
-        write_table(COLUMNS, rows, is_wide=is_wide)
+        lines = [line for user in users for line in lines_of(user)]
+        write_list(output_columns(COLUMNS, ()), lines, None, is_wide=is_wide)
         observed = format_observed(self._telemetry.ledger)
         write(
             f"\nObserved: {observed or 'one reading, so idle GPU-hours are not known; --observe 30m tells'}."
@@ -167,31 +144,3 @@ class _Report:
         for user in users:
             if user.total.gpus_idle or user.total.idle_hours:
                 write(message_to_owner(user.total, user.jobs, observed))
-
-
-def _values(usage: JobUsage) -> Values:
-    job = {"namespace": usage.namespace, "name": usage.job, "kind": usage.kind} if usage.job else {}
-    return {
-        "user": usage.user,
-        **job,
-        "gpus_held": usage.gpus_held,
-        "gpus_requested": usage.gpus_requested,
-        "gpus_observed": usage.gpus_seen,
-        "gpus_idle": usage.gpus_idle,
-        "idle_gpu_hours": None if usage.idle_hours is None else round(usage.idle_hours, 4),
-        "observed_gpu_hours": round(usage.observed_hours, 4),
-    }
-
-
-def _row(usage: JobUsage, job: str) -> tuple[str, ...]:
-    idle = NOTHING if usage.gpus_idle is None else f"{usage.gpus_idle} of {usage.gpus_seen}"
-    return (
-        usage.user,
-        job,
-        usage.namespace or NOTHING,
-        str(usage.gpus_held),
-        str(usage.gpus_requested),
-        idle,
-        format_hours(usage.idle_hours),
-        format_hours(usage.observed_hours or None),
-    )

@@ -11,9 +11,9 @@ from k8s.text.sanitize import sanitize
 from tui.commands.support.connect import cluster, read_jobs, with_cluster_flags
 from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import add_format, write, write_object
-from tui.commands.support.values import Values
 from tui.feeds.telemetry_feed import open_telemetry
 from tui.options import ConsoleOptions
+from tui.tables.column import Values
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

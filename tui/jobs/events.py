@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from k8s.diagnosis.gather import GROUP_KEYS
@@ -29,6 +29,13 @@ class FoldedEvent:
     """The involved object, named as in the job's views: `job`, `worker-2`, `worker-0 +15`."""
     count: int
     first: datetime | None
+    has_job: bool = False
+    """True if the newest event is about a known job or its pod."""
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of the involved object."""
+        return self.newest.involved_object.namespace or self.newest.metadata.namespace
 
     @property
     def is_warning(self) -> bool:
@@ -166,7 +173,6 @@ class EventGroup:
     key: str
     folded: FoldedEvent
     """Its events as one; `about` is as in kubectl: `pod/bert-worker-0`, plus ` +15` if there are more."""
-    namespace: str
     job: JobRef | None
     events: tuple[Event, ...]
 
@@ -219,9 +225,9 @@ class EventGrouper:
 def _group_of(events: tuple[Event, ...], jobs: Mapping[Place, JobRef]) -> EventGroup:
     folded = fold((_kubectl_name(event.involved_object), event) for event in events)
     about = folded.newest.involved_object
-    namespace = about.namespace or folded.newest.metadata.namespace
-    job = jobs.get((namespace, about.kind, about.name))
-    return EventGroup(events[0].metadata.uid, folded, namespace, job, events)
+    job = jobs.get((folded.namespace, about.kind, about.name))
+    folded = replace(folded, has_job=job is not None)
+    return EventGroup(events[0].metadata.uid, folded, job, events)
 
 
 def _kubectl_name(about: ObjectReference) -> str:

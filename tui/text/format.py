@@ -128,6 +128,16 @@ def duration(seconds: float | None) -> str:
     return age(whole)
 
 
+def seconds_since(moment: datetime | None, now: datetime) -> int | None:
+    """Return the age of a moment in whole seconds, at least 0 because clocks differ."""
+    return None if moment is None else max(0, int((now - moment).total_seconds()))
+
+
+def timestamp(moment: datetime | None) -> str | None:
+    """Format a time as the API does."""
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def number(value: float | None) -> str:
     """Format a measured value with three digits: `2.1e-05`, `1.87`, `412`, `24117`, `nan`."""
     if value is None:

@@ -10,7 +10,7 @@ from tests.k8s.kinds.operator_objects import objects
 from tests.scripted.feed import say_kinds
 from tests.scripted.server import Answer, ScriptedCluster, page
 from tests.tui.commands.conftest import CommandLine
-from tui.commands.support.kind_words import NOT_MADE, matches_kind, words_of
+from tui.jobs.kind_words import NOT_MADE, matches_kind, words_of
 
 TF_JOBS = "/apis/kubeflow.org/v1/tfjobs"
 

@@ -19,10 +19,11 @@ from tests.tui.console.hostile_words import (
 )
 from tui.charts.series import Series
 from tui.jobs.new_job.preflight import PreflightLine
+from tui.tables.column import Cell, Column, Row
 from tui.widgets.curve_chart import CurveChart, PlotCurve
 from tui.widgets.form.job_fields import Notice, PreflightView
 from tui.widgets.log.view import LogView
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 from tui.widgets.yaml_view import YamlView
 
 

@@ -12,7 +12,7 @@ from k8s.logs.last import LastLine
 from k8s.status import Status
 from tests.support.evidence import NOW, instance, job_of
 from tui.screens.job.panes import INSTANCE_COLUMNS, instance_rows, job_title
-from tui.screens.lists.job_rows import loss_cell
+from tui.tables.jobs import loss_cell
 from tui.text.cells import cell_len
 from tui.text.format import Clock
 

@@ -18,8 +18,9 @@ from tests.support.playground import console_on
 from tests.support.sample_cluster import MPI_JOBS, ago, lab
 from tui.jobs.filters import gpu_totals
 from tui.screens.base.request import Route
-from tui.screens.lists.job_rows import COLUMNS, job_row
 from tui.screens.lists.jobs import JobsView
+from tui.tables.column import console_columns
+from tui.tables.jobs import COLUMNS, JobsNow, job_row
 from tui.text.format import Clock, status_run
 from tui.widgets.table.columns import fit_columns, natural_widths
 from tui.widgets.table.table import Table
@@ -326,10 +327,10 @@ def test_a_narrow_list_shows_the_loss_and_long_names_before_whole_kinds_ranks_an
     width: int, namespace: str, widths: dict[str, int]
 ) -> None:
     hidden = {"reason"} if namespace else {"reason", "namespace"}
-    columns = [column for column in COLUMNS if column.key not in hidden]
+    columns = [column for column in console_columns(COLUMNS) if column.key not in hidden]
     named = job("pytorch-distributed-data-vgg16")
     losses = {named.uid: [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]}
-    rows = [job_row(named, columns, Clock(NOW), losses, has_detail=False)]
+    rows = [job_row(named, columns, JobsNow(Clock(NOW), losses), has_detail=False)]
     fit = fit_columns(columns, natural_widths(columns, rows), width - 4)
     shown = {columns[place].key: cells for place, cells in fit.widths}
     assert {key: shown.get(key) for key in widths} == widths

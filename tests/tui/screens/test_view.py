@@ -20,7 +20,8 @@ from tui.screens.job.job import JobView
 from tui.screens.job.logs import LogsScreen
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.tables.column import Cell, Column, Row
+from tui.widgets.table.table import Table
 
 
 async def test_minus_goes_to_the_view_before_and_back_again_without_end(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.widgets.table.columns import Cell, Column, Row
+from tui.tables.column import Cell, Column, Row
 from tui.widgets.table.visible_lines import FLASH_S, ROUND_S, Flashes
 
 COLUMNS = (Column("name", "NAME"), Column("status", "STATUS", flashes=True), Column("age", "AGE"))

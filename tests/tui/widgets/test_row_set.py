@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tui.tables.column import Cell, Column, Row
 from tui.text.natural_order import natural_key
-from tui.widgets.table.columns import Cell, Column, Row, layout_wide, natural_widths
+from tui.widgets.table.columns import layout_wide, natural_widths
 from tui.widgets.table.row_set import RowCache, RowSet, sort_key, sorted_places, survivor
 
 COLUMNS = (Column("name", "NAME"), Column("size", "SIZE", "right", sorts_largest_first=True))

@@ -12,8 +12,9 @@ from textual.app import App, ComposeResult
 from textual.theme import Theme
 
 import themes
+from tui.tables.column import Cell, Column, Row
 from tui.widgets.table.columns import fit_columns
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 
 COLUMNS = (
     Column("name", "NAME", min_width=12, elide="middle"),

@@ -16,8 +16,9 @@ from textual.theme import Theme
 
 import themes
 from tests.support.idle import until
+from tui.tables.column import Cell, Column, Row
 from tui.text.cells import pad
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 
 COLUMNS = (
     Column("name", "NAME"),

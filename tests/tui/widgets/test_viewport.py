@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.logs import LogLine, Target
+from tui.tables.column import Cell, Column, Row
 from tui.widgets.log.lines import LogViewport
 from tui.widgets.log.paint import plain_text
-from tui.widgets.table.columns import Cell, Column, Row
 from tui.widgets.table.row_set import RowSet
 from tui.widgets.table.visible_lines import TableViewport
 from tui.widgets.viewport import Viewport

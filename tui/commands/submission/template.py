@@ -12,9 +12,9 @@ from k8s.job_spec.field_types import Pairs
 from k8s.kinds import CREATABLE
 from trainer.catalogue import find
 from tui.commands.submission.submit_flags import DEST
-from tui.commands.support.kind_words import words_of
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import CommandParser
+from tui.jobs.kind_words import words_of
 from tui.jobs.new_job.job_templates import JobTemplate, own_templates, packaged_templates
 from tui.options import ConsoleOptions
 

@@ -8,7 +8,8 @@ from datetime import datetime
 from k8s.telemetry.gpu_warnings import GpuWarning
 from k8s.telemetry.job_ranks import RankReading
 from k8s.telemetry.readings import GpuReading, NodeReadings, PodReadings, Traffic, Usage
-from tui.commands.support.values import Values, seconds_since
+from tui.tables.column import Values
+from tui.text.format import seconds_since
 
 
 def node_live_values(node: NodeReadings, gpus: Iterable[Values], now: datetime) -> Values:

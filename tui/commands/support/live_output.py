@@ -15,9 +15,9 @@ from k8s.telemetry.prometheus import parse_address
 from k8s.telemetry.reader import TelemetryReader
 from k8s.telemetry.readings import GpuReading, NodeReadings, Telemetry, Traffic, Usage
 from tui.commands.support.gpu_values import gpu_values, node_live_values, pod_values, rank_values
-from tui.commands.support.output import OutputColumn, write, write_stderr, write_table
-from tui.commands.support.values import Values
+from tui.commands.support.output import write, write_stderr, write_table
 from tui.options import ConsoleOptions
+from tui.tables.column import OutputColumn, Values
 from tui.text import gpu_words
 from tui.text.format import NOTHING, age, memory, plural
 

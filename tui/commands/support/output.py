@@ -14,34 +14,19 @@ import json
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from k8s.text.sanitize import sanitize, sanitize_lines
 from k8s.text.yaml_writer import to_yaml
+from tui.tables.column import Item, ListColumn, OutputColumn, View
 from tui.text.cells import cell_len, pad
 
 FORMATS = ("table", "wide", "json", "yaml")
 GAP = "   "
 NARROW_GAP = "  "
 _NEAREST = str.maketrans({"–": "-", "—": "-", "…": "...", "•": "*", "·": ".", "×": "x", "→": "->", "≈": "~"})
-
-
-@dataclass(frozen=True, slots=True)
-class OutputColumn:
-    """A column of a printed table."""
-
-    title: str
-    align: Literal["left", "right"] = "left"
-    is_wide: bool = False
-    """Shown with `-o wide` only."""
-    narrow_title: str = ""
-    """Title when the table is too wide for the terminal; empty for the same title."""
-    narrow_cell: Callable[[str], str] = str
-    """Shortens a cell when the table is too wide for the terminal."""
-    is_optional: bool = False
 
 
 class WrongUsage(Exception):
@@ -120,6 +105,14 @@ def write_table(
         _write_lines(*_narrowed([columns[index] for index in shown], lines, width), indent, NARROW_GAP)
     else:
         _write_lines([columns[index] for index in shown], lines, indent, GAP)
+
+
+def write_list(
+    columns: Sequence[ListColumn[Item, View]], items: Iterable[Item], view: View, *, is_wide: bool
+) -> None:
+    """Print a list in its own columns."""
+    rows = ([column.output_text(item, view) for column in columns] for item in items)
+    write_table([column.output for column in columns], rows, is_wide=is_wide)
 
 
 def _widths(lines: Sequence[Sequence[str]]) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from k8s.snapshot import ClusterSnapshot, Missing
 from k8s.text.sanitize import sanitize
 from tui.commands.support.output import write_object, write_stderr
-from tui.commands.support.values import Values
+from tui.tables.column import Values
 
 
 def write_items(items: Sequence[Values], missing: Sequence[Missing], form: str, **more: object) -> None:

@@ -13,9 +13,10 @@ from k8s.snapshot import ClusterSnapshot
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.feeds.list_feed import ListFeed, follow
 from tui.screens.base.list_view import ListView
+from tui.tables.column import Row
 from tui.text.empty_states import ELSEWHERE, no_cluster
 from tui.text.format import count
-from tui.widgets.table.table import Column, Row, Table
+from tui.widgets.table.table import Table
 
 AGES_S = 10.0
 FeedGetter = Callable[[], ClusterFeed | None]
@@ -76,9 +77,7 @@ class FeedView(ListView):
             self._following.cancel()
             self._following = None
 
-    def fill(
-        self, table: Table, left_out: Sequence[str], rows_of: Callable[[Sequence[Column]], list[Row]]
-    ) -> None:
+    def fill(self, table: Table, left_out: Sequence[str], rows_of: Callable[[Any], list[Row]]) -> None:
         """Set the columns and rows, without the columns in `left_out`."""
         columns = tuple(column for column in self.COLUMNS if column.key not in left_out)
         table.set_columns(columns, rows_of(columns))

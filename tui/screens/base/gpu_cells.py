@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from k8s.telemetry.gpu_warnings import GpuWarning
 from k8s.telemetry.history import GpuSample
 from k8s.telemetry.readings import GpuReading
+from tui.tables.column import Cell, Column
 from tui.text.format import NOTHING
 from tui.text.gpu_words import (
     ADVICE,
@@ -22,7 +23,6 @@ from tui.text.gpu_words import (
     warning_text,
 )
 from tui.text.sparkline import sparkline
-from tui.widgets.table.table import Cell, Column
 
 # Both are the same on every row, so that rows can be compared.
 TREND_CELLS = 15

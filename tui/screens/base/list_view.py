@@ -11,10 +11,11 @@ from textual.widgets import Label
 
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from tui.screens.base.view import View
+from tui.tables.column import Cell, Column
 from tui.text.format import NOTHING, Clock
 from tui.widgets.preview import Preview
 from tui.widgets.table.row_set import LabelsOf
-from tui.widgets.table.table import Cell, Column, Table
+from tui.widgets.table.table import Table
 
 # Terminal width from which there is room for a preview.
 PREVIEW_COLUMNS = 140

@@ -17,10 +17,11 @@ from textual.widgets import Label, Static
 import themes
 from k8s.errors import KubeError
 from tui.keys import DIALOG
+from tui.tables.column import Cell, Column, Row
 from tui.terminal.key_queue import keys_held
 from tui.text.format import STATUS_STYLES, CellStyle, Run
 from tui.widgets.bindings import bindings
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 
 _COLUMNS = (
     Column("name", "THEME", min_width=16, elide="middle", max_width=28),

@@ -43,11 +43,12 @@ from tui.screens.job.panes import (
     rows_with_usage,
     with_usage,
 )
+from tui.tables.column import Column
 from tui.text.cells import elide_end
 from tui.text.format import Clock, duration, plural
 from tui.text.gpu_words import missing_text
 from tui.text.progress import progress_in
-from tui.widgets.table.table import Column, Table
+from tui.widgets.table.table import Table
 
 DIAGNOSIS_INTERVAL_S = 10.0
 # Terminal width from which the newest log lines are shown.

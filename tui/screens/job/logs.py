@@ -31,11 +31,12 @@ from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 from tui.screens.job import LOGS
 from tui.screens.job.panes import SILENT_S
+from tui.tables.column import Cell, Column, Row
 from tui.text.filter_query import hint_of
 from tui.text.format import NOTHING, age, count, plural
 from tui.widgets.log.view import LogSaves, LogView
 from tui.widgets.prompt import Prompt
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 
 # Time windows by digit, with the digits of k9s.
 WINDOWS: tuple[tuple[str, LogRequest], ...] = (

@@ -26,6 +26,7 @@ from tui.feeds.curve_feed import CurveFeed
 from tui.jobs.events import FoldedEvent
 from tui.jobs.gpu_facts import describe_place, in_order
 from tui.jobs.instances import format_ranks
+from tui.tables.column import Cell, Column, Row
 from tui.text.cells import cell_len, elide_end, elide_middle
 from tui.text.format import NOTHING, CellStyle, Clock, duration, status_run
 from tui.text.gpu_words import (
@@ -40,7 +41,7 @@ from tui.text.gpu_words import (
 from tui.text.natural_order import tag_key
 from tui.text.sparkline import GAP, level
 from tui.widgets.curve_chart import CurveChart, PlotCurve
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 
 LAST_TITLE = "LAST LINE"
 INSTANCE_COLUMNS = (

@@ -17,6 +17,7 @@ from tui.screens.base.gpu_cells import GPU_COLUMNS, gpu_cells, gpu_text, warning
 from tui.screens.base.telemetry_list import TelemetryList
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.job import USAGE
+from tui.tables.column import Cell, Column, Row
 from tui.text.empty_states import no_cluster
 from tui.text.format import NOTHING, plural
 from tui.text.gpu_words import (
@@ -31,7 +32,7 @@ from tui.text.gpu_words import (
     storage,
     warning_style,
 )
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 
 COLUMNS = (
     Column("rank", "RANK", align="right", min_width=4),

@@ -14,9 +14,10 @@ from k8s.text.sanitize import sanitize
 from tui.keys import ViewDeclaration
 from tui.screens.base.list_view import ListView
 from tui.screens.lists import CONTEXTS
+from tui.tables.column import Cell, Column, Row
 from tui.terminal.key_queue import keys_held
 from tui.text.format import NOTHING, plural
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 
 COLUMNS = (
     Column("here", "", min_width=1),

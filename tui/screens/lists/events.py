@@ -10,26 +10,18 @@ from k8s.kinds import JobRef
 from k8s.models import Event
 from k8s.models.resources import EVENTS as RESOURCE
 from k8s.snapshot import Job
-from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
-from tui.jobs.events import EventGroup, EventGrouper, Place, full_text, jobs_by_reference
+from tui.jobs.events import EventGroup, EventGrouper, FoldedEvent, Place, full_text, jobs_by_reference
 from tui.keys import ViewDeclaration
 from tui.screens.base.feed_view import FeedGetter, FeedView
 from tui.screens.base.request import ActionRequest
 from tui.screens.lists import EVENTS
-from tui.text.format import NOTHING, CellStyle, Clock, count, plural
+from tui.tables.column import Cell, ListColumn, Row, cells
+from tui.tables.events import COLUMNS
+from tui.text.format import Clock, plural
 from tui.widgets.table.row_set import RowCache
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 
-COLUMNS = (
-    Column("age", "AGE", align="right", is_age=True),
-    Column("type", "TYPE", priority=3),
-    Column("namespace", "NAMESPACE", priority=4, elide="end", min_width=9, max_width=20),
-    Column("about", "ABOUT", elide="middle", min_width=16, max_width=48),
-    Column("reason", "REASON", elide="end", min_width=10, max_width=28, priority=1),
-    Column("count", "×", align="right", priority=2, sorts_largest_first=True, flashes=True),
-    Column("message", "MESSAGE", elide="end", min_width=20, max_width=300),
-)
 ONLY_WARNINGS = "events.warnings"
 
 
@@ -37,7 +29,7 @@ class EventsView(FeedView):
     """List of events."""
 
     VIEW: ClassVar[ViewDeclaration] = EVENTS
-    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    COLUMNS: ClassVar[tuple[ListColumn[FoldedEvent, Clock], ...]] = COLUMNS
     NOUN: ClassVar[str] = "events"
     ORDER: ClassVar[tuple[str, bool]] = ("age", False)
 
@@ -61,13 +53,15 @@ class EventsView(FeedView):
         namespace = self.snapshot.namespace
         table.empty = self.empty_text(self._nothing_happened(namespace))
 
-        def rows_of(columns: Sequence[Column]) -> list[Row]:
+        def rows_of(columns: Sequence[ListColumn[FoldedEvent, Clock]]) -> list[Row]:
             # Ages grow, all else stays: of ten thousand rows only that is written anew.
-            ageless = self._ageless_rows.rows(groups, lambda each: _ageless(each, columns), drawn_for=columns)
+            ageless = self._ageless_rows.rows(
+                groups, lambda each: Row(each.key, cells(each.folded, clock, columns)), drawn_for=columns
+            )
             row_of = {row.key: row for row in ageless}
             return self._row_cache.rows(
                 groups,
-                lambda each: _aged(row_of[each.key], each.folded.newest.at, clock),
+                lambda each: _aged(row_of[each.key], each.folded, clock),
                 drawn_for=(columns, clock.is_rough),
                 now_s=clock.now.timestamp(),
                 age_s=lambda each: _age_s(each, clock.now),
@@ -128,26 +122,8 @@ class EventsView(FeedView):
         return next((each for each in self._groups if each.key == key), None)
 
 
-def _aged(row: Row, at: datetime | None, clock: Clock) -> Row:
-    age = Cell(clock.age(at), "quiet", sort=-at.timestamp() if at is not None else None)
-    return Row(row.key, (age, *row.cells[1:]))
-
-
-def _ageless(group: EventGroup, columns: Sequence[Column]) -> Row:
-    folded, event = group.folded, group.folded.newest
-    style: CellStyle = "pending" if folded.is_warning else "quiet"
-    cells = {
-        "age": Cell(""),
-        "type": Cell(sanitize(event.type or NOTHING), style),
-        "namespace": Cell(sanitize(group.namespace) or NOTHING, "quiet"),
-        "about": Cell(sanitize(folded.about), "bright" if group.job else ""),
-        "reason": Cell(sanitize(event.reason or NOTHING), style),
-        "count": Cell(count(folded.count), "" if folded.count > 1 else "quiet", sort=folded.count),
-        "message": Cell(
-            sanitize(" ".join((event.message or NOTHING).split())), "" if folded.is_warning else "quiet"
-        ),
-    }
-    return Row(group.key, tuple(cells[column.key] for column in columns))
+def _aged(row: Row, event: FoldedEvent, clock: Clock) -> Row:
+    return Row(row.key, (Cell.of_age(event.newest.at, clock), *row.cells[1:]))
 
 
 def _age_s(group: EventGroup, now: datetime) -> float:

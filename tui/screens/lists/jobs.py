@@ -12,8 +12,11 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Label
 
-from k8s.snapshot import ClusterSnapshot, Job
-from tui.jobs.filters import FilteredJobs, filter_jobs, own_names
+from k8s.snapshot import ClusterSnapshot, Job, Missing
+from k8s.status import Status
+from k8s.text.sanitize import sanitize
+from tui.feeds.preview_text import wrapped
+from tui.jobs.filters import FilteredJobs, filter_jobs, gpu_totals, own_names
 from tui.keys import Key, ViewDeclaration
 from tui.screens.base.list_view import ListView, progress_of
 from tui.screens.base.request import ActionRequest
@@ -27,14 +30,15 @@ from tui.screens.lists.home_panes import (
     jobs_on,
     pane_keys,
 )
-from tui.screens.lists.job_rows import COLUMNS, age_s, duration_s, format_totals, job_row, missing_text
+from tui.tables.column import ListColumn, console_columns
+from tui.tables.jobs import COLUMNS, JobsNow, duration_s, job_row
 from tui.text.empty_states import no_faults, no_jobs, only_older
-from tui.text.format import Clock, count
+from tui.text.format import Clock, count, plural
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_bar import NodeBar
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.table.row_set import RowCache
-from tui.widgets.table.table import Column, Table
+from tui.widgets.table.table import Table
 
 if TYPE_CHECKING:
     from k8s.kinds import JobRef
@@ -42,12 +46,17 @@ if TYPE_CHECKING:
     from tui.feeds.loss_feed import LossFeed
     from tui.widgets.log.view import LogSaves, LogView
 
+# Lines of the notice about missing data.
+NOTICE_LINES = 4
+# Lists everything that is not readable.
+_ALL = ":info"
+
 
 class JobsView(ListView):
     """The job list with its panes."""
 
     VIEW: ClassVar[ViewDeclaration] = JOBS
-    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    COLUMNS: ClassVar[tuple[ListColumn[Job, JobsNow], ...]] = console_columns(COLUMNS)
     ORDER: ClassVar[tuple[str, bool] | None] = ("age", False)
     ON_ENTER: ClassVar[str] = "open_job"
     KEEPS_ROW: ClassVar[bool] = True
@@ -225,12 +234,13 @@ class JobsView(ListView):
         if losses is None:
             left_out.add("loss")
         columns = tuple(column for column in self.COLUMNS if column.key not in left_out)
+        now = JobsNow(clock, losses or {})
         rows = self._row_cache.rows(
             chosen.jobs,
-            lambda job: job_row(job, columns, clock, losses or {}, has_detail=not table.is_wide),
+            lambda job: job_row(job, columns, now, has_detail=not table.is_wide),
             drawn_for=(columns, clock.is_rough),
             now_s=clock.now.timestamp(),
-            age_s=lambda job: age_s(job, clock.now),
+            age_s=lambda job: _age_s(job, clock.now),
         )
         table.set_columns(columns, rows)
         self._go_to_created(table)
@@ -402,3 +412,58 @@ class JobsView(ListView):
         """Toggle showing only jobs with faults."""
         self._only_faults = not self._only_faults
         self.refresh_view()
+
+
+def missing_text(missing: Sequence[Missing], width: int) -> str:
+    """Describe missing data in at most `NOTICE_LINES` lines.
+
+    Of several resources refused for one reason, the first is described and as many others named as fit.
+
+    Args:
+        missing: Data that could not be read.
+        width: Line width in cells.
+    """
+    if not missing:
+        return ""
+    first = min(missing, key=lambda each: (bool(each.shown), each.verb != "read"))
+    others = [
+        each.resource
+        for each in missing
+        if each is not first and (bool(each.shown), each.verb) == (bool(first.shown), first.verb)
+    ]
+    text = " ".join(sanitize(first.words).split())
+    for named in range(len(others), -1, -1):
+        words = f"{text}{_same_for(others, named)}"
+        if _fits(words, width):
+            return words
+    # The server's words alone are too long.
+    tail = f"…{_same_for(others, 0) or f' More: {_ALL}'}"
+    text = text[: NOTICE_LINES * max(width, 1)]
+    while text and not _fits(text + tail, width):
+        text = text[:-1]
+    return text + tail
+
+
+def _same_for(others: Sequence[str], named: int) -> str:
+    if not others:
+        return ""
+    left = len(others) - named
+    names = ", ".join(others[:named])
+    more = f"{' … and ' * bool(named)}{left} more: {_ALL}" if left else "."
+    return f" The same for {names}{more}"
+
+
+def _fits(text: str, width: int) -> bool:
+    return len(wrapped(text, max(width, 1))) <= NOTICE_LINES
+
+
+def format_totals(jobs: Sequence[Job]) -> str:
+    """Summarise all jobs."""
+    held, waiting = gpu_totals(jobs)
+    return f"Σ {plural(len(jobs), 'job')} · {plural(held, 'GPU')} held · {waiting} requested and waiting"
+
+
+def _age_s(job: Job, now: datetime) -> float:
+    """Return the smallest growing age in a job's row."""
+    since = job.started if job.status is Status.RUNNING else None
+    return (now - (since or job.created or now)).total_seconds()

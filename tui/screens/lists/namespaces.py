@@ -14,8 +14,9 @@ from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, namespace_usage
 from tui.keys import ViewDeclaration
 from tui.screens.base.feed_view import FeedGetter, FeedView
 from tui.screens.lists import NAMESPACES
+from tui.tables.column import Cell, Column, Row
 from tui.text.format import NOTHING, CellStyle, Clock, plural
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 
 COLUMNS = (
     Column("here", "", min_width=1),

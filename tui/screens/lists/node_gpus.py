@@ -20,11 +20,12 @@ from tui.screens.base.gpu_cells import GPU_COLUMNS, gpu_cells, gpu_text, warning
 from tui.screens.base.telemetry_list import TelemetryList
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.lists import NODE_GPUS
+from tui.tables.column import Cell, Column, Row
 from tui.text.empty_states import no_cluster
 from tui.text.format import NOTHING, CellStyle, Clock, plural, status_run
 from tui.text.gpu_bar import BAD, FREE, MOST_CELLS, job_mark
 from tui.text.gpu_words import missing_text, source_text, warning_style
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 
 COLUMNS = (
     Column("gpus", "GPUS", min_width=10, sorts_largest_first=True),

@@ -3,49 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import ClassVar
 
 from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow
 from k8s.status import Status
-from k8s.telemetry.readings import NodeReadings
 from k8s.text.sanitize import sanitize
-from tui.feeds.preview_text import format_taints, node_status, node_style, significant_taints
 from tui.keys import ViewDeclaration
 from tui.screens.base.list_view import progress_of
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.telemetry_list import TelemetryList
 from tui.screens.lists import NODES
+from tui.tables.column import ListColumn, console_columns
+from tui.tables.nodes import COLUMNS, READING_KEYS, NodesNow, node_row
 from tui.text.empty_states import no_nodes
-from tui.text.format import NOTHING, Clock, count, memory, plural
-from tui.text.gpu_bar import format_holder, node_cells
-from tui.text.gpu_words import gpu_memory, percent, power, source_text, temperature
+from tui.text.format import Clock, count, plural
+from tui.text.gpu_words import source_text
 from tui.widgets.table.row_set import RowCache, for_ever
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 
-COLUMNS = (
-    Column("name", "NODE", min_width=12, elide="middle", max_width=40),
-    Column("bar", "GPUS", min_width=8),
-    Column("held", "HELD", align="right", sorts_largest_first=True, flashes=True),
-    Column("free", "FREE", align="right", priority=2, sorts_largest_first=True),
-    Column("holders", "HELD BY", min_width=17, elide="end", max_width=80, priority=1),
-    Column("status", "STATUS", min_width=8, max_width=34, flashes=True),
-    Column("model", "MODEL", priority=4, elide="end", min_width=14, max_width=26),
-    Column("taints", "TAINTS", priority=5, elide="end", min_width=24, max_width=40),
-    Column("role", "ROLE", priority=8, elide="end", min_width=13, max_width=20),
-    Column("ip", "ADDRESS", priority=6),
-    Column("mode", "MODE", priority=7),
-    Column("memory", "MEMORY", align="right", priority=9, sorts_largest_first=True),
-)
-# Shown if any node has readings.
-READ_COLUMNS = (
-    Column("util", "UTIL", align="right", priority=2, sorts_largest_first=True),
-    Column("gpu_memory", "GPU MEM", align="right", priority=3, sorts_largest_first=True),
-    Column("power", "POWER", align="right", priority=5, sorts_largest_first=True),
-    Column("temp", "TEMP", align="right", priority=3, sorts_largest_first=True),
-)
-COLUMNS_WITH_READINGS = (*COLUMNS[:4], *READ_COLUMNS, *COLUMNS[4:])
+COLUMNS_WITH_READINGS = console_columns(COLUMNS)
+COLUMNS_WITHOUT_READINGS = tuple(each for each in COLUMNS_WITH_READINGS if each.key not in READING_KEYS)
 MOST_BLOCKS = 6
 _WAITING = (Status.QUEUED, Status.PENDING)
 
@@ -56,7 +35,7 @@ class NodesView(TelemetryList):
     VIEW: ClassVar[ViewDeclaration] = NODES
     ON_ENTER: ClassVar[str] = "node_gpus"
     KEEPS_ROW: ClassVar[bool] = True
-    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    COLUMNS: ClassVar[tuple[ListColumn[NodeRow, NodesNow], ...]] = COLUMNS_WITHOUT_READINGS
     PREVIEWS: ClassVar[bool] = True
 
     def __init__(self, begin_with: str = "") -> None:
@@ -98,10 +77,11 @@ class NodesView(TelemetryList):
         table.empty = no_nodes(snapshot)
         is_listed = "nodes" not in snapshot.problems
         telemetry = self._telemetry.newest
-        columns = COLUMNS_WITH_READINGS if any(telemetry.gpus) else COLUMNS
+        columns = COLUMNS_WITH_READINGS if any(telemetry.gpus) else COLUMNS_WITHOUT_READINGS
+        now = NodesNow(clock, is_listed, telemetry.nodes)
         rows = self._row_cache.rows(
             nodes,
-            lambda node: _row(node, clock, telemetry.nodes.get(node.name), columns, is_listed=is_listed),
+            lambda node: node_row(node, columns, now),
             drawn_for=(is_listed, clock.is_rough, telemetry),
             now_s=clock.now.timestamp(),
             age_s=lambda node: _age_s(node, clock.now),
@@ -168,65 +148,6 @@ def _partial(missing: Missing) -> str:
     if missing.resource == "nodes":
         return f"{missing.words} Showing the nodes of visible pods, without their free GPUs."
     return f"pods: {missing.words} GPUs held by others are not counted."
-
-
-def _read_cells(read: NodeReadings | None) -> dict[str, Cell]:
-    """Aggregate a node's GPUs: mean utilisation, sums, highest temperature."""
-    if read is None or not read.gpus:
-        return {column.key: Cell(NOTHING, "quiet") for column in READ_COLUMNS}
-    used = [gpu.memory_used for gpu in read.gpus if gpu.memory_used is not None]
-    total = [gpu.memory_total for gpu in read.gpus if gpu.memory_total is not None]
-    watts = [gpu.power_w for gpu in read.gpus if gpu.power_w is not None]
-    hottest = max((gpu.temperature_c for gpu in read.gpus if gpu.temperature_c is not None), default=None)
-    memory_used, memory_total = (sum(used) if used else None), (sum(total) if total else None)
-    return {
-        "util": Cell(percent(read.utilisation), sort=read.utilisation),
-        "gpu_memory": Cell(gpu_memory(memory_used, memory_total), "quiet", sort=memory_used),
-        "power": Cell(power(sum(watts) if watts else None), "quiet", sort=sum(watts)),
-        "temp": Cell(temperature(hottest), "quiet", sort=hottest),
-    }
-
-
-def _row(
-    node: NodeRow,
-    clock: Clock,
-    read: NodeReadings | None,
-    columns: Sequence[Column],
-    *,
-    is_listed: bool,
-) -> Row:
-    total, held, bad, unit, free = (
-        node.gpus_total,
-        node.gpus_allocated,
-        node.gpus_unhealthy,
-        "",
-        node.gpus_free,
-    )
-    if node.shared is not None:
-        total, held, unit = node.shared.total_gib, node.shared.allocated_gib, "G"
-        free = max(0, total - held) if node.is_schedulable else 0
-    has_any = bool(total or held or bad)
-    taints: Sequence[str] = [format_taints(each, is_short=True) for each in significant_taints(node)]
-    cells = {
-        "name": Cell(node.name, "bright"),
-        "bar": Cell.of(*node_cells(node), sort=float(held)) if has_any else Cell(NOTHING, "quiet"),
-        "held": Cell(f"{held}/{total if is_listed else '?'}{unit}", sort=float(held))
-        if has_any
-        else Cell(NOTHING),
-        "free": Cell(f"{free}{unit}", "quiet", sort=float(free)) if has_any else Cell(NOTHING, "quiet"),
-        "holders": Cell.of(*format_holder(node)) if node.holders else Cell(NOTHING, "quiet"),
-        "status": Cell(node_status(node, clock), node_style(node)),
-        "model": Cell(node.gpu_model.removeprefix("NVIDIA-") or NOTHING, "quiet"),
-        "taints": Cell(", ".join(taints) or NOTHING, "quiet"),
-        "role": Cell(", ".join(node.roles) or NOTHING, "quiet"),
-        "ip": Cell(node.ip or NOTHING, "quiet"),
-        "mode": Cell(node.mode or NOTHING, "quiet"),
-        "memory": Cell(
-            memory(node.gpu_memory) if node.gpu_memory else NOTHING, "quiet", sort=float(node.gpu_memory)
-        ),
-        **_read_cells(read),
-    }
-    return Row(node.name, tuple(cells[column.key] for column in columns))
 
 
 def _age_s(node: NodeRow, now: datetime) -> float:

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from k8s.kinds import JobRef
-from k8s.text.sanitize import sanitize
 from tui.jobs.idle_report import (
     IdleLedger,
     JobUsage,
@@ -20,21 +19,13 @@ from tui.jobs.idle_report import (
 from tui.keys import ViewDeclaration
 from tui.screens.base.telemetry_list import TelemetryList
 from tui.screens.lists import USERS
+from tui.tables.column import ListColumn, Row, cells
+from tui.tables.users import COLUMNS, UserLine, lines_of
 from tui.text.empty_states import no_cluster
-from tui.text.format import NOTHING, CellStyle, plural
+from tui.text.format import plural
 from tui.text.gpu_words import missing_text, source_text
-from tui.widgets.table.table import Cell, Column, Row, Table
+from tui.widgets.table.table import Table
 
-COLUMNS = (
-    Column("user", "USER", elide="middle", min_width=8, max_width=24),
-    Column("job", "JOB", elide="middle", min_width=12, max_width=40),
-    Column("namespace", "NAMESPACE", priority=4, elide="end", min_width=9, max_width=20),
-    Column("held", "HELD", align="right", sorts_largest_first=True),
-    Column("requested", "REQUESTED", align="right", priority=3, sorts_largest_first=True),
-    Column("idle", "IDLE NOW", align="right", priority=1, sorts_largest_first=True),
-    Column("idle_hours", "IDLE GPU-H", align="right", sorts_largest_first=True),
-    Column("observed", "OF OBSERVED", align="right", priority=2, sorts_largest_first=True),
-)
 # Between user and job in a row's key; not allowed in names.
 _SEPARATOR = "\x1f"
 
@@ -44,7 +35,7 @@ class UsersView(TelemetryList):
 
     VIEW: ClassVar[ViewDeclaration] = USERS
     ON_ENTER: ClassVar[str] = "open_job"
-    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    COLUMNS: ClassVar[tuple[ListColumn[UserLine, None], ...]] = COLUMNS
     ORDER: ClassVar[tuple[str, bool] | None] = None
 
     def __init__(self) -> None:
@@ -64,7 +55,13 @@ class UsersView(TelemetryList):
         snapshot, telemetry = self.snapshot, self._telemetry.newest
         table.empty = no_cluster(snapshot) or "No user holds or waits for GPUs here.\n0 shows all namespaces"
         self._users = usage_by_user(snapshot.jobs, telemetry.gpus, self._ledger, snapshot.nodes)
-        table.set_rows([row for user in self._users for row in _rows(user)])
+        table.set_rows(
+            [
+                Row(_key(line.usage), cells(line, None, COLUMNS))
+                for user in self._users
+                for line in lines_of(user)
+            ]
+        )
         self.set_list_title(f"Users ({len(self._users)})", *self._title_parts())
         self.set_line("notice", snapshot.stale or self._why_not())
         self.set_line("totals", self._totals())
@@ -131,40 +128,3 @@ class UsersView(TelemetryList):
 
 def _key(usage: JobUsage) -> str:
     return _SEPARATOR.join((usage.user, usage.namespace, usage.kind, usage.job))
-
-
-def _rows(user: UserUsage) -> list[Row]:
-    return [_row(user.total, plural(len(user.jobs), "job")), *(_row(each, each.job) for each in user.jobs)]
-
-
-def _row(usage: JobUsage, job: str) -> Row:
-    is_user = not usage.job
-    quiet: CellStyle = "bright" if is_user else "quiet"
-    return Row(
-        _key(usage),
-        (
-            Cell(sanitize(usage.user), quiet),
-            Cell(sanitize(job), "quiet" if is_user else ""),
-            Cell(sanitize(usage.namespace) or NOTHING, "quiet"),
-            Cell(str(usage.gpus_held), quiet if is_user else "", sort=usage.gpus_held),
-            Cell(str(usage.gpus_requested), "quiet", sort=usage.gpus_requested),
-            _idle_now(usage),
-            Cell(
-                format_hours(usage.idle_hours),
-                "pending" if usage.idle_hours else "quiet",
-                sort=-1.0 if usage.idle_hours is None else usage.idle_hours,
-            ),
-            Cell(format_hours(usage.observed_hours or None), "quiet", sort=usage.observed_hours),
-        ),
-    )
-
-
-def _idle_now(usage: JobUsage) -> Cell:
-    if usage.gpus_idle is None:
-        return Cell(NOTHING, "quiet", sort=-1.0)
-    words = (
-        str(usage.gpus_idle)
-        if usage.gpus_seen == usage.gpus_held
-        else f"{usage.gpus_idle} of {usage.gpus_seen}"
-    )
-    return Cell(words, "pending" if usage.gpus_idle else "quiet", sort=float(usage.gpus_idle))

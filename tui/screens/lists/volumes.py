@@ -10,30 +10,14 @@ from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS, EVENTS
 from k8s.text.sanitize import sanitize
 from tui.feeds.list_feed import ListFeed
-from tui.feeds.volume_claims import CLAIM_EVENTS, bytes_of, newest_by_claim, owner_of, why_pending
+from tui.feeds.volume_claims import CLAIM_EVENTS, bytes_of, newest_by_claim, why_pending
 from tui.keys import ViewDeclaration
 from tui.screens.base.feed_view import FeedGetter, FeedView
 from tui.screens.lists import VOLUMES
-from tui.text.format import NOTHING, CellStyle, Clock, memory, plural
-from tui.widgets.table.table import Cell, Column, Row, Table
-
-COLUMNS = (
-    Column("name", "NAME", min_width=14, elide="middle", max_width=60),
-    Column("namespace", "NAMESPACE", priority=2, elide="end", min_width=9, max_width=20),
-    Column("access", "ACCESS", priority=3),
-    Column("size", "SIZE", align="right", sorts_largest_first=True),
-    Column("status", "STATUS", min_width=7, flashes=True),
-    Column("age", "AGE", align="right", is_age=True, priority=1),
-    Column("owner", "OWNER", priority=4, elide="end", min_width=5, max_width=20),
-    Column("class", "CLASS", priority=5, elide="end", min_width=6, max_width=28),
-    Column("description", "DESCRIPTION", priority=6, elide="end", min_width=12, max_width=60),
-)
-_STYLES: dict[str, CellStyle] = {
-    "Bound": "running",
-    "Pending": "pending",
-    "Lost": "failed",
-    "Terminating": "changing",
-}
+from tui.tables.column import ListColumn, Row, cells
+from tui.tables.volumes import COLUMNS
+from tui.text.format import Clock, memory, plural
+from tui.widgets.table.table import Table
 
 
 class VolumesView(FeedView):
@@ -41,7 +25,7 @@ class VolumesView(FeedView):
 
     VIEW: ClassVar[ViewDeclaration] = VOLUMES
     ON_ENTER: ClassVar[str] = "volume"
-    COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
+    COLUMNS: ClassVar[tuple[ListColumn[Claim, Clock], ...]] = COLUMNS
     NOUN: ClassVar[str] = "volume claims"
 
     def __init__(self, cluster_feed: FeedGetter) -> None:
@@ -59,7 +43,7 @@ class VolumesView(FeedView):
         claims = list(self._claims.objects.values())
         said = newest_by_claim(self._events.objects.values())
 
-        def rows_of(columns: Sequence[Column]) -> list[Row]:
+        def rows_of(columns: Sequence[ListColumn[Claim, Clock]]) -> list[Row]:
             return [_row(each, columns, said.get(each.metadata.uid), clock) for each in claims]
 
         self.fill(table, ["namespace"] if namespace else [], rows_of)
@@ -79,18 +63,6 @@ class VolumesView(FeedView):
         return f"{claim.metadata.namespace}/{claim.metadata.name}" if claim is not None else ""
 
 
-def _row(claim: Claim, columns: Sequence[Column], event: Event | None, clock: Clock) -> Row:
-    meta, made = claim.metadata, claim.metadata.creation_timestamp
-    cells = {
-        "name": Cell(sanitize(meta.name), "bright"),
-        "namespace": Cell(sanitize(meta.namespace), "quiet"),
-        "access": Cell(sanitize(claim.short_modes) or NOTHING, "quiet"),
-        "size": Cell(sanitize(claim.size) or NOTHING, sort=bytes_of(claim)),
-        "status": Cell(sanitize(claim.state) or NOTHING, _STYLES.get(claim.state, "")),
-        "age": Cell(clock.age(made), "quiet", sort=-made.timestamp() if made else None),
-        "owner": Cell(sanitize(owner_of(claim)) or NOTHING, "quiet"),
-        "class": Cell(sanitize(claim.spec.storage_class_name) or NOTHING, "quiet"),
-        "description": Cell(sanitize(meta.annotation("description")) or NOTHING, "quiet"),
-    }
+def _row(claim: Claim, columns: Sequence[ListColumn[Claim, Clock]], event: Event | None, clock: Clock) -> Row:
     why = sanitize(" ".join(why_pending(claim, event).split()))
-    return Row(meta.uid, tuple(cells[column.key] for column in columns), f"└ {why}" if why else None)
+    return Row(claim.metadata.uid, cells(claim, clock, columns), f"└ {why}" if why else None)

@@ -1,68 +1,15 @@
-"""Cells, rows and columns of a table, and the widths and visibility of columns."""
+"""Widths and visibility of a table's columns."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from k8s.text.sanitize import sanitize
+from tui.tables.column import Cell, Column, Row
 from tui.text.cells import cell_len
-from tui.text.format import CellStyle, Run
-
-
-class Cell(NamedTuple):
-    """Text of a row in one column; never markup."""
-
-    text: str
-    style: CellStyle = ""
-    runs: tuple[Run, ...] = ()
-    """Pieces of `text` with different styles; empty if there is only one."""
-    sort: float | str | None = None
-    """Sort key; None sorts by the text, `worker-2` before `worker-10`."""
-
-    @classmethod
-    def of(cls, *runs: Run, sort: float | str | None = None) -> Cell:
-        """Return a cell of several runs."""
-        return cls("".join(text for text, _ in runs), "", runs, sort)
-
-
-class Row(NamedTuple):
-    """One row: a stable key, and a cell for each column."""
-
-    key: str
-    cells: tuple[Cell, ...]
-    detail: str | None = None
-    """Second, dim line, such as `└ waits: ...`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """Layout of one column."""
-
-    key: str
-    title: str
-    align: Literal["left", "right"] = "left"
-    # A column that elides shrinks to this width.
-    min_width: int = 0
-    # If space is short, the highest number is hidden first; 0 is never hidden.
-    priority: int = 0
-    elide: Literal["", "middle", "end", "runs"] = ""
-    """Elision of long text: `middle` keeps the suffix of names, `runs` drops whole runs from the end. Empty
-    never shrinks.
-    """
-    # Columns of `SPARED_PRIORITY` and above are hidden before this one gets narrower.
-    good_width: int = 0
-    # Exceeded only in a wide table.
-    max_width: int = 60
-    # Order of the first sort by this column.
-    sorts_largest_first: bool = False
-    # Ages; sorted by the negative Unix time.
-    is_age: bool = False
-    # Highlight changes; not for values that grow by themselves, such as ages.
-    flashes: bool = False
 
 
 def natural_widths(columns: Sequence[Column], rows: Sequence[Row]) -> list[int]:

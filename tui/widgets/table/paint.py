@@ -11,10 +11,11 @@ from textual.cache import LRUCache
 from textual.strip import Strip
 
 from k8s.text.sanitize import sanitize
+from tui.tables.column import Cell, Column, Row
 from tui.text.cells import cell_len, elide_end, elide_middle
 from tui.text.format import Run
 from tui.text.gpu_bar import HIGHLIGHTED
-from tui.widgets.table.columns import GAP, Cell, Column, Fit, Row
+from tui.widgets.table.columns import GAP, Fit
 
 # Left of the first column: mark, cursor, space.
 GUTTER = 3

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
 from typing import Generic, NamedTuple, TypeVar
 
+from tui.tables.column import Cell, Column, Row
 from tui.text.filter_query import parse_filter
 from tui.text.format import NOTHING
 from tui.text.natural_order import natural_key
-from tui.widgets.table.columns import Cell, Column, LinesPerRow, Row, natural_widths, place_lines, widest
+from tui.widgets.table.columns import LinesPerRow, natural_widths, place_lines, widest
 
 # None sorts last.
 SortKey = float | str | None

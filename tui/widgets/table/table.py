@@ -22,9 +22,10 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from tui.keys import TABLE
+from tui.tables.column import Cell, Column, Row
 from tui.text.format import CellStyle
 from tui.widgets.bindings import bindings
-from tui.widgets.table.columns import Cell, Column, ColumnLayout, Row
+from tui.widgets.table.columns import ColumnLayout
 from tui.widgets.table.paint import GUTTER, Header, RowPainter
 from tui.widgets.table.row_set import LabelsOf, RowFilter, RowSet, row_filter
 from tui.widgets.table.visible_lines import Flashes, Marks, TableViewport, VisibleLines

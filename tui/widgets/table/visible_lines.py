@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from tui.tables.column import Column, Row
 from tui.text.format import count
-from tui.widgets.table.columns import Column, Row
 from tui.widgets.table.paint import Header, Line, PlainLine, RowLine
 from tui.widgets.table.row_set import RowSet, survivor
 from tui.widgets.viewport import Viewport

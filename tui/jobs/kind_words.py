@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
-from k8s.kinds import JobKind
+from k8s.kinds import KINDS, JobKind
 
 # Arena's short names that are not the kind's title without `job`.
 _SHORT: Mapping[str, str] = {"py": "pytorch", "rj": "ray", "vj": "volcano"}
@@ -40,6 +41,12 @@ def words_of(kind: JobKind) -> tuple[str, ...]:
     short = (each for each, long in _SHORT.items() if long == word)
     aliases: tuple[str, ...] = getattr(kind, "aliases", ())
     return tuple(dict.fromkeys((word, title.replace(" ", ""), *aliases, *short)))
+
+
+@cache
+def short_kind(kind: str) -> str:
+    """Return the first name people type for a kind, such as `pytorch`; the kind itself if it has none."""
+    return next((words_of(each)[0] for each in KINDS if each.resource.kind == kind), kind)
 
 
 def matches_kind(kind: JobKind, words: str) -> bool:

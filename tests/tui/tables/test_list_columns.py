@@ -1,0 +1,56 @@
+"""A column is declared once: the console, commands and JSON follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.evidence import NOW, instance, job_of
+from tui.commands.support.output import write_list
+from tui.tables import events, jobs, nodes, users, volumes
+from tui.tables.column import Cell, ListColumn, console_columns, output_columns, values_of
+from tui.tables.jobs import JobsNow
+from tui.text.format import Clock
+
+LISTS = {"events": events, "jobs": jobs, "nodes": nodes, "users": users, "volumes": volumes}
+
+
+def test_a_declared_column_is_in_the_console_in_commands_and_in_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    restarts: ListColumn[Any, JobsNow] = ListColumn(
+        "restarts",
+        "RESTARTS",
+        align="right",
+        cell=lambda job, _: Cell(str(sum(each.restarts for each in job.instances))),
+        printed="wide",
+        values=lambda job, _: {"restarts": sum(each.restarts for each in job.instances)},
+    )
+    columns = (*jobs.COLUMNS, restarts)
+    job, now = job_of([instance()]), JobsNow(Clock(NOW))
+    row = jobs.job_row(job, console_columns(columns), now, has_detail=False)
+    assert row.cells[-1].text == "0"
+    assert values_of(job, now, columns) == {**values_of(job, now, jobs.COLUMNS), "restarts": 0}
+    for is_wide in (False, True):
+        write_list(output_columns(columns), [job], now, is_wide=is_wide)
+        title, line = capsys.readouterr().out.splitlines()
+        assert title.startswith("NAMESPACE   NAME")
+        assert (title.endswith("   RESTARTS"), line.endswith("   0".rjust(11))) == (is_wide, is_wide)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_keys_are_unique_and_titles_not_empty(name: str) -> None:
+    columns: tuple[ListColumn[Any, Any], ...] = LISTS[name].COLUMNS
+    keys = [column.key for column in columns]
+    assert len(keys) == len(set(keys))
+    assert all(column.title for column in columns)
+
+
+@pytest.mark.parametrize(
+    ("keys", "columns"), [(jobs.TOP_KEYS, jobs.COLUMNS), (nodes.PRINTED_FIRST, nodes.COLUMNS)]
+)
+def test_columns_named_by_a_command_exist_and_are_printed(
+    keys: tuple[str, ...], columns: tuple[ListColumn[Any, Any], ...]
+) -> None:
+    assert set(keys) <= {column.key for column in columns if column.printed}

@@ -1,0 +1,184 @@
+"""The list of jobs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from k8s.snapshot import Job
+from k8s.status import Status
+from tui.feeds.preview_text import status_text
+from tui.jobs.filters import is_loud, silent_ranks
+from tui.tables.column import Cell, ListColumn, Row, cells
+from tui.text.format import (
+    NOTHING,
+    CellStyle,
+    Clock,
+    Run,
+    age,
+    compact_ranges,
+    duration,
+    number,
+    seconds_since,
+    timestamp,
+)
+from tui.text.sparkline import BROKEN, trend
+
+# Width of the number, so that the bars of all jobs are aligned.
+NUMBER_CELLS = 6
+_STATUSES = tuple(Status)
+
+
+@dataclass(frozen=True, slots=True)
+class JobsNow:
+    """State shared by all jobs of the list."""
+
+    clock: Clock
+    losses: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Loss history by job uid."""
+
+
+def duration_s(job: Job, now: datetime) -> int | None:
+    """Return a job's run time so far; None before it starts."""
+    return None if job.started is None else seconds_since(job.started, job.finished or now)
+
+
+def duration_text(job: Job, now: datetime) -> str:
+    """Format a job's run time in whole seconds, the API's resolution."""
+    seconds = duration_s(job, now)
+    return age(seconds) if seconds is not None and seconds < 10 else duration(seconds)
+
+
+def loss_cell(values_by_uid: Mapping[str, Sequence[float]], uid: str) -> Cell:
+    """Return a job's last loss and its trend."""
+    values = values_by_uid.get(uid, ())
+    if not values:
+        return Cell(NOTHING, "quiet")
+    last = values[-1]
+    is_broken = not math.isfinite(last)
+    style: CellStyle = "failed" if is_broken else ""
+    bars = BROKEN if is_broken else trend(values)
+    words = _short(last).ljust(NUMBER_CELLS if bars else 0)
+    return Cell.of((words, style), (f" {bars}" if bars else "", style or "quiet"), sort=last)
+
+
+def _short(value: float) -> str:
+    """Format a number in at most `NUMBER_CELLS` cells: `0.00462` as `0.0046`."""
+    ways = (number(value), f"{value:.2g}", f"{value:.0e}")
+    return next((words for words in ways if len(words) <= NUMBER_CELLS), ways[-1])
+
+
+def _kind(job: Job, _now: JobsNow) -> Cell:
+    """Return a kind in two runs; a narrow column drops the second: `PyTorch`, `TrainingJob`."""
+    kind = job.ref.kind
+    short = re.sub(r"(?<=.)(Training)?Job$", "", kind)
+    return Cell.of((short, "quiet"), (kind[len(short) :], "quiet"))
+
+
+def _short_kind(kind: str) -> str:
+    from tui.jobs.kind_words import short_kind  # kinds are not imported before the first frame
+
+    return short_kind(kind)
+
+
+def _gpus(job: Job, _now: JobsNow) -> Cell:
+    requested, allocated = job.gpus_requested, job.gpus_allocated
+    return Cell(f"{allocated}/{requested}" if requested or allocated else NOTHING, sort=float(requested))
+
+
+def _ranks(job: Job, _now: JobsNow) -> Cell:
+    """Count a job's ranks and the silent ones: `8 !1`."""
+    silent, total = silent_ranks(job), job.ranks_total
+    runs: tuple[Run, ...] = ((str(total) if total else NOTHING, "quiet"),)
+    return Cell.of(*runs, *(((f" !{silent}", "failed"),) if silent else ()), sort=float(total))
+
+
+# In the order of the console; commands print the namespace first.
+COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
+    ListColumn(
+        "name", "NAME", min_width=16, good_width=24, elide="middle", max_width=48,
+        cell=lambda job, _: Cell(job.ref.name, "bright" if not job.status.is_final else ""),
+        value=lambda job, _: job.ref.name, printed="table",
+    ),
+    ListColumn(
+        "namespace", "NAMESPACE", priority=2, elide="end", min_width=9, max_width=20,
+        value=lambda job, _: job.ref.namespace, printed="table",
+    ),
+    ListColumn(
+        "kind", "KIND", priority=4, elide="runs", min_width=8,
+        values=lambda job, _: {"kind": job.ref.kind, "api_version": job.ref.api_version},
+        cell=_kind, printed="table", narrow_cell=_short_kind, is_optional=True,
+    ),
+    ListColumn(
+        "status", "STATUS", min_width=11, flashes=True,
+        cell=lambda job, now: Cell(*status_text(job, now.clock), sort=float(_STATUSES.index(job.status))),
+        value=lambda job, _: str(job.status), printed="table", text=lambda job, _: str(job.status),
+    ),
+    ListColumn("gpus", "GPUS", align="right", sorts_largest_first=True, flashes=True, cell=_gpus),
+    ListColumn(
+        "pods", "PODS", align="right", priority=1, sorts_largest_first=True, flashes=True,
+        cell=lambda job, _: Cell(
+            f"{job.instances_running}/{len(job.instances)}", sort=float(len(job.instances))
+        ),
+        printed="table",
+        values=lambda job, _: {
+            "instances_running": job.instances_running, "instances_total": len(job.instances),
+        },
+    ),
+    ListColumn(
+        "gpus_requested", "GPU(Requested)", align="right", in_console=False,
+        value=lambda job, _: job.gpus_requested, printed="table", narrow_title="GPU",
+    ),
+    ListColumn(
+        "gpus_allocated", "GPU(Allocated)", align="right", in_console=False,
+        value=lambda job, _: job.gpus_allocated, printed="table", narrow_title="HELD",
+    ),
+    ListColumn(
+        "duration", "DURATION", align="right", in_console=False,
+        cell=lambda job, now: Cell(duration_text(job, now.clock.now)),
+        value=lambda job, now: duration_s(job, now.clock.now), json="duration_s",
+        printed="table", narrow_title="TIME",
+    ),
+    ListColumn("ranks", "RANKS", align="right", priority=5, sorts_largest_first=True, cell=_ranks),
+    ListColumn(
+        "loss", "LOSS", priority=3, elide="runs", min_width=NUMBER_CELLS, good_width=16, max_width=16,
+        cell=lambda job, now: loss_cell(now.losses, job.uid),
+    ),
+    ListColumn(
+        "nodes", "NODES", priority=6, elide="end", min_width=10, max_width=28,
+        cell=lambda job, _: Cell(compact_ranges(job.nodes) or NOTHING, "quiet"),
+        value=lambda job, _: list(job.nodes),
+        printed="table", is_optional=True, text=lambda job, _: ",".join(job.nodes) or NOTHING,
+    ),
+    ListColumn(
+        "user", "USER", priority=7, elide="end", min_width=4, max_width=14,
+        value=lambda job, _: job.user, printed="wide",
+    ),
+    ListColumn("priority", "PRIORITY", in_console=False, value=lambda job, _: job.priority, printed="wide"),
+    ListColumn(
+        "age", "AGE", align="right", is_age=True,
+        cell=lambda job, now: Cell.of_age(job.created, now.clock),
+        printed="wide",
+        values=lambda job, now: {
+            "age_s": seconds_since(job.created, now.clock.now), "created": timestamp(job.created),
+        },
+    ),
+    ListColumn(
+        "reason", "REASON", elide="end", min_width=10, max_width=120,
+        cell=lambda job, _: Cell(job.reason or NOTHING, "" if is_loud(job) else "quiet"),
+        value=lambda job, _: job.reason, printed="wide",
+    ),
+)  # fmt: skip
+# What `top jobs` prints, about GPUs alone.
+TOP_KEYS = (
+    "namespace", "name", "kind", "status", "gpus_requested", "gpus_allocated", "age", "user", "nodes",
+)  # fmt: skip
+
+
+def job_row(job: Job, columns: Sequence[ListColumn[Job, JobsNow]], now: JobsNow, *, has_detail: bool) -> Row:
+    """Return the row of a job; `has_detail` puts an urgent reason on a second line."""
+    detail = f"└ {job.reason}" if has_detail and is_loud(job) else None
+    return Row(job.uid, cells(job, now, columns), detail)
