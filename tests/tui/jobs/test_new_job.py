@@ -203,6 +203,17 @@ def test_a_batch_size_is_a_number_above_zero() -> None:
         assert parse_values(form_values(**{"ddp.batch-size": text})).problems["ddp.batch-size"] == problem
 
 
+def test_the_model_gpt_brings_its_own_batch_size_unless_one_is_typed() -> None:
+    model = FormModel("vision")
+    model.set_value("name", "a")
+    for name, batch in (("gpt", "8"), ("resnet50", "64"), ("gpt", "8")):
+        model.set_value("ddp.model", name)
+        assert model.values["ddp.batch-size"] == batch
+    model.set_value("ddp.batch-size", "64")
+    model.set_value("ddp.model", "gpt")
+    assert model.values["ddp.batch-size"] == "64"
+
+
 def test_zero_may_be_written_as_a_word() -> None:
     for text in ("off", "0"):
         assert (

@@ -17,7 +17,15 @@ from k8s.models.resources import Resource
 from k8s.preflight import Finding, check_statically
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.topology.links import LinkMatrix
-from tui.jobs.new_job.fields import COMMAND, EDITED_YAML, JOB_FORM_FIELDS, default_values, labels
+from trainer.catalogue import TRAINERS
+from tui.jobs.new_job.fields import (
+    COMMAND,
+    EDITED_YAML,
+    JOB_FORM_FIELDS,
+    default_text,
+    default_values,
+    labels,
+)
 from tui.jobs.new_job.form_spec import FormResult, base_name, field_key, parse_values, values_from_spec
 from tui.jobs.new_job.job_files import load_job_files, needs_git_credentials
 from tui.jobs.new_job.job_templates import JobTemplate
@@ -228,6 +236,7 @@ class FormModel:
         self._touched.add(key)
         self._server_errors.pop(key, None)
         self.values = {**self.values, key: value}
+        self._fill_in_implied(key)
         if key != "name":
             self._suggest_values()
         self._recompute()
@@ -248,6 +257,17 @@ class FormModel:
         self._saved = {**self._saved, key: value}
         self.values = {**self.values, key: value}
         return True
+
+    def _fill_in_implied(self, changed: str) -> None:
+        # A default may depend on another argument: with the model gpt, a batch has 8 sequences.
+        for trainer in TRAINERS:
+            for implied in trainer.implied:
+                name, value = implied.where
+                is_about_it = name == implied.given and changed == f"{trainer.name}.{name}"
+                key = f"{trainer.name}.{implied.other}"
+                if is_about_it and key not in self._before_template:
+                    default = default_text(trainer.argument(implied.other))
+                    self._fill_in_default(key, implied.value if self.values[changed] == value else default)
 
     def set_claims(self, namespace: str, claims: Sequence[str] | None) -> None:
         """Set the volume claims of a namespace, None while unknown; fill in `workspace` if it exists."""
