@@ -16,11 +16,10 @@ from k8s.client.client import Client
 from k8s.client.rate_limiter import RateLimiter
 from k8s.errors import Conflict, KubeError
 from k8s.models.resources import CLAIMS, TRAINING_RUNTIMES
-from k8s.sandbox.api.http.certificate import server_context
+from k8s.sandbox.api.http.listening import server_context
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.store import Store
 from k8s.sandbox.controller_runtime import Informers, run_controller
-from k8s.sandbox.controllers.deployments import Deployments
 from k8s.sandbox.controllers.operators import Operators
 from k8s.sandbox.controllers.scheduler import Scheduler
 from k8s.sandbox.controllers.trainer import TORCH_DISTRIBUTED
@@ -108,14 +107,12 @@ async def _control(
     server.gpu_metrics = None if shape.is_simulated else agent.gpu_metrics
     await agent.register()
     operators = Operators(informers)
-    deployments = Deployments(informers)
     scheduler = Scheduler(informers)
     claims = informers.of(CLAIMS)
     provisioner = Provisioner(client, claims, paths.volumes)
     await provisioner.bind_all(await client.list(CLAIMS))
     deciding = [
         run_controller(operators, informers.waker(), *operators.informers),
-        run_controller(deployments, informers.waker(), *deployments.informers),
         run_controller(scheduler, informers.waker(), *scheduler.informers),
         run_controller(provisioner, informers.waker(), claims),
     ]

@@ -131,16 +131,6 @@ def expired(why: str) -> ApiError:
     return ApiError(410, "Expired", why)
 
 
-def version_too_large(requested: int, current: int) -> ApiError:
-    """Refuse a version that does not exist yet."""
-    details = {
-        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
-        "retryAfterSeconds": 1,
-    }
-    message = f"Timeout: Too large resource version: {requested}, current: {current}"
-    return ApiError(504, "Timeout", message, details)
-
-
 def unsupported_media(accepted: Iterable[str]) -> ApiError:
     """Refuse a body of an unsupported content type."""
     message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(

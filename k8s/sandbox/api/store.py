@@ -10,7 +10,7 @@ import asyncio
 import sqlite3
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,23 +107,9 @@ class Store:
         """Return the record of an object, or None."""
         return self._records[kind].get((namespace, name))
 
-    def records(self, kind: str, namespace: str = "", *, version: int | None = None) -> list[Record]:
-        """Return the objects of a kind sorted by namespace and name, now or at an earlier version.
-
-        Raises:
-            Expired: The changes since that version are no longer stored.
-        """
-        records: Mapping[tuple[str, str], Record] = self._records[kind]
-        if version is not None and version < self.version:
-            then = dict(records)
-            for change in reversed(self.changes_after(kind, version)):
-                record = change.old or change.new
-                assert record is not None
-                if change.old is None:
-                    del then[record.namespace, record.name]
-                else:
-                    then[record.namespace, record.name] = change.old
-            records = then
+    def records(self, kind: str, namespace: str = "") -> list[Record]:
+        """Return the objects of a kind sorted by namespace and name."""
+        records = self._records[kind]
         return [records[key] for key in sorted(records) if not namespace or key[0] == namespace]
 
     def put(self, kind: str, obj: Object) -> Record:

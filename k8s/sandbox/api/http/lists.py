@@ -34,8 +34,6 @@ class ListQuery(msgspec.Struct, frozen=True, rename="camel"):
     field_selector: str = ""
     # 0 means the newest.
     resource_version: Count = 0
-    # Exact, NotOlderThan, or empty.
-    resource_version_match: str = ""
     limit: Count = 0
     token: str = msgspec.field(name="continue", default="")
     # 0 means `WATCH_S`.
@@ -58,13 +56,9 @@ class Listing:
         self.namespace = namespace
         self.query = query = read_query(parameters, ListQuery)
         self.selector = selector_of(served, query.label_selector, query.field_selector)
-        match = query.resource_version_match
-        if match and "resourceVersion" not in parameters and not query.send_initial_events:
-            why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        if parameters.get("resourceVersionMatch") == "Exact":
+            why = "the sandbox lists the newest version only"
             cause = StatusCause.forbidden("resourceVersionMatch", why)
-            raise api_errors.invalid_options("ListOptions", cause)
-        if match not in ("", "Exact", "NotOlderThan"):
-            cause = StatusCause.unsupported("resourceVersionMatch", match, ("Exact", "NotOlderThan"))
             raise api_errors.invalid_options("ListOptions", cause)
 
     def selects(self, obj: Object) -> bool:
@@ -75,36 +69,17 @@ class Listing:
 def page(store: Store, listing: Listing, form: Representation) -> bytes:
     """Return a list, or the requested page of it.
 
-    Raises:
-        ApiError: The requested version is no longer stored, or does not exist yet.
+    All pages carry the version of the first: a watch from there repeats what changed meanwhile.
     """
-    version, start = store.version, ""
     query = listing.query
-    if query.token:
-        version, start = _from_token(query.token)
-    elif query.resource_version:
-        if query.resource_version > store.version:
-            raise api_errors.version_too_large(query.resource_version, store.version)
-        if query.resource_version_match == "Exact" or (query.limit and not query.resource_version_match):
-            version = query.resource_version
-    try:
-        records = store.records(listing.served.key, listing.namespace, version=version)
-    except Expired as error:
-        why = "The resourceVersion for the provided list is too old."
-        if query.token:
-            why = "The provided continue parameter is too old. Start a new list without it."
-        raise api_errors.expired(why) from error
+    version, start = _from_token(query.token) if query.token else (store.version, ("", ""))
     selected: list[Record] = []
     meta: dict[str, object] = {"resourceVersion": str(version)}
-    for index, record in enumerate(records):
-        if start and f"{record.namespace}/{record.name}" <= start:
-            continue
-        if not listing.selects(record.obj):
+    for record in store.records(listing.served.key, listing.namespace):
+        if (record.namespace, record.name) <= start or not listing.selects(record.obj):
             continue
         if query.limit and len(selected) == query.limit:
             meta["continue"] = _to_token(version, selected[-1])
-            if listing.selector is None:
-                meta["remainingItemCount"] = len(records) - index
             break
         selected.append(record)
     return form.many(selected, meta)
@@ -194,14 +169,15 @@ def _bookmark(served: ServedResource, version: int, annotations: Mapping[str, st
 
 
 def _to_token(version: int, last: Record) -> str:
-    position = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{last.namespace}/{last.name}"}
+    position = {"v": "meta.k8s.io/v1", "rv": version, "start": [last.namespace, last.name]}
     return base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
 
 
-def _from_token(token: str) -> tuple[int, str]:
+def _from_token(token: str) -> tuple[int, tuple[str, str]]:
     try:
         position = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        return int(position["rv"]), str(position["start"])
+        namespace, name = position["start"]
+        return int(position["rv"]), (str(namespace), str(name))
     except (ValueError, KeyError, TypeError) as error:
         why = "continue key is not valid: this server did not make it"
         raise api_errors.bad_request(f"invalid continue token: {why}") from error

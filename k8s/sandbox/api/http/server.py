@@ -24,7 +24,7 @@ from k8s.sandbox.api.admission.registry import Registry
 from k8s.sandbox.api.admission.unsupported import warnings_of
 from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.http import bodies, discovery, lists, representations
-from k8s.sandbox.api.http.connections import Connections
+from k8s.sandbox.api.http.listening import BACKLOG, HANDSHAKE_S, listen
 from k8s.sandbox.api.served import BY_PATH, ServedResource
 from k8s.sandbox.api.store import Object, Store, StoreError
 from k8s.sandbox.api.streams.pod_exec import run_exec
@@ -127,7 +127,7 @@ class Server:
         self._last_used = time.monotonic()
         self._in_use = 0
         self._runner: web.AppRunner | None = None
-        self._connections: Connections | None = None
+        self._listening: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
 
     @property
@@ -146,15 +146,18 @@ class Server:
             raise ValueError(f"the sandbox listens on loopback only, not on {host}")
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._answer)
+        listening = listen(LOOPBACK[host], port)
+        port = int(listening.getsockname()[1])
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=2.0)
         await self._runner.setup()
         assert self._runner.server is not None
-        self._connections = Connections(self._runner.server, tls)
-        try:
-            port = self._connections.listen(LOOPBACK[host], port)
-        except OSError:
-            await self._runner.cleanup()
-            raise
+        self._listening = await asyncio.get_running_loop().create_server(
+            self._runner.server,
+            sock=listening,
+            backlog=BACKLOG,
+            ssl=tls,
+            ssl_handshake_timeout=HANDSHAKE_S if tls else None,
+        )
         self._sweeper = asyncio.create_task(self._sweep())
         return port
 
@@ -166,19 +169,15 @@ class Server:
             self._sweeper.cancel()
             with suppress(asyncio.CancelledError):
                 await self._sweeper
-        if self._connections is not None:
-            self._connections.stop_accepting()
+        if self._listening is not None:
+            self._listening.close()
         if self._runner is not None:
             await self._runner.cleanup()
-        if self._connections is not None:
-            await self._connections.close()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         sent = request.headers.get("Authorization", "").partition(" ")[2].strip().encode()
         # True for the user's token, False for that of the sandbox's own components.
         matches = [used for token, used in self._tokens.items() if token and hmac.compare_digest(token, sent)]
-        if matches and self._connections is not None:
-            self._connections.prove(request.protocol)
         if not matches and request.path not in OPEN_PATHS:
             refusal = _status_response(ApiError(401, "Unauthorized", "Unauthorized"))
             refusal.force_close()
@@ -382,8 +381,6 @@ class Server:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(60)
-            if self._connections is not None:
-                self._connections.trim_memory()
             with suppress(StoreError):
                 self.registry.expire_events(EVENTS_KEPT_S)
 

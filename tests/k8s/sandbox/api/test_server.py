@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from k8s.sandbox.api.http.certificate import server_context
+from k8s.sandbox.api.http.listening import server_context
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.calls import (

@@ -8,8 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from k8s.errors import Expired
 from k8s.sandbox.api.store import Object, Store, StoreError
@@ -19,8 +17,8 @@ def obj(name: str, namespace: str = "n", **members: object) -> Object:
     return {"metadata": {"name": name, "namespace": namespace}, **members}
 
 
-def names(store: Store, version: int | None = None) -> list[str]:
-    return [record.name for record in store.records("pods", version=version)]
+def names(store: Store) -> list[str]:
+    return [record.name for record in store.records("pods")]
 
 
 def test_objects_and_the_version_survive_a_restart(store: Store) -> None:
@@ -72,37 +70,6 @@ def test_changes_are_stored_for_each_kind_separately(tmp_path: Path) -> None:
     assert [change.version for change in store.changes_after("pods", 18)] == [19, 20, 21]
     with pytest.raises(Expired):
         store.changes_after("pods", 2)
-    store.close()
-
-
-def test_a_list_can_be_read_at_an_earlier_version(store: Store) -> None:
-    for name in "abc":
-        store.put("pods", obj(name, spec=name))
-    store.remove("pods", "n", "a")
-    store.put("pods", obj("b", spec="new"))
-    store.put("pods", obj("d"))
-    assert names(store) == ["b", "c", "d"]
-    then = store.records("pods", version=3)
-    assert [record.obj["spec"] for record in then] == ["a", "b", "c"]
-    assert names(store, 4) == ["b", "c"]
-    assert names(store, 0) == []
-
-
-@settings(max_examples=40)
-@given(writes=st.lists(st.tuples(st.booleans(), st.sampled_from("abcd")), max_size=30))
-def test_lists_at_earlier_versions_are_exact(
-    writes: list[tuple[bool, str]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    store = Store(tmp_path_factory.mktemp("s") / "s")
-    seen = {0: [record.json for record in store.records("pods")]}
-    for put, name in writes:
-        if put:
-            store.put("pods", obj(name))
-        elif store.get("pods", "n", name) is not None:
-            store.remove("pods", "n", name)
-        seen[store.version] = [record.json for record in store.records("pods")]
-    for version, bodies in seen.items():
-        assert [record.json for record in store.records("pods", version=version)] == bodies
     store.close()
 
 
@@ -183,9 +150,6 @@ def test_only_versions_before_the_oldest_stored_change_are_expired(tmp_path: Pat
     for number in range(6):
         store.put("pods", obj(f"p-{number}"))
     assert [change.version for change in store.changes_after("pods", 3)] == [4, 5, 6]
-    assert names(store, 3) == ["p-0", "p-1", "p-2"]
     with pytest.raises(Expired):
         store.changes_after("pods", 2)
-    with pytest.raises(Expired):
-        store.records("pods", version=2)
     store.close()

@@ -1,0 +1,141 @@
+"""Listening socket of the server: its TLS certificate, and who may connect.
+
+kubectl sends a token over TLS only. The certificate is made for each sandbox; a key shipped with the program
+would be known to everyone. Loopback is open to every user of the machine: the token keeps others out of the
+API, and `OwnUserSocket` keeps them from taking the server's connections.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import ssl
+import struct
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+HANDSHAKE_S = 5.0
+BACKLOG = 128
+VALID_DAYS = 3650
+_NAMES = (
+    x509.DNSName("localhost"),
+    x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+    x509.IPAddress(ipaddress.ip_address("::1")),
+)
+
+
+class OwnUserSocket(socket.socket):
+    """Listening socket that closes connections of users other than root and this process's own.
+
+    A connection whose user the kernel does not report is accepted.
+    """
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection.
+
+        Raises:
+            ConnectionAbortedError: It came from another user; asyncio ignores this.
+        """
+        connection, address = super().accept()
+        if uid_of_peer(connection) not in (os.getuid(), 0, None):
+            connection.close()
+            raise ConnectionAbortedError
+        return connection, address
+
+
+def listen(host: str, port: int) -> OwnUserSocket:
+    """Return a socket that listens on an address; port 0 takes a free one.
+
+    Raises:
+        OSError: The port is taken.
+    """
+    listening = OwnUserSocket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
+_HEADER = struct.Struct("=IHHII")
+_REQUEST = struct.Struct("=BBBBI")
+_ANY_INTERFACE, _NO_COOKIE = b"\0" * 4, b"\xff" * 8
+# Offset of the uid: after the message's state, socket id and three counters.
+_UID_AT = _HEADER.size + 64
+
+
+def uid_of_peer(connection: socket.socket) -> int | None:
+    """Return the user id at the other end of a loopback connection; None if the kernel does not report it.
+
+    Source: "sock_diag(7)", Linux manual; `struct inet_diag_req_v2` and `inet_diag_msg` in linux/inet_diag.h.
+    """
+    try:
+        local, peer = connection.getsockname(), connection.getpeername()
+        family = connection.family
+        ends = struct.pack("!HH", peer[1], local[1])
+        ends += b"".join(socket.inet_pton(family, end[0]).ljust(16, b"\0") for end in (peer, local))
+        query = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF)
+        query += ends + _ANY_INTERFACE + _NO_COOKIE
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+            kernel.settimeout(0.1)
+            length = _HEADER.size + len(query)
+            kernel.sendto(_HEADER.pack(length, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + query, (0, 0))
+            answer = kernel.recv(4096)
+    except (OSError, AttributeError):
+        return None
+    if len(answer) < _UID_AT + 4 or _HEADER.unpack_from(answer)[1] != _SOCK_DIAG_BY_FAMILY:
+        return None
+    return int(struct.unpack_from("=I", answer, _UID_AT)[0])
+
+
+def server_context(folder: Path) -> tuple[ssl.SSLContext, str]:
+    """Return a server's TLS context, and the certificate for its clients to trust, as PEM.
+
+    Both are stored in `folder`, and made if missing.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    certificate, key = folder / "tls.crt", folder / "tls.key"
+    if not (certificate.exists() and key.exists()):
+        certificate_pem, key_pem = make_certificate()
+        with open(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(key_pem)
+        certificate.write_bytes(certificate_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context, certificate.read_text()
+
+
+def make_certificate() -> tuple[bytes, bytes]:
+    """Return a new self-signed certificate for this machine's loopback, and its private key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gpuconsole sandbox")])
+    begins = datetime.now(UTC) - timedelta(days=1)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(begins + timedelta(days=VALID_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.SubjectAlternativeName(_NAMES), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    return made.public_bytes(Encoding.PEM), key_pem
