@@ -1,6 +1,6 @@
 """Entry point of the sandbox's process, and its log: `python -m k8s.sandbox FOLDER OPTIONS DESCRIPTOR`.
 
-`launcher` starts it. The log file is bounded in size and rate, whatever programs do to the sandbox.
+`launcher` starts it. The log file is bounded in size, whatever programs do to the sandbox.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import json
 import logging
 import os
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -22,9 +20,6 @@ from k8s.sandbox.paths import SandboxPaths
 from k8s.sandbox.serve import serve
 
 LOG_BYTES = 1024 * 1024
-# Per line of source code; further records are only counted.
-RECORDS_PER_MINUTE = 20
-_WINDOW_S = 60.0
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -47,30 +42,6 @@ def main(folder: str, options: str, descriptor: str) -> int:
     return 0
 
 
-class RateLimit(logging.Filter):
-    """Log filter that limits the records per minute of each source line, and reports the number dropped."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._clock = clock
-        self._windows: dict[tuple[str, int], tuple[float, int]] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return True if the record is to be written."""
-        key = (record.pathname, record.lineno)
-        now = self._clock()
-        began, count = self._windows.get(key, (now, 0))
-        if now - began >= _WINDOW_S:
-            if count > RECORDS_PER_MINUTE:
-                record.msg = (
-                    f"{record.getMessage()} (and {count - RECORDS_PER_MINUTE} more that are not written)"
-                )
-                record.args = ()
-            began, count = now, 0
-        self._windows[key] = (began, count + 1)
-        return count < RECORDS_PER_MINUTE
-
-
 class SandboxLogHandler(RotatingFileHandler):
     """Rotating log file that stdout and stderr follow, if they are redirected to it."""
 
@@ -78,7 +49,6 @@ class SandboxLogHandler(RotatingFileHandler):
         super().__init__(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", errors="backslashreplace")
         self._outputs = [each for each in (1, 2) if self._is_this_file(each)]
         self.setFormatter(logging.Formatter(_FORMAT))
-        self.addFilter(RateLimit())
 
     def doRollover(self) -> None:
         """Start a new file."""

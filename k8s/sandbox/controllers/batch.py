@@ -11,15 +11,15 @@ from copy import deepcopy
 from typing import Any
 
 from k8s.kinds.batch_job import INDEX
-from k8s.models.resources import JOBS
 from k8s.sandbox.controller_runtime import Manifest, now_text, seconds_since
 from k8s.sandbox.controllers.reconcile import (
     GANG,
+    ObservedJob,
     Plan,
     ends_of,
     is_ready,
     is_true,
-    owner_reference,
+    owned_pod,
     phase_of,
     restarts_of,
     set_condition,
@@ -31,14 +31,15 @@ _ENDS = ("Complete", "Failed")
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
-def decide(job: Manifest, pods: Sequence[Manifest]) -> Plan:
-    """Return the plan for a Job with these pods."""
+def decide(observed: ObservedJob) -> Plan:
+    """Return the plan for a Job."""
+    job, pods = observed.job, observed.pods
     status = deepcopy(job.get("status") or {})
     plan = Plan(status)
     status["conditions"] = list(status.get("conditions") or ())
     if not _is_over(plan):
         _count(job["spec"], pods, status)
-        _run(job, pods, plan)
+        _run(observed, plan)
     if _is_over(plan):
         ends = [each["lastTransitionTime"] for each in status["conditions"] if each.get("type") in _ENDS]
         plan.delete_job = plan.has_expired(job["spec"].get("ttlSecondsAfterFinished"), max(ends))
@@ -71,8 +72,8 @@ def _is_suspended_pod(pod: Manifest, spec: Manifest, status: Manifest) -> bool:
     return bool(meta.get("deletionTimestamp") and is_held)
 
 
-def _run(job: Manifest, pods: Sequence[Manifest], plan: Plan) -> None:
-    spec, status = job["spec"], plan.status
+def _run(observed: ObservedJob, plan: Plan) -> None:
+    pods, spec, status = observed.pods, observed.job["spec"], plan.status
     present = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
     active = [pod for pod in present if phase_of(pod) in ("Pending", "Running")]
     is_suspended = is_true(status["conditions"], "Suspended")
@@ -94,7 +95,7 @@ def _run(job: Manifest, pods: Sequence[Manifest], plan: Plan) -> None:
     if spec.get("suspend") or _is_over(plan):
         plan.delete, active = active, []
     else:
-        _create(job, pods, active, plan)
+        _create(observed, active, plan)
     status["active"], status["ready"] = len(active), sum(map(is_ready, active))
 
 
@@ -125,9 +126,9 @@ def _verdict(
     return None
 
 
-def _create(job: Manifest, pods: Sequence[Manifest], active: Sequence[Manifest], plan: Plan) -> None:
+def _create(observed: ObservedJob, active: Sequence[Manifest], plan: Plan) -> None:
     # Names follow from job, index and attempt, so that a stale list does not lead to a second pod.
-    spec, succeeded = job["spec"], plan.status["succeeded"]
+    pods, spec, succeeded = observed.pods, observed.job["spec"], plan.status["succeeded"]
     parallelism = spec.get("parallelism")
     parallelism = 1 if parallelism is None else int(parallelism)
     completions = spec.get("completions")
@@ -148,10 +149,10 @@ def _create(job: Manifest, pods: Sequence[Manifest], active: Sequence[Manifest],
         free = [index for index in range(int(completions or 0)) if index not in taken]
         for index in free[:missing]:
             tries = sum(_index(pod) == index for pod in pods)
-            plan.create.append(_pod(job, index, f"{index}.{tries}", wanted))
+            plan.create.append(_pod(observed, index, f"{index}.{tries}", wanted))
     else:
         for number in range(len(pods), len(pods) + missing):
-            plan.create.append(_pod(job, None, str(number), wanted))
+            plan.create.append(_pod(observed, None, str(number), wanted))
 
 
 def _retry_wait_s(pods: Sequence[Manifest]) -> float:
@@ -169,25 +170,21 @@ def _failed_at(pod: Manifest) -> str:
     return max(ends, default=str(pod["metadata"].get("creationTimestamp") or now_text()))
 
 
-def _pod(job: Manifest, index: int | None, attempt: str, gang: int) -> Manifest:
-    meta, spec = job["metadata"], job["spec"]
-    template = spec.get("template") or {}
-    named = template.get("metadata") or {}
-    uid = str(meta["uid"])
-    labels: dict[str, str] = {
-        **(named.get("labels") or {}),
+def _pod(observed: ObservedJob, index: int | None, attempt: str, gang: int) -> Manifest:
+    meta, template = observed.job["metadata"], observed.job["spec"].get("template") or {}
+    uid, name, middle = str(meta["uid"]), str(meta["name"]), ""
+    labels = {
         "batch.kubernetes.io/controller-uid": uid,
-        "batch.kubernetes.io/job-name": meta["name"],
+        "batch.kubernetes.io/job-name": name,
         "controller-uid": uid,
-        "job-name": meta["name"],
+        "job-name": name,
     }
-    annotations = {**(named.get("annotations") or {}), GANG: str(gang)}
+    annotations = {GANG: str(gang)}
     pod_spec: dict[str, Any] = deepcopy(template.get("spec") or {})
-    middle = ""
     if index is not None:
         middle = f"-{index}"
         labels[INDEX] = annotations[INDEX] = str(index)
-        pod_spec.setdefault("hostname", f"{meta['name']}-{index}")
+        pod_spec.setdefault("hostname", f"{name}-{index}")
         variable = {
             "name": "JOB_COMPLETION_INDEX",
             "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}},
@@ -195,18 +192,8 @@ def _pod(job: Manifest, index: int | None, attempt: str, gang: int) -> Manifest:
         for part in ("initContainers", "containers"):
             for container in pod_spec.get(part) or ():
                 container["env"] = [*(container.get("env") or ()), variable]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"{meta['name'][:57]}{middle}-{_suffix(uid, attempt)}",
-            "namespace": meta["namespace"],
-            "labels": labels,
-            "annotations": annotations,
-            "ownerReferences": [owner_reference(JOBS, job)],
-        },
-        "spec": pod_spec,
-    }
+    pod_name = f"{name[:57]}{middle}-{_suffix(uid, attempt)}"
+    return owned_pod(observed, template, pod_name, pod_spec, labels, annotations)
 
 
 def _suffix(uid: str, attempt: str) -> str:

@@ -6,18 +6,13 @@ allows. Source: kubernetes-sigs/jobset v0.12, `pkg/controllers/jobset_controller
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
 from k8s.kinds.job_set import GROUP, GROUP_SIZE, JOB_INDEX, SET_NAME
-from k8s.models.resources import JOBS, SERVICES
+from k8s.models.resources import JOBS, SERVICES, Resource
 from k8s.sandbox.controller_runtime import Manifest
-from k8s.sandbox.controllers.reconcile import (
-    ObservedJob,
-    Plan,
-    is_true,
-    owner_reference,
-)
+from k8s.sandbox.controllers.reconcile import ObservedJob, Plan, is_true, owned_by
 
 ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 OWNED = (JOBS, SERVICES)
@@ -82,7 +77,7 @@ def _start(plan: Plan, observed: ObservedJob, jobs: dict[str, Manifest]) -> None
         selector = {SET_NAME: name}
         service = {"clusterIP": "None", "selector": selector, "publishNotReadyAddresses": True}
         subdomain = str((spec.get("network") or {}).get("subdomain") or name)
-        plan.objects.append((SERVICES, _owned(observed, "v1", "Service", subdomain, selector, service)))
+        plan.objects.append((SERVICES, _owned(observed, SERVICES, subdomain, selector, service)))
     leaving = {str(job["metadata"]["name"]) for job in observed.children.get(JOBS, ())} - jobs.keys()
     for group in spec["replicatedJobs"]:
         if not all(_is_met(each, jobs, spec) for each in group.get("dependsOn") or ()):
@@ -129,21 +124,17 @@ def _job(observed: ObservedJob, group: Manifest, index: int, attempt: int) -> Ma
     template["spec"].setdefault("subdomain", name)
     job_name = f"{name}-{group['name']}-{index}"
     all_labels = {**(meta.get("labels") or {}), **labels}
-    made = _owned(observed, JOBS.api_version, JOBS.kind, job_name, all_labels, spec)
+    made = _owned(observed, JOBS, job_name, all_labels, spec)
     made["metadata"]["annotations"] = {**(meta.get("annotations") or {}), **labels}
     return made
 
 
 def _owned(
-    observed: ObservedJob, api_version: str, kind: str, name: str, labels: Manifest, spec: Manifest
+    observed: ObservedJob, resource: Resource, name: str, labels: Mapping[str, str], spec: Manifest
 ) -> Manifest:
-    meta = {
-        "name": name,
-        "namespace": observed.job["metadata"]["namespace"],
-        "labels": dict(labels),
-        "ownerReferences": [owner_reference(observed.kind.resource, observed.job)],
-    }
-    return {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
+    meta = {"name": name, "labels": dict(labels)}
+    obj = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, "spec": spec}
+    return owned_by(observed, obj)
 
 
 def _counts(spec: Manifest, jobs: dict[str, Manifest]) -> list[Manifest]:

@@ -13,6 +13,7 @@ from k8s.kinds.kubeflow.kubeflow_job import run_policy
 from k8s.models.resources import SERVICES
 from k8s.sandbox.controller_runtime import Manifest, now_text
 from k8s.sandbox.controllers.reconcile import (
+    ENDED,
     ObservedJob,
     Plan,
     ends_of,
@@ -21,7 +22,7 @@ from k8s.sandbox.controllers.reconcile import (
     phase_of,
     set_condition,
 )
-from k8s.sandbox.controllers.replicas import ENDED, JobReplicas, Rules
+from k8s.sandbox.controllers.replicas import JobReplicas, Rules
 
 # Exit codes from here on are retryable under the policy ExitCode.
 _LOWEST_RETRYABLE = 128

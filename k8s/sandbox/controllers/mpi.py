@@ -14,8 +14,17 @@ from k8s.kinds.kubeflow.kubeflow_job import run_policy
 from k8s.models.resources import CONFIG_MAPS, SERVICES, Resource
 from k8s.sandbox.controller_runtime import PROCESSES, Manifest
 from k8s.sandbox.controllers.kubeflow import KubeflowJob, rules_of
-from k8s.sandbox.controllers.reconcile import GANG, ObservedJob, Plan, is_ready, is_true, owned_by, phase_of
-from k8s.sandbox.controllers.replicas import ENDED, Rules
+from k8s.sandbox.controllers.reconcile import (
+    ENDED,
+    GANG,
+    ObservedJob,
+    Plan,
+    is_ready,
+    is_true,
+    owned_by,
+    phase_of,
+)
+from k8s.sandbox.controllers.replicas import Rules
 
 OWNED = (CONFIG_MAPS, SERVICES)
 _LAUNCHER_RETRIES = 6

@@ -1,4 +1,4 @@
-"""Controller of all job kinds: compares every job with its pods and applies the plan.
+"""Controller of Deployments and all job kinds: compares each with its pods and applies the plan.
 
 It is an ordinary client of the API and also works on a real kube-apiserver.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import msgspec
 
@@ -21,9 +22,12 @@ from k8s.sandbox.controller_runtime import (
     by_controller,
     controller_of,
 )
-from k8s.sandbox.controllers import batch, jobset, kubeflow, mpi, tensorstack, trainer
+from k8s.sandbox.controllers import batch, deployments, jobset, kubeflow, mpi, tensorstack, trainer
+from k8s.sandbox.controllers.deployments import DeploymentKind
 from k8s.sandbox.controllers.reconcile import RESTARTS, ObservedJob, Plan, apply_plan
 
+# Operators need no more of a kind than its resource and its operator's name.
+KINDS = (*RUNNABLE, cast(RunnableKind, DeploymentKind()))
 # Backoff after a failed write, per job.
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
 
@@ -40,7 +44,8 @@ class Operator:
 
 
 OPERATORS: Mapping[str, Operator] = {
-    "job-controller": Operator(lambda it: batch.decide(it.job, it.pods)),
+    "job-controller": Operator(batch.decide),
+    DeploymentKind.operator: Operator(deployments.decide),
     "training-operator": Operator(kubeflow.decide),
     "training-operator-mpi": Operator(mpi.decide, mpi.OWNED),
     "jobset": Operator(jobset.decide, jobset.OWNED),
@@ -54,7 +59,7 @@ class Operators:
     """Controller of the jobs of all kinds that the sandbox runs."""
 
     def __init__(
-        self, informers: Informers, kinds: Sequence[RunnableKind] = RUNNABLE, namespace: str = ""
+        self, informers: Informers, kinds: Sequence[RunnableKind] = KINDS, namespace: str = ""
     ) -> None:
         """Watch the jobs of `kinds`, in all namespaces or only in `namespace`."""
         self._client = informers.client

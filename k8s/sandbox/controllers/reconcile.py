@@ -18,6 +18,8 @@ from k8s.sandbox.controller_runtime import Informer, Manifest, Recorder, now_tex
 GANG = "gpuconsole.dev/gang"
 # Annotation of a pod: number of pods of its job that were replaced before it.
 RESTARTS = "gpuconsole.dev/restarts"
+# Phases of a pod that has ended.
+ENDED = ("Succeeded", "Failed")
 
 log = logging.getLogger(__name__)
 
@@ -154,6 +156,24 @@ def owned_by(observed: ObservedJob, obj: Manifest) -> Manifest:
         "ownerReferences": [owner_reference(observed.kind.resource, observed.job)],
     }
     return {**obj, "metadata": meta}
+
+
+def owned_pod(
+    observed: ObservedJob,
+    template: Mapping[str, Any],
+    name: str,
+    spec: Manifest,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str] | None = None,
+) -> Manifest:
+    """Return a pod of a job, with its template's labels and annotations and these."""
+    found = template.get("metadata") or {}
+    meta = {
+        "name": name,
+        "labels": {**(found.get("labels") or {}), **labels},
+        "annotations": {**(found.get("annotations") or {}), **(annotations or {})},
+    }
+    return owned_by(observed, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
 
 
 def owner_reference(resource: Resource, job: Manifest) -> Manifest:

@@ -6,23 +6,22 @@ result into the status of its kind: `kubeflow` into conditions, `tensorstack` in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from k8s.kinds import Replica
 from k8s.sandbox.controller_runtime import Manifest
 from k8s.sandbox.controllers.reconcile import (
+    ENDED,
     GANG,
     RESTARTS,
     ObservedJob,
     Plan,
-    owned_by,
+    owned_pod,
     phase_of,
     restarts_of,
 )
-
-ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +151,6 @@ class JobReplicas:
         return (has_failures and self._observed.restarts >= limit) or in_place >= max(1, limit)
 
     def _standard_pod(self, observed: ObservedJob, replica: Replica) -> Manifest:
-        meta: Mapping[str, Any] = replica.template.get("metadata") or {}
         spec = dict(replica.template.get("spec") or {})
         spec["restartPolicy"] = "Never" if replica.restart_policy == "ExitCode" else replica.restart_policy
         added = [{"name": name, "value": value} for name, value in replica.env]
@@ -160,11 +158,5 @@ class JobReplicas:
             {**container, "env": [*(container.get("env") or ()), *added]}
             for container in spec.get("containers") or ()
         ]
-        annotations = {
-            **(meta.get("annotations") or {}),
-            GANG: str(len(self.wanted)),
-            RESTARTS: str(observed.restarts),
-        }
-        labels = {**(meta.get("labels") or {}), **dict(replica.labels)}
-        pod_meta = {"name": replica.name, "labels": labels, "annotations": annotations}
-        return owned_by(observed, {"apiVersion": "v1", "kind": "Pod", "metadata": pod_meta, "spec": spec})
+        annotations = {GANG: str(len(self.wanted)), RESTARTS: str(observed.restarts)}
+        return owned_pod(observed, replica.template, replica.name, spec, dict(replica.labels), annotations)

@@ -12,13 +12,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
 
 from k8s.kinds import MPILauncherKind, Replica
 from k8s.kinds.kubeflow.mpi_run import config_map, hostfile, with_config, with_container
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Resource
 from k8s.sandbox.controller_runtime import PROCESSES, Manifest
 from k8s.sandbox.controllers.reconcile import (
+    ENDED,
     GANG,
     RESTARTS,
     ObservedJob,
@@ -26,10 +26,11 @@ from k8s.sandbox.controllers.reconcile import (
     ends_of,
     is_true,
     owned_by,
+    owned_pod,
     phase_of,
     set_condition,
 )
-from k8s.sandbox.controllers.replicas import ENDED, End, JobReplicas, Rules
+from k8s.sandbox.controllers.replicas import End, JobReplicas, Rules
 
 OWNED = (DEPLOYMENTS, SERVICES, CONFIG_MAPS)
 # Annotation of a pod: run mode and number of pods at its start; when they change, the pod is replaced.
@@ -216,21 +217,18 @@ class JobPods:
 
     def pod(self, observed: ObservedJob, replica: Replica) -> Manifest:
         """Return the manifest of a pod."""
-        meta: Mapping[str, Any] = replica.template.get("metadata") or {}
-        labels = {**(meta.get("labels") or {}), **dict(replica.labels), "replica-type": replica.role}
+        labels = {**dict(replica.labels), "replica-type": replica.role}
         if replica.is_chief:
             labels["job-role"] = "master"
         annotations = {
-            **(meta.get("annotations") or {}),
             GANG: str(len(self.replicas)),
             RESTARTS: str(observed.restarts),
             LAUNCH: self.launch,
         }
         if isinstance(self._kind, MPILauncherKind):
             annotations[PROCESSES] = str(self._kind.slots_of(self._job))
-        pod_meta = {"name": replica.name, "labels": labels, "annotations": annotations}
         spec = self._pod_spec(replica)
-        return owned_by(observed, {"apiVersion": "v1", "kind": "Pod", "metadata": pod_meta, "spec": spec})
+        return owned_pod(observed, replica.template, replica.name, spec, labels, annotations)
 
     def configs(self) -> list[Manifest]:
         """Return the ConfigMaps that the pods mount."""

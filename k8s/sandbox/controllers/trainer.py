@@ -16,12 +16,7 @@ from k8s.kinds.job_set import JOB_SETS
 from k8s.models import PodSpec, accelerators, convert, quantity
 from k8s.models.resources import TRAINING_RUNTIMES
 from k8s.sandbox.controller_runtime import Manifest
-from k8s.sandbox.controllers.reconcile import (
-    ObservedJob,
-    Plan,
-    is_true,
-    owner_reference,
-)
+from k8s.sandbox.controllers.reconcile import ObservedJob, Plan, is_true, owned_by
 
 OWNED = (JOB_SETS,)
 MASTER_PORT = 29500
@@ -150,18 +145,17 @@ def _job_set(observed: ObservedJob, runtime: Manifest) -> Manifest:
         template = merged(template, (patch.get("trainingRuntimeSpec") or {}).get("template") or {})
     template["spec"]["suspend"] = bool(spec.get("suspend"))
     meta = template.get("metadata") or {}
-    return {
+    made = {
         "apiVersion": JOB_SETS.api_version,
         "kind": JOB_SETS.kind,
         "metadata": {
             "name": job["metadata"]["name"],
-            "namespace": job["metadata"]["namespace"],
             "labels": {**(meta.get("labels") or {}), **(job["metadata"].get("labels") or {})},
             "annotations": dict(meta.get("annotations") or {}),
-            "ownerReferences": [owner_reference(observed.kind.resource, job)],
         },
         "spec": template["spec"],
     }
+    return owned_by(observed, made)
 
 
 def _step(group: Manifest) -> str:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from k8s.kinds.batch_job import INDEX
+from k8s.kinds.batch_job import INDEX, BatchJob
 from k8s.sandbox.controllers import batch
-from k8s.sandbox.controllers.reconcile import GANG
+from k8s.sandbox.controllers.reconcile import GANG, ObservedJob, Plan
 from tests.k8s.sandbox.controllers.test_replicas import ago, as_pod, condition_statuses, stored
 from tests.k8s.sandbox.live.running import Manifest, batch_job
+
+
+def decide(job: Manifest, pods: list[Manifest]) -> Plan:
+    return batch.decide(ObservedJob(BatchJob(), job, pods))
 
 
 def indexed(index: int, phase: str, name: str = "") -> Manifest:
@@ -18,7 +22,7 @@ def indexed(index: int, phase: str, name: str = "") -> Manifest:
 def test_an_indexed_job_starts_the_numbers_that_are_missing() -> None:
     job = stored(batch_job("sweep", "true", completions=4, parallelism=2, completionMode="Indexed"))
     pods = [indexed(0, "Succeeded"), indexed(1, "Running")]
-    plan = batch.decide(job, pods)
+    plan = decide(job, pods)
     assert [each["metadata"]["annotations"][INDEX] for each in plan.create] == ["2"]
     made = plan.create[0]
     assert made["metadata"]["name"].startswith("sweep-2-")
@@ -28,19 +32,19 @@ def test_an_indexed_job_starts_the_numbers_that_are_missing() -> None:
 
 def test_asking_twice_makes_the_same_pod() -> None:
     job = stored(batch_job("sweep", "true", completions=2, parallelism=2))
-    names = [[each["metadata"]["name"] for each in batch.decide(job, []).create] for _ in range(2)]
+    names = [[each["metadata"]["name"] for each in decide(job, []).create] for _ in range(2)]
     assert names[0] == names[1]
     assert len(set(names[0])) == 2
 
 
 def test_a_failed_pod_is_replaced_after_a_while() -> None:
     job = stored(batch_job("sweep", "true"))
-    fresh = batch.decide(job, [as_pod("sweep-a", "Failed", 1)])
+    fresh = decide(job, [as_pod("sweep-a", "Failed", 1)])
     assert fresh.create == []
     assert 8 < (fresh.requeue_after_s or 0) <= 10.1
     old = as_pod("sweep-a", "Failed", 1)
     old["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = ago(11)
-    assert len(batch.decide(job, [old]).create) == 1
+    assert len(decide(job, [old]).create) == 1
 
 
 @pytest.mark.parametrize(
@@ -54,7 +58,7 @@ def test_a_failed_pod_is_replaced_after_a_while() -> None:
 )
 def test_a_job_ends(spec: Manifest, phases: list[str], condition: str, reason: str) -> None:
     pods = [as_pod(f"sweep-{index}", phase, 1) for index, phase in enumerate(phases)]
-    plan = batch.decide(stored(batch_job("sweep", "true", **spec)), pods)
+    plan = decide(stored(batch_job("sweep", "true", **spec)), pods)
     last = plan.status["conditions"][-1]
     assert (last["type"], last["status"], last["reason"]) == (condition, "True", reason)
     assert all(each["status"]["phase"] == "Running" for each in plan.delete)
@@ -63,9 +67,9 @@ def test_a_job_ends(spec: Manifest, phases: list[str], condition: str, reason: s
 
 def test_what_succeeded_stays_counted_when_its_pods_are_gone() -> None:
     job = batch_job("sweep", "true", completions=3, parallelism=1, completionMode="Indexed")
-    first = batch.decide(stored(job), [indexed(0, "Succeeded"), indexed(1, "Succeeded")])
+    first = decide(stored(job), [indexed(0, "Succeeded"), indexed(1, "Succeeded")])
     assert first.status["completedIndexes"] == "0-1"
-    second = batch.decide(stored(job, first.status), [])
+    second = decide(stored(job, first.status), [])
     assert second.status["succeeded"] == 2
     assert [each["metadata"]["annotations"][INDEX] for each in second.create] == ["2"]
 
@@ -90,7 +94,7 @@ def test_a_job_has_as_many_pods_as_may_run_and_are_still_needed(
     spec: Manifest, phases: list[str], created: int
 ) -> None:
     pods = [as_pod(f"sweep-{index}", phase) for index, phase in enumerate(phases)]
-    plan = batch.decide(stored(batch_job("sweep", "true", **spec)), pods)
+    plan = decide(stored(batch_job("sweep", "true", **spec)), pods)
     assert (len(plan.create), plan.delete) == (created, [])
     gangs = {each["metadata"]["annotations"][GANG] for each in plan.create}
     assert gangs <= {str(created + phases.count("Running"))}
@@ -98,7 +102,7 @@ def test_a_job_has_as_many_pods_as_may_run_and_are_still_needed(
 
 def test_pods_beyond_the_parallelism_are_removed() -> None:
     pods = [as_pod(f"sweep-{index}", "Running") for index in range(3)]
-    plan = batch.decide(stored(batch_job("sweep", "true", parallelism=1, completions=9)), pods)
+    plan = decide(stored(batch_job("sweep", "true", parallelism=1, completions=9)), pods)
     assert [each["metadata"]["name"] for each in plan.delete] == ["sweep-1", "sweep-2"]
     assert plan.create == []
 
@@ -106,9 +110,9 @@ def test_pods_beyond_the_parallelism_are_removed() -> None:
 def test_a_job_that_needs_one_success_is_complete_when_its_other_pods_have_ended() -> None:
     job = stored(batch_job("sweep", "true", parallelism=2))
     pods = [as_pod("sweep-0", "Succeeded"), as_pod("sweep-1", "Running")]
-    assert "conditions" not in batch.decide(job, pods).status
+    assert "conditions" not in decide(job, pods).status
     pods[1]["status"]["phase"] = "Failed"
-    plan = batch.decide(job, pods)
+    plan = decide(job, pods)
     assert condition_statuses(plan) == {"Complete": "True"}
     assert (plan.status["succeeded"], plan.status["failed"]) == (1, 1)
 
@@ -135,6 +139,6 @@ def _held_pod_has_failed(status: Manifest, failed: int, *, deleted: bool, suspen
     pod = as_pod("held-x", "Failed", 143, creationTimestamp=ago(60))
     if deleted:
         pod["metadata"]["deletionTimestamp"] = ago(0)
-    plan = batch.decide({**job, "status": status}, [pod])
+    plan = decide({**job, "status": status}, [pod])
     assert plan.status.get("failed", 0) == failed
     assert any(each["type"] == "Failed" for each in plan.status.get("conditions", ())) is bool(failed)
