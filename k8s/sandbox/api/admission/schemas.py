@@ -65,7 +65,7 @@ JobSpec     template:Template={} parallelism:count completions:count activeDeadl
             backoffLimit:count=6 backoffLimitPerIndex:i maxFailedIndexes:i selector:o manualSelector:b
             ttlSecondsAfterFinished:count completionMode:Indexed|NonIndexed="NonIndexed" suspend:b=false
             podFailurePolicy:o successPolicy:o podReplacementPolicy:s managedBy:s
-DeploySpec  replicas:count=1 selector:o! template:Template! strategy:Strategy={} paused:b
+DeploySpec  replicas:count=1 selector:o! template:Template={} strategy:Strategy={} paused:b
             minReadySeconds:count revisionHistoryLimit:count=10 progressDeadlineSeconds:count=600
 Strategy    type:Recreate|RollingUpdate="RollingUpdate" rollingUpdate:o
 Replicas    replicas:i restartPolicy:s template:ReplicaPod
@@ -123,7 +123,7 @@ Series      count:i lastObservedTime:s ...
 pods                        spec:PodSpec={} status:PodStatus
 nodes                       spec:o={} status:NodeStatus
 jobs.batch                  spec:JobSpec={} status:JobStatus
-deployments.apps            spec:DeploySpec! status:o
+deployments.apps            spec:DeploySpec={} status:o
 pytorchjobs.kubeflow.org    spec:TorchSpec status:JobStatus
 jobsets.jobset.x-k8s.io     spec:SetSpec! status:JobStatus
 trainjobs.trainer.kubeflow.org  spec:TrainSpec! status:JobStatus

@@ -18,24 +18,14 @@ from k8s.sandbox.api.api_errors import StatusCause
 Object = dict[str, Any]
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
     "must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
-SERVICE_RULE = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-    "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
-    "regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
-HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
-HOOKS = ("postStart", "preStop")
-OUR_CONTROLLER = "kubernetes.io/job-controller"
 # Size of all values of a ConfigMap or Secret. Source: `MaxSecretSize` in core/v1.
 MAX_CONFIG_BYTES = 2**20
 IMMUTABLE = "field is immutable"
@@ -106,16 +96,9 @@ def _metadata(key: str, meta: Object) -> Iterator[StatusCause]:
         yield StatusCause.required("metadata.name", "name or generateName is required")
     elif key == "namespaces" and not is_label(name):
         yield StatusCause.invalid("metadata.name", name, LABEL_RULE)
-    elif key == "services" and not _SERVICE_NAME.fullmatch(name):
-        yield StatusCause.invalid("metadata.name", name, SERVICE_RULE)
     elif len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
         yield StatusCause.invalid("metadata.name", name, SUBDOMAIN_RULE)
     yield from _labels("metadata.labels", meta.get("labels", {}))
-    for each in meta.get("annotations", {}):
-        if not _qualified(each.lower()):
-            yield StatusCause.invalid(
-                "metadata.annotations", each, "name part must consist of alphanumeric characters"
-            )
 
 
 def _labels(field: str, labels: Mapping[str, str]) -> Iterator[StatusCause]:
@@ -141,13 +124,6 @@ def _pod(obj: Object) -> Iterator[StatusCause]:
 
 def _pod_spec(spec: Object, at: str) -> Iterator[StatusCause]:
     volumes = [volume.get("name") for volume in spec.get("volumes", ())]
-    for index, volume in enumerate(spec.get("volumes", ())):
-        for field in ("configMap", "secret"):
-            for number, item in enumerate((volume.get(field) or {}).get("items") or ()):
-                yield from _inner_path(
-                    item.get("path"), f"{at}.volumes[{index}].{field}.items[{number}].path"
-                )
-    yield from _duplicates(volumes, f"{at}.volumes[{{}}].name")
     names: list[str] = []
     for field in ("containers", "initContainers"):
         containers = spec.get(field, ())
@@ -156,56 +132,13 @@ def _pod_spec(spec: Object, at: str) -> Iterator[StatusCause]:
         yield from _duplicates(names, f"{at}.{field}[{{}}].name", first)
         for index, container in enumerate(containers):
             yield from _container(container, f"{at}.{field}[{index}]", volumes)
-            yield from _restart_policy(container, field, f"{at}.{field}[{index}]")
 
 
 def _container(container: Object, at: str, volumes: Sequence[str]) -> Iterator[StatusCause]:
-    for index, variable in enumerate(container.get("env", ())):
-        if variable.get("value") and variable.get("valueFrom"):
-            yield StatusCause.invalid(
-                f"{at}.env[{index}].valueFrom", "", "may not be specified when `value` is not empty"
-            )
-    mounts = container.get("volumeMounts", ())
-    for index, mount in enumerate(mounts):
+    for index, mount in enumerate(container.get("volumeMounts", ())):
         if mount.get("name") and mount["name"] not in volumes:
             yield StatusCause.not_found(f"{at}.volumeMounts[{index}].name", mount["name"])
-        for field in ("subPath", "subPathExpr"):
-            # A real server leaves out the index, too.
-            yield from _inner_path(mount.get(field, ""), f"{at}.volumeMounts.{field}")
-        path = mount.get("mountPath")
-        if path and path in [each.get("mountPath") for each in mounts[:index]]:
-            yield StatusCause.invalid(f"{at}.volumeMounts[{index}].mountPath", path, "must be unique")
     yield from _resources(container["resources"], f"{at}.resources")
-    probes = {name: container.get(name) for name in ("livenessProbe", "readinessProbe", "startupProbe")}
-    hooks = container.get("lifecycle") or {}
-    for name, handler in {**probes, **{f"lifecycle.{hook}": hooks.get(hook) for hook in HOOKS}}.items():
-        if handler is not None:
-            yield from _handler(handler, f"{at}.{name}")
-
-
-def _inner_path(path: object, at: str) -> Iterator[StatusCause]:
-    if isinstance(path, str) and path.startswith("/"):
-        yield StatusCause.invalid(at, path, "must be a relative path")
-    elif isinstance(path, str) and ".." in path.split("/"):
-        yield StatusCause.invalid(at, path, "must not contain '..'")
-
-
-def _handler(handler: Object, at: str) -> Iterator[StatusCause]:
-    given = [name for name in HANDLERS if name in handler]
-    if not given:
-        yield StatusCause.required(at, "must specify a handler type")
-    for name in given[1:]:
-        yield StatusCause.forbidden(f"{at}.{name}", "may not specify more than 1 handler type")
-    if "exec" in handler and not handler["exec"].get("command"):
-        yield StatusCause.required(f"{at}.exec.command")
-
-
-def _restart_policy(container: Object, field: str, at: str) -> Iterator[StatusCause]:
-    policy = container.get("restartPolicy")
-    if policy and field == "containers":
-        yield StatusCause.forbidden(f"{at}.restartPolicy", "may not be set for non-init containers")
-    elif policy and policy != "Always":
-        yield StatusCause.unsupported(f"{at}.restartPolicy", policy, ["Always"])
 
 
 def _duplicates(names: Sequence[str], at: str, first: int = 0) -> Iterator[StatusCause]:
@@ -242,9 +175,6 @@ def _job(obj: Object) -> Iterator[StatusCause]:
     spec = obj["spec"]
     if spec["completionMode"] == "Indexed" and "completions" not in spec:
         yield StatusCause.required("spec.completions", "when completion mode is Indexed")
-    if spec.get("managedBy", OUR_CONTROLLER) != OUR_CONTROLLER:
-        # Run by us all the same, the job would have two masters.
-        yield StatusCause.unsupported("spec.managedBy", spec["managedBy"], [OUR_CONTROLLER])
     pod_spec, at = spec["template"]["spec"], "spec.template.spec"
     if pod_spec.get("restartPolicy", "Always") in ("", "Always"):
         yield StatusCause.required(f"{at}.restartPolicy", 'valid values: "OnFailure", "Never"')
@@ -252,29 +182,10 @@ def _job(obj: Object) -> Iterator[StatusCause]:
 
 
 def _deployment(obj: Object) -> Iterator[StatusCause]:
-    spec = obj["spec"]
-    template = spec.get("template") or {}
-    labels = (template.get("metadata") or {}).get("labels") or {}
-    selector = (spec.get("selector") or {}).get("matchLabels") or {}
-    if not selector.items() <= labels.items():
-        yield StatusCause.invalid(
-            "spec.template.metadata.labels", labels, "`selector` does not match template `labels`"
-        )
-    pod_spec, at = template.get("spec") or {}, "spec.template.spec"
+    pod_spec, at = obj["spec"]["template"]["spec"], "spec.template.spec"
     if pod_spec.get("restartPolicy", "Always") != "Always":
         yield StatusCause.unsupported(f"{at}.restartPolicy", pod_spec["restartPolicy"], ["Always"])
     yield from _pod_spec(pod_spec, at)
-
-
-def _deployment_change(new: Object, old: Object) -> Iterator[StatusCause]:
-    if new["spec"].get("selector") != old["spec"].get("selector"):
-        yield StatusCause.invalid("spec.selector", new["spec"].get("selector"), IMMUTABLE)
-
-
-def _service(obj: Object) -> Iterator[StatusCause]:
-    spec = obj["spec"]
-    if not spec.get("ports") and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
-        yield StatusCause.required("spec.ports")
 
 
 def _claim(obj: Object) -> Iterator[StatusCause]:
@@ -295,14 +206,6 @@ def _config(obj: Object) -> Iterator[StatusCause]:
     if size > MAX_CONFIG_BYTES:
         message = f"Too long: may not be more than {MAX_CONFIG_BYTES} bytes"
         yield StatusCause("data" if is_secret else "[]", "FieldValueTooLong", message)
-    for field in ("data", "binaryData"):
-        for name in obj.get(field, {}):
-            if not _CONFIG_KEY.fullmatch(name):
-                yield StatusCause.invalid(
-                    f"{field}[{name}]",
-                    name,
-                    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
-                )
 
 
 def _pod_change(new: Object, old: Object) -> Iterator[StatusCause]:
@@ -330,34 +233,11 @@ def _job_change(new: Object, old: Object) -> Iterator[StatusCause]:
         yield StatusCause.invalid("spec.completions", completions, IMMUTABLE)
 
 
-def _claim_change(new: Object, old: Object) -> Iterator[StatusCause]:
-    def fixed(spec: Object) -> dict[str, Any]:
-        fields = {name: value for name, value in spec.items() if name != "resources"}
-        if not old["spec"].get("volumeName"):
-            fields.pop("volumeName", None)
-        return fields
-
-    if fixed(new["spec"]) != fixed(old["spec"]):
-        yield StatusCause.forbidden(
-            "spec", "spec is immutable after creation except resources.requests for bound claims"
-        )
-
-
-def _config_change(new: Object, old: Object) -> Iterator[StatusCause]:
-    if old.get("immutable"):
-        for field in ("data", "binaryData", "immutable"):
-            if new.get(field) != old.get(field):
-                yield StatusCause.forbidden(field, "field is immutable when `immutable` is set")
-    if new.get("type") != old.get("type"):
-        yield StatusCause.invalid("type", new.get("type"), IMMUTABLE)
-
-
 # Rules for every object, by key of its kind.
 RULES: Mapping[str, Callable[[Object], Iterator[StatusCause]]] = {
     "pods": _pod,
     "jobs.batch": _job,
     "deployments.apps": _deployment,
-    "services": _service,
     "persistentvolumeclaims": _claim,
     "configmaps": _config,
     "secrets": _config,
@@ -366,8 +246,4 @@ RULES: Mapping[str, Callable[[Object], Iterator[StatusCause]]] = {
 CHANGE_RULES: Mapping[str, Callable[[Object, Object], Iterator[StatusCause]]] = {
     "pods": _pod_change,
     "jobs.batch": _job_change,
-    "deployments.apps": _deployment_change,
-    "persistentvolumeclaims": _claim_change,
-    "configmaps": _config_change,
-    "secrets": _config_change,
 }

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -24,9 +22,6 @@ UNNAMED_TYPE = "application/octet-stream"
 USER, GROUPS = "sandbox", ("system:masters", "system:authenticated")
 # Levels of objects and lists in a body, as in Go's decoder; those of a pod template are about fifteen.
 MAX_DEPTH = 100
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_LEVELS = bytes.maketrans(b"{[]}", b"\1\1\0\0")
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"{[]}"))
 PROPAGATIONS = ("Foreground", "Background", "Orphan")
 
 
@@ -48,16 +43,20 @@ def decode(body: bytes, kind: str) -> Any:
         ApiError: The body is not JSON, or is nested deeper than `MAX_DEPTH`.
     """
     try:
-        if body.count(b"[") + body.count(b"{") > MAX_DEPTH:
-            brackets = _STRING.sub(b"", body).translate(_LEVELS, _NOT_BRACKETS)
-            if max(accumulate(1 if bracket else -1 for bracket in brackets), default=0) > MAX_DEPTH:
-                raise ValueError("exceeded max depth")
-        return msgspec.json.decode(body)
+        decoded = msgspec.json.decode(body)
+        if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(decoded) > MAX_DEPTH:
+            raise ValueError("exceeded max depth")
     except (ValueError, RecursionError) as error:
         raise api_errors.bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
             f"couldn't get version/kind; json parse error: {error}"
         ) from error
+    return decoded
+
+
+def _depth(value: Any) -> int:
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if members is None else 1 + max(map(_depth, members), default=0)
 
 
 def write_options(request: web.Request, options: str) -> Write:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import msgspec
 import pytest
@@ -48,17 +47,6 @@ async def test_bodies_nested_too_deeply_are_refused(sandbox: Api) -> None:
 async def test_brackets_in_strings_do_not_count_as_depth(sandbox: Api) -> None:
     words = {"k": '{"[' * 500 + '\\"[[['}
     assert (await sandbox.made("configmaps", config("c", words)))["data"] == words
-
-
-async def test_a_json_patch_cannot_exceed_the_size_limits(sandbox: Api) -> None:
-    await sandbox.made("configmaps", config("c"))
-    doubling = [{"op": "copy", "from": "/data", "path": f"/data/x{turn}"} for turn in range(24)]
-    begun = time.process_time()
-    answer = await sandbox.patch("configmaps", "c", doubling, JSON_PATCH)
-    assert answer.code == 413
-    assert time.process_time() - begun < 2
-    many = [{"op": "test", "path": "/data/k", "value": "1"}] * 10_001
-    assert (await sandbox.patch("configmaps", "c", many, JSON_PATCH)).code == 413
 
 
 async def test_an_object_that_patches_make_too_deep_is_refused(sandbox: Api) -> None:

@@ -49,23 +49,6 @@ async def test_configmaps_and_secrets_are_limited_to_a_mebibyte(api: Api) -> Non
     assert refused[0].body["message"].startswith('ConfigMap "d" is invalid: []: Too long: ')
 
 
-async def test_a_path_within_a_volume_cannot_lead_out_of_it(api: Api) -> None:
-    for path, why in (
-        ("../..", "must not contain '..'"),
-        ("a/../b", "must not contain '..'"),
-        ("/etc", "relative"),
-    ):
-        made = pod("p")
-        items = [{"key": "k", "path": path}]
-        made["spec"]["volumes"] = [{"name": "v", "configMap": {"name": "c", "items": items}}]
-        made["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v", "subPath": path}]
-        answer = await api.create("pods", made)
-        assert answer.code == 422
-        wrong = {"spec.volumes[0].configMap.items[0].path", "spec.containers[0].volumeMounts.subPath"}
-        assert wrong <= set(answer.fields)
-        assert answer.body["message"].count(why) == 2
-
-
 async def test_a_second_object_of_the_same_name_is_refused(api: Api) -> None:
     await api.made("pods", pod("p"))
     answer = await api.create("pods", pod("p"))
@@ -204,11 +187,8 @@ async def test_wrong_objects_are_refused_with_their_fields(api: Api) -> None:
         ("pods", thing("Pod", "p", spec={}), ["spec.containers"]),
         ("configmaps", thing("ConfigMap", "Bad"), ["metadata.name"]),
         ("configmaps", thing("ConfigMap", ""), ["metadata.name"]),
-        ("configmaps", config("c", {"a b": "1"}), ["data[a b]"]),
         ("configmaps", config("c", labels={"a b": "c"}), ["metadata.labels"]),
         ("configmaps", config("c", labels={"a": "b c"}), ["metadata.labels"]),
-        ("services", thing("Service", "1s", spec={"ports": [{"port": 80}]}), ["metadata.name"]),
-        ("services", thing("Service", "s", spec={}), ["spec.ports"]),
         (
             "persistentvolumeclaims",
             thing("PersistentVolumeClaim", "c", spec={}),
