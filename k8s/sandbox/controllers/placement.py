@@ -1,4 +1,4 @@
-"""Placement of a job's pods on nodes, all or none: affinity between pods, capacity, choice of GPUs. Pure."""
+"""Placement of a job's pods on nodes, all or none: capacity, choice of GPUs. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from k8s import models
 from k8s.models import Node
 from k8s.models.accelerators import is_accelerator
 from k8s.sandbox.controller_runtime import Manifest
-from k8s.sandbox.controllers.reconcile import phase_of
+from k8s.sandbox.controllers.reconcile import ENDED, phase_of
 from k8s.scheduling import requests
-from k8s.scheduling.predicates import InfeasibleReason, NodeCapacity, infeasible_node, matches, untolerated
+from k8s.scheduling.predicates import InfeasibleReason, NodeCapacity, infeasible_node, untolerated
 from k8s.scheduling.requests import PODS, Amount, ResourceList
-from k8s.scheduling.scheduling_spec import NodeSelectorRequirement, SchedulingSpec
+from k8s.scheduling.scheduling_spec import SchedulingSpec
 from k8s.topology.gpu_set import best_set, split
 from k8s.topology.links import LinkMatrix
 from k8s.topology.network import neighbourhoods, network_path
@@ -32,23 +32,21 @@ class PendingPod:
     name: str
     spec: SchedulingSpec
     requested: ResourceList
-    beside: frozenset[str] | None = None
-    """Nodes that its affinity to other pods allows; None: all."""
 
 
-def pending_pod(pod: Mapping[str, Any], beside: frozenset[str] | None = None) -> PendingPod:
+def pending_pod(pod: Mapping[str, Any]) -> PendingPod:
     """Return the scheduling requirements of a pod.
 
     Raises:
         msgspec.ValidationError: The pod's spec is invalid.
     """
     spec: SchedulingSpec = models.convert(pod["spec"], SchedulingSpec)
-    return PendingPod(str(pod["metadata"]["name"]), spec, requests.of_pod(spec), beside)
+    return PendingPod(str(pod["metadata"]["name"]), spec, requests.of_pod(spec))
 
 
 def node_capacity(node: Mapping[str, Any], pods: Iterable[Manifest]) -> NodeCapacity:
     """Return the capacity of a node, less the requests of the running pods bound to it."""
-    requested = requests.add(pending_pod(pod).requested for pod in _live(pods))
+    requested = requests.add(pending_pod(pod).requested for pod in pods if phase_of(pod) not in ENDED)
     held = sum((requested.get(name, 0) for name in SAME_GPUS), Fraction(0))
     return NodeCapacity.of(models.convert(node, Node), requested | dict.fromkeys(SAME_GPUS, held))
 
@@ -119,8 +117,6 @@ def _rank(
 
 def infeasible_text(pod: PendingPod, node: NodeCapacity) -> str:
     """Return the reason why a pod cannot run on a node, in kube-scheduler's words; empty if it can."""
-    if pod.beside is not None and node.name not in pod.beside:
-        return "node(s) didn't match pod affinity rules"
     infeasible = infeasible_node(pod.spec, pod.requested, node)
     if infeasible is None:
         return ""
@@ -188,47 +184,3 @@ def _size(pod: PendingPod) -> tuple[Amount, Amount]:
 
 def _devices(amounts: ResourceList) -> Amount:
     return sum((amount for name, amount in amounts.items() if is_accelerator(name)), 0)
-
-
-def nodes_beside(
-    pod: Manifest,
-    pods_by_node: Mapping[str, Sequence[Manifest]],
-    labels_by_node: Mapping[str, Mapping[str, str]],
-) -> frozenset[str] | None:
-    """Return the nodes that a pod's required affinity allows; None if it has none.
-
-    Ended pods do not count, and a pod that selects itself may be the first.
-    Source: kube-scheduler, `plugins/interpodaffinity/filtering.go`.
-    """
-    affinity = (pod["spec"].get("affinity") or {}).get("podAffinity") or {}
-    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-    if not terms:
-        return None
-    found = frozenset(labels_by_node)
-    for term in terms:
-        key = str(term.get("topologyKey"))
-        with_key = {name: labels[key] for name, labels in labels_by_node.items() if key in labels}
-        occupied = {
-            with_key[node]
-            for node, pods in pods_by_node.items()
-            if node in with_key and any(_is_selected(each, term, pod) for each in _live(pods))
-        }
-        is_first = not occupied and _is_selected(pod, term, pod)
-        found &= {name for name, place in with_key.items() if is_first or place in occupied}
-    return found
-
-
-def _live(pods: Iterable[Manifest]) -> Iterable[Manifest]:
-    return (pod for pod in pods if phase_of(pod) not in ("Succeeded", "Failed"))
-
-
-def _is_selected(other: Manifest, term: Mapping[str, Any], pod: Manifest) -> bool:
-    namespaces = term.get("namespaces") or [pod["metadata"]["namespace"]]
-    selector = term.get("labelSelector")
-    if selector is None or other["metadata"]["namespace"] not in namespaces:
-        return False
-    labels = other["metadata"].get("labels") or {}
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    expressions = models.convert(selector.get("matchExpressions") or [], list[NodeSelectorRequirement])
-    return all(matches(each, labels) for each in expressions)

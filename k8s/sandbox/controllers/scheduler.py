@@ -14,7 +14,6 @@ from k8s.sandbox.controllers.placement import (
     LinkedGpus,
     choose_gpus,
     node_capacity,
-    nodes_beside,
     pending_pod,
     place,
 )
@@ -112,9 +111,8 @@ class Scheduler:
     async def _schedule(
         self, gang: list[Manifest], nodes: dict[str, NodeCapacity], by_node: dict[str, list[Manifest]]
     ) -> None:
-        labels = {name: node.node.metadata.labels or {} for name, node in nodes.items()}
         try:
-            pending = [pending_pod(pod, nodes_beside(pod, by_node, labels)) for pod in gang]
+            pending = [pending_pod(pod) for pod in gang]
         except msgspec.ValidationError as error:
             log.warning("invalid pod %s: %s", gang[0]["metadata"]["name"], error)
             return

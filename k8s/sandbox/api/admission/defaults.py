@@ -6,7 +6,6 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from k8s.models import quantity
 from k8s.sandbox.api.admission import schemas
 from k8s.sandbox.api.served import ServedResource
 
@@ -38,23 +37,6 @@ def fill(served: ServedResource, obj: Object) -> None:
     schemas.fill(served.key, obj)
     if (filler := FILLERS.get(served.key)) is not None:
         filler(obj)
-
-
-def qos_class(spec: Object) -> str:
-    """Return the QoS class of a pod; `spec` has its defaults set.
-
-    Source: kubernetes `pkg/apis/core/v1/helper/qos/qos.go`.
-    """
-    holders = [spec] if spec.get("resources") else [*spec["containers"], *spec.get("initContainers", ())]
-    amounts = [
-        [quantity.parse(each["resources"].get(field, {}).get(name, 0)) for each in holders]
-        for field in ("requests", "limits")
-        for name in ("cpu", "memory")
-    ]
-    if not any(map(any, amounts)):
-        return "BestEffort"
-    requests, limits = amounts[:2], amounts[2:]
-    return "Guaranteed" if requests == limits and all(map(all, limits)) else "Burstable"
 
 
 def _pod(obj: Object) -> None:

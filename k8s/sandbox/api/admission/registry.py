@@ -90,8 +90,6 @@ class Registry:
             raise api_errors.already_exists(served, meta["name"], terminating=terminating)
         defaults.fill(served, obj)
         self._check(served, obj, None)
-        if served.key == "pods":
-            obj["status"]["qosClass"] = defaults.qos_class(obj["spec"])
         if write.dry_run:
             return obj
         self._deleter.put(served.key, obj)

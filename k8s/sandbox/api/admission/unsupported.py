@@ -32,7 +32,10 @@ OF_T9K: Mapping[str, str] = {
     "torchrunConfig.rdzvBackend": "rendezvous is static, in a single pod --standalone",
 }
 OF_TRAIN_JOB: Mapping[str, str] = {"initializer": "nothing is fetched before the nodes start"}
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 OF_POD: Mapping[str, str] = {
+    f"affinity.podAffinity.{_REQUIRED}": "pods are placed whatever runs beside them",
+    f"affinity.podAntiAffinity.{_REQUIRED}": "pods are placed whatever runs beside them",
     "readinessGates": "a pod is ready once its containers are",
     "securityContext": "containers run as the user who started the sandbox, with that user's permissions",
     "priorityClassName": "there are no priority classes, and no pod is preempted",

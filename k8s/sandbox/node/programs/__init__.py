@@ -1,4 +1,4 @@
-"""Programs that every pod finds first on its PATH: Python, mpirun, ssh, TensorBoard, git-sync, rsync.
+"""Programs that every pod finds first on its PATH: Python, mpirun, ssh, TensorBoard, git-sync.
 
 They run in pods with nothing but the standard library (`tensorboard_program`: TensorBoard), so nothing
 imports them.
@@ -41,7 +41,6 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "ssh": _script("remote_shell", "ssh"),
     "kubexec": _script("remote_shell", "kubexec"),
     "git-sync": _script("git_sync"),
-    "rsync": _script("rsync"),
     # Nobody logs in: other pods come through the shim. The pod only has to stay.
     "sshd": ("sh", "-c", "exec sleep 365d", "sshd"),
 }

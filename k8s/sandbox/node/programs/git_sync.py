@@ -6,6 +6,7 @@ Source: kubernetes/git-sync v3.6.9, `cmd/git-sync/main.go`.
 Started as `python -I -S git_sync.py OPTIONS...`; needs only the standard library and git.
 """
 
+import argparse
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 OPTIONS: Mapping[str, tuple[str, str]] = {
     "repo": ("GIT_SYNC_REPO", ""),
@@ -94,20 +96,19 @@ def read_options(arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, 
     Raises:
         CannotSync: An option is unknown or lacks its value.
     """
-    found = {name: env.get(variable) or default for name, (variable, default) in OPTIONS.items()}
-    left = list(arguments)
-    while left:
-        name, is_given, value = left.pop(0).lstrip("-").partition("=")
-        if name not in OPTIONS:
-            raise CannotSync(f"the sandbox's git-sync does not know --{name}")
-        if not is_given:
-            if name not in _SWITCHES and not left:
-                raise CannotSync(f"--{name} wants a value")
-            value = "true" if name in _SWITCHES else left.pop(0)
-        found[name] = value
-    for name in _SWITCHES:
-        found[name] = found[name].lower()
-    return found
+    parser = argparse.ArgumentParser("git-sync", exit_on_error=False, add_help=False, allow_abbrev=False)
+    for name, (variable, default) in OPTIONS.items():
+        value = env.get(variable) or default
+        # A switch needs no value. git-sync takes one dash or two.
+        how: Any = {"nargs": "?", "const": "true"} if name in _SWITCHES else {}
+        parser.add_argument(f"--{name}", f"-{name}", dest=name, default=value, **how)
+    try:
+        found, unknown = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise CannotSync(str(error)) from error
+    if unknown:
+        raise CannotSync(f"the sandbox's git-sync does not know {unknown[0].partition('=')[0]}")
+    return {name: value.lower() if name in _SWITCHES else value for name, value in vars(found).items()}
 
 
 class Repository:

@@ -99,10 +99,12 @@ def test_each_pod_field_is_honoured_harmless_or_warned_about() -> None:
 
 async def test_ignored_pod_fields_cause_a_warning(sandbox: Api) -> None:
     manifest = pod("p")
-    manifest["spec"] |= POD_FIELDS
+    beside = "requiredDuringSchedulingIgnoredDuringExecution"
+    manifest["spec"] |= {**POD_FIELDS, "affinity": {"podAffinity": {beside: [{"topologyKey": "host"}]}}}
     answer = await sandbox.create("pods", manifest)
     fields = [warning.split('"')[1].split(":")[0] for warning in warned(answer)]
-    assert set(fields) == {f"spec.{name}" for name in POD_FIELDS}
+    names = {*POD_FIELDS, f"affinity.podAffinity.{beside}"}
+    assert set(fields) == {f"spec.{name}" for name in names}
 
 
 async def test_ignored_volume_limits_cause_a_warning(sandbox: Api) -> None:

@@ -1,15 +1,12 @@
-"""Plans for Deployments, and required pod affinity."""
+"""Plans for Deployments."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from k8s.sandbox.controllers import deployments
 from k8s.sandbox.controllers.deployments import HASH
 from k8s.sandbox.controllers.operators import KINDS
-from k8s.sandbox.controllers.placement import nodes_beside
 from k8s.sandbox.controllers.reconcile import ObservedJob, Plan
 from tests.k8s.sandbox.live.running import Manifest
 
@@ -66,43 +63,3 @@ def test_ended_and_outdated_pods_are_replaced_under_other_names() -> None:
 
 def test_fewer_replicas_delete_pods() -> None:
     assert len(decide(deployment(1), pods_of(deployment(3))).delete) == 2
-
-
-def pod(labels: dict[str, str], phase: str = "Running", namespace: str = "default") -> Manifest:
-    meta = {"name": "p", "namespace": namespace, "labels": labels}
-    return {"metadata": meta, "spec": {}, "status": {"phase": phase}}
-
-
-def beside(selector: Manifest | None, labels: dict[str, str] | None = None, **term: Any) -> Manifest:
-    wanted = {"labelSelector": selector, "topologyKey": "host", **term}
-    found = pod(labels or {})
-    found["spec"]["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [wanted]}}
-    return found
-
-
-MASTER = {"matchExpressions": [{"key": "role", "operator": "In", "values": ["master"]}]}
-NODES = {"a": {"host": "a", "zone": "z"}, "b": {"host": "b", "zone": "z"}, "c": {"host": "c"}}
-
-
-@pytest.mark.parametrize(
-    ("asking", "there", "nodes"),
-    [
-        (pod({}), {}, None),
-        (beside(MASTER), {"a": [pod({"role": "master"})]}, {"a"}),
-        (beside({"matchLabels": {"role": "master"}}), {"a": [pod({"role": "master"})]}, {"a"}),
-        (beside(MASTER, topologyKey="zone"), {"a": [pod({"role": "master"})]}, {"a", "b"}),
-        (beside(MASTER), {"a": [pod({"role": "worker"})]}, set()),
-        (beside(MASTER), {"a": [pod({"role": "master"}, "Succeeded")]}, set()),
-        (beside(MASTER), {"a": [pod({"role": "master"}, namespace="other")]}, set()),
-        (beside(MASTER, namespaces=["other"]), {"a": [pod({"role": "master"}, namespace="other")]}, {"a"}),
-        (beside(None), {"a": [pod({"role": "master"})]}, set()),
-        (beside({}), {"a": [pod({})]}, {"a"}),
-        (beside(MASTER), {"": [pod({"role": "master"})]}, set()),
-        (beside(MASTER, {"role": "master"}), {}, {"a", "b", "c"}),
-        (beside(MASTER, {"role": "master"}), {"c": [pod({"role": "master"})]}, {"c"}),
-    ],
-)
-def test_a_pod_may_be_where_those_are_that_it_asks_for(
-    asking: Manifest, there: dict[str, list[Manifest]], nodes: set[str] | None
-) -> None:
-    assert nodes_beside(asking, there, NODES) == (None if nodes is None else frozenset(nodes))

@@ -6,7 +6,6 @@ import base64
 import os
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -217,24 +216,3 @@ def test_a_private_repository_wants_its_login(repository: Path, tmp_path: Path) 
     assert right[0] == 0, right
     assert (tmp_path / "c" / "net" / "said.txt").read_text() == "first"
     assert file[0] == 0, file
-
-
-def test_rsync_that_is_not_installed_is_said(tmp_path: Path) -> None:
-    last = tmp_path / "last"
-    env = {"PATH": "/nowhere", "GPUCONSOLE_TERMINATION_LOG": str(last)}
-    done = subprocess.run([*PROGRAMS["rsync"], "-a", "x", "y"], env=env, capture_output=True, text=True)
-    assert done.returncode == 127
-    assert "Install rsync (apt-get install rsync)" in done.stderr
-    assert done.stderr == f"rsync: {last.read_text()}\n"
-
-
-def test_rsync_is_the_machines_own(tmp_path: Path) -> None:
-    (tmp_path / "sandbox" / "bin").mkdir(parents=True)
-    for folder, words in (("sandbox/bin", "exit 9"), ("", 'echo machine "$@"')):
-        program = tmp_path / folder / "rsync"
-        program.write_text(f"#!/bin/sh\n{words}\n")
-        program.chmod(0o700)
-    path = f"{tmp_path}/sandbox/bin:{tmp_path}:/bin:/usr/bin"
-    env = {"PATH": path, "GPUCONSOLE_SANDBOX": str(tmp_path / "sandbox")}
-    done = subprocess.run([*PROGRAMS["rsync"], "-avP", "a", "b"], env=env, capture_output=True, text=True)
-    assert done.stdout == "machine -avP a b\n", (done, sys.executable)
