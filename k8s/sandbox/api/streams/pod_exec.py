@@ -1,23 +1,29 @@
 """`pods/NAME/exec`: a command in a container, over a websocket of numbered channels.
 
 Channels: 0 stdin, 1 stdout, 2 stderr, 3 the final status, 4 the terminal's size; in protocol v5 also 255,
-"this channel is closed".
-Source: "websocket" in k8s.io/apimachinery/pkg/util/remotecommand.
+"this channel is closed". Source: "websocket" in k8s.io/apimachinery/pkg/util/remotecommand.
+
+The container's shim starts the command, so that it ends with the container. The shim listens on a socket in
+the container's folder. It receives `{"argv", "terminal"}` and the three descriptors of stdin, stdout and
+stderr, and answers `{"pid"}` or `{"error"}`, and at the end `{"status"}`: the exit code, or the negated
+signal number. Closing the connection ends the command's session.
 """
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
 import pty
 import shutil
+import socket
 import struct
 import termios
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from aiohttp import WSMsgType, web
@@ -25,9 +31,8 @@ from aiohttp import WSMsgType, web
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.store import Record, Store
-from k8s.sandbox.api.streams.container_command import ContainerCommand
 from k8s.sandbox.api.streams.pod_log import container_of, status_of
-from k8s.sandbox.pod_folder import Launch, rewrite
+from k8s.sandbox.pod_folder import EXEC_SOCKET, Launch, rewrite
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, ENDED, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
@@ -35,6 +40,9 @@ CHUNK_BYTES = 32 * 1024
 # Time to wait for output that children of an ended command hold open.
 DRAIN_S = 2.0
 PING_S = 15.0
+KILLED = -9
+# Time for the shim to start a command.
+ANSWER_S = 10.0
 
 
 async def run_exec(
@@ -55,8 +63,8 @@ async def run_exec(
         raise ApiError(
             500, "InternalError", f'container not found ("{container}"): it is not running in pod {name}'
         )
-    socket = web.WebSocketResponse(protocols=PROTOCOLS, heartbeat=PING_S, max_msg_size=0)
-    if request.method != "GET" or not socket.can_prepare(request).ok:
+    websocket = web.WebSocketResponse(protocols=PROTOCOLS, heartbeat=PING_S, max_msg_size=0)
+    if request.method != "GET" or not websocket.can_prepare(request).ok:
         raise api_errors.bad_request("exec is served over websockets only: upgrade with GET")
     spoken = request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(",")
     if not set(PROTOCOLS) & set(spoken):
@@ -66,38 +74,38 @@ async def run_exec(
         launch = Launch.read(folder)
     except (OSError, ValueError, TypeError) as error:
         raise ApiError(500, "InternalError", f"cannot enter container {container}: {error}") from error
-    await socket.prepare(request)
+    await websocket.prepare(request)
     wants = {each: request.query.get(each) in ("true", "1") for each in ("stdin", "stdout", "stderr", "tty")}
     try:
-        session = await Session.start(socket, folder, command, launch, wants)
+        session = await Session.start(websocket, folder, command, launch, wants)
     except OSError as error:
         why = f"error executing command in container: {command[0]}: {error.strerror or error}"
-        await _report_end(socket, ApiError(500, "InternalError", f"Internal error occurred: {why}").status)
+        await _report_end(websocket, ApiError(500, "InternalError", f"Internal error occurred: {why}").status)
     else:
         watcher = asyncio.create_task(_until_pod_ends(store, record, container, stopping))
         try:
-            await _report_end(socket, await session.run(watcher))
+            await _report_end(websocket, await session.run(watcher))
         finally:
             session.kill()
             watcher.cancel()
-    await socket.close()
-    return socket
+    await websocket.close()
+    return websocket
 
 
 class Session:
     """One running command and its websocket."""
 
     def __init__(
-        self, socket: web.WebSocketResponse, command: ContainerCommand, terminal: int | None
+        self, websocket: web.WebSocketResponse, command: ContainerCommand, terminal: int | None
     ) -> None:
-        self._socket = socket
+        self._websocket = websocket
         self._command = command
         self._terminal = terminal
 
     @classmethod
     async def start(
         cls,
-        socket: web.WebSocketResponse,
+        websocket: web.WebSocketResponse,
         folder: Path,
         command: list[str],
         launch: Launch,
@@ -115,7 +123,7 @@ class Session:
         argv = [program, *command[1:]]
         if not wants["tty"]:
             streams = {name: wants[name] for name in ("stdin", "stdout", "stderr")}
-            return cls(socket, await ContainerCommand.start(folder, argv, **streams), None)
+            return cls(websocket, await ContainerCommand.start(folder, argv, **streams), None)
         terminal, inside = pty.openpty()
         try:
             started = await ContainerCommand.start_on_terminal(folder, argv, inside)
@@ -125,7 +133,7 @@ class Session:
         finally:
             os.close(inside)
         os.set_blocking(terminal, False)
-        return cls(socket, started, terminal)
+        return cls(websocket, started, terminal)
 
     async def run(self, pod_ends: asyncio.Task[None]) -> Mapping[str, Any]:
         """Carry bytes both ways until the command ends; return its final `Status`.
@@ -164,7 +172,7 @@ class Session:
 
     async def _carry_in(self) -> None:
         stdin = self._command.stdin
-        async for message in self._socket:
+        async for message in self._websocket:
             # The official Python client sends text frames.
             frame = message.data.encode() if message.type is WSMsgType.TEXT else message.data
             if not frame or not isinstance(frame, bytes):
@@ -183,7 +191,7 @@ class Session:
 
     async def _carry_out(self, channel: int, pipe: asyncio.StreamReader) -> None:
         while chunk := await pipe.read(CHUNK_BYTES):
-            await self._socket.send_bytes(bytes([channel]) + chunk)
+            await self._websocket.send_bytes(bytes([channel]) + chunk)
 
     async def _carry_terminal(self, terminal: int) -> None:
         loop = asyncio.get_running_loop()
@@ -202,7 +210,7 @@ class Session:
                     return
                 if not chunk:
                     return
-                await self._socket.send_bytes(bytes([STDOUT]) + chunk)
+                await self._websocket.send_bytes(bytes([STDOUT]) + chunk)
         finally:
             loop.remove_reader(terminal)
 
@@ -219,9 +227,9 @@ async def _until_pod_ends(store: Store, original: Record, container: str, stoppi
             await changed.wait()
 
 
-async def _report_end(socket: web.WebSocketResponse, status: Mapping[str, Any]) -> None:
+async def _report_end(websocket: web.WebSocketResponse, status: Mapping[str, Any]) -> None:
     with suppress(ConnectionError):
-        await socket.send_bytes(bytes([ENDED]) + msgspec.json.encode(status))
+        await websocket.send_bytes(bytes([ENDED]) + msgspec.json.encode(status))
 
 
 def _end_status(returncode: int) -> Mapping[str, Any]:
@@ -252,3 +260,128 @@ async def _write_terminal(terminal: int, payload: bytes) -> None:
             await asyncio.sleep(0.01)
         except OSError:
             return
+
+
+class ContainerCommand:
+    """One command and its standard streams."""
+
+    def __init__(self, reports: asyncio.StreamReader, shim: asyncio.StreamWriter) -> None:
+        self._shim = shim
+        self._ended = asyncio.create_task(_status(reports))
+        self.stdin: asyncio.StreamWriter | None = None
+        self.stdout: asyncio.StreamReader | None = None
+        self.stderr: asyncio.StreamReader | None = None
+
+    @classmethod
+    async def start(
+        cls, folder: Path, argv: Sequence[str], *, stdin: bool, stdout: bool, stderr: bool
+    ) -> Self:
+        """Start a command with pipes for the requested streams.
+
+        Raises:
+            OSError: It cannot be started, or the container has ended.
+        """
+        ours: list[int | None] = []
+        theirs: list[int] = []
+        try:
+            for number, is_wanted in enumerate((stdin, stdout, stderr)):
+                if is_wanted:
+                    ends = os.pipe()
+                    theirs.append(ends[number != 0])
+                    ours.append(ends[number == 0])
+                else:
+                    theirs.append(os.open(os.devnull, os.O_RDWR))
+                    ours.append(None)
+            command = cls(*await _request_shim(folder, argv, theirs, is_terminal=False))
+        except BaseException:
+            for descriptor in filter(None, ours):
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        command.stdin, command.stdout, command.stderr = (
+            await _writer(ours[0]),
+            await _reader(ours[1]),
+            await _reader(ours[2]),
+        )
+        return command
+
+    @classmethod
+    async def start_on_terminal(cls, folder: Path, argv: Sequence[str], terminal: int) -> Self:
+        """Start a command on a terminal, given as a descriptor.
+
+        Raises:
+            OSError: It cannot be started, or the container has ended.
+        """
+        return cls(*await _request_shim(folder, argv, [terminal] * 3, is_terminal=True))
+
+    async def wait(self) -> int:
+        """Wait for the command to end; return its exit code, or the negated signal number."""
+        return await asyncio.shield(self._ended)
+
+    def kill(self) -> None:
+        """Kill the command and its children, except those in a session of their own."""
+        self._shim.close()
+
+
+async def _request_shim(
+    folder: Path, argv: Sequence[str], descriptors: Sequence[int], *, is_terminal: bool
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    request = json.dumps({"argv": list(argv), "terminal": is_terminal}).encode() + b"\n"
+    connection = await asyncio.to_thread(_send, folder, request, descriptors)
+    reports, shim = await asyncio.open_unix_connection(sock=connection)
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            answer = json.loads(await reports.readline() or b'{"error": "the container has ended"}')
+    except BaseException:
+        shim.close()
+        raise
+    if why := answer.get("error"):
+        shim.close()
+        raise OSError(None, why)
+    return reports, shim
+
+
+def _send(folder: Path, request: bytes, descriptors: Sequence[int]) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(ANSWER_S)
+    at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        connection.connect(f"/proc/self/fd/{at}/{EXEC_SOCKET}")
+        sent = socket.send_fds(connection, [request], list(descriptors))
+        connection.sendall(request[sent:])
+    except OSError:
+        connection.close()
+        raise
+    finally:
+        os.close(at)
+    connection.setblocking(False)
+    return connection
+
+
+async def _status(reports: asyncio.StreamReader) -> int:
+    try:
+        answer = json.loads(await reports.readline() or b"{}")
+    except (OSError, ValueError):
+        answer = {}
+    return int(answer.get("status", KILLED))
+
+
+async def _reader(descriptor: int | None) -> asyncio.StreamReader | None:
+    if descriptor is None:
+        return None
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0)
+    )
+    return reader
+
+
+async def _writer(descriptor: int | None) -> asyncio.StreamWriter | None:
+    if descriptor is None:
+        return None
+    loop = asyncio.get_running_loop()
+    protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+    transport, _ = await loop.connect_write_pipe(lambda: protocol, os.fdopen(descriptor, "wb", 0))
+    return asyncio.StreamWriter(transport, protocol, None, loop)
