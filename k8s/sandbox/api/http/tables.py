@@ -16,18 +16,8 @@ Cell = Callable[[Object], Any]
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
-_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
-# Rows of: upper limit in seconds, unit, its letter, smaller unit behind it, its letter.
-_DURATIONS = (
-    (120, 1, "s", 0, ""),
-    (10 * _MINUTE, _MINUTE, "m", 1, "s"),
-    (180 * _MINUTE, _MINUTE, "m", 0, ""),
-    (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
-    (48 * _HOUR, _HOUR, "h", 0, ""),
-    (8 * _DAY, _DAY, "d", _HOUR, "h"),
-    (2 * _YEAR, _DAY, "d", 0, ""),
-    (8 * _YEAR, _YEAR, "y", _DAY, "d"),
-)
+# A unit counts from two of it on; seconds are the rest.
+_UNITS = ((365 * 86_400, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
 
 
 def column_definitions(key: str) -> list[dict[str, Any]]:
@@ -50,17 +40,9 @@ def cells(key: str, obj: Object) -> list[Any]:
 
 
 def human_duration(seconds: float) -> str:
-    """Format a duration as kubectl does: `45s`, `12m`, `3h5m`, `2d4h`, `400d`, `5y`.
-
-    Source: apimachinery `duration.HumanDuration`.
-    """
-    left_s = int(seconds)
-    if left_s < -1:
-        return "<invalid>"
-    years = (0, _YEAR, "y", 0, "")
-    _, unit_s, letter, small_s, small = next((each for each in _DURATIONS if left_s < each[0]), years)
-    units, rest_s = divmod(max(0, left_s), unit_s)
-    return f"{units}{letter}" + (f"{rest_s // small_s}{small}" if small_s and rest_s >= small_s else "")
+    """Format a duration as kubectl does, in the largest unit only: `45s`, `12m`, `3h`, `2d`, `5y`."""
+    unit_s, letter = next((each for each in _UNITS if seconds >= 2 * each[0]), (1, "s"))
+    return f"{max(0, int(seconds // unit_s))}{letter}"
 
 
 def pod_status(pod: Object) -> str:
