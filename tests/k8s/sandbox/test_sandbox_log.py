@@ -17,7 +17,7 @@ def test_a_full_log_is_set_aside_and_the_output_follows(tmp_path: Path) -> None:
         "import logging, os, sys, pathlib\n"
         "from k8s.sandbox import __main__ as program\n"
         f"program.begin_log(pathlib.Path({str(path)!r}))\n"
-        "for line in range(4000):\n"
+        "for line in range(1500):\n"
         "    record = logging.makeLogRecord({'msg': 'x' * 1000, 'levelno': 40, 'lineno': line})\n"
         "    logging.getLogger().handle(record)\n"
         "os.write(2, b'last words\\n')\n"

@@ -56,7 +56,7 @@ class Listing:
         self.namespace = namespace
         self.query = query = read_query(parameters, ListQuery)
         self.selector = selector_of(served, query.label_selector, query.field_selector)
-        if parameters.get("resourceVersionMatch") == "Exact":
+        if parameters.get("resourceVersionMatch", "NotOlderThan") != "NotOlderThan":
             why = "the sandbox lists the newest version only"
             cause = StatusCause.forbidden("resourceVersionMatch", why)
             raise api_errors.invalid_options("ListOptions", cause)

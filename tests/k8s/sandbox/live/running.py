@@ -44,13 +44,14 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def listening_addresses(pids: Collection[int]) -> list[IPv4Address | IPv6Address]:
-    """Return the addresses on which processes listen for TCP, each once for each socket."""
-    found: dict[str, IPv4Address | IPv6Address] = {}
+def listening_sockets(pids: Collection[int]) -> list[tuple[IPv4Address | IPv6Address, int]]:
+    """Return address and port of each socket on which processes listen for TCP."""
+    found: dict[str, tuple[IPv4Address | IPv6Address, int]] = {}
     for name in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
             fields = line.split()
-            words = bytes.fromhex(fields[1].partition(":")[0])
+            text, _, port = fields[1].partition(":")
+            words = bytes.fromhex(text)
             # Each 32 bits are in this machine's order.
             packed = b"".join(
                 words[at : at + 4][:: -1 if sys.byteorder == "little" else 1]
@@ -59,14 +60,14 @@ def listening_addresses(pids: Collection[int]) -> list[IPv4Address | IPv6Address
             address = ip_address(packed)
             mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
             if fields[3] == "0A":
-                found[f"socket:[{fields[9]}]"] = mapped or address
+                found[f"socket:[{fields[9]}]"] = (mapped or address, int(port, 16))
     held = set()
     for pid in pids:
         with suppress(OSError):
             for descriptor in Path(f"/proc/{pid}/fd").iterdir():
                 with suppress(OSError):
                     held.add(os.readlink(descriptor))
-    return [address for socket, address in found.items() if socket in held]
+    return [place for socket, place in found.items() if socket in held]
 
 
 async def comes(

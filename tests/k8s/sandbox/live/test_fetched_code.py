@@ -90,6 +90,8 @@ async def test_code_comes_by_rsync_or_it_is_said_that_there_is_none(client: Clie
         assert await logs_of(client, "copied") == ["0 by rsync", "1 by rsync"]
     else:
         await comes(client, PYTORCH_JOBS, "copied", has("Failed"), within_s=WAIT_S)
-        assert "Install rsync" in await log_of(client, "copied-master-0", container="init-code")
+        pod = await client.get(PODS, "copied-master-0", "default")
+        state = pod["status"]["initContainerStatuses"][0]["state"]["terminated"]
+        assert state["message"] == 'exec: "rsync": executable file not found in $PATH'
     await client.delete(PYTORCH_JOBS, "copied", "default")
     await goes(client, PODS, "copied-master-0", within_s=WAIT_S)

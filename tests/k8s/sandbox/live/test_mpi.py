@@ -32,7 +32,7 @@ from tests.k8s.sandbox.live.running import (
     eventually,
     goes,
     has,
-    listening_addresses,
+    listening_sockets,
     log_of,
     marked,
     mpi_job,
@@ -135,10 +135,10 @@ async def test_ranks_of_two_workers_exchange_data_by_mpi_and_listen_on_loopback_
                 added += b"sum=6.0" in line
     uids = [await uid_of(client, pod) for pod in (launcher, "sum-worker-0", "sum-worker-1")]
     pids = {pid for uid in uids for pid in marked(f"GPUCONSOLE_POD_UID={uid}")}
-    listening = listening_addresses(pids)
+    listening = listening_sockets(pids)
     assert len(listening) >= 8, "mpirun, its two daemons and the ranks"
     if "no way to keep MPI on loopback" not in await log_of(client, launcher):
-        assert [each for each in listening if not each.is_loopback] == []
+        assert [each for each, _ in listening if not each.is_loopback] == []
     await client.delete(MPI_JOBS, "sum", "default")
     await goes(client, PODS, launcher)
 

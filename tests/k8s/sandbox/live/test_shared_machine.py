@@ -10,7 +10,15 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
-from tests.k8s.sandbox.live.running import comes, eventually, has, log_of, marked, pytorch_job
+from tests.k8s.sandbox.live.running import (
+    comes,
+    eventually,
+    has,
+    listening_sockets,
+    log_of,
+    marked,
+    pytorch_job,
+)
 from tests.support import second_account
 
 RANKS = """
@@ -35,25 +43,6 @@ for address, port in (word.split(":") for word in sys.argv[1:]):
 """
 
 
-def listening(mark: str) -> set[tuple[str, int]]:
-    """Return the addresses, as the kernel writes them, and ports on which marked processes listen."""
-    inodes = set()
-    for pid in marked(mark):
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                inodes.add(os.readlink(descriptor))
-            except OSError:
-                continue
-    found = set()
-    for name in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
-                address, _, port = fields[1].partition(":")
-                found.add((address, int(port, 16)))
-    return found
-
-
 def own_address() -> str:
     """Return an address of this machine that others can reach; empty when it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -75,11 +64,11 @@ async def test_the_ranks_of_a_job_listen_on_loopback_only(client: Client, tmp_pa
     try:
         await comes(client, PYTORCH_JOBS, "local", has("Running"))
         deadline = 90.0
-        eventually(lambda: listening(mark), deadline)
+        eventually(lambda: listening_sockets(marked(mark)), deadline)
         while "sum 2" not in await log_of(client, "local-master-0"):
             assert marked(mark), await log_of(client, "local-master-0")
-        found = listening(mark)
-        assert {address for address, _ in found} == {"0100007F"}
+        found = listening_sockets(marked(mark))
+        assert {str(address) for address, _ in found} == {"127.0.0.1"}
         outside = own_address()
         port = int((await log_of(client, "local-master-0")).split("port ")[1].split()[0])
         assert port not in {number for _, number in found}, "they meet at a file"

@@ -7,12 +7,10 @@ import json
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from k8s.client.client import Client
-from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import DEPLOYMENTS, PODS, SERVICES
 from k8s.sandbox import SandboxAddress
 from tests import ROOT
@@ -20,11 +18,11 @@ from tests.k8s.sandbox.live.running import (
     Manifest,
     claim_folder,
     comes,
+    conditions,
     eventually,
     goes,
+    listening_sockets,
     marked,
-    phase,
-    pytorch_job,
     scalars,
     the_pod,
 )
@@ -38,29 +36,6 @@ def made_by_arena(part: str) -> Manifest:
     return found
 
 
-def master(name: str, *command: str) -> Manifest:
-    """Return a job of one pod, labelled as Arena labels its master."""
-    job = pytorch_job(name, *command, workers=0)
-    template = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
-    template["metadata"] = {"labels": {"master-pod-name": f"{name}-master-0"}}
-    return job
-
-
-def listening(pids: list[int]) -> list[str]:
-    """Return the addresses at which any of these processes listens."""
-    inodes = set()
-    for pid in pids:
-        for entry in Path(f"/proc/{pid}/fd").iterdir():
-            inodes.add(os.readlink(entry))
-    found = []
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
-                found.append(fields[1])
-    return found
-
-
 async def test_what_arena_makes_beside_a_job_is_a_process_that_forward_reaches(client: Client) -> None:
     pytest.importorskip("tensorboard")
     folder = await claim_folder(client, "training-data")
@@ -69,30 +44,18 @@ async def test_what_arena_makes_beside_a_job_is_a_process_that_forward_reaches(c
     await client.create(DEPLOYMENTS, made_by_arena("deployment"), "default")
     service = await client.create(SERVICES, made_by_arena("service"), "default")
     assert "nodePort" not in service["spec"]["ports"][0]
-    waiting = await the_pod(client, "pytorch-dist", "Pending")
-    name = waiting["metadata"]["name"]
-    waiting = await comes(client, PODS, name, lambda pod: pod["status"].get("conditions"))
-    assert waiting["status"]["conditions"][0]["message"] == (
-        "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."
-    )
-    await client.create(PYTORCH_JOBS, master("pytorch-dist", "sleep", "300"), "default")
-    running = await comes(client, PODS, name, phase("Running"))
-    beside = await client.get(PODS, "pytorch-dist-master-0", "default")
-    assert running["spec"]["nodeName"] == beside["spec"]["nodeName"]
+    running = await the_pod(client, "pytorch-dist", "Running")
+    name = running["metadata"]["name"]
     assert await scalars(client, name) == {
         ".": {"train/loss": {"displayName": "train/loss", "description": ""}}
     }
-    assert listening(marked(f"GPUCONSOLE_POD_UID={running['metadata']['uid']}")) == []
+    assert listening_sockets(marked(f"GPUCONSOLE_POD_UID={running['metadata']['uid']}")) == []
     done = await comes(
         client, DEPLOYMENTS, "pytorch-dist-tensorboard", lambda each: each["status"].get("availableReplicas")
     )
-    assert {each["type"]: each["status"] for each in done["status"]["conditions"]} == {
-        "Available": "True",
-        "Progressing": "True",
-    }
+    assert conditions(done) == {"Available": "True"}
     assert done["status"]["observedGeneration"] == done["metadata"]["generation"] == 1
     await client.delete(DEPLOYMENTS, "pytorch-dist-tensorboard", "default")
-    await client.delete(PYTORCH_JOBS, "pytorch-dist", "default")
     await goes(client, PODS, name)
     eventually(lambda: not marked(f"GPUCONSOLE_POD_UID={running['metadata']['uid']}"))
 
