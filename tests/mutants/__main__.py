@@ -6,10 +6,11 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests import ROOT
-from tests.mutants.modules import TESTS
+from tests.mutants.modules import TESTS, importers_of
 from tests.mutants.runner import BaselineFails, copy_tree, sample_of, try_all
 
 RESULTS = ROOT / ".mutants.jsonl"
@@ -31,7 +32,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy_tree(ROOT, Path(folder))
         try:
-            known = try_all(Path(folder), mutants, TESTS, RESULTS, until_s=until_s, tell=_tell)
+            known = try_all(Path(folder), mutants, _rounds, RESULTS, until_s=until_s, report=_tell)
         except BaselineFails as error:
             sys.stderr.write(f"{error}\n")
             return 1
@@ -46,6 +47,10 @@ def main() -> int:
     for each in survivors:
         _tell(f"  {each.words}")
     return 0
+
+
+def _rounds(module: str) -> tuple[Sequence[str], Sequence[str]]:
+    return TESTS[module], importers_of(ROOT, module)
 
 
 def _tell(words: str) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 _EVENT_FILES = ("tests/trainer/test_event_files.py", "tests/trainer/test_event_formats.py")
 _RELIABLE = ("tests/k8s/client/test_reliability.py", "tests/k8s/client/test_refused_access.py")
+_LOGIN = ("tests/k8s/client/test_exec_plugin.py", "tests/k8s/client/test_certificates_and_tokens.py")
 _OWNED = ("tests/k8s/jobs/test_owned_objects.py", "tests/k8s/jobs/test_arena.py")
 _CREATION = tuple(
     f"tests/k8s/jobs/test_{each}.py" for each in ("create", "transaction", "new_claims", "owned_objects")
@@ -18,18 +21,24 @@ _FORM = tuple(
     f"tests/tui/jobs/test_{each}.py" for each in ("form_fields", "new_job", "earlier_runs", "preflight")
 )
 _TEMPLATES = ("tests/tui/jobs/test_job_templates.py",)
+# Tests import the package, not its modules: they are not found by their imports.
+_SPEC = (
+    "tests/k8s/job_spec",
+    "tests/k8s/kinds/test_every_field.py",
+    "tests/k8s/kinds/test_roles.py",
+    "tests/tui/jobs/test_form_fields.py",
+    "tests/tui/commands/test_submit_flags.py",
+)
 
 TESTS: Mapping[str, Sequence[str]] = {
     "k8s/client/rate_limiter.py": ("tests/k8s/client/test_rate_limiter.py",),
     "k8s/client/connection.py": (
         "tests/k8s/client/test_connection.py",
         "tests/k8s/client/test_server_clock.py",
+        *_LOGIN,
     ),
     "k8s/client/transport.py": ("tests/k8s/client/test_client.py", "tests/k8s/client/test_connection.py"),
-    "k8s/client/auth/exec_plugin.py": (
-        "tests/k8s/client/test_exec_plugin.py",
-        "tests/k8s/client/test_certificates_and_tokens.py",
-    ),
+    "k8s/client/auth/exec_plugin.py": _LOGIN,
     "k8s/client/auth/kubeconfig.py": ("tests/k8s/client/test_kubeconfig.py",),
     "k8s/cluster/job_builder.py": ("tests/k8s/cluster",),
     "k8s/cluster/joiner.py": ("tests/k8s/cluster",),
@@ -39,10 +48,10 @@ TESTS: Mapping[str, Sequence[str]] = {
     "k8s/diagnosis/shortage.py": ("tests/k8s/diagnosis",),
     "k8s/diagnosis/causes/unschedulable.py": ("tests/k8s/diagnosis",),
     "k8s/diagnosis/causes/held_back.py": ("tests/k8s/diagnosis",),
-    "k8s/job_spec/field_types.py": ("tests/k8s/job_spec",),
-    "k8s/job_spec/parts.py": ("tests/k8s/job_spec",),
-    "k8s/job_spec/rules.py": ("tests/k8s/job_spec",),
-    "k8s/job_spec/spec.py": ("tests/k8s/job_spec",),
+    "k8s/job_spec/field_types.py": _SPEC,
+    "k8s/job_spec/parts.py": _SPEC,
+    "k8s/job_spec/rules.py": _SPEC,
+    "k8s/job_spec/spec.py": _SPEC,
     "k8s/jobs/arena_objects.py": _OWNED,
     "k8s/jobs/owned_objects.py": _OWNED,
     "k8s/jobs/create.py": _CREATION,
@@ -101,4 +110,22 @@ TESTS: Mapping[str, Sequence[str]] = {
     "tui/text/filter_query.py": ("tests/tui/text/test_filter_query.py",),
     "tui/text/format.py": ("tests/tui/text/test_format.py",),
 }
-"""Module to the test files, or folders of them, that are run when it is broken."""
+"""Module to the test files, or folders of them, that are run first when it is broken."""
+
+_LEFT_OUT = {"real_cluster", "live", "soak", "load", "bench"}
+
+
+def importers_of(root: Path, module: str) -> list[str]:
+    """Return the other test files that import a module: they are run if the first ones notice nothing.
+
+    Files that need a real cluster, or much time, are left out.
+    """
+    package, _, stem = module.removesuffix(".py").replace("/", ".").rpartition(".")
+    imports = re.compile(rf"^ *from {package}(?:\.{stem} import| import .*\b{stem}\b)", re.MULTILINE)
+    found = []
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        name = path.relative_to(root).as_posix()
+        is_first = any(name == each or name.startswith(f"{each}/") for each in TESTS[module])
+        if not is_first and not _LEFT_OUT.intersection(name.split("/")):
+            found += [name] if imports.search(path.read_text()) else []
+    return found

@@ -10,7 +10,7 @@ import pytest
 
 from tests import ROOT
 from tests.mutants.breakages import breakage_at, count_breakages
-from tests.mutants.modules import TESTS
+from tests.mutants.modules import TESTS, importers_of
 from tests.mutants.runner import BaselineFails, copy_tree, read_results, sample_of, try_all
 
 SOURCE = '''"""A docstring."""
@@ -45,6 +45,7 @@ def test_each_comparison_constant_and_statement_is_broken_once() -> None:
 def test_the_modules_and_their_tests_are_there() -> None:
     for module, tests in TESTS.items():
         assert all((ROOT / path).exists() for path in (module, *tests)), module
+    assert "tests/tui/jobs/test_job_files.py" in importers_of(ROOT, "k8s/jobs/create.py")
 
 
 @pytest.fixture
@@ -69,10 +70,10 @@ def test_what_no_test_notices_is_told_and_nothing_is_tried_twice(project: Path, 
     assert mutants == sample_of(project, ["module.py"], 10, seed=1)
     folder, results = tmp_path / "copy", tmp_path / "results"
     copy_tree(project, folder)
-    tests = {"module.py": ["test_module.py"]}
+    tests = {"module.py": [["test_module.py"], []]}.__getitem__
     said: list[str] = []
     until_s = time.monotonic() + 200
-    known = try_all(folder, mutants, tests, results, until_s=until_s, tell=said.append)
+    known = try_all(folder, mutants, tests, results, until_s=until_s, report=said.append)
     assert {each.breakage.after: known[each.key] for each in mutants} == {
         "size >= 8": True,
         "9": True,
@@ -82,15 +83,20 @@ def test_what_no_test_notices_is_told_and_nothing_is_tried_twice(project: Path, 
     assert read_results(results) == known
     for path in (project, folder):
         assert "size > 8" in (path / "module.py").read_text()
-    assert try_all(folder, mutants, tests, results, until_s=0.0, tell=pytest.fail) == known
+    assert try_all(folder, mutants, tests, results, until_s=0.0, report=pytest.fail) == known
 
 
 def test_tests_that_fail_anyway_notice_nothing(project: Path, tmp_path: Path) -> None:
     (project / "test_module.py").write_text("def test_it():\n    assert False\n")
     copy_tree(project, tmp_path / "copy")
     mutants = sample_of(project, ["module.py"], 1, seed=1)
-    tests = {"module.py": ["test_module.py"]}
+    tests = {"module.py": [["test_module.py"], []]}.__getitem__
     with pytest.raises(BaselineFails):
         try_all(
-            tmp_path / "copy", mutants, tests, tmp_path / "results", until_s=time.monotonic() + 99, tell=print
+            tmp_path / "copy",
+            mutants,
+            tests,
+            tmp_path / "results",
+            until_s=time.monotonic() + 99,
+            report=print,
         )
