@@ -15,7 +15,7 @@ from k8s.errors import Forbidden, Unreachable
 from k8s.job_spec import SUBMISSION_ANNOTATION, JobFiles, Mount
 from k8s.jobs import transaction
 from k8s.jobs.create import JobRejected, create_job
-from k8s.jobs.owned_objects import JOB_LABEL
+from k8s.jobs.owned_objects import JOB_LABEL, LONGEST_CONFIG_BYTES
 from k8s.jobs.upload import upload_code
 from tests.k8s.jobs.bert import ALL, CODE_PATH, FILES, FIRST, JOB, KIND, SPEC
 from tests.scripted.object_store import ObjectStore, lose
@@ -224,6 +224,17 @@ async def test_a_pod_for_an_upload_that_is_cancelled_while_it_is_created_is_remo
     with pytest.raises(asyncio.CancelledError):
         await going
     assert [line.partition(" ")[0] for line in store.log] == ["POST", "DELETE"]
+    assert store.names() == []
+
+
+async def test_a_job_whose_code_cannot_be_sent_into_its_volume_is_not_created(
+    client: Client, store: ObjectStore
+) -> None:
+    store.before = lambda asked, what: refusal(403, "no pods") if what.startswith("pods/") else None
+    large = replace(FILES, code=bytes(LONGEST_CONFIG_BYTES + 1))
+    await create_job(client, KIND, SPEC, files=large, dry_run=True)
+    with pytest.raises(Forbidden, match="no pods"):
+        await create_job(client, KIND, SPEC, files=large)
     assert store.names() == []
 
 

@@ -70,6 +70,18 @@ async def test_the_time_of_writing_is_always_asked_for_and_taken_off_the_line() 
     assert [item.stamp_ns - START_NS for item in items] == [1_000_000, 2_000_000, 2_000_000]
 
 
+async def test_a_line_without_a_time_counts_as_written_with_the_one_before() -> None:
+    pod = ScriptedPod("w0")
+    pod.write("hello\nunable to retrieve container logs")  # as the kubelet itself writes the second
+    pod.runs[0].exit_code = 0
+    async with connected(pod) as (_, client):
+        lines = [i async for i in follow(client, target(pod), backoff=QUICK) if isinstance(i, LogLine)]
+    assert [(line.stamp_ns - START_NS, line.is_stamped) for line in lines] == [
+        (1_000_000, True),
+        (1_000_000, False),
+    ]
+
+
 async def test_a_connection_cut_in_the_middle_of_a_line_loses_and_doubles_nothing() -> None:
     pod = ended_pod(50)
     pod.faults = [Fault(cut_after=500), Fault(cut_after=777), Fault(), Fault()]

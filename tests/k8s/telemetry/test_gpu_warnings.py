@@ -136,6 +136,12 @@ def test_the_one_gpu_of_a_job_with_a_low_clock_is_told_of() -> None:
     ]
 
 
+def test_a_low_clock_is_told_of_only_while_the_gpu_works() -> None:
+    clocks = [1410.0, 1410.0, 765.0]
+    assert slow(of_bert(60, 60, 39, clocks=clocks)) == ()
+    assert len(slow(of_bert(60, 60, 40, clocks=clocks))) == 1
+
+
 def test_no_gpu_is_slow_while_too_little_is_known() -> None:
     assert slow(of_bert(95, 96, 20, 94), for_s=30) == ()  # two samples
     assert len(slow(of_bert(95, 96, 20, 94), for_s=60)) == 1

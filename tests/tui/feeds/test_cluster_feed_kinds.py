@@ -137,6 +137,7 @@ async def test_what_the_rules_of_a_user_leave_open_is_asked_for(review: Answer) 
         feed = ClusterFeed(client)
         assert "jobs.batch" not in (await feed.read_once()).problems
         assert cluster.asked("/apis/batch/v1/jobs")
+        assert not feed.reads_nothing
 
 
 async def test_a_discovery_that_fails_later_adds_no_kinds() -> None:

@@ -15,6 +15,7 @@ from k8s.client.auth.cluster_config import ClusterConfig
 from tui.jobs.new_job.draft import (
     FILE,
     DraftError,
+    OpenForm,
     context_folder,
     discard_draft,
     last_image,
@@ -79,6 +80,14 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         read_draft(tmp_path / "file")
     save_last_image(tmp_path / "file", "x")
     assert last_image(tmp_path / "file") == ""
+
+
+def test_a_form_that_is_closed_writes_nothing_more(tmp_path: Path) -> None:
+    form = OpenForm(tmp_path)
+    form.keep({"name": "a"})
+    form.close()
+    form.keep({"name": "late"})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_each_context_has_its_own_draft_and_image(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from k8s.job_spec import JobSpec, Mount
 from k8s.job_spec.field_types import LONGEST_TEXT
 from k8s.kinds import CREATABLE
-from k8s.snapshot import ClusterSnapshot
+from k8s.snapshot import SANDBOX_VERSION, ClusterSnapshot
 from k8s.text.yaml_writer import to_yaml
-from tests.tui.jobs.new_job_form import cluster, command, form_values, job
+from tests.tui.jobs.new_job_form import cluster, command, form_values, job, node
 from trainer.catalogue import TRAINERS, find
 from tui.jobs.new_job.fields import COMMAND, JOB_FORM_FIELDS, default_values, trainer_fields
 from tui.jobs.new_job.form_model import FormModel
@@ -295,6 +295,19 @@ def test_a_name_is_suggested_that_no_job_of_the_namespace_has() -> None:
     state.suggest(cluster())
     assert state.values["name"] == "train-1"
     assert base_name(form_values()) == "ddp-digits"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "version", "workers"),
+    [(2, SANDBOX_VERSION, ["2", "1"]), (1, SANDBOX_VERSION, ["1", "1"]), (2, "v1.36.0", ["1", "1"])],
+)
+def test_in_a_sandbox_with_two_free_gpus_a_trainer_gets_two_workers(
+    gpus: int, version: str, workers: list[str]
+) -> None:
+    state = FormModel("default", snapshot=cluster(node("a", gpus), server_version=version))
+    found = [state.values["workers"]]
+    state.set_value("run", COMMAND)
+    assert [*found, state.values["workers"]] == workers
 
 
 def test_every_field_has_a_label_a_help_and_a_default_that_is_right() -> None:
