@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from k8s.sandbox.node.torch_loopback import (
     SIMULATED_GPUS,
     write_plugin,
 )
+from tests.support.torch_forks import Fork, serving
 
 pytest.importorskip("torch")
 
@@ -47,6 +49,12 @@ dist.all_reduce(total)
 os.write(1, b"sum %d\\n" % int(total))  # whole, beside another rank's
 dist.destroy_process_group()
 """
+
+
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with serving(tmp_path_factory.mktemp("forks")) as server:
+        yield server
 
 
 @pytest.fixture
@@ -81,28 +89,23 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", socket.gethostname()])
-def test_a_store_listens_on_loopback_only(env: dict[str, str], host: str) -> None:
-    program = LISTENING + (
-        "from torch.distributed import TCPStore\n"
-        f"store = TCPStore({host!r}, 0, None, True, wait_for_workers=False, multi_tenant=True)\n"
-        "same = TCPStore(store.host, store.port, is_master=True, wait_for_workers=False, multi_tenant=True)\n"
-        f"other = TCPStore({host!r}, store.port, is_master=False)\n"
-        "other.set('a', 'b')\n"
-        "print(listening(), same.get('a'))\n"
-    )
-    done = run(env, "-c", program)
-    assert done.stdout == f"['{LOOPBACK}'] b'b'\n", done.stderr
-
-
-def test_a_taken_port_is_said_to_be_taken(env: dict[str, str]) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        program = f"import torch.distributed as d; d.TCPStore('localhost', {taken.getsockname()[1]}, 1, True)"
+def test_a_store_listens_on_loopback_only_and_says_that_a_port_is_taken(env: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        program = LISTENING + (
+            "from torch.distributed import TCPStore\n"
+            "how = dict(wait_for_workers=False, multi_tenant=True)\n"
+            f"for host in ('127.0.0.1', 'localhost', {socket.gethostname()!r}):\n"
+            "    store = TCPStore(host, 0, None, True, **how)\n"
+            "    same = TCPStore(store.host, store.port, is_master=True, **how)\n"
+            "    other = TCPStore(host, store.port, is_master=False)\n"
+            "    other.set('a', host)\n"
+            "    print(set(listening()), same.get('a') == host.encode())\n"
+            f"TCPStore('localhost', {port}, 1, True)\n"
+        )
         done = run(env, "-c", program)
-    assert done.returncode == 1
-    assert "EADDRINUSE" in done.stderr
+    assert done.stdout == f"{{'{LOOPBACK}'}} True\n" * 3, done.stderr
+    assert done.returncode == 1 and "EADDRINUSE" in done.stderr
 
 
 @pytest.mark.slow
@@ -112,23 +115,22 @@ def test_torchrun_alone_in_its_pod_works(env: dict[str, str], tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_c10d_meets_at_a_file_unless_an_open_store_is_allowed(env: dict[str, str], tmp_path: Path) -> None:
+def test_c10d_meets_at_a_file(env: dict[str, str], tmp_path: Path) -> None:
     port = free_port()
-    words = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}")
     with socket.create_server(("127.0.0.1", port)):
-        kept = torchrun(env, tmp_path, *words)
-        assert (kept.returncode, kept.stdout) == (0, "sum 2\nsum 2\n"), kept.stderr
-    allowed = torchrun({**env, OPEN_RENDEZVOUS: "1"}, tmp_path, *words)
-    assert (allowed.returncode, allowed.stdout) == (0, "sum 2\nsum 2\n"), allowed.stderr
+        done = torchrun(env, tmp_path, "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}")
+    assert (done.returncode, done.stdout) == (0, "sum 2\nsum 2\n"), done.stderr
 
 
-def rank_of(env: dict[str, str], script: Path, rank: int, **more: str) -> subprocess.Popen[str]:
+def test_c10d_meets_at_an_open_store_where_that_is_allowed(forks: Path, env: dict[str, str]) -> None:
+    allowed = Fork(forks, RENDEZVOUS, env | {OPEN_RENDEZVOUS: "1"})
+    allowed.stdin.write("type\n")
+    assert allowed.communicate() == ("TCPStore\n", "")
+
+
+def rank_of(forks: Path, env: dict[str, str], code: str, rank: int) -> Fork:
     """Start one of two ranks of a job in a sandbox, as an operator does."""
-    own = {"RANK": str(rank), "WORLD_SIZE": "2", "GPUCONSOLE_SANDBOX": str(script.parent), **more}
-    words = [sys.executable, str(script)]
-    return subprocess.Popen(
-        words, env=env | own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return Fork(forks, code, env | {"RANK": str(rank), "WORLD_SIZE": "2"})
 
 
 TWICE = """
@@ -142,17 +144,15 @@ print(found, flush=True)
 """
 
 
-@pytest.mark.slow
 def test_static_ranks_meet_at_a_file_also_a_second_time_and_in_whatever_order_they_start(
-    env: dict[str, str], tmp_path: Path
+    forks: Path, env: dict[str, str], tmp_path: Path
 ) -> None:
-    (tmp_path / "twice.py").write_text(TWICE)
     port = free_port()
-    env |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    env |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "GPUCONSOLE_SANDBOX": str(tmp_path)}
     with socket.create_server(("127.0.0.1", port)):  # nothing needs it
         for _ in range(2):  # what the first job left is not taken for the second one's
-            ranks = [rank_of(env, tmp_path / "twice.py", rank) for rank in (1, 0)]
-            assert [rank.communicate(timeout=100)[0] for rank in ranks] == ["[0, 1]\n"] * 2
+            ranks = [rank_of(forks, env, TWICE, rank) for rank in (1, 0)]
+            assert [rank.communicate()[0] for rank in ranks] == ["[0, 1]\n"] * 2
     assert (tmp_path / "stores").stat().st_mode & 0o777 == 0o700
     (link,) = (tmp_path / "stores").glob("*-1")
     assert link.stat().st_mode & 0o777 == 0o600
@@ -167,49 +167,49 @@ def test_agents_of_torchrun_meet_at_a_file(env: dict[str, str], tmp_path: Path) 
     assert (done.returncode, done.stdout) == (0, "sum 2\nsum 2\n"), done.stderr
 
 
+@pytest.fixture
+def meeting(env: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The variables of a rank whose job meets at a port of its own."""
+    own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GPUCONSOLE_SANDBOX": str(tmp_path)}
+    return env | own
+
+
 def test_a_static_rendezvous_of_another_living_process_is_said_to_be_taken(
-    env: dict[str, str], tmp_path: Path
+    forks: Path, meeting: dict[str, str]
 ) -> None:
     open_it = "import sys, torch.distributed as d; d.init_process_group('gloo', rank=0, world_size=1);"
-    (tmp_path / "holder.py").write_text(f"{open_it} print('held', flush=True); sys.stdin.read()")
-    env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    holder = rank_of(env, tmp_path / "holder.py", 0)
-    assert holder.stdout is not None
+    holding = f"{open_it} print('held', flush=True); sys.stdin.read()"
+    holder = rank_of(forks, meeting, holding, 0)
     assert holder.stdout.readline() == "held\n"
-    done = rank_of(env, tmp_path / "holder.py", 0).communicate(timeout=100)
-    assert "EADDRINUSE" in done[1]
+    assert "EADDRINUSE" in rank_of(forks, meeting, holding, 0).communicate()[1]
     holder.communicate()
-    assert "held\n" in rank_of(env, tmp_path / "holder.py", 0).communicate(timeout=100)
+    assert "held\n" in rank_of(forks, meeting, holding, 0).communicate()
 
 
-@pytest.mark.slow
 def test_a_rank_whose_rank_0_is_killed_while_they_meet_fails_at_once(
-    env: dict[str, str], tmp_path: Path
+    forks: Path, meeting: dict[str, str]
 ) -> None:
-    (tmp_path / "met.py").write_text(
+    code = (
         "import torch.distributed as d; from torch.distributed.rendezvous import rendezvous\n"
         "store = next(rendezvous('env://'))[0]; store.set('first', 'x'); store.get('first')\n"
         "print('met', flush=True); store.get('never')"
     )
-    env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    ranks = [rank_of(env, tmp_path / "met.py", rank) for rank in (0, 1)]
+    ranks = [rank_of(forks, meeting, code, rank) for rank in (0, 1)]
     for rank in ranks:
-        assert rank.stdout is not None
         assert rank.stdout.readline() == "met\n"
     ranks[0].kill()
-    assert "symbolic links" in ranks[1].communicate(timeout=60)[1]
+    assert "symbolic links" in ranks[1].communicate()[1]
     assert ranks[1].returncode == 1
     ranks[0].communicate()
 
 
-def test_a_rank_whose_rank_0_never_comes_says_so(env: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "alone.py").write_text(
+def test_a_rank_whose_rank_0_never_comes_says_so(forks: Path, meeting: dict[str, str]) -> None:
+    code = (
         "import datetime, torch.distributed as d\n"
         "d.init_process_group('gloo', timeout=datetime.timedelta(seconds=0.2))"
     )
-    env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    waiting = rank_of(env, tmp_path / "alone.py", 1)
-    assert "Rank 0 has not opened the rendezvous" in waiting.communicate(timeout=100)[1]
+    waiting = rank_of(forks, meeting, code, 1)
+    assert "Rank 0 has not opened the rendezvous" in waiting.communicate()[1]
     assert waiting.returncode == 1
 
 
@@ -223,6 +223,8 @@ for line in sys.stdin:
     try:
         if line.startswith("set"):
             print(backend.set_state(line.encode())[2], flush=True)
+        elif line.startswith("type"):
+            print(type(store).__name__, flush=True)
         else:
             print(backend.get_state()[0], flush=True)
     except RendezvousConnectionError as error:
@@ -233,7 +235,7 @@ for line in sys.stdin:
 class Agent:
     """A torchrun in a pod, observed by its output; its pod is found by name after `publish`."""
 
-    def __init__(self, env: dict[str, str], sandbox: Path, name: str) -> None:
+    def __init__(self, forks: Path, env: dict[str, str], sandbox: Path, name: str) -> None:
         container = sandbox / "pods" / f"uid-{name}" / "pytorch"
         container.mkdir(parents=True, exist_ok=True)
         (sandbox / "hosts").mkdir(exist_ok=True)
@@ -242,57 +244,44 @@ class Agent:
         link.symlink_to(container)
         own = {"HOSTNAME": name, "GPUCONSOLE_POD_UID": f"uid-{name}", RENDEZVOUS_HOST: "el-worker-0"}
         own |= {"GPUCONSOLE_SANDBOX": str(sandbox), "GPUCONSOLE_HOSTS": str(sandbox / "hosts")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", RENDEZVOUS],
-            env=env | own,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._process = Fork(forks, RENDEZVOUS, env | own)
 
     def ask(self, line: str) -> str:
         """Have it do something with the rendezvous' state; return what comes of it."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
 
     def end(self) -> None:
         """End it."""
-        self.process.kill()
-        self.process.communicate()
+        self._process.kill()
+        self._process.communicate()
 
 
 def test_pods_meet_at_the_file_of_the_pod_that_the_endpoint_names_for_as_long_as_it_is_there(
-    env: dict[str, str], tmp_path: Path
+    forks: Path, env: dict[str, str], tmp_path: Path
 ) -> None:
-    agents = [Agent(env, tmp_path / "sandbox", f"el-worker-{index}") for index in (1, 0)]
-    try:
-        later, host = agents
-        assert host.ask("set") == "True"
-        assert later.ask("get") == "b'set\\n'", "though it began before the host did"
-        assert (
-            oct((tmp_path / "sandbox" / "pods" / "uid-el-worker-0" / "rendezvous").stat().st_mode)[-3:]
-            == "600"
-        )
-        host.end()
-        assert later.ask("get") == "el-worker-0, which had the rendezvous, is gone."
-        agents.append(again := Agent(env, tmp_path / "sandbox", "el-worker-0"))
-        assert again.ask("set") == "True", "nothing of the first is left"
-        assert later.ask("get") == "el-worker-0, which had the rendezvous, is gone.", "it is another one"
-        agents.append(new := Agent(env, tmp_path / "sandbox", "el-worker-2"))
-        assert new.ask("get") == "b'set\\n'"
-    finally:
-        for each in agents:
-            each.end()
+    def agent(number: int) -> Agent:
+        return Agent(forks, env, tmp_path / "sandbox", f"el-worker-{number}")
+
+    later, host = agents = [agent(1), agent(0)]
+    assert host.ask("type") == "FileStore"
+    assert host.ask("set") == "True"
+    assert later.ask("get") == "b'set\\n'", "though it began before the host did"
+    link = tmp_path / "sandbox" / "pods" / "uid-el-worker-0" / "rendezvous"
+    assert link.stat().st_mode & 0o777 == 0o600
+    host.end()
+    assert later.ask("get") == "el-worker-0, which had the rendezvous, is gone."
+    agents[1] = again = agent(0)
+    assert again.ask("set") == "True", "nothing of the first is left"
+    assert later.ask("get") == "el-worker-0, which had the rendezvous, is gone.", "it is another one"
+    agents.append(new := agent(2))
+    assert new.ask("get") == "b'set\\n'"
+    for each in agents:
+        each.end()
 
 
-@pytest.mark.parametrize("simulated", ["0,1", ""])
-def test_gloo_works_in_nccls_place_where_gpus_are_simulated(
-    env: dict[str, str], tmp_path: Path, simulated: str
-) -> None:
-    if simulated:
-        env[SIMULATED_GPUS] = simulated
+def test_gloo_works_in_nccls_place_where_gpus_are_simulated(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "ranks.py").write_text(
         RANKS.replace(
             '"gloo")',
@@ -302,20 +291,21 @@ def test_gloo_works_in_nccls_place_where_gpus_are_simulated(
     )
     port = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", *port, str(tmp_path / "ranks.py")]
-    done = run(env, *words)
-    if simulated:
-        assert (done.returncode, done.stdout.count("gloo gloo"), done.stdout.count("sum 2")) == (0, 2, 2), (
-            done.stderr
-        )
-        assert done.stderr.count(NCCL_REPLACED) == 1
-    else:
-        assert done.returncode != 0
-        assert NCCL_REPLACED not in done.stderr
+    done = run(env | {SIMULATED_GPUS: "0,1"}, *words)
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout.count("gloo gloo"), done.stdout.count("sum 2")) == (2, 2)
+    assert done.stderr.count(NCCL_REPLACED) == 1
 
 
-@pytest.mark.parametrize("first", ["import torch", "import torchvision"])
-def test_torchvision_is_imported_whatever_comes_first(env: dict[str, str], first: str) -> None:
+def test_nccl_stays_where_no_gpus_are_simulated(forks: Path, meeting: dict[str, str]) -> None:
+    alone = Fork(forks, RANKS.replace("gloo", "nccl"), meeting | {"RANK": "0", "WORLD_SIZE": "1"})
+    _, error = alone.communicate()
+    assert alone.returncode == 1
+    assert NCCL_REPLACED not in error
+
+
+def test_torchvision_is_imported_though_it_was_built_for_cuda(env: dict[str, str]) -> None:
     if importlib.util.find_spec("torchvision") is None:
         pytest.skip("torchvision is not installed")
-    done = run(env, "-c", f"{first}; from torchvision import datasets, transforms; print('works')")
+    done = run(env, "-c", "from torchvision import datasets, transforms; print('works')")
     assert done.stdout == "works\n", done.stderr
