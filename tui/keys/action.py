@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -84,10 +84,6 @@ class ActionTable:
 
     def __iter__(self) -> Iterator[Action]:
         return iter(self.actions)
-
-    def extended(self, actions: Iterable[Action]) -> ActionTable:
-        """Return a copy of the table with more rows at its end."""
-        return ActionTable((*self.actions, *actions))
 
     def find(self, name: str) -> Action | None:
         """Return the action with this name, or None."""

@@ -20,7 +20,7 @@ from tests.support.objects import node, pytorch_job
 from tests.support.playground import Playground, console_on
 from tui.actions import find_functions, window
 from tui.app import Console
-from tui.keys import EVERYWHERE, Action, On, view_keys
+from tui.keys import EVERYWHERE, Action, ActionTable, On, view_keys
 from tui.screens import ACTIONS
 from tui.screens import VIEWS as DECLARED
 from tui.screens.base.request import ActionRequest
@@ -145,7 +145,7 @@ async def test_a_row_that_is_added_is_in_footer_help_palette_commands_and_comple
         nodes=[node("a", 8)],
         jobs=jobs,
         size=(200, 120),
-        actions=ACTIONS.extended([GREET]),
+        actions=ActionTable((*ACTIONS, GREET)),
         is_read_only=is_read_only,
     ) as play:
         await play.until(lambda: len(play.table.shown_rows) == 2)

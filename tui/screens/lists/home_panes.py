@@ -337,11 +337,6 @@ class HomePanes:
         widgets[name].focus()
         return ""
 
-    @property
-    def is_settled(self) -> bool:
-        """True if no update of the panes is pending."""
-        return not self._is_update_pending and self._rest_timer is None
-
     def show_soon(self, job: Job | None, snapshot: ClusterSnapshot) -> None:
         """Show the snapshot and the job under the cursor once the cursor rests.
 

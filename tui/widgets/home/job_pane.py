@@ -141,13 +141,6 @@ class JobPane(Container, can_focus=True):
         """True while a log is being read."""
         return any(each.group == "tail" and not each.is_finished for each in self.workers)
 
-    @property
-    def is_settled(self) -> bool:
-        """True if no request or scan is pending."""
-        is_opening = self.is_streaming and (self._tail is None or not self._tail.logs.targets)
-        is_scanning = self._points_timer is not None or self._is_scanning
-        return self._rest_timer is None and not is_scanning and not is_opening
-
     def show(self, job: Job | None, snapshot: ClusterSnapshot) -> None:
         """Show a job; the same one may be shown again."""
         was, self._job, self._snapshot = self._job, job, snapshot
