@@ -65,27 +65,20 @@ def reject_readable_secrets(paths: SandboxPaths) -> None:
     assert not any(token.encode() in line for line in command_lines)
 
 
-async def test_two_consoles_at_once_get_one_sandbox(paths: SandboxPaths) -> None:
+async def test_two_consoles_at_once_get_one_sandbox_which_survives_them(paths: SandboxPaths) -> None:
     program = (
         "import asyncio; from k8s import sandbox;"
-        "print(asyncio.run(sandbox.start(sandbox.SandboxOptions(nodes=1))).pid)"
+        "print(asyncio.run(sandbox.start(sandbox.SandboxOptions(nodes=1))).pid, flush=True)"
     )
+    words = [sys.executable, "-c", program]
     consoles = [
-        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)
+        subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) for _ in range(2)
     ]
-    pids = {(await asyncio.to_thread(console.communicate))[0] for console in consoles}
-    assert len(pids) == 1
-    assert int(pids.pop()) == (await sandbox.status()).pid
-
-
-async def test_it_survives_the_console_that_started_it(paths: SandboxPaths) -> None:
-    program = "import asyncio; from k8s import sandbox; print(asyncio.run(sandbox.start()).pid, flush=True)"
-    console = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    pid = int((await asyncio.to_thread(console.communicate))[0])
-    with suppress(ProcessLookupError):
-        os.killpg(console.pid, signal.SIGHUP)
+    pids = {int((await asyncio.to_thread(console.communicate))[0]) for console in consoles}
+    for console in consoles:
+        with suppress(ProcessLookupError):
+            os.killpg(console.pid, signal.SIGHUP)
+    (pid,) = pids
     found = await sandbox.status()
     assert (found.pid, found.answers) == (pid, True)
     assert os.getsid(pid) == pid

@@ -161,8 +161,3 @@ async def test_scale_changes_the_replicas_of_a_deployment(kubectl: Kubectl) -> N
         assert (await kubectl.api.call("PATCH", path, broken, content_type=MERGE)).code in (400, 422)
     assert (await kubectl.api.call("DELETE", path)).code == 405
     assert (await kubectl.api.get("apps/v1/deployments", "d")).body["spec"]["replicas"] == 0
-
-
-async def test_impersonation_is_refused(kubectl: Kubectl) -> None:
-    refused = await kubectl("get", "pods", "--as", "li", code=1)
-    assert 'users "li" is forbidden: the sandbox has one user' in refused.err

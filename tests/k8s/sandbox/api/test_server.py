@@ -184,19 +184,6 @@ async def test_many_objects_are_deleted_with_their_namespace(sandbox: Api, store
     assert store.records("pods") == []
 
 
-async def test_a_job_is_deleted_with_its_pods_on_request(sandbox: Api) -> None:
-    made = await sandbox.made("batch/v1/jobs", job("j"))
-    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": made["metadata"]["uid"]}
-    await sandbox.made("pods", pod("p", ownerReferences=[reference]))
-    await sandbox.delete("batch/v1/jobs", "j")
-    assert "ownerReferences" not in (await sandbox.get("pods", "p")).body["metadata"]
-    made = await sandbox.made("batch/v1/jobs", job("j"))
-    reference["uid"] = made["metadata"]["uid"]
-    await sandbox.made("pods", pod("q", ownerReferences=[reference]))
-    await sandbox.delete("batch/v1/jobs", "j", propagationPolicy="Background")
-    assert (await sandbox.get("pods", "q")).code == 404
-
-
 async def test_an_object_may_not_be_created_with_a_version(sandbox: Api) -> None:
     answer = await sandbox.create("pods", pod("p", resourceVersion="5"))
     assert (answer.code, answer.reason) == (400, "BadRequest")

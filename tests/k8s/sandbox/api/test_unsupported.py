@@ -156,35 +156,29 @@ async def test_ignored_job_policies_cause_a_warning(sandbox: Api) -> None:
 
 
 async def test_warnings_about_custom_jobs_name_the_path_of_the_field(sandbox: Api) -> None:
-    manifest = torch_job("t")
-    template = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
-    template["spec"]["containers"][0]["livenessProbe"] = PROBE
-    template["spec"]["readinessGates"] = [{"conditionType": "x"}]
-    answer = await sandbox.create("kubeflow.org/v1/pytorchjobs", manifest)
-    at = "spec.pytorchReplicaSpecs.Master.template.spec"
-    assert [warning.split(": ")[0] for warning in warned(answer)] == [
-        f'299 - "{at}.readinessGates',
-        f'299 - "{at}.containers[0].livenessProbe',
-    ]
-
-
-async def test_ignored_fields_in_a_list_of_roles_are_found(sandbox: Api) -> None:
-    template = {"spec": with_container(pod("p"), livenessProbe=PROBE)["spec"]}
-    manifest = thing(
-        "PyTorchTrainingJob", "t", spec={"replicaSpecs": [{"type": "node", "template": template}]}
-    )
-    manifest["apiVersion"] = "batch.tensorstack.dev/v1beta1"
-    answer = await sandbox.create("batch.tensorstack.dev/v1beta1/pytorchtrainingjobs", manifest)
-    at = "spec.replicaSpecs[0].template.spec.containers[0].livenessProbe"
-    assert [warning.split(": ")[0] for warning in warned(answer)] == [f'299 - "{at}']
-
-
-async def test_initializers_of_a_train_job_cause_a_warning(sandbox: Api) -> None:
-    fetched = {"dataset": {"storageUri": "hf://a/b"}}
-    manifest = thing("TrainJob", "t", spec={"runtimeRef": {"name": "r"}, "initializer": fetched})
-    manifest["apiVersion"] = "trainer.kubeflow.org/v1alpha1"
-    answer = await sandbox.create("trainer.kubeflow.org/v1alpha1/trainjobs", manifest)
-    assert [warning.split(": ")[0] for warning in warned(answer)] == ['299 - "spec.initializer']
+    spec = {
+        **with_container(pod("p"), livenessProbe=PROBE)["spec"],
+        "readinessGates": [{"conditionType": "x"}],
+    }
+    template = {"spec": spec}
+    torch = torch_job("t", spec={"pytorchReplicaSpecs": {"Master": {"template": template}}})
+    roles = {"replicaSpecs": [{"type": "node", "template": template}]}
+    t9k, trainer = "batch.tensorstack.dev/v1beta1", "trainer.kubeflow.org/v1alpha1"
+    fetched = {"runtimeRef": {"name": "r"}, "initializer": {"dataset": {"storageUri": "hf://a/b"}}}
+    probed = ("readinessGates", "containers[0].livenessProbe")
+    for plural, manifest, at, fields in (
+        ("kubeflow.org/v1/pytorchjobs", torch, "spec.pytorchReplicaSpecs.Master.template.spec.", probed),
+        (
+            f"{t9k}/pytorchtrainingjobs",
+            thing("PyTorchTrainingJob", "t", t9k, spec=roles),
+            "spec.replicaSpecs[0].template.spec.",
+            probed,
+        ),
+        (f"{trainer}/trainjobs", thing("TrainJob", "t", trainer, spec=fetched), "spec.", ("initializer",)),
+    ):
+        answer = await sandbox.create(plural, manifest)
+        wanted = [f'299 - "{at}{field}' for field in fields]
+        assert [warning.split(": ")[0] for warning in warned(answer)] == wanted
 
 
 async def test_a_dry_run_warns_and_writes_no_event(sandbox: Api) -> None:

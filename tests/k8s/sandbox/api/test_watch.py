@@ -16,18 +16,6 @@ from tests.k8s.sandbox.calls import Api, config, pod, thing
 from tests.k8s.sandbox.conftest import serving
 
 
-async def test_a_watch_from_an_expired_version_ends_with_410(tmp_path: Path) -> None:
-    store = Store(tmp_path / "s", changes_kept=2)
-    async with serving(store, tmp_path) as (_, api):
-        for number in range(10):
-            await api.made("configmaps", config(f"c-{number}"))
-        async with api.watching("configmaps", resourceVersion="2") as events:
-            event = await events.next()
-            assert await events.next() == {}
-        assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
-    store.close()
-
-
 async def test_a_watch_that_falls_behind_ends_with_410(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", changes_kept=5)
     async with serving(store, tmp_path) as (server, api), api.watching("configmaps") as events:

@@ -16,6 +16,7 @@ import pytest
 from k8s.sandbox.node.processes import Ended, Process
 from k8s.sandbox.pod_folder import Launch, LogLimits, log_of, log_parts
 from tests import ROOT
+from tests.k8s.sandbox.live.running import marked
 
 RECORD = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (stdout|stderr) ([FP]) (.*)\n", re.DOTALL)
 
@@ -41,19 +42,6 @@ def text_of(log: bytes, stream: bytes = b"stdout") -> bytes:
         match = RECORD.fullmatch(line if line.endswith(b"\n") else line + b"\n")
         if match and match[2] == stream:
             found += match[4] + (b"\n" if match[3] == b"F" else b"")
-    return found
-
-
-def marked(mark: str) -> list[int]:
-    """Return the processes whose environment holds a mark."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                if mark.encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
     return found
 
 
