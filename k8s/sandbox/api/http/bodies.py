@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,10 +21,18 @@ from k8s.sandbox.api.served import SERVED
 JSON = "application/json"
 # Name that aiohttp gives to a missing content type; a real server takes such a body for JSON.
 UNNAMED_TYPE = "application/octet-stream"
-USER, GROUPS = "sandbox", ("system:masters", "system:authenticated")
+GROUPS = ("system:masters", "system:authenticated")
 # Levels of objects and lists in a body, as in Go's decoder; those of a pod template are about fifteen.
 MAX_DEPTH = 100
 PROPAGATIONS = ("Foreground", "Background", "Orphan")
+
+
+def owner_name() -> str:
+    """Return the account that runs the sandbox, its only user: jobs are submitted in this name."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return "sandbox"
 
 
 async def read(request: web.Request, kind: str, accepted: Iterable[str] = (JSON,)) -> Any:
@@ -91,7 +101,7 @@ def review(body: Any, version: str, kind: str) -> dict[str, Any]:
     """Answer a review: the holder of the token may do everything that is served."""
     answer: dict[str, Any] = {"kind": kind, "apiVersion": version, "metadata": {"creationTimestamp": None}}
     if kind == "SelfSubjectReview":
-        return {**answer, "status": {"userInfo": {"username": USER, "groups": list(GROUPS)}}}
+        return {**answer, "status": {"userInfo": {"username": owner_name(), "groups": list(GROUPS)}}}
     spec = body.get("spec") if isinstance(body, dict) else None
     spec = spec if isinstance(spec, dict) else {}
     if kind == "SelfSubjectRulesReview":

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import pty
+import pwd
 import shutil
 from contextlib import suppress
 from typing import Any
@@ -180,7 +181,8 @@ async def test_events_are_shown(kubectl: Kubectl) -> None:
 
 async def test_whoami_names_the_owner_of_the_token(kubectl: Kubectl) -> None:
     lines = (await kubectl("auth", "whoami")).lines
-    assert lines[1:] == [["Username", "sandbox"], ["Groups", "[system:masters", "system:authenticated]"]]
+    account = pwd.getpwuid(os.getuid()).pw_name
+    assert lines[1:] == [["Username", account], ["Groups", "[system:masters", "system:authenticated]"]]
 
 
 async def test_a_sidecar_counts_among_the_containers_of_its_pod(kubectl: Kubectl) -> None:
