@@ -252,6 +252,8 @@ async def test_a_slow_list_shows_its_rows_page_by_page_and_counts_them() -> None
             third.let_go()
             whole = await feed.until(lambda each: each.is_synced)
             assert whole.progress == ""
+            shown = {each.progress for _, each in feed.published}
+            assert shown == {"", "2 of 5 pods so far…", "4 of 5 pods so far…"}
         assert [each.query["limit"] for each in cluster.asked(PODS)] == ["500"] * 3
 
 

@@ -117,6 +117,7 @@ async def test_what_is_refused_is_asked_for_again_at_first_soon_then_rarely() ->
                 stream.end()
             asked = [int(each.query["timeoutSeconds"]) for each in cluster.asked(MINE, watch=True)]
             assert watched.names == ["a"]
+            assert len(cluster.asked(ALL)) == len(streams), "a refusal that was believed is not doubted"
     for open_s, least_s in zip(asked, (60, 120, 240, 290), strict=False):
         assert least_s <= open_s <= least_s * 1.1
 

@@ -295,6 +295,14 @@ def test_a_silent_node_counts_from_when_it_was_last_heard(
     assert ready.since == (stamp(f"2026-11-21T{since}Z") if since else None)
 
 
+def test_of_two_nodes_of_one_name_the_newer_one_is_shown() -> None:
+    old, new = node("a", 4), node("a", 8)
+    old["metadata"] |= {"uid": "old", "creationTimestamp": "2026-11-20T10:00:00Z"}
+    new["metadata"] |= {"uid": "new", "creationTimestamp": "2026-11-21T10:00:00Z"}
+    for nodes in ([old, new], [new, old]):
+        assert joined(nodes, [], [])[0]["a"].resources[GPU].total == 8
+
+
 def test_a_report_of_a_kubelet_that_changes_nothing_leaves_the_row_as_it_is() -> None:
     first, second = node("a"), node("a")
     for obj, minute in ((first, 0), (second, 5)):

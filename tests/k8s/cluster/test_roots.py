@@ -68,6 +68,12 @@ def test_the_jobs_that_do_a_jobs_work_have_no_rows_and_their_pods_are_its_own() 
     assert [(each.name, each.pod) for each in row.instances] == [("node-0", "bert-node-0-0")]
 
 
+def test_owners_that_own_each_other_are_followed_once() -> None:
+    pod = owned(free_pod("web"), by=("ReplicaSet", "web-1", "one"))
+    owners = {"one": replica_set("one", above="two"), "two": replica_set("two", above="one")}
+    assert list(rows_of([pod], [], owners)) == ["Deployment web"]
+
+
 def test_a_launcher_is_its_mpi_jobs_though_a_batch_job_owns_it() -> None:
     mpi = {
         "apiVersion": "kubeflow.org/v2beta1",

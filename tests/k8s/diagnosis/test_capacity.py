@@ -10,7 +10,7 @@ import pytest
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.rules import explain
 from k8s.status import Status
-from tests.support.evidence import evidence_of, held, instance, labelled, pod, silent, spec_of
+from tests.support.evidence import evidence_of, held, instance, labelled, pod, silent, spec_of, texts
 from tests.support.objects import GPU, Object, node
 
 WORKERS = ("master-0", "worker-0", "worker-1", "worker-2")
@@ -103,6 +103,17 @@ def test_a_job_is_never_told_to_wait_for_itself() -> None:
         own, instance("worker-0"), pods=[pod("worker-0")], nodes=[node("a"), node("b")], rows=rows
     )
     assert explain(evidence).help == ("Wait for gpt on b (8 GPUs).",)
+
+
+def test_nobody_is_told_to_wait_for_a_node_that_is_too_small() -> None:
+    nodes, rows = [node("a", 4), node("b")], [held("a", 4, small=4), held("b", 8, one=4, other=4)]
+    answer = explain(gang(nodes, "master-0", rows=rows))
+    assert answer.help[0] == "Wait for one and other on b (8 GPUs)."
+
+
+def test_a_node_with_a_single_gpu_is_named_with_who_holds_it() -> None:
+    answer = explain(gang([node("a", 1)], "master-0", spec=spec_of(1), rows=[held("a", 1, gpt=1)]))
+    assert texts(answer, "nodes") == ["a: 0 of 1 nvidia.com/gpu free, held by gpt (1)"]
 
 
 def test_what_is_larger_than_any_node_is_too_big_also_when_all_is_free() -> None:

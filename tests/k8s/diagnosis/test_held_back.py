@@ -69,6 +69,8 @@ def test_what_keeps_a_deleted_job_is_said() -> None:
     manifest = pytorch_job("bert", finalizers=["lab/keep"])
     answer = explain(evidence_of(instance(has_pod=False), status=Status.TERMINATING, manifest=manifest))
     assert answer.sentence == "Is being deleted: 0 pods left; finalizers keep it: lab/keep."
+    answer = explain(evidence_of(instance(node="a"), status=Status.TERMINATING, manifest=manifest))
+    assert answer.sentence == "Is being deleted: 1 pod left on a."
 
 
 def test_pods_that_an_operator_has_not_made_are_counted() -> None:

@@ -155,7 +155,13 @@ def test_a_pod_that_takes_anothers_place_says_where_it_goes() -> None:
 def test_what_arithmetic_does_not_see_is_said_in_the_schedulers_words() -> None:
     term = [{"topologyKey": "kubernetes.io/hostname"}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": term}
-    spec = spec_of(affinity={"podAntiAffinity": required})
+    spread = [
+        {"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": when}
+        for key, when in (("zone", "DoNotSchedule"), ("rack", "ScheduleAnyway"))
+    ]
+    spec = spec_of(
+        affinity={"podAffinity": required, "podAntiAffinity": required}, topologySpreadConstraints=spread
+    )
     words = "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. preemption: none helps."
     unscheduled = {"type": "PodScheduled", "status": "False", "message": words}
     answer = explain(
@@ -170,7 +176,11 @@ def test_what_arithmetic_does_not_see_is_said_in_the_schedulers_words() -> None:
         "Waits for a node: master-0; the scheduler says 0/1 nodes are available: "
         "1 node(s) didn't match pod anti-affinity rules."
     )
-    assert "must not be beside certain other pods (podAntiAffinity)" in texts(answer, "pods")
+    assert {
+        "must be beside certain other pods (podAffinity)",
+        "must not be beside certain other pods (podAntiAffinity)",
+        "must be spread evenly over zone",
+    } <= set(texts(answer, "pods"))
 
 
 def test_who_may_not_see_nodes_gets_the_schedulers_words_and_what_was_not_seen() -> None:

@@ -73,6 +73,7 @@ def test_a_slip_of_the_keyboard_makes_no_billions_of_ranks() -> None:
         ({"progressPercentage": 61, "estimatedRemainingSeconds": 1450}, "61 %, 24 min left"),
         ({"progressPercentage": 0}, "0 %"),
         ({"estimatedRemainingSeconds": 59}, "59 s left"),
+        ({"estimatedRemainingSeconds": 3600}, "1 h 0 min left"),
         ({"estimatedRemainingSeconds": 7320}, "2 h 2 min left"),
         ({"metrics": [{"name": "loss", "value": "0.31"}]}, "loss 0.31"),
         ({"lastUpdatedTime": "2026-11-20T11:00:00Z"}, ""),

@@ -158,6 +158,8 @@ async def test_a_log_rotated_while_away_is_a_gap() -> None:
     assert len(texts) < 40
     assert len(gaps) == 1
     assert "may be missing" in gaps[0].text
+    after = found[found.index(gaps[0]) + 1]
+    assert isinstance(after, LogLine) and after.text == b"line 30"
 
 
 async def test_a_container_that_has_not_started_is_waited_for() -> None:

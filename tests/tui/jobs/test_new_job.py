@@ -304,7 +304,9 @@ def test_a_name_is_suggested_that_no_job_of_the_namespace_has() -> None:
 def test_in_a_sandbox_with_two_free_gpus_a_trainer_gets_two_workers(
     gpus: int, version: str, workers: list[str]
 ) -> None:
-    state = FormModel("default", snapshot=cluster(node("a", gpus), server_version=version))
+    state = FormModel("default", snapshot=ClusterSnapshot())
+    state.suggest(cluster(node("a", gpus), server_version=version))
+    state.suggest(cluster(server_version=version))  # what was suggested stays, though the GPUs are gone
     found = [state.values["workers"]]
     state.set_value("run", COMMAND)
     assert [*found, state.values["workers"]] == workers
