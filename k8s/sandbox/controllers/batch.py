@@ -173,12 +173,8 @@ def _failed_at(pod: Manifest) -> str:
 def _pod(observed: ObservedJob, index: int | None, attempt: str, gang: int) -> Manifest:
     meta, template = observed.job["metadata"], observed.job["spec"].get("template") or {}
     uid, name, middle = str(meta["uid"]), str(meta["name"]), ""
-    labels = {
-        "batch.kubernetes.io/controller-uid": uid,
-        "batch.kubernetes.io/job-name": name,
-        "controller-uid": uid,
-        "job-name": name,
-    }
+    # The server has labelled the template with the Job's name and uid.
+    labels: dict[str, str] = {}
     annotations = {GANG: str(gang)}
     pod_spec: dict[str, Any] = deepcopy(template.get("spec") or {})
     if index is not None:

@@ -81,8 +81,9 @@ def launch_of(pod: Manifest, container: Manifest, context: ContainerContext) -> 
     if not container.get("command"):
         if (image := image_of(container)) is None:
             raise CannotStart("The sandbox has no images, so a container must say its command.")
-        command = [*image.entrypoint, *command]
-        declared = {**image.env, **declared}
+        entrypoint, env = image
+        command = [entrypoint, *command]
+        declared = {**env, **declared}
     folder = _folder(container, mounts, context)
     if folder != str(context.scratch):
         # Nothing leads there from the volume's folder, which pods with other code may share.

@@ -14,7 +14,7 @@ from aiohttp import web
 from k8s.errors import Expired
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import StatusCause
-from k8s.sandbox.api.http.representations import Representation
+from k8s.sandbox.api.http.tables import Representation
 from k8s.sandbox.api.queries import Count, read_query, selector_of
 from k8s.sandbox.api.served import ServedResource
 from k8s.sandbox.api.store import Change, Object, Record, Store

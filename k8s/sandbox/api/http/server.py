@@ -23,7 +23,7 @@ from k8s.sandbox.api.admission.deletion import now
 from k8s.sandbox.api.admission.registry import Registry
 from k8s.sandbox.api.admission.unsupported import warnings_of
 from k8s.sandbox.api.api_errors import ApiError
-from k8s.sandbox.api.http import bodies, discovery, lists, representations
+from k8s.sandbox.api.http import bodies, discovery, lists, tables
 from k8s.sandbox.api.http.listening import BACKLOG, HANDSHAKE_S, listen
 from k8s.sandbox.api.served import BY_PATH, ServedResource
 from k8s.sandbox.api.store import Object, Store, StoreError
@@ -374,9 +374,9 @@ class Server:
         listed = {"kind": kind, "apiVersion": discovery.METRICS_VERSION, "metadata": {}, "items": items}
         return _json(msgspec.json.encode(items[0] if name else listed))
 
-    def _representation(self, request: web.Request, target: RequestTarget) -> representations.Representation:
+    def _representation(self, request: web.Request, target: RequestTarget) -> tables.Representation:
         accept = request.headers.get("Accept", "")
-        return representations.accepted(target.served, accept, request.query.get("includeObject", ""))
+        return tables.accepted(target.served, accept, request.query.get("includeObject", ""))
 
     async def _sweep(self) -> None:
         while True:

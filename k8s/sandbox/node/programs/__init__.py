@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
@@ -46,28 +45,20 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KnownImage:
-    """Properties of an image that apply to containers without a command."""
-
-    entrypoint: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
-
-
 _SSH = "/etc/git-secret"
-IMAGES: Mapping[str, KnownImage] = {
-    "git-sync": KnownImage(
-        ("git-sync",),
+# By the last part of an image's name: the command and the variables of containers without a command.
+_IMAGES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "git-sync": (
+        "git-sync",
         {"GIT_SSH_KEY_FILE": f"{_SSH}/ssh", "GIT_SSH_KNOWN_HOSTS_FILE": f"{_SSH}/known_hosts"},
     )
 }
-"""By the last part of the image's name, without the tag."""
 
 
-def image_of(container: Mapping[str, object]) -> KnownImage | None:
-    """Return the properties of a container's image; None if it is not a known one."""
+def image_of(container: Mapping[str, object]) -> tuple[str, Mapping[str, str]] | None:
+    """Return command and variables of a container's image; None if it is not a known one."""
     name = str(container.get("image") or "").partition("@")[0].rpartition("/")[2]
-    return IMAGES.get(name.partition(":")[0])
+    return _IMAGES.get(name.partition(":")[0])
 
 
 def write_programs(folder: Path) -> None:
