@@ -39,7 +39,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         )
         write_object({"items": [values_of(fold([each]), clock, COLUMNS) for each in found]}, flags.output)
     elif folded := fold_job_events(events, relatives, job.created):
-        write_list(output_columns(COLUMNS), list(reversed(folded)), clock, is_wide=True)
+        write_list(output_columns(COLUMNS), list(reversed(folded)), clock, is_wide=flags.output == "wide")
     else:
         write_stderr(f"No events for {titles([job.ref])}; clusters keep them for about an hour.")
     return 0

@@ -113,7 +113,7 @@ def _write(jobs: Sequence[Job], snapshot: ClusterSnapshot, now: JobsNow, output:
         where = f"namespace {snapshot.namespace}" if snapshot.namespace else "any namespace"
         write_stderr(f"Nothing to prune in {where}.")
     else:
-        write_list(pick(COLUMNS, KEYS[bool(snapshot.namespace) :]), jobs, now, is_wide=True)
+        write_list(pick(COLUMNS, KEYS[bool(snapshot.namespace) :]), jobs, now, is_wide=False)
 
 
 ENDED_COLUMN: ListColumn[Job, JobsNow] = ListColumn(

@@ -93,7 +93,7 @@ def _print_jobs(
         live.write_jobs(jobs, is_wide=form == "wide")
         return
     columns = pick(job_table.COLUMNS, job_table.TOP_KEYS)
-    write_list(columns, jobs, now, is_wide=True)
+    write_list(columns, jobs, now, is_wide=form == "wide")
     write("")
     if left_out := _left_out(jobs):
         write(f"Not in the total: {left_out}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -146,9 +146,9 @@ def console_columns(columns: Iterable[ListColumn[Item, View]]) -> tuple[ListColu
 
 
 def pick(columns: Iterable[ListColumn[Item, View]], keys: Iterable[str]) -> list[ListColumn[Item, View]]:
-    """Return the columns with these keys, in their order; keys without a column are ignored."""
+    """Return the columns with these keys, in their order, for a table that prints them always."""
     by_key = {column.key: column for column in columns}
-    return [by_key[key] for key in keys if key in by_key]
+    return [replace(by_key[key], printed="table") for key in keys]
 
 
 def output_columns(
@@ -159,7 +159,7 @@ def output_columns(
 ) -> list[ListColumn[Item, View]]:
     """Return the columns that commands print: those with the keys in `first`, then the others in order."""
     printed = {column.key: column for column in columns if column.printed and column.key not in without}
-    return pick(printed.values(), dict.fromkeys((*first, *printed)))
+    return [printed[key] for key in dict.fromkeys((*first, *printed)) if key in printed]
 
 
 def cells(item: Item, view: View, columns: Iterable[ListColumn[Item, View]]) -> tuple[Cell, ...]:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.evidence import NOW, instance, job_of
 from tui.commands.support.output import write_list
 from tui.tables import events, jobs, nodes, users, volumes
-from tui.tables.column import Cell, ListColumn, console_columns, output_columns, values_of
+from tui.tables.column import Cell, ListColumn, console_columns, output_columns, pick, values_of
 from tui.tables.jobs import JobsNow
 from tui.text.format import Clock
 
@@ -54,3 +54,11 @@ def test_columns_named_by_a_command_exist_and_are_printed(
     keys: tuple[str, ...], columns: tuple[ListColumn[Any, Any], ...]
 ) -> None:
     assert set(keys) <= {column.key for column in columns if column.printed}
+
+
+def test_a_command_prints_the_columns_that_it_picks_without_wide_output(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job, now = job_of([instance()]), JobsNow(Clock(NOW))
+    write_list(pick(jobs.COLUMNS, ("age", "name")), [job], now, is_wide=False)
+    assert capsys.readouterr().out.splitlines() == ["AGE   NAME", f" {now.clock.age(job.created)}   bert"]
