@@ -226,7 +226,7 @@ async def test_runs_that_came_and_went_unread_are_a_gap() -> None:
             if isinstance(item, Marker):
                 marks.append(item.mark)
                 if len(marks) == 1:
-                    pod.runs += [Run(exit_code=1), Run(exit_code=1), Run(exit_code=0)]
+                    pod.runs += [Run(exit_code=1), Run(exit_code=0)]
     assert marks == [Mark.ENDED, Mark.GAP, Mark.RESTART, Mark.ENDED]
 
 
@@ -342,6 +342,20 @@ async def test_cancelling_closes_the_connection_at_once() -> None:
         await pod.until(streams=0)
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+async def test_a_silent_log_that_is_polled_is_read_again_at_its_pace() -> None:
+    backoff = CountedBackoff(poll_s=0.01)
+    pod = ScriptedPod("w0")
+    async with connected(pod) as (_, client), asyncio.timeout(10):
+        follower = Follower(client, target(pod), backoff=backoff)
+        follower.is_streamed = False
+        async with aclosing(follower.batches()) as batches:
+            first = asyncio.ensure_future(anext(batches))
+            await pod.until(requests=3)
+            pod.write("late")
+            assert [item.raw for item in await first if isinstance(item, LogLine)] == [b"late"]
+    assert backoff.failures == []
 
 
 async def test_without_follow_a_refusal_is_an_error() -> None:

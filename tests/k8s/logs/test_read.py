@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from k8s.client.client import Client
-from k8s.errors import NotFound
+from k8s.errors import Forbidden, NotFound
 from k8s.logs import LogLine, Mark, Marker, Options, Target, printed, read
 from tests.k8s.logs.job_feed import pod_of, target_of, texts
-from tests.scripted.logs import QUICK, START_NS, ScriptedPod, connected
+from tests.scripted.logs import QUICK, START_NS, Fault, ScriptedPod, connected
 
 
 async def test_following_ends_when_the_job_is_over_after_its_last_pod() -> None:
@@ -54,6 +54,17 @@ async def test_one_shot_reads_rank_0_of_the_chief_unless_asked_otherwise() -> No
             await read_texts(client, targets, Options(rank=7))
         with pytest.raises(NotFound, match="worker-1, worker-0"):
             await read_texts(client, targets, Options(instance="worker-9"))
+
+
+async def test_logs_that_may_not_be_read_end_the_reading_with_an_error() -> None:
+    pods = [pod_of(0), pod_of(1)]
+    for pod in pods:
+        pod.faults = [Fault(403, "not yours")]
+    async with connected(*pods) as (_, client):
+        with pytest.raises(Forbidden, match="not yours"):
+            await read_texts(
+                client, [target_of(pod, rank) for rank, pod in enumerate(pods)], Options(every=True)
+            )
 
 
 async def test_a_rank_that_nobody_declares_is_found_by_its_lines_or_is_an_error() -> None:

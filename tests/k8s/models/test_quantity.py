@@ -28,6 +28,9 @@ def test_a_quantity_is_exact() -> None:
         ("+5", Fraction(5)),
         (".5", Fraction(1, 2)),
         ("5.", Fraction(5)),
+        *((f"1{suffix}", Fraction(1000**power)) for power, suffix in enumerate("kMGTPE", 1)),
+        *((f"1{suffix}i", Fraction(1024**power)) for power, suffix in enumerate("KMGTPE", 1)),
+        *((f"1{suffix}", Fraction(1, 1000**power)) for power, suffix in enumerate("mun", 1)),
     ]:
         assert parse(text) == value
 

@@ -28,6 +28,7 @@ SERVED = {
     "groupVersion": "kubeflow.org/v1",
     "resources": [{"name": "pytorchjobs", "kind": "PyTorchJob", "namespaced": True, "verbs": ["list"]}],
 }
+NEWER = {"versions": [{"groupVersion": "kubeflow.org/v2"}]}
 DATA: dict[str, Any] = {"mounts": (Mount("data", "/data"),)}
 NEW_DATA: dict[str, Any] = {**DATA, "new_claims": (NewClaim("data", "10Gi"),)}
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
@@ -137,6 +138,16 @@ CASES: tuple[tuple[Mapping[str, Reply], dict[str, Any], str], ...] = (
         {"/apis/kubeflow.org/v1": Answer({**SERVED, "resources": []})},
         {},
         "error kind: does not serve PyTorchJob kubeflow.org/v1; choose another kind",
+    ),
+    (
+        {
+            "/apis": Answer({"groups": [{"name": "kubeflow.org", **NEWER}]}),
+            "/apis/kubeflow.org": Answer(NEWER),
+            "/apis/kubeflow.org/v1": Answer({**SERVED, "resources": []}),
+            "/apis/kubeflow.org/v2": Answer(SERVED),
+        },
+        {},
+        "error kind: does not serve PyTorchJob kubeflow.org/v1, but kubeflow.org/v2; write apiVersion:",
     ),
     (
         {"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert": Answer({"metadata": {}})},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,6 +80,8 @@ def test_a_pod_whose_name_is_too_long_is_found() -> None:
     found = check_statically(KIND, spec, KIND.manifest(spec))
     assert [each.field for each in found] == ["name"]
     assert "characters, 6 too many" in found[0].text
+    spec = replace(spec, name="b" * 54)
+    assert check_statically(KIND, spec, KIND.manifest(spec)) == []
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,10 @@ def container(name: str = "main", restart: str = "", **resources: Any) -> dict[s
     return {"name": name, "resources": resources, **({"restartPolicy": restart} if restart else {})}
 
 
+def test_of_a_resource_that_a_node_lacks_there_is_too_little() -> None:
+    assert requests.insufficient({"cpu": 2, GPU: 1, "pods": 1}, {"cpu": 2, "pods": 110}) == [GPU]
+
+
 def test_a_limit_counts_where_nothing_is_requested() -> None:
     assert wanted(containers=[container(requests={"cpu": "500m"}, limits={"cpu": "2", GPU: 8})]) == {
         "cpu": "1/2",
