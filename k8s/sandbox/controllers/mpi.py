@@ -31,16 +31,11 @@ _LAUNCHER_RETRIES = 6
 
 
 def decide(observed: ObservedJob) -> Plan:
-    """Return the plan for an MPIJob of any version.
-
-    Raises:
-        TypeError: The kind is not for MPI.
-    """
+    """Return the plan for an MPIJob of any version."""
     kind = observed.kind
     if isinstance(kind, MPIKind):
         return _decide_run(observed, kind.run_of(observed.job))
-    if not isinstance(kind, PodMPIKind):
-        raise TypeError(f"{kind.title} is not for MPI")
+    assert isinstance(kind, PodMPIKind)
     replicas = kind.run_replicas(observed.job)
     job = KubeflowJob(observed, replicas, rules_of(observed))
     job.decide()

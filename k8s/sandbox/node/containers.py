@@ -120,10 +120,6 @@ def mounts_of(container: Manifest, volumes: Mapping[str, Path | None]) -> tuple[
     found = []
     for mount in container.get("volumeMounts") or ():
         path = str(mount.get("mountPath", "")).rstrip("/")
-        if mount.get("name") not in volumes:
-            raise CannotStart(
-                f"The mount at {path} names the volume {mount.get('name')!r}, which does not exist."
-            )
         root = volumes[mount["name"]]
         if root is None or path in ("", "/dev/shm"):
             continue

@@ -11,7 +11,6 @@ from k8s.kinds import MPIKind
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
-from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CONFIG_MAPS, SERVICES, Resource
 from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.controllers import mpi
@@ -250,11 +249,6 @@ def test_an_arena_jobs_lost_worker_is_replaced() -> None:
 def test_an_arena_job_has_a_rank_for_each_gpu_unless_it_says_otherwise(spec: Manifest, slots: int) -> None:
     config = made(decide(arena(**spec), kind=ARENA), CONFIG_MAPS)["data"]
     assert config["hostfile"].splitlines()[0] == f"pytorch-4-vgg16-worker-0 slots={slots}"
-
-
-def test_another_kind_is_not_for_this_operator() -> None:
-    with pytest.raises(TypeError, match="PyTorchJob is not for MPI"):
-        mpi.decide(ObservedJob(PyTorchJob(), stored(mpi_job("x")), []))
 
 
 def by_pods(job: Manifest, *pods: Manifest, config: Manifest | None = None) -> Plan:
