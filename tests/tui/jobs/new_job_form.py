@@ -21,7 +21,8 @@ def command(line: str, **values: str) -> dict[str, str]:
 def node(
     name: str, total: int, held: int = 0, status: str = "Ready", resource: str = "nvidia.com/gpu"
 ) -> NodeRow:
-    return NodeRow(name, "", (), status, False, "", {resource: Share(total, held, 0)}, (), None)
+    shares = {resource: Share(total, held, 0)}
+    return NodeRow(name, "", (), status, False, "", shares, (), None, allocatable={resource: total})
 
 
 def job(name: str, namespace: str = "default") -> Job:

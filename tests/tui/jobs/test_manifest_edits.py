@@ -71,6 +71,9 @@ def test_where_both_changed_the_edit_stays_and_its_line_says_what_the_form_has()
     assert "  replicas: 7  # the form says 4\n" in edits.text
     edits.make(made("replicas", 5))
     assert "  replicas: 7  # the form says 5\n" in edits.text
+    edits.make(made("replicas", "五"))
+    assert '  replicas: 7  # the form says "五"\n' in edits.text
+    edits.make(made("replicas", 5))
     edits.edit(edits.text)
     assert len(edits.conflicts) == 1
     edits.edit(edits.text.replace("replicas: 7", "replicas: 5"))

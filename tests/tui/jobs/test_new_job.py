@@ -238,6 +238,7 @@ def test_absurd_sizes_are_refused_before_anything_is_built_for_them() -> None:
     assert parse_values(form_values(workers="-1")).problems["workers"] == "At least 1."
     assert parse_values(form_values(gpus="1025")).problems["gpus"] == "At most 1,024."
     assert "20,000" in parse_values(command("x" * (LONGEST_TEXT + 1))).problems[COMMAND]
+    assert parse_values(command("x" * LONGEST_TEXT)).problems == {}
 
 
 def test_a_shell_as_command_is_not_run_by_another_shell() -> None:

@@ -70,6 +70,8 @@ def test_the_fit_line_names_the_nodes_and_the_largest_block() -> None:
     words = said(form_values(workers="4", gpus="4"), cluster(*nodes, node("g", 8, 6)))
     text = "4 × 4 GPUs: fits now on a, b, c and 1 more; 26 of 32 GPUs free, largest free block 4"
     assert words[text] == "ok"
+    words = said(form_values(workers="3", gpus="4"), cluster(*nodes[:3]))
+    assert words["3 × 4 GPUs: fits now on a, b, c; 12 of 12 GPUs free, largest free block 4"] == "ok"
 
 
 def test_the_fit_line_heeds_excluded_nodes_and_tolerations() -> None:

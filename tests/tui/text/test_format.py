@@ -32,7 +32,16 @@ def test_ages_are_coarse_and_never_negative(seconds: float | None, text: str) ->
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(-1, "0.0s"), (0.42, "0.4s"), (42, "42s"), (252, "4m12s"), (5040, "1h24m")]
+    ("seconds", "text"),
+    [
+        (-1, "0.0s"),
+        (0.42, "0.4s"),
+        (9.94, "9.9s"),
+        (9.96, "10s"),
+        (42, "42s"),
+        (252, "4m12s"),
+        (5040, "1h24m"),
+    ],
 )
 def test_durations_are_finer_than_ages(seconds: float, text: str) -> None:
     assert fmt.duration(seconds) == text
