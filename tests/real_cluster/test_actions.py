@@ -66,9 +66,7 @@ async def served(client: Client, kind: JobKind) -> bool:
 
 
 @pytest.mark.parametrize("kind", SUSPENDABLE, ids=lambda kind: type(kind).__name__)
-async def test_a_job_of_each_kind_is_suspended_and_resumed_or_it_is_said_that_it_was_not(
-    admin: Client, kind: JobKind
-) -> None:
+async def test_each_kind_is_suspended_and_resumed_or_refused(admin: Client, kind: JobKind) -> None:
     if not await served(admin, kind):
         pytest.skip(f"this cluster has no {kind.resource.full_name}")
     namespace = admin.config.namespace
@@ -91,9 +89,7 @@ async def test_a_job_of_each_kind_is_suspended_and_resumed_or_it_is_said_that_it
 
 
 @pytest.mark.parametrize("resource", [JOBS, PYTORCH_JOBS], ids=lambda resource: resource.kind)
-async def test_a_real_server_refuses_to_change_another_than_the_one_that_was_meant(
-    admin: Client, resource: Resource
-) -> None:
+async def test_a_real_server_rejects_another_uid(admin: Client, resource: Resource) -> None:
     """Of ours as of its own, by uid and by version."""
     namespace = admin.config.namespace
     spec: dict[str, Any] = {"template": operator_objects.template("main", 0)}
@@ -116,9 +112,7 @@ async def test_a_real_server_refuses_to_change_another_than_the_one_that_was_mea
         await suspend_job(admin, ref, str(uuid4()), is_suspended=True)
 
 
-async def test_what_alice_may_not_do_is_known_before_and_after_it_is_tried(
-    admin: Client, alice: Client
-) -> None:
+async def test_what_alice_may_not_do_is_known_before_and_after(admin: Client, alice: Client) -> None:
     namespace = admin.config.namespace
     await operator_objects.make(admin, JOBS, "theirs", {"template": operator_objects.template("main", 0)})
     ref = JobRef(namespace, "theirs", "Job", "batch/v1")

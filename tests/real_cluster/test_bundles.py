@@ -55,9 +55,7 @@ async def test_a_jobs_bundle_holds_its_log_and_not_its_secret(admin: Client, tmp
 
 
 @every_served_kind
-async def test_a_stored_job_is_read_back_as_it_was_wished_and_its_clone_is_taken(
-    admin: Client, kind: CreatableKind
-) -> None:
+async def test_a_stored_job_is_read_back_and_cloned(admin: Client, kind: CreatableKind) -> None:
     namespace = admin.config.namespace
     spec = JobSpec(
         name="bert",

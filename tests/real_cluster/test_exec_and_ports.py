@@ -14,9 +14,13 @@ from k8s.client.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.jobs import exec
 from k8s.jobs.port_forward import forward
-from k8s.models.resources import PODS
+from k8s.logs import LogLine, Options, Target, read, targets_of
+from k8s.models.resources import JOBS, PODS
+from k8s.snapshot import ClusterSnapshot
+from k8s.status import Status
 from tests.k8s.sandbox.live.running import comes, goes
 from tests.real_cluster import operator_objects
+from tests.real_cluster.feed import feed_of, job_called
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -174,9 +178,7 @@ async def test_a_port_where_nobody_listens_is_said_and_others_go_on(admin: Clien
         assert "connection refused" in opened.last_error
 
 
-async def test_a_pod_that_is_killed_ends_its_connections_and_its_successor_is_reached(
-    admin: Client, pod: str
-) -> None:
+async def test_a_killed_pod_ends_connections_and_its_successor_serves(admin: Client, pod: str) -> None:
     namespace = admin.config.namespace
     async with forward(admin, pod, namespace, 7777) as opened:
         reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
@@ -197,3 +199,28 @@ async def test_a_pod_that_is_killed_ends_its_connections_and_its_successor_is_re
         assert await reader.readexactly(5) == b"again"
         writer.close()
         assert opened.last_error == ""
+
+
+async def texts(client: Client, targets: tuple[Target, ...], rank: int) -> list[str]:
+    items = [item async for item in read(client, targets, Options(rank=rank))]
+    return [item.text.decode() for item in items if isinstance(item, LogLine)]
+
+
+async def test_a_rank_that_no_pod_declares_is_in_the_lines_or_is_an_error(admin: Client) -> None:
+    command = "echo torchrun; echo '[rank2]: two'; echo '[rank3]: three'"
+    template = {"spec": operator_objects.pod_spec("main", 0, command)}
+    async with feed_of(admin) as feed:
+        await operator_objects.make(admin, JOBS, "plain", {"template": template})
+
+        def is_over(snapshot: ClusterSnapshot) -> bool:
+            job = job_called(snapshot, "Job", "plain")
+            return job is not None and job.status is Status.SUCCEEDED
+
+        job = job_called(await feed.until(is_over), "Job", "plain")
+    assert job is not None
+    targets = targets_of(job)
+    assert await texts(admin, targets, 2) == ["torchrun", "two"]
+    for rank in (7, 9):
+        with pytest.raises(NotFound, match=f"no line of rank {rank}") as raised:
+            await texts(admin, targets, rank)
+        assert "name ranks 2, 3" in raised.value.why

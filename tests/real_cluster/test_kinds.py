@@ -63,9 +63,7 @@ async def test_a_real_server_accepts_every_field_of_every_kind(
 
 
 @pytest.mark.parametrize("kind", OLDER, ids=lambda kind: kind.title)
-async def test_the_older_mpijobs_are_accepted_by_their_own_schemas(
-    admin: Client, kind: CreatableKind
-) -> None:
+async def test_older_mpijobs_pass_their_own_schemas(admin: Client, kind: CreatableKind) -> None:
     group = f"{kind.resource.version}.mpi-{uuid4().hex[:6]}.example.org"
     resource = replace(kind.resource, group=group)
     crd = f"{resource.plural}.{group}"

@@ -20,9 +20,7 @@ PATIENCE = 1200
 """Tenths of a second."""
 
 
-async def test_nothing_ends_and_the_rows_stay_and_age_until_the_server_is_back(
-    admin: Client, kubeconfig: Path, tmp_path: Path
-) -> None:
+async def test_rows_survive_an_outage(admin: Client, kubeconfig: Path, tmp_path: Path) -> None:
     await operator_objects.make(admin, PODS, "before", operator_objects.pod_spec("main", 1))
     options = ConsoleOptions(
         kubeconfig=str(kubeconfig), namespace=admin.config.namespace, state_folder=tmp_path / "state"

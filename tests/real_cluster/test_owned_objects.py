@@ -56,9 +56,7 @@ async def run(command: str, kubeconfig: Path) -> None:
     assert child.returncode == 0, said.decode()
 
 
-async def test_all_that_comes_along_is_accepted_owned_and_gone_with_the_job(
-    admin: Client, kubeconfig: Path, tmp_path: Path
-) -> None:
+async def test_owned_objects_are_deleted_too(admin: Client, kubeconfig: Path, tmp_path: Path) -> None:
     namespace = admin.config.namespace
     (tmp_path / "train.sh").write_text("cat /etc/conf/c.yaml\n")
     spec = JobSpec(

@@ -39,7 +39,7 @@ from k8s.preflight import Finding, check_against_cluster
 from k8s.snapshot import ClusterSnapshot
 from tests import ROOT
 from tests.real_cluster import operator_objects
-from tests.real_cluster.made_objects import SERVED, made_objects
+from tests.real_cluster.test_recorded_objects import SERVED, made_objects
 from tests.support.real_cluster import BUSYBOX
 from tui.commands.submission.manifest_checks import check_manifests
 from tui.commands.submission.manifests import ManifestObject
@@ -271,9 +271,7 @@ async def submit(kubeconfig: str, namespace: str, *words: str) -> tuple[int, str
     return child.returncode or 0, said.decode()
 
 
-async def test_the_command_line_says_a_refusal_once_and_creates_nothing(
-    kubeconfig: Path, client: Client
-) -> None:
+async def test_a_refusal_is_reported_once_and_creates_nothing(kubeconfig: Path, client: Client) -> None:
     namespace, job = client.config.namespace, ("pytorch", "--image=busybox", "--name")
     hers, taken, huge = await asyncio.gather(
         submit(f"{kubeconfig}-alice", namespace, *job, "hers", "true"),

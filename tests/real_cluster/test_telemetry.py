@@ -107,9 +107,7 @@ def text(name: str = "current") -> str:
     return (FIXTURES / "dcgm" / f"{name}.prom").read_text()
 
 
-async def test_an_exporters_pod_is_found_and_read_through_the_api_servers_proxy(
-    admin: Client, serve: Serve
-) -> None:
+async def test_an_exporter_is_read_through_the_api_proxy(admin: Client, serve: Serve) -> None:
     await serve(exporter("dcgm-exporter-x7k2p", BY_NC, DCGM), metrics=text())
     node = await read(admin, admin)
     assert [(gpu.index, gpu.utilisation, gpu.source) for gpu in node.gpus] == [
@@ -151,9 +149,7 @@ async def alice(kubeconfig: Path) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_who_may_not_list_pods_or_not_proxy_is_told_which(
-    admin: Client, alice: Client, serve: Serve
-) -> None:
+async def test_missing_permissions_are_named(admin: Client, alice: Client, serve: Serve) -> None:
     await serve(exporter("dcgm-exporter-x7k2p", SERVING, DCGM), metrics=text())
     rows = [await node_row(admin)]
     found = await TelemetryReader(alice).read(rows)
@@ -175,9 +171,7 @@ async def test_who_may_not_list_pods_or_not_proxy_is_told_which(
         await admin.delete(ROLES, name)
 
 
-async def test_prometheus_is_found_by_its_label_and_asked_through_its_service(
-    admin: Client, serve: Serve
-) -> None:
+async def test_prometheus_is_found_by_label_and_queried_by_proxy(admin: Client, serve: Serve) -> None:
     labels = {"gpu": "3", "Hostname": NODE, "exported_pod": "bert-0", "exported_namespace": "vision"}
     series = [{"metric": {"__name__": "DCGM_FI_DEV_GPU_UTIL", **labels}, "value": [1.0, "77"]}]
     answer = {"status": "success", "data": {"resultType": "vector", "result": series}}

@@ -21,7 +21,7 @@ from k8s.jobs.create import JobRejected, create_job, job_objects
 from k8s.kinds import CreatableKind
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CLAIMS, QUOTAS
-from tests.real_cluster.made_objects import SERVED, made_objects
+from tests.real_cluster.test_recorded_objects import SERVED, made_objects
 from tests.scripted.server import Answer, Asked, Compute, Drop, Reply, ScriptedCluster
 from tests.support.real_cluster import BUSYBOX
 
@@ -84,9 +84,7 @@ async def refuse(client: Client, what: str) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else value.title,
 )
-async def test_what_is_refused_in_its_middle_leaves_nothing_and_may_be_had_right_after(
-    admin: Client, kind: CreatableKind, refused: str
-) -> None:
+async def test_a_rejected_job_can_be_retried(admin: Client, kind: CreatableKind, refused: str) -> None:
     spec = spec_in(admin)
     await refuse(admin, refused)
     with pytest.raises(Forbidden, match="exceeded quota") as caught:
@@ -165,9 +163,7 @@ POSTS = {
 }
 
 
-async def test_lost_answers_neither_double_nor_lose_anything(
-    admin: Client, relayed: tuple[Relay, Client]
-) -> None:
+async def test_lost_answers_are_safe(admin: Client, relayed: tuple[Relay, Client]) -> None:
     relay, client = relayed
     spec = spec_in(admin)
     for name, lost in (("done", relay.loses_after), ("undone", relay.loses_before)):
@@ -184,9 +180,7 @@ async def test_lost_answers_neither_double_nor_lose_anything(
             assert owners == ([] if resource in (KIND.resource, CLAIMS) else [job["metadata"]["uid"]])
 
 
-async def test_what_was_made_unheard_of_goes_too_where_the_rest_is_refused(
-    admin: Client, relayed: tuple[Relay, Client]
-) -> None:
+async def test_unacknowledged_objects_are_removed(admin: Client, relayed: tuple[Relay, Client]) -> None:
     relay, client = relayed
     await refuse(admin, "services")
     relay.loses_after |= POSTS - {"POST services"}

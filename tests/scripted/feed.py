@@ -55,12 +55,10 @@ def say_kinds(cluster: ScriptedCluster, plurals: dict[str, list[str]]) -> None:
         {"name": each["groupVersion"].rpartition("/")[0], "versions": [each], "preferredVersion": each}
         for each in [{"groupVersion": "apps/v1", "version": "v1"}, *versions]
     ]
-    cluster.forget("/apis")
-    cluster.say("/apis", Answer({"groups": groups}))
+    cluster.replace("/apis", Answer({"groups": groups}))
     for name, resources in plurals.items():
         held = [{"name": each, "kind": each, "namespaced": True, "verbs": VERBS} for each in resources]
-        cluster.forget(f"/apis/{name}")
-        cluster.say(f"/apis/{name}", Answer({"resources": held}))
+        cluster.replace(f"/apis/{name}", Answer({"resources": held}))
 
 
 WATCHED = (NODES, PODS, JOBS)

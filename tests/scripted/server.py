@@ -270,6 +270,11 @@ class ScriptedCluster:
         """Forget what a path was to say."""
         self._replies.pop((method, path, watch), None)
 
+    def replace(self, path: str, *replies: Reply, method: str = "GET", watch: bool = False) -> None:
+        """Say this in place of what a path was to say."""
+        self.forget(path, method=method, watch=watch)
+        self.say(path, *replies, method=method, watch=watch)
+
     def asked(self, path: str, *, method: str = "GET", watch: bool = False) -> list[Asked]:
         """Return the requests for a path."""
         return [
@@ -345,14 +350,8 @@ class ScriptedCluster:
 
 async def _asked(request: web.Request) -> Asked:
     at_s = asyncio.get_running_loop().time()
-    return Asked(
-        request.method,
-        request.path,
-        dict(request.query),
-        request.headers,
-        await request.read(),
-        at_s,
-    )
+    body = await request.read()
+    return Asked(request.method, request.path, dict(request.query), request.headers, body, at_s)
 
 
 def _bound(port: int) -> socket.socket:

@@ -89,8 +89,7 @@ def gpu_cluster(cluster: ScriptedCluster, **replies: Reply) -> None:
     cluster.say(SERVICES, page([]))
     cluster.say("/apis/metrics.k8s.io/v1beta1/*", refusal(404, "the server could not find the resource"))
     for node, reply in names.items():
-        cluster.forget(proxy_path(node))
-        cluster.say(proxy_path(node), reply)
+        cluster.replace(proxy_path(node), reply)
 
 
 def proxied(cluster: ScriptedCluster) -> list[str]:

@@ -34,9 +34,7 @@ from tests.scripted.server import (
 )
 
 
-async def test_a_certificate_that_is_replaced_on_disk_is_read_again_when_the_old_one_is_refused(
-    tmp_path: Path,
-) -> None:
+async def test_a_certificate_replaced_on_disk_is_read_again_after_a_refusal(tmp_path: Path) -> None:
     async with server_that_checks(tmp_path) as (cluster, authority):
         mine, newer = issue(authority, "mine"), issue(authority, "newer")
         badge = Badge("mine")
@@ -128,7 +126,7 @@ async def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked_for_it
         ("user", "client-certificate-data", "%%%", "client-certificate-data is not base64"),
     ],
 )
-async def test_a_certificate_that_is_none_is_named_by_its_field(
+async def test_an_invalid_certificate_is_named(
     tmp_path: Path, section: str, field: str, value: str, why: str
 ) -> None:
     (tmp_path / "bad").write_text("no certificate")
@@ -174,9 +172,7 @@ async def test_a_token_file_is_read_again_in_time_and_half_a_file_is_not_believe
 
 
 @pytest.mark.parametrize("user", [{"tokenFile": "gone"}, {"token": "SECRET\nX"}, {"token": "SECRETключ"}])
-async def test_a_token_that_cannot_be_sent_is_said_before_anything_is_sent(
-    tmp_path: Path, user: dict[str, str]
-) -> None:
+async def test_an_unusable_token_is_reported_before_anything(tmp_path: Path, user: dict[str, str]) -> None:
     with pytest.raises(NoCluster) as caught:
         await load(write(tmp_path / "config", config(user=user)))
     assert str(tmp_path / "config") in caught.value.why
@@ -277,9 +273,7 @@ async def test_a_log_goes_on_when_the_token_that_was_refused_is_rotated(tmp_path
                 assert [item.text for item in await first] == [b"step 1"]
 
 
-async def test_inside_a_pod_its_own_account_is_used_and_its_token_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     folder = tmp_path / "account"

@@ -66,9 +66,7 @@ def access_path(tmp_path: Path) -> str:
     return str(tmp_path / "config")
 
 
-async def test_several_files_are_merged_and_the_first_of_a_name_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_of_several_files_the_first_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = write(tmp_path / "a", config(user={"token": "first"}))
     again = write(tmp_path / "b", config(user={"token": "again"}) | {"current-context": "lab"})
     other = write(tmp_path / "c", config(name="prod", user={"token": "prod"}) | {"current-context": "lab"})
@@ -140,9 +138,7 @@ async def test_a_server_need_not_be_verified(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-async def test_a_kubeconfig_that_cannot_be_used_is_named_and_the_sandbox_offered(
-    tmp_path: Path, content: object
-) -> None:
+async def test_an_unusable_kubeconfig_is_named_with_the_sandbox_hint(tmp_path: Path, content: object) -> None:
     path = write(tmp_path / "broken", content)
     with pytest.raises(NoCluster) as caught:
         await load(path)

@@ -9,14 +9,18 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from pathlib import Path
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from k8s.client.auth.cluster_config import ClusterConfig, load
+from k8s.client.auth.cluster_config import ClusterConfig, load, proxy_from
 from k8s.client.client import Client
-from k8s.client.connection import make_socket
+from k8s.client.connection import ServerClock, make_socket
 from k8s.client.rate_limiter import RateLimiter
 from k8s.errors import KubeError, NoCluster, ServerFailed, Throttled, Unreachable
 from k8s.models.resources import PODS
@@ -352,9 +356,7 @@ async def test_a_server_behind_a_proxy_is_reached_and_verified(
     assert "Proxy-Authorization" not in cluster.requests[0].headers
 
 
-async def test_what_the_environment_excepts_is_reached_without_a_proxy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_proxy_is_respected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
     monkeypatch.setenv("NO_PROXY", "10.0.0.0/8")
     assert (await load(write(tmp_path / "config", config("https://10.9.9.9")))).proxy is None
@@ -366,3 +368,123 @@ async def test_a_proxy_of_a_kind_we_do_not_speak_is_said_at_once(tmp_path: Path)
     with pytest.raises(NoCluster, match="not socks5") as caught:
         await load(write(tmp_path / "config", made))
     assert "hidden" not in str(caught.value)
+
+
+PROXY = "http://proxy:3128"
+
+
+def test_a_server_is_reached_through_the_proxy_unless_it_is_excepted() -> None:
+    cases: list[tuple[str, str, bool]] = [
+        ("", "https://10.2.3.4:6443", False),
+        ("*", "https://10.2.3.4:6443", True),
+        ("10.0.0.0/8", "https://10.2.3.4:6443", True),
+        ("10.0.0.0/8", "https://11.2.3.4:6443", False),
+        ("10.0.0.0/88", "https://10.2.3.4:6443", False),
+        ("10.2.3.4", "https://10.2.3.4:6443", True),
+        ("10.2.3.4:6443", "https://10.2.3.4:6443", True),
+        ("10.2.3.4:6443", "https://10.2.3.4", False),
+        ("10.2.3.4:443", "https://10.2.3.4", True),
+        ("10.2.3.4:" + "9" * 5000, "https://10.2.3.4", False),
+        ("fd00::/8", "https://[fd00::1]", True),
+        ("[fd00::1]:443", "https://[fd00::1]", True),
+        ("fd00::1", "https://[fd00::1]", True),
+        ("fd00::1", "https://[fd00::2]", False),
+        ("example.com", "https://example.com", True),
+        ("Example.COM", "https://api.EXAMPLE.com", True),
+        ("example.com", "https://badexample.com", False),
+        (".example.com", "https://example.com", False),
+        (".example.com", "https://api.example.com", True),
+        ("*.example.com", "https://api.example.com", True),
+        (" other.org , example.com:6443", "https://api.example.com:6443", True),
+        ("", "https://localhost:6443", True),
+        ("", "https://127.0.0.1:6443", True),
+        ("", "https://[::1]:6443", True),
+    ]
+    for no_proxy, server, is_direct in cases:
+        environment = {"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}
+        assert proxy_from(environment, server) == ("" if is_direct else PROXY)
+        assert proxy_from({"https_proxy": PROXY, "no_proxy": no_proxy}, server) == (
+            "" if is_direct else PROXY
+        )
+
+
+def test_each_scheme_has_a_proxy_of_its_own() -> None:
+    environment = {"HTTPS_PROXY": "proxy:1", "HTTP_PROXY": "socks5://proxy:2"}
+    assert proxy_from(environment, "https://a") == "http://proxy:1"
+    assert proxy_from(environment, "http://a") == "socks5://proxy:2"
+    assert proxy_from({}, "https://a") == ""
+
+
+@given(st.text())
+def test_no_exception_breaks_anything(no_proxy: str) -> None:
+    assert proxy_from({"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}, "https://10.0.0.1") in ("", PROXY)
+
+
+NOW_S = datetime(2026, 11, 20, 18, tzinfo=UTC).timestamp()
+
+
+def date(at_s: float) -> str:
+    return format_datetime(datetime.fromtimestamp(int(at_s), UTC), usegmt=True)
+
+
+def hear(
+    clock: ServerClock, ahead_s: float, *, sent_s: float, took_s: float = 0.1, share: float = 0.5
+) -> None:
+    """Observe an answer from a clock that is ahead; `share` is where `Date` falls within the request."""
+    clock.observe(date(sent_s + share * took_s + ahead_s), sent_s, sent_s + took_s)
+
+
+@given(st.lists(st.tuples(st.floats(-1.9, 1.9), st.floats(0, 1), st.floats(0, 60), st.floats(0, 1))))
+def test_offsets_below_two_seconds_are_ignored(answers: list[tuple[float, float, float, float]]) -> None:
+    clock = ServerClock()
+    for ahead_s, fraction, took_s, share in answers:
+        hear(clock, ahead_s, sent_s=NOW_S + fraction, took_s=took_s, share=share)
+    assert clock.offset_s == 0.0
+
+
+@given(
+    st.floats(6, 100_000) | st.floats(-100_000, -6),
+    st.lists(st.tuples(st.floats(0, 30), st.floats(0, 2), st.floats(0, 1)), min_size=2),
+)
+def test_a_wrong_clock_is_known_after_two(ahead_s: float, answers: list[tuple[float, float, float]]) -> None:
+    clock = ServerClock()
+    for later_s, took_s, share in answers:
+        hear(clock, ahead_s, sent_s=NOW_S + later_s, took_s=took_s, share=share)
+    assert clock.offset_s == pytest.approx(ahead_s, abs=3.5)
+
+
+def test_an_hour_is_noticed_and_one_answer_of_somebody_else_is_not() -> None:
+    clock = ServerClock()
+    hear(clock, 3600, sent_s=NOW_S)
+    assert clock.offset_s == 0.0
+    hear(clock, 3600, sent_s=NOW_S + 0.3)
+    assert clock.offset_s == pytest.approx(3600, abs=1)
+    known_s = clock.offset_s
+    hear(clock, -50, sent_s=NOW_S + 5)  # a balancer's own error page
+    hear(clock, 3600, sent_s=NOW_S + 6)
+    hear(clock, -50, sent_s=NOW_S + 7)
+    assert clock.offset_s == known_s
+    hear(clock, 0, sent_s=NOW_S + 8)
+    hear(clock, 0, sent_s=NOW_S + 9)  # the server's clock was set right
+    assert abs(clock.offset_s) < 1
+
+
+def test_an_answer_that_took_a_minute_says_little_and_moves_nothing() -> None:
+    clock = ServerClock()
+    for number in range(3):
+        hear(clock, 30, sent_s=NOW_S + number, took_s=60)
+    assert clock.offset_s == 0.0
+
+
+@given(st.text() | st.sampled_from(["", "0", "Mon, 01 Jan 0001 00:00:00 GMT", "Fri, 20 Nov 2026 18:00:00"]))
+def test_a_date_that_is_none_is_not_believed(words: str) -> None:
+    clock = ServerClock()
+    clock.observe(words, NOW_S, NOW_S)
+    assert clock.offset_s == 0.0
+
+
+def test_our_own_clock_may_jump_back_while_we_wait() -> None:
+    clock = ServerClock()
+    for _ in range(3):
+        clock.observe(date(NOW_S), NOW_S, NOW_S - 3600)
+    assert clock.offset_s == 0.0

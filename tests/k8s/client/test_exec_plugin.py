@@ -70,9 +70,7 @@ async def test_a_login_that_does_not_help_is_tried_once_and_the_command_named(pl
     assert plugin.runs == 2
 
 
-async def test_a_login_command_that_fails_is_told_in_its_own_words_and_not_run_for_everybody(
-    plugin: Plugin,
-) -> None:
+async def test_a_failing_exec_plugin_is_quoted_and_not_run_per_request(plugin: Plugin) -> None:
     async with ScriptedCluster() as cluster:
         reached = await plugin.load(cluster.host)
         cluster.say(VERSION, refusal(401, "Unauthorized"))
@@ -268,9 +266,7 @@ async def test_a_login_command_that_gives_nothing_says_why() -> None:
         ("SECRET", "did not print an ExecCredential"),
     ],
 )
-async def test_an_answer_that_holds_no_credentials_is_refused(
-    plugin: Plugin, status: Any, words: str
-) -> None:
+async def test_an_answer_without_credentials_is_refused(plugin: Plugin, status: Any, words: str) -> None:
     issue(make_authority(plugin.folder), "client-1")
     answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
     write(plugin.folder / "answer", json.dumps(answer))

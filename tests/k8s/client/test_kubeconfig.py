@@ -99,9 +99,7 @@ def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
         ("\x00", "YAML"),
     ],
 )
-def test_a_broken_file_is_named_without_being_quoted_and_the_others_are_listed(
-    tmp_path: Path, broken: str, words: str
-) -> None:
+def test_a_broken_file_is_named_but_not_quoted(tmp_path: Path, broken: str, words: str) -> None:
     bad = write(tmp_path / "bad", broken)
     found = merge([bad, write(tmp_path / "good", part("lab", current="lab"))])
     assert [each.name for each in found.contexts] == ["lab"]

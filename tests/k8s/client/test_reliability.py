@@ -23,6 +23,7 @@ from tests.scripted.feed import (
     keeps_its_rows,
     poked_until,
     running,
+    serve_lists,
     serve_small,
 )
 from tests.scripted.server import (
@@ -75,18 +76,15 @@ async def test_a_dead_cluster_is_probed_once_for_all_and_not_by_everybody() -> N
         async with running(cluster, backoff=HASTY) as feed:
             await feed.until_live(cluster, WATCHED)
             before = asked_of(cluster)
-            cluster.forget("/version")
-            cluster.say("/version", Drop())
+            cluster.replace("/version", Drop())
             for stream in streams.values():
                 stream.drop()
             await cluster.until_asked("/version", 6)
             assert (await feed.until(lambda each: bool(each.stale))).trouble == "away"
             assert asked_of(cluster) == before
             for path in WATCHED:
-                cluster.forget(path, watch=True)
-                cluster.say(path, Stream(), watch=True)
-            cluster.forget("/version")
-            cluster.say("/version", refusal(403))  # any answer is one
+                cluster.replace(path, Stream(), watch=True)
+            cluster.replace("/version", refusal(403))  # any answer is one
             await feed.until(lambda each: not each.stale)
             assert keeps_its_rows(feed)
         after = asked_of(cluster)
@@ -113,8 +111,7 @@ async def test_a_forgotten_version_is_made_good_by_one_list_that_nobody_sees(for
     async with ScriptedCluster() as cluster:
         streams = serve_small(cluster)
         new = pod_of(BERT, "master-0", on="n1", uid="new")
-        cluster.forget(PODS)
-        cluster.say(PODS, page([pod_of(BERT, "master-0", on="n1")], "5"), page([new], "900"))
+        cluster.replace(PODS, page([pod_of(BERT, "master-0", on="n1")], "5"), page([new], "900"))
         cluster.say(PODS, forgotten, Stream(), watch=True)
         async with running(cluster, backoff=HASTY) as feed:
             await feed.until_live(cluster, WATCHED)
@@ -129,8 +126,7 @@ async def test_a_list_that_expires_between_pages_loses_no_row_on_the_way() -> No
     async with ScriptedCluster() as cluster:
         serve_small(cluster)
         nodes = [node(f"n{number}") for number in range(4)]
-        cluster.forget(NODES)
-        cluster.say(NODES, page(nodes[:2], following="2"), refusal(410), page(nodes))
+        cluster.replace(NODES, page(nodes[:2], following="2"), refusal(410), page(nodes))
         async with running(cluster, backoff=PATIENT) as feed:
             await feed.until(lambda each: len(each.nodes) == 4)
             sizes = [len(snapshot.nodes) for snapshot in feed.snapshots]
@@ -198,8 +194,7 @@ async def test_a_kind_that_is_gone_without_a_status_is_still_gone() -> None:
     plain = Answer(b"404 page not found", 404)
     async with ScriptedCluster() as cluster:
         serve_small(cluster)
-        cluster.forget(JOBS)
-        cluster.say(JOBS, plain)
+        cluster.replace(JOBS, plain)
         async with running(cluster, backoff=PATIENT) as feed:
             snapshot = await feed.until(lambda each: each.is_synced)
             assert (snapshot.stale, snapshot.kinds) == ("", ())
@@ -208,15 +203,13 @@ async def test_a_kind_that_is_gone_without_a_status_is_still_gone() -> None:
 async def test_a_server_that_fails_for_one_collection_is_said_of_that_one() -> None:
     async with ScriptedCluster() as cluster:
         serve_small(cluster)
-        cluster.forget(JOBS)
-        cluster.say(JOBS, refusal(500, "etcdserver: leader changed"))
+        cluster.replace(JOBS, refusal(500, "etcdserver: leader changed"))
         async with running(cluster, backoff=PATIENT) as feed:
             failing = await feed.until(lambda each: each.trouble == "failing")
             assert failing.stale.startswith("pytorchjobs.kubeflow.org: ")
             assert "etcdserver: leader changed" in failing.stale
             assert len(cluster.asked(JOBS)) == 1
-            cluster.forget(JOBS)
-            cluster.say(JOBS, page([BERT], "5"))
+            cluster.replace(JOBS, page([BERT], "5"))
             await poked_until(feed, lambda each: not each.stale and jobs_of(each) == ["bert"])
         assert len(cluster.asked(JOBS)) == 2
         assert len(cluster.asked(PODS)) == len(cluster.asked(NODES)) == 1
@@ -240,8 +233,7 @@ async def test_a_slow_list_shows_its_rows_page_by_page_and_counts_them() -> None
         serve_small(cluster)
         pods = [pod_of(BERT, f"worker-{number}") for number in range(5)]
         second, third = Held(page(pods[2:4], following="3", remainingItemCount=1)), Held(page(pods[4:], "5"))
-        cluster.forget(PODS)
-        cluster.say(PODS, page(pods[:2], following="2", remainingItemCount=3), second, third)
+        cluster.replace(PODS, page(pods[:2], following="2", remainingItemCount=3), second, third)
         async with running(cluster, backoff=PATIENT) as feed:
             some = await feed.until(lambda each: each.progress == "2 of 5 pods so far…" and bool(each.jobs))
             assert not some.is_synced
@@ -266,8 +258,7 @@ async def test_a_list_that_breaks_off_is_asked_for_again_and_what_came_stays(bro
     async with ScriptedCluster() as cluster:
         serve_small(cluster)
         nodes = [node("n1"), node("n2")]
-        cluster.forget(NODES)
-        cluster.say(NODES, page(nodes[:1], following="2"), broken, page(nodes))
+        cluster.replace(NODES, page(nodes[:1], following="2"), broken, page(nodes))
         async with running(cluster, backoff=HASTY) as feed:
             whole = await feed.until(lambda each: len(each.nodes) == 2)
             assert whole.is_synced or jobs_of(whole) in ([], ["bert"])
@@ -295,8 +286,7 @@ async def test_a_watch_that_is_reset_goes_on_where_it_was(end: bytes) -> None:
 async def test_a_line_of_a_watch_that_makes_no_sense_is_made_up_for_by_a_list() -> None:
     async with ScriptedCluster() as cluster:
         streams = serve_small(cluster)
-        cluster.forget(NODES)
-        cluster.say(NODES, page([node("n1")], "5"), page([node("n1"), node("n2")], "6"))
+        cluster.replace(NODES, page([node("n1")], "5"), page([node("n1"), node("n2")], "6"))
         cluster.say(NODES, Stream(), watch=True)
         async with running(cluster, backoff=PATIENT) as feed:
             await feed.until_live(cluster, WATCHED)
@@ -324,9 +314,76 @@ async def test_ages_are_the_servers_also_when_its_clock_is_an_hour_off(ahead_s: 
     async with ScriptedCluster() as cluster:
         cluster.clock_ahead_s = ahead_s
         serve_small(cluster)
-        cluster.forget(JOBS)
-        cluster.say(JOBS, page([job], "5"))
+        cluster.replace(JOBS, page([job], "5"))
         async with running(cluster, backoff=PATIENT) as feed:
             snapshot = await feed.until_live(cluster, WATCHED)
     assert abs(snapshot.clock_offset_s - ahead_s) < 3
     assert Clock.ahead(snapshot.clock_offset_s).age(snapshot.jobs[0].created) in ("~10m", "~11m")
+
+
+async def test_a_login_that_is_over_is_said_and_tried_again_when_the_user_asks() -> None:
+    async with ScriptedCluster() as cluster:
+        streams = serve_small(cluster)
+        over = refusal(401, "Unauthorized")
+        for path in WATCHED:
+            cluster.say(path, over, watch=True)
+        async with running(cluster, backoff=PATIENT) as feed:
+            await feed.until_live(cluster, WATCHED)
+            before = asked_of(cluster)
+            cluster.replace("/version", over)
+            for stream in streams.values():
+                stream.drop()
+            feed.cluster_feed.retry_now()
+            over_login = await feed.until(lambda each: each.trouble == "login expired")
+            assert "Unauthorized" in over_login.stale and "ctrl+r" in over_login.stale
+            cluster.replace("/version", Answer({"gitVersion": "v1.36.1"}))
+            for path in WATCHED:
+                cluster.replace(path, Stream(), watch=True)
+            await poked_until(feed, lambda each: not each.stale)
+            assert keeps_its_rows(feed)
+        assert asked_of(cluster)[PODS] == before[PODS]
+
+
+async def test_a_login_that_is_over_is_tried_again_by_itself() -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        cluster.replace(PODS, refusal(401, "Unauthorized"))
+        async with running(cluster, backoff=HASTY) as feed:
+            await feed.until(lambda each: each.trouble == "login expired")
+            cluster.replace(PODS, page([pod_of(BERT, "master-0", on="n1")]))
+            assert jobs_of(await feed.until_live(cluster, WATCHED)) == ["bert"]
+
+
+async def test_without_the_right_to_list_nodes_those_that_pods_are_on_are_shown() -> None:
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        cluster.replace(NODES, refusal(403, 'User "li" cannot list resource "nodes"', "Forbidden"))
+        async with running(cluster, backoff=PATIENT) as feed:
+            snapshot = await feed.until(lambda each: each.is_synced)
+        assert [(row.name, row.gpus_allocated, row.gpus_total) for row in snapshot.nodes] == [("n1", 8, 0)]
+        assert snapshot.nodes[0].status not in ("Ready", "NotReady")
+        assert [(each.verb, each.resource) for each in snapshot.missing_gpus] == [("list", "nodes")]
+        assert 'User "li" cannot list resource "nodes"' in snapshot.missing_gpus[0].words
+        assert (snapshot.missing_jobs, snapshot.stale) == ((), "")
+        assert len(cluster.asked(NODES)) == 1
+
+
+async def test_who_may_list_one_namespace_only_starts_there_and_may_go_to_another() -> None:
+    other = pytorch_job("gpt", namespace="other")
+    async with ScriptedCluster() as cluster:
+        serve_small(cluster)
+        for path in (PODS, JOBS):
+            cluster.replace(path, refusal(403, "not at the cluster scope", "Forbidden"))
+        jobs = "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs"
+        serve_lists(cluster, {"/api/v1/namespaces/default/pods": [], jobs.format("default"): [BERT]})
+        serve_lists(cluster, {"/api/v1/namespaces/other/pods": [], jobs.format("other"): [other]})
+        async with running(cluster, "default", backoff=PATIENT) as feed:
+            snapshot = await feed.until(lambda each: each.is_synced and not each.stale)
+            assert jobs_of(snapshot) == ["bert"]
+            assert snapshot.missing_jobs == ()  # nothing that is asked for is missing
+            assert [each.shown for each in snapshot.missing_gpus] == ["default"]  # but other holders are
+            feed.cluster_feed.show_namespace("other")
+            await feed.until(lambda each: each.is_synced and jobs_of(each) == ["gpt"])
+            feed.cluster_feed.show_namespace("")
+            everything = await feed.until(lambda each: each.is_synced and jobs_of(each) == ["bert"])
+            assert {each.resource for each in everything.missing_jobs} == {"pods", "pytorchjobs.kubeflow.org"}

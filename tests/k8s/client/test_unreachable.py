@@ -129,9 +129,7 @@ SCHEME, PROXY = "its port, http or https", "proxy-url"
     ],
     ids=lambda value: repr(value)[:30],
 )
-async def test_whatever_listens_instead_of_a_server_is_named_in_words(
-    scheme: str, answer: bytes | None, why: str, hint: str
-) -> None:
+async def test_what_listens_is_named(scheme: str, answer: bytes | None, why: str, hint: str) -> None:
     async with answering(answer) as where:
         is_proxied = scheme == "proxy"
         config = ClusterConfig(

@@ -178,9 +178,7 @@ change = st.one_of(
 
 @settings(max_examples=60)
 @given(st.lists(change, max_size=25))
-def test_what_jobs_hold_and_nodes_give_and_holders_have_is_always_the_same(
-    changes: list[tuple[str, str, Any]],
-) -> None:
+def test_gpus_of_jobs_nodes_and_holders_always_add_up(changes: list[tuple[str, str, Any]]) -> None:
     world = World()
     for each in changes:
         world.change(*each)
@@ -195,9 +193,7 @@ def test_what_jobs_hold_and_nodes_give_and_holders_have_is_always_the_same(
 
 @settings(max_examples=60)
 @given(st.lists(st.lists(change, max_size=4), max_size=10))
-def test_a_picture_kept_up_to_date_is_the_one_made_from_scratch(
-    steps: list[list[tuple[str, str, Any]]],
-) -> None:
+def test_an_updated_snapshot_equals_one_from_scratch(steps: list[list[tuple[str, str, Any]]]) -> None:
     world, joiner = World(), Joiner()
     before: dict[str, Any] = {}
     for step in steps:

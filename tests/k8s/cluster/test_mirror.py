@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from k8s.cluster.backoff import Backoff
+from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.errors import Expired, KubeError, ServerFailed, Throttled, Unauthorized, Unreachable
 from tests.scripted.logs import CountedBackoff
 from tests.scripted.mirror import ALL, PATIENT, pod, running
@@ -200,8 +203,7 @@ async def test_a_watch_that_falls_silent_was_true_until_the_server_was_last_hear
                 await other.get_json("/version")  # somebody else's contact is none of ours
             await watched.client.get_json("/version")
             heard_s = watched.client.last_seen_s
-            cluster.forget("/version")
-            cluster.say("/version", Stall())
+            cluster.replace("/version", Stall())
             await watched.until_problem(Unreachable)
             assert opened_s < heard_s == watched.mirror.last_seen_s
 
@@ -390,3 +392,20 @@ async def test_whoever_pokes_does_not_wait() -> None:
             await watched.until_problem(ServerFailed)
             watched.mirror.retry_now()
             await watched.until_pods("a")
+
+
+@given(failures=st.integers(1, 10_000))
+def test_a_delay_doubles_with_each_failure_up_to_thirty_seconds_and_half_as_much_again(failures: int) -> None:
+    doubled_s = min(30.0, 0.8 * 2 ** min(failures - 1, 10))
+    assert doubled_s <= DEFAULT_BACKOFF.delay_s(failures) <= doubled_s * 1.5
+
+
+def test_the_delays_of_one_who_fails_again_and_again_are_those_of_its_failures_in_order() -> None:
+    backoff = Backoff(first_s=1.0, longest_s=4.0)
+    delays_s = islice(backoff.delays(), 5)
+    for delay_s, least_s in zip(delays_s, (1.0, 2.0, 4.0, 4.0, 4.0), strict=True):
+        assert least_s <= delay_s <= least_s * 1.5
+
+
+def test_two_that_fail_together_do_not_ask_again_at_the_same_moment() -> None:
+    assert len({DEFAULT_BACKOFF.delay_s(1) for _ in range(20)}) > 1

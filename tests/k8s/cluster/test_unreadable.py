@@ -74,9 +74,7 @@ CASES: list[tuple[str, Any, Any]] = [
 )
 @given(draw=st.data())
 @settings(max_examples=60, deadline=None)
-def test_no_field_of_a_wrong_type_hides_an_object_or_another(
-    title: str, obj: Any, reader: Any, draw: st.DataObject
-) -> None:
+def test_a_wrong_type_hides_no_object(title: str, obj: Any, reader: Any, draw: st.DataObject) -> None:
     kind = next(
         (each for each in KINDS if title == f"{each.resource.kind} {each.resource.api_version}"), None
     )

@@ -125,19 +125,14 @@ async def test_only_what_can_matter_is_asked_for(cluster: ScriptedCluster, clien
     assert selectors == {"involvedObject.name=bert", "involvedObject.name=bert-master-0"}
 
 
-async def test_only_nodes_that_seem_to_have_room_have_their_pods_added_up(
-    cluster: ScriptedCluster, client: Client
-) -> None:
-    cluster.forget("/api/v1/nodes")
-    cluster.say("/api/v1/nodes", page([node("full"), node("free"), node("shut", unschedulable=True)]))
+async def test_only_feasible_nodes_have_their_pods_added_up(cluster: ScriptedCluster, client: Client) -> None:
+    cluster.replace("/api/v1/nodes", page([node("full"), node("free"), node("shut", unschedulable=True)]))
     other = pod_of(pytorch_job("gpt"), "master-0", on="free", gpus=0)
     other["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "60"}}
-    cluster.forget("/api/v1/pods")
-    cluster.say("/api/v1/pods", page([other]))
+    cluster.replace("/api/v1/pods", page([other]))
     wants = pending(bert())
     wants["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "32", GPU: "8"}
-    cluster.forget(f"{CORE}/pods")
-    cluster.say(f"{CORE}/pods", page([wants]))
+    cluster.replace(f"{CORE}/pods", page([wants]))
     answer = await ask(client, waiting_job(), held("full", 8, gpt=8), held("free", 8), held("shut", 8))
     assert answer.sentence == (
         "Waits for room: master-0 needs 8 nvidia.com/gpu; the best node, free, has too little cpu free."
@@ -146,37 +141,26 @@ async def test_only_nodes_that_seem_to_have_room_have_their_pods_added_up(
     assert selectors == ["spec.nodeName=free,status.phase!=Succeeded,status.phase!=Failed"]
 
 
-async def test_what_may_not_be_seen_is_named_and_the_schedulers_words_stand_in(
-    cluster: ScriptedCluster, client: Client
-) -> None:
+async def test_forbidden_reads_are_named_and_stood_in_for(cluster: ScriptedCluster, client: Client) -> None:
     why = 'nodes is forbidden: User "li" cannot list resource "nodes"'
-    cluster.forget("/api/v1/nodes")
-    cluster.say("/api/v1/nodes", refusal(403, why, "Forbidden"))
-    cluster.forget(f"{CORE}/pods")
-    cluster.say(f"{CORE}/pods", page([pending(bert())]))
+    cluster.replace("/api/v1/nodes", refusal(403, why, "Forbidden"))
+    cluster.replace(f"{CORE}/pods", page([pending(bert())]))
     narrowed = {"pods": Missing("list", "pods", shown="default")}
     answer = await ask(client, waiting_job(), problems=narrowed)
     assert answer.sentence == "Waits for a node: master-0; the scheduler says no room."
     assert unseen(answer) == [f"nodes: The cluster says: {why}"]
 
 
-async def test_a_job_that_may_not_be_read_is_explained_by_its_pods(
-    cluster: ScriptedCluster, client: Client
-) -> None:
-    cluster.forget(OWN)
-    cluster.say(OWN, refusal(403, "no", "Forbidden"))
-    cluster.forget(f"{CORE}/pods")
-    cluster.say(f"{CORE}/pods", page([pending(bert())]))
+async def test_a_forbidden_job_is_explained_by_its_pods(cluster: ScriptedCluster, client: Client) -> None:
+    cluster.replace(OWN, refusal(403, "no", "Forbidden"))
+    cluster.replace(f"{CORE}/pods", page([pending(bert())]))
     answer = await ask(client, waiting_job(), held("a", 8, gpt=8))
     assert answer.sentence == "Waits for GPUs: master-0 needs 8 nvidia.com/gpu; none is free (8 in use)."
     assert unseen(answer) == ["PyTorchJob bert: The cluster says: no"]
 
 
-async def test_a_job_that_is_gone_or_is_another_by_now_is_said_to_be_gone(
-    cluster: ScriptedCluster, client: Client
-) -> None:
-    cluster.forget(OWN)
-    cluster.say(OWN, Say(bert(uid="another")), refusal(404, "not found", "NotFound"))
+async def test_a_deleted_or_replaced_job_is_gone(cluster: ScriptedCluster, client: Client) -> None:
+    cluster.replace(OWN, Say(bert(uid="another")), refusal(404, "not found", "NotFound"))
     for _ in range(2):
         assert (await ask(client, waiting_job())).sentence == "It is gone: PyTorchJob bert was deleted."
 
@@ -193,15 +177,10 @@ async def test_a_cluster_that_does_not_answer_is_an_error_in_words() -> None:
                 assert isinstance(caught.value, Unreachable)
 
 
-async def test_a_part_that_breaks_does_not_take_the_answer_with_it(
-    cluster: ScriptedCluster, client: Client
-) -> None:
-    cluster.forget(f"{CORE}/pods")
-    cluster.say(f"{CORE}/pods", page([pending(bert())]))
-    cluster.forget(f"{CORE}/events")
-    cluster.say(f"{CORE}/events", refusal(503, "the events are out"))
-    cluster.forget("/api/v1/nodes")
-    cluster.say("/api/v1/nodes", page([node("a", 4), {"metadata": 7}, "no node"]))
+async def test_a_broken_part_does_not_lose_the_answer(cluster: ScriptedCluster, client: Client) -> None:
+    cluster.replace(f"{CORE}/pods", page([pending(bert())]))
+    cluster.replace(f"{CORE}/events", refusal(503, "the events are out"))
+    cluster.replace("/api/v1/nodes", page([node("a", 4), {"metadata": 7}, "no node"]))
     answer = await ask(client, waiting_job(), held("a", 4))
     assert answer.sentence == "Too big: master-0 needs 8 nvidia.com/gpu; the largest node has 4 (a)."
     assert unseen(answer) == [
@@ -211,22 +190,17 @@ async def test_a_part_that_breaks_does_not_take_the_answer_with_it(
 
 
 async def test_a_list_without_end_is_given_up(cluster: ScriptedCluster, client: Client) -> None:
-    cluster.forget("/api/v1/nodes")
-    cluster.say("/api/v1/nodes", page([node("a", 4)], following="again"))
-    cluster.forget(f"{CORE}/pods")
-    cluster.say(f"{CORE}/pods", page([pending(bert())]))
+    cluster.replace("/api/v1/nodes", page([node("a", 4)], following="again"))
+    cluster.replace(f"{CORE}/pods", page([pending(bert())]))
     answer = await ask(client, waiting_job(), held("a", 4))
     assert answer.sentence.startswith("Too big:")
     assert unseen(answer) == ["nodes: only the first 10 were read"]
 
 
-async def test_kueue_is_asked_for_the_workload_and_its_place(
-    cluster: ScriptedCluster, client: Client
-) -> None:
+async def test_kueue_gives_the_workload_and_its_place(cluster: ScriptedCluster, client: Client) -> None:
     job = bert(labels={"kueue.x-k8s.io/queue-name": "research"})
     job["spec"]["runPolicy"] = {"suspend": True}
-    cluster.forget(OWN)
-    cluster.say(OWN, Say(job))
+    cluster.replace(OWN, Say(job))
     workload = {
         "metadata": {
             "name": "pytorchjob-bert-1a",
@@ -247,17 +221,14 @@ async def test_kueue_is_asked_for_the_workload_and_its_place(
     assert answer.sentence == "Waits in queue research (ClusterQueue gpus), 2 before it: no quota."
 
 
-async def test_what_pods_name_is_looked_up_and_gangs_of_each_scheduler_are_found(
-    cluster: ScriptedCluster, client: Client
-) -> None:
+async def test_references_and_gangs_are_looked_up(cluster: ScriptedCluster, client: Client) -> None:
     own = pending(
         bert(),
         volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}],
         priorityClassName="urgent",
     )
     own["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "gang"
-    cluster.forget(f"{CORE}/pods")
-    cluster.say(f"{CORE}/pods", page([own]))
+    cluster.replace(f"{CORE}/pods", page([own]))
     cluster.say(
         f"{CORE}/persistentvolumeclaims/corpus",
         Say({"metadata": {"name": "corpus"}, "status": {"phase": "Bound"}}),
@@ -268,9 +239,7 @@ async def test_what_pods_name_is_looked_up_and_gangs_of_each_scheduler_are_found
     assert answer.sentence == "Waits for its gang: PodGroup gang is Pending; 4 pods must start together."
 
 
-async def test_pods_that_cannot_be_made_for_a_job_between_are_found_by_name(
-    cluster: ScriptedCluster, client: Client
-) -> None:
+async def test_events_of_a_job_in_between_are_found(cluster: ScriptedCluster, client: Client) -> None:
     refused = {
         "metadata": {"name": "e", "uid": "e"},
         "involvedObject": {"kind": "Job", "name": "bert-master-0"},
@@ -281,8 +250,7 @@ async def test_pods_that_cannot_be_made_for_a_job_between_are_found_by_name(
         "metadata": {"name": "o", "uid": "o"},
         "involvedObject": {"kind": "Job", "name": "bert-2"},
     }
-    cluster.forget(f"{CORE}/events")
-    cluster.say(f"{CORE}/events", page([other, refused]))
+    cluster.replace(f"{CORE}/events", page([other, refused]))
     answer = await ask(client, waiting_job(has_pod=False))
     assert answer.sentence == "Waits for quota: a pod needs 1 pods; quota gpus has 2 of 2 pods used."
     assert [fact.text[:17] for fact in answer.facts if fact.kind == "event"] == ["Job/bert-master-0"]

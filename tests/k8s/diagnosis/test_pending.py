@@ -145,9 +145,7 @@ def test_what_arithmetic_does_not_explain_is_said_in_the_schedulers_words() -> N
 @pytest.mark.parametrize(
     "message", ['0/2 nodes are available: persistentvolumeclaim "x" not found.', "waits"]
 )
-def test_a_missing_claim_and_other_schedulers_keep_their_words_also_when_nodes_are_too_small(
-    message: str,
-) -> None:
+def test_a_missing_claim_and_other_schedulers_come_before_too_small_nodes(message: str) -> None:
     cluster = Cluster(node("a", 4))
     cluster.add("bert", gpus=8, message=message)
     assert cluster.reason("bert") == f"master-0: {message}"

@@ -128,9 +128,7 @@ def test_what_is_wrong_with_roles_is_said(change: dict[str, Any], field: str, ex
         ((None, None), 1, [1, 1]),
     ],
 )
-def test_roles_that_say_no_number_have_one_pod_and_the_last_the_rest(
-    replicas: tuple[int | None, ...], pods: int, sizes: list[int]
-) -> None:
+def test_the_last_role_has_the_rest(replicas: tuple[int | None, ...], pods: int, sizes: list[int]) -> None:
     roles = [Role(f"r{index}", count) for index, count in enumerate(replicas)]
     assert role_sizes(roles, pods) == sizes
 

@@ -224,9 +224,7 @@ async def test_who_talks_on_and_does_not_listen_is_left_all_the_same(monkeypatch
         (Answer(b"hello"), Unreachable, "does not pass on websockets"),
     ],
 )
-async def test_a_refusal_is_an_error_in_the_servers_words(
-    reply: Answer, kind: type[KubeError], words: str
-) -> None:
+async def test_a_refusal_quotes_the_server(reply: Answer, kind: type[KubeError], words: str) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(EXEC, reply)
         with pytest.raises(kind, match=words):

@@ -170,9 +170,7 @@ def test_the_tensorboard_is_arenas_but_waits_for_no_node() -> None:
         ),
     ],
 )
-def test_the_tensorboard_mounts_what_holds_the_event_files(
-    change: dict[str, object], mounted: dict[str, object]
-) -> None:
+def test_tensorboard_mounts_the_event_files(change: dict[str, object], mounted: dict[str, object]) -> None:
     made = objects(replace(SPEC, **change), FILES)["deployments/bert-tensorboard"]  # type: ignore[arg-type]
     pod = made["spec"]["template"]["spec"]
     assert pod["containers"][0]["volumeMounts"] == [mounted]
@@ -220,9 +218,7 @@ async def test_a_clone_has_a_tensorboard_where_the_job_has_one(client: Client, s
         assert "tensorboard" not in record["data"]["app"]
 
 
-async def test_the_pods_of_a_cloned_job_have_a_service_of_their_own(
-    client: Client, store: ObjectStore
-) -> None:
+async def test_the_pods_of_a_clone_have_their_own_service(client: Client, store: ObjectStore) -> None:
     spec = JobSpec(name="bert", namespace="vision", image="i", command=("c",), workers=2)
     await create_job(client, BatchJob(), spec)
     found = clone(store.named("jobs/bert"), {"bert"})

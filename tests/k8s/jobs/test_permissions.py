@@ -195,9 +195,7 @@ async def test_the_answer_to_an_earlier_login_is_not_kept() -> None:
 @pytest.mark.parametrize(
     "reply", [refusal(403, "no reviews", "Forbidden"), refusal(404), refusal(400), refusal(500), Drop()]
 )
-async def test_where_it_cannot_be_asked_nothing_is_known_and_it_is_not_asked_all_the_time(
-    reply: Reply,
-) -> None:
+async def test_a_failed_review_means_unknown_and_is_not_repeated(reply: Reply) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, reply, method="POST")
         permissions = Permissions(client)

@@ -85,9 +85,7 @@ async def test_a_port_that_is_named_is_looked_up_in_the_pod() -> None:
         ("tensorboard", False),
     ],
 )
-async def test_a_service_named_for_the_job_counts_and_one_for_another_does_not(
-    name: str, is_its: bool
-) -> None:
+async def test_only_a_service_named_for_the_job_counts(name: str, is_its: bool) -> None:
     service = {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}}
     if is_its:
         assert (await found([service], [serving("tb")]))[0] == PodPort("default", "tb", 80)

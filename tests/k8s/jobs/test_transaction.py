@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,19 +13,17 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.errors import Forbidden, Unreachable
-from k8s.job_spec import SUBMISSION_ANNOTATION, JobFiles, Mount
+from k8s.job_spec import SUBMISSION_ANNOTATION, JobFiles, Mount, NewClaim
 from k8s.jobs import transaction
 from k8s.jobs.create import JobRejected, create_job
-from k8s.jobs.owned_objects import JOB_LABEL, LONGEST_CONFIG_BYTES
+from k8s.jobs.owned_objects import JOB_LABEL, LONGEST_CONFIG_BYTES, OwnedObject
 from k8s.jobs.upload import upload_code
 from tests.k8s.jobs.bert import ALL, CODE_PATH, FILES, FIRST, JOB, KIND, SPEC
 from tests.scripted.object_store import ObjectStore, lose
-from tests.scripted.server import Answer, Asked, Compute, Drop, Held, Reply, ScriptedCluster, refusal
+from tests.scripted.server import Answer, Asked, Compute, Drop, Held, Reply, ScriptedCluster, page, refusal
 
 
-async def test_all_is_created_what_pods_need_first_and_belongs_to_the_job(
-    client: Client, store: ObjectStore
-) -> None:
+async def test_everything_is_created_in_order_and_owned(client: Client, store: ObjectStore) -> None:
     await create_job(client, KIND, SPEC, files=FILES)
     assert [line.removeprefix("POST ") for line in store.log if line.startswith("POST")] == ALL
     job = store.named(JOB)
@@ -53,9 +52,7 @@ async def test_two_submissions_have_two_ids(client: Client, store: ObjectStore) 
 
 @pytest.mark.parametrize("what", ALL)
 @pytest.mark.parametrize("is_done", [True, False], ids=["after it was done", "before"])
-async def test_a_lost_answer_neither_doubles_nor_loses_anything(
-    client: Client, store: ObjectStore, what: str, is_done: bool
-) -> None:
+async def test_a_lost_answer_is_safe(client: Client, store: ObjectStore, what: str, is_done: bool) -> None:
     hook = lose(what)
     if is_done:
         store.after = hook
@@ -67,9 +64,7 @@ async def test_a_lost_answer_neither_doubles_nor_loses_anything(
     assert sent == (1 if is_done else 2)
 
 
-async def test_somebody_elses_job_is_never_taken_for_one_whose_answer_got_lost(
-    client: Client, store: ObjectStore
-) -> None:
+async def test_another_users_job_is_never_taken_for_ours(client: Client, store: ObjectStore) -> None:
     path = "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs/bert"
     store.put(path, {"metadata": {"name": "bert", "annotations": {SUBMISSION_ANNOTATION: "another"}}})
     store.before = lose(JOB)
@@ -80,9 +75,7 @@ async def test_somebody_elses_job_is_never_taken_for_one_whose_answer_got_lost(
 
 
 @pytest.mark.parametrize("code", [500, 502, 504])
-async def test_a_gateway_that_gave_up_waiting_is_no_answer(
-    client: Client, store: ObjectStore, code: int
-) -> None:
+async def test_a_gateway_timeout_is_no_answer(client: Client, store: ObjectStore, code: int) -> None:
     answers = [refusal(code, "upstream timed out")]
     store.after = lambda asked, what: (
         answers.pop() if (what, asked.method) == (JOB, "POST") and answers else None
@@ -92,9 +85,7 @@ async def test_a_gateway_that_gave_up_waiting_is_no_answer(
 
 
 @pytest.mark.parametrize("what", FIRST)
-async def test_a_lost_answer_to_the_owner_is_said_again(
-    client: Client, store: ObjectStore, what: str
-) -> None:
+async def test_setting_the_owner_is_retried(client: Client, store: ObjectStore, what: str) -> None:
     store.before = lose(what, method="PATCH")
     await create_job(client, KIND, SPEC, files=FILES)
     assert store.named(what)["metadata"]["ownerReferences"]
@@ -120,9 +111,7 @@ async def test_what_is_refused_leaves_nothing_behind(client: Client, store: Obje
         assert caught.value.causes == {fields[what]: "The cluster says: no such luck"}
 
 
-async def test_the_record_of_arena_is_left_out_for_who_may_not_write_it(
-    client: Client, store: ObjectStore
-) -> None:
+async def test_arenas_record_is_optional(client: Client, store: ObjectStore) -> None:
     def deny(what: str) -> None:
         store.before = lambda asked, about: (
             refusal(403, "no") if (about, asked.method) == (what, "POST") else None
@@ -152,9 +141,7 @@ async def test_what_could_not_be_removed_is_named(client: Client, store: ObjectS
     assert caught.value.hint.endswith("This may be left in namespace vision: configmaps/bert-files.")
 
 
-async def test_a_cluster_that_goes_away_leaves_open_what_is_there_and_says_so(
-    client: Client, store: ObjectStore, cluster: ScriptedCluster
-) -> None:
+async def test_a_lost_cluster_is_said(client: Client, store: ObjectStore, cluster: ScriptedCluster) -> None:
     def hook(asked: object, about: str) -> Reply | None:
         if store.log[-1:] == [f"POST {JOB}"]:
             cluster.say_everywhere(Drop())
@@ -167,9 +154,7 @@ async def test_a_cluster_that_goes_away_leaves_open_what_is_there_and_says_so(
     assert "pytorchjobs.kubeflow.org/bert, configmaps/bert-trainer" in caught.value.hint
 
 
-async def test_a_submission_that_is_cancelled_is_taken_back(
-    client: Client, store: ObjectStore, cluster: ScriptedCluster
-) -> None:
+async def test_cancelling_undoes_it(client: Client, store: ObjectStore, cluster: ScriptedCluster) -> None:
     held = Held(refusal(500, "too late"))
     store.after = lambda asked, what: held if (what, asked.method) == (JOB, "POST") else None
     going = asyncio.create_task(create_job(client, KIND, SPEC, files=FILES))
@@ -206,9 +191,7 @@ async def test_what_the_server_is_about_to_create_when_it_is_cancelled_is_taken_
     assert store.names() == []
 
 
-async def test_a_pod_for_an_upload_that_is_cancelled_while_it_is_created_is_removed(
-    client: Client, store: ObjectStore, cluster: ScriptedCluster
-) -> None:
+async def test_a_cancelled_upload_pod(client: Client, store: ObjectStore, cluster: ScriptedCluster) -> None:
     def made(asked: Asked) -> Reply:
         pod = json.loads(asked.body)
         return Answer(store.put(f"{asked.path}/{pod['metadata']['name']}", pod), 201)
@@ -227,9 +210,7 @@ async def test_a_pod_for_an_upload_that_is_cancelled_while_it_is_created_is_remo
     assert store.names() == []
 
 
-async def test_a_job_whose_code_cannot_be_sent_into_its_volume_is_not_created(
-    client: Client, store: ObjectStore
-) -> None:
+async def test_code_that_cannot_be_uploaded_creates_no_job(client: Client, store: ObjectStore) -> None:
     store.before = lambda asked, what: refusal(403, "no pods") if what.startswith("pods/") else None
     large = replace(FILES, code=bytes(LONGEST_CONFIG_BYTES + 1))
     await create_job(client, KIND, SPEC, files=large, dry_run=True)
@@ -238,9 +219,7 @@ async def test_a_job_whose_code_cannot_be_sent_into_its_volume_is_not_created(
     assert store.names() == []
 
 
-async def test_a_dry_run_asks_about_every_object_and_stores_none(
-    client: Client, store: ObjectStore, cluster: ScriptedCluster
-) -> None:
+async def test_a_dry_run_stores_nothing(client: Client, store: ObjectStore, cluster: ScriptedCluster) -> None:
     await create_job(client, KIND, SPEC, files=FILES, dry_run=True)
     assert [line.removeprefix("POST ") for line in store.log] == ALL
     assert all(asked.query.get("dryRun") == "All" for asked in cluster.requests)
@@ -289,3 +268,106 @@ async def test_a_taken_name_leaves_the_other_job_and_nothing_else(client: Client
         await create_job(client, KIND, SPEC, files=FILES)
     assert caught.value.causes == {"name": "A PyTorchJob of this name already exists in vision."}
     assert store.names() == [JOB]
+
+
+CLAIM = "persistentvolumeclaims/data"
+CLAIM_PATH = "/api/v1/namespaces/vision/persistentvolumeclaims/data"
+WITH_CLAIM = replace(
+    SPEC, new_claims=(NewClaim("data", "10Gi", "fast", "RWX"),), labels={"team": "vision"}, user="li"
+)
+
+
+def held_claim(size: str) -> dict[str, Any]:
+    return {
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data"},
+        "spec": {"resources": {"requests": {"storage": size}}},
+    }
+
+
+def refuse(what: str) -> Callable[[Asked, str], Reply | None]:
+    """Return a hook that refuses to create one object, and says which pods there are."""
+
+    def hook(asked: Asked, about: str) -> Reply | None:
+        if (about, asked.method) == (what, "POST"):
+            return refusal(422, "no such luck", "Invalid")
+        return page([]) if about == "vision/pods" else None
+
+    return hook
+
+
+async def test_a_new_claim_is_created_first_and_belongs_to_no_job(client: Client, store: ObjectStore) -> None:
+    used: list[OwnedObject] = []
+    await create_job(client, KIND, WITH_CLAIM, files=FILES, on_found=used.append)
+    assert [line.removeprefix("POST ") for line in store.log if line.startswith("POST")] == [CLAIM, *ALL]
+    made = store.named(CLAIM)
+    assert made["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": "10Gi"}},
+        "storageClassName": "fast",
+    }
+    meta = made["metadata"]
+    assert meta["labels"] == {"team": "vision", "app.kubernetes.io/managed-by": "gpuconsole"}
+    assert meta["annotations"]["owner"] == "li"
+    assert "ownerReferences" not in meta and used == []
+
+
+async def test_a_large_enough_claim_is_used_and_reported(client: Client, store: ObjectStore) -> None:
+    for is_dry, size in ((True, "10240Mi"), (True, ""), (False, "10240Mi")):
+        held = store.put(CLAIM_PATH, held_claim(size))
+        used: list[OwnedObject] = []
+        await create_job(client, KIND, WITH_CLAIM, files=FILES, on_found=used.append, dry_run=is_dry)
+        assert [each.title for each in used] == ["PersistentVolumeClaim data"]
+        assert store.objects[CLAIM_PATH] is held
+
+
+async def test_a_too_small_claim_is_an_error_of_the_field(client: Client, store: ObjectStore) -> None:
+    store.put(CLAIM_PATH, held_claim("1Gi"))
+    with pytest.raises(JobRejected) as caught:
+        await create_job(client, KIND, WITH_CLAIM, files=FILES)
+    expected = "Volume claim data already exists with 1Gi, less than 10Gi."
+    assert caught.value.causes == {"new_claims": expected}
+    assert store.names() == [CLAIM]
+
+
+async def test_a_claim_that_is_being_deleted_is_not_used(client: Client, store: ObjectStore) -> None:
+    held = held_claim("10Gi")
+    held["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    store.put(CLAIM_PATH, held)
+    with pytest.raises(JobRejected) as caught:
+        await create_job(client, KIND, WITH_CLAIM, files=FILES)
+    assert caught.value.causes == {"new_claims": "Volume claim data is still being deleted."}
+    assert store.names() == [CLAIM]
+
+
+@pytest.mark.parametrize("what", [CLAIM, *ALL])
+async def test_a_rejected_job_takes_its_new_claim(client: Client, store: ObjectStore, what: str) -> None:
+    store.before = refuse(what)
+    with pytest.raises(JobRejected):
+        await create_job(client, KIND, WITH_CLAIM, files=FILES)
+    assert store.names() == []
+
+
+async def test_an_existing_claim_outlives_a_rejected_job(client: Client, store: ObjectStore) -> None:
+    store.put(CLAIM_PATH, held_claim("10Gi"))
+    store.before = refuse(JOB)
+    with pytest.raises(JobRejected):
+        await create_job(client, KIND, WITH_CLAIM, files=FILES)
+    assert store.names() == [CLAIM]
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        page([{"spec": {"volumes": [{"persistentVolumeClaim": {"claimName": "data"}}]}}]),
+        refusal(403, "no pods for you"),
+    ],
+    ids=["a pod has it", "nobody knows"],
+)
+async def test_a_claim_that_may_hold_data_stays(client: Client, store: ObjectStore, pods: Reply) -> None:
+    refusing = refuse("deployments/bert-tensorboard")
+    store.before = lambda asked, what: pods if what == "vision/pods" else refusing(asked, what)
+    with pytest.raises(JobRejected) as caught:
+        await create_job(client, KIND, WITH_CLAIM, files=FILES)
+    assert store.names() == [CLAIM]
+    assert caught.value.hint.endswith("This may be left in namespace vision: persistentvolumeclaims/data.")

@@ -21,9 +21,7 @@ KIND = BatchJob()
     ("parallelism", "completions", "pods"),
     [(3, 3, 3), (2, 10, 2), (10, 2, 2), (4, None, 4), (None, None, 1), (None, 5, 1), (0, 3, 0), (-1, 3, 0)],
 )
-def test_a_job_has_as_many_places_as_pods_may_run_at_once(
-    parallelism: int | None, completions: int | None, pods: int
-) -> None:
+def test_replicas_are_parallel_pods(parallelism: int | None, completions: int | None, pods: int) -> None:
     job = batch_job("sweep", parallelism=parallelism, completions=completions)
     assert len(KIND.replicas(job)) == pods
 

@@ -192,9 +192,7 @@ def walk(obj: Any) -> list[Any]:
 @every_kind
 @given(data=st.data())
 @settings(max_examples=100)
-def test_whatever_an_object_holds_it_is_read_and_joined_or_refused(
-    kind: JobKind, data: st.DataObject
-) -> None:
+def test_any_object_is_joined_or_rejected(kind: JobKind, data: st.DataObject) -> None:
     obj = data.draw(spoiled(kind))
     try:
         job = JobReader(kind).read(json.dumps(obj).encode())
@@ -227,9 +225,7 @@ def test_whatever_json_comes_it_is_read_or_refused(kind: JobKind, obj: Any) -> N
     name=st.text(max_size=20),
 )
 @settings(max_examples=50)
-def test_whatever_labels_a_pod_has_it_gets_a_place_or_none(
-    kind: JobKind, labels: dict[str, str], name: str
-) -> None:
+def test_any_labels_give_a_place_or_none(kind: JobKind, labels: dict[str, str], name: str) -> None:
     pod = read_pods({"metadata": {"name": name, "labels": labels}})[0]
     instance = kind.instance_of(pod)
     assert instance is None or instance[1] is None or instance[1] >= 0

@@ -195,9 +195,7 @@ def of_arena(name: str) -> dict[str, Any]:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_job_of_arenas_guides_is_what_arena_makes_but_for_what_is_better(
-    kind: CreatableKind, spec: JobSpec, fixture: str
-) -> None:
+def test_arenas_guides_give_arenas_manifests(kind: CreatableKind, spec: JobSpec, fixture: str) -> None:
     theirs = of_arena(fixture)
     paths = differing(kind.manifest(spec), theirs)
     assert unexplained(paths, {**OF_OURS, **OF_ARENA, **OTHERWISE}) == set()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from k8s.job_spec import JobSpec
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from k8s.kinds.kubeflow.mpi_job_v1 import MPIJobV1
 from k8s.kinds.kubeflow.mpi_job_v1alpha1 import MPIJobV1Alpha1
@@ -68,9 +69,7 @@ def test_a_worker_is_known_by_its_label_where_its_name_has_no_number() -> None:
         ({"kind": "Job", "apiVersion": "batch/v1", "name": "bert-launcher"}, True),
     ],
 )
-def test_pods_of_older_mpi_operators_are_told_apart_by_their_owner(
-    owner: dict[str, str], is_new: bool
-) -> None:
+def test_pods_of_older_mpi_operators_are_found_by_owner(owner: dict[str, str], is_new: bool) -> None:
     labels = {"group-name": "kubeflow.org", "mpi-job-name": "bert", "mpi-job-role": "worker"}
     pod = a_pod("bert-worker-2", labels, **owner)
     assert (NEW.job_of(pod), MIDDLE.job_of(pod)) == (("bert", "") if is_new else ("", "bert"))
@@ -108,9 +107,7 @@ def test_an_arena_job_ends_as_its_launcher_does(word: str, outcome: Status | Non
         ({"gpus": 0, "replicas": 3}, 3, 12),
     ],
 )
-def test_a_job_that_says_only_how_many_gpus_it_wants_in_all_is_divided_as_its_operator_does(
-    asked: dict[str, Any], workers: int, gpus: int
-) -> None:
+def test_total_gpus_are_divided_as_the_operator_does(asked: dict[str, Any], workers: int, gpus: int) -> None:
     obj = objects("mpijob-v1alpha1-running")[0]
     del obj["spec"]["replicas"]
     obj["spec"] |= asked
@@ -123,3 +120,25 @@ def test_the_launcher_asks_for_its_own_resources_not_for_a_workers() -> None:
     obj["spec"]["launcherResources"] = {"limits": {"nvidia.com/gpu": 1}}
     _, rows = join([], [], [ARENA.parse(obj)])
     assert [each.gpus for each in rows[0].instances] == [1, 4, 4]
+
+
+KIND = MPIJobV1()
+SPEC = JobSpec(name="bench", image="i:1", command=("mpirun", "x"), workers=2)
+
+
+def test_what_v2beta1_alone_has_is_not_written() -> None:
+    body = KIND.manifest(SPEC)["spec"]
+    assert set(body) == {"slotsPerWorker", "runPolicy", "mpiReplicaSpecs"}
+
+
+def test_an_older_jobs_clean_policy_stands_in_the_spec_itself() -> None:
+    manifest = KIND.manifest(SPEC)
+    manifest["spec"]["cleanPodPolicy"] = manifest["spec"]["runPolicy"].pop("cleanPodPolicy")
+    spec, lost = KIND.spec_from_manifest(manifest)
+    assert (spec.clean_pods, lost) == ("Running", ())
+
+
+def test_kueue_does_not_admit_it_and_no_label_says_that_it_would() -> None:
+    manifest = KIND.manifest(JobSpec(name="a", image="i", command=("x",), queue="team-a"))
+    assert "kueue.x-k8s.io/queue-name" not in manifest["metadata"]["labels"]
+    assert "v2beta1" in KIND.lacks["queue"]

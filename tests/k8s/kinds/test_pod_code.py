@@ -255,8 +255,6 @@ def test_only_git_has_a_login() -> None:
         ("git@host:x", "git@host:x", {}),
     ],
 )
-def test_user_and_password_are_told_from_a_url_even_one_that_is_being_typed(
-    url: str, without: str, login: dict[str, str]
-) -> None:
+def test_credentials_are_split_from_any_url(url: str, without: str, login: dict[str, str]) -> None:
     assert (strip_credentials(url), credentials_in(replace(GIT, sync_source=url))) == (without, login)
     assert url == without or url not in json.dumps(PyTorchJob().manifest(replace(GIT, sync_source=url)))

@@ -126,9 +126,7 @@ def test_roles_of_an_elastic_job_are_named() -> None:
         (BatchJob(), (Role("worker"),), "All pods of a Job are alike."),
     ],
 )
-def test_roles_that_a_kind_cannot_have_get_a_sentence(
-    kind: CreatableKind, roles: tuple[Role, ...], expected: str
-) -> None:
+def test_unsupported_roles_are_refused(kind: CreatableKind, roles: tuple[Role, ...], expected: str) -> None:
     assert kind.unsupported(replace(SPEC, roles=roles)).get("roles", "") == expected
 
 

@@ -8,6 +8,9 @@ import pytest
 
 from k8s.kinds.job_set import JobSet
 from k8s.kinds.kubeflow.train_job import TrainJob
+from k8s.kinds.ray.ray_cluster import RayCluster
+from k8s.kinds.ray.ray_job import RayJob
+from k8s.kinds.volcano_job import VolcanoJob
 from k8s.status import Status
 from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects
 
@@ -29,9 +32,7 @@ def train_job(**status: Any) -> dict[str, Any]:
         ([{"type": "Failed", "status": "True"}, {"type": "Complete", "status": "False"}], Status.FAILED),
     ],
 )
-def test_a_train_job_ends_only_when_it_says_so(
-    conditions: list[dict[str, Any]], outcome: Status | None
-) -> None:
+def test_only_conditions_end_a_train_job(conditions: list[dict[str, Any]], outcome: Status | None) -> None:
     job = TRAIN.parse(train_job(conditions=conditions))
     assert (job.outcome, job.is_suspended) == (outcome, False)
 
@@ -118,3 +119,142 @@ def test_a_pod_of_an_old_server_has_its_number_in_an_annotation_or_none() -> Non
     assert SET.instance_of(a_pod("a-w-0-1-xxxxx", labels)) is None
     labels["batch.kubernetes.io/job-completion-index"] = "1"
     assert SET.instance_of(a_pod("a-w-0-1-xxxxx", labels)) == ("w", 1)
+
+
+KIND = VolcanoJob()
+
+
+def test_its_gang_its_queue_and_its_retries_are_read() -> None:
+    job = jobs_in("volcano-running")[0]
+    assert (job.queue, job.priority, job.min_instances) == ("research", "high", 2)
+    assert (job.restarts, job.restarts_allowed) == (1, 5)
+    assert [(each.type, each.status) for each in job.conditions] == [
+        ("Pending", "False"),
+        ("Running", "True"),
+    ]
+    assert job.started is not None and job.started.minute == 2
+
+
+@pytest.mark.parametrize(
+    ("phase", "outcome", "is_suspended"),
+    [
+        ("Pending", None, False),
+        ("Running", None, False),
+        ("Restarting", None, False),
+        ("Completing", None, False),
+        ("Aborting", None, True),
+        ("Aborted", None, True),
+        ("Completed", Status.SUCCEEDED, False),
+        ("Failed", Status.FAILED, False),
+        ("Terminated", Status.FAILED, False),
+    ],
+)
+def test_its_phase_says_how_it_is(phase: str, outcome: Status | None, is_suspended: bool) -> None:
+    obj = objects("volcano-running")[0]
+    obj["status"]["state"] |= {"phase": phase, "message": "so it is"}
+    job = KIND.parse(obj)
+    assert (job.outcome, job.is_suspended) == (outcome, is_suspended)
+    assert job.outcome_reason == ("so it is" if outcome else "")
+    assert (job.finished is not None) == (outcome is not None)
+
+
+def test_pods_have_ranks_only_where_the_plug_in_for_pytorch_numbers_them() -> None:
+    obj = objects("volcano-running")[0]
+    assert [(each.ranks, each.ranks_proof) for each in KIND.replicas(obj)] == [
+        ((0,), "assumed"),
+        ((1,), "assumed"),
+        ((2,), "assumed"),
+    ]
+    del obj["spec"]["plugins"]
+    assert {each.ranks_proof for each in KIND.replicas(obj)} == {"none"}
+
+
+def test_tasks_without_a_name_or_a_number_are_as_volcano_takes_them() -> None:
+    tasks = [{"replicas": 1, "template": {}}, {"name": "idle", "template": {}}]
+    found = KIND.replicas({"metadata": {"name": "a"}, "spec": {"tasks": tasks}})
+    assert [each.name for each in found] == ["a-default0-0"]
+    job = KIND.parse({"metadata": {"name": "a"}, "spec": {"tasks": tasks}})
+    assert (job.min_instances, job.restarts_allowed, job.has_status) == (None, 3, False)
+
+
+def test_a_pod_that_volcano_only_schedules_is_not_of_its_jobs() -> None:
+    labels = {"volcano.sh/task-spec": "worker", "volcano.sh/queue-name": "research"}
+    assert KIND.job_of(a_pod("bert-worker-0", labels)) == ""
+
+
+JOB, CLUSTER = RayJob(), RayCluster()
+
+
+@pytest.mark.parametrize(
+    ("state", "program", "outcome"),
+    [
+        ("", "", None),
+        ("Initializing", "", None),
+        ("Running", "RUNNING", None),
+        ("Retrying", "FAILED", None),
+        ("Suspended", "", None),
+        ("Complete", "SUCCEEDED", Status.SUCCEEDED),
+        ("Complete", "FAILED", Status.FAILED),
+        ("Complete", "STOPPED", Status.FAILED),
+        ("Failed", "FAILED", Status.FAILED),
+        ("Failed", "", Status.FAILED),
+        ("ValidationFailed", "", Status.FAILED),
+    ],
+)
+def test_a_ray_job_ends_after_the_last_retry(state: str, program: str, outcome: Status | None) -> None:
+    obj = objects("rayjob-running")[0]
+    obj["status"] |= {"jobDeploymentStatus": state, "jobStatus": program, "endTime": "2026-11-20T12:00:00Z"}
+    job = JOB.parse(obj)
+    assert job.outcome is outcome
+    assert (job.finished is not None) == (outcome is not None)
+
+
+def test_why_a_ray_job_failed_is_told_in_its_words() -> None:
+    obj = objects("rayjob-running")[0]
+    obj["status"] |= {"jobDeploymentStatus": "Failed", "reason": "AppFailed", "message": "exit 1"}
+    assert JOB.parse(obj).outcome_reason == "AppFailed: exit 1"
+    obj["status"] |= {"reason": "", "message": "", "jobStatus": "STOPPED"}
+    assert JOB.parse(obj).outcome_reason == "program stopped"
+
+
+def test_a_ray_jobs_retries_and_what_its_program_does_are_told() -> None:
+    job = jobs_in("rayjob-running")[0]
+    assert (job.restarts, job.restarts_allowed, job.progress) == (1, 2, "program running")
+    assert (job.queue, job.min_instances, job.is_suspended) == ("team-a", None, False)
+    assert job.started is not None
+
+
+def test_without_a_submitter_the_head_is_the_chief() -> None:
+    obj = objects("rayjob-running")[0]
+    obj["spec"]["submissionMode"] = "HTTPMode"
+    assert [each.instance for each in JOB.replicas(obj) if each.is_chief] == ["head-0"]
+    assert all(each.role != "submitter" for each in JOB.replicas(obj))
+
+
+def test_a_ray_job_on_somebody_elses_cluster_has_a_submitter_only() -> None:
+    obj = objects("rayjob-running")[0]
+    del obj["spec"]["rayClusterSpec"]
+    obj["spec"]["clusterSelector"] = {"ray.io/cluster": "shared"}
+    assert [each.instance for each in JOB.replicas(obj)] == ["submitter-0"]
+
+
+def test_an_autoscaled_cluster_can_work_with_its_fewest_pods() -> None:
+    job = jobs_in("raycluster-autoscaled")[0]
+    assert (len(job.replicas), job.min_instances) == (4, 2)
+    assert (job.priority, job.queue, job.outcome) == ("low", "research", None)
+    obj = objects("rayjob-running")[0]
+    obj["spec"]["rayClusterSpec"]["enableInTreeAutoscaling"] = True
+    assert JOB.parse(obj).min_instances == 1 + 1 + 2 + 1  # submitter, head, one replica on two hosts, and one
+
+
+def test_a_suspended_cluster_has_not_begun() -> None:
+    obj = objects("raycluster-autoscaled")[0]
+    assert CLUSTER.parse(obj).started is not None
+    obj["spec"]["suspend"] = True
+    assert (CLUSTER.parse(obj).is_suspended, CLUSTER.parse(obj).started) == (True, None)
+
+
+def test_the_pod_that_cleans_up_after_a_cluster_is_none_of_its_workers() -> None:
+    labels = {"ray.io/cluster": "shared", "ray.io/node-type": "redis-cleanup"}
+    assert CLUSTER.instance_of(a_pod("shared-redis-cleanup-x", labels)) == ("redis-cleanup", 0)
+    assert CLUSTER.instance_of(a_pod("x", {})) is None

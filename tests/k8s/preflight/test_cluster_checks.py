@@ -373,9 +373,7 @@ async def test_what_the_user_may_not_create_is_found() -> None:
         ({NODES: page([])}, {"cpu": "64"}),
     ],
 )
-async def test_nothing_is_found_where_nothing_is_wrong(
-    answers: Mapping[str, Reply], change: dict[str, Any]
-) -> None:
+async def test_a_correct_job_has_no_finding(answers: Mapping[str, Reply], change: dict[str, Any]) -> None:
     assert await findings(answers, **change) == []
 
 
@@ -458,9 +456,7 @@ BATCH = next(kind for kind in CREATABLE if kind.resource.kind == "Job")
         (False, "4", ""),
     ],
 )
-async def test_of_pods_that_come_one_by_one_a_quota_need_allow_one_alone(
-    indexed: bool, hard: str, said: str
-) -> None:
+async def test_a_quota_counts_only_pods_that_run_at_once(indexed: bool, hard: str, said: str) -> None:
     manifest = batch_job("sweep", pods=4, indexed=indexed)
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(f"{SPACE}/resourcequotas", quota({"requests.nvidia.com/gpu": hard}, {}))

@@ -45,7 +45,7 @@ def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
         ("Between", ["1"], False, False),
     ],
 )
-def test_every_operator_holds_as_in_kubernetes(
+def test_operators_match_kubernetes(
     operator: str, values: list[str], on_h100: bool, on_nothing: bool
 ) -> None:
     requirement = NodeSelectorRequirement("gpu", operator, values)
@@ -91,14 +91,12 @@ _terms = st.lists(st.lists(_requirements, max_size=3), max_size=3)
 
 
 @given(_requirements, _labels)
-def test_requirements_hold_as_a_plain_reading_of_the_reference_says(
-    requirement: NodeSelectorRequirement, labels: dict[str, str]
-) -> None:
+def test_requirements_match_a_reference(requirement: NodeSelectorRequirement, labels: dict[str, str]) -> None:
     assert matches(requirement, labels) is _reference(requirement, labels)
 
 
 @given(_terms, _labels)
-def test_one_term_of_which_all_requirements_hold_is_enough(
+def test_one_matching_term_is_enough(
     terms: list[list[NodeSelectorRequirement]], labels: dict[str, str]
 ) -> None:
     (node,) = nodes_of(labelled("n", labels=labels))

@@ -158,9 +158,7 @@ JOBS = st.builds(
 
 @settings(max_examples=100)
 @given(JOBS, st.lists(PARTS, max_size=5))
-def test_whatever_is_said_there_is_an_answer_and_it_does_not_claim_too_much(
-    said: DeclaredStatus, instances: list[InstanceState]
-) -> None:
+def test_any_input_has_a_modest_status(said: DeclaredStatus, instances: list[InstanceState]) -> None:
     status, reason = job_status(said, instances)
     assert not reason.startswith((";", " "))
     has = {each.status for each in instances}

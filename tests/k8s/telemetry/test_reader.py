@@ -2,19 +2,25 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from k8s.client.client import Client
+from k8s.errors import NotFound
 from k8s.snapshot import Job, NodeRow
+from k8s.telemetry.history import GpuHistory, since_gap
+from k8s.telemetry.metrics_server import NODE_METRICS, POD_METRICS, fetch_usage
 from k8s.telemetry.prometheus import PrometheusAddress
 from k8s.telemetry.proxied import REFUSED_S, Refusals
 from k8s.telemetry.reader import TelemetryReader
-from k8s.telemetry.readings import NoReadings, NoReadingsCause, Source
+from k8s.telemetry.readings import GpuKey, NoReadings, NoReadingsCause, Source, Usage
 from tests.k8s.telemetry.test_prometheus import BUSY, answering, vector
 from tests.scripted.server import ScriptedCluster, page, refusal
 from tests.scripted.telemetry import gpu_cluster, proxied, proxy_path, text
-from tests.support.gpu_readings import NOON
+from tests.support.gpu_readings import NOON, gpu, observed
 from tests.support.objects import joined, node, pod_of, pytorch_job
 
 PROMETHEUS = PrometheusAddress("monitoring", "prometheus-k8s", "web")
@@ -138,17 +144,14 @@ async def test_a_cluster_without_a_metrics_server_or_prometheus_is_asked_for_the
 async def test_a_cluster_that_is_away_is_an_answer_and_no_error(path: str) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=text())
-        cluster.forget(path)
-        cluster.say(path, refusal(500, "broken"))
+        cluster.replace(path, refusal(500, "broken"))
         found = await reader_of(client).read(rows_of("n1"))
     missing = found.nodes["n1"].missing
     assert missing is not None
     assert (missing.cause, missing.words) == (NoReadingsCause.UNREACHABLE, "broken")
 
 
-async def test_no_exporter_of_nvidias_is_looked_for_or_recommended_where_the_devices_are_not_nvidias() -> (
-    None
-):
+async def test_other_makers_devices_need_no_nvidia_exporter() -> None:
     amd = node("mi300", gpus=0) | {"status": {"allocatable": {"amd.com/gpu": "8"}}}
     rows, _ = joined([amd], [], [])
     async with ScriptedCluster() as cluster, cluster.client() as client:
@@ -177,3 +180,85 @@ def test_what_is_asked_again_is_not_remembered_for_ever() -> None:
     assert kept_bytes < 100_000
     assert refusals.get(("node", "gpu-19999")) is _GONE
     assert refusals.get(("node", "gpu-0")) is None
+
+
+def test_a_reading_that_came_twice_is_one_sample() -> None:
+    history = GpuHistory()
+    for at_s in (0, 0, 30, 30, 10):
+        history.add([gpu(at_s=at_s)])
+    assert [sample.at.second for sample in history.of(gpu().key)] == [0, 30]
+
+
+def test_mig_instances_of_one_gpu_have_histories_of_their_own() -> None:
+    history = GpuHistory()
+    history.add([gpu(mig_id="1", utilisation=3.0), gpu(mig_id="2", utilisation=80.0)])
+    assert [sample.utilisation for sample in history.of(GpuKey("a100-1", 0, "2"))] == [80.0]
+    assert history.of(GpuKey("a100-1", 0)) == ()
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1000)), max_size=80))
+def test_a_history_is_bounded_by_gpus_and_by_samples_and_in_order(found: list[tuple[int, int]]) -> None:
+    history = GpuHistory(most_samples=4, most_gpus=3)
+    for index, at_s in found:
+        history.add([gpu(index, at_s=at_s)])
+    assert len(history.keys) <= 3
+    for key in history.keys:
+        samples = history.of(key)
+        assert 1 <= len(samples) <= 4
+        assert [sample.at for sample in samples] == sorted({sample.at for sample in samples})
+
+
+def test_the_gpu_that_was_not_read_for_longest_is_forgotten_first() -> None:
+    history = GpuHistory(most_gpus=2)
+    history.add([gpu(0), gpu(1)])
+    history.add([gpu(0, at_s=30)])
+    history.add([gpu(2, at_s=60)])
+    assert [key.index for key in history.keys] == [0, 2]
+
+
+def test_what_was_before_a_gap_is_no_part_of_what_was_observed_since() -> None:
+    history = observed(gpu(), for_s=300)
+    observed(gpu(at_s=2000), for_s=60, history=history)
+    history.add([gpu(1), gpu(1, at_s=2000)])
+    assert len(since_gap(history.of(gpu(1).key))) == 1
+    assert len(since_gap(history.of(gpu(2).key))) == 0
+    since = since_gap(history.of(gpu().key))
+    assert len(since) == 3
+    assert since[-1].at - since[0].at == timedelta(seconds=60)
+
+
+async def test_nodes_and_pods_come_with_what_they_use_and_since_when_that_is_known() -> None:
+    taken = NOON - timedelta(seconds=12)
+    stamp = taken.isoformat().replace("+00:00", "Z")
+    node = {"metadata": {"name": "n1"}, "timestamp": stamp, "usage": {"cpu": "1500m", "memory": "2Gi"}}
+    pod = {
+        "metadata": {"name": "bert-0", "namespace": "vision"},
+        "timestamp": stamp,
+        "containers": [
+            {"name": "pytorch", "usage": {"cpu": "250000000n", "memory": "1Ki"}},
+            {"name": "sidecar", "usage": {"cpu": "1", "memory": "1Ki"}},
+        ],
+    }
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say("/apis/metrics.k8s.io/v1beta1/nodes", page([node]))
+        cluster.say("/apis/metrics.k8s.io/v1beta1/namespaces/vision/pods", page([pod]))
+        nodes = await fetch_usage(client, NODE_METRICS, NOON)
+        pods = await fetch_usage(client, POD_METRICS, NOON, "vision")
+    assert nodes == {("", "n1"): Usage(1.5, 2 * 2**30, Source.METRICS, taken)}
+    assert pods == {("vision", "bert-0"): Usage(1.25, 2048, Source.METRICS, taken)}
+
+
+async def test_what_makes_no_sense_is_not_known() -> None:
+    later = (NOON + timedelta(hours=1)).isoformat()
+    odd = {"metadata": {"name": "n1"}, "timestamp": later, "usage": {"cpu": "many", "gpu": "1"}}
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say("/apis/metrics.k8s.io/v1beta1/nodes", page([odd, {"metadata": []}]))
+        assert await fetch_usage(client, NODE_METRICS, NOON) == {
+            ("", "n1"): Usage(None, None, Source.METRICS, NOON)
+        }
+
+
+async def test_a_cluster_without_a_metrics_server_says_so() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        with pytest.raises(NotFound):
+            await fetch_usage(client, NODE_METRICS, NOON)

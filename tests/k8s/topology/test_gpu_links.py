@@ -168,9 +168,7 @@ def test_the_label_goes_back_to_default() -> None:
         (replace(row(), resources={"amd.com/gpu": Share(8, 0, 0)}), "They are not NVIDIA GPUs"),
     ],
 )
-async def test_no_pod_is_asked_where_none_could_tell_and_what_could_is_said(
-    node: NodeRow, words: str
-) -> None:
+async def test_no_useless_pod_is_asked_and_a_useful_one_named(node: NodeRow, words: str) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(MAPS, page([]))
         with pytest.raises(UnknownLinks) as caught:

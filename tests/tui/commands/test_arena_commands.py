@@ -165,9 +165,7 @@ CODE = {"/root/code"}
 
 
 @pytest.mark.parametrize("name", RECORDED_AS)
-async def test_what_is_sent_has_what_arena_sent(
-    run: CommandLine, cluster: ScriptedCluster, name: str
-) -> None:
+async def test_what_is_sent_matches_arena(run: CommandLine, cluster: ScriptedCluster, name: str) -> None:
     say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v1alpha1": ["mpijobs"]})
     beside = ("/apis/apps/v1/namespaces/default/deployments", "/api/v1/namespaces/default/services")
     for path in (MPI_JOBS, "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs", *beside):

@@ -94,8 +94,7 @@ def guided(run: CommandLine, cluster: ScriptedCluster) -> CommandLine:
         MPI_JOBS: mpi_jobs,
     }
     for path, items in lists.items():
-        cluster.forget(path)
-        cluster.say(path, page(items, "5"))
+        cluster.replace(path, page(items, "5"))
         cluster.say(path, Stream(), watch=True)
     for pod in pods:
         path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
@@ -155,18 +154,14 @@ async def test_arenas_other_commands_work_or_say_why_not(guided: CommandLine, li
 
 
 @pytest.mark.parametrize("word", NOT_HERE)
-async def test_what_arena_has_and_we_have_not_is_answered_in_a_sentence(
-    alone: CommandLine, word: str
-) -> None:
+async def test_arenas_missing_commands_are_explained(alone: CommandLine, word: str) -> None:
     ended = await alone(word, "anything", "--at", "all")
     assert (ended.status, ended.err.splitlines()[0]) == (2, NOT_HERE[word])
     overview = (await alone("--help")).out
     assert word not in {line.split()[0] for line in overview.splitlines() if line.strip()}
 
 
-async def test_what_is_asked_of_an_instance_is_asked_of_its_pod(
-    guided: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_an_instance_is_resolved_to_its_pod(guided: CommandLine, cluster: ScriptedCluster) -> None:
     await guided(*["logs", "pytorch-dist", "-i", "pytorch-dist-worker-0", "-t", "5"])
     (asked,) = cluster.asked("/api/v1/namespaces/default/pods/pytorch-dist-worker-0/log")
     assert asked.query["tailLines"] == "5"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -102,12 +104,9 @@ async def test_ctrl_c_in_the_moment_of_a_question_ends_it(moment: str) -> None:
             await asking.wait()
 
 
-async def test_more_than_a_few_jobs_are_deleted_only_for_the_words_that_say_so(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_deleting_many_jobs_needs_a_typed_answer(run: CommandLine, cluster: ScriptedCluster) -> None:
     jobs = [pytorch_job(f"job-{number}") for number in range(6)]
-    cluster.forget("/apis/kubeflow.org/v1/pytorchjobs")
-    cluster.say("/apis/kubeflow.org/v1/pytorchjobs", page(jobs))
+    cluster.replace("/apis/kubeflow.org/v1/pytorchjobs", page(jobs))
     names = [job["metadata"]["name"] for job in jobs]
     paths = [f"{PATH.rpartition('/')[0]}/{name}" for name in names]
     for path in paths:
@@ -118,9 +117,7 @@ async def test_more_than_a_few_jobs_are_deleted_only_for_the_words_that_say_so(
         assert [len(cluster.asked(path, method="DELETE")) for path in paths] == [times] * 6
 
 
-async def test_a_suspend_says_what_is_lost_and_enter_means_no(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_suspend_names_the_loss_and_enter_means_no(run: CommandLine, cluster: ScriptedCluster) -> None:
     with terminal(run, "suspend", "waits") as asking:
         assert await answer(asking, "frees 8 GPUs. Progress since the last checkpoint is lost", "\r") == 1
     assert cluster.asked(PATH, method="PATCH") == []
@@ -151,9 +148,31 @@ async def test_git_s_password_is_typed_unseen_and_goes_into_a_secret_of_the_job(
         ((*GIT, "--env=GIT_SYNC_PASSWORD=x", "--env=GIT_SYNC_USERNAME=y"), "already has credentials"),
     ],
 )
-async def test_a_git_user_without_use_or_terminal_is_refused(
-    run: CommandLine, words: tuple[str, ...], said: str
-) -> None:
+async def test_a_useless_git_user_is_refused(run: CommandLine, words: tuple[str, ...], said: str) -> None:
     ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", *words, "python a.py")
     assert (ended.status, ended.out) == (2, "")
     assert said in ended.err
+
+
+async def test_in_a_pipe_it_prints_the_jobs_and_says_that_it_needs_a_terminal(run: CommandLine) -> None:
+    listed = await run("list")
+    alone = await run()
+    assert (alone.status, alone.out) == (2, listed.out)
+    assert alone.out.splitlines()[0].split()[0] == "NAME"
+    assert alone.err.splitlines()[0] == "The console needs a terminal."
+    assert gc.isenabled()
+
+
+async def test_where_nothing_can_be_listed_it_says_why_besides(alone: CommandLine) -> None:
+    ended = await alone()
+    assert (ended.status, ended.out) == (2, "")
+    assert "No cluster" in ended.err or "kubeconfig" in ended.err
+    assert "The console needs a terminal" in ended.err
+
+
+def test_a_terminal_that_cannot_move_its_cursor_is_none(tmp_path: Path) -> None:
+    env = {**os.environ, "TERM": "dumb", "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
+    with Terminal([sys.executable, "-P", "-m", "tui"], env=env, folder=ROOT) as terminal:
+        assert terminal.wait_for_end() == 2
+        assert "The console needs a terminal" in terminal.text
+        assert b"\x1b" not in terminal.output

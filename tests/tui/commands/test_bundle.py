@@ -57,9 +57,7 @@ def unpacked(path: Path) -> dict[str, str]:
         return found
 
 
-async def test_a_bundle_has_everything_of_a_job_but_its_secrets(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_bundle_has_everything_but_secrets(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve(cluster, "running")
     path = run.home / "running.tar.gz"
     ended = await run("bundle", "running", "-o", str(path), "--tail", "50")
@@ -93,16 +91,13 @@ async def test_a_bundle_has_everything_of_a_job_but_its_secrets(
     assert asked.query["tailLines"] == "50"
 
 
-async def test_what_cannot_be_read_is_a_line_in_the_readme_and_never_the_end(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_unreadable_parts_are_named_in_the_readme(run: CommandLine, cluster: ScriptedCluster) -> None:
     path = run.home / "x.tar.gz"
     cluster.say(f"{JOBS}/running", refusal(403, "you may not get pytorchjobs", "Forbidden"))
     cluster.say(f"{JOBS}/running", refusal(403, "you may not get pytorchjobs", "Forbidden"))
     pod = pods_of("running")[0]["metadata"]["name"]
     cluster.say(f"{PODS_PATH}/{pod}/log", refusal(400, "container is waiting to start", "BadRequest"))
-    cluster.forget("/api/v1/namespaces/default/events")
-    cluster.say("/api/v1/namespaces/default/events", Answer(b"nonsense"))
+    cluster.replace("/api/v1/namespaces/default/events", Answer(b"nonsense"))
     ended = await run("bundle", "running", "-o", str(path))
     assert ended.status == 0
     readme = unpacked(path)["README.txt"]
@@ -120,9 +115,7 @@ async def test_a_folder_that_is_not_there_is_said(run: CommandLine, cluster: Scr
     assert (await run("bundle", "running", "--tail", "-1")).status == 2
 
 
-async def test_cancelled_it_leaves_nothing_and_what_was_there_stays(
-    cluster: ScriptedCluster, tmp_path: Path
-) -> None:
+async def test_cancelling_leaves_the_old_file_alone(cluster: ScriptedCluster, tmp_path: Path) -> None:
     serve(cluster, "running")
     path = tmp_path / "x.tar.gz"
     path.write_bytes(b"the one before")

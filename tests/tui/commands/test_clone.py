@@ -31,9 +31,7 @@ ITS_OWN = {
 """What the pods' labels and annotations say of the job and its owner, and what a clone of li's says there."""
 
 
-async def test_a_job_is_made_once_more_with_all_that_its_object_says(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_clone_has_everything_of_its_original(run: CommandLine, cluster: ScriptedCluster) -> None:
     job = serve(cluster, "pytorch-dist-git")
     ended = await run("clone", "pytorch-dist-git", "--yes")
     assert (ended.status, ended.out) == (0, "PyTorchJob default/pytorch-dist-git-2 created.\n")
@@ -50,9 +48,7 @@ async def test_a_job_is_made_once_more_with_all_that_its_object_says(
     assert "status" not in made
 
 
-async def test_what_would_be_created_is_shown_and_nothing_is_sent(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_dry_run_shows_and_sends_nothing(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve(cluster, "done")
     ended = await run("clone", "done", "--name", "again", "--dry-run", "client", "-o", "yaml", "--readonly")
     assert ended.status == 0
@@ -64,9 +60,7 @@ async def test_what_would_be_created_is_shown_and_nothing_is_sent(
     assert asked.query["dryRun"] == "All"
 
 
-async def test_a_manifest_is_shown_without_a_question_and_created_only_with_yes(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_output_needs_no_yes_but_creating_does(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve(cluster, "done")
     ended = await run.process("clone", "done", "-o", "yaml")
     assert (ended.status, ended.err) == (0, "Still refers to done in: command, hostnames.\n")
@@ -92,18 +86,14 @@ async def test_nothing_is_cloned_with_readonly(run: CommandLine, cluster: Script
     assert cluster.requests == []
 
 
-async def test_a_name_that_no_job_can_have_is_refused_before_anything_is_asked(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_an_invalid_name_is_refused_at_once(run: CommandLine, cluster: ScriptedCluster) -> None:
     ended = await run("clone", "done", "--name", "B A", "--yes")
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.startswith("--name: Use lowercase letters")
     assert not [each for each in cluster.requests if each.method == "POST"]
 
 
-async def test_secrets_in_variables_are_redacted_unless_they_are_asked_for(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_secrets_in_variables_are_redacted(run: CommandLine, cluster: ScriptedCluster) -> None:
     job = serve(cluster, "done")
     for role in job["spec"]["pytorchReplicaSpecs"].values():
         variables = role["template"]["spec"]["containers"][0].setdefault("env", [])

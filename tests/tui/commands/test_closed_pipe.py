@@ -122,9 +122,7 @@ async def test_a_reader_that_never_read(full: CommandLine, words: tuple[str, ...
 
 @pytest.mark.parametrize("words", [("logs", "running"), ("list", "-o", "json"), ("info",)], ids=" ".join)
 @pytest.mark.parametrize("size", [1, 100_000])
-async def test_a_reader_that_leaves_in_the_middle_of_a_line(
-    full: CommandLine, words: tuple[str, ...], size: int
-) -> None:
+async def test_a_reader_that_leaves_mid_line(full: CommandLine, words: tuple[str, ...], size: int) -> None:
     child, reading = await start(full, words, "stdout")
     await asyncio.to_thread(os.read, reading, size)
     os.close(reading)
@@ -136,8 +134,7 @@ async def test_a_reader_that_leaves_while_a_log_is_followed(
     full: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...]
 ) -> None:
     log = Stream(LINE)
-    cluster.forget(LOG)
-    cluster.say(LOG, log)
+    cluster.replace(LOG, log)
     for path in ("/apis/kubeflow.org/v1/pytorchjobs", "/apis/batch/v1/jobs", "/api/v1/pods", "/api/v1/nodes"):
         cluster.say(path, Stream(), watch=True)
     child, reading = await start(full, words, "stdout")

@@ -104,14 +104,11 @@ def job_writing_to(cluster: ScriptedCluster, log_dir: str) -> None:
         pod = role["template"]["spec"]
         pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "training-data"}}]
         pod["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/mnt"}]
-    cluster.forget("/apis/kubeflow.org/v1/pytorchjobs")
-    cluster.say("/apis/kubeflow.org/v1/pytorchjobs", page(jobs))
+    cluster.replace("/apis/kubeflow.org/v1/pytorchjobs", page(jobs))
     cluster.say(JOB_PATH, Answer(job))
 
 
-async def test_a_jobs_volume_on_this_machine_is_read_directly(
-    run: CommandLine, cluster: ScriptedCluster, folder: Path
-) -> None:
+async def test_a_local_volume_is_read(run: CommandLine, cluster: ScriptedCluster, folder: Path) -> None:
     job_writing_to(cluster, "/mnt/runs")
     claim = {"metadata": {"annotations": {"gpuconsole.dev/path": str(folder.parent)}}}
     cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/training-data", Answer(claim))
@@ -120,9 +117,7 @@ async def test_a_jobs_volume_on_this_machine_is_read_directly(
     assert found["source"] == "/mnt/runs on this machine"
 
 
-async def test_a_jobs_pod_is_asked_for_its_event_files(
-    run: CommandLine, cluster: ScriptedCluster, folder: Path
-) -> None:
+async def test_event_files_of_a_pod(run: CommandLine, cluster: ScriptedCluster, folder: Path) -> None:
     job_writing_to(cluster, "/mnt/runs")
     (file,) = folder.iterdir()
     body = file.read_bytes()

@@ -22,18 +22,14 @@ async def test_a_job_is_deleted_by_its_uid(run: CommandLine, cluster: ScriptedCl
     assert options["propagationPolicy"] == "Background"
 
 
-async def test_without_a_terminal_it_wants_to_be_told_to_be_sure(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_without_a_terminal_it_needs_yes(run: CommandLine, cluster: ScriptedCluster) -> None:
     ended = await run.process("delete", "waits")
     assert (ended.status, ended.out) == (2, "")
     assert "--yes" in ended.err
     assert cluster.requests == []
 
 
-async def test_one_that_is_not_there_does_not_keep_the_others(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_missing_job_does_not_stop_the_others(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(f"{PATH}/done", Answer({"status": "Success"}), method="DELETE")
     cluster.say(f"{PATH}/fails", refusal(403, "you may not", "Forbidden"), method="DELETE")
     ended = await run("delete", "nope", "fails", "done", "done", "--yes")
@@ -45,8 +41,7 @@ async def test_one_that_is_not_there_does_not_keep_the_others(
 
 
 async def test_a_name_that_two_kinds_share_is_not_guessed(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.forget("/apis/batch/v1/jobs")
-    cluster.say("/apis/batch/v1/jobs", page([batch_job("waits")]))
+    cluster.replace("/apis/batch/v1/jobs", page([batch_job("waits")]))
     cluster.say("/apis/batch/v1/namespaces/default/jobs/waits", Answer({}), method="DELETE")
     ended = await run("delete", "waits", "--yes")
     assert (ended.status, ended.out) == (1, "")
@@ -83,16 +78,13 @@ def serve_deletion(cluster: ScriptedCluster, *left: Object) -> None:
         ("/apis/kubeflow.org/v1/pytorchjobs", [job], []),
         ("/api/v1/pods", pods, list(left)),
     ):
-        cluster.forget(path)
-        cluster.say(path, page(before), page(after))
+        cluster.replace(path, page(before), page(after))
     for path in ("apis/kubeflow.org/v1/pytorchjobs", "apis/batch/v1/jobs", "api/v1/pods", "api/v1/nodes"):
         cluster.say(f"/{path}", Stream(), watch=True)
     cluster.say(f"{PATH}/bert", Answer({"status": "Success"}), method="DELETE")
 
 
-async def test_it_waits_until_the_job_and_its_pods_are_gone(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_it_waits_until_job_and_pods_are_gone(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve_deletion(cluster)
     ended = await run("delete", "bert", "--yes", "--wait")
     assert (ended.status, ended.err) == (0, "")
@@ -111,18 +103,14 @@ async def test_what_is_left_when_the_time_is_up_is_named(run: CommandLine, clust
     )
 
 
-async def test_one_that_could_not_be_deleted_is_not_waited_for(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_job_that_stays_is_not_waited_for(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(f"{PATH}/waits", refusal(403, "you may not", "Forbidden"), method="DELETE")
     ended = await run("delete", "waits", "--yes", "--wait")
     assert (ended.status, ended.out) == (1, "")
     assert "nobody can tell" not in ended.err
 
 
-async def test_when_one_of_those_named_is_not_there_waiting_for_the_others_does_not_make_it_good(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_waiting_keeps_the_failure_of_another_job(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve_deletion(cluster)
     ended = await run("delete", "bert", "nope", "--yes", "--wait")
     assert (ended.status, ended.out) == (1, "PyTorchJob default/bert is being deleted.\nbert is gone.\n")

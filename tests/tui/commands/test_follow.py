@@ -33,8 +33,7 @@ class Followed:
         self.written = b""
         cluster.say(CREATE, Compute(_echo), method="POST")
         for path in (JOBS, "/api/v1/pods"):
-            cluster.forget(path)
-            cluster.say(path, page([], "5"))
+            cluster.replace(path, page([], "5"))
         for path, stream in ((JOBS, self.jobs), ("/api/v1/pods", self.pods)):
             cluster.say(path, stream, watch=True)
         for path in ("/api/v1/nodes", "/apis/batch/v1/jobs"):
@@ -59,8 +58,7 @@ class Followed:
     def close_log(self) -> None:
         """End the log, which can then be read once more from its beginning."""
         self.log.end()
-        self.cluster.forget(f"{POD}/log")
-        self.cluster.say(f"{POD}/log", Answer(self.written))
+        self.cluster.replace(f"{POD}/log", Answer(self.written))
 
     def end(self, condition: str, message: str) -> None:
         """Let the pod and the job end."""
@@ -69,8 +67,7 @@ class Followed:
         ended = {"exitCode": 0 if phase == "Succeeded" else 1, "finishedAt": "2026-11-20T18:37:00Z"}
         container = {"name": "pytorch", "state": {"terminated": ended}, "restartCount": 0}
         pod["status"] = {"phase": phase, "containerStatuses": [container]}
-        self.cluster.forget(POD)
-        self.cluster.say(POD, Answer(pod))
+        self.cluster.replace(POD, Answer(pod))
         self.close_log()
         job = {**JOB, "status": {"conditions": [{"type": condition, "status": "True", "message": message}]}}
         self.pods.event("MODIFIED", _at(pod, "7"))
@@ -142,9 +139,7 @@ async def test_ctrl_c_leaves_the_job_and_says_how_to_go_on(run: CommandLine, fol
     assert followed.cluster.asked(f"{CREATE}/demo", method="DELETE") == []
 
 
-async def test_a_job_that_ends_before_it_has_pods_fails_the_command(
-    run: CommandLine, followed: Followed
-) -> None:
+async def test_a_job_that_ends_without_pods_fails(run: CommandLine, followed: Followed) -> None:
     child = await run.start(*SUBMIT)
     await followed.cluster.until_asked(f"{CREATE}/demo")
     job = {**JOB, "status": {"conditions": [{"type": "Failed", "status": "True", "message": "bad image."}]}}
@@ -173,9 +168,7 @@ async def test_there_must_be_one_job_to_follow(
     assert cluster.requests == []
 
 
-async def test_somebody_at_a_terminal_is_told_what_to_type_next(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_terminal_shows_what_to_type_next(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(CREATE, Compute(_echo), method="POST")
     words = (sys.executable, "-P", "-m", "tui", *(word for word in SUBMIT if word != "--follow"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.tui.commands.conftest import CommandLine
 from tui.__main__ import main
 from tui.commands import COMMANDS
 from tui.manual import TOPICS, find_topic
@@ -24,9 +25,7 @@ def test_without_a_topic_all_are_listed(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("command", [name for each in COMMANDS for name in (each.name, *each.aliases)])
-def test_help_of_a_command_is_its_help_unless_a_chapter_has_the_name(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_of_a_command_or_of_a_chapter(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
         main(["help", command])
     except SystemExit as end:
@@ -46,3 +45,55 @@ def test_the_start_of_a_topic_is_enough_where_it_is_the_only_one() -> None:
     assert find_topic("topo") == "topology"
     assert find_topic("c") == ""
     assert find_topic("LOGS") == "logs"
+
+
+async def test_a_sandbox_that_does_not_run_is_said_not_to(alone: CommandLine) -> None:
+    found = (await alone("sandbox", "status", "-o", "json")).values
+    assert (found["is_running"], found["pid"], found["started"]) == (False, 0, None)
+    assert found["folder"] == str(alone.home / "data/gpuconsole/sandbox")
+    assert (await alone("sandbox", "status")).out.startswith("The sandbox is not running.\n")
+    assert (await alone("sandbox", "stop")).out == "The sandbox is not running.\n"
+
+
+async def test_a_kubeconfig_that_was_never_written_is_not_printed(alone: CommandLine) -> None:
+    ended = await alone("sandbox", "kubeconfig")
+    assert (ended.status, ended.out) == (1, "")
+    assert "gpuconsole sandbox start" in ended.err
+
+
+async def test_a_reset_wants_somebody_to_be_sure(alone: CommandLine) -> None:
+    ended = await alone.process("sandbox", "reset")
+    assert (ended.status, ended.out) == (2, "")
+    assert "--yes" in ended.err
+    assert (await alone("sandbox", "reset", "--yes")).status == 0
+
+
+async def test_the_sandbox_is_left_alone_with_readonly(alone: CommandLine) -> None:
+    for action in (["start"], ["stop"], ["reset", "--yes"]):
+        ended = await alone("--readonly", "sandbox", *action)
+        assert ended.status == 1
+        assert "--readonly" in ended.err
+
+
+async def test_a_shape_of_less_than_nothing_is_refused(alone: CommandLine) -> None:
+    assert (await alone("sandbox", "start", "--nodes", "-1")).status == 2
+
+
+async def test_log_limits_that_make_no_sense_are_refused(alone: CommandLine) -> None:
+    for words in (("size", "10"), ("size", "much"), ("size", "-64Mi"), ("files", "1"), ("files", "x")):
+        ended = await alone.process("sandbox", "start", f"--container-log-max-{words[0]}={words[1]}")
+        assert (ended.status, ended.out) == (2, "")
+        assert f"{words[1]!r} is not a" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--links", "dgx-1v", "--gpus-per-node", "9"), "a machine with --links dgx-1v has at most 8."),
+        (("--links", "dgx-9"), "invalid choice: 'dgx-9'"),
+    ],
+)
+async def test_unknown_links_are_refused(words: tuple[str, ...], why: str, alone: CommandLine) -> None:
+    ended = await alone("sandbox", "start", *words)
+    assert ended.status == 2
+    assert why in ended.err

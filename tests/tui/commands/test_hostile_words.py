@@ -121,22 +121,18 @@ def hostile_run(alone: CommandLine, cluster: ScriptedCluster, files: dict[str, s
     }
     recorded = json.loads((RECORDED / "pytorchjobs.json").read_bytes())["items"]
     for name in ("/apis/kubeflow.org/v1/pytorchjobs", "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"):
-        cluster.forget(name)
-        cluster.say(name, page([job, *recorded]))
+        cluster.replace(name, page([job, *recorded]))
     pod = pod_of(job, "master-0", on="gpu-node-0")
     pod["metadata"]["name"] = f"evil-{HOSTILE}"
     for name in ("/api/v1/pods", "/api/v1/namespaces/default/pods"):
-        cluster.forget(name)
-        cluster.say(name, page([pod]))
+        cluster.replace(name, page([pod]))
     alone.set("KUBECONFIG", write_kubeconfig(Path(files["folder"]), cluster.host))
     alone.set("XDG_DATA_HOME", files["folder"])
     return alone
 
 
 @pytest.mark.parametrize("line", [line for lines in LINES.values() for line in lines])
-async def test_a_command_prints_nothing_that_a_terminal_obeys(
-    hostile_run: CommandLine, files: dict[str, str], line: str
-) -> None:
+async def test_no_escape_is_printed(hostile_run: CommandLine, files: dict[str, str], line: str) -> None:
     words = [word.format(**files) for word in line.split()]
     status, printed = await on_a_terminal(hostile_run.home, words)
     assert "Traceback" not in printed
@@ -172,9 +168,7 @@ async def on_a_terminal(folder: Path, words: list[str]) -> tuple[int, str]:
         os.close(master)
 
 
-def test_a_line_of_progress_is_harmless_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_is_harmless(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     write_progress("1/2 \x1b[31mred")
     printed = capsys.readouterr().err.removeprefix("\r\x1b[K")

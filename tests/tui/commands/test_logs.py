@@ -63,9 +63,7 @@ async def test_an_instance_may_be_named(run: CommandLine, cluster: ScriptedClust
     assert "master-0" in ended.err
 
 
-async def test_a_rank_that_nobody_declares_and_no_line_names_is_told(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_an_unknown_rank_is_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve(cluster, "running-master-0")
     for rank in ("7", "9"):
         ended = await run("logs", "running", "-r", rank)
@@ -74,12 +72,9 @@ async def test_a_rank_that_nobody_declares_and_no_line_names_is_told(
         assert "-i NAME" in ended.err
 
 
-async def test_a_job_without_pods_has_no_log_and_the_job_to_ask_about_is_named(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_job_without_pods_has_no_log(run: CommandLine, cluster: ScriptedCluster) -> None:
     for path in ("/api/v1/pods", "/api/v1/namespaces/default/pods"):
-        cluster.forget(path)
-        cluster.say(path, page([]))
+        cluster.replace(path, page([]))
     ended = await run("logs", "too-big")
     assert ended.status == 1
     assert ended.err.startswith("PyTorchJob default/too-big has no log to read yet.\nIt has no pods")
@@ -95,8 +90,7 @@ async def test_a_container_that_is_not_there_is_told(run: CommandLine) -> None:
 
 async def test_a_log_that_may_not_be_read_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:
     path = serve(cluster, "done-master-0")
-    cluster.forget(path)
-    cluster.say(path, refusal(403, 'User "li" cannot get resource "pods/log"', "Forbidden"))
+    cluster.replace(path, refusal(403, 'User "li" cannot get resource "pods/log"', "Forbidden"))
     ended = await run("logs", "done")
     assert (ended.status, ended.out) == (1, "")
     assert 'User "li" cannot get resource "pods/log"' in ended.err
@@ -132,14 +126,10 @@ async def test_lines_come_as_they_are_written(run: CommandLine, live: ScriptedCl
     await child.communicate()
 
 
-async def test_following_a_job_that_went_before_it_had_pods_is_told(
-    run: CommandLine, live: ScriptedCluster
-) -> None:
-    live.forget("/api/v1/pods")
-    live.say("/api/v1/pods", Answer({"metadata": {"resourceVersion": "1"}, "items": []}))
+async def test_following_a_deleted_job_is_reported(run: CommandLine, live: ScriptedCluster) -> None:
+    live.replace("/api/v1/pods", Answer({"metadata": {"resourceVersion": "1"}, "items": []}))
     jobs = Stream()
-    live.forget("/apis/kubeflow.org/v1/pytorchjobs", watch=True)
-    live.say("/apis/kubeflow.org/v1/pytorchjobs", jobs, watch=True)
+    live.replace("/apis/kubeflow.org/v1/pytorchjobs", jobs, watch=True)
     child = await run.start("logs", "-f", "waits")
     assert child.stderr is not None
     assert b"PyTorchJob default/waits is waiting: no pods yet" in await child.stderr.readline()
@@ -150,9 +140,7 @@ async def test_following_a_job_that_went_before_it_had_pods_is_told(
     assert b"There is no log to print." in err
 
 
-async def test_what_stands_above_the_owner_of_a_pod_can_be_followed(
-    run: CommandLine, live: ScriptedCluster
-) -> None:
+async def test_an_owner_of_an_owner_can_be_followed(run: CommandLine, live: ScriptedCluster) -> None:
     def owner(kind: str, name: str) -> dict[str, Any]:
         return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}
 
@@ -162,8 +150,7 @@ async def test_what_stands_above_the_owner_of_a_pod_can_be_followed(
     live.say("/apis/apps/v1", Answer({"groupVersion": "apps/v1", "resources": names}))
     meta = {"name": "web-5d9", "uid": "web-5d9", "ownerReferences": [owner("Deployment", "web")]}
     live.say("/apis/apps/v1/namespaces/default/replicasets/web-5d9", Answer({"metadata": meta}))
-    live.forget("/api/v1/pods")
-    live.say("/api/v1/pods", page([served]))
+    live.replace("/api/v1/pods", page([served]))
     path = "/api/v1/namespaces/default/pods/running-master-0"
     live.say(path, Answer(served))
     live.say(f"{path}/log", Stream(b"2026-11-20T18:36:10.000000001Z one\n"))

@@ -37,8 +37,7 @@ def served(cluster: ScriptedCluster) -> None:
         ended("theirs", 20, user="wang"),
         pytorch_job("waits", creationTimestamp=ago(30), annotations={"gpuconsole.dev/user": "li"}),
     ]
-    cluster.forget(JOBS)
-    cluster.say(JOBS, page(jobs))
+    cluster.replace(JOBS, page(jobs))
     for job in jobs:
         cluster.say(f"{PATH}/{job['metadata']['name']}", Answer({"status": "Success"}), method="DELETE")
 
@@ -67,9 +66,7 @@ async def test_all_users_and_a_status_can_be_chosen(run: CommandLine, cluster: S
     assert deleted(cluster) == {"old", "old-failed", "young", "theirs"}
 
 
-async def test_a_dry_run_shows_them_and_deletes_nothing_also_with_readonly(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_dry_run_deletes_nothing(run: CommandLine, cluster: ScriptedCluster) -> None:
     found = await run.process("prune", "--older-than", "7d", "--dry-run", "--readonly", "-o", "json")
     assert found.status == 0
     assert [each["name"] for each in found.values["items"]] == ["old", "old-failed"] or [
@@ -85,20 +82,15 @@ async def test_nothing_old_enough_is_no_failure(run: CommandLine, cluster: Scrip
     assert "Nothing to prune in namespace default." in found.err
 
 
-async def test_one_that_cannot_be_deleted_does_not_keep_the_others(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    cluster.forget(f"{PATH}/old", method="DELETE")
-    cluster.say(f"{PATH}/old", refusal(403, "you may not", "Forbidden"), method="DELETE")
+async def test_a_refused_job_does_not_stop_the_others(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.replace(f"{PATH}/old", refusal(403, "you may not", "Forbidden"), method="DELETE")
     found = await run("prune", "--older-than", "7d", "--yes")
     assert found.status == 1
     assert deleted(cluster) == {"old", "old-failed"}
     assert "Could not delete PyTorchJob old.\nThe cluster says: you may not" in found.err
 
 
-async def test_a_job_that_does_not_say_when_it_ended_is_as_old_as_its_last_pod(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_the_last_pod_dates_a_job_without_an_end(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.forget("/apis/batch/v1/jobs")
     job = batch_job("nightly")
     job["metadata"]["annotations"] = {"gpuconsole.dev/user": "li"}
@@ -128,8 +120,7 @@ async def test_a_job_that_does_not_say_when_it_ended_is_as_old_as_its_last_pod(
     }
     cluster.say("/apis/batch/v1/jobs", page([job]))
     for path in ("/api/v1/pods", "/api/v1/namespaces/default/pods"):
-        cluster.forget(path)
-        cluster.say(path, page([pod]))
+        cluster.replace(path, page([pod]))
     found = await run("prune", "--older-than", "7d", "--dry-run")
     assert found.row("nightly") == ["nightly", "Job", "Failed", "10d2h", "li"]
 

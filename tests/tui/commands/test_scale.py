@@ -9,7 +9,7 @@ import pytest
 
 from tests.scripted.feed import say_kinds
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
-from tests.support.objects import Object, pytorch_job
+from tests.support.objects import Object, batch_job, pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
@@ -36,8 +36,7 @@ def serve(cluster: ScriptedCluster, job: Object) -> None:
     def taken(asked: Asked) -> Reply:
         return Answer(merged(job, json.loads(asked.body)))
 
-    cluster.forget(JOBS)
-    cluster.say(JOBS, page([job]))
+    cluster.replace(JOBS, page([job]))
     path = f"{PATH}/{job['metadata']['name']}"
     cluster.say(path, Answer(job))
     cluster.say(path, Compute(taken), method="PATCH")
@@ -56,9 +55,7 @@ async def test_the_workers_of_an_elastic_job_are_changed(run: CommandLine, clust
     assert json.loads(asked.body) == {"metadata": SAME, "spec": spec}
 
 
-async def test_the_expected_replicas_of_tensorstacks_job_are_changed(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_t9k_expected_replicas_are_changed(run: CommandLine, cluster: ScriptedCluster) -> None:
     job = {
         "apiVersion": "batch.tensorstack.dev/v1beta1",
         "kind": "PyTorchTrainingJob",
@@ -109,8 +106,7 @@ async def test_a_job_that_has_ended_is_not_scaled(run: CommandLine, cluster: Scr
 
 async def test_a_kind_without_elastic_jobs_says_so(run: CommandLine, cluster: ScriptedCluster) -> None:
     meta = {"name": "sweep", "namespace": "default", "uid": "u"}
-    cluster.forget("/apis/batch/v1/jobs")
-    cluster.say(
+    cluster.replace(
         "/apis/batch/v1/jobs",
         page([{"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {}}]),
     )
@@ -120,12 +116,9 @@ async def test_a_kind_without_elastic_jobs_says_so(run: CommandLine, cluster: Sc
     assert "The number of pods of a Job is fixed." in ended.err
 
 
-async def test_a_cluster_that_does_not_keep_the_number_is_not_believed(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_dropped_number_is_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve(cluster, elastic())
-    cluster.forget(f"{PATH}/bert", method="PATCH")
-    cluster.say(f"{PATH}/bert", Answer(elastic()), method="PATCH")
+    cluster.replace(f"{PATH}/bert", Answer(elastic()), method="PATCH")
     ended = await run("scale", "bert", "--replicas", "4", "--yes")
     assert (ended.status, ended.out) == (1, "")
     assert "but did not store it." in ended.err
@@ -133,16 +126,13 @@ async def test_a_cluster_that_does_not_keep_the_number_is_not_believed(
 
 async def test_who_may_not_is_told_in_the_clusters_words(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve(cluster, elastic())
-    cluster.forget(f"{PATH}/bert", method="PATCH")
-    cluster.say(f"{PATH}/bert", refusal(403, "you may not", "Forbidden"), method="PATCH")
+    cluster.replace(f"{PATH}/bert", refusal(403, "you may not", "Forbidden"), method="PATCH")
     ended = await run("scale", "bert", "--replicas", "4", "--yes")
     assert (ended.status, ended.out) == (1, "")
     assert "The cluster says: you may not" in ended.err
 
 
-async def test_it_is_sent_again_where_somebody_else_was_faster(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_conflict_is_retried(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve(cluster, elastic())
     cluster.forget(f"{PATH}/bert", method="PATCH")
     done = merged(elastic(), {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 4}}}})
@@ -168,3 +158,83 @@ async def test_nothing_is_asked_of_the_cluster_before_it_is_clear_what_is_meant(
     assert (ended.status, ended.out) == (status, "")
     assert said in ended.err
     assert cluster.requests == []
+
+
+def asked_for(cluster: ScriptedCluster) -> list[int]:
+    """Return how many workers were asked for."""
+    patches = [json.loads(asked.body) for asked in cluster.asked(f"{PATH}/bert", method="PATCH")]
+    return [patch["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] for patch in patches]
+
+
+@pytest.mark.parametrize(
+    ("words", "workers"),
+    [
+        ("scalein etjob --name=bert --count=1", 1),
+        ("scalein et --name bert", 1),
+        ("scaleout etjob --name=bert --count=2", 4),
+        ("scaleout pytorchjob --name bert", 3),
+    ],
+)
+async def test_it_is_scaled_by_so_many_replicas(
+    run: CommandLine, cluster: ScriptedCluster, words: str, workers: int
+) -> None:
+    serve(cluster, elastic())
+    ended = await run(*words.split(), "--yes")
+    said = f"PyTorchJob default/bert scaled from 2 to {workers} replica{'s' if workers > 1 else ''}.\n"
+    assert (ended.status, ended.out, ended.err) == (0, said, "")
+    assert asked_for(cluster) == [workers]
+
+
+async def test_what_changes_nothing_here_is_said(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve(cluster, elastic())
+    ended = await run(*["scaleout", "etjob", "--name=bert", "--timeout=1m0s", "--retry=2", "--yes"])
+    assert (ended.status, ended.err) == (0, "Without effect here: --timeout, --retry.\n")
+    assert asked_for(cluster) == [3]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ("scalein etjob --name bert --count 2 --yes", 1, "It is elastic from 1 to 4 replicas."),
+        ("scaleout etjob --name bert --count 3 --yes", 1, "It is elastic from 1 to 4 replicas."),
+        ("scalein etjob --name bert --count 3 --yes", 1, "It has 2 replicas."),
+        ("scalein mpijob --name bert --yes", 1, "There is no MPIJob bert"),
+        ("scalein etjob --name other --yes", 1, "There is no job other"),
+        ("scalein etjob --name bert --count 0 --yes", 2, "--count: Must be at least 1."),
+        ("scalein etjob --name bert --count many --yes", 2, "--count"),
+        ("scalein etjob --name bert --timeout soon --yes", 2, "--timeout: 'soon' is not a duration"),
+        ("scalein etjob --name bert --script a.sh --yes", 2, "--script: only Alibaba's et-operator"),
+        ("scalein etjob --name bert -e A=1 --yes", 2, "--env: only Alibaba's et-operator"),
+        ("scalein etjob --yes", 2, "--name"),
+        ("scalein nothing --name bert --yes", 2, "Unknown kind 'nothing'"),
+        ("scaleout etjob --name bert", 2, "pass --yes to scale"),
+        ("--readonly scaleout etjob --name bert --yes", 1, "--readonly"),
+    ],
+)
+async def test_an_impossible_count_is_refused(
+    run: CommandLine, cluster: ScriptedCluster, words: str, status: int, said: str
+) -> None:
+    serve(cluster, elastic())
+    ended = await run(*words.split())
+    assert (ended.status, ended.out) == (status, "")
+    assert said in ended.err
+    assert asked_for(cluster) == []
+
+
+async def test_a_job_that_is_not_elastic_says_so(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.replace("/apis/batch/v1/jobs", page([batch_job("sweep")]))
+    cluster.say("/apis/batch/v1/namespaces/default/jobs/sweep", Answer(batch_job("sweep")))
+    for word in ("scalein", "scaleout"):
+        ended = await run(word, "etjob", "--name", "sweep", "--yes")
+        assert ended.status == 1
+        assert "The number of pods of a Job is fixed." in ended.err
+
+
+@pytest.mark.parametrize("words", ["scalein etjob --name=et-mnist", "scale et-mnist --replicas 2"])
+async def test_et_operator_jobs_are_left(run: CommandLine, cluster: ScriptedCluster, words: str) -> None:
+    owner = {"apiVersion": "kai.alibabacloud.com/v1alpha1", "kind": "TrainingJob"}
+    job = {**owner, "metadata": {"name": "et-mnist", "namespace": "default", "uid": "u"}}
+    cluster.replace("/api/v1/pods", page([pod_of(job, "worker-0", on="n1")]))
+    ended = await run(*words.split(), "--yes")
+    assert (ended.status, ended.out) == (1, "")
+    assert "Could not scale TrainingJob et-mnist.\nAlibaba's et-operator scales it" in ended.err

@@ -27,8 +27,7 @@ def bert(cluster: ScriptedCluster) -> None:
         (PODS, pods),
         ("/apis/kubeflow.org/v1/pytorchjobs", [JOB]),
     ):
-        cluster.forget(path)
-        cluster.say(path, page(objects))
+        cluster.replace(path, page(objects))
 
 
 async def sum_up(speaker: Speaker) -> None:
@@ -44,7 +43,7 @@ async def sum_up(speaker: Speaker) -> None:
     await speaker.end(status="Failure", details={"causes": [cause]})
 
 
-async def test_a_command_gets_our_input_and_we_its_output_and_its_exit_code(
+async def test_a_command_has_input_output_and_an_exit_code(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     cluster.say(f"{PODS}/bert-worker-0/exec", Talk(sum_up, (V5,)))
@@ -55,9 +54,7 @@ async def test_a_command_gets_our_input_and_we_its_output_and_its_exit_code(
     assert "tty" not in asked.query
 
 
-async def test_an_old_cluster_that_waits_for_the_end_of_input_is_explained(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_an_old_cluster_cannot_end_input(run: CommandLine, cluster: ScriptedCluster) -> None:
     async def take(speaker: Speaker) -> None:
         assert await speaker.hear() == (exec.STDIN, b"abc")
         await has_said.wait()

@@ -127,9 +127,7 @@ async def test_what_is_created_beside_a_job_is_said(run: CommandLine, cluster: S
     assert json.loads(asked.body)["spec"]["clusterIP"] == "None"
 
 
-async def test_a_claim_is_created_with_the_job_or_used_where_it_is_there(
-    run: CommandLine, alone: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_claim_is_created(run: CommandLine, alone: CommandLine, cluster: ScriptedCluster) -> None:
     new = ("--create-claim", "tutorial:1Gi", "-d", "tutorial:/t", "true")
     ended = await alone("submit", *SMALL, *new)
     claim, *_ = yaml.safe_load_all(ended.out)
@@ -256,9 +254,7 @@ async def test_a_server_without_the_operator_is_told(run: CommandLine, cluster: 
     assert "does not serve PyTorchJob" in ended.err
 
 
-async def test_a_dry_run_asks_the_server_and_creates_nothing(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_server_dry_run_creates_nothing(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     ended = await run("submit", "job", "--name", "demo", "--image", "x", "--dry-run=server", "true")
     assert (ended.status, ended.out) == (0, "Job default/demo created (server dry run).\n")

@@ -20,9 +20,7 @@ HUGE = ("submit", "pytorch", "--name", "demo", "--image", "x", "--gpus", "64")
 NEVER = "would never start: needs 1 × 64 GPUs; the cluster has 15, at most 8 per node."
 
 
-async def test_a_job_that_no_node_is_large_enough_for_is_not_created(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_job_that_fits_no_node_is_not_created(run: CommandLine, cluster: ScriptedCluster) -> None:
     ended = await run(*HUGE, "true")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err == (
@@ -38,9 +36,7 @@ async def test_it_is_created_by_force(run: CommandLine, cluster: ScriptedCluster
     assert ended.err == f"Warning: {NEVER}\n"
 
 
-async def test_too_few_images_for_a_step_of_all_ranks_are_told(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_too_few_images_for_one_step_are_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     cluster.accept_companions("default")
     words = ("submit", "pytorch", "--name", "demo", "--image", "x", "--workers", "2", "--trainer", "ddp")
@@ -75,12 +71,9 @@ async def test_somebody_at_a_terminal_is_asked_whether_to_create_what_never_fits
     assert len(cluster.asked(PYTORCH_JOBS, method="POST")) == (1 if status == 0 else 0)
 
 
-async def test_what_cannot_be_known_of_the_nodes_keeps_no_job_from_being_created(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_unreadable_nodes_keep_no_job_back(run: CommandLine, cluster: ScriptedCluster) -> None:
     for path in ("/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/default/pods"):
-        cluster.forget(path)
-        cluster.say(path, refusal(403, "no", "Forbidden"))
+        cluster.replace(path, refusal(403, "no", "Forbidden"))
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended = await run(*HUGE, "true")
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
@@ -113,9 +106,7 @@ async def test_a_name_that_is_taken_is_said_once(
     ]
 
 
-async def test_what_the_server_did_not_come_to_is_said_beside_its_refusal(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_further_problems_follow_the_servers_error(run: CommandLine, cluster: ScriptedCluster) -> None:
     say_name_is_taken(cluster)
     ended = await run(*DEMO, "--cpu=1", "--cpu-request=2", "true")
     assert ended.err.splitlines()[:-2] == [
@@ -124,9 +115,7 @@ async def test_what_the_server_did_not_come_to_is_said_beside_its_refusal(
     ]
 
 
-async def test_what_the_server_takes_though_it_should_refuse_it_is_warned_of(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_wrongly_accepted_job_is_warned_about(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended = await run(*DEMO, "--cpu=1", "--cpu-request=2", "true")
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
@@ -135,17 +124,13 @@ async def test_what_the_server_takes_though_it_should_refuse_it_is_warned_of(
     )
 
 
-async def test_a_refusal_that_the_server_is_not_asked_for_is_said(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_taken_name_is_reported_beside_others(run: CommandLine, cluster: ScriptedCluster) -> None:
     say_name_is_taken(cluster)
     ended = await run(*DEMO, "--gpus", "64", "true")
     assert ended.err.splitlines()[:2] == [TAKEN_WARNING, f"PyTorchJob demo {NEVER}"]
 
 
-async def test_a_request_over_the_limit_is_said_once_where_the_server_looks_at_it(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_request_over_the_limit_is_reported_once(run: CommandLine, cluster: ScriptedCluster) -> None:
     path = "spec.template.spec.containers[0].resources.requests"
     words = 'Invalid value: "2": must be less than or equal to cpu limit of 1'
     cluster.say(BATCH_JOBS, refusal(422, f"{path}: {words}", "Invalid", causes={path: words}), method="POST")

@@ -114,9 +114,7 @@ async def test_a_file_that_cannot_be_read_is_named(run: CommandLine) -> None:
         assert said in ended.err
 
 
-async def test_a_list_as_kubectl_prints_it_is_what_is_in_it(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_list_of_kubectl_is_its_items(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     items = [yaml.safe_load(JOB.format(name)) for name in ("a", "b")]
     path = run.home / "jobs.json"
@@ -165,9 +163,7 @@ async def test_a_job_of_a_file_is_annotated_with_its_user_as_one_of_flags_is(
     assert json.loads(asked.body)["metadata"]["annotations"].get("gpuconsole.dev/user") == user
 
 
-async def test_a_job_of_a_file_has_the_user_that_the_api_names(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_file_job_has_the_user_of_the_api(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     review = Answer({"status": {"userInfo": {"username": "admin"}}})
     cluster.say("/apis/authentication.k8s.io/v1/selfsubjectreviews", review, method="POST")
@@ -178,9 +174,7 @@ async def test_a_job_of_a_file_has_the_user_that_the_api_names(
     assert json.loads(asked.body)["metadata"]["annotations"]["gpuconsole.dev/user"] == "admin"
 
 
-async def test_secrets_are_redacted_where_a_manifest_is_printed_and_marks_are_not_submitted(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_redaction_marks_are_not_submitted(run: CommandLine, cluster: ScriptedCluster) -> None:
     words = (*SMALL, "-e", "MY_TOKEN=s3cr3t-abc", "-e", "EPOCHS=3", "true")
     ended = await run("submit", *words)
     assert ("s3cr3t-abc" in ended.out, "<redacted env MY_TOKEN>" in ended.out) == (False, True)

@@ -107,9 +107,7 @@ async def test_the_tutorials_file_is_told_of_its_claim(run: CommandLine, cluster
     assert "Warning: would wait: volume claim mnist not found in default" in ended.err
 
 
-async def test_one_that_no_node_is_large_enough_for_is_created_by_force_only(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_what_fits_no_node_needs_force(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     path = written(run, job_with(gpus=64))
     never = "would never start: needs 1 × 64 GPUs; the cluster has 15, at most 8 per node."
@@ -121,9 +119,7 @@ async def test_one_that_no_node_is_large_enough_for_is_created_by_force_only(
     assert (ended.status, ended.err) == (0, f"Warning: {never}\n")
 
 
-async def test_pods_that_are_not_alike_are_not_counted_as_if_they_were(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_different_pods_are_counted_separately(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     job = job_with(gpus=8, workers=9)
     job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"] = job_with()["spec"]["pytorchReplicaSpecs"][
@@ -134,9 +130,7 @@ async def test_pods_that_are_not_alike_are_not_counted_as_if_they_were(
     assert (ended.status, ended.err) == (0, only_the_master)
 
 
-async def test_pods_that_may_come_one_after_another_need_no_room_at_once(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_only_pods_that_run_at_once_are_counted(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     indexed = batch_job("sweep", 100, gpus=1, indexed=True, parallelism=2)
@@ -160,9 +154,7 @@ async def test_what_the_file_brings_along_is_not_missed(run: CommandLine, cluste
     assert [len(created(cluster, path)) for path in (CLAIMS, PYTORCH_JOBS)] == [1, 1]
 
 
-async def test_objects_of_volumes_that_are_missing_and_not_in_the_file_are_told(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_missing_objects_of_volumes_are_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     cluster.say("/api/v1/namespaces/default/configmaps", Compute(echo), method="POST")
     volumes = [
@@ -178,9 +170,7 @@ async def test_objects_of_volumes_that_are_missing_and_not_in_the_file_are_told(
     assert "made" not in done.err and "perhaps" not in done.err
 
 
-async def test_of_several_objects_none_is_created_where_one_would_be_refused(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_one_refusal_creates_none_of_several(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(CLAIMS, Compute(echo), method="POST")
     cluster.say(f"{PYTORCH_JOBS}/demo", Answer(pytorch_job("demo")))
     words = 'pytorchjobs.kubeflow.org "demo" already exists'
@@ -212,9 +202,7 @@ async def test_who_may_not_is_told_of_each_kind(run: CommandLine, cluster: Scrip
     ]
 
 
-async def test_of_several_objects_that_are_refused_each_is_told_once(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_each_refused_object_is_reported_once(run: CommandLine, cluster: ScriptedCluster) -> None:
     for name in ("fresh", "stale"):
         cluster.say(f"{CLAIMS}/{name}", Answer(CLAIM))
     words = 'persistentvolumeclaims "fresh" already exists'
@@ -243,9 +231,7 @@ async def test_a_quota_is_counted_against_all_pods(run: CommandLine, cluster: Sc
     assert "Warning: would wait: all pods need 4 nvidia.com/gpu, quota team has 2 of 8 left" in ended.err
 
 
-async def test_what_is_not_understood_is_left_to_the_server(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_unknown_objects_are_left_to_the_server(run: CommandLine, cluster: ScriptedCluster) -> None:
     say_kinds(cluster, {"jobset.x-k8s.io/v1alpha2": ["jobsets"], "kubeflow.org/v1": ["pytorchjobs"]})
     for path in (SETS, PYTORCH_JOBS):
         cluster.say(path, Compute(echo), method="POST")
@@ -257,9 +243,7 @@ async def test_what_is_not_understood_is_left_to_the_server(
     assert "Warning: would be refused: JobSet sweep already exists in default" in ended.err
 
 
-async def test_a_version_that_is_not_served_is_told_with_those_that_are(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_an_unserved_version_is_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
     say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"]})
     cluster.say("/apis/kubeflow.org", Answer({"versions": [{"groupVersion": "kubeflow.org/v1"}]}))
     path = written(run, {**job_with(), "apiVersion": "kubeflow.org/v2"})
@@ -275,18 +259,14 @@ async def test_a_version_that_is_not_served_is_told_with_those_that_are(
     ]
 
 
-async def test_a_version_that_is_served_is_created_though_it_is_not_known(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_an_unknown_but_served_version_is_created(run: CommandLine, cluster: ScriptedCluster) -> None:
     say_kinds(cluster, {"kubeflow.org/v2": ["pytorchjobs"]})
     cluster.say(PYTORCH_JOBS.replace("v1", "v2"), Compute(echo), method="POST")
     ended = await run("submit", "-f", written(run, {**job_with(), "apiVersion": "kubeflow.org/v2"}))
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
 
 
-async def test_a_server_dry_run_says_the_same_and_creates_nothing(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_server_dry_run_warns_and_creates_nothing(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     path = written(run, job_with(gpus=64, volumes=on_claim("nothing")))
     ended = await run("submit", "-f", path, "--dry-run=server")

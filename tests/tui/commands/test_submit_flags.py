@@ -283,7 +283,7 @@ JOB = ("--name", "demo", "--image", "x", "--dry-run=client", "true")
         (("--pprof=false", "submit", "pytorch", *JOB), "--pprof"),
     ],
 )
-async def test_arenas_global_flags_are_understood_and_said_to_be_without_effect(
+async def test_arenas_global_flags_are_ignored(
     run: CommandLine, words: tuple[str, ...], ignored: str
 ) -> None:
     ended = await run(*words)

@@ -47,9 +47,7 @@ async def test_a_trainer_writes_to_the_workspace_claim_unless_told_otherwise(run
 
 @pytest.mark.parametrize("trainer", ["ddp", "mpi"])
 @pytest.mark.parametrize("words", [(), ("--", "--log-dir", "/data/tb")])
-async def test_the_jobs_own_flag_for_event_files_is_the_trainers_too(
-    run: CommandLine, trainer: str, words: tuple[str, ...]
-) -> None:
+async def test_logdir_is_for_the_trainer_too(run: CommandLine, trainer: str, words: tuple[str, ...]) -> None:
     given = ("--data", "data:/data", "--logdir", "/data/tb", "--tensorboard")
     ended = await run("submit", *SMALL, *given, "--trainer", trainer, *words)
     assert ended.status == 0, ended.err
@@ -142,9 +140,7 @@ def sent_command(cluster: ScriptedCluster) -> list[str]:
     return list(pod["containers"][0]["command"])
 
 
-async def test_a_job_of_a_name_used_before_does_not_go_on_from_its_checkpoint(
-    run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
-) -> None:
+async def test_a_reused_name_starts_anew(run: CommandLine, cluster: ScriptedCluster, tmp_path: Path) -> None:
     with_checkpoint(cluster, tmp_path / "volume", "demo", 200)
     ended = await run(*TRAINER)
     assert (ended.status, ended.out) == (0, WITH_TRAINER)
@@ -156,9 +152,7 @@ async def test_a_job_of_a_name_used_before_does_not_go_on_from_its_checkpoint(
     assert "--resume" not in words
 
 
-async def test_going_on_from_an_earlier_job_is_asked_for_and_said(
-    run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
-) -> None:
+async def test_resuming_is_explicit(run: CommandLine, cluster: ScriptedCluster, tmp_path: Path) -> None:
     with_checkpoint(cluster, tmp_path / "volume", "old-20261122-082033-417", 520)
     ended = await run(*TRAINER, "--continue", "old", "--", "--epochs", "9")
     assert (ended.status, ended.out) == (0, WITH_TRAINER)
@@ -171,9 +165,7 @@ async def test_going_on_from_an_earlier_job_is_asked_for_and_said(
     assert re.fullmatch(r"/workspace/old-20261122-082033-417/logs-demo-\d{8}-\d{6}-\d{3}", log_dir)
 
 
-async def test_a_file_that_names_the_folder_of_an_earlier_run_says_what_it_goes_on_from(
-    run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
-) -> None:
+async def test_a_file_may_resume_a_run(run: CommandLine, cluster: ScriptedCluster, tmp_path: Path) -> None:
     printed = await run(*TRAINER, *AS_MANIFEST)
     job = job_in(printed.out)
     folder = job["metadata"]["annotations"]["gpuconsole.dev/log-dir"].split("/")[2]
@@ -190,9 +182,7 @@ async def test_a_file_that_names_the_folder_of_an_earlier_run_says_what_it_goes_
     assert ended.err.endswith(f": its manifest names /workspace/{folder}.\n")
 
 
-async def test_what_is_wrong_with_a_trainers_manifest_is_left_to_the_server(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_invalid_manifests_go_to_the_server(run: CommandLine, cluster: ScriptedCluster) -> None:
     printed = await run(*TRAINER, *AS_MANIFEST)
     path = run.home / "job.yaml"
     path.write_text(json.dumps(job_in(printed.out) | {"spec": "x"}))
@@ -202,9 +192,7 @@ async def test_what_is_wrong_with_a_trainers_manifest_is_left_to_the_server(
     assert "spec: must be an object" in ended.err
 
 
-async def test_a_run_that_is_not_there_cannot_be_continued(
-    run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
-) -> None:
+async def test_a_missing_run_is_refused(run: CommandLine, cluster: ScriptedCluster, tmp_path: Path) -> None:
     with_checkpoint(cluster, tmp_path / "volume", "old", 520)
     for name, said in (("older", "No earlier run of 'older'"), ("/workspace/x", "There is no checkpoint in")):
         ended = await run(*TRAINER, "--continue", name)

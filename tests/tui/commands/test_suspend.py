@@ -14,8 +14,7 @@ PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 
 def serve(cluster: ScriptedCluster, *jobs: Object) -> None:
     """Serve these jobs, and take every change of them."""
-    cluster.forget(JOBS)
-    cluster.say(JOBS, page(jobs))
+    cluster.replace(JOBS, page(jobs))
     for job in jobs:
         path = f"{PATH}/{job['metadata']['name']}"
 
@@ -51,12 +50,9 @@ async def test_a_job_is_resumed(run: CommandLine, cluster: ScriptedCluster) -> N
     assert json.loads(asked.body)["spec"] == {"runPolicy": {"suspend": False}}
 
 
-async def test_what_cannot_be_suspended_is_told_and_the_others_are(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_one_failure_does_not_stop_the_others(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve(cluster, pytorch_job("bert"), suspended("asleep"), pytorch_job("refused"))
-    cluster.forget(f"{PATH}/refused", method="PATCH")
-    cluster.say(f"{PATH}/refused", refusal(403, "you may not", "Forbidden"), method="PATCH")
+    cluster.replace(f"{PATH}/refused", refusal(403, "you may not", "Forbidden"), method="PATCH")
     ended = await run("suspend", "nope", "asleep", "refused", "bert", "--yes")
     assert ended.status == 1
     assert ended.out == "PyTorchJob default/bert is being suspended.\n"
@@ -72,20 +68,15 @@ async def test_a_job_that_ended_is_not_suspended(run: CommandLine, cluster: Scri
     assert ended.err == "Could not suspend PyTorchJob done.\nIt has ended.\n"
 
 
-async def test_a_cluster_that_drops_the_field_is_not_believed(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_dropped_field_is_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve(cluster, pytorch_job("bert"))
-    cluster.forget(f"{PATH}/bert", method="PATCH")
-    cluster.say(f"{PATH}/bert", Answer(pytorch_job("bert")), method="PATCH")
+    cluster.replace(f"{PATH}/bert", Answer(pytorch_job("bert")), method="PATCH")
     ended = await run("suspend", "bert", "--yes")
     assert (ended.status, ended.out) == (1, "")
     assert "dropped spec.runPolicy.suspend" in ended.err
 
 
-async def test_without_a_terminal_it_wants_to_be_told_to_be_sure(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_without_a_terminal_it_needs_yes(run: CommandLine, cluster: ScriptedCluster) -> None:
     for verb in ("suspend", "resume"):
         ended = await run.process(verb, "waits")
         assert (ended.status, ended.out) == (2, "")

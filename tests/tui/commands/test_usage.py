@@ -105,9 +105,7 @@ async def test_wrong_usage_leads_to_the_help_of_the_command(run: CommandLine, wo
     assert (await run(*words)).err.rstrip().endswith(f"See gpuconsole {words[0]} --help")
 
 
-async def test_flags_that_name_another_cluster_than_the_sandbox_are_said_to_do_nothing(
-    alone: CommandLine,
-) -> None:
+async def test_useless_cluster_flags_with_the_sandbox_are_reported(alone: CommandLine) -> None:
     ended = await alone("sandbox", "kubeconfig", "--sandbox", "--context", "lab", "--kubeconfig", "x")
     assert "Without effect here: --kubeconfig, --context." in ended.err
 
@@ -154,9 +152,7 @@ async def test_a_server_that_is_away_is_said_to_be(alone: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("code", "words"), [(401, "Unauthorized"), (500, "etcd has no leader"), (429, "too many requests")]
 )
-async def test_what_the_server_refuses_is_told_in_its_words(
-    alone: CommandLine, code: int, words: str
-) -> None:
+async def test_a_refusal_is_told_in_the_servers_words(alone: CommandLine, code: int, words: str) -> None:
     async with ScriptedCluster() as cluster:
         for path in ("/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs"):
             cluster.say(path, refusal(code, words))
@@ -213,8 +209,7 @@ async def test_a_reader_that_goes_away_is_no_error(run: CommandLine) -> None:
 
 
 async def test_ctrl_c_ends_quietly(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.forget("/api/v1/pods")
-    cluster.say("/api/v1/pods", Stream())
+    cluster.replace("/api/v1/pods", Stream())
     child = await run.start("list")
     await cluster.until_asked("/api/v1/pods")
     child.send_signal(signal.SIGINT)
@@ -265,9 +260,7 @@ async def test_a_server_that_is_no_kubernetes_api_fails_every_command(
         (("list", "-o", "jsn"), "did you mean json? choose from table, wide, json, yaml"),
     ],
 )
-async def test_a_word_that_is_no_choice_gets_the_nearest_and_those_there_are(
-    alone: CommandLine, words: tuple[str, ...], said: str
-) -> None:
+async def test_a_wrong_choice_gets_suggestions(alone: CommandLine, words: tuple[str, ...], said: str) -> None:
     ended = await alone(*words)
     assert ended.status == 2
     assert said in ended.err
@@ -322,9 +315,7 @@ async def test_where_the_sandbox_has_ended_it_is_said_how_to_start_it(alone: Com
         assert (ended.status, said in ended.err) == (1, True), ended.err
 
 
-async def test_get_says_how_to_reach_a_tensorboard_without_an_address(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_get_explains_how_to_reach_a_tensorboard(run: CommandLine, cluster: ScriptedCluster) -> None:
     service = {
         "metadata": {"name": "running-tensorboard", "labels": {"role": "tensorboard", "release": "running"}},
         "spec": {"ports": [{"port": 6006}], "selector": {"app": "board"}},
@@ -336,12 +327,10 @@ async def test_get_says_how_to_reach_a_tensorboard_without_an_address(
     ):
         place = f"/api/v1/namespaces/default/{path}"
         if path == "services":
-            cluster.forget(place)
-            cluster.say(place, page(objects))
+            cluster.replace(place, page(objects))
         else:
             recorded = Answer({"metadata": {"resourceVersion": "1"}, "items": objects})
-            cluster.forget(place)
-            cluster.say(place, recorded)
+            cluster.replace(place, recorded)
     printed = await run("get", "running", "-n", "default")
     assert "TensorBoard:  gpuconsole -n default forward running" in printed.out, printed
     assert (await run("get", "running", "-o", "json")).values["tensorboard"] is None

@@ -18,9 +18,7 @@ def serve_each(cluster: ScriptedCluster) -> None:
         cluster.say(f"{JOBS}/{job['metadata']['name']}", Answer(job))
 
 
-async def test_the_sentence_comes_first_then_what_was_seen_and_what_would_help(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_sentence_then_facts_then_remedies(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve_each(cluster)
     ended = await run("why", "too-big")
     assert (ended.status, ended.err) == (0, "")
@@ -64,13 +62,12 @@ async def test_a_job_that_is_not_there_is_said_as_elsewhere(run: CommandLine) ->
     assert (await run("why", "too-big", "-o", "wide")).status == 2
 
 
-async def test_what_a_cluster_says_cannot_move_the_terminal(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_cluster_text_cannot_move_the_terminal(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve_each(cluster)
     events = "/api/v1/namespaces/default/resourcequotas"
-    cluster.forget("/api/v1/namespaces/default/events")
-    cluster.say("/api/v1/namespaces/default/events", refusal(403, "no\x1b]0;title\x07 \u202eevents\x9b2J"))
+    cluster.replace(
+        "/api/v1/namespaces/default/events", refusal(403, "no\x1b]0;title\x07 \u202eevents\x9b2J")
+    )
     cluster.forget(events)
     ended = await run("why", "too-big")
     assert ended.status == 0
@@ -79,9 +76,7 @@ async def test_what_a_cluster_says_cannot_move_the_terminal(
     assert not set("\x1b\x07\x9b\u202e") & set(ended.out + ended.err)
 
 
-async def test_list_get_and_top_give_the_sentence_of_why_as_the_reason(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_list_get_and_top_show_the_sentence_of_why(run: CommandLine, cluster: ScriptedCluster) -> None:
     job = pytorch_job("bert", creationTimestamp="2026-11-01T00:00:00Z") | {"status": {"conditions": []}}
     refused = {
         "metadata": {"name": "e", "namespace": "default", "uid": "e"},
@@ -91,8 +86,7 @@ async def test_list_get_and_top_give_the_sentence_of_why_as_the_reason(
     }
     events = "/api/v1/namespaces/default/events"
     for path, items in (("/apis/kubeflow.org/v1/pytorchjobs", [job]), (events, [refused])):
-        cluster.forget(path)
-        cluster.say(path, page(items))
+        cluster.replace(path, page(items))
     cluster.say(f"{JOBS}/bert", Answer(job))
     reason = "Waits for quota: a pod needs 1 pods; quota gpus has 2 of 2 pods used"
     assert (await run("why", "bert")).out.startswith(reason)

@@ -8,7 +8,7 @@ from k8s.topology.ack import config_map, read_config_map
 from k8s.topology.links import LinkMatrix
 from k8s.topology.machines import MACHINES
 from k8s.topology.smi_text import read_topology
-from tests.k8s.scheduling.test_gpu_fit import row
+from tests.k8s.scheduling.test_requests import row
 from tests.k8s.topology.texts import DGX_1V, H100, ONE
 from tui.text.gpu_links import link_lines, place_line, schedule_line
 
