@@ -77,11 +77,7 @@ def pod_json(pod: PodState) -> bytes:
 def pod_metadata(pod: PodState) -> Object:
     """Return the metadata, managedFields among it."""
     job = pod.job
-    labels = {
-        "app.kubernetes.io/part-of": "training",
-        "team": job.namespace,
-        **_labels(pod),
-    }
+    labels = {"app.kubernetes.io/part-of": "training", "team": job.namespace, **_labels(pod)}
     owner = {
         "apiVersion": job.api_version,
         "kind": job.kind,
@@ -334,12 +330,7 @@ def pod_status(pod: PodState) -> Object:
 
 
 def _condition(name: str, status: str, reason: str = "", message: str = "") -> Object:
-    found: Object = {
-        "type": name,
-        "status": status,
-        "lastProbeTime": None,
-        "lastTransitionTime": CHANGED,
-    }
+    found: Object = {"type": name, "status": status, "lastProbeTime": None, "lastTransitionTime": CHANGED}
     return found | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
 
 

@@ -72,12 +72,7 @@ async def make_pod(
 ) -> Object:
     """Create a pod of `owner`, as its operator does."""
     return await make(
-        client,
-        PODS,
-        name,
-        pod_spec(container_name, gpus),
-        labels=labels,
-        ownerReferences=owned_by(owner),
+        client, PODS, name, pod_spec(container_name, gpus), labels=labels, ownerReferences=owned_by(owner)
     )
 
 
@@ -111,10 +106,7 @@ async def mpi_job(client: Client, name: str, workers: int, gpus: int) -> Object:
         "Worker": {"replicas": workers, "template": template("mpi", gpus)},
     }
     job = await make(client, MPI_JOBS, name, {"slotsPerWorker": gpus, "mpiReplicaSpecs": roles})
-    common = {
-        "training.kubeflow.org/job-name": name,
-        "training.kubeflow.org/operator-name": "mpi-operator",
-    }
+    common = {"training.kubeflow.org/job-name": name, "training.kubeflow.org/operator-name": "mpi-operator"}
     for index in range(workers):
         labels = {
             **common,

@@ -23,11 +23,7 @@ from tests.support.openapi import schema_of
 
 pytestmark = pytest.mark.cluster
 CRDS = Resource(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "CustomResourceDefinition",
-    is_namespaced=False,
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", is_namespaced=False
 )
 SERVED = [kind for kind in CREATABLE if kind.title in ("PyTorchJob", "MPIJob", "TrainJob", "Job")]
 OLDER = [kind for kind in CREATABLE if kind.title in ("MPIJob v1", "MPIJob v1alpha1")]

@@ -25,16 +25,7 @@ from k8s.jobs.create import create_job, job_objects
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models import Node, convert
-from k8s.models.resources import (
-    CLAIMS,
-    JOBS,
-    NAMESPACES,
-    NODES,
-    PODS,
-    QUOTAS,
-    SECRETS,
-    Resource,
-)
+from k8s.models.resources import CLAIMS, JOBS, NAMESPACES, NODES, PODS, QUOTAS, SECRETS, Resource
 from k8s.preflight import Finding, check_against_cluster
 from k8s.snapshot import ClusterSnapshot
 from tests import ROOT

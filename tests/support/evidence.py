@@ -11,6 +11,7 @@ from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.gather import declared_of
 from k8s.diagnosis.objects import FullPod
+from k8s.diagnosis.rules import explain
 from k8s.kinds import JobRef
 from k8s.models import Condition, Event, Node
 from k8s.snapshot import Holder, Instance, Job, NodeRow, Share
@@ -170,6 +171,11 @@ def evidence_of(
         node_rows={row.name: row for row in rows},
         **parts,
     )
+
+
+def explained(*instances: Instance, **parts: Any) -> Answer:
+    """Return the explanation of what `evidence_of` returns."""
+    return explain(evidence_of(*instances, **parts))
 
 
 def read(kind: Any, obj: Object) -> Any:

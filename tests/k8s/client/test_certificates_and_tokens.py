@@ -115,6 +115,7 @@ async def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked_for_it
         ("cluster", "certificate-authority", "bad", "authority {}/bad: it is not a PEM certificate."),
         ("cluster", "certificate-authority-data", "aGVsbG8=", "-data: it is not a PEM certificate."),
         ("cluster", "certificate-authority-data", "%%%", "certificate-authority-data is not base64"),
+        ("cluster", "certificate-authority", "gone.crt", "gone.crt"),
         ("cluster", "certificate-authority", "/dev/zero", "/dev/zero: Not a regular file"),
         (
             "user",

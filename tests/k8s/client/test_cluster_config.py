@@ -59,11 +59,8 @@ async def test_a_kubeconfig_says_where_the_cluster_is_and_who_asks(tmp_path: Pat
     reached = await load(write(tmp_path / "config", config("https://10.0.0.1:6443/", {"token": "t"})))
     assert (reached.host, reached.context, reached.namespace) == ("https://10.0.0.1:6443", "lab", "lab-ns")
     assert (reached.user, reached.authorization()) == ("lab-user", "Bearer t")
-    assert (await load(access_path(tmp_path), namespace="mine")).namespace == "mine"
-
-
-def access_path(tmp_path: Path) -> str:
-    return str(tmp_path / "config")
+    assert (await load(str(tmp_path / "config"), namespace="mine")).namespace == "mine"
+    assert (await load(write(tmp_path / "config", json.dumps(config())))).context == "lab"
 
 
 async def test_of_several_files_the_first_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,37 +73,6 @@ async def test_of_several_files_the_first_of_a_name(tmp_path: Path, monkeypatch:
     assert (reached.context, reached.authorization()) == ("lab", "Bearer first")
     reached = await load(context="prod")
     assert (reached.context, reached.namespace, reached.authorization()) == ("prod", "prod-ns", "Bearer prod")
-
-
-async def test_the_kubeconfig_in_the_home_folder_is_found(tmp_path: Path) -> None:
-    write(tmp_path / "home" / ".kube" / "config", config())
-    assert (await load()).context == "lab"
-
-
-async def test_paths_in_a_kubeconfig_begin_at_its_folder(tmp_path: Path) -> None:
-    for name in ("ca.crt", "me.crt", "me.key"):
-        write(tmp_path / "kube" / "pki" / name, name)
-    user = {"client-certificate": "pki/me.crt", "client-key": "pki/me.key"}
-    made = config("https://10.0.0.1", user, cluster={"certificate-authority": "pki/ca.crt"})
-    reached = await load(write(tmp_path / "kube" / "config", made))
-    folder = tmp_path / "kube" / "pki"
-    assert reached.ssl_ca_cert == str(folder / "ca.crt")
-    assert (reached.cert_file, reached.key_file) == (str(folder / "me.crt"), str(folder / "me.key"))
-
-
-async def test_a_certificate_that_is_none_is_said_before_anything_is_sent(tmp_path: Path) -> None:
-    write(tmp_path / "ca.crt", "this is no certificate")
-    reached = await load(
-        write(tmp_path / "config", config("https://x", cluster={"certificate-authority": "ca.crt"}))
-    )
-    with pytest.raises(NoCluster, match=r"ca\.crt"):
-        Client(reached)
-
-
-async def test_a_certificate_that_is_missing_is_named(tmp_path: Path) -> None:
-    made = config("https://x", cluster={"certificate-authority": "gone.crt"})
-    with pytest.raises(NoCluster, match=r"gone\.crt"):
-        await load(write(tmp_path / "config", made))
 
 
 async def test_a_server_need_not_be_verified(tmp_path: Path) -> None:
@@ -144,11 +110,6 @@ async def test_an_unusable_kubeconfig_is_named_with_the_sandbox_hint(tmp_path: P
         await load(path)
     assert path in caught.value.why
     assert caught.value.hint == SANDBOX_HINT
-
-
-async def test_a_context_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NoCluster, match="prod"):
-        await load(write(tmp_path / "config", config()), context="prod")
 
 
 @pytest.mark.parametrize("named", ["", "/nowhere/kubeconfig"])
@@ -214,10 +175,6 @@ async def test_an_identity_token_is_used_while_it_is_good_and_its_end_is_said(tm
             with pytest.raises(NoCluster, match="refresh") as caught:
                 await load(path)
             assert caught.value.what == "Could not log in to the cluster."
-
-
-async def test_a_kubeconfig_may_be_json(tmp_path: Path) -> None:
-    assert (await load(write(tmp_path / "config", json.dumps(config())))).context == "lab"
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,6 @@ from tests.k8s.client.test_cluster_config import config, write
 from tests.scripted.certificates import issue, make_authority
 from tests.scripted.server import WAIT_S, ScriptedCluster, refusal
 
-"""An exec plugin: notes each run, then answers as the file `answer` says, with another token each time."""
-
 
 async def test_a_login_command_is_run_once_more_when_its_token_is_refused(plugin: Plugin) -> None:
     async with ScriptedCluster() as cluster:

@@ -26,22 +26,9 @@ from tests.scripted.feed import (
     serve_lists,
     serve_small,
 )
-from tests.scripted.server import (
-    Answer,
-    Cut,
-    Drop,
-    Held,
-    Reply,
-    ScriptedCluster,
-    Stream,
-    page,
-    refusal,
-    status_object,
-)
+from tests.scripted.server import Answer, Drop, Held, Reply, ScriptedCluster, Stream, page, refusal
 from tests.support.objects import node, pod_of, pytorch_job
 from tui.text.format import Clock
-
-GONE = status_object(410, "too old resource version: 5 (900)", "Expired")
 
 
 def asked_of(cluster: ScriptedCluster) -> dict[str, int]:
@@ -100,38 +87,6 @@ async def test_a_cluster_that_is_away_from_the_start_appears_when_it_comes() -> 
             assert (away.is_synced, away.stale_since_s, away.nodes) == (False, 0.0, ())
             await cluster.come_back()
             assert jobs_of(await feed.until_live(cluster, WATCHED)) == ["bert"]
-
-
-@pytest.mark.parametrize(
-    "forgotten",
-    [refusal(410, "too old resource version"), Stream().event("ERROR", GONE).end()],
-    ids=["as an answer", "as a line"],
-)
-async def test_a_forgotten_version_is_made_good_by_one_list_that_nobody_sees(forgotten: Reply) -> None:
-    async with ScriptedCluster() as cluster:
-        streams = serve_small(cluster)
-        new = pod_of(BERT, "master-0", on="n1", uid="new")
-        cluster.replace(PODS, page([pod_of(BERT, "master-0", on="n1")], "5"), page([new], "900"))
-        cluster.say(PODS, forgotten, Stream(), watch=True)
-        async with running(cluster, backoff=HASTY) as feed:
-            await feed.until_live(cluster, WATCHED)
-            streams[PODS].end()
-            await feed.until(lambda each: each.jobs[0].instances[0].pod_uid == "new")
-            assert keeps_its_rows(feed)
-            assert not any(snapshot.stale for snapshot in feed.snapshots if snapshot.is_synced)
-        assert asked_of(cluster)[PODS] == 2
-
-
-async def test_a_list_that_expires_between_pages_loses_no_row_on_the_way() -> None:
-    async with ScriptedCluster() as cluster:
-        serve_small(cluster)
-        nodes = [node(f"n{number}") for number in range(4)]
-        cluster.replace(NODES, page(nodes[:2], following="2"), refusal(410), page(nodes))
-        async with running(cluster, backoff=PATIENT) as feed:
-            await feed.until(lambda each: len(each.nodes) == 4)
-            sizes = [len(snapshot.nodes) for snapshot in feed.snapshots]
-            assert sizes == sorted(sizes)
-        assert ["continue" in each.query for each in cluster.asked(NODES)] == [False, True, False]
 
 
 async def test_a_busy_server_is_called_throttled_and_left_alone_for_as_long_as_it_asks() -> None:
@@ -249,40 +204,6 @@ async def test_a_slow_list_shows_its_rows_page_by_page_and_counts_them() -> None
         assert [each.query["limit"] for each in cluster.asked(PODS)] == ["500"] * 3
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [Cut(), Answer(b'{"metadata": {}, "items": [{"meta'), Answer([1])],
-    ids=["reset in its middle", "half of it", "no list at all"],
-)
-async def test_a_list_that_breaks_off_is_asked_for_again_and_what_came_stays(broken: Reply) -> None:
-    async with ScriptedCluster() as cluster:
-        serve_small(cluster)
-        nodes = [node("n1"), node("n2")]
-        cluster.replace(NODES, page(nodes[:1], following="2"), broken, page(nodes))
-        async with running(cluster, backoff=HASTY) as feed:
-            whole = await feed.until(lambda each: len(each.nodes) == 2)
-            assert whole.is_synced or jobs_of(whole) in ([], ["bert"])
-            sizes = [len(snapshot.nodes) for snapshot in feed.snapshots]
-            assert sizes == sorted(sizes)
-        assert len(cluster.asked(NODES)) == 3
-
-
-@pytest.mark.parametrize("end", [b"", b'{"type": "DELETED", "obj'], ids=["between lines", "in a line"])
-async def test_a_watch_that_is_reset_goes_on_where_it_was(end: bytes) -> None:
-    async with ScriptedCluster() as cluster:
-        streams = serve_small(cluster)
-        late = node("n2")
-        late["metadata"]["resourceVersion"] = "7"
-        cluster.say(NODES, Stream().event("ADDED", late), watch=True)
-        async with running(cluster, backoff=HASTY) as feed:
-            await feed.until_live(cluster, WATCHED)
-            bookmark = {"metadata": {"resourceVersion": "6"}}
-            streams[NODES].event("BOOKMARK", bookmark).send(end).drop()
-            await feed.until(lambda each: len(each.nodes) == 2)
-        assert [each.query["resourceVersion"] for each in cluster.asked(NODES, watch=True)] == ["5", "6"]
-        assert asked_of(cluster)[NODES] == 1
-
-
 async def test_a_line_of_a_watch_that_makes_no_sense_is_made_up_for_by_a_list() -> None:
     async with ScriptedCluster() as cluster:
         streams = serve_small(cluster)
@@ -294,17 +215,6 @@ async def test_a_line_of_a_watch_that_makes_no_sense_is_made_up_for_by_a_list() 
             await feed.until(lambda each: "nodes: " in each.stale and "broken line" in each.stale)
             await poked_until(feed, lambda each: len(each.nodes) == 2 and not each.stale)
         assert asked_of(cluster)[NODES] == 2
-
-
-async def test_bookmarks_move_the_place_and_change_nothing_on_screen() -> None:
-    async with ScriptedCluster() as cluster:
-        streams = serve_small(cluster)
-        cluster.say(NODES, refusal(410), watch=True)
-        async with running(cluster, backoff=HASTY) as feed:
-            await feed.until_live(cluster, WATCHED)
-            streams[NODES].event("BOOKMARK", {"metadata": {"resourceVersion": "77"}}).end()
-            await cluster.until_asked(NODES, 2, watch=True)
-        assert cluster.asked(NODES, watch=True)[1].query["resourceVersion"] == "77"
 
 
 @pytest.mark.parametrize("ahead_s", [3600.0, -3600.0])

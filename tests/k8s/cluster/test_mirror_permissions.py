@@ -64,31 +64,18 @@ async def test_who_may_list_but_not_watch_keeps_what_was_listed_and_lists_again(
             assert watched.mirror.missing.words.startswith("This user may not watch pods.")
 
 
+@pytest.mark.parametrize("names", ["", "a"], ids=["empty", "with a pod"])
 @pytest.mark.parametrize("code", [403, 404])
-async def test_a_server_that_starts_and_refuses_what_was_there_is_not_believed_at_once(code: int) -> None:
+async def test_a_refusal_of_what_could_be_watched_is_doubted(code: int, names: str) -> None:
     stream = Stream()
     async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([pod("a")]))
+        cluster.say(ALL, page([pod(name) for name in names]))
         cluster.say(ALL, stream, refusal(code), refusal(code), Stream(), watch=True)
         async with running(cluster, "", "mine") as watched:
             await watched.until(lambda: watched.mirror.state.is_live)
             stream.end()
             await cluster.until_asked(ALL, 4, watch=True)
-            assert {names for names, is_synced, _ in watched.states if is_synced} == {frozenset("a")}
-            assert watched.mirror.missing is None
-            assert cluster.asked(MINE) == []
-
-
-@pytest.mark.parametrize("code", [403, 404])
-async def test_an_empty_collection_that_could_be_watched_doubts_a_refusal_too(code: int) -> None:
-    stream = Stream()
-    async with ScriptedCluster() as cluster:
-        cluster.say(ALL, page([]))
-        cluster.say(ALL, stream, refusal(code), refusal(code), Stream(), watch=True)
-        async with running(cluster, "", "mine") as watched:
-            await watched.until(lambda: watched.mirror.state.is_live)
-            stream.end()
-            await cluster.until_asked(ALL, 4, watch=True)
+            assert {shown for shown, is_synced, _ in watched.states if is_synced} == {frozenset(names)}
             assert watched.mirror.missing is None
             assert cluster.asked(MINE) == []
 

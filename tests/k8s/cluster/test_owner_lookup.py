@@ -41,15 +41,8 @@ def wanted(*references: OwnerReference) -> Above:
 def stored(kind: str, name: str, owner: OwnerReference | None = None, uid: str = "") -> Answer:
     meta: dict[str, Any] = {"name": name, "namespace": "default", "uid": uid or f"{kind}-{name}"}
     if owner is not None:
-        meta["ownerReferences"] = [
-            {
-                "kind": owner.kind,
-                "name": owner.name,
-                "uid": owner.uid,
-                "apiVersion": owner.api_version,
-                "controller": True,
-            }
-        ]
+        above = {"kind": owner.kind, "name": owner.name, "uid": owner.uid, "apiVersion": owner.api_version}
+        meta["ownerReferences"] = [{**above, "controller": True}]
     return Answer({"kind": kind, "metadata": meta, "spec": {"replicas": 2}})
 
 

@@ -80,6 +80,7 @@ def test_the_last_condition_in_the_list_does_not_decide() -> None:
         ([("Created", "True"), ("Running", "True"), ("Restarting", "False")], Status.RUNNING),
         ([("Succeeded", "True"), ("Restarting", "False")], Status.SUCCEEDED),
         ([("Failed", "True"), ("Running", "False"), ("Restarting", "False")], Status.FAILED),
+        ([("Succeeded", "True"), ("Failed", "False")], Status.SUCCEEDED),
         ([("Failed", "False"), ("Running", "True")], Status.RUNNING),
         ([("Restarting", "True"), ("Created", "True")], Status.RUNNING),
         ([], Status.RUNNING),
@@ -141,16 +142,6 @@ def test_of_two_pods_for_one_index_of_a_jobset_the_later_attempt_counts() -> Non
 def test_a_jobset_between_two_attempts_is_restarting_and_says_which() -> None:
     job = only(job_set("bert") | {"status": {"restarts": 2, "conditions": []}})
     assert (job.status, job.reason) == (Status.RESTARTING, "2 of 3: no pods yet")
-
-
-def test_a_recreated_pods_old_failure_is_forgotten_with_the_old_pod() -> None:
-    bert = pytorch_job("bert", workers=2)
-    old = pod_of(bert, "worker-0", on="n2", phase="Failed", uid="old")
-    new = pod_of(bert, "worker-0", on="n2", uid="new")
-    old["metadata"]["creationTimestamp"] = "2026-11-20T18:00:00Z"
-    new["metadata"]["creationTimestamp"] = "2026-11-20T18:01:00Z"
-    job = only(saying(bert, ("Restarting", "True")), pod_of(bert, "master-0", on="n1"), new, old)
-    assert (job.status, job.reason) == (Status.RUNNING, "")
 
 
 def test_a_chief_that_has_ended_leaves_workers_that_still_hold_gpus_in_the_reason() -> None:

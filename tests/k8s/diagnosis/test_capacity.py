@@ -16,7 +16,17 @@ from k8s.diagnosis.rules import explain
 from k8s.snapshot import Job, NodeRow, Share
 from k8s.status import Status
 from tests.k8s.diagnosis.test_pending import Cluster
-from tests.support.evidence import evidence_of, held, instance, labelled, pod, silent, spec_of, texts
+from tests.support.evidence import (
+    evidence_of,
+    explained,
+    held,
+    instance,
+    labelled,
+    pod,
+    silent,
+    spec_of,
+    texts,
+)
 from tests.support.objects import GPU, Object, joined, node, pod_of, pytorch_job
 
 WORKERS = ("master-0", "worker-0", "worker-1", "worker-2")
@@ -72,10 +82,8 @@ def test_pods_for_which_the_empty_cluster_is_too_small_are_not_told_to_wait() ->
 
 def test_pods_that_have_a_node_count_among_those_that_must_fit() -> None:
     up = instance("master-0", Status.RUNNING, node="a")
-    answer = explain(
-        evidence_of(
-            up, instance("worker-0"), pods=[pod("worker-0")], nodes=[node("a")], rows=[held("a", 8, b=8)]
-        )
+    answer = explained(
+        up, instance("worker-0"), pods=[pod("worker-0")], nodes=[node("a")], rows=[held("a", 8, b=8)]
     )
     assert answer.sentence == (
         "Never fits: 2 pods need 8 nvidia.com/gpu each; the empty cluster has room for 1."

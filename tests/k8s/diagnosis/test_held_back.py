@@ -14,6 +14,7 @@ from k8s.status import Status
 from tests.support.evidence import (
     event,
     evidence_of,
+    explained,
     held,
     instance,
     on_node,
@@ -29,12 +30,12 @@ from tests.support.objects import Object, node, pytorch_job
 def test_a_job_without_an_operator_is_said_after_a_minute() -> None:
     missing = instance(has_pod=False)
     orphan = pytorch_job("bert")
-    answer = explain(evidence_of(missing, manifest=orphan, age_s=300))
+    answer = explained(missing, manifest=orphan, age_s=300)
     assert answer.sentence == (
         "No operator acts on it: PyTorchJob bert has no status and no pods after 5 min."
     )
     assert answer.help == ("Ask an administrator whether the operator for PyTorchJob is running.",)
-    young = explain(evidence_of(missing, manifest=orphan, age_s=12))
+    young = explained(missing, manifest=orphan, age_s=12)
     assert young.sentence == "Was created 12 s ago; its operator has not reacted yet."
 
 
@@ -53,21 +54,19 @@ def test_a_spec_that_an_event_alone_calls_invalid_is_not_said_to_have_lost_pods(
 ) -> None:
     said = "PyTorchJobSpec is not valid: 1 worker at least"
     refusal = event("bert", "PyTorchJobFailedValidation", said, kind="PyTorchJob")
-    answer = explain(evidence_of(instance(has_pod=False), status=status, events=(refusal,)))
+    answer = explained(instance(has_pod=False), status=status, events=(refusal,))
     assert answer.sentence == sentence
     assert answer.help == ("Correct the spec, and submit the job again.",)
     assert texts(answer, "event") == [f"PyTorchJob PyTorchJobFailedValidation: {said}"]
 
 
 def test_a_job_that_was_deleted_is_gone() -> None:
-    assert (
-        explain(evidence_of(instance(), is_gone=True)).sentence == "It is gone: PyTorchJob bert was deleted."
-    )
+    assert explained(instance(), is_gone=True).sentence == "It is gone: PyTorchJob bert was deleted."
 
 
 def test_what_keeps_a_deleted_job_is_said() -> None:
     manifest = pytorch_job("bert", finalizers=["lab/keep"])
-    answer = explain(evidence_of(instance(has_pod=False), status=Status.TERMINATING, manifest=manifest))
+    answer = explained(instance(has_pod=False), status=Status.TERMINATING, manifest=manifest)
     assert answer.sentence == "Is being deleted: 0 pods left; finalizers keep it: lab/keep."
     answer = explain(evidence_of(instance(node="a"), status=Status.TERMINATING, manifest=manifest))
     assert answer.sentence == "Is being deleted: 1 pod left on a."
@@ -87,7 +86,7 @@ def test_pods_that_an_operator_has_not_made_are_counted() -> None:
 def test_a_suspended_job_says_so() -> None:
     manifest = pytorch_job("bert") | {"status": {"conditions": []}}
     manifest["spec"]["runPolicy"] = {"suspend": True}
-    answer = explain(evidence_of(instance(has_pod=False), status=Status.SUSPENDED, manifest=manifest))
+    answer = explained(instance(has_pod=False), status=Status.SUSPENDED, manifest=manifest)
     assert answer.sentence == "Suspended: its object says suspend, so it has no pods."
     assert texts(answer, "pods") == []
     assert answer.help == ("Resume it: gpuconsole resume bert",)
@@ -95,7 +94,7 @@ def test_a_suspended_job_says_so() -> None:
 
 def test_a_job_of_kube_queue_waits_in_it() -> None:
     manifest = pytorch_job("bert", annotations={"scheduling.x-k8s.io/suspend": "true"})
-    answer = explain(evidence_of(instance(has_pod=False), status=Status.QUEUED, manifest=manifest))
+    answer = explained(instance(has_pod=False), status=Status.QUEUED, manifest=manifest)
     assert answer.sentence == "Waits in kube-queue, which has not admitted it."
 
 
@@ -123,7 +122,7 @@ QUEUE = read(o.LocalQueue, {"metadata": {"name": "research"}, "spec": {"clusterQ
 def queued(**parts: Any) -> Answer:
     manifest = pytorch_job("bert", labels={"kueue.x-k8s.io/queue-name": "research"})
     manifest["spec"]["runPolicy"] = {"suspend": True}
-    return explain(evidence_of(instance(has_pod=False), status=Status.QUEUED, manifest=manifest, **parts))
+    return explained(instance(has_pod=False), status=Status.QUEUED, manifest=manifest, **parts)
 
 
 def test_a_workload_without_quota_says_its_place_and_kueues_words() -> None:
@@ -187,10 +186,8 @@ def test_a_queue_that_does_not_exist_or_takes_nothing_is_named() -> None:
 
 def test_an_admitted_workload_no_longer_explains_anything() -> None:
     admitted = workload({"type": "Admitted", "status": "True"})
-    answer = explain(
-        evidence_of(
-            instance(), pods=[pod("master-0")], nodes=[node("a", 4)], rows=[held("a", 4)], workload=admitted
-        )
+    answer = explained(
+        instance(), pods=[pod("master-0")], nodes=[node("a", 4)], rows=[held("a", 4)], workload=admitted
     )
     assert answer.sentence.startswith("Too big:")
 
@@ -198,7 +195,7 @@ def test_an_admitted_workload_no_longer_explains_anything() -> None:
 def test_a_scheduling_gate_is_named() -> None:
     gates = [{"name": "lab/approval"}]
     gated = pod("master-0", spec_of(schedulingGates=gates), conditions=[])
-    answer = explain(evidence_of(instance(), pods=[gated]))
+    answer = explained(instance(), pods=[gated])
     assert answer.sentence == (
         "Its pods are gated: master-0 may not be scheduled until lab/approval is removed."
     )
@@ -252,7 +249,7 @@ def test_what_the_server_says_when_it_refuses_pods_becomes_a_sentence() -> None:
     ]
     for message, sentence in cases:
         refused = event("bert", "FailedCreatePod", f"Error creating: {message}", kind="PyTorchJob")
-        answer = explain(evidence_of(instance(has_pod=False), events=(refused,)))
+        answer = explained(instance(has_pod=False), events=(refused,))
         if message.startswith("the moon"):
             sentence = sentence.replace("the moon", "Error creating: the moon")
         assert answer.sentence == sentence
@@ -261,7 +258,7 @@ def test_what_the_server_says_when_it_refuses_pods_becomes_a_sentence() -> None:
 
 def test_a_kubelets_failed_create_is_not_taken_for_a_refusal() -> None:
     sandbox = event("bert-worker-0", "FailedCreatePodSandBox", "no network")
-    answer = explain(evidence_of(on_node(), pods=[starting()], nodes=[node("a")], events=(sandbox,)))
+    answer = explained(on_node(), pods=[starting()], nodes=[node("a")], events=(sandbox,))
     assert answer.sentence == "Waits for its network on a: no network (worker-0)."
 
 
@@ -272,23 +269,23 @@ def quota(hard: Object, used: Object, **spec: Any) -> Any:
 def test_a_quota_with_too_little_left_is_found_by_arithmetic() -> None:
     key = "requests.nvidia.com/gpu"
     found = quota({key: "16", "limits.cpu": "1"}, {key: "12"})
-    answer = explain(evidence_of(instance(has_pod=False), quotas=(found,)))
+    answer = explained(instance(has_pod=False), quotas=(found,))
     assert answer.sentence == (
         "Waits for quota: master-0 needs 8 requests.nvidia.com/gpu; quota gpus has 4 of 16 left."
     )
     no_pods = quota({"count/pods": "3"}, {"count/pods": "3"})
     assert (
         "needs 1 count/pods; quota gpus has 0 of 3 left"
-        in explain(evidence_of(instance(has_pod=False), quotas=(no_pods,))).sentence
+        in explained(instance(has_pod=False), quotas=(no_pods,)).sentence
     )
     for others in (quota({key: "16"}, {key: "8"}), quota({key: "16"}, {key: "12"}, scopes=["BestEffort"])):
-        assert "quota" not in explain(evidence_of(instance(has_pod=False), quotas=(others,))).sentence
+        assert "quota" not in explained(instance(has_pod=False), quotas=(others,)).sentence
 
 
 def test_a_limit_range_that_allows_no_such_pod_is_found_by_arithmetic() -> None:
     limits = [{"type": "Container", "max": {"nvidia.com/gpu": "4"}, "min": {"nvidia.com/gpu": "1"}}]
     found = read(o.LimitRange, {"metadata": {"name": "small"}, "spec": {"limits": limits}})
-    answer = explain(evidence_of(instance(has_pod=False), limit_ranges=(found,)))
+    answer = explained(instance(has_pod=False), limit_ranges=(found,))
     assert answer.sentence == (
         "Its pods cannot be created: master-0 needs 8 nvidia.com/gpu; LimitRange small allows at "
         "most 4 a container."
@@ -297,9 +294,9 @@ def test_a_limit_range_that_allows_no_such_pod_is_found_by_arithmetic() -> None:
 
 def test_a_priority_class_or_an_account_that_is_missing_is_named() -> None:
     no_pod = instance(has_pod=False)
-    assert explain(evidence_of(no_pod, priorities={"urgent": None})).sentence == (
+    assert explained(no_pod, priorities={"urgent": None}).sentence == (
         "Its pods cannot be created: there is no PriorityClass urgent."
     )
-    assert explain(evidence_of(no_pod, accounts={"trainer": None})).sentence == (
+    assert explained(no_pod, accounts={"trainer": None}).sentence == (
         "Its pods cannot be created: there is no ServiceAccount trainer."
     )

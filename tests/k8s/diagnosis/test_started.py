@@ -8,14 +8,13 @@ import pytest
 from msgspec import structs
 
 from k8s.diagnosis.answer import Answer
-from k8s.diagnosis.rules import explain
 from k8s.scheduling.scheduling_spec import ObjectVolumeSource, Volume
 from k8s.status import Status
 from tests.support.evidence import (
     ago,
     ended,
     event,
-    evidence_of,
+    explained,
     held,
     instance,
     on_node,
@@ -34,15 +33,15 @@ MOUNTS = spec_of(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "
 
 
 def test_a_node_that_does_not_answer_or_is_gone_is_named() -> None:
-    lost = explain(evidence_of(on_node(), on_node("worker-1"), nodes=[silent("a")]))
+    lost = explained(on_node(), on_node("worker-1"), nodes=[silent("a")])
     assert lost.sentence == (
         "Waits for node a, which has not answered for 10 min: worker-0 and worker-1 are bound to it."
     )
-    gone = explain(evidence_of(on_node(), nodes=[node("b")]))
+    gone = explained(on_node(), nodes=[node("b")])
     assert gone.sentence == "Waits for node a, which is no longer there: worker-0 is bound to it."
     ill = node("a")
     ill["status"]["conditions"] = [{"type": "Ready", "status": "False", "message": "disk is full"}]
-    assert explain(evidence_of(on_node(), nodes=[ill])).sentence == (
+    assert explained(on_node(), nodes=[ill]).sentence == (
         "Waits for node a, which is not ready: worker-0 is bound to it."
     )
 
@@ -61,9 +60,7 @@ def test_an_image_that_cannot_be_had_says_why() -> None:
     ]
     for reason, message, why in cases:
         broken = starting(containerStatuses=[waiting(reason, message)])
-        answer = explain(
-            evidence_of(on_node(reason=f"waits for image: {reason}"), pods=[broken], nodes=[node("a")])
-        )
+        answer = explained(on_node(reason=f"waits for image: {reason}"), pods=[broken], nodes=[node("a")])
         assert answer.sentence.startswith(f"Waits for its image: lab/train:1 {why}")
         assert answer.sentence.endswith("(worker-0 on a).")
 
@@ -73,14 +70,8 @@ def test_while_the_kubelet_backs_off_its_earlier_words_count() -> None:
         containerStatuses=[waiting("ImagePullBackOff", 'Back-off pulling image "lab/train:1"')]
     )
     failed = event("bert-worker-0", "Failed", 'Failed to pull image "lab/train:1": 403 Forbidden')
-    answer = explain(
-        evidence_of(
-            on_node(),
-            pods=[backing_off],
-            nodes=[node("a")],
-            events=(failed,),
-            secrets={"registry-login": None},
-        )
+    answer = explained(
+        on_node(), pods=[backing_off], nodes=[node("a")], events=(failed,), secrets={"registry-login": None}
     )
     assert answer.sentence == "Waits for its image: lab/train:1 needs a login (worker-0 on a)."
     assert "there is no image pull secret registry-login" in texts(answer, "image")
@@ -90,10 +81,10 @@ def test_a_config_map_or_a_secret_that_is_missing_is_named() -> None:
     broken = starting(
         containerStatuses=[waiting("CreateContainerConfigError", 'configmap "settings" not found')]
     )
-    answer = explain(evidence_of(on_node(), pods=[broken], nodes=[node("a")]))
+    answer = explained(on_node(), pods=[broken], nodes=[node("a")])
     assert answer.sentence == "Waits for ConfigMap settings, which does not exist (worker-0)."
     no_command = starting(containerStatuses=[waiting("RunContainerError", 'exec: "trian": not found')])
-    answer = explain(evidence_of(on_node(), pods=[no_command], nodes=[node("a")]))
+    answer = explained(on_node(), pods=[no_command], nodes=[node("a")])
     assert answer.sentence == 'Cannot start worker-0: exec: "trian": not found.'
 
 
@@ -103,7 +94,7 @@ def test_a_volume_that_cannot_be_mounted_says_the_kubelets_words() -> None:
         "FailedMount",
         'MountVolume.SetUp failed for volume "x": mount failed: exit status 32',
     )
-    answer = explain(evidence_of(on_node(), pods=[starting()], nodes=[node("a")], events=(failed,)))
+    answer = explained(on_node(), pods=[starting()], nodes=[node("a")], events=(failed,))
     assert answer.sentence == (
         "Waits for its volumes on a: MountVolume.SetUp failed for volume "
         '"x": mount failed: exit status 32 (worker-0).'
@@ -162,9 +153,7 @@ def test_a_missing_object_or_key_is_named_with_a_remedy() -> None:
         said = f'MountVolume.SetUp failed for volume "{volume or "c"}" : {message}'
         late = "Unable to attach or mount volumes: unmounted volumes=[c], unattached volumes=[c]: timed out"
         events = [event("bert-worker-0", reason, text) for text in (said, late)]
-        answer = explain(
-            evidence_of(on_node(), pods=[pod], nodes=[node("a")], events=() if is_env else tuple(events))
-        )
+        answer = explained(on_node(), pods=[pod], nodes=[node("a")], events=() if is_env else tuple(events))
         assert answer.sentence == f"Waits for {what} (worker-0)."
         assert remedy in " ".join(answer.help)
 
@@ -176,7 +165,7 @@ def init_status(name: str, **state: Any) -> Any:
 def test_workers_that_wait_for_the_master_say_how_the_master_is() -> None:
     running = init_status("init-pytorch", state={"running": {"startedAt": ago(60)}})
     master = instance("master-0", Status.STARTING, "waits for image: ErrImagePull", node="a")
-    answer = explain(evidence_of(master, on_node(), pods=[running], nodes=[node("a")]))
+    answer = explained(master, on_node(), pods=[running], nodes=[node("a")])
     assert answer.sentence == (
         "Waits for the master: worker-0 looks for its name; master-0 is Starting: waits for "
         "image: ErrImagePull."
@@ -190,14 +179,14 @@ def test_code_that_cannot_be_fetched_is_said_with_where_to_read_on() -> None:
         lastState={"terminated": {"exitCode": 128, "message": "could not resolve host"}},
         restartCount=3,
     )
-    answer = explain(evidence_of(on_node(), pods=[failing], nodes=[node("a")]))
+    answer = explained(on_node(), pods=[failing], nodes=[node("a")])
     assert answer.sentence == (
         "The code cannot be fetched: init-code of worker-0 ended with exit 128, 3 restarts so far: "
         "could not resolve host."
     )
     assert answer.help == ("See what it printed: gpuconsole logs bert -i worker-0 -c init-code",)
     running = init_status("init-code", state={"running": {"startedAt": ago(90)}})
-    assert explain(evidence_of(on_node(), pods=[running], nodes=[node("a")])).sentence == (
+    assert explained(on_node(), pods=[running], nodes=[node("a")]).sentence == (
         "Waits for init container init-code, which has been fetching the code in worker-0 for 90 s."
     )
 
@@ -205,17 +194,17 @@ def test_code_that_cannot_be_fetched_is_said_with_where_to_read_on() -> None:
 def test_a_pod_that_is_just_being_started_is_no_mystery() -> None:
     pulling = event("bert-worker-0", "Pulling", 'Pulling image "lab/train:1"')
     there: dict[str, Any] = {"pods": [starting()], "nodes": [node("a")]}
-    assert explain(evidence_of(on_node(), events=(pulling,), **there)).sentence == (
+    assert explained(on_node(), events=(pulling,), **there).sentence == (
         "Pulls its image: worker-0 waits for lab/train:1."
     )
-    assert explain(evidence_of(on_node(reason="bound, its node has not started it"), **there)).sentence == (
+    assert explained(on_node(reason="bound, its node has not started it"), **there).sentence == (
         "Is being started: worker-0 on a; bound, its node has not started it."
     )
 
 
 def failed(*pods: Any, instances: Any = None, **parts: Any) -> Answer:
     found = instances or [instance(each.metadata.name[5:], Status.FAILED, node="a") for each in pods]
-    return explain(evidence_of(*found, status=Status.FAILED, pods=pods, **parts))
+    return explained(*found, status=Status.FAILED, pods=pods, **parts)
 
 
 def test_the_first_rank_that_ended_badly_is_to_blame() -> None:
@@ -313,9 +302,7 @@ def test_an_eviction_and_a_preemption_are_said_in_the_clusters_words() -> None:
         "Failed: worker-0 was evicted from a: The node was low on resource: memory."
     )
     preempted = event("bert-worker-0", "Preempted", "Preempted by vision/urgent on node a")
-    answer = explain(
-        evidence_of(instance("worker-0", Status.RESTARTING), status=Status.RESTARTING, events=(preempted,))
-    )
+    answer = explained(instance("worker-0", Status.RESTARTING), status=Status.RESTARTING, events=(preempted,))
     assert answer.sentence == "Restarts: bert-worker-0 was preempted: Preempted by vision/urgent on node a."
 
 
@@ -391,56 +378,52 @@ def test_a_restart_says_how_often_and_how_it_ended_last() -> None:
         ],
     )
     restarting = instance("worker-0", Status.RESTARTING, node="a")
-    answer = explain(evidence_of(restarting, status=Status.RESTARTING, pods=[crashed]))
+    answer = explained(restarting, status=Status.RESTARTING, pods=[crashed])
     assert answer.sentence == "Restarts: worker-0 ended with exit 137, 11:59:30 UTC, 4 restarts so far."
     assert answer.help == ("See what it printed: gpuconsole logs bert -i worker-0 --previous",)
 
 
 def test_a_job_that_runs_or_has_ended_well_says_so() -> None:
     up = [instance(f"worker-{index}", Status.RUNNING, node="a") for index in range(4)]
-    answer = explain(evidence_of(*up, status=Status.RUNNING))
+    answer = explained(*up, status=Status.RUNNING)
     assert answer.sentence == "It runs: 4 of 4 pods."
     assert texts(answer, "pods") == ["Running: worker-0, worker-1, worker-2 and worker-3"]
     done = [instance(each.name, Status.SUCCEEDED, node="a") for each in up]
-    answer = explain(evidence_of(*up[:2], *done[2:], status=Status.RUNNING))
+    answer = explained(*up[:2], *done[2:], status=Status.RUNNING)
     assert answer.sentence == "It runs: 2 of 4 pods, 2 have ended well."
-    assert explain(evidence_of(*done, status=Status.SUCCEEDED)).sentence == "It succeeded: 4 of 4 pods."
+    assert explained(*done, status=Status.SUCCEEDED).sentence == "It succeeded: 4 of 4 pods."
 
 
 def test_pods_that_were_removed_when_the_job_ended_are_not_called_pending() -> None:
     launcher = instance("launcher-0", Status.SUCCEEDED, node="a")
     removed = [instance(f"worker-{index}", Status.SUCCEEDED, has_pod=False) for index in range(2)]
-    answer = explain(evidence_of(launcher, *removed, status=Status.SUCCEEDED))
+    answer = explained(launcher, *removed, status=Status.SUCCEEDED)
     assert answer.sentence == "It succeeded: 3 of 3 pods."
     assert texts(answer, "pods") == ["Succeeded: launcher-0", "Gone: worker-0 and worker-1"]
 
 
 def test_a_job_that_runs_in_part_says_why_the_rest_does_not() -> None:
     up = instance("master-0", Status.RUNNING, node="a")
-    answer = explain(
-        evidence_of(
-            up,
-            instance("worker-0"),
-            status=Status.RUNNING,
-            pods=[pod("worker-0")],
-            nodes=[node("a"), node("b")],
-            rows=[held("a", 8, bert=8), held("b", 8, gpt=8)],
-        )
+    answer = explained(
+        up,
+        instance("worker-0"),
+        status=Status.RUNNING,
+        pods=[pod("worker-0")],
+        nodes=[node("a"), node("b")],
+        rows=[held("a", 8, bert=8), held("b", 8, gpt=8)],
     )
     assert answer.sentence == "Waits for GPUs: worker-0 needs 8 nvidia.com/gpu; none is free (16 in use)."
 
 
 def test_several_causes_are_all_said_the_deepest_first() -> None:
     broken = starting(containerStatuses=[waiting("ErrImagePull", "not found")])
-    answer = explain(
-        evidence_of(
-            on_node(),
-            instance("worker-1"),
-            pods=[broken, pod("worker-1", MOUNTS)],
-            nodes=[node("a"), node("b")],
-            rows=[held("a", 8, gpt=8), held("b", 8, gpt=8)],
-            claims={"corpus": None},
-        )
+    answer = explained(
+        on_node(),
+        instance("worker-1"),
+        pods=[broken, pod("worker-1", MOUNTS)],
+        nodes=[node("a"), node("b")],
+        rows=[held("a", 8, gpt=8), held("b", 8, gpt=8)],
+        claims={"corpus": None},
     )
     assert answer.sentence == "Waits for volume claim corpus, which does not exist in default."
     assert texts(answer, "also") == [
@@ -451,13 +434,13 @@ def test_several_causes_are_all_said_the_deepest_first() -> None:
 
 def test_what_nothing_explains_is_said_to_be_unexplained_with_what_was_looked_at() -> None:
     odd = instance("worker-0", Status.RESTARTING, node="a")
-    answer = explain(evidence_of(odd, status=Status.PENDING, reason="who knows", nodes=[node("a")]))
+    answer = explained(odd, status=Status.PENDING, reason="who knows", nodes=[node("a")])
     assert answer.sentence == ("Nothing that was checked explains it: 0 of 1 pod; its status says who knows.")
     assert texts(answer, "checked") == ["0 pods, 1 node, 0 events, created 5 min ago"]
 
 
 def test_the_whole_answer_reads_from_the_sentence_down() -> None:
-    answer = explain(evidence_of(instance(), pods=[pod("master-0", MOUNTS)], claims={"corpus": None}))
+    answer = explained(instance(), pods=[pod("master-0", MOUNTS)], claims={"corpus": None})
     assert answer.as_text().splitlines()[:4] == [
         "Waits for volume claim corpus, which does not exist in default.",
         "",

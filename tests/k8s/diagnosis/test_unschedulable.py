@@ -6,9 +6,8 @@ from typing import Any
 
 from k8s.diagnosis import objects as o
 from k8s.diagnosis.answer import Answer
-from k8s.diagnosis.rules import explain
 from k8s.models.claim import Claim
-from tests.support.evidence import ago, event, evidence_of, held, instance, pod, read, spec_of, texts
+from tests.support.evidence import ago, event, explained, held, instance, pod, read, spec_of, texts
 from tests.support.objects import node
 
 MOUNTS = spec_of(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}])
@@ -56,41 +55,35 @@ def test_a_claim_that_cannot_be_mounted_is_said_before_anything_about_nodes() ->
         ),
     ]
     for found, classes, sentence in cases:
-        answer = explain(
-            evidence_of(
-                instance(),
-                pods=[pod("master-0", MOUNTS)],
-                nodes=[node("a")],
-                rows=[held("a", 8)],
-                claims={"corpus": found},
-                storage_classes=classes,
-            )
+        answer = explained(
+            instance(),
+            pods=[pod("master-0", MOUNTS)],
+            nodes=[node("a")],
+            rows=[held("a", 8)],
+            claims={"corpus": found},
+            storage_classes=classes,
         )
         assert answer.sentence == sentence
 
 
 def test_a_claim_that_waits_for_its_first_pod_keeps_none_from_being_placed() -> None:
-    answer = explain(
-        evidence_of(
-            instance(),
-            pods=[pod("master-0", MOUNTS)],
-            nodes=[node("a")],
-            rows=[held("a", 8, gpt=8)],
-            claims={"corpus": claim("Pending", "fast")},
-            storage_classes={"fast": storage("WaitForFirstConsumer")},
-        )
+    answer = explained(
+        instance(),
+        pods=[pod("master-0", MOUNTS)],
+        nodes=[node("a")],
+        rows=[held("a", 8, gpt=8)],
+        claims={"corpus": claim("Pending", "fast")},
+        storage_classes={"fast": storage("WaitForFirstConsumer")},
     )
     assert answer.sentence == "Waits for GPUs: master-0 needs 8 nvidia.com/gpu; none is free (8 in use)."
 
 
 def test_a_scheduler_that_is_not_there_is_said_after_a_minute() -> None:
     ignored = spec_of(schedulerName="nobody")
-    answer = explain(
-        evidence_of(instance(), pods=[pod("master-0", ignored, conditions=[])], nodes=[node("a")])
-    )
+    answer = explained(instance(), pods=[pod("master-0", ignored, conditions=[])], nodes=[node("a")])
     assert answer.sentence == "No scheduler acts on it: nobody has not looked at master-0 for 5 min."
     young = pod("master-0", ignored, age_s=20, conditions=[])
-    assert explain(evidence_of(instance(), pods=[young], nodes=[node("a")])).sentence == (
+    assert explained(instance(), pods=[young], nodes=[node("a")]).sentence == (
         "Waits for scheduler nobody, which has not looked at master-0 for 20 s."
     )
 
@@ -100,7 +93,7 @@ def test_nodes_that_an_autoscaler_makes_are_waited_for_until_it_has_had_its_time
         asked = event("bert-master-0", "TriggeredScaleUp", "gpu-pool 1->2", seconds_ago=seconds_ago)
         nodes, rows = [node("a")], [held("a", 8, gpt=8)]
         pods = [pod("master-0")]
-        return explain(evidence_of(instance(), pods=pods, nodes=nodes, rows=rows, events=(asked, *more)))
+        return explained(instance(), pods=pods, nodes=nodes, rows=rows, events=(asked, *more))
 
     answer = ask(40)
     assert answer.sentence == "Waits for new nodes, which the autoscaler requested 40 s ago: gpu-pool 1->2."
@@ -126,17 +119,13 @@ def test_a_gang_that_is_not_let_in_says_its_phase_and_its_schedulers_words() -> 
         },
     )
     room = [node("a")]
-    answer = explain(
-        evidence_of(instance(), pods=[pod("master-0")], nodes=room, rows=[held("a", 8)], pod_group=group)
-    )
+    answer = explained(instance(), pods=[pod("master-0")], nodes=room, rows=[held("a", 8)], pod_group=group)
     assert answer.sentence == (
         "Waits for its gang: PodGroup bert is Inqueue in queue lab; 4 pods must start together: "
         "2/4 tasks in gang."
     )
-    full = explain(
-        evidence_of(
-            instance(), pods=[pod("master-0")], nodes=room, rows=[held("a", 8, gpt=8)], pod_group=group
-        )
+    full = explained(
+        instance(), pods=[pod("master-0")], nodes=room, rows=[held("a", 8, gpt=8)], pod_group=group
     )
     assert full.sentence.startswith("Waits for GPUs:")
     assert "PodGroup bert: all 4 pods must fit at once" in texts(full, "gang")
@@ -144,10 +133,8 @@ def test_a_gang_that_is_not_let_in_says_its_phase_and_its_schedulers_words() -> 
 
 
 def test_a_pod_that_takes_anothers_place_says_where_it_goes() -> None:
-    answer = explain(
-        evidence_of(
-            instance(), pods=[pod("master-0", nominatedNodeName="a")], nodes=[node("a")], rows=[held("a", 8)]
-        )
+    answer = explained(
+        instance(), pods=[pod("master-0", nominatedNodeName="a")], nodes=[node("a")], rows=[held("a", 8)]
     )
     assert answer.sentence == "Waits until pods of lower priority have left a: master-0 goes there next."
 
@@ -164,13 +151,11 @@ def test_what_arithmetic_does_not_see_is_said_in_the_schedulers_words() -> None:
     )
     words = "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. preemption: none helps."
     unscheduled = {"type": "PodScheduled", "status": "False", "message": words}
-    answer = explain(
-        evidence_of(
-            instance(),
-            pods=[pod("master-0", spec, conditions=[unscheduled])],
-            nodes=[node("a")],
-            rows=[held("a", 8)],
-        )
+    answer = explained(
+        instance(),
+        pods=[pod("master-0", spec, conditions=[unscheduled])],
+        nodes=[node("a")],
+        rows=[held("a", 8)],
     )
     assert answer.sentence == (
         "Waits for a node: master-0; the scheduler says 0/1 nodes are available: "
@@ -188,13 +173,11 @@ def test_who_may_not_see_nodes_gets_the_schedulers_words_and_what_was_not_seen()
         "bert-master-0", "FailedScheduling", "0/9 nodes are available: 9 Insufficient nvidia.com/gpu."
     )
     bare = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    answer = explain(
-        evidence_of(
-            instance(),
-            pods=[pod("master-0", conditions=[bare])],
-            events=(failed,),
-            unseen=("nodes: User cannot list resource nodes",),
-        )
+    answer = explained(
+        instance(),
+        pods=[pod("master-0", conditions=[bare])],
+        events=(failed,),
+        unseen=("nodes: User cannot list resource nodes",),
     )
     assert answer.sentence == (
         "Waits for a node: master-0; the scheduler says 0/9 nodes are available: 9 Insufficient "
@@ -206,6 +189,6 @@ def test_who_may_not_see_nodes_gets_the_schedulers_words_and_what_was_not_seen()
 def test_what_was_not_counted_on_a_closed_node_is_not_called_free() -> None:
     closed = node("a", 0, taints=[{"key": "k", "effect": "NoSchedule"}])
     closed["status"]["allocatable"]["pods"] = "110"
-    answer = explain(evidence_of(instance(), pods=[pod("master-0", {"containers": []})], nodes=[closed]))
+    answer = explained(instance(), pods=[pod("master-0", {"containers": []})], nodes=[closed])
     assert "a: 110 pods, tainted" in texts(answer, "nodes")
     assert "master-0: no requests" in texts(answer, "pods")

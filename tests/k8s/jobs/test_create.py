@@ -66,12 +66,6 @@ async def test_a_spec_with_mistakes_is_not_sent() -> None:
     check(SPEC)
 
 
-async def test_a_taken_name_is_a_mistake_of_the_name() -> None:
-    error = await refused_with(refusal(409, 'pytorchjobs "bert" already exists', "AlreadyExists"))
-    assert error.causes == {"name": "A PyTorchJob of this name already exists in vision."}
-    assert error.hint == "Choose another name, or delete that job first."
-
-
 @pytest.mark.parametrize(
     ("path", "field"),
     [
@@ -95,26 +89,34 @@ async def test_a_taken_name_is_a_mistake_of_the_name() -> None:
         ("spec.something.else", "spec.something.else"),
     ],
 )
-async def test_a_field_that_the_server_refuses_is_named_as_in_the_form(path: str, field: str) -> None:
+async def test_a_rejected_field_is_named_as_in_the_form(path: str, field: str) -> None:
     error = await refused_with(refusal(422, "invalid", "Invalid", causes={path: "must not be so"}))
     assert error.causes == {field: "must not be so"}
 
 
-@pytest.mark.parametrize("resource", ["cpu", "memory"])
-async def test_a_request_over_its_limit_is_the_requests_error(resource: str) -> None:
-    path = "spec.template.spec.containers[0].resources.requests"
-    sentence = f'Invalid value: "2": must be less than or equal to {resource} limit of 1'
-    error = await refused_with(refusal(422, "invalid", "Invalid", causes={path: sentence}))
-    assert error.causes == {f"{resource}_request": sentence}
+REQUESTS = "spec.template.spec.containers[0].resources.requests"
+OVER = 'Invalid value: "2": must be less than or equal to {} limit of 1'
 
 
-async def test_two_refusals_of_one_field_are_both_told() -> None:
-    causes = {"spec.a.image": "no such registry", "spec.b.image": "no tag"}
-    error = await refused_with(refusal(422, "invalid", "Invalid", causes=causes))
-    assert error.causes == {"image": "no such registry; no tag"}
+@pytest.mark.parametrize(
+    ("causes", "found"),
+    [
+        ({REQUESTS: OVER.format("cpu")}, {"cpu_request": OVER.format("cpu")}),
+        ({REQUESTS: OVER.format("memory")}, {"memory_request": OVER.format("memory")}),
+        (
+            {"spec.a.image": "no such registry", "spec.b.image": "no tag"},
+            {"image": "no such registry; no tag"},
+        ),
+    ],
+)
+async def test_a_rejected_field_is_explained(causes: dict[str, str], found: dict[str, str]) -> None:
+    assert (await refused_with(refusal(422, "invalid", "Invalid", causes=causes))).causes == found
 
 
-async def test_a_namespace_that_is_missing_is_named() -> None:
+async def test_a_taken_name_or_a_missing_namespace_is_an_error_of_its_field() -> None:
+    error = await refused_with(refusal(409, 'pytorchjobs "bert" already exists', "AlreadyExists"))
+    assert error.causes == {"name": "A PyTorchJob of this name already exists in vision."}
+    assert error.hint == "Choose another name, or delete that job first."
     error = await refused_with(refusal(404, 'namespaces "vision" not found', "NotFound"))
     assert error.causes == {"namespace": "There is no namespace vision."}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -38,6 +40,14 @@ def asked_of(cluster: ScriptedCluster) -> list[dict[str, Any]]:
     """Return what the cluster was asked about, one for each review."""
     reviews = cluster.asked(PATH, method="POST")
     return [json.loads(each.body)["spec"]["resourceAttributes"] for each in reviews]
+
+
+@asynccontextmanager
+async def reviewing(*replies: Reply, **more: Any) -> AsyncIterator[tuple[ScriptedCluster, Permissions]]:
+    """Serve these answers to reviews in turn, and yield what asks for them."""
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(PATH, *replies, method="POST")
+        yield cluster, Permissions(client, **more)
 
 
 def refused(message: str) -> KubeError:
@@ -108,9 +118,7 @@ def test_every_permission_for_a_job_of_ours_needs_something_and_nothing_is_guess
 
 
 async def test_nothing_is_asked_before_somebody_wants_to_know_and_then_once() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(PATH, MAY_NOT, method="POST")
-        permissions = Permissions(client)
+    async with reviewing(MAY_NOT) as (cluster, permissions):
         assert permissions.known("delete job", "vision", BERT) == UNKNOWN
         assert cluster.requests == []
         expected = Permission(False, DELETE_REFUSED)
@@ -136,9 +144,7 @@ async def test_many_who_want_to_know_at_once_ask_once() -> None:
 
 
 async def test_one_who_leaves_does_not_keep_the_others_from_an_answer() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(PATH, Held(MAY), MAY, method="POST")
-        permissions = Permissions(client)
+    async with reviewing(Held(MAY), MAY) as (cluster, permissions):
         first = asyncio.create_task(permissions.fetch("delete job", "vision", BERT))
         await cluster.until_asked(PATH, method="POST")
         second = asyncio.create_task(permissions.fetch("delete job", "vision", BERT))
@@ -149,18 +155,14 @@ async def test_one_who_leaves_does_not_keep_the_others_from_an_answer() -> None:
 
 
 async def test_an_answer_is_asked_for_again_once_it_is_old() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(PATH, MAY_NOT, MAY, method="POST")
-        permissions = Permissions(client, ttl_s=0.0)
+    async with reviewing(MAY_NOT, MAY, ttl_s=0.0) as (_, permissions):
         assert (await permissions.fetch("delete job", "vision", BERT)).is_allowed is False
         assert permissions.known("delete job", "vision", BERT) == UNKNOWN
         assert (await permissions.fetch("delete job", "vision", BERT)).is_allowed is True
 
 
 async def test_what_is_remembered_is_bounded_and_what_is_used_stays() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(PATH, MAY, method="POST")
-        permissions = Permissions(client, max_answers=3)
+    async with reviewing(MAY, max_answers=3) as (_, permissions):
         for namespace in ("a", "b", "c"):
             await permissions.fetch("delete job", namespace, BERT)
         await permissions.fetch("delete job", "a", BERT)
@@ -196,9 +198,7 @@ async def test_the_answer_to_an_earlier_login_is_not_kept() -> None:
     "reply", [refusal(403, "no reviews", "Forbidden"), refusal(404), refusal(400), refusal(500), Drop()]
 )
 async def test_a_failed_review_means_unknown_and_is_not_repeated(reply: Reply) -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(PATH, reply, method="POST")
-        permissions = Permissions(client)
+    async with reviewing(reply) as (cluster, permissions):
         assert await permissions.fetch("delete job", "vision", BERT) == UNKNOWN
         assert await permissions.fetch("delete job", "vision", BERT) == UNKNOWN
         assert len(asked_of(cluster)) == 1
@@ -210,9 +210,7 @@ async def test_any_kind_that_may_be_made_is_enough_for_a_new_job() -> None:
         return MAY if plural == allowed else MAY_NOT
 
     plurals = [kind.resource.plural for kind in CREATABLE]
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(PATH, Compute(answer), method="POST")
-        permissions = Permissions(client)
+    async with reviewing(Compute(answer)) as (_, permissions):
         allowed = plurals[-1]
         assert (await permissions.fetch("create any job", "vision")).is_allowed is True
         permissions.forget()
@@ -290,9 +288,7 @@ async def test_reviews_wait_behind_what_the_user_waits_for() -> None:
 
 
 async def test_what_is_in_no_namespace_is_asked_for_without_one() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(PATH, MAY_NOT, method="POST")
-        permissions = Permissions(client)
+    async with reviewing(MAY_NOT) as (cluster, permissions):
         assert (await permissions.fetch("patch nodes", "vision")).why == 'user "li" may not patch nodes'
         (asked,) = asked_of(cluster)
         assert asked["namespace"] == ""

@@ -10,9 +10,9 @@ import pytest
 from k8s.job_spec import JobSpec
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.kinds.parse import JobReader
-from k8s.models import Pod, Reader
 from k8s.status import Status
 from tests import FIXTURES
+from tests.k8s.kinds.operator_objects import a_pod
 from tests.support.objects import RECORDED, join, pytorch_job
 
 KIND = PyTorchJob()
@@ -124,26 +124,15 @@ def test_one_worker_is_the_master_alone() -> None:
     assert list(manifest["spec"]["pytorchReplicaSpecs"]) == ["Master"]
 
 
-@pytest.mark.parametrize(
-    ("name", "outcome"),
-    [
-        ("done", Status.SUCCEEDED),
-        ("fails", Status.FAILED),
-        ("restarts", None),
-        ("running", None),
-        ("too-big", None),
-        ("waits", None),
-        ("pytorch-dist", None),
-        ("pytorch-dist-git", None),
-    ],
-)
-def test_the_recorded_jobs_say_how_they_ended(name: str, outcome: Status | None) -> None:
+def test_the_recorded_jobs_say_how_they_ended() -> None:
     _, jobs, unreadable = JobReader(KIND).read_list((RECORDED / "pytorchjobs.json").read_bytes())
-    assert unreadable == 0
-    job = next(job for job in jobs if job.ref.name == name)
-    assert job.outcome is outcome
-    assert (job.finished is not None) == (outcome is not None)
-    assert job.started is not None
+    assert (len(jobs), unreadable) == (8, 0)
+    assert {job.ref.name: job.outcome for job in jobs if job.outcome} == {
+        "done": Status.SUCCEEDED,
+        "fails": Status.FAILED,
+    }
+    assert all((job.finished is not None) == (job.outcome is not None) for job in jobs)
+    assert all(job.started is not None for job in jobs)
 
 
 def test_a_recorded_failure_is_told_in_the_operators_words() -> None:
@@ -160,12 +149,6 @@ def test_a_job_that_arena_made_is_read_with_its_user() -> None:
         "pytorch-dist-worker-1",
     ]
     assert job.user == "admin"
-
-
-def test_a_suspended_job_is_known_by_its_policy() -> None:
-    job = pytorch_job("bert")
-    job["spec"]["runPolicy"] = {"suspend": True}
-    assert KIND.parse(job).is_suspended
 
 
 def test_an_older_operators_policy_stands_in_the_spec_itself() -> None:
@@ -213,21 +196,7 @@ def test_a_job_of_which_no_operator_has_spoken_is_known_as_such() -> None:
     assert KIND.parse({**job, "status": {"conditions": []}}).has_status
 
 
-def test_the_last_condition_is_not_the_true_one() -> None:
-    """The operator appends: Restarting=False comes last while Running is the truth."""
-    conditions = [
-        {"type": "Created", "status": "True"},
-        {"type": "Running", "status": "True"},
-        {"type": "Restarting", "status": "False"},
-    ]
-    job = KIND.parse({**pytorch_job("bert"), "status": {"conditions": conditions}})
-    assert job.outcome is None
-    conditions[1:] = [{"type": "Succeeded", "status": "True"}, {"type": "Failed", "status": "False"}]
-    job = KIND.parse({**pytorch_job("bert"), "status": {"conditions": conditions}})
-    assert job.outcome is Status.SUCCEEDED
-
-
-def test_pods_of_both_operators_are_recognised() -> None:
+def test_pods_of_both_operators_are_recognised_and_no_others() -> None:
     old = {"pytorch-job-name": "bert", "pytorch-replica-type": "worker", "pytorch-replica-index": "3"}
     new = {
         "training.kubeflow.org/job-name": "bert",
@@ -236,15 +205,6 @@ def test_pods_of_both_operators_are_recognised() -> None:
         "training.kubeflow.org/replica-index": "3",
     }
     for labels in (old, new):
-        pod = Reader[Pod](Pod).read(json.dumps({"metadata": {"name": "x", "labels": labels}}).encode())
-        assert KIND.job_of(pod) == "bert"
-        assert KIND.instance_of(pod) == ("worker", 3)
-
-
-def test_a_pod_of_another_operator_with_the_same_labels_is_not_ours() -> None:
-    labels = {
-        "training.kubeflow.org/job-name": "bert",
-        "training.kubeflow.org/operator-name": "tfjob-controller",
-    }
-    pod = Reader[Pod](Pod).read(json.dumps({"metadata": {"name": "x", "labels": labels}}).encode())
-    assert KIND.job_of(pod) == ""
+        pod = a_pod("x", labels)
+        assert (KIND.job_of(pod), KIND.instance_of(pod)) == ("bert", ("worker", 3))
+    assert KIND.job_of(a_pod("x", {**new, "training.kubeflow.org/operator-name": "tfjob-controller"})) == ""

@@ -42,10 +42,7 @@ def vector(*series: tuple[dict[str, str], float]) -> Answer:
 
 def service(name: str = "prometheus-k8s", namespace: str = "monitoring", **labels: str) -> dict[str, Any]:
     ports = [{"name": "web", "port": 9090}, {"name": "reloader-web", "port": 8080}]
-    return {
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "spec": {"ports": ports},
-    }
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "spec": {"ports": ports}}
 
 
 def answering(**answers: Answer) -> Reply:

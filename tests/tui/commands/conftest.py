@@ -35,6 +35,11 @@ class Ended:
         """Return the JSON that it printed."""
         return json.loads(self.out)
 
+    def reports(self, status: int, *words: str) -> None:
+        """Check that the command ended with a status, printed nothing, and said these words of it."""
+        assert (self.status, self.out) == (status, ""), self.err
+        assert [each for each in words if each not in self.err] == [], self.err
+
     def titles(self) -> list[str]:
         """Return the words of the first printed line."""
         return self.out.splitlines()[0].split()

@@ -149,9 +149,7 @@ async def test_git_s_password_is_typed_unseen_and_goes_into_a_secret_of_the_job(
     ],
 )
 async def test_a_useless_git_user_is_refused(run: CommandLine, words: tuple[str, ...], said: str) -> None:
-    ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", *words, "python a.py")
-    assert (ended.status, ended.out) == (2, "")
-    assert said in ended.err
+    (await run("submit", "pytorch", "--name", "demo", "--image", "x", *words, "python a.py")).reports(2, said)
 
 
 async def test_in_a_pipe_it_prints_the_jobs_and_says_that_it_needs_a_terminal(run: CommandLine) -> None:
@@ -176,3 +174,35 @@ def test_a_terminal_that_cannot_move_its_cursor_is_none(tmp_path: Path) -> None:
         assert terminal.wait_for_end() == 2
         assert "The console needs a terminal" in terminal.text
         assert b"\x1b" not in terminal.output
+
+
+CHANGES = (
+    *(
+        "delete waits",
+        "suspend waits",
+        "resume waits",
+        "clone done",
+        "prune --older-than 7d",
+        "sandbox reset",
+    ),
+    *("scale bert --replicas 3", "scalein etjob --name bert", "scaleout etjob --name bert"),
+)
+
+
+@pytest.mark.parametrize("words", CHANGES)
+async def test_without_a_terminal_a_change_needs_yes(
+    run: CommandLine, cluster: ScriptedCluster, words: str
+) -> None:
+    (await run(*words.split())).reports(2, "pass --yes")
+    assert cluster.requests == []
+
+
+WITHOUT_A_QUESTION = ("submit job --name demo --image x true", "sandbox start", "sandbox stop", "shell bert")
+
+
+@pytest.mark.parametrize("words", [*(f"{each} --yes" for each in CHANGES), *WITHOUT_A_QUESTION])
+async def test_nothing_is_changed_with_readonly(
+    run: CommandLine, cluster: ScriptedCluster, words: str
+) -> None:
+    (await run("--readonly", *words.split())).reports(1, "Changes are disabled by --readonly.")
+    assert cluster.requests == []

@@ -109,9 +109,9 @@ async def test_unreadable_parts_are_named_in_the_readme(run: CommandLine, cluste
 
 async def test_a_folder_that_is_not_there_is_said(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve(cluster, "running")
-    ended = await run("bundle", "running", "-o", str(run.home / "no" / "x.tar.gz"))
-    assert (ended.status, ended.out) == (1, "")
-    assert "No such file or directory" in ended.err
+    (await run("bundle", "running", "-o", str(run.home / "no" / "x.tar.gz"))).reports(
+        1, "No such file or directory"
+    )
     assert (await run("bundle", "running", "--tail", "-1")).status == 2
 
 

@@ -73,19 +73,6 @@ async def test_output_needs_no_yes_but_creating_does(run: CommandLine, cluster: 
     assert len(cluster.asked(JOBS, method="POST")) == 1
 
 
-async def test_nobody_there_to_be_asked_wants_a_yes(run: CommandLine, cluster: ScriptedCluster) -> None:
-    ended = await run.process("clone", "done")
-    assert (ended.status, ended.out) == (2, "")
-    assert "--yes" in ended.err
-    assert cluster.requests == []
-
-
-async def test_nothing_is_cloned_with_readonly(run: CommandLine, cluster: ScriptedCluster) -> None:
-    ended = await run("clone", "done", "--yes", "--readonly")
-    assert ended.status == 1
-    assert cluster.requests == []
-
-
 async def test_an_invalid_name_is_refused_at_once(run: CommandLine, cluster: ScriptedCluster) -> None:
     ended = await run("clone", "done", "--name", "B A", "--yes")
     assert (ended.status, ended.out) == (2, "")

@@ -83,9 +83,7 @@ async def test_two_runs_in_a_folder_are_told_apart(alone: CommandLine, tmp_path:
 
 async def test_a_folder_without_event_files_is_told(alone: CommandLine, tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing", Path("~nobody-of-this-name/runs")):
-        ended = await alone("curves", str(path))
-        assert (ended.status, ended.out) == (1, "")
-        assert f"There are no event files with scalars in {path}." in ended.err
+        (await alone("curves", str(path))).reports(1, f"There are no event files with scalars in {path}.")
 
 
 async def test_a_tag_that_is_not_there_is_told(alone: CommandLine, folder: Path) -> None:
@@ -156,9 +154,7 @@ async def test_losses_come_first_and_numbers_in_names_are_counted(alone: Command
 
 async def test_a_job_without_curves_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:
     job_writing_to(cluster, "")
-    ended = await run("curves", "running")
-    assert (ended.status, ended.out) == (1, "")
-    assert "There are no curves for PyTorchJob default/running." in ended.err
+    (await run("curves", "running")).reports(1, "There are no curves for PyTorchJob default/running.")
 
 
 SOURCE = Target("default", "pod")

@@ -162,9 +162,7 @@ async def test_there_must_be_one_job_to_follow(
     one = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: NAME}\nspec: {}\n---\n"
     path = run.home / "jobs.yaml"
     path.write_text(one.replace("NAME", "a") + one.replace("NAME", "b"))
-    ended = await run(*(str(path) if word == "jobs.yaml" else word for word in words))
-    assert (ended.status, ended.out) == (2, "")
-    assert said in ended.err
+    (await run(*(str(path) if word == "jobs.yaml" else word for word in words))).reports(2, said)
     assert cluster.requests == []
 
 

@@ -56,23 +56,11 @@ async def test_a_sandbox_that_does_not_run_is_said_not_to(alone: CommandLine) ->
 
 
 async def test_a_kubeconfig_that_was_never_written_is_not_printed(alone: CommandLine) -> None:
-    ended = await alone("sandbox", "kubeconfig")
-    assert (ended.status, ended.out) == (1, "")
-    assert "gpuconsole sandbox start" in ended.err
+    (await alone("sandbox", "kubeconfig")).reports(1, "gpuconsole sandbox start")
 
 
-async def test_a_reset_wants_somebody_to_be_sure(alone: CommandLine) -> None:
-    ended = await alone.process("sandbox", "reset")
-    assert (ended.status, ended.out) == (2, "")
-    assert "--yes" in ended.err
+async def test_a_reset_works_without_a_sandbox(alone: CommandLine) -> None:
     assert (await alone("sandbox", "reset", "--yes")).status == 0
-
-
-async def test_the_sandbox_is_left_alone_with_readonly(alone: CommandLine) -> None:
-    for action in (["start"], ["stop"], ["reset", "--yes"]):
-        ended = await alone("--readonly", "sandbox", *action)
-        assert ended.status == 1
-        assert "--readonly" in ended.err
 
 
 async def test_a_shape_of_less_than_nothing_is_refused(alone: CommandLine) -> None:
@@ -81,9 +69,9 @@ async def test_a_shape_of_less_than_nothing_is_refused(alone: CommandLine) -> No
 
 async def test_log_limits_that_make_no_sense_are_refused(alone: CommandLine) -> None:
     for words in (("size", "10"), ("size", "much"), ("size", "-64Mi"), ("files", "1"), ("files", "x")):
-        ended = await alone.process("sandbox", "start", f"--container-log-max-{words[0]}={words[1]}")
-        assert (ended.status, ended.out) == (2, "")
-        assert f"{words[1]!r} is not a" in ended.err
+        (await alone.process("sandbox", "start", f"--container-log-max-{words[0]}={words[1]}")).reports(
+            2, f"{words[1]!r} is not a"
+        )
 
 
 @pytest.mark.parametrize(

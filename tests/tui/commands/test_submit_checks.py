@@ -20,20 +20,18 @@ HUGE = ("submit", "pytorch", "--name", "demo", "--image", "x", "--gpus", "64")
 NEVER = "would never start: needs 1 × 64 GPUs; the cluster has 15, at most 8 per node."
 
 
-async def test_a_job_that_fits_no_node_is_not_created(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_a_job_that_fits_no_node_needs_force(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended = await run(*HUGE, "true")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err == (
         f"PyTorchJob demo {NEVER}\nNothing was created.\nTo create it all the same: --force\n"
     )
     assert cluster.asked(PYTORCH_JOBS, method="POST") == []
-
-
-async def test_it_is_created_by_force(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
-    ended = await run(*HUGE, "--force", "true")
-    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
-    assert ended.err == f"Warning: {NEVER}\n"
+    for flag, dry_run in (("--force", ""), ("--dry-run=server", " (server dry run)")):
+        ended = await run(*HUGE, flag, "true")
+        assert (ended.status, ended.out) == (0, f"PyTorchJob default/demo created{dry_run}.\n")
+        assert ended.err == f"Warning: {NEVER}\n"
 
 
 async def test_too_few_images_for_one_step_are_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
@@ -45,12 +43,6 @@ async def test_too_few_images_for_one_step_are_reported(run: CommandLine, cluste
     assert (
         "Warning: would fail: a step takes 6,001 × 2 ranks = 12,002 images, and there are 12,000" in ended.err
     )
-
-
-async def test_a_dry_run_tells_that_it_would_never_start(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
-    ended = await run(*HUGE, "--dry-run=server", "true")
-    assert (ended.status, ended.err) == (0, f"Warning: {NEVER}\n")
 
 
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1)])

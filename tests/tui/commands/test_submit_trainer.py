@@ -11,14 +11,7 @@ import pytest
 from k8s.jobs.pod_files import LOCAL_PATH
 from tests.scripted.server import Answer, Compute, ScriptedCluster, page, refusal
 from tests.tui.commands.conftest import CommandLine
-from tests.tui.commands.submitting import (
-    AS_MANIFEST,
-    PYTORCH_JOBS,
-    SMALL,
-    echo,
-    job_in,
-    manifest_of,
-)
+from tests.tui.commands.submitting import AS_MANIFEST, PYTORCH_JOBS, SMALL, echo, job_in, manifest_of
 
 
 async def test_a_trainer_writes_to_the_workspace_claim_unless_told_otherwise(run: CommandLine) -> None:
@@ -187,17 +180,13 @@ async def test_invalid_manifests_go_to_the_server(run: CommandLine, cluster: Scr
     path = run.home / "job.yaml"
     path.write_text(json.dumps(job_in(printed.out) | {"spec": "x"}))
     cluster.say(PYTORCH_JOBS, refusal(422, "spec: must be an object", "Invalid"), method="POST")
-    ended = await run("submit", "-f", str(path))
-    assert (ended.status, ended.out) == (1, "")
-    assert "spec: must be an object" in ended.err
+    (await run("submit", "-f", str(path))).reports(1, "spec: must be an object")
 
 
 async def test_a_missing_run_is_refused(run: CommandLine, cluster: ScriptedCluster, tmp_path: Path) -> None:
     with_checkpoint(cluster, tmp_path / "volume", "old", 520)
     for name, said in (("older", "No earlier run of 'older'"), ("/workspace/x", "There is no checkpoint in")):
-        ended = await run(*TRAINER, "--continue", name)
-        assert (ended.status, ended.out) == (2, "")
-        assert said in ended.err
+        (await run(*TRAINER, "--continue", name)).reports(2, said)
     assert cluster.asked(PYTORCH_JOBS, method="POST") == []
 
 
@@ -205,9 +194,9 @@ async def test_without_a_cluster_only_a_folder_can_be_continued(run: CommandLine
     found = await manifest_of(run, *TRAINER[1:], "--continue", "/workspace/old", *AS_MANIFEST)
     text = json.dumps(found)
     assert '"--checkpoint-dir", "/workspace/old/checkpoints"' in text
-    ended = await run(*TRAINER, "--continue", "old", *AS_MANIFEST)
-    assert (ended.status, ended.out) == (2, "")
-    assert "with --dry-run=client name its folder" in ended.err
+    (await run(*TRAINER, "--continue", "old", *AS_MANIFEST)).reports(
+        2, "with --dry-run=client name its folder"
+    )
 
 
 @pytest.mark.parametrize(
@@ -224,9 +213,7 @@ async def test_without_a_cluster_only_a_folder_can_be_continued(run: CommandLine
 async def test_checkpoints_that_cannot_be_meant_are_refused(
     run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], said: str
 ) -> None:
-    ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", *words)
-    assert (ended.status, ended.out) == (2, "")
-    assert said in ended.err
+    (await run("submit", "pytorch", "--name", "demo", "--image", "x", *words)).reports(2, said)
     assert cluster.requests == []
 
 
@@ -253,5 +240,5 @@ async def test_the_flags_of_scripts_become_the_trainers_own(run: CommandLine) ->
     assert found["metadata"]["annotations"]["gpuconsole.dev/log-dir"] == "/mnt/logs"
     pod = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
     assert pod["containers"][0]["command"][6:] == [
-        *("--log-dir=/mnt/logs", "--checkpoint-dir", "/mnt/saved", "--device", "cpu"),
+        *("--log-dir=/mnt/logs", "--checkpoint-dir", "/mnt/saved", "--device", "cpu")
     ]

@@ -120,10 +120,7 @@ async def test_abbreviated_flags_are_not_guessed(run: CommandLine) -> None:
 async def test_without_a_kubeconfig_the_sandbox_is_offered(
     alone: CommandLine, words: tuple[str, ...]
 ) -> None:
-    ended = await alone(*words)
-    assert (ended.status, ended.out) == (1, "")
-    assert "There is no kubeconfig at ~/.kube/config" in ended.err
-    assert "gpuconsole --sandbox" in ended.err
+    (await alone(*words)).reports(1, "There is no kubeconfig at ~/.kube/config", "gpuconsole --sandbox")
 
 
 async def test_a_kubeconfig_that_is_none_is_named(alone: CommandLine) -> None:

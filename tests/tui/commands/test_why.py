@@ -55,9 +55,7 @@ async def test_a_job_that_runs_is_answered_too(run: CommandLine, cluster: Script
 
 
 async def test_a_job_that_is_not_there_is_said_as_elsewhere(run: CommandLine) -> None:
-    ended = await run("why", "nobody")
-    assert (ended.status, ended.out) == (1, "")
-    assert "There is no job nobody in namespace default." in ended.err
+    (await run("why", "nobody")).reports(1, "There is no job nobody in namespace default.")
     assert (await run("why")).status == 2
     assert (await run("why", "too-big", "-o", "wide")).status == 2
 
