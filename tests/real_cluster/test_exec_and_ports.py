@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -15,7 +16,7 @@ from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.jobs import exec
 from k8s.jobs.port_forward import forward
 from k8s.logs import LogLine, Options, Target, read, targets_of
-from k8s.models.resources import JOBS, PODS
+from k8s.models.resources import JOBS, NAMESPACES, PODS
 from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status
 from tests.k8s.sandbox.live.running import comes, goes
@@ -27,15 +28,38 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 SERVING = "mkdir /www; seq 1 200000 > /www/numbers; httpd -f -p 8080 -h /www & nc -ll -p 7777 -e cat"
 """A web server, and a program that says back what it hears."""
 PATIENCE_S = 60.0
+POD = "p"
+
+
+@pytest.fixture(scope="module")
+def shared(kubeconfig: Path) -> Iterator[str]:
+    """A namespace with a running pod, for the tests that leave it as it is."""
+    namespace = f"console-{uuid4().hex[:8]}"
+
+    async def make() -> None:
+        async with await Client.connect(str(kubeconfig), namespace=namespace) as client:
+            await client.create(NAMESPACES, {"metadata": {"name": namespace}})
+            await make_pod(client)
+
+    async def remove() -> None:
+        async with await Client.connect(str(kubeconfig)) as client:
+            await client.delete(NAMESPACES, namespace)
+
+    asyncio.run(make())
+    yield namespace
+    asyncio.run(remove())
 
 
 @pytest.fixture
-async def pod(admin: Client) -> AsyncIterator[str]:
-    """A pod that runs."""
-    await operator_objects.make(admin, PODS, "p", operator_objects.pod_spec("main", 0, SERVING))
-    await comes(admin, PODS, "p", _is_ready, admin.config.namespace, PATIENCE_S)
-    async with asyncio.timeout(PATIENCE_S):
-        yield "p"
+async def client(kubeconfig: Path, shared: str) -> AsyncIterator[Client]:
+    async with await Client.connect(str(kubeconfig), namespace=shared) as found, asyncio.timeout(PATIENCE_S):
+        yield found
+
+
+async def make_pod(client: Client) -> None:
+    """Make a pod that serves, and wait until it does."""
+    await operator_objects.make(client, PODS, POD, operator_objects.pod_spec("main", 0, SERVING))
+    await comes(client, PODS, POD, _is_ready, client.config.namespace, PATIENCE_S)
 
 
 def _is_ready(pod: dict[str, object]) -> bool:
@@ -48,7 +72,6 @@ def _is_ready(pod: dict[str, object]) -> bool:
 
 async def run(
     client: Client,
-    pod: str,
     script: str,
     *,
     sent: bytes = b"",
@@ -58,7 +81,7 @@ async def run(
     """Run a shell's script; `sent` is sent once it has written `until`. Return output, errors, exit code."""
     words = ["sh", "-c", script]
     out = {exec.STDOUT: b"", exec.STDERR: b""}
-    running = exec.start(client, pod, client.config.namespace, words, has_terminal=has_terminal)
+    running = exec.start(client, POD, client.config.namespace, words, has_terminal=has_terminal)
     async with running as command:
         if has_terminal:
             await command.resize(123, 45)
@@ -70,26 +93,26 @@ async def run(
         return out[exec.STDOUT], out[exec.STDERR], command.exit_code
 
 
-async def test_a_command_has_its_output_its_errors_and_its_exit_code(admin: Client, pod: str) -> None:
-    assert await run(admin, pod, "echo out; echo err >&2; exit 7") == (b"out\n", b"err\n", 7)
-    assert await run(admin, pod, "kill -9 $$") == (b"", b"", 137)
-    output, _, code = await run(admin, pod, "seq 1 300000")
+async def test_a_command_has_its_output_its_errors_and_its_exit_code(client: Client) -> None:
+    assert await run(client, "echo out; echo err >&2; exit 7") == (b"out\n", b"err\n", 7)
+    assert await run(client, "kill -9 $$") == (b"", b"", 137)
+    output, _, code = await run(client, "seq 1 300000")
     assert (len(output), output[-7:], code) == (1988895, b"300000\n", 0)
-    assert await run(admin, pod, r"printf '\303'; sleep 0.1; printf '\251'") == ("é".encode(), b"", 0)
+    assert await run(client, r"printf '\303'; sleep 0.1; printf '\251'") == ("é".encode(), b"", 0)
 
 
-async def test_bytes_reach_a_command_as_they_are(admin: Client, pod: str) -> None:
+async def test_bytes_reach_a_command_as_they_are(client: Client) -> None:
     sent = bytes(range(256)) * 100
     output, _, code = await run(
-        admin, pod, f"echo ready; head -c {len(sent)} | md5sum; exit 3", sent=sent, until=b"ready"
+        client, f"echo ready; head -c {len(sent)} | md5sum; exit 3", sent=sent, until=b"ready"
     )
     assert hashlib.md5(sent).hexdigest().encode() in output
     assert code == 3
 
 
-async def test_a_terminal_has_our_size_and_follows_it(admin: Client, pod: str) -> None:
+async def test_a_terminal_has_our_size_and_follows_it(client: Client) -> None:
     script = "trap 'stty size; exit 5' WINCH; echo ready; while :; do sleep 0.1; done"
-    running = exec.start(admin, pod, admin.config.namespace, ["sh", "-c", script], has_terminal=True)
+    running = exec.start(client, POD, client.config.namespace, ["sh", "-c", script], has_terminal=True)
     said = b""
     async with running as command:
         async for _, content in command.output():
@@ -99,47 +122,47 @@ async def test_a_terminal_has_our_size_and_follows_it(admin: Client, pod: str) -
     assert (said.split()[-2:], command.exit_code) == ([b"45", b"123"], 5)
 
 
-async def test_a_terminals_keys_are_signals(admin: Client, pod: str) -> None:
+async def test_a_terminals_keys_are_signals(client: Client) -> None:
     script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done"
-    output, _, code = await run(admin, pod, script, sent=b"\x03", until=b"ready", has_terminal=True)
+    output, _, code = await run(client, script, sent=b"\x03", until=b"ready", has_terminal=True)
     assert b"caught" in output
     assert code == 9
 
 
-async def test_the_best_shell_that_is_there_is_started(admin: Client, pod: str) -> None:
-    async with exec.start(admin, pod, admin.config.namespace) as command:
+async def test_the_best_shell_that_is_there_is_started(client: Client) -> None:
+    async with exec.start(client, POD, client.config.namespace) as command:
         await command.write(b"echo I am $0; exit 4\n")
         output = b"".join([content async for _, content in command.output()])
     assert (output, command.exit_code) == (b"I am ash\n", 4)
 
 
-async def test_a_silent_command_is_waited_for_while_the_server_answers(admin: Client, pod: str) -> None:
+async def test_a_silent_command_is_waited_for_while_the_server_answers(client: Client) -> None:
     words = ["sh", "-c", "sleep 6; exit 2"]
-    async with exec.start(admin, pod, admin.config.namespace, words, ping_s=2.0) as command:
+    async with exec.start(client, POD, client.config.namespace, words, ping_s=2.0) as command:
         assert [each async for each in command.output()] == []
     assert command.exit_code == 2
 
 
-async def test_refusals_are_in_the_clusters_words(admin: Client, pod: str, kubeconfig: Path) -> None:
-    namespace = admin.config.namespace
+async def test_refusals_are_in_the_clusters_words(client: Client, kubeconfig: Path) -> None:
+    namespace = client.config.namespace
     for where, words, kind in (
         (("gone", namespace), "not found", NotFound),
-        ((pod, namespace), "executable file not found", KubeError),
+        ((POD, namespace), "executable file not found", KubeError),
     ):
         with pytest.raises(kind, match=words):
-            async with exec.start(admin, *where, ["no-such-program"]) as command:
+            async with exec.start(client, *where, ["no-such-program"]) as command:
                 assert [each async for each in command.output()] == []
     with pytest.raises(Invalid, match="container zz is not valid"):
-        async with exec.start(admin, pod, namespace, container="zz"):
+        async with exec.start(client, POD, namespace, container="zz"):
             pytest.fail("it was refused")
     async with await Client.connect(
         str(kubeconfig.with_name("kubeconfig-alice")), namespace=namespace
     ) as alice:
         with pytest.raises(Forbidden, match='cannot get resource "pods/exec"'):
-            async with exec.start(alice, pod, namespace):
+            async with exec.start(alice, POD, namespace):
                 pytest.fail("it was refused")
         with pytest.raises(Forbidden, match='cannot get resource "pods/portforward"'):
-            async with forward(alice, pod, namespace, 8080):
+            async with forward(alice, POD, namespace, 8080):
                 pytest.fail("it was refused")
 
 
@@ -152,8 +175,8 @@ async def fetch(port: int, path: str) -> bytes:
     return answer
 
 
-async def test_a_web_server_in_a_pod_is_reached_by_many_at_once(admin: Client, pod: str) -> None:
-    async with forward(admin, pod, admin.config.namespace, 8080) as opened:
+async def test_a_web_server_in_a_pod_is_reached_by_many_at_once(client: Client) -> None:
+    async with forward(client, POD, client.config.namespace, 8080) as opened:
         answers = await asyncio.gather(*[fetch(opened.local_port, "/numbers") for _ in range(10)])
         assert {(len(answer.partition(b"\r\n\r\n")[2]), answer[-7:]) for answer in answers} == {
             (1288895, b"200000\n")
@@ -162,38 +185,38 @@ async def test_a_web_server_in_a_pod_is_reached_by_many_at_once(admin: Client, p
         assert opened.last_error == ""
 
 
-async def test_megabytes_go_both_ways(admin: Client, pod: str) -> None:
+async def test_megabytes_go_both_ways(client: Client) -> None:
     sent = bytes(range(256)) * 20_000
-    async with forward(admin, pod, admin.config.namespace, 7777) as opened:
+    async with forward(client, POD, client.config.namespace, 7777) as opened:
         reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
         writer.write(sent)
         assert await reader.readexactly(len(sent)) == sent
         writer.close()
 
 
-async def test_a_port_where_nobody_listens_is_said_and_others_go_on(admin: Client, pod: str) -> None:
-    async with forward(admin, pod, admin.config.namespace, 9) as opened:
+async def test_a_port_where_nobody_listens_is_said_and_others_go_on(client: Client) -> None:
+    async with forward(client, POD, client.config.namespace, 9) as opened:
         with pytest.raises(ConnectionResetError):
             await fetch(opened.local_port, "/")
         assert "connection refused" in opened.last_error
 
 
-async def test_a_killed_pod_ends_connections_and_its_successor_serves(admin: Client, pod: str) -> None:
+async def test_a_killed_pod_ends_connections_and_its_successor_serves(admin: Client) -> None:
     namespace = admin.config.namespace
-    async with forward(admin, pod, namespace, 7777) as opened:
+    await make_pod(admin)
+    async with forward(admin, POD, namespace, 7777) as opened:
         reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
         writer.write(b"x")
         assert await reader.readexactly(1) == b"x"
-        await admin.delete(PODS, pod, namespace, grace_period_s=0)
+        await admin.delete(PODS, POD, namespace, grace_period_s=0)
         with suppress(ConnectionResetError):
             assert await reader.read() == b""
         writer.close()
-        await goes(admin, PODS, pod, namespace, PATIENCE_S)
+        await goes(admin, PODS, POD, namespace, PATIENCE_S)
         with pytest.raises(ConnectionResetError):
             await fetch(opened.local_port, "/")
         assert 'pods "p" not found' in opened.last_error
-        await operator_objects.make(admin, PODS, "p", operator_objects.pod_spec("main", 0, SERVING))
-        await comes(admin, PODS, "p", _is_ready, namespace, PATIENCE_S)
+        await make_pod(admin)
         reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
         writer.write(b"again")
         assert await reader.readexactly(5) == b"again"

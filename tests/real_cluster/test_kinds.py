@@ -27,7 +27,6 @@ CRDS = Resource(
 )
 SERVED = [kind for kind in CREATABLE if kind.title in ("PyTorchJob", "MPIJob", "TrainJob", "Job")]
 OLDER = [kind for kind in CREATABLE if kind.title in ("MPIJob v1", "MPIJob v1alpha1")]
-every_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 
 
 def made(kind: CreatableKind, spec: JobSpec, namespace: str) -> dict[str, Any]:
@@ -35,27 +34,26 @@ def made(kind: CreatableKind, spec: JobSpec, namespace: str) -> dict[str, Any]:
     return kind.manifest(replace(spec, namespace=namespace, priority_class=""))
 
 
-@every_spec
 @pytest.mark.parametrize("kind", SERVED, ids=lambda kind: kind.title)
-async def test_a_real_server_accepts_every_field_of_every_kind(
-    admin: Client, kind: CreatableKind, spec: JobSpec
-) -> None:
+async def test_a_real_server_accepts_every_field(admin: Client, kind: CreatableKind) -> None:
     namespace = admin.config.namespace
-    manifest = made(kind, spec, namespace)
-    await admin.create(kind.resource, manifest, namespace, dry_run=True)
-    await admin.create(kind.resource, manifest, namespace)
-    stored = await admin.get(kind.resource, spec.name, namespace)
-    (found, _), (sent, _) = kind.spec_from_manifest(stored), kind.spec_from_manifest(manifest)
-    assert (found.name, found.workers, found.gpus, found.command) == (
-        sent.name,
-        spec.workers,
-        spec.gpus,
-        sent.command,
-    )
-    if kind.title != "Job":  # whose newer fields a server of 1.20 drops
-        assert found == sent
-    for resource, companion in kind.owned_objects(replace(spec, namespace=namespace)):
-        await admin.create(resource, companion, namespace)
+    for number, example in enumerate(SPECS.values()):
+        spec = replace(example, name=f"bert-{number}", namespace=namespace)
+        manifest = made(kind, spec, namespace)
+        await admin.create(kind.resource, manifest, namespace, dry_run=True)
+        await admin.create(kind.resource, manifest, namespace)
+        stored = await admin.get(kind.resource, spec.name, namespace)
+        (found, _), (sent, _) = kind.spec_from_manifest(stored), kind.spec_from_manifest(manifest)
+        assert (found.name, found.workers, found.gpus, found.command) == (
+            sent.name,
+            spec.workers,
+            spec.gpus,
+            sent.command,
+        )
+        if kind.title != "Job":  # whose newer fields a server of 1.20 drops
+            assert found == sent
+        for resource, beside in kind.owned_objects(spec):
+            await admin.create(resource, beside, namespace)
 
 
 @pytest.mark.parametrize("kind", OLDER, ids=lambda kind: kind.title)

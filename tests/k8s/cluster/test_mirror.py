@@ -262,7 +262,7 @@ async def test_nothing_that_a_watch_says_ends_the_mirror(line: bytes) -> None:
         async with running(cluster) as watched:
             await watched.until_problem(ServerFailed)
             assert watched.names == ["a"]
-            await watched.until_pods("b", "c")
+            await watched.until(lambda: "c" in watched.names)
 
 
 async def test_after_a_healthy_watch_the_next_failure_is_the_first_again() -> None:

@@ -6,9 +6,10 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from tests import ROOT
 from tests.scripted.server import Answer, ScriptedCluster, page
 from tests.support.objects import RECORDED
+from tests.support.warm_start import WarmStart
 from tui.__main__ import main
 
 COLLECTIONS = ("nodes", "pods", "services", "persistentvolumeclaims", "events")
@@ -53,9 +55,14 @@ class CommandLine:
     """Runs `gpuconsole` as a user of one machine would, in this process or in one of its own."""
 
     def __init__(
-        self, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self,
+        home: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        warm: WarmStart,
     ) -> None:
         self.home = home
+        self.warm = warm
         self._monkeypatch = monkeypatch
         self._capsys = capsys
         folders = {f"XDG_{name}_HOME": str(home / name.lower()) for name in ("CONFIG", "STATE", "DATA")}
@@ -77,12 +84,16 @@ class CommandLine:
         said = self._capsys.readouterr()
         return Ended(status, said.out, said.err)
 
-    async def process(self, *words: str, stdin: str = "") -> Ended:
-        """Run the command as a process."""
-        child = await self.start(*words)
-        out, err = await child.communicate(stdin.encode())
-        assert b"Traceback" not in err, err.decode()
-        return Ended(child.returncode or 0, out.decode(errors="replace"), err.decode())
+    async def process(self, *words: str) -> Ended:
+        """Run the command as a process of its own, forked from one that has imported it."""
+        with open(os.devnull) as nothing, TemporaryFile() as out, TemporaryFile() as err:
+            self.warm.start(words, self.home, [each.fileno() for each in (nothing, out, err)])
+            status = await self.warm.end()
+            out.seek(0)
+            err.seek(0)
+            ended = Ended(status, out.read().decode(errors="replace"), err.read().decode())
+        assert "Traceback" not in ended.err, ended.err
+        return ended
 
     async def start(self, *words: str) -> asyncio.subprocess.Process:
         """Start the command as a process."""
@@ -122,12 +133,21 @@ async def cluster() -> AsyncIterator[ScriptedCluster]:
         yield serving
 
 
+@pytest.fixture(scope="session")
+def warm() -> Iterator[WarmStart]:
+    started = WarmStart()
+    yield started
+    started.close()
+
+
 @pytest.fixture
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    """Return the command line of somebody without a kubeconfig."""
+def alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], warm: WarmStart
+) -> CommandLine:
+    """Return the command line of a user without a kubeconfig."""
     home = tmp_path / "home"
     home.mkdir()
-    return CommandLine(home, monkeypatch, capsys)
+    return CommandLine(home, monkeypatch, capsys, warm)
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
+from tempfile import TemporaryFile
+from typing import IO
 
 import pytest
 
@@ -84,29 +86,23 @@ async def full(run: CommandLine, cluster: ScriptedCluster) -> AsyncIterator[Comm
     yield run
 
 
-async def start(
-    run: CommandLine, words: tuple[str, ...], *streams: str
-) -> tuple[asyncio.subprocess.Process, int]:
-    """Start a command whose `streams` go to one pipe, and return the pipe's reading end."""
+def start(run: CommandLine, words: tuple[str, ...], stderr: int | None = None) -> int:
+    """Start a command that writes to a pipe, stderr too unless it has a file; return the reading end."""
     reading, writing = os.pipe()
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-W", "error", "-m", "tui"),
-        *words,
-        cwd=run.home,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=writing if "stdout" in streams else asyncio.subprocess.PIPE,
-        stderr=writing if "stderr" in streams else asyncio.subprocess.PIPE,
-    )
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    run.warm.start(words, run.home, (nothing, writing, writing if stderr is None else stderr))
+    os.close(nothing)
     os.close(writing)
-    return child, reading
+    return reading
 
 
-async def quiet_end(child: asyncio.subprocess.Process) -> None:
-    _, err = await child.communicate()
-    assert b"Traceback" not in (err or b""), err
-    assert b"Exception ignored" not in (err or b""), err
-    assert child.returncode is not None and child.returncode in QUIET, (child.returncode, err)
+async def ends_quietly(run: CommandLine, err: IO[bytes] | None = None) -> None:
+    status, said = await run.warm.end(), b""
+    if err is not None:
+        err.seek(0)
+        said = err.read()
+    assert b"Traceback" not in said and b"Exception ignored" not in said, said
+    assert status in QUIET, (status, said)
 
 
 def test_every_command_has_a_row() -> None:
@@ -115,18 +111,18 @@ def test_every_command_has_a_row() -> None:
 
 @pytest.mark.parametrize("words", COMMAND_LINES, ids=" ".join)
 async def test_a_reader_that_never_read(full: CommandLine, words: tuple[str, ...]) -> None:
-    child, reading = await start(full, words, "stdout", "stderr")
-    os.close(reading)
-    await quiet_end(child)
+    os.close(start(full, words))
+    await ends_quietly(full)
 
 
 @pytest.mark.parametrize("words", [("logs", "running"), ("list", "-o", "json"), ("info",)], ids=" ".join)
 @pytest.mark.parametrize("size", [1, 100_000])
 async def test_a_reader_that_leaves_mid_line(full: CommandLine, words: tuple[str, ...], size: int) -> None:
-    child, reading = await start(full, words, "stdout")
-    await asyncio.to_thread(os.read, reading, size)
-    os.close(reading)
-    await quiet_end(child)
+    with TemporaryFile() as err:
+        reading = start(full, words, err.fileno())
+        await asyncio.to_thread(os.read, reading, size)
+        os.close(reading)
+        await ends_quietly(full, err)
 
 
 @pytest.mark.parametrize("words", FOLLOW, ids=" ".join)
@@ -137,13 +133,15 @@ async def test_a_reader_that_leaves_while_a_log_is_followed(
     cluster.replace(LOG, log)
     for path in ("/apis/kubeflow.org/v1/pytorchjobs", "/apis/batch/v1/jobs", "/api/v1/pods", "/api/v1/nodes"):
         cluster.say(path, Stream(), watch=True)
-    child, reading = await start(full, words, "stdout")
-    printed = b""
-    while b"a line of a log" not in printed:
-        printed += await asyncio.to_thread(os.read, reading, 1000)
-    os.close(reading)
-    log.send(LINE)
-    await quiet_end(child)
+    with TemporaryFile() as err:
+        reading, printed = start(full, words, err.fileno()), b""
+        while b"a line of a log" not in printed:
+            more = await asyncio.to_thread(os.read, reading, 1000)
+            assert more, "it ended"
+            printed += more
+        os.close(reading)
+        log.send(LINE)
+        await ends_quietly(full, err)
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&-"])
@@ -177,5 +175,6 @@ async def test_a_full_disk_is_named(full: CommandLine) -> None:
 async def test_a_locale_without_more_than_ascii_gets_no_more(full: CommandLine) -> None:
     full.set("LC_ALL", "C")
     for words in (("list",), ("get", "waits"), ("top", "nodes", "--live"), ("curves", "runs"), ("--help",)):
-        ended = await full.process(*words)
-        assert (ended.status, ended.out.isascii(), ended.err.isascii()) == (0, True, True), ended.out
+        child = await full.start(*words)
+        out, err = await child.communicate()
+        assert (child.returncode, out.isascii(), err.isascii()) == (0, True, True), out

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from k8s.text.sanitize import UNSAFE
-from tests import ROOT
 from tests.scripted.server import ScriptedCluster, page
 from tests.support.objects import RECORDED, pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine, write_kubeconfig
@@ -134,7 +133,7 @@ def hostile_run(alone: CommandLine, cluster: ScriptedCluster, files: dict[str, s
 @pytest.mark.parametrize("line", [line for lines in LINES.values() for line in lines])
 async def test_no_escape_is_printed(hostile_run: CommandLine, files: dict[str, str], line: str) -> None:
     words = [word.format(**files) for word in line.split()]
-    status, printed = await on_a_terminal(hostile_run.home, words)
+    status, printed = await on_a_terminal(hostile_run, words)
     assert "Traceback" not in printed
     assert status in (0, 1, 2)
     said = _OWN.sub("", printed)
@@ -148,22 +147,15 @@ async def test_what_goes_to_a_pipe_stays_as_it_is(hostile_run: CommandLine, file
     assert f"loss{HOSTILE.removesuffix(chr(13))}" in ended.out
 
 
-async def on_a_terminal(folder: Path, words: list[str]) -> tuple[int, str]:
+async def on_a_terminal(run: CommandLine, words: list[str]) -> tuple[int, str]:
     """Run the command where all three of its streams are one terminal; return its status and all it wrote."""
     master, terminal = pty.openpty()
     try:
-        child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-W", "error", "-m", "tui", *words),
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
-        )
+        run.warm.start(words, run.home, [terminal] * 3)
         os.close(terminal)
         os.write(master, b"n\n\x04")  # the answer to whatever is asked
         printed = await asyncio.to_thread(_read_all, master)
-        return await child.wait(), printed.replace("n\r\n", "", 1).replace("^D\b\b", "")
+        return await run.warm.end(), printed.replace("n\r\n", "", 1).replace("^D\b\b", "")
     finally:
         os.close(master)
 

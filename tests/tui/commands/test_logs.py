@@ -39,8 +39,8 @@ async def test_the_chiefs_log_goes_to_stdout_byte_by_byte(run: CommandLine, clus
 
 async def test_what_is_asked_for_is_asked_of_the_server(run: CommandLine, cluster: ScriptedCluster) -> None:
     path = serve(cluster, "restarts-master-0")
-    assert (await run("logs", "restarts", "-t", "5", "--since", "1h30m")).status == 0
-    assert (await run("logs", "restarts", "--previous")).status == 0
+    assert (await run.process("logs", "restarts", "-t", "5", "--since", "1h30m")).status == 0
+    assert (await run.process("logs", "restarts", "--previous")).status == 0
     first, second = (each.query for each in cluster.asked(path))
     assert (first["tailLines"], first["sinceSeconds"]) == ("5", "5400")
     assert second["previous"] == "true"
@@ -48,7 +48,7 @@ async def test_what_is_asked_for_is_asked_of_the_server(run: CommandLine, cluste
 
 async def test_an_instance_may_be_named(run: CommandLine, cluster: ScriptedCluster) -> None:
     path = serve(cluster, "waits-master-0")
-    assert (await run("logs", "waits", "-i", "master-0")).status == 0
+    assert (await run.process("logs", "waits", "-i", "master-0")).status == 0
     assert len(cluster.asked(path)) == 1
     (await run("logs", "waits", "-i", "worker-7")).reports(1, "There is no instance worker-7.", "master-0")
 

@@ -38,8 +38,9 @@ async def test_standard_input_may_hold_the_manifest(run: CommandLine, cluster: S
     manifest = (
         "apiVersion: batch/v1\nkind: Job\nmetadata: {name: demo, labels: {since: 2026-01-02}}\nspec: {}\n"
     )
-    ended = await run.process("submit", "-f", "-", stdin=manifest)
-    assert (ended.status, ended.out) == (0, "Job default/demo created.\n")
+    child = await run.start("submit", "-f", "-")
+    out, _ = await child.communicate(manifest.encode())
+    assert (child.returncode, out) == (0, b"Job default/demo created.\n")
     (asked,) = cluster.asked(BATCH_JOBS, method="POST")
     assert json.loads(asked.body)["metadata"]["labels"] == {"since": "2026-01-02"}
 
