@@ -1,23 +1,42 @@
-"""Of each test of the console: pilots wait until all is dealt with, workers begin their own work."""
+"""Setup of every console test: pilots wait until all is handled, and sheets are parsed once."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import textual.app
 import textual.pilot
-from textual.pilot import Pilot, WaitForScreenTimeout
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
+from textual.pilot import Pilot
 from textual.worker import Worker
 
 from tests.support import idle
 from tui.terminal.driver import PacedApp
 
-WAIT_FOR_WIDGETS_S = 10.0
+# Textual's own input gives a worker a coroutine for each suggestion; that is not ours to change.
 _TEXTUAL = str(Path(textual.app.__file__).parent)
-"""Its input gives a worker a coroutine for each suggestion; that is not ours to change."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def css_is_parsed_once() -> Iterator[None]:
+    """Share parsed rules among all apps: Textual parses every sheet again for each app, view and theme."""
+    parsed: dict[Hashable, list[RuleSet]] = {}
+    parse_rules = Stylesheet._parse_rules
+
+    def parse_once(sheet: Stylesheet, css: str, **options: Any) -> list[RuleSet]:
+        key = (css, *options.items(), frozenset(sheet._variables.items()))
+        if key not in parsed:
+            parsed[key] = parse_rules(sheet, css, **options)
+        return parsed[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stylesheet, "_parse_rules", parse_once)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -25,16 +44,10 @@ def waits_until_handled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a pilot wait for messages, not for a process that uses no CPU: on a loaded machine it gets none."""
     monkeypatch.setattr(textual.app, "wait_for_idle", idle.until_handled)
     monkeypatch.setattr(textual.pilot, "wait_for_idle", idle.pause)
-    wait_for_screen = Pilot._wait_for_screen
 
-    async def wait_until_drawn(pilot: Pilot[object], timeout: float = 30.0) -> bool:
-        try:
-            is_handled = await wait_for_screen(pilot, min(timeout, WAIT_FOR_WIDGETS_S))
-        except WaitForScreenTimeout:
-            # A widget that is removed meanwhile never answers; idle polls those that are left.
-            is_handled = True
+    async def wait_until_drawn(_: Pilot[object], timeout: float = 0.0) -> bool:
         await idle.until_drawn()
-        return is_handled
+        return True
 
     monkeypatch.setattr(Pilot, "_wait_for_screen", wait_until_drawn)
 
