@@ -9,6 +9,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
+from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
 from textual.strip import Strip
@@ -31,17 +32,22 @@ def looks_of(app: App[Any]) -> str:
     letters: dict[str, str] = {}
     lines = []
     for strip in _strips(app):
-        cells = [letters.setdefault(name, _LETTERS[len(letters)]) for name in _names(strip)]
-        lines.append("".join(f"{len(list(run))}{letter}" for letter, run in groupby(cells)))
-    return "\n".join([*lines, "", *(f"{letter} {name}" for name, letter in letters.items())])
+        runs = groupby((segment for segment in strip if segment.cell_length), _look)
+        lines.append(
+            "".join(
+                f"{sum(each.cell_length for each in run)}{letters.setdefault(look, _LETTERS[len(letters)])}"
+                for look, run in runs
+            )
+        )
+    return "\n".join([*lines, "", *(f"{letter} {look}" for look, letter in letters.items())])
 
 
 def _strips(app: App[Any]) -> Sequence[Strip]:
     return app.screen._compositor.render_strips()
 
 
-def _names(strip: Strip) -> list[str]:
-    return [name for segment in strip for name in [_name(segment.style or Style())] * segment.cell_length]
+def _look(segment: Segment) -> str:
+    return _name(segment.style or Style())
 
 
 @cache

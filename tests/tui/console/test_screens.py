@@ -53,6 +53,8 @@ VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "new": (("n",), ("Create",)),
 }
 """Each view: the keys that lead there from home, and words by which it is known to be there, filled."""
+WITH_CHARTS = ("home", "job")
+"""Views that `--ascii` draws otherwise; in all others it replaces each glyph by another one."""
 WITH_TELEMETRY = ("node_gpus_read", "users", "usage")
 """Views of a lab whose GPUs are measured; the others are of one without an exporter."""
 NONE_HERE = NoReadings(NoReadingsCause.NO_EXPORTER, "No DCGM exporter runs on it.")
@@ -68,18 +70,18 @@ async def test_a_view_looks_as_it_was_accepted(
     monkeypatch.setenv("LOGNAME", "li")
     seen: dict[tuple[int, int], dict[str, str]] = {size: {} for size in SIZES}
     async with on_the_lab(tmp_path, view) as play:
-        for size, parts in seen.items():
-            await resize(play, size)
-            for look, theme in THEMES.items():
-                play.console.theme = theme
-                text, looks = await be_quiet(play)
+        for look, theme in THEMES.items():  # the outer loop: a theme costs more than a size
+            play.console.theme = theme
+            for size, parts in seen.items():
+                text, looks = await resize(play, size)
                 if text != parts.get("dark text"):
                     parts[f"{look} text"] = text
                 parts[f"{look} looks"] = looks
-    async with on_the_lab(tmp_path, view, is_ascii=True) as play:
-        for size, parts in seen.items():
-            parts["ascii text"], _ = await resize(play, size)
-            assert parts["ascii text"].isascii()
+    if view in WITH_CHARTS:
+        async with on_the_lab(tmp_path, view, is_ascii=True) as play:
+            for size, parts in seen.items():
+                parts["ascii text"], _ = await resize(play, size)
+                assert parts["ascii text"].isascii()
     for size, parts in seen.items():
         compare(f"{view}-{size[0]}x{size[1]}", parts)
 

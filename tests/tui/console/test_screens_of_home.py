@@ -14,8 +14,8 @@ from tests.support.home_clusters import cluster_of
 from tests.support.namespace_objects import event
 from tests.support.playground import EVENTS, Playground, console_on
 from tests.support.sample_cluster import ago
-from tests.support.screen_text import compare, looks_of, text_of
-from tests.tui.console.test_screens import THEMES, be_quiet, resize, say
+from tests.support.screen_text import compare
+from tests.tui.console.test_screens import THEMES, resize, say
 
 SIZES = ((60, 15), (80, 24), (120, 40), (160, 45), (200, 60))
 CLUSTERS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
@@ -38,8 +38,8 @@ async def test_home_looks_as_it_was_accepted_in_every_size(
     monkeypatch.setenv("LOGNAME", "li")
     async with home_on(tmp_path, name) as play:
         for size in SIZES:
-            await resize(play, size)
-            parts = {"dark text": text_of(play.console), "dark looks": looks_of(play.console)}
+            text, looks = await resize(play, size)
+            parts = {"dark text": text, "dark looks": looks}
             compare(f"home_{name}-{size[0]}x{size[1]}", parts)
 
 
@@ -51,16 +51,13 @@ async def test_home_looks_as_it_was_accepted_in_every_theme(
     sizes = ((120, 40), (200, 60))
     seen: dict[tuple[int, int], dict[str, str]] = {size: {} for size in sizes}
     async with home_on(tmp_path, "20_nodes") as play:
-        for size, parts in seen.items():
-            await resize(play, size)
-            for look in ("light", "mono"):
-                play.console.theme = THEMES[look]
-                await be_quiet(play)
-                parts[f"{look} text"], parts[f"{look} looks"] = text_of(play.console), looks_of(play.console)
+        for look in ("light", "mono"):
+            play.console.theme = THEMES[look]
+            for size, parts in seen.items():
+                parts[f"{look} text"], parts[f"{look} looks"] = await resize(play, size)
     async with home_on(tmp_path, "20_nodes", is_ascii=True) as play:
         for size, parts in seen.items():
-            await resize(play, size)
-            parts["ascii text"] = text_of(play.console)
+            parts["ascii text"], _ = await resize(play, size)
             assert parts["ascii text"].isascii()
     for size, parts in seen.items():
         compare(f"home_themes-{size[0]}x{size[1]}", parts)
