@@ -43,12 +43,6 @@ from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.job.curves import CurvesView
 from tui.terminal.line_filters import AsciiOnly, SanitizeFilter
 
-"""What each string of the cluster is."""
-"""Any text, and more of what does harm than chance would bring."""
-
-
-# The gate itself
-
 
 @settings(max_examples=200)
 @given(st.lists(NASTY, max_size=5))
@@ -94,12 +88,6 @@ async def test_a_widget_that_takes_no_care_can_do_no_harm() -> None:
         await pilot.pause()
         assert_all_harmless(console)
         assert any("red" in strip.text for strip in careless.render_lines(Region(0, 0, 42, 3)))
-
-
-# Each widget alone, without the gate: what it draws can be read, and needs no gate
-
-
-# The whole console on a cluster that says nothing else
 
 
 class Ungated(Console):
@@ -211,7 +199,9 @@ LEFT_OUT = {"quit", "shell", "contexts.switch_context", "request('shell')"}
 
 async def walk(play: Playground, *, presses_keys: bool) -> set[str]:
     """Go to every view, pressing its keys once, and look at all that is drawn; name the screens."""
-    console, seen = play.console, set[str]()
+    console, seen, visited = play.console, set[str](), set[str]()
+    home, is_home_used = "", False
+    other_homes = cycle((".", ""))  # filters, of which each shows all jobs
 
     async def look() -> str:
         await play.pilot.pause()
@@ -225,6 +215,7 @@ async def walk(play: Playground, *, presses_keys: bool) -> set[str]:
         await look()
 
     async def go(where: str, argument: str = "") -> None:
+        nonlocal is_home_used
         for _ in range(6):
             if isinstance(console.screen, View):
                 break
@@ -234,18 +225,19 @@ async def walk(play: Playground, *, presses_keys: bool) -> set[str]:
         view = console.screen
         if is_new and presses_keys and isinstance(view, View):
             visited.add(type(view).__name__)
+            is_home_used = True
             for key in view.keys:
                 if key.action and not LEFT_OUT & {key.action, key.id, key.id.partition(".")[2]}:
                     await press(key.keys.split(",")[0])
                     await press("escape") if not isinstance(console.screen, View) else None
 
-    arguments = cycle(("all", ""))
-
     async def go_home() -> None:
-        # Another argument makes another list: one that is gone back to is as the keys have left it.
-        await go("jobs", next(arguments))
+        nonlocal home, is_home_used
+        # Another filter makes another list: one that is gone back to is as the keys have left it.
+        if is_home_used:
+            home, is_home_used = next(other_homes), False
+        await go("jobs", home)
 
-    visited = set[str]()
     for command in ACTIONS.commands():
         if command.name in LEFT_OUT:
             continue
