@@ -17,22 +17,29 @@ from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 
 
-class Hosted(App[None]):
-    """Shows a view and hears what it asks for."""
+class ThemedApp(App[None]):
+    """An app with the looks of the console, and nothing else of it."""
 
     CSS_PATH = [themes.STYLESHEET, Path(frame.__file__).with_suffix(".tcss")]  # noqa: RUF012
 
-    def __init__(self, view: View) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.view = view
-        self.requests: list[tuple[str, str, tuple[str, ...]]] = []
-        """What was asked for, what it is about, and the names of the jobs it is about."""
         for palette in themes.load().values():
             self.register_theme(Theme(**palette))
         self.theme = themes.DEFAULT
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return themes.variable_defaults(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
+
+
+class Hosted(ThemedApp):
+    """Shows a view and records its requests."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self.view = view
+        self.requests: list[tuple[str, str, tuple[str, ...]]] = []
+        """Name of each request, its subject, and the names of its jobs."""
 
     def on_mount(self) -> None:
         self.push_screen(self.view)

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import LOG_DIR_ANNOTATION
-from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import JobRef
 from tests.scripted.server import Answer, Compute, page, refusal
+from tests.support.event_files import job_with_event_files, serve_event_files
 from tests.support.objects import pytorch_job
-from tests.support.playground import EVENTS, ONE_JOB, bert, console_on, some_objects, waits
+from tests.support.playground import ONE_JOB, bert, console_on, some_objects, waits
 from trainer.tfevents import EventWriter
 from tui.screens import ACTIONS
 from tui.screens.dialogs.delete import DeleteScreen
@@ -24,19 +23,18 @@ from tui.screens.lists.nodes import NodesView
 from tui.widgets.table.table import Table
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-async def test_home_shows_each_job_with_its_status_and_why_it_waits(
-    tmp_path: Path, size: tuple[int, int]
-) -> None:
-    async with console_on(tmp_path, size=size, **some_objects()) as play:
-        lines = play.text.splitlines()
-        assert "lab / default · li" in lines[0]
-        assert "8/16" in lines[0] and lines[0].rstrip().endswith("live")
-        assert any("bert" in line and "Running" in line and "8/8" in line for line in lines)
-        assert any("waits" in line and "Pending" in line and "0/16" in line for line in lines)
-        assert "Waits for GPUs: room for 1 of 2 pods, each needs 8" in play.text
-        assert "Σ 2 jobs · 8 GPUs held · 16 requested and waiting" in play.text
-        assert "? help" in lines[-1]
+async def test_home_shows_each_job_with_its_status_and_why_it_waits(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        for size in ((80, 24), (120, 40), (200, 60)):
+            await play.pilot.resize_terminal(*size)
+            await play.until(lambda: "? help" in play.text.splitlines()[-1])
+            lines = play.text.splitlines()
+            assert "lab / default · li" in lines[0]
+            assert "8/16" in lines[0] and lines[0].rstrip().endswith("live")
+            assert any("bert" in line and "Running" in line and "8/8" in line for line in lines)
+            assert any("waits" in line and "Pending" in line and "0/16" in line for line in lines)
+            assert "Waits for GPUs: room for 1 of 2 pods, each needs 8" in play.text
+            assert "Σ 2 jobs · 8 GPUs held · 16 requested and waiting" in play.text
 
 
 async def test_the_filter_works_while_one_types_and_esc_clears_it(tmp_path: Path) -> None:
@@ -65,28 +63,6 @@ async def test_nodes_say_who_holds_their_gpus_and_lead_to_the_job(tmp_path: Path
         assert "bert" in play.text
         await play.press("escape")
         assert isinstance(play.console.screen, NodesView)
-
-
-async def test_a_job_shows_instances_ranks_and_its_events(tmp_path: Path) -> None:
-    happened = {
-        "metadata": {"name": "e", "uid": "e", "creationTimestamp": "2026-11-20T18:00:00Z"},
-        "involvedObject": {"kind": "Pod", "name": "bert-worker-0"},
-        "type": "Warning",
-        "reason": "BackOff",
-        "message": "restarting [/b] failed container",
-    }
-    other = {**happened, "metadata": {"name": "o", "uid": "o"}, "involvedObject": {"name": "another"}}
-    async with console_on(tmp_path, **some_objects()) as play:
-        play.cluster.forget(EVENTS)
-        play.cluster.say(EVENTS, page([happened, other]))
-        await play.press("N", "g", "enter")
-        await play.until(lambda: "BackOff" in play.text)
-        assert "restarting [/b] failed" in play.text
-        assert "another" not in play.text
-        assert "events 1 (1 warning)" in play.text
-        lines = play.text.splitlines()
-        assert any("master-0 *" in line and "0-3" in line for line in lines)
-        assert any("worker-0" in line and "4-7" in line for line in lines)
 
 
 async def test_delete_asks_with_the_focus_on_cancel_and_paints_nothing_the_server_has_not_said(
@@ -163,14 +139,6 @@ async def test_who_moves_the_cursor_before_the_new_row_comes_is_left_there(tmp_p
         assert play.table.cursor_key == last != made["metadata"]["uid"]
 
 
-async def test_read_only_deletes_nothing(tmp_path: Path) -> None:
-    async with console_on(tmp_path, is_read_only=True, **some_objects()) as play:
-        await play.press("ctrl+d")
-        assert isinstance(play.console.screen, JobsView)
-        await play.press("n")
-        assert isinstance(play.console.screen, JobsView)
-
-
 async def test_commands_go_where_they_say_and_unknown_ones_say_what_there_is(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("colon", *"nodes", "enter")
@@ -226,14 +194,9 @@ async def test_help_shows_every_key_of_the_view_and_every_command(tmp_path: Path
 
 
 async def test_curves_grow_are_filtered_and_shown_alone(tmp_path: Path) -> None:
-    learns = pytorch_job("learns", gpus=1, annotations={LOG_DIR_ANNOTATION: "/w/logs"})
-    pod = learns["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
-    pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "workspace"}}]
-    pod["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/w"}]
-    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path / "volume")}}}
+    learns = job_with_event_files("learns")
     async with console_on(tmp_path, jobs=[learns]) as play:
-        play.cluster.say(ONE_JOB.replace("bert", "learns"), Answer(learns))
-        play.cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/workspace", Answer(claim))
+        serve_event_files(play.cluster, learns, tmp_path / "volume")
         with EventWriter(tmp_path / "volume" / "logs", flush_s=0) as writer:
             writer.write_scalar("train/loss", 1, 2.0)
             writer.write_scalar("val/[/b]", 1, 0.5)

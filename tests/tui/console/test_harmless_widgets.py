@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from textual.app import App, ComposeResult
-from textual.theme import Theme
+from textual.app import ComposeResult
 
-import themes
 from k8s.logs import Item, LogLine, Mark, Marker, Target
+from tests.support.hosted_view import ThemedApp
 from tests.tui.console.hostile_words import (
     HOSTILE,
     NASTY,
@@ -27,19 +26,10 @@ from tui.widgets.table.table import Table
 from tui.widgets.yaml_view import YamlView
 
 
-class Shelf(App[None]):
+class Shelf(ThemedApp):
     """The widgets that show words from outside."""
 
     CSS = "Table, LogView, YamlView, CurveChart { height: 6; width: 40; }"
-
-    def __init__(self) -> None:
-        super().__init__()
-        for palette in themes.load().values():
-            self.register_theme(Theme(**palette))
-        self.theme = themes.DEFAULT
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return themes.variable_defaults()
 
     def compose(self) -> ComposeResult:
         yield Table(COLUMNS)

@@ -32,14 +32,6 @@ async def test_what_may_not_be_read_is_named_where_it_is_missed(tmp_path: Path) 
         assert "This user may not list nodes." in play.text
 
 
-async def test_a_job_that_is_deleted_while_it_is_open_is_called_gone(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        await play.press("N", "g", "enter")
-        play.forget(bert)
-        await play.until(lambda: "deleted; this is its last state" in play.text)
-        assert "worker-0" in play.text
-
-
 async def test_a_job_that_names_no_event_files_says_so_in_its_curves(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         play.cluster.say(ONE_JOB, Answer(bert))

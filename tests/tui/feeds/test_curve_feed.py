@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from k8s.client.client import Client
-from k8s.job_spec import LOG_DIR_ANNOTATION, JobSpec, Mount
+from k8s.job_spec import JobSpec, Mount
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import JobRef
 from k8s.kinds.kubeflow.mpi_job import MPIJob
 from tests.scripted.server import WAIT_S, Answer, ScriptedCluster, Stream
+from tests.support.event_files import job_with_event_files, serve_event_files
 from tests.support.objects import Object, joined, pod_of, pytorch_job
 from trainer.tfevents import EventWriter
 from tui.feeds.curve_feed import CurveFeed
@@ -93,16 +94,11 @@ async def test_the_lines_of_rank_0_make_curves_where_there_are_no_event_files() 
 
 
 async def test_event_files_take_the_place_of_the_log_when_they_come(tmp_path: Path) -> None:
-    job = pytorch_job("bert", gpus=1, annotations={LOG_DIR_ANNOTATION: "/w/logs"})
-    template = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
-    template["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "workspace"}}]
-    template["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/w"}]
-    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path)}}}
+    job = job_with_event_files("bert")
     pod = pod_of(job, "master-0", containerStatuses=[running])
     log = Stream(line(1, 2.5))
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(OWN, Answer(job))
-        cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/workspace", Answer(claim))
+        serve_event_files(cluster, job, tmp_path)
         cluster.say(POD, Answer(pod))
         cluster.say(f"{POD}/log", log)
         async with following(client, job, pod) as feed:

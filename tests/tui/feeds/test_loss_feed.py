@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 
-from k8s.job_spec import LOG_DIR_ANNOTATION
 from k8s.jobs.permissions import Permissions
-from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.snapshot import Job
 from k8s.status import Status
 from tests.scripted.server import WAIT_S, Answer, Compute, ScriptedCluster
-from tests.support.objects import Object, joined, pod_of, pytorch_job
+from tests.support.event_files import job_with_event_files, serve_event_files, write_losses
+from tests.support.objects import joined, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
-from tests.tui.keys.world import PODS, PYTORCH_JOBS, REVIEWS
-from trainer.tfevents import EventWriter
+from tests.tui.keys.world import PODS, REVIEWS
 from tui.feeds.loss_feed import LossFeed
 
 LOG = f"{PODS}/bert-master-0/log"
@@ -102,24 +100,11 @@ async def test_only_the_jobs_that_were_read_last_are_remembered(monkeypatch: pyt
         assert sorted(hasty.values) == ["job-bert", "job-vit"], "bert was read again after gpt"
 
 
-def with_event_files(cluster: ScriptedCluster, name: str, folder: Path, steps: int) -> Object:
-    """Return a job whose event files are on this machine, and let the cluster answer for it."""
-    learns = pytorch_job(name, gpus=1, annotations={LOG_DIR_ANNOTATION: "/w/logs"})
-    pod = learns["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
-    pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "workspace"}}]
-    pod["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/w"}]
-    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(folder / "volume")}}}
-    with EventWriter(folder / "volume" / "logs", flush_s=0) as writer:
-        for step in range(steps):
-            writer.write_scalar("train/loss", step, 1000.0 - step)
-    cluster.say(f"{PYTORCH_JOBS}/{name}", Answer(learns))
-    cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/workspace", Answer(claim))
-    return learns
-
-
 async def test_event_files_on_this_machine_come_first_and_no_log_is_read(tmp_path: Path) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        learns = with_event_files(cluster, "learns", tmp_path, 1000)
+        learns = job_with_event_files("learns")
+        serve_event_files(cluster, learns, tmp_path)
+        write_losses(tmp_path / "logs", 1000)
         job = joined([], [pod_of(learns, "master-0", on="a", gpus=1)], [learns])[1]["learns"]
         changed, visible = asyncio.Event(), list[Job]()
         feed = LossFeed(client, None, lambda: visible, lambda _: changed.set())

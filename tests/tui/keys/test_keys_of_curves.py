@@ -7,13 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from k8s.job_spec import LOG_DIR_ANNOTATION
-from k8s.jobs.pod_files import LOCAL_PATH
-from tests.scripted.server import Answer
-from tests.support.objects import pytorch_job
+from tests.support.event_files import job_with_event_files, serve_event_files
 from tests.support.playground import Playground
 from tests.tui.keys.proofs import Hands, proves
-from tests.tui.keys.world import PYTORCH_JOBS, changes, seen, typed, unseen, world
+from tests.tui.keys.world import changes, seen, typed, unseen, world
 from trainer.tfevents import EventWriter
 
 POINTS = 50
@@ -22,19 +19,14 @@ POINTS = 50
 @asynccontextmanager
 async def curves(tmp_path: Path) -> AsyncIterator[Playground]:
     """Open three curves of a job: a loss that falls in waves, and two that rise."""
-    learns = pytorch_job("learns", gpus=1, annotations={LOG_DIR_ANNOTATION: "/w/logs"})
-    pod = learns["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
-    pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "workspace"}}]
-    pod["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/w"}]
-    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path / "volume")}}}
+    learns = job_with_event_files("learns")
     with EventWriter(tmp_path / "volume" / "logs", flush_s=0) as writer:
         for step in range(POINTS):
             writer.write_scalar("train/loss", step, 2.0 - step / POINTS + 0.2 * (step % 2))
             for tag in ("val/accuracy", "zoom"):
                 writer.write_scalar(tag, step, 0.5 + step / 200)
     async with world(tmp_path, jobs=[learns], batch=[], size=(120, 32)) as play:
-        play.cluster.say(f"{PYTORCH_JOBS}/learns", Answer(learns))
-        play.cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/workspace", Answer(claim))
+        serve_event_files(play.cluster, learns, tmp_path / "volume")
         await play.press(*typed("curves learns"))
         await play.until(seen(play, f"3 tags, {3 * POINTS} points", "train/loss", "val/accuracy"))
         yield play

@@ -6,10 +6,9 @@ import json
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.scripted.server import Object, Reply, ScriptedCluster, Stall, Stream, page
 from tests.support.objects import node, pytorch_job
@@ -83,6 +82,10 @@ class Clusters:
     def header(self) -> str:
         return self.play.text.splitlines()[0]
 
+    def has_line_with(self, *words: str) -> bool:
+        lines = (" ".join(line.split()) for line in self.play.text.splitlines())
+        return any(all(word in line for word in words) for line in lines)
+
     async def until_shown(self, context: str, job: str) -> None:
         await self.play.until(lambda: f"{context} / " in self.header and job in self.play.text)
 
@@ -91,7 +94,6 @@ class Clusters:
 async def console_on(
     tmp_path: Path,
     *names: str,
-    size: tuple[int, int] = (120, 40),
     extra: Mapping[str, str] | None = None,
     users: Mapping[str, Any] | None = None,
     **options: Any,
@@ -107,30 +109,26 @@ async def console_on(
         console = Console(
             ConsoleOptions(kubeconfig=str(kubeconfig), state_folder=tmp_path / "state", **options)
         )
-        async with console.run_test(size=size, notifications=True) as pilot:
+        async with console.run_test(size=(120, 40), notifications=True) as pilot:
             play = Playground(next(iter(served.values())), pilot, {})
             clusters = Clusters(play, served, kubeconfig)
             await clusters.until_shown(names[0], f"job-{names[0]}")
             yield clusters
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-async def test_contexts_are_listed_with_where_they_lead_and_enter_goes_there(
-    tmp_path: Path, size: tuple[int, int]
-) -> None:
-    async with console_on(tmp_path, "lab", "prod", size=size) as clusters:
+async def test_contexts_are_listed_with_where_they_lead_and_enter_goes_there(tmp_path: Path) -> None:
+    async with console_on(tmp_path, "lab", "prod") as clusters:
         play = clusters.play
         await clusters.command("ctx")
         assert isinstance(play.console.screen, ContextsView)
         await play.until(lambda: play.table.row_count == 2)
-        lines = play.text.splitlines()
-        assert any("* lab" in " ".join(line.split()) and "lab-ns" in line for line in lines)
-        assert any("prod" in line and "prod-ns" in line for line in lines)
-        if size[0] >= 120:
-            assert any("prod-cluster" in line and clusters.served["prod"].host in line for line in lines)
-        if size[0] >= 200:
-            assert any("prod-user" in line for line in lines)
-        assert "SECRET" not in play.text
+        host = clusters.served["prod"].host
+        wide = [("prod-cluster", host)]
+        for size, more in (((80, 24), []), ((120, 40), wide), ((200, 60), [*wide, ("prod-user",)])):
+            await play.pilot.resize_terminal(*size)
+            for words in (("* lab", "lab-ns"), ("prod", "prod-ns"), *more):
+                await play.until(partial(clusters.has_line_with, *words))
+            assert "SECRET" not in play.text
         await play.press("G", "enter")
         await clusters.until_shown("prod", "job-prod")
         assert isinstance(play.console.screen, JobsView)
@@ -138,11 +136,11 @@ async def test_contexts_are_listed_with_where_they_lead_and_enter_goes_there(
         await play.until(lambda: "job-lab" not in play.text)
 
 
-@pytest.mark.parametrize("word", ["ctx", "context", "contexts"])
-async def test_a_context_that_is_named_is_gone_to_at_once(tmp_path: Path, word: str) -> None:
+async def test_a_context_that_is_named_is_gone_to_at_once(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
-        await clusters.command(f"{word} prod")
-        await clusters.until_shown("prod", "job-prod")
+        for word, name in (("ctx", "prod"), ("context", "lab"), ("contexts", "prod")):
+            await clusters.command(f"{word} {name}")
+            await clusters.until_shown(name, f"job-{name}")
 
 
 async def test_esc_leaves_the_list_of_contexts_and_the_filter_works_in_it(tmp_path: Path) -> None:
@@ -180,7 +178,7 @@ async def test_a_cluster_that_hangs_is_left_at_once_and_its_rows_with_it(tmp_pat
         await clusters.until_shown("lab", "job-again")
 
 
-async def test_what_was_open_of_the_old_cluster_is_closed(tmp_path: Path) -> None:
+async def test_what_was_open_of_the_old_cluster_is_closed_and_no_way_leads_back_to_it(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
         play = clusters.play
         await play.press("enter")
@@ -188,6 +186,8 @@ async def test_what_was_open_of_the_old_cluster_is_closed(tmp_path: Path) -> Non
         await clusters.command("ctx prod")
         await clusters.until_shown("prod", "job-prod")
         assert isinstance(play.console.screen, JobsView)
+        await play.press("minus")
+        await play.until(lambda: "No previous view yet." in play.text)
         await play.press("escape")
         assert isinstance(play.console.screen, JobsView)
         await play.press("enter")
@@ -310,14 +310,3 @@ async def test_the_way_back_to_a_list_that_a_change_of_context_opened_does_not_c
         await clusters.play.until(lambda: isinstance(clusters.play.console.screen, JobsView))
         assert console.client is client and client is not None
         assert "Connecting" not in clusters.play.text and "job-prod" in clusters.play.text
-
-
-async def test_no_way_leads_back_to_a_job_of_the_cluster_that_was_left(tmp_path: Path) -> None:
-    async with console_on(tmp_path, "lab", "prod") as clusters:
-        await clusters.until_shown("lab", "job-lab")
-        await clusters.play.press("enter")
-        await clusters.play.until(lambda: isinstance(clusters.play.console.screen, JobView))
-        await clusters.command("ctx prod")
-        await clusters.until_shown("prod", "job-prod")
-        await clusters.play.press("minus")
-        await clusters.play.until(lambda: "No previous view yet." in clusters.play.text)

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 from textual.pilot import Pilot
 
 from k8s.kinds import JobRef
@@ -119,26 +118,22 @@ async def test_on_a_narrow_terminal_the_least_needed_columns_of_gpus_fold() -> N
         assert shown.app.text.count("61G/80G") == 8
 
 
-@pytest.mark.parametrize(
-    ("missing", "words"),
-    [
+async def test_without_telemetry_a_node_looks_as_before_with_one_line_that_says_why() -> None:
+    async with hosted(NodeGpusView("a100-1"), picture(), (120, 24)) as (app, _):
+        before = [line for line in app.text.splitlines() if line]
+    for missing, words in (
         (NO_EXPORTER, "Nothing on this node tells what its GPUs do."),
         (replace(NO_EXPORTER, words="No DCGM exporter runs on it."), "NVIDIA's dcgm-exporter"),
         (REFUSED, "You may not get pods/proxy in namespace gpu-operator. Ask for permission"),
         (SIMULATED, "Its GPUs are simulated: there is nothing to measure."),
         (NoReadings(NoReadingsCause.UNREACHABLE, "no answer"), "No answer. Retrying automatically"),
-    ],
-)
-async def test_without_telemetry_a_node_looks_as_before_with_one_line_that_says_why(
-    missing: NoReadings, words: str
-) -> None:
-    async with hosted(NodeGpusView("a100-1"), picture(), (120, 24)) as (app, _):
-        before = app.text.splitlines()
-    async with showing(NodeGpusView("a100-1"), telemetry_of(missing={"a100-1": missing}), (120, 24)) as shown:
-        after = shown.app.text.splitlines()
-        assert sum(words in line for line in after) == 1
-        assert [line for line in after if words not in line and line] == [line for line in before if line]
-        assert "UTIL" not in shown.app.text
+    ):
+        told = telemetry_of(missing={"a100-1": missing})
+        async with showing(NodeGpusView("a100-1"), told, (120, 24)) as shown:
+            after = shown.app.text.splitlines()
+            assert sum(words in line for line in after) == 1
+            assert [line for line in after if words not in line and line] == before
+            assert "UTIL" not in shown.app.text
 
 
 async def test_a_gpu_with_a_warning_says_what_why_and_what_now_and_enter_shows_all_of_it() -> None:

@@ -15,7 +15,7 @@ from tests.support.idle import until
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on
 from tests.support.sample_cluster import ago
-from tests.tui.keys.world import at, changes, seen, titled, typed, world
+from tests.tui.keys.world import at, seen, titled, typed, world
 from tests.tui.screens.home_lab import lab_of, pane
 from tests.tui.screens.test_jobs import picture
 from tui.screens import ACTIONS
@@ -23,7 +23,6 @@ from tui.screens.lists.home_panes import HomePanes
 from tui.screens.lists.jobs import JobsView
 from tui.text.filter_query import parse_filter
 from tui.widgets.home.node_bar import NodeBar
-from tui.widgets.key_bar import KeyBar
 from tui.widgets.table.table import Table
 
 _OF_JOBS = {
@@ -77,16 +76,6 @@ async def test_keys_of_one_node_say_so_where_the_cursor_is_on_many() -> None:
         assert len(app.view.copy_text().splitlines()) > 1
 
 
-async def test_a_delete_among_the_nodes_asks_nothing_and_deletes_nothing(tmp_path: Path) -> None:
-    async with world(tmp_path) as play:
-        await play.press("space", "1", "ctrl+d")
-        await play.until(seen(play, "That key is for jobs"))
-        assert isinstance(play.console.screen, JobsView) and changes(play) == []
-        await play.press("2", "ctrl+d")
-        await play.until(seen(play, "Delete "))
-        assert not isinstance(play.console.screen, JobsView)
-
-
 async def test_marks_of_the_list_count_only_while_the_list_has_the_focus() -> None:
     async with hosted(JobsView(), picture(), (120, 40)) as (app, pilot):
         await pilot.press("N", "g", "space", "j", "space", "j", "H")
@@ -132,14 +121,6 @@ async def test_help_palette_and_the_line_below_tell_the_keys_of_what_has_the_foc
         assert "Delete (asks first)" not in play.text
         await play.press("escape", "2")
         await play.until(lambda: "^d delete" in last_line(play))
-
-
-async def test_a_node_is_not_labelled_from_home_with_readonly(tmp_path: Path) -> None:
-    async with world(tmp_path, is_read_only=True) as play:
-        await play.press("1", "t")
-        await play.until(seen(play, "Changes are disabled by --readonly."))
-        assert "strip.gpu_schedule" not in {key.id for key in play.console.screen.query_one(KeyBar)._keys}
-        assert changes(play) == []
 
 
 def last_line(play: Playground) -> str:

@@ -12,9 +12,9 @@ from textual import events
 
 from k8s.job_spec import LOG_DIR_ANNOTATION
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster
-from tests.support.objects import Object, node, pytorch_job
+from tests.support.event_files import job_with_event_files, serve_event_files, write_losses
+from tests.support.objects import node, pytorch_job
 from tests.support.playground import Playground, console_on
-from tests.tui.feeds.test_loss_feed import with_event_files
 from tests.tui.keys.test_keys_of_logs import saved_lines
 from tests.tui.keys.world import REVIEWS
 from tests.tui.screens.home_lab import lab_of, pane, says, shows_rank_0
@@ -80,11 +80,11 @@ async def test_the_loss_is_drawn_from_event_files_and_from_where_they_end_from_t
     tmp_path: Path,
 ) -> None:
     objects, logs, say = lab_of(2)
-    learns: list[Object] = []
+    write_losses(tmp_path / "logs", 50)
 
     def prepare(cluster: ScriptedCluster) -> None:
         say(cluster)
-        learns.append(with_event_files(cluster, "job-000", tmp_path, 50))
+        serve_event_files(cluster, job_with_event_files("job-000"), tmp_path)
 
     objects["jobs"][0]["metadata"]["annotations"] = {LOG_DIR_ANNOTATION: "/w/logs"}
     async with console_on(tmp_path, **{**objects, "prepare": prepare}) as play:
@@ -168,33 +168,28 @@ async def test_a_burst_of_moves_opens_two_logs_at_most(tmp_path: Path) -> None:
         assert len(logs.opened) - first <= 1
 
 
-@pytest.mark.parametrize(
-    ("keys", "back"),
-    [
-        (("ctrl+d",), ("escape",)),
-        (("question_mark",), ("escape",)),
-        (("ctrl+p",), ("escape",)),
-        (("tab",), ("minus",)),
-        (("y",), ("escape",)),
-        (("z",), ("z", "z", "z")),
-    ],
-)
-async def test_no_log_is_read_that_nobody_sees_and_it_is_taken_up_where_it_was_left(
-    tmp_path: Path, keys: tuple[str, ...], back: tuple[str, ...]
-) -> None:
+async def test_no_log_is_read_that_nobody_sees_and_it_is_taken_up_where_it_was_left(tmp_path: Path) -> None:
     objects, logs, _ = lab_of(2)
     async with console_on(tmp_path, **objects) as play:
         await play.press("N", "g")
         await play.until(lambda: "step 99/99" in says(play) and len(logs.open) == 1)
-        await play.press(*keys)
-        await play.until(lambda: logs.open == [])
-        await play.press(*back)
-        await play.until(lambda: len(logs.open) == 1)
-        log = pane(play)._log
-        assert log is not None
-        await play.until(lambda: len(log.lines.items) >= 99)
-        texts = [each.text for each in log.lines.items if hasattr(each, "rank")]
-        assert len(texts) == len(set(texts)) == 99
+        for key, *back in (
+            ("ctrl+d", "escape"),
+            ("question_mark", "escape"),
+            ("ctrl+p", "escape"),
+            ("tab", "minus"),
+            ("y", "escape"),
+            ("z", "z", "z", "z"),
+        ):
+            await play.press(key)
+            await play.until(lambda: logs.open == [])
+            await play.press(*back)
+            await play.until(lambda: len(logs.open) == 1)
+            log = pane(play)._log
+            assert log is not None
+            await play.until(lambda log=log: len(log.lines.items) >= 99)  # type: ignore[misc]
+            texts = [each.text for each in log.lines.items if hasattr(each, "rank")]
+            assert len(texts) == len(set(texts)) == 99, key
 
 
 async def test_who_may_not_read_logs_is_told_so_and_none_is_asked_for(tmp_path: Path) -> None:

@@ -19,9 +19,7 @@ from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import EVENTS, Playground, console_on
 from tui.app import Console
 from tui.screens.dialogs.detail import DetailScreen
-from tui.screens.documents.yaml import YamlScreen
 from tui.screens.job.job import JobView
-from tui.screens.job.logs import LogsScreen
 from tui.screens.job.panes import JobPanes
 from tui.widgets.curve_chart import CurveChart
 
@@ -193,6 +191,7 @@ async def test_events_of_all_that_belongs_to_the_job_are_merged_and_folded(tmp_p
     ]
     async with job_view(tmp_path, events=events, size=(120, 40)) as play:
         await play.until(lambda: "events 2 (1 warning)" in play.text)
+        assert "0-1" in row(play, "master-0 *") and "4-5" in row(play, "worker-1")
         assert "master-0 +2" in row(play, "Pulled") and "not ours" not in play.text
         assert "PodGroup" in row(play, "! Unschedulable") and "no [/b] room" in play.text
 
@@ -255,30 +254,16 @@ async def test_the_loss_is_drawn_from_log_lines_beside_the_instances(tmp_path: P
         assert "declares no folder" not in play.text
 
 
-@pytest.mark.parametrize("size", [(109, 40), (120, 40)])
+@pytest.mark.parametrize("width", [109, 120])
 async def test_without_a_curve_or_room_for_it_the_instances_have_the_whole_width(
-    tmp_path: Path, size: tuple[int, int]
+    tmp_path: Path, width: int
 ) -> None:
-    text = "step 1 loss 2.5" if size[0] < 110 else "nothing to draw"
-    async with job_view(tmp_path, logs={"master-0": Log(printed(text))}, size=size) as play:
+    text = "step 1 loss 2.5" if width < 110 else "nothing to draw"
+    async with job_view(tmp_path, logs={"master-0": Log(printed(text))}, size=(width, 40)) as play:
         await play.until(lambda: has_printed(play, "master-0"))
         await play.pilot.pause()
         assert not play.console.screen.query_one(CurveChart).display
-        assert play.console.screen.query_one("#instances").size.width > size[0] - 4
-
-
-async def test_keys_lead_to_the_logs_and_the_yaml_of_what_is_under_the_cursor(tmp_path: Path) -> None:
-    async with job_view(tmp_path) as play:
-        await play.press("j", "y")
-        await play.until(lambda: isinstance(play.console.screen, YamlScreen))
-        await play.until(lambda: "Jobs › bert › Pod bert-worker-0 › YAML" in play.text)
-        await play.press("escape", "Y")
-        await play.until(lambda: "kind: PyTorchJob" in play.text)
-        await play.press("escape", "p")
-        await play.until(lambda: isinstance(play.console.screen, LogsScreen))
-        await play.until(lambda: "previous run" in play.text)
-        asked = play.cluster.asked(f"{PODS}/bert-worker-0/log")
-        assert asked[-1].query.get("previous") == "true"
+        assert play.console.screen.query_one("#instances").size.width > width - 4
 
 
 async def test_the_name_of_the_pod_is_copied(tmp_path: Path) -> None:

@@ -8,20 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.app import App
 from textual.pilot import Pilot
 from textual.reactive import reactive
-from textual.theme import Theme
 from textual.widgets import Label
 
-import themes
 from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.logs import JobLogs, LogRequest
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
-from tests import ROOT
 from tests.scripted.logs import QUICK, Fault, Run, ScriptedPod, connected
+from tests.support.hosted_view import ThemedApp
 from tests.support.idle import until
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
@@ -81,10 +78,8 @@ def snapshot_of(*pods: ScriptedPod) -> ClusterSnapshot:
     return ClusterSnapshot(jobs=(job,), is_synced=True)
 
 
-class Host(App[None]):
+class Host(ThemedApp):
     """As much of the console as the screen needs."""
-
-    CSS_PATH = [themes.STYLESHEET, ROOT / "tui/screens/base/view.tcss"]  # noqa: RUF012
 
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, layout=False)
 
@@ -93,12 +88,6 @@ class Host(App[None]):
         self._logs_client = client
         self._folder = folder
         self.requests: list[str] = []
-        for palette in themes.load().values():
-            self.register_theme(Theme(**palette))
-        self.theme = themes.DEFAULT
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return themes.variable_defaults()
 
     def on_mount(self) -> None:
         logs = JobLogs(self._logs_client, request=LogRequest(tail=2000), backoff=QUICK)
@@ -141,15 +130,16 @@ def title(pilot: Pilot[None]) -> str:
     return str(pilot.app.screen.query_one("#title", Label).content)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 60), (60, 15)])
-async def test_rank_0_is_shown_first_and_followed(tmp_path: Path, size: tuple[int, int]) -> None:
+async def test_rank_0_is_shown_first_and_followed(tmp_path: Path) -> None:
     pods = [pod_of(0), pod_of(1)]
-    async with shown(*pods, tmp_path=tmp_path, size=size) as pilot:
+    async with shown(*pods, tmp_path=tmp_path) as pilot:
         await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
         await pods[0].say("[rank1]: not for us", "[rank0]: step 1", "torchrun: all is well")
-        await until(pilot, lambda: panes(pilot) == [["hello from 0", "step 1", "torchrun: all is well"]])
-        assert title(pilot).startswith("Jobs › bert › logs   ranks 0 · follow")
-        assert str(pilot.app.screen.query_one(LogView).border_title) == "=0 worker-0"
+        for size in ((80, 24), (200, 60), (60, 15)):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda: panes(pilot) == [["hello from 0", "step 1", "torchrun: all is well"]])
+            assert title(pilot).startswith("Jobs › bert › logs   ranks 0 · follow")
+            assert str(pilot.app.screen.query_one(LogView).border_title) == "=0 worker-0"
 
 
 async def test_ranks_are_stepped_through_and_go_round(tmp_path: Path) -> None:

@@ -8,15 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from textual.app import App
 from textual.pilot import Pilot
-from textual.theme import Theme
 from textual.widgets import Button
 
-import themes
 from k8s.jobs.clone import clone
 from k8s.kinds import JobRef
 from tests.scripted.server import Answer, Reply, ScriptedCluster, refusal
+from tests.support.hosted_view import ThemedApp
 from tests.support.objects import pytorch_job, recorded
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.manifest import ManifestScreen
@@ -25,21 +23,6 @@ from tui.widgets.form.job_fields import Notice
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 MADE = Answer({"metadata": {"name": "bert-2", "namespace": "default"}}, 201)
-
-
-class Host(App[None]):
-    """Has the look that the screen needs, and nothing else."""
-
-    CSS_PATH = themes.STYLESHEET
-
-    def __init__(self) -> None:
-        super().__init__()
-        for palette in themes.load().values():
-            self.register_theme(Theme(**palette))
-        self.theme = themes.DEFAULT
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return themes.variable_defaults(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
 
 
 @dataclass
@@ -76,7 +59,7 @@ async def opened(*replies: Reply, obj: dict[str, Any] | None = None) -> AsyncIte
         pod |= {"nodeSelector": {"for": "bert"}, "hostAliases": [{"ip": "10.0.0.1"}]}
         found = clone(obj or job)
         answers: list[JobRef | None] = []
-        app = Host()
+        app = ThemedApp()
         async with app.run_test(size=(80, 24)) as pilot:
             screen = ManifestScreen(client, found, namespace="default")
             await app.push_screen(screen, answers.append)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from textual.widgets import Input
 
 from k8s.models import convert
@@ -50,20 +49,19 @@ def words_of(play: Playground, name: str) -> list[str]:
     return next((words for words in lines if words[:1] == [name]), [])
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-async def test_each_namespace_says_what_it_holds_waits_for_and_may_have(
-    tmp_path: Path, size: tuple[int, int]
-) -> None:
-    async with console_on(tmp_path, size=size, **objects()) as play:
+async def test_each_namespace_says_what_it_holds_waits_for_and_may_have(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **objects()) as play:
         watch = serve(play.cluster, NAMESPACES, *ALL)
         serve(play.cluster, QUOTAS, quota("gpus", 8, 64), quota("tight", 8, 8, namespace="vision"))
         await open_namespaces(play)
-        await play.until(lambda: "8/64" in play.text and "Active" in words_of(play, "vision"))
-        assert words_of(play, "all")[1:5] == ["namespaces", "3", "16", "16"]
-        assert words_of(play, "default")[1:6] == ["2", "8", "16", "8/64", "Active"]
-        assert words_of(play, "vision")[1:6] == ["1", "8", "0", "8/8", "Active"]
-        assert words_of(play, "nlp")[1:5] == ["0", "0", "0", "–"]
-        assert "Σ 3 namespaces · 3 unfinished jobs · 16 GPUs held · 16 requested and waiting" in play.text
+        for size in ((80, 24), (120, 40), (200, 60)):
+            await play.pilot.resize_terminal(*size)
+            await play.until(lambda: "8/64" in play.text and "Active" in words_of(play, "vision"))
+            assert words_of(play, "all")[1:5] == ["namespaces", "3", "16", "16"]
+            assert words_of(play, "default")[1:6] == ["2", "8", "16", "8/64", "Active"]
+            assert words_of(play, "vision")[1:6] == ["1", "8", "0", "8/8", "Active"]
+            assert words_of(play, "nlp")[1:5] == ["0", "0", "0", "–"]
+            assert "Σ 3 namespaces · 3 unfinished jobs · 16 GPUs held · 16 requested and waiting" in play.text
         watch.event("MODIFIED", namespace("nlp", "Terminating"))
         await play.until(lambda: "Terminating" in words_of(play, "nlp"))
 

@@ -10,6 +10,7 @@ from textual.widgets import Input, Label
 
 from tests.support.objects import pytorch_job
 from tests.support.playground import console_on, some_objects
+from tests.tui.keys.world import typed
 from tui.actions.permissions import find_permissions
 from tui.app import Console
 from tui.screens.base.list_view import ListView
@@ -112,20 +113,7 @@ async def test_a_filter_and_a_command_in_one_packet_are_told_apart(tmp_path: Pat
 
 async def test_commands_in_one_packet_are_all_run(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
-        typed = (
-            "colon",
-            *"jobs",
-            "enter",
-            "colon",
-            *"nodes",
-            "enter",
-            "colon",
-            *"logs",
-            "space",
-            *"bert",
-            "enter",
-        )
-        for key in typed:
+        for key in (*typed("jobs"), *typed("nodes"), *typed("logs bert")):
             play.console.post_message(events.Key(key, " " if key == "space" else None))
         await play.until(lambda: isinstance(play.console.screen, LogsScreen))
         await play.press("escape")
@@ -157,27 +145,23 @@ async def test_enter_runs_what_is_typed_not_what_is_suggested(tmp_path: Path) ->
         assert "No command 'nod'." in play.text
 
 
-@pytest.mark.parametrize(
-    ("typed", "shown"),
-    [
-        ("status:run", ["bert"]),
-        ("!status:run", ["waits"]),
-        ("status:run status:pend", ["bert", "waits"]),
-        ("status:run name:wai", []),
-        ("-f bt", ["bert"]),
-        ("!bert", ["waits"]),
-        ("be.t", ["bert"]),
-        ("(", []),
-    ],
-)
-async def test_filters_understand_columns_letters_and_expressions(
-    tmp_path: Path, typed: str, shown: list[str]
-) -> None:
+async def test_filters_understand_columns_letters_and_expressions(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
-        play.console.screen.filter_text = typed  # type: ignore[attr-defined]
-        await play.pilot.pause()
-        assert [name for name in ("bert", "waits") if f"   {name} " in play.text.replace("▸", " ")] == shown
-        assert play.table.row_count == len(shown)
+        for words, shown in (
+            ("status:run", ["bert"]),
+            ("!status:run", ["waits"]),
+            ("status:run status:pend", ["bert", "waits"]),
+            ("status:run name:wai", []),
+            ("-f bt", ["bert"]),
+            ("!bert", ["waits"]),
+            ("be.t", ["bert"]),
+            ("(", []),
+        ):
+            play.console.screen.filter_text = words  # type: ignore[attr-defined]
+            await play.pilot.pause()
+            text = play.text.replace("▸", " ")
+            assert [name for name in ("bert", "waits") if f"   {name} " in text] == shown, words
+            assert play.table.row_count == len(shown)
 
 
 async def test_a_letter_jumps_to_a_pane(tmp_path: Path) -> None:
@@ -206,9 +190,9 @@ async def test_nothing_that_changes_the_cluster_is_offered_when_reading_only(tmp
     async with console_on(tmp_path, is_read_only=True, **some_objects()) as play:
         assert "delete" not in play.text
         assert "new" not in play.text
-        await play.press("ctrl+d")
-        await play.press("n")
-        assert isinstance(play.console.screen, JobsView)
+        for key in ("ctrl+d", "n"):
+            await play.press(key)
+            assert isinstance(play.console.screen, JobsView)
         await play.press("question_mark")
         await play.until(lambda: "Logs (live)" in play.text)
         assert "Delete" not in play.text and "New job" not in play.text

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot
@@ -83,16 +81,17 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_the_line_stands_whole_below_the_title(tmp_path: Path, size: tuple[int, int]) -> None:
-    async with job_view(tmp_path, size=size) as play:
-        await play.until(lambda: SENTENCE in flat(play.text))
-        lines = play.text.splitlines()
-        assert lines[1].startswith(" Jobs › bert   PyTorchJob kubeflow.org/v1 · Pending · 0/1 pods")
-        assert lines[2].startswith(" Waits for GPUs: master-0 needs 8 nvidia.com/gpu; the largest free block")
-        assert "─ instances 1" in lines[4]
-        assert "master-0 *" in play.text and "No events" in play.text
-        assert "W why" in lines[-1]
+async def test_the_line_stands_whole_below_the_title(tmp_path: Path) -> None:
+    async with job_view(tmp_path) as play:
+        for size in ((80, 24), (120, 40)):
+            await play.pilot.resize_terminal(*size)
+            await play.until(lambda: SENTENCE in flat(play.text) and "No events" in play.text)
+            lines = play.text.splitlines()
+            assert lines[1].startswith(" Jobs › bert   PyTorchJob kubeflow.org/v1 · Pending · 0/1 pods")
+            assert lines[2].startswith(" Waits for GPUs: master-0 needs 8 nvidia.com/gpu; the largest free")
+            assert "─ instances 1" in lines[4]
+            assert "master-0 *" in play.text
+            assert "W why" in lines[-1]
 
 
 async def test_the_key_opens_all_that_was_seen(tmp_path: Path) -> None:
