@@ -20,6 +20,7 @@ from tui.options import ConsoleOptions
 from tui.screens import ACTIONS, key_table
 from tui.screens.base.feed_view import FeedView
 from tui.screens.job.job import JobView
+from tui.screens.lists.home_panes import HomePanes
 from tui.screens.lists.jobs import JobsView
 from tui.terminal.key_queue import QUIET_TURNS
 from tui.widgets.home.job_pane import JobPane
@@ -91,8 +92,8 @@ class Playground:
             any(not view.is_synced for view in feeds),
             any(not view._events.state.is_synced for view in jobs),
             any(pane._timer is not None for pane in previews),
-            any(not view.panes.is_settled for view in homes),
-            any(not pane.is_settled for pane in panes),
+            any(not is_settled(view.panes) for view in homes),
+            any(not is_settled(pane) for pane in panes),
             any(not losses.is_idle for losses in read),
         )
         return self.console.snapshot.is_synced and not any(waits)
@@ -112,6 +113,15 @@ class Playground:
         """Everything on the screen as text."""
         lines = self.console.screen._compositor.render_strips()
         return "\n".join(strip.text.rstrip() for strip in lines)
+
+
+def is_settled(panes: HomePanes | JobPane) -> bool:
+    """Return True if no update, request or scan of home's panes is pending."""
+    if isinstance(panes, HomePanes):
+        return not panes._is_update_pending and panes._rest_timer is None
+    is_opening = panes.is_streaming and (panes._tail is None or not panes._tail.logs.targets)
+    is_scanning = panes._points_timer is not None or panes._is_scanning
+    return panes._rest_timer is None and not is_scanning and not is_opening
 
 
 @asynccontextmanager

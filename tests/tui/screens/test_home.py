@@ -15,7 +15,7 @@ from tests.scripted.server import WAIT_S
 from tests.support.hosted_view import hosted
 from tests.support.idle import until
 from tests.support.objects import node
-from tests.support.playground import Playground, console_on
+from tests.support.playground import Playground, console_on, is_settled
 from tests.tui.keys.world import titled
 from tests.tui.screens.home_lab import lab_of, pane, says
 from tests.tui.screens.test_jobs import picture
@@ -76,7 +76,7 @@ async def test_what_the_panes_put_off_is_not_shown_while_they_are_closed() -> No
         view.query_one(NodeBar).call_later(until_the_table_is_gone)
         job = snapshot.jobs[0]
         view.panes.show_soon(job, snapshot)
-        assert not view.panes.is_settled
+        assert not is_settled(view.panes)
         app.exit()
 
 

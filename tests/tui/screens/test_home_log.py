@@ -14,7 +14,7 @@ from k8s.job_spec import LOG_DIR_ANNOTATION
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster
 from tests.support.event_files import job_with_event_files, serve_event_files, write_losses
 from tests.support.objects import node, pytorch_job
-from tests.support.playground import Playground, console_on
+from tests.support.playground import Playground, console_on, is_settled
 from tests.tui.keys.test_keys_of_logs import saved_lines
 from tests.tui.keys.world import REVIEWS
 from tests.tui.screens.home_lab import lab_of, pane, says, shows_rank_0
@@ -54,7 +54,7 @@ async def test_a_log_is_left_at_once_when_the_cursor_moves_on(tmp_path: Path) ->
         (reading,) = [each for each in pane(play).workers if each.group == "tail"]
         other = next(job for job in play.console.snapshot.jobs if job.ref.name == "job-001")
         pane(play).show(other, play.console.snapshot)
-        assert reading.is_cancelled and not pane(play).is_settled
+        assert reading.is_cancelled and not is_settled(pane(play))
 
 
 async def test_a_log_is_read_on_when_the_cursor_comes_back_before_the_pane_has_changed(
@@ -69,10 +69,10 @@ async def test_a_log_is_read_on_when_the_cursor_comes_back_before_the_pane_has_c
         first, second = sorted(play.console.snapshot.jobs, key=lambda job: job.ref.name)
         opened = len(logs.opened)
         screen.panes.show_soon(second, play.console.snapshot)
-        assert not screen.panes.is_settled
+        assert not is_settled(screen.panes)
         screen.panes.show_soon(first, play.console.snapshot)
         await play.until(lambda: logs.open == [])
-        await play.until(lambda: logs.open == ["job-000-master-0"] and screen.panes.is_settled)
+        await play.until(lambda: logs.open == ["job-000-master-0"] and is_settled(screen.panes))
         assert logs.opened[opened:] == ["job-000-master-0"]
 
 
