@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from k8s.client import transport
 from k8s.client.client import Client
 from k8s.client.transport import MOST_ANSWER_BYTES, MOST_LINE_BYTES, lines, warnings_in
 from k8s.cluster.mirror import Mirror
@@ -349,15 +350,16 @@ def next_page(_: Asked) -> Answer:
         (mirror_all, Answer(BOMB, headers={"Content-Encoding": "gzip"}), ServerFailed, "over 256 MiB"),
         (list_all, page([], following="same"), ServerFailed, "Page 3 of its list is page 2 again."),
         (mirror_all, page([], following="same"), ServerFailed, "Page 3 of its list is page 2 again."),
-        (list_all, Compute(next_page), ServerFailed, "does not end after 4000 pages"),
+        (list_all, Compute(next_page), ServerFailed, "does not end after 50 pages"),
         (list_all, Trickle(), Unreachable, "did not answer in time"),
         (watch_all, Stream(bytes(MOST_LINE_BYTES + 1)).end(), ServerFailed, "answer is over 64 MiB"),
     ],
     ids=lambda each: getattr(each, "__name__", type(each).__name__),
 )
 async def test_an_answer_without_end_is_given_up_with_a_reason(
-    request_: Request, reply: Reply, error: type[KubeError], words: str
+    monkeypatch: pytest.MonkeyPatch, request_: Request, reply: Reply, error: type[KubeError], words: str
 ) -> None:
+    monkeypatch.setattr(transport, "MOST_PAGES", 50)
     is_slow = isinstance(reply, Trickle)
     async with ScriptedCluster() as cluster, cluster.client(request_s=0.05 if is_slow else 30.0) as client:
         cluster.say(ALL_PODS, reply)
