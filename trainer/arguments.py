@@ -12,8 +12,6 @@ Launcher = Literal["torchrun", "mpirun"]
 # Beyond it, an error does not list all choices.
 MANY_CHOICES = 12
 
-BACKENDS = ("auto", "nccl", "gloo", "mpi")
-
 _PYTHON = ["python", "-P", "-m"]
 _TORCHRUN = [*_PYTHON, "trainer.launch", "-m"]
 # Flags of Open MPI 4 and 5; MPICH has neither.
@@ -22,6 +20,10 @@ _MPIRUN = ["mpirun", "--allow-run-as-root", "--tag-output"]
 
 class UnknownName(LookupError):
     """No trainer or argument has this name; the message lists those that exist."""
+
+
+class InvalidValue(argparse.ArgumentTypeError, ValueError):
+    """Text is not a value of an argument; the message tells what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,10 @@ class Argument:
         """Parse a value of the argument's type.
 
         Raises:
-            ValueError: The text is not such a value; the message tells what is expected.
+            InvalidValue: The text is not such a value.
         """
         if self.choices and text not in self.choices:
-            raise ValueError(f"{text!r} is none of {self._likely(text)}")
+            raise InvalidValue(f"{text!r} is none of {self._likely(text)}")
         value: str | int | float = text
         if isinstance(self.default, int | float):
             whole = isinstance(self.default, int)
@@ -66,20 +68,18 @@ class Argument:
             try:
                 value = int(text) if whole else float(text)
             except ValueError:
-                raise ValueError(f"{text!r} is not a {'whole ' if whole else ''}number") from None
+                raise InvalidValue(f"{text!r} is not a {'whole ' if whole else ''}number") from None
             if self.least is not None and not value >= self.least:
-                raise ValueError(f"{text} is not {self.least:g} or more")
+                raise InvalidValue(f"{text} is not {self.least:g} or more")
             if self.most is not None and not value <= self.most:
-                raise ValueError(f"{text} is not {_number(self.most)} or less")
+                raise InvalidValue(f"{text} is not {_number(self.most)} or less")
         return value
 
     def _likely(self, text: str) -> str:
         if len(self.choices) <= MANY_CHOICES:
             return ", ".join(self.choices)
-        close = difflib.get_close_matches(text, self.choices)
-        return f"the {len(self.choices)} there are" + (
-            f"; did you mean {' or '.join(close)}?" if close else ""
-        )
+        close = " or ".join(difflib.get_close_matches(text, self.choices))
+        return f"the {len(self.choices)} there are" + (f"; did you mean {close}?" if close else "")
 
     @property
     def bounds(self) -> str:
@@ -89,29 +89,30 @@ class Argument:
         return f"{_number(self.least)} to {_number(self.most)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Implied:
-    """A default that depends on another argument that is given."""
+def number(
+    name: str,
+    default: float,
+    unit: str,
+    least: float,
+    most: float,
+    words: str,
+    zero: str = "",
+    also: tuple[str, ...] = (),
+) -> Argument:
+    """Return an argument with a number, which is whole if its default is."""
+    return Argument(name, default, unit, words, least=least, most=most, zero=zero, also=also)
 
-    given: str
-    other: str
-    """Argument that gets the value unless it is given too."""
-    value: str
-    where: tuple[str, str] = ("", "")
-    """A further condition, as ("model", "gpt"): an argument and its value."""
 
-    def holds(self, words: Sequence[str]) -> bool:
-        """Return True if it applies to a command line of the trainer's own flags."""
-        values: dict[str, str] = {}
-        for word, after in zip(words, [*words, ""][1:], strict=True):
-            flag, equals, value = word.partition("=")
-            values[flag] = value if equals else after
-        name, value = self.where
-        return (
-            f"--{self.given}" in values
-            and f"--{self.other}" not in values
-            and (not name or values.get(f"--{name}") == value)
-        )
+def choice(
+    name: str, choices: tuple[str, ...], words: str, switches: tuple[tuple[str, str], ...] = ()
+) -> Argument:
+    """Return an argument with one of `choices`, of which the first is the default."""
+    return Argument(name, choices[0], "", words, choices, switches=switches)
+
+
+def flag(name: str, words: str) -> Argument:
+    """Return a flag without a value."""
+    return Argument(name, False, "", words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +129,8 @@ class Trainer:
     """Launcher of the ranks if a job has both; every trainer runs under either."""
     conflict: Callable[[argparse.Namespace], str] = field(default=lambda _: "", repr=False)
     """Returns an error, worded as argparse's, if arguments conflict; "" if they do not."""
-
-    implied: tuple[Implied, ...] = field(default=(), repr=False)
-    """The first that applies counts."""
+    implied: Callable[[Mapping[str, str]], dict[str, str]] = field(default=lambda _: {}, repr=False)
+    """Returns defaults that depend on the arguments given, both by name."""
 
     def argument(self, name: str) -> Argument:
         """Look up an argument by name.
@@ -160,9 +160,7 @@ class Trainer:
         instead.
 
         Args:
-            arguments: Words after the command, or values by name, with "true" or "false" for a bool argument
-            and
-                the default for those not named.
+            arguments: Words after the command, or values by name, with "true" or "false" for a bool argument.
             launcher: Launcher of the job; None for the trainer's own.
             ranks: Number of ranks for mpirun; None for all slots of its hostfile.
             variables: Names of variables that mpirun passes to the ranks in other pods.
@@ -208,9 +206,12 @@ class Trainer:
                 found.append(word)
             else:
                 found += [known[0] + equals + value, *known[1:]]
-        for implied in self.implied:
-            if implied.holds(found):
-                found += [f"--{implied.other}", implied.value]
+        given: dict[str, str] = {}
+        for word, after in zip(found, [*found, ""][1:], strict=True):
+            flag, equals, value = word.partition("=")
+            given[flag.removeprefix("--")] = value if equals else after
+        for name, value in self.implied(given).items():
+            found += [f"--{name}", value]
         return found
 
     def _words(self, values: Mapping[str, str]) -> list[str]:
@@ -228,9 +229,8 @@ class Trainer:
                 raise ValueError(f"{argument.flag}: {error}") from None
             words += [f"{argument.flag}={text}"] if text.startswith("-") else [argument.flag, text]
         # A form shows the default of what is not named, so that is what counts, and nothing is implied.
-        for implied in self.implied:
-            if implied.holds(words):
-                words += [f"--{implied.other}", str(self.argument(implied.other).default)]
+        for name in self.implied(values):
+            words += [f"--{name}", str(self.argument(name).default)]
         return words
 
     def parser(self) -> argparse.ArgumentParser:
@@ -247,7 +247,7 @@ class Trainer:
             default = "none" if argument.default == "" else argument.zero or argument.default
             parser.add_argument(
                 argument.flag,
-                type=_argparse_type(argument),
+                type=argument.read,
                 default=argument.default,
                 metavar=_metavar(argument),
                 help=f"{words}{_also(argument)} (default: {default}{bounds})",
@@ -274,27 +274,27 @@ class _TrainerParser(argparse.ArgumentParser):
         self.exit(2, f"error: {message}. See {self.prog} --help.\n")
 
 
-def _argparse_type(argument: Argument) -> Callable[[str], str | int | float]:
-
-    def read(text: str) -> str | int | float:
-        try:
-            return argument.read(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return read
-
-
 def _metavar(argument: Argument) -> str:
     few = argument.choices if len(argument.choices) <= MANY_CHOICES else ()
     return "|".join(few) or argument.name.upper().replace("-", "_")
 
 
 def _also(argument: Argument) -> str:
-    names = [*(f"--{name}" for name in argument.also)]
+    names = [f"--{name}" for name in argument.also]
     names += [f"--{name} for {value}" for name, value in argument.switches]
     return f"; also {', '.join(names)}" if names else ""
 
 
 def _number(number: float) -> str:
     return str(number) if isinstance(number, int) else f"{number:g}"
+
+
+# Arguments that all trainers have.
+BACKEND = choice(
+    "backend",
+    ("auto", "nccl", "gloo", "mpi"),
+    "Communication backend; auto means nccl between GPUs, else gloo",
+)
+WAIT_FOR_OTHERS = number(
+    "wait-for-others", 300, "s", 1, 604_800, "Time to wait for the other ranks at startup"
+)

@@ -3,15 +3,25 @@
 The console's forms and the trainers' command lines are both built from here.
 """
 
-from trainer.arguments import BACKENDS, Argument, Implied, Launcher, Trainer, UnknownName
+from trainer.arguments import (
+    BACKEND,
+    WAIT_FOR_OTHERS,
+    Argument,
+    Launcher,
+    Trainer,
+    UnknownName,
+    choice,
+    flag,
+    number,
+)
 from trainer.ddp_arguments import (
     DATASETS,
     DDP_ARGUMENTS,
     FROM_FILES,
-    GPT_BATCH_SIZE,
     MODELS,
     OF_TOKENS,
     ddp_conflict,
+    ddp_implied,
 )
 
 __all__ = [
@@ -28,66 +38,30 @@ __all__ = [
 ]
 
 _MPI_ARGUMENTS = (
-    Argument(
-        "model",
-        "resnet50",
-        "",
-        "Network to measure: torchvision's, or a tiny one",
-        ("vgg16", "resnet50", "resnet18", "tiny"),
-    ),
-    Argument("batch-size", 32, "images", "Images per process and step", least=1, most=1_000_000),
-    Argument("num-warmup-batches", 10, "batches", "Warm-up batches, not measured", least=0, most=1_000_000),
-    Argument("num-batches-per-iter", 10, "batches", "Batches per measurement", least=1, most=1_000_000),
-    Argument("num-iters", 10, "iterations", "Number of measurements", least=1, most=1_000_000),
-    Argument(
-        "precision",
-        "fp32",
-        "",
-        "Precision: strict fp32, or a faster one of GPUs; bf16 also works on CPUs",
-        ("fp32", "tf32", "bf16", "fp16"),
-    ),
-    Argument("fp16-allreduce", False, "", "Exchange gradients as 16-bit numbers"),
-    Argument("no-cuda", False, "", "Use the CPU even if there is a GPU"),
-    Argument(
-        "log-dir",
-        "",
-        "",
-        "Folder for event files with one point per measurement, written by rank 0",
-        also=("logdir",),
-    ),
+    Argument("model", "resnet50", "", "Network to measure: torchvision's, or a tiny one",
+             ("vgg16", "resnet50", "resnet18", "tiny")),
+    number("batch-size", 32, "images", 1, 1_000_000, "Images per process and step"),
+    number("num-warmup-batches", 10, "batches", 0, 1_000_000, "Warm-up batches, not measured"),
+    number("num-batches-per-iter", 10, "batches", 1, 1_000_000, "Batches per measurement"),
+    number("num-iters", 10, "iterations", 1, 1_000_000, "Number of measurements"),
+    choice("precision", ("fp32", "tf32", "bf16", "fp16"),
+           "Precision: strict fp32, or a faster one of GPUs; bf16 also works on CPUs"),
+    flag("fp16-allreduce", "Exchange gradients as 16-bit numbers"),
+    flag("no-cuda", "Use the CPU even if there is a GPU"),
+    Argument("log-dir", "", "", "Folder for event files with one point per measurement, written by rank 0",
+             also=("logdir",)),
     Argument("json", "", "", "File for the result as JSON, written by rank 0"),
-    Argument(
-        "allreduce-mib",
-        0,
-        "MiB",
-        "Largest message of the final all-reduce measurement; auto means 256 between GPUs, else 16",
-        least=0,
-        most=16_384,
-        zero="auto",
-    ),
-    Argument("throughput-only", False, "", "Skip the measurements of a single rank and of all-reduce"),
-    Argument(
-        "backend", "auto", "", "Communication backend; auto means nccl between GPUs, else gloo", BACKENDS
-    ),
-    Argument(
-        "master-addr",
-        "",
-        "",
-        "Address of rank 0 under mpirun; by default MASTER_ADDR, else found automatically",
-    ),
-    Argument(
-        "master-port",
-        0,
-        "",
-        "Port of rank 0 under mpirun; auto means MASTER_PORT, else a free port",
-        least=0,
-        most=65_535,
-        zero="auto",
-    ),
-    Argument(
-        "wait-for-others", 300, "s", "Time to wait for the other ranks at startup", least=1, most=604_800
-    ),
-)
+    number("allreduce-mib", 0, "MiB", 0, 16_384,
+           "Largest message of the final all-reduce measurement; auto means 256 between GPUs, else 16",
+           zero="auto"),
+    flag("throughput-only", "Skip the measurements of a single rank and of all-reduce"),
+    BACKEND,
+    Argument("master-addr", "", "",
+             "Address of rank 0 under mpirun; by default MASTER_ADDR, else found automatically"),
+    number("master-port", 0, "", 0, 65_535,
+           "Port of rank 0 under mpirun; auto means MASTER_PORT, else a free port", zero="auto"),
+    WAIT_FOR_OTHERS,
+)  # fmt: skip
 
 
 # In the order in which a form shows them.
@@ -98,11 +72,7 @@ TRAINERS: tuple[Trainer, ...] = (
         "trainer.train_ddp",
         DDP_ARGUMENTS,
         conflict=ddp_conflict,
-        implied=(
-            Implied("data", "dataset", "tokens", where=("model", "gpt")),
-            Implied("data", "dataset", "mnist"),
-            Implied("model", "batch-size", str(GPT_BATCH_SIZE), where=("model", "gpt")),
-        ),
+        implied=ddp_implied,
     ),
     Trainer(
         "mpi",

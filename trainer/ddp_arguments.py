@@ -4,8 +4,9 @@ The console reads them too, so nothing here imports torch or any other package.
 """
 
 import argparse
+from collections.abc import Mapping
 
-from trainer.arguments import BACKENDS, Argument
+from trainer.arguments import BACKEND, WAIT_FOR_OTHERS, Argument, choice, flag, number
 
 # `digits` is drawn by the trainer itself; `images` and `sequences` are noise; the others are files.
 DATASETS = ("digits", "mnist", "folder", "tokens", "images", "sequences")
@@ -31,237 +32,96 @@ MODELS = (*OWN_MODELS, *_TORCHVISION.split())
 GPT_BATCH_SIZE = 8
 """Default batch size of gpt, in sequences."""
 
-_DATA_AND_MODEL = (
-    Argument(
-        "dataset",
-        "digits",
-        "",
-        "Training data: generated digits, files in --data, or noise (images, sequences)",
-        DATASETS,
-    ),
-    Argument("data", "mnist", "", "Folder or file of a data set that is read from files"),
-    Argument("download", False, "", "Download MNIST into --data if it is missing"),
-    Argument(
-        "model", "cnn", "", "Network: a small one, gpt for tokens, or any torchvision classifier", MODELS
-    ),
-    Argument("epochs", 5, "epochs", "Passes over the training data", least=1, most=1_000_000),
-    Argument(
-        "batch-size",
-        64,
-        "images",
-        f"Images or sequences per process and step; for --model gpt the default is {GPT_BATCH_SIZE}",
-        least=1,
-        most=1_000_000,
-    ),
-    Argument(
-        "test-batch-size",
-        0,
-        "images",
-        "Images per process in an evaluation batch; auto means --batch-size, at least 256 of small images",
-        least=0,
-        most=1_000_000,
-        also=("val-batch-size",),
-        zero="auto",
-    ),
-    Argument(
-        "train-images",
-        12_000,
-        "images",
-        "Generated samples for training (datasets digits, images, sequences)",
-        least=1,
-        most=1_000_000_000,
-    ),
-    Argument(
-        "val-images",
-        2_000,
-        "images",
-        "Generated samples for validation (datasets digits, images, sequences)",
-        least=1,
-        most=1_000_000_000,
-    ),
-    Argument(
-        "image-size",
-        0,
-        "pixels",
-        "Height and width of the input images; auto means 224 for folders and noise, else the files' size",
-        least=0,
-        most=4096,
-        zero="auto",
-    ),
-    Argument("classes", 1000, "", "Number of classes (dataset images)", least=2, most=1_000_000),
-    Argument("augment", False, "", "Randomly crop and mirror the training images (color images)"),
-    Argument(
-        "workers",
-        0,
-        "threads",
-        "Threads that decode images (dataset folder); auto means one per core of the process",
-        least=0,
-        most=1024,
-        zero="auto",
-    ),
-    Argument("token-bytes", "1", "", "Bytes per token in the file (dataset tokens)", ("1", "2", "4")),
-    Argument(
-        "vocabulary",
-        0,
-        "tokens",
-        "Number of distinct tokens; auto means 256, for bytes (datasets tokens, sequences)",
-        least=0,
-        most=10_000_000,
-        zero="auto",
-    ),
-    Argument("sequence-length", 256, "tokens", "Tokens per sequence (gpt)", least=1, most=1_048_576),
-    Argument("layers", 4, "layers", "Transformer blocks (gpt)", least=1, most=1000),
-    Argument("heads", 4, "heads", "Attention heads per block (gpt)", least=1, most=1000),
-    Argument("width", 128, "", "Embedding size (gpt)", least=1, most=1_000_000),
-    Argument(
-        "seed", 1, "", "Random seed; runs with the same seed train the same way", least=0, most=4_294_967_295
-    ),
-)
-_STEP = (
-    Argument(
-        "lr",
-        0.003,
-        "",
-        "Peak learning rate, reached after --warmup; then it follows --schedule",
-        least=0,
-        most=1e30,
-    ),
-    Argument(
-        "optimizer",
-        "auto",
-        "",
-        "Optimizer; auto means sgd if --momentum is given, else adamw",
-        ("auto", "adamw", "sgd"),
-    ),
-    Argument(
-        "momentum",
-        0.0,
-        "",
-        "Momentum of SGD; none means AdamW unless --optimizer says otherwise",
-        least=0,
-        most=1,
-        zero="none",
-    ),
-    Argument("weight-decay", 0.01, "", "Weight decay of the optimizer", least=0, most=100),
-    Argument(
-        "schedule",
-        "cosine",
-        "",
-        "Learning rate after the warmup: cosine to zero, falling in steps, or constant",
-        ("cosine", "step", "constant"),
-    ),
-    Argument("warmup", 0.1, "", "Fraction of the training in which the learning rate rises", least=0, most=1),
-    Argument(
-        "step-epochs", 1, "epochs", "Epochs between two reductions (schedule step)", least=1, most=1_000_000
-    ),
-    Argument(
-        "gamma", 0.7, "", "Factor of each reduction of the learning rate (schedule step)", least=0, most=1
-    ),
-    Argument(
-        "accumulate",
-        1,
-        "batches",
-        "Batches whose gradients are accumulated for one step",
-        least=1,
-        most=100_000,
-    ),
-    Argument("clip-norm", 0.0, "", "Clip gradients to this norm", least=0, most=1e30, zero="off"),
-    Argument(
-        "device",
-        "auto",
-        "",
-        "Device to train on; auto means a GPU if there is one",
-        ("auto", "cpu", "cuda"),
-        switches=(("no-cuda", "cpu"),),
-    ),
-    Argument(
-        "backend", "auto", "", "Communication backend; auto means nccl between GPUs, else gloo", BACKENDS
-    ),
-    Argument(
-        "precision",
-        "auto",
-        "",
-        "Precision; auto means bf16 if the GPU has it, else fp32",
-        ("auto", "fp32", "tf32", "bf16", "fp16", "fp64"),
-    ),
-    Argument(
-        "channels-last",
-        "auto",
-        "",
-        "Channels-last memory format; auto means on for 16-bit precision on a GPU",
-        ("auto", "on", "off"),
-    ),
-    Argument(
-        "compile",
-        "auto",
-        "",
-        "Use torch.compile; auto means on for large networks on a GPU that supports it",
-        ("auto", "on", "off"),
-    ),
-    Argument("bucket-mb", 25, "MB", "Bucket size of DDP", least=1, most=100_000),
-    Argument(
-        "static-graph", False, "", "Tell DDP that every step uses the same parameters in the same order"
-    ),
-    Argument(
-        "copy-buckets", False, "", "Copy gradients out of DDP's buckets (gradient_as_bucket_view=False)"
-    ),
-)
-_OUTPUT = (
-    Argument("log-dir", "logs", "", "Folder for the event files, written by rank 0", also=("logdir", "dir")),
-    Argument(
-        "log-every",
-        10,
-        "steps",
-        "Steps between progress lines",
-        least=1,
-        most=1_000_000_000,
-        also=("log-interval",),
-    ),
-    Argument(
-        "profile",
-        False,
-        "",
-        "Profile steps 5 to 9 of rank 0 with torch.profiler; the trace goes below --log-dir",
-    ),
-    Argument("checkpoint-dir", "checkpoints", "", "Folder for checkpoints, written and read by rank 0"),
-    Argument(
-        "checkpoint-every",
-        0,
-        "steps",
-        "Steps between checkpoints within an epoch; off means only at its end",
-        least=0,
-        most=1_000_000_000,
-        zero="off",
-    ),
-    Argument(
-        "save-path",
-        "",
-        "",
-        "File for the final weights as a state_dict, written by rank 0",
-        switches=(("save-model", "mnist_cnn.pt"),),
-    ),
-    Argument("keep", 2, "checkpoints", "Number of newest checkpoints to keep", least=1, most=1_000_000),
-    Argument(
-        "resume",
-        "auto",
-        "",
-        "Resume from the newest checkpoint: auto if there is one, must or fail;"
-        " never starts from scratch and moves existing checkpoints to a subfolder old-N",
-        ("auto", "never", "must"),
-    ),
-    Argument(
-        "on-full-disk",
-        "stop",
-        "",
-        "When the checkpoint disk is full: stop, or train on and retry at the next checkpoint",
-        ("stop", "continue"),
-    ),
-    Argument(
-        "wait-for-others", 300, "s", "Time to wait for the other ranks at startup", least=1, most=604_800
-    ),
-)
+_MANY = 1_000_000_000
+_ON_OFF = ("auto", "on", "off")
 
-DDP_ARGUMENTS = (*_DATA_AND_MODEL, *_STEP, *_OUTPUT)
+DDP_ARGUMENTS = (
+    # data and network
+    choice("dataset", DATASETS,
+           "Training data: generated digits, files in --data, or noise (images, sequences)"),
+    Argument("data", "mnist", "", "Folder or file of a data set that is read from files"),
+    flag("download", "Download MNIST into --data if it is missing"),
+    choice("model", MODELS, "Network: a small one, gpt for tokens, or any torchvision classifier"),
+    number("epochs", 5, "epochs", 1, 1_000_000, "Passes over the training data"),
+    number("batch-size", 64, "images", 1, 1_000_000,
+           f"Images or sequences per process and step; for --model gpt the default is {GPT_BATCH_SIZE}"),
+    number("test-batch-size", 0, "images", 0, 1_000_000,
+           "Images per process in an evaluation batch; auto means --batch-size, at least 256 of small images",
+           zero="auto", also=("val-batch-size",)),
+    number("train-images", 12_000, "images", 1, _MANY,
+           "Generated samples for training (datasets digits, images, sequences)"),
+    number("val-images", 2_000, "images", 1, _MANY,
+           "Generated samples for validation (datasets digits, images, sequences)"),
+    number("image-size", 0, "pixels", 0, 4096,
+           "Height and width of the input images; auto means 224 for folders and noise, else the files' size",
+           zero="auto"),
+    number("classes", 1000, "", 2, 1_000_000, "Number of classes (dataset images)"),
+    flag("augment", "Randomly crop and mirror the training images (color images)"),
+    number("workers", 0, "threads", 0, 1024,
+           "Threads that decode images (dataset folder); auto means one per core of the process",
+           zero="auto"),
+    choice("token-bytes", ("1", "2", "4"), "Bytes per token in the file (dataset tokens)"),
+    number("vocabulary", 0, "tokens", 0, 10_000_000,
+           "Number of distinct tokens; auto means 256, for bytes (datasets tokens, sequences)", zero="auto"),
+    number("sequence-length", 256, "tokens", 1, 1_048_576, "Tokens per sequence (gpt)"),
+    number("layers", 4, "layers", 1, 1000, "Transformer blocks (gpt)"),
+    number("heads", 4, "heads", 1, 1000, "Attention heads per block (gpt)"),
+    number("width", 128, "", 1, 1_000_000, "Embedding size (gpt)"),
+    number("seed", 1, "", 0, 4_294_967_295, "Random seed; runs with the same seed train the same way"),
+    # step
+    number("lr", 0.003, "", 0, 1e30,
+           "Peak learning rate, reached after --warmup; then it follows --schedule"),
+    choice("optimizer", ("auto", "adamw", "sgd"),
+           "Optimizer; auto means sgd if --momentum is given, else adamw"),
+    number("momentum", 0.0, "", 0, 1,
+           "Momentum of SGD; none means AdamW unless --optimizer says otherwise", zero="none"),
+    number("weight-decay", 0.01, "", 0, 100, "Weight decay of the optimizer"),
+    choice("schedule", ("cosine", "step", "constant"),
+           "Learning rate after the warmup: cosine to zero, falling in steps, or constant"),
+    number("warmup", 0.1, "", 0, 1, "Fraction of the training in which the learning rate rises"),
+    number("step-epochs", 1, "epochs", 1, 1_000_000, "Epochs between two reductions (schedule step)"),
+    number("gamma", 0.7, "", 0, 1, "Factor of each reduction of the learning rate (schedule step)"),
+    number("accumulate", 1, "batches", 1, 100_000, "Batches whose gradients are accumulated for one step"),
+    number("clip-norm", 0.0, "", 0, 1e30, "Clip gradients to this norm", zero="off"),
+    choice("device", ("auto", "cpu", "cuda"),
+           "Device to train on; auto means a GPU if there is one", switches=(("no-cuda", "cpu"),)),
+    BACKEND,
+    choice("precision", ("auto", "fp32", "tf32", "bf16", "fp16", "fp64"),
+           "Precision; auto means bf16 if the GPU has it, else fp32"),
+    choice("channels-last", _ON_OFF,
+           "Channels-last memory format; auto means on for 16-bit precision on a GPU"),
+    choice("compile", _ON_OFF,
+           "Use torch.compile; auto means on for large networks on a GPU that supports it"),
+    number("bucket-mb", 25, "MB", 1, 100_000, "Bucket size of DDP"),
+    flag("static-graph", "Tell DDP that every step uses the same parameters in the same order"),
+    flag("copy-buckets", "Copy gradients out of DDP's buckets (gradient_as_bucket_view=False)"),
+    # output
+    Argument("log-dir", "logs", "", "Folder for the event files, written by rank 0", also=("logdir", "dir")),
+    number("log-every", 10, "steps", 1, _MANY, "Steps between progress lines", also=("log-interval",)),
+    flag("profile", "Profile steps 5 to 9 of rank 0 with torch.profiler; the trace goes below --log-dir"),
+    Argument("checkpoint-dir", "checkpoints", "", "Folder for checkpoints, written and read by rank 0"),
+    number("checkpoint-every", 0, "steps", 0, _MANY,
+           "Steps between checkpoints within an epoch; off means only at its end", zero="off"),
+    Argument("save-path", "", "", "File for the final weights as a state_dict, written by rank 0",
+             switches=(("save-model", "mnist_cnn.pt"),)),
+    number("keep", 2, "checkpoints", 1, 1_000_000, "Number of newest checkpoints to keep"),
+    choice("resume", ("auto", "never", "must"),
+           "Resume from the newest checkpoint: auto if there is one, must or fail;"
+           " never starts from scratch and moves existing checkpoints to a subfolder old-N"),
+    choice("on-full-disk", ("stop", "continue"),
+           "When the checkpoint disk is full: stop, or train on and retry at the next checkpoint"),
+    WAIT_FOR_OTHERS,
+)  # fmt: skip
+
+
+def ddp_implied(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the defaults that follow from the arguments given, both by name."""
+    is_gpt, found = given.get("model") == "gpt", {}
+    if "data" in given and "dataset" not in given:
+        found["dataset"] = "tokens" if is_gpt else "mnist"
+    if is_gpt and "batch-size" not in given:
+        found["batch-size"] = str(GPT_BATCH_SIZE)
+    return found
 
 
 def ddp_conflict(arguments: argparse.Namespace) -> str:
@@ -281,6 +141,6 @@ def ddp_conflict(arguments: argparse.Namespace) -> str:
         return f"argument --model: {model} cannot train on --dataset {dataset}; {fitting}"
     if model == "gpt" and arguments.width % arguments.heads:
         return f"argument --width: {arguments.width} is not a multiple of --heads {arguments.heads}"
-    if dataset == "tokens" and arguments.token_bytes != "1" and not arguments.vocabulary:
+    if dataset in OF_TOKENS and arguments.token_bytes != "1" and not arguments.vocabulary:
         return "argument --vocabulary: required if --token-bytes is not 1 (GPT-2's is 50257)"
     return ""
