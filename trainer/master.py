@@ -52,23 +52,21 @@ def find_master(
     hostfile: str = HOSTFILE,
     hostname: str = "",
 ) -> tuple[str, int]:
-    """Return address and port of the rendezvous; every rank must call this.
+    """Return address and port of the rendezvous; every rank must call this, in a job of more than one.
 
-    Args:
-        ranks: Ranks of this process, in a job of more than one.
-        env: Environment of this process.
-        request_mpi: Returns the broadcast of rank 0; None if there is no MPI library.
-        hostfile: Read if no variable names one.
-        hostname: Name of this machine.
-
-    Raises:
-        InvalidArguments: The host of rank 0 is unknown, or is not the first one of the hostfile; or nothing
-            distinguishes this job from another on this machine.
-        TrainingError: MPI failed.
+    `request_mpi` returns the broadcast of rank 0, or None if there is no MPI library. `hostfile` is read if
+    no variable names one.
     """
     address, port = env.get("MASTER_ADDR", ""), int(env.get("MASTER_PORT") or 0)
     if ranks.launcher == "Slurm":
-        return _at_slurm(env, address, port)
+        address = address or slurm.first_host(env)
+        if not address:
+            raise InvalidArguments(
+                "The address of rank 0 is unknown.",
+                "Neither MASTER_ADDR nor SLURM_STEP_NODELIST is set.",
+                "Export MASTER_ADDR, the first node of the job, before srun.",
+            )
+        return address, port or _port_of(f"{env.get('SLURM_JOB_ID', '')}.{env.get('SLURM_STEP_ID', '')}")
     if not address and ranks.local_world_size == ranks.world_size:
         port = port or _port_of_job(env) or _port_of(_hydra_proxy())
         if not port and (answer := request_mpi()):
@@ -88,17 +86,6 @@ def find_master(
         files = [env[name] for name in _HOSTFILE_VARIABLES if env.get(name)]
         address = _first_host([*files, hostfile], ranks, hostname or socket.gethostname())
     return address, port or _port_of_job(env) or DEFAULT_PORT
-
-
-def _at_slurm(env: Mapping[str, str], address: str, port: int) -> tuple[str, int]:
-    address = address or slurm.first_host(env)
-    if not address:
-        raise InvalidArguments(
-            "The address of rank 0 is unknown.",
-            "Neither MASTER_ADDR nor SLURM_STEP_NODELIST is set.",
-            "Export MASTER_ADDR, the first node of the job, before srun.",
-        )
-    return address, port or slurm.port_of_step(env)
 
 
 def _port_of_job(env: Mapping[str, str]) -> int:
@@ -136,8 +123,9 @@ def _first_host(files: list[str], ranks: Ranks, hostname: str) -> str:
             continue
         hosts = [words[0] for line in lines if (words := line.partition("#")[0].split())]
         if hosts:
-            host = _without_slots(hosts[0])
-            if ranks.is_first and not _is_address(host) and host.split(".")[0] != hostname.split(".")[0]:
+            host = re.sub(r"^([^:]+):\d+$", r"\1", hosts[0])  # MPICH writes slots behind it: `job-worker-0:2`
+            is_other = host.partition(".")[0] != hostname.partition(".")[0]
+            if ranks.is_first and is_other and not _is_address(host):
                 raise InvalidArguments(
                     f"Rank 0 is on {hostname}, but {file} begins with {host}.",
                     "The other ranks would look for it there.",
@@ -149,12 +137,6 @@ def _first_host(files: list[str], ranks: Ranks, hostname: str) -> str:
         "MASTER_ADDR is not set, and neither an MPI library nor a hostfile was found.",
         "Start with mpirun -x MASTER_ADDR=HOST, the host of rank 0.",
     )
-
-
-def _without_slots(host: str) -> str:
-    # MPICH writes slots behind a host: `job-worker-0:2`.
-    name, colon, slots = host.rpartition(":")
-    return name if colon and slots.isdecimal() and ":" not in name else host
 
 
 def _is_address(host: str) -> bool:

@@ -13,7 +13,8 @@ from typing import TextIO
 class TrainingError(Exception):
     """A failure that the user can act on; shown without a traceback.
 
-    `what`, `why` and `now` are sentences. Other ranks get a copy: see `distributed.exchange`.
+    Any function of a trainer may raise it; `run_to_exit_status` logs it and ends the rank. `what`, `why` and
+    `now` are sentences. Other ranks get a copy: see `distributed.exchange`.
     """
 
     exit_status = 1

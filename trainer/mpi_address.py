@@ -5,6 +5,7 @@ hostfile. The MPI library runs in a process of its own, because it may end the p
 signal handlers and threads behind.
 """
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -32,9 +33,6 @@ def request_mpi(env: Mapping[str, str], wait_s: int) -> tuple[str, int] | None:
     """Return the address of rank 0 and a port that was free there; None if no MPI library knows all ranks.
 
     Every rank must call this; it waits for all of them.
-
-    Raises:
-        TrainingError: A rank did not call within `wait_s` seconds, or MPI failed.
     """
     try:
         asked = subprocess.run(
@@ -76,37 +74,23 @@ def own_address() -> str:
     for address in addresses:
         if not (ip_address(address).is_loopback or ip_address(address).is_link_local):
             return address
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as no_packet_is_sent:
-        try:
-            no_packet_is_sent.connect(("192.0.2.1", 9))
-            return str(no_packet_is_sent.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"
-
-
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as free:
-        free.bind(("", 0))
-        return int(free.getsockname()[1])
-
-
-def _libraries(env: Mapping[str, str]) -> list[str]:
-    """Return candidate paths, those next to the launcher first."""
-    folders = [env.get("OMPI_LIBDIR_LOC", "")]
-    folders += [f"{prefix}/lib" for name in ("OPAL_PREFIX", "I_MPI_ROOT") if (prefix := env.get(name, ""))]
-    mpirun = shutil.which("mpirun")
-    if mpirun:
-        folders += [str(Path(each).parents[1] / "lib") for each in (mpirun, Path(mpirun).resolve())]
-    beside = [f"{folder}/{name}" for folder in folders if folder for name in _LIBRARIES]
-    return [*(path for path in beside if Path(path).exists()), *_LIBRARIES]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as no_packet_is_sent, contextlib.suppress(OSError):
+        no_packet_is_sent.connect(("192.0.2.1", 9))
+        return str(no_packet_is_sent.getsockname()[0])
+    return "127.0.0.1"
 
 
 def _load(env: Mapping[str, str]) -> ctypes.CDLL | None:
-    for name in _libraries(env):
-        try:
-            return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
-        except OSError:
-            continue
+    """Load the MPI library, that of the launcher if there are several; None if there is none."""
+    folders = [Path(env["OMPI_LIBDIR_LOC"])] if env.get("OMPI_LIBDIR_LOC") else []
+    folders += [Path(env[name], "lib") for name in ("OPAL_PREFIX", "I_MPI_ROOT") if env.get(name)]
+    mpirun = shutil.which("mpirun")
+    if mpirun:
+        folders += [each.parents[1] / "lib" for each in (Path(mpirun), Path(mpirun).resolve())]
+    beside = [folder / name for folder in folders for name in _LIBRARIES]
+    for path in (*(str(each) for each in beside if each.exists()), *_LIBRARIES):
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     return None
 
 
@@ -131,7 +115,8 @@ def main(world_size: int) -> int:
     library.MPI_Comm_rank(world, ctypes.byref(rank))
     library.MPI_Comm_size(world, ctypes.byref(size))
     if rank.value == 0:
-        text.value = f"{own_address()} {_free_port()}".encode()
+        with socket.create_server(("", 0)) as free:
+            text.value = f"{own_address()} {free.getsockname()[1]}".encode()
     library.MPI_Bcast(text, _LONGEST_ADDRESS, byte, 0, world)
     library.MPI_Finalize()
     if size.value != world_size:

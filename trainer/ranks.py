@@ -78,27 +78,23 @@ class Ranks:
 
         mpirun inside a pod wins over the pod's own RANK, and torchrun over both. An mpirun that srun helped
         to start wins over Slurm; Slurm wins over the PMI_* that it sets itself.
-
-        Raises:
-            InvalidArguments: The variables contradict each other, or one is missing.
         """
         env = os.environ if env is None else env
         for launcher, rank, size, local_rank, local_size in _LAUNCHERS:
-            if rank not in env and size not in env:
+            if (
+                (rank not in env and size not in env)
+                or (launcher == "torchrun" and "TORCHELASTIC_RUN_ID" not in env)
+                or (launcher == "Hydra" and local_rank not in env)
+                or (launcher == "Slurm" and not slurm.is_step_of_many(env))
+            ):
                 continue
-            if launcher == "torchrun" and "TORCHELASTIC_RUN_ID" not in env:
-                continue
-            if launcher == "Hydra" and local_rank not in env:
-                continue
-            if launcher == "Slurm" and not slurm.is_step_of_many(env):
-                continue
-            ranks = cls(
-                rank=_number(env, rank),
-                world_size=_number(env, size),
-                local_rank=_number(env, local_rank, 0),
-                local_world_size=_local_world_size(env, launcher, local_rank, local_size),
-                launcher="MPICH" if launcher == "Hydra" else launcher,
-            )
+            here = _number(env, local_rank, 0)
+            if launcher == "Slurm":
+                all_here = slurm.tasks_on_node(env) or here + 1
+            else:
+                all_here = _number(env, local_size, 1)
+            name = "MPICH" if launcher == "Hydra" else launcher
+            ranks = cls(_number(env, rank), _number(env, size), here, all_here, name)
             ranks._check(rank, size, local_rank, local_size)
             _check_master_address(env, ranks)
             return ranks
@@ -124,17 +120,11 @@ class Ranks:
             )
 
 
-def _local_world_size(env: Mapping[str, str], launcher: str, local_rank: str, local_size: str) -> int:
-    if launcher == "Slurm":
-        return slurm.tasks_on_node(env) or _number(env, local_rank, 0) + 1
-    return _number(env, local_size, 1)
-
-
 def _number(env: Mapping[str, str], name: str, default: int | None = None) -> int:
     text = env.get(name, "").strip()
+    if not text and default is not None:
+        return default
     if not text:
-        if default is not None:
-            return default
         raise InvalidArguments(
             f"{name} is not set.",
             "The rank and the number of processes must come together.",
@@ -150,8 +140,7 @@ def _check_master_address(env: Mapping[str, str], ranks: Ranks) -> None:
     """Check that the processes can find each other and that all of them are started."""
     if ranks.world_size == 1:
         return
-    if env.get("MASTER_PORT"):
-        _number(env, "MASTER_PORT")
+    _number(env, "MASTER_PORT", 0)
     if ranks.launcher in WITHOUT_MASTER:
         return
     for name in ("MASTER_ADDR", "MASTER_PORT"):
@@ -162,12 +151,8 @@ def _check_master_address(env: Mapping[str, str], ranks: Ranks) -> None:
                 "Start with torchrun, or set both to an address of rank 0.",
             )
     each_pod = env.get("PET_NPROC_PER_NODE", "")
-    if (
-        ranks.launcher == "the environment"
-        and "LOCAL_RANK" not in env
-        and each_pod.isdigit()
-        and int(each_pod) > 1
-    ):
+    is_bare = ranks.launcher == "the environment" and "LOCAL_RANK" not in env
+    if is_bare and each_pod.isdigit() and int(each_pod) > 1:
         raise InvalidArguments(
             f"WORLD_SIZE counts {each_pod} processes a pod, but this pod started one.",
             "RANK is the number of the pod here; the job would wait for the missing ranks.",

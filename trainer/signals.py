@@ -29,7 +29,7 @@ class StopRequest:
     def catch_signals(self) -> None:
         """Record the `SIGNALS` from now on, instead of exiting."""
         for number in SIGNALS:
-            signal.signal(number, self._note)
+            signal.signal(number, self._record)
 
     def exit_on_signal(self, when: str) -> None:
         """Exit with 128 + the number of the first signal, until `catch_signals` is called.
@@ -56,11 +56,11 @@ class StopRequest:
 
         threading.Thread(target=leave, name="start-up", daemon=True).start()
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
+    def _record(self, number: int, _frame: FrameType | None) -> None:
         self.signal = self.signal or number
 
     def _record_early(self, number: int, frame: FrameType | None) -> None:
-        self._note(number, frame)
+        self._record(number, frame)
 
 
 def stop_when_launcher_dies() -> None:

@@ -5,7 +5,6 @@ SLURM_PROCID of its own.
 """
 
 import re
-import zlib
 from collections.abc import Mapping
 
 RANK, TASKS, LOCAL_RANK = "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"
@@ -26,15 +25,11 @@ def tasks_on_node(env: Mapping[str, str]) -> int:
     SLURM_STEP_TASKS_PER_NODE is `2(x3),1`: two on each of the first three nodes.
     """
     node = env.get("SLURM_NODEID", "")
-    counts: list[tuple[int, int]] = [
-        (int(tasks), int(times or 1))
-        for tasks, times in _REPEATED.findall(env.get("SLURM_STEP_TASKS_PER_NODE", ""))
-    ]
     left = int(node) if node.isdecimal() else -1
-    for tasks, times in counts:
-        if 0 <= left < times:
-            return tasks
-        left -= times
+    for tasks, times in _REPEATED.findall(env.get("SLURM_STEP_TASKS_PER_NODE", "")):
+        if 0 <= left < int(times or 1):
+            return int(tasks)
+        left -= int(times or 1)
     return 0
 
 
@@ -46,9 +41,3 @@ def first_host(env: Mapping[str, str]) -> str:
     """
     found = _FIRST_HOST.match(env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST", ""))
     return _FIRST_OF_RANGE.sub(r"\1", found[0]) if found else ""
-
-
-def port_of_step(env: Mapping[str, str]) -> int:
-    """Return a port that all tasks of the step derive, below the ephemeral range."""
-    step = f"{env.get('SLURM_JOB_ID', '')}.{env.get('SLURM_STEP_ID', '')}"
-    return 20_000 + zlib.crc32(step.encode()) % 10_000

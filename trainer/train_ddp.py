@@ -28,28 +28,21 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from trainer.ddp.batches import TrainBatches, validation_batches
-from trainer.ddp.checkpoint import State
-from trainer.ddp.checkpoint_folder import (
-    CheckpointArgs,
-    CheckpointFolder,
-    CheckpointWriter,
-    check_resumable,
-    checkpoint_args,
-)
+from trainer.ddp.checkpoints import CheckpointFolder, State, check_resumable, checkpoint_args
 from trainer.ddp.datasets import Dataset, open_dataset
-from trainer.ddp.models import OWN_IMAGE_MODELS, Gpt, GptSize, ImageShape, check_input, make_model
-from trainer.ddp.samples import Samples
+from trainer.ddp.models import OWN_IMAGE_MODELS, Gpt, GptSize, check_input, make_model
 from trainer.ddp.step_stats import SpeedScale, StepTimer, peak_flops, training_flops
-from trainer.ddp.train_state import Precision, TrainState, step_options
+from trainer.ddp.train_state import Precision, TrainState, resolve_auto
 from trainer.distributed.curves import CurveWriter
 from trainer.distributed.exit_status import run_to_exit_status
 from trainer.distributed.folders import check_file, check_folder, write_atomically
-from trainer.distributed.gpu_telemetry import GpuTelemetry, open_telemetry
+from trainer.distributed.gpu_telemetry import open_telemetry
 from trainer.distributed.process_group import ProcessGroup, choose_device, retain_freed_memory, set_threads
 from trainer.distributed.step_profiler import StepProfiler
 from trainer.messages import NotFinite, NothingToTrain, Stopped, TrainingError, log, progress_line
@@ -70,11 +63,7 @@ def run(arguments: argparse.Namespace, stop: StopRequest) -> int:
 
 
 def train(arguments: argparse.Namespace, stop: StopRequest) -> None:
-    """Join the other ranks, train, and print the result.
-
-    Raises:
-        TrainingError: Training cannot start or go on; raised on all ranks if the others would wait.
-    """
+    """Join the other ranks, train, and print the result."""
     started = time.monotonic()
     ranks = Ranks.from_env()
     device = choose_device(arguments.device, ranks)
@@ -99,151 +88,46 @@ def train(arguments: argparse.Namespace, stop: StopRequest) -> None:
 def train_in_group(
     arguments: argparse.Namespace, group: ProcessGroup, threads: int, stop: StopRequest
 ) -> "Metrics":
-    """Set up data, network and folders, train, and return the final metrics.
-
-    Raises:
-        TrainingError: Training cannot start or go on; raised on all ranks if the others would wait.
-    """
-    ranks, device = group.ranks, group.device
-
-    # data, model and optimizer
-    dataset = open_dataset(arguments, group)
-    state, scale = make_train_state(arguments, dataset, group)
-    arguments.precision = state.precision.name  # `auto` is resolved
-    samples_per_step = arguments.batch_size * arguments.accumulate
-    batches = TrainBatches(dataset.train, samples_per_step, ranks, arguments.seed, dataset.loader)
-
-    # folders, and the checkpoint to resume from
-    log_dir, checkpoint_dir = Path(arguments.log_dir), Path(arguments.checkpoint_dir)
-    checkpoints = CheckpointFolder(
-        checkpoint_dir, arguments.keep, arguments.model, job_name(), arguments.on_full_disk == "continue"
-    )
-
-    def open_folders() -> tuple[Path, State] | None:
-        check_folder("--log-dir", log_dir, may_be_full=True)
-        check_folder("--checkpoint-dir", checkpoint_dir, checkpoints.continues_when_full)
-        if arguments.save_path:
-            check_file("--save-path", Path(arguments.save_path))
-        return checkpoints.load(arguments.resume)
-
-    found = group.run_on_rank0(open_folders)
-    recorded_args = checkpoint_args(arguments, dataset, state.options.optimizer_name)
-    progress = resume(state, checkpoints, *found, recorded_args) if found else Progress()
-
-    # outputs
-    writer = CheckpointWriter(checkpoints)
-    curves = profiler = None
-    if ranks.is_first:
-        hparams = {name.replace("_", "-"): value for name, value in vars(arguments).items()}
-        curves = CurveWriter(log_dir, hparams | {"world-size": ranks.world_size})
-        if arguments.profile:
-            profiler = StepProfiler(log_dir / "profile", ranks.rank, device)
+    """Train on this rank, and return the metrics after the last epoch."""
+    training = Training(arguments, group, stop)
     try:
-        loop = TrainingLoop(
-            arguments, state, batches, dataset.validation, scale, writer, progress, stop,
-            eval_batch_size=eval_batch_size(arguments.test_batch_size, arguments.batch_size, dataset.shape),
-            recorded_args=recorded_args,
-            curves=curves,
-            telemetry=open_telemetry(device, log if ranks.is_first_here else lambda _: None),
-            profiler=profiler,
-        )  # fmt: skip
-        if ranks.is_first:
-            samples = "images" if dataset.unit == "images" else "sequences"
-            log(
-                f"{arguments.model} on {arguments.dataset}: {len(dataset.train)} training {samples}, "
-                f"{len(dataset.validation)} validation {samples},"
-                f" {loop.steps} steps of {batches.global_batch_size} {samples}"
-            )
-            log(
-                f"device {group.device_name}, precision {state.precision.name}, "
-                f"backend {group.backend or 'none'}, world size {ranks.world_size}, threads {threads}"
-            )
-            log(describe_step(state, arguments.batch_size))
-            log(f"event files in {log_dir.resolve()}")
-            log(f"checkpoints in {checkpoint_dir.resolve()}")
-
-        # training
-        with profiler or nullcontext():
-            metrics = loop.run()
-        if arguments.save_path:
-            weights = dict(state.network.state_dict())
-            group.run_on_rank0(lambda: save_weights(Path(arguments.save_path), weights))
-        return metrics
+        if group.ranks.is_first:
+            training.log_start(threads)
+        return training.run()
     finally:
-        writer.close()
-        if curves is not None:
-            curves.close()
+        training.close()
 
 
 def make_train_state(
     arguments: argparse.Namespace, dataset: Dataset, group: ProcessGroup
 ) -> tuple[TrainState, SpeedScale]:
-    """Build network and optimizer, and the scale of the throughput.
-
-    Raises:
-        InvalidArguments: Device, network and data do not go together.
-    """
-    device, is_image = group.device, len(dataset.shape) == 3
+    """Build network and optimizer, and the scale of the throughput; resolves `auto` in the arguments."""
+    device, ranks = group.device, group.ranks
     precision = Precision(arguments.precision, device)
+    resolve_auto(arguments, precision, device)
     torch.manual_seed(arguments.seed)
     network = make_network(arguments, dataset).to(device)
-    if is_image and arguments.model not in OWN_IMAGE_MODELS:
-        check_input(network, arguments.model, _image_shape(dataset), device)
-    flops = training_flops(network, dataset.shape) if group.ranks.is_first else 0
+    if len(dataset.shape) == 3 and arguments.model not in OWN_IMAGE_MODELS:
+        check_input(network, arguments.model, dataset.shape, device)
+    flops = training_flops(network, dataset.shape) if ranks.is_first else 0
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-    scale = speed_scale(dataset, flops, gpu, precision.name, group.ranks.world_size)
-    options = step_options(arguments, precision, device, is_image=is_image)
-    return TrainState(network, group, precision, options), scale
+    peak = peak_flops(gpu, precision.name) * ranks.world_size
+    scale = SpeedScale(dataset.unit, dataset.units_per_sample, flops, peak)
+    return TrainState(network, group, precision, arguments), scale
 
 
 def make_network(arguments: argparse.Namespace, dataset: Dataset) -> nn.Module:
-    """Build the network that the arguments name, for the shape and classes of the data set.
-
-    Raises:
-        TrainingError: torchvision is missing, or the images are too small for the network.
-    """
+    """Build the network that the arguments name, for the shape and classes of the data set."""
     if arguments.model == "gpt":
-        length, heads, width = dataset.shape[0], arguments.heads, arguments.width
-        return Gpt(GptSize(dataset.classes, length, arguments.layers, heads, width))
-    return make_model(
-        arguments.model, _image_shape(dataset), dataset.classes, image_size=arguments.image_size
-    )
-
-
-def _image_shape(dataset: Dataset) -> ImageShape:
-    channels, height, width = dataset.shape
-    return channels, height, width
-
-
-def speed_scale(dataset: Dataset, flops: int, gpu: str, precision: str, world_size: int) -> SpeedScale:
-    """Return the scale of the throughput; `flops` are of one sample, `gpu` is empty on a CPU."""
-    peak = peak_flops(gpu, precision) * world_size
-    return SpeedScale(dataset.unit, dataset.units_per_sample, flops, peak)
+        (length,) = dataset.shape
+        return Gpt(GptSize(dataset.classes, length, arguments.layers, arguments.heads, arguments.width))
+    return make_model(arguments.model, dataset.shape, dataset.classes, image_size=arguments.image_size)
 
 
 def eval_batch_size(chosen: int, batch_size: int, shape: tuple[int, ...]) -> int:
     """Return the batch size of an evaluation: as chosen, else one that fits because a step did."""
     is_small = len(shape) == 3 and math.prod(shape) <= _SMALL_IMAGE
     return chosen or (max(batch_size, _SMALL_IMAGES_AT_ONCE) if is_small else batch_size)
-
-
-def describe_step(state: TrainState, batch_size: int) -> str:
-    """Return a line of the log with the options of a step."""
-    options = state.options
-    accumulated = f", {options.accumulate} batches a step" if options.accumulate > 1 else ""
-    compiled = f"off ({state.not_compiled})" if state.not_compiled else "on (the first steps take longer)"
-    layout = "channels last" if options.is_channels_last else "channels first"
-    return f"batch size {batch_size} a process{accumulated}, {layout}, torch.compile {compiled}"
-
-
-def save_weights(path: Path, weights: State) -> None:
-    """Write the final weights.
-
-    Raises:
-        TrainingError: They cannot be written.
-    """
-    write_atomically("--save-path", path, lambda file: torch.save(weights, file))
-    log(f"weights in {path.resolve()}")
 
 
 @dataclass(slots=True)
@@ -258,77 +142,107 @@ class Progress:
     """Samples of this epoch that were used already, over all ranks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metrics:
+class Metrics(NamedTuple):
     """Loss and accuracy (0 to 1) on the validation samples of all ranks."""
 
     loss: float
     accuracy: float
 
 
-def resume(
-    state: TrainState,
-    checkpoints: CheckpointFolder,
-    path: Path,
-    checkpoint: State,
-    recorded_args: CheckpointArgs,
-) -> Progress:
-    """Restore what rank 0 read, log it, and return the progress.
+class Training:
+    """One rank's part of a run, from the checkpoint it resumes from to the last epoch."""
 
-    Raises:
-        NothingToTrain: All epochs are done, with other settings.
-        TrainingError: The checkpoint does not fit.
-    """
-    changed = check_resumable(checkpoint.get("hyperparameters", {}), recorded_args)
-    epochs = recorded_args["epochs"]
-    is_done = checkpoint["epoch"] >= int(epochs)
-    if is_done and changed:
-        raise NothingToTrain(
-            f"Nothing was trained: {path} has {checkpoint['epoch']} of {epochs} epochs.",
-            f"It was made with other settings: {changed}.",
-            "Start from scratch with --resume never or another --checkpoint-dir, or use more --epochs.",
+    def __init__(self, arguments: argparse.Namespace, group: ProcessGroup, stop: StopRequest) -> None:
+        """Open data and outputs, and resume if there is a checkpoint; every rank must call this."""
+        self.arguments = arguments
+        self._group = group
+        self._stop = stop
+        self._is_first = group.ranks.is_first
+
+        # data, network and optimizer
+        self.dataset = open_dataset(arguments, group)
+        self.state, self.scale = make_train_state(arguments, self.dataset, group)
+        samples_per_step = arguments.batch_size * arguments.accumulate
+        self.batches = TrainBatches(
+            self.dataset.train, samples_per_step, group.ranks, arguments.seed, self.dataset.loader
         )
-    state.load_state_dict(checkpoint)
-    state.group.run_on_rank0(lambda: checkpoints.resumed(path, checkpoint))
-    if changed and state.group.ranks.is_first:
-        log(f"changed since then: {changed}")
-    if is_done and state.group.ranks.is_first:
-        log(
-            f"nothing left to train: {checkpoint['epoch']} of {epochs} epochs are done"
-            " (--epochs trains more, --resume never starts from scratch)"
+
+        # folders, and the checkpoint to resume from
+        self.log_dir = Path(arguments.log_dir)
+        self.checkpoints = CheckpointFolder(
+            Path(arguments.checkpoint_dir), arguments.keep, job_name(), arguments.on_full_disk == "continue"
         )
-    return Progress(checkpoint["step"], checkpoint["epoch"], checkpoint["images"])
-
-
-@dataclass
-class TrainingLoop:
-    """The loop from `progress` to the end: train, log, evaluate, save, and stop when asked."""
-
-    arguments: argparse.Namespace
-    """Read for `epochs`, `log_every` and `checkpoint_every`."""
-    state: TrainState
-    batches: TrainBatches
-    validation: Samples
-    scale: SpeedScale
-    checkpoints: CheckpointWriter
-    progress: Progress
-    stop: StopRequest
-    eval_batch_size: int
-    recorded_args: CheckpointArgs
-    curves: CurveWriter | None = None
-    """None on all ranks but the first."""
-    telemetry: GpuTelemetry | None = None
-    profiler: StepProfiler | None = None
-
-    def __post_init__(self) -> None:
-        epochs, progress = self.arguments.epochs, self.progress
-        left = self.batches.sampler.steps_left(epochs, progress.epoch, progress.images)
+        self._recorded_args = checkpoint_args(arguments, self.dataset)
+        self.progress = Progress()
+        found = group.run_on_rank0(self._open_folders)
+        if found is not None:
+            self._resume(*found)
+        progress = self.progress
+        left = self.batches.sampler.steps_left(arguments.epochs, progress.epoch, progress.images)
         self.steps = progress.step + left
         """Steps of the whole training, including those before this run."""
-        self._group = self.state.group
-        self._is_first = self._group.ranks.is_first
-        self._timer = StepTimer(self.state.model, self._group, self.telemetry, self.arguments.log_every)
+
+        # outputs
+        self.curves: CurveWriter | None = None
+        self.profiler: StepProfiler | None = None
+        if self._is_first:
+            hparams = {name.replace("_", "-"): value for name, value in vars(arguments).items()}
+            self.curves = CurveWriter(self.log_dir, hparams | {"world-size": group.ranks.world_size})
+            if arguments.profile:
+                self.profiler = StepProfiler(self.log_dir / "profile", group.ranks.rank, group.device)
+        telemetry = open_telemetry(group.device, log if group.ranks.is_first_here else lambda _: None)
+        self._timer = StepTimer(self.state.model, group, telemetry, arguments.log_every)
         self._stop_check_steps = 1
+
+    def _open_folders(self) -> tuple[Path, State] | None:
+        """Check the folders of the output, and return the checkpoint to resume from, with its path."""
+        check_folder("--log-dir", self.log_dir, may_be_full=True)
+        check_folder("--checkpoint-dir", self.checkpoints.path, self.checkpoints.continues_when_full)
+        if self.arguments.save_path:
+            check_file("--save-path", Path(self.arguments.save_path))
+        return self.checkpoints.load(self.arguments.resume)
+
+    def _resume(self, path: Path, checkpoint: State) -> None:
+        changed = check_resumable(checkpoint.get("hyperparameters", {}), self._recorded_args)
+        epochs = f"{checkpoint['epoch']} of {self.arguments.epochs} epochs"
+        is_done = checkpoint["epoch"] >= self.arguments.epochs
+        if is_done and changed:
+            raise NothingToTrain(
+                f"Nothing was trained: {path} has {epochs}.",
+                f"It was made with other settings: {changed}.",
+                "Start from scratch with --resume never or another --checkpoint-dir, or use more --epochs.",
+            )
+        self.state.load_state_dict(checkpoint)
+        self._group.run_on_rank0(lambda: self.checkpoints.resumed(path, checkpoint))
+        if changed and self._is_first:
+            log(f"changed since then: {changed}")
+        if is_done and self._is_first:
+            log(
+                f"nothing left to train: {epochs} are done"
+                " (--epochs trains more, --resume never starts from scratch)"
+            )
+        self.progress = Progress(checkpoint["step"], checkpoint["epoch"], checkpoint["images"])
+
+    def log_start(self, threads: int) -> None:
+        """Log what is trained, on which device, with which options, and where the output goes."""
+        arguments, group, state, dataset = self.arguments, self._group, self.state, self.dataset
+        samples = "images" if dataset.unit == "images" else "sequences"
+        log(
+            f"{arguments.model} on {arguments.dataset}: {len(dataset.train)} training {samples}, "
+            f"{len(dataset.validation)} validation {samples},"
+            f" {self.steps} steps of {self.batches.global_batch_size} {samples}"
+        )
+        log(
+            f"device {group.device_name}, precision {state.precision.name}, "
+            f"backend {group.backend or 'none'}, world size {group.ranks.world_size}, threads {threads}"
+        )
+        accumulated = f", {arguments.accumulate} batches a step" if arguments.accumulate > 1 else ""
+        layout = "channels last" if arguments.channels_last == "on" else "channels first"
+        why_not = state.not_compiled
+        compiled = f"off ({why_not})" if why_not else "on (the first steps take longer)"
+        log(f"batch size {arguments.batch_size} a process{accumulated}, {layout}, torch.compile {compiled}")
+        log(f"event files in {self.log_dir.resolve()}")
+        log(f"checkpoints in {self.checkpoints.path.resolve()}")
 
     def run(self) -> Metrics:
         """Train to the end and return the metrics after the last epoch.
@@ -339,22 +253,32 @@ class TrainingLoop:
             TrainingError: A checkpoint could not be written.
         """
         progress, metrics = self.progress, None
-        self.stop.catch_signals()
-        while progress.epoch < self.arguments.epochs:
-            self._train_epoch()
-            metrics = self._evaluate()
-            progress.epoch += 1
-            progress.images = max(0, progress.images - len(self.batches.samples))
-            self._log_metrics(metrics)
-            self._start_checkpoint()
-            self._stop_if_requested()
-        if metrics is not None and not self._finish_checkpoint():
-            raise TrainingError(
-                "Training is complete, but the disk had no room for the last checkpoint.",
-                "The warning above names the last one that was written.",
-                "Make room and start again to train from there.",
-            )
-        return metrics or self._evaluate()
+        self._stop.catch_signals()
+        with self.profiler or nullcontext():
+            while progress.epoch < self.arguments.epochs:
+                self._train_epoch()
+                metrics = self._evaluate()
+                progress.epoch += 1
+                progress.images = max(0, progress.images - len(self.dataset.train))
+                self._log_metrics(metrics)
+                self._start_checkpoint()
+                self._stop_if_requested()
+            if metrics is not None and not self._finish_checkpoint():
+                raise TrainingError(
+                    "Training is complete, but the disk had no room for the last checkpoint.",
+                    "The warning above names the last one that was written.",
+                    "Make room and start again to train from there.",
+                )
+            metrics = metrics or self._evaluate()
+        if self.arguments.save_path:
+            self._group.run_on_rank0(self._save_weights)
+        return metrics
+
+    def close(self) -> None:
+        """Finish what is being written."""
+        self.checkpoints.close()
+        if self.curves is not None:
+            self.curves.close()
 
     def _train_epoch(self) -> None:
         progress, batches, every = self.progress, self.batches, self.arguments.checkpoint_every
@@ -368,7 +292,7 @@ class TrainingLoop:
             progress.step += 1
             progress.images += batches.global_batch_size
             self._set_trained_fraction()
-            is_last = progress.images >= len(batches.samples)
+            is_last = progress.images >= len(self.dataset.train)
             if progress.step % self.arguments.log_every == 0 or is_last:
                 self._log_steps()
             if not is_last and every and progress.step % every == 0:
@@ -378,7 +302,7 @@ class TrainingLoop:
 
     def _set_trained_fraction(self) -> None:
         # Images, not steps: after a resume, a step may have another number of images.
-        epochs = self.progress.epoch + self.progress.images / len(self.batches.samples)
+        epochs = self.progress.epoch + self.progress.images / len(self.dataset.train)
         self.state.trained_fraction = epochs / self.arguments.epochs
 
     def _log_steps(self) -> None:
@@ -406,11 +330,11 @@ class TrainingLoop:
             raise _diverged(f"The loss became {stats.loss} by step {step}, on this rank {stats.own_loss:.4g}")
 
     def _evaluate(self) -> Metrics:
+        arguments, dataset, ranks = self.arguments, self.dataset, self._group.ranks
+        size = eval_batch_size(arguments.test_batch_size, arguments.batch_size, dataset.shape)
         sums = torch.zeros(3, device=self._group.device, dtype=torch.float64)
         with self.state.eval_mode():
-            for inputs_B, targets_B in validation_batches(
-                self.validation, self.eval_batch_size, self._group.ranks, self.batches.loader
-            ):
+            for inputs_B, targets_B in validation_batches(dataset.validation, size, ranks, dataset.loader):
                 sums += self.state.evaluate(inputs_B, targets_B)
         loss, correct, targets = self._group.all_reduce_sum(sums).tolist()
         return Metrics(loss / targets, correct / targets)
@@ -431,7 +355,7 @@ class TrainingLoop:
         """Save this step; the file is written while the next steps are taken."""
         progress, state = self.progress, self.state.state_dict()
         state |= {"step": progress.step, "epoch": progress.epoch, "images": progress.images}
-        state |= {"hyperparameters": self.recorded_args}
+        state |= {"hyperparameters": self._recorded_args}
         self._group.run_on_rank0(lambda: self.checkpoints.start(state))
 
     def _finish_checkpoint(self) -> str:
@@ -439,7 +363,7 @@ class TrainingLoop:
         return self._group.run_on_rank0(self.checkpoints.finish)
 
     def _stop_if_requested(self) -> None:
-        mine = _CHECKPOINT_FAILED if self.checkpoints.has_failed else self.stop.signal
+        mine = _CHECKPOINT_FAILED if self.checkpoints.has_failed else self._stop.signal
         number = int(self._group.all_reduce_max(mine))
         if number == _CHECKPOINT_FAILED:
             self._finish_checkpoint()
@@ -454,6 +378,11 @@ class TrainingLoop:
                 "Start again to go on from there.",
                 signal=number,
             )
+
+    def _save_weights(self) -> None:
+        path, weights = Path(self.arguments.save_path), dict(self.state.network.state_dict())
+        write_atomically("--save-path", path, lambda file: torch.save(weights, file))
+        log(f"weights in {path.resolve()}")
 
 
 def _diverged(what: str) -> NotFinite:

@@ -93,7 +93,7 @@ def _ours(arguments: argparse.Namespace, group: ProcessGroup) -> dict[str, Any]:
         state.train_step(*next(loader))
 
     step_s = _time(step, group.device)
-    layout = "channels last" if state.options.is_channels_last else "channels first"
+    layout = "channels last" if arguments.channels_last == "on" else "channels first"
     how = f"{layout}, torch.compile {'off' if state.not_compiled else 'on'}"
     found = _figures(step_s, arguments.batch_size, dataset, group, state.precision.name, how)
     found["mfu"] = scale.scalars(arguments.batch_size / step_s).get("train/mfu", 0.0)

@@ -12,6 +12,4 @@ from tests.trainer.jobs import Job
 def job(tmp_path: Path) -> Iterator[Job]:
     job = Job(tmp_path, forks=True)
     yield job
-    for process in job.processes:
-        process.kill()
-        process.communicate()
+    job.kill()

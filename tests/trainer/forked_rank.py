@@ -1,5 +1,6 @@
 """Ranks forked from a process that has imported torch: real processes that start at once."""
 
+import importlib
 import multiprocessing
 import os
 import signal
@@ -9,14 +10,19 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 _FORKING = multiprocessing.get_context("forkserver")
-_FORKING.set_forkserver_preload(["torch._dynamo", "trainer.train_ddp"])
+_FORKING.set_forkserver_preload(["torch._dynamo", "trainer.train_ddp", "trainer.benchmark.run"])
+RUNS = {
+    "trainer.train_ddp": ("ddp", "trainer.train_ddp"),
+    "trainer.train_mpi": ("mpi", "trainer.benchmark.run"),
+}
+"""For each program, its trainer and the module with its `run`."""
 
 
 class ForkedRank:
-    """A process of `trainer.train_ddp`, with the part of `subprocess.Popen` that the tests use."""
+    """A process of one of `RUNS`, with the part of `subprocess.Popen` that the tests use."""
 
-    def __init__(self, words: list[str], folder: Path, env: dict[str, str], output: int) -> None:
-        """Start it; `output` is a descriptor, or `subprocess.PIPE`."""
+    def __init__(self, command: list[str], folder: Path, env: dict[str, str], output: int) -> None:
+        """Start a module with its arguments; `output` is a descriptor, or `subprocess.PIPE`."""
         self.stdout = None
         if output == subprocess.PIPE:
             read_end, output = os.pipe()
@@ -24,7 +30,7 @@ class ForkedRank:
         else:
             output = os.dup(output)
         with Connection(output, readable=False) as connection:
-            self._process = _FORKING.Process(target=_be_rank, args=(words, folder, env, connection))
+            self._process = _FORKING.Process(target=_be_rank, args=(command, folder, env, connection))
             self._process.start()
         self.pid = self._process.pid or 0
 
@@ -53,8 +59,8 @@ class ForkedRank:
         return text, None
 
 
-def _be_rank(words: list[str], folder: Path, env: dict[str, str], output: Connection) -> None:
-    """Do what `python -m trainer.train_ddp` does once torch is imported."""
+def _be_rank(command: list[str], folder: Path, env: dict[str, str], output: Connection) -> None:
+    """Do what `python -m` does with the module of the command once torch is imported."""
     for descriptor in (1, 2):
         os.dup2(output.fileno(), descriptor)
     output.close()
@@ -64,10 +70,10 @@ def _be_rank(words: list[str], folder: Path, env: dict[str, str], output: Connec
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     from trainer.catalogue import find
     from trainer.signals import StopRequest
-    from trainer.train_ddp import run
 
+    name, module = RUNS[command[0]]
     stop = StopRequest()
     stop.exit_on_signal("before training began; there is nothing new to save")
-    status = run(find("ddp").parser().parse_args(words), stop)
+    status = importlib.import_module(module).run(find(name).parser().parse_args(command[1:]), stop)
     sys.stdout.flush()
     os._exit(status)  # destroying torch's threads in a fork may wait forever

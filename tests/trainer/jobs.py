@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.trainer.forked_rank import ForkedRank
+from tests.trainer.forked_rank import RUNS, ForkedRank
 from trainer.catalogue import find
 from trainer.tfevents import EventFolder, ScalarCurve
 
@@ -34,9 +34,8 @@ class Job:
 
     def start(self, command: list[str], **env: str) -> None:
         everything = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | env
-        module, *words = command
-        if self.forks and module == "trainer.train_ddp" and "PYTHONPATH" not in env:
-            self.processes.append(ForkedRank(words, self.folder, everything, self.stdout))
+        if self.forks and command[0] in RUNS and "PYTHONPATH" not in env:
+            self.processes.append(ForkedRank(command, self.folder, everything, self.stdout))
         else:
             self.processes.append(
                 subprocess.Popen(
@@ -104,6 +103,12 @@ class Job:
 
     def progress(self, process: int = 0) -> list[tuple[str, ...]]:
         return [matched.groups() for line in self.lines[process] if (matched := LINE.search(line))]
+
+    def kill(self) -> None:
+        """Kill what is left of the job."""
+        for process in self.processes:
+            process.kill()
+            process.communicate()
 
     def curves(self) -> dict[str, ScalarCurve]:
         events = EventFolder(self.folder / "logs")

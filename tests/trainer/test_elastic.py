@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="training needs torch, which gpucons
 
 from tests.trainer.jobs import SMALL, Job, free_port, ranks_of
 from trainer.catalogue import find
-from trainer.ddp.checkpoint import list_checkpoints, load_checkpoint
+from trainer.ddp.checkpoints import list_checkpoints, load_checkpoint
 
 pytestmark = pytest.mark.slow
 
@@ -56,8 +56,7 @@ def test_when_a_rank_is_killed_torchrun_restarts_all_and_the_weights_end_as_if_n
         assert int(resumed.split("step ")[-1]) >= 10
         assert killed.end() == [0], killed.lines
     finally:
-        killed.processes[0].kill()
-        killed.processes[0].communicate()
+        killed.kill()
     ours, theirs = weights_of(killed), weights_of(whole)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert list(killed.curves()["train/loss"].steps)[-1] == 120

@@ -143,9 +143,7 @@ def test_a_process_that_takes_a_ranks_place_cannot_run_code_in_the_job(tmp_path:
         assert job.processes[0].wait(60) != 0, "it does not train with what is no rank"
         assert not marker.exists()
     finally:
-        for process in job.processes:
-            process.kill()
-            process.communicate()
+        job.kill()
 
 
 @pytest.mark.slow
@@ -169,9 +167,7 @@ def test_another_account_that_joins_as_a_rank_cannot_run_code_in_the_job(
         assert statuses[0] == 1
         assert job.lines[0][-1].startswith("error: Another rank ")
     finally:
-        for process in job.processes:
-            process.kill()
-            process.communicate()
+        job.kill()
 
 
 def test_the_trainers_name_no_collective_that_unpickles() -> None:

@@ -1,9 +1,14 @@
-"""What a rank says when its work fails, and the status it ends with."""
+"""What a rank says when its work fails or it is asked to stop, and the status it ends with."""
+
+import signal
+import subprocess
+import sys
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
+from tests import ROOT
 from trainer.distributed.exit_status import run_to_exit_status
 from trainer.messages import MissingData, TrainingError
 from trainer.signals import StopRequest
@@ -84,3 +89,26 @@ def test_a_fault_of_our_own_keeps_its_traceback(capsys: pytest.CaptureFixture[st
         ended(RuntimeError("shapes do not fit"), capsys)
     with pytest.raises(ZeroDivisionError):
         ended(ZeroDivisionError(), capsys)
+
+
+LOGS_WITHOUT_END = """
+import itertools
+from trainer.messages import log
+from trainer.signals import StopRequest
+
+StopRequest().exit_on_signal("at once")
+for number in itertools.count():
+    log(f"line {number}")
+"""
+
+
+def test_the_message_of_a_stopped_process_is_its_last_line() -> None:
+    for _attempt in range(20):
+        with subprocess.Popen(
+            [sys.executable, "-c", LOGS_WITHOUT_END], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            last = process.communicate(timeout=60)[0].splitlines()[-1]
+        assert (last, process.returncode) == ("Stopped by SIGTERM at once.", 128 + signal.SIGTERM)

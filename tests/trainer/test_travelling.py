@@ -11,6 +11,7 @@ import pytest
 
 from tests import ROOT
 from tests.trainer.jobs import SMALL
+from tui.jobs.new_job.fields import DEFAULT_IMAGE
 from tui.jobs.new_job.job_files import trainer_files
 
 LARGEST_CONFIG_MAP = 1 << 20
@@ -85,3 +86,12 @@ def test_the_trainers_run_from_their_files_alone(folder: Path) -> None:
     lines = run(folder, "-m", "trainer.train_ddp", *SMALL, "--epochs", "1")
     assert lines[-1].startswith("done: val_accuracy ")
     assert {path.name for path in folder.iterdir()} >= {"figures", "logs", "checkpoints"}
+
+
+def test_the_image_with_the_trainers_copies_them_to_where_python_finds_them() -> None:
+    lines = (ROOT / "trainer" / "Dockerfile").read_text().splitlines()
+    assert f"FROM {DEFAULT_IMAGE}" in lines
+    (copied,) = [line.split()[1:] for line in lines if line.startswith("COPY ")]
+    assert (ROOT / copied[0] / "train_ddp.py").exists()
+    (environment,) = [line for line in lines if line.startswith("ENV ")]
+    assert f"PYTHONPATH={copied[1].removesuffix('/trainer')}" in environment.split()

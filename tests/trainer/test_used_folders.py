@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
 from tests.trainer.jobs import LONG, SMALL, Job
-from trainer.ddp.checkpoint import list_checkpoints, load_checkpoint
+from trainer.ddp.checkpoints import list_checkpoints, load_checkpoint
 
 pytestmark = pytest.mark.slow
 
@@ -25,9 +25,7 @@ def job_in(folder: Path) -> Iterator[Job]:
     try:
         yield job
     finally:
-        for process in job.processes:
-            process.kill()
-            process.communicate()
+        job.kill()
 
 
 def run(folder: Path, *arguments: str, status: int = 0) -> list[str]:
@@ -48,7 +46,7 @@ def stop_after(job: Job, words: str) -> int:
 
 
 def test_a_new_run_in_a_used_folder_keeps_what_it_writes_and_goes_on_from_it(tmp_path: Path) -> None:
-    run(tmp_path, *SMALL, "--epochs", "4")
+    run(tmp_path, *SMALL, "--epochs", "2")
     with job_in(tmp_path) as job:
         job.start([TRAINER, *LONG, "--resume", "never"], HOSTNAME="digits-2-master-0")
         step = stop_after(job, " step 14/")
@@ -59,18 +57,11 @@ def test_a_new_run_in_a_used_folder_keeps_what_it_writes_and_goes_on_from_it(tmp
     )
     assert list_checkpoints(saved.parent)[0] == saved
     old = list_checkpoints(saved.parent / "old-1")
-    assert [path.name for path in old] == ["step-00000080.pt", "step-00000060.pt"]
+    assert [path.name for path in old] == ["step-00000040.pt", "step-00000020.pt"]
     with job_in(tmp_path) as job:
         job.start([TRAINER, *LONG])
         assert job.wait_for("continues").startswith(f"continues step {step} of digits-2, saved ")
         assert len(job.lines[0]) == 1
-
-
-def test_a_run_that_is_done_says_that_nothing_is_left(tmp_path: Path) -> None:
-    run(tmp_path, *SMALL, "--epochs", "1")
-    lines = run(tmp_path, *SMALL, "--epochs", "1")
-    assert lines[0].startswith("continues step 20, saved ")
-    assert "nothing left to train: 1 of 1 epochs are done" in "\n".join(lines)
 
 
 def test_checkpoints_of_which_none_can_be_read_end_the_run_with_a_status_of_their_own(tmp_path: Path) -> None:
@@ -139,10 +130,10 @@ def test_the_learning_rate_goes_on_where_it_was_when_a_step_becomes_half_as_many
     tmp_path: Path,
 ) -> None:
     with job_in(tmp_path) as job:
-        job.start([TRAINER, *SMALL, "--epochs", "16", "--batch-size", "64"])
-        stop_after(job, "epoch 5/16 ")
+        job.start([TRAINER, *SMALL, "--epochs", "8", "--batch-size", "64"])
+        stop_after(job, "epoch 3/8 ")
     with job_in(tmp_path) as job:
-        job.start([TRAINER, *SMALL, "--epochs", "16", "--batch-size", "32"])
+        job.start([TRAINER, *SMALL, "--epochs", "8", "--batch-size", "32"])
         assert job.end() == [0], job.lines
         rates = list(job.curves()["train/lr"].values)
     highest = rates.index(max(rates))
@@ -153,11 +144,11 @@ def test_the_learning_rate_goes_on_where_it_was_when_a_step_becomes_half_as_many
 
 def test_two_ranks_that_are_stopped_end_with_the_weights_of_two_that_were_not(tmp_path: Path) -> None:
     """Each rank needs its own random state: with that of rank 0, rank 1 would drop other units."""
-    arguments = [*SMALL, "--epochs", "12", "--log-every", "5"]
+    arguments = [*SMALL, "--epochs", "6", "--log-every", "5"]
     with job_in(tmp_path / "whole") as whole, job_in(tmp_path / "parts") as parts:
         whole.start_two(arguments)
         parts.start_two(arguments)
-        step = stop_after(parts, "epoch 3/12 step 25/")
+        step = stop_after(parts, "epoch 3/6 step 25/")
         assert whole.end() == [0, 0], whole.lines
     with job_in(tmp_path / "parts") as rest:
         rest.start_two([*arguments, "--resume", "must"])
@@ -166,5 +157,8 @@ def test_two_ranks_that_are_stopped_end_with_the_weights_of_two_that_were_not(tm
     ours, theirs = (
         load_checkpoint(list_checkpoints(tmp_path / name / "checkpoints")[0]) for name in ("parts", "whole")
     )
-    assert ours["step"] == theirs["step"] == 120
+    assert ours["step"] == theirs["step"] == 60
     assert all(torch.equal(ours["model"][name], theirs["model"][name]) for name in theirs["model"])
+    steps = list(rest.curves()["train/loss"].steps)
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 60

@@ -114,11 +114,7 @@ def _make_step(arguments: argparse.Namespace, group: ProcessGroup) -> TrainStep:
 
 def _write_json(path: Path, result: Result) -> None:
     text = json.dumps(result.to_json(), indent=2) + "\n"
-
-    def write(file: Path) -> None:
-        file.write_text(text)
-
-    write_atomically("--json", path, write)
+    write_atomically("--json", path, lambda file: file.write(text.encode()))
     log(f"result in {path.resolve()}")
 
 

@@ -28,24 +28,16 @@ class BatchLoader:
     """Height and width of the crop that a network gets; 0 for whole images."""
     augments: bool = False
 
-    def train_batches(self, samples: Samples, indices: Iterable[Tensor]) -> Iterator[Batch]:
-        """Yield the batch of each of `indices`, on the device, with random crops if the loader augments.
+    def batches(
+        self, samples: Samples, indices: Iterable[Tensor], *, is_training: bool = False
+    ) -> Iterator[Batch]:
+        """Yield the batch of each of `indices`, on the device.
 
-        Raises:
-            TrainingError: A file is damaged; raised when its batch is next.
+        Images are cropped at random in training, if the loader augments, and else in their center.
         """
         for stored, targets in self._stored(samples, indices):
-            if self.augments and stored.dtype == torch.uint8:
+            if is_training and self.augments and stored.dtype == torch.uint8:
                 stored = crop_and_mirror(stored, self.size or stored.shape[-1])
-            yield to_inputs(stored, self.size), targets
-
-    def eval_batches(self, samples: Samples, indices: Iterable[Tensor]) -> Iterator[Batch]:
-        """Yield the batch of each of `indices`, on the device, with center crops.
-
-        Raises:
-            TrainingError: A file is damaged; raised when its batch is next.
-        """
-        for stored, targets in self._stored(samples, indices):
             yield to_inputs(stored, self.size), targets
 
     def _stored(self, samples: Samples, indices: Iterable[Tensor]) -> Iterator[Batch]:
@@ -83,8 +75,9 @@ class ElasticSampler:
     """Deals the samples of each epoch out to the ranks.
 
     Epochs follow each other without a gap: a step that takes the last samples of one is filled up with the
-    first of the next. So all steps have the same size and no sample is left out. The position is the epoch
-    and the number of samples taken of it, so another number of ranks continues in the same order.
+    first of the next. So all steps have the same size and no sample is left out. The order depends on the
+    seed and the epoch alone, and the position is the epoch and the number of samples taken of it, so another
+    number of ranks continues in the same order.
     """
 
     def __init__(
@@ -102,9 +95,7 @@ class ElasticSampler:
     def epoch_batches(self, epoch: int, taken: int = 0) -> Iterator[Tensor]:
         """Yield the indices of this rank for each step, int64 (B,), until no sample of `epoch` is left.
 
-        Args:
-            epoch: From 0.
-            taken: Samples of it that all ranks together have taken already.
+        `epoch` counts from 0; all ranks together have taken `taken` of its samples already.
         """
         while taken < self.samples:
             yield self._batch(epoch, taken)
@@ -137,37 +128,26 @@ class ElasticSampler:
 
 
 class TrainBatches:
-    """This rank's batches of the training samples, in a new order each epoch.
-
-    The order depends on the seed and the epoch alone, so a resumed run gets the samples that are left,
-    even with another number of ranks.
-    """
+    """This rank's batches of the training samples, in a new order each epoch."""
 
     def __init__(
-        self,
-        samples: Samples,
-        batch_size: int,
-        ranks: Ranks,
-        seed: int,
-        loader: BatchLoader | None = None,
+        self, samples: Samples, batch_size: int, ranks: Ranks, seed: int, loader: BatchLoader | None = None
     ) -> None:
-        self.samples = samples
-        self.loader = loader or BatchLoader(samples.device)
+        """Deal out `samples`, of which each rank takes `batch_size` a step."""
         self.sampler = ElasticSampler(len(samples), batch_size, ranks, seed, samples.device)
+        self.global_batch_size = self.sampler.global_batch_size
+        """Samples a step over all ranks."""
+        self._samples = samples
+        self._loader = loader or BatchLoader(samples.device)
         if len(samples) < self.global_batch_size:
             raise TrainingError(
                 f"There are {len(samples)} training images, but one step takes {self.global_batch_size}.",
                 now="Choose more images, a smaller --batch-size, or fewer processes.",
             )
 
-    @property
-    def global_batch_size(self) -> int:
-        """Samples a step over all ranks."""
-        return self.sampler.global_batch_size
-
     def epoch_batches(self, epoch: int, taken: int = 0) -> Iterator[Batch]:
         """Yield the batches of `epoch` without its first `taken` samples."""
-        return self.loader.train_batches(self.samples, self.sampler.epoch_batches(epoch, taken))
+        return self._loader.batches(self._samples, self.sampler.epoch_batches(epoch, taken), is_training=True)
 
 
 def validation_batches(
@@ -181,4 +161,4 @@ def validation_batches(
     largest_share = -(-len(samples) // ranks.world_size)
     batches = list(torch.split(mine, batch_size))
     batches += [mine[:0]] * (-(-largest_share // batch_size) - len(batches))
-    return (loader or BatchLoader(samples.device)).eval_batches(samples, batches)
+    return (loader or BatchLoader(samples.device)).batches(samples, batches)

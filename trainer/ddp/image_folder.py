@@ -38,11 +38,7 @@ class ImageFiles(Samples):
         return len(self.paths)
 
     def take(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Return pixels (B, 3, size, size), uint8, and labels (B,).
-
-        Raises:
-            MissingData: A file cannot be read or decoded.
-        """
+        """Return pixels (B, 3, size, size), uint8, and labels (B,)."""
         pixels_BHW3 = np.empty((len(indices_B), self.size, self.size, 3), np.uint8)
 
         def decode(at: int, index: int) -> None:
@@ -57,17 +53,10 @@ class ImageFiles(Samples):
 def open_image_folder(folder: Path, size: int, workers: int) -> tuple[ImageFiles, ImageFiles, int]:
     """List the images of `folder/train/<class>/` and `folder/val/<class>/`, without reading them.
 
-    Args:
-        folder: Folder of both.
-        size: Height and width of the crop that a network gets.
-        workers: Number of decoding threads.
+    `size` is the height and width of the crop that a network gets, `workers` the number of decoding threads.
 
     Returns:
         Images for training, images for validation, and the number of classes.
-
-    Raises:
-        MissingData: A folder is missing or empty, or validation has other classes.
-        TrainingError: Pillow is not installed.
     """
     _import_pillow()
     classes = _folders(folder / "train")
@@ -84,11 +73,7 @@ def open_image_folder(folder: Path, size: int, workers: int) -> tuple[ImageFiles
 
 
 def decode_image(path: Path, size: int) -> "np.ndarray[Any, np.dtype[np.uint8]]":
-    """Return the center square of an image in RGB, resized to (size, size, 3).
-
-    Raises:
-        MissingData: The file cannot be read or decoded.
-    """
+    """Return the center square of an image in RGB, resized to (size, size, 3)."""
     pillow = _import_pillow()
     try:
         with pillow.open(path) as image:

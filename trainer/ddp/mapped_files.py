@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer.ddp.samples import Images, Samples
-from trainer.messages import InvalidArguments, MissingData, first_line
+from trainer.ddp.samples import Samples, TensorSamples
+from trainer.messages import MissingData, first_line
 
 _MNIST_FILES = ("train-images", "train-labels", "t10k-images", "t10k-labels")
 _UNSIGNED_BYTES = 8
@@ -25,11 +25,7 @@ _TOKEN_TYPES: dict[int, Any] = {1: np.uint8, 2: np.dtype("<u2"), 4: np.dtype("<u
 
 
 def map_file(path: Path, kind: "np.dtype[np.generic]") -> "np.memmap[tuple[int], np.dtype[np.generic]]":
-    """Map a whole file of numbers, to read; pages are loaded as they are needed.
-
-    Raises:
-        MissingData: The file cannot be read, is empty, or ends inside a number.
-    """
+    """Map a whole file of numbers, to read; pages are loaded as they are needed."""
     try:
         size = path.stat().st_size
         if size % kind.itemsize:
@@ -45,15 +41,8 @@ def _unreadable(path: Path, why: str) -> MissingData:
     return MissingData(f"Could not read {path}.", f"{why[:1].upper()}{why[1:]}.", "Download it again.")
 
 
-def open_mnist(folder: Path) -> tuple[Images, Images]:
-    """Map MNIST's training and test images.
-
-    Args:
-        folder: Holds the four files, or MNIST/raw with them, as torchvision lays them out.
-
-    Raises:
-        MissingData: A file is missing, torn, or of another shape.
-    """
+def open_mnist(folder: Path) -> tuple[TensorSamples, TensorSamples]:
+    """Map MNIST's training and test images, in `folder` or where torchvision puts them in it, MNIST/raw."""
     inside = folder / "MNIST" / "raw"
     raw = folder if any((folder / _mnist_name(name)).is_file() for name in _MNIST_FILES) else inside
     paths = [raw / _mnist_name(name) for name in _MNIST_FILES]
@@ -71,13 +60,13 @@ def _mnist_name(name: str) -> str:
     return f"{name}-idx{3 if name.endswith('images') else 1}-ubyte"
 
 
-def _open_labelled(images: Path, labels: Path) -> Images:
+def _open_labelled(images: Path, labels: Path) -> TensorSamples:
     pixels_NHW, labels_N = _open_idx(images, 3), _open_idx(labels, 1)
     if len(pixels_NHW) != len(labels_N):
         raise _unreadable(labels, f"{len(labels_N)} labels for {len(pixels_NHW)} images")
     if int(labels_N.max()) > 9:
         raise _unreadable(labels, f"it has a label {int(labels_N.max())}, and there are 10 classes")
-    return Images(pixels_NHW[:, None], labels_N.long())
+    return TensorSamples(pixels_NHW[:, None], labels_N.long())
 
 
 def _open_idx(path: Path, dimensions: int) -> Tensor:
@@ -97,21 +86,25 @@ def _open_idx(path: Path, dimensions: int) -> Tensor:
 class TokenWindows(Samples):
     """Consecutive sequences of a mapped file; the target of each token is the next one."""
 
+    path: Path
     tokens: Any
     """Mapped numpy array (N,)."""
     length: int
     vocabulary: int
-    path: Path
+
+    def __post_init__(self) -> None:
+        if len(self.tokens) <= self.length:
+            raise MissingData(
+                f"{self.path} is too short.",
+                f"A part of it has {len(self.tokens)} tokens, and a sequence needs {self.length + 1}.",
+                "Choose a smaller --sequence-length, or more text.",
+            )
 
     def __len__(self) -> int:
         return (len(self.tokens) - 1) // self.length
 
     def take(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Return tokens and the tokens after them, int64 (B, T).
-
-        Raises:
-            MissingData: A token is not in the vocabulary.
-        """
+        """Return tokens and the tokens after them, int64 (B, T)."""
         starts_B = indices_B.numpy() * self.length
         window = np.arange(self.length + 1)
         taken = torch.from_numpy(self.tokens[starts_B[:, None] + window].astype(np.int64))
@@ -130,42 +123,24 @@ def open_tokens(
 ) -> tuple[TokenWindows, TokenWindows]:
     """Map the tokens for training and for validation.
 
-    Args:
-        path: A file, whose last tenth is for validation; a folder with a single .bin or .txt file; or a
-            folder with `train` and `val`, each with the suffix .bin, .txt or none.
-        length: Tokens of a sequence.
-        token_bytes: Bytes of a token: 1, 2 or 4.
-        vocabulary: Number of distinct tokens.
-
-    Raises:
-        MissingData: A file is missing, torn, or too short for a sequence.
+    `path` is a file, whose last tenth is for validation; a folder with a single .bin or .txt file; or a
+    folder with `train` and `val`, each with the suffix .bin, .txt or none. A token has 1, 2 or 4 bytes.
     """
     if not path.exists():
         raise MissingData(f"There is no {path}.", now="Name a file or folder of tokens with --data.")
     kind = np.dtype(_TOKEN_TYPES[token_bytes])
     if path.is_dir() and len(files := _token_files(path)) == 1 and files[0].stem not in ("train", "val"):
         [path] = files
-    if not path.is_dir():
+    train: tuple[Path, Any]
+    validation: tuple[Path, Any]
+    if path.is_dir():
+        files = [_find(path, name) for name in ("train", "val")]
+        train, validation = ((file, map_file(file, kind)) for file in files)
+    else:
         tokens = map_file(path, kind)
         end = max(length + 1, int(len(tokens) * (1 - _VALIDATION_SHARE)))
-        parts = [(tokens[:end], path), (tokens[end:], path)]
-    else:
-        parts = [(map_file(file, kind), file) for file in (_find(path, name) for name in ("train", "val"))]
-    train, validation = (_windows(part, length, vocabulary, file) for part, file in parts)
-    return train, validation
-
-
-def vocabulary_size(chosen: int, token_bytes: int) -> int:
-    """Return the number of distinct tokens: as chosen, 256 for bytes.
-
-    Raises:
-        InvalidArguments: None is chosen, and tokens are not bytes.
-    """
-    if chosen or token_bytes == 1:
-        return chosen or 256
-    raise InvalidArguments(
-        "--vocabulary: required if --token-bytes is not 1.", now="GPT-2's, for example, is 50257."
-    )
+        train, validation = (path, tokens[:end]), (path, tokens[end:])
+    return TokenWindows(*train, length, vocabulary), TokenWindows(*validation, length, vocabulary)
 
 
 def _token_files(folder: Path) -> list[Path]:
@@ -186,14 +161,3 @@ def _find(folder: Path, name: str) -> Path:
         f"Files of tokens or text there: {names or 'none'}.",
         "Put train.bin and val.bin there, or name one file with --data.",
     )
-
-
-def _windows(tokens: Any, length: int, vocabulary: int, path: Path) -> TokenWindows:
-    windows = TokenWindows(tokens, length, vocabulary, path)
-    if len(windows) < 1:
-        raise MissingData(
-            f"{path} is too short.",
-            f"A part of it has {len(tokens)} tokens, and a sequence needs {length + 1}.",
-            "Choose a smaller --sequence-length, or more text.",
-        )
-    return windows

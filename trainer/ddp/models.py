@@ -1,17 +1,14 @@
 """Networks that turn a batch into logits: small ones for images, a GPT, and torchvision's classifiers."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from trainer.distributed.torchvision import import_torchvision
 from trainer.messages import InvalidArguments
-
-ImageShape = tuple[int, int, int]
-"""Channels, height and width."""
 
 
 class Stack(nn.Sequential):
@@ -32,42 +29,40 @@ def _conv(channels: int, out: int, size: int, padding: int = 0, *, is_pooled: bo
     return [nn.Conv2d(channels, out, size, padding=padding), nn.ReLU(inplace=True), *pool]
 
 
-def _dense(width: int, out: int) -> list[nn.Module]:
-    return [nn.Linear(width, out), nn.ReLU(inplace=True)]
-
-
-def _with_head(
-    shape: ImageShape, features: list[nn.Module], head: Callable[[int], list[nn.Module]]
+def _classifier(
+    shape: tuple[int, ...], classes: int, features: list[nn.Module], hidden: list[int], dropout: float = 0.0
 ) -> nn.Module:
-    """Append a head whose input is as wide as the output of `features`."""
+    """Append hidden layers of these widths, and an output for each class, to `features`."""
     with torch.no_grad():
         output: Tensor = nn.Sequential(*features)(torch.zeros(1, *shape))
-    return Stack(*features, nn.Flatten(), *head(output.numel()))
+    widths = [output.numel(), *hidden]
+    head: list[nn.Module] = []
+    for width, out in pairwise(widths):
+        head += [nn.Linear(width, out), nn.ReLU(inplace=True)]
+    if dropout:
+        head.append(nn.Dropout(dropout))
+    return Stack(*features, nn.Flatten(), *head, nn.Linear(widths[-1], classes))
 
 
-def small_cnn(shape: ImageShape, classes: int) -> nn.Module:
+def small_cnn(shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return a network of 120,000 weights for 28x28 images."""
     features = [*_conv(shape[0], 16, 3, padding=1), *_conv(16, 32, 3, padding=1)]
-    return _with_head(
-        shape, features, lambda width: [*_dense(width, 64), nn.Dropout(0.2), nn.Linear(64, classes)]
-    )
+    return _classifier(shape, classes, features, [64], dropout=0.2)
 
 
-def lenet(shape: ImageShape, classes: int) -> nn.Module:
+def lenet(shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return LeNet-5 with ReLUs: 62,000 weights for 28x28 images."""
     features = [*_conv(shape[0], 6, 5, padding=2), *_conv(6, 16, 5)]
-    return _with_head(
-        shape, features, lambda width: [*_dense(width, 120), *_dense(120, 84), nn.Linear(84, classes)]
-    )
+    return _classifier(shape, classes, features, [120, 84])
 
 
-def t9k_cnn(shape: ImageShape, classes: int) -> nn.Module:
+def t9k_cnn(shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return the network of T9k's tutorial on parallel training, without its softmax.
 
     Cross entropy takes logits; after a softmax the gradients would be too small.
     """
     features = [*_conv(shape[0], 32, 3), *_conv(32, 64, 3), *_conv(64, 64, 3, is_pooled=False)]
-    return _with_head(shape, features, lambda width: [*_dense(width, 64), nn.Linear(64, classes)])
+    return _classifier(shape, classes, features, [64])
 
 
 OWN_IMAGE_MODELS = {"cnn": small_cnn, "lenet": lenet, "t9k-cnn": t9k_cnn}
@@ -76,19 +71,15 @@ _WITH_EXTRA_OUTPUTS = ("googlenet", "inception_v3")
 
 
 def make_model(
-    name: str, shape: ImageShape = (1, 28, 28), classes: int = 10, *, image_size: int = 0
+    name: str, shape: tuple[int, ...] = (1, 28, 28), classes: int = 10, *, image_size: int = 0
 ) -> nn.Module:
-    """Return a network that turns images_BCHW (floats) into logits_BK.
+    """Return one of our networks or torchvision's classifiers, from images_BCHW (floats) to logits_BK.
 
     Args:
-        name: One of ours, or one of torchvision's classifiers.
-        shape: Shape of an image.
+        name: Name of the network.
+        shape: Channels, height and width of an image.
         classes: K.
         image_size: Height and width to which images are resized for torchvision's network; 0 for no resizing.
-
-    Raises:
-        InvalidArguments: This torchvision has no such network, or the images are too small for it.
-        TrainingError: torchvision is not installed.
     """
     if name in OWN_IMAGE_MODELS:
         try:
@@ -107,12 +98,8 @@ def make_model(
     return nn.Sequential(_ToColor(image_size), network)
 
 
-def check_input(network: nn.Module, name: str, shape: ImageShape, device: torch.device) -> None:
-    """Run two images through the network, without training.
-
-    Raises:
-        InvalidArguments: The network does not accept images of this shape.
-    """
+def check_input(network: nn.Module, name: str, shape: tuple[int, ...], device: torch.device) -> None:
+    """Check that the network accepts images of this shape: run two through it, without training."""
     was_training = network.training
     network.eval()
     dtype = next(network.parameters()).dtype
@@ -127,7 +114,7 @@ def check_input(network: nn.Module, name: str, shape: ImageShape, device: torch.
         network.train(was_training)
 
 
-def _wrong_size(name: str, shape: ImageShape) -> InvalidArguments:
+def _wrong_size(name: str, shape: tuple[int, ...]) -> InvalidArguments:
     size = "x".join(map(str, shape[1:]))
     return InvalidArguments(
         f"--model {name} does not accept images of {size}.",
@@ -171,11 +158,6 @@ class Gpt(nn.Module):
 
     def __init__(self, size: GptSize) -> None:
         super().__init__()
-        if size.width % size.heads:
-            raise InvalidArguments(
-                f"--width {size.width} is not a multiple of --heads {size.heads}.",
-                now="Choose a width that is.",
-            )
         self.size = size
         self.tokens = nn.Embedding(size.vocabulary, size.width)
         self.positions = nn.Embedding(size.length, size.width)

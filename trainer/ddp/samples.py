@@ -1,11 +1,11 @@
-"""Samples by index: the interface of a data set, images in memory or in mapped files, and noise."""
+"""Samples by index: the interface of a data set, samples in tensors, and noise."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-# Images of at most so many bytes are copied to the GPU once; a batch is then one indexing there.
+# Inputs of at most so many bytes are copied to the GPU once; a batch is then one indexing there.
 _MOST_BYTES_ON_GPU = 1 << 30
 # Of the channels of ImageNet.
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -28,11 +28,7 @@ class Samples:
         raise NotImplementedError
 
     def take(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets as they are stored: bytes of images, or tokens.
-
-        Raises:
-            TrainingError: A file is damaged.
-        """
+        """Return inputs and targets as they are stored: bytes of images, or tokens."""
         raise NotImplementedError
 
     def to(self, device: torch.device) -> "Samples":
@@ -41,85 +37,56 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True)
-class Images(Samples):
-    """Labelled images as bytes: in memory, on a GPU, or in a mapped file."""
+class TensorSamples(Samples):
+    """Samples in two tensors: in memory, on a GPU, or in a mapped file."""
 
-    pixels_NCHW: Tensor
-    """uint8."""
-    labels_N: Tensor
-    """int64."""
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the labels, and of the pixels."""
-        return self.labels_N.device
-
-    def __len__(self) -> int:
-        return len(self.labels_N)
-
-    def to(self, device: torch.device) -> "Images":
-        """Return a copy on `device`; the same images if they are large or already there."""
-        if device == self.device or self.pixels_NCHW.numel() > _MOST_BYTES_ON_GPU:
-            return self
-        return Images(self.pixels_NCHW.to(device), self.labels_N.to(device))
-
-    def take(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Return pixels (B, C, H, W) and labels (B,)."""
-        return self.pixels_NCHW[indices_B], self.labels_N[indices_B]
-
-
-@dataclass(frozen=True, slots=True)
-class Noise(Samples):
-    """`count` samples of noise; an index always gives the same one."""
-
-    count: int
     inputs: Tensor
-    """(D, C, H, W) uint8, or (D, T) int64."""
+    """(N, C, H, W) uint8, or (N, T) int64."""
     targets: Tensor
-    """(D,), or (D, T), int64."""
+    """(N,), or (N, T), int64."""
+    count: int = 0
+    """Number of samples if the tensors repeat, as noise does; else 0."""
 
     @property
     def device(self) -> torch.device:
-        """Device of the noise."""
+        """Device of both tensors."""
         return self.targets.device
 
     def __len__(self) -> int:
-        return self.count
+        return self.count or len(self.targets)
 
     def take(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return inputs and targets."""
         indices_B = indices_B % len(self.targets)
         return self.inputs[indices_B], self.targets[indices_B]
 
-    def to(self, device: torch.device) -> "Noise":
-        """Return a copy on `device`."""
-        return Noise(self.count, self.inputs.to(device), self.targets.to(device))
+    def to(self, device: torch.device) -> "TensorSamples":
+        """Return a copy on `device`; the same samples if they are large or already there."""
+        if device == self.device or self.inputs.nbytes > _MOST_BYTES_ON_GPU:
+            return self
+        return TensorSamples(self.inputs.to(device), self.targets.to(device), self.count)
 
 
-def noise_images(count: int, size: int, classes: int, seed: int) -> Noise:
+def noise_images(count: int, size: int, classes: int, seed: int) -> TensorSamples:
     """Return color images of noise with random labels."""
     random = torch.Generator().manual_seed(seed)
     different = min(count, _DIFFERENT)
     pixels = torch.randint(256, (different, 3, size, size), dtype=torch.uint8, generator=random)
-    return Noise(count, pixels, torch.randint(classes, (different,), generator=random))
+    return TensorSamples(pixels, torch.randint(classes, (different,), generator=random), count)
 
 
-def noise_tokens(count: int, length: int, vocabulary: int, seed: int) -> Noise:
+def noise_tokens(count: int, length: int, vocabulary: int, seed: int) -> TensorSamples:
     """Return sequences of random tokens; targets are the next tokens."""
     random = torch.Generator().manual_seed(seed)
     tokens = torch.randint(vocabulary, (min(count, _DIFFERENT), length + 1), generator=random)
-    return Noise(count, tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
+    return TensorSamples(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous(), count)
 
 
 def to_inputs(stored: Tensor, size: int = 0) -> Tensor:
-    """Return the input of a network: floats for bytes of images; tokens unchanged.
+    """Return the input of a network: floats for bytes of images (B, C, H, W); tokens unchanged.
 
-    Args:
-        stored: uint8 (B, C, H, W), or int64 (B, T).
-        size: Height and width of a center crop; 0 for none.
-
-    Returns:
-        0 to 1 for grey images; normalized as ImageNet for color images.
+    Grey images are 0 to 1, color images normalized as ImageNet. `size` is the height and width of a center
+    crop, 0 for none.
     """
     if stored.dtype != torch.uint8:
         return stored
@@ -136,16 +103,9 @@ def to_inputs(stored: Tensor, size: int = 0) -> Tensor:
 
 
 def crop_and_mirror(stored_BCHW: Tensor, size: int) -> Tensor:
-    """Crop each image at random and mirror half of them, with torch's random numbers of the CPU.
+    """Crop each image (uint8) to `size` at random and mirror half of them, with random numbers of the CPU.
 
     An image no larger than the crop is shifted by up to an eighth, over black.
-
-    Args:
-        stored_BCHW: uint8.
-        size: Height and width of the crop.
-
-    Returns:
-        uint8 (B, C, size, size).
     """
     count, device = len(stored_BCHW), stored_BCHW.device
     if stored_BCHW.shape[-1] <= size:

@@ -145,19 +145,15 @@ class StepTimer:
         seconds = self._clock() - self._started
         ranks = self._group.ranks
         own = [own_loss, seconds / self._steps, self._wait_s / self._steps, *self._communication()]
-        # Each rank fills its own slots, so that one sum over the ranks also gathers the readings of all GPUs.
-        slots = [0.0] * len(FIELDS) * ranks.world_size * self._has_telemetry
-        if slots:
-            at = ranks.rank * len(FIELDS)
+        # Each rank fills its own row, so that one sum over the ranks also gathers the readings of all GPUs.
+        rows = torch.zeros(ranks.world_size * self._has_telemetry, len(FIELDS), dtype=torch.float64)
+        if self._has_telemetry:
             reading = self._telemetry.read() if self._telemetry is not None else [math.nan] * len(FIELDS)
-            slots[at : at + len(FIELDS)] = reading
-        shared = torch.tensor([*own, *slots], dtype=torch.float64, device=self._group.device)
-        summed = self._group.all_reduce_sum(shared).tolist()
-        loss, step_s, wait_s, communication_s, exposed_s = (
-            each / ranks.world_size for each in summed[: len(own)]
-        )
-        by_gpu = summed[len(own) :]
-        gpus = {at // len(FIELDS): by_gpu[at : at + len(FIELDS)] for at in range(0, len(by_gpu), len(FIELDS))}
+            rows[ranks.rank] = torch.tensor(reading)
+        shared = torch.cat([torch.tensor(own, dtype=torch.float64), rows.flatten()]).to(self._group.device)
+        summed = self._group.all_reduce_sum(shared).cpu()
+        loss, step_s, wait_s, communication_s, exposed_s = (summed[: len(own)] / ranks.world_size).tolist()
+        gpus = dict(enumerate(summed[len(own) :].view(rows.shape).tolist()))
         self.start()
         return StepStats(loss, own_loss, step_s, wait_s, communication_s, exposed_s, gpus)
 
@@ -197,9 +193,7 @@ class SpeedScale:
 def training_flops(network: nn.Module, shape: tuple[int, ...]) -> int:
     """Return the floating-point operations of a forward and backward pass of one sample; 0 if unknown.
 
-    Args:
-        network: Not yet in DDP.
-        shape: Shape of a sample, without the batch.
+    `network` is not yet in DDP; `shape` is that of a sample, without the batch.
     """
     if isinstance(network, Gpt):
         # Six for each weight of a matrix, and attention without its mask, as PaLM's appendix B counts.

@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer.ddp.checkpoint import State
+from trainer.ddp.checkpoints import State
 from trainer.ddp.models import OWN_IMAGE_MODELS, Gpt
 from trainer.distributed.process_group import ProcessGroup
 from trainer.messages import InvalidArguments, TrainingError
@@ -26,70 +26,13 @@ _VOLTA = (7, 0)
 _AMPERE = (8, 0)
 """The first compute capability with bf16 and TF32 in its tensor cores."""
 _LARGEST_SCALE = 2.0**16
-# A resumed run takes these from its own arguments, like the learning rate, which each step sets.
-_FROM_ARGUMENTS = ("weight_decay", "momentum")
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """Learning rate over the training: a linear warm-up, then cosine, steps or constant."""
-
-    name: str = "cosine"
-    warm_up: float = 0.1
-    """Fraction of the training, 0 to 1."""
-    step_epochs: int = 1
-    step_factor: float = 0.7
-    epochs: int = 1
-
-    def factor(self, done: float) -> float:
-        """Return the factor of the peak learning rate after the fraction `done` of the training, 0 to 1."""
-        if done < self.warm_up:
-            return 0.05 + 0.95 * done / self.warm_up
-        if self.name == "constant":
-            return 1.0
-        if self.name == "step":
-            return float(self.step_factor ** (int(done * self.epochs + 1e-9) // self.step_epochs))
-        left = (done - self.warm_up) / (1 - self.warm_up) if self.warm_up < 1 else 1.0
-        return 0.5 * (1 + math.cos(math.pi * min(1.0, left)))
-
-
-@dataclass(frozen=True, slots=True)
-class StepOptions:
-    """Options of a training step."""
-
-    lr: float
-    weight_decay: float = 0.01
-    optimizer: str = "auto"
-    momentum: float = 0.0
-    schedule: Schedule = field(default_factory=Schedule)
-    accumulate: int = 1
-    clip_norm: float = 0.0
-    """0 for no clipping."""
-    is_channels_last: bool = False
-    compile: str = "off"
-    is_large: bool = False
-    bucket_mb: int = 25
-    static_graph: bool = False
-    copy_buckets: bool = False
-    seed: int = 1
-
-    @property
-    def optimizer_name(self) -> str:
-        """Return `adamw` or `sgd`."""
-        if self.optimizer == "auto":
-            return "sgd" if self.momentum else "adamw"
-        return self.optimizer
 
 
 class Precision:
     """Number format of a step: autocast, the type of the weights, and the loss scaler of fp16."""
 
     def __init__(self, name: str, device: torch.device) -> None:
-        """Choose a precision; "auto" is bf16 on GPUs that have it, else fp32.
-
-        Raises:
-            InvalidArguments: The device does not support it.
-        """
+        """Choose a precision; "auto" is bf16 on GPUs that have it, else fp32."""
         is_ampere = device.type == "cuda" and torch.cuda.get_device_capability(device) >= _AMPERE
         if name == "auto":
             name = "bf16" if is_ampere else "fp32"
@@ -123,59 +66,62 @@ class Precision:
         return inputs.to(self.weights) if inputs.is_floating_point() else inputs
 
 
-def step_options(
-    arguments: argparse.Namespace, precision: Precision, device: torch.device, *, is_image: bool
-) -> StepOptions:
-    """Return the options of the command line, with `auto` resolved if it depends on the device."""
-    is_16_bit = device.type == "cuda" and precision.name in ("bf16", "fp16")
-    channels_last = is_16_bit if arguments.channels_last == "auto" else arguments.channels_last == "on"
-    return StepOptions(
-        lr=arguments.lr,
-        weight_decay=arguments.weight_decay,
-        optimizer=arguments.optimizer,
-        momentum=arguments.momentum,
-        schedule=Schedule(
-            arguments.schedule, arguments.warmup, arguments.step_epochs, arguments.gamma, arguments.epochs
-        ),
-        accumulate=arguments.accumulate,
-        clip_norm=arguments.clip_norm,
-        is_channels_last=channels_last and is_image,
-        compile=arguments.compile,
-        is_large=arguments.model not in OWN_IMAGE_MODELS,
-        bucket_mb=arguments.bucket_mb,
-        static_graph=arguments.static_graph,
-        copy_buckets=arguments.copy_buckets,
-        seed=arguments.seed,
-    )
+def resolve_auto(arguments: argparse.Namespace, precision: Precision, device: torch.device) -> None:
+    """Replace each `auto` of the command line that is the same for the whole run by its meaning here."""
+    arguments.precision = precision.name
+    if arguments.optimizer == "auto":
+        arguments.optimizer = "sgd" if arguments.momentum else "adamw"
+    if arguments.channels_last == "auto":
+        is_16_bit = device.type == "cuda" and precision.name in ("bf16", "fp16")
+        arguments.channels_last = "on" if is_16_bit and arguments.model != "gpt" else "off"
+
+
+def lr_factor(arguments: argparse.Namespace, done: float) -> float:
+    """Return the factor of the peak learning rate after the fraction `done` of the training, 0 to 1."""
+    warmup = arguments.warmup
+    if done < warmup:
+        return float(0.05 + 0.95 * done / warmup)
+    if arguments.schedule == "constant":
+        return 1.0
+    if arguments.schedule == "step":
+        reductions = int(done * arguments.epochs + 1e-9) // arguments.step_epochs
+        return float(arguments.gamma**reductions)
+    since_warmup = (done - warmup) / (1 - warmup) if warmup < 1 else 1.0
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, since_warmup)))
 
 
 class TrainState:
     """A network, its optimizer and its learning rate on one rank, in step with the other ranks."""
 
     def __init__(
-        self, network: nn.Module, group: ProcessGroup, precision: Precision, options: StepOptions
+        self, network: nn.Module, group: ProcessGroup, precision: Precision, arguments: argparse.Namespace
     ) -> None:
+        """Prepare to train `network`; the arguments have passed `resolve_auto`."""
         self.group = group
-        self.options = options
         self.precision = precision
+        self._arguments = arguments
+        self._layout = torch.channels_last if arguments.channels_last == "on" else torch.preserve_format
         self.network = network.to(group.device, precision.weights)
-        if options.is_channels_last:
-            self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network.to(memory_format=self._layout)  # type: ignore[call-overload]
         # The network as a step calls it: in DDP, and perhaps compiled.
-        self.model = wrap_ddp(self.network, group, options)
-        self.not_compiled = compile_model(self.model, self.network, options, group.device)
+        self.model = wrap_ddp(self.network, group, arguments)
+        self.not_compiled = compile_model(self.model, self.network, arguments, group.device)
         """Reason why torch.compile is not used; empty if it is."""
-        self.optimizer = make_optimizer(self.network, options)
+        self.optimizer = make_optimizer(self.network, arguments)
         self._step = 0
         self._sums_in_order = not reorders_sums(self.model, group)
         self.trained_fraction = 0.0
         """Fraction of the whole training that is done, 0 to 1; sets the learning rate of the next step."""
-        torch.manual_seed(options.seed * 1_000_003 + group.ranks.rank)
+        torch.manual_seed(self._rank_seed)
 
     @property
     def lr(self) -> float:
         """Learning rate of the next step."""
-        return self.options.lr * self.options.schedule.factor(self.trained_fraction)
+        return float(self._arguments.lr * lr_factor(self._arguments, self.trained_fraction))
+
+    @property
+    def _rank_seed(self) -> int:
+        return int(self._arguments.seed * 1_000_003 + self.group.ranks.rank)
 
     def train_step(self, inputs_B: Tensor, targets_B: Tensor) -> Tensor:
         """Take one step and return this rank's mean loss, a scalar left on the device."""
@@ -192,7 +138,7 @@ class TrainState:
         Returns:
             This rank's mean loss.
         """
-        count = self.options.accumulate
+        count = self._arguments.accumulate
         total = torch.zeros((), device=self.group.device)
         batches = list(zip(inputs_B.chunk(count), targets_B.chunk(count), strict=True))
         for number, (inputs, targets) in enumerate(batches, 1):
@@ -210,7 +156,7 @@ class TrainState:
         # nothing let it do so before the first step, which then sums in the same order as all others.
         buffers = [buffer.clone() for buffer in self.network.buffers()]
         random = torch.get_rng_state()
-        for _ in range(2 if self.options.static_graph else 1):
+        for _ in range(2 if self._arguments.static_graph else 1):
             self.backward(inputs_B, targets_B)
             self.optimizer.zero_grad(set_to_none=True)
         torch.set_rng_state(random)
@@ -223,9 +169,9 @@ class TrainState:
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = self.lr
         scaler = self.precision.scaler
-        if self.options.clip_norm:
+        if self._arguments.clip_norm:
             scaler.unscale_(self.optimizer)
-            nn.utils.clip_grad_norm_(self.network.parameters(), self.options.clip_norm)
+            nn.utils.clip_grad_norm_(self.network.parameters(), self._arguments.clip_norm)
         scaler.step(self.optimizer)
         scaler.update()
         self._step += 1
@@ -259,7 +205,7 @@ class TrainState:
         state = {
             "model": dict(self.network.state_dict()),
             "optimizer": self.optimizer.state_dict(),
-            "schedule": {"step": self._step, "highest_lr": self.options.lr},
+            "schedule": {"step": self._step, "highest_lr": self._arguments.lr},
             "random": self.group.all_gather(random),
         }
         if self.precision.scaler.is_enabled():
@@ -270,20 +216,12 @@ class TrainState:
         """Restore a checkpoint, also one of another number of ranks.
 
         Random numbers continue if the number of ranks is the same; otherwise each rank gets a new seed.
-
-        Raises:
-            TrainingError: The checkpoint is of another network or optimizer.
         """
-        own = self.optimizer.param_groups[0]
-        own = {name: own[name] for name in _FROM_ARGUMENTS if name in own}
+        # A resumed run takes these from its own arguments, like the learning rate, which each step sets.
+        group = self.optimizer.param_groups[0]
+        own: dict[str, Any] = {each: group[each] for each in ("weight_decay", "momentum") if each in group}
         try:
             self.network.load_state_dict(state["model"])
-            if ("momentum" in state["optimizer"]["param_groups"][0]) != ("momentum" in own):
-                raise TrainingError(
-                    f"The checkpoint was not made with {type(self.optimizer).__name__}.",
-                    now="Choose the --optimizer and --momentum it was made with, another --checkpoint-dir,"
-                    " or --resume never.",
-                )
             self.optimizer.load_state_dict(state["optimizer"])
             for parameters in self.optimizer.param_groups:
                 parameters |= own
@@ -302,13 +240,11 @@ class TrainState:
             if self.group.device.type == "cuda" and len(random[rank]) > 1:
                 torch.cuda.set_rng_state(random[rank][1], self.group.device)
         else:
-            torch.manual_seed(self.options.seed * 1_000_003 + rank + 7919 * self._step)
+            torch.manual_seed(self._rank_seed + 7919 * self._step)
 
     def _prepare(self, inputs: Tensor) -> Tensor:
         inputs = self.precision.inputs(inputs)
-        if self.options.is_channels_last and inputs.dim() == 4:
-            return inputs.contiguous(memory_format=torch.channels_last)
-        return inputs
+        return inputs.to(memory_format=self._layout) if inputs.dim() == 4 else inputs
 
 
 def mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -316,25 +252,23 @@ def mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
     return nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
-def make_optimizer(network: nn.Module, options: StepOptions) -> torch.optim.Optimizer:
-    """Return the optimizer that `options` name, in its fused implementation."""
-    weights = network.parameters()
-    if options.optimizer_name == "sgd":
-        return torch.optim.SGD(
-            weights, options.lr, options.momentum, weight_decay=options.weight_decay, fused=True
-        )
-    return torch.optim.AdamW(weights, options.lr, weight_decay=options.weight_decay, fused=True)
+def make_optimizer(network: nn.Module, arguments: argparse.Namespace) -> torch.optim.Optimizer:
+    """Return the optimizer that the arguments name, in its fused implementation."""
+    weights, lr, decay = network.parameters(), arguments.lr, arguments.weight_decay
+    if arguments.optimizer == "sgd":
+        return torch.optim.SGD(weights, lr, arguments.momentum, weight_decay=decay, fused=True)
+    return torch.optim.AdamW(weights, lr, weight_decay=decay, fused=True)
 
 
-def wrap_ddp(network: nn.Module, group: ProcessGroup, options: StepOptions) -> nn.Module:
+def wrap_ddp(network: nn.Module, group: ProcessGroup, arguments: argparse.Namespace) -> nn.Module:
     """Return `network` in DistributedDataParallel; `network` itself if the process is alone."""
     if not group.backend:
         return network
     return DistributedDataParallel(
         network,
-        bucket_cap_mb=options.bucket_mb,
-        gradient_as_bucket_view=not options.copy_buckets,
-        static_graph=options.static_graph,
+        bucket_cap_mb=arguments.bucket_mb,
+        gradient_as_bucket_view=not arguments.copy_buckets,
+        static_graph=arguments.static_graph,
     )
 
 
@@ -348,31 +282,27 @@ def reorders_sums(model: nn.Module, group: ProcessGroup) -> bool:
     return is_ddp and group.ranks.world_size > 2 and group.device.type == "cpu"
 
 
-def compile_model(model: nn.Module, network: nn.Module, options: StepOptions, device: torch.device) -> str:
-    """Compile in place if the options say so, and return the reason if not; "" if compiled.
+def compile_model(
+    model: nn.Module, network: nn.Module, arguments: argparse.Namespace, device: torch.device
+) -> str:
+    """Compile in place if the arguments say so, and return the reason if not; "" if compiled.
 
-    A GPT is compiled block by block, so that its gradients are sent while earlier blocks are still computed;
-    for other networks DDP splits the compiled graph.
-
-    Args:
-        model: The network as a step calls it.
-        network: The network inside.
-        options: `compile` auto means on for a large network on a GPU where it can work.
-        device: Where the network is.
-
-    Raises:
-        InvalidArguments: `compile` is on and cannot work here.
+    `model` is the network as a step calls it, `network` the one inside. `auto` compiles a large network on a
+    GPU, where it can work.
     """
-    why = "as chosen" if options.compile == "off" else _missing_for_compile(device)
-    if options.compile == "on" and why:
+    why = "as chosen" if arguments.compile == "off" else _missing_for_compile(device)
+    if arguments.compile == "on" and why:
         raise InvalidArguments(f"--compile on: {why}.", now="Use --compile off.")
-    if options.compile == "auto" and not why and not (device.type == "cuda" and options.is_large):
+    is_large = device.type == "cuda" and arguments.model not in OWN_IMAGE_MODELS
+    if arguments.compile == "auto" and not why and not is_large:
         why = "it would take longer than it saves"
     if why:
         return why
-    if options.static_graph:
+    if arguments.static_graph:
         # DDP's splitting needs a graph that may change. The import takes a second, so only here.
         importlib.import_module("torch._dynamo").config.optimize_ddp = False
+    # Block by block, the gradients of a GPT are sent while earlier blocks are still computed; the graph of
+    # another network is split by DDP.
     for part in network.blocks if isinstance(network, Gpt) else (model,):
         part.compile()
     return ""

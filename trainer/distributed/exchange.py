@@ -36,8 +36,7 @@ def encode(value: Any) -> tuple[Tensor, Tensor]:
     """
     tensors: list[Tensor] = []
     text = json.dumps(_to_json(value, tensors)).encode()
-    parts = [torch.frombuffer(bytearray(text), dtype=torch.uint8), *tensors]
-    body = torch.cat(parts)
+    body = torch.cat([torch.frombuffer(bytearray(text), dtype=torch.uint8), *tensors])
     return torch.tensor([len(text), len(body) - len(text)]), body
 
 
@@ -54,15 +53,15 @@ def check_sizes(sizes: Tensor) -> int:
 
 
 def decode(sizes: Tensor, body: Tensor) -> Any:
-    """Return the value that `encode` turned into `sizes` and `body`.
+    """Return the value that `encode` turned into `sizes` and `body`; tuples have become lists.
 
     Raises:
         TrainingError: Another program sent them.
     """
     text_size = int(sizes[0])
     try:
-        decoder = _Decoder(body[text_size : check_sizes(sizes)])
-        return decoder.value(json.loads(body[:text_size].numpy().tobytes()))
+        tensors = [body[text_size : check_sizes(sizes)]]
+        return _from_json(json.loads(body[:text_size].numpy().tobytes()), tensors)
     except (ValueError, LookupError, TypeError, RuntimeError) as error:
         raise _foreign() from error
 
@@ -76,10 +75,8 @@ def _to_json(value: Any, tensors: list[Tensor]) -> Any:
         return {"tensor": [str(found.dtype), list(found.shape)]}
     if isinstance(value, dict):  # keys may be numbers, which JSON has not
         return {"dict": [[key, _to_json(each, tensors)] for key, each in value.items()]}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_to_json(each, tensors) for each in value]
-    if isinstance(value, tuple):
-        return {"tuple": [_to_json(each, tensors) for each in value]}
     if isinstance(value, Path):
         return {"path": str(value)}
     if isinstance(value, TrainingError):
@@ -87,38 +84,29 @@ def _to_json(value: Any, tensors: list[Tensor]) -> Any:
     raise TypeError(f"ranks do not exchange values of type {type(value).__name__}")
 
 
-class _Decoder:
-    """Takes the bytes of tensors in the order in which their descriptions stand in the JSON."""
-
-    def __init__(self, tensors: Tensor) -> None:
-        self._tensors = tensors
-
-    def value(self, found: Any) -> Any:
-        if isinstance(found, list):
-            return [self.value(each) for each in found]
-        if not isinstance(found, dict):
-            return found
-        ((kind, content),) = found.items()
-        if kind == "tensor":
-            return self._tensor(_DTYPES[content[0]], content[1])
-        if kind == "dict":
-            return {key: self.value(each) for key, each in content}
-        if kind == "tuple":
-            return tuple(self.value(each) for each in content)
-        if kind == "path":
-            return Path(content)
-        name, words, status = content if kind == "error" else ("", [], 1)
+def _from_json(found: Any, tensors: list[Tensor]) -> Any:
+    """Decode parsed JSON; the only item of `tensors` is the bytes of those that are still to come."""
+    if isinstance(found, list):
+        return [_from_json(each, tensors) for each in found]
+    if not isinstance(found, dict):
+        return found
+    ((kind, content),) = found.items()
+    if kind == "dict":
+        return {key: _from_json(each, tensors) for key, each in content}
+    if kind == "path":
+        return Path(content)
+    if kind == "error":
+        name, words, status = content
         error = _error_classes()[name](*map(str, words))
         error.exit_status = int(status)
         return error
-
-    def _tensor(self, dtype: torch.dtype, shape: list[int]) -> Tensor:
-        if any(each < 0 for each in shape):
-            raise ValueError(shape)
-        count = torch.Size(shape).numel() * dtype.itemsize
-        mine, self._tensors = self._tensors[:count], self._tensors[count:]
-        # A copy, because the slice may start at an address that is not aligned for this type.
-        return mine.clone().view(dtype).reshape(shape)
+    if kind != "tensor" or any(each < 0 for each in content[1]):
+        raise ValueError(kind)
+    dtype, shape = _DTYPES[content[0]], content[1]
+    count = torch.Size(shape).numel() * dtype.itemsize
+    mine, tensors[0] = tensors[0][:count], tensors[0][count:]
+    # A copy, because the slice may start at an address that is not aligned for this type.
+    return mine.clone().view(dtype).reshape(shape)
 
 
 def _error_classes() -> dict[str, type[TrainingError]]:

@@ -29,37 +29,32 @@ def run_to_exit_status(work: Callable[[], None], stop: StopRequest, *, memory_fu
         log_error(f"error: {error}")
         return error.exit_status
     except torch.OutOfMemoryError as error:
-        log_error(f"error: The GPU's memory is full. {first_line(error)}. Choose a smaller --batch-size.")
-        return 1
+        reason = f"The GPU's memory is full. {first_line(error)}. Choose a smaller --batch-size."
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        log_error("error: The reader of the output has closed it.")
-        return 1
+        reason = "The reader of the output has closed it."
     except MemoryError:
-        log_error(f"error: The memory is full. {memory_full}")
-        return 1
+        reason = f"The memory is full. {memory_full}"
     except RuntimeError as error:
         if "allocate memory" in str(error):
-            log_error(f"error: The memory is full. {memory_full}")
-            return 1
-        if _is_of_compiler(error):
-            log_error(f"error: torch.compile failed. {_compiler_message(error)}. Use --compile off.")
-            return 1
-        if not is_lost_rank(error):
+            reason = f"The memory is full. {memory_full}"
+        elif any(each.__name__ == "TorchDynamoException" for each in type(error).__mro__):
+            reason = f"torch.compile failed. {_compiler_message(error)}. Use --compile off."
+        elif not is_lost_rank(error):
             raise
-        if stop.signal:
-            log(f"Stopped by {Signals(stop.signal).name}; another rank went first, so nothing new was saved.")
+        elif stop.signal:
+            name = Signals(stop.signal).name
+            log(f"Stopped by {name}; another rank went first, so nothing new was saved.")
             return 128 + stop.signal
-        log_error(
-            f"error: Another rank of the job is gone, so this one stops ({first_line(error)})."
-            " Look for the first error in the other ranks' logs."
-        )
-        return 1
-    return 0
-
-
-def _is_of_compiler(error: RuntimeError) -> bool:
-    return any(each.__name__ == "TorchDynamoException" for each in type(error).__mro__)
+        else:
+            reason = (
+                f"Another rank of the job is gone, so this one stops ({first_line(error)})."
+                " Look for the first error in the other ranks' logs."
+            )
+    else:
+        return 0
+    log_error(f"error: {reason}")
+    return 1
 
 
 def _compiler_message(error: RuntimeError) -> str:

@@ -1,5 +1,6 @@
 """Readings of this rank's GPU from NVML."""
 
+import contextlib
 import importlib
 import math
 import time
@@ -32,19 +33,17 @@ class GpuTelemetry:
             return list(_NOTHING)
         self._next_s = self._clock() + READ_EVERY_S
         nvml, handle = self._nvml, self._handle
-        questions: tuple[Callable[[], float], ...] = (
-            lambda: float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
-            lambda: float(nvml.nvmlDeviceGetMemoryInfo(handle).used / 2**30),
-            lambda: float(nvml.nvmlDeviceGetPowerUsage(handle) / 1000),
-            lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+        queries: tuple[Callable[[], float], ...] = (
+            lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+            lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / 2**30,
+            lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
         )
-        return [self._ask(question) for question in questions]
-
-    def _ask(self, question: Callable[[], float]) -> float:
-        try:
-            return question()
-        except self._nvml.NVMLError:
-            return math.nan
+        found = list(_NOTHING)
+        for at, query in enumerate(queries):
+            with contextlib.suppress(nvml.NVMLError):
+                found[at] = float(query())
+        return found
 
 
 def open_telemetry(device: torch.device, say: Callable[[str], None]) -> GpuTelemetry | None:
@@ -52,8 +51,7 @@ def open_telemetry(device: torch.device, say: Callable[[str], None]) -> GpuTelem
     if device.type != "cuda":
         return None
     properties = torch.cuda.get_device_properties(device)
-    uuid = str(getattr(properties, "uuid", ""))
-    return telemetry_of(uuid, bus_id_of(properties), say)
+    return telemetry_of(str(getattr(properties, "uuid", "")), bus_id_of(properties), say)
 
 
 def bus_id_of(properties: Any) -> str:
@@ -83,11 +81,9 @@ def telemetry_of(uuid: str, bus_id: str, say: Callable[[str], None]) -> GpuTelem
         (nvml.nvmlDeviceGetHandleByUUID, f"GPU-{uuid.removeprefix('GPU-')}" if uuid else ""),
         (nvml.nvmlDeviceGetHandleByPciBusId, bus_id),
     ):
-        try:
+        with contextlib.suppress(nvml.NVMLError):
             if name:
                 return GpuTelemetry(nvml, find(name))
-        except nvml.NVMLError:
-            continue
     say(f"no GPU telemetry: NVML does not know the GPU {uuid or bus_id or 'of this rank'}")
     return None
 

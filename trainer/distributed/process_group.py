@@ -42,31 +42,20 @@ class ProcessGroup:
     """All ranks of the job, and their collectives."""
 
     def __init__(self, ranks: Ranks, device: torch.device, wait_s: int, backend: str = "auto") -> None:
-        """Choose the backend; `init` joins the group.
-
-        Raises:
-            InvalidArguments: The backend is not available here.
-        """
+        """Choose the backend; `init` joins the group."""
         self.ranks = ranks
         self.device = device
         self.backend = _choose_backend(backend, ranks, device)
         """Backend of the gradients; empty if this process is alone."""
         self._master = ""
         self._wait_s = wait_s
-        self._join_timeout = timedelta(seconds=wait_s)
         self._cpu_group: dist.ProcessGroup | None = None
 
     def init(self) -> None:
-        """Join the process group; waits for all processes, at most `wait_s` seconds.
-
-        Raises:
-            PortInUse: Rank 0 cannot listen on the port of the rendezvous.
-            TrainingError: The other processes cannot be reached.
-        """
+        """Join the process group; waits for all processes, at most `wait_s` seconds."""
         if not self.backend:
             return
-        ranks = self.ranks
-        is_mpi = self.backend == "mpi"
+        ranks, is_mpi = self.ranks, self.backend == "mpi"
         self._master = "MPI's own" if is_mpi else self._find_master()
         log(
             f"rank {ranks.rank} of {ranks.world_size} ({ranks.launcher})"
@@ -81,15 +70,15 @@ class ProcessGroup:
             dist.init_process_group(
                 self.backend,
                 store=PrefixStore("default_pg", store),
-                rank=self.ranks.rank,
-                world_size=self.ranks.world_size,
+                rank=ranks.rank,
+                world_size=ranks.world_size,
                 timeout=COLLECTIVE_TIMEOUT,
                 device_id=self.device if self.backend == "nccl" else None,
             )
             self._cpu_group = dist.new_group(backend="gloo") if self.backend == "nccl" else dist.group.WORLD
         except (RuntimeError, ValueError, OSError) as error:
             raise port_in_use(error) or TrainingError(
-                f"Could not reach the other {self.ranks.world_size - 1} processes at {self._master}.",
+                f"Could not reach the other {ranks.world_size - 1} processes at {self._master}.",
                 f"{first_line(error)}.",
                 "Check that all of them run and that rank 0 can be reached; --wait-for-others waits longer.",
             ) from error
@@ -104,21 +93,19 @@ class ProcessGroup:
         return f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
 
     def _wait_for_all(self) -> Store:
-        ranks = self.ranks
-        shared: Store = next(rendezvous("env://", ranks.rank, ranks.world_size, timeout=self._join_timeout))[
-            0
-        ]
+        ranks, timeout = self.ranks, timedelta(seconds=self._wait_s)
+        shared: Store = next(rendezvous("env://", ranks.rank, ranks.world_size, timeout=timeout))[0]
         # torchrun's store outlives a restart, and in it the addresses of ranks that are gone.
         store = PrefixStore(f"attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", shared)
         here = [f"here/{rank}" for rank in range(ranks.world_size)]
         store.set(here[ranks.rank], self.device.type)
         try:
-            store.wait(here, self._join_timeout)
+            store.wait(here, timeout)
         except dist.DistStoreError as error:
             missing = [str(rank) for rank, key in enumerate(here) if not store.check([key])]
             raise TrainingError(
                 f"Of {ranks.world_size} processes, rank {', '.join(missing[:8])} did not join at"
-                f" {self._master} within {duration(self._join_timeout.total_seconds())}.",
+                f" {self._master} within {duration(self._wait_s)}.",
                 now="Look for the reason in its log; --wait-for-others waits longer.",
             ) from error
         devices = [device.decode() for device in store.multi_get(here)]
@@ -193,12 +180,10 @@ class ProcessGroup:
             TrainingError: Raised by `work` on the lowest rank where it failed.
         """
         mine = _outcome(work)
-        errors = self.all_gather((mine if isinstance(mine, TrainingError) else None,))
-        for (error,) in errors:
+        for error in self.all_gather(mine if isinstance(mine, TrainingError) else None):
             if error is not None:
                 raise error
-        assert not isinstance(mine, TrainingError)
-        return mine
+        return mine  # type: ignore[return-value]
 
 
 def _choose_backend(name: str, ranks: Ranks, device: torch.device) -> str:
@@ -234,11 +219,7 @@ def is_lost_rank(error: RuntimeError) -> bool:
 
 
 def choose_device(name: str, ranks: Ranks) -> torch.device:
-    """Return this rank's device: the GPU of its local rank, or the CPU.
-
-    Raises:
-        TooFewGpus: This node has more ranks than GPUs, or a GPU is requested and there is none.
-    """
+    """Return this rank's device: the GPU of its local rank, or the CPU."""
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -265,11 +246,10 @@ def set_threads(ranks: Ranks) -> int:
 
     OMP_NUM_THREADS counts if the user set it, but not the 1 that torchrun sets by itself.
     """
-    threads = max(1, _cores() // ranks.local_world_size)
     omp_threads = os.environ.get("OMP_NUM_THREADS", "")
     by_torchrun = ranks.launcher == "torchrun" and ranks.local_world_size > 1 and omp_threads == "1"
-    if omp_threads.isdigit() and int(omp_threads) > 0 and not by_torchrun:
-        threads = int(omp_threads)
+    chosen = int(omp_threads) if omp_threads.isdigit() and not by_torchrun else 0
+    threads = chosen or max(1, _cores() // ranks.local_world_size)
     torch.set_num_threads(threads)
     return threads
 

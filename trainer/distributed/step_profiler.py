@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from types import TracebackType
 
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -41,9 +40,7 @@ class StepProfiler:
             self._taken += 1
             self._profile.step()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._profile.stop()
         if not self._is_saved:
             log_error(

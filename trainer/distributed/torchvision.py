@@ -15,14 +15,7 @@ def import_torchvision(part: str, without: str) -> ModuleType:
 
     The wheels on PyPI are linked to CUDA. Under a torch without CUDA their operators are missing, and the
     import fails when it registers shapes for two of them; with both declared it succeeds, and the Python
-    parts work.
-
-    Args:
-        part: A module of torchvision.
-        without: The argument that avoids torchvision, for the message: `--model cnn`.
-
-    Raises:
-        TrainingError: torchvision is not installed.
+    parts work. `without` is the argument that avoids torchvision, for the message: `--model cnn`.
     """
     try:
         return importlib.import_module(f"torchvision.{part}")

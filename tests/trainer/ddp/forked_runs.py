@@ -33,6 +33,11 @@ NORMED = [
 ]
 
 
+EQUAL = ["--precision", "fp64", "--epochs", "1", "--log-every", "100", "--test-batch-size", "2"]
+IMAGES = [*EQUAL, "--model", "t9k-cnn", "--train-images", "640", "--val-images", "101", "--batch-size"]
+TOKENS = [*GPT, *EQUAL, "--train-images", "160", "--accumulate", "1", "--batch-size"]
+
+
 @dataclass(frozen=True)
 class Case:
     """Ranks that train together in a folder."""
@@ -49,9 +54,19 @@ GPT_CASES = {
     "gpt-3": Case(3, [*GPT, "--batch-size", "1", "--accumulate", "1"]),
     "gpt-3-static": Case(3, [*GPT, "--batch-size", "1", "--accumulate", "1", "--static-graph"]),
 }
+EQUAL_CASES = {
+    "images-1": Case(1, [*IMAGES, "32"]),
+    "images-2": Case(2, [*IMAGES, "16"]),
+    "images-4": Case(4, [*IMAGES, "8"]),
+    "images-accumulated": Case(2, [*IMAGES, "4", "--accumulate", "4"]),
+    "tokens-1": Case(1, [*TOKENS, "8"]),
+    "tokens-2": Case(2, [*TOKENS, "4"]),
+}
+"""Twenty steps in float64 of the same samples, with different numbers of ranks."""
 CASES = {
     **GPT_CASES,
     **{f"{name}-stopped": Case(each.ranks, each.words, is_stopped=True) for name, each in GPT_CASES.items()},
+    **EQUAL_CASES,
 }
 if HAS_TORCHVISION:
     CASES["normed"] = Case(2, NORMED)

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="training needs torch, which gpucons
 
 from trainer.ddp.batches import ElasticSampler, TrainBatches, validation_batches
 from trainer.ddp.datasets import draw_digit_images
-from trainer.ddp.samples import Images
+from trainer.ddp.samples import TensorSamples
 from trainer.messages import TrainingError
 from trainer.ranks import Ranks
 
@@ -112,9 +112,9 @@ def test_steps_are_counted_until_the_last_sample_of_the_last_epoch(
     assert sampler.steps_left(epochs, epoch, taken) == steps
 
 
-def numbered(count: int) -> Images:
+def numbered(count: int) -> TensorSamples:
     """Make images whose labels are their numbers."""
-    return Images(torch.zeros(count, 1, 28, 28, dtype=torch.uint8), torch.arange(count))
+    return TensorSamples(torch.zeros(count, 1, 28, 28, dtype=torch.uint8), torch.arange(count))
 
 
 def ranks_of(world_size: int) -> list[Ranks]:

@@ -1,8 +1,12 @@
-"""Checkpoints: whole or not there, and never trusted blindly."""
+"""Checkpoints: whole or not there, never trusted blindly, and written while training continues."""
+
+from __future__ import annotations
 
 import os
 import pickle
 import resource
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,45 +14,46 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="checkpoints are torch's, which gpuconsole[trainer] brings")
 
-from trainer.ddp.checkpoint import (
-    CheckpointNotWritten,
+from trainer.ddp.checkpoints import (
+    CheckpointFolder,
     State,
     check_finite,
     find_not_finite,
     list_checkpoints,
     load_checkpoint,
     load_latest,
+    path_of,
     write_checkpoint,
 )
 from trainer.messages import NotFinite, TrainingError
 
 
 def state(step: int) -> State:
-    return {
-        "step": step,
-        "model": {"weights": torch.full((5000,), float(step))},
-        "random": [[torch.get_rng_state()]],
-    }
+    weights = {"weights": torch.full((5000,), float(step))}
+    return {"step": step, "epoch": 2, "images": 0, "model": weights, "random": [[torch.get_rng_state()]]}
 
 
 def save_checkpoint(folder: Path, step: int, content: State, keep: int) -> Path:
     check_finite(step, content)
-    return write_checkpoint(folder, step, content, keep)
+    write_checkpoint(folder, step, content, keep)
+    return path_of(folder, step)
+
+
+def newest_step(folder: Path) -> int:
+    found = load_latest(folder)
+    assert found is not None
+    return int(found[1]["step"])
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def never(words: str) -> None:
-    raise AssertionError(words)
-
-
 def test_the_newest_checkpoint_comes_back_and_only_the_newest_are_kept(tmp_path: Path) -> None:
     for step in (5, 90, 100):
         save_checkpoint(tmp_path, step, state(step), keep=2)
     assert names(tmp_path) == ["step-00000090.pt", "step-00000100.pt"]
-    found = load_latest(tmp_path, never)
+    found = load_latest(tmp_path)
     assert found is not None
     path, loaded = found
     assert path.name == "step-00000100.pt"
@@ -106,7 +111,7 @@ def test_the_whole_file_is_on_the_disk_before_it_gets_its_name_and_the_name_afte
     "place", [("model", "bias"), ("optimizer", "state", 0, "exp_avg_sq")], ids=["weights", "optimizer"]
 )
 def test_what_is_not_finite_is_neither_saved_nor_taken(
-    tmp_path: Path, number: float, place: tuple[str | int, ...]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], number: float, place: tuple[str | int, ...]
 ) -> None:
     save_checkpoint(tmp_path, 1, state(1), keep=2)
     spoiled = state(2)
@@ -120,13 +125,10 @@ def test_what_is_not_finite_is_neither_saved_nor_taken(
         save_checkpoint(tmp_path, 2, spoiled, keep=2)
     assert names(tmp_path) == ["step-00000001.pt"]
     torch.save({"format": 1, **spoiled}, tmp_path / "step-00000002.pt")
-    warnings: list[str] = []
-    found = load_latest(tmp_path, warnings.append)
-    assert found is not None
-    assert found[1]["step"] == 1
-    assert warnings == [
-        f"The checkpoint {tmp_path}/step-00000002.pt cannot be used. {where} in it is not finite."
-    ]
+    assert newest_step(tmp_path) == 1
+    assert capsys.readouterr().err == (
+        f"warning: The checkpoint {tmp_path}/step-00000002.pt cannot be used. {where} in it is not finite.\n"
+    )
 
 
 def test_the_largest_and_the_smallest_numbers_are_finite() -> None:
@@ -138,12 +140,14 @@ def test_the_largest_and_the_smallest_numbers_are_finite() -> None:
 
 
 def test_without_a_checkpoint_there_is_nothing_to_resume(tmp_path: Path) -> None:
-    assert load_latest(tmp_path, never) is None
-    assert load_latest(tmp_path / "not there", never) is None
+    assert load_latest(tmp_path) is None
+    assert load_latest(tmp_path / "not there") is None
 
 
 @pytest.mark.parametrize("damage", ["truncated", "emptied", "bit flipped", "foreign"])
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
     save_checkpoint(tmp_path, 1, state(1), keep=2)
     newest = save_checkpoint(tmp_path, 2, state(2), keep=2)
     content = bytearray(newest.read_bytes())
@@ -152,19 +156,15 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path: Pat
     kept: dict[str, bytes] = {"truncated": bytes(content[: len(content) // 2]), "emptied": b""}
     kept["foreign"] = b"hello" * 99
     newest.write_bytes(kept.get(damage, bytes(content)))
-    warnings: list[str] = []
-    found = load_latest(tmp_path, warnings.append)
-    assert found is not None
-    assert found[1]["step"] == 1
-    [words] = warnings
-    assert f"The checkpoint {newest} cannot be read." in words
-    assert "\n" not in words
+    assert newest_step(tmp_path) == 1
+    [warning] = capsys.readouterr().err.splitlines()
+    assert warning.startswith(f"warning: The checkpoint {newest} cannot be read.")
 
 
 def test_if_all_are_damaged_training_does_not_silently_start_from_scratch(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 1, state(1), keep=2).write_bytes(b"")
     with pytest.raises(TrainingError, match=r"None of the 1 checkpoints .* --resume never"):
-        load_latest(tmp_path, lambda _: None)
+        load_latest(tmp_path)
 
 
 def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
@@ -192,32 +192,12 @@ def test_a_file_of_somebody_else_is_not_taken_for_a_checkpoint(tmp_path: Path) -
     assert list_checkpoints(tmp_path) == [path]
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_old_ones_and_says_why(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path, 1, state(1), keep=2)
-    (tmp_path / ".step-00000002.pt.partial").mkdir()
-    with pytest.raises(TrainingError, match=r"Could not write the checkpoint .*Is a directory") as caught:
-        save_checkpoint(tmp_path, 2, state(2), keep=2)
-    assert isinstance(caught.value, CheckpointNotWritten)
-    assert not caught.value.is_full
-    assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000001.pt"]
-
-
-def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("needs Linux's /dev/full")
-    (tmp_path / ".step-00000002.pt.partial").symlink_to("/dev/full")
-    with pytest.raises(CheckpointNotWritten, match=r"\.pt\. No space left on device\.$") as caught:
-        save_checkpoint(tmp_path, 2, state(2), keep=2)
-    assert caught.value.is_full
-    assert names(tmp_path) == []
-
-
 def test_a_disk_that_fills_up_in_the_middle_of_a_tensor_is_said_in_its_own_words(tmp_path: Path) -> None:
     large = {"step": 1, "model": {"weights": torch.zeros(3_000_000)}}
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
     try:
-        with pytest.raises(CheckpointNotWritten, match=r"\.pt\. File too large\.$"):
+        with pytest.raises(OSError, match="File too large"):
             save_checkpoint(tmp_path, 1, large, keep=2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -228,3 +208,226 @@ def test_a_folder_that_cannot_be_listed_is_said_in_words(tmp_path: Path) -> None
     (tmp_path / "taken").touch()
     with pytest.raises(TrainingError, match=r"Cannot read .*taken\. Not a directory\. .* --checkpoint-dir"):
         list_checkpoints(tmp_path / "taken")
+
+
+def saved(folder: CheckpointFolder, step: int) -> str:
+    """Write the checkpoint of a step; returns its path."""
+    return folder.write(state(step))
+
+
+def folder_of(path: Path, job: str = "digits", continues: bool = False) -> CheckpointFolder:
+    return CheckpointFolder(path, 2, job, continues)
+
+
+def resume(folder: CheckpointFolder, how: str) -> State:
+    """Resume from the checkpoint that is found."""
+    found = folder.load(how)
+    assert found is not None
+    folder.resumed(*found)
+    return found[1]
+
+
+def tree(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.pt"))
+
+
+def test_a_run_that_goes_on_says_first_of_which_job_and_since_when(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = saved(folder_of(tmp_path, "ddp-digits-1"), 520)
+    assert path == str(tmp_path / "step-00000520.pt")
+    loaded = resume(folder_of(tmp_path, "another"), "auto")
+    assert abs(loaded["saved_at"] - time.time()) < 200
+    words, where = capsys.readouterr().out.splitlines()
+    assert words.startswith("continues step 520 of ddp-digits-1, saved ")
+    assert words.endswith(" s ago")
+    assert where == f"resumed from {path}: epoch 3, step 520"
+
+
+def test_a_checkpoint_from_before_names_were_recorded_is_as_old_as_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "step-00000007.pt"
+    torch.save({"format": 1, **state(7)}, path)
+    os.utime(path, (time.time() - 330, time.time() - 330))
+    assert resume(folder_of(tmp_path), "must")
+    assert capsys.readouterr().out.startswith("continues step 7, saved 5 min ago\n")
+
+
+def test_a_new_run_moves_the_old_ones_checkpoints_aside_each_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_of(tmp_path)
+    for step in (150, 200):
+        saved(folder, step)
+    assert folder.load("never") is None
+    assert capsys.readouterr().out == (
+        f"starts from scratch; the old checkpoints (2) are now in {tmp_path}/old-1\n"
+    )
+    saved(folder, 118)
+    assert folder.load("never") is None
+    saved(folder, 3)
+    assert tree(tmp_path) == [
+        "old-1/step-00000150.pt", "old-1/step-00000200.pt", "old-2/step-00000118.pt", "step-00000003.pt",
+    ]  # fmt: skip
+    assert resume(folder, "auto")["step"] == 3
+
+
+def test_a_new_run_in_an_empty_folder_moves_nothing_and_says_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert folder_of(tmp_path / "none").load("never") is None
+    assert folder_of(tmp_path).load("never") is None
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().out == ""
+
+
+def test_what_is_damaged_and_ahead_goes_aside_so_that_the_next_checkpoint_is_the_newest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_of(tmp_path)
+    for step in (150, 200):
+        saved(folder, step)
+    (tmp_path / "step-00000200.pt").write_bytes(b"torn")
+    assert folder.load("auto") is not None
+    assert capsys.readouterr().out == ""
+    assert tree(tmp_path) == ["step-00000150.pt", "step-00000200.pt"], "it is only read, and may be refused"
+    assert resume(folder, "auto")["step"] == 150
+    saved(folder, 175)
+    assert tree(tmp_path) == ["old-1/step-00000200.pt", "step-00000150.pt", "step-00000175.pt"]
+    assert f"What could not be read is now in {tmp_path}/old-1." in capsys.readouterr().err
+
+
+def test_a_file_that_has_the_name_of_the_folder_aside_is_left_alone(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    saved(folder, 1)
+    (tmp_path / "old-1").write_text("a file of somebody")
+    assert folder.load("never") is None
+    assert tree(tmp_path) == ["old-2/step-00000001.pt"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_a_full_disk_stops_training_or_not_and_the_words_are_true(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = tmp_path / ".step-00000002.pt.partial"
+    full.symlink_to("/dev/full")
+    with pytest.raises(TrainingError) as caught:
+        saved(folder_of(tmp_path), 2)
+    assert str(caught.value) == (
+        f"Could not write the checkpoint {tmp_path}/step-00000002.pt. No space left on device."
+        f" Training stops; no checkpoint is in {tmp_path}."
+        " Make room or choose another --checkpoint-dir, then start again;"
+        " --on-full-disk continue would train on."
+    )
+    saved(folder_of(tmp_path), 1)
+    full.symlink_to("/dev/full")
+    assert names(tmp_path) == [full.name, "step-00000001.pt"]
+    going_on = folder_of(tmp_path, continues=True)
+    going_on.start(state(2))
+    assert (going_on.finish(), going_on.has_failed) == ("", False)
+    assert names(tmp_path) == ["step-00000001.pt"], "no half file"
+    assert capsys.readouterr().err == (
+        f"warning: Could not write the checkpoint {tmp_path}/step-00000002.pt. No space left on device."
+        f" Training goes on; the last checkpoint is {tmp_path}/step-00000001.pt.\n"
+    )
+    assert saved(going_on, 2).endswith("step-00000002.pt")
+
+
+def test_what_is_no_full_disk_stops_training_even_if_a_full_one_would_not(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, continues=True)
+    saved(folder, 1)
+    (tmp_path / ".step-00000002.pt.partial").mkdir()
+    with pytest.raises(TrainingError, match=r"Is a directory\. Training stops; ") as caught:
+        saved(folder, 2)
+    assert "--on-full-disk" not in str(caught.value)
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000001.pt"]
+
+
+WAIT_S = 60
+
+
+class SlowFolder(CheckpointFolder):
+    """A folder on a disk that writes when it is let."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        may_write: bool = True,
+    ) -> None:
+        super().__init__(path, 9, "", continues_when_full=False)
+        self.may_write = threading.Event()
+        self.events: list[str] = []
+        if may_write:
+            self.may_write.set()
+
+    def write(self, state: State) -> str:
+        self.events.append(f"starts {state['step']}")
+        assert self.may_write.wait(WAIT_S)
+        saved = super().write(state)
+        self.events.append(f"wrote {state['step']}")
+        return saved
+
+
+def copied_state(step: int, weights: Any) -> State:
+    return {
+        "step": step, "epoch": 0, "images": 0, "model": {"weights": weights}, "random": [[weights.clone()]],
+    }  # fmt: skip
+
+
+def test_training_goes_on_while_a_copy_is_written(tmp_path: Path) -> None:
+    folder, weights = SlowFolder(tmp_path, may_write=False), torch.full((9,), 1.0)
+    folder.start(copied_state(1, weights))
+    weights.fill_(7.0)
+    assert list_checkpoints(tmp_path) == []
+    folder.may_write.set()
+    assert folder.finish() == str(tmp_path / "step-00000001.pt")
+    saved = load_checkpoint(tmp_path / "step-00000001.pt")
+    assert saved["model"]["weights"].tolist() == [1.0] * 9
+    assert saved["random"][0][0].tolist() == [1.0] * 9
+
+
+def test_the_next_waits_until_the_one_before_is_on_the_disk_and_the_last_is_whole_at_the_end(
+    tmp_path: Path,
+) -> None:
+    folder, weights = SlowFolder(tmp_path, may_write=False), torch.zeros(9)
+    folder.start(copied_state(1, weights))
+    second = threading.Thread(target=folder.start, args=(copied_state(2, weights),))
+    second.start()
+    folder.may_write.set()
+    second.join(WAIT_S)
+    folder.close()
+    assert folder.events == ["starts 1", "wrote 1", "starts 2", "wrote 2"]
+    assert [load_checkpoint(path)["step"] for path in list_checkpoints(tmp_path)] == [2, 1]
+    folder.close()
+
+
+def test_weights_that_are_not_finite_are_refused_at_once_and_what_is_under_way_is_finished(
+    tmp_path: Path,
+) -> None:
+    folder = SlowFolder(tmp_path)
+    folder.start(copied_state(1, torch.zeros(9)))
+    with pytest.raises(NotFinite, match="no longer finite after step 2"):
+        folder.start(copied_state(2, torch.full((9,), float("nan"))))
+    folder.close()
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000001.pt"]
+
+
+def test_what_could_not_be_written_is_known_before_the_next_and_raised_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = SlowFolder(tmp_path)
+    (tmp_path / ".step-00000001.pt.partial").mkdir()
+    folder.start(copied_state(1, torch.zeros(9)))
+    for thread in threading.enumerate():
+        if thread.name == "checkpoint":
+            thread.join(WAIT_S)
+    assert folder.has_failed
+    with pytest.raises(TrainingError, match=r"step-00000001.pt\. Is a directory\. Training stops; no"):
+        folder.start(copied_state(2, torch.zeros(9)))
+    assert not folder.has_failed
+    folder.close()
+    folder.start(copied_state(1, torch.zeros(9)))
+    folder.close()
+    assert capsys.readouterr().err.count("error: Could not write the checkpoint") == 1

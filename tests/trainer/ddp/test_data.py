@@ -12,9 +12,9 @@ torch = pytest.importorskip("torch", reason="training needs torch, which gpucons
 from trainer.ddp import samples
 from trainer.ddp.batches import BatchLoader
 from trainer.ddp.image_folder import open_image_folder
-from trainer.ddp.mapped_files import open_mnist, open_tokens, vocabulary_size
+from trainer.ddp.mapped_files import open_mnist, open_tokens
 from trainer.ddp.samples import Samples, crop_and_mirror, noise_images, noise_tokens, to_inputs
-from trainer.messages import InvalidArguments, MissingData
+from trainer.messages import MissingData
 
 CPU = torch.device("cpu")
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -44,9 +44,9 @@ def test_mnist_is_read_from_its_files_and_from_its_raw_folder(tmp_path: Path) ->
     write_mnist(raw)
     for folder in (tmp_path, raw):
         train, test = open_mnist(folder)
-        assert train.pixels_NCHW.shape == test.pixels_NCHW.shape == (6, 1, 28, 28)
-        assert train.labels_N.tolist() == [0, 1, 2, 3, 4, 5]
-        assert train.pixels_NCHW.flatten()[:3].tolist() == [0, 1, 2]
+        assert train.inputs.shape == test.inputs.shape == (6, 1, 28, 28)
+        assert train.targets.tolist() == [0, 1, 2, 3, 4, 5]
+        assert train.inputs.flatten()[:3].tolist() == [0, 1, 2]
 
 
 def test_a_missing_mnist_file_is_named_with_what_to_do(tmp_path: Path) -> None:
@@ -139,12 +139,6 @@ def test_a_token_file_that_is_torn_or_short_is_refused(
         open_tokens(tmp_path / "none", 8, width, 70_000)
 
 
-def test_how_many_tokens_there_are_is_known_of_bytes_only() -> None:
-    assert (vocabulary_size(0, 1), vocabulary_size(500, 2)) == (256, 500)
-    with pytest.raises(InvalidArguments, match=r"--vocabulary.*50257"):
-        vocabulary_size(0, 2)
-
-
 def draw_folder(folder: Path, sizes: tuple[tuple[int, int], ...] = ((40, 30), (16, 64))) -> None:
     pillow = pytest.importorskip("PIL.Image", reason="reading images needs Pillow")
     for part in ("train", "val"):
@@ -164,7 +158,7 @@ def test_a_folder_of_images_is_read_image_by_image(tmp_path: Path) -> None:
     assert (pixels.shape, pixels.dtype, labels.tolist()) == ((2, 3, 16, 16), torch.uint8, [1, 0])
     assert (pixels.float().mean((2, 3)) - torch.tensor([[100, 50, 200], [0, 50, 200.0]])).abs().max() < 6
     feed = BatchLoader(CPU, size=14)
-    batches = list(feed.train_batches(train, [torch.tensor([k]) for k in range(4)] * 3))
+    batches = list(feed.batches(train, [torch.tensor([k]) for k in range(4)] * 3))
     assert [int(labels) for _, labels in batches] == [0, 0, 1, 1] * 3
     assert {tuple(inputs.shape) for inputs, _ in batches} == {(1, 3, 14, 14)}
 
@@ -174,7 +168,7 @@ def test_an_image_that_cannot_be_decoded_is_named_when_its_turn_comes(tmp_path: 
     torn = tmp_path / "train" / "dog" / "0.jpg"
     torn.write_bytes(torn.read_bytes()[:200])
     train, _, _ = open_image_folder(tmp_path, 14, workers=1)
-    batches = BatchLoader(CPU, 14).train_batches(train, [torch.tensor([k]) for k in range(4)])
+    batches = BatchLoader(CPU, 14).batches(train, [torch.tensor([k]) for k in range(4)])
     next(batches), next(batches)
     with pytest.raises(MissingData, match=r"Could not read the image .*dog/0.jpg"):
         next(batches)
@@ -232,7 +226,7 @@ def test_augmented_images_are_windows_of_theirs_some_of_them_mirrored() -> None:
 
 def test_tokens_are_not_cropped_nor_mirrored() -> None:
     tokens = noise_tokens(3, 8, 50, 1)
-    [(inputs, targets)] = BatchLoader(CPU, augments=True).train_batches(tokens, [torch.arange(3)])
+    [(inputs, targets)] = BatchLoader(CPU, augments=True).batches(tokens, [torch.arange(3)], is_training=True)
     assert all(map(torch.equal, (inputs, targets), tokens.take(torch.arange(3))))
 
 
@@ -249,7 +243,7 @@ def test_batches_from_slow_samples_are_read_ahead_and_keep_their_order() -> None
             taken.append(int(indices_B))
             return indices_B[:, None], indices_B
 
-    batches = BatchLoader(CPU).train_batches(Slow(), [torch.tensor([k]) for k in range(9)])
+    batches = BatchLoader(CPU).batches(Slow(), [torch.tensor([k]) for k in range(9)])
     assert int(next(batches)[1]) == 0
     assert [int(labels) for _, labels in batches] == list(range(1, 9))
     assert taken == list(range(9))

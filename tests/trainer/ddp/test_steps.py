@@ -1,6 +1,5 @@
 """A training step: precision, schedule, clipping, accumulation, DDP's options, and torch.compile."""
 
-import argparse
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,42 +9,13 @@ torch = pytest.importorskip("torch", reason="training needs torch, which gpucons
 
 import torch.distributed as dist
 
-from trainer.catalogue import find
+from tests.trainer.ddp.states import CPU, alone, chosen, lenet_batch, state_of
 from trainer.ddp.models import Gpt, GptSize, make_model
-from trainer.ddp.train_state import (
-    Precision,
-    Schedule,
-    StepOptions,
-    TrainState,
-    mean_loss,
-    reorders_sums,
-    step_options,
-    wrap_ddp,
-)
+from trainer.ddp.train_state import Precision, TrainState, lr_factor, mean_loss, reorders_sums, wrap_ddp
 from trainer.distributed.process_group import ProcessGroup
 from trainer.messages import InvalidArguments, TrainingError
 from trainer.ranks import Ranks
 from trainer.train_ddp import eval_batch_size
-
-CPU = torch.device("cpu")
-
-
-def state_of(precision: str = "fp32", **options: Any) -> TrainState:
-    torch.manual_seed(1)
-    group = ProcessGroup(Ranks(0, 1, 0, 1, "alone"), CPU, 60)
-    state = TrainState(
-        make_model("lenet"),
-        group,
-        Precision(precision, CPU),
-        StepOptions(**{"lr": 0.1, **options}),
-    )
-    state.trained_fraction = 0.1
-    return state
-
-
-def batch(scale: float = 1.0) -> tuple[Any, Any]:
-    torch.manual_seed(2)
-    return torch.randn(8, 1, 28, 28) * scale, torch.arange(8)
 
 
 def weights_of(state: TrainState) -> Any:
@@ -53,28 +23,28 @@ def weights_of(state: TrainState) -> Any:
 
 
 def test_fp16_skips_a_step_whose_gradients_are_infinite_and_halves_its_scale() -> None:
-    state = state_of("fp16", clip_norm=1.0)
+    state = state_of("--precision", "fp16", "--clip-norm", "1")
     before, scale = weights_of(state), state.precision.scaler.get_scale()
-    state.train_step(*batch(1e4))
+    state.train_step(*lenet_batch(1e4))
     assert torch.equal(weights_of(state), before)
     assert state.precision.scaler.get_scale() == scale / 2
     for _ in range(12):
-        state.train_step(*batch())
+        state.train_step(*lenet_batch())
     after = weights_of(state)
     assert after.isfinite().all() and not torch.equal(after, before)
-    again = state_of("fp16")
+    again = state_of("--precision", "fp16")
     again.load_state_dict(state.state_dict())
     assert again.precision.scaler.get_scale() == state.precision.scaler.get_scale() != scale
 
 
 @pytest.mark.parametrize("precision", ["fp64", "fp32", "bf16", "fp16"])
 def test_weights_and_optimizer_are_kept_wide_whatever_is_computed_with(precision: str) -> None:
-    state = state_of(precision)
-    loss = state.train_step(*batch())
+    state = state_of("--precision", precision)
+    loss = state.train_step(*lenet_batch())
     assert loss.isfinite()
     wide = torch.float64 if precision == "fp64" else torch.float32
     assert {each.dtype for each in state.network.parameters()} == {wide}
-    assert state.evaluate(*batch()).dtype == torch.float64
+    assert state.evaluate(*lenet_batch()).dtype == torch.float64
 
 
 def test_what_a_processor_does_not_have_is_refused_and_auto_is_fp32_there() -> None:
@@ -83,37 +53,42 @@ def test_what_a_processor_does_not_have_is_refused_and_auto_is_fp32_there() -> N
         Precision("tf32", CPU)
 
 
-def test_a_long_gradient_is_cut_to_the_norm_asked_for() -> None:
-    moved = {}
-    for norm in (0.0, 1e-3, 1e9):
-        state = state_of(optimizer="sgd", clip_norm=norm)
-        before = weights_of(state)
-        state.train_step(*batch())
-        moved[norm] = weights_of(state) - before
-    assert float(moved[1e-3].norm()) == pytest.approx(0.1 * 1e-3 + 0.1 * 0.01 * float(before.norm()), rel=0.3)
-    assert torch.equal(moved[0.0], moved[1e9])
-    assert moved[0.0].norm() > 2 * moved[1e-3].norm()
+def moved(*words: str) -> Any:
+    """Return the change of all weights in one step of SGD."""
+    state = state_of("--optimizer", "sgd", *words)
+    before = weights_of(state)
+    state.train_step(*lenet_batch())
+    return weights_of(state) - before
+
+
+def test_a_long_gradient_is_cut_to_the_norm_asked_for_and_not_what_fp16_scales_it_to() -> None:
+    free, cut, far = (moved("--weight-decay", "0", "--clip-norm", norm) for norm in ("0", "0.1", "1e9"))
+    assert float(cut.norm()) == pytest.approx(0.1 * 0.1, rel=1e-3)
+    assert torch.equal(free, far)
+    assert free.norm() > 2 * cut.norm()
+    in_fp16 = moved("--weight-decay", "0", "--clip-norm", "0.1", "--precision", "fp16")
+    assert float(in_fp16.norm()) == pytest.approx(0.01, rel=0.01)
 
 
 def test_with_channels_last_weights_and_inputs_have_the_channels_of_a_pixel_side_by_side() -> None:
-    for chosen in (False, True):
-        state = state_of(is_channels_last=chosen)
+    for is_last in (False, True):
+        state = state_of("--channels-last", "on" if is_last else "off")
         seen: list[Any] = []
         second: Any = list(state.network.children())[3]
         second.register_forward_hook(lambda _, inputs, __, seen=seen: seen.append(inputs[0]))
-        inputs, targets = batch()
+        inputs, targets = lenet_batch()
         state.train_step(inputs.expand(-1, 1, 28, 28), targets)
         state.evaluate(inputs, targets)
         of_weights = second.weight.is_contiguous(memory_format=torch.channels_last)
         assert [of_weights, *(each.is_contiguous(memory_format=torch.channels_last) for each in seen)] == (
-            [chosen] * 3
+            [is_last] * 3
         )
 
 
 def test_on_another_number_of_ranks_random_numbers_are_those_of_no_step_before() -> None:
     state, drawn = state_of(), []
     for step in (1, 2):
-        state.train_step(*batch())
+        state.train_step(*lenet_batch())
         saved = state.state_dict()
         assert saved["schedule"]["step"] == step
         saved["random"] = saved["random"] * 2
@@ -124,43 +99,40 @@ def test_on_another_number_of_ranks_random_numbers_are_those_of_no_step_before()
     assert len({*drawn, float(torch.rand(()))}) == 3
 
 
-def test_what_is_cut_is_the_gradient_and_not_what_fp16_scales_it_to() -> None:
-    moved = {}
-    for precision in ("fp32", "fp16"):
-        state = state_of(precision, optimizer="sgd", clip_norm=0.1, weight_decay=0.0)
-        before = weights_of(state)
-        state.train_step(*batch())
-        moved[precision] = weights_of(state) - before
-    assert float(moved["fp32"].norm()) == pytest.approx(0.01, rel=1e-3)
-    assert float(moved["fp16"].norm()) == pytest.approx(0.01, rel=0.01)
-
-
 def test_batches_that_are_accumulated_make_the_step_of_one_large_batch() -> None:
-    whole, parts = (state_of("fp64", optimizer="sgd", accumulate=number) for number in (1, 4))
-    losses = whole.train_step(*batch()), parts.train_step(*batch())
+    words = "--precision", "fp64", "--optimizer", "sgd", "--accumulate"
+    whole, parts = (state_of(*words, number) for number in ("1", "4"))
+    losses = whole.train_step(*lenet_batch()), parts.train_step(*lenet_batch())
     assert torch.allclose(*losses)
     assert torch.allclose(weights_of(whole), weights_of(parts), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("schedule", "expected"),
+    ("words", "expected"),
     [
-        (Schedule(), {0.0: 0.05, 0.05: 0.525, 0.1: 1.0, 0.55: 0.5, 1.0: 0.0}),
-        (Schedule("constant", 0.1), {0.0: 0.05, 0.1: 1.0, 1.0: 1.0}),
-        (Schedule("constant", 0.0), {0.0: 1.0}),
-        (Schedule("cosine", 0.0), {0.0: 1.0, 0.5: 0.5, 1.0: 0.0}),
-        (Schedule("cosine", 1.0), {0.5: 0.525, 1.0: 0.0}),
-        (Schedule("step", 0.0, 1, 0.5, 10), {0.0: 1.0, 0.09: 1.0, 0.1: 0.5, 0.25: 0.25, 0.3: 0.125}),
-        (Schedule("step", 0.0, 3, 0.5, 10), {0.29: 1.0, 0.3: 0.5, 0.6: 0.25}),
+        ("", {0.0: 0.05, 0.05: 0.525, 0.1: 1.0, 0.55: 0.5, 1.0: 0.0}),
+        ("--schedule constant", {0.0: 0.05, 0.1: 1.0, 1.0: 1.0}),
+        ("--schedule constant --warmup 0", {0.0: 1.0}),
+        ("--warmup 0", {0.0: 1.0, 0.5: 0.5, 1.0: 0.0}),
+        ("--warmup 1", {0.5: 0.525, 1.0: 0.0}),
+        (
+            "--schedule step --warmup 0 --gamma 0.5 --epochs 10",
+            {0.0: 1.0, 0.09: 1.0, 0.1: 0.5, 0.25: 0.25, 0.3: 0.125},
+        ),
+        (
+            "--schedule step --warmup 0 --gamma 0.5 --epochs 10 --step-epochs 3",
+            {0.29: 1.0, 0.3: 0.5, 0.6: 0.25},
+        ),
     ],
 )
-def test_the_learning_rate_follows_its_schedule(schedule: Schedule, expected: dict[float, float]) -> None:
-    assert {done: schedule.factor(done) for done in expected} == pytest.approx(expected)
+def test_the_learning_rate_follows_its_schedule(words: str, expected: dict[float, float]) -> None:
+    arguments = chosen(*words.split())
+    assert {done: lr_factor(arguments, done) for done in expected} == pytest.approx(expected)
 
 
 def test_the_optimizer_is_sgd_with_a_momentum_and_adamw_without() -> None:
-    for options, name in (({}, "AdamW"), ({"momentum": 0.5}, "SGD"), ({"optimizer": "sgd"}, "SGD")):
-        assert type(state_of(**options).optimizer).__name__ == name
+    for words, name in (("", "AdamW"), ("--momentum 0.5", "SGD"), ("--optimizer sgd", "SGD")):
+        assert type(state_of(*words.split()).optimizer).__name__ == name
 
 
 def test_a_checkpoint_of_another_network_is_refused() -> None:
@@ -170,21 +142,20 @@ def test_a_checkpoint_of_another_network_is_refused() -> None:
         state_of().load_state_dict(state)
 
 
-def chosen(*words: str) -> argparse.Namespace:
-    return find("ddp").parser().parse_args(words)
-
-
-def test_defaults_are_those_of_the_device() -> None:
-    gpu = torch.device("cuda", 0)
-    bf16, fp32 = Precision("bf16", CPU), Precision("fp32", CPU)
-    large = chosen("--model", "resnet50")
-    assert step_options(large, bf16, gpu, is_image=True).is_channels_last
-    assert not step_options(large, fp32, gpu, is_image=True).is_channels_last
-    assert not step_options(large, bf16, CPU, is_image=True).is_channels_last
-    assert not step_options(large, bf16, gpu, is_image=False).is_channels_last
-    assert step_options(chosen("--channels-last", "on"), fp32, CPU, is_image=True).is_channels_last
-    assert step_options(large, bf16, gpu, is_image=True).is_large
-    assert not step_options(chosen(), bf16, gpu, is_image=True).is_large
+@pytest.mark.parametrize(
+    ("words", "device", "layout"),
+    [
+        ("--model resnet50 --precision bf16", "cuda", "on"),
+        ("--model resnet50 --precision fp32", "cuda", "off"),
+        ("--model resnet50 --precision bf16", "cpu", "off"),
+        ("--model gpt --dataset sequences --precision bf16", "cuda", "off"),
+        ("--channels-last on", "cpu", "on"),
+    ],
+)
+def test_channels_are_last_by_themselves_in_16_bit_precision_on_a_gpu(
+    words: str, device: str, layout: str
+) -> None:
+    assert chosen(*words.split(), device=torch.device(device)).channels_last == layout
 
 
 def test_what_is_evaluated_at_once_fits_as_a_step_does() -> None:
@@ -197,13 +168,13 @@ def test_what_is_evaluated_at_once_fits_as_a_step_does() -> None:
 def test_compiling_is_off_by_itself_where_it_cannot_work_and_an_error_where_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert state_of(compile="off").not_compiled == "as chosen"
-    assert state_of(compile="auto").not_compiled == "it would take longer than it saves"
+    assert state_of("--compile", "off").not_compiled == "as chosen"
+    assert state_of("--compile", "auto").not_compiled == "it would take longer than it saves"
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    assert state_of(compile="auto").not_compiled == "there is no C++ compiler in this image"
+    assert state_of("--compile", "auto").not_compiled == "there is no C++ compiler in this image"
     with pytest.raises(InvalidArguments, match=r"--compile on: there is no C\+\+ compiler in this image"):
-        state_of(compile="on")
+        state_of("--compile", "on")
 
 
 def test_a_loss_of_tokens_is_the_mean_over_all_of_them() -> None:
@@ -224,15 +195,12 @@ def torch_group() -> Iterator[None]:
 
 @pytest.mark.usefixtures("torch_group")
 def test_what_is_chosen_of_ddp_reaches_it_and_by_itself_it_keeps_gradients_in_its_buckets() -> None:
-    for options, expected in (
-        (StepOptions(lr=0.1), (25, True, False)),
-        (
-            StepOptions(lr=0.1, bucket_mb=3, static_graph=True, copy_buckets=True),
-            (3, False, True),
-        ),
+    for words, expected in (
+        ("", (25, True, False)),
+        ("--bucket-mb 3 --static-graph --copy-buckets", (3, False, True)),
     ):
         group = ProcessGroup(Ranks(0, 2, 0, 1, "torchrun"), CPU, 1)
-        ddp: Any = wrap_ddp(make_model("lenet"), group, options)
+        ddp: Any = wrap_ddp(make_model("lenet"), group, chosen(*words.split()))
         found = ddp.bucket_bytes_cap / 2**20, ddp.gradient_as_bucket_view, ddp.static_graph
         assert found == expected
         assert not reorders_sums(ddp, group), "of two ranks the order of a sum does not matter"
@@ -240,6 +208,6 @@ def test_what_is_chosen_of_ddp_reaches_it_and_by_itself_it_keeps_gradients_in_it
 
 
 def test_a_process_alone_has_its_network_bare() -> None:
-    network, group = make_model("lenet"), ProcessGroup(Ranks(0, 1, 0, 1, "alone"), CPU, 1)
-    assert wrap_ddp(network, group, StepOptions(lr=0.1)) is network
+    network, group = make_model("lenet"), alone()
+    assert wrap_ddp(network, group, chosen()) is network
     assert not reorders_sums(network, group)
