@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import themes
+from tests.support.colours import COLOURED, contrast, linear
 from themes.files import COLOURS
 
 FOLDER = Path(themes.__file__).parent
 
-COLOURED = [name for name, palette in themes.load().items() if not palette.get("ansi")]
 TEXTS = [
     *("quiet", "bright", "mark", "gpu-busy", "gpu-free", "gpu-bad", "chart-axis", "chart-cursor"),
     *("status-running", "status-pending", "status-changing", "status-failed", "status-done"),
@@ -28,16 +28,6 @@ TEXTS = [
 ]
 STATUSES = [f"status-{status}" for status in ("running", "pending", "changing", "failed", "done")]
 SERIES = [f"series-{number}" for number in range(1, 7)]
-
-
-def luminance(colour: str) -> float:
-    red, green, blue = linear(colour)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(one: str, other: str) -> float:
-    darker, lighter = sorted((luminance(one), luminance(other)))
-    return (lighter + 0.05) / (darker + 0.05)
 
 
 def names_and_colours(palette: themes.Palette) -> dict[str, str]:
@@ -96,11 +86,6 @@ TRITANOPIA = ((1.256, -0.077, -0.179), (-0.078, 0.931, 0.148), (0.005, 0.691, 0.
 USUAL = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
 EYES = {"usual": USUAL, "deutan": DEUTERANOPIA, "protan": PROTANOPIA, "tritan": TRITANOPIA}
 """What full colour blindness does to linear RGB: Machado, Oliveira and Fernandes (2009), severity 1.0."""
-
-
-def linear(colour: str) -> list[float]:
-    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in channels]
 
 
 def times(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[float]:

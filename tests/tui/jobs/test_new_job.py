@@ -13,7 +13,7 @@ from k8s.job_spec.field_types import LONGEST_TEXT
 from k8s.kinds import CREATABLE
 from k8s.snapshot import SANDBOX_VERSION, ClusterSnapshot
 from k8s.text.yaml_writer import to_yaml
-from tests.tui.jobs.new_job_form import cluster, command, form_values, job, node
+from tests.support.new_job_form import cluster, command, form_values, job, node
 from trainer.catalogue import TRAINERS, find
 from tui.jobs.new_job.fields import COMMAND, JOB_FORM_FIELDS, default_values, trainer_fields
 from tui.jobs.new_job.form_model import FormModel
@@ -22,25 +22,8 @@ from tui.jobs.new_job.hidden_fields import hidden_fields
 from tui.jobs.new_job.preflight import preflight
 
 KEYS = sorted(default_values())
-TEXT = st.text(max_size=60) | st.sampled_from(
-    [
-        "",
-        "0",
-        "1",
-        "8",
-        "-1",
-        "9" * 400,
-        "٣",
-        "workspace",
-        "A=1\nB=2",
-        "[/b]",
-        "\ud800",
-        '"',
-        "=",
-        "a:/b",
-        COMMAND,
-    ]
-)
+WORDS = ["", "0", "1", "8", "-1", "9" * 400, "٣", "workspace", "A=1\nB=2", "[/b]", "\ud800", '"', "=", "a:/b"]
+TEXT = st.text(max_size=60) | st.sampled_from([*WORDS, COMMAND])
 
 
 @settings(max_examples=50)
@@ -73,13 +56,73 @@ def test_any_environment_survives_a_clone(env: dict[str, str], words: list[str])
     assert again.env == env
 
 
-@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
-def test_each_line_of_the_environment_is_a_variable(end: str) -> None:
-    assert parse_values(form_values(env=f"A=1{end}B=two words{end}")).spec.env == {"A": "1", "B": "two words"}
-    assert parse_values(form_values(more_volumes=f"a:/a{end}b:/b")).spec.mounts[1:] == (
-        Mount("a", "/a"),
-        Mount("b", "/b"),
-    )
+@pytest.mark.parametrize(
+    ("values", "key", "expected"),
+    [
+        *(
+            (form_values(env=f"A=1{end}B=two words{end}"), "env", {"A": "1", "B": "two words"})
+            for end in ("\r", "\n", "\r\n")
+        ),
+        (
+            form_values(more_volumes="a:/a\r\nb:/b"),
+            "mounts",
+            (Mount("workspace", "/workspace"), Mount("a", "/a"), Mount("b", "/b")),
+        ),
+        (
+            command("x", env='A=1,B=2\n\n B = two words \nC="a\\nb"\nD="open'),
+            "env",
+            {"A": "1,B=2", "B": " two words", "C": "a\nb", "D": '"open'},
+        ),
+        (form_values(gpus="4"), "processes", 4),
+        (form_values(gpus="0"), "processes", 1),
+        (form_values(gpus="4", processes="2"), "processes", 2),
+        (
+            command('sh -c "for i in 1 2; do echo $i; done"'),
+            "command",
+            ("sh", "-c", "for i in 1 2; do echo $i; done"),
+        ),
+        (command("cd src\npython train.py"), "command", ("sh", "-c", "cd src\npython train.py")),
+        (command("x", log_dir="/workspace/tb"), "log_dir", "/workspace/tb"),
+        (command("x"), "trainer", ""),
+    ],
+)
+def test_values_become_fields_of_the_job(values: dict[str, str], key: str, expected: object) -> None:
+    assert getattr(parse_values(values).spec, key) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "sentence"),
+    [
+        *(
+            (form_values(workers=text), "workers", "Must be a whole number, e.g. 2.")
+            for text in ("", "two", "1.5", "٣", "1e3", "0x2", "1_000")
+        ),
+        (form_values(workers="9" * 5000), "workers", "At most 4,096."),
+        (form_values(workers="-1"), "workers", "At least 1."),
+        (form_values(gpus="1025"), "gpus", "At most 1,024."),
+        (command("  \n "), COMMAND, "Required: a command"),
+        (form_values(env="A"), "env", "Line 1: expected NAME=value."),
+        (form_values(env="A=1\n=2"), "env", "Line 2: expected NAME=value."),
+        (form_values(env="A=1\nA=2"), "env", "Line 2: duplicate name A."),
+        (
+            form_values(env="1A=1"),
+            "env",
+            "'1A' is not a valid variable name: use letters, digits and '_'.",
+        ),
+        (form_values(claim="a b"), "claim", "Use lowercase letters"),
+        (form_values(mount_path="data"), "mount_path", "'data' is not a mount path"),
+        (form_values(more_volumes="scratch"), "more_volumes", ""),
+        (form_values(more_volumes="scratch:data"), "more_volumes", ""),
+        (form_values(**{"ddp.epochs": "many"}), "ddp.epochs", "'many' is not"),
+        (form_values(**{"ddp.lr": "-1"}), "ddp.lr", "-1 is "),
+        (form_values(**{"ddp.dataset": "cats"}), "ddp.dataset", "'cats' is "),
+        (form_values(**{"ddp.batch-size": "0"}), "ddp.batch-size", "0 is not 1 or more."),
+        (form_values(**{"ddp.batch-size": "auto"}), "ddp.batch-size", "'auto' is not a whole number."),
+    ],
+)
+def test_a_wrong_value_is_a_problem_of_its_field(values: dict[str, str], key: str, sentence: str) -> None:
+    problem = parse_values(values).problems[key]
+    assert problem.startswith(sentence) and (problem == sentence or not sentence.endswith("."))
 
 
 def test_defaults_with_a_name_are_ready_to_be_created() -> None:
@@ -179,28 +222,17 @@ def test_what_only_mpirun_needs_has_no_field_where_torchrun_starts_the_ranks() -
     assert not {"mpi.master-addr", "mpi.master-port", "mpi.log-dir"} & set(keys)
 
 
-def test_processes_follow_the_gpus_until_they_are_typed() -> None:
-    assert parse_values(form_values(gpus="4")).spec.processes == 4
-    assert parse_values(form_values(gpus="0")).spec.processes == 1
-    assert parse_values(form_values(gpus="4", processes="2")).spec.processes == 2
-
-
-def test_arguments_of_a_trainer_are_checked_by_the_catalogue() -> None:
-    result = parse_values(form_values(**{"ddp.epochs": "many", "ddp.lr": "-1", "ddp.dataset": "cats"}))
-    assert result.problems["ddp.epochs"].startswith("'many' is not")
-    assert result.problems["ddp.lr"].startswith("-1 is ")
-    assert result.problems["ddp.dataset"].startswith("'cats' is ")
-    assert "--epochs" not in result.spec.command
-
-
-def test_a_batch_size_is_a_number_above_zero() -> None:
+def test_only_arguments_that_differ_from_the_default_are_in_the_command() -> None:
     assert default_values()["ddp.batch-size"] == "64"
-    for text, words in (("64", []), ("32", ["--batch-size", "32"])):
-        result = parse_values(form_values(**{"ddp.batch-size": text}), "li")
-        assert not result.problems
-        assert [each for each in result.spec.command if each in ("--batch-size", text)] == words
-    for text, problem in (("0", "0 is not 1 or more."), ("auto", "'auto' is not a whole number.")):
-        assert parse_values(form_values(**{"ddp.batch-size": text})).problems["ddp.batch-size"] == problem
+    for key, text, words in (
+        ("batch-size", "64", []),
+        ("batch-size", "32", ["--batch-size", "32"]),
+        ("checkpoint-every", "off", []),
+        ("checkpoint-every", "0", []),
+        ("epochs", "many", []),
+    ):
+        command = parse_values(form_values(**{f"ddp.{key}": text}), "li").spec.command
+        assert [each for each in command if each in (f"--{key}", text)] == words
 
 
 def test_the_model_gpt_brings_its_own_batch_size_unless_one_is_typed() -> None:
@@ -214,70 +246,15 @@ def test_the_model_gpt_brings_its_own_batch_size_unless_one_is_typed() -> None:
     assert model.values["ddp.batch-size"] == "64"
 
 
-def test_zero_may_be_written_as_a_word() -> None:
-    for text in ("off", "0"):
-        assert (
-            "--checkpoint-every"
-            not in parse_values(form_values(**{"ddp.checkpoint-every": text})).spec.command
-        )
-
-
 def test_mnist_needs_a_folder() -> None:
     result = parse_values(form_values(**{"ddp.dataset": "mnist", "ddp.data": ""}))
     assert "directory" in result.problems["ddp.data"]
 
 
-@pytest.mark.parametrize("text", ["", "two", "1.5", "٣", "1e3", "0x2", "1_000"])
-def test_a_number_field_wants_a_whole_number(text: str) -> None:
-    sentence = "At least 1." if text == "-1" else "Must be a whole number, e.g. 2."
-    assert parse_values(form_values(workers=text)).problems["workers"] == sentence
-
-
-def test_absurd_sizes_are_refused_before_anything_is_built_for_them() -> None:
-    assert parse_values(form_values(workers="9" * 5000)).problems["workers"] == "At most 4,096."
-    assert parse_values(form_values(workers="-1")).problems["workers"] == "At least 1."
-    assert parse_values(form_values(gpus="1025")).problems["gpus"] == "At most 1,024."
+def test_a_huge_command_is_refused_and_another_volume_is_not() -> None:
     assert "20,000" in parse_values(command("x" * (LONGEST_TEXT + 1))).problems[COMMAND]
     assert parse_values(command("x" * LONGEST_TEXT)).problems == {}
-
-
-def test_a_shell_as_command_is_not_run_by_another_shell() -> None:
-    result = parse_values(command('sh -c "for i in 1 2; do echo $i; done"'))
-    assert result.spec.command == ("sh", "-c", "for i in 1 2; do echo $i; done")
-
-
-def test_a_command_is_run_by_a_shell_and_keeps_its_lines() -> None:
-    result = parse_values(command("cd src\npython train.py", log_dir="/workspace/tb"))
-    assert result.spec.command == ("sh", "-c", "cd src\npython train.py")
-    assert result.spec.log_dir == "/workspace/tb"
-    assert result.spec.trainer == ""
-    assert parse_values(command("  \n ")).problems[COMMAND].startswith("Required: a command")
-
-
-def test_environment_lines_are_read_as_they_stand() -> None:
-    spec = parse_values(command("x", env='A=1,B=2\n\n B = two words \nC="a\\nb"\nD="open')).spec
-    assert spec.env == {"A": "1,B=2", "B": " two words", "C": "a\nb", "D": '"open'}
-
-
-@pytest.mark.parametrize(
-    ("lines", "sentence"),
-    [
-        ("A", "Line 1: expected NAME=value."),
-        ("A=1\n=2", "Line 2: expected NAME=value."),
-        ("A=1\nA=2", "Line 2: duplicate name A."),
-        ("1A=1", "'1A' is not a valid variable name: use letters, digits and '_'."),
-    ],
-)
-def test_environment_lines_that_make_no_sense_are_said(lines: str, sentence: str) -> None:
-    assert parse_values(form_values(env=lines)).problems["env"] == sentence
-
-
-def test_volumes_that_make_no_sense_are_said_at_the_field_that_made_them() -> None:
-    assert "mount_path" in parse_values(form_values(mount_path="data")).problems
-    assert "more_volumes" in parse_values(form_values(more_volumes="scratch")).problems
-    assert "more_volumes" in parse_values(form_values(more_volumes="scratch:data")).problems
     assert parse_values(form_values(more_volumes="scratch:/scratch")).problems == {}
-    assert parse_values(form_values(claim="a b")).problems["claim"].startswith("Use lowercase letters")
 
 
 def test_the_server_names_fields_and_the_form_finds_its_own() -> None:
@@ -336,12 +313,6 @@ def test_a_trainer_with_arguments_we_do_not_know_is_cloned_as_a_command() -> Non
     values = values_from_spec(spec, CREATABLE[0])
     assert values["run"] == COMMAND
     assert values[COMMAND].endswith("--newer 1")
-
-
-# The preflight
-
-
-# The draft
 
 
 def test_a_job_that_was_given_a_scripts_flags_is_cloned_with_the_trainers_own() -> None:

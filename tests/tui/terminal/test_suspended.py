@@ -12,7 +12,7 @@ RESTORED = (b"\x1b[?1049l", b"\x1b[?25h")
 TAKEN = b"\x1b[?1049h"
 
 
-def test_ctrl_z_gives_back_the_terminal_and_fg_paints_the_screen_again() -> None:
+def test_ctrl_z_gives_back_the_terminal_and_fg_paints_the_screen_again_and_again() -> None:
     with Driven() as terminal:
         terminal.wait_for("keys 0")
         assert terminal.is_raw
@@ -26,43 +26,22 @@ def test_ctrl_z_gives_back_the_terminal_and_fg_paints_the_screen_again() -> None
         terminal.wait_for("keys 0")
         assert terminal.is_raw
         assert TAKEN in terminal.output
-        terminal.send("xx")
-        terminal.wait_for("keys 2")
-        wait_for_rows(terminal)
-
-
-def test_it_can_be_suspended_again_and_again() -> None:
-    with Driven() as terminal:
-        terminal.wait_for("keys 0")
-        for count in (1, 2, 3):
+        for count in (1, 2):
+            terminal.send("x")
+            terminal.wait_for(f"keys {count}")
             terminal.send(CTRL_Z)
             terminal.wait_for_stop()
             come_back(terminal)
-            terminal.send("x")
-            terminal.wait_for(f"keys {count}")
-        wait_for_rows(terminal)
-
-
-def test_nothing_is_written_after_the_terminal_is_given_back() -> None:
-    with Driven(period_s=0.005) as terminal:
-        terminal.wait_for("keys 0")
-        terminal.send(CTRL_Z)
-        terminal.wait_for_stop()
-        after = bytes(terminal.output).rpartition(RESTORED[0])[2]
-        assert b"\x1b[" + b"H" not in after
-        assert after.replace(b"\x1b[?25h", b"").replace(b"\x1b[?1004l", b"") == b""
-
-
-def test_a_console_stopped_from_outside_takes_the_terminal_as_it_finds_it() -> None:
-    with Driven() as terminal:
-        terminal.wait_for("keys 0")
-        terminal.signal(signal.SIGSTOP)
+        terminal.send("x")
+        terminal.wait_for("keys 3")
+        terminal.signal(signal.SIGSTOP)  # from outside: the terminal stays as it is
         terminal.wait_for_stop()
         come_back(terminal)
-        terminal.wait_for("keys 0")
+        terminal.wait_for("keys 3")
         assert terminal.is_raw
         terminal.send("xxx")
-        terminal.wait_for("keys 3")
+        terminal.wait_for("keys 6")
+        wait_for_rows(terminal)
 
 
 def test_a_suspended_console_that_is_told_to_end_ends_when_it_goes_on() -> None:
@@ -77,8 +56,14 @@ def test_a_suspended_console_that_is_told_to_end_ends_when_it_goes_on() -> None:
         assert terminal.output.rstrip().rfind(TAKEN) < terminal.output.rfind(RESTORED[0])
 
 
-def test_a_terminal_that_does_not_read_is_given_back_all_the_same() -> None:
+def test_nothing_is_written_once_the_terminal_is_given_back_whether_it_reads_or_not() -> None:
     with Driven(period_s=0.005) as terminal:
+        terminal.wait_for("keys 0")
+        terminal.send(CTRL_Z)
+        terminal.wait_for_stop()
+        after = bytes(terminal.output).rpartition(RESTORED[0])[2]
+        assert after.replace(b"\x1b[?25h", b"").replace(b"\x1b[?1004l", b"") == b""
+        come_back(terminal)
         terminal.wait_for("keys 0")
         with terminal.stalled():
             terminal.wait_to_be_told(lambda report: report["is_stuck"])
@@ -98,7 +83,7 @@ def come_back(terminal: Terminal) -> None:
 
 
 def wait_for_rows(terminal: Driven) -> None:
-    """Hold the rows and wait until they are painted right."""
+    """Stop the changes and wait until the last rows are painted."""
     terminal.send("s")
     halted = terminal.wait_to_be_told(lambda report: report["is_halted"])
     wanted = [line.rstrip() for line in rows_at(halted["ticks"], 24).split("\n")]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from datetime import UTC
 
-import pytest
-from textual.app import App, ComposeResult
-from textual.theme import Theme
+from textual.app import ComposeResult
 
 import themes
+from tests.support.themed_app import ThemedApp
 from tui.charts.series import Series
 from tui.widgets.curve_chart import CurveChart, PlotCurve, PlotOptions
 
@@ -20,21 +19,13 @@ def falling(amount: int = 500) -> Series:
     return series
 
 
-class ChartApp(App[None]):
+class ChartApp(ThemedApp[None]):
     """One chart under a bar of GPUs."""
-
-    CSS_PATH = themes.STYLESHEET
 
     def __init__(self, *curves: PlotCurve, view: PlotOptions | None = None) -> None:
         super().__init__()
         self.curves = curves
         self.first_view = view
-        for palette in themes.load().values():
-            self.register_theme(Theme(**palette))
-        self.theme = themes.DEFAULT
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return themes.variable_defaults(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
 
     def compose(self) -> ComposeResult:
         yield CurveChart("train/loss", self.curves, view=self.first_view)
@@ -51,29 +42,27 @@ def lines(app: ChartApp) -> list[str]:
     return [app.chart.render_line(y).text for y in range(app.chart.size.height)]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 60), (10, 4), (1, 1)])
-async def test_a_chart_fills_the_room_it_has(size: tuple[int, int]) -> None:
-    app = ChartApp(PlotCurve("bert", falling()))
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        assert all(len(line) == size[0] for line in lines(app))
-        if size[0] >= 80:
-            assert lines(app)[0].startswith("train/loss  0.465")
-            assert "└0" in lines(app)[-1]
-
-
-@pytest.mark.parametrize("theme", [*themes.load(), "textual-light", "nord", "ansi-dark"])
-async def test_every_theme_can_draw_a_chart(theme: str) -> None:
+async def test_a_chart_fills_the_space_it_has_in_every_theme() -> None:
     curves = [PlotCurve(f"job-{index}", falling()) for index in range(7)]
     app = ChartApp(*curves, view=PlotOptions(smoothing=0.6, cursor=3))
     async with app.run_test(size=(120, 30)) as pilot:
-        app.theme = theme
-        await pilot.pause()
-        assert "job-6" in lines(app)[1]
-
-
-async def test_the_cursor_is_moved_by_keys_and_reads_out_the_curve() -> None:
+        for theme in (*themes.load(), "textual-light", "nord", "ansi-dark"):
+            app.theme = theme
+            await pilot.pause()
+            assert "job-6" in lines(app)[1]
     app = ChartApp(PlotCurve("bert", falling()))
+    async with app.run_test() as pilot:
+        for size in ((80, 24), (200, 60), (10, 4), (1, 1)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert all(len(line) == size[0] for line in lines(app))
+            if size[0] >= 80:
+                assert lines(app)[0].startswith("train/loss  0.465")
+                assert "└0" in lines(app)[-1]
+
+
+async def test_keys_move_the_cursor_and_change_the_view() -> None:
+    app = ChartApp(PlotCurve("bert", falling()), view=PlotOptions(zone=UTC))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("l")
         assert app.chart.view.cursor == 0
@@ -86,10 +75,6 @@ async def test_the_cursor_is_moved_by_keys_and_reads_out_the_curve() -> None:
         await pilot.press("0")
         assert app.chart.view.cursor is None
 
-
-async def test_the_view_is_changed_by_keys() -> None:
-    app = ChartApp(PlotCurve("bert", falling()), view=PlotOptions(zone=UTC))
-    async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("plus", "plus")
         assert "smooth 0.6" in lines(app)[0]
         await pilot.press("minus", "y")
@@ -101,29 +86,15 @@ async def test_the_view_is_changed_by_keys() -> None:
         await pilot.press("x", *["minus"] * 3, "y")
         assert app.chart.view == PlotOptions(zone=UTC)
 
-
-async def test_new_points_are_drawn_when_the_chart_is_given_them() -> None:
-    series = falling()
-    app = ChartApp(PlotCurve("bert", series))
-    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("h", "H", "H", "H")
+        before = lines(app)[0].split("step ")[1].split()[0]
+        await pilot.resize_terminal(160, 40)
         await pilot.pause()
-        series.append([(500, 1_790_000_500.0, math.nan)])
-        app.chart.show_new_points()
-        await pilot.pause()
-        assert lines(app)[0].startswith("train/loss  nan")
-        assert "✕" in lines(app)[-1]
+        after = lines(app)[0].split("step ")[1].split()[0]
+        assert abs(int(after) - int(before)) < 10
 
 
-async def test_a_chart_is_drawn_once_for_all_its_rows() -> None:
-    app = ChartApp(PlotCurve("bert", falling()))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
-        first = app.chart._picture()
-        lines(app)
-        assert app.chart._picture() is first
-
-
-async def test_other_curves_may_take_their_place() -> None:
+async def test_curves_are_replaced_and_grow_and_each_picture_is_drawn_once() -> None:
     app = ChartApp()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
@@ -138,13 +109,14 @@ async def test_other_curves_may_take_their_place() -> None:
         assert "b<U+202E>" in lines(app)[1]
         assert "\x1b" not in "".join(lines(app))
 
-
-async def test_the_cursor_keeps_its_place_when_the_terminal_is_resized() -> None:
-    app = ChartApp(PlotCurve("bert", falling()))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("h", "H", "H", "H")
-        before = lines(app)[0].split("step ")[1].split()[0]
-        await pilot.resize_terminal(160, 40)
+        series = falling()
+        app.chart.set_curves("train/loss", [PlotCurve("bert", series)])
         await pilot.pause()
-        after = lines(app)[0].split("step ")[1].split()[0]
-        assert abs(int(after) - int(before)) < 10
+        first = app.chart._picture()
+        lines(app)
+        assert app.chart._picture() is first
+        series.append([(500, 1_790_000_500.0, math.nan)])
+        app.chart.show_new_points()
+        await pilot.pause()
+        assert lines(app)[0].startswith("train/loss  nan")
+        assert "✕" in lines(app)[-1]

@@ -133,14 +133,30 @@ def test_whatever_a_cluster_says_the_story_is_harmless_and_fits(words: str, widt
         assert not any(UNSAFE.search(text) for text, _ in line)
 
 
-async def test_a_wide_terminal_shows_why_and_events_of_the_job_the_cursor_rests_on(tmp_path: Path) -> None:
+async def test_a_wide_terminal_shows_the_row_of_the_cursor_and_asks_once_for_it(tmp_path: Path) -> None:
     said = says(page([happened("e", message="pulled [/b] the image")]))
     async with console_on(tmp_path, size=WIDE, prepare=said, **some_objects()) as play:
         await play.press("N", "g")
         await play.until(lambda: "pulled [/b] the image" in pane(play))
+        await play.until(lambda: play.is_filled)  # its pods may come after the job
+        preview = play.console.screen.query_one(Preview)
+        asked = len(play.cluster.asked(EVENTS))
+        for _ in range(3):
+            play.console.screen.refresh_view()  # type: ignore[attr-defined]
+        assert preview._timer is None
+        await play.rest()
+        assert len(play.cluster.asked(EVENTS)) == asked
         await play.press("j")
         await play.until(lambda: "Waits for GPUs: room for" in pane(play))
         assert "Running" not in pane(play)
+
+        await play.press("tab")
+        assert isinstance(play.console.screen, NodesView)
+        for is_shown in (True, False, True):
+            assert play.console.screen.query_one(Preview).display is is_shown
+            await play.press("z")
+        await play.press("z")
+        await play.until(lambda: "held by" in pane(play))
 
 
 async def test_a_narrow_terminal_has_no_preview_and_z_says_what_it_needs() -> None:
@@ -153,41 +169,10 @@ async def test_a_narrow_terminal_has_no_preview_and_z_says_what_it_needs() -> No
         assert app.screen.query_one(Preview).display
 
 
-async def test_z_hides_the_preview_until_it_is_pressed_again(tmp_path: Path) -> None:
-    async with console_on(tmp_path, size=WIDE, **some_objects()) as play:
-        await play.press("tab")
-        assert isinstance(play.console.screen, NodesView)
-        assert play.console.screen.query_one(Preview).display
-        await play.press("z")
-        assert not play.console.screen.query_one(Preview).display
-        await play.press("z")
-        assert play.console.screen.query_one(Preview).display
-        await play.until(lambda: "held by" in pane(play))
-
-
 async def test_other_lists_have_no_preview_and_z_says_which_have() -> None:
     async with hosted(ContextsView(Kubeconfig), picture(), WIDE) as (app, pilot):
         await pilot.press("z")
-        for _ in range(400):
-            if "Only the lists of jobs and nodes have a preview." in app.text:
-                return
-            await pilot.pause(0.025)
-        raise AssertionError(app.text)
-
-
-async def test_nothing_is_asked_while_nothing_happens_and_again_when_the_row_changes(tmp_path: Path) -> None:
-    said = says(page([happened("e", message="pulled")]))
-    async with console_on(tmp_path, size=WIDE, prepare=said, **some_objects()) as play:
-        await play.press("N", "g")
-        await play.until(lambda: "pulled" in pane(play))
-        await play.until(lambda: play.is_filled)  # its pods may come after the job
-        preview = play.console.screen.query_one(Preview)
-        asked = len(play.cluster.asked(EVENTS))
-        for _ in range(3):
-            play.console.screen.refresh_view()  # type: ignore[attr-defined]
-        assert preview._timer is None
-        await play.rest()
-        assert len(play.cluster.asked(EVENTS)) == asked
+        await until(pilot, lambda: "Only the lists of jobs and nodes have a preview." in app.text)
 
 
 async def test_a_row_that_changes_while_it_is_asked_about_is_asked_about_again(tmp_path: Path) -> None:
@@ -213,50 +198,45 @@ async def test_what_the_cursor_has_left_is_not_asked_for_any_more(tmp_path: Path
         assert "bert" not in pane(play)
 
 
-async def test_a_glance_is_two_requests_behind_what_the_user_waits_for() -> None:
+async def test_a_preview_takes_two_requests_and_folds_equal_events() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         found = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
         many = [
             happened(f"e{number}", about_uid="job-bert", message=f"{number}")
             for number in range(2 * MAX_EVENTS)
         ]
-        cluster.say(EVENTS, page([*many, happened("other", about_uid="an-older-namesake")]))
-        glance = await fetch_preview(client, found)
-        assert len(cluster.requests) == 2
-        assert sorted(each.query["fieldSelector"] for each in cluster.asked(EVENTS)) == [
-            "involvedObject.name=bert",
-            "involvedObject.name=bert-master-0",
-        ]
-        assert len(glance.events) == MAX_EVENTS
-        assert "other" not in {each.metadata.uid for each in glance.events}
-
-
-async def test_a_glance_shows_events_that_say_the_same_once_with_their_number() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        found = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
         same = [
             happened(f"e{at}", about_uid="job-bert", message="Back-off", reason="BackOff", count=at)
             for at in (1, 2, 3, 4)
         ]
         other = happened("o", about_uid="job-bert", message="Pulled", reason="Pulled")
-        cluster.say(EVENTS, page([*same, other]))
-        glance = await fetch_preview(client, found)
-        assert sorted((each.reason, each.count) for each in glance.events) == [("BackOff", 10), ("Pulled", 1)]
+        refused = refusal(403, "events is forbidden", "Forbidden")
+        listed = page([*many, happened("other", about_uid="an-older-namesake")])
+        folded = page([*same, other])
+        cluster.say(EVENTS, listed, listed, folded, folded, refused)
 
+        preview = await fetch_preview(client, found)
+        assert len(cluster.requests) == 2
+        assert sorted(each.query["fieldSelector"] for each in cluster.asked(EVENTS)) == [
+            "involvedObject.name=bert",
+            "involvedObject.name=bert-master-0",
+        ]
+        assert len(preview.events) == MAX_EVENTS
+        assert "other" not in {each.metadata.uid for each in preview.events}
 
-async def test_a_glance_that_is_refused_says_so_in_a_sentence() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        found = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
-        cluster.say(EVENTS, refusal(403, "events is forbidden", "Forbidden"))
-        glance = await fetch_preview(client, found)
-        assert "events is forbidden" in glance.events_problem
-        assert glance.events == ()
+        preview = await fetch_preview(client, found)
+        assert sorted((each.reason, each.count) for each in preview.events) == [
+            ("BackOff", 10),
+            ("Pulled", 1),
+        ]
 
+        preview = await fetch_preview(client, found)
+        assert "events is forbidden" in preview.events_problem
+        assert preview.events == ()
 
-async def test_events_that_are_known_to_be_refused_are_not_asked_for() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        found = joined([], [pod_of(bert, "master-0", on="a", gpus=4)], [bert])[1]["bert"]
+        # A request that is known to be refused is not sent.
         cluster.say(REVIEWS, Answer({"status": {"allowed": False}}), method="POST")
-        glance = await fetch_preview(client, found, Permissions(client))
-        assert "may not list events" in glance.events_problem
-        assert cluster.asked(EVENTS) == []
+        asked = len(cluster.asked(EVENTS))
+        preview = await fetch_preview(client, found, Permissions(client))
+        assert "may not list events" in preview.events_problem
+        assert len(cluster.asked(EVENTS)) == asked

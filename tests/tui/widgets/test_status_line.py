@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
 
-import pytest
 from textual.app import App, ComposeResult
 
 from k8s.snapshot import ClusterSnapshot, Missing
@@ -16,6 +15,21 @@ NODES = Missing("list", "nodes", why='The cluster says: user "li" cannot list no
 PODS = Missing("list", "pods", shown="vision", why="The cluster says: no")
 
 
+ENDS: list[tuple[dict[str, object], str]] = [
+    ({}, "live"),
+    ({"is_synced": False}, "reading…"),
+    ({"stale": "reset", "trouble": "away", "stale_since_s": -725.0}, "away, 12m old"),
+    ({"stale": "over", "trouble": "login expired", "stale_since_s": -725.0}, "login expired, 12m old"),
+    ({"stale": "500", "trouble": "failing", "stale_since_s": -725.0}, "failing, 12m old"),
+    ({"stale": "no kubeconfig"}, "away"),
+    ({"throttled_until_s": -5.0}, "live"),
+    ({"problems": {"nodes": NODES}}, "live, 1 not readable"),
+    ({"problems": {"pods": PODS}, "namespace": "vision"}, "live"),
+    ({"problems": {"pods": PODS}}, "live, only namespace vision"),
+    ({"problems": {"pods": PODS, "nodes": NODES}}, "live, 1 not readable"),
+]
+
+
 class Lined(App[None]):
     """Nothing but the line."""
 
@@ -23,53 +37,28 @@ class Lined(App[None]):
         yield StatusLine()
 
 
-async def line_of(**fields: object) -> str:
+async def test_the_line_tells_how_far_it_can_be_trusted() -> None:
     rows, jobs = joined([node("n1")], [pod_of(BERT, "master-0", on="n1", gpus=5)], [BERT])
     app = Lined()
     async with app.run_test(size=(100, 3)) as pilot:
-        line = app.query_one(StatusLine)
-        shown = {"nodes": tuple(rows.values()), "jobs": tuple(jobs.values()), "is_synced": True, **fields}
-        for name in ("stale_since_s", "throttled_until_s"):
-            if isinstance(ago_s := shown.get(name), float):
-                assert app._loop is not None
-                shown[name] = app._loop.time() + ago_s
-        line.snapshot = ClusterSnapshot(context="lab", user="li", **shown)  # type: ignore[arg-type]
-        await pilot.pause()
-        return line.render().plain
 
+        async def line_of(**fields: object) -> str:
+            line = app.query_one(StatusLine)
+            shown = {"nodes": tuple(rows.values()), "jobs": tuple(jobs.values()), "is_synced": True, **fields}
+            for name in ("stale_since_s", "throttled_until_s"):
+                if isinstance(ago_s := shown.get(name), float):
+                    shown[name] = asyncio.get_running_loop().time() + ago_s
+            line.snapshot = ClusterSnapshot(context="lab", user="li", **shown)  # type: ignore[arg-type]
+            await pilot.pause()
+            return line.render().plain
 
-@pytest.mark.parametrize(
-    ("fields", "end"),
-    [
-        ({}, "live"),
-        ({"is_synced": False}, "reading…"),
-        ({"stale": "reset", "trouble": "away", "stale_since_s": -725.0}, "away, 12m old"),
-        ({"stale": "over", "trouble": "login expired", "stale_since_s": -725.0}, "login expired, 12m old"),
-        ({"stale": "500", "trouble": "failing", "stale_since_s": -725.0}, "failing, 12m old"),
-        ({"stale": "no kubeconfig"}, "away"),
-        ({"throttled_until_s": -5.0}, "live"),
-        ({"problems": {"nodes": NODES}}, "live, 1 not readable"),
-        ({"problems": {"pods": PODS}, "namespace": "vision"}, "live"),
-        ({"problems": {"pods": PODS}}, "live, only namespace vision"),
-        ({"problems": {"pods": PODS, "nodes": NODES}}, "live, 1 not readable"),
-    ],
-)
-async def test_the_end_of_the_line_says_how_far_the_rest_can_be_trusted(
-    fields: Mapping[str, object], end: str
-) -> None:
-    assert (await line_of(**fields)).rstrip().endswith(f" {end}")
-
-
-async def test_a_throttled_cluster_says_for_how_long() -> None:
-    line = await line_of(stale="busy", trouble="throttled", throttled_until_s=3599.5)
-    assert "throttled by the server for 3" in line
-
-
-@pytest.mark.parametrize(
-    ("problems", "gpus"),
-    [({}, "5/8 ─"), ({"nodes": NODES}, "5/? partial"), ({"pods": PODS}, "5/8 partial")],
-)
-async def test_gpus_that_cannot_all_be_counted_are_called_partial(
-    problems: Mapping[str, Missing], gpus: str
-) -> None:
-    assert gpus in await line_of(problems=problems)
+        for fields, end in ENDS:
+            assert (await line_of(**fields)).rstrip().endswith(f" {end}"), fields
+        line = await line_of(stale="busy", trouble="throttled", throttled_until_s=3599.5)
+        assert "throttled by the server for 3" in line
+        for problems, gpus in (
+            ({}, "5/8 ─"),
+            ({"nodes": NODES}, "5/? partial"),
+            ({"pods": PODS}, "5/8 partial"),
+        ):
+            assert gpus in await line_of(problems=problems)

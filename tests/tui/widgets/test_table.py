@@ -1,21 +1,23 @@
-"""The table: what it shows, what it keeps while rows change, what it tells its screen."""
+"""The table: what it shows, what stays while rows change, the messages it posts."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.app import App, ComposeResult
-from textual.theme import Theme
+from textual.app import ComposeResult
 
 import themes
+from tests.support.themed_app import ThemedApp
 from tui.tables.column import Cell, Column, Row
 from tui.widgets.table.columns import fit_columns
 from tui.widgets.table.table import Table
 
+THEMES = (*themes.load(), "textual-light", "nord", "ansi-dark")
 COLUMNS = (
     Column("name", "NAME", min_width=12, elide="middle"),
     Column("kind", "KIND", priority=2),
@@ -32,22 +34,14 @@ def rows(amount: int, *, start: int = 0) -> list[Row]:
     return [row(f"job-{index}") for index in range(start, start + amount)]
 
 
-class TableApp(App[None]):
-    """One table, and a record of what it says."""
-
-    CSS_PATH = themes.STYLESHEET
+class TableApp(ThemedApp[None]):
+    """One table, and a record of its messages."""
 
     def __init__(self, given_rows: Sequence[Row] = ()) -> None:
         super().__init__()
         self.given_rows = given_rows
         self.selected: list[str] = []
         self.highlighted: list[str | None] = []
-        for palette in themes.load().values():
-            self.register_theme(Theme(**palette))
-        self.theme = themes.DEFAULT
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return themes.variable_defaults(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
 
     def compose(self) -> ComposeResult:
         yield Table(COLUMNS, empty="No jobs in this namespace")
@@ -60,6 +54,10 @@ class TableApp(App[None]):
     def table(self) -> Table:
         return self.query_one(Table)
 
+    @property
+    def lines(self) -> list[str]:
+        return [self.table.render_line(y).text for y in range(self.table.size.height)]
+
     def on_table_row_selected(self, message: Table.RowSelected) -> None:
         self.selected.append(message.key)
 
@@ -67,32 +65,22 @@ class TableApp(App[None]):
         self.highlighted.append(message.key)
 
 
-def lines(app: TableApp) -> list[str]:
-    return [app.table.render_line(y).text for y in range(app.table.size.height)]
+async def test_every_theme_and_size_shows_header_and_rows_with_numbers_on_the_right() -> None:
+    app = TableApp([row("bert", "8/8", detail="└ waits: 8 GPUs"), row("vit", "16/16")])
+    async with app.run_test(size=(200, 60)) as pilot:
+        for theme, size in product(THEMES, ((80, 24), (200, 60))):
+            app.theme = theme
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            header, first, detail, second = app.lines[:4]
+            assert header.split() == ["NAME", "KIND", "GPUS", "NODE"]
+            assert first.startswith(" ▸ bert")
+            assert detail.strip() == "└ waits: 8 GPUs"
+            assert second.startswith("   vit")
+            assert first.index("8/8") + 3 == second.index("16/16") + 5 == header.index("GPUS") + 4
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
-async def test_a_table_shows_its_header_and_rows_with_numbers_on_the_right(size: tuple[int, int]) -> None:
-    app = TableApp([row("bert", "8/8"), row("vit", "16/16")])
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        header, first, second = lines(app)[:3]
-        assert header.split() == ["NAME", "KIND", "GPUS", "NODE"]
-        assert first.startswith(" ▸ bert")
-        assert second.startswith("   vit")
-        assert first.index("8/8") + 3 == second.index("16/16") + 5 == header.index("GPUS") + 4
-
-
-@pytest.mark.parametrize("theme", [*themes.load(), "textual-light", "nord", "ansi-dark"])
-async def test_every_theme_can_draw_a_table(theme: str) -> None:
-    app = TableApp([row("bert", detail="└ waits: 8 GPUs")])
-    async with app.run_test(size=(80, 24)) as pilot:
-        app.theme = theme
-        await pilot.pause()
-        assert "└ waits: 8 GPUs" in lines(app)[2]
-
-
-async def test_the_keys_of_vi_and_k9s_move_the_cursor() -> None:
+async def test_the_keys_of_vi_and_k9s_move_the_cursor_and_enter_selects() -> None:
     app = TableApp(rows(100))
     async with app.run_test(size=(80, 24)) as pilot:
         for key, expected in (
@@ -111,51 +99,42 @@ async def test_the_keys_of_vi_and_k9s_move_the_cursor() -> None:
         ):
             await pilot.press(key)
             assert app.table.cursor_key == expected
-            assert any(line.startswith(f" ▸ {expected} ") for line in lines(app))
-
-
-async def test_enter_selects_the_row_under_the_cursor() -> None:
-    app = TableApp(rows(3))
-    async with app.run_test() as pilot:
+            assert any(line.startswith(f" ▸ {expected} ") for line in app.lines)
         await pilot.press("j", "enter")
         await pilot.pause()
         assert app.selected == ["job-1"]
         assert app.highlighted[-1] == "job-1"
 
+        await pilot.click(Table, offset=(6, 3))
+        assert app.table.cursor_key == "job-2"
+        await pilot.click(Table, offset=(6, 4), times=2)
+        await pilot.pause()
+        assert app.selected[1:] == ["job-3"]
 
-async def test_an_empty_table_says_so_and_ignores_keys() -> None:
-    app = TableApp()
-    async with app.run_test(size=(80, 24)) as pilot:
+        app.table.set_rows([])
         await pilot.press("j", "k", "G", "g", "ctrl+f", "space", "V", "U", "enter")
         await pilot.pause()
-        assert any("No jobs in this namespace" in line for line in lines(app))
+        assert any("No jobs in this namespace" in line for line in app.lines)
         assert app.table.cursor_key is None
-        assert app.selected == []
+        assert app.selected[2:] == []
 
 
-async def test_the_cursor_stays_on_its_job_when_rows_come_above_it() -> None:
+async def test_the_cursor_and_the_scroll_position_survive_changes_of_the_rows() -> None:
     app = TableApp(rows(5))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("j", "j")
         app.table.set_rows([row("new-a"), row("new-b"), *rows(5)])
         await pilot.pause()
         assert app.table.cursor_key == "job-2"
-        assert lines(app)[5].startswith(" ▸ job-2")
+        assert app.lines[5].startswith(" ▸ job-2")
 
-
-async def test_the_cursor_goes_to_the_neighbour_when_its_job_is_gone() -> None:
-    app = TableApp(rows(5))
-    async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("G")
         app.table.set_rows(rows(4))
         await pilot.pause()
-        assert app.table.cursor_key == "job-3"
+        assert app.table.cursor_key == "job-3", "the neighbour of the one that is gone"
         assert app.highlighted[-1] == "job-3"
 
-
-async def test_scrolling_stays_where_it_is_when_rows_change() -> None:
-    app = TableApp(rows(500))
-    async with app.run_test(size=(80, 24)) as pilot:
+        app.table.set_rows(rows(500))
         await pilot.press("ctrl+f", "ctrl+f", "ctrl+f")
         await pilot.pause()
         top = app.table.top
@@ -163,19 +142,15 @@ async def test_scrolling_stays_where_it_is_when_rows_change() -> None:
         await pilot.pause()
         assert app.table.top == top > 0
 
-
-async def test_a_table_that_shrinks_scrolls_back_to_what_is_left() -> None:
-    app = TableApp(rows(500))
-    async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("G")
         app.table.set_rows(rows(3))
         await pilot.pause()
         await pilot.pause()
-        assert lines(app)[3].startswith(" ▸ job-2")
-        assert lines(app)[1].startswith("   job-0")
+        assert app.lines[3].startswith(" ▸ job-2")
+        assert app.lines[1].startswith("   job-0")
 
 
-async def test_marks_survive_a_filter_and_say_how_many_are_hidden() -> None:
+async def test_marks_survive_a_filter_but_not_their_rows() -> None:
     app = TableApp(rows(30))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("space", "j", "j", "V")
@@ -185,16 +160,27 @@ async def test_marks_survive_a_filter_and_say_how_many_are_hidden() -> None:
         assert app.table.row_count == 3
         assert app.table.marks == ("job-0", "job-1", "job-2")
         assert app.table.hidden_marks == 2
-        assert lines(app)[1].startswith("●▸ job-2")
+        assert app.lines[1].startswith("●▸ job-2")
         app.table.set_filter(lambda shown: False)
         await pilot.pause()
-        assert any("Nothing matches; 30 hidden" in line for line in lines(app))
+        assert any("Nothing matches; 30 hidden" in line for line in app.lines)
         await pilot.press("U")
+        assert not app.table.marks
+
+        app.table.set_filter(None)
+        app.table.set_rows(rows(3))
+        await pilot.press("g", "space", "j", "space")
+        assert list(app.table.marks) == ["job-0", "job-1"]
+        app.table.set_rows(rows(2, start=1))
+        assert list(app.table.marks) == ["job-1"]
+        app.table.set_rows(rows(3))
+        assert list(app.table.marks) == ["job-1"], "a new row of the same key is not marked"
+        app.table.set_rows(rows(1))
         assert not app.table.marks
 
 
 @pytest.mark.parametrize(("typed", "shown"), [("node:a100", 3), ("!node:a100", 0), ("kind:pytorch", 0)])
-async def test_a_filter_goes_by_the_columns_that_there_are(typed: str, shown: int) -> None:
+async def test_a_filter_uses_the_columns_that_there_are(typed: str, shown: int) -> None:
     app = TableApp(rows(3))
     async with app.run_test():
         app.table.filter_by(typed)
@@ -203,67 +189,49 @@ async def test_a_filter_goes_by_the_columns_that_there_are(typed: str, shown: in
         assert app.table.row_count == shown
 
 
-async def test_a_cell_of_runs_drops_the_last_ones_whole_where_it_is_narrow() -> None:
-    columns = (Column("kind", "KIND", elide="runs", min_width=8), Column("wide", "WIDE"))
-    kinds = [("PyTorch", "Job"), ("MPI", "Job"), ("RayCluster", ""), ("Gang", "Of", "Pods")]
-    shown = [
-        Row(str(place), (Cell.of(*((each, "") for each in kind)), Cell("w" * 60)))
-        for place, kind in enumerate(kinds)
-    ]
-    app = TableApp()
-    async with app.run_test(size=(75, 24)) as pilot:
-        app.table.set_columns(columns, shown)
-        await pilot.pause()
-        assert [line.split()[-2] for line in lines(app)[1:5]] == ["PyTorch", "MPIJob", "RayClus…", "GangOf"]
-
-
-async def test_marks_go_with_their_rows() -> None:
-    app = TableApp(rows(3))
-    async with app.run_test() as pilot:
-        await pilot.press("space")
-        app.table.set_rows(rows(2, start=1))
-        assert not app.table.marks
-
-
-async def test_narrow_tables_give_up_columns_by_priority_and_say_how_many() -> None:
+async def test_narrow_tables_drop_columns_by_priority_and_count_them() -> None:
     app = TableApp([row("bert-large-finetune-worker-12")])
     async with app.run_test(size=(36, 10)) as pilot:
         await pilot.pause()
-        header, first = lines(app)[:2]
+        header, first = app.lines[:2]
         assert header.split() == ["NAME", "GPUS", "NODE", "+1>"]
         assert "…-worker-12 " in first
         await pilot.resize_terminal(100, 10)
         await pilot.pause()
-        assert lines(app)[0].split() == ["NAME", "KIND", "GPUS", "NODE"]
-        assert "bert-large-finetune-worker-12" in lines(app)[1]
+        assert app.lines[0].split() == ["NAME", "KIND", "GPUS", "NODE"]
+        assert "bert-large-finetune-worker-12" in app.lines[1]
+
+        app.table.set_rows([row("bert", detail="└ waits")])
+        for width in (1, 2, 5, 10):
+            await pilot.resize_terminal(width, 3)
+            await pilot.press("j", "ctrl+f")
+            assert all(len(line) == width for line in app.lines)
+
+        columns = (Column("kind", "KIND", elide="runs", min_width=8), Column("wide", "WIDE"))
+        kinds = [("PyTorch", "Job"), ("MPI", "Job"), ("RayCluster", ""), ("Gang", "Of", "Pods")]
+        shown = [
+            Row(str(place), (Cell.of(*((each, "") for each in kind)), Cell("w" * 60)))
+            for place, kind in enumerate(kinds)
+        ]
+        await pilot.resize_terminal(75, 24)
+        app.table.set_columns(columns, shown)
+        await pilot.pause()
+        # A cell of runs drops the last ones whole.
+        assert [line.split()[-2] for line in app.lines[1:5]] == ["PyTorch", "MPIJob", "RayClus…", "GangOf"]
 
 
-@pytest.mark.parametrize("width", [1, 2, 5, 10])
-async def test_a_tiny_table_does_not_break(width: int) -> None:
-    app = TableApp([row("bert", detail="└ waits")])
-    async with app.run_test(size=(width, 3)) as pilot:
-        await pilot.press("j", "ctrl+f")
-        assert all(len(line) == width for line in lines(app))
-
-
-async def test_a_row_with_a_detail_is_one_stop_for_the_cursor() -> None:
+async def test_a_row_and_its_detail_are_one_stop_of_the_cursor_and_both_visible() -> None:
     app = TableApp([row("a", detail="└ waits: 3 nodes cordoned"), row("b"), row("c")])
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=(80, 10)) as pilot:
         await pilot.press("j")
         assert app.table.cursor_key == "b"
-        assert lines(app)[2].strip() == "└ waits: 3 nodes cordoned"
-        assert lines(app)[3].startswith(" ▸ b")
-
-
-async def test_the_cursor_row_is_seen_whole_with_its_detail() -> None:
-    app = TableApp([row(f"job-{index}", detail="└ waits") for index in range(50)])
-    async with app.run_test(size=(80, 10)) as pilot:
-        for _ in range(7):
-            await pilot.press("j")
+        assert app.lines[2].strip() == "└ waits: 3 nodes cordoned"
+        assert app.lines[3].startswith(" ▸ b")
+        app.table.set_rows([row(f"job-{index}", detail="└ waits") for index in range(50)])
+        await pilot.press("g", *["j"] * 7)
         await pilot.pause()
-        shown = lines(app)
-        at = next(y for y, line in enumerate(shown) if "▸" in line)
-        assert "└ waits" in shown[at + 1]
+        at = next(y for y, line in enumerate(app.lines) if "▸" in line)
+        assert "└ waits" in app.lines[at + 1]
 
 
 async def test_markup_and_escape_sequences_are_plain_text() -> None:
@@ -271,19 +239,9 @@ async def test_markup_and_escape_sequences_are_plain_text() -> None:
     app = TableApp([Row("x", (Cell(nasty), Cell.of((nasty, "failed")), Cell("1"), Cell("")), nasty)])
     async with app.run_test(size=(200, 10)) as pilot:
         await pilot.pause()
-        text = "".join(lines(app))
+        text = "".join(app.lines)
         assert "a[/b]red<U+202E>␊end" in text
         assert not set(text) & {"\x1b", "\x9b", "\u202e", "\n"}
-
-
-async def test_a_click_moves_the_cursor_and_a_double_click_opens() -> None:
-    app = TableApp(rows(5))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.click(Table, offset=(6, 3))
-        assert app.table.cursor_key == "job-2"
-        await pilot.click(Table, offset=(6, 4), times=2)
-        await pilot.pause()
-        assert app.selected == ["job-3"]
 
 
 async def test_ten_thousand_rows_are_set_and_moved_through_at_once() -> None:
@@ -296,17 +254,6 @@ async def test_ten_thousand_rows_are_set_and_moved_through_at_once() -> None:
         await pilot.press("G")
         assert app.table.cursor_key == "late"
         assert set_s < 0.5
-
-
-async def test_a_row_that_went_is_marked_no_longer_when_one_with_its_key_comes() -> None:
-    app = TableApp(rows(3))
-    async with app.run_test() as pilot:
-        await pilot.press("space", "j", "space")
-        assert list(app.table.marks) == ["job-0", "job-1"]
-        app.table.set_rows(rows(2, start=1))
-        assert list(app.table.marks) == ["job-1"]
-        app.table.set_rows(rows(3))
-        assert list(app.table.marks) == ["job-1"]
 
 
 @given(

@@ -1,4 +1,4 @@
-"""The table's order, its wide mode, and what it points at; and that nothing stale stays on the screen."""
+"""The table's order, its wide mode and its flashes; and that nothing stale stays on the screen."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region
-from textual.theme import Theme
 
 import themes
 from tests.support.idle import until
+from tests.support.themed_app import ThemedApp
 from tui.tables.column import Cell, Column, Row
 from tui.text.cells import pad
 from tui.widgets.table.table import Table
@@ -33,10 +33,8 @@ def row(name: str, status: str = "Running", gpus: int | None = 8, detail: str | 
     return Row(name, (Cell(name), Cell(status), Cell(count, sort=gpus), Cell("1h")), detail)
 
 
-class OrderApp(App[None]):
-    """One table, perhaps in a frame, and a record of the orders it told."""
-
-    CSS_PATH = themes.STYLESHEET
+class OrderApp(ThemedApp[None]):
+    """One table, perhaps in a frame, and a record of its orders."""
 
     def __init__(
         self, given_rows: Sequence[Row] = (), *, columns: Sequence[Column] = COLUMNS, is_framed: bool = False
@@ -46,12 +44,6 @@ class OrderApp(App[None]):
         self.columns = columns
         self.is_framed = is_framed
         self.orders: list[tuple[str, bool] | None] = []
-        for palette in themes.load().values():
-            self.register_theme(Theme(**palette))
-        self.theme = themes.DEFAULT
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return themes.variable_defaults(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
 
     def compose(self) -> ComposeResult:
         yield Table(self.columns, classes="pane" if self.is_framed else None)
@@ -67,7 +59,7 @@ class OrderApp(App[None]):
 
 
 def painted(table: Table) -> list[str]:
-    """Return what is on the screen: in a frame, lines that nobody asked to be drawn again are old."""
+    """Return the lines on the screen; in a frame, lines that were not refreshed are old."""
     edge = 1 if table.gutter.width else 0
     lines = table.render_lines(Region(0, 0, table.outer_size.width, table.outer_size.height))
     return [strip.text[edge : strip.cell_length - edge] for strip in lines][edge : len(lines) - edge]
@@ -80,6 +72,11 @@ def names(app: OrderApp) -> list[str]:
 async def test_any_column_can_be_picked_and_sorted_by_and_reversed() -> None:
     app = OrderApp([row("job-10", gpus=4), row("job-2", gpus=16), row("job-1", gpus=None)])
     async with app.run_test(size=(80, 24)) as pilot:
+
+        def underlined() -> list[str]:
+            header = app.table.render_lines(Region(0, 0, 80, 1))[0]
+            return [segment.text for segment in header if segment.style and segment.style.underline]
+
         await pilot.press("O")
         assert names(app) == ["job-1", "job-2", "job-10"]
         assert "NAME↑" in painted(app.table)[0]
@@ -93,66 +90,26 @@ async def test_any_column_can_be_picked_and_sorted_by_and_reversed() -> None:
         assert names(app) == ["job-1", "job-2", "job-10"]
         assert app.orders == [("name", False), ("gpus", False), ("gpus", True), ("name", False)]
 
-
-async def test_the_picked_column_is_seen_in_the_header_until_it_is_sorted_by() -> None:
-    app = OrderApp([row("job-1")])
-    async with app.run_test(size=(80, 24)) as pilot:
-
-        def underlined() -> list[str]:
-            header = app.table.render_lines(Region(0, 0, 80, 1))[0]
-            return [segment.text for segment in header if segment.style and segment.style.underline]
-
-        assert underlined() == []
-        await pilot.press("full_stop", "full_stop")
-        assert underlined() == ["STATUS"]
-        await pilot.press("comma", "comma")
-        assert underlined() == ["AGE"]
-        await pilot.press("full_stop")
-        assert underlined() == ["NAME"]
-        await pilot.press("O")
-        assert underlined() == []
-
-
-async def test_a_click_on_a_title_sorts_by_its_column() -> None:
-    app = OrderApp([row("a", gpus=1), row("b", gpus=2)])
-    async with app.run_test(size=(80, 24)) as pilot:
+        app.table.order = None
         await pilot.click(Table, offset=(painted(app.table)[0].index("GPUS"), 0))
         await pilot.pause()
-        assert names(app) == ["b", "a"]
+        assert names(app) == ["job-2", "job-10", "job-1"]
 
-
-async def test_the_cursor_keeps_its_line_when_a_long_list_is_reversed() -> None:
-    app = OrderApp([row(f"job-{index}") for index in range(500)])
+    app = OrderApp([row("job-1")])
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("O", *["ctrl+f"] * 4, "k", "k")
-        await pilot.pause()
-        at = next(line for line in painted(app.table) if "▸" in line)
-        y = painted(app.table).index(at)
+        assert underlined() == []
+        for keys, title in (
+            (("full_stop", "full_stop"), "STATUS"),
+            (("comma", "comma"), "AGE"),
+            (("full_stop",), "NAME"),
+        ):
+            await pilot.press(*keys)
+            assert underlined() == [title]
         await pilot.press("O")
-        assert painted(app.table)[y] == at
-        assert app.table.top > 300
+        assert underlined() == [], "the arrow shows it from now on"
 
 
-async def test_what_comes_above_a_list_read_from_its_top_is_seen() -> None:
-    app = OrderApp([row(f"job-{index}") for index in range(100)])
-    async with app.run_test(size=(80, 24)):
-        app.table.set_rows([row("new"), *(row(f"job-{index}") for index in range(100))])
-        assert names(app)[:2] == ["new", "job-0"]
-        assert app.table.cursor_key == "job-0"
-
-
-async def test_the_wheel_scrolls_and_leaves_the_cursor_where_it_is() -> None:
-    app = OrderApp([row(f"job-{index}") for index in range(100)])
-    async with app.run_test(size=(80, 24)) as pilot:
-        for event, top in ((MouseScrollDown, 3), (MouseScrollDown, 6), (MouseScrollUp, 3)):
-            app.table.post_message(event(None, 5, 5, 0, 0, 0, shift=False, meta=False, ctrl=False))
-            await pilot.pause()
-            assert app.table.top == top
-            assert names(app)[0] == f"job-{top}"
-            assert app.table.cursor_key == "job-0"
-
-
-async def test_a_bar_shows_where_the_view_is() -> None:
+async def test_a_long_list_keeps_its_place_and_a_bar_shows_it() -> None:
     app = OrderApp([row(f"job-{index}") for index in range(100)])
     async with app.run_test(size=(80, 24)) as pilot:
 
@@ -160,10 +117,30 @@ async def test_a_bar_shows_where_the_view_is() -> None:
             return [y for y, line in enumerate(painted(app.table)) if line.endswith("┃")]
 
         assert bar()[0] == 1
+        for event, top in ((MouseScrollDown, 3), (MouseScrollDown, 6), (MouseScrollUp, 3)):
+            app.table.post_message(event(None, 5, 5, 0, 0, 0, shift=False, meta=False, ctrl=False))
+            await pilot.pause()
+            assert app.table.top == top
+            assert names(app)[0] == f"job-{top}"
+            assert app.table.cursor_key == "job-0", "the wheel leaves the cursor alone"
         await pilot.press("G")
         assert bar()[-1] == 23
+
+        await pilot.press("g")
+        app.table.set_rows([row("new"), *(row(f"job-{index}") for index in range(100))])
+        assert names(app)[:2] == ["new", "job-0"], "new rows above the top are visible"
+        assert app.table.cursor_key == "job-0"
         app.table.set_rows([row("job-1")])
         assert bar() == []
+
+        app.table.set_rows([row(f"job-{index}") for index in range(500)])
+        await pilot.press("g", "O", *["ctrl+f"] * 4, "k", "k")
+        await pilot.pause()
+        at = next(line for line in painted(app.table) if "▸" in line)
+        y = painted(app.table).index(at)
+        await pilot.press("O")
+        assert painted(app.table)[y] == at, "the cursor keeps its line when the list is reversed"
+        assert app.table.top > 300
 
 
 MANY = tuple(
@@ -192,12 +169,10 @@ async def test_wide_tables_show_columns_whole_and_are_scrolled_sideways() -> Non
         await pilot.press("ctrl+w", "right")
         assert painted(app.table)[0].split()[-2:] == ["COLUMN-6", "+1>"]
 
-
-async def test_picking_a_column_of_a_wide_table_brings_it_into_sight() -> None:
     app = OrderApp([many("a"), many("b")], columns=MANY)
     async with app.run_test(size=(80, 12)) as pilot:
         await pilot.press("ctrl+w", *["full_stop"] * 8)
-        assert "COLUMN-7" in painted(app.table)[0]
+        assert "COLUMN-7" in painted(app.table)[0], "a picked column is scrolled to"
         await pilot.press(*["comma"] * 6)
         assert "COLUMN-1" in painted(app.table)[0]
 
@@ -215,7 +190,7 @@ def reversed_texts(app: OrderApp, y: int) -> list[str]:
     return [segment.text for segment in line if segment.style and segment.style.reverse]
 
 
-async def test_a_changed_cell_flashes_and_then_is_as_before() -> None:
+async def test_only_a_changed_cell_flashes_and_flashes_can_be_turned_off() -> None:
     app = OrderApp([row("a", "Pending"), row("b", "Pending")])
     async with app.run_test(size=(80, 24)) as pilot:
         assert reversed_texts(app, 2) == []
@@ -224,11 +199,8 @@ async def test_a_changed_cell_flashes_and_then_is_as_before() -> None:
         assert reversed_texts(app, 1) == reversed_texts(app, 3) == []
         await until(pilot, lambda: not reversed_texts(app, 2))
 
-
-async def test_sorting_filtering_and_scrolling_make_nothing_flash() -> None:
-    rows = [row(f"job-{index}", str(index), index % 9) for index in range(60)]
-    app = OrderApp(rows)
-    async with app.run_test(size=(80, 24)) as pilot:
+        rows = [row(f"job-{index}", str(index), index % 9) for index in range(60)]
+        app.table.set_rows(rows)
         app.table.order = ("gpus", False)
         app.table.set_filter(lambda each: each.key.endswith("7"))
         app.table.set_filter(None)
@@ -236,12 +208,8 @@ async def test_sorting_filtering_and_scrolling_make_nothing_flash() -> None:
         app.table.set_rows([*rows])
         assert [reversed_texts(app, y) for y in range(1, 24)] == [[]] * 23
 
-
-async def test_flashes_can_be_turned_off() -> None:
-    app = OrderApp([row("a", "Pending")])
-    async with app.run_test(size=(80, 24)):
         app.table.flashes = False
-        app.table.set_rows([row("a", "Running")])
+        app.table.set_rows([row("job-1", "other")])
         assert reversed_texts(app, 1) == []
 
 

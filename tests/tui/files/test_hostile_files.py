@@ -1,4 +1,4 @@
-"""Files that a user names are regular and small, or refused: no entry point hangs or fills the memory."""
+"""Files of the user are refused in plain words if hostile: no reader hangs, fills the memory or crashes."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tui.files.local_folder import FolderError, pack_folder
 from tui.files.stored_choices import THEME_FILE, read_theme
 from tui.jobs.new_job.job_files import read_job_files
 from tui.jobs.new_job.job_templates import own_templates
+from tui.jobs.new_job.manifest_yaml import read_job, read_manifest
 from tui.screens import key_table
 from tui.screens.documents import form_files
 
@@ -77,15 +78,21 @@ def _ignore_file(path: Path) -> str:
     return "the others are sent"
 
 
-READERS: dict[str, Callable[[Path], str]] = {
-    "--config-file": _job_file,
+YAML_READERS: dict[str, Callable[[Path], str]] = {
     "submit -f": lambda path: _refusal(lambda: read_manifests(str(path))),
-    "import": lambda path: _refusal(lambda: form_files._read(path)),
     "template": lambda path: " ".join(own_templates(_placed(path, "mine.yaml").parent)[1]),
-    "config.yaml": lambda path: " ".join(read_config(path).problems),
+    "config.yaml": lambda path: " ".join([*read_config(path).problems, *read_config(path).unknown]),
     "keys.yaml": lambda path: " ".join(read_keys(path, key_table()).problems),
     "theme": _theme,
     "kubeconfig": lambda path: " ".join(merge([path]).problems),
+}
+TEXT_READERS: dict[str, Callable[[Path], str]] = {
+    "edited YAML": lambda path: _refusal(lambda: read_manifest(path.read_text())),
+    "f3": lambda path: _refusal(lambda: read_job(path.read_text())),
+}
+FILE_READERS: dict[str, Callable[[Path], str]] = {
+    "--config-file": _job_file,
+    "import": lambda path: _refusal(lambda: form_files._read(path)),
     "tokenFile": lambda path: _cluster(path, user="tokenFile"),
     "client-certificate": lambda path: _cluster(path, user="client-certificate"),
     "client-key": lambda path: _cluster(path, user="client-key"),
@@ -118,12 +125,39 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", [*YAML_READERS, *FILE_READERS])
 def test_a_file_that_cannot_be_read_whole_is_refused(tmp_path: Path, reader: str, bad: str) -> None:
     make, why = BAD[bad]
     path = tmp_path / "named"
     make(path)
-    said = READERS[reader](path)
+    said = {**YAML_READERS, **FILE_READERS}[reader](path)
     assert said or (reader, bad) == ("--config-file", "not UTF-8"), "a config file may hold any bytes"
     if reader not in (".gitignore", "chosen theme", "theme"):
         assert why in said.lower()
+
+
+LINKS = ",".join(["*{0}"] * 10)
+TEXTS = {
+    "nested": "a: " + "{a: " * 20_000,
+    "aliases": "a0: &a0 [x]\n"
+    + "".join(f"a{n + 1}: &a{n + 1} [{LINKS.format(f'a{n}')}]\n" for n in range(11)),
+    "merges": "a0: &a0 {x: 1}\n"
+    + "".join(f"a{n + 1}: &a{n + 1} {{<<: [{LINKS.format(f'a{n}')}]}}\n" for n in range(9)),
+    "twice": "theme: dark\nkind: Job\nkind: Job\ntheme: light\njobs.logs: L\njobs.logs: K\n",
+    "tab": "kind: Job\n\tmetadata: 1\n",
+}
+NO_PROBLEM = {("kubeconfig", "twice"), ("kubeconfig", "aliases")}
+"""What kubectl accepts too."""
+WORDS = {"nested": "nested too deeply", "twice": "is given twice", "tab": "tab", "aliases": "", "merges": ""}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("reader", [*YAML_READERS, *TEXT_READERS])
+def test_hostile_yaml_is_refused_in_plain_words(tmp_path: Path, reader: str, text: str) -> None:
+    path = tmp_path / "named"
+    path.write_text(TEXTS[text])
+    problem = {**YAML_READERS, **TEXT_READERS}[reader](path)
+    assert bool(problem) is ((reader, text) not in NO_PROBLEM)
+    assert "recursion" not in problem
+    if reader not in ("theme", "kubeconfig"):  # TOML is no YAML; libyaml and kubectl have words of their own
+        assert WORDS[text] in problem.replace("'\\t'", "tab")
