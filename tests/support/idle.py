@@ -6,7 +6,7 @@ Textual's pilot looks at the CPU time of the process: one that gets no turn on a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from textual._context import active_app
@@ -27,10 +27,16 @@ LEAST_S = 0.02
 async def until_handled(*_: float) -> None:
     """Wait until no message waits or is being handled, and a key that was typed was handed on."""
     app = active_app.get(None)
-    quiet_turns = looks = 0
-    while app is not None and app.is_running and quiet_turns < QUIET_TURNS and looks < MAX_POLLS:
-        looks += 1
-        quiet_turns = 0 if _is_busy(app) else quiet_turns + 1
+    callbacks: Collection[object] = getattr(asyncio.get_running_loop(), "_ready")  # noqa: B009
+    quiet_turns = polls = 0
+    was_alone = False
+    while app is not None and app.is_running and quiet_turns < QUIET_TURNS and polls < MAX_POLLS:
+        polls += 1
+        # Asking every widget is slow. If nothing else ran since the last quiet turn, nothing has changed.
+        is_alone = not callbacks
+        is_unchanged = quiet_turns > 0 and was_alone and is_alone
+        quiet_turns = quiet_turns + 1 if is_unchanged or not _is_busy(app) else 0
+        was_alone = is_alone
         await asyncio.sleep(0 if quiet_turns else 0.001)
 
 

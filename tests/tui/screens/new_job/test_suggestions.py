@@ -1,4 +1,4 @@
-"""The new-job screen: what the cluster has is suggested as one types, and anything else may be typed."""
+"""The new-job screen: names in the cluster are suggested, and anything else may be typed."""
 
 from __future__ import annotations
 
@@ -6,16 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from k8s.topology.ack import config_map
-from k8s.topology.machines import MACHINES
-from tests.scripted.server import Answer, Reply, ScriptedCluster, page, refusal
-from tests.tui.screens.new_job.test_files import until
-from tests.tui.screens.new_job.world import CLAIMS, NEVER_S, SNAPSHOT, Form, form
+from tests.scripted.server import Answer, ScriptedCluster, page, refusal
+from tests.tui.screens.new_job.world import CLAIMS, SNAPSHOT, Form, form
 from tui.feeds.form_choices import KEYS, fetch_all, fetch_choices, fetch_node_labels, snapshot_choices
-from tui.screens.documents.form_requests import CheckTimes, kind_choices
-from tui.widgets.form.job_fields import JobFields
+from tui.screens.documents.form_requests import kind_choices
 
 PATHS = {
     "namespace": "/api/v1/namespaces",
@@ -41,13 +35,14 @@ def is_listed(it: Form, key: str) -> bool:
     return it.field(key).query_one("Suggestions").display
 
 
-def claims() -> Reply:
-    return page([CLAIM, {"metadata": {"name": "workspace"}}, {"metadata": {"name": "old-data"}}])
-
-
-async def test_typing_filters_and_a_suggestion_is_taken_when_it_is_pointed_at(tmp_path: Path) -> None:
-    async with form(tmp_path, claims=claims()) as it:
+async def test_suggestions_are_filtered_and_taken_only_when_pointed_at(tmp_path: Path) -> None:
+    claims = page([CLAIM, {"metadata": {"name": "workspace"}}, {"metadata": {"name": "old-data"}}])
+    async with form(tmp_path, claims=claims) as it:
+        assert it.field("claim").value == "workspace"
+        assert not it.screen.model.is_dirty
         await it.write("claim", "")
+        assert "no volume claim" in it.summary
+        assert it.text_of("#help").endswith("; space lists what there is")
         await it.pilot.press("f")
         assert listed(it, "claim") == ["fast  RWX  1Ti  Pending"]
         await it.pilot.press("down", "enter")
@@ -57,9 +52,6 @@ async def test_typing_filters_and_a_suggestion_is_taken_when_it_is_pointed_at(tm
         await it.pilot.press("enter")
         assert it.focused_key == "mount_path"
 
-
-async def test_what_is_typed_stays_unless_a_suggestion_is_pointed_at(tmp_path: Path) -> None:
-    async with form(tmp_path, claims=claims()) as it:
         await it.write("claim", "")
         await it.pilot.press("d", "a", "tab")
         assert it.field("claim").value == "da"
@@ -71,39 +63,58 @@ async def test_what_is_typed_stays_unless_a_suggestion_is_pointed_at(tmp_path: P
         await it.pilot.press("d", "down", "up", "up")
         assert it.field("claim").value == "d"
 
-
-async def test_space_lists_all_and_arrows_leave_a_closed_list_alone(tmp_path: Path) -> None:
-    async with form(tmp_path, claims=claims()) as it:
         await it.write("claim", "")
         await it.pilot.press("space")
         assert listed(it, "claim") == ["workspace", "fast  RWX  1Ti  Pending", "old-data"]
         await it.pilot.press("escape", "down")
-        assert it.focused_key != "claim"
+        assert it.focused_key != "claim", "the arrows leave a closed list alone"
+
+        await it.unfold("more_volumes")
+        await it.pilot.press("f", "a", "down", "enter")
+        assert it.screen.model.values["more_volumes"] == "fast:/fast"
+        await it.pilot.press("enter", "o", "l", "down", "enter")
+        mounts = it.screen.model.result.spec.mounts
+        assert [(each.claim, each.path) for each in mounts] == [("fast", "/fast"), ("old-data", "/old-data")]
 
 
-async def test_a_line_of_several_is_completed(tmp_path: Path) -> None:
+async def test_labels_and_nodes_are_suggested_in_fields_that_open_later(tmp_path: Path) -> None:
     async with form(tmp_path) as it:
         nodes = [{"metadata": {"name": "n", "labels": {"gpu": "a100", "zone": "b"}}}]
         it.cluster.say("/api/v1/nodes", page(nodes))
-        await it.screen.query_one(JobFields).focus_first(["node_selector"])
-        await until(it, lambda: it.focused_key == "node_selector")
+        await it.unfold("node_selector")
         await it.cluster.until_asked("/api/v1/nodes")
-        await until(it, lambda: not [w for w in it.app.workers if w.group == "labels" and not w.is_finished])
+        await it.until(lambda: it.is_idle("labels"))
         await it.pilot.press("z", "o", "down", "enter")
         assert it.screen.model.values["node_selector"] == "zone=b"
         await it.pilot.press("enter", "g", "down", "enter")
         assert it.screen.model.result.spec.node_selector == {"zone": "b", "gpu": "a100"}
+        await it.unfold("excluded_nodes")
+        await it.pilot.press("space")
+        assert listed(it, "excluded_nodes") == ["a100-1  6 free, Ready"]
 
 
-async def test_claims_are_offered_as_more_volumes_too(tmp_path: Path) -> None:
-    async with form(tmp_path, claims=claims()) as it:
-        await it.screen.query_one(JobFields).focus_first(["more_volumes"])
-        await until(it, lambda: it.focused_key == "more_volumes")
-        await it.pilot.press("f", "a", "down", "enter")
-        assert it.screen.model.values["more_volumes"] == "fast:/fast"
-        await it.pilot.press("enter", "o", "l", "down", "enter")
-        _, *mounts = it.screen.model.result.spec.mounts
-        assert [(each.claim, each.path) for each in mounts] == [("fast", "/fast"), ("old-data", "/old-data")]
+async def test_another_namespace_has_other_claims(tmp_path: Path) -> None:
+    async with form(tmp_path) as it:
+        await it.until(lambda: it.field("claim").value == "workspace")
+        it.cluster.say("/api/v1/namespaces/nlp/persistentvolumeclaims", page([]))
+        await it.write("namespace", "nlp")
+        await it.go("image")
+        await it.until(lambda: it.field("claim").value == "")
+        await it.write("namespace", "vision")
+        await it.go("image")
+        await it.until(lambda: it.field("claim").value == "workspace")
+
+        there = "/api/v1/namespaces/speech/persistentvolumeclaims"
+        it.cluster.say(there, page([{"metadata": {"name": "audio"}}]))
+        await it.write("claim", "data")
+        await it.write("namespace", "speech")
+        await it.pilot.press("tab")
+        await it.cluster.until_asked(there)
+        await it.settled()
+        assert "volume claim data not found in speech" in it.summary
+        await it.write("claim", "")
+        await it.pilot.press("space", "down", "enter")
+        assert it.field("claim").value == "audio"
 
 
 async def test_runtimes_of_the_cluster_and_of_the_namespace_are_offered() -> None:
@@ -119,26 +130,18 @@ async def test_runtimes_of_the_cluster_and_of_the_namespace_are_offered() -> Non
         assert found.options == (("trainingruntime/b", ""),) and found.problem == ""
 
 
-async def test_fields_that_open_later_are_offered_what_was_listed_before(tmp_path: Path) -> None:
-    async with form(tmp_path) as it:
-        await it.screen.query_one(JobFields).focus_first(["excluded_nodes"])
-        await until(it, lambda: it.focused_key == "excluded_nodes")
-        await it.pilot.press("space")
-        assert listed(it, "excluded_nodes") == ["a100-1  6 free, Ready"]
-
-
-@pytest.mark.parametrize("key", KEYS)
-async def test_what_may_not_be_listed_can_be_typed_and_the_help_says_so(key: str) -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        refused = refusal(403, "li cannot list these", "Forbidden")
-        for each, path in PATHS.items():
-            cluster.say(path, refused if each == key else page([{"metadata": {"name": "x"}}]))
-        found = await fetch_all(client, "vision")
-        assert found[key].options == () and "li cannot list these" in found[key].problem
-        assert found[key].problem.startswith("Cannot list ")
-        assert {name: each.problem for name, each in found.items() if name != key and each.problem} == {}
-        asked = cluster.asked(PATHS["pull_secrets"])[0]
-        assert asked.query["fieldSelector"] == "type=kubernetes.io/dockerconfigjson"
+async def test_what_may_not_be_listed_can_be_typed_and_the_help_says_so() -> None:
+    for key in KEYS:
+        async with ScriptedCluster() as cluster, cluster.client() as client:
+            refused = refusal(403, "li cannot list these", "Forbidden")
+            for each, path in PATHS.items():
+                cluster.say(path, refused if each == key else page([{"metadata": {"name": "x"}}]))
+            found = await fetch_all(client, "vision")
+            assert found[key].options == () and "li cannot list these" in found[key].problem
+            assert found[key].problem.startswith("Cannot list ")
+            assert {name for name, each in found.items() if each.problem} == {key}
+            asked = cluster.asked(PATHS["pull_secrets"])[0]
+            assert asked.query["fieldSelector"] == "type=kubernetes.io/dockerconfigjson"
 
 
 async def test_a_kind_that_is_not_served_has_no_names_and_no_complaint() -> None:
@@ -164,32 +167,3 @@ def test_kinds_that_the_server_does_not_know_are_marked() -> None:
     assert choices["PyTorchJob"] == "PyTorchJob  kubeflow.org/v1"
     assert choices["MPIJob"].endswith("  not served here")
     assert not any("served" in words for _, words in kind_choices(SNAPSHOT))
-
-
-async def test_the_help_names_the_key_that_lists(tmp_path: Path) -> None:
-    async with form(tmp_path, claims=claims()) as it:
-        await it.go("claim")
-        assert it.said("#help").endswith("; space lists what there is")
-
-
-async def test_a_claim_that_only_the_namespace_before_has_is_not_kept(tmp_path: Path) -> None:
-    async with form(tmp_path) as it:
-        await it.comes(lambda: it.field("claim").value == "workspace")
-        it.cluster.say("/api/v1/namespaces/nlp/persistentvolumeclaims", page([]))
-        await it.write("namespace", "nlp")
-        await it.go("image")
-        await it.comes(lambda: it.field("claim").value == "")
-        await it.write("namespace", "vision")
-        await it.go("image")
-        await it.comes(lambda: it.field("claim").value == "workspace")
-
-
-async def test_how_the_gpus_are_linked_is_read_once_and_said_below_the_fields(tmp_path: Path) -> None:
-    maps = "/api/v1/namespaces/kube-system/configmaps"
-    answers = {maps: page([config_map("a100-1", MACHINES["dgx-a100"].matrix())])}
-    never = CheckTimes(after_s=NEVER_S)
-    async with form(tmp_path, answers=answers, check_times=never, size=(120, 60)) as it:
-        await it.write("gpus", "4")
-        words = "a100-1: 6 free, 4 of them NVLink-connected"
-        await until(it, lambda: words in " ".join(it.said("#preflight").split()))
-        assert len(it.cluster.asked(maps)) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -10,23 +9,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from textual.app import App
 from textual.events import Paste
 from textual.pilot import Pilot
 from textual.reactive import reactive
-from textual.theme import Theme
 from textual.widgets import Button, Label, Static
 
-import themes
 from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, NodeRow, Share
-from tests.scripted.server import WAIT_S, Answer, Compute, Reply, ScriptedCluster, page
+from tests.scripted.server import Answer, Compute, Reply, ScriptedCluster, page
+from tests.support.idle import until
+from tests.support.themed_app import ThemedApp
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.form_requests import CheckTimes
 from tui.screens.documents.new_job import NewJobScreen
 from tui.widgets.form.fields import Field, TextAreaField, TextField
 from tui.widgets.form.job_fields import JobFields
+from tui.widgets.form.manifest_pane import ManifestPane
+from tui.widgets.yaml_view import YamlView
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs"
 CLAIMS = "/api/v1/namespaces/vision/persistentvolumeclaims"
@@ -56,17 +56,16 @@ FINE: Mapping[str, Reply] = {
     QUOTAS: page([]),
     f"{SPACE}/limitranges": page([]),
 }
-"""What a cluster says that has nothing against a job."""
+"""Answers of a cluster that has no objection to a job."""
 NEVER_S = 3600.0
-"""For a form that is not to ask what would go wrong: the test looks at what it asks otherwise."""
+"""Delay of the checks in a form whose test is about other requests."""
 ECHO = Compute(lambda asked: Answer(json.loads(asked.body), 201))
-"""Answer to a create as a server does that has nothing against it."""
+"""A server that accepts every object."""
 
 
-class FormApp(App[None]):
-    """The form alone, and what it answered."""
+class FormApp(ThemedApp[None]):
+    """The form alone, and the jobs it returned."""
 
-    CSS_PATH = themes.STYLESHEET
     ENABLE_COMMAND_PALETTE = False
     snapshot: reactive[ClusterSnapshot] = reactive(SNAPSHOT, layout=False)
 
@@ -76,12 +75,6 @@ class FormApp(App[None]):
         self.folder = folder
         self.form_arguments = {"check_times": CheckTimes(after_s=NEVER_S), **form}
         self.results: list[JobRef | None] = []
-        for palette in themes.load().values():
-            self.register_theme(Theme(**palette))
-        self.theme = themes.DEFAULT
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return themes.variable_defaults(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
 
     def on_mount(self) -> None:
         screen = NewJobScreen(
@@ -93,7 +86,7 @@ class FormApp(App[None]):
 
 @dataclass
 class Form:
-    """What a test sees of the screen, and does to it."""
+    """What a test sees of the form, and does to it."""
 
     app: FormApp
     pilot: Pilot[None]
@@ -105,13 +98,51 @@ class Form:
 
     def field(self, key: str) -> Field:
         found = self.screen.query_one(JobFields).field(key)
-        assert found is not None, f"{key} is not asked"
+        assert found is not None, f"there is no field {key}"
         return found
 
-    def said(self, selector: str) -> str:
+    def text_of(self, selector: str) -> str:
+        """Return the text of a widget of the form."""
         widget = self.screen.query_one(selector)
         assert isinstance(widget, Static | Label)
         return str(widget.content)
+
+    @property
+    def notice(self) -> str:
+        return self.text_of("Notice")
+
+    @property
+    def summary(self) -> str:
+        """The preflight lines as one."""
+        return " ".join(self.text_of("#preflight").split())
+
+    def dialog_text(self, selector: str = "#details") -> str:
+        """Return the text of a widget of the dialog over the form."""
+        return str(self.app.screen.query_one(selector, Label).content)
+
+    @property
+    def is_confirming(self) -> bool:
+        return isinstance(self.app.screen, ConfirmScreen)
+
+    @property
+    def shown(self) -> list[str]:
+        """The screen as text, line by line."""
+        return self.app.lines
+
+    @property
+    def yaml(self) -> str:
+        return str(self.screen.query_one(YamlView).query_one(Static).content)
+
+    @property
+    def posted(self) -> list[Any]:
+        """Every job sent to the server, in a dry run or to be created."""
+        return [json.loads(each.body) for each in self.cluster.asked(JOBS, method="POST")]
+
+    @property
+    def master(self) -> Any:
+        """The container of the master in the job that was sent last."""
+        pods = self.posted[-1]["spec"]["pytorchReplicaSpecs"]
+        return pods["Master"]["template"]["spec"]["containers"][0]
 
     @property
     def focused_key(self) -> str:
@@ -123,12 +154,21 @@ class Form:
     def has_button(self) -> bool:
         return isinstance(self.screen.focused, Button)
 
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
     async def go(self, key: str) -> None:
         self.field(key).focus_control()
         await self.pilot.pause()
 
+    async def unfold(self, key: str) -> None:
+        """Go to a field that may be folded away."""
+        await self.screen.query_one(JobFields).focus_first([key])
+        await self.until(lambda: self.focused_key == key)
+
     async def write(self, key: str, text: str) -> None:
-        """Replace what stands in a field, as a paste does."""
+        """Replace the text of a field, as a paste does."""
         await self.go(key)
         control = self.screen.focused
         assert isinstance(control, TextField | TextAreaField)
@@ -139,44 +179,54 @@ class Form:
             await self.pilot.press("delete")
         await self.pilot.pause()
 
-    @property
-    def is_asking(self) -> bool:
-        """Whether the server or a file is asked for something, and not the user."""
-        groups = {"open", "read", "submit", "claims", "volume"}
-        if isinstance(self.app.screen, ConfirmScreen):
-            groups -= {"open", "submit"}
-        return any(each.group in groups and not each.is_finished for each in self.app.workers)
+    async def choose(self, key: str, value: str) -> None:
+        """Choose a value from a field with choices."""
+        field = self.field(key)
+        await self.until(lambda: value in dict(field.definition.choices))
+        await self.go(key)
+        values = [each for each, _ in field.definition.choices]
+        steps = values.index(value) - values.index(field.value)
+        await self.press(*["right" if steps > 0 else "left"] * abs(steps))
 
-    @property
-    def is_left(self) -> bool:
-        """Whether a question whether to leave was answered, and what follows is done."""
-        return all(each.is_finished for each in self.app.workers if each.group == "leave")
+    async def set_snapshot(self, snapshot: ClusterSnapshot) -> None:
+        self.app.snapshot = snapshot
+        await self.pilot.pause()
+
+    async def edit_yaml(self) -> TextAreaField:
+        """Open the YAML to edit it."""
+        await self.pilot.press("ctrl+y")
+        pane = self.screen.query_one(ManifestPane)
+        await self.until(lambda: pane.is_read)
+        await self.pilot.press("e")
+        await self.until(lambda: pane.has_class("-editing") and pane.query_one(TextAreaField).has_focus)
+        return pane.query_one(TextAreaField)
+
+    def is_idle(self, *groups: str) -> bool:
+        """Return True if no worker of these groups runs."""
+        return all(each.is_finished for each in self.app.workers if each.group in groups)
 
     async def settled(self) -> None:
-        """Wait until nothing is asked of the server any more."""
-        async with asyncio.timeout(WAIT_S):
-            while self.is_asking:
-                await self.pilot.pause(0.01)
+        """Wait until nothing is requested from the server or a file any more."""
+
+        def is_settled() -> bool:
+            # A dialog waits for the user, and its worker with it.
+            waits = () if self.is_confirming else ("open", "submit")
+            return self.is_idle("read", "claims", "volume", *waits)
+
+        await self.until(is_settled)
         await self.pilot.pause()
 
     async def create(self) -> None:
-        """Press the key that creates, and say yes where that is asked."""
+        """Press the key that creates, and confirm."""
         await self.pilot.press("ctrl+o")
         await self.settled()
-        if isinstance(self.app.screen, ConfirmScreen):
+        if self.is_confirming:
             await self.pilot.press("enter")
             await self.settled()
 
-    async def comes(self, is_there: Callable[[], bool]) -> None:
-        """Wait until something is so."""
-        async with asyncio.timeout(WAIT_S):
-            while not is_there():
-                await self.pilot.pause(0.01)
-
-    def shown(self) -> list[str]:
-        width = self.app.size.width
-        lines = self.app.screen._compositor.render_strips()
-        return ["".join(segment.text for segment in line)[:width] for line in lines]
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until a condition holds."""
+        await until(self.pilot, is_so)
 
 
 @asynccontextmanager
@@ -189,9 +239,11 @@ async def form(
     answers: Mapping[str, Reply] | None = None,
     **arguments: Any,
 ) -> AsyncIterator[Form]:
-    """Open the form on a server that says `replies` to creates, and `answers` to what is asked before.
+    """Open the form on a server that gives `replies` to creates, and `answers` to the checks before.
 
-    Unless it `waits`, the volume claims are not listed yet.
+    Args:
+        claims: The reply to the list of volume claims; `workspace` and `data` by default.
+        waits: Wait until the volume claims are listed.
     """
     async with ScriptedCluster() as cluster, cluster.client() as client:
         listed = [{"metadata": {"name": name}} for name in ("data", "workspace")]
@@ -213,7 +265,7 @@ async def form(
 
 
 def sandbox(*held: int) -> ClusterSnapshot:
-    """Return a sandbox with a node of two GPUs for each number, which says how many are held."""
+    """Return a sandbox of nodes with two GPUs, of which so many are held."""
     nodes = [
         replace(NODE, name=f"node-{index}", resources={GPU: Share(2, each, 0)})
         for index, each in enumerate(held)
