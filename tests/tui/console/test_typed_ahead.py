@@ -17,15 +17,12 @@ from textual.widgets import Input, OptionList, Select, TextArea
 from tests.scripted.server import Answer, Compute
 from tests.support.namespace_objects import CLAIMS, claim, in_namespace
 from tests.support.playground import Playground
-from tests.tui.keys.world import PYTORCH_JOBS, seen, start_over, typed, world
+from tests.tui.keys.world import PYTORCH_JOBS, seen, typed, world
 from tui.screens.base.view import View
 from tui.widgets.table.table import Table
 
 ECHO = Compute(lambda asked: Answer(json.loads(asked.body), 201))
 """Answer to a create as a server does that has nothing against it."""
-
-Case = tuple[Sequence[str], str, Sequence[str]]
-"""The keys that open a view, words that it is known by, and the keys that are typed then."""
 
 
 def key(name: str) -> events.Key:
@@ -69,69 +66,62 @@ def state(play: Playground) -> list[dict[str, Any]]:
     return found
 
 
-async def states_after(
-    tmp_path: Path, cases: Sequence[Case], *, in_one_packet: bool
-) -> list[list[dict[str, Any]]]:
-    """Return the states that keys lead to, each from a view that was opened from home as it begins."""
+async def after(
+    tmp_path: Path, keys: Sequence[str], *, in_one_packet: bool, opened: Sequence[str] = (), shows: str = ""
+) -> list[dict[str, Any]]:
+    """Return the state that keys lead to in a view that was opened, and shows what it is known by."""
     folder = tmp_path / ("packet" if in_one_packet else "single")
     folder.mkdir()
-    states = []
     async with world(folder, size=(100, 30)) as play:
         play.cluster.say(PYTORCH_JOBS, ECHO, method="POST")
-        for opened, shows, keys in cases:
-            await start_over(play)
-            await play.press(*opened)
-            await play.until(seen(play, shows))
-            for name in keys:
-                play.console.post_message(key(name))
-                if not in_one_packet:
-                    await play.rest()
-            await play.rest()
-            await play.until(lambda: play.is_filled)
-            await play.rest()
-            states.append(state(play))
-    return states
-
-
-async def assert_same_in_one_packet(tmp_path: Path, cases: Sequence[Case]) -> None:
-    one_by_one = await states_after(tmp_path, cases, in_one_packet=False)
-    at_once = await states_after(tmp_path, cases, in_one_packet=True)
-    for (opened, _, keys), expected, found in zip(cases, one_by_one, at_once, strict=True):
-        assert found == expected, " ".join((*opened, "|", *keys))
+        await play.press(*opened)
+        await play.until(seen(play, shows))
+        for name in keys:
+            play.console.post_message(key(name))
+            if not in_one_packet:
+                await play.rest()
+        await play.rest()
+        await play.until(lambda: play.is_filled)
+        await play.rest()
+        return state(play)
 
 
 FORM = ["n", *"x1", "tab", "tab", *"ns1", "tab", *"img1", "tab", "3", "tab", "2"]
 
 
-PACKETS: tuple[Sequence[str], ...] = (
-    FORM,
-    ["ctrl+d", "right", "enter"],
-    ["ctrl+d", "tab", "enter", "j"],
-    ["H", "tab", "enter", "k"],
-    ["n", *"abc", "escape", "tab", "enter", "j", "enter"],
-    ["n", *"abc", "escape", "enter", "j", "n", "tab", "enter", *"de"],
-    ["n", *"abc", "ctrl+s", "tab", "enter", "j"],
-    ["n", "pagedown", "pagedown", "3", "ctrl+g", "a", *"zz"],
-    ["n", "ctrl+y", "j", "ctrl+y", "q"],
-    ["n", "tab", "enter", "down", "enter", "tab", "7"],
-    ["b", *"77", "tab", "8"],
-    [*typed("nodes"), "j", "enter", "escape", "tab", "slash", *"zz"],
-    ["slash", *"be", "enter", "enter", "l", "slash", *"line", "enter", "escape", "escape"],
-    ["ctrl+g", "a", "j"],
-    ["question_mark", "j", "escape", "j", "enter"],
-    ["ctrl+p", *"node", "enter", "j"],
-    [*typed("theme"), "down", "down", "enter", "j"],
-    [*typed("theme"), "down", "escape", "j", "space"],
-    ["space", "j", "space", "ctrl+d", "tab", "tab", "escape", "enter", "tab"],
-    ["q", "escape", "j", "enter", "q", "k"],
-    [*typed("ctx"), "enter", "question_mark", "j"],
-    ["ctrl+d", "ctrl+c", "j"],
+@pytest.mark.parametrize(
+    "keys",
+    [
+        FORM,
+        ["ctrl+d", "right", "enter"],
+        ["ctrl+d", "tab", "enter", "j"],
+        ["H", "tab", "enter", "k"],
+        ["n", *"abc", "escape", "tab", "enter", "j", "enter"],
+        ["n", *"abc", "escape", "enter", "j", "n", "tab", "enter", *"de"],
+        ["n", *"abc", "ctrl+s", "tab", "enter", "j"],
+        ["n", "pagedown", "pagedown", "3", "ctrl+g", "a", *"zz"],
+        ["n", "ctrl+y", "j", "ctrl+y", "q"],
+        ["n", "tab", "enter", "down", "enter", "tab", "7"],
+        ["b", *"77", "tab", "8"],
+        [*typed("nodes"), "j", "enter", "escape", "tab", "slash", *"zz"],
+        ["slash", *"be", "enter", "enter", "l", "slash", *"line", "enter", "escape", "escape"],
+        ["ctrl+g", "a", "j"],
+        ["question_mark", "j", "escape", "j", "enter"],
+        ["ctrl+p", *"node", "enter", "j"],
+        [*typed("theme"), "down", "down", "enter", "j"],
+        [*typed("theme"), "down", "escape", "j", "space"],
+        ["space", "j", "space", "ctrl+d", "tab", "tab", "escape", "enter", "tab"],
+        ["q", "escape", "j", "enter", "q", "k"],
+        [*typed("ctx"), "enter", "question_mark", "j"],
+        ["ctrl+d", "ctrl+c", "j"],
+    ],
+    ids=" ".join,
 )
-
-
-@pytest.mark.slow
-async def test_keys_in_one_packet_reach_what_they_would_have_reached_one_by_one(tmp_path: Path) -> None:
-    await assert_same_in_one_packet(tmp_path, [((), "waits", keys) for keys in PACKETS])
+async def test_keys_in_one_packet_reach_what_they_would_have_reached_one_by_one(
+    tmp_path: Path, keys: Sequence[str]
+) -> None:
+    one_by_one = await after(tmp_path, keys, in_one_packet=False)
+    assert await after(tmp_path, keys, in_one_packet=True) == one_by_one
 
 
 VIEWS: dict[str, tuple[Sequence[str], str]] = {
@@ -189,14 +179,18 @@ PHRASES = 8
 """Typed in one packet."""
 
 
-@pytest.mark.slow
-async def test_whatever_is_typed_in_one_packet_ends_as_if_it_came_one_by_one(tmp_path: Path) -> None:
-    cases = []
-    for view, (opened, shows) in VIEWS.items():
-        may_be_typed = {"new": IN_THE_FORM, "contexts": IN_CONTEXTS}.get(view, ANYWHERE)
-        phrases = random.Random(view).choices(may_be_typed, k=PHRASES)
-        cases.append((opened, shows, [name for phrase in phrases for name in phrase]))
-    await assert_same_in_one_packet(tmp_path, cases)
+@pytest.mark.parametrize("view", VIEWS)
+async def test_whatever_is_typed_in_one_packet_ends_as_if_it_came_one_by_one(
+    tmp_path: Path, view: str
+) -> None:
+    opened, shows = VIEWS[view]
+    choice = random.Random(view)
+    may_be_typed = {"new": IN_THE_FORM, "contexts": IN_CONTEXTS}.get(view, ANYWHERE)
+    phrases = choice.choices(may_be_typed, k=PHRASES)
+    keys = [name for phrase in phrases for name in phrase]
+    one_by_one = await after(tmp_path, keys, in_one_packet=False, opened=opened, shows=shows)
+    at_once = await after(tmp_path, keys, in_one_packet=True, opened=opened, shows=shows)
+    assert at_once == one_by_one, " ".join(keys)
 
 
 async def test_enter_typed_ahead_of_the_answer_creates_a_job_once(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ from textual import events
 from textual.geometry import Region
 from textual.keys import _character_to_key
 
-import themes
 from k8s.jobs.port_forward import CARRIED, FAILED
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster, Stall, Stream, page, refusal
 from tests.scripted.websocket import V4, Speaker, Talk
@@ -32,10 +30,6 @@ from tests.support.namespace_objects import EVENTS as ALL_EVENTS
 from tests.support.objects import Object, batch_job, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on
 from tests.support.sample_cluster import ago
-from tui.screens.base.request import Route
-from tui.screens.base.view import View
-from tui.screens.lists.jobs import JobsView
-from tui.screens.lists.nodes import NodesView
 from tui.widgets.table.table import Table
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -162,24 +156,6 @@ def _say(cluster: ScriptedCluster) -> None:
         serve(cluster, path, *EVENTS)
     for path in (CLAIMS, in_namespace(CLAIMS)):
         serve(cluster, path, *VOLUMES)
-
-
-async def start_over(play: Playground) -> None:
-    """Show home as it was first: nothing is open, typed, marked or remembered."""
-    console, context = play.console, play.console.context
-    while not isinstance(console.screen, View):
-        await play.press("escape")
-    console.views.restart(Route("nodes"), NodesView())  # home anew, where home is shown
-    console.views.restart(Route("jobs"), JobsView())
-    for choices in (context.rows, context.switches):
-        choices.clear()
-    for names in (context.recent, *context.typed.values()):
-        names.clear()
-    shutil.rmtree(console.options.state_folder, ignore_errors=True)
-    console.clear_notifications()
-    console.theme = themes.DEFAULT
-    await play.rest()
-    await play.until(lambda: play.is_filled and len(play.table.shown_rows) == 3)
 
 
 async def _carry(speaker: Speaker) -> None:
