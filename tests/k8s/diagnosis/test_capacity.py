@@ -120,8 +120,11 @@ def test_a_job_is_never_told_to_wait_for_itself() -> None:
 
 
 def test_nobody_is_told_to_wait_for_a_node_that_is_too_small() -> None:
-    nodes, rows = [node("a", 4), node("b")], [held("a", 4, small=4), held("b", 8, one=4, other=4)]
-    answer = explain(gang(nodes, "master-0", rows=rows))
+    nodes, rows = [node("a"), node("b")], [held("a", 8, whole=8), held("b", 8, one=4, other=4)]
+    nodes[0]["status"]["allocatable"]["cpu"] = "1"
+    spec = spec_of()
+    spec["containers"][0]["resources"]["limits"]["cpu"] = "2"
+    answer = explain(gang(nodes, "master-0", spec=spec, rows=rows))
     assert answer.help[0] == "Wait for one and other on b (8 GPUs)."
 
 
