@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from k8s.client.client import Client
-from k8s.errors import Forbidden, NotFound
+from k8s.errors import Invalid, NotFound
 from k8s.logs import (
     EVERYTHING,
     Item,
@@ -70,15 +70,13 @@ async def test_one_shot_reads_rank_0_of_the_chief_unless_asked_otherwise() -> No
             await read_texts(client, targets, Options(instance="worker-9"))
 
 
-async def test_logs_that_may_not_be_read_end_the_reading_with_an_error() -> None:
+@pytest.mark.parametrize("is_followed", [False, True])
+async def test_logs_that_cannot_be_read_end_the_reading_with_an_error(is_followed: bool) -> None:
     pods = [pod_of(0), pod_of(1)]
-    for pod in pods:
-        pod.faults = [Fault(403, "not yours")]
+    targets = [target(pod, instance=pod.name, container="sidecar") for pod in pods]
     async with connected(*pods) as (_, client):
-        with pytest.raises(Forbidden, match="not yours"):
-            await read_texts(
-                client, [target_of(pod, rank) for rank, pod in enumerate(pods)], Options(every=True)
-            )
+        with pytest.raises(Invalid, match="no container"):
+            await read_texts(client, targets, Options(every=True, follow=is_followed))
 
 
 async def test_a_rank_that_nobody_declares_is_found_by_its_lines_or_is_an_error() -> None:
