@@ -264,3 +264,4 @@ async def test_the_user_is_whom_the_api_names() -> None:
         async with running(cluster) as feed:
             snapshot = await feed.until(lambda each: each.user == "admin")
     assert {"admin", local_user()} <= own_names(snapshot.user)
+    assert snapshot.server_version == "v1.36.0"
