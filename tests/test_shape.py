@@ -44,11 +44,11 @@ def test_the_project_stays_within_its_budgets() -> None:
         path for path in (ROOT / "trainer").rglob("*.py") if not {"tfevents", "benchmark"} & {*path.parts}
     ]
     measured = {
-        "source lines": (lines_in(SOURCES), 79_100),
+        "source lines": (lines_in(SOURCES), 78_100),
         "source files": (len(SOURCES), 520),
-        "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 12_300),
-        "lines of the trainers": (lines_in(trainer), 5_250),
-        "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 77_000),
+        "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 11_650),
+        "lines of the trainers": (lines_in(trainer), 4_610),
+        "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 75_100),
         "words of README": (len((ROOT / "README.md").read_text().split()), 2_000),
         "small modules for one neighbour": (len(modules_for_one_neighbour()), 5),
         **{
@@ -105,11 +105,11 @@ def test_every_module_says_why_it_exists() -> None:
 
 
 @pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
-def test_every_kind_has_a_golden_manifest_and_a_test_file(kind: object) -> None:
+def test_every_kind_has_a_golden_manifest_and_tests(kind: object) -> None:
     title = type(kind).title.lower().replace(" ", "-")  # type: ignore[attr-defined]
-    module = type(kind).__module__.rpartition(".")[2]
     assert (ROOT / "tests" / "golden" / "kinds" / f"{title}.yaml").is_file()
-    assert (ROOT / "tests" / "k8s" / "kinds" / f"test_{module}.py").is_file()
+    imported = f"from {type(kind).__module__} import {type(kind).__name__}\n"
+    assert any(imported in path.read_text() for path in (ROOT / "tests/k8s/kinds").glob("test_*.py"))
 
 
 @pytest.mark.parametrize(

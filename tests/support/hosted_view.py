@@ -6,33 +6,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from textual.app import App
 from textual.pilot import Pilot
-from textual.theme import Theme
 
 import themes
 from k8s.snapshot import ClusterSnapshot
+from tests.support.themed_app import ThemedApp
 from tui.screens.base import view as frame
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 
 
-class ThemedApp(App[None]):
+class FramedApp(ThemedApp[None]):
     """An app with the looks of the console, and nothing else of it."""
 
     CSS_PATH = [themes.STYLESHEET, Path(frame.__file__).with_suffix(".tcss")]  # noqa: RUF012
 
-    def __init__(self) -> None:
-        super().__init__()
-        for palette in themes.load().values():
-            self.register_theme(Theme(**palette))
-        self.theme = themes.DEFAULT
 
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return themes.variable_defaults(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
-
-
-class Hosted(ThemedApp):
+class Hosted(FramedApp):
     """Shows a view and records its requests."""
 
     def __init__(self, view: View) -> None:
@@ -47,12 +37,6 @@ class Hosted(ThemedApp):
     def on_action_request(self, request: ActionRequest) -> None:
         about = request.argument or request.selected or request.instance
         self.requests.append((request.name, about, tuple(ref.name for ref in request.targets)))
-
-    @property
-    def text(self) -> str:
-        """Everything on the screen as text."""
-        strips = self.screen._compositor.render_strips()
-        return "\n".join(strip.text.rstrip() for strip in strips)
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from textual.app import ComposeResult
 
 from k8s.logs import Item, LogLine, Mark, Marker, Target
-from tests.support.hosted_view import ThemedApp
+from tests.support.hosted_view import FramedApp
 from tests.tui.console.hostile_words import (
     HOSTILE,
     NASTY,
@@ -26,7 +26,7 @@ from tui.widgets.table.table import Table
 from tui.widgets.yaml_view import YamlView
 
 
-class Shelf(ThemedApp):
+class Shelf(FramedApp):
     """The widgets that show words from outside."""
 
     CSS = "Table, LogView, YamlView, CurveChart { height: 6; width: 40; }"

@@ -35,7 +35,7 @@ def test_folder_config_files_and_trainers_are_read(tmp_path: Path) -> None:
     assert files.code.startswith(b"\x1f\x8b")
     assert files.config_files == {str(tmp_path / "train.py"): b"x"}
     assert files.left_out == ("out",)
-    assert {"trainer/__init__.py", "trainer/launch.py", "trainer/ddp/checkpoint.py"} <= set(files.trainer)
+    assert {"trainer/__init__.py", "trainer/launch.py", "trainer/ddp/checkpoints.py"} <= set(files.trainer)
 
 
 def test_the_home_folder_of_nobody_is_no_file() -> None:

@@ -18,7 +18,7 @@ from k8s.logs import JobLogs, LogRequest
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
 from tests.scripted.logs import QUICK, Fault, Run, ScriptedPod, connected
-from tests.support.hosted_view import ThemedApp
+from tests.support.hosted_view import FramedApp
 from tests.support.idle import until
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
@@ -78,7 +78,7 @@ def snapshot_of(*pods: ScriptedPod) -> ClusterSnapshot:
     return ClusterSnapshot(jobs=(job,), is_synced=True)
 
 
-class Host(ThemedApp):
+class Host(FramedApp):
     """As much of the console as the screen needs."""
 
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, layout=False)

@@ -14,7 +14,7 @@ from textual.widgets import Button
 from k8s.jobs.clone import clone
 from k8s.kinds import JobRef
 from tests.scripted.server import Answer, Reply, ScriptedCluster, refusal
-from tests.support.hosted_view import ThemedApp
+from tests.support.hosted_view import FramedApp
 from tests.support.objects import pytorch_job, recorded
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.manifest import ManifestScreen
@@ -59,7 +59,7 @@ async def opened(*replies: Reply, obj: dict[str, Any] | None = None) -> AsyncIte
         pod |= {"nodeSelector": {"for": "bert"}, "hostAliases": [{"ip": "10.0.0.1"}]}
         found = clone(obj or job)
         answers: list[JobRef | None] = []
-        app = ThemedApp()
+        app = FramedApp()
         async with app.run_test(size=(80, 24)) as pilot:
             screen = ManifestScreen(client, found, namespace="default")
             await app.push_screen(screen, answers.append)

@@ -235,8 +235,8 @@ class FormModel:
         self._before_template = {name: text for name, text in self._before_template.items() if name != key}
         self._touched.add(key)
         self._server_errors.pop(key, None)
-        self.values = {**self.values, key: value}
-        self._fill_in_implied(key)
+        before, self.values = self.values, {**self.values, key: value}
+        self._fill_in_implied(before)
         if key != "name":
             self._suggest_values()
         self._recompute()
@@ -258,16 +258,15 @@ class FormModel:
         self.values = {**self.values, key: value}
         return True
 
-    def _fill_in_implied(self, changed: str) -> None:
-        # A default may depend on another argument: with the model gpt, a batch has 8 sequences.
+    def _fill_in_implied(self, before: Mapping[str, str]) -> None:
+        # A model may bring other defaults: with gpt, a batch has 8 sequences.
         for trainer in TRAINERS:
-            for implied in trainer.implied:
-                name, value = implied.where
-                is_about_it = name == implied.given and changed == f"{trainer.name}.{name}"
-                key = f"{trainer.name}.{implied.other}"
-                if is_about_it and key not in self._before_template:
-                    default = default_text(trainer.argument(implied.other))
-                    self._fill_in_default(key, implied.value if self.values[changed] == value else default)
+            key = f"{trainer.name}.model"
+            was, now = (trainer.implied({"model": values.get(key, "")}) for values in (before, self.values))
+            for name in was | now if was != now else ():
+                if f"{trainer.name}.{name}" not in self._before_template:
+                    default = now.get(name, default_text(trainer.argument(name)))
+                    self._fill_in_default(f"{trainer.name}.{name}", default)
 
     def set_claims(self, namespace: str, claims: Sequence[str] | None) -> None:
         """Set the volume claims of a namespace, None while unknown; fill in `workspace` if it exists."""
