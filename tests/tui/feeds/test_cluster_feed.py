@@ -17,7 +17,7 @@ from k8s.snapshot import ClusterSnapshot, Missing
 from tests.scripted.feed import JOBS, NODES, PODS, WATCHED, jobs_of, running, serve, serve_small
 from tests.scripted.server import Answer, Drop, ScriptedCluster, Stall, Stream, page, refusal
 from tests.support.objects import node, pytorch_job
-from tui.feeds.cluster_feed import IDLE_FACTOR, PUBLISH_S, ClusterFeed, trouble_of
+from tui.feeds.cluster_feed import IDLE_FACTOR, PUBLISH_S, ClusterFeed, list_progress, trouble_of
 from tui.jobs.filters import own_names
 from tui.options import local_user
 
@@ -199,6 +199,10 @@ async def test_pictures_that_are_slow_to_make_leave_time_for_keys() -> None:
                 await feed.until(partial(has_nodes, number + 2))
     gaps = [later - ended for (_, ended), (later, _) in pairwise(times)]
     assert gaps and all(gap >= IDLE_FACTOR * slow_s * 0.95 for gap in gaps)
+
+
+def test_before_the_first_page_no_progress_is_shown() -> None:
+    assert list_progress([(ALL_PODS, MirrorState())]) == ""
 
 
 def has_nodes(amount: int, snapshot: ClusterSnapshot) -> bool:
