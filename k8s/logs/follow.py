@@ -378,7 +378,9 @@ class Follower:
     async def _next_run(self, view: ContainerView) -> AsyncGenerator[list[Item], None]:
         run = self._run if self._run is not None else view.run
         if view.run - run > 1:
-            yield [self._marker(Mark.GAP, f"gap: {view.run - run - 1} short runs were not read")]
+            missed = view.run - run - 1
+            runs = "1 short run was" if missed == 1 else f"{missed} short runs were"
+            yield [self._marker(Mark.GAP, f"gap: {runs} not read")]
         elif not self._run_is_read:
             try:
                 async with aclosing(self._read(previous=True, is_final=True)) as batches:

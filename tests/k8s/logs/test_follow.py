@@ -218,16 +218,18 @@ async def test_a_container_that_crashes_is_waited_for_between_its_runs() -> None
     assert words == ["ended, exit 1; waits for a restart", "restart #1, exit 1", "ended, exit 0"]
 
 
-async def test_runs_that_came_and_went_unread_are_a_gap() -> None:
+@pytest.mark.parametrize(("runs", "gap"), [(1, "1 short run was"), (2, "2 short runs were")])
+async def test_runs_that_came_and_went_unread_are_a_gap(runs: int, gap: str) -> None:
     pod = ended_pod(2, exit_code=1)
     async with connected(pod) as (_, client), asyncio.timeout(10):
-        marks = []
+        markers = []
         async for item in follow(client, target(pod), backoff=QUICK):
             if isinstance(item, Marker):
-                marks.append(item.mark)
-                if len(marks) == 1:
-                    pod.runs += [Run(exit_code=1), Run(exit_code=0)]
-    assert marks == [Mark.ENDED, Mark.GAP, Mark.RESTART, Mark.ENDED]
+                markers.append(item)
+                if len(markers) == 1:
+                    pod.runs += [*(Run(exit_code=1) for _ in range(runs)), Run(exit_code=0)]
+    assert [each.mark for each in markers] == [Mark.ENDED, Mark.GAP, Mark.RESTART, Mark.ENDED]
+    assert markers[1].text == f"gap: {gap} not read"
 
 
 async def test_a_pod_that_is_deleted_ends_the_log() -> None:
