@@ -46,9 +46,7 @@ SCALARS = (
 VALUES = st.recursive(
     SCALARS,
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.lists(inner, max_size=3).map(tuple)
-        | st.dictionaries(st.integers() | st.text(max_size=4), inner, max_size=3)
+        st.lists(inner, max_size=3) | st.dictionaries(st.integers() | st.text(max_size=4), inner, max_size=3)
     ),
     max_leaves=8,
 )

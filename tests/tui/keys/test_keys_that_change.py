@@ -59,7 +59,7 @@ def test_keys_that_change_something_are_where_these_tests_press_them() -> None:
 
 
 async def go_home(play: Playground) -> None:
-    """Go back to the list of jobs from wherever a key has led to."""
+    """Go back to the list of jobs, sorted by name, from wherever a key has led to."""
     for _ in range(5):
         if titled(play, " Jobs (")():
             break
@@ -67,6 +67,8 @@ async def go_home(play: Playground) -> None:
         if seen(play, "Discard your changes?")():
             await play.press("right", "enter")
     await play.press("2")
+    if not seen(play, "NAME↑")():  # the list was opened again
+        await play.press("N")
 
 
 async def open_place(play: Playground, place: str, job: str = "bert") -> None:
