@@ -65,7 +65,7 @@ class CheckpointFolder:
         With `never`, existing checkpoints are moved aside. Otherwise nothing changes: see `resumed`.
 
         Raises:
-            TrainingError: There is none and `resume` is `must`, or it cannot be used.
+            TrainingError: No checkpoint exists and `resume` is `must`, or it cannot be used.
         """
         existing = list_checkpoints(self.path)
         if resume == "never":
