@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import pytest
@@ -142,16 +141,16 @@ async def test_the_console_explains_visible_jobs_once_and_no_others(
         async with running(cluster) as feed:
             snapshot = await feed.until(lambda each: each.is_synced and len(each.jobs) == 2)
             monkeypatch.setattr("tui.feeds.cluster_feed.POLL_VISIBLE_S", 0.001)
-            polls = count()
+            polls: list[None] = []
 
             def visible() -> list[Job]:
-                next(polls)
+                polls.append(None)
                 return [bert(snapshot)]
 
             feed.cluster_feed.visible_jobs = visible
             snapshot = await feed.until(lambda each: bert(each).reason.startswith(expected))
-            explained_at = next(polls)
-            while next(polls) < explained_at + 5:
+            explained_at = len(polls)
+            while len(polls) < explained_at + 5:
                 await asyncio.sleep(0.01)
             paths = [each.path for each in cluster.requests]
         # What the mirrored nodes explain is asked of nobody.
