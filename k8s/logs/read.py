@@ -36,7 +36,7 @@ class Options:
     instance: str = ""
     """All lines of an instance, by its short name (`worker-2`) or its pod."""
     rank: int | None = None
-    """Global rank: its lines, and those of its pod that belong to no rank."""
+    """Global rank: its lines, and those that name no rank unless its pod marks lines with ranks."""
     container: str = ""
     previous: bool = False
     every: bool = False
@@ -112,6 +112,9 @@ async def read(
     chief = next((each for each in selected if each.is_chief), selected[0])
     instance = chief.name if rank == 0 or len(selected) == 1 else ""
     finder = _RankFinder(rank) if rank and not is_declared else None
+    own = None
+    if options.rank is not None and is_declared:
+        own = _OwnLines(selection, instance, withholds=not request.follow)
     followers = [Follower(client, each, request, backoff=backoff, numbers=numbers) for each in selected]
     async with AsyncExitStack() as stack:
         if len(followers) == 1 and updates is None:
@@ -128,10 +131,44 @@ async def read(
                 if finder is not None:
                     for ready in finder.take(item):
                         yield ready
+                elif own is not None:
+                    for ready in own.take(item):
+                        yield ready
                 elif selection.matches(item, instance):
                     yield item
     if finder is not None:
         finder.require_found()
+    for item in own.rest() if own is not None else ():
+        yield item
+
+
+class _OwnLines:
+    # The lines of one rank of a pod that runs several. Those that name no rank, as torchrun's own, count
+    # until a line names one: in a pod that marks no lines, any may be the rank's.
+    def __init__(self, selection: LogSelection, instance: str, *, withholds: bool) -> None:
+        self._selection, self._instance, self._withholds = selection, instance, withholds
+        self._withheld: list[Item] = []
+        self._is_marked = False
+
+    def take(self, item: Item) -> Sequence[Item]:
+        if isinstance(item, LogLine) and item.rank is not None:
+            self._is_marked = True
+            self._withheld.clear()
+        elif isinstance(item, LogLine) and self._is_marked:
+            return ()
+        if not self._selection.matches(item, self._instance):
+            return ()
+        if isinstance(item, LogLine) and self._withholds and not self._is_marked:
+            self._withheld.append(item)
+            if len(self._withheld) < _WITHHELD_LINES:
+                return ()
+            self._withholds = False
+            return self.rest()
+        return (item,)
+
+    def rest(self) -> list[Item]:
+        found, self._withheld = self._withheld, []
+        return found
 
 
 class _RankFinder:

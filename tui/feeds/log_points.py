@@ -6,8 +6,8 @@ from array import array
 from collections.abc import Iterable
 
 from k8s.logs import LogLine
+from k8s.logs.training_lines import TrainingLineReader
 from trainer.tfevents import Columns, ScalarSeries
-from tui.text.training_lines import TrainingLineReader
 
 # A step that another rank prints later than this belongs to a new run.
 REPEATED_WITHIN_NS = 60 * 10**9

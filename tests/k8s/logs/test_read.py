@@ -58,7 +58,9 @@ async def test_one_shot_reads_rank_0_of_the_chief_unless_asked_otherwise() -> No
     targets = [target_of(other, 2), target_of(chief, 0, 1, is_chief=True)]
     async with connected(chief, other) as (_, client):
         assert await read_texts(client, targets, Options()) == ["a", "torchrun"]
-        assert await read_texts(client, targets, Options(rank=1)) == ["b", "torchrun"]
+        assert await read_texts(client, targets, Options(rank=1)) == ["b"]
+        unmarked = [target_of(other, 2, 3)]
+        assert await read_texts(client, unmarked, Options(rank=3)) == other.texts, "any may be its own"
         assert await read_texts(client, targets, Options(instance="worker-0")) == ["a", "b", "torchrun"]
         assert await read_texts(client, targets, Options(rank=2, tail=1)) == ["r1 line 2"]
         assert sorted(await read_texts(client, targets, Options(every=True))) == sorted(

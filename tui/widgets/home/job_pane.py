@@ -22,9 +22,10 @@ from textual.timer import Timer
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
+from tui.feeds.preview_text import silence_text
 from tui.keys import JOB_PANE, LOG, Key
 from tui.terminal.driver import PacedApp
-from tui.text.format import plural
+from tui.text.format import Clock, plural
 from tui.text.progress import progress_in
 from tui.widgets.bindings import bindings
 from tui.widgets.preview import DRAW_S, FETCH_S, Preview
@@ -333,7 +334,9 @@ class JobPane(Container, can_focus=True):
         if job is not None:
             choice = self._tail.choice if self._tail is not None else None
             progress = sanitize(job.progress) if job.progress else self._progress
-            running = progress if job.status is Status.RUNNING else ""
+            clock = Clock.ahead(self._snapshot.clock_offset_s)
+            is_running = job.status is Status.RUNNING
+            running = ", ".join(filter(None, (progress, silence_text(job, clock)))) if is_running else ""
             rank = choice.selection.rank if choice is not None else None
             ranks = plural(job.ranks_total, "rank") if rank is None and job.ranks_total > 1 else ""
             whose = f"rank {rank} of {job.ranks_total}" if rank is not None else ranks

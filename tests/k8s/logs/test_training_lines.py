@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.logs import LogLine, Target
+from k8s.logs.training_lines import LARGEST_STEP, TrainingLineReader
 from tui.feeds.log_points import MAX_TAGS, LogPoints
 from tui.text.progress import progress_in
-from tui.text.training_lines import LARGEST_STEP, TrainingLineReader
 
 S = 10**9
 Points = dict[str, list[tuple[int, float]]]

@@ -53,7 +53,18 @@ _NAMES = re.compile(
     r"loss|acc|lr|learning_rate|ppl|perplexity|norm|reward|error|img|images|tokens", re.IGNORECASE
 )
 
+_EPOCH_ALONE = re.compile(r"\bepoch:?\s*\[?(\d{1,9})\b", re.IGNORECASE)
+
 Scalars = tuple[tuple[str, float], ...]
+
+
+def step_in(raw: bytes) -> int | None:
+    """Return the step, or else the epoch, that a line names; progress bars and evaluations name none."""
+    text = log_text(raw[: 4 * LONGEST_CHARS], cap=LONGEST_CHARS)
+    if (found := _STEP.search(text)) is None and "%|" not in text:
+        within = any(each.search(text) for each in (_SAMPLES, _BRACKETED, _BATCH))
+        found = None if within else _BENCHMARK.search(text) or _EPOCH_ALONE.search(text)
+    return int(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
