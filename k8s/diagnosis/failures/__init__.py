@@ -1,0 +1,11 @@
+"""Triage of a failed job: the rank that failed first, its error, and the cause if it is a known one.
+
+Pure but for `log_tails`, which reads the ends of logs. `errors` finds errors in lines,
+`reports` what launchers say of their ranks, `culprit` picks the first to fail and looks its error up
+in `causes.toml`.
+"""
+
+from k8s.diagnosis.failures.causes import CAUSES, FailureCause
+from k8s.diagnosis.failures.triage_result import ContainerLog, Triage, triage
+
+__all__ = ["CAUSES", "ContainerLog", "FailureCause", "Triage", "triage"]

@@ -1,0 +1,408 @@
+"""Errors in a container's log: Python tracebacks, aborts of native code, complaints of shells.
+
+Lines of several ranks may be interleaved, prefixed, or glued to a progress bar.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from k8s.text.sanitize import decode, log_text
+
+if TYPE_CHECKING:
+    from k8s.logs.lines import LogLine
+
+# Limits of what is read of a line, and of one error.
+LINE_CHARS = 2000
+MESSAGE_LINES = 30
+TRACEBACK_LINES = 60
+_MOST_PARTS = 16
+_MOST_ERRORS = 400
+# Lines of one traceback are written at once; the runtime stamps them within this time.
+_BLOCK_GAP_NS = 2_000_000_000
+
+_HEADER = re.compile(r"(?:(Original|Remote|Exception Group) )?Traceback \(most recent call last\)")
+_TYPE = (
+    r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*?"
+    r"(?:Error|Exception|Interrupt|Exit|Fault|Timeout|Expired|Group|Pool|Warning)"
+)
+# After frames, whatever is not indented is the exception.
+_RAISED = re.compile(r"(?!File \")((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:\([\w.]+\))?)(?::(?: (.*))?)?\s*$")
+# Without a traceback, the name has to tell.
+_BARE = re.compile(rf"(?!\w*Warning\b)({_TYPE}(?:\([\w.]+\))?)(?:: (?=\S)|:?\s*$)")
+_FRAME = re.compile(r"\s+File \"|\s*> File \"")
+_CAUSE_LINK = "The above exception was the direct cause of"
+_CONTEXT_LINK = "During handling of the above exception"
+_NESTED = re.compile(
+    r"-- Process (\d+) terminated with the following error|^\"\"\"$|^'''$|following error:\s*$"
+)
+_GROUP_EDGE = re.compile(r"^\s*(?:\| ?|\+-[-+ \d.]*$|\+ (?=Exception Group))")
+# A line that somebody else wrote: it ends the message of an exception.
+_LOGGED = re.compile(
+    r"\s*(?:\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\[?\d\d:\d\d:\d\d|[IWEF]\d{4} |\[[IWEF]\d{3,4} |\[[EW] \w|"
+    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)[: ]|\w+: (?:INFO|WARNING|ERROR)\b|wandb:|srun: |slurmstepd: |"
+    r"terminate called|Fatal Python error|Exception (?:ignored )?in |\S+:\d+:\d+ \[\d+\] "
+    r"|\[[\w.-]+:\d+(?::\d+)*\] |={20}|-{20}|\*{20}|"
+    r"(?:step|epoch|iter\w*)\b.{0,60}loss|\s*\d{1,3}%\|)",
+    re.IGNORECASE,
+)
+_TERMINATE = re.compile(r"terminate called after throwing an instance of '([^']{1,200})'")
+_STILL_RUNS = "terminate called without an active exception"
+_WHAT = re.compile(r"\s*what\(\):\s*(.*)")
+_SIGNAL_WORDS = r"Segmentation fault|Bus error|Illegal instruction|Floating point exception|Aborted|Killed"
+_NATIVE = re.compile(
+    r"(?P<fault>Fatal Python error: .+)"
+    rf"|\] Signal: (?P<caught>[A-Z][\w ]+ \(\d+\))"
+    rf"|^(?:\S+: (?:line )?\d+: +\d+ )?(?P<died>(?:{_SIGNAL_WORDS})(?: +\(core dumped\).*)?)(?: {{2,}}.*)?$"
+    r"|(?P<check>(?:^F\d{4} |\[F\d{3,4} ).*|Check failed: .+|(?:FATAL|fatal error): .+)"
+    r"|terminated with exception: (?P<watchdog>.+)"
+    r"|(?P<timeout>Watchdog caught collective operation timeout.*)"
+    r"|^(?P<cuda>CUDA (?:error|failure)\b.*|.{0,200}: Test (?:CUDA|NCCL) failure.*)"
+)
+_SHELL = re.compile(
+    r"^(?:\S*\b(?:ba|da|z|k)?sh: .+: (?:command not found|not found|No such file or directory"
+    r"|Permission denied"
+    r"|cannot execute.*|.*format error)"
+    r"|exec (?:failed|/\S+|\S+: ).*|\S+: can't open file .+|\S*python[\d.]*: (?:No module named|can't"
+    r"|Error while).+"
+    r"|\S*env: .+: (?:No such file or directory|Permission denied)"
+    r"|\S+: error while loading shared libraries: .+"
+    r"|ssh: .+|(?:\S+@)?\S+: Permission denied \(.+|Host key verification failed.*"
+    r"|[\w./ -]{1,80}: error: .+|usage: .+ error: .+|Error: .+|error: .+|fatal: .+"
+    r"|Error response from daemon.+"
+    r"|\S{1,60}: (?:cannot|unable to|could not|failed to) .+"
+    r"|(?:mpirun|mpiexec|orterun|prterun|prun|horovodrun) (?:has detected|was unable|could not|is unable).+"
+    r"|.{0,10}There are not enough slots available.+|ORTE (?:was unable|has lost|does not know).+"
+    r"|PRTE (?:was unable|has lost).+|Error in call to target .+|Could not override .+"
+    r"|Missing mandatory value.+)"
+)
+_ERROR_LEVEL = re.compile(
+    r"(?:\bERROR\b|\bCRITICAL\b|\bFATAL\b|^E\d{4} |\[E\d{3,4} |NCCL WARN|\bUCX +ERROR|^Error\b|^ERROR\b)"
+)
+# A line with one of these is worth a closer look; most lines have none.
+_NOTABLE = (
+    *("error", "exception", "fatal", "traceback", "terminate", "kill", "fault", "fail", "denied"),
+    *("not found", "abort", "cannot", "can't", "could not", "unable", "refused", "interrupt", "exit"),
+    *("timeout", "detected", "not enough", "instruction", "no module", "missing", "signal"),
+    *("what():", "expired", "no such", "exec ", "nccl warn", ".cpp:", "ssh: ", "local_rank"),
+    *("process name", "running at", "stalled ranks", "/task:", "return code", "usage"),
+)
+_LOOSE_LABEL = re.compile(r" {0,4}(\d{1,5}): |\[(\d{1,5})\] ?")
+_TAG = re.compile(
+    r"\[[^\],\s]{1,40},(\d{1,6})\](?:\[[^\]\s]*\])?<std\w+>: ?|\(\w[\w. ]* pid=\d+[^)]{0,80}\) ?"
+)
+_PREFIX_RANK = re.compile(r"(?i)\brank[ =:]{0,2}(\d{1,6})\b")
+_NUMBERS = re.compile(r"\d+")
+_CLOCK = re.compile(r"\d\d:\d\d")
+
+Kind = Literal["exception", "native", "shell", "complaint"]
+
+
+class RankedText(NamedTuple):
+    """One sanitized line, without the prefix of its rank."""
+
+    stamp_ns: int
+    rank: int | None
+    text: str
+    is_notable: bool
+    """It may belong to an error, or report one."""
+
+
+@dataclass(slots=True)
+class Raised:
+    """One exception of a chain."""
+
+    headline: str
+    message: list[str] = field(default_factory=list)
+    """Further lines of its message."""
+    link: str = ""
+    """Link to the one before: `cause`, `context` or `nested`."""
+
+    @property
+    def texts(self) -> list[str]:
+        """Return the headline and the further lines."""
+        return [self.headline, *self.message]
+
+
+@dataclass(slots=True)
+class FoundError:
+    """An error in a log."""
+
+    kind: Kind
+    rank: int | None
+    stamp_ns: int
+    index: int
+    """Of its first line in the container's log."""
+    last_index: int = 0
+    chain: list[Raised] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    """As printed, bounded: the traceback and the message."""
+    is_ignored: bool = False
+    """Python went on: `Exception ignored in`."""
+    local_rank: int | None = None
+    """Of `-- Process 2 terminated`; -1 for none."""
+
+    @property
+    def members(self) -> list[Raised]:
+        """Return the exceptions of the chain, the most helpful first: the innermost, else the outermost."""
+        named = [each for each in self.chain if each.headline]
+        if not named:
+            return []
+        nested = [index for index, each in enumerate(named) if each.link == "nested"]
+        first = nested[-1] if nested else len(named) - 1
+        return [named[first], *(each for each in reversed(named) if each is not named[first])]
+
+
+def read_texts(lines: Sequence[LogLine], *, has_several_ranks: bool) -> list[RankedText]:
+    """Return the sanitized lines; labels of ranks that are only likely are read if most lines have them."""
+    found: list[RankedText] = []
+    for line in lines:
+        raw = line.text
+        if len(raw) > 8 * LINE_CHARS:
+            raw = raw[: 4 * LINE_CHARS] + raw[-4 * LINE_CHARS :] if b"\r" in raw else raw[: 4 * LINE_CHARS]
+        texts = _parts(raw) if b"\r" in raw else (raw,)
+        for text in texts:
+            clean = log_text(text, cap=LINE_CHARS)
+            found.append(RankedText(line.stamp_ns, line.rank, clean, _is_notable(clean)))
+    if has_several_ranks:
+        labels = [_LOOSE_LABEL.match(each.text) for each in found]
+        if sum(label is not None for label in labels) * 2 > len(found):
+            found = [
+                each._replace(rank=int(label[1] or label[2]), text=each.text[label.end() :])
+                if label
+                else each
+                for each, label in zip(found, labels, strict=True)
+            ]
+    return found
+
+
+def _is_notable(text: str) -> bool:
+    lower = text.lower()
+    return any(word in lower for word in _NOTABLE)
+
+
+def _parts(raw: bytes) -> Iterable[str]:
+    # A progress bar is replaced by its last state, but an error printed between two states stays.
+    parts = [each for each in decode(raw).rsplit("\r", _MOST_PARTS) if each.strip()]
+    return [each for each in parts[:-1] if _is_notable(each)] + parts[-1:]
+
+
+def find_errors(texts: Sequence[RankedText]) -> list[FoundError]:
+    """Return the errors in the lines of one container, in the order of their first lines."""
+    reader = _ErrorReader()
+    for index, line in enumerate(texts):
+        reader.read(index, line)
+    return reader.found
+
+
+class _Block:
+    """A traceback or message that is being read."""
+
+    def __init__(self, error: FoundError, prefix: str, state: str) -> None:
+        self.error = error
+        self.state = state
+        """`frames`, `message` or `link`."""
+        self.noise = 0
+        self.stamp_ns = error.stamp_ns
+        self.link = ""
+        self._prefix = prefix
+        self._repeats: bool | None = None
+        """Its further lines have the prefix too; None before the second line."""
+        # Times in a prefix change from line to line, names do not.
+        parts = _NUMBERS.split(prefix) if _CLOCK.search(prefix) else [prefix]
+        self._continued = re.compile(r"\d+".join(map(re.escape, parts))) if prefix.strip() else None
+        self._base = len(prefix) - len(prefix.lstrip()) if not prefix.strip() else 0
+
+    @property
+    def headline(self) -> str:
+        """Return the exception that was read last."""
+        return self.error.chain[-1].headline if self.error.chain else ""
+
+    def strip(self, text: str) -> str | None:
+        """Return a line without the prefix of the block; None if it cannot belong to it."""
+        if self._continued is not None:
+            found = self._continued.match(text)
+            if self._repeats is None:
+                self._repeats = found is not None
+            if self._repeats or found:
+                return text[found.end() :] if found else None
+            if text[:1].isspace() and self._prefix[:1].isspace():
+                # The table of torchelastic: only its first line is labelled.
+                return text[min(2, len(text) - len(text.lstrip())) :]
+            # A logger's prefix stands before the first line only.
+            return text
+        if edge := _GROUP_EDGE.match(text):
+            return text[edge.end() :]
+        return text[self._base :] if text[: self._base].isspace() else text
+
+    def read(self, text: str, stamp_ns: int) -> bool:
+        """Take a line; False if it does not belong to the block."""
+        if stamp_ns and self.stamp_ns and abs(stamp_ns - self.stamp_ns) > _BLOCK_GAP_NS:
+            self.state = "over"
+            return False
+        error = self.error
+        if self.state == "frames":
+            if not text.strip() or text[:1].isspace() or text.startswith(("> File", "File ", "^", "~", "│")):
+                self._append(text)
+                return True
+            found = _RAISED.match(text) or _BARE.match(text)
+            if found is None:
+                self.noise += 1
+                if self.noise > 20:
+                    self.state = "over"
+                return False
+            error.chain.append(Raised(_stripped_type(text.rstrip()), link=self.link))
+            self.state = "message"
+            self._append(text)
+        elif self.state == "link":
+            if text.strip():
+                self.state = "over"
+                return False
+        else:
+            return self._read_message(text, stamp_ns)
+        self.stamp_ns = stamp_ns
+        return True
+
+    def _read_message(self, text: str, stamp_ns: int) -> bool:
+        error = self.error
+        if text.startswith((_CAUSE_LINK, _CONTEXT_LINK)):
+            self.link = "cause" if text.startswith(_CAUSE_LINK) else "context"
+            self.state = "link"
+        elif error.kind == "exception" and _FRAME.match(text):
+            self.link, self.state = "nested", "frames"
+        elif nested := _NESTED.search(text):
+            self.link = "nested"
+            if nested[1]:
+                error.local_rank = int(nested[1])
+        elif _LOGGED.match(text) or _TERMINATE.search(text):
+            self.state = "over"
+            return False
+        else:
+            last = error.chain[-1]
+            if found := _WHAT.match(text):
+                last.headline = f"{last.headline}: {found[1]}".strip()[:LINE_CHARS]
+            elif len(last.message) < MESSAGE_LINES and text.strip():
+                last.message.append(text)
+        self._append(text)
+        self.stamp_ns = stamp_ns
+        return True
+
+    def _append(self, text: str) -> None:
+        lines = self.error.lines
+        lines.append(text[:LINE_CHARS])
+        if len(lines) > TRACEBACK_LINES:
+            # The head says where it began; the end says what happened.
+            del lines[TRACEBACK_LINES // 4]
+
+
+class _ErrorReader:
+    """Reads lines in order; each stream of a rank and a prefix has at most one open block."""
+
+    def __init__(self) -> None:
+        self.found: list[FoundError] = []
+        self._open: dict[tuple[int | None, str], _Block] = {}
+        self._ignored: set[int | None] = set()
+        self._table_rank: int | None = None
+
+    def read(self, index: int, line: RankedText) -> None:
+        """Take the next line."""
+        stamp_ns, rank, text, is_notable = line
+        if not self._open and not is_notable:
+            return
+        while tag := _TAG.match(text):
+            rank = int(tag[1]) if tag[1] else rank
+            text = text[tag.end() :]
+        if text.startswith("  rank") and (found := re.match(r"  rank +: (\d{1,6})", text)):
+            self._table_rank = int(found[1])
+        if header := _HEADER.search(text):
+            self._read_header(index, stamp_ns, rank, text, header)
+            return
+        for key, block in reversed(self._open.items()):
+            if key[0] != rank:
+                continue
+            rest = block.strip(text)
+            if rest is not None and block.read(rest, stamp_ns):
+                block.error.last_index = index
+                return
+            if block.state == "over":
+                del self._open[key]
+                break
+        if is_notable:
+            self._read_single(index, stamp_ns, rank, text)
+
+    def _read_header(
+        self, index: int, stamp_ns: int, rank: int | None, text: str, header: re.Match[str]
+    ) -> None:
+        prefix = text[: header.start()]
+        prefix = "" if prefix.strip() in ("+", "|") else prefix
+        key = (rank, _NUMBERS.sub("0", prefix) if _CLOCK.search(prefix) else prefix)
+        if prefix.strip() == "traceback :" and self._table_rank is not None:
+            rank = self._table_rank
+        block = self._open.get(key) or (self._open.get((rank, "")) if header[1] else None)
+        if block is not None and block.state != "over":
+            is_near = not stamp_ns or abs(stamp_ns - block.stamp_ns) <= _BLOCK_GAP_NS
+            is_nested = block.link == "nested" or header[1] or "sub-exception" in block.headline
+            if is_near and (block.state in ("link", "frames") or is_nested):
+                if block.state == "message":
+                    block.link = "nested"
+                block.state = "frames"
+                block.error.lines.append(text[header.start() :])
+                return
+        if named := _PREFIX_RANK.search(prefix):
+            rank = int(named[1]) if rank is None else rank
+        error = FoundError("exception", rank, stamp_ns, index, index, lines=[text[header.start() :]])
+        error.is_ignored = rank in self._ignored
+        self._ignored.discard(rank)
+        self._add(error)
+        # A bar that has no end of its own is no prefix.
+        self._open[key] = _Block(error, "" if "|" in prefix or "it/s" in prefix else prefix, "frames")
+
+    def _add(self, error: FoundError) -> None:
+        self.found.append(error)
+        if len(self.found) > _MOST_ERRORS:
+            # The first ones, and the last: what lies between repeats them.
+            del self.found[_MOST_ERRORS // 2]
+
+    def _read_single(self, index: int, stamp_ns: int, rank: int | None, text: str) -> None:
+        if text.startswith("Exception ignored in"):
+            self._ignored.add(rank)
+            return
+        kind, headline = classify(text)
+        if kind is None:
+            return
+        error = FoundError(kind, rank, stamp_ns, index, index, [Raised(headline)], [text])
+        if rank is None and (named := _PREFIX_RANK.search(text)) and ".cpp:" in text:
+            error.rank = int(named[1])
+        self._add(error)
+        if kind in ("exception", "native"):
+            self._open[rank, ""] = _Block(error, "", "message")
+
+
+def classify(text: str) -> tuple[Kind | None, str]:
+    """Return the kind of a line that is no part of a traceback, and its headline."""
+    if found := _BARE.match(text):
+        return "exception", _stripped_type(text.rstrip())
+    if _STILL_RUNS in text:
+        return "native", _STILL_RUNS
+    if found := _TERMINATE.search(text):
+        return "native", found[1]
+    if found := _NATIVE.search(text):
+        return "native", next(each for each in found.groups() if each).strip()
+    if _SHELL.match(text) and not text.startswith(("srun: ", "slurmstepd: ")):
+        return "shell", text.strip()
+    if _ERROR_LEVEL.search(text):
+        return "complaint", text.strip()
+    return None, ""
+
+
+def _stripped_type(headline: str) -> str:
+    """Return a headline without the module of its type: `torch.cuda.OutOfMemoryError` loses `torch.cuda`."""
+    name, colon, message = headline.partition(":")
+    return (
+        f"{name.rsplit('.', 1)[-1] if '(' not in name else name}{colon}{message}"
+        if " " not in name
+        else headline
+    )

@@ -1,0 +1,88 @@
+"""Values that triage takes and gives; light to import."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from k8s.diagnosis.failures.causes import CAUSES, FailureCause
+
+if TYPE_CHECKING:
+    from k8s.logs.lines import LogLine
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal; empty for an unknown one."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLog:
+    """The end of the log of one container's run, and how the run ended."""
+
+    instance: str
+    """Short name: `worker-2`."""
+    ranks: tuple[int, ...] = ()
+    """Global ranks that it runs, by local rank, as far as known."""
+    container: str = ""
+    exit_code: int | None = None
+    """None while it runs, or if it is not known."""
+    end_reason: str = ""
+    """Reason of the terminated or waiting state: `OOMKilled`, `Error`, `StartError`, `ImagePullBackOff`."""
+    finished: datetime | None = None
+    lines: tuple[LogLine, ...] = ()
+    message: str = ""
+    """Of the state or the pod, as the cluster wrote it."""
+    signal: int = 0
+    """Of the terminated state; 0 if none."""
+    pod_reason: str = ""
+    """Reason of the pod's status: `Evicted`, `Preempting`, `NodeLost`."""
+    restarts: int = 0
+    is_launcher: bool = False
+    """Prints for all ranks: an MPI launcher."""
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Return how it ended, in the words of the causes table, the most telling first."""
+        number = self.signal or max(0, (self.exit_code or 0) - 128)
+        found = (self.pod_reason, self.end_reason, signal_name(number), f"exit {self.exit_code}")
+        return tuple(each for each in found if each)
+
+
+@dataclass(frozen=True, slots=True)
+class Triage:
+    """Explanation of a failure; all texts are sanitized and bounded."""
+
+    culprit: str
+    """`rank 2`, else the instance."""
+    rank: int | None
+    instance: str
+    reason: str
+    """One line: `rank 2 exit 1: ValueError: bad shard 7`."""
+    error: str
+    """`ValueError: bad shard 7`; empty if it printed none."""
+    cause: FailureCause | None
+    """None for an error of the user's own code, which speaks for itself."""
+    sentence: str
+    """Of the cause, with its numbers; empty without a cause."""
+    remedy: str
+    saw: str
+    """The line or state by which the cause was recognised, or the last line if there was no error."""
+    traceback: tuple[str, ...]
+    others: tuple[str, ...]
+    """Errors of the other ranks, grouped: `63 ranks: NCCL watchdog timeout after rank 17 left`."""
+    first_error_at: datetime | None
+
+
+def triage(logs: Sequence[ContainerLog], causes: Sequence[FailureCause] = CAUSES) -> Triage | None:
+    """Find the rank that failed first and its cause; None if nothing has failed."""
+    # Compiles a hundred patterns, and most commands meet no failure.
+    from k8s.diagnosis.failures.culprit import find_culprit
+
+    return find_culprit(logs, causes)
