@@ -11,6 +11,7 @@ Every rank prints progress lines; rank 0 writes event files and checkpoints. The
 import os
 import sys
 
+from trainer import debuggable
 from trainer.catalogue import find
 from trainer.signals import StopRequest, stop_when_launcher_dies
 
@@ -19,6 +20,7 @@ if __name__ == "__main__":
     stop_request = StopRequest()
     stop_request.exit_on_signal("before training began; there is nothing new to save")
     stop_when_launcher_dies()
+    debuggable.arm()
     command_line = find("ddp").parser().parse_args()
 
 import argparse
@@ -320,7 +322,7 @@ class Training:
                 per_s=self.scale.per_s(samples_per_s),
                 unit=self.scale.unit,
                 eta_s=(self.steps - step) * stats.step_s,
-                times=stats.text,
+                times=stats.text(is_own=not self._is_first),
             )
         )
         if self.curves is not None:

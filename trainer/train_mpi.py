@@ -12,6 +12,7 @@ arguments are in `trainer.catalogue`.
 import os
 import sys
 
+from trainer import debuggable
 from trainer.catalogue import find
 from trainer.signals import StopRequest, stop_when_launcher_dies
 
@@ -21,6 +22,7 @@ def main() -> int:
     stop = StopRequest()
     stop.exit_on_signal("before the benchmark was done; nothing of it is saved")
     stop_when_launcher_dies()
+    debuggable.arm()
     arguments = find("mpi").parser().parse_args()
     from trainer.benchmark.run import run
 

@@ -67,11 +67,16 @@ class StepStats:
     """The part of `communication_s` after the backward pass."""
     gpus: dict[int, list[float]]
     """Readings of NVML by rank, in the order of `FIELDS`."""
+    own_wait_s: float
+    """`wait_s` of this rank alone."""
 
-    @property
-    def text(self) -> str:
-        """Times for the end of a progress line: `wait 0.3ms step 41.0ms comm 12.1ms`."""
-        text = f"wait {self.wait_s * 1000:.1f}ms step {self.step_s * 1000:.1f}ms"
+    def text(self, *, is_own: bool = False) -> str:
+        """Return the times for the end of a progress line: `wait 0.3ms step 41.0ms comm 12.1ms`.
+
+        With `is_own` the wait is that of this rank, by which the console names a rank that holds up others.
+        """
+        wait_s = self.own_wait_s if is_own else self.wait_s
+        text = f"wait {wait_s * 1000:.1f}ms step {self.step_s * 1000:.1f}ms"
         return text if math.isnan(self.exposed_s) else f"{text} comm {self.exposed_s * 1000:.1f}ms"
 
     @property
@@ -144,7 +149,8 @@ class StepTimer:
         own_loss = self._losses.item() / self._steps  # first: it waits for the device
         seconds = self._clock() - self._started
         ranks = self._group.ranks
-        own = [own_loss, seconds / self._steps, self._wait_s / self._steps, *self._communication()]
+        own_wait_s = self._wait_s / self._steps
+        own = [own_loss, seconds / self._steps, own_wait_s, *self._communication()]
         # Each rank fills its own row, so that one sum over the ranks also gathers the readings of all GPUs.
         rows = torch.zeros(ranks.world_size * self._has_telemetry, len(FIELDS), dtype=torch.float64)
         if self._has_telemetry:
@@ -155,7 +161,7 @@ class StepTimer:
         loss, step_s, wait_s, communication_s, exposed_s = (summed[: len(own)] / ranks.world_size).tolist()
         gpus = dict(enumerate(summed[len(own) :].view(rows.shape).tolist()))
         self.start()
-        return StepStats(loss, own_loss, step_s, wait_s, communication_s, exposed_s, gpus)
+        return StepStats(loss, own_loss, step_s, wait_s, communication_s, exposed_s, gpus, own_wait_s)
 
     def _communication(self) -> tuple[float, float]:
         """Return the seconds of communication that DDP measured last, and those outside the backward pass."""

@@ -55,7 +55,8 @@ def test_waiting_for_samples_is_told_from_the_rest_of_a_step() -> None:
     assert measured.loss == measured.own_loss == 1.5
     assert measured.wait_s == pytest.approx(0.030)
     assert measured.step_s == pytest.approx(0.040)
-    assert measured.text == "wait 30.0ms step 40.0ms"
+    assert measured.text() == "wait 30.0ms step 40.0ms"
+    assert measured.text(is_own=True) == measured.text()  # one rank alone
     assert measured.scalars == {"time/wait_ms": pytest.approx(30), "time/step_ms": pytest.approx(40)}
     timer.add(torch.tensor(7.0))
     clock.now += 0.001
