@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +20,8 @@ if TYPE_CHECKING:  # the first frame needs these values, and not what reads obje
 
 # Suffix of the version that the sandbox's server reports.
 SANDBOX_VERSION = "gpuconsole-sandbox"
+# Exit code of a container that was asked to stop.
+SIGTERM_STATUS = 143
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,39 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """Container names: the training container first, init containers last."""
     finished: datetime | None = None
     """End of the pod, or of its last container run if the pod goes on; None if neither ended."""
+    exit_code: int | None = None
+    """Exit code of that container, 128 + n for signal n; None if none ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A running job, or some of its ranks, without a sign of life for much longer than usual."""
+
+    since: datetime
+    """Time of the newest line, metric or event file of the silent ranks, by the server's clock."""
+    usual_s: float
+    """Normal interval between two signs of life of this job."""
+    writers: tuple[str, ...] = ()
+    """The silent ranks or instances (`rank 2`, `worker-1`); empty if all are silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """A rank that holds the others up."""
+
+    writer: str
+    """The rank or instance: `rank 2`, `worker-1`."""
+    instance: str
+    steps_behind: int = 0
+    wait_share: float = 0.0
+    """Share of its steps for which it waits for samples; 0 if it waits no longer than the others."""
+
+    @property
+    def text(self) -> str:
+        """Short text: `12 steps behind`, `waits for data 40% of each step`."""
+        if self.steps_behind:
+            return f"{self.steps_behind} step{'s' * (self.steps_behind != 1)} behind"
+        return f"waits for data {self.wait_share:.0%} of each step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +242,7 @@ class Job:
     priority: str
     created: datetime | None
     started: datetime | None
+    """Start of the first container that ran; None while none has."""
     finished: datetime | None
     conditions: tuple[Condition, ...]
     log_dir: str
@@ -219,8 +256,15 @@ class Job:
     finalizers: tuple[str, ...] = ()
     replicas: tuple[Replica, ...] = field(default=(), hash=False, repr=False)
     """Replicas that the object requests; empty if unknown."""
+    remedy: str = ""
+    """What helps against the known cause of its failure; empty if there is none."""
     lacks_capacity: bool = False
     """True if `reason` is the short form of a capacity shortage."""
+    silence: Silence | None = None
+    """None if the job is not known to be silent."""
+    stragglers: tuple[Straggler, ...] = ()
+    has_nan: bool = False
+    """True if its newest loss is not a finite number."""
 
     @property
     def gpus_waiting(self) -> int:
@@ -234,6 +278,28 @@ class Job:
         done = ("Succeeded", "Failed") if self.status == "Running" else ("Succeeded",)
         ended = sum(each.gpus for each in self.instances if each.status in done)
         return max(0, self.gpus_requested - self.gpus_allocated - ended)
+
+    @property
+    def exit_status(self) -> int | None:
+        """Exit status as of a command; None before the job ended, 1 if it failed and no container did.
+
+        The chief's code counts; SIGTERM only if nothing else failed, because it follows another failure.
+        """
+        if not self.status.is_final:
+            return None
+        if self.status == "Succeeded":
+            return 0
+        codes = [
+            (
+                code == SIGTERM_STATUS,
+                not each.is_chief,
+                each.finished.timestamp() if each.finished else inf,
+                code,
+            )
+            for each in self.instances
+            if (code := each.exit_code)
+        ]
+        return min(codes)[-1] if codes else 1
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -188,6 +188,7 @@ def _run(words: list[str]) -> int:
         prometheus=config.prometheus,
         strip_by=config.strip_by,
         has_loss=config.loss,
+        notify=config.notify,
         config_problems=config.problems,
     )
     with recognising(config.accelerators):

@@ -28,6 +28,7 @@ from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.sanitize import sanitize, sanitize_lines
 from tui.actions import run_action
+from tui.files.last_losses import LastLosses
 from tui.files.stored_choices import StoredLayouts
 from tui.keys import EVERYWHERE, Action, ActionTable, Argument, UserKeys
 from tui.keys.advice import console_advice
@@ -47,11 +48,16 @@ from tui.widgets.bindings import bindings
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
+    from k8s.diagnosis.failures import FailureCause
     from k8s.jobs.permissions import Permissions
     from k8s.kinds import JobRef
     from k8s.topology.links import LinkMatrix
+    from tui.actions.notices import Notifier
     from tui.feeds.cluster_feed import ClusterFeed
+    from tui.feeds.life_feed import LifeFeed
     from tui.feeds.telemetry_feed import TelemetryFeed
+    from tui.jobs.notices import JobNotice
+    from tui.text.format import Run
 
 
 # Completes options once the console is on screen; its second argument receives progress messages.
@@ -80,6 +86,8 @@ class Console(PacedApp[int]):
     TITLE = "gpuconsole"
 
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
+    notices: reactive[tuple[JobNotice, ...]] = reactive(tuple, repaint=False)
+    unseen: reactive[tuple[Run, ...]] = reactive(tuple, repaint=False)
 
     def __init__(
         self,
@@ -106,8 +114,14 @@ class Console(PacedApp[int]):
         """None until the console is connected."""
         self.permissions: Permissions | None = None
         """None until the console is connected."""
+        self.life_feed: LifeFeed | None = None
+        """None until the console is connected."""
         self.telemetry_feed: TelemetryFeed | None = None
         """None until the console is connected; it reads only while its values are visible."""
+        self.causes: Sequence[FailureCause] | None = None
+        """Known causes of failures; None for the packaged ones."""
+        self.notifier: Notifier | None = None
+        """None until the console is connected for the first time."""
         self.forwards: dict[JobRef, Worker[None]] = {}
         """Forwarded TensorBoards."""
         self.gpu_links: dict[str, LinkMatrix] = {}
@@ -120,11 +134,14 @@ class Console(PacedApp[int]):
             client=lambda: self.client,
             explain=self._set_visible_jobs,
             telemetry=lambda: self.telemetry_feed,
+            life=lambda: self.life_feed,
+            causes=lambda: self.causes,
             permissions=lambda: self.permissions,
             finished_days=options.finished_days,
             strip_by=options.strip_by,
             has_loss=options.has_loss,
             layouts=StoredLayouts(options.state_folder),
+            losses=LastLosses(options.state_folder),
             log_folder=options.state_folder / "logs",
             actions=actions,
         )
@@ -195,12 +212,14 @@ class Console(PacedApp[int]):
     @work(group="cluster", exclusive=True)
     async def connect(self) -> None:
         """Resolve the options, connect, and mirror the cluster until exit or a context switch."""
-        self.client = self.cluster_feed = self.permissions = self.telemetry_feed = None
+        self.client = self.cluster_feed = self.permissions = self.telemetry_feed = self.life_feed = None
         self.gpu_links = {}
         await asyncio.to_thread(_import_what_is_slow)
         from k8s.client.client import Client
         from k8s.jobs.permissions import Permissions
+        from tui.actions.notices import Notifier
         from tui.feeds.cluster_feed import ClusterFeed
+        from tui.feeds.life_feed import LifeFeed
         from tui.feeds.telemetry_feed import open_telemetry
 
         try:
@@ -209,18 +228,31 @@ class Console(PacedApp[int]):
         except KubeError as error:
             self.snapshot = replace(self.snapshot, stale=str(error), is_synced=True, progress="")
             return
+        self.notifier = notifier = self.notifier or Notifier(self)
         own = self.options.namespace or client.config.namespace
         cluster_feed = ClusterFeed(client, "" if self.options.is_all_namespaces else own)
+        self._read_causes()
+        cluster_feed.reasons.causes = self.causes
         self.client, self.cluster_feed, self.permissions = client, cluster_feed, Permissions(client)
         self.telemetry_feed = open_telemetry(
             client, lambda: cluster_feed.all_jobs, lambda: self.snapshot.nodes, options.prometheus
         )
+        self.life_feed = LifeFeed(
+            client,
+            self.permissions,
+            lambda: cluster_feed.all_jobs,
+            losses=self.context.losses,
+            on_marks=cluster_feed.publish_soon,
+        )
+        cluster_feed.overlay = self.life_feed.overlay
+        reading: Worker[None] = self.run_worker(self.life_feed.run, group="life", exclusive=True)
 
         def take(snapshot: ClusterSnapshot) -> None:
             if self.cluster_feed is cluster_feed:
                 if snapshot.is_synced and not self.snapshot.is_synced:
                     self.paint_soon()
                 self.snapshot = snapshot
+                notifier.update(snapshot, cluster_feed.all_jobs)
 
         take(cluster_feed.snapshot())
         try:
@@ -230,6 +262,7 @@ class Console(PacedApp[int]):
             self.snapshot = replace(self.snapshot, stale=f"Updates ended: {error!r}. ctrl+r connects again.")
             raise
         finally:
+            reading.cancel()
             await client.close()
 
     def _set_visible_jobs(self, visible: Callable[[], Iterable[Job]]) -> None:
@@ -241,7 +274,7 @@ class Console(PacedApp[int]):
 
     def _prepare(self, view: View, route: Route) -> View:
         view.context, view.route = self.context, route
-        return view.data_bind(snapshot=Console.snapshot)
+        return view.data_bind(snapshot=Console.snapshot, notices=Console.notices, unseen=Console.unseen)
 
     def accepts_keys(self) -> bool:
         """Return True once the top screen is mounted with its widgets."""
@@ -279,6 +312,11 @@ class Console(PacedApp[int]):
             from tui.actions.permissions import find_permissions
 
             find_permissions(self, view)
+
+    def on_notices_view_looked(self) -> None:
+        """Reset the counter of notices."""
+        if self.notifier is not None:
+            self.notifier.mark_seen(*self.notices)
 
     def begin(
         self,
@@ -349,21 +387,28 @@ class Console(PacedApp[int]):
         severity: SeverityLevel = "information",
         timeout: float | None = None,
         markup: bool = False,
+        is_toast: bool = False,
     ) -> None:
-        """Show a message: in the status line, or as a toast if it is an error or too long.
+        """Show a message: in the status line, or as a toast if it is an error, too long, or `is_toast`.
 
         While a dialog is open, messages wait until it is closed.
         """
         if isinstance(self.screen, ModalScreen):
             again = partial(
-                self.notify, message, title=title, severity=severity, timeout=timeout, markup=markup
+                self.notify,
+                message,
+                title=title,
+                severity=severity,
+                timeout=timeout,
+                markup=markup,
+                is_toast=is_toast,
             )
             self._pending_notices.append(again)
             return
         message = self.advice(message)
         words = " ".join(part for part in (title, *message.split("\n")) if part)
         fits = cell_len(words) < self.size.width - 3
-        if severity != "error" and fits and isinstance(self.screen, View):
+        if severity != "error" and fits and not is_toast and isinstance(self.screen, View):
             self.screen.flash(words, severity, for_s=timeout or FLASH_S)
         else:
             if severity == "error" and isinstance(self.screen, View):
@@ -380,6 +425,17 @@ class Console(PacedApp[int]):
             unsaid, self._pending_notices = self._pending_notices, []
             for say in unsaid:
                 say()
+
+    def _read_causes(self) -> None:
+        if not self.options.causes_file.exists():
+            return
+        from tui.files.causes_file import read_causes
+
+        found = read_causes(self.options.causes_file)
+        self.causes = found.causes
+        if found.problems:
+            title = "Some of your causes of failures are not used."
+            self.notify("\n".join(found.problems), title=title, severity="warning", markup=False)
 
     def write_to_terminal(self, sequence: str) -> None:
         """Write an escape sequence to the terminal outside of rendering: for its clipboard."""
@@ -404,7 +460,7 @@ class Console(PacedApp[int]):
 
 def _import_what_is_slow() -> None:
     # In a thread: these imports would delay the first frame and the first keys.
-    for name in ("tui.feeds.cluster_feed", "k8s.jobs.permissions"):
+    for name in ("tui.feeds.cluster_feed", "k8s.jobs.permissions", "tui.actions.notices"):
         importlib.import_module(name)
 
 

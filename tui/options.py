@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import getpass
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 from platformdirs import PlatformDirs
 
@@ -12,6 +14,45 @@ _DIRS = PlatformDirs("gpuconsole", appauthor=False)
 
 # Finished jobs are shown for so long, unless config.yaml says otherwise.
 FINISHED_DAYS = 7.0
+
+
+class NoticeEvent(StrEnum):
+    """Event of a job that the console reports, by its word in config.yaml."""
+
+    FAILED = "failed"
+    SILENT = "silent"
+    NAN = "nan"
+    ENDED = "ended"
+    RESTARTED = "restarted"
+    STARTED = "started"
+
+    @property
+    def is_failure(self) -> bool:
+        """Return True if it needs attention."""
+        return self in (NoticeEvent.FAILED, NoticeEvent.SILENT, NoticeEvent.NAN)
+
+
+NoticeScope = Literal["mine", "all", "off"]
+SignalScope = Literal["failures", "all", "off"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyOptions:
+    """Reports of what happens to jobs: the entry `notify` of config.yaml."""
+
+    events: tuple[NoticeEvent, ...] = tuple(NoticeEvent)
+    toast: NoticeScope = "mine"
+    counter: NoticeScope = "mine"
+    terminal: SignalScope = "failures"
+    """Notification of the terminal, for one's own jobs."""
+    bell: SignalScope = "failures"
+    exec: tuple[str, ...] = ()
+    """Command for each notice of one's own jobs; empty for none."""
+
+    @property
+    def is_for_everyone(self) -> bool:
+        """Return True if other users' jobs are reported too."""
+        return "all" in (self.toast, self.counter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +82,7 @@ class ConsoleOptions:
     """Node label by which home groups nodes that do not all fit; empty for the GPU model."""
     has_loss: bool = True
     """Home reads the loss of running jobs."""
+    notify: NotifyOptions = field(default_factory=NotifyOptions)
     config_problems: tuple[str, ...] = ()
     """Rejected entries of config.yaml."""
     is_mono: bool = False
@@ -71,6 +113,11 @@ class ConsoleOptions:
     def keys_file(self) -> Path:
         """Return the path of keys.yaml."""
         return self.config_folder / "keys.yaml"
+
+    @property
+    def causes_file(self) -> Path:
+        """Return the path of causes.yaml."""
+        return self.config_folder / "causes.yaml"
 
     @property
     def log_file(self) -> Path:

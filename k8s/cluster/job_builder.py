@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import count
@@ -20,7 +20,7 @@ from k8s.models import LONG_AGO, Meta, Pod, PodSpec, accelerators
 from k8s.snapshot import Holder, Instance, Job
 from k8s.status import Status
 from k8s.status.job import DeclaredStatus, InstanceState, job_status
-from k8s.status.pod import ended_at, pod_status
+from k8s.status.pod import began_at, ended_at, exit_code, pod_status
 
 # Phase to sort key; every other phase is 2.
 _LIVELINESS = {"Failed": 0, "Succeeded": 1}
@@ -40,6 +40,8 @@ class Member(msgspec.Struct, gc=False, eq=False):
     role: str
     slot: _Slot | None
     holder: Holder | None
+    began: datetime | None
+    """Start of its first container that ran; None before."""
     replica: Replica | None = None
     instance: Instance | None = None
     state: InstanceState | None = None
@@ -60,6 +62,7 @@ class Member(msgspec.Struct, gc=False, eq=False):
             role,
             None if index is None else (role, index),
             holder_of(pod, root.ref.name) if held and root is not None else None,
+            began_at(pod),
         )
 
     def show_as(self, replica: Replica, instance: Instance) -> Instance:
@@ -112,7 +115,7 @@ def build_job(
             restarts = max(job.restarts, part.job.restarts)
             job = replace(job, restarts=restarts, restarts_allowed=part.job.restarts_allowed)
     instances, matched = _instances(entry, members, gpus, unready)
-    now = (instances, _held(members), job.started or _first_start(members))
+    now = (instances, _held(members), _started(job, members))
     if before is not None and (before.instances, before.gpus_allocated, before.started) == now:
         return before
     return _row(job, instances, matched, members, sum(gpus[slot] for _, slot, _ in entry.replicas))
@@ -144,7 +147,7 @@ def _row(
     job: DeclaredJob,
     instances: tuple[Instance, ...],
     matched: Iterable[Member],
-    members: Iterable[Member],
+    members: Collection[Member],
     requested: int,
 ) -> Job:
     status, reason = job_status(
@@ -163,6 +166,9 @@ def _row(
         ),
         [each.state for each in matched if each.state is not None],
     )
+    finished = job.finished if job.outcome is not None else None
+    if finished is None and status.is_final:
+        finished = max([each.finished for each in instances if each.finished is not None], default=None)
     return Job(
         ref=job.ref,
         uid=job.meta.uid,
@@ -175,8 +181,8 @@ def _row(
         user=job.user or job.ref.namespace,
         priority=job.priority,
         created=job.meta.creation_timestamp,
-        started=job.started or _first_start(members),
-        finished=job.finished if job.outcome is not None else None,
+        started=_started(job, members),
+        finished=finished,
         conditions=job.conditions,
         log_dir=job.log_dir,
         trainer=job.trainer,
@@ -190,8 +196,19 @@ def _row(
     )
 
 
-def _first_start(members: Iterable[Member]) -> datetime | None:
-    return min([at for each in members if (at := each.pod.status.start_time) is not None], default=None)
+def _started(job: DeclaredJob, members: Collection[Member]) -> datetime | None:
+    # The operator's own start time includes the queue and the image pull: it counts only for a job that has
+    # ended and whose pods are gone. Its condition Running stays, and turns False, when the job ends.
+    runs = [at for each in members if (at := each.began) is not None]
+    has_ended = job.outcome is not None
+    runs += [
+        at
+        for each in job.conditions
+        if each.type == "Running"
+        and (has_ended or each.status == "True")
+        and (at := each.last_transition_time) is not None
+    ]
+    return min(runs, default=None if members or not has_ended else job.started)
 
 
 def _held(members: Iterable[Member]) -> int:
@@ -286,6 +303,9 @@ def _instance(
     pod: Pod | None, replica: Replica, container: str, gpus: int, unready: Mapping[str, str]
 ) -> Instance:
     status, reason = (Status.PENDING, "no pod yet") if pod is None else pod_status(pod, unready)
+    containers = _containers(pod, container) if pod is not None else ()
+    finished = ended_at(pod) if pod is not None else None
+    has_ended = pod is not None and (pod.is_finished or finished is not None)
     return Instance(
         name=replica.instance,
         role=replica.role,
@@ -301,8 +321,11 @@ def _instance(
         created=pod.metadata.creation_timestamp if pod is not None else None,
         pod=pod.metadata.name if pod is not None else "",
         pod_uid=pod.metadata.uid if pod is not None else "",
-        containers=_containers(pod, container) if pod is not None else (),
-        finished=ended_at(pod) if pod is not None else None,
+        containers=containers,
+        finished=finished,
+        exit_code=exit_code(pod, containers[0] if containers else "")
+        if pod is not None and has_ended
+        else None,
     )
 
 

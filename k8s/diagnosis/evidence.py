@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from k8s.diagnosis.failures import CAUSES, ContainerLog, FailureCause, Triage, triage
 from k8s.diagnosis.objects import (
     ExistingObject,
     FullPod,
@@ -69,6 +70,9 @@ class Evidence:
     local_queues: Mapping[str, LocalQueue | None] = field(default_factory=dict)
     queue_positions: tuple[int, int] | None = None
     """Workloads before it in its LocalQueue, and in the ClusterQueue."""
+    logs: tuple[ContainerLog, ...] = ()
+    """Ends of the logs of a failed or restarting job."""
+    causes: Sequence[FailureCause] = CAUSES
     unseen: tuple[str, ...] = ()
     """Descriptions of what could not be read."""
 
@@ -76,6 +80,11 @@ class Evidence:
     def age_s(self) -> float:
         """Return the age of the job in seconds."""
         return seconds_between(self.job.created, self.now)
+
+    @cached_property
+    def triage(self) -> Triage | None:
+        """Return the failure that the logs and the states of containers show; None if none has failed."""
+        return triage(self.logs, self.causes) if self.logs else None
 
     @cached_property
     def unfinished(self) -> tuple[Instance, ...]:

@@ -13,6 +13,8 @@ import msgspec
 from k8s.client.client import Client
 from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.evidence import Evidence, dig
+from k8s.diagnosis.failures import CAUSES, FailureCause
+from k8s.diagnosis.failures.log_tails import FailedLogs, LogTails
 from k8s.diagnosis.fetcher import Fetcher
 from k8s.diagnosis.objects import (
     ExistingObject,
@@ -73,16 +75,17 @@ async def answer_why(
     snapshot: ClusterSnapshot,
     fetcher: Fetcher | None = None,
     nodes: Sequence[Node] = (),
+    causes: Sequence[FailureCause] = CAUSES,
 ) -> Answer:
     """Fetch what matters for a job, and explain its state.
 
     `fetcher` may hold lists fetched for other jobs a moment ago, `nodes` the mirrored nodes; if empty,
-    they are listed.
+    they are listed. `causes` are the known causes of failures.
 
     Raises:
         KubeError: The cluster does not answer.
     """
-    evidence = await gather(client, job, snapshot, fetcher, nodes)
+    evidence = replace(await gather(client, job, snapshot, fetcher, nodes), causes=causes)
     # In a thread: with a thousand nodes it takes longer than a key may wait.
     return await asyncio.to_thread(explain, evidence)
 
@@ -111,7 +114,11 @@ async def gather(
     evidence = await _first_round(fetcher, evidence, kind)
     evidence = await _second_round(fetcher, evidence)
     evidence = await _third_round(fetcher, evidence)
-    return replace(evidence, unseen=fetcher.unseen)
+    failed = FailedLogs()
+    if job.status.has_failed:
+        pods = {name: pod.status for name, pod in evidence.pods.items()}
+        failed = await LogTails(client).read(job, pods)
+    return replace(evidence, logs=failed.logs, unseen=(*fetcher.unseen, *failed.unseen))
 
 
 async def _first_round(fetcher: Fetcher, evidence: Evidence, kind: JobKind) -> Evidence:

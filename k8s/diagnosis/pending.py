@@ -1,7 +1,7 @@
-"""Explains waiting jobs in their rows, in place of the scheduler's message.
+"""Explains waiting and failed jobs in their rows, in place of the scheduler's message or the exit code.
 
 Shortages of nodes are computed from mirrored objects without any request. Other causes need
-requests; their answers are passed to `PendingReasons.remember`.
+requests or logs; their answers are passed to `PendingReasons.remember`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from k8s.scheduling.predicates import ClusterCapacity, InfeasibleNode, NodeCapac
 from k8s.scheduling.scheduling_spec import Toleration, spec_from_template
 from k8s.snapshot import Job, NodeRow
 from k8s.status import Status
-from k8s.status.job import HALF_ALLOCATED
+from k8s.status.job import HALF_ALLOCATED, with_cause
 
 # In kube-scheduler's message if it considered the nodes and chose none.
 TRIED = " nodes are available"
@@ -88,6 +88,11 @@ class PendingReasons:
         found = self._waiting.get(uid)
         return found is not None and found.shown is not found.job
 
+    def answer(self, uid: str) -> Answer | None:
+        """Return the answer remembered for a job."""
+        found = self._answered.get(uid)
+        return found.answer if found is not None else None
+
     def remember(self, job: Job, answer: Answer) -> None:
         """Show the short form of an answer from the next `steps` on, until the job's pods change."""
         self._answered.pop(job.uid, None)
@@ -151,8 +156,7 @@ class PendingReasons:
                 del self._answered[uid]
             elif found.answer.brief and not (found.answer.is_shortage and uid in replaced):
                 if found.shown is None or found.job is not job:
-                    lacks_capacity, brief = found.answer.is_shortage, found.answer.brief
-                    found.job, found.shown = job, replace(job, reason=brief, lacks_capacity=lacks_capacity)
+                    found.job, found.shown = job, _with_answer(job, found.answer)
                 replaced[uid] = found.shown
 
     def _update_nodes(self, nodes: Iterable[Node], rows: Iterable[NodeRow]) -> Iterator[None]:
@@ -205,7 +209,15 @@ def is_waiting_job(job: Job) -> bool:
     return job.status in (Status.PENDING, Status.STARTING) and not job.reason.startswith(HALF_ALLOCATED)
 
 
+def _with_answer(job: Job, answer: Answer) -> Job:
+    reason = with_cause(job.reason, answer.brief) if job.status.has_failed else answer.brief
+    remedy = answer.triage.remedy if answer.triage is not None else ""
+    return replace(job, reason=reason, remedy=remedy, lacks_capacity=answer.is_shortage)
+
+
 def _progress(job: Job) -> object:
+    if job.status.is_final:  # its pods may be removed
+        return job.status
     return job.status, [(each.pod_uid, each.node, each.status) for each in job.instances]
 
 

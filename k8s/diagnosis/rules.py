@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from k8s.diagnosis.answer import Answer, Cause, Fact
 from k8s.diagnosis.causes import admission, ended, held_back, not_started, queued, unschedulable
 from k8s.diagnosis.evidence import Evidence
-from k8s.diagnosis.phrases import count, cut, names, span
+from k8s.diagnosis.failures import Triage
+from k8s.diagnosis.phrases import clock, count, cut, names, seconds_between, span
+from k8s.snapshot import Job
 from k8s.status import Status
 
 Rule = Callable[[Evidence], Cause | None]
@@ -123,17 +126,40 @@ def explain(evidence: Evidence) -> Answer:
         return Answer(
             str(job.status), f"It succeeded: {_format_progress(evidence)}.", tuple(_pod_facts(evidence))
         )
-    if job.status in (Status.FAILED, Status.RESTARTING):
-        return _answer(evidence, _found(evidence, ENDED))
+    if job.status.has_failed:
+        answer, found = _answer(evidence, _found(evidence, ENDED)), evidence.triage
+        return replace(answer, brief=brief_reason(job, found), triage=found)
     if job.status is Status.RUNNING and not any(
         each.status is not Status.RUNNING for each in evidence.unfinished
     ):
-        return Answer(
-            str(job.status),
-            f"It runs: {_format_progress(evidence)}.",
-            (*_lost_nodes(evidence), *_pod_facts(evidence)),
-        )
+        return _running(evidence)
     return _answer(evidence, _found(evidence, WAITING))
+
+
+def brief_reason(job: Job, found: Triage | None) -> str:
+    """Return the reason for a row; empty if the row's own says as much."""
+    if found is None or not (found.error or found.cause):
+        return ""
+    return "" if ended.passed_deadline(job) and not found.error else found.reason
+
+
+def _running(evidence: Evidence) -> Answer:
+    job, silence = evidence.job, evidence.job.silence
+    sentence = f"It runs: {_format_progress(evidence)}."
+    facts, advice = list[Fact](), tuple[str, ...]()
+    slow = names(f"{each.writer} is {each.text}" for each in job.stragglers if each.steps_behind)
+    if silence is not None:
+        whose = f" of {names(silence.writers)}" if silence.writers else ""
+        usual = f"{silence.usual_s:.2g} s" if silence.usual_s < 2 else span(silence.usual_s)
+        every = f", usually every {usual}" if silence.usual_s else ""
+        quiet = span(seconds_between(silence.since, evidence.now))
+        sentence = f"It runs, but no line{whose} for {quiet}{every}."
+        facts = [Fact("silence", f"newest line at {clock(silence.since)}")]
+        advice = (f"See where each rank is: gpuconsole diagnose {job.ref.name}",)
+    elif slow:
+        sentence = f"It runs, but {slow}."
+    facts += [Fact("straggler", f"{each.writer} {each.text}") for each in job.stragglers]
+    return Answer(str(job.status), sentence, (*facts, *_lost_nodes(evidence), *_pod_facts(evidence)), advice)
 
 
 def _found(evidence: Evidence, rules: tuple[Rule, ...]) -> dict[Rule, Cause]:

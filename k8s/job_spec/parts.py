@@ -227,6 +227,8 @@ class JobFiles:
     """Content by the `local_path` of `JobSpec.config_files`."""
     trainer: Mapping[str, bytes] = field(default_factory=dict)
     """Content by path below the package's parent, e.g. `trainer/ranks.py`."""
+    debuggable: bytes = b""
+    """Content of `trainer/debuggable.py`."""
     git_login: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Data of the Secret made for the job: `username` and `password`, or `ssh-privatekey`."""
     left_out: tuple[str, ...] = ()

@@ -244,6 +244,12 @@ class JobSpec:
         title="Debug mode",
     )
 
+    debuggable: bool = declare(
+        False,
+        "Let diagnose see the stacks of your Python ranks; sets PYTHONPATH; packaged trainers always do",
+        Switch(),
+    )
+
     mounts: tuple[Mount, ...] = declare(
         (),
         "One claim:/path per line; claim/folder:/path for a folder of it, claim:/path:ro for read-only",

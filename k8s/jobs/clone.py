@@ -24,7 +24,13 @@ from k8s.jobs.owned_objects import JOB_LABEL, MANAGED_BY, MANAGER, OwnedObject, 
 from k8s.jobs.run_folders import LOGS, moved_folder, moved_to_run, run_name, run_stamp
 from k8s.kinds import CREATABLE, KINDS, CreatableKind, Manifest
 from k8s.kinds.parse import nested
-from k8s.kinds.pod_code import code_config_name, files_config_name, git_secret_name, trainer_config_name
+from k8s.kinds.pod_code import (
+    code_config_name,
+    debug_config_name,
+    files_config_name,
+    git_secret_name,
+    trainer_config_name,
+)
 from k8s.kinds.pods.labels import map_objects, renamed
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS, Resource
 
@@ -68,7 +74,7 @@ _MINOR = re.compile(
     r"|restartPolicy|automountServiceAccountToken|enableServiceLinks|ttlSecondsAfterFinished"
     r"|terminationGracePeriodSeconds|terminationMessagePolicy|ports|nprocPerNode .*"
 )
-_CONFIGS = (code_config_name, files_config_name, trainer_config_name)
+_CONFIGS = (code_config_name, files_config_name, trainer_config_name, debug_config_name)
 # Fields in which a pod names a ConfigMap or a Secret, and the functions that may have named it.
 _PLACES = (
     ("configMap", "name", _CONFIGS),

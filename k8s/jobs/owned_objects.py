@@ -19,12 +19,15 @@ from k8s.kinds import CreatableKind, Manifest
 from k8s.kinds.parse import nested, text_of
 from k8s.kinds.pod_code import (
     CODE_KEY,
+    DEBUG_KEY,
     TRAINER_KEY,
     code_config_name,
     credentials_in,
+    debug_config_name,
     file_key,
     files_config_name,
     git_secret_name,
+    is_brought,
     trainer_config_name,
 )
 from k8s.models.claim import Claim
@@ -157,6 +160,9 @@ def _config_maps(spec: JobSpec, files: JobFiles) -> list[OwnedObject]:
     if spec.trainer:
         trainer = _config_map(trainer_config_name(spec.name), {TRAINER_KEY: zipped(files.trainer)})
         found.append(OwnedObject(CONFIG_MAPS, trainer, "trainer"))
+    if is_brought(spec):
+        module = _config_map(debug_config_name(spec.name), {DEBUG_KEY: files.debuggable})
+        found.append(OwnedObject(CONFIG_MAPS, module, "debuggable"))
     return found
 
 

@@ -64,6 +64,7 @@ class DeclaredJob:
     outcome_reason: str
     is_suspended: bool
     started: datetime | None
+    """Start as the operator tells it, which may include the queue and the image pull."""
     finished: datetime | None
     conditions: tuple[Condition, ...]
     priority: str

@@ -89,6 +89,8 @@ CODE_KEY = "code.tar.gz"
 TRAINER_KEY = "trainer.zip"
 TRAINER_FOLDER = "/opt/gpuconsole"
 TRAINER_PATH = f"{TRAINER_FOLDER}/{TRAINER_KEY}"
+# Python runs a `sitecustomize` on PYTHONPATH before any program.
+DEBUG_KEY, DEBUG_FOLDER = "sitecustomize.py", "/opt/gpuconsole/debuggable"
 # Working directory of fetched code if the job names none. Source: Arena.
 HOME = "/root"
 # Keys of Secrets for git, as in `kubernetes.io/ssh-auth` and `kubernetes.io/basic-auth`.
@@ -139,6 +141,16 @@ def trainer_config_name(job: str) -> str:
     return f"{job}-trainer"
 
 
+def debug_config_name(job: str) -> str:
+    """Return the name of the ConfigMap that lets `diagnose` ask a job's own programs."""
+    return f"{job}-debuggable"
+
+
+def is_brought(spec: JobSpec) -> bool:
+    """Return True if a job gets what makes it debuggable; a packaged trainer has it."""
+    return spec.debuggable and not spec.trainer
+
+
 def git_secret_name(job: str) -> str:
     """Return the name of the Secret created for a job's repository."""
     return f"{job}-git"
@@ -173,15 +185,14 @@ def credentials_in(spec: JobSpec) -> dict[str, str]:
 def own_environment(spec: JobSpec) -> dict[str, str]:
     """Return the variables of the training container, without git-sync's.
 
-    A packaged trainer comes first in PYTHONPATH.
+    A packaged trainer, or what makes a job debuggable, comes first in PYTHONPATH.
     """
     is_git = spec.sync_mode == "git"
     found = {name: value for name, value in spec.env.items() if not (is_git and name.startswith(GIT_PREFIX))}
-    if spec.trainer:
+    first = TRAINER_PATH if spec.trainer else DEBUG_FOLDER if is_brought(spec) else ""
+    if first:
         paths = found.get("PYTHONPATH", "").split(":")
-        found["PYTHONPATH"] = ":".join(
-            [TRAINER_PATH, *(path for path in paths if path not in ("", TRAINER_PATH))]
-        )
+        found["PYTHONPATH"] = ":".join([first, *(path for path in paths if path not in ("", first))])
     return found
 
 
@@ -202,6 +213,9 @@ def add_code(pod: Part, container: Part, spec: JobSpec) -> None:
     if spec.trainer:
         _add_volume(pod, {"name": "trainer", "configMap": {"name": trainer_config_name(spec.name)}})
         _mount(container, "trainer", TRAINER_FOLDER, readOnly=True)
+    if is_brought(spec):
+        _add_volume(pod, {"name": "debuggable", "configMap": {"name": debug_config_name(spec.name)}})
+        _mount(container, "debuggable", DEBUG_FOLDER, readOnly=True)
 
 
 def _add_clone(pod: Part, container: Part, spec: JobSpec) -> None:
@@ -335,22 +349,26 @@ def _mount(container: Part, volume: str, path: str, **more: Any) -> None:
 
 
 def parse_code(pod: Manifest, main: Manifest, job: str, trainer: str) -> dict[str, Any]:
-    """Remove from a pod and its training container, `main`, what fetches code, and the trainer.
+    """Remove from a pod and its training container, `main`, what fetches code, the trainer and `debuggable`.
 
     The content of a local folder or a config file is in no manifest, so these stay.
 
     Returns:
         Fields of `JobSpec`; `env` has git-sync's variables only.
     """
+    name = debug_config_name(job)
+    is_debuggable = any(nested(each, "configMap").get("name") == name for each in pod.get("volumes") or ())
     inits = pod.get("initContainers") or []
     fields = _fields_of(inits[0], pod, job) if len(inits) == 1 else {}
     user = count_of(nested(pod, "securityContext").get("runAsUser"))
-    made, in_main = _made(main, JobSpec(name=job, trainer=trainer, run_as_user=user, **fields))
+    made, in_main = _made(
+        main, JobSpec(name=job, trainer=trainer, debuggable=is_debuggable, run_as_user=user, **fields)
+    )
     volumes = [_without_server_defaults(each) for each in pod.get("volumes") or ()]
     is_all_there = all(each in volumes for each in made["volumes"])
     if fields and not (is_all_there and _is_same(inits[0], made["initContainers"][0], main)):
         fields = {}
-        made, in_main = _made(main, JobSpec(name=job, trainer=trainer))
+        made, in_main = _made(main, JobSpec(name=job, trainer=trainer, debuggable=is_debuggable))
     if fields:
         del pod["initContainers"]
     mounts = main.get("volumeMounts") or []
@@ -359,7 +377,7 @@ def parse_code(pod: Manifest, main: Manifest, job: str, trainer: str) -> dict[st
         pod["volumes"] = [
             each for each in pod.get("volumes") or () if _without_server_defaults(each) not in made["volumes"]
         ]
-    return fields
+    return {**fields, "debuggable": is_debuggable}
 
 
 def _made(main: Manifest, spec: JobSpec) -> tuple[Manifest, Manifest]:

@@ -115,7 +115,11 @@ def pop_template(template: Manifest, container: str, job: Mapping[str, Any], *, 
         _parse_container(main, container),
     ]
     fields = {name: value for part in parts for name, value in part.fields.items()}
-    known = JobSpec(trainer=str(job["trainer"]), **{name: fields[name] for name in _RESOURCE_FIELDS})
+    known = JobSpec(
+        trainer=str(job["trainer"]),
+        debuggable=code["debuggable"],
+        **{name: fields[name] for name in _RESOURCE_FIELDS},
+    )
     parts.append(pop_env(main, known, env))
     fields |= parts[-1].fields
     fields |= {**code, "env": {**code.get("env", {}), **fields["env"]}}

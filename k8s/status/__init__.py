@@ -29,6 +29,11 @@ class Status(StrEnum):
         return self in (Status.SUCCEEDED, Status.FAILED)
 
     @property
+    def has_failed(self) -> bool:
+        """Return True if an attempt has failed, the last one or one that is repeated."""
+        return self in (Status.FAILED, Status.RESTARTING)
+
+    @property
     def expects_pods(self) -> bool:
         """Return True if missing pods may still come: not if it is over, suspended or being deleted."""
         return not self.is_final and self not in (Status.SUSPENDED, Status.TERMINATING)

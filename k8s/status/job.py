@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -282,6 +283,17 @@ RULES = (
     StatusRule("no room", lambda it: it.has(Status.PENDING), Status.PENDING, _waiting),
     StatusRule("starting", lambda _: True, Status.STARTING, _late),
 )
+
+
+def with_cause(reason: str, cause: str) -> str:
+    """Return the reason of a failed or restarting job with `cause` in place of the first exit."""
+    attempt, left = _ATTEMPT.match(reason), _LEFT.search(reason)
+    return f"{attempt[0] if attempt else ''}{cause}{left[0] if left else ''}"
+
+
+# Parts of a reason around the end of a container: see `_attempt`, `_why_failed`.
+_ATTEMPT = re.compile(r"\d+ of \d+: |restart \d+: ")
+_LEFT = re.compile(r"(; no restart is left)?(; \d+ pods? still there(, with \d+ GPUs?)?)?$")
 
 
 def job_status(job: DeclaredStatus, instances: Sequence[InstanceState]) -> tuple[Status, str]:

@@ -41,6 +41,7 @@ _DISRUPTIONS = {
 }
 # Reasons of a container that waits although nothing is wrong.
 _NO_NEWS = frozenset({"", "ContainerCreating", "PodInitializing"})
+_EPOCH_YEAR = 1970
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -81,6 +82,46 @@ def ended_at(pod: Pod) -> datetime | None:
     return (
         max((end.finished_at for end in ends if end.finished_at is not None), default=None) if ends else None
     )
+
+
+def began_at(pod: Pod) -> datetime | None:
+    """Return the start of the first container that ran, as far as known; init containers do not count."""
+    first = None
+    for status in pod.status.container_statuses or ():
+        state, last = status.state, status.last_state.terminated
+        for run in (
+            (last, state.running or state.terminated) if last else (state.running or state.terminated,)
+        ):
+            at = run.started_at if run is not None else None
+            # Of a container that could not be started the kubelet reports the Unix epoch.
+            if at is not None and at.year > _EPOCH_YEAR and (first is None or at < first):
+                first = at
+    return first
+
+
+def exit_code(pod: Pod, container: str = "") -> int | None:
+    """Return the status with which a shell would report a pod's end; None while none of its containers ended.
+
+    128 + n stands for signal n. Other containers than `container` count only where that did not fail.
+    A container that goes on counts with its last run.
+    """
+    ends = [
+        (each.name != container, end.finished_at or _LAST, _shell_status(end))
+        for each in _all_statuses(pod)
+        if (end := each.state.terminated or each.last_state.terminated) is not None
+    ]
+    failed = min((end for end in ends if end[2]), default=None)
+    if failed is not None and (failed[0] is False or pod.status.phase == "Failed"):
+        return failed[2]
+    return 0 if any(not is_other for is_other, _, _ in ends) else None
+
+
+def _shell_status(ended: Terminated) -> int:
+    # A kubelet reports 0 or 1 where only a child process was killed.
+    if ended.reason == "OOMKilled":
+        return 137
+    number = 128 + ended.signal if ended.signal else ended.exit_code
+    return number if 0 <= number <= 255 else 1
 
 
 def exit_text(ended: Terminated) -> str:

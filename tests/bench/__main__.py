@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-NAMES = ("start", "terminal", "scale", "home", "table", "curves", "trainer", "topology")
+NAMES = ("start", "terminal", "scale", "home", "table", "curves", "trainer", "topology", "life")
 
 
 def main(names: list[str]) -> int:

@@ -9,15 +9,33 @@ the share of the device's peak where that is known, and where the time goes.
 from __future__ import annotations
 
 import json
+import os
+import re
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests import ROOT
 from tests.bench.figures import Figure
 
 ROUNDS = 2
 """Runs of each side, in turn; the fastest counts, as the least disturbed."""
+ARMED_ROUNDS = 5
+SMALL = (
+    "--epochs",
+    "1",
+    "--train-images",
+    "6400",
+    "--val-images",
+    "64",
+    "--batch-size",
+    "32",
+    "--log-every",
+    "1",
+)
 NETWORKS = ("resnet50", "vgg16", "gpt")
 
 
@@ -34,6 +52,24 @@ def measure() -> Iterator[Figure]:
         defaults = _run(network, "defaults")
         for name, run in (("same as the tutorial", best), ("our defaults", defaults)):
             print(f"    {name}: {_words(run)}", flush=True)
+    armed, unarmed = zip(*((_two_ranks("1"), _two_ranks("0")) for _ in range(ARMED_ROUNDS)), strict=True)
+    work = f"step of train_ddp on 2 ranks, debuggable, median of {ARMED_ROUNDS} runs"
+    yield Figure(work, statistics.median(armed), "not debuggable", statistics.median(unarmed), ">= 0.95x")
+    ratios = " ".join(f"{off / on:.3f}x" for on, off in zip(armed, unarmed, strict=True))
+    print(f"    each run beside the other: {ratios}", flush=True)
+
+
+def _two_ranks(debuggable: str) -> float:
+    """Return the median step time of a short run of the packaged trainer, in seconds."""
+    words = [*("-m", "trainer.launch", "--nproc-per-node", "2", "-m", "trainer.train_ddp"), *SMALL]
+    env = os.environ | {"GPUCONSOLE_DEBUGGABLE": debuggable, "OMP_NUM_THREADS": "1"}
+    env["PYTHONPATH"] = str(ROOT)
+    with TemporaryDirectory() as folder:  # of the checkpoints
+        done = subprocess.run(
+            [sys.executable, *words], cwd=folder, env=env, check=True, capture_output=True, text=True
+        )
+    steps = [float(found) for found in re.findall(r" step (\d+\.\d+)ms", done.stdout)]
+    return statistics.median(steps[len(steps) // 4 :]) / 1000
 
 
 def _words(run: dict[str, Any]) -> str:

@@ -27,3 +27,11 @@ async def admin(kubeconfig: Path) -> AsyncIterator[Client]:
         await client.create(NAMESPACES, {"metadata": {"name": namespace}})
         yield client
         await client.delete(NAMESPACES, namespace)
+
+
+@pytest.fixture
+async def alice(kubeconfig: Path, admin: Client) -> AsyncIterator[Client]:
+    """A client of a user who may do nothing in the test's namespace but what the test allows."""
+    path = kubeconfig.with_name("kubeconfig-alice")
+    async with await Client.connect(str(path), namespace=admin.config.namespace) as client:
+        yield client

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -24,6 +22,7 @@ from k8s.status import Status
 from tests.k8s.kinds.operator_objects import SITUATIONS, kind_named, objects
 from tests.real_cluster import operator_objects
 from tests.real_cluster.feed import feed_of, job_called
+from tests.support.real_cluster import allow
 from tui.commands.support.confirm import wait_until_gone
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.delete_plan import DeletePlan, delete_plan
@@ -31,29 +30,7 @@ from tui.jobs.leftovers import leftover_lines
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
-ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 SUSPENDABLE = [kind for kind in KINDS if kind.suspend_field]
-
-
-@pytest.fixture
-async def alice(kubeconfig: Path, admin: Client) -> AsyncIterator[Client]:
-    """A client of a user who may do nothing in the test's namespace but what the test allows."""
-    path = kubeconfig.with_name("kubeconfig-alice")
-    async with await Client.connect(str(path), namespace=admin.config.namespace) as client:
-        yield client
-
-
-async def allow(admin: Client, verb: str, group: str, resource: str) -> None:
-    """Let alice do something in the test's namespace."""
-    name = f"may-{verb}-{resource.replace('/', '-')}"
-    namespace = admin.config.namespace
-    rule = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
-    meta = {"name": name}
-    await admin.create(ROLES, {"metadata": meta, "rules": [rule]}, namespace)
-    role = {"apiGroup": ROLES.group, "kind": "Role", "name": name}
-    subject = {"apiGroup": ROLES.group, "kind": "User", "name": "alice"}
-    await admin.create(ROLE_BINDINGS, {"metadata": meta, "roleRef": role, "subjects": [subject]}, namespace)
 
 
 async def served(client: Client, kind: JobKind) -> bool:

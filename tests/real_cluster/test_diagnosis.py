@@ -119,6 +119,16 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[Answer], object], str]] = {
         lambda found: found.status == "Failed" and "exit" in found.sentence,
         "Failed: pod-0 ended with exit 3, ",
     ),
+    "raises": (
+        {"container": {"command": ["sh", "-c", "echo 'ValueError: bad shard 7' >&2; exit 1"]}},
+        lambda found: found.status == "Failed" and found.triage,
+        "Failed: pod-0 exit 1, ",
+    ),
+    "grows": (
+        {"container": {"command": ["tail", "/dev/zero"], "resources": {"limits": {"memory": "32Mi"}}}},
+        lambda found: found.status == "Failed" and found.triage,
+        "Failed: pod-0 was OOMKilled, ",
+    ),
     "runs": ({"pods": 2, "gpus": 1}, says("2 of 2"), "It runs: 2 of 2 pods."),
 }
 """Jobs, what is said of each once the cluster has had its say, and how the sentence begins."""
@@ -137,6 +147,21 @@ async def test_jobs_are_explained_as_the_real_cluster_makes_them_wait(admin: Cli
         assert words in facts(answers[name], "scheduler")[0]
     assert answers["huge"].status == "Pending"
     assert answers["fails"].sentence.endswith(" UTC; it had no retries.")
+    assert answers["raises"].sentence.endswith(" UTC: ValueError: bad shard 7.")
+    assert answers["raises"].brief == "pod-0 exit 1: ValueError: bad shard 7"
+    assert answers["grows"].brief == "pod-0 OOMKilled"
+    assert "its memory limit is 32Mi" in answers["grows"].sentence
+
+
+async def test_who_may_not_read_logs_is_told_so_and_gets_the_exit_code(admin: Client, alice: Client) -> None:
+    for group, resource in (("", "pods"), ("", "events"), ("batch", "jobs")):
+        for verb in ("get", "list"):
+            await real_cluster.allow(admin, verb, group, resource)
+    await make(admin, job("raises", container=CASES["raises"][0]["container"]))
+    answer = (await until(alice, {"raises": lambda found: found.status == "Failed"}))["raises"]
+    assert answer.sentence.startswith("Failed: pod-0 ended with exit 1, ")
+    assert any('logs: The cluster says: pods "raises-' in text for text in facts(answer, "unseen"))
+    assert any('cannot get resource "pods/log"' in text for text in facts(answer, "unseen"))
 
 
 async def test_cpu_that_the_node_has_not_left_is_found_by_adding_up_its_pods(admin: Client) -> None:

@@ -91,7 +91,13 @@ def pod_of(
     uid: str = "",
     **status: Any,
 ) -> Object:
-    """Return the pod of a job at `master-0`, `worker-1`, or of a batch Job at an index or any word."""
+    """Return the pod of a job at `master-0`, `worker-1`, or of a batch Job at an index or any word.
+
+    With a `startTime` its container has run since then, unless `containerStatuses` say otherwise.
+    """
+    if phase == "Running" and (since := status.get("startTime")):
+        runs = {"name": "pytorch", "restartCount": 0, "state": {"running": {"startedAt": since}}}
+        status.setdefault("containerStatuses", [runs])
     meta = job["metadata"]
     role, _, index = place.rpartition("-")
     labels = (

@@ -84,7 +84,7 @@ class Playground:
         feeds = (view for view in screens if isinstance(view, FeedView) and view.is_shown)
         jobs = (view for view in screens if isinstance(view, JobView) and view.is_shown)
         homes = [view for view in screens if isinstance(view, JobsView) and view.is_shown]
-        read = (view._losses for view in homes if view._losses and view.app.screen is view)
+        life = self.console.life_feed
         panes = (pane for view in screens for pane in view.query(JobPane) if pane.is_live)
         previews = (pane for view in screens for pane in view.query(Preview) if pane.display)
         waits = (
@@ -94,7 +94,7 @@ class Playground:
             any(pane._timer is not None for pane in previews),
             any(not is_settled(view.panes) for view in homes),
             any(not is_settled(pane) for pane in panes),
-            any(not losses.is_idle for losses in read),
+            life is not None and not life.is_idle,
         )
         return self.console.snapshot.is_synced and not any(waits)
 

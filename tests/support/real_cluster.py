@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from k8s.client.client import Client
+from k8s.models.resources import Resource
 from tests import ROOT
 
 FOLDER = ROOT.parent / "shared" / "cluster"
@@ -18,6 +20,10 @@ NODE = "real-node-0"
 STARTING_S = 200
 BUSYBOX = {"image": "busybox:latest", "imagePullPolicy": "Never"}
 """The one image that it has."""
+
+
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 
 
 def start() -> Path:
@@ -46,3 +52,15 @@ def kill_apiserver(kubeconfig: Path) -> None:
     noted = kubeconfig.parent / "run" / "apiserver.pid"
     os.kill(int(noted.read_text()), signal.SIGKILL)
     noted.unlink()
+
+
+async def allow(admin: Client, verb: str, group: str, resource: str) -> None:
+    """Let alice do something in the test's namespace."""
+    name = f"may-{verb}-{resource.replace('/', '-')}"
+    namespace = admin.config.namespace
+    rule = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
+    meta = {"name": name}
+    await admin.create(ROLES, {"metadata": meta, "rules": [rule]}, namespace)
+    role = {"apiGroup": ROLES.group, "kind": "Role", "name": name}
+    subject = {"apiGroup": ROLES.group, "kind": "User", "name": "alice"}
+    await admin.create(ROLE_BINDINGS, {"metadata": meta, "roleRef": role, "subjects": [subject]}, namespace)

@@ -38,6 +38,8 @@ def find_functions(action: Action) -> Functions:
             from tui.actions.navigate import FUNCTIONS
         case "nodes":
             from tui.actions.nodes import FUNCTIONS
+        case "notices":
+            from tui.actions.notices import FUNCTIONS
         case "pods":
             from tui.actions.pods import FUNCTIONS
         case "window":

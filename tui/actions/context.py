@@ -46,7 +46,7 @@ async def _go_to_namespace(console: Console, name: str) -> None:
         return
     except KubeError:
         pass
-    _show_namespace(console, name)
+    show_namespace(console, name)
 
 
 def switch_namespace(console: Console, request: ActionRequest) -> None:
@@ -54,16 +54,17 @@ def switch_namespace(console: Console, request: ActionRequest) -> None:
     from tui.screens.lists.namespaces import ALL_KEY
 
     if request.selected:
-        _show_namespace(console, ALL if request.selected == ALL_KEY else request.selected)
+        show_namespace(console, ALL if request.selected == ALL_KEY else request.selected)
         console.post_message(ActionRequest("jobs"))
 
 
 def all_namespaces(console: Console, request: ActionRequest) -> None:
     """Toggle between all namespaces and the user's own."""
-    _show_namespace(console, ALL if console.snapshot.namespace else "")
+    show_namespace(console, ALL if console.snapshot.namespace else "")
 
 
-def _show_namespace(console: Console, name: str) -> None:
+def show_namespace(console: Console, name: str) -> None:
+    """Show the jobs of a namespace, or of `ALL`; empty for the user's own."""
     is_all = name == ALL
     name = "" if is_all else name
     if name:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from k8s.kinds import JobRef
@@ -217,7 +218,18 @@ def _show_yaml(
 
 def why(console: Console, request: ActionRequest) -> None:
     """Explain the state of a job, with the evidence."""
+    _explain(console, request, "why")
+
+
+def diagnose(console: Console, request: ActionRequest) -> None:
+    """Report which rank of a failed job failed first, or what each rank of a running job does."""
+    _explain(console, request, "diagnose")
+
+
+def _explain(console: Console, request: ActionRequest, action: str) -> None:
+    from k8s.diagnosis.failures import CAUSES
     from k8s.diagnosis.gather import answer_why
+    from k8s.diagnosis.stacks import inspect_ranks
     from tui.screens.documents.text import TextView
 
     if target := console.target_job(request):
@@ -227,12 +239,15 @@ def why(console: Console, request: ActionRequest) -> None:
             job = console.snapshot.job(ref)
             if job is None:
                 return f"There is no {ref.kind} {ref.name} any more."
-            answer = await answer_why(client, job, console.snapshot)
+            answer = await answer_why(client, job, console.snapshot, causes=console.causes or CAUSES)
             if console.telemetry_feed is not None:
                 answer = await console.telemetry_feed.explain(job, answer)
-            return answer.as_text(console.advice)
+            if action != "diagnose" or job.status != "Running":
+                return answer.as_text(console.advice)
+            report = await inspect_ranks(client, job)
+            return f"{replace(answer, help=()).as_text()}\n\n{report.as_text()}"
 
-        console.views.show(Route("why", job=ref), TextView(_heading(ref, "why"), fetch))
+        console.views.show(Route(action, job=ref), TextView(_heading(ref, action), fetch))
 
 
 def _heading(ref: JobRef, what: str) -> str:
@@ -242,6 +257,7 @@ def _heading(ref: JobRef, what: str) -> str:
 FUNCTIONS: Functions = {
     "curves": curves,
     "events": events,
+    "diagnose": diagnose,
     "job_events": job_events,
     "job_yaml": job_yaml,
     "jobs": jobs,

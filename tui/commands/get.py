@@ -6,6 +6,7 @@ import argparse
 from contextlib import suppress
 from datetime import datetime
 
+from k8s.diagnosis.failures import Triage
 from k8s.errors import KubeError
 from k8s.jobs.tensorboard import find_tensorboard, find_tensorboard_url
 from k8s.snapshot import Instance, Job
@@ -21,7 +22,7 @@ from tui.commands.support.output import (
 from tui.jobs.instances import format_ranks
 from tui.options import ConsoleOptions
 from tui.tables.column import OutputColumn, Values, values_of
-from tui.tables.jobs import COLUMNS, JobsNow, duration_text
+from tui.tables.jobs import COLUMNS, JobsNow, duration_text, failure_values, queued_s, span_text
 from tui.text.format import NOTHING, Clock, seconds_since, timestamp
 
 INSTANCE_COLUMNS = (
@@ -63,8 +64,15 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             with suppress(KubeError):
                 forwarded = bool(await find_tensorboard(client, job))
         clock = server_clock(client)
-    if flags.output in ("json", "yaml"):
-        write_object(_values(job, JobsNow(clock), tensorboard), flags.output)
+        is_object = flags.output in ("json", "yaml")
+        now = JobsNow(clock)
+        if is_object:
+            from tui.commands.support.life import read_jobs_now  # slow to import
+
+            now = await read_jobs_now(options, client, [job])
+    if is_object:
+        failure = feed.reasons.triage_of(job.uid)
+        write_object(_values(job, now, tensorboard, failure), flags.output)
     else:
         if tensorboard is None and forwarded:
             tensorboard = command_line(options, "forward", job.ref.name)
@@ -85,6 +93,7 @@ def _print(job: Job, tensorboard: str | None, clock: Clock, *, is_wide: bool) ->
             ("Trainer", job.trainer),
             ("GPUs", f"{job.gpus_requested} requested, {job.gpus_allocated} allocated"),
             ("Created", f"{timestamp(job.created) or NOTHING}, {clock.age(job.created)} ago"),
+            ("Queued", span_text(queued_s(job, clock.now))),
             ("Started", timestamp(job.started) or ""),
             ("Ended", timestamp(job.finished) or ""),
             ("Duration", duration_text(job, clock.now)),
@@ -126,7 +135,7 @@ def _instance_row(instance: Instance, clock: Clock) -> tuple[str, ...]:
     )
 
 
-def _values(job: Job, now: JobsNow, tensorboard: str | None) -> Values:
+def _values(job: Job, now: JobsNow, tensorboard: str | None, failure: Triage | None) -> Values:
     """Return the job as JSON."""
     return {
         **values_of(job, now, COLUMNS),
@@ -146,6 +155,7 @@ def _values(job: Job, now: JobsNow, tensorboard: str | None) -> Values:
             for each in job.conditions
         ],
         "tensorboard": tensorboard,
+        "failure": failure_values(failure),
     }
 
 
@@ -162,6 +172,7 @@ def _instance_values(instance: Instance, now: datetime) -> Values:
         "gpus": instance.gpus,
         "node": instance.node,
         "restarts": instance.restarts,
+        "exit_code": instance.exit_code,
         "age_s": seconds_since(instance.created, now),
         "pod": instance.pod,
     }

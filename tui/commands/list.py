@@ -26,7 +26,11 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         snapshot = jobs_of_type(snapshot, flags.job_type)
         if flags.output in ("wide", "json", "yaml"):
             snapshot = jobs_of_type(await feed.explain_once(snapshot.jobs), flags.job_type)
-        now = JobsNow(server_clock(client))
+            from tui.commands.support.life import read_jobs_now  # slow to import
+
+            now = await read_jobs_now(options, client, snapshot.jobs)
+        else:
+            now = JobsNow(server_clock(client))
     if flags.output in ("json", "yaml"):
         jobs = [values_of(job, now, COLUMNS) for job in snapshot.jobs]
         write_items(jobs, snapshot.missing_jobs, flags.output)

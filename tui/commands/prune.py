@@ -88,18 +88,12 @@ def _ended(snapshot: ClusterSnapshot, statuses: Sequence[Status]) -> list[Job]:
 
 def _is_old(job: Job, now: datetime, older_than_s: int) -> bool:
     """Return True if the job finished that long ago; False if the time is unknown."""
-    since_s = seconds_since(ended_at(job), now)
+    since_s = seconds_since(job.finished, now)
     return since_s is not None and since_s >= older_than_s
 
 
-def ended_at(job: Job) -> datetime | None:
-    """Return the time a job finished, from its object or else from its last pod; None if unknown."""
-    ends = [each.finished for each in job.instances if each.finished is not None]
-    return job.finished or max(ends, default=None)
-
-
 def _write_retained(ended: Iterable[Job], old: Sequence[Job], jobs: Sequence[Job]) -> None:
-    if undated := [job for job in ended if ended_at(job) is None]:
+    if undated := [job for job in ended if job.finished is None]:
         write_stderr(f"Kept: {plural(len(undated), 'job')} without a known end.")
     if others := len(old) - len(jobs):
         write_stderr(f"Kept: {plural(others, 'job')} of other users; see --all-users.")
@@ -120,9 +114,9 @@ ENDED_COLUMN: ListColumn[Job, JobsNow] = ListColumn(
     "ended",
     "ENDED",
     align="right",
-    cell=lambda job, now: Cell(age(seconds_since(ended_at(job), now.clock.now))),
+    cell=lambda job, now: Cell(age(seconds_since(job.finished, now.clock.now))),
     printed="table",
-    values=lambda job, _: {"finished": timestamp(ended_at(job))},
+    values=lambda job, _: {"finished": timestamp(job.finished)},
 )
 COLUMNS = (*JOB_COLUMNS, ENDED_COLUMN)
 KEYS = ("namespace", "name", "kind", "status", "ended", "user")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from k8s.diagnosis.answer import Answer
+from k8s.client.client import Client
+from k8s.diagnosis.answer import FEW_LINES, Answer
 from k8s.diagnosis.gather import answer_why
+from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
-from tui.commands.support.connect import cluster, read_jobs, with_cluster_flags
+from tui.commands.support.connect import cluster, known_causes, read_jobs, with_cluster_flags
 from tui.commands.support.job_name import add_job, find_job
+from tui.commands.support.life import with_silence
 from tui.commands.support.output import add_format, write, write_object
 from tui.feeds.telemetry_feed import open_telemetry
 from tui.options import ConsoleOptions
 from tui.tables.column import Values
+from tui.tables.jobs import failure_values
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,25 +29,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the explanation."""
     async with cluster(options) as client:
-        snapshot = await read_jobs(options, client)
-        job = find_job(snapshot, flags.job, flags.job_type)
-        telemetry = open_telemetry(client, lambda: snapshot.jobs, lambda: snapshot.nodes, options.prometheus)
-        answer = await telemetry.explain(job, await answer_why(client, job, snapshot))
-    if options.is_all_namespaces:
-        options = replace(options, namespace=job.ref.namespace)
-    answer = replace(answer, help=tuple(with_cluster_flags(options, each) for each in answer.help))
+        job, answer = await explain_job(options, client, flags)
+    answer = pasteable(options, job, answer)
     if flags.output in ("json", "yaml"):
-        write_object(_values(answer), flags.output)
+        write_object(answer_values(answer), flags.output)
     else:
-        for line in answer.as_text().splitlines():
-            write(sanitize(line))
+        write_text(answer.as_text(traceback_lines=FEW_LINES))
     return 0
 
 
-def _values(answer: Answer) -> Values:
+async def explain_job(
+    options: ConsoleOptions, client: Client, flags: argparse.Namespace
+) -> tuple[Job, Answer]:
+    """Read the named job and explain its state.
+
+    Raises:
+        NotFound: There is no such job.
+        KubeError: The cluster cannot be read.
+    """
+    snapshot = await read_jobs(options, client)
+    job = find_job(snapshot, flags.job, flags.job_type)
+    job, snapshot = await with_silence(options, client, job, snapshot)
+    telemetry = open_telemetry(client, lambda: snapshot.jobs, lambda: snapshot.nodes, options.prometheus)
+    return job, await telemetry.explain(
+        job, await answer_why(client, job, snapshot, causes=known_causes(options))
+    )
+
+
+def pasteable(options: ConsoleOptions, job: Job, answer: Answer) -> Answer:
+    """Return the answer with the cluster's flags in the commands that it advises."""
+    if options.is_all_namespaces:
+        options = replace(options, namespace=job.ref.namespace)
+    return replace(answer, help=tuple(with_cluster_flags(options, each) for each in answer.help))
+
+
+def write_text(text: str) -> None:
+    """Print text that may quote the cluster."""
+    for line in text.splitlines():
+        write(sanitize(line))
+
+
+def answer_values(answer: Answer) -> Values:
+    """Return an answer as JSON."""
     return {
         "status": answer.status,
         "sentence": answer.sentence,
         "facts": [{"kind": fact.kind, "text": fact.text} for fact in answer.facts],
         "help": list(answer.help),
+        "failure": failure_values(answer.triage),
     }

@@ -6,14 +6,12 @@ Nothing here draws, so one-shot commands read clusters the same way.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from k8s.client.client import Client
-from k8s.client.rate_limiter import background_requests
 from k8s.client.server_version import fetch_username, fetch_version
 from k8s.cluster.backoff import Backoff, ServerProbe, pause
 from k8s.cluster.discovery import RestMapper, discover
@@ -29,17 +27,14 @@ from k8s.errors import (
     Unauthorized,
     Unreachable,
 )
-from k8s.kinds import KINDS, DeclaredJob, JobKind
+from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
 from k8s.kinds.parse import JobReader
 from k8s.models import Meta, Node, Pod, Reader
 from k8s.models.dra import DEVICE_KINDS, DeviceClaims, DeviceKind, ResourceClaim, ResourceSlice
 from k8s.models.resources import NODES, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Job
-from k8s.status import Status
+from tui.feeds.reason_feed import Mirrored, ReasonFeed
 from tui.text.format import count
-
-if TYPE_CHECKING:
-    from k8s.diagnosis.pending import PendingReasons
 
 # Shortest interval between two snapshots.
 PUBLISH_S = 0.1
@@ -47,12 +42,6 @@ PUBLISH_S = 0.1
 FIRST_S = 0.01
 # After a snapshot, the loop is free for this multiple of the time it took, so that keys stay responsive.
 IDLE_FACTOR = 4
-# Shortest interval between two explanations of one pending job.
-EXPLAIN_S = 30.0
-# Interval between two looks at the visible jobs.
-POLL_VISIBLE_S = 0.5
-# Jobs per round of explanations.
-MAX_EXPLAINED = 16
 # After these errors the served kinds are unknown, so discovery is retried before mirroring.
 _TRY_AGAIN = (Unreachable, NotKubernetes, Unauthorized, Throttled)
 
@@ -88,10 +77,11 @@ class ClusterFeed:
         self._server_version = ""
         self._heartbeat_error: KubeError | None = None
         self._joiner = Joiner()
-        self._reasons: PendingReasons | None = None
         self.visible_jobs: Callable[[], Iterable[Job]] = tuple
-        """Set by the view that shows jobs; their pending reasons are fetched."""
-        self._explained_at_s: dict[str, float] = {}
+        """Set by the view that shows jobs; their reasons are fetched."""
+        self.reasons = ReasonFeed(client, self._mirrored, lambda: self.visible_jobs(), self._changed.set)
+        self.overlay: Callable[[tuple[Job, ...]], tuple[Job, ...]] = lambda jobs: jobs
+        """Adds what is known of jobs beyond their objects; call `publish_soon` when that changes."""
         self._latest, self._own_reasons = ClusterSnapshot(), tuple[Job, ...]()
         self._rest_mapper = RestMapper(client)
         self._owner_lookup = OwnerLookup(client, self._rest_mapper.resource_of, self._changed.set)
@@ -128,6 +118,10 @@ class ClusterFeed:
                 self._mirror_kind(kind)
         self._changed.set()
 
+    def publish_soon(self) -> None:
+        """Publish a snapshot although no object has changed."""
+        self._changed.set()
+
     def retry_now(self) -> None:
         """Reconnect all waiting mirrors, reload credentials and repeat discovery now."""
         self.client.retry_credentials()
@@ -144,7 +138,7 @@ class ClusterFeed:
             self._running.create_task(self._discover_forever())
             self._running.create_task(self._owner_lookup.run())
             self._running.create_task(self._heartbeat_forever())
-            self._running.create_task(self._explain_forever())
+            self._running.create_task(self.reasons.run())
             while True:
                 await self._changed.wait()
                 self._changed.clear()
@@ -213,48 +207,9 @@ class ClusterFeed:
                 self._changed.set()
             await asyncio.sleep(every_s)
 
-    async def _explain_forever(self) -> None:
-        # Polls the visible jobs, so that painting sends no request. At most a fifth of the time is spent.
-        clock = asyncio.get_running_loop().time
-        while True:
-            began_s = clock()
-            if self._latest.is_synced and not self._latest.stale:
-                explained_s = {
-                    uid: self._explained_at_s.get(uid, -math.inf)
-                    for uid in _waiting_uids(self.visible_jobs())
-                }
-                oldest_first = sorted(explained_s, key=explained_s.__getitem__)
-                outdated = [uid for uid in oldest_first if explained_s[uid] + EXPLAIN_S <= began_s]
-                with background_requests():
-                    await self._explain_jobs(outdated[:MAX_EXPLAINED])
-            await asyncio.sleep(max(POLL_VISIBLE_S, IDLE_FACTOR * (clock() - began_s)))
-
-    async def _explain_jobs(self, uids: Sequence[str]) -> None:
-        if not uids:
-            return
-        from k8s.diagnosis.fetcher import Fetcher
-        from k8s.diagnosis.gather import answer_why
-        from k8s.diagnosis.pending import PendingReasons, is_waiting_job
-
-        now_s = asyncio.get_running_loop().time()
-        recent = {uid: at_s for uid, at_s in self._explained_at_s.items() if now_s - at_s < EXPLAIN_S}
-        self._explained_at_s = recent | dict.fromkeys(uids, now_s)
-        reasons = self._reasons = self._reasons or PendingReasons()
-        fetcher, nodes = Fetcher(self.client), list(self._nodes.objects.values())
-        jobs = [
-            job
-            for job in self._own_reasons
-            if job.uid in uids and is_waiting_job(job) and not reasons.has_shortage(job.uid)
-        ]
-        with suppress(KubeError):  # that the cluster is away is said elsewhere
-            for job in jobs:
-                reasons.remember(job, await answer_why(self.client, job, self._latest, fetcher, nodes))
-                self._changed.set()
-
     async def explain_once(self, jobs: Iterable[Job]) -> ClusterSnapshot:
-        """Explain the first pending jobs, and return the snapshot with the reasons."""
-        waiting = _waiting_uids(jobs)
-        await self._explain_jobs([job.uid for job in self._own_reasons if job.uid in waiting][:MAX_EXPLAINED])
+        """Explain the first waiting and the newest failed jobs, and return the snapshot with the reasons."""
+        await self.reasons.explain_once(jobs)
         return replace(self.snapshot(), is_synced=True)
 
     async def _fetch_version(self) -> None:
@@ -353,6 +308,15 @@ class ClusterFeed:
         """Return True if neither pods nor jobs of any kind may be read, or are served."""
         return self._pods.state.is_absent and all(each.state.is_absent for each in self._jobs.values())
 
+    def is_current(self, ref: JobRef) -> bool:
+        """Return True if a job and the pods are watched and the server answers, whatever else fails."""
+        mirrors = (self._pods, self._jobs.get(kind_of(ref).resource))
+        states = [each.state for each in mirrors if each is not None]
+        is_answered = self._is_discovered and self._heartbeat_error is None
+        return is_answered and all(
+            each.is_synced and (each.problem is None or each.is_absent) for each in states
+        )
+
     def snapshot(self) -> ClusterSnapshot:
         """Return the current snapshot."""
         header = self._header()
@@ -371,19 +335,16 @@ class ClusterFeed:
         await cooperatively(self._explanations(rows, nodes, declared))
         return self._with_rows(header, rows)
 
+    def _mirrored(self) -> Mirrored:
+        nodes = list(self._nodes.objects.values())
+        return Mirrored(self._latest, self._own_reasons, nodes, self._pods.objects)
+
     def _explanations(
         self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]
     ) -> Iterable[None]:
         # Pending reasons need complete lists of nodes and pods.
-        if self._reasons is None:
-            if not any(job.status is Status.PENDING for job in rows[1]):
-                return ()
-            # Slow to import, and in a quiet cluster nothing pends.
-            from k8s.diagnosis.pending import PendingReasons
-
-            self._reasons = PendingReasons()
         is_known = self._nodes.state.is_synced and self._pods.state.is_synced
-        return self._reasons.steps(rows[1], nodes if is_known else (), rows[0], declared)
+        return self.reasons.steps(rows, nodes if is_known else (), declared)
 
     def _objects(self) -> tuple[Iterable[Node], Iterable[Pod], Iterable[DeclaredJob], Mapping[str, Meta]]:
         devices = [each for mirror in self._devices.values() for each in mirror.objects.values()]
@@ -398,7 +359,7 @@ class ClusterFeed:
     def _with_rows(self, header: ClusterSnapshot, rows: Rows) -> ClusterSnapshot:
         self._owner_lookup.update(self._joiner.above)
         self._own_reasons = rows[1]
-        self.all_jobs = jobs = self._reasons.shown(rows[1]) if self._reasons is not None else rows[1]
+        self.all_jobs = jobs = self.overlay(self.reasons.shown(rows[1]))
         if header.namespace:
             jobs = tuple(job for job in jobs if job.ref.namespace == header.namespace)
         self._latest = replace(header, nodes=rows[0], jobs=jobs)
@@ -441,10 +402,6 @@ class ClusterFeed:
             for uid, job in mirror.objects.items():
                 by_uid.setdefault(uid, job)
         return list(by_uid.values())
-
-
-def _waiting_uids(jobs: Iterable[Job]) -> set[str]:
-    return {job.uid for job in jobs if job.status in (Status.PENDING, Status.STARTING)}
 
 
 def _meta(obj: Node | Pod | ResourceClaim | ResourceSlice) -> Meta:

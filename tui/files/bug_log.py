@@ -1,4 +1,4 @@
-"""Log of unexpected exceptions, for bug reports."""
+"""Our log: unexpected exceptions, for bug reports, and output of the user's hooks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ def log_bug(path: Path, error: Exception) -> str:
 
     Failures to write are ignored.
     """
-    text = Redactor().text("".join(traceback.format_exception(error)))
+    append_to_log(path, sanitize_lines(Redactor().text("".join(traceback.format_exception(error)))))
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return "".join(f"{Path(each.filename).name}:{each.lineno} in {each.name}" for each in last)
+
+
+def append_to_log(path: Path, text: str) -> None:
+    """Append a sanitised text with the time; failures to write are ignored."""
     with suppress(OSError):
         make_private_folder(path.parent)
         if path.exists() and path.stat().st_size > LARGEST_LOG_BYTES:
             path.unlink()
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "a", errors="backslashreplace") as log:
-            log.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {sanitize_lines(text)}\n")
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    return "".join(f"{Path(each.filename).name}:{each.lineno} in {each.name}" for each in last)
+            log.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n")

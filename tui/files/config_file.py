@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
 from k8s.text.home import file_problem, read_named_file
-from tui.options import FINISHED_DAYS
+from tui.options import FINISHED_DAYS, NoticeEvent, NoticeScope, NotifyOptions, SignalScope
 
 # A hundred years: finished jobs never expire.
 MAX_DAYS = 36500
 _TEXT = "tag:yaml.org,2002:str"
+_SWITCH = "tag:yaml.org,2002:bool"
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _NO_ACCELERATORS = ("cpu", "memory", "pods", "ephemeral-storage")
 
@@ -37,6 +39,7 @@ class Config:
     strip_by: str = ""
     """Node label that groups nodes in the node bar; empty for the GPU model."""
     loss: bool = True
+    notify: NotifyOptions = field(default_factory=NotifyOptions)
     problems: tuple[str, ...] = ()
     """Invalid values with file, line and key; their defaults apply."""
 
@@ -94,7 +97,7 @@ def _root(path: Path) -> yaml.MappingNode | None:
 
 def _switch(value: yaml.Node) -> bool:
     found = yaml.safe_load(value.value) if isinstance(value, yaml.ScalarNode) else None
-    if value.tag != "tag:yaml.org,2002:bool" or not isinstance(found, bool):
+    if value.tag != _SWITCH or not isinstance(found, bool):
         raise _BadValue("true or false is expected")
     return found
 
@@ -137,6 +140,60 @@ def _patterns(value: yaml.Node) -> tuple[str, ...]:
     return tuple(each.value for each in value.value)
 
 
+def _notify(value: yaml.Node) -> NotifyOptions:
+    if value.tag == _SWITCH and not _switch(value):
+        return NotifyOptions(events=())
+    if not isinstance(value, yaml.MappingNode):
+        raise _BadValue("settings are expected, as `bell: off`, or off")
+    found: dict[str, Any] = {}
+    for key, each in value.value:
+        read = _NOTIFY_READERS.get(key.value) if isinstance(key, yaml.ScalarNode) else None
+        if read is None:
+            raise _BadValue(f"the settings are {', '.join(_NOTIFY_READERS)}", _line(key))
+        try:
+            found[key.value] = read(each)
+        except _BadValue as error:
+            raise _BadValue(f"{key.value}: {error}", error.line or _line(each)) from error
+    return NotifyOptions(**found)
+
+
+def _choice(value: yaml.Node, choices: tuple[str, ...]) -> str:
+    # YAML 1.1 reads a bare `off` as false.
+    chosen = "off" if value.tag == _SWITCH and not _switch(value) else value.value
+    if not isinstance(value, yaml.ScalarNode) or chosen not in choices:
+        raise _BadValue(f"{', '.join(choices[:-1])} or {choices[-1]} is expected", _line(value))
+    return str(chosen)
+
+
+def _events(value: yaml.Node) -> tuple[NoticeEvent, ...]:
+    choices = tuple(map(str, NoticeEvent))
+    if not isinstance(value, yaml.SequenceNode):
+        raise _BadValue(f"a list is expected, of {', '.join(choices)}")
+    return tuple(NoticeEvent(_choice(each, choices)) for each in value.value)
+
+
+def _command(value: yaml.Node) -> tuple[str, ...]:
+    why = "a command is expected, as [notify-send, gpuconsole] or one quoted text"
+    try:
+        if isinstance(value, yaml.SequenceNode):
+            words = [_text_value(each, why) for each in value.value]
+        else:
+            words = shlex.split(_text_value(value, why))
+    except ValueError as error:  # an open quote
+        raise _BadValue(why) from error
+    if not words or "\0" in "".join(words):
+        raise _BadValue(why)
+    return tuple(words)
+
+
+_NOTIFY_READERS: Mapping[str, Callable[[yaml.Node], Any]] = {
+    "events": _events,
+    "toast": partial(_choice, choices=get_args(NoticeScope)),
+    "counter": partial(_choice, choices=get_args(NoticeScope)),
+    "terminal": partial(_choice, choices=get_args(SignalScope)),
+    "bell": partial(_choice, choices=get_args(SignalScope)),
+    "exec": _command,
+}
 _READERS: Mapping[str, Callable[[yaml.Node], Any]] = {
     "accelerators": _patterns,
     "theme": partial(_text_value, why="the name of a theme is expected, as dark"),
@@ -144,6 +201,7 @@ _READERS: Mapping[str, Callable[[yaml.Node], Any]] = {
     "prometheus": _service,
     "strip_by": partial(_text_value, why="a label of nodes is expected, as topology.kubernetes.io/zone"),
     "loss": _switch,
+    "notify": _notify,
 }
 
 

@@ -56,7 +56,8 @@ def filter_jobs(
     if with_older:
         return FilteredJobs(shown, len(mine), is_mine, 0)
     oldest = now - timedelta(days=finished_days)
-    young = [job for job in shown if not job.status.is_final or _ended(job, now) >= oldest]
+    # Without a known end the job counts as just finished, so that it is not hidden.
+    young = [job for job in shown if not job.status.is_final or (job.finished or now) >= oldest]
     return FilteredJobs(young, len(mine), is_mine, len(shown) - len(young))
 
 
@@ -76,20 +77,14 @@ def is_fault(job: Job) -> bool:
 
 
 def is_loud(job: Job) -> bool:
-    """Return True if a job's reason must be visible."""
-    return bool(job.reason) and job.status not in _AT_REST
+    """Return True if a job's reason must be visible, or that it is silent or held up by a rank."""
+    is_held_up = any(each.steps_behind for each in job.stragglers)
+    return bool(job.reason or job.silence or is_held_up) and job.status not in _AT_REST
 
 
 def silent_ranks(job: Job) -> int:
     """Return the number of ranks on nodes that do not respond."""
     return sum(len(each.ranks) for each in job.instances if each.pod and each.status is Status.UNKNOWN)
-
-
-def _ended(job: Job, now: datetime) -> datetime:
-    # Without any time the job counts as just finished, so that it is not hidden.
-    if job.finished is not None:
-        return job.finished
-    return max((each.finished for each in job.instances if each.finished is not None), default=now)
 
 
 def gpu_totals(jobs: Iterable[Job]) -> tuple[int, int]:

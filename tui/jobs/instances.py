@@ -50,3 +50,11 @@ def find_container(instance: Instance, name: str = "") -> str:
         names = ", ".join(instance.containers)
         raise NotFound(f"There is no container {name} in {instance.name}.", f"Its containers: {names}.")
     return name or next(iter(instance.containers), "")
+
+
+def is_silent(job: Job, instance: Instance, rank: int | None = None) -> bool:
+    """Return True if an instance, or one rank of it, is silent: alone, or with all of the job."""
+    if job.silence is None or instance.status is not Status.RUNNING:
+        return False
+    names, ranks = job.silence.writers, instance.ranks if rank is None else (rank,)
+    return not names or instance.name in names or any(f"rank {each}" in names for each in ranks)

@@ -12,7 +12,7 @@ from k8s.models.resources import Resource
 from k8s.preflight import Finding, check_against_cluster, check_statically
 from k8s.snapshot import ClusterSnapshot
 from tui.jobs.new_job.preflight import capacity_lines
-from tui.jobs.trainer_command import describe_batch
+from tui.jobs.new_job.trainer_command import describe_batch
 
 
 class SubmitChecks(NamedTuple):

@@ -11,7 +11,7 @@ from tui.keys.key import Key
 # The argument of a `:` command; empty for none.
 Argument = Literal["", "job", "namespace", "context", "theme", "filter", "topic"]
 # A module of `tui.actions`.
-Subject = Literal["", "context", "export", "info", "jobs", "navigate", "nodes", "pods", "window"]
+Subject = Literal["", "context", "export", "info", "jobs", "navigate", "nodes", "notices", "pods", "window"]
 EVERYWHERE = "app"
 
 

@@ -10,9 +10,10 @@ from tui.keys.key import remapped
 
 # Commands and their equivalents in the console: an action of the job list, or a `:` command.
 _SAME = (
-    (r"gpuconsole logs \S+( -i (?P<instance>\S+))?( -c \S+)? --previous\b", "previous_logs"),
-    (r"gpuconsole logs \S+( -i (?P<instance>\S+))?( -c \S+)?", "logs"),
+    (r"gpuconsole logs \S+( -(?P<by>[ir]) (?P<whose>\S+))?( -c \S+)? --previous\b", "previous_logs"),
+    (r"gpuconsole logs \S+( -(?P<by>[ir]) (?P<whose>\S+))?( -c \S+)?", "logs"),
     (r"gpuconsole why( \S+)?", "why"),
+    (r"gpuconsole diagnose( \S+)?", "diagnose"),
     (r"gpuconsole resume \S+", "resume"),
     (r"gpuconsole data list", ":volumes"),
     (r"kubectl describe pvc \S+", ":volumes"),
@@ -33,8 +34,9 @@ def console_advice(text: str, keymap: Mapping[str, str]) -> str:
         key = shown.get(f"jobs.{same}", same)
 
         def said(found: re.Match[str], key: str = key) -> str:
-            instance = found.groupdict().get("instance")
-            return f"{key} on {instance}" if instance else key
+            whose = found.groupdict().get("whose")
+            rank = "rank " if whose and found["by"] == "r" else ""
+            return f"{key} on {rank}{whose}" if whose else key
 
         text = re.sub(command, said, text)
     return text

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from k8s.snapshot import Job
 from k8s.status import Status
-from tui.feeds.preview_text import status_text
+from tui.feeds.preview_text import silence_text, status_text
 from tui.jobs.filters import is_loud, silent_ranks
-from tui.tables.column import Cell, ListColumn, Row, cells
+from tui.tables.column import Cell, ListColumn, Row, Values, cells
 from tui.text.format import (
     NOTHING,
     CellStyle,
@@ -27,6 +28,9 @@ from tui.text.format import (
 )
 from tui.text.sparkline import BROKEN, trend
 
+if TYPE_CHECKING:
+    from k8s.diagnosis.failures import Triage
+
 # Width of the number, so that the bars of all jobs are aligned.
 NUMBER_CELLS = 6
 _STATUSES = tuple(Status)
@@ -39,16 +43,39 @@ class JobsNow:
     clock: Clock
     losses: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Loss history by job uid."""
+    last_loss: Callable[[str], float | None] = lambda _uid: None
+    """Returns the last loss of an ended job by its uid."""
+    newest_s: Mapping[str, float] = field(default_factory=dict)
+    """Server time of the newest line or metric by job uid, for commands."""
 
 
 def duration_s(job: Job, now: datetime) -> int | None:
-    """Return a job's run time so far; None before it starts."""
-    return None if job.started is None else seconds_since(job.started, job.finished or now)
+    """Return a job's run time so far; None before its first container starts, or if its end is unknown."""
+    end = job.finished if job.status.is_final else now
+    return None if job.started is None or end is None else seconds_since(job.started, end)
+
+
+def queued_s(job: Job, now: datetime) -> int | None:
+    """Return the time from a job's creation to the start of its first container, or until now.
+
+    None if unknown: for owners of pods that are not jobs, whose first pods may be long gone, and while
+    a job is suspended or restarts with new pods.
+    """
+    if job.created is None or not (job.replicas or job.ref.kind == "Pod"):
+        return None
+    if job.started is None and (job.restarts or job.status is Status.SUSPENDED):
+        return None
+    end = job.started or (job.finished if job.status.is_final else now)
+    return None if end is None else seconds_since(job.created, end)
 
 
 def duration_text(job: Job, now: datetime) -> str:
     """Format a job's run time in whole seconds, the API's resolution."""
-    seconds = duration_s(job, now)
+    return span_text(duration_s(job, now))
+
+
+def span_text(seconds: int | None) -> str:
+    """Format a number of seconds."""
     return age(seconds) if seconds is not None and seconds < 10 else duration(seconds)
 
 
@@ -63,6 +90,29 @@ def loss_cell(values_by_uid: Mapping[str, Sequence[float]], uid: str) -> Cell:
     bars = BROKEN if is_broken else trend(values)
     words = _short(last).ljust(NUMBER_CELLS if bars else 0)
     return Cell.of((words, style), (f" {bars}" if bars else "", style or "quiet"), sort=last)
+
+
+def _loss(job: Job, now: JobsNow) -> Cell:
+    if job.status.is_final and job.uid not in now.losses and (last := now.last_loss(job.uid)) is not None:
+        return loss_cell({job.uid: (last,)}, job.uid)
+    return loss_cell(now.losses, job.uid)
+
+
+def _last_loss(job: Job, now: JobsNow) -> float | None:
+    values = now.losses.get(job.uid, ())
+    last = values[-1] if values else now.last_loss(job.uid) if job.status.is_final else None
+    return last if last is not None and math.isfinite(last) else None  # JSON has no other numbers
+
+
+def silent_s(job: Job, now: JobsNow) -> int | None:
+    """Return the age of the newest line or metric of a running job; None if unknown."""
+    newest_s = now.newest_s.get(job.uid) if job.status is Status.RUNNING else None
+    return None if newest_s is None else max(0, int(now.clock.now.timestamp() - newest_s))
+
+
+def row_reason(job: Job, clock: Clock) -> str:
+    """Return the reason of a job, or of a running one that it is silent or held up."""
+    return job.reason or silence_text(job, clock)
 
 
 def _short(value: float) -> str:
@@ -142,10 +192,19 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
         value=lambda job, now: duration_s(job, now.clock.now), json="duration_s",
         printed="table", narrow_title="TIME",
     ),
+    ListColumn(
+        "queued", "QUEUED", align="right", in_console=False,
+        cell=lambda job, now: Cell(span_text(queued_s(job, now.clock.now))),
+        value=lambda job, now: queued_s(job, now.clock.now), json="queued_s", printed="wide",
+    ),
     ListColumn("ranks", "RANKS", align="right", priority=5, sorts_largest_first=True, cell=_ranks),
     ListColumn(
         "loss", "LOSS", priority=3, elide="runs", min_width=NUMBER_CELLS, good_width=16, max_width=16,
-        cell=lambda job, now: loss_cell(now.losses, job.uid),
+        cell=_loss, value=_last_loss, printed="wide", text=lambda job, now: number(_last_loss(job, now)),
+    ),
+    ListColumn(
+        "silent_s", "SILENT", align="right", in_console=False, printed="wide",
+        cell=lambda job, now: Cell(age(silent_s(job, now))), value=lambda job, now: silent_s(job, now),
     ),
     ListColumn(
         "nodes", "NODES", priority=6, elide="end", min_width=10, max_width=28,
@@ -168,7 +227,7 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
     ),
     ListColumn(
         "reason", "REASON", elide="end", min_width=10, max_width=120,
-        cell=lambda job, _: Cell(job.reason or NOTHING, "" if is_loud(job) else "quiet"),
+        cell=lambda job, now: Cell(row_reason(job, now.clock) or NOTHING, "" if is_loud(job) else "quiet"),
         value=lambda job, _: job.reason, printed="wide",
     ),
 )  # fmt: skip
@@ -180,5 +239,24 @@ TOP_KEYS = (
 
 def job_row(job: Job, columns: Sequence[ListColumn[Job, JobsNow]], now: JobsNow, *, has_detail: bool) -> Row:
     """Return the row of a job; `has_detail` puts an urgent reason on a second line."""
-    detail = f"└ {job.reason}" if has_detail and is_loud(job) else None
+    detail = f"└ {row_reason(job, now.clock)}" if has_detail and is_loud(job) else None
     return Row(job.uid, cells(job, now, columns), detail)
+
+
+def failure_values(failure: Triage | None) -> Values | None:
+    """Return a triaged failure as JSON; None if there is none."""
+    if failure is None:
+        return None
+    return {
+        "rank": failure.rank,
+        "instance": failure.instance,
+        "reason": failure.reason,
+        "error": failure.error,
+        "cause": failure.cause.name if failure.cause is not None else "",
+        "sentence": failure.sentence,
+        "remedy": failure.remedy,
+        "saw": failure.saw,
+        "time": timestamp(failure.first_error_at),
+        "traceback": list(failure.traceback),
+        "others": list(failure.others),
+    }

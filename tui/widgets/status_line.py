@@ -12,8 +12,11 @@ from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
-from tui.text.format import age, gpu_bar
+from tui.text.format import CellStyle, Run, age, gpu_bar
 from tui.widgets.home.node_groups import NodeGroups
+
+# Looks of the counter's pieces.
+_LOOKS: dict[CellStyle, str] = {"failed": "stale", "pending": "simulated"}
 
 
 class StatusLine(Widget):
@@ -32,6 +35,8 @@ class StatusLine(Widget):
     """
 
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
+    unseen: reactive[tuple[Run, ...]] = reactive(tuple)
+    """Counter of notices, in pieces."""
 
     def __init__(self, *, is_read_only: bool = False) -> None:
         super().__init__()
@@ -64,6 +69,9 @@ class StatusLine(Widget):
         quiet = self._style("quiet")
         if self._is_read_only:
             right = Text.assemble(" read-only ", ("──", quiet), right)
+        if self.unseen:
+            marks = ((f"{text} ", self._style(_LOOKS.get(style, "live"))) for text, style in self.unseen)
+            right = Text.assemble(" ", *marks, ("──", quiet), right)
         bar_width = 16 if width >= 100 else 8
         gpus = Text()
         if snapshot.nodes:

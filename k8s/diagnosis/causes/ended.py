@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -11,9 +12,10 @@ from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.causes.held_back import refused
 from k8s.diagnosis.causes.not_started import CODE_INITS
 from k8s.diagnosis.evidence import Evidence, dig
+from k8s.diagnosis.failures import Triage
 from k8s.diagnosis.phrases import clock, count, cut, names, order, span
 from k8s.models import Terminated
-from k8s.snapshot import Instance
+from k8s.snapshot import Instance, Job
 from k8s.status import Status
 
 # Exit codes of processes that were told to stop: never the cause.
@@ -75,8 +77,14 @@ def evicted(evidence: Evidence) -> Cause | None:
             message = f": {cut(pod.status.message)}" if pod.status.message else ""
             if pod.status.reason == "DeadlineExceeded":
                 continue
+            _, advice = _limit(evidence)
+            found = evidence.triage
+            is_culprit = found is not None and found.instance == instance.name
+            remedy = found.remedy if found is not None and is_culprit else ""
             return Cause(
-                f"{_verb(evidence)}: {instance.name} {how}{message}.", tuple(_operator_facts(evidence))
+                f"{_verb(evidence)}: {instance.name} {how}{message}.",
+                tuple(_operator_facts(evidence)),
+                tuple(filter(None, (remedy, advice))),
             )
     for event in evidence.events_of("Pod", "Preempted"):
         return Cause(
@@ -91,15 +99,28 @@ def container_ended(evidence: Evidence) -> Cause | None:
     ends = [end for instance in evidence.job.instances for end in _ends(evidence, instance)]
     if not ends:
         return None
-    first = min(ends, key=lambda end: (end.state.exit_code in _ASKED_TO_STOP, order(end.state.finished_at)))
-    who = _subject(first)
+    found = evidence.triage
+
+    def key(end: _End) -> tuple[bool, bool, float]:
+        is_other = found is not None and end.instance.name != found.instance
+        return is_other, end.state.exit_code in _ASKED_TO_STOP, order(end.state.finished_at)
+
+    first = min(ends, key=key)
     at = clock(first.state.finished_at)
-    several = len({end.instance.name for end in ends}) > 1
-    when = f"{' first' if several else ''}{f', {at}' if at else ''}"
+    several = len({end.instance.name for end in ends}) > 1 or (found is not None and bool(found.others))
     limit, advice = _limit(evidence)
     times = f", {count(first.restarts, 'restart')} so far" if first.restarts else ""
     memory = _memory_limit(evidence, first)
-    sentence = f"{_verb(evidence)}: {who} {first.text}{when}{memory}{times}{f'; {limit}' if limit else ''}."
+    what, colon, error = f"{_subject(first)} {first.text}", "", ""
+    # Of a pod with several ranks, its exit says less than that of one of them.
+    is_one_of_several = found is not None and found.rank is not None and len(first.instance.ranks) != 1
+    if found is not None and (found.error or is_one_of_several):
+        what, colon, error = found.reason.partition(": ")
+    came_first = " first" if several and not what.endswith("waiting") else ""
+    when = f"{came_first}{f', {at}' if at else ''}"
+    # With an error at hand, spent retries are a fact of little interest.
+    ending = f"; {limit}" if limit and not (error and "retries" in limit) else ""
+    sentence = f"{_verb(evidence)}: {what}{when}{memory}{times}{colon}{error.rstrip('.')}{ending}."
     facts = [
         Fact("pods", f"{end.instance.name}: {end.container} {end.text}{_at(end.state.finished_at)}")
         for end in sorted(ends, key=lambda end: order(end.state.finished_at))[:8]
@@ -108,13 +129,29 @@ def container_ended(evidence: Evidence) -> Cause | None:
         facts.insert(0, Fact("pods", f"{first.instance.name} says: {cut(first.state.message)}"))
     if first.state.reason in ("", "Error") and (meaning := _meaning(evidence, first)):
         facts.append(Fact("pods", f"exit {first.state.exit_code} means {meaning}"))
-    log = f"See what it printed: gpuconsole logs {evidence.job.ref.name} -i {first.instance.name}"
+    whose = f"-i {first.instance.name}"
+    if found is not None and found.rank is not None and first.instance.ranks != (found.rank,):
+        whose = f"-r {found.rank}"
+    log = f"See what it printed: gpuconsole logs {evidence.job.ref.name} {whose}"
     log += f" -c {first.container}" if first.is_init else ""
     previous = " --previous" if first.instance.status is Status.RESTARTING else ""
     # More retries of a program that fails do not help it, and one that never started printed nothing.
-    advised = [advice] if advice and "deadline" in limit else []
+    known = found.cause if found is not None else None
+    may_help = "deadline" in limit or (known is not None and known.can_retry_help)
+    advised = [advice] if advice and may_help else []
     logged = [] if first.state.reason in _NEVER_STARTED else [log + previous]
-    return Cause(sentence, (*facts, *_operator_facts(evidence)), (*_memory_help(first), *logged, *advised))
+    remedies = (found.remedy,) if found is not None and found.remedy else _memory_help(first)
+    told = _triage_facts(found) if found is not None else ()
+    return Cause(sentence, (*told, *facts, *_operator_facts(evidence)), (*remedies, *logged, *advised))
+
+
+def _triage_facts(found: Triage) -> Iterator[Fact]:
+    if found.cause is not None:
+        yield Fact("cause", f"{found.cause.name}: {found.sentence}" if found.sentence else found.cause.name)
+    if found.saw and found.saw != found.error:
+        yield Fact("line", found.saw)
+    for each in found.others:
+        yield Fact("others", each)
 
 
 def _meaning(evidence: Evidence, end: _End) -> str:
@@ -182,6 +219,16 @@ def _limit(evidence: Evidence) -> tuple[str, str]:
     return "", ""
 
 
+def passed_deadline(job: Job) -> bool:
+    """Return True if the job failed because it ran longer than its deadline."""
+    return any(
+        each.type == "Failed"
+        and each.status == "True"
+        and "deadline" in f"{each.reason} {each.message}".lower()
+        for each in job.conditions
+    )
+
+
 def given_up(evidence: Evidence) -> Cause | None:
     """Detect a failure that only the operator's verdict explains."""
     if evidence.job.status is not Status.FAILED:
@@ -199,7 +246,8 @@ def given_up(evidence: Evidence) -> Cause | None:
         return Cause(f"Failed: {refusal.sentence}", (*facts, *refusal.facts), refusal.help)
     was_refused = any(re.search("valid", fact.text, re.IGNORECASE) for fact in facts)
     gone = "" if evidence.pods or was_refused else "; its pods are gone, and their logs with them"
-    return Cause(f"Failed: {why}{gone}.", tuple(facts), (advice,) if advice else ())
+    # More retries are not advised: they do not help a program that fails.
+    return Cause(f"Failed: {why}{gone}.", tuple(facts), (advice,) if "deadline" in limit else ())
 
 
 def _operator_facts(evidence: Evidence) -> list[Fact]:

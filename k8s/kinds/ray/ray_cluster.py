@@ -37,10 +37,7 @@ class RayCluster:
         spec = nested(obj, "spec")
         is_suspended = spec.get("suspend") is True
         job = read_job(obj, self.resource, self.replicas(obj), JobOutcome(), is_suspended=is_suspended)
-        is_begun = job.has_status and not is_suspended
-        return replace(
-            job, started=job.meta.creation_timestamp if is_begun else None, min_instances=fewest_pods(spec)
-        )
+        return replace(job, min_instances=fewest_pods(spec))
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
         """Return the head and the workers of all groups."""

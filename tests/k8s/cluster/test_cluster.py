@@ -255,21 +255,6 @@ def test_the_newest_job_stands_first() -> None:
     assert list(jobs) == ["new", "old"]
 
 
-def test_a_job_that_does_not_say_when_it_began_began_with_its_first_pod() -> None:
-    job = pytorch_job("bert", workers=2)
-    pods = [
-        pod_of(job, "master-0", on="n1", startTime="2026-11-21T10:00:05Z"),
-        pod_of(job, "worker-0", on="n1", startTime="2026-11-21T10:00:03Z"),
-    ]
-    _, jobs = joined([node("n1")], pods, [job])
-    assert jobs["bert"].started is not None
-    assert jobs["bert"].started.isoformat() == "2026-11-21T10:00:03+00:00"
-    said = {**job, "status": {"startTime": "2026-11-21T10:00:00Z"}}
-    _, jobs = joined([node("n1")], pods, [said])
-    assert jobs["bert"].started is not None
-    assert jobs["bert"].started.isoformat() == "2026-11-21T10:00:00+00:00"
-
-
 def test_pods_that_outlive_their_deleted_job_keep_its_user() -> None:
     bert = pytorch_job("bert", annotations={USER_ANNOTATION: "li"})
     pods = Reader[Pod](Pod).read_list(listed(pod_of(bert, "master-0", on="n1")))[1]

@@ -79,7 +79,7 @@ RECORDED = {
     "pytorch-dist-git": (
         "Waits for node gpu-node-1, which has not answered for 22 h: master-0 and worker-0 are bound to it."
     ),
-    "fails": "Failed: master-0 ended with exit 1, 18:36:07 UTC.",
+    "fails": "Failed: master-0 exit 1, 18:36:07 UTC: KeyError: 'lr'.",
     "running": "It runs: 1 of 1 pod.",
     "done": "It succeeded: 1 of 1 pod.",
 }
@@ -106,6 +106,10 @@ async def test_the_jobs_of_a_recorded_cluster_are_explained() -> None:
                 serving.say(OWN.replace("bert", own["metadata"]["name"]), Say(own))
             for claim in recorded("persistentvolumeclaims"):
                 serving.say(f"{CORE}/persistentvolumeclaims/{claim['metadata']['name']}", Say(claim))
+            log = b"2026-11-20T18:36:06.000000001Z Traceback (most recent call last):\n"
+            log += b'2026-11-20T18:36:06.000000002Z   File "train.py", line 3, in <module>\n'
+            log += b"2026-11-20T18:36:06.000000003Z KeyError: 'lr'\n"
+            serving.say(f"{CORE}/pods/fails-master-0/log", Say(log))
             snapshot = ClusterSnapshot(nodes=tuple(rows.values()), jobs=tuple(jobs.values()), is_synced=True)
             evidence = await gather(client, jobs[name], snapshot)
         evidence = replace(evidence, now=datetime(2026, 11, 21, 16, 40, tzinfo=UTC))

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec import structs
 
 from k8s.diagnosis.answer import Answer
+from k8s.diagnosis.evidence import Evidence
+from k8s.diagnosis.rules import explain
 from k8s.scheduling.scheduling_spec import ObjectVolumeSource, Volume
+from k8s.snapshot import Silence, Straggler
 from k8s.status import Status
 from tests.support.evidence import (
+    NOW,
     ago,
     ended,
     event,
     explained,
     held,
     instance,
+    job_of,
     on_node,
     pod,
     silent,
@@ -338,7 +345,7 @@ def test_a_job_that_was_given_no_retries_is_not_said_to_have_used_them(reached: 
     assert answer.help == ("See what it printed: gpuconsole logs bert -i worker-0",)
     unstarted = starting("worker-0", containerStatuses=[ended(128, reason="StartError")])
     assert failed(unstarted, **end).help == ()
-    assert failed(instances=[instance(has_pod=False)], **end).help == ("Allow some: backoffLimit.",)
+    assert failed(instances=[instance(has_pod=False)], **end).help == ()
     gone = failed(instances=[instance(has_pod=False)], **end)
     assert gone.sentence == "Failed: it had no retries; its pods are gone, and their logs with them."
     manifest["spec"]["runPolicy"] = {"backoffLimit": 1}
@@ -448,3 +455,21 @@ def test_the_whole_answer_reads_from_the_sentence_down() -> None:
         "  claim: master-0 mounts corpus",
     ]
     assert "What would help:" in answer.as_text()
+
+
+def test_a_running_job_that_is_silent_or_held_up_by_a_rank_says_so() -> None:
+    def why(**known: Any) -> Answer:
+        return explain(
+            Evidence(job=replace(job_of([instance(status=Status.RUNNING)], Status.RUNNING), **known), now=NOW)
+        )
+
+    since = NOW - timedelta(seconds=312)
+    found = why(silence=Silence(since, 2.4))
+    assert found.sentence == "It runs, but no line for 5 min, usually every 2 s."
+    assert texts(found, "silence") == ["newest line at 11:54:48 UTC"] and "diagnose bert" in found.help[0]
+    found = why(silence=Silence(since, 0.25, ("rank 1", "rank 3")))
+    assert found.sentence == "It runs, but no line of rank 1 and rank 3 for 5 min, usually every 0.25 s."
+    slow = (Straggler("rank 3", "worker-3", 12),)
+    assert why(stragglers=slow).sentence == "It runs, but rank 3 is 12 steps behind."
+    waits = (Straggler("rank 3", "worker-3", 0, 0.41),)
+    assert texts(why(stragglers=waits), "straggler") == ["rank 3 waits for data 41% of each step"]

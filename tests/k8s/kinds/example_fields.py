@@ -71,6 +71,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "elastic_min": _ELASTIC,
     "elastic_max": _ELASTIC,
     "runtime": {"runtime": "trainingruntime/mine"},
+    "debuggable": {"debuggable": True},
     "debug": {"debug": True},
     "mounts": {"mounts": (Mount("data", "/data", "imagenet", True), Mount("out", "/out"))},
     "host_mounts": {"host_mounts": (HostMount("/mnt/nvme", "/cache"),)},

@@ -45,6 +45,8 @@ COMMAND_LINES = (
     ("describe", "node", "n1"),
     ("why", "running"),
     ("events", "running"),
+    ("wait", "done"),
+    ("diagnose", "fails"),
     ("logs", "running"),
     ("curves", "runs"),
     ("submit", "job", "--name", "one", "--image", "x", "--dry-run", "client", "-o", "yaml", "true"),

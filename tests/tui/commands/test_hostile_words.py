@@ -60,6 +60,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "list": ("list -o wide", "list -o json", "list -o yaml", "list {hostile}", "list --context {hostile}"),
     "get": ("get evil", "get evil -o yaml", "get {hostile}", "--kubeconfig {missing} get evil"),
     "why": ("why evil", "why {hostile}"),
+    "diagnose": ("diagnose evil", "diagnose fails -o json", "diagnose {hostile}"),
+    "wait": ("wait {hostile}", "wait evil --timeout {hostile}"),
     "describe": ("describe node gpu-node-1", "describe node {hostile}", "describe {hostile}"),
     "label": (
         "label node {hostile} ack.node.gpu.schedule=topology --yes",

@@ -31,8 +31,23 @@ JOBS = {
 }
 LIST_KEYS = (
     "namespace name kind api_version status reason gpus_requested gpus_allocated instances_running "
-    "instances_total nodes user priority age_s duration_s created"
+    "instances_total nodes user priority age_s queued_s duration_s silent_s loss created"
 )
+
+
+async def test_the_newest_line_and_the_last_loss_of_each_job_are_read_once_for_json(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    def log(asked: Asked) -> Answer:
+        stamp = (datetime.now(UTC) - timedelta(seconds=200)).isoformat().replace("+00:00", "Z")
+        return Answer(f"{stamp} step 1 loss 2.5\n{stamp} step 2 loss 2.25\n".encode())
+
+    for name in ("running-master-0", "running-worker-0", "done-master-0", "done"):
+        cluster.say(f"/api/v1/namespaces/default/pods/{name}/log", Compute(log))
+    found = {job["name"]: job for job in (await run("list", "-o", "json")).values["items"]}
+    assert 200 <= found["running"]["silent_s"] < 260 and found["running"]["loss"] == 2.25
+    assert found["waits"]["silent_s"] is None and found["waits"]["loss"] is None
+    assert found["done"]["silent_s"] is None
 
 
 async def test_top_nodes_gives_every_number_of_the_recorded_nodes(run: CommandLine) -> None:
@@ -111,7 +126,7 @@ async def test_list_gives_every_number_of_the_recorded_jobs(run: CommandLine) ->
     assert seen == JOBS
     assert all(set(LIST_KEYS.split()) <= job.keys() for job in found["items"])
     done = next(job for job in found["items"] if job["name"] == "done")
-    assert (done["duration_s"], done["created"]) == (5, "2026-11-20T18:36:05Z")
+    assert (done["queued_s"], done["duration_s"], done["created"]) == (0, 5, "2026-11-20T18:36:05Z")
     waits = next(job for job in found["items"] if job["name"] == "waits")
     assert (waits["instances_running"], waits["instances_total"]) == (1, 3)
     assert waits["nodes"] == ["gpu-node-0", "gpu-node-1"]
@@ -121,7 +136,8 @@ async def test_yaml_says_what_json_says(run: CommandLine) -> None:
     as_json = (await run("list", "-o", "json")).values
     as_yaml: Any = yaml.safe_load((await run("list", "-o", "yaml")).out)
     ages = [job.pop("age_s") for job in as_json["items"]] + [job.pop("age_s") for job in as_yaml["items"]]
-    spans = [job.pop("duration_s") for job in as_json["items"] + as_yaml["items"]]
+    items = as_json["items"] + as_yaml["items"]
+    spans = [job.pop(key) for job in items for key in ("queued_s", "duration_s")]
     assert ages and spans
     assert as_yaml == as_json
 

@@ -40,7 +40,7 @@ async def test_scripts_get_the_keys_of_the_contract(run: CommandLine, cluster: S
     serve_each(cluster)
     ended = await run("why", "PyTorchJob/too-big", "-o", "json")
     found = ended.values
-    assert list(found) == ["status", "sentence", "facts", "help"]
+    assert list(found) == ["status", "sentence", "facts", "help", "failure"]
     assert (found["status"], found["sentence"]) == ("Pending", TOO_BIG)
     assert all(fact.keys() == {"kind", "text"} for fact in found["facts"])
     assert {"pods", "nodes", "scheduler"} <= {fact["kind"] for fact in found["facts"]}

@@ -140,7 +140,7 @@ async def test_the_console_explains_visible_jobs_once_and_no_others(
         serve(cluster, situation)
         async with running(cluster) as feed:
             snapshot = await feed.until(lambda each: each.is_synced and len(each.jobs) == 2)
-            monkeypatch.setattr("tui.feeds.cluster_feed.POLL_VISIBLE_S", 0.001)
+            monkeypatch.setattr("tui.feeds.reason_feed.POLL_VISIBLE_S", 0.001)
             polls: list[None] = []
 
             def visible() -> list[Job]:

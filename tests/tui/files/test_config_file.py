@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tui.files.config_file import Config, read_config
 from tui.files.keys_file import read_keys
+from tui.options import NoticeEvent, NotifyOptions
 from tui.screens import key_table
 
 
@@ -45,6 +46,22 @@ def test_how_home_sums_nodes_up_and_whether_it_reads_losses_is_read(tmp_path: Pa
     assert read_config(written(tmp_path, "loss: true\n")) == Config()
 
 
+@pytest.mark.parametrize(
+    ("text", "notify"),
+    [
+        ("notify: off\n", NotifyOptions(events=())),
+        ("notify: {}\n", NotifyOptions()),
+        ("notify: {events: [failed, nan]}\n", NotifyOptions(events=(NoticeEvent.FAILED, NoticeEvent.NAN))),
+        ("notify: {toast: all, counter: off}\n", NotifyOptions(toast="all", counter="off")),
+        ("notify: {terminal: all, bell: off}\n", NotifyOptions(terminal="all", bell="off")),
+        ("notify: {exec: [mail, -s, a b]}\n", NotifyOptions(exec=("mail", "-s", "a b"))),
+        ("notify: {exec: mail -s 'a b'}\n", NotifyOptions(exec=("mail", "-s", "a b"))),
+    ],
+)
+def test_how_jobs_are_reported_is_read(tmp_path: Path, text: str, notify: NotifyOptions) -> None:
+    assert read_config(written(tmp_path, text)) == Config(notify=notify)
+
+
 def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None:
     path = written(tmp_path, "accelerators: [a.com/b]\nacelerators: [c.com/d]\n? [x]\n: 1\n")
     assert read_config(path) == Config(
@@ -66,6 +83,16 @@ def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None
         ("loss: !!bool soon\n", "line 1, loss: true or false is expected."),
         ("loss: [true]\n", "line 1, loss: true or false is expected."),
         ("loss: 0\n", "line 1, loss: true or false is expected."),
+        ("notify: loud\n", "line 1, notify: settings are expected, as `bell: off`, or off."),
+        ("notify:\n  bel: off\n", "line 2, notify: the settings are events, toast, counter, terminal,"),
+        ("notify:\n  toast: all\n  bell: mine\n", "line 3, notify: bell: failures, all or off is expected."),
+        ("notify: {toast: [mine]}\n", "line 1, notify: toast: mine, all or off is expected."),
+        ("notify:\n  events: [failed,\n    lost]\n", "line 3, notify: events: failed, silent, nan, ended,"),
+        ("notify: {events: failed}\n", "line 1, notify: events: a list is expected, of failed, silent,"),
+        ('notify: {exec: "a \'b"}\n', "line 1, notify: exec: a command is expected, as [notify-send,"),
+        ("notify: {exec: []}\n", "line 1, notify: exec: a command is expected"),
+        ("notify: {exec: [a, 5]}\n", "line 1, notify: exec: a command is expected"),
+        ('notify: {exec: ["a\\0"]}\n', "line 1, notify: exec: a command is expected"),
         ("theme: [dark]\n", "line 1, theme: the name of a theme is expected, as dark."),
         ("a: 1\ntheme:\n", "line 2, theme: the name of a theme is expected"),
         ("a: 1\nfinished_days: 0\n", "line 2, finished_days: a number of days is expected, more than 0"),

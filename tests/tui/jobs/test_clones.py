@@ -16,7 +16,7 @@ from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from tests.k8s.kinds.example_fields import BASE, EXAMPLES, IN_CODE, OF_KIND
 from trainer.catalogue import TRAINERS
 from tui.jobs.new_job.form_model import FormModel
-from tui.jobs.trainer_command import trainer_command
+from tui.jobs.new_job.trainer_command import trainer_command
 
 every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
 GIT = {"sync_mode": "git", "sync_source": "https://host.example/code.git", "working_dir": "/root"}

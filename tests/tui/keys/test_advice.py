@@ -23,6 +23,7 @@ SOURCES = sorted([*(ROOT / "k8s" / "diagnosis").rglob("*.py"), *(ROOT / "k8s" / 
         ("See what it printed: gpuconsole logs bert -i worker-0", "See what it printed: l on worker-0"),
         ("See what it printed: gpuconsole logs bert -i w-0 -c init", "See what it printed: l on w-0"),
         ("See what it printed: gpuconsole logs bert -i w-0 --previous", "See what it printed: p on w-0"),
+        ("See what it printed: gpuconsole logs bert -r 17", "See what it printed: l on rank 17"),
         ("Create the claim, or name one that exists: gpuconsole data list", ":volumes"),
         ("Ask why with: gpuconsole why", "Ask why with: W"),
         ("Start over: gpuconsole sandbox reset", "Start over: gpuconsole sandbox reset"),

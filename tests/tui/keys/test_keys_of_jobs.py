@@ -13,6 +13,7 @@ from tests.tui.keys.world import PODS, changes, order, ordered, seen, titled, wo
     "jobs.logs",
     "jobs.previous_logs",
     "jobs.why",
+    "jobs.diagnose",
     "jobs.job_events",
     "jobs.curves",
     "jobs.usage",
@@ -37,6 +38,8 @@ async def test_keys_of_the_list_of_jobs_lead_to_views_of_the_job_under_the_curso
         await play.press("G")
         why = seen(play, "Jobs › waits › why", "Pending", "0/2 nodes are available.")
         await hands.press("jobs.why", why, undo=back)
+        diagnosis = seen(play, "Jobs › waits › diagnose", "0/2 nodes are available.")
+        await hands.press("jobs.diagnose", diagnosis, undo=back)
         await hands.press("jobs.next_view", titled(play, "Nodes (2)"))
         assert changes(play) == []
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+from k8s.status import Status
 from tests.support.telemetry import ScriptedReader, feed_of, reading, telemetry_of
 from tests.tui.keys.proofs import KEYS, Hands, proves
 from tests.tui.keys.world import at, changes, order, ordered, seen, titled, typed, unseen, world
@@ -62,6 +63,41 @@ async def test_keys_of_nodes_lead_to_who_holds_them_and_to_their_jobs(tmp_path: 
         await hands.press("node_gpus.gpu_schedule", question, undo=back)
         await play.press("escape")
         await hands.press("nodes.next_view", titled(play, leads_on("nodes.next_view")))
+        assert changes(play) == []
+
+
+@proves(
+    "app.open_notice",
+    "notices.open_notice",
+    "notices.logs",
+    "notices.why",
+    "notices.sort_time",
+    "notices.sort_job",
+    "notices.sort_event",
+)
+async def test_keys_of_notices_lead_to_their_jobs(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        hands, back, console = Hands.on(play), ["escape"], play.console
+        assert console.notifier is not None and console.cluster_feed is not None
+        jobs = {job.ref.name: job for job in console.cluster_feed.all_jobs}
+        bert, far = jobs["bert"], replace(jobs["far"], user="li")
+        ended = [replace(bert, status=Status.FAILED), replace(far, status=Status.SUCCEEDED)]
+        for seen_jobs in ((bert, far), (ended[0], far), tuple(ended)):
+            console.notifier.update(console.snapshot, seen_jobs)
+        await play.press("ctrl+n")
+        await play.until(titled(play, "Jobs › far   "))
+        assert console.snapshot.namespace == "vision"
+        await play.press("escape", *typed("ns default"))
+        await hands.press("app.open_notice", titled(play, "Jobs › bert   "), undo=back)
+        await play.press(*typed("notices"))
+        await play.until(ordered(play, "far", "bert"))
+        await hands.press("notices.sort_event", ordered(play, "bert", "far"), undo=["S"])
+        await hands.press("notices.sort_job", ordered(play, "bert", "far"))
+        await hands.press("notices.sort_time", ordered(play, "far", "bert"))
+        await play.press("G")
+        await hands.press("notices.open_notice", titled(play, "Jobs › bert   "), undo=back)
+        await hands.press("notices.logs", seen(play, "› logs", "line 99 of bert-master-0"), undo=back)
+        await hands.press("notices.why", seen(play, "› bert › why", "It runs: 2 of 2 pods."), undo=back)
         assert changes(play) == []
 
 

@@ -45,7 +45,7 @@ async def test_keys_of_what_one_job_uses(tmp_path: Path) -> None:
         assert changes(play) == []
 
 
-@proves("job.logs", "job.previous_logs", "job.curves", "job.why", "job.yaml", "job.job_yaml")
+@proves("job.logs", "job.previous_logs", "job.curves", "job.why", "job.diagnose", "job.yaml", "job.job_yaml")
 async def test_keys_of_one_job_lead_to_what_it_said_and_is(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         hands, back = Hands.on(play), ["escape"]
@@ -56,6 +56,7 @@ async def test_keys_of_one_job_lead_to_what_it_said_and_is(tmp_path: Path) -> No
         await hands.press("job.previous_logs", seen(play, "previous run", "it crashed here"), undo=back)
         await hands.press("job.curves", titled(play, "Jobs › bert › curves"), undo=back)
         await hands.press("job.why", seen(play, "› bert › why", "It runs: 2 of 2 pods."), undo=back)
+        await hands.press("job.diagnose", seen(play, "› bert › diagnose", "It runs: 2 of 2"), undo=back)
         pod = seen(play, "Pod bert-worker-0 › YAML", "nodeName: a", "name: bert-worker-0")
         await hands.press("job.yaml", pod, undo=back)
         await hands.press("job.job_yaml", seen(play, "› bert › YAML", "kind: PyTorchJob"), undo=back)

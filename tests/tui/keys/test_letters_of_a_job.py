@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.scripted.server import Answer
 from tests.tui.keys.world import (
     BERT,
@@ -85,16 +87,26 @@ async def test_letters_are_the_job_s_in_its_pane_beside_the_list(tmp_path: Path)
             await play.press("escape")
 
 
-async def test_why_opens_the_log_of_the_instance_that_its_advice_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "named"), [("", "l on worker-0"), ("[rank3]: ValueError: bad shard 7", "l on rank 3")]
+)
+async def test_why_opens_the_log_of_the_instance_that_its_advice_names(
+    tmp_path: Path, line: str, named: str
+) -> None:
     ended = {"name": "pytorch", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}
     failed = BERT_PODS[1] | {"status": {"phase": "Failed", "containerStatuses": [ended]}}
     bert = BERT | {"status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+    bert["spec"] = BERT["spec"] | {"nprocPerNode": "2"}
     async with world(tmp_path, jobs=[bert], pods=[BERT_PODS[0], failed]) as play:
         for path, found in ((f"{PYTORCH_JOBS}/bert", bert), (f"{PODS}/bert-worker-0", failed)):
             play.cluster.forget(path)
             play.cluster.say(path, Answer(found))
+        if line:
+            play.cluster.replace(
+                f"{PODS}/bert-worker-0/log", Answer(line.encode() + b"\nline 99 of bert-worker-0\n")
+            )
         await play.press(*typed("why bert"))
-        await play.until(seen(play, "l on worker-0"))
+        await play.until(seen(play, named))
         await play.press("l")
         await play.until(seen(play, "line 99 of bert-worker-0"))
 

@@ -137,13 +137,13 @@ async def test_the_log_in_the_pane_is_copied_and_saved_as_in_full(
         assert saved.name.startswith("job-000-rank-0-")
 
 
-async def test_no_loss_is_read_while_a_question_covers_home(tmp_path: Path) -> None:
+async def test_no_loss_of_others_is_read_while_a_question_covers_home(tmp_path: Path) -> None:
     objects, logs, _ = lab_of(2)
     async with console_on(tmp_path, **objects) as play:
-        screen = play.console.screen
 
         def is_reading() -> bool:
-            return any(each.group == "losses" and each.is_running for each in screen.workers)
+            life = play.console.life_feed
+            return life is not None and bool(life._visible())
 
         await play.until(lambda: len(logs.glanced) == 2 and is_reading())
         await play.press("ctrl+d")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from k8s.logs.last import LastLine
+from k8s.snapshot import Silence, Straggler
 from k8s.status import Status
 from tests.support.evidence import NOW, instance, job_of
 from tui.screens.job.panes import INSTANCE_COLUMNS, instance_rows, job_title
@@ -27,18 +29,25 @@ def printed(ago_s: float, looked_ago_s: float | None = None) -> LastLine:
     return LastLine(int((now_s - ago_s) * 1e9), b"step 1", newest_until_s)
 
 
-def last_words(*lines: LastLine | None, clock: Clock = EXACT, status: Status = Status.RUNNING) -> list[str]:
+def last_words(
+    *lines: LastLine | None, clock: Clock = EXACT, status: Status = Status.RUNNING, **known: Any
+) -> list[str]:
     """Return what stands under LAST LINE for instances that printed these lines."""
-    instances = [instance(f"worker-{place}", status) for place in range(len(lines))]
+    instances = [instance(f"worker-{place}", status, ranks=(place,)) for place in range(len(lines))]
     newest = {each.pod: line for each, line in zip(instances, lines, strict=True) if line is not None}
-    rows = instance_rows(instances, newest, clock, shows_lines=False)
-    return [row.cells[LAST].text for row in rows]
+    job = replace(job_of(instances, status), **known)
+    return [row.cells[LAST].text for row in instance_rows(job, newest, clock, shows_lines=False)]
 
 
-def test_ages_grow_in_steps_and_silence_is_loud_only_where_others_print() -> None:
-    assert last_words(printed(3), printed(14), printed(252), None) == ["0s", "10s", "4m10s silent!", "–"]
-    assert last_words(printed(252), printed(300)) == ["4m10s", "5m00s"]
-    assert last_words(printed(252), printed(1), status=Status.SUCCEEDED) == ["4m10s", "0s"]
+def test_ages_grow_in_steps_and_who_is_silent_or_slow_is_named() -> None:
+    lines = printed(3), printed(14), printed(252), None
+    assert last_words(*lines) == ["0s", "10s", "4m10s", "–"]
+    one, all_of_them = (Silence(NOW, 2.0, writers) for writers in (("rank 2",), ()))
+    assert last_words(*lines, silence=one) == ["0s", "10s", "4m10s silent!", "–"]
+    assert last_words(*lines[1:], silence=all_of_them) == ["10s silent!", "4m10s silent!", "–"]
+    assert last_words(*lines, silence=all_of_them, status=Status.SUCCEEDED)[2] == "4m10s"
+    slow = Straggler("rank 1", "worker-1", 12), Straggler("worker-3", "worker-3", 1)
+    assert last_words(*lines, stragglers=slow) == ["0s", "10s, 12 steps behind", "4m10s", "1 step behind"]
 
 
 def test_an_age_is_rough_where_clocks_differ_and_never_negative() -> None:
@@ -75,6 +84,17 @@ def test_the_title_of_a_job_that_ended_tells_how_long_it_ran_and_of_one_that_is_
     assert job_title(job.ref, job, Clock(NOW), 120, is_gone=True).endswith("this is its last state")
     assert job_title(job.ref, None, Clock(NOW), 120, is_gone=True).endswith("not found")
     assert job_title(job.ref, None, Clock(NOW), 120) == "Jobs › bert   PyTorchJob kubeflow.org/v1"
+
+
+def test_the_title_of_a_job_that_waits_tells_how_long() -> None:
+    for status, restarts, words in (
+        (Status.PENDING, 0, "Pending 5m"),
+        (Status.STARTING, 0, "Starting 5m"),
+        (Status.STARTING, 1, "Starting"),
+        (Status.SUSPENDED, 0, "Suspended"),
+    ):
+        job = replace(job_of([instance()], status), restarts=restarts)
+        assert f"· {words} · 0/1 pods" in job_title(job.ref, job, EXACT, 80)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from k8s.status import Status
 from tests.support.evidence import NOW, instance, job_of
+from tests.support.objects import pytorch_job, read_jobs
 from tui.commands.support.output import write_list
 from tui.tables import events, jobs, nodes, users, volumes
 from tui.tables.column import Cell, ListColumn, console_columns, output_columns, pick, values_of
@@ -62,3 +66,34 @@ def test_a_command_prints_the_columns_that_it_picks_without_wide_output(
     job, now = job_of([instance()]), JobsNow(Clock(NOW))
     write_list(pick(jobs.COLUMNS, ("age", "name")), [job], now, is_wide=False)
     assert capsys.readouterr().out.splitlines() == ["AGE   NAME", f" {now.clock.age(job.created)}   bert"]
+
+
+@pytest.mark.parametrize(
+    ("status", "started_s", "finished_s", "more", "spans"),
+    [
+        (Status.PENDING, None, None, {}, (300, None)),
+        (Status.RUNNING, 100, None, {}, (200, 100)),
+        (Status.FAILED, 100, 40, {}, (200, 60)),
+        (Status.FAILED, None, 40, {}, (260, None)),
+        (Status.FAILED, 100, None, {}, (200, None)),
+        (Status.FAILED, None, None, {}, (None, None)),
+        (Status.SUSPENDED, None, None, {}, (None, None)),
+        (Status.RESTARTING, None, None, {"restarts": 1}, (None, None)),
+        (Status.RUNNING, 100, None, {"replicas": ()}, (None, 100)),
+        (Status.RUNNING, -3, None, {}, (303, 0)),
+    ],
+)
+def test_a_job_is_queued_until_it_runs(
+    status: Status,
+    started_s: float | None,
+    finished_s: float | None,
+    more: dict[str, Any],
+    spans: tuple[int | None, int | None],
+) -> None:
+    times = [None if ago is None else NOW - timedelta(seconds=ago) for ago in (started_s, finished_s)]
+    (declared,) = read_jobs(pytorch_job("bert"))
+    job = replace(
+        job_of([instance()], status), replicas=declared.replicas, started=times[0], finished=times[1]
+    )
+    values = values_of(replace(job, **more), JobsNow(Clock(NOW)), jobs.COLUMNS)
+    assert (values["queued_s"], values["duration_s"]) == spans

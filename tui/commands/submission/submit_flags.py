@@ -18,7 +18,7 @@ from trainer.catalogue import TRAINERS, Trainer, find
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import SwitchAction
 from tui.jobs.new_job.fields import OF_MPIRUN
-from tui.jobs.trainer_command import trainer_command
+from tui.jobs.new_job.trainer_command import trainer_command
 from tui.options import local_user
 
 # Output volume of packaged trainers, unless overridden.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from k8s.client.client import Client
 from k8s.client.server_version import fetch_version
@@ -17,7 +18,10 @@ from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 from tui.text.format import Clock
 
-_COMMAND = re.compile(r"\bgpuconsole (?=(?:data|get|list|logs|resume|submit|top|why)\b)")
+if TYPE_CHECKING:
+    from k8s.diagnosis.failures import FailureCause
+
+_COMMAND = re.compile(r"\bgpuconsole (?=(?:data|diagnose|get|list|logs|resume|submit|top|why)\b)")
 
 
 @asynccontextmanager
@@ -96,12 +100,26 @@ async def read_jobs(options: ConsoleOptions, client: Client) -> ClusterSnapshot:
 async def read_feed(options: ConsoleOptions, client: Client) -> tuple[ClusterSnapshot, ClusterFeed]:
     """Read as `read_jobs` does; return also the feed, which can continue from there."""
     feed = ClusterFeed(client, namespace_in_use(options, client))
+    if options.causes_file.exists():
+        from tui.files.causes_file import read_causes  # slow to import, and needed only for failures
+
+        feed.reasons.causes = read_causes(options.causes_file).causes
     snapshot = await feed.read_once()
     if feed.reads_nothing:
         where = f" in namespace {snapshot.namespace}" if snapshot.namespace else ""
         why = next((missing.why for missing in snapshot.missing_jobs), "")
         raise Forbidden(f"Could not list jobs{where}.", why, FORBIDDEN_HINT)
     return snapshot, feed
+
+
+def known_causes(options: ConsoleOptions) -> Sequence[FailureCause]:
+    """Return the causes of failures to look for; invalid ones of the user are reported on stderr."""
+    from tui.files.causes_file import read_causes
+
+    found = read_causes(options.causes_file)
+    for problem in found.problems:
+        write_stderr(problem)
+    return found.causes
 
 
 def check_may_change(options: ConsoleOptions, doing: str) -> None:

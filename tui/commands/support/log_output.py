@@ -8,14 +8,12 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from k8s.client.client import Client
-from k8s.errors import KubeError, NotFound
-from k8s.jobs.create import resource_of
+from k8s.errors import NotFound
 from k8s.kinds import JobRef
 from k8s.logs import LogLine, Options, Target, printed, read, targets_of
-from k8s.snapshot import ClusterSnapshot, Job
-from k8s.status import Status
 from tui.commands.support.connect import command_line
 from tui.commands.support.job_name import titles
+from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_jobs, write_problem
 from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
@@ -32,10 +30,8 @@ class FollowedJob:
             ref: The job.
             container: Name of the container in each pod; empty for the training container.
         """
-        self.job: Job | None = None
-        """Last seen state; None before it was seen, or after it was deleted."""
+        self.watched = WatchedJob(ref)
         self._feed = feed
-        self._ref = ref
         self._container = container
 
     async def targets(self) -> AsyncGenerator[Sequence[Target], None]:
@@ -44,46 +40,23 @@ class FollowedJob:
         Raises:
             NotFound: The job ended or was deleted before it had a pod.
         """
-        snapshots: asyncio.Queue[ClusterSnapshot | None] = asyncio.Queue()
-        mirroring = asyncio.create_task(self._feed.run(snapshots.put_nowait))
-        mirroring.add_done_callback(lambda _: snapshots.put_nowait(None))
         known: Sequence[Target] = ()
-        said = ""
-        try:
-            while True:
-                snapshot = await snapshots.get()
-                if snapshot is None:
-                    await mirroring  # it ends by an error only, and here that is seen
-                    break
-                if not snapshot.is_synced or snapshot.stale:
-                    continue
-                self.job = job = snapshot.job(self._ref)
-                if job is None and await self._exists():
-                    continue  # its pods were seen before it was, or it was created just now
-                found = targets_of(job, container=self._container) if job is not None else ()
+        said, title = "", titles([self.watched.ref])
+        async with aclosing(watch_jobs(self._feed, [self.watched])) as changes:
+            async for _ in changes:
+                job = self.watched.job
+                is_gone = self.watched.is_gone
+                found = targets_of(job, container=self._container) if job is not None and not is_gone else ()
                 if found and found != known:
                     known = found
                     yield found
-                if job is None or job.status.is_final:
+                if is_gone or (job is not None and job.status.is_final):
                     break
-                if not known and job.reason != said:
+                if job is not None and not known and job.reason != said:
                     said = job.reason
-                    write_stderr(f"-- {titles([self._ref])} is waiting: {said}")
-        finally:
-            mirroring.cancel()
+                    write_stderr(f"-- {title} is waiting: {said}")
         if not known:
-            raise NotFound(
-                "There is no log to print.", f"{titles([self._ref])} ended, and its pods are gone."
-            )
-
-    async def _exists(self) -> bool:
-        try:
-            await self._feed.client.get(resource_of(self._ref), self._ref.name, self._ref.namespace)
-        except NotFound:
-            return False
-        except KubeError:
-            return True  # as far as can be told
-        return True
+            raise NotFound("There is no log to print.", f"{title} ended, and its pods are gone.")
 
 
 async def print_log(
@@ -108,24 +81,22 @@ async def print_log(
 
 
 async def follow_to_end(options: ConsoleOptions, client: Client, ref: JobRef) -> int:
-    """Print the log of a new job's rank 0 to its end; return 0 if the job succeeded, else 1."""
+    """Print the log of a new job's rank 0 to its end; return the job's exit status."""
     sys.stdout.flush()
-    followed = FollowedJob(ClusterFeed(client, ref.namespace), ref)
+    feed = ClusterFeed(client, ref.namespace)
+    followed = FollowedJob(feed, ref)
+    watched = followed.watched
     try:
         async with aclosing(followed.targets()) as targets:
             await print_log(client, targets, Options(follow=True, first_rank=True))
     except NotFound:
-        if followed.job is None:
+        if watched.job is None or watched.is_gone:
             raise
     except asyncio.CancelledError:
         again = command_line(options, "logs", ref.name, "-f")
         write_stderr(f"-- {titles([ref])} runs on. To follow it again: {again}")
         raise
-    job = followed.job
-    if job is not None and job.status is Status.SUCCEEDED:
-        return 0
-    why = "was deleted before it ended" if job is None else f"failed: {job.reason or 'no reason is given'}"
-    write_stderr(f"{titles([ref])} {why}.".replace("..", "."))
-    if job is not None:
-        write_stderr(f"To see why: {command_line(options, 'why', ref.name)}")
-    return 1
+    status = await watched.exit_status(client)
+    await explain_failures(feed, [watched])
+    write_problem(options, watched)
+    return 1 if status is None else status

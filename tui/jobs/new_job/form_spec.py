@@ -32,8 +32,8 @@ from tui.jobs.new_job.fields import (
     default_values,
 )
 from tui.jobs.new_job.hidden_fields import hidden_fields, unused_values
+from tui.jobs.new_job.trainer_command import trainer_command
 from tui.jobs.new_job.volume import EarlierRun, EarlierRuns
-from tui.jobs.trainer_command import trainer_command
 
 Values = Mapping[str, str]
 

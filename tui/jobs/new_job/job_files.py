@@ -45,7 +45,13 @@ def read_job_files(spec: JobSpec) -> JobFiles:
         refused = JobRejected(f"Could not read what job {spec.name} needs.", "\n".join(problems.values()))
         refused.causes = problems
         raise refused
-    return replace(files, config_files=contents, trainer=trainer_files() if spec.trainer else {})
+    own = Path(catalogue.__file__).with_name("debuggable.py")
+    return replace(
+        files,
+        config_files=contents,
+        trainer=trainer_files() if spec.trainer else {},
+        debuggable=without_documentation(own.read_text()).encode() if spec.debuggable else b"",
+    )
 
 
 def needs_git_credentials(spec: JobSpec) -> bool:

@@ -20,6 +20,7 @@ from tui.keys import EVERYWHERE, PROMPT, Key, ViewDeclaration, remapped, unshado
 from tui.keys.completion import complete
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view_context import ViewContext
+from tui.text.format import Run
 from tui.widgets.bindings import bindings
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.prompt import Prompt
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from k8s.kinds import JobRef
+    from tui.jobs.notices import JobNotice
     from tui.screens.base.request import Route
 
 
@@ -49,6 +51,10 @@ class View(Screen[None]):
     VIEW: ClassVar[ViewDeclaration] = ViewDeclaration("")
 
     snapshot: reactive[ClusterSnapshot] = reactive(ClusterSnapshot, repaint=False)
+    notices: reactive[tuple[JobNotice, ...]] = reactive(tuple, repaint=False)
+    """The notices of this session, the newest first."""
+    unseen: reactive[tuple[Run, ...]] = reactive(tuple, repaint=False)
+    """Counter of notices that were not looked at, in pieces."""
     filter_text: reactive[str] = reactive("")
     """Text typed after `/`."""
     refused: reactive[Mapping[str, str]] = reactive(dict, layout=False)
@@ -75,7 +81,7 @@ class View(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Lay out the frame around the body."""
-        yield StatusLine(is_read_only=self.context.is_read_only).data_bind(View.snapshot)
+        yield StatusLine(is_read_only=self.context.is_read_only).data_bind(View.snapshot, View.unseen)
         yield from self.compose_heading()
         yield from self.compose_body()
         yield Label("", id="totals", markup=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tui.files.last_losses import LastLosses
 from tui.files.stored_choices import StoredLayouts
 from tui.keys import (
     EVERYWHERE,
@@ -25,9 +26,11 @@ from tui.screens import ACTIONS
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
+    from k8s.diagnosis.failures import FailureCause
     from k8s.jobs.permissions import Permissions
     from k8s.kinds import JobRef
     from k8s.snapshot import Job
+    from tui.feeds.life_feed import LifeFeed
     from tui.feeds.telemetry_feed import TelemetryFeed
 
 
@@ -55,6 +58,9 @@ class ViewContext:
     # Explains the waiting jobs among the visible ones; call it when others become visible.
     explain: Callable[[Callable[[], Iterable[Job]]], None] = lambda _: None
     telemetry: Callable[[], TelemetryFeed | None] = _nothing
+    life: Callable[[], LifeFeed | None] = _nothing
+    causes: Callable[[], Sequence[FailureCause] | None] = _nothing
+    """Known causes of failures; None for the packaged ones."""
     # Toggles of this session, by name.
     switches: dict[str, bool] = field(default_factory=dict)
     permissions: Callable[[], Permissions | None] = _nothing
@@ -63,6 +69,7 @@ class ViewContext:
     """Node label to group the node bar by; empty groups by GPU model."""
     has_loss: bool = True
     layouts: StoredLayouts = field(default_factory=StoredLayouts)
+    losses: LastLosses = field(default_factory=LastLosses)
     log_folder: Path | None = None
     """Folder for saved logs; None disables saving."""
     forwarded: dict[JobRef, str] = field(default_factory=dict)

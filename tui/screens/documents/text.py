@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.widgets import Label
 
 from k8s.errors import KubeError
+from k8s.logs import targets_of
 from k8s.text.sanitize import sanitize
 from tui.keys import ViewDeclaration
 from tui.screens.base.view import View
@@ -20,7 +21,7 @@ from tui.widgets.log.paint import pattern_of
 from tui.widgets.text_lines import TextLine, TextLines
 
 SIDE_CELLS = 16
-_ADVISED = re.compile(r"^  .*: \S+ on (\S+)$", re.MULTILINE)
+_ADVISED = re.compile(r"^  .*: \S+ on (?:rank (\d+)|(\S+))$", re.MULTILINE)
 
 
 class TextView(View):
@@ -99,9 +100,18 @@ class TextView(View):
 
     def selected_instance(self) -> str:
         """Return the instance named in the advice, as in `l on worker-0`, for the key to open."""
-        is_advice = self.route is not None and self.route.action == "why"
+        route = self.route
+        is_advice = route is not None and route.action in ("why", "diagnose")
         found = _ADVISED.search(self._text) if is_advice else None
-        return found[1] if found else ""
+        if found is None or route is None or route.job is None or found[2]:
+            return found[2] if found else ""
+        job = self.snapshot.job(route.job)
+        writers = (
+            each.instance
+            for each in (targets_of(job) if job is not None else ())
+            if each.prints_all_ranks or int(found[1]) in each.ranks
+        )
+        return next(writers, "")
 
     def copy_text(self) -> str:
         """Return the plain text."""

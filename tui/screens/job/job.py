@@ -12,6 +12,7 @@ from textual.widgets import Label
 
 from k8s.client.client import Client
 from k8s.cluster.backoff import ServerProbe
+from k8s.diagnosis.failures import CAUSES
 from k8s.diagnosis.gather import answer_why
 from k8s.errors import KubeError
 from k8s.kinds import JobRef
@@ -117,6 +118,8 @@ class JobView(View):
 
     def resume_feeds(self) -> None:
         """Start polling."""
+        if (life := self.context.life()) is not None:
+            life.watch(self, lambda: [self._last] if self._last is not None else [])
         self._follow_events()
         self._follow_lines()
         self._telemetry.follow()
@@ -124,6 +127,8 @@ class JobView(View):
 
     def pause_feeds(self) -> None:
         """Stop polling."""
+        if (life := self.context.life()) is not None:
+            life.leave(self)
         for group in ("events", "lines", "curve"):
             self.workers.cancel_group(self, group)
         self._telemetry.stop()
@@ -237,9 +242,7 @@ class JobView(View):
         panes = self._panes
         shows_lines = self.size.width >= LINE_COLUMN_MIN_WIDTH
         refusal = "may not read pods/log" if self._lines.problem else ""
-        rows = instance_rows(
-            job.instances, self._lines.newest, clock, shows_lines=shows_lines, refusal=refusal
-        )
+        rows = instance_rows(job, self._lines.newest, clock, shows_lines=shows_lines, refusal=refusal)
         columns: tuple[Column, ...] = (*INSTANCE_COLUMNS, *((LINE_COLUMN,) if shows_lines else ()))
         ranks = self._telemetry.ranks(job)
         if any(each.gpu is not None for each in ranks):
@@ -280,7 +283,8 @@ class JobView(View):
         if job is None or not _is_waiting(job):
             self._diagnosed_for, self.why = (), ""
             return
-        about = (str(job.status), job.reason)
+        # The reason of a failed job changes when its log has been read in the background.
+        about = (str(job.status), str(job.restarts) if job.status.has_failed else job.reason)
         if self.snapshot.is_synced and not self.snapshot.stale and about != self._diagnosed_for:
             self._diagnosed_for = about
             self._explain_jobs(job)
@@ -291,7 +295,9 @@ class JobView(View):
         await asyncio.sleep(max(0.0, self._retry_at_s - clock()))
         self._retry_at_s = clock() + self._diagnosis_interval_s
         try:
-            answer = await answer_why(self._client, job, self.snapshot)
+            answer = await answer_why(
+                self._client, job, self.snapshot, causes=self.context.causes() or CAUSES
+            )
         except KubeError:
             return  # an unreachable cluster is reported elsewhere; the reason stays visible
         self.why = sanitize(answer.sentence)

@@ -25,12 +25,11 @@ from k8s.logs import (
     targets_of,
 )
 from k8s.text.sanitize import sanitize
-from tui.jobs.instances import format_ranks
+from tui.jobs.instances import format_ranks, is_silent
 from tui.keys import ViewDeclaration
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 from tui.screens.job import LOGS
-from tui.screens.job.panes import SILENT_S
 from tui.tables.column import Cell, Column, Row
 from tui.text.filter_query import hint_of
 from tui.text.format import NOTHING, age, count, plural
@@ -229,14 +228,16 @@ class LogsScreen(View):
     def _row(self, row: RankRow) -> Row:
         now_s = time.time() + self._client.server_clock_offset_s
         silent_s = max(0.0, now_s - row.last_line_ns / 1e9) if row.last_line_ns else None
-        is_silent = row.status == "Running" and silent_s is not None and silent_s >= SILENT_S
+        job = self.snapshot.job(self.ref)
+        of_job = job.instances if job is not None else ()
+        is_quiet = any(is_silent(job, each, row.rank) for each in of_job if job and each.name == row.instance)
         return Row(
             _key(row.selection),
             (
                 Cell(format_ranks(() if row.rank is None else (row.rank,), row.proof), "bright"),
                 Cell(row.instance),
                 Cell(count(row.lines) if row.is_split else NOTHING, "quiet"),
-                Cell(age(silent_s) + ("!" if is_silent else ""), "pending" if is_silent else "quiet"),
+                Cell(age(silent_s) + ("!" if is_quiet else ""), "pending" if is_quiet else "quiet"),
             ),
         )
 

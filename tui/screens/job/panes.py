@@ -23,9 +23,10 @@ from k8s.telemetry.readings import GpuKey
 from k8s.text.sanitize import log_text, sanitize
 from tui.charts.series import Series
 from tui.feeds.curve_feed import CurveFeed
+from tui.feeds.preview_text import silence_text
 from tui.jobs.events import FoldedEvent
 from tui.jobs.gpu_facts import describe_place, in_order
-from tui.jobs.instances import format_ranks
+from tui.jobs.instances import format_ranks, is_silent
 from tui.tables.column import Cell, Column, Row
 from tui.text.cells import cell_len, elide_end, elide_middle
 from tui.text.format import NOTHING, CellStyle, Clock, duration, status_run
@@ -71,11 +72,10 @@ EVENT_COLUMNS = (
     Column("count", "×", align="right", priority=1),
     Column("message", "MESSAGE", elide="end", min_width=18, max_width=400),
 )
-# A running instance is silent if it has printed nothing for this long while others print.
-SILENT_S = 120.0
 # Step of the age of a last line, so that the cell of a busy instance stands still.
 AGE_STEP_S = 5
 _MAX_LINE_CHARS = 400
+_WAITS = (Status.QUEUED, Status.PENDING, Status.STARTING)
 _RAN = (Status.RUNNING, Status.RESTARTING, Status.SUCCEEDED, Status.FAILED)
 
 
@@ -101,6 +101,7 @@ def job_title(
         state, progress = [words] if is_gone else [], ""
     else:
         state = [f"{job.status}{_time(job, clock)}", f"{job.instances_running}/{len(job.instances)} pods"]
+        state += filter(None, [silence_text(job, clock)])
         trainer = f"trainer {sanitize(job.trainer)}" if job.trainer else ""
     tails = (
         [f"{kind} {version}", *state, progress, trainer],
@@ -121,63 +122,51 @@ def job_title(
 
 
 def _time(job: Job, clock: Clock) -> str:
+    if job.started is None and job.status in _WAITS and job.created is not None and not job.restarts:
+        return f" {clock.age(job.created)}"
     if job.status not in _RAN or job.started is None:
         return ""
     return f" {clock.age(job.started, job.finished)}"
 
 
 def instance_rows(
-    instances: Sequence[Instance],
+    job: Job,
     newest: Mapping[str, LastLine],
     clock: Clock,
     *,
     shows_lines: bool,
     refusal: str = "",
 ) -> list[Row]:
-    """Return one row per instance.
+    """Return one row per instance; the silent and the slow ones are named.
 
     Args:
-        instances: Instances of one job.
+        job: The job.
         newest: Latest log line by pod name.
         clock: Current time.
         shows_lines: Add a cell with the latest line.
         refusal: Reason why logs may not be read; shown in the first row.
     """
-    now_s = clock.now.timestamp()
-    silences = [
-        line.silent_s(now_s) if (line := newest.get(each.pod)) is not None else None for each in instances
-    ]
-    pairs = zip(instances, silences, strict=True)
-    are_others_printing = any(
-        each.status is Status.RUNNING and silent is not None and silent < SILENT_S for each, silent in pairs
-    )
     rows = []
-    for place, (each, silent_s) in enumerate(zip(instances, silences, strict=True)):
-        is_silent = (
-            are_others_printing
-            and each.status is Status.RUNNING
-            and silent_s is not None
-            and silent_s >= SILENT_S
-        )
-        last = _last_cell(silent_s, clock, is_silent=is_silent)
+    for place, each in enumerate(job.instances):
+        line = newest.get(each.pod)
+        silent_s = line.silent_s(clock.now.timestamp()) if line is not None else None
+        behind = [slow.text for slow in job.stragglers if slow.instance == each.name]
+        last = _last_cell(silent_s, clock, is_silent=is_silent(job, each), slow=", ".join(behind[:2]))
         if refusal:
             last = Cell(refusal if place == 0 else NOTHING, "pending" if place == 0 else "quiet")
-        line = newest.get(each.pod)
         line_cell = Cell(log_text(line.raw, cap=_MAX_LINE_CHARS) if line is not None else NOTHING, "quiet")
         rows.append(_instance_row(each, clock, last, line_cell if shows_lines else None))
     return rows
 
 
-def _last_cell(silent_s: float | None, clock: Clock, *, is_silent: bool) -> Cell:
+def _last_cell(silent_s: float | None, clock: Clock, *, is_silent: bool, slow: str) -> Cell:
     if silent_s is None:
-        return Cell(NOTHING, "quiet", sort=-1.0)
+        return Cell(slow, "pending") if slow else Cell(NOTHING, "quiet", sort=-1.0)
     whole_s = int(silent_s) // AGE_STEP_S * AGE_STEP_S
     words = clock.mark + (duration(whole_s) if whole_s >= 60 else f"{whole_s}s")
-    return (
-        Cell(f"{words} silent!", "failed", sort=silent_s)
-        if is_silent
-        else Cell(words, "quiet", sort=silent_s)
-    )
+    if is_silent:
+        return Cell(f"{words} silent!{slow and f', {slow}'}", "failed", sort=silent_s)
+    return Cell(f"{words}, {slow}" if slow else words, "pending" if slow else "quiet", sort=silent_s)
 
 
 def _instance_row(instance: Instance, clock: Clock, last: Cell, line_cell: Cell | None) -> Row:

@@ -1,4 +1,4 @@
-"""The views that are one table: jobs, nodes, GPUs of a node, users, events, volumes, namespaces, contexts.
+"""The views that are one table: of jobs, nodes, events, notices and the like.
 
 They show what they are given and ask the app for everything else. Their keys and commands are declared
 here, free of Textual: the console imports a view when it is first shown.
@@ -139,4 +139,20 @@ CONTEXTS = ViewDeclaration(
         argument="context",
     ),
 )
-VIEWS = (JOBS, NODES, NODE_GPUS, USERS, EVENTS, VOLUMES, NAMESPACES, CONTEXTS)
+NOTICES = ViewDeclaration(
+    "notices",
+    "Notices",
+    keys=(
+        sorting_key("notices", "A", "time", "time"),
+        sorting_key("notices", "N", "job", "job"),
+        sorting_key("notices", "S", "event", "event"),
+    ),
+    focused=TABLE_FOCUSED,
+    command=Action(
+        "notices",
+        "Notices: jobs that ended, failed, restarted, started, or fell silent",
+        "notices",
+        commands=("notices", "notifications"),
+    ),
+)
+VIEWS = (JOBS, NODES, NODE_GPUS, USERS, EVENTS, VOLUMES, NAMESPACES, CONTEXTS, NOTICES)

@@ -7,7 +7,6 @@ from datetime import datetime
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import work
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Label
@@ -31,7 +30,7 @@ from tui.screens.lists.home_panes import (
     pane_keys,
 )
 from tui.tables.column import ListColumn, console_columns
-from tui.tables.jobs import COLUMNS, JobsNow, duration_s, job_row
+from tui.tables.jobs import COLUMNS, JobsNow, duration_s, job_row, queued_s
 from tui.text.empty_states import no_faults, no_jobs, only_older
 from tui.text.format import Clock, count, plural
 from tui.widgets.home.job_pane import JobPane
@@ -43,7 +42,6 @@ from tui.widgets.table.table import Table
 if TYPE_CHECKING:
     from k8s.kinds import JobRef
     from trainer.tfevents import ScalarCurve
-    from tui.feeds.loss_feed import LossFeed
     from tui.widgets.log.view import LogSaves, LogView
 
 # Lines of the notice about missing data.
@@ -70,7 +68,6 @@ class JobsView(ListView):
         self._created: JobRef | None = None
         """Job to select as soon as its row arrives."""
         self._panes: HomePanes | None = None
-        self._losses: LossFeed | None = None
         self._saves: LogSaves | None = None
         self._context_name = ""
 
@@ -144,14 +141,15 @@ class JobsView(ListView):
         super().on_screen_resume()
         self.panes.job_pane.consider()
         if self.is_drawable:
-            self._follow_losses(self.query_one(Table))
+            self._follow_visible(self.query_one(Table))
 
     def on_screen_suspend(self) -> None:
         """Stop all polling while a view or dialog covers home."""
         super().on_screen_suspend()
         self.panes.job_pane.consider()
         self.context.explain(tuple)
-        self._stop_losses()
+        if (life := self.context.life()) is not None:
+            life.leave(self)
 
     def show_preview(self) -> None:
         """Show the job under the cursor in the panes."""
@@ -230,11 +228,12 @@ class JobsView(ListView):
         left_out = {"namespace"} if snapshot.namespace else set[str]()
         if not table.is_wide:
             left_out.add("reason")
-        losses = self._follow_losses(table)
-        if losses is None:
+        self._follow_visible(table)
+        if not self._has_loss:
             left_out.add("loss")
         columns = tuple(column for column in self.COLUMNS if column.key not in left_out)
-        now = JobsNow(clock, losses or {})
+        life = self.context.life()
+        now = JobsNow(clock, life.values if life is not None else {}, self.context.losses.find)
         rows = self._row_cache.rows(
             chosen.jobs,
             lambda job: job_row(job, columns, now, has_detail=not table.is_wide),
@@ -246,44 +245,29 @@ class JobsView(ListView):
         self._go_to_created(table)
         self._update_title(chosen)
 
-    def _follow_losses(self, table: Table) -> Mapping[str, Sequence[float]] | None:
-        """Have the losses of the visible jobs read; return those known, None if switched off."""
+    @property
+    def _has_loss(self) -> bool:
+        return self.context.switches.get("loss", self.context.has_loss)
+
+    def _follow_visible(self, table: Table) -> None:
+        """Have the reasons, signs of life and losses of the visible jobs read."""
 
         def visible() -> list[Job]:
             return [self._by_uid[row.key] for row in table.visible_rows if row.key in self._by_uid]
 
         if self.app.screen is self:
             self.context.explain(visible)
-        if not self.context.switches.get("loss", self.context.has_loss):
-            self._stop_losses()
-            return None
-        client = self.context.client()
-        is_other = self._losses is not None and self._losses.client is not client
-        if (self._losses is None or is_other) and client is not None and self.is_shown:
-            from tui.feeds.loss_feed import LossFeed
-
-            self._stop_losses()
-            self._losses = LossFeed(client, self.context.permissions(), visible, self._receive_loss)
-        if self._losses is None:
-            return {}
-        is_read = any(each.group == "losses" and not each.is_finished for each in self.workers)
-        if self.app.screen is self and not is_read:
-            self._read_losses(self._losses)
-        return self._losses.values
-
-    @work(group="losses", exclusive=True)
-    async def _read_losses(self, losses: LossFeed) -> None:
-        await losses.run()
+            if (life := self.context.life()) is not None:
+                life.watch(self, visible if self._has_loss else tuple, self._receive_loss)
 
     def _loss_of(self, uid: str) -> ScalarCurve | None:
-        return self._losses.curves.get(uid) if self._losses is not None else None
+        life = self.context.life()
+        return life.curves.get(uid) if life is not None else None
 
     def _receive_loss(self, job: Job) -> None:
         self._row_cache.renew(self._by_uid.get(job.uid, job))
-        self.refresh_view()
-
-    def _stop_losses(self) -> None:
-        self.workers.cancel_group(self, "losses")
+        if self.is_shown:
+            self.refresh_view()
 
     def action_loss(self) -> None:
         """Toggle the loss column."""
@@ -347,7 +331,7 @@ class JobsView(ListView):
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
         """Read the losses of rows that became visible; select no created job any more."""
         self._created = None
-        self._follow_losses(event.table)
+        self._follow_visible(event.table)
 
     def labels_of(self, key: str) -> Mapping[str, str]:
         """Return a job's labels."""
@@ -355,14 +339,14 @@ class JobsView(ListView):
         return job.labels if job is not None else {}
 
     def export_rows(self) -> tuple[list[str], list[list[str | int | None]]]:
-        """Return the table with the run time in seconds as an additional column."""
+        """Return the table with queue and run time in seconds as additional columns."""
         titles, rows = super().export_rows()
         place = titles.index("STATUS")
         now = Clock.ahead(self.snapshot.clock_offset_s).now
         for row, shown in zip(rows, self.query_one(Table).shown_rows, strict=True):
             job = self._by_uid[shown.key]
-            row[place : place + 1] = [str(job.status), duration_s(job, now)]
-        return [*titles[: place + 1], "DURATION", *titles[place + 1 :]], rows
+            row[place : place + 1] = [str(job.status), queued_s(job, now), duration_s(job, now)]
+        return [*titles[: place + 1], "QUEUED", "DURATION", *titles[place + 1 :]], rows
 
     def subject(self, key: str | None) -> Job | None:
         """Return the job of a row."""
@@ -466,4 +450,6 @@ def format_totals(jobs: Sequence[Job]) -> str:
 def _age_s(job: Job, now: datetime) -> float:
     """Return the smallest growing age in a job's row."""
     since = job.started if job.status is Status.RUNNING else None
+    if job.silence is not None:
+        since = max(job.silence.since, since or job.silence.since)
     return (now - (since or job.created or now)).total_seconds()

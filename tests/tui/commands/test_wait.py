@@ -1,0 +1,284 @@
+"""`wait`: until jobs have ended or run, with their exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests import ROOT
+from tests.scripted.server import Answer, ScriptedCluster, Stream, page
+from tests.support.objects import Object, pod_of, pytorch_job
+from tests.support.terminal import Terminal
+from tests.tui.commands.conftest import CommandLine
+from tui.commands.wait import AwaitedJob, Wait
+from tui.feeds.cluster_feed import ClusterFeed
+from tui.text.format import Clock
+
+JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
+ONE = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+PODS = "/api/v1/pods"
+
+
+class Cluster:
+    """A cluster whose jobs end when the test says so."""
+
+    def __init__(self, scripted: ScriptedCluster, *names: str) -> None:
+        self.scripted = scripted
+        self.objects: dict[str, Object] = {}
+        self.version = 5
+        for path in ("/api/v1/nodes", "/apis/batch/v1/jobs"):
+            scripted.say(path, Stream(), watch=True)
+        for name in names:
+            self.objects[name] = pytorch_job(name)
+            self.objects[f"{name}-master-0"] = pod_of(
+                self.objects[name], "master-0", on="n1", startTime=at(0)
+            )
+        self._relist()
+
+    def _relist(self) -> None:
+        jobs = [each for each in self.objects.values() if each.get("kind")]
+        pods = [each for each in self.objects.values() if not each.get("kind")]
+        self.streams = {JOBS: Stream(), PODS: Stream()}
+        for path, items in ((JOBS, jobs), (PODS, pods)):
+            self.scripted.replace(path, page(items, str(self.version)))
+            self.scripted.replace(path, self.streams[path], watch=True)
+        for each in jobs:
+            self.scripted.replace(f"{ONE}/{each['metadata']['name']}", Answer(each))
+
+    async def until_watched(self) -> None:
+        """Wait until both lists are watched."""
+        for path in (JOBS, PODS):
+            await self.scripted.until_asked(path, watch=True)
+
+    def change(self, name: str, status: Object | None) -> None:
+        """Set the status of an object and report it; None deletes it."""
+        self.version += 1
+        obj = self.objects.pop(name)
+        path = JOBS if obj.get("kind") else PODS
+        meta = {**obj["metadata"], "resourceVersion": str(self.version)}
+        if status is None:
+            self.scripted.forget(f"{ONE}/{name}")
+            self.streams[path].event("DELETED", {**obj, "metadata": meta})
+            return
+        self.objects[name] = {**obj, "metadata": meta, "status": status}
+        self.streams[path].event("MODIFIED", self.objects[name])
+
+    def end(self, name: str, code: int) -> None:
+        """Let a pod and then its job end."""
+        self.change(f"{name}-master-0", ended(code))
+        self.change(name, is_over(code))
+
+    async def restart(self) -> None:
+        """Stop answering, and answer again with what is then there."""
+        await self.scripted.go_away()
+        self._relist()
+        await self.scripted.come_back()
+
+
+def at(second: int) -> str:
+    return f"2026-11-20T18:36:{second:02}Z"
+
+
+def ended(code: int) -> Object:
+    end = {"exitCode": code, "startedAt": at(0), "finishedAt": at(9)}
+    phase = "Failed" if code else "Succeeded"
+    own = {"name": "pytorch", "state": {"terminated": end}, "restartCount": 0}
+    return {"phase": phase, "containerStatuses": [own]}
+
+
+def is_over(code: int) -> Object:
+    return {"conditions": [{"type": "Failed" if code else "Succeeded", "status": "True"}]}
+
+
+async def waiting(run: CommandLine, cluster: Cluster, *words: str) -> asyncio.subprocess.Process:
+    """Return `wait` as it watches."""
+    child = await run.start("wait", *words)
+    await cluster.until_watched()
+    return child
+
+
+async def ends(child: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
+    out, err = await child.communicate()
+    return child.returncode, out.decode(), err.decode()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "out", "said"),
+    [
+        (("done",), 0, "done Succeeded\n", ""),
+        (("PyTorchJob/done", "fails"), 1, "PyTorchJob/done Succeeded\nfails Failed\n", "why fails\n"),
+        (("running", "--for=running"), 0, "running Running\n", ""),
+        (("done", "--for=running"), 0, "done Succeeded\n", ""),
+        (("fails", "running", "--for=succeeded"), 1, "fails Failed\nrunning Running\n", "fails failed: "),
+        (("running", "--timeout=0s"), 124, "running Running\n", "running is Running after 0s"),
+        (("nosuch", "done"), 1, "", "There is no job nosuch in namespace default."),
+        (("done", "--exec", ""), 2, "", "--exec '': no command."),
+        (("done", "--exec", "'a"), 2, "", '--exec "\'a": No closing quotation.'),
+    ],
+)
+async def test_what_is_known_at_once_is_not_waited_for(
+    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], status: int, out: str, said: str
+) -> None:
+    found = await run("wait", *words)
+    assert (found.status, found.out) == (status, out), found.err
+    assert said in found.err if said else not found.err
+    assert not cluster.asked(JOBS, watch=True) or status == 124
+
+
+@pytest.mark.parametrize("words", [(), ("a", "--for=nothing"), ("a", "--timeout=5"), ("a", "--exec")])
+async def test_wrong_words_are_refused_before_a_cluster_is_reached_for(
+    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...]
+) -> None:
+    (await run("wait", *words)).reports(2, "See gpuconsole wait --help")
+    assert cluster.requests == []
+
+
+async def test_two_jobs_are_waited_for_through_a_restart_of_the_server(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    jobs = Cluster(cluster, "a", "b", "c")
+    child = await waiting(run, jobs, "a", "b", "c")
+    jobs.end("a", 0)
+    jobs.end("b", 3)
+    await jobs.restart()
+    await cluster.until_asked(JOBS, 2, watch=True)
+    jobs.end("c", 4)
+    status, out, err = await ends(child)
+    assert (status, out) == (3, "a Succeeded\nb Failed\nc Failed\n"), err
+    assert "-- The watch is interrupted (away); trying again.\n-- Watching again.\n" in err
+    assert "To see why: gpuconsole why b\n" in err
+
+
+async def test_the_first_failure_ends_a_wait_for_success(run: CommandLine, cluster: ScriptedCluster) -> None:
+    jobs = Cluster(cluster, "a", "b")
+    child = await waiting(run, jobs, "a", "b", "--for=succeeded")
+    jobs.end("b", 3)
+    assert (await ends(child))[:2] == (3, "a Running\nb Failed\n")
+
+
+async def test_a_deleted_job_ends_the_wait_and_another_of_its_name_is_not_waited_for(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    jobs = Cluster(cluster, "a", "b")
+    child = await waiting(run, jobs, "a", "b")
+    jobs.change("a-master-0", None)
+    jobs.change("a", None)
+    jobs.change("b-master-0", None)
+    b = jobs.objects["b"]
+    jobs.streams[JOBS].event("DELETED", b)
+    jobs.streams[JOBS].event("ADDED", {**b, "metadata": {**b["metadata"], "uid": "new"}})
+    status, out, err = await ends(child)
+    assert (status, out) == (1, "a Deleted\nb Deleted\n"), err
+    assert "PyTorchJob default/a was deleted before it ended.\n" in err
+
+
+async def test_the_exit_code_is_found_though_the_pod_is_seen_late_or_gone(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    jobs = Cluster(cluster, "late", "gone")
+    late = {**jobs.objects["late-master-0"], "status": ended(3)}
+    cluster.say("/api/v1/namespaces/default/pods/late-master-0", Answer(late))
+    child = await waiting(run, jobs, "late")
+    jobs.change("late", is_over(1))
+    assert (await ends(child))[:2] == (3, "late Failed\n")
+    child = await run.start("wait", "gone", "--exec", f"{sys.executable} -c 'import os; print(os.environ)'")
+    await cluster.until_asked(PODS, 2, watch=True)
+    jobs.change("gone-master-0", None)
+    jobs.change("gone", is_over(1))
+    status, out, _ = await ends(child)
+    assert (status, out.partition("\n")[0]) == (1, "gone Failed")
+    assert "'GPUCONSOLE_JOB': 'gone'" in out and "'GPUCONSOLE_EXIT_CODE': '1'" in out
+
+
+async def test_a_command_runs_afterwards_without_a_shell_and_does_not_change_the_status(
+    run: CommandLine,
+) -> None:
+    script = (
+        "import os, sys; print(sys.argv[1:], *(os.environ['GPUCONSOLE_' + each] for each in sys.argv[2:]))"
+    )
+    words = ("$HOME;", "EVENT", "JOB", "KIND", "STATUS", "EXIT_CODE", "QUEUED_S", "DURATION_S", "JOBS")
+    command = f'{sys.executable} -c "{script}; sys.exit(9)" {" ".join(words)}'
+    ended = await run.process("wait", "done", "fails", "--exec", command)
+    assert ended.status == 1
+    assert ended.out.splitlines() == [
+        "done Succeeded",
+        "fails Failed",
+        f"{list(words)} failed fails PyTorchJob Failed 1 0 4 done Succeeded, fails Failed",
+    ]
+    assert f"--exec {sys.executable}: exit 9.\n" in ended.err
+    late = await run.process("wait", "running", "--timeout=0s", "--exec", command)
+    assert (late.status, late.out) == (124, "running Running\n")
+
+
+async def test_ctrl_c_and_a_timeout_say_how_to_go_on(run: CommandLine, cluster: ScriptedCluster) -> None:
+    jobs = Cluster(cluster, "a")
+    child = await waiting(run, jobs, "a", "-A", "--timeout=2h", "--for=succeeded", "-T", "pytorchjob")
+    child.send_signal(signal.SIGINT)
+    status, out, err = await ends(child)
+    again = "To wait again: gpuconsole wait a -A -T pytorchjob --for=succeeded --timeout 7200s\n"
+    assert (status, out, err) == (130, "", f"-- Stopped waiting for PyTorchJob default/a. {again}")
+    ended = await run.process("wait", "a", "--timeout=1s")
+    assert (ended.status, ended.out) == (124, "a Running\n")
+    assert ended.err == (
+        "PyTorchJob default/a is Running after 1s.\nTo wait again: gpuconsole wait a --timeout 1s\n"
+    )
+
+
+async def test_what_a_lost_cluster_said_last_is_not_said_to_be_so(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    jobs = Cluster(cluster, "a")
+    child = await waiting(run, jobs, "a", "--timeout=2s")
+    await cluster.go_away()
+    status, out, err = await ends(child)
+    assert (status, out) == (124, "a Unknown\n")
+    assert "PyTorchJob default/a was last seen Running (away) after 2s.\n" in err
+    await cluster.come_back()
+
+
+async def test_a_terminal_shows_each_change(run: CommandLine, cluster: ScriptedCluster) -> None:
+    jobs = Cluster(cluster, "a")
+    words = (sys.executable, "-P", "-m", "tui", "wait", "a")
+
+    def seen(loop: Any) -> str:
+        with Terminal(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, folder=run.home) as terminal:
+            terminal.wait_for("-- a: Running")
+            loop.call_soon_threadsafe(jobs.end, "a", 0)
+            return terminal.wait_for("a Succeeded")
+
+    assert "-- a: Succeeded" in await asyncio.to_thread(seen, asyncio.get_running_loop())
+
+
+async def test_a_wait_for_silence_ends_when_the_first_job_falls_silent(cluster: ScriptedCluster) -> None:
+    jobs = Cluster(cluster, "a", "hung")
+    newest = datetime.now(UTC) - timedelta(minutes=10)
+    steps = [
+        f"{newest + timedelta(seconds=2 * step):%Y-%m-%dT%H:%M:%S.000000001Z} step {step + 50} loss 0.5\n"
+        for step in range(-50, 1)
+    ]
+    for name in ("a", "hung"):
+        pod = f"/api/v1/namespaces/default/pods/{name}-master-0"
+        cluster.say(pod, Answer(jobs.objects[f"{name}-master-0"]))
+        cluster.say(f"{pod}/log", Answer("".join(steps).encode() if name == "hung" else b""))
+    async with cluster.client() as client:
+        feed = ClusterFeed(client, "default")
+        found = (await feed.read_once()).jobs
+        awaited = [AwaitedJob(job.ref, words=job.ref.name) for job in found if job.ref.name in jobs.objects]
+        wait = Wait(client, awaited, "silent", read_s=0.01)
+        await wait.run(feed)
+        assert {each.words: each.state for each in wait.jobs} == {"a": "Running", "hung": "Silent"}
+        reasons = [each.reason(Clock(datetime.now(UTC))) for each in wait.jobs if each.is_silent]
+        assert (wait.status, reasons) == (0, ["no line for 10m, usually every 2s"])
+
+
+async def test_a_job_that_ends_cannot_fall_silent_any_more(run: CommandLine) -> None:
+    for name, state in (("done", "Succeeded"), ("fails", "Failed")):
+        ended = await run("wait", name, "--for=silent")
+        assert (ended.status, ended.out) == (1, f"{name} {state}\n")
+        assert ended.err.endswith("No job fell silent before it ended.\n")

@@ -1,0 +1,168 @@
+"""Notices of jobs in a console that shows something else: counter, toast, terminal, hook and list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scripted.server import Stall, Stream, refusal
+from tests.support.objects import Object, node, pod_of, pytorch_job
+from tests.support.playground import JOBS, Playground, console_on
+from tests.support.sample_cluster import ago
+from tests.tui.keys.world import titled, typed
+from tui.actions import notices
+from tui.options import NotifyOptions
+
+HOSTILE = "\x1b]0;gone\x07[red]x[/]; $(touch gone) \u202e\n'"
+
+
+def mine(name: str, **meta: Any) -> Object:
+    return pytorch_job(name, gpus=1, annotations={"gpuconsole.dev/user": "li"}, **meta)
+
+
+def ended(job: Object, kind: str, why: str = "", at: str = "") -> Object:
+    condition = {"type": kind, "status": "True", "reason": why, "message": why}
+    return job | {"status": {"conditions": [condition], "completionTime": at or ago(seconds=1)}}
+
+
+BERT, OTHER = mine("bert"), mine("other")
+
+
+def scene(*jobs: Object) -> dict[str, Any]:
+    return {
+        "nodes": [node("a", 8)],
+        "jobs": list(jobs),
+        "pods": [pod_of(job, "master-0", on="a", gpus=1) for job in jobs],
+    }
+
+
+def tell(play: Playground, *jobs: Object) -> None:
+    for job in jobs:
+        play.watches["jobs"].event("MODIFIED", job)
+
+
+def header(play: Playground) -> str:
+    return play.text.splitlines()[0]
+
+
+def row(play: Playground, words: str) -> str:
+    """Return the row with these words, up to them: its time, its age and its job."""
+    return next(line.partition(words)[0] for line in play.text.splitlines() if words in line)
+
+
+@pytest.fixture(autouse=True)
+def toasts_come_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notices, "TOGETHER_S", 0.5)
+    monkeypatch.setenv("TERM", "foot")
+    monkeypatch.delenv("TMUX", raising=False)
+
+
+async def test_a_failure_is_told_in_any_view_and_one_key_opens_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console_on(tmp_path, size=(80, 24), **scene(BERT, OTHER)) as play:
+        written: list[str] = []
+        monkeypatch.setattr(play.console, "write_to_terminal", written.append)
+        await play.press(*typed("nodes"))
+        tell(play, ended(BERT, "Failed", HOSTILE))
+        await play.until(lambda: "✕1" in header(play) and "bert failed" in play.text)
+        assert "^n opens it" in play.text and "li" in header(play) and header(play).endswith("live")
+        assert len(header(play)) <= 80 and "[red]x[/]" in play.text and "\x1b" not in play.text
+        (sequence,) = written
+        assert sequence.startswith("\x1b]777;notify;bert failed;") and sequence.count("\x1b") == 2
+        tell(play, ended(OTHER, "Succeeded", at=ago(seconds=-1)))
+        await play.until(lambda: "✕1 ✓1" in header(play))
+        await play.press("ctrl+n")
+        await play.until(titled(play, "Jobs › other   "))
+        await play.until(lambda: "✕1" in header(play) and "✓" not in header(play))
+        await play.press("ctrl+n")
+        await play.until(titled(play, "Jobs › bert   "))
+        await play.press("ctrl+n")
+        await play.until(titled(play, "Notices (2)"))
+        assert written == [sequence]
+
+
+async def test_the_list_shows_what_happened_and_resets_the_counter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.screens.lists.notices.AGES_S", 0.1)
+    async with console_on(tmp_path, **scene(BERT, OTHER)) as play:
+        await play.press(*typed("notifications"))
+        await play.until(lambda: "Nothing has happened to your jobs" in play.text)
+        await play.press("escape")
+        tell(play, ended(BERT, "Failed", "bad shard"), ended(OTHER, "Succeeded"))
+        await play.until(lambda: "1 failed, 1 ended" in play.text and ":notices lists them" in play.text)
+        await play.press(*typed("notices"))
+        await play.until(titled(play, "Notices (2)"))
+        assert "✕ failed" in play.text and "✓ ended" in play.text
+        await play.until(lambda: "✕1" not in header(play))
+        failed = row(play, "✕ failed")
+        await play.until(lambda: row(play, "✕ failed") != failed)  # it is older now
+        await play.press("N", "g", "enter")
+        await play.until(titled(play, "Jobs › bert   "))
+
+
+async def test_a_storm_is_one_toast_and_all_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [mine(f"job-{number}") for number in range(100)]
+    async with console_on(tmp_path, **scene(*jobs)) as play:
+        notify, toasts = play.console.notify, []
+
+        def count(*arguments: Any, **options: Any) -> None:
+            toasts.append(options.get("title"))
+            notify(*arguments, **options)
+
+        monkeypatch.setattr(play.console, "notify", count)
+        tell(play, *(ended(job, "Failed") for job in jobs))
+        await play.until(lambda: "✕100" in header(play) and toasts)
+        await play.until(lambda: "and 97 more" in play.text or len(toasts) > 1)
+        assert len(toasts) <= 3
+        await play.press(*typed("notices"))
+        await play.until(titled(play, "Notices (100)"))
+
+
+async def test_what_ended_during_an_outage_is_told_after_it(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **scene(BERT)) as play:
+        play.cluster.replace(JOBS, refusal(500, "etcd is gone"), watch=True)
+        play.watches["jobs"].drop()
+        await play.until(lambda: play.console.snapshot.stale)
+        assert not play.console.notices
+        failed = {"type": "MODIFIED", "object": ended(BERT, "Failed", at=ago(minutes=90))}
+        play.cluster.replace(JOBS, Stream(failed), Stall(), watch=True)
+        await play.press("ctrl+r")
+        await play.until(lambda: "bert failed 1h30m ago" in play.text)
+
+
+async def test_nothing_is_told_if_notify_is_off(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **scene(BERT), notify=NotifyOptions(events=())) as play:
+        tell(play, ended(BERT, "Failed"))
+        await play.until(lambda: play.console.snapshot.jobs[0].status == "Failed")
+        await play.press(*typed("notices"))
+        await play.until(titled(play, "Notices (0)"))
+        assert "✕" not in header(play)
+
+
+async def test_two_consoles_tell_it_both_and_the_hook_gets_the_facts(tmp_path: Path) -> None:
+    hook = (
+        "sh",
+        "-c",
+        f"printenv GPUCONSOLE_EVENT GPUCONSOLE_JOB GPUCONSOLE_REASON > {tmp_path}/facts; exit 4",
+    )
+    first, second = tmp_path / "a", tmp_path / "b"
+    for folder in (first, second):
+        folder.mkdir()
+    options = NotifyOptions(exec=hook, toast="off", counter="off")
+    async with (
+        console_on(first, **scene(BERT)) as one,
+        console_on(second, **scene(BERT), notify=options) as two,
+    ):
+        for play in (one, two):
+            tell(play, ended(BERT, "Failed", HOSTILE))
+        await one.until(lambda: "✕1" in header(one))
+        await two.until(lambda: "notify.exec failed" in two.text and "sh: exit 4." in two.text)
+        event, job, reason, *rest = (tmp_path / "facts").read_text().splitlines()
+        assert (event, job, rest) == ("failed", "bert", []) and "$(touch gone)" in reason
+        assert not Path("gone").exists() and "✕" not in header(two)

@@ -1,0 +1,253 @@
+"""Signs of life and loss of running jobs: where they are read, how seldom, and of whom never."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from k8s.client.client import Client
+from k8s.jobs.permissions import Permissions
+from k8s.logs.liveness import SilenceLimits
+from k8s.snapshot import Job
+from k8s.status import Status
+from tests.scripted.server import WAIT_S, Answer, Compute, ScriptedCluster, refusal
+from tests.support.event_files import job_with_event_files, serve_event_files, write_losses
+from tests.support.objects import joined, pod_of, pytorch_job
+from tests.support.sample_cluster import ago
+from tests.tui.keys.world import PODS, REVIEWS
+from tui.feeds.life_feed import LifeFeed, read_life
+from tui.files.last_losses import LastLosses
+
+LOG = f"{PODS}/bert-master-0/log"
+
+
+def running(name: str, **meta: Any) -> Job:
+    made = pytorch_job(name, gpus=4, **meta)
+    job = joined([], [pod_of(made, "master-0", on="a", gpus=4)], [made])[1][name]
+    return replace(job, status=Status.RUNNING)
+
+
+def said(*lines: str) -> Answer:
+    at = ago(minutes=1)
+    return Answer("".join(f"{at} [rank0]: {line}\n" for line in lines).encode())
+
+
+def feed_of(
+    client: Client, visible: list[Job], changed: asyncio.Event, *, permissions: Any = None, **more: Any
+) -> LifeFeed:
+    """Return a feed of the visible jobs; of the user's own there are none."""
+    feed = LifeFeed(client, permissions, tuple, **more)
+    feed.watch("test", lambda: visible, lambda _: changed.set())
+    return feed
+
+
+async def read(feed: LifeFeed, changed: asyncio.Event, times: int = 1) -> None:
+    """Let the feed read until something new was found so often."""
+    reading = asyncio.create_task(feed.run())
+    try:
+        async with asyncio.timeout(WAIT_S):
+            for _ in range(times):
+                await changed.wait()
+                changed.clear()
+    finally:
+        reading.cancel()
+        await asyncio.wait([reading])
+
+
+async def test_the_loss_is_read_from_the_last_lines_of_the_log_behind_what_the_user_waits_for() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(LOG, said("step 1 loss 3.5 lr 0.1", "hello", "step 2 loss 2.5 lr 0.1"))
+        visible: list[Job] = []
+        changed, job = asyncio.Event(), running("bert")
+        feed = feed_of(client, visible, changed)
+        visible[:] = [job, replace(job, uid="waits", status=Status.PENDING)]
+        await read(feed, changed)
+        assert feed.values == {job.uid: (3.5, 2.5)}
+        (asked,) = cluster.asked(LOG)
+        assert asked.query["tailLines"] == "1000" and asked.query.get("follow") != "true"
+
+
+async def test_a_job_is_read_again_only_after_a_while_and_only_while_it_is_wanted() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(LOG, said("step 1 loss 3.5"))
+        cluster.say(f"{PODS}/gpt-master-0/log", said("step 1 loss 9"), said("step 2 loss 8"))
+        changed, visible = asyncio.Event(), list[Job]()
+        feed = feed_of(client, visible, changed)
+        visible[:] = [running("bert")]
+        await read(feed, changed)
+        visible[:] = [running("bert"), running("gpt")]
+        await read(feed, changed)
+        assert len(cluster.asked(LOG)) == 1 and len(cluster.asked(f"{PODS}/gpt-master-0/log")) == 1
+        soon = feed_of(client, visible, changed, read_s=0.01)
+        visible[:] = [running("gpt")]
+        await read(soon, changed)
+        assert len(cluster.asked(LOG)) == 1 and soon.values["job-gpt"] == (8,)
+
+
+async def test_only_the_jobs_that_were_read_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.feeds.life_feed.MAX_JOBS", 2)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        changed, visible = asyncio.Event(), list[Job]()
+        feed = feed_of(client, visible, changed)
+        losses = count(9)
+        another = Compute(lambda _: said(f"step 1 loss {next(losses)}"))
+        for name in ("bert", "gpt", "vit"):
+            cluster.say(f"{PODS}/{name}-master-0/log", another)
+            visible[:] = [running(name)]
+            await read(feed, changed)
+        assert list(feed.values) == ["job-gpt", "job-vit"]
+        visible[:] = [running("bert"), running("gpt"), running("vit")]
+        await read(feed, changed)
+        assert sorted(feed.values) == ["job-bert", "job-gpt", "job-vit"], "none in sight is forgotten"
+        assert len(cluster.asked(LOG)) == 2
+        hasty = feed_of(client, visible, changed, read_s=0.01)
+        for name in ("bert", "gpt", "bert", "vit"):
+            visible[:] = [running(name)]
+            await read(hasty, changed)
+        assert sorted(hasty.values) == ["job-bert", "job-vit"], "bert was read again after gpt"
+
+
+async def test_the_loss_in_event_files_on_this_machine_comes_first(tmp_path: Path) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        learns = job_with_event_files("learns")
+        serve_event_files(cluster, learns, tmp_path)
+        write_losses(tmp_path / "logs", 1000)
+        job = joined([], [pod_of(learns, "master-0", on="a", gpus=1)], [learns])[1]["learns"]
+        changed, visible = asyncio.Event(), list[Job]()
+        feed = feed_of(client, visible, changed)
+        visible[:] = [replace(job, status=Status.RUNNING)]
+        await read(feed, changed)
+        values = feed.values[job.uid]
+        assert (len(values), values[0], values[-1]) == (64, 1000.0, 1.0)
+        curve = feed.curves[job.uid]
+        assert (curve.tag, list(curve.steps)) == ("train/loss", list(range(1000)))
+
+
+@pytest.mark.parametrize("lines", [("hello",), ("step 1 accuracy 0.5",), ()])
+async def test_what_says_no_loss_has_none(lines: tuple[str, ...]) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(LOG, said(*lines))
+        cluster.say(f"{PODS}/gpt-master-0/log", said("step 1 loss 9"))
+        changed, visible = asyncio.Event(), list[Job]()
+        feed = feed_of(client, visible, changed)
+        visible[:] = [running("bert"), running("gpt")]  # one after the other
+        await read(feed, changed)
+        assert feed.values == {"job-gpt": (9,)} and cluster.asked(LOG)
+
+
+async def test_logs_that_may_not_be_read_are_not_asked_for() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(REVIEWS, Answer({"status": {"allowed": False}}), method="POST")
+        visible: list[Job] = []
+        feed = feed_of(client, visible, asyncio.Event(), permissions=Permissions(client))
+        first, second = running("bert"), running("gpt")
+        visible[:] = [first, second]
+        reading = asyncio.create_task(feed.run())
+        async with asyncio.timeout(WAIT_S):
+            while not feed.is_idle:
+                await asyncio.sleep(0.01)
+        reading.cancel()
+        await asyncio.wait([reading])
+        assert not [each for each in cluster.requests if each.path.endswith("/log")]
+
+
+FAST = SilenceLimits().scaled(0.01)
+
+
+def now_said(*lines: tuple[float, str]) -> Answer:
+    return Answer(
+        "".join(f"{ago(seconds=seconds)[:-1]}.000000000Z {text}\n" for seconds, text in lines).encode()
+    )
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def running_feed(feed: LifeFeed) -> AsyncIterator[None]:
+    reading = asyncio.create_task(feed.run())
+    try:
+        yield
+    finally:
+        reading.cancel()
+        await asyncio.wait([reading])
+
+
+STEPS = [(100.0 - place, f"step {place} loss 1.5") for place in range(20)]
+
+
+async def test_a_hung_job_of_the_user_is_silent_though_no_view_shows_it() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        own = replace(running("bert"), user=client.config.acting_user)
+        other = replace(running("gpt"), user="chen")
+        cluster.say(LOG, now_said(*STEPS))
+        marked = asyncio.Event()
+        feed = LifeFeed(client, None, lambda: jobs, on_marks=marked.set, limits=FAST, read_s=0.05)
+        jobs = (own, other)
+        assert feed.overlay(jobs) is jobs
+        async with running_feed(feed), asyncio.timeout(WAIT_S):
+            await marked.wait()
+            first, second = feed.overlay(jobs)
+            assert first.silence is not None and first.silence.usual_s == 1.0 and second is other
+            assert feed.overlay(jobs)[0] is first
+            marked.clear()
+            cluster.say(LOG, now_said(*STEPS, (0.0, "step 20 loss nan")))
+            await until(lambda: feed.overlay(jobs)[0].has_nan)
+        assert not cluster.asked(f"{PODS}/gpt-master-0/log")
+
+
+async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp_path: Path) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        job = replace(running("bert"), user=client.config.acting_user)
+        answers = [now_said(*STEPS)]
+        cluster.say(LOG, Compute(lambda _: answers[0]))
+        jobs: tuple[Job, ...] = (job,)
+        feed = LifeFeed(client, None, lambda: jobs, losses=LastLosses(tmp_path))
+        async with running_feed(feed):
+            await until(lambda: feed.values)
+            answers[0] = now_said(*STEPS, (0.0, "step 20 loss 0.25"))
+            jobs = (replace(job, status=Status.SUCCEEDED),)
+            await until(lambda: job.uid in feed.losses)
+        assert LastLosses(tmp_path).find(job.uid) == 0.25 and feed.values[job.uid][-1] == 0.25
+        count = len(cluster.asked(LOG))
+        life = await read_life(client, jobs, LastLosses(tmp_path))
+        assert len(cluster.asked(LOG)) == count and not life.losses, "it is known"
+
+
+async def test_of_a_pod_that_is_gone_no_older_sample_counts_as_the_last(tmp_path: Path) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        job = replace(running("bert"), user=client.config.acting_user)
+        answers = [now_said(*STEPS)]
+        cluster.say(LOG, Compute(lambda _: answers[0]))
+        jobs: tuple[Job, ...] = (job,)
+        feed = LifeFeed(client, None, lambda: jobs, losses=LastLosses(tmp_path))
+        async with running_feed(feed):
+            await until(lambda: feed.values)
+            answers[0] = refusal(404, "pods bert-master-0 not found", "NotFound")
+            jobs = (replace(job, status=Status.FAILED),)
+            await until(lambda: job.uid in feed.losses)
+        assert LastLosses(tmp_path).find(job.uid) is None and not feed.values
+
+
+async def test_hundreds_of_jobs_cost_no_more_requests_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.feeds.life_feed.BURST", 5)
+    monkeypatch.setattr("tui.feeds.life_feed.PER_S", 0.001)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        user = client.config.acting_user
+        jobs = tuple(replace(running(f"job-{number}"), user=user) for number in range(200))
+        feed = LifeFeed(client, None, lambda: jobs, read_s=0.01)
+        async with running_feed(feed):
+            await until(lambda: len(cluster.requests) >= 5)
+            await asyncio.wait([asyncio.create_task(feed._pace())], timeout=0.1)
+        assert len([each for each in cluster.requests if each.path.endswith("/log")]) == 5
+        assert len({each.path for each in cluster.requests}) == 5

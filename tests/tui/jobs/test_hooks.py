@@ -1,0 +1,98 @@
+"""The user's own commands: what they are given, and what they cannot do to the console."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tui.jobs.hooks import (
+    MAX_RUNNING,
+    MAX_WAITING,
+    HookRunner,
+    hook_environment,
+    hook_problem,
+    parse_command,
+    run_hook,
+)
+
+HOSTILE = 'it\'s $(touch gone) `touch gone`; "x" & | > gone\nnext\0\x1b]0;x\x07'
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("mail -s 'a job' li", ["mail", "-s", "a job", "li"]),
+        (["/bin/a b", "$(x)"], ["/bin/a b", "$(x)"]),
+        ("sh -c 'echo $GPUCONSOLE_JOB'", ["sh", "-c", "echo $GPUCONSOLE_JOB"]),
+    ],
+)
+def test_a_command_is_split_into_words(command: str | list[str], words: list[str]) -> None:
+    assert parse_command(command) == words
+
+
+@pytest.mark.parametrize("command", ["", "  ", "a 'b", [], [""], ["a", "b\0c"]])
+def test_a_command_that_is_none_is_refused(command: str | list[str]) -> None:
+    with pytest.raises(ValueError):
+        parse_command(command)
+
+
+async def test_a_hook_gets_its_facts_and_foreign_text_is_never_run(tmp_path: Path) -> None:
+    script = f"cd {tmp_path} && printenv GPUCONSOLE_REASON GPUCONSOLE_EXIT_CODE > facts; echo said; exit 3"
+    log = tmp_path / "log"
+    facts = {"reason": HOSTILE, "exit_code": None}
+    assert await run_hook(["sh", "-c", script], facts, log_file=log) == 3
+    assert (tmp_path / "facts").read_text() == 'it\'s $(touch gone) `touch gone`; "x" & | > gone␊next␀\n\n'
+    assert not (tmp_path / "gone").exists()
+    assert log.read_text().endswith("notify.exec sh: exit 3\nsaid\n")
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_fact_is_short_and_one_line() -> None:
+    found = hook_environment({"job": "a\n" + "x" * 100_000})["GPUCONSOLE_JOB"]
+    assert len(found) == 2000 and "\n" not in found
+
+
+async def test_a_hook_that_does_not_end_is_killed_with_its_children(tmp_path: Path) -> None:
+    script = f"sleep 600 & echo $! > {tmp_path}/child; wait"
+    assert await run_hook(["sh", "-c", script], {}, timeout_s=0.5, log_file=tmp_path / "log") == 124
+    child = int((tmp_path / "child").read_text())
+    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
+        await asyncio.sleep(0.01)
+    assert "did not finish in 0 s" in hook_problem(["sh"], 124, 0.1)
+
+
+async def test_a_cancelled_hook_is_killed(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    task = asyncio.create_task(run_hook(["sh", "-c", f"echo $$ > {started}; exec sleep 600"], {}))
+    pid = int(await asyncio.to_thread(started.read_text))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["/nowhere/hook"], "/nowhere/hook: there is no such command."),
+        (["/etc/passwd"], "/etc/passwd: it is not executable."),
+        (["sh", "-c", "kill -9 $$"], "sh: exit 137."),
+        (["true"], ""),
+    ],
+)
+async def test_why_a_hook_failed_is_said(tmp_path: Path, words: list[str], why: str) -> None:
+    assert hook_problem(words, await run_hook(words, {}, log_file=tmp_path / "log")) == why
+
+
+async def test_a_storm_runs_a_few_at_once_and_reports_once(tmp_path: Path) -> None:
+    reports: list[str] = []
+    runner = HookRunner(["sh", "-c", "exit 7"], tmp_path / "log", reports.append)
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(MAX_WAITING + MAX_RUNNING + 20):
+            tasks.create_task(runner.run({}))
+    assert reports == [f"more than {MAX_WAITING} runs of sh wait; some are left out."]
+    assert (tmp_path / "log").read_text().count("exit 7") == MAX_WAITING + MAX_RUNNING

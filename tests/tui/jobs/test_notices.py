@@ -1,0 +1,242 @@
+"""What two snapshots say happened to jobs, when, and how often that is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from k8s.snapshot import ClusterSnapshot, Job, Missing, Silence
+from k8s.status import Status
+from tests.support.objects import joined, pod_of, pytorch_job
+from tui.jobs.notices import MAX_NOTICES, REPEATED, JobNotice, NoticeLog
+from tui.options import NoticeEvent, NotifyOptions
+from tui.tables.notices import counter
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+LAB = ClusterSnapshot(context="lab", user="li", is_synced=True)
+BERT = pytorch_job("bert", gpus=1)
+
+
+def job(name: str = "bert", **fields: Any) -> Job:
+    """Return a running job of li, made before the session, as it is in a snapshot."""
+    made = pytorch_job(name, gpus=1)
+    row = joined([], [pod_of(made, "master-0", on="a")], [made])[1][name]
+    defaults = {"status": Status.RUNNING, "user": "li", "reason": "", "created": NOW - timedelta(days=1)}
+    return replace(row, **{**defaults, **fields})
+
+
+def broken(row: Job, reason: str = "exit 1", restarts: int = 0, at: datetime | None = None) -> Job:
+    """Return a job whose pod failed."""
+    pod = msgspec.structs.replace(
+        row.instances[0], status=Status.FAILED, reason=reason, restarts=restarts, finished=at
+    )
+    return replace(row, status=Status.RESTARTING, reason=f"master-0 {reason}", instances=(pod,))
+
+
+def restarted(row: Job, restarts: int = 1) -> Job:
+    return replace(row, instances=(msgspec.structs.replace(row.instances[0], restarts=restarts),))
+
+
+class Watched:
+    """A log of notices, and a clock."""
+
+    def __init__(self, **options: Any) -> None:
+        self.log = NoticeLog(NotifyOptions(**options))
+        self.now = NOW
+
+    def see(self, *jobs: Job, after_s: float = 1.0, **fields: Any) -> list[JobNotice]:
+        self.now += timedelta(seconds=after_s)
+        return self.log.update(replace(LAB, **fields), jobs, self.now)
+
+    def events(self, *jobs: Job, **fields: Any) -> list[str]:
+        return [f"{each.job.name} {each.event}" for each in self.see(*jobs, **fields)]
+
+
+OLD = job()
+SINCE = NOW - timedelta(minutes=5)
+SILENT = replace(OLD, silence=Silence(SINCE, 2.0, ("rank 2",)))
+GONE_OBJECT = replace(OLD, replicas=())
+
+TURNS: list[tuple[str, Job | None, Job | None, list[str]]] = [
+    ("nothing", OLD, job(), []),
+    ("it failed", OLD, replace(OLD, status=Status.FAILED), ["failed"]),
+    ("it ended", OLD, replace(OLD, status=Status.SUCCEEDED), ["ended"]),
+    ("it ended at once", job(status=Status.PENDING), job(status=Status.SUCCEEDED), ["ended"]),
+    ("it starts", job(status=Status.PENDING), OLD, ["started"]),
+    ("it leaves the queue", job(status=Status.QUEUED), OLD, ["started"]),
+    ("it is resumed", job(status=Status.SUSPENDED), OLD, ["started"]),
+    ("it waits", job(status=Status.PENDING), job(status=Status.STARTING), []),
+    ("it is silent", OLD, SILENT, ["silent"]),
+    ("it stays silent", SILENT, replace(SILENT, silence=Silence(SINCE, 3.0)), []),
+    ("it prints again", SILENT, OLD, []),
+    ("it is over and silent", OLD, replace(SILENT, status=Status.SUCCEEDED), ["ended"]),
+    ("NaN", OLD, replace(OLD, has_nan=True), ["nan"]),
+    ("NaN goes on", replace(OLD, has_nan=True), replace(OLD, has_nan=True, reason="x"), []),
+    ("a pod failed", OLD, broken(OLD), ["restarted"]),
+    ("another try fails", broken(OLD), broken(OLD, restarts=3), []),
+    ("a restart between two snapshots", OLD, restarted(OLD), ["restarted"]),
+    ("the failed pod is back", broken(OLD), restarted(OLD), []),
+    ("its pods start again", job(status=Status.STARTING, restarts=1), replace(OLD, restarts=1), []),
+    ("it was asked to stop", OLD, broken(OLD, "exit 143 (SIGTERM)"), []),
+    ("it is being deleted", OLD, replace(OLD, status=Status.TERMINATING), []),
+    ("being deleted it fails", job(status=Status.TERMINATING), job(status=Status.FAILED), []),
+    ("its object was deleted", OLD, broken(GONE_OBJECT), []),
+    ("it is suspended", OLD, replace(OLD, status=Status.SUSPENDED), []),
+    ("it is gone", OLD, None, []),
+    ("a new one waits", None, job(status=Status.PENDING, created=NOW + timedelta(seconds=2)), []),
+    ("a new one runs", None, job(created=NOW + timedelta(seconds=2)), ["started"]),
+    ("a short one", None, job(status=Status.FAILED, created=NOW + timedelta(seconds=2)), ["failed"]),
+    ("an old one appears", None, job(status=Status.FAILED, finished=NOW - timedelta(hours=1)), []),
+    ("an old one appears and runs", None, OLD, []),
+    ("another user's", job(user="chen"), job(user="chen", status=Status.FAILED), []),
+]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"), [each[1:] for each in TURNS], ids=[e[0] for e in TURNS]
+)
+def test_each_turn_of_a_job_of_mine_gives_its_notice(
+    before: Job | None, after: Job | None, found: list[str]
+) -> None:
+    watched = Watched(toast="mine")
+    assert watched.events(*filter(None, [before])) == []
+    assert watched.events(*filter(None, [after]), after_s=61) == [f"bert {event}" for event in found]
+    assert watched.events(*filter(None, [after]), after_s=60) == []
+
+
+def test_what_was_silent_or_nan_before_the_console_opened_is_no_news() -> None:
+    watched = Watched()
+    watched.see(OLD)
+    assert watched.events(replace(SILENT, has_nan=True), after_s=30) == []
+    watched.see(OLD)
+    assert watched.events(replace(SILENT, has_nan=True), after_s=61) == ["bert silent", "bert nan"]
+
+
+def test_the_first_snapshot_of_a_cluster_and_another_one_give_none() -> None:
+    failed = job(status=Status.FAILED, finished=NOW)
+    watched = Watched()
+    assert watched.events(OLD, is_synced=False) == []
+    assert watched.events(failed) == []
+    assert watched.events(OLD, context="farm") == []
+    assert watched.events(failed, context="lab") == []
+
+
+def test_another_namespace_gives_none_where_not_all_may_be_read() -> None:
+    refused = {"pods": Missing("list", "pods", shown="default")}
+    new = job("new", status=Status.FAILED, created=NOW + timedelta(seconds=5))
+    watched = Watched()
+    watched.see(OLD, namespace="default", problems=refused)
+    assert watched.events(new, namespace="vision", problems=refused) == []
+    assert watched.events(replace(new, status=Status.PENDING), namespace="vision", problems=refused) == []
+    assert watched.events(job("other", created=NOW + timedelta(seconds=5)), namespace="vision") == []
+
+
+def test_what_happened_while_the_cluster_was_away_is_told_with_its_times() -> None:
+    other, waits = job("other"), job("waits", status=Status.PENDING)
+    watched = Watched()
+    watched.see(OLD, other, waits)
+    assert watched.events(OLD, other, waits, stale="reset", after_s=60) == []
+    at = NOW + timedelta(minutes=30)
+    found = watched.see(
+        replace(OLD, status=Status.FAILED, finished=at),
+        broken(other, at=at + timedelta(minutes=1)),
+        replace(waits, status=Status.RUNNING, started=at + timedelta(minutes=2)),
+        after_s=2 * 3600,
+    )
+    assert [(each.event, each.at - at) for each in found] == [
+        (NoticeEvent.FAILED, timedelta()),
+        (NoticeEvent.RESTARTED, timedelta(minutes=1)),
+        (NoticeEvent.STARTED, timedelta(minutes=2)),
+    ]
+    assert [each.event for each in watched.log.items] == ["started", "restarted", "failed"]
+
+
+def test_a_time_that_includes_the_queue_is_not_that_of_the_start() -> None:
+    watched = Watched()
+    watched.see(job(status=Status.PENDING))
+    (found,) = watched.see(job(started=NOW - timedelta(hours=3)))
+    assert found.at == watched.now
+
+
+def test_a_flapping_job_is_told_once_and_counted() -> None:
+    watched = Watched()
+    watched.see(OLD)
+    watched.now += timedelta(minutes=1)
+    found = [watched.events(row) for _ in range(5) for row in (SILENT, OLD)]
+    assert found[0] == ["bert silent"] and not any(found[1:])
+    (kept,) = watched.log.items
+    assert (kept.repeats, kept.text) == (5, "bert is silent ×5")
+    assert watched.events(SILENT, after_s=REPEATED.total_seconds() + 1) == ["bert silent"]
+
+
+def test_a_job_ends_once_and_the_failure_of_its_pod_was_no_restart() -> None:
+    watched = Watched()
+    watched.see(OLD)
+    failed = replace(OLD, status=Status.FAILED)
+    found = [watched.events(row) for row in (broken(OLD), failed, broken(OLD), restarted(failed, 2), failed)]
+    assert found[:2] == [["bert restarted"], ["bert failed"]] and not any(found[2:4])
+    assert [each.text for each in watched.log.items] == ["bert failed"]
+
+
+def test_a_pod_that_is_made_again_does_not_start_the_job_again() -> None:
+    watched = Watched()
+    watched.see(OLD)
+    watched.see(broken(OLD))
+    assert watched.events(job(status=Status.PENDING)) == []
+    assert watched.events(OLD) == []
+
+
+def test_a_reason_that_becomes_known_later_replaces_the_first() -> None:
+    watched = Watched()
+    watched.see(OLD)
+    failed = replace(OLD, status=Status.FAILED, reason="rank 2 exit 1")
+    (first,) = watched.see(failed)
+    assert watched.events(replace(failed, reason="rank 2 exit 1: ValueError: bad shard 7")) == []
+    (kept,) = watched.log.newest([first])
+    assert kept.reason == "rank 2 exit 1: ValueError: bad shard 7"
+    assert kept.facts("li")["exit_code"] == "1" and kept.facts("li")["time"] == "2026-11-21T12:00:02Z"
+
+
+def test_what_is_silent_is_named_with_its_usual_interval() -> None:
+    watched = Watched()
+    watched.see(OLD)
+    (found,) = watched.see(SILENT, after_s=99)
+    assert found.reason == "no line of rank 2 for 6m, usually every 2.0s"
+
+
+def test_the_counter_counts_what_was_not_looked_at_and_the_end_of_a_job_only_once() -> None:
+    watched = Watched()
+    watched.see(OLD, job("a"), job("b"))
+    watched.see(SILENT, job("a"), replace(job("b"), has_nan=True), after_s=61)
+    assert counter(watched.log.unseen()) == (("!2", "pending"),)
+    watched.see(SILENT, job("a", status=Status.SUCCEEDED), job("b", status=Status.FAILED))
+    assert [text for text, _ in counter(watched.log.unseen())] == ["✕1", "!1", "✓1"]
+    watched.log.mark_seen(*watched.log.items)
+    assert watched.log.unseen() == {}
+
+
+def test_options_choose_events_and_whose_jobs_are_told() -> None:
+    failed = {"status": Status.FAILED}
+    for options, found in (
+        ({"events": (NoticeEvent.ENDED,)}, []),
+        ({"events": ()}, []),
+        ({"toast": "all"}, ["bert failed", "other failed"]),
+        ({"toast": "off", "counter": "all"}, ["bert failed", "other failed"]),
+        ({"toast": "off", "counter": "off"}, ["bert failed"]),
+    ):
+        watched = Watched(**options)
+        watched.see(OLD, job("other", user="chen"))
+        assert watched.events(job(**failed), job("other", user="chen", **failed)) == found, options
+        assert len(counter(watched.log.unseen())) == (1 if found and options.get("counter") != "off" else 0)
+
+
+def test_a_storm_is_bounded() -> None:
+    jobs = tuple(job(f"job-{number}") for number in range(1000))
+    watched = Watched()
+    watched.see(*jobs)
+    assert len(watched.see(*(replace(each, status=Status.FAILED) for each in jobs))) == 1000
+    assert len(watched.log.items) == MAX_NOTICES

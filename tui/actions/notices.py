@@ -1,0 +1,159 @@
+"""Notices of jobs: found in each snapshot, shown as toasts, in the terminal, and by the user's hook."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from textual.timer import Timer
+
+from k8s.snapshot import ClusterSnapshot, Job
+from k8s.text.sanitize import sanitize
+from tui.actions import Functions
+from tui.actions.context import show_namespace
+from tui.jobs.hooks import HookRunner
+from tui.jobs.notices import WORDS, JobNotice, NoticeLog
+from tui.keys import EVERYWHERE
+from tui.screens.base.request import ActionRequest, Route
+from tui.tables.notices import LOOKS, counter
+from tui.terminal.notification import notification
+from tui.text.format import Clock, age
+
+if TYPE_CHECKING:
+    from tui.app import Console
+
+# Notices of this time share a toast; the cause of a failure is usually found within it.
+TOGETHER_S = 2.0
+TOAST_S, FAILURE_S = 5.0, 10.0
+# Notices that a toast spells out.
+MAX_LINES = 3
+# Characters of a reason in a toast, alone and among others.
+MAX_REASON, MAX_LINE = 240, 100
+# Older events are reported with their age.
+RECENT_S = 60.0
+
+
+class Notifier:
+    """Finds and reports notices of one console."""
+
+    def __init__(self, console: Console) -> None:
+        self.log = NoticeLog(console.options.notify)
+        self._console = console
+        self._options = console.options.notify
+        self._pending: list[JobNotice] = []
+        self._timer: Timer | None = None
+        self._hooks = (
+            HookRunner(self._options.exec, console.options.log_file, self._report_hook)
+            if self._options.exec
+            else None
+        )
+
+    def update(self, snapshot: ClusterSnapshot, jobs: tuple[Job, ...]) -> None:
+        """Find what happened since the last snapshot."""
+        found = self.log.update(snapshot, jobs, Clock.ahead(snapshot.clock_offset_s).now)
+        self._pending += found
+        if self._pending and self._timer is None:
+            self._timer = self._console.set_timer(TOGETHER_S, self._flush)
+        self._publish()
+
+    def mark_seen(self, *notices: JobNotice) -> None:
+        """Mark notices as seen."""
+        self.log.mark_seen(*notices)
+        self._publish()
+
+    def _publish(self) -> None:
+        # Nothing is done where nothing has changed: the tuple is the same.
+        if self._console.notices is not self.log.items:
+            self._console.notices = self.log.items
+            self._console.unseen = counter(self.log.unseen())
+
+    def _flush(self) -> None:
+        self._timer = None
+        if not self._console.screen_stack:  # the console ends
+            return
+        found, self._pending = self.log.newest(self._pending), []
+        mine = [each for each in found if each.is_mine]
+        if shown := found if self._options.toast == "all" else mine if self._options.toast == "mine" else []:
+            self._toast(shown)
+        failures = [each for each in mine if each.event.is_failure]
+        signals = {"all": mine, "failures": failures, "off": []}
+        if told := signals[self._options.terminal]:
+            title, lines = self._summary(told)
+            self._console.write_to_terminal(notification(title, " · ".join(lines), os.environ))
+        if signals[self._options.bell]:
+            self._console.bell()
+        user = self._console.snapshot.user
+        for each in mine if self._hooks is not None else ():
+            self._console.begin(self._run_hook, each.facts(user), group="hooks")
+
+    async def _run_hook(self, _console: Console, facts: dict[str, object]) -> None:
+        if self._hooks is not None:
+            await self._hooks.run(facts)
+
+    def _summary(self, notices: list[JobNotice]) -> tuple[str, list[str]]:
+        if len(notices) == 1:
+            (notice,) = notices
+            ago_s = (Clock.ahead(self._console.snapshot.clock_offset_s).now - notice.at).total_seconds()
+            ago = f" {age(ago_s)} ago" if ago_s > RECENT_S else ""
+            return f"{notice.text}{ago}", [notice.reason[:MAX_REASON]] if notice.reason else []
+        ordered = sorted(notices, key=lambda each: list(LOOKS).index(each.event))
+        numbers = Counter(each.event for each in ordered)
+        lines = [": ".join(filter(None, (each.text, each.reason)))[:MAX_LINE] for each in ordered[:MAX_LINES]]
+        more = [f"and {len(notices) - MAX_LINES} more"] if len(notices) > MAX_LINES else []
+        return ", ".join(f"{number} {WORDS[event]}" for event, number in numbers.items()), lines + more
+
+    def _toast(self, notices: list[JobNotice]) -> None:
+        title, lines = self._summary(notices)
+        keys = self._console.context.everywhere_keys
+        key = next((each.shown for each in keys if each.id == f"{EVERYWHERE}.open_notice"), "")
+        hint = f"{key} opens it · :notices" if len(notices) == 1 and key else ":notices lists them"
+        is_failure = any(each.event.is_failure for each in notices)
+        self._console.notify(
+            "\n".join((*map(sanitize, lines), hint)),
+            title=title,
+            severity="error" if is_failure else "information",
+            timeout=FAILURE_S if is_failure else TOAST_S,
+            is_toast=True,
+        )
+
+    def _report_hook(self, problem: str) -> None:
+        self._console.notify(
+            f"{problem}\nIts output is in {self._console.options.log_file}.",
+            title="notify.exec failed; later failures are only in the log.",
+            severity="warning",
+            timeout=FAILURE_S,
+            is_toast=True,
+        )
+
+
+def notices(console: Console, request: ActionRequest) -> None:
+    """List the notices of this session."""
+    from tui.screens.lists.notices import NoticesView
+
+    console.views.show(Route("notices"), NoticesView())
+
+
+def open_notice(console: Console, request: ActionRequest) -> None:
+    """Open the job of the selected notice, or else of the newest one that was not looked at.
+
+    Switch to its namespace if that is not shown. Without such a notice, list them all.
+    """
+    items = console.notices
+    unseen = [each for each in items if not each.is_seen]
+    selected = [each for each in items if each.key == request.selected]
+    if not (selected or unseen) or console.notifier is None:
+        notices(console, request)
+        return
+    notice = (selected or unseen)[0]
+    console.notifier.mark_seen(notice)
+    if notice.context != console.snapshot.context:
+        advice = f":ctx {sanitize(notice.context)} goes there."
+        console.notify(advice, title="The job is in another cluster.", severity="warning")
+        return
+    if console.snapshot.namespace not in ("", notice.job.namespace):
+        show_namespace(console, notice.job.namespace)
+    console.post_message(ActionRequest("open_job", targets=(notice.job,)))
+
+
+FUNCTIONS: Functions = {"notices": notices, "open_notice": open_notice}

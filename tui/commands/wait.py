@@ -1,0 +1,263 @@
+"""`wait`: block until jobs have ended, run or fall silent, and exit as they do."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from math import inf
+
+from k8s.client.client import Client
+from k8s.errors import FORBIDDEN_HINT, Forbidden
+from k8s.jobs.permissions import Permissions
+from k8s.kinds import JobRef
+from k8s.status import Status
+from tui.commands.logs import seconds
+from tui.commands.support.confirm import add_jobs
+from tui.commands.support.connect import cluster, command_line, read_feed, server_clock
+from tui.commands.support.job_name import find_job, titles
+from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_jobs, write_problem
+from tui.commands.support.output import WrongUsage, write, write_stderr
+from tui.feeds.cluster_feed import ClusterFeed
+from tui.feeds.life_feed import LOG_PERMISSION, READ_S, LifeFeed
+from tui.feeds.preview_text import silence_text
+from tui.jobs.hooks import hook_problem, parse_command, run_hook
+from tui.options import ConsoleOptions, NoticeEvent
+from tui.tables.jobs import duration_s, queued_s
+from tui.text.format import Clock, age
+
+# As timeout(1) exits.
+TIMED_OUT = 124
+# The words of `notify.exec`, so that one script can serve both.
+_EVENTS = {
+    "Running": NoticeEvent.STARTED,
+    "Silent": NoticeEvent.SILENT,
+    "Succeeded": NoticeEvent.ENDED,
+    "Failed": NoticeEvent.FAILED,
+}
+CONDITIONS = ("running", "succeeded", "silent", "finished")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the jobs, the condition, the timeout and the command to run."""
+    add_jobs(parser)
+    parser.add_argument(
+        "--for",
+        dest="condition",
+        choices=CONDITIONS,
+        default="finished",
+        help="finished (default); running or succeeded, which one failed job ends; silent, until the first "
+        "of the jobs has shown no sign of life for much longer than usual",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        metavar="TIME",
+        help=f"give up after this time, with status {TIMED_OUT}, e.g. 90s, 2h, 1h30m",
+    )
+    parser.add_argument(
+        "--exec",
+        dest="command",
+        metavar="CMD",
+        help="run a command after the wait, without a shell, with facts in GPUCONSOLE_JOB and others",
+    )
+
+
+@dataclass(slots=True)
+class AwaitedJob(WatchedJob):
+    """A job that is waited for."""
+
+    words: str = ""
+    """Its name as given."""
+    status: int | None = None
+    """Exit status; None while it is waited for."""
+    is_silent: bool = False
+    is_unknown: bool = False
+    """The cluster cannot be watched: `job` is old."""
+
+    @property
+    def state(self) -> str:
+        """Its status in a word."""
+        if self.is_silent or self.is_unknown:
+            return "Silent" if self.is_silent else "Unknown"
+        return "Deleted" if self.is_gone or self.job is None else str(self.job.status)
+
+    def reason(self, clock: Clock) -> str:
+        """Return the reason of its status; empty if there is none."""
+        if self.is_gone or self.job is None:
+            return ""
+        return silence_text(self.job, clock) if self.is_silent else self.job.reason
+
+
+class Wait:
+    """Waits until a condition is true for all jobs, or can no longer be."""
+
+    def __init__(
+        self, client: Client, jobs: Sequence[AwaitedJob], condition: str, *, read_s: float = READ_S
+    ) -> None:
+        """Prepare to wait for jobs, in their last seen state; for silence, logs are read every `read_s`."""
+        self._read_s = read_s
+        self.jobs = jobs
+        self.client = client
+        self._condition = condition
+        self.trouble = ""
+        """Reason, in a word or two, why the cluster cannot be watched now; empty while it can."""
+        self._shown: dict[str, str] = {}
+
+    @property
+    def left(self) -> list[AwaitedJob]:
+        """Jobs that are waited for."""
+        return [each for each in self.jobs if each.status is None]
+
+    @property
+    def status(self) -> int:
+        """Exit status of the first job that has another than 0; without silence 1 if that was awaited."""
+        if any(each.is_silent for each in self.jobs):
+            return 0
+        return next((each.status for each in self.jobs if each.status), int(self._condition == "silent"))
+
+    def __iter__(self) -> Iterator[AwaitedJob]:
+        """Iterate over the jobs that are waited for, as they are at this moment."""
+        return iter(self.left)
+
+    async def run(self, feed: ClusterFeed) -> None:
+        """Watch until the wait is over."""
+        async with AsyncExitStack() as ending:
+            if self._condition == "silent":
+                ending.callback(self._read_signs_of_life(feed).cancel)
+            changes = await ending.enter_async_context(aclosing(watch_jobs(feed, self, self._report_trouble)))
+            async for _ in changes:
+                if await self.is_over():
+                    return
+
+    def _read_signs_of_life(self, feed: ClusterFeed) -> asyncio.Task[None]:
+        life = LifeFeed(self.client, None, tuple, on_marks=feed.publish_soon, read_s=self._read_s)
+        life.watch(self, lambda: [each.job for each in self if each.job is not None])
+        feed.overlay = life.overlay
+        return asyncio.create_task(life.run())
+
+    async def is_over(self) -> bool:
+        """Return True once all jobs are done, one is silent, or one failed that had to run or succeed."""
+        for each in self.left:
+            each.is_silent = self._condition == "silent" and each.job is not None and bool(each.job.silence)
+            self._report(each)
+            is_met = each.is_silent or (self._condition == "running" and each.state == Status.RUNNING)
+            each.status = 0 if is_met else await each.exit_status(self.client)
+        if self._condition in ("running", "succeeded"):
+            return not self.left or bool(self.status)
+        return not self.left or any(each.is_silent for each in self.jobs)
+
+    def _report_trouble(self, trouble: str) -> None:
+        self.trouble = trouble
+        again = f"-- The watch is interrupted ({trouble}); trying again."
+        write_stderr(again if trouble else "-- Watching again.")
+
+    def _report(self, awaited: AwaitedJob) -> None:
+        reason = awaited.reason(server_clock(self.client))
+        text = f"-- {awaited.words}: {awaited.state}{f', {reason}' if reason else ''}"
+        if self._shown.get(awaited.words) != text and sys.stderr.isatty():
+            self._shown[awaited.words] = text
+            write_stderr(text)
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Wait, print a line per job, and return the first exit status that is not 0."""
+    command = _parse(flags.command) if flags.command is not None else []
+    async with cluster(options) as client:
+        snapshot, feed = await read_feed(options, client)
+        awaited: dict[JobRef, AwaitedJob] = {}
+        for words in flags.jobs:
+            job = find_job(snapshot, words, flags.job_type)
+            awaited.setdefault(job.ref, AwaitedJob(job.ref, words=words)).update(job)
+        if flags.condition == "silent":
+            await _check_may_read(client, awaited)
+        wait = Wait(client, list(awaited.values()), flags.condition)
+        status = await _status_after(wait, feed, options, flags)
+        clock = server_clock(client)
+    for each in wait.jobs:
+        write(f"{each.words} {each.state}")
+    sys.stdout.flush()
+    if command and status != TIMED_OUT:
+        facts = _facts(wait, clock)
+        if problem := hook_problem(command, await run_hook(command, facts, timeout_s=inf)):
+            write_stderr(f"--exec {problem}")
+    return status
+
+
+async def _check_may_read(client: Client, refs: Iterable[JobRef]) -> None:
+    permissions = Permissions(client)
+    for namespace in sorted({ref.namespace for ref in refs}):
+        found = await permissions.fetch(LOG_PERMISSION, namespace)
+        if found.is_allowed is False:
+            raise Forbidden("Could not wait for silence: the logs cannot be read.", found.why, FORBIDDEN_HINT)
+
+
+def _parse(command: str) -> list[str]:
+    try:
+        return parse_command(command)
+    except ValueError as error:
+        raise WrongUsage(f"--exec {command!r}: {error}.") from None
+
+
+async def _status_after(
+    wait: Wait, feed: ClusterFeed, options: ConsoleOptions, flags: argparse.Namespace
+) -> int:
+    again = f"To wait again: {_again(options, flags)}"
+    try:
+        if not await wait.is_over():
+            async with asyncio.timeout(flags.timeout) as limit:
+                await wait.run(feed)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        for each in wait.left:
+            reason = f": {each.job.reason}" if each.job is not None and each.job.reason else ""
+            was = f"was last seen {each.state} ({wait.trouble})" if wait.trouble else f"is {each.state}"
+            each.is_unknown = bool(wait.trouble)
+            write_stderr(f"{titles([each.ref])} {was} after {age(flags.timeout)}{reason}.")
+        write_stderr(again)
+        return TIMED_OUT
+    except asyncio.CancelledError:
+        write_stderr(f"-- Stopped waiting for {titles(each.ref for each in wait.left)}. {again}")
+        raise
+    await explain_failures(feed, wait.jobs)
+    for each in wait.jobs:
+        write_problem(options, each)
+    if flags.condition == "silent" and wait.status:
+        write_stderr("No job fell silent before it ended.")
+    return wait.status
+
+
+def _again(options: ConsoleOptions, flags: argparse.Namespace) -> str:
+    words = ["wait", *flags.jobs]
+    words += ["-A"] if options.is_all_namespaces else []
+    words += ["-T", flags.job_type] if flags.job_type else []
+    words += [f"--for={flags.condition}"] if flags.condition != CONDITIONS[-1] else []
+    words += ["--timeout", f"{flags.timeout}s"] if flags.timeout is not None else []
+    words += ["--exec", flags.command] if flags.command is not None else []
+    return command_line(options, *words)
+
+
+def _facts(wait: Wait, clock: Clock) -> dict[str, object]:
+    # Of several jobs the one that decides the exit status is named.
+    decisive = next((each for each in wait.jobs if each.is_silent or each.status), wait.jobs[-1])
+    job = decisive.job
+    assert job is not None
+    return {
+        "event": _EVENTS.get(decisive.state, decisive.state.lower()),
+        "job": job.ref.name,
+        "namespace": job.ref.namespace,
+        "kind": job.ref.kind,
+        "status": decisive.state,
+        "reason": decisive.reason(clock),
+        "exit_code": wait.status,
+        "context": wait.client.config.context,
+        "user": wait.client.config.acting_user,
+        "time": f"{clock.now:%Y-%m-%dT%H:%M:%SZ}",
+        "queued_s": queued_s(job, clock.now),
+        "duration_s": duration_s(job, clock.now),
+        "jobs": ", ".join(f"{each.words} {each.state}" for each in wait.jobs),
+    }

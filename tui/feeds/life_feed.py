@@ -1,0 +1,443 @@
+"""Signs of life of running jobs: whether they are silent, which ranks are behind, and their loss.
+
+All of the user's own running jobs are read, and those that are visible, in turn and with background
+priority: each chief's log at most every half minute, other ranks' logs as far as the rate allows. The
+rate is the same for one job and for hundreds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from k8s.client.client import Client
+from k8s.client.rate_limiter import background_requests
+from k8s.errors import Invalid, KubeError, NotFound
+from k8s.jobs.permissions import Permissions
+from k8s.logs import LogLine, Target, targets_of
+from k8s.logs.lines import rfc3339
+from k8s.logs.liveness import JobLiveness, SilenceLimits
+from k8s.logs.tail import read_tail
+from k8s.snapshot import Job, Silence, Straggler
+from k8s.status import Status
+from trainer.tfevents import ScalarCurve
+from tui.feeds.curve_feed import CurveFeed
+from tui.feeds.log_points import LogPoints
+from tui.files.last_losses import LastLosses
+from tui.jobs.filters import own_names
+from tui.text.natural_order import tag_key
+
+# Shortest interval between two reads of one log.
+READ_S = 30.0
+# Interval between two looks at the jobs, so that an event or scrolling only repaints.
+POLL_S = 0.5
+# Logs read per second in the long run, for all jobs together: a fifth of the rate limit. A burst may follow
+# a rest, so that the first jobs are read at once.
+PER_S, BURST = 2.0, 40
+# Logs read at once: a node that does not answer delays the others no longer.
+MAX_READS = 4
+# Of so many reads one is for a rank other than the chief, even if chiefs are due.
+OTHERS_SHARE = 4
+# Other ranks read at once if the chief is silent.
+MAX_SUSPECTS = 8
+# Lines to read from the end of a log: the first time, to learn the rhythm, later, and of other ranks.
+FIRST_LINES, LINES, OTHER_LINES = 1000, 200, 40
+# From this size of a reading on, the next one has half as many lines.
+LARGE_BYTES = 128 * 1024
+# New lines that are searched for losses at once.
+LOSS_LINES = 100
+# The least recently read jobs are dropped beyond this number: the console runs for days.
+MAX_JOBS = 512
+# Values to keep per job, evenly spaced.
+MAX_VALUES = 64
+IDLE_S = 10.0
+# Logs that a command reads, and seconds for all of them.
+MAX_ONCE, ONCE_S = 64, 5.0
+LOG_PERMISSION = "get pods/log"
+_Mark = tuple[Silence | None, tuple[Straggler, ...], bool]
+_ALIVE: _Mark = (None, (), False)
+
+
+@dataclass(slots=True, eq=False)
+class _JobReads:
+    job: Job
+    liveness: JobLiveness
+    at_s: float = -math.inf
+    """Time of the newest reading of its chief's log, by the event loop's clock."""
+    others_at_s: float = -math.inf
+    next_other: int = 0
+    lines: int = FIRST_LINES
+    losses: deque[float] = field(default_factory=lambda: deque(maxlen=LINES))
+    files: CurveFeed | None = None
+    is_busy: bool = False
+
+
+class LifeFeed:
+    """Signs of life and loss of the own and the visible running jobs.
+
+    Views only paint `values` and what `overlay` puts on the jobs: the feed's own task sends the requests.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        permissions: Permissions | None,
+        jobs: Callable[[], Sequence[Job]],
+        *,
+        losses: LastLosses | None = None,
+        on_marks: Callable[[], None] = lambda: None,
+        limits: SilenceLimits | None = None,
+        read_s: float = READ_S,
+    ) -> None:
+        """Prepare; no request is sent before `run`.
+
+        Args:
+            client: The cluster.
+            permissions: Permissions of the user there; None to skip the check.
+            jobs: Returns all jobs; the user's own running ones are read.
+            losses: Last losses of ended jobs.
+            on_marks: Called if `overlay` has news.
+            limits: From when on a job is silent.
+            read_s: Shortest interval between two reads of one log.
+        """
+        self.values: dict[str, Sequence[float]] = {}
+        """Loss by job UID, the newest value last."""
+        self.curves: dict[str, ScalarCurve] = {}
+        """Full curves by job UID, for jobs with local event files."""
+        self.client = client
+        self.losses = losses or LastLosses()
+        self._views: dict[object, tuple[Callable[[], Iterable[Job]], Callable[[Job], None]]] = {}
+        self._permissions = permissions
+        self._jobs = jobs
+        self._on_marks = on_marks
+        self._limits = limits or SilenceLimits()
+        self._read_s = read_s
+        self._reads: dict[str, _JobReads] = {}
+        self._marks: dict[str, _Mark] = {}
+        self._shown: dict[str, tuple[Job, _Mark, Job]] = {}
+        self._seen_jobs: Sequence[Job] = ()
+        self._own_running: tuple[Job, ...] = ()
+        self._ended: tuple[Job, ...] = ()
+        self._wanted: Collection[str] = ()
+        self._turn = 0
+        self._tokens, self._filled_at_s = float(BURST), 0.0
+
+    def watch(
+        self,
+        view: object,
+        visible: Callable[[], Iterable[Job]],
+        on_values: Callable[[Job], None] = lambda _job: None,
+    ) -> None:
+        """Read the jobs that a view shows, too, until `leave`; it is told of jobs with new losses."""
+        self._views[view] = visible, on_values
+
+    def leave(self, view: object) -> None:
+        """Read no more for a view."""
+        self._views.pop(view, None)
+
+    def _visible(self) -> list[Job]:
+        return [job for visible, _ in list(self._views.values()) for job in visible()]
+
+    def _report_values(self, job: Job) -> None:
+        for _, on_values in list(self._views.values()):
+            on_values(job)
+
+    @property
+    def is_idle(self) -> bool:
+        """Return True if every visible job was read once."""
+        self._next_chief()
+        found = (self._reads[job.uid] for job in self._visible() if job.uid in self._wanted)
+        return all(each.at_s > -math.inf and not each.is_busy for each in found)
+
+    def overlay(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+        """Return the jobs with their silence, stragglers and NaN; unchanged ones stay the same objects."""
+        if not self._marks:
+            return jobs
+        return tuple([self._marked(job) if job.uid in self._marks else job for job in jobs])
+
+    def _marked(self, job: Job) -> Job:
+        mark, shown = self._marks[job.uid], self._shown.get(job.uid)
+        if shown is None or shown[0] is not job or shown[1] != mark:
+            silence, stragglers, has_nan = mark if job.status is Status.RUNNING else (None, (), mark[2])
+            marked = replace(job, silence=silence, stragglers=stragglers, has_nan=has_nan)
+            shown = self._shown[job.uid] = (job, mark, marked if marked != job else job)
+        return shown[2]
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        slots = asyncio.Semaphore(MAX_READS)
+        with background_requests():
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    await slots.acquire()
+                    while (found := self._next()) is None:
+                        await asyncio.sleep(POLL_S)
+                    await self._pace()
+                    group.create_task(self._read_next(*found, slots))
+
+    async def _pace(self) -> None:
+        # A token bucket of its own, so that watching many jobs costs the cluster no more than a few.
+        clock = asyncio.get_running_loop().time
+        while True:
+            now_s = clock()
+            self._tokens = min(max(BURST, self._tokens), self._tokens + (now_s - self._filled_at_s) * PER_S)
+            self._filled_at_s = now_s
+            if self._tokens >= 1:
+                self._tokens -= 1
+                return
+            await asyncio.sleep((1 - self._tokens) / PER_S)
+
+    def _next(self) -> tuple[_JobReads, bool] | None:
+        """Return the job to read next, and whether its chief is; None if none is due."""
+        chief, other = self._next_chief(), self._next_other()
+        self._turn += 1
+        found = other if other is not None and self._turn % OTHERS_SHARE == 0 else chief or other
+        if found is None:
+            return None
+        now_s = asyncio.get_running_loop().time()
+        found.is_busy = True
+        if found is chief:
+            found.at_s = now_s
+            self._forget_oldest()
+        else:
+            found.others_at_s = now_s
+        return found, found is chief
+
+    def _update_jobs(self) -> None:
+        jobs = self._jobs()
+        if self._seen_jobs is jobs:
+            return
+        self._seen_jobs, running = jobs, (job for job in jobs if job.status is Status.RUNNING)
+        names = own_names(self.client.config.acting_user)  # known only after the first answers
+        self._own_running = tuple(job for job in running if job.user in names)
+        self._ended = tuple(job for job in jobs if job.status.is_final and job.uid in self._reads)
+
+    def _next_chief(self) -> _JobReads | None:
+        self._update_jobs()
+        visible = [job for job in self._visible() if job.status is Status.RUNNING or job.status.is_final]
+        ended = (job for job in (*visible, *self._ended) if not job.status.is_final or self._lacks_loss(job))
+        wanted = {job.uid: job for job in (*ended, *self._own_running)}  # the first are read first
+        for uid, job in wanted.items():
+            reads = self._reads.setdefault(uid, _JobReads(job, JobLiveness(self._limits)))
+            if job.status.is_final and not reads.job.status.is_final:
+                reads.at_s = -math.inf  # its last loss is read now
+            reads.job = job
+        self._wanted = wanted.keys()
+        due_s = asyncio.get_running_loop().time() - self._read_s
+        due = [each for uid in wanted if not (each := self._reads[uid]).is_busy and each.at_s <= due_s]
+        return min(due, key=lambda each: each.at_s, default=None)
+
+    def _lacks_loss(self, job: Job) -> bool:
+        has_log = job.log_dir or any(each.pod for each in job.instances)
+        return job.uid not in self.losses and bool(has_log)
+
+    def _next_other(self) -> _JobReads | None:
+        # One log of each job in turn: of a job with many pods, each is read as often as of one with few.
+        now_s = asyncio.get_running_loop().time()
+        due = [
+            each
+            for each in map(self._reads.__getitem__, self._wanted)
+            if each.job.status is Status.RUNNING
+            and not each.is_busy
+            and each.at_s > -math.inf
+            and (others := len(each.job.instances) - 1)
+            and each.others_at_s + self._read_s / others <= now_s
+        ]
+        return min(due, key=lambda each: each.others_at_s, default=None)
+
+    def _forget_oldest(self) -> None:
+        hidden = sorted(
+            (each for uid, each in self._reads.items() if uid not in self._wanted), key=lambda each: each.at_s
+        )
+        # Of jobs that are no longer read, silence is soon not known any more.
+        old_s = asyncio.get_running_loop().time() - 4 * self._read_s
+        for each in hidden:
+            if each.at_s < old_s and self._marks.get(each.job.uid, _ALIVE)[:2] != _ALIVE[:2]:
+                self._marks[each.job.uid] = (*_ALIVE[:2], self._marks[each.job.uid][2])
+                self._on_marks()
+        for old in hidden[: max(0, len(self._reads) - MAX_JOBS)]:
+            for by_uid in (self._reads, self.values, self.curves, self._marks, self._shown):
+                by_uid.pop(old.job.uid, None)
+
+    async def _read_next(self, reads: _JobReads, is_chief: bool, slots: asyncio.Semaphore) -> None:
+        # Of a job that cannot be read nothing is known; its own views show the reason.
+        job = reads.job
+        try:
+            if job.status is not Status.RUNNING:
+                await self._read_last(reads)
+            elif await self._may_read(job):
+                await (self._read_chief(reads) if is_chief else self._read_other(reads))
+                self._judge(reads)
+        except KubeError as error:
+            if job.status.is_final and isinstance(error, NotFound | Invalid):
+                self._store_loss(job, None)
+        finally:
+            reads.is_busy = False
+            slots.release()
+
+    async def _may_read(self, job: Job) -> bool:
+        if self._permissions is None:
+            return True
+        return (await self._permissions.fetch(LOG_PERMISSION, job.ref.namespace)).is_allowed is not False
+
+    async def _read_chief(self, reads: _JobReads) -> None:
+        job = reads.job
+        reads.liveness.begin(job)
+        now_s = time.time() + self.client.server_clock_offset_s
+        reads.liveness.add_status(job.progress, now_s, asyncio.get_running_loop().time())
+        values = await self._from_files(reads)
+        self._record_values(job, values)
+        if target := next(iter(targets_of(job)), None):
+            lines, new = await self._read_log(reads, target, reads.lines)
+            is_large = sum(len(line.raw) for line in lines) > LARGE_BYTES
+            reads.lines = max(OTHER_LINES, reads.lines // 2) if is_large else min(reads.lines, LINES)
+            if new and not values:
+                reads.losses.extend(_losses_in(new[-LOSS_LINES:]))
+                self._record_values(job, _few(reads.losses))
+        suspects = targets_of(job)[1 : 1 + MAX_SUSPECTS] if reads.liveness.needs_others(job) else ()
+        for target in suspects:
+            await self._pace()
+            await self._read_log(reads, target, OTHER_LINES)
+
+    def _record_values(self, job: Job, values: Sequence[float]) -> None:
+        if values and values != self.values.get(job.uid):
+            self.values[job.uid] = values
+            self._report_values(job)
+
+    async def _read_other(self, reads: _JobReads) -> None:
+        if others := targets_of(reads.job)[1:]:
+            reads.next_other = (reads.next_other + 1) % len(others)
+            await self._read_log(reads, others[reads.next_other], OTHER_LINES)
+
+    async def _read_log(
+        self, reads: _JobReads, target: Target, lines: int
+    ) -> tuple[Sequence[LogLine], Sequence[LogLine]]:
+        # The time is that of the request: a machine may sleep until the answer is handled.
+        sent_s, now_s = time.time(), asyncio.get_running_loop().time()
+        newest_s = reads.liveness.newest_of(target)
+        since = rfc3339(int(newest_s)) if newest_s else ""  # that line again, so that no gap is hidden
+        found = await read_tail(self.client, target, lines, since_time=since, idle_s=IDLE_S, is_urgent=False)
+        sent_s += self.client.server_clock_offset_s
+        return found, await asyncio.to_thread(reads.liveness.add, target, found, sent_s, now_s)
+
+    def _judge(self, reads: _JobReads) -> None:
+        job, values = reads.job, self.values.get(reads.job.uid, ())
+        has_nan = bool(values) and not math.isfinite(values[-1])
+        mark = (reads.liveness.silence(job), reads.liveness.stragglers(job), has_nan)
+        if mark != self._marks.get(job.uid, _ALIVE):
+            self._marks[job.uid] = mark
+            self._on_marks()
+
+    async def _read_last(self, reads: _JobReads) -> None:
+        # What was read while the job ran is older than its last line.
+        values = await self._from_files(reads)
+        if not values and not await self._may_read(reads.job):
+            return
+        if not values:
+            target = next(iter(targets_of(reads.job)), None)
+            values = (
+                _losses_in(await read_tail(self.client, target, LINES, is_urgent=False)) if target else ()
+            )
+        self._store_loss(reads.job, values)
+
+    def _store_loss(self, job: Job, values: Sequence[float] | None) -> None:
+        self.values.pop(job.uid, None)
+        if values:
+            self.values[job.uid] = values
+        self.losses.store(job.uid, values[-1] if values else None)
+        self._report_values(job)
+
+    async def _from_files(self, reads: _JobReads) -> Sequence[float]:
+        job = reads.job
+        if not job.log_dir:
+            return ()
+        reads.files = reads.files or CurveFeed(self.client, job.ref, lambda: reads.job)
+        if not await reads.files.read_local():
+            return ()
+        curves = {each.tag: each for each in reads.files.curves() if len(each)}
+        if not (tag := _loss_tag(curves)):
+            return ()
+        self.curves[job.uid] = curve = _copied(curves[tag])
+        now_s = time.time() + self.client.server_clock_offset_s
+        newest = zip(curve.steps[-LINES:], curve.wall_times[-LINES:], strict=True)
+        reads.liveness.add_metrics(newest, now_s, asyncio.get_running_loop().time())
+        return _few(curve.values)
+
+
+@dataclass(frozen=True, slots=True)
+class LifeReading:
+    """Signs of life of several jobs, read once."""
+
+    jobs: Mapping[str, Job]
+    """By UID the running jobs that were read, with their silence and stragglers."""
+    newest_s: Mapping[str, float]
+    """Server time of the newest line by job UID."""
+    losses: Mapping[str, Sequence[float]]
+    """Loss by job UID, the newest value last."""
+
+
+async def read_life(
+    client: Client, jobs: Iterable[Job], losses: LastLosses, *, lines: int = OTHER_LINES
+) -> LifeReading:
+    """Read the ends of the logs of running jobs once, and of ended ones whose last loss is not stored.
+
+    At most `MAX_ONCE` logs are read, for `ONCE_S` seconds, chiefs first; unreadable ones are left out.
+    """
+    ended = [job for job in jobs if job.status.is_final and job.uid not in losses]
+    life = {
+        job.uid: (job, JobLiveness(needs_confirmation=False)) for job in jobs if job.status is Status.RUNNING
+    }
+    by_job = [(job, targets_of(job)) for job in (*(job for job, _ in life.values()), *ended)]
+    chiefs = [(job, targets[0]) for job, targets in by_job if targets]
+    others = [(job, each) for job, targets in by_job if job.uid in life for each in targets[1:]]
+    found: dict[str, Sequence[float]] = {}
+
+    async def read(job: Job, target: Target) -> None:
+        with suppress(KubeError):
+            sent_s, now_s = time.time(), asyncio.get_running_loop().time()
+            tail = await read_tail(client, target, lines, idle_s=ONCE_S)
+            if values := _losses_in(tail) if target.is_chief or job.uid not in found else ():
+                found[job.uid] = values
+            if job.uid in life:
+                life[job.uid][1].add(target, tail, sent_s + client.server_clock_offset_s, now_s)
+            else:
+                losses.store(job.uid, values[-1] if values else None)
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ONCE_S):
+            await asyncio.gather(*(read(*each) for each in (*chiefs, *others)[:MAX_ONCE]))
+    newest = {uid: newest_s for uid, (_, each) in life.items() if (newest_s := each.newest_s) is not None}
+    marked = {
+        uid: replace(job, silence=each.silence(job), stragglers=each.stragglers(job))
+        for uid, (job, each) in life.items()
+    }
+    return LifeReading(marked, newest, found)
+
+
+def _losses_in(lines: Iterable[LogLine]) -> Sequence[float]:
+    points = LogPoints()
+    points.add(lines)
+    tag = _loss_tag(points.series)
+    return _few(points.series[tag].values) if tag else ()
+
+
+def _loss_tag(tags: Iterable[str]) -> str:
+    return min((tag for tag in tags if "loss" in tag.lower()), key=tag_key, default="")
+
+
+def _copied(curve: ScalarCurve) -> ScalarCurve:
+    # A copy, because a thread keeps appending to the original.
+    return replace(curve, steps=curve.steps[:], wall_times=curve.wall_times[:], values=curve.values[:])
+
+
+def _few(values: Sequence[float]) -> Sequence[float]:
+    # Evenly spaced.
+    if len(values) <= MAX_VALUES:
+        return tuple(values)
+    step = (len(values) - 1) / (MAX_VALUES - 1)
+    return tuple(values[round(place * step)] for place in range(MAX_VALUES))

@@ -1,0 +1,66 @@
+"""The last loss of ended jobs, stored in the state folder: known again after a restart of the console."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from k8s.text.home import read_named_file
+from tui.files.private_file import write_private_file
+
+LOSSES_FILE = "losses.json"
+# Jobs to remember, the most recent ones.
+MAX_JOBS = 2_000
+
+
+class LastLosses:
+    """Last losses by job UID; without a folder they last until the console exits."""
+
+    def __init__(self, state_folder: Path | None = None) -> None:
+        """Read nothing until the first lookup."""
+        self._path = state_folder / LOSSES_FILE if state_folder is not None else None
+        self._losses: dict[str, float | None] | None = None
+        self._own: dict[str, float | None] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        """Return True if it is known what a job wrote last, even if that was no loss."""
+        return uid in self._known()
+
+    def find(self, uid: str) -> float | None:
+        """Return the last loss of an ended job; None if it is unknown or the job has none."""
+        return self._known().get(uid)
+
+    def store(self, uid: str, loss: float | None) -> None:
+        """Remember the last loss of a job; None if it has none."""
+        self._own[uid] = loss
+        # Another console may have written since: its losses are kept.
+        losses = {**self._read(), **self._own}
+        losses.pop(uid)
+        losses[uid] = loss
+        for old in list(losses)[:-MAX_JOBS]:
+            del losses[old]
+            self._own.pop(old, None)
+        self._losses = losses
+        if self._path is not None:
+            try:
+                write_private_file(self._path, json.dumps(losses))
+            except OSError:
+                return  # remembered until the console exits
+
+    def _known(self) -> dict[str, float | None]:
+        if self._losses is None:
+            self._losses = self._read()
+        return self._losses
+
+    def _read(self) -> dict[str, float | None]:
+        # An unreadable file counts as empty; the next loss replaces it.
+        try:
+            found = json.loads(read_named_file(self._path)) if self._path is not None else {}
+        except (OSError, ValueError, RecursionError):
+            found = {}
+        pairs = found.items() if isinstance(found, dict) else ()
+        return {
+            uid: None if loss is None else float(loss)
+            for uid, loss in pairs
+            if loss is None or (isinstance(loss, int | float) and not isinstance(loss, bool))
+        }
