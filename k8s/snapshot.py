@@ -257,7 +257,7 @@ class Job:
     replicas: tuple[Replica, ...] = field(default=(), hash=False, repr=False)
     """Replicas that the object requests; empty if unknown."""
     remedy: str = ""
-    """What helps against the known cause of its failure; empty if there is none."""
+    """Remedy for the known cause of its failure; empty if there is none."""
     lacks_capacity: bool = False
     """True if `reason` is the short form of a capacity shortage."""
     silence: Silence | None = None

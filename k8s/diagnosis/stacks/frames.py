@@ -115,7 +115,7 @@ def _frame(function: str, file: str, line: str) -> Frame:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a rank is: the collective or function that the user's code called, and its line."""
+    """Place of a rank: the collective or function that the user's code called, and its line."""
 
     text: str
     """`all_reduce (train.py:88)`."""

@@ -1,4 +1,4 @@
-"""What each rank of a running job is doing, asked in its pods and grouped by equal stack."""
+"""Stacks of the ranks of a running job, asked in its pods and grouped if equal."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class StackGroup:
 
 @dataclass(frozen=True, slots=True)
 class StackReport:
-    """What the ranks of a job do, and what could not be found out."""
+    """Activity of the ranks of a job, and what could not be found out."""
 
     groups: tuple[StackGroup, ...] = ()
     """The largest first."""
