@@ -1,16 +1,17 @@
-"""Signs of life of a job: its normal rhythm, as its lines show it, and the test for silence.
+"""Signs of life of a job: the normal interval between its lines, silence, and stragglers.
 
-Pure functions of lines and times. A rank is judged by its own lines, a job by the rank
-that prints its steps most often. Ages grow by the monotonic clock of this machine, so that neither a clock
-that is set nor a machine that sleeps lets a job look silent.
+Pure functions of lines and times. A rank is compared with its own lines, a job with the rank that
+prints steps most often. Ages use this machine's monotonic clock, so neither a clock change nor a machine
+that sleeps makes a job look silent.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import inf
@@ -21,104 +22,95 @@ from k8s.logs.training_lines import TrainingLineReader, step_in
 from k8s.snapshot import Job, Silence, Straggler
 from k8s.status import Status
 
-# Gaps that are remembered of each writer, and steps, to compare ranks.
-MOST_GAPS, MOST_STEPS = 64, 64
-# Gaps between steps from which a rhythm is known, and gaps between any lines.
-LEAST_STEPS, LEAST_LINES = 2, 12
-# Writers of one job; with more, the others are not judged one by one.
-MOST_WRITERS = 1024
-# Other ranks that a rank is compared with.
-MOST_PEERS = 32
-# Seconds that a rank has to be behind the others.
-LEAST_LAG_S = 5.0
-# Steps that come faster were written by the block: their rhythm says nothing.
+# A writer is silent after LEAST_S, after so many normal intervals, and after so many times the longest gap
+# that was followed by more steps.
+LEAST_S, INTERVALS, LONGEST_GAPS = 60.0, 5.0, 1.5
+# Limit before the first steps: data preparation and compilation are quiet.
+START_S = 3600.0
+# Limit during a validation or checkpoint whose duration is not known yet.
+UNKNOWN_PHASE_S = 1800.0
+# Limit for scripts without recognised steps.
+LINES_S = 600.0
+# Added for event files, which are seen only once their writer flushes.
+FLUSH_S = 180.0
+# Possible difference between clocks; matters only for lines older than the first read.
+SKEW_S = 300.0
+# Gaps and steps to remember per writer.
+MAX_GAPS, MAX_STEPS = 64, 64
+# Gaps between steps, or else between any lines, that establish a normal interval.
+MIN_STEP_GAPS, MIN_LINE_GAPS = 2, 12
+# Writers of one job to follow; with more ranks, the others are ignored.
+MAX_WRITERS = 1024
+# Other ranks to compare a rank with, and seconds it must be behind them.
+MAX_PEERS, MIN_LAG_S = 32, 5.0
+# Faster steps were written in blocks, so their interval means nothing.
 BLOCK_GAP_S = 5e-5
-_LONGEST_LINE = 2000
-# Lines after which a script may be quiet for long.
-_ANNOUNCED = re.compile(
+_MAX_LINE_BYTES = 2000
+# Phases in which a script may print nothing for long.
+_PHASE = re.compile(
     rb"\b(eval(?!_)|valid(?:at\w*)?\b|testing|test set|checkpoint|sav(?:e|ing)|compil|load(?:ing)?\b"
     rb"|download|generat|export|upload|merg|gather|tokeniz|prepar|restart|restor|resum|warm-?up|profil"
     rb"|epoch \d+ (?:done|end))",
     re.IGNORECASE,
 )
+_EPOCH_END = b"epoch end"
 _EVALUATION_STEP = re.compile(rb"\b(?:eval|valid|test)\w*\W{0,3}(?:step|iter|batch)", re.IGNORECASE)
 _COUNTER = re.compile(rb"(epochs?\W{0,3})?\b(\d{1,12})\s?(?:/|of)\s?(\d{1,12})\b", re.IGNORECASE)
-_EPOCHS = re.compile(rb"\bepochs?\W{0,3}\d{1,9}\s?/\s?(\d{1,9})\b", re.IGNORECASE)
-_TIMES = re.compile(rb"\bwait (\d+(?:\.\d+)?)\s?ms step (\d+(?:\.\d+)?)\s?ms\b")
-_EPOCH_END = "epoch end"
-
-
-@dataclass(frozen=True, slots=True)
-class SilenceLimits:
-    """Thresholds of silence, in seconds."""
-
-    least_s: float = 60.0
-    """At least, whatever the rhythm."""
-    intervals: float = 5.0
-    """As many normal intervals."""
-    longest_gaps: float = 1.5
-    """As many times the longest gap that was followed by more steps."""
-    start_s: float = 3600.0
-    """Before the first steps: data are prepared, kernels compiled."""
-    unseen_s: float = 1800.0
-    """After a line that announces a validation or a checkpoint whose duration is not known."""
-    lines_s: float = 600.0
-    """At least, for a script whose steps are not recognised."""
-    flush_s: float = 180.0
-    """In addition, for event files."""
-    skew_s: float = 300.0
-    """By how much the clocks of nodes may differ; counts only for lines older than the first reading."""
-
-    def scaled(self, by: float) -> SilenceLimits:
-        """Return limits so many times as long, for tests."""
-        ratios = ("intervals", "longest_gaps")
-        values = asdict(self).items()
-        return SilenceLimits(**{name: each * (1 if name in ratios else by) for name, each in values})
+_EPOCHS = re.compile(rb"\bepochs?\W{0,3}(\d{1,9})\s?/\s?(\d{1,9})\b", re.IGNORECASE)
+# Hugging Face's Trainer counts epochs in fractions of two decimals.
+_EPOCH_FRACTION = re.compile(rb"'epoch': '?(\d{1,6}\.\d{1,6})\b")
+_WAIT_TIMES = re.compile(rb"\bwait (\d+(?:\.\d+)?)\s?ms step (\d+(?:\.\d+)?)\s?ms\b")
 
 
 @dataclass(slots=True, eq=False)
 class Rhythm:
-    """Rhythm of one writer: the gaps between its steps, and the long ones that were normal."""
+    """Intervals between the lines and steps of one writer."""
 
     instance: str
+    """Empty for event files and the job's status."""
     name: str
     newest_s: float = 0.0
-    """Time of its newest line."""
+    """Server time of its newest line."""
     quiet_since_s: float = 0.0
     """Monotonic time of its newest line, at the latest."""
     read_s: float = 0.0
-    """Monotonic time of the newest reading."""
+    """Monotonic time of the last read."""
     quiet_reads: int = 0
-    """Readings in a row without a new line."""
-    announced: str = ""
-    """Activity that a line since the last step announced."""
-    steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=MOST_STEPS))
-    """Time and number of its newest steps."""
+    """Successive reads without a new line."""
+    steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=MAX_STEPS))
+    """Server time and number of its last steps."""
     wait_share: float | None = None
-    """Share of a step for which it waits for samples, as it printed."""
+    """Share of a step spent waiting for samples; None if it does not print it."""
+    longest_s: float = 0.0
+    """Longest gap that was followed by more steps."""
     has_gap: bool = True
     """Lines may be missing before the next one."""
-    longest_s: float = 0.0
-    """Longest time without a line that was followed by more steps."""
-    _step_gaps: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_GAPS))
-    _line_gaps: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_GAPS))
+    _step_gaps: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_GAPS))
+    _line_gaps: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_GAPS))
+    _step_count: int = 0
     _longest_since_step_s: float = 0.0
-    _longest_by_announced: dict[str, float] = field(default_factory=dict)
+    _phases_since_step: list[bytes] = field(default_factory=list)
+    _phases: dict[bytes, tuple[int, float]] = field(default_factory=dict)  # number of times, longest gap
+    _progress: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_GAPS))  # lines of a phase
+    _epoch: float = inf
     _reader: TrainingLineReader = field(default_factory=TrainingLineReader)
 
     def add(self, at_s: float, text: bytes, step: int | None = None) -> None:
-        """Learn from a line, or from a `step` read elsewhere."""
-        text = text[:_LONGEST_LINE]
-        found = _ANNOUNCED.search(text)
+        """Learn from a line, or from a `step` found elsewhere."""
+        text = text[:_MAX_LINE_BYTES]
         if not self.has_gap:
-            self._learn_gap(at_s - self.newest_s)
             self._line_gaps.append(at_s - self.newest_s)
-        if step is None and not _EVALUATION_STEP.search(text):
+            self._longest_since_step_s = max(self._longest_since_step_s, at_s - self.newest_s)
+        is_evaluation = bool(_EVALUATION_STEP.search(text))
+        if step is None and not is_evaluation:
             step = self._step_of(text)
-        if step is not None and (not self.steps or step != self.steps[-1][1]):
+        if step is None:
+            self._add_progress(at_s, text, is_evaluation)
+        elif not self.steps or step != self.steps[-1][1]:
             self._add_step(at_s, step, text)
-        if found:
-            self.announced = found[1].lower().decode()
+        if found := _PHASE.search(text):
+            phase = found[1][:4].lower()
+            self._phases_since_step = [*(each for each in self._phases_since_step if each != phase), phase]
         self.newest_s, self.has_gap = at_s, False
 
     def _step_of(self, text: bytes) -> int | None:
@@ -127,27 +119,48 @@ class Rhythm:
         points = self._reader.read(text)
         return points[-1].step if points else None
 
+    def _add_progress(self, at_s: float, text: bytes, is_evaluation: bool) -> None:
+        places = _places(text)
+        if any(place > 0.9 * total for place, total in places):
+            # What follows the last batches may take longer than one of them.
+            if len(self._progress) > MIN_STEP_GAPS:
+                self._phases_since_step = [_EPOCH_END]
+            self._progress.clear()
+        elif is_evaluation or places:
+            self._progress.append(at_s)
+
     def _add_step(self, at_s: float, step: int, text: bytes) -> None:
-        if times := _TIMES.search(text):
+        if times := _WAIT_TIMES.search(text):
             self.wait_share = float(times[1]) / max(float(times[2]), 1e-9)
         is_end = self._is_epoch_end(step, text)
         if self.steps and not self.has_gap:
             self._step_gaps.append(at_s - self.steps[-1][0])
         if len(self.steps) > 1:  # the first step compiles and warms up
-            self.longest_s = max(self.longest_s, self._longest_since_step_s)
+            self._step_count += 1
+            if not self.phase:
+                self.longest_s = max(self.longest_s, self._longest_since_step_s)
+            for phase in self._phases_since_step:
+                if is_end and phase == _EPOCH_END:
+                    continue  # the step before looked like the last one
+                times_seen, longest_s = self._phases.get(phase, (0, 0.0))
+                self._phases[phase] = times_seen + 1, max(longest_s, self._longest_since_step_s)
         self._longest_since_step_s = 0.0
-        self.announced = _EPOCH_END if is_end else ""
+        self._phases_since_step = [_EPOCH_END] if is_end else []
+        self._progress.clear()
         self.steps.append((at_s, step))
 
     def _is_epoch_end(self, step: int, text: bytes) -> bool:
-        # The next step would be beyond what is counted to, or this one came earlier than the others.
-        stride = self.stride
-        epochs = int(found[1]) if (found := _EPOCHS.search(text)) else 1
-        for of_epochs, at, end in _COUNTER.findall(text)[:4]:
-            place, total = int(at), int(end)
-            if not of_epochs and 0 < place <= total:
-                return place + stride > total or place * epochs % total == 0
-        return bool(self.steps) and 0 < step - self.steps[-1][1] < stride
+        if found := _EPOCH_FRACTION.search(text):
+            before, self._epoch = self._epoch, float(found[1])
+            return int(2 * self._epoch - min(before, self._epoch) + 0.02) > int(self._epoch - 0.01)
+        if places := _places(text):
+            epoch, epochs = map(int, found.groups()) if (found := _EPOCHS.search(text)) else (1, 1)
+            # Counters start at 0 or 1, and may run over all epochs.
+            return any(
+                place + self.stride >= total or place * epochs in (total * epoch, total * epoch + total)
+                for place, total in places
+            )
+        return bool(self.steps) and 0 < step - self.steps[-1][1] < self.stride
 
     @property
     def stride(self) -> int:
@@ -156,102 +169,97 @@ class Rhythm:
         rises = [after - before for before, after in pairwise(numbers) if after > before]
         return int(median(rises)) if rises else 1
 
-    def _learn_gap(self, gap_s: float) -> None:
-        self._longest_since_step_s = max(self._longest_since_step_s, gap_s)
-        if self.announced:
-            longest_s = self._longest_by_announced.get(self.announced, 0.0)
-            self._longest_by_announced[self.announced] = max(longest_s, gap_s)
-
-    def finish_read(self, at_s: float, read_s: float, *, has_news: bool, skew_s: float) -> None:
-        """Record a reading of its log at `at_s`, server time, and `read_s`, monotonic time."""
+    def finish_read(self, at_s: float, read_s: float, *, has_news: bool, skew_s: float = 0.0) -> None:
+        """Record a read of its log at `at_s`, server time, and `read_s`, monotonic time."""
         if has_news:
-            # Not older than the reading before, whatever the clocks say.
+            # No older than the last read, whatever the clocks say.
             age_s = max(0.0, at_s - self.newest_s)
             age_s = min(age_s, read_s - self.read_s) if self.read_s else max(0.0, age_s - skew_s)
             self.quiet_since_s, self.quiet_reads = read_s - age_s, 0
         elif self.newest_s:
             self.quiet_reads += 1
-            self._longest_since_step_s = max(self._longest_since_step_s, self.quiet_s)
+            self._longest_since_step_s = max(self._longest_since_step_s, read_s - self.quiet_since_s)
         self.read_s = read_s
 
     @property
-    def quiet_s(self) -> float:
-        """Return the seconds without a line, as far as they were observed."""
-        return self.read_s - self.quiet_since_s
-
-    @property
     def has_steps(self) -> bool:
-        """Return True if the rhythm of its steps is known."""
-        return len(self._step_gaps) >= LEAST_STEPS
+        """Return True if the interval between its steps is known."""
+        return len(self._step_gaps) >= MIN_STEP_GAPS
 
     @property
     def usual_s(self) -> float | None:
-        """Return the normal interval between two steps, or between its lines if they are regular."""
+        """Return the normal interval between its steps, or between its lines if they are regular."""
         if self.has_steps:
             return median(self._step_gaps)
-        last = list(self._line_gaps)[-LEAST_LINES:]
-        usual_s = median(last) if len(last) == LEAST_LINES and not self.steps else 0.0
+        last = list(self._line_gaps)[-MIN_LINE_GAPS:]
+        usual_s = median(last) if len(last) == MIN_LINE_GAPS and not self.steps else 0.0
         is_regular = usual_s > 0 and all(usual_s / 3 < each < 3 * usual_s for each in last)
         return usual_s if is_regular else None
 
-    def limit_s(self, limits: SilenceLimits, announced: str = "") -> float:
-        """Return the seconds without a line from which it is silent."""
+    @property
+    def phase(self) -> bytes:
+        """Return the phase entered since the last step; empty if none, or if most steps have it."""
+        for phase in reversed(self._phases_since_step):
+            times_seen, _ = self._phases.get(phase, (0, 0.0))
+            if times_seen < 3 or 2 * times_seen <= self._step_count:
+                return phase
+        return b""
+
+    def limit_s(self, least_s: float, phase: bytes = b"") -> float:
+        """Return the seconds without a line after which it is silent, in its own phase or another's."""
         usual_s = self.usual_s
         if usual_s is None:
-            seen_s = 10 * max(self._line_gaps, default=0.0)
-            return max(limits.start_s if not self._step_gaps else limits.unseen_s, seen_s)
-        limit_s = max(
-            limits.least_s if self.has_steps else limits.lines_s,
-            limits.intervals * usual_s,
-            limits.longest_gaps * self.longest_s,
-        )
-        if usual_s < BLOCK_GAP_S:
-            limit_s = max(limit_s, limits.lines_s)
-        if announced := announced or self.announced:
-            longest_s = self._longest_by_announced.get(announced)
-            unseen_s = limits.unseen_s if longest_s is None else 2 * max(longest_s, limits.least_s)
-            limit_s = max(limit_s, unseen_s)
-        # What is written to a file is seen only when its buffer is flushed.
-        return limit_s if self.instance else limit_s + limits.flush_s
+            limit_s = UNKNOWN_PHASE_S if self._step_gaps else START_S
+            return max(limit_s, 10 * max(self._line_gaps, default=0.0))
+        limit_s = max(least_s, INTERVALS * usual_s, LONGEST_GAPS * self.longest_s)
+        if not self.has_steps or usual_s < BLOCK_GAP_S:
+            limit_s = max(limit_s, LINES_S)
+        if phase := phase or self.phase:
+            times_seen, longest_s = self._phases.get(phase, (0, 0.0))
+            gaps_s = [after - before for before, after in pairwise(self._progress)]
+            is_known = times_seen > 2 or longest_s > 3 * usual_s or len(gaps_s) >= MIN_STEP_GAPS
+            phase_s = 2 * max(longest_s, least_s, *gaps_s)
+            limit_s = max(limit_s, phase_s if is_known else UNKNOWN_PHASE_S)
+        return limit_s if self.instance else limit_s + FLUSH_S
 
 
 class JobLiveness:
     """Signs of life in the logs of one job."""
 
-    def __init__(self, limits: SilenceLimits | None = None, *, needs_confirmation: bool = True) -> None:
+    def __init__(self, least_s: float = LEAST_S, *, needs_confirmation: bool = True) -> None:
         """Know nothing yet.
 
         Args:
-            limits: From when on something is silent.
-            needs_confirmation: A single reading is not enough; False for commands, which read once.
+            least_s: Shortest time without a line that counts as silence.
+            needs_confirmation: Require a second read; False for commands, which read once.
         """
-        self.limits = limits or SilenceLimits()
-        self._least_reads = int(needs_confirmation)
-        self._skew_s = self.limits.skew_s if needs_confirmation else 0.0
+        self._least_s = least_s
+        self._min_quiet_reads = int(needs_confirmation)
+        self._skew_s = SKEW_S if needs_confirmation else 0.0
         self._writers: dict[tuple[str, str], Rhythm] = {}
-        self._read: dict[tuple[str, str, str], float] = {}
-        self._incarnation: object = None
-        self._status = ""
+        self._newest: dict[tuple[str, str, str], float] = {}
+        self._pods: object = None
+        self._progress = ""
 
     def begin(self, job: Job) -> None:
-        """Forget the rhythm if a pod of the job was replaced or restarted: a start takes its time."""
+        """Start over if a pod of the job was replaced or restarted, because a start takes its time."""
         pods = frozenset((each.pod_uid, each.restarts) for each in job.instances if each.pod)
-        if self._incarnation is not None and pods != self._incarnation:
+        if self._pods is not None and pods != self._pods:
             self._writers.clear()
-            self._read.clear()
-        self._incarnation = pods
+            self._newest.clear()
+        self._pods = pods
 
     def add(self, target: Target, lines: Sequence[LogLine], at_s: float, read_s: float) -> Sequence[LogLine]:
         """Learn from the last lines of a log, read at `at_s` (server) and `read_s` (monotonic).
 
-        Lines that were read before count once. Returns the new ones that were learnt from.
+        Returns the lines that are new and were learnt from.
         """
-        newest_s = self._read.get(target.key)
+        newest_s = self._newest.get(target.key)
         new = [line for line in lines if line.stamp_ns / 1e9 > (newest_s or 0.0)]
         is_whole = newest_s is None or len(new) < len(lines)
         own = {key: each for key, each in self._writers.items() if key[0] == target.pod}
         if new and not is_whole:
-            new = new[-max(MOST_GAPS, 4 * len(own)) :]  # of a log that grows fast, a sample will do
+            new = new[-max(MAX_GAPS, 4 * len(own)) :]  # a sample of a log that grows fast
             for each in own.values():
                 each.has_gap = True
         heard = set()
@@ -259,7 +267,7 @@ class JobLiveness:
             key = (target.pod, line.writer)
             rhythm = self._writers.get(key)
             if rhythm is None:
-                if len(self._writers) >= MOST_WRITERS:
+                if len(self._writers) >= MAX_WRITERS:
                     continue
                 rhythm = self._writers[key] = own[key] = Rhythm(target.name, line.writer)
             heard.add(key)
@@ -267,12 +275,12 @@ class JobLiveness:
         for key, each in own.items():
             each.finish_read(at_s, read_s, has_news=key in heard, skew_s=self._skew_s)
         if new:
-            self._read[target.key] = max(line.stamp_ns for line in new) / 1e9
+            self._newest[target.key] = max(line.stamp_ns for line in new) / 1e9
         return new
 
     def newest_of(self, target: Target) -> float | None:
         """Return the time of the newest line that was read of a log."""
-        return self._read.get(target.key)
+        return self._newest.get(target.key)
 
     def add_metrics(self, points: Iterable[tuple[int, float]], at_s: float, read_s: float) -> None:
         """Learn from steps and times of points in event files, oldest first."""
@@ -283,14 +291,14 @@ class JobLiveness:
         rhythm.finish_read(at_s, read_s, has_news=bool(new), skew_s=self._skew_s)
 
     def add_status(self, progress: str, at_s: float, read_s: float) -> None:
-        """Learn from the progress that the job's object reports; each change is a sign of life."""
+        """Count each change of the progress in the job's status as a sign of life."""
         if not progress:
             return
         rhythm = self._writers.setdefault(("", "status"), Rhythm("", "status"))
-        has_news, self._status = progress != self._status, progress
+        has_news, self._progress = progress != self._progress, progress
         if has_news:
             rhythm.add(at_s, b"")
-        rhythm.finish_read(at_s, read_s, has_news=has_news, skew_s=0.0)
+        rhythm.finish_read(at_s, read_s, has_news=has_news)
 
     @property
     def newest_s(self) -> float | None:
@@ -298,7 +306,7 @@ class JobLiveness:
         return max((each.newest_s for each in self._writers.values()), default=None) or None
 
     def needs_others(self, job: Job) -> bool:
-        """Return True if the ranks read so far are silent, so that the others have to be read."""
+        """Return True if the ranks read so far are silent, so that the others must be read."""
         return self._judge_job(self._alive(job)) is not None
 
     def silence(self, job: Job) -> Silence | None:
@@ -317,48 +325,61 @@ class JobLiveness:
             return None
         last = max(writers, key=lambda each: each.quiet_since_s)
         by_steps = [each for each in writers if each.has_steps]
-        rhythmic = [each for each in by_steps if each.instance] or by_steps or writers
-        usual_s = min(each.usual_s or inf for each in rhythmic)
-        frequent = [each for each in rhythmic if (each.usual_s or inf) <= 3 * usual_s]
+        usual_s = {
+            each: each.usual_s or inf
+            for each in [each for each in by_steps if each.instance] or by_steps or writers
+        }
+        shortest_s = min(usual_s.values())
+        frequent = (each for each, interval_s in usual_s.items() if interval_s <= 3 * shortest_s)
         first = max(frequent, key=lambda each: each.read_s)
-        limit_s = first.limit_s(self.limits)
-        if last is not first and last.announced:
-            limit_s = max(limit_s, last.limit_s(self.limits), first.limit_s(self.limits, last.announced))
-        # Those that were read before the silence could have been noticed do not count.
-        quiet_s = first.read_s - last.quiet_since_s
-        if quiet_s <= limit_s or first.quiet_reads < self._least_reads:
+        limit_s = first.limit_s(self._least_s)
+        if last is not first and last.phase:
+            limit_s = max(limit_s, last.limit_s(self._least_s))
+        # Measured at the newest read of a frequent writer: older reads could not have seen the silence.
+        if first.read_s - last.quiet_since_s <= limit_s or first.quiet_reads < self._min_quiet_reads:
             return None
         return _silence(max(each.newest_s for each in writers), first)
 
     def _judge_each(self, writers: Sequence[Rhythm]) -> Silence | None:
-        # A rank is silent only while others take steps: in a validation, one may print alone.
-        silent, announced = [], {each.announced for each in writers}
-        for each in writers:
-            if not each.has_steps or not each.instance or each.quiet_reads < self._least_reads:
+        # A rank is silent only while others take steps: during a validation, one may print alone.
+        ranks = [each for each in writers if each.has_steps and each.instance]
+        last_steps = sorted((each.steps[-1][0] for each in ranks), reverse=True)[:2]
+        silent, phases = [], {each.phase for each in writers}
+        for each in ranks:
+            if each.quiet_reads < self._min_quiet_reads or len(last_steps) < 2:
                 continue
-            limit_s = max(each.limit_s(self.limits, activity) for activity in announced)
-            others = (other for other in writers if other.has_steps and other.instance and other is not each)
-            stepped = (other.steps[-1][0] for other in others)
-            if each.quiet_s > limit_s and max(stepped, default=0.0) > each.newest_s + limit_s:
+            limit_s = max(each.limit_s(self._least_s, phase) for phase in phases)
+            others_s = last_steps[each.steps[-1][0] == last_steps[0]]
+            if each.read_s - each.quiet_since_s > limit_s and others_s > each.newest_s + limit_s:
                 silent.append(each)
         if not silent or len(silent) == len(writers):
             return None
-        names = tuple(each.name for each in sorted(silent, key=lambda each: _order(each.name)))
+        names = tuple(sorted((each.name for each in silent), key=_order))
         return _silence(max(each.newest_s for each in silent), silent[0], names)
 
     def stragglers(self, job: Job) -> tuple[Straggler, ...]:
         """Return the ranks that are steps behind the others, or that wait for samples unlike the others."""
-        writers = (
-            [each for each in self._alive(job) if each.has_steps] if job.status is Status.RUNNING else []
-        )
-        found = []
+        writers = [each for each in self._alive(job) if each.has_steps and job.status is Status.RUNNING]
+        # Ranks that print every tenth step are not compared with one that prints each.
+        peers_by: dict[tuple[int, bool], list[Rhythm]] = {}
         for each in writers:
-            peers = [other for other in writers if other is not each and _is_peer(each, other)][:MOST_PEERS]
-            behind, share = (_steps_behind(each, peers), _waits_more(each, peers)) if peers else (0, 0.0)
-            if behind or share:
-                found.append(Straggler(each.name, each.instance, behind, share))
+            peers_by.setdefault((each.stride, each.instance == ""), []).append(each)
+        found = [
+            Straggler(each.name, each.instance, behind, share)
+            for (stride, _), group in peers_by.items()
+            for each in group
+            if (peers := [other for other in group[: MAX_PEERS + 1] if other is not each])
+            for behind, share in [(_steps_behind(each, peers, stride), _excess_wait(each, peers))]
+            if behind or share
+        ]
         found.sort(key=lambda each: _order(each.writer))
         return tuple(found) if len(found) < len(writers) else ()
+
+
+def _places(text: bytes) -> list[tuple[int, int]]:
+    # Counters such as 12/100, but not those of epochs.
+    counters = ((int(place), int(total)) for epochs, place, total in _COUNTER.findall(text)[:4] if not epochs)
+    return [(place, total) for place, total in counters if 0 < place <= total]
 
 
 def _silence(since_s: float, rhythm: Rhythm, writers: tuple[str, ...] = ()) -> Silence:
@@ -370,29 +391,29 @@ def _order(name: str) -> tuple[str, int]:
     return (word, int(number)) if number.isdecimal() else (name, 0)
 
 
-def _is_peer(one: Rhythm, other: Rhythm) -> bool:
-    # Ranks that print every tenth step are not compared with one that prints each.
-    return one.stride == other.stride and (one.instance == "") == (other.instance == "")
-
-
-def _steps_behind(one: Rhythm, peers: Sequence[Rhythm]) -> int:
-    # By the time of the lines: where the peers were when this rank's log was read last.
-    usual_s, (own_s, own_step) = one.usual_s or 0.0, one.steps[-1]
-    until_s = own_s + max(0.0, one.quiet_s)
-    # Neither clocks of nodes that differ a little nor buffered output make a rank slow.
-    least_s = max(usual_s, LEAST_LAG_S, one.longest_s)
-    reached = [
-        max(before) for peer in peers if (before := [step for at_s, step in peer.steps if at_s <= until_s])
-    ]
-    passed = [at_s for peer in peers for at_s, step in peer.steps if own_step < step and at_s <= until_s]
-    if not reached or not passed or until_s - min(passed) <= least_s:
+def _steps_behind(one: Rhythm, peers: Sequence[Rhythm], stride: int) -> int:
+    # Where the peers were, by the time of their lines, when this rank's log was last read.
+    own_s, own_step = one.steps[-1]
+    if own_step + stride >= max(peer.steps[-1][1] for peer in peers):
+        return 0
+    until_s = own_s + max(0.0, one.read_s - one.quiet_since_s)
+    reached, passed_s = [], []
+    for peer in peers:
+        if place := bisect(peer.steps, (until_s, inf)):
+            reached.append(peer.steps[place - 1][1])
+        beyond = bisect(peer.steps, own_step, key=lambda each: each[1])
+        if beyond < place:
+            passed_s.append(peer.steps[beyond][0])
+    # Clocks that differ a little and buffered output do not make a rank slow.
+    least_s = max(one.usual_s or 0.0, MIN_LAG_S, one.longest_s)
+    if not passed_s or until_s - min(passed_s) <= least_s:
         return 0
     behind = int(median(reached)) - own_step
-    return behind if behind > one.stride else 0
+    return behind if behind > stride else 0
 
 
-def _waits_more(one: Rhythm, peers: Sequence[Rhythm]) -> float:
-    # A fifth of each step more than the others.
+def _excess_wait(one: Rhythm, peers: Sequence[Rhythm]) -> float:
+    # At least a fifth of each step more than the others.
     shares = [peer.wait_share for peer in peers if peer.wait_share is not None]
     if one.wait_share is None or not shares or one.wait_share < median(shares) + 0.2:
         return 0.0

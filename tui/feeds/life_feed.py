@@ -21,7 +21,7 @@ from k8s.errors import Invalid, KubeError, NotFound
 from k8s.jobs.permissions import Permissions
 from k8s.logs import LogLine, Target, targets_of
 from k8s.logs.lines import rfc3339
-from k8s.logs.liveness import JobLiveness, SilenceLimits
+from k8s.logs.liveness import LEAST_S, JobLiveness
 from k8s.logs.tail import read_tail
 from k8s.snapshot import Job, Silence, Straggler
 from k8s.status import Status
@@ -91,7 +91,7 @@ class LifeFeed:
         *,
         losses: LastLosses | None = None,
         on_marks: Callable[[], None] = lambda: None,
-        limits: SilenceLimits | None = None,
+        least_s: float = LEAST_S,
         read_s: float = READ_S,
     ) -> None:
         """Prepare; no request is sent before `run`.
@@ -102,7 +102,7 @@ class LifeFeed:
             jobs: Returns all jobs; the user's own running ones are read.
             losses: Last losses of ended jobs.
             on_marks: Called if `overlay` has news.
-            limits: From when on a job is silent.
+            least_s: Shortest time without a line that counts as silence.
             read_s: Shortest interval between two reads of one log.
         """
         self.values: dict[str, Sequence[float]] = {}
@@ -115,7 +115,7 @@ class LifeFeed:
         self._permissions = permissions
         self._jobs = jobs
         self._on_marks = on_marks
-        self._limits = limits or SilenceLimits()
+        self._least_s = least_s
         self._read_s = read_s
         self._reads: dict[str, _JobReads] = {}
         self._marks: dict[str, _Mark] = {}
@@ -223,7 +223,7 @@ class LifeFeed:
         ended = (job for job in (*visible, *self._ended) if not job.status.is_final or self._lacks_loss(job))
         wanted = {job.uid: job for job in (*ended, *self._own_running)}  # the first are read first
         for uid, job in wanted.items():
-            reads = self._reads.setdefault(uid, _JobReads(job, JobLiveness(self._limits)))
+            reads = self._reads.setdefault(uid, _JobReads(job, JobLiveness(self._least_s)))
             if job.status.is_final and not reads.job.status.is_final:
                 reads.at_s = -math.inf  # its last loss is read now
             reads.job = job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from cProfile import Profile
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -109,6 +110,20 @@ def bars(until_s: float) -> Lines:
         yield at_s + 160.0, "\r".join(parts)
 
 
+def counted(quiet_s: Iterable[float], text: str, every_s: float = 10.0) -> Lines:
+    """Return epochs of ten minutes that count their own 600 steps, each followed by a quiet time."""
+    begin_s = 0.0
+    for epoch, quiet in enumerate(quiet_s):
+        for at_s in range(0, 600, int(every_s)):
+            yield begin_s + at_s, text.format(epoch=epoch, step=at_s, share=f"{epoch + at_s / 600:.2f}")
+        begin_s += 600 + quiet
+
+
+def each_step(text: str) -> Timeline:
+    """Return 150 steps, each with a word that announces a phase, and then nothing."""
+    return one(steps(0, 298, text=text), until_s=900)
+
+
 PREPARE = [(1.0, "downloading corpus"), (9.0, "tokenizing shard 1/40"), (11.0, "tokenizing shard 2/40")]
 HEALTHY = {
     "long validation, announced": one(epochs(600, 400, 4, "Validating on 50000 samples"), until_s=3900),
@@ -185,6 +200,55 @@ HEALTHY = {
         until_s=2900,
     ),
     "a thousand lines in a second": one(steps(0, 200, 0.005), until_s=200),
+    "validation of 20 minutes after epochs that count from 1": one(
+        counted([1200, 1200], "epoch {epoch}/3 step {step}/590 loss 1"), until_s=3600
+    ),
+    "validation of 20 minutes after epochs that count from 0": one(
+        counted([1200, 1200], "Epoch: [{epoch}][{step:3}/600]  Loss 1.0 (1.0)  Acc@1 0.5 (0.5)"), until_s=3600
+    ),
+    "validations that grow": one(
+        counted([600, 900, 1200], "epoch {epoch}/3 step {step}/600 loss 1"), until_s=4500
+    ),
+    "validation after Hugging Face's epochs": one(
+        counted([1200, 1200], "{{'loss': 0.5, 'learning_rate': 4.9e-05, 'epoch': {share}}}"), until_s=3600
+    ),
+    "an announced validation that prints its sizes first": one(
+        steps(0, 600), [(602.0, "***** Running Evaluation *****"), (602.1, "  Num examples = 9000")],
+        [(602.2, "  Batch size = 8"), (1700.0, "{'eval_loss': 0.5}")], steps(1702, 2000, start=301),
+        until_s=2000,
+    ),
+    "metrics after the bars of a validation": one(
+        steps(0, 600), [(602.0 + 5 * place, f"{place}/100 [00:10<00:20, 1it/s]") for place in range(1, 101)],
+        steps(1500, 1800, start=301), until_s=1800,
+    ),
+    "a short sanity check of the validation first": one(
+        [(5.0, "step 0 loss 9"), (6.0, "validation check"), (8.0, "step 1 loss 9")], steps(10, 600, start=2),
+        [(602.0, "validation")], steps(1200, 1500, start=400), until_s=1500,
+    ),
+    "a first checkpoint after a long validation": one(
+        steps(0, 600), [(601.0, "Running validation")], steps(1200, 1800, start=301),
+        [(1801.0, "Saving checkpoint")], steps(2300, 2500, start=700), until_s=2500,
+    ),
+    "a warm restart within the pod": one(
+        steps(0, 600), [(612.0, "worker group failed; restarting 1/3"), (640.0, "loading model")],
+        steps(1200, 1800, start=250), until_s=1800,
+    ),
+    "epochs that grow": one(
+        ((20 * (1.5**place - 1) / 0.5, f"Epoch {place}: train_loss 0.5") for place in range(11)), until_s=2300
+    ),
+    "steps that slow down fourfold": one(
+        ((at_s, f"step {place} loss 1") for place, at_s in enumerate(
+            [*range(0, 900, 15), *range(900, 1500, 30), *range(1500, 4000, 60)]
+        )),
+        until_s=3900,
+    ),
+    "only rank 0 prints after the first lines": Timeline(
+        {"master-0": [*steps(0, 1800)], "worker-0": [(1.0, "NCCL comm ready")], "worker-1": [(1.0, "ready")]},
+        1800,
+    ),
+    "numbered preparation": one(
+        [(30.0 * place, f"Step {place}/4: shuffle") for place in range(1, 4)], steps(1500, 1800), until_s=1800
+    ),
     "never prints": one(until_s=9000),
     "is suspended": one(steps(0, 60), until_s=900, status=Status.SUSPENDED),
     "is being deleted": one(steps(0, 60), until_s=900, status=Status.TERMINATING),
@@ -241,6 +305,30 @@ HUNG: dict[str, tuple[Timeline, float, tuple[str, ...]]] = {
     ),
     "a line every minute": (one(steps(0, 1200, 60), until_s=2000), 1530, ()),
     "before the first step": (one(PREPARE, until_s=4200), 3660, ()),
+    "right after the first steps": (one(steps(10, 14), until_s=900), 120, ()),
+    "among steps after an announced validation": (
+        one(steps(0, 600), [(601.0, "Running validation")], steps(1200, 1300, start=301), until_s=2000),
+        1390, (),
+    ),
+    "among steps after the validation of an epoch": (
+        one(
+            counted([1200], "epoch {epoch}/3 step {step}/600 loss 1"),
+            steps(1800, 2100, 10, text="epoch 1/3 step {}0/600 loss 1"), until_s=3000,
+        ),
+        2190, (),
+    ),
+    "in a validation that prints its steps": (
+        one(
+            steps(0, 600), [(602.0, "Validating")], steps(604, 700, text="eval step {}/300 acc 0.5"),
+            until_s=4000,
+        ),
+        850, (),
+    ),
+    "with a checkpoint in each step line": (each_step("step {} loss 1 checkpoint=none"), 390, ()),
+    "with loading in each step line": (each_step("step {} loss 1 data loading 0.1s"), 390, ()),
+    "after a warm restart": (
+        one(steps(0, 600), steps(1200, 1300, start=250), until_s=2000, restarts=[610.0]), 1390, (),
+    ),
 }  # fmt: skip
 
 
@@ -249,6 +337,36 @@ def test_a_hung_job_is_silent_soon(name: str) -> None:
     timeline, until_s, writers = HUNG[name]
     at_s, found = next(timeline.alarms())
     assert at_s <= until_s and found.writers == writers
+
+
+def test_a_quiet_time_that_nothing_announces_raises_an_alarm_once() -> None:
+    timeline = one(counted([1200, 1200, 1200], "loss 0.5 step {epoch}{step:03}"), until_s=5300)
+    assert {int(at_s // 1800) for at_s, _ in timeline.alarms()} == {0}
+
+
+def test_comparing_ranks_costs_in_proportion_to_their_number() -> None:
+    calls = {}
+    for ranks in (64, 256):
+        lines = sorted(
+            (at_s, f"[1,{rank}]<stdout>:{text}")
+            for rank in range(ranks)
+            for at_s, text in steps(rank / 999, 20)
+        )
+        timeline, liveness = Timeline({"launcher-0": lines}, 20), JobLiveness()
+        job = timeline.job(20)
+        (target,), reader = targets_of(job), RankReader(())
+        owned = [
+            (int((BEGIN_S + at_s) * 1e9), text.encode(), reader.owner(text.encode())) for at_s, text in lines
+        ]
+        logged = [
+            LogLine(stamp_ns, raw, target, 0, owner.rank, prefix_bytes=owner.prefix_bytes)
+            for stamp_ns, raw, owner in owned
+        ]
+        liveness.add(target, logged, BEGIN_S + 20, 1000)
+        profile = Profile(builtins=False)
+        profile.runcall(liveness.stragglers, job)
+        calls[ranks] = sum(each.callcount for each in profile.getstats())
+    assert calls[256] <= 6 * calls[64]
 
 
 def test_a_silence_says_since_when_and_what_is_usual_and_ends_with_the_next_line() -> None:

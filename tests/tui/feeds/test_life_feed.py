@@ -14,7 +14,6 @@ import pytest
 
 from k8s.client.client import Client
 from k8s.jobs.permissions import Permissions
-from k8s.logs.liveness import SilenceLimits
 from k8s.snapshot import Job
 from k8s.status import Status
 from tests.scripted.server import WAIT_S, Answer, Compute, ScriptedCluster, refusal
@@ -158,9 +157,6 @@ async def test_logs_that_may_not_be_read_are_not_asked_for() -> None:
         assert not [each for each in cluster.requests if each.path.endswith("/log")]
 
 
-FAST = SilenceLimits().scaled(0.01)
-
-
 def now_said(*lines: tuple[float, str]) -> Answer:
     return Answer(
         "".join(f"{ago(seconds=seconds)[:-1]}.000000000Z {text}\n" for seconds, text in lines).encode()
@@ -192,7 +188,7 @@ async def test_a_hung_job_of_the_user_is_silent_though_no_view_shows_it() -> Non
         other = replace(running("gpt"), user="chen")
         cluster.say(LOG, now_said(*STEPS))
         marked = asyncio.Event()
-        feed = LifeFeed(client, None, lambda: jobs, on_marks=marked.set, limits=FAST, read_s=0.05)
+        feed = LifeFeed(client, None, lambda: jobs, on_marks=marked.set, least_s=0.6, read_s=0.05)
         jobs = (own, other)
         assert feed.overlay(jobs) is jobs
         async with running_feed(feed), asyncio.timeout(WAIT_S):

@@ -9,7 +9,6 @@ import pytest
 from k8s.client.client import Client
 from k8s.diagnosis.gather import answer_why
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
-from k8s.logs.liveness import SilenceLimits
 from k8s.snapshot import ClusterSnapshot, Job
 from tests.k8s.sandbox.live.running import pytorch_job
 from tui.feeds.cluster_feed import ClusterFeed
@@ -43,7 +42,7 @@ async def test_a_hung_job_says_so_in_its_row_in_why_and_among_the_faults(client:
         None,
         lambda: feed.all_jobs,
         on_marks=feed.publish_soon,
-        limits=SilenceLimits().scaled(0.02),
+        least_s=1.2,
         read_s=0.5,
     )
     feed.overlay = life.overlay
