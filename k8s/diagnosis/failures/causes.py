@@ -32,6 +32,13 @@ class FailureCause:
     """The same job may well succeed when run again."""
     is_decisive: bool = False
     """A line near the error proves it, whatever the error itself says."""
+    is_collateral: bool = False
+    """Ranks print it after another one failed."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Return True if it describes how a process ended rather than why."""
+        return any(state.startswith("SIG") for state in self.states)
 
     def fill(self, groups: Mapping[str, str]) -> str:
         """Return the sentence with the groups filled in."""
@@ -77,6 +84,7 @@ def _packaged() -> tuple[FailureCause, ...]:
             tuple(entry.get("details", ())),
             entry.get("retry", False),
             entry.get("decisive", False),
+            entry.get("collateral", False),
         )
         for entry in table["cause"]
     )

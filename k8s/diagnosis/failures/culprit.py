@@ -10,7 +10,15 @@ from enum import IntEnum
 from itertools import islice
 
 from k8s.diagnosis.failures.causes import FailureCause, compiled
-from k8s.diagnosis.failures.errors import FoundError, Raised, RankedText, find_errors, read_texts
+from k8s.diagnosis.failures.errors import (
+    NATIVE_COMPLAINT,
+    FoundError,
+    Raised,
+    RankedText,
+    any_of,
+    find_errors,
+    read_texts,
+)
 from k8s.diagnosis.failures.reports import RankReport, find_reports
 from k8s.diagnosis.failures.triage_result import ContainerLog, Triage
 from k8s.text.sanitize import sanitize
@@ -28,77 +36,65 @@ _LATER_NS = 1_000_000_000
 _AT_ONCE_NS = 100_000_000
 _STEPS_READ = 8
 
-# What ranks print because another one left.
-_COLLATERAL = re.compile(
-    r"(?i)^c10::DistBackendError\s*$|Watchdog caught collective|remote process exited|ncclRemoteError"
-    r"|closed by (?:remote )?peer|reset by (?:remote )?peer"
-    r"|Broken pipe|clients? joined|waiting for clients|client socket has timed out|RendezvousTimeout"
-    r"|Socket (?:closed|timeout)|socketPoll|recvValue failed|sendBytes failed"
-    r"|recvBytes failed|got 0 bytes"
-    r"|\bSIGTERM\b|signal:? 15\b|^Terminated\b|KeyboardInterrupt|SignalException|ChildFailedError"
-    r"|CalledProcessError: Command .*(?:python|torchrun|accelerate|deepspeed|mpirun|srun)"
-    r"|ProcessExitedException"
-    r"|terminate called without an active|Fatal Python error: Aborted|^Aborted\b"
-    r"|Timed out waiting \d+ ?ms for (?:recv|send)"
-    r"|Signal: Aborted|heartbeat ?monitor|missed heartbeat|taking the entire process down"
-    r"|communicator was aborted|commAbort"
-    r"|pair closure|(?:pass|reached) monitoredBarrier"
-    r"|wait timeout after|has been shut down|HorovodInternalError|MPI_ERR_PROC_FAILED|MPI_ABORT"
-    r"|RendezvousClosedError"
-    r"|RendezvousConnectionError|ActorDiedError|ActorUnavailable|WorkerCrashedError"
-    r"|NCCL operations have failed or timed out"
-    r"|ConnectionResetError|BrokenPipeError|EOFError\s*$|process group.*(?:abort|destroy)"
-    r"|ncclInternalError|(?:mpi\w+|prterun) has exited due"
-    r"|application call to abort|connection .*(?:reset|closed)|ncclUnhandledCudaError: .*remote"
-    r"|Some NCCL operations"
-    r"|DataLoader worker .* killed by signal: (?:Terminated|Aborted|Interrupt)"
+# Errors of launchers and wrappers that only report that a process has failed.
+_SUMMARY = any_of(
+    r"ChildFailedError|SignalException",  # torchelastic
+    r"ProcessExitedException",  # torch.multiprocessing.spawn
+    r"CalledProcessError: Command .*(?:python|torchrun|accelerate|deepspeed|mpirun|srun)",
+    r"one or more processes exited|TrainingFailedError",  # horovodrun, Ray Train
+    r"MPI_ABORT|application call to abort|^(?:mpi\w+|prterun) has exited due",  # Open MPI, MPICH
+    r"^c10::DistBackendError\s*$",
 )
-_NETWORK = re.compile(r"vendor err|NET/|ibv_|No route to host|unreachable|Connection (?:refused|timed out)")
-# An answer of a service in the network is no other rank.
-_OF_SERVICE = re.compile(
-    r"HTTPS?Connection|requests[./]|urllib3|huggingface|wandb|s3fs|boto|aiohttp|httpx|grpc\b"
+# Errors that other ranks get when one left, apart from those of the causes marked as collateral.
+_COLLATERAL = any_of(
+    r"ncclInternalError|ncclUnhandledCudaError: .*remote|EOFError\s*$",
+    r"connection .*(?:reset|closed)|ConnectionResetError|BrokenPipeError|process group.*(?:abort|destroy)",
+    r"DataLoader worker .* killed by signal: (?:Terminated|Interrupt)",
+    flags=re.IGNORECASE,
 )
-# An abort says less than what led to it.
-_VAGUE = re.compile(
-    r"^(?:c10::\w+|std::\w+|Aborted|SystemExit|Killed)\b(?!: \S)|unhandled (?:system|cuda) error"
-    r"|^RuntimeError\s*$"
+# A service answers, not another rank.
+_OF_SERVICE = any_of(
+    r"HTTPS?Connection|requests[./]|urllib3|huggingface|wandb|s3fs|boto|aiohttp|httpx|grpc\b",
+)
+_NETWORK = any_of(r"vendor err|NET/|ibv_|No route to host|unreachable|Connection (?:refused|timed out)")
+# Exceptions that say less than the lines around them.
+_TERSE = any_of(
+    r"NCCL|CUDA|cuDNN|cuBLAS|gloo|c10d|c10::|DistBackend|DistNetwork|std::|Aborted",  # native code
+    r"DataLoader|Horovod|\bMPI|UCX|\bray\b|CalledProcess|ChildFailed|SystemExit|SyntaxError",
+    r"writing file|serializ|(?:previous|above) error|error messages|^\w+$",
+    flags=re.IGNORECASE,
+)
+_VAGUE = any_of(
+    r"^(?:c10::\w+|std::\w+|Aborted|SystemExit|Killed)\b(?!: \S)",
+    r"unhandled (?:system|cuda) error|^RuntimeError\s*$",
+)
+# The error of a rank that waited for another, rather than was stopped.
+_WAITED = any_of(
+    r"time[d ]{0,2}out|peer|broken pipe|remote (?:process|error)|bytes|watchdog|barrier|socket",
+    r"aborted on|clients",
+    flags=re.IGNORECASE,
+)
+_STEP = any_of(
+    r"\b(?:step|iter\w*|epoch|batch)\b.{0,80}?\b(?:loss|acc)|'loss':|\bloss\b ?[:=] ?\d|\d(?:it/s|s/it)",
+    flags=re.IGNORECASE,
+)
+# Lines that may follow the error of a process that ends.
+_AFTERMATH = any_of(
+    r"wandb:|[EWI]\d{4} |\[[EWI]\d{3,4} |NCCL|torch[./]distributed|closing signal|srun|slurmstepd",
+    r"frame #|^\s",
+)
+_HEALTHY = any_of(
+    r"\wwarning: |warnings\.warn|^\s*NOTE|is not set|disabled|fall(?:ing)? back",
+    r"\b(?:0|no) errors?\b|\berrors?[:=] ?0\b|error[_ ]rate|without errors?",
+    flags=re.IGNORECASE,
 )
 _DIFFERENT = "different collectives"
-_STEP = re.compile(
-    r"(?i)\b(?:step|iter\w*|epoch|batch)\b.{0,80}?\b(?:loss|acc)|'loss':|\d(?:it/s|s/it)|\bloss\b ?[:=] ?\d"
-)
-_AFTERMATH = re.compile(
-    r"wandb:|[EWI]\d{4} |\[[EWI]\d{3,4} |NCCL|torch[./]distributed|closing signal|srun|slurmstepd|^\s*$"
-    r"|frame #|^\s"
-)
-_ANY_COMPLAINT = re.compile(
-    r"(?i)error|fatal|fail|cannot|can't|denied|not found|unable|invalid|exceeded|refused|abort|killed"
-    r"|timed out|timeout"
-    r"|no such|unrecognized|assert|NCCL WARN|exception|resolve|bus|root|slots|xid|memory|warn|nan\b"
-    r"|caught signal|segmentation|usage:|option"
-)
-_HEALTHY = re.compile(
-    r"(?i)\w[wW]arning: |warnings\.warn|^\s*NOTE|is not set|disabled|fall(?:ing)? back|\b(?:0"
-    r"|no) errors?\b|\berrors?[:=] ?0\b|error[_ ]rate|without errors?"
-)
-_WAITED = re.compile(
-    r"(?i)time[d ]{0,2}out|peer|broken pipe|remote (?:process|error)|bytes|watchdog|barrier|socket"
-    r"|aborted on|clients"
-)
-# What a launcher raises when one of its processes has failed.
-_SUMMARY = re.compile(r"ChildFailedError|CalledProcessError|SignalException|ProcessExitedException")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SEQUENCE = re.compile(r"SeqNum=(\d+), OpType=(\w+)")
-# Exceptions of libraries that say little themselves; others explain themselves.
-_TERSE = re.compile(
-    r"(?i)NCCL|CUDA|cuDNN|cuBLAS|gloo|c10d|DataLoader|DistBackend|DistNetwork|SystemExit|MPI|UCX"
-    r"|Horovod|ray\."
-    r"|CalledProcess|ChildFailed|c10::|std::|Aborted|writing file|serializ|^\w+$"
-)
 
 
 class _Level(IntEnum):
-    """How well a suspect explains the failure; the lowest is the culprit."""
+    """Kinds of suspects, the most convincing first."""
 
     REAL = 0
     PERHAPS_HANDLED = 1
@@ -118,34 +114,32 @@ class _Run:
     errors: list[FoundError]
     reports: list[RankReport]
     steps: dict[int | None, list[int]] = field(default_factory=dict)
-    """Indexes of lines that show progress, by rank, from the first error on."""
+    """Stamps of the lines that show progress after the first error, by rank."""
     normal: dict[int | None, list[int]] = field(default_factory=dict)
-    """Indexes of other lines that complain of nothing, by rank, from the first error on."""
+    """Stamps of other lines after the first error that report no problem, by rank."""
 
     def __post_init__(self) -> None:
         start = min((error.last_index for error in self.errors), default=len(self.texts))
-        for index, line in enumerate(self.texts[start + 1 :], start + 1):
+        for line in self.texts[start + 1 :]:
             if _STEP.search(line.text):
-                self.steps.setdefault(line.rank, []).append(index)
-            elif not (_AFTERMATH.search(line.text) or _ANY_COMPLAINT.search(line.text)):
-                self.normal.setdefault(line.rank, []).append(index)
+                self.steps.setdefault(line.rank, []).append(line.stamp_ns)
+            elif not line.is_notable and line.text.strip() and not _AFTERMATH.search(line.text):
+                self.normal.setdefault(line.rank, []).append(line.stamp_ns)
 
     def count_steps(self, error: FoundError) -> int:
-        """Return the number of steps after an error, of its rank or of any if it has none.
-
-        What a process had buffered appears all at once when it ends, after its traceback.
-        """
+        """Return the number of steps after an error, of its rank or of any if it has none."""
         ranks = set(self.steps) if error.rank is None else {None, error.rank}
         after_ns = error.stamp_ns + _LATER_NS
-        later = [self.texts[i].stamp_ns for rank in ranks for i in self.steps.get(rank, [])[-_STEPS_READ:]]
-        later = [stamp_ns for stamp_ns in later if stamp_ns > after_ns]
+        stamps = (stamp_ns for rank in ranks for stamp_ns in self.steps.get(rank, [])[-_STEPS_READ:])
+        later = [stamp_ns for stamp_ns in stamps if stamp_ns > after_ns]
+        # A process that ends flushes its buffer: those steps appear all at once after its traceback.
         return len(later) if later and max(later) - min(later) > _AT_ONCE_NS else 0
 
     def went_on(self, error: FoundError) -> bool:
-        """Return True if the rank of an error wrote of other things a while later."""
+        """Return True if the rank of an error still wrote ordinary lines a second later."""
         after_ns = error.stamp_ns + _LATER_NS
-        lines = (self.texts[index] for rank in (None, error.rank) for index in self.normal.get(rank, [])[-2:])
-        return sum(line.stamp_ns > after_ns for line in lines) >= 2
+        stamps = (stamp_ns for rank in (None, error.rank) for stamp_ns in self.normal.get(rank, [])[-2:])
+        return sum(stamp_ns > after_ns for stamp_ns in stamps) >= 2
 
 
 @dataclass(slots=True)
@@ -157,9 +151,9 @@ class _Suspect:
     error: FoundError | None = None
     report: RankReport | None = None
     state: str = ""
-    """The state that proves it; empty if the error does."""
-    absent: bool = False
-    """The others waited for it; `error` is theirs."""
+    """The state that proves the failure; empty if the error does."""
+    is_absent: bool = False
+    """The others waited for this rank; `error` is theirs."""
     is_hung: bool = False
 
     @property
@@ -172,8 +166,9 @@ def find_culprit(logs: Sequence[ContainerLog], causes: Sequence[FailureCause]) -
     known = {state for cause in causes for state in cause.states}
     if not any(log.exit_code or set(log.states) & known or log.exit_code is None for log in logs):
         return None
+    collateral = [compiled(cause.pattern) for cause in causes if cause.is_collateral]
     runs = [_read(log) for log in logs if log.exit_code != 0]
-    suspects = [suspect for run in runs for suspect in _suspects(run, known)]
+    suspects = [suspect for run in runs for suspect in _suspects(run, known, collateral)]
     if not suspects:
         return None
     first = min(suspects, key=_order)
@@ -185,9 +180,14 @@ def find_culprit(logs: Sequence[ContainerLog], causes: Sequence[FailureCause]) -
 
 
 def _order(suspect: _Suspect) -> tuple[int, float, int]:
-    # A vague abort comes after what explains it, wherever that was printed.
-    is_vague = suspect.error is not None and bool(_VAGUE.search(_headline(suspect.error)))
-    # A container that never started has no time; all that follows comes later.
+    error = suspect.error
+    # An abort or a log line comes after the exception that explains it, even if that was printed later.
+    is_vague = error is not None and bool(
+        error.kind == "complaint"
+        or _VAGUE.search(_headline(error))
+        or (error.kind == "native" and error.rank is None and len(suspect.run.log.ranks) > 1)
+    )
+    # A container that never started has no time, and everything else follows from that.
     when = suspect.stamp_ns or (0 if suspect.state else float("inf"))
     return suspect.level, when + (2 * _LATER_NS if is_vague else 0), suspect.rank or 0
 
@@ -197,12 +197,12 @@ def _headline(error: FoundError) -> str:
     return members[0].headline if members else ""
 
 
-def _said(error: FoundError) -> str:
-    return " ".join(text for member in error.members for text in member.texts)
+def _texts(error: FoundError) -> list[str]:
+    return [text for member in error.members for text in member.texts]
 
 
 def _read(log: ContainerLog) -> _Run:
-    texts = read_texts(log.lines, has_several_ranks=log.is_launcher or len(log.ranks) > 1)
+    texts = read_texts(log.lines, has_several_ranks=log.is_launcher or len(log.ranks) != 1)
     errors = [each for each in find_errors(texts) if each.chain and not each.is_ignored]
     reports = find_reports(texts, log.ranks)
     exits = {each.rank for each in reports if each.rank is not None and not each.is_absent}
@@ -213,34 +213,37 @@ def _read(log: ContainerLog) -> _Run:
         elif error.rank is None and len(log.ranks) == 1 and not log.is_launcher:
             error.rank = log.ranks[0]
         elif error.rank is None and len(exits) == 1 and error.kind in ("exception", "native", "shell"):
-            # Only one rank failed by itself, so what nobody signed is probably its.
+            # Only one rank failed by itself, so an error without a rank is probably its.
             (error.rank,) = exits
     return _Run(log, texts, errors, reports)
 
 
-def _is_collateral(error: FoundError) -> bool:
-    # Of a chain, the exception that is shown decides; a victim may wrap what it suffered.
-    text = " ".join(each for member in error.members[:1] for each in member.texts)
-    return bool(_COLLATERAL.search(text)) and not any(map(_OF_SERVICE.search, error.lines))
+def _is_collateral(error: FoundError, patterns: Sequence[re.Pattern[str]]) -> bool:
+    # Only the exception that is shown decides; a victim may wrap others.
+    texts = error.members[0].texts
+    found = any(pattern.search(text) for pattern in (_SUMMARY, _COLLATERAL, *patterns) for text in texts)
+    return found and not any(map(_OF_SERVICE.search, error.lines))
 
 
 def _finished_ns(log: ContainerLog) -> int:
     return int(log.finished.timestamp() * 1e9) if log.finished else 0
 
 
-def _suspects(run: _Run, known: set[str]) -> list[_Suspect]:
+def _suspects(run: _Run, known: set[str], collateral: Sequence[re.Pattern[str]]) -> list[_Suspect]:
     log = run.log
     ended_ns = _finished_ns(log)
     rank = log.ranks[0] if len(log.ranks) == 1 and not log.is_launcher else None
-    found = [_of_error(run, error) for error in run.errors]
+    found = [
+        _Suspect(run, _level(run, each, collateral), each.rank, each.stamp_ns, each) for each in run.errors
+    ]
     if log.exit_code is None:
-        # Of a container that runs, only what certainly failed counts.
+        # A running container may have handled its other errors.
         found = [each for each in found if each.level in (_Level.REAL, _Level.COLLATERAL)]
     for report in run.reports:
         if report.is_absent:
-            accused = _Suspect(run, _Level.ACCUSED, report.rank, report.stamp_ns, report=report)
-            accused.is_hung = True
-            found.append(accused)
+            found.append(
+                _Suspect(run, _Level.ACCUSED, report.rank, report.stamp_ns, report=report, is_hung=True)
+            )
         elif not any(each.rank == report.rank and each.level <= _Level.COLLATERAL for each in found):
             exited = report.code is not None and 0 < report.code < 128
             level = _Level.ACCUSED if exited else _Level.COLLATERAL
@@ -261,33 +264,33 @@ def _last_error(found: Sequence[_Suspect]) -> FoundError | None:
     return next((each.error for each in reversed(found) if each.level <= _Level.PERHAPS_HANDLED), None)
 
 
-def _of_error(run: _Run, error: FoundError) -> _Suspect:
-    suspect = _Suspect(run, _Level.REAL, error.rank, error.stamp_ns, error)
-    if _is_collateral(error):
-        suspect.level = _Level.COLLATERAL
-        return suspect
+def _level(run: _Run, error: FoundError, collateral: Sequence[re.Pattern[str]]) -> _Level:
+    if _is_collateral(error, collateral):
+        return _Level.COLLATERAL
+    headline = _headline(error)
     is_shared = error.rank is None and (run.log.is_launcher or len(run.log.ranks) > 1)
     if run.count_steps(error) >= (4 if is_shared else 2):
-        suspect.level = _Level.HANDLED
-    elif error.kind == "complaint":
-        suspect.level = _Level.COMPLAINT
-    elif not is_shared and run.went_on(error):
-        suspect.level = _Level.PERHAPS_HANDLED
-    elif error.kind == "shell" and re.match(r"(?i)error\b|\S+: error", _headline(error)) is None:
-        suspect.level = _Level.REAL if run.log.exit_code else _Level.COMPLAINT
-    return suspect
+        return _Level.HANDLED
+    if error.kind == "complaint":
+        is_network = NATIVE_COMPLAINT.search(headline) and _NETWORK.search(headline)
+        return _Level.ACCUSED if is_network and "NCCL WARN" in headline else _Level.COMPLAINT
+    if not is_shared and run.went_on(error):
+        return _Level.PERHAPS_HANDLED
+    if error.kind == "shell" and not run.log.exit_code and not re.match(r"(?i)error\b|\S+: error", headline):
+        return _Level.COMPLAINT
+    return _Level.REAL
 
 
 def _absentee(logs: Sequence[ContainerLog], suspects: Sequence[_Suspect], first: _Suspect) -> _Suspect:
-    """Return the rank that the victims waited for, if it can be told."""
+    """Return the rank that the victims waited for; `first` if unknown."""
     victims = [each for each in suspects if each.level is _Level.COLLATERAL and each.rank is not None]
-    waiting = {each.rank for each in victims if each.error and _WAITED.search(_said(each.error))}
+    waiting = {each.rank for each in victims if each.error and _WAITED.search(" ".join(_texts(each.error)))}
     sequence = _behind(suspects)
     if sequence is not None and sequence.state:
         return sequence
     world = {rank for log in logs for rank in log.ranks}
     missing = world - waiting
-    said = _said(first.error) if first.error else ""
+    said = " ".join(_texts(first.error)) if first.error else ""
     # The launcher stops who still runs at the end: a rank that hangs, not one that left.
     stopped = missing & {each.rank for each in victims if each.error is None}
     is_hung = bool(stopped) and bool(re.search(r"(?i)timed ?out|timeout", said))
@@ -301,11 +304,11 @@ def _absentee(logs: Sequence[ContainerLog], suspects: Sequence[_Suspect], first:
     rank = min(set(owners[0].ranks) & missing)
     run = next((each.run for each in suspects if each.run.log is owners[0]), None)
     run = run or _Run(owners[0], [], [], [])
-    return _Suspect(run, _Level.ACCUSED, rank, first.stamp_ns, first.error, absent=True, is_hung=is_hung)
+    return _Suspect(run, _Level.ACCUSED, rank, first.stamp_ns, first.error, is_absent=True, is_hung=is_hung)
 
 
 def _behind(suspects: Sequence[_Suspect]) -> _Suspect | None:
-    """Return the one rank that waits in an earlier or another collective than all others."""
+    """Return the one rank that waits in an earlier or another collective than all others; None if unknown."""
     at: dict[int, tuple[int, _Suspect]] = {}
     kinds: dict[str, list[_Suspect]] = {}
     for suspect in suspects:
@@ -325,7 +328,7 @@ def _behind(suspects: Sequence[_Suspect]) -> _Suspect | None:
 
 
 class _Verdict:
-    """Puts the explanation of the culprit together."""
+    """Cause and description of the culprit's failure."""
 
     def __init__(self, first: _Suspect, suspects: Sequence[_Suspect], causes: Sequence[FailureCause]) -> None:
         self._first = first
@@ -333,25 +336,25 @@ class _Verdict:
         self._causes = causes
         self._cause: FailureCause | None = None
         self._saw = ""
-        self._saw_line = False
-        """A line of the log, not a state."""
+        self._is_line = False
+        """True if `_saw` is a line of the log, not a state."""
 
     def result(self) -> Triage:
         first, log = self._first, self._first.run.log
         self._find_cause()
-        members = first.error.members if first.error and not first.absent else []
+        members = first.error.members if first.error and not first.is_absent else []
         shown = next((each for each in members if self._saw in (text.strip() for text in each.texts)), None)
         shown = shown or (members[0] if members else None)
         error = _cut(self._error_text(shown, members), _ERROR_CHARS) if shown else ""
         ended = self._ended()
         reason = f"{first.name} {ended}".strip() + (f": {error}" if error else "")
-        is_told = first.report is not None or first.absent
-        if not error and (why := log.message or (self._saw if self._saw_line and not is_told else "")):
+        is_told = first.report is not None or first.is_absent
+        if not error and (why := log.message or (self._saw if self._is_line and not is_told else "")):
             reason += f": {why}"
         if not self._saw:
             last = next((each.text for each in reversed(first.run.texts) if re.search(r"\w", each.text)), "")
             self._saw = error or last
-        lines = first.error.lines if first.error and not first.absent else []
+        lines = first.error.lines if first.error and not first.is_absent else []
         at = first.stamp_ns
         return Triage(
             culprit=_cut(first.name, 80),
@@ -369,10 +372,10 @@ class _Verdict:
         )
 
     def _error_text(self, shown: Raised, members: Sequence[Raised]) -> str:
-        # `raise X from Y`: both matter.
         outermost = members[0]
-        if outermost.link == "cause" and len(members) > 1:
-            root = shown if shown is not outermost else members[1]
+        root = shown if shown is not outermost else members[1] if len(members) > 1 else shown
+        # `raise X from Y` and a cause that the innermost exception names: both matter.
+        if root is not outermost and (outermost.link == "cause" or root is shown):
             return f"{outermost.headline[: _ERROR_CHARS // 2]} (from {root.headline})"
         text = shown.headline
         message = [line.strip() for line in shown.message]
@@ -382,7 +385,7 @@ class _Verdict:
 
     def _ended(self) -> str:
         first, log = self._first, self._first.run.log
-        if first.absent or (first.report and first.report.is_absent):
+        if first.is_absent or (first.report and first.report.is_absent):
             return "kept the others waiting"
         if first.state == _DIFFERENT:
             return "was in another collective"
@@ -397,33 +400,28 @@ class _Verdict:
 
     def _find_cause(self) -> None:
         first, log = self._first, self._first.run.log
-        states = [first.state] if first.state else []
-        if first.report and first.report.signal:
-            states.append(first.report.signal)
-        hard = [each for each in states if not each.startswith(("exit", "SIG"))]
-        if self._by_state(hard):
+        error, report = first.error, first.report
+        states = [each for each in (first.state, report.signal if report else "") if each]
+        if self._by_state(each for each in states if not each.startswith(("exit", "SIG"))):
             return
-        is_terse = first.error is None or first.error.kind != "exception" or _TERSE.search(_said(first.error))
-        decisive = [cause for cause in self._causes if cause.is_decisive]
-        if is_terse and self._by_text(self._context(), decisive):
-            return
-        if first.error is not None:
-            texts = [text for member in first.error.members for text in member.texts]
-            # A line that only complains says less than what led to it.
-            texts += self._context() if first.error.kind == "complaint" else []
-            if self._by_text(texts):
-                return
-        if log.message and self._by_text([_cut(log.message, 2000)]):
-            return
-        if first.report and self._by_text([first.report.text]) and not first.report.signal:
-            return
-        if is_terse and self._by_text(self._context()):
-            return
-        if first.report is not None and first.report.is_absent:
-            states.append("absent")
-        if self._by_state(states) or first.error is not None:
-            return
-        self._by_state(log.states)
+        own = _texts(error) if error else []
+        is_terse = error is None or error.kind != "exception" or bool(_TERSE.search(" ".join(own)))
+        context = self._context()
+        # How a process ended explains less than any other line.
+        specific = [each for each in self._causes if each.is_decisive or not each.is_ending]
+        found = (
+            (is_terse and self._by_text(context, [each for each in self._causes if each.is_decisive]))
+            or self._by_text(own + context if error and error.kind == "complaint" else own, specific)
+            or self._by_text([_cut(log.message, 2000)])
+            or (report and not report.signal and self._by_text([report.text]))
+            or self._by_text(context if is_terse else filter(NATIVE_COMPLAINT.search, context), specific)
+            or (report and report.is_absent and self._by_state(["absent"]))
+            or self._by_text(own)
+            or (is_terse and self._by_text(context))
+            or self._by_state(states)
+        )
+        if not found and error is None:
+            self._by_state(log.states)
 
     def _by_state(self, states: Iterable[str]) -> bool:
         for state in states:
@@ -433,20 +431,20 @@ class _Verdict:
                     return True
         return False
 
-    def _by_text(self, texts: Iterable[str], causes: Sequence[FailureCause] = ()) -> bool:
+    def _by_text(self, texts: Iterable[str], causes: Sequence[FailureCause] | None = None) -> bool:
         texts = [text for text in texts if text.strip()]
-        for cause in causes or self._causes:
+        for cause in self._causes if causes is None else causes:
             if not cause.pattern:
                 continue
             search = compiled(cause.pattern).search
             for text in texts:
                 if search(text):
-                    self._cause, self._saw, self._saw_line = cause, text.strip(), True
+                    self._cause, self._saw, self._is_line = cause, text.strip(), True
                     return True
         return False
 
-    def _near(self) -> list[str]:
-        """Return the lines around the error that the same rank, or nobody in particular, wrote."""
+    def _near(self) -> list[RankedText]:
+        """Return the lines around the error, without those of other ranks."""
         run, error = self._first.run, self._first.error
         if error is None:
             near: Sequence[RankedText] = run.texts[-_LAST_LINES:]
@@ -455,31 +453,27 @@ class _Verdict:
                 near = run.texts[max(0, index - 10) : index + 10]
         else:
             near = run.texts[max(0, error.index - _CONTEXT_BEFORE) : error.last_index + _CONTEXT_AFTER]
-        return [line.text for line in near if line.rank in (None, self._first.rank)]
+        return [line for line in near if line.rank in (None, self._first.rank)]
 
     def _context(self) -> list[str]:
-        return [text for text in self._near() if _ANY_COMPLAINT.search(text) and not _HEALTHY.search(text)]
+        return [line.text for line in self._near() if line.is_notable and not _HEALTHY.search(line.text)]
 
     def _groups(self) -> dict[str, str]:
         cause, first = self._cause, self._first
         assert cause is not None
         texts = [self._saw]
         if first.error is not None:
-            texts += [text for member in first.error.members for text in member.texts]
-            texts += self._near()
+            texts += [*_texts(first.error), *(line.text for line in self._near())]
         groups: dict[str, str] = {}
         for pattern in (cause.pattern, *cause.details):
             for text in texts if pattern else ():
                 hit = compiled(pattern).search(text)
-                named = (
-                    {name: value.strip() for name, value in hit.groupdict().items() if value} if hit else {}
-                )
-                if named:
-                    groups = {**{name: _cut(value, 150) for name, value in named.items()}, **groups}
+                if named := {name: value for name, value in hit.groupdict().items() if value} if hit else {}:
+                    groups = {name: _cut(value, 150) for name, value in named.items()} | groups
                     break
         if first.run.log.message:
             groups.setdefault("message", _cut(first.run.log.message, 200).rstrip("."))
-        if first.absent or (first.report and first.report.is_absent):
+        if first.is_absent or (first.report and first.report.is_absent):
             groups.setdefault("absent", str(first.rank))
         return groups
 

@@ -24,77 +24,93 @@ _MOST_ERRORS = 400
 # Lines of one traceback are written at once; the runtime stamps them within this time.
 _BLOCK_GAP_NS = 2_000_000_000
 
+
+def any_of(*parts: str, flags: int = 0) -> re.Pattern[str]:
+    """Return a compiled alternation of the parts."""
+    return re.compile("|".join(parts), flags)
+
+
 _HEADER = re.compile(r"(?:(Original|Remote|Exception Group) )?Traceback \(most recent call last\)")
-_TYPE = (
-    r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*?"
-    r"(?:Error|Exception|Interrupt|Exit|Fault|Timeout|Expired|Group|Pool|Warning)"
-)
+_DOTTED = r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*"
 # After frames, whatever is not indented is the exception.
-_RAISED = re.compile(r"(?!File \")((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:\([\w.]+\))?)(?::(?: (.*))?)?\s*$")
+_RAISED = re.compile(rf"(?!File \")({_DOTTED}(?:\([\w.]+\))?)(?::(?: (.*))?)?\s*$")
 # Without a traceback, the name has to tell.
-_BARE = re.compile(rf"(?!\w*Warning\b)({_TYPE}(?:\([\w.]+\))?)(?:: (?=\S)|:?\s*$)")
-_FRAME = re.compile(r"\s+File \"|\s*> File \"")
+_BARE = re.compile(
+    rf"(?!\w*Warning\b)({_DOTTED}?(?:Error|Exception|Interrupt|Exit|Fault|Timeout|Expired|Group|Pool)"
+    r"(?:\([\w.]+\))?)(?:: (?=\S)|:?\s*$)"
+)
+_FRAME = re.compile(r"\s+(?:> )?File \"")
 _CAUSE_LINK = "The above exception was the direct cause of"
 _CONTEXT_LINK = "During handling of the above exception"
-_NESTED = re.compile(
-    r"-- Process (\d+) terminated with the following error|^\"\"\"$|^'''$|following error:\s*$"
+_NESTED = any_of(
+    r"-- Process (\d+) terminated with the following error",  # torch.multiprocessing.spawn
+    r"^\"\"\"$|^'''$",  # concurrent.futures and multiprocessing.pool quote a remote traceback
+    r"following error:\s*$",
 )
 _GROUP_EDGE = re.compile(r"^\s*(?:\| ?|\+-[-+ \d.]*$|\+ (?=Exception Group))")
-# A line that somebody else wrote: it ends the message of an exception.
-_LOGGED = re.compile(
-    r"\s*(?:\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\[?\d\d:\d\d:\d\d|[IWEF]\d{4} |\[[IWEF]\d{3,4} |\[[EW] \w|"
-    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)[: ]|\w+: (?:INFO|WARNING|ERROR)\b|wandb:|srun: |slurmstepd: |"
-    r"terminate called|Fatal Python error|Exception (?:ignored )?in |\S+:\d+:\d+ \[\d+\] "
-    r"|\[[\w.-]+:\d+(?::\d+)*\] |={20}|-{20}|\*{20}|"
-    r"(?:step|epoch|iter\w*)\b.{0,60}loss|\s*\d{1,3}%\|)",
-    re.IGNORECASE,
+# A line of another writer: it ends the message of an exception.
+_LOGGED = any_of(
+    r"\s*(?:\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\[?\d\d:\d\d:\d\d)",  # a time
+    r"\s*(?:[IWEF]\d{4} |\[[IWEF]\d{3,4} |\[[EW] \w)",  # glog, in TensorFlow, XLA and PyTorch
+    r"\s*(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)[: ]|\w+: (?:INFO|WARNING|ERROR)\b)",  # logging
+    r"\s*\S+:\d+:\d+ \[\d+\] ",  # NCCL
+    r"\s*\[[\w.-]+:\d+(?::\d+)*\] ",  # Open MPI, UCX
+    r"\s*(?:wandb:|srun: |slurmstepd: |={20}|-{20}|\*{20})",
+    r"\s*(?:terminate called|Fatal Python error|Exception (?:ignored )?in )",
+    r"\s*(?:(?:step|epoch|iter\w*)\b.{0,60}loss|\d{1,3}%\|)",  # progress
+    flags=re.IGNORECASE,
 )
 _TERMINATE = re.compile(r"terminate called after throwing an instance of '([^']{1,200})'")
 _STILL_RUNS = "terminate called without an active exception"
 _WHAT = re.compile(r"\s*what\(\):\s*(.*)")
-_SIGNAL_WORDS = r"Segmentation fault|Bus error|Illegal instruction|Floating point exception|Aborted|Killed"
-_NATIVE = re.compile(
-    r"(?P<fault>Fatal Python error: .+)"
-    rf"|\] Signal: (?P<caught>[A-Z][\w ]+ \(\d+\))"
-    rf"|^(?:\S+: (?:line )?\d+: +\d+ )?(?P<died>(?:{_SIGNAL_WORDS})(?: +\(core dumped\).*)?)(?: {{2,}}.*)?$"
-    r"|(?P<check>(?:^F\d{4} |\[F\d{3,4} ).*|Check failed: .+|(?:FATAL|fatal error): .+)"
-    r"|terminated with exception: (?P<watchdog>.+)"
-    r"|(?P<timeout>Watchdog caught collective operation timeout.*)"
-    r"|^(?P<cuda>CUDA (?:error|failure)\b.*|.{0,200}: Test (?:CUDA|NCCL) failure.*)"
+_SIGNAL_WORDS = "Segmentation fault|Bus error|Illegal instruction|Floating point exception|Aborted|Killed"
+_NATIVE = any_of(
+    r"(Fatal Python error: .+)",  # faulthandler
+    r"\] Signal: ([A-Z][\w ]+ \(\d+\))",  # Open MPI's handler
+    # bash, of its children: `run.sh: line 9:    17 Killed      python train.py`
+    rf"^(?:\S+: (?:line )?\d+: +\d+ )?((?:{_SIGNAL_WORDS})(?: +\(core dumped\).*)?)(?: {{2,}}.*)?$",
+    r"((?:^F\d{4} |\[F\d{3,4} ).*|Check failed: .+|(?:FATAL|fatal error): .+)",  # glog, MPICH
+    r"\*\*\* (SIG\w+) (?:received by|\(@0x)",  # absl, glog
+    r"terminated with exception: (.+)|(Watchdog caught collective operation timeout.*)",  # ProcessGroupNCCL
+    r"^(CUDA (?:error|failure)\b.*|.{0,200}: Test (?:CUDA|NCCL) failure.*)",  # nccl-tests
 )
-_SHELL = re.compile(
-    r"^(?:\S*\b(?:ba|da|z|k)?sh: .+: (?:command not found|not found|No such file or directory"
-    r"|Permission denied"
-    r"|cannot execute.*|.*format error)"
-    r"|exec (?:failed|/\S+|\S+: ).*|\S+: can't open file .+|\S*python[\d.]*: (?:No module named|can't"
-    r"|Error while).+"
-    r"|\S*env: .+: (?:No such file or directory|Permission denied)"
-    r"|\S+: error while loading shared libraries: .+"
-    r"|ssh: .+|(?:\S+@)?\S+: Permission denied \(.+|Host key verification failed.*"
-    r"|[\w./ -]{1,80}: error: .+|usage: .+ error: .+|Error: .+|error: .+|fatal: .+"
-    r"|Error response from daemon.+"
-    r"|\S{1,60}: (?:cannot|unable to|could not|failed to) .+"
-    r"|(?:mpirun|mpiexec|orterun|prterun|prun|horovodrun) (?:has detected|was unable|could not|is unable).+"
-    r"|.{0,10}There are not enough slots available.+|ORTE (?:was unable|has lost|does not know).+"
-    r"|PRTE (?:was unable|has lost).+|Error in call to target .+|Could not override .+"
-    r"|Missing mandatory value.+)"
+_SHELL = any_of(
+    r"^\S*\b(?:ba|da|z|k)?sh: .+: (?:command not found|not found|No such file or directory"
+    r"|Permission denied|cannot execute.*|.*format error)",
+    r"^exec (?:failed|/\S+|\S+: ).*|^\S*env: .+: (?:No such file or directory|Permission denied)",
+    r"^\S+: can't open file .+|^\S*python[\d.]*: (?:No module named|can't|Error while).+",
+    r"^\S+: error while loading shared libraries: .+",  # ld.so
+    r"^ssh: .+|^(?:\S+@)?\S+: Permission denied \(.+|^Host key verification failed.*",
+    r"^(?!srun: |slurmstepd: )[\w./ -]{1,80}: error: .+|^usage: .+ error: .+",  # argparse, compilers
+    r"^(?:[Ee]rror|fatal): .+|^Error response from daemon.+",  # Go programs, git
+    r"^\S{1,60}: (?:cannot|unable to|could not|failed to) .+",  # coreutils
+    r"^(?:mpirun|mpiexec|orterun|prterun|prun|horovodrun) (?:has detected|was unable|could not|is unable).+",
+    r"^.{0,10}There are not enough slots available.+|^(?:ORTE|PRTE) (?:was unable|has lost|does not know).+",
+    r"^(?:Error in call to target|Could not override|Missing mandatory value).+",  # Hydra
 )
-_ERROR_LEVEL = re.compile(
-    r"(?:\bERROR\b|\bCRITICAL\b|\bFATAL\b|^E\d{4} |\[E\d{3,4} |NCCL WARN|\bUCX +ERROR|^Error\b|^ERROR\b)"
+# Log lines of native code; its exceptions in Python often say less.
+NATIVE_COMPLAINT = any_of(
+    r"^[EF]\d{4} |\[[EF]\d{3,4} ",  # glog
+    r"^\d{4}-\d\d-\d\d [\d:.]+: [EF] ",  # TensorFlow, XLA
+    r"NCCL WARN|UCX +ERROR",
 )
+_ERROR_LEVEL = any_of(NATIVE_COMPLAINT.pattern, r"\b(?:ERROR|CRITICAL|FATAL)\b|^Error\b")
 # A line with one of these is worth a closer look; most lines have none.
 _NOTABLE = (
-    *("error", "exception", "fatal", "traceback", "terminate", "kill", "fault", "fail", "denied"),
+    *("error", "exception", "fatal", "traceback", "terminate", "kill", "fault", "fail", "denied", 'file "'),
     *("not found", "abort", "cannot", "can't", "could not", "unable", "refused", "interrupt", "exit"),
-    *("timeout", "detected", "not enough", "instruction", "no module", "missing", "signal"),
-    *("what():", "expired", "no such", "exec ", "nccl warn", ".cpp:", "ssh: ", "local_rank"),
-    *("process name", "running at", "stalled ranks", "/task:", "return code", "usage"),
+    *("timeout", "timed out", "detected", "not enough", "instruction", "no module", "missing", "signal"),
+    *("what():", "expired", "no such", "exec ", "nccl warn", ".cpp:", "ssh: ", "local_rank", "resolve"),
+    *("process name", "running at", "stalled ranks", "/task:", "return code", "usage", "invalid", "unknown "),
+    *("exceeded", "unrecognized", "assert", "bus ", "memory", "as root", "xid", "slots", "nan ", ": e "),
 )
 _LOOSE_LABEL = re.compile(r" {0,4}(\d{1,5}): |\[(\d{1,5})\] ?")
 _TAG = re.compile(
     r"\[[^\],\s]{1,40},(\d{1,6})\](?:\[[^\]\s]*\])?<std\w+>: ?|\(\w[\w. ]* pid=\d+[^)]{0,80}\) ?"
 )
 _PREFIX_RANK = re.compile(r"(?i)\brank[ =:]{0,2}(\d{1,6})\b")
+# torchelastic's table of failures.
+_TABLE_RANK = re.compile(r"  rank +: (\d{1,6})")
 _NUMBERS = re.compile(r"\d+")
 _CLOCK = re.compile(r"\d\d:\d\d")
 
@@ -117,7 +133,6 @@ class Raised:
 
     headline: str
     message: list[str] = field(default_factory=list)
-    """Further lines of its message."""
     link: str = ""
     """Link to the one before: `cause`, `context` or `nested`."""
 
@@ -129,31 +144,30 @@ class Raised:
 
 @dataclass(slots=True)
 class FoundError:
-    """An error in a log."""
+    """One error in a container's log."""
 
     kind: Kind
     rank: int | None
     stamp_ns: int
     index: int
-    """Of its first line in the container's log."""
     last_index: int = 0
     chain: list[Raised] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
-    """As printed, bounded: the traceback and the message."""
+    """As printed: the traceback and the message, at most `TRACEBACK_LINES`."""
     is_ignored: bool = False
-    """Python went on: `Exception ignored in`."""
+    """Python continued after it: `Exception ignored in`."""
     local_rank: int | None = None
-    """Of `-- Process 2 terminated`; -1 for none."""
 
     @property
     def members(self) -> list[Raised]:
         """Return the exceptions of the chain, the most helpful first: the innermost, else the outermost."""
         named = [each for each in self.chain if each.headline]
-        if not named:
-            return []
-        nested = [index for index, each in enumerate(named) if each.link == "nested"]
-        first = nested[-1] if nested else len(named) - 1
-        return [named[first], *(each for each in reversed(named) if each is not named[first])]
+        nested = [each for each in named if each.link == "nested"]
+        if not nested:
+            return named[::-1]
+        # The first exception of a group cancelled the others.
+        first = nested[0 if "sub-exception" in named[0].headline else -1]
+        return [first, *(each for each in reversed(named) if each is not first)]
 
 
 def read_texts(lines: Sequence[LogLine], *, has_several_ranks: bool) -> list[RankedText]:
@@ -201,16 +215,18 @@ def find_errors(texts: Sequence[RankedText]) -> list[FoundError]:
 class _Block:
     """A traceback or message that is being read."""
 
-    def __init__(self, error: FoundError, prefix: str, state: str) -> None:
+    def __init__(self, error: FoundError, prefix: str, state: str, *, is_typed: bool = False) -> None:
         self.error = error
         self.state = state
-        """`frames`, `message` or `link`."""
-        self.noise = 0
+        """`frames`, `message`, `link` or `over`."""
         self.stamp_ns = error.stamp_ns
         self.link = ""
+        self._noise = 0
+        # Frames without a header prove less: only what is named like an exception ends them.
+        self._is_typed = is_typed
         self._prefix = prefix
         self._repeats: bool | None = None
-        """Its further lines have the prefix too; None before the second line."""
+        """True if the further lines have the prefix too; None before the second line."""
         # Times in a prefix change from line to line, names do not.
         parts = _NUMBERS.split(prefix) if _CLOCK.search(prefix) else [prefix]
         self._continued = re.compile(r"\d+".join(map(re.escape, parts))) if prefix.strip() else None
@@ -239,7 +255,7 @@ class _Block:
         return text[self._base :] if text[: self._base].isspace() else text
 
     def read(self, text: str, stamp_ns: int) -> bool:
-        """Take a line; False if it does not belong to the block."""
+        """Add a line; return False if it does not belong to the block."""
         if stamp_ns and self.stamp_ns and abs(stamp_ns - self.stamp_ns) > _BLOCK_GAP_NS:
             self.state = "over"
             return False
@@ -248,11 +264,11 @@ class _Block:
             if not text.strip() or text[:1].isspace() or text.startswith(("> File", "File ", "^", "~", "│")):
                 self._append(text)
                 return True
-            found = _RAISED.match(text) or _BARE.match(text)
-            if found is None:
-                self.noise += 1
-                if self.noise > 20:
-                    self.state = "over"
+            if not (_BARE.match(text) or (not self._is_typed and _RAISED.match(text))):
+                if self._is_typed and error.chain:
+                    return self._read_message(text, stamp_ns)
+                self._noise += 1
+                self.state = "over" if self._noise > 20 else "frames"
                 return False
             error.chain.append(Raised(_stripped_type(text.rstrip()), link=self.link))
             self.state = "message"
@@ -267,12 +283,12 @@ class _Block:
         return True
 
     def _read_message(self, text: str, stamp_ns: int) -> bool:
-        error = self.error
+        error, self.state = self.error, "message"
         if text.startswith((_CAUSE_LINK, _CONTEXT_LINK)):
             self.link = "cause" if text.startswith(_CAUSE_LINK) else "context"
             self.state = "link"
         elif error.kind == "exception" and _FRAME.match(text):
-            self.link, self.state = "nested", "frames"
+            self.link, self.state, self._is_typed = "nested", "frames", True
         elif nested := _NESTED.search(text):
             self.link = "nested"
             if nested[1]:
@@ -294,7 +310,7 @@ class _Block:
         lines = self.error.lines
         lines.append(text[:LINE_CHARS])
         if len(lines) > TRACEBACK_LINES:
-            # The head says where it began; the end says what happened.
+            # The head shows where it began, the end what happened.
             del lines[TRACEBACK_LINES // 4]
 
 
@@ -308,20 +324,22 @@ class _ErrorReader:
         self._table_rank: int | None = None
 
     def read(self, index: int, line: RankedText) -> None:
-        """Take the next line."""
+        """Read the next line."""
         stamp_ns, rank, text, is_notable = line
         if not self._open and not is_notable:
             return
         while tag := _TAG.match(text):
             rank = int(tag[1]) if tag[1] else rank
             text = text[tag.end() :]
-        if text.startswith("  rank") and (found := re.match(r"  rank +: (\d{1,6})", text)):
+        if found := _TABLE_RANK.match(text):
             self._table_rank = int(found[1])
         if header := _HEADER.search(text):
             self._read_header(index, stamp_ns, rank, text, header)
             return
         for key, block in reversed(self._open.items()):
-            if key[0] != rank:
+            # Native code prefixes only the first line of a message.
+            continues = rank is None and block.error.kind == "native" and block.error.last_index == index - 1
+            if key[0] != rank and not continues:
                 continue
             rest = block.strip(text)
             if rest is not None and block.read(rest, stamp_ns):
@@ -330,7 +348,12 @@ class _ErrorReader:
             if block.state == "over":
                 del self._open[key]
                 break
-        if is_notable:
+        if _FRAME.match(text):
+            # A syntax error of the script itself is printed without a header.
+            error = FoundError("exception", rank, stamp_ns, index, index, lines=[text])
+            self._add(error)
+            self._open[rank, ""] = _Block(error, "", "frames", is_typed=True)
+        elif is_notable:
             self._read_single(index, stamp_ns, rank, text)
 
     def _read_header(
@@ -370,8 +393,18 @@ class _ErrorReader:
         if text.startswith("Exception ignored in"):
             self._ignored.add(rank)
             return
-        kind, headline = classify(text)
-        if kind is None:
+        kind: Kind
+        if _BARE.match(text):
+            kind, headline = "exception", _stripped_type(text.rstrip())
+        elif _STILL_RUNS in text:
+            kind, headline = "native", _STILL_RUNS
+        elif found := _TERMINATE.search(text) or _NATIVE.search(text):
+            kind, headline = "native", next(filter(None, found.groups())).strip()
+        elif _SHELL.match(text):
+            kind, headline = "shell", text.strip()
+        elif _ERROR_LEVEL.search(text):
+            kind, headline = "complaint", text.strip()
+        else:
             return
         error = FoundError(kind, rank, stamp_ns, index, index, [Raised(headline)], [text])
         if rank is None and (named := _PREFIX_RANK.search(text)) and ".cpp:" in text:
@@ -381,28 +414,7 @@ class _ErrorReader:
             self._open[rank, ""] = _Block(error, "", "message")
 
 
-def classify(text: str) -> tuple[Kind | None, str]:
-    """Return the kind of a line that is no part of a traceback, and its headline."""
-    if found := _BARE.match(text):
-        return "exception", _stripped_type(text.rstrip())
-    if _STILL_RUNS in text:
-        return "native", _STILL_RUNS
-    if found := _TERMINATE.search(text):
-        return "native", found[1]
-    if found := _NATIVE.search(text):
-        return "native", next(each for each in found.groups() if each).strip()
-    if _SHELL.match(text) and not text.startswith(("srun: ", "slurmstepd: ")):
-        return "shell", text.strip()
-    if _ERROR_LEVEL.search(text):
-        return "complaint", text.strip()
-    return None, ""
-
-
 def _stripped_type(headline: str) -> str:
-    """Return a headline without the module of its type: `torch.cuda.OutOfMemoryError` loses `torch.cuda`."""
+    """Return a headline without the module of its type: `OutOfMemoryError`, not `torch.OutOfMemoryError`."""
     name, colon, message = headline.partition(":")
-    return (
-        f"{name.rsplit('.', 1)[-1] if '(' not in name else name}{colon}{message}"
-        if " " not in name
-        else headline
-    )
+    return headline if " " in name or "(" in name else f"{name.rsplit('.', 1)[-1]}{colon}{message}"

@@ -46,7 +46,7 @@ class LastRun:
 
 @dataclass(frozen=True, slots=True)
 class FailedLogs:
-    """What could be read of the logs of a failed job."""
+    """Logs of a failed job, as far as they could be read."""
 
     logs: tuple[ContainerLog, ...] = ()
     """Of every failed run, without lines where its log could not be read."""

@@ -74,7 +74,9 @@ class RankReport:
     @property
     def signal(self) -> str:
         """Return the name of the signal that ended it; empty for none."""
-        return signal_name(-self.code) if self.code is not None and self.code < 0 else ""
+        code = self.code or 0
+        # A shell in between reports a signal as 128 plus its number.
+        return signal_name(-code if code < 0 else max(0, code - 128))
 
     @property
     def is_hard(self) -> bool:

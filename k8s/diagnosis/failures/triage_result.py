@@ -49,7 +49,7 @@ class ContainerLog:
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Return how it ended, in the words of the causes table, the most telling first."""
+        """States at its end, named as in the causes table, the most specific first."""
         number = self.signal or max(0, (self.exit_code or 0) - 128)
         found = (self.pod_reason, self.end_reason, signal_name(number), f"exit {self.exit_code}")
         return tuple(each for each in found if each)
