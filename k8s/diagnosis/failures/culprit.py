@@ -61,7 +61,7 @@ _NETWORK = any_of(r"vendor err|NET/|ibv_|No route to host|unreachable|Connection
 _TERSE = any_of(
     r"NCCL|CUDA|cuDNN|cuBLAS|gloo|c10d|c10::|DistBackend|DistNetwork|std::|Aborted",  # native code
     r"DataLoader|Horovod|\bMPI|UCX|\bray\b|CalledProcess|ChildFailed|SystemExit|SyntaxError",
-    r"writing file|serializ|(?:previous|above) error|error messages|^\w+$",
+    r"writing file|serializ|exited unexpectedly|(?:previous|above) error|error messages|^\w+$",
     flags=re.IGNORECASE,
 )
 _VAGUE = any_of(
@@ -381,7 +381,7 @@ class _Verdict:
         message = [line.strip() for line in shown.message]
         if "Last error:" in message[:-1]:
             return f"{text[: _ERROR_CHARS // 2]}: {message[message.index('Last error:') + 1]}"
-        return f"{text.rstrip()} {message[0]}" if message and len(text) < 60 else text
+        return f"{text.rstrip()} {message[0]}" if message and (len(text) < 60 or text.endswith(":")) else text
 
     def _ended(self) -> str:
         first, log = self._first, self._first.run.log
@@ -409,15 +409,18 @@ class _Verdict:
         context = self._context()
         # How a process ended explains less than any other line.
         specific = [each for each in self._causes if each.is_decisive or not each.is_ending]
+        of_own = [each for each in specific if not each.is_collateral]
+        is_vague = error is not None and (error.kind == "complaint" or _VAGUE.search(_headline(error)))
+        is_summary = error is None or error.kind != "exception" or _SUMMARY.search(_headline(error))
         found = (
             (is_terse and self._by_text(context, [each for each in self._causes if each.is_decisive]))
-            or self._by_text(own + context if error and error.kind == "complaint" else own, specific)
+            or self._by_text(own + context if is_vague else own, specific)
             or self._by_text([_cut(log.message, 2000)])
             or (report and not report.signal and self._by_text([report.text]))
-            or self._by_text(context if is_terse else filter(NATIVE_COMPLAINT.search, context), specific)
+            or self._by_text(context if is_terse else filter(NATIVE_COMPLAINT.search, context), of_own)
             or (report and report.is_absent and self._by_state(["absent"]))
             or self._by_text(own)
-            or (is_terse and self._by_text(context))
+            or (is_summary and self._by_text(context))
             or self._by_state(states)
         )
         if not found and error is None:

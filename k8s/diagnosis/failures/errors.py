@@ -70,7 +70,7 @@ _NATIVE = any_of(
     # bash, of its children: `run.sh: line 9:    17 Killed      python train.py`
     rf"^(?:\S+: (?:line )?\d+: +\d+ )?((?:{_SIGNAL_WORDS})(?: +\(core dumped\).*)?)(?: {{2,}}.*)?$",
     r"((?:^F\d{4} |\[F\d{3,4} ).*|Check failed: .+|(?:FATAL|fatal error): .+)",  # glog, MPICH
-    r"\*\*\* (SIG\w+) (?:received by|\(@0x)",  # absl, glog
+    r"\*\*\* (SIG\w+) (?:received|\(@0x)",  # absl, glog
     r"terminated with exception: (.+)|(Watchdog caught collective operation timeout.*)",  # ProcessGroupNCCL
     r"^(CUDA (?:error|failure)\b.*|.{0,200}: Test (?:CUDA|NCCL) failure.*)",  # nccl-tests
 )
@@ -102,7 +102,19 @@ _NOTABLE = (
     *("timeout", "timed out", "detected", "not enough", "instruction", "no module", "missing", "signal"),
     *("what():", "expired", "no such", "exec ", "nccl warn", ".cpp:", "ssh: ", "local_rank", "resolve"),
     *("process name", "running at", "stalled ranks", "/task:", "return code", "usage", "invalid", "unknown "),
-    *("exceeded", "unrecognized", "assert", "bus ", "memory", "as root", "xid", "slots", "nan ", ": e "),
+    *(
+        "exceeded",
+        "unrecognized",
+        "assert",
+        "bus ",
+        "memory",
+        "as root",
+        "xid",
+        "slots",
+        "nan ",
+        ": e ",
+        "*** sig",
+    ),
 )
 _LOOSE_LABEL = re.compile(r" {0,4}(\d{1,5}): |\[(\d{1,5})\] ?")
 _TAG = re.compile(

@@ -52,6 +52,7 @@ _STALLED = re.compile(r"^(?:Missing|Stalled) ranks:\s*$")
 _STALLED_RANK = re.compile(r"^(\d+): \[")
 _ABSENT = re.compile(
     r"[Rr]anks? (\d[\d, ]*) failed to pass monitoredBarrier|[Mm]issing ranks: ?\[?(\d[\d, ]*)"
+    r"|/task:(\d+) heartbeat timeout|unhealthy .*?/task:(\d+)"  # JAX
 )
 
 
