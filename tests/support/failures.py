@@ -61,5 +61,5 @@ def log_lines(text: str, instance: str, ranks: tuple[int, ...], is_launcher: boo
             now_ns = int((START.timestamp() + float(at[1])) * 10**6) * 1000
             line = line[at.end() :]
         now_ns += 1_000_000
-        raw = line.encode()
+        raw = line.encode(errors="surrogateescape")
         yield LogLine(now_ns, raw, target, seq, *reader.owner(raw))

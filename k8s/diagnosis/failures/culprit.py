@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import IntEnum
-from itertools import islice
 
 from k8s.diagnosis.failures.causes import FailureCause, compiled
 from k8s.diagnosis.failures.errors import (
@@ -87,6 +87,17 @@ _HEALTHY = any_of(
     r"\wwarning: |warnings\.warn|^\s*NOTE|is not set|disabled|fall(?:ing)? back",
     r"\b(?:0|no) errors?\b|\berrors?[:=] ?0\b|error[_ ]rate|without errors?",
     flags=re.IGNORECASE,
+)
+# What a victim of another rank reports, in short.
+_SYMPTOMS = tuple(
+    (re.compile(pattern, re.IGNORECASE), label)
+    for pattern, label in (
+        ("watchdog", "NCCL watchdog timeout"),
+        ("NCCL|collective", "NCCL error"),
+        ("barrier", "barrier timeout"),
+        ("timed out", "timeout"),
+        ("peer|pipe|socket|connection|bytes", "connection lost"),
+    )
 )
 _DIFFERENT = "different collectives"
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -184,21 +195,12 @@ def _order(suspect: _Suspect) -> tuple[int, float, int]:
     # An abort or a log line comes after the exception that explains it, even if that was printed later.
     is_vague = error is not None and bool(
         error.kind == "complaint"
-        or _VAGUE.search(_headline(error))
+        or _VAGUE.search(error.headline)
         or (error.kind == "native" and error.rank is None and len(suspect.run.log.ranks) > 1)
     )
     # A container that never started has no time, and everything else follows from that.
     when = suspect.stamp_ns or (0 if suspect.state else float("inf"))
     return suspect.level, when + (2 * _LATER_NS if is_vague else 0), suspect.rank or 0
-
-
-def _headline(error: FoundError) -> str:
-    members = error.members
-    return members[0].headline if members else ""
-
-
-def _texts(error: FoundError) -> list[str]:
-    return [text for member in error.members for text in member.texts]
 
 
 def _read(log: ContainerLog) -> _Run:
@@ -218,13 +220,6 @@ def _read(log: ContainerLog) -> _Run:
     return _Run(log, texts, errors, reports)
 
 
-def _is_collateral(error: FoundError, patterns: Sequence[re.Pattern[str]]) -> bool:
-    # Only the exception that is shown decides; a victim may wrap others.
-    texts = error.members[0].texts
-    found = any(pattern.search(text) for pattern in (_SUMMARY, _COLLATERAL, *patterns) for text in texts)
-    return found and not any(map(_OF_SERVICE.search, error.lines))
-
-
 def _finished_ns(log: ContainerLog) -> int:
     return int(log.finished.timestamp() * 1e9) if log.finished else 0
 
@@ -236,22 +231,29 @@ def _suspects(run: _Run, known: set[str], collateral: Sequence[re.Pattern[str]])
     found = [
         _Suspect(run, _level(run, each, collateral), each.rank, each.stamp_ns, each) for each in run.errors
     ]
+    real = [each for each in found if each.level is _Level.REAL and each.rank is not None and each.error]
+    for suspect in real:
+        # The last exception ends a process; it survived the earlier ones.
+        after_ns = suspect.stamp_ns + 2 * _LATER_NS
+        if any(each.rank == suspect.rank and each.stamp_ns > after_ns for each in real):
+            suspect.level = _Level.PERHAPS_HANDLED
     if log.exit_code is None:
         # A running container may have handled its other errors.
         found = [each for each in found if each.level in (_Level.REAL, _Level.COLLATERAL)]
     for report in run.reports:
-        if report.is_absent:
-            found.append(
-                _Suspect(run, _Level.ACCUSED, report.rank, report.stamp_ns, report=report, is_hung=True)
-            )
-        elif not any(each.rank == report.rank and each.level <= _Level.COLLATERAL for each in found):
-            exited = report.code is not None and 0 < report.code < 128
-            level = _Level.ACCUSED if exited else _Level.COLLATERAL
-            level = _Level.REAL if report.is_hard else level
-            found.append(_Suspect(run, level, report.rank, report.stamp_ns, report=report))
+        is_explained = any(each.rank == report.rank and each.level <= _Level.COLLATERAL for each in found)
+        if is_explained and not report.is_absent:
+            continue
+        level = _Level.COLLATERAL
+        if report.is_absent or 0 < (report.code or 0) < 128:
+            level = _Level.ACCUSED
+        suspect = _Suspect(run, _Level.REAL if report.is_hard else level, report.rank, report.stamp_ns)
+        suspect.report, suspect.is_absent, suspect.is_hung = report, report.is_absent, report.is_absent
+        found.append(suspect)
     hard = next((each for each in (log.pod_reason, log.end_reason) if each in known), "")
     if hard:
-        return [*found, _Suspect(run, _Level.REAL, rank, ended_ns, _last_error(found), state=hard)]
+        errors = (each.error for each in reversed(found) if each.level <= _Level.PERHAPS_HANDLED)
+        return [*found, _Suspect(run, _Level.REAL, rank, ended_ns, next(errors, None), state=hard)]
     if log.exit_code and not any(each.level <= _Level.COLLATERAL for each in found):
         state = next((each for each in log.states[-2:] if each in known), "")
         level = _Level.EXIT if state in ("SIGTERM", "") or log.exit_code in (143, 137) else _Level.REAL
@@ -260,20 +262,18 @@ def _suspects(run: _Run, known: set[str], collateral: Sequence[re.Pattern[str]])
     return found
 
 
-def _last_error(found: Sequence[_Suspect]) -> FoundError | None:
-    return next((each.error for each in reversed(found) if each.level <= _Level.PERHAPS_HANDLED), None)
-
-
 def _level(run: _Run, error: FoundError, collateral: Sequence[re.Pattern[str]]) -> _Level:
-    if _is_collateral(error, collateral):
+    # Only the exception that is shown decides; a victim may wrap others.
+    texts, headline = error.members[0].texts, error.headline
+    is_collateral = any(each.search(text) for each in (_SUMMARY, _COLLATERAL, *collateral) for text in texts)
+    if is_collateral and not any(map(_OF_SERVICE.search, error.lines)):
         return _Level.COLLATERAL
-    headline = _headline(error)
     is_shared = error.rank is None and (run.log.is_launcher or len(run.log.ranks) > 1)
     if run.count_steps(error) >= (4 if is_shared else 2):
         return _Level.HANDLED
     if error.kind == "complaint":
-        is_network = NATIVE_COMPLAINT.search(headline) and _NETWORK.search(headline)
-        return _Level.ACCUSED if is_network and "NCCL WARN" in headline else _Level.COMPLAINT
+        is_network = "NCCL WARN" in headline and _NETWORK.search(headline)
+        return _Level.ACCUSED if is_network else _Level.COMPLAINT
     if not is_shared and run.went_on(error):
         return _Level.PERHAPS_HANDLED
     if error.kind == "shell" and not run.log.exit_code and not re.match(r"(?i)error\b|\S+: error", headline):
@@ -284,13 +284,13 @@ def _level(run: _Run, error: FoundError, collateral: Sequence[re.Pattern[str]]) 
 def _absentee(logs: Sequence[ContainerLog], suspects: Sequence[_Suspect], first: _Suspect) -> _Suspect:
     """Return the rank that the victims waited for; `first` if unknown."""
     victims = [each for each in suspects if each.level is _Level.COLLATERAL and each.rank is not None]
-    waiting = {each.rank for each in victims if each.error and _WAITED.search(" ".join(_texts(each.error)))}
+    waiting = {each.rank for each in victims if each.error and _WAITED.search(" ".join(each.error.texts))}
     sequence = _behind(suspects)
     if sequence is not None and sequence.state:
         return sequence
     world = {rank for log in logs for rank in log.ranks}
     missing = world - waiting
-    said = " ".join(_texts(first.error)) if first.error else ""
+    said = " ".join(first.error.texts) if first.error else ""
     # The launcher stops who still runs at the end: a rank that hangs, not one that left.
     stopped = missing & {each.rank for each in victims if each.error is None}
     is_hung = bool(stopped) and bool(re.search(r"(?i)timed ?out|timeout", said))
@@ -309,22 +309,20 @@ def _absentee(logs: Sequence[ContainerLog], suspects: Sequence[_Suspect], first:
 
 def _behind(suspects: Sequence[_Suspect]) -> _Suspect | None:
     """Return the one rank that waits in an earlier or another collective than all others; None if unknown."""
-    at: dict[int, tuple[int, _Suspect]] = {}
-    kinds: dict[str, list[_Suspect]] = {}
+    waits: dict[int, tuple[int, str, _Suspect]] = {}
     for suspect in suspects:
-        if suspect.error is None or suspect.rank is None:
-            continue
-        for number in _SEQUENCE.findall(" ".join(suspect.error.lines[:3])):
-            if suspect.rank not in at or int(number[0]) < at[suspect.rank][0]:
-                at[suspect.rank] = (int(number[0]), suspect)
-                kinds.setdefault(number[1], []).append(suspect)
-    lowest = min((number for number, _ in at.values()), default=0)
-    behind = [suspect for number, suspect in at.values() if number == lowest]
-    if len(kinds) > 1 and len(behind) == len(at):
-        odd = min(kinds.values(), key=len)[0]
+        if suspect.error is not None and suspect.rank is not None:
+            for number, kind in _SEQUENCE.findall(" ".join(suspect.error.lines[:3])):
+                known = waits.setdefault(suspect.rank, (int(number), kind, suspect))
+                waits[suspect.rank] = min(known, (int(number), kind, suspect), key=lambda wait: wait[0])
+    lowest = min((number for number, _, _ in waits.values()), default=0)
+    behind = [(kind, suspect) for number, kind, suspect in waits.values() if number == lowest]
+    kinds = Counter(kind for kind, _ in behind)
+    if len(kinds) > 1 and len(behind) == len(waits):
+        odd = next(suspect for kind, suspect in behind if kind == kinds.most_common()[-1][0])
         odd.state = _DIFFERENT
         return odd
-    return behind[0] if len(behind) == 1 and len(at) > 1 else None
+    return behind[0][1] if len(behind) == 1 and len(waits) > 1 else None
 
 
 class _Verdict:
@@ -385,7 +383,7 @@ class _Verdict:
 
     def _ended(self) -> str:
         first, log = self._first, self._first.run.log
-        if first.is_absent or (first.report and first.report.is_absent):
+        if first.is_absent:
             return "kept the others waiting"
         if first.state == _DIFFERENT:
             return "was in another collective"
@@ -404,14 +402,14 @@ class _Verdict:
         states = [each for each in (first.state, report.signal if report else "") if each]
         if self._by_state(each for each in states if not each.startswith(("exit", "SIG"))):
             return
-        own = _texts(error) if error else []
+        own = error.texts if error else []
         is_terse = error is None or error.kind != "exception" or bool(_TERSE.search(" ".join(own)))
         context = self._context()
         # How a process ended explains less than any other line.
         specific = [each for each in self._causes if each.is_decisive or not each.is_ending]
         of_own = [each for each in specific if not each.is_collateral]
-        is_vague = error is not None and (error.kind == "complaint" or _VAGUE.search(_headline(error)))
-        is_summary = error is None or error.kind != "exception" or _SUMMARY.search(_headline(error))
+        is_vague = error is not None and (error.kind == "complaint" or _VAGUE.search(error.headline))
+        is_summary = error is None or error.kind != "exception" or _SUMMARY.search(error.headline)
         found = (
             (is_terse and self._by_text(context, [each for each in self._causes if each.is_decisive]))
             or self._by_text(own + context if is_vague else own, specific)
@@ -427,36 +425,28 @@ class _Verdict:
             self._by_state(log.states)
 
     def _by_state(self, states: Iterable[str]) -> bool:
-        for state in states:
-            for cause in self._causes:
-                if state in cause.states:
-                    self._cause, self._saw = cause, self._saw or state
-                    return True
-        return False
+        found = ((cause, state) for state in states for cause in self._causes if state in cause.states)
+        self._cause, self._saw = next(found, (None, ""))
+        return self._cause is not None
 
     def _by_text(self, texts: Iterable[str], causes: Sequence[FailureCause] | None = None) -> bool:
         texts = [text for text in texts if text.strip()]
         for cause in self._causes if causes is None else causes:
-            if not cause.pattern:
-                continue
-            search = compiled(cause.pattern).search
-            for text in texts:
-                if search(text):
-                    self._cause, self._saw, self._is_line = cause, text.strip(), True
-                    return True
+            if cause.pattern and (text := next(filter(compiled(cause.pattern).search, texts), "")):
+                self._cause, self._saw, self._is_line = cause, text.strip(), True
+                return True
         return False
 
     def _near(self) -> list[RankedText]:
         """Return the lines around the error, without those of other ranks."""
-        run, error = self._first.run, self._first.error
-        if error is None:
-            near: Sequence[RankedText] = run.texts[-_LAST_LINES:]
-            if self._first.report is not None:
-                index = self._first.report.index
-                near = run.texts[max(0, index - 10) : index + 10]
+        texts, error, report = self._first.run.texts, self._first.error, self._first.report
+        if error is not None:
+            texts = texts[max(0, error.index - _CONTEXT_BEFORE) : error.last_index + _CONTEXT_AFTER]
+        elif report is not None:
+            texts = texts[max(0, report.index - 10) : report.index + 10]
         else:
-            near = run.texts[max(0, error.index - _CONTEXT_BEFORE) : error.last_index + _CONTEXT_AFTER]
-        return [line for line in near if line.rank in (None, self._first.rank)]
+            texts = texts[-_LAST_LINES:]
+        return [line for line in texts if line.rank in (None, self._first.rank)]
 
     def _context(self) -> list[str]:
         return [line.text for line in self._near() if line.is_notable and not _HEALTHY.search(line.text)]
@@ -466,7 +456,7 @@ class _Verdict:
         assert cause is not None
         texts = [self._saw]
         if first.error is not None:
-            texts += [*_texts(first.error), *(line.text for line in self._near())]
+            texts += [*first.error.texts, *(line.text for line in self._near())]
         groups: dict[str, str] = {}
         for pattern in (cause.pattern, *cause.details):
             for text in texts if pattern else ():
@@ -476,7 +466,7 @@ class _Verdict:
                     break
         if first.run.log.message:
             groups.setdefault("message", _cut(first.run.log.message, 200).rstrip("."))
-        if first.is_absent or (first.report and first.report.is_absent):
+        if first.is_absent:
             groups.setdefault("absent", str(first.rank))
         return groups
 
@@ -485,7 +475,7 @@ class _Verdict:
         best: dict[str, _Suspect] = {}
         for suspect in sorted(self._suspects, key=_order):
             same = suspect.rank == first.rank if suspect.rank is not None else suspect.run is first.run
-            is_summary = suspect.rank is None and suspect.error and _SUMMARY.match(_headline(suspect.error))
+            is_summary = suspect.rank is None and suspect.error and _SUMMARY.match(suspect.error.headline)
             is_told = suspect.level in (_Level.REAL, _Level.PERHAPS_HANDLED, _Level.COLLATERAL)
             if is_told and not same and not is_summary:
                 best.setdefault(suspect.name, suspect)
@@ -498,27 +488,22 @@ class _Verdict:
             noun = "ranks" if all(each.rank is not None for each in members) else "instances"
             who = members[0].name if len(members) == 1 else f"{len(members)} {noun}"
             found.append(_cut(f"{who}: {label}", _REASON_CHARS))
-        rest = len(found) - _OTHERS
-        return found if rest <= 0 else [*islice(found, _OTHERS), f"{rest} more"]
+        rest = found[_OTHERS:]
+        return [*found[:_OTHERS], f"{len(rest)} more"] if rest else found
 
     def _label(self, suspect: _Suspect) -> str:
         if suspect.error is None:
-            report = suspect.report
-            if report is not None:
+            if report := suspect.report:
                 return report.signal or f"exit {report.code}"
             return suspect.state or f"exit {suspect.run.log.exit_code}"
-        headline = _headline(suspect.error)
+        headline = suspect.error.headline
         if suspect.level is _Level.COLLATERAL:
-            after = f" {'waiting for' if self._first.is_hung else 'after'} {self._first.name}"
-            after += "" if self._first.is_hung else " left"
-            if re.search(r"(?i)watchdog|NCCL|collective", headline):
-                return f"NCCL {'watchdog timeout' if 'atchdog' in headline else 'error'}{after}"
-            if "arrier" in headline:
-                return f"barrier timeout{after}"
-            if "imed out" in headline:
-                return f"timeout{after}"
-            if re.search(r"(?i)peer|pipe|socket|connection|bytes", headline):
-                return f"connection lost{after}"
+            name = self._first.name
+            for pattern, label in _SYMPTOMS:
+                if pattern.search(headline):
+                    return (
+                        f"{label} waiting for {name}" if self._first.is_hung else f"{label} after {name} left"
+                    )
         return headline[:120]
 
 

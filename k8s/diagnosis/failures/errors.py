@@ -181,6 +181,16 @@ class FoundError:
         first = nested[0 if "sub-exception" in named[0].headline else -1]
         return [first, *(each for each in reversed(named) if each is not first)]
 
+    @property
+    def headline(self) -> str:
+        """Return the first line of the most helpful exception; empty if none was read."""
+        return next((each.headline for each in self.members), "")
+
+    @property
+    def texts(self) -> list[str]:
+        """Return the lines of all messages, the most helpful first."""
+        return [text for member in self.members for text in member.texts]
+
 
 def read_texts(lines: Sequence[LogLine], *, has_several_ranks: bool) -> list[RankedText]:
     """Return the sanitized lines; labels of ranks that are only likely are read if most lines have them."""
@@ -402,7 +412,7 @@ class _ErrorReader:
             del self.found[_MOST_ERRORS // 2]
 
     def _read_single(self, index: int, stamp_ns: int, rank: int | None, text: str) -> None:
-        if text.startswith("Exception ignored in"):
+        if text.startswith(("Exception ignored in", "Error in atexit.")):
             self._ignored.add(rank)
             return
         kind: Kind

@@ -38,9 +38,7 @@ class ContainerLog:
     finished: datetime | None = None
     lines: tuple[LogLine, ...] = ()
     message: str = ""
-    """Of the state or the pod, as the cluster wrote it."""
     signal: int = 0
-    """Of the terminated state; 0 if none."""
     pod_reason: str = ""
     """Reason of the pod's status: `Evicted`, `Preempting`, `NodeLost`."""
     restarts: int = 0
@@ -64,13 +62,12 @@ class Triage:
     rank: int | None
     instance: str
     reason: str
-    """One line: `rank 2 exit 1: ValueError: bad shard 7`."""
+    """`rank 2 exit 1: ValueError: bad shard 7`."""
     error: str
     """`ValueError: bad shard 7`; empty if it printed none."""
     cause: FailureCause | None
-    """None for an error of the user's own code, which speaks for itself."""
+    """None for an error of the user's own code."""
     sentence: str
-    """Of the cause, with its numbers; empty without a cause."""
     remedy: str
     saw: str
     """The line or state by which the cause was recognised, or the last line if there was no error."""

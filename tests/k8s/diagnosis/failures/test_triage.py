@@ -169,7 +169,8 @@ PIECES = (
     "step 3 loss 0.1",
     "",
 )
-LINES = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=60)), max_size=30).map("\n".join)
+BYTES = st.binary(max_size=60).map(lambda raw: raw.decode(errors="surrogateescape"))
+LINES = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=60), BYTES), max_size=30).map("\n".join)
 LOGS = st.builds(
     container_log,
     LINES,
