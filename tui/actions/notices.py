@@ -1,4 +1,4 @@
-"""Notices of jobs: found in each snapshot, shown as toasts, in the terminal, and by the user's hook."""
+"""Reports of notices: counter, toasts, terminal notifications, bell, and the user's hook."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ from tui.text.format import Clock, age
 if TYPE_CHECKING:
     from tui.app import Console
 
-# Notices of this time share a toast; the cause of a failure is usually found within it.
+# Notices within this time share a toast; the cause of a failure is usually found by then.
 TOGETHER_S = 2.0
 TOAST_S, FAILURE_S = 5.0, 10.0
-# Notices that a toast spells out.
-MAX_LINES = 3
-# Characters of a reason in a toast, alone and among others.
-MAX_REASON, MAX_LINE = 240, 100
-# Older events are reported with their age.
+# Lines of a toast, and characters of a single reason and of one line among others.
+MAX_LINES, MAX_REASON, MAX_LINE = 3, 240, 100
+# Older events are reported with their age, such as those found after a reconnect.
 RECENT_S = 60.0
 
 
@@ -43,16 +41,11 @@ class Notifier:
         self._options = console.options.notify
         self._pending: list[JobNotice] = []
         self._timer: Timer | None = None
-        self._hooks = (
-            HookRunner(self._options.exec, console.options.log_file, self._report_hook)
-            if self._options.exec
-            else None
-        )
+        self._hooks = HookRunner(self._options.exec, console.options.log_file, self._report_hook)
 
     def update(self, snapshot: ClusterSnapshot, jobs: tuple[Job, ...]) -> None:
-        """Find what happened since the last snapshot."""
-        found = self.log.update(snapshot, jobs, Clock.ahead(snapshot.clock_offset_s).now)
-        self._pending += found
+        """Find new notices in a snapshot, and report them soon."""
+        self._pending += self.log.update(snapshot, jobs, Clock.ahead(snapshot.clock_offset_s).now)
         if self._pending and self._timer is None:
             self._timer = self._console.set_timer(TOGETHER_S, self._flush)
         self._publish()
@@ -63,7 +56,6 @@ class Notifier:
         self._publish()
 
     def _publish(self) -> None:
-        # Nothing is done where nothing has changed: the tuple is the same.
         if self._console.notices is not self.log.items:
             self._console.notices = self.log.items
             self._console.unseen = counter(self.log.unseen())
@@ -74,22 +66,20 @@ class Notifier:
             return
         found, self._pending = self.log.newest(self._pending), []
         mine = [each for each in found if each.is_mine]
-        if shown := found if self._options.toast == "all" else mine if self._options.toast == "mine" else []:
+        if shown := {"all": found, "mine": mine, "off": []}[self._options.toast]:
             self._toast(shown)
         failures = [each for each in mine if each.event.is_failure]
         signals = {"all": mine, "failures": failures, "off": []}
-        if told := signals[self._options.terminal]:
-            title, lines = self._summary(told)
+        if shown := signals[self._options.terminal]:
+            title, lines = self._summary(shown)
             self._console.write_to_terminal(notification(title, " · ".join(lines), os.environ))
         if signals[self._options.bell]:
             self._console.bell()
-        user = self._console.snapshot.user
-        for each in mine if self._hooks is not None else ():
-            self._console.begin(self._run_hook, each.facts(user), group="hooks")
+        for each in mine if self._options.exec else ():
+            self._console.begin(self._run_hook, each.facts(self._console.snapshot.user), group="hooks")
 
     async def _run_hook(self, _console: Console, facts: dict[str, object]) -> None:
-        if self._hooks is not None:
-            await self._hooks.run(facts)
+        await self._hooks.run(facts)
 
     def _summary(self, notices: list[JobNotice]) -> tuple[str, list[str]]:
         if len(notices) == 1:
@@ -135,20 +125,19 @@ def notices(console: Console, request: ActionRequest) -> None:
 
 
 def open_notice(console: Console, request: ActionRequest) -> None:
-    """Open the job of the selected notice, or else of the newest one that was not looked at.
+    """Open the job of the selected notice, or else of the newest unseen one; list them if there is none.
 
-    Switch to its namespace if that is not shown. Without such a notice, list them all.
+    The job's other notices count as seen, too.
     """
-    items = console.notices
-    unseen = [each for each in items if not each.is_seen]
-    selected = [each for each in items if each.key == request.selected]
+    unseen = [each for each in console.notices if not each.is_seen]
+    selected = [each for each in console.notices if each.key == request.selected]
     if not (selected or unseen) or console.notifier is None:
         notices(console, request)
         return
     notice = (selected or unseen)[0]
-    console.notifier.mark_seen(notice)
+    console.notifier.mark_seen(*(each for each in unseen if each.uid == notice.uid))
     if notice.context != console.snapshot.context:
-        advice = f":ctx {sanitize(notice.context)} goes there."
+        advice = f"To open it, first switch to its cluster: :ctx {sanitize(notice.context)}"
         console.notify(advice, title="The job is in another cluster.", severity="warning")
         return
     if console.snapshot.namespace not in ("", notice.job.namespace):

@@ -23,11 +23,10 @@ from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_j
 from tui.commands.support.output import WrongUsage, write, write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.feeds.life_feed import LOG_PERMISSION, READ_S, LifeFeed
-from tui.feeds.preview_text import silence_text
 from tui.jobs.hooks import hook_problem, parse_command, run_hook
 from tui.options import ConsoleOptions, NoticeEvent
 from tui.tables.jobs import duration_s, queued_s
-from tui.text.format import Clock, age
+from tui.text.format import Clock, age, silence_text
 
 # As timeout(1) exits.
 TIMED_OUT = 124

@@ -9,7 +9,16 @@ from k8s.snapshot import Holder, Job, NodeRow
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
 from tui.text.cells import cell_len, elide_end, elide_middle, head, pad
-from tui.text.format import NOTHING, CellStyle, Clock, Run, age, compact_ranges, memory, status_run
+from tui.text.format import (
+    NOTHING,
+    CellStyle,
+    Clock,
+    Run,
+    compact_ranges,
+    memory,
+    silence_text,
+    status_run,
+)
 from tui.text.gpu_bar import job_mark, node_cells
 
 if TYPE_CHECKING:
@@ -20,8 +29,6 @@ Lines = list[list[Run]]
 PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
 """Node conditions that are bad when true."""
 _LINES_OF_EVENT = 3
-# Ranks that are named where a few words have to do.
-_NAMED = 3
 _QUIET = (Status.SUCCEEDED, Status.SUSPENDED)
 
 
@@ -51,21 +58,6 @@ def status_text(job: Job, clock: Clock) -> Run:
     if job.started is None or job.status not in (Status.RUNNING, Status.SUCCEEDED):
         return words, look
     return f"{words} {clock.age(job.started, job.finished)}", look
-
-
-def silence_text(job: Job, clock: Clock) -> str:
-    """Describe a silent job, `no line for 5m, usually every 2s`, or ranks behind; empty without them."""
-    silence = job.silence
-    if silence is None:
-        return ", ".join(
-            f"{each.writer} {each.text}" for each in job.stragglers[:_NAMED] if each.steps_behind
-        )
-    which = f" of {compact_ranges(silence.writers[:_NAMED])}" if silence.writers else ""
-    more = f" and {len(silence.writers) - _NAMED} more" if len(silence.writers) > _NAMED else ""
-    usual = f", usually every {age(silence.usual_s)}" if silence.usual_s >= 1 else ""
-    if not usual and silence.usual_s:
-        usual = f", usually every {silence.usual_s:.2g}s"
-    return f"no line{which}{more} for {clock.age(silence.since)}{usual}"
 
 
 def node_status(node: NodeRow, clock: Clock) -> str:

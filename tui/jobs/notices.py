@@ -1,4 +1,4 @@
-"""Notices of what happened to jobs: found by comparing each snapshot with the one before."""
+"""Notices about jobs, found by comparing each snapshot with the one before."""
 
 from __future__ import annotations
 
@@ -13,27 +13,25 @@ from k8s.status import Status
 from k8s.status.pod import ASKED_TO_STOP
 from tui.jobs.filters import own_names
 from tui.options import NoticeEvent, NotifyOptions
-from tui.text.format import age, duration
+from tui.text.format import Clock, silence_text
 
 MAX_NOTICES = 500
-# The same event of the same job within this time is counted, but not reported again.
+# A repeated event of a job is counted, but not reported again within this time.
 REPEATED = timedelta(minutes=10)
 # The end of a job follows the failure of its pods within this time.
 SETTLED = timedelta(seconds=5)
-# What is found to be silent or NaN within this time was so when the console opened: logs are read late.
+# Logs are first read within this time; a job found silent or NaN then was so before the console opened.
 FIRST_READ = timedelta(minutes=1)
-# Silent ranks that are named.
-MAX_NAMED = 3
 _NOT_YET_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
 _BROKEN = (Status.FAILED, Status.RESTARTING)
 _EXIT = re.compile(r"\bexit (\d{1,3})\b")
 WORDS = {
     NoticeEvent.FAILED: "failed",
-    NoticeEvent.SILENT: "is silent",
-    NoticeEvent.NAN: "prints NaN",
+    NoticeEvent.SILENT: "went silent",
+    NoticeEvent.NAN: "printed NaN",
     NoticeEvent.ENDED: "ended",
     NoticeEvent.RESTARTED: "restarted",
-    NoticeEvent.STARTED: "runs",
+    NoticeEvent.STARTED: "started",
 }
 
 
@@ -42,7 +40,7 @@ class JobNotice:
     """One event of a job."""
 
     at: datetime
-    """Time of the event by the server's clock, from the object where it says so."""
+    """Server time of the event, from the object's status if it has one."""
     event: NoticeEvent
     job: JobRef
     uid: str
@@ -51,8 +49,7 @@ class JobNotice:
     reason: str
     is_mine: bool
     is_seen: bool = False
-    repeats: int = 1
-    """Number of times that it happened."""
+    count: int = 1
 
     @property
     def key(self) -> str:
@@ -60,17 +57,17 @@ class JobNotice:
         return f"{self.uid} {self.event}"
 
     @property
-    def words(self) -> str:
-        """Return what happened, as `failed` or `restarted ×3`."""
-        return WORDS[self.event] + (f" ×{self.repeats}" if self.repeats > 1 else "")
+    def event_text(self) -> str:
+        """Return the event, as `failed` or `restarted ×3`."""
+        return WORDS[self.event] + (f" ×{self.count}" if self.count > 1 else "")
 
     @property
     def text(self) -> str:
-        """Return a phrase with the job's name, from outside."""
-        return f"{self.job.name} {self.words}"
+        """Return the job's name, not sanitised, and the event."""
+        return f"{self.job.name} {self.event_text}"
 
     def facts(self, user: str) -> dict[str, object]:
-        """Return the facts for hooks, by name; `user` is the user of the cluster."""
+        """Return the facts for hooks by name; `user` is the cluster's name for the user."""
         found = _EXIT.search(self.reason)
         return {
             "event": self.event,
@@ -87,7 +84,7 @@ class JobNotice:
 
 
 class NoticeLog:
-    """The notices of this session, one for each event of each job."""
+    """Notices of this session, one per job and event."""
 
     def __init__(self, options: NotifyOptions) -> None:
         self._options = options
@@ -96,30 +93,27 @@ class NoticeLog:
         self._jobs: dict[str, Job] = {}
         self._seen_jobs: tuple[Job, ...] | None = None
         self._scope: tuple[str, str] | None = None
-        self._names: tuple[str, frozenset[str]] = ("", frozenset())
         self._began = self._last = datetime.min
 
     @property
     def items(self) -> tuple[JobNotice, ...]:
-        """Return the notices, the newest first; the same tuple until one changes."""
+        """Return the notices, newest first; the same tuple until one changes."""
         if self._items is None:
             self._items = tuple(sorted(self._by_key.values(), key=lambda each: each.at, reverse=True))
         return self._items
 
     def update(self, snapshot: ClusterSnapshot, jobs: tuple[Job, ...], now: datetime) -> list[JobNotice]:
-        """Compare the jobs with those of the last update, and return the new notices.
+        """Compare the jobs of all namespaces with the last ones, and return the notices to report.
 
-        Args:
-            snapshot: The newest snapshot.
-            jobs: Its jobs, and those of the namespaces that are not shown.
-            now: The server's time.
+        `now` is the server's time.
         """
         is_live = snapshot.is_synced and not snapshot.stale
         if not is_live or jobs is self._seen_jobs or not self._options.events:
             return []
+        names = own_names(snapshot.user)
         if self._scope is None or self._scope[0] != snapshot.context:
             self._jobs, self._scope, self._began = {}, None, now
-        # Where not all namespaces may be read, another one brings jobs that are not new.
+        # If not all namespaces may be read, switching to another one brings jobs that are not new.
         scope = (snapshot.context, snapshot.namespace if snapshot.missing_jobs else "")
         is_same = scope == self._scope
         found: list[JobNotice] = []
@@ -129,11 +123,11 @@ class NoticeLog:
             if before is job and (job.uid in self._jobs or not is_same):
                 continue
             if before.replicas and not job.replicas:
-                continue  # its object was deleted, so what its last pods do is no news; compared with the old
+                continue  # its object was deleted, so the end of its last pods is no news
             after[job.uid] = job
-            if self._is_of_interest(job, snapshot.user):
+            if (is_mine := job.user in names) or self._options.is_for_everyone:
                 for event, at in self._events(None if before is job else before, job, now):
-                    found += self._add(_notice(event, at, job, snapshot.context, self._is_mine(job)))
+                    found += self._add(_notice(event, at, job, snapshot.context, is_mine))
                 self._update_reason(before, job)
         self._jobs, self._seen_jobs, self._scope, self._last = after, jobs, scope, now
         while len(self._by_key) > MAX_NOTICES:
@@ -141,7 +135,7 @@ class NoticeLog:
         return found
 
     def newest(self, notices: Iterable[JobNotice]) -> list[JobNotice]:
-        """Return the present state of notices: a reason may have become known, a restart taken back."""
+        """Return the current state of notices; the reason may have changed, and restarts may be withdrawn."""
         return [found for each in notices if (found := self._by_key.get(each.key)) is not None]
 
     def mark_seen(self, *notices: JobNotice) -> None:
@@ -151,38 +145,31 @@ class NoticeLog:
                 self._put(replace(each, is_seen=True))
 
     def unseen(self) -> dict[NoticeEvent, int]:
-        """Return the numbers of notices that the counter shows, by event."""
+        """Return the number of unseen notices by event, for the counter."""
         numbers: dict[NoticeEvent, int] = {}
         for each in self.items if self._options.counter != "off" else ():
             if not each.is_seen and (each.is_mine or self._options.counter == "all"):
                 numbers[each.event] = numbers.get(each.event, 0) + 1
         return numbers
 
+    def _find(self, uid: str, event: NoticeEvent) -> JobNotice | None:
+        return self._by_key.get(f"{uid} {event}")
+
     def _put(self, notice: JobNotice) -> None:
         self._by_key[notice.key] = notice
         self._items = None
 
-    def _is_of_interest(self, job: Job, user: str) -> bool:
-        if self._names[0] != user:
-            self._names = user, own_names(user)
-        return self._options.is_for_everyone or self._is_mine(job)
-
-    def _is_mine(self, job: Job) -> bool:
-        return job.user in self._names[1]
-
     def _events(self, before: Job | None, job: Job, now: datetime) -> Iterable[tuple[NoticeEvent, datetime]]:
         if before is None:
-            # Lists may bring jobs that are new only to us, such as those of a kind that could not be read.
+            # A job may be new only to us, for example if its kind could not be listed before.
             is_new = (job.created or self._began) >= self._began
             if not is_new and _ended_at(job, self._began) <= self._began:
                 return
         status = job.status
         was = before.status if before is not None else Status.PENDING
         if status.is_final and not was.is_final and was is not Status.TERMINATING:
-            yield (
-                NoticeEvent.ENDED if status is Status.SUCCEEDED else NoticeEvent.FAILED,
-                _ended_at(job, now),
-            )
+            event = NoticeEvent.ENDED if status is Status.SUCCEEDED else NoticeEvent.FAILED
+            yield event, _ended_at(job, now)
         elif before is not None and not status.is_final and _has_restarted(before, job):
             yield NoticeEvent.RESTARTED, self._within(_ended_at(job, now), now)
         elif status is Status.RUNNING and was in _NOT_YET_STARTED and not self._is_restart(was, job):
@@ -196,55 +183,51 @@ class NoticeLog:
             yield NoticeEvent.NAN, now
 
     def _is_restart(self, was: Status, job: Job) -> bool:
-        is_known = f"{job.uid} {NoticeEvent.RESTARTED}" in self._by_key and was is not Status.SUSPENDED
+        is_known = self._find(job.uid, NoticeEvent.RESTARTED) is not None and was is not Status.SUSPENDED
         return is_known or _restarts(job) > 0
 
     def _within(self, at: datetime, now: datetime) -> datetime:
-        # A time before the last update belongs to something else: `started` may include the queue.
+        # A time before the last update belongs to an earlier event.
         return at if self._last <= at <= now else now
 
     def _add(self, notice: JobNotice) -> list[JobNotice]:
         if notice.event not in self._options.events:
             return []
         is_final = notice.event in (NoticeEvent.ENDED, NoticeEvent.FAILED)
-        if is_final:  # what came before matters no more
-            earlier = [self._by_key.get(f"{notice.uid} {event}") for event in NoticeEvent]
-            self.mark_seen(*(each for each in earlier if each is not None))
-            self._take_back_restart(notice)
+        if is_final:  # the job's earlier notices no longer matter
+            self.mark_seen(*filter(None, (self._find(notice.uid, event) for event in NoticeEvent)))
+            self._withdraw_restart(notice)
         old = self._by_key.pop(notice.key, None)
         if old is None:
             self._put(notice)
             return [notice]
         is_repeated = notice.at - old.at < REPEATED
-        # A job ends once: its operator may only see it later than its pods do.
-        repeats = old.repeats + (not (is_final and is_repeated))
-        self._put(replace(notice, repeats=repeats, is_seen=old.is_seen and is_repeated))
+        # A job ends only once; its operator may report it later than its pods.
+        count = old.count + (not (is_final and is_repeated))
+        self._put(replace(notice, count=count, is_seen=old.is_seen and is_repeated))
         return [] if is_repeated else [self._by_key[notice.key]]
 
-    def _take_back_restart(self, end: JobNotice) -> None:
-        # Until its operator says that a job failed, its broken pod looks like a restart.
-        old = self._by_key.get(f"{end.uid} {NoticeEvent.RESTARTED}")
+    def _withdraw_restart(self, end: JobNotice) -> None:
+        # Until the operator reports that a job failed, its failed pod looks like a restart.
+        old = self._find(end.uid, NoticeEvent.RESTARTED)
         if old is None or abs(end.at - old.at) > SETTLED:
             return
         del self._by_key[old.key]
-        if old.repeats > 1:
-            self._put(replace(old, repeats=old.repeats - 1))
+        if old.count > 1:
+            self._put(replace(old, count=old.count - 1))
 
     def _update_reason(self, before: Job, job: Job) -> None:
         if job.reason == before.reason or job.status not in _BROKEN:
             return
         event = NoticeEvent.FAILED if job.status is Status.FAILED else NoticeEvent.RESTARTED
-        if (old := self._by_key.get(f"{job.uid} {event}")) is not None:
+        if (old := self._find(job.uid, event)) is not None:
             self._put(replace(old, reason=job.reason))
 
 
 def _notice(event: NoticeEvent, at: datetime, job: Job, context: str, is_mine: bool) -> JobNotice:
     reason = job.reason
-    if event is NoticeEvent.SILENT and (silence := job.silence) is not None:
-        which = f" of {', '.join(silence.writers[:MAX_NAMED])}" if silence.writers else ""
-        more = f" and {len(silence.writers) - MAX_NAMED} more" if len(silence.writers) > MAX_NAMED else ""
-        usual = f", usually every {duration(silence.usual_s)}" if silence.usual_s else ""
-        reason = f"no line{which}{more} for {age((at - silence.since).total_seconds())}{usual}"
+    if event is NoticeEvent.SILENT:
+        reason = silence_text(job, Clock(at))
     elif event is NoticeEvent.NAN:
         reason = "its newest loss is not a finite number"
     return JobNotice(at, event, job.ref, job.uid, context, str(job.status), reason, is_mine)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from k8s.snapshot import Job
 from k8s.status import Status
-from tui.feeds.preview_text import silence_text, status_text
+from tui.feeds.preview_text import status_text
 from tui.jobs.filters import is_loud, silent_ranks
 from tui.tables.column import Cell, ListColumn, Row, Values, cells
 from tui.text.format import (
@@ -24,6 +24,7 @@ from tui.text.format import (
     duration,
     number,
     seconds_since,
+    silence_text,
     timestamp,
 )
 from tui.text.sparkline import BROKEN, trend

@@ -1,4 +1,4 @@
-"""The list of notices, and the counter of those that were not looked at."""
+"""Columns of the list of notices, and the counter of unseen ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tui.options import NoticeEvent
 from tui.tables.column import Cell, ListColumn
 from tui.text.format import NOTHING, CellStyle, Clock, Run, count, timestamp
 
-# Marks and looks, in the order of the counter.
+# In the order of the counter.
 LOOKS: Mapping[NoticeEvent, tuple[str, CellStyle]] = {
     NoticeEvent.FAILED: ("✕", "failed"),
     NoticeEvent.SILENT: ("!", "pending"),
@@ -22,7 +22,7 @@ LOOKS: Mapping[NoticeEvent, tuple[str, CellStyle]] = {
 
 
 def counter(numbers: Mapping[NoticeEvent, int]) -> tuple[Run, ...]:
-    """Return the counter of the status line in pieces, as `✕1` and `✓2`."""
+    """Return the runs of the status line's counter, such as `✕1` and `✓2`."""
     totals: dict[tuple[str, CellStyle], int] = {}
     for event, look in LOOKS.items():
         totals[look] = totals.get(look, 0) + numbers.get(event, 0)
@@ -31,7 +31,7 @@ def counter(numbers: Mapping[NoticeEvent, int]) -> tuple[Run, ...]:
 
 def _event(notice: JobNotice, _: Clock) -> Cell:
     mark, style = LOOKS[notice.event]
-    return Cell(f"{mark} {notice.words}", style, sort=list(LOOKS).index(notice.event))
+    return Cell(f"{mark} {notice.event_text}", style, sort=list(LOOKS).index(notice.event))
 
 
 def _time(notice: JobNotice, clock: Clock) -> Cell:

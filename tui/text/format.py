@@ -11,8 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+if TYPE_CHECKING:
+    from k8s.snapshot import Job
+
+MAX_NAMED_RANKS = 3
 # `themes/base.tcss` gives each look its colour; empty is plain.
 CellStyle: TypeAlias = Literal[
     "",
@@ -238,3 +242,17 @@ def shares(amounts: Sequence[int], width: int) -> list[int]:
     while sum(cells) > width and max(cells) > 0:
         cells[cells.index(max(cells))] -= 1
     return cells
+
+
+def silence_text(job: Job, clock: Clock) -> str:
+    """Describe a silent job, `no line for 5m, usually every 2s`, or ranks behind; empty without them."""
+    silence = job.silence
+    if silence is None:
+        behind = [each for each in job.stragglers if each.steps_behind]
+        return ", ".join(f"{each.writer} {each.text}" for each in behind[:MAX_NAMED_RANKS])
+    more = len(silence.writers) - MAX_NAMED_RANKS
+    which = f" of {compact_ranges(silence.writers[:MAX_NAMED_RANKS])}" if silence.writers else ""
+    which += f" and {more} more" if more > 0 else ""
+    interval = age(silence.usual_s) if silence.usual_s >= 1 else f"{silence.usual_s:.2g}s"
+    usual = f", usually every {interval}" if silence.usual_s else ""
+    return f"no line{which} for {clock.age(silence.since)}{usual}"

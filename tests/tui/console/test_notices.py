@@ -90,7 +90,7 @@ async def test_the_list_shows_what_happened_and_resets_the_counter(
     monkeypatch.setattr("tui.screens.lists.notices.AGES_S", 0.1)
     async with console_on(tmp_path, **scene(BERT, OTHER)) as play:
         await play.press(*typed("notifications"))
-        await play.until(lambda: "Nothing has happened to your jobs" in play.text)
+        await play.until(lambda: "No news about your jobs" in play.text)
         await play.press("escape")
         tell(play, ended(BERT, "Failed", "bad shard"), ended(OTHER, "Succeeded"))
         await play.until(lambda: "1 failed, 1 ended" in play.text and ":notices lists them" in play.text)
@@ -102,6 +102,19 @@ async def test_the_list_shows_what_happened_and_resets_the_counter(
         await play.until(lambda: row(play, "✕ failed") != failed)  # it is older now
         await play.press("N", "g", "enter")
         await play.until(titled(play, "Jobs › bert   "))
+
+
+async def test_opening_the_job_of_a_notice_marks_all_of_its_notices_as_seen(tmp_path: Path) -> None:
+    waits = scene(BERT) | {"pods": [pod_of(BERT, "master-0", phase="Pending")]}
+    async with console_on(tmp_path, **waits) as play:
+        for restarts, counter in ((0, "▸1"), (1, "↻1 ▸1")):
+            state: Object = {"name": "pytorch", "state": {"running": {}}, "restartCount": restarts}
+            pod = pod_of(BERT, "master-0", on="a", gpus=1, containerStatuses=[state])
+            play.watches["pods"].event("MODIFIED", pod)
+            await play.until(lambda: counter in header(play))  # noqa: B023
+        await play.press("ctrl+n")
+        await play.until(titled(play, "Jobs › bert   "))
+        await play.until(lambda: "↻" not in header(play) and "▸" not in header(play))
 
 
 async def test_a_storm_is_one_toast_and_all_are_listed(

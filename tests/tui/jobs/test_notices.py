@@ -169,7 +169,7 @@ def test_a_flapping_job_is_told_once_and_counted() -> None:
     found = [watched.events(row) for _ in range(5) for row in (SILENT, OLD)]
     assert found[0] == ["bert silent"] and not any(found[1:])
     (kept,) = watched.log.items
-    assert (kept.repeats, kept.text) == (5, "bert is silent ×5")
+    assert (kept.count, kept.text) == (5, "bert went silent ×5")
     assert watched.events(SILENT, after_s=REPEATED.total_seconds() + 1) == ["bert silent"]
 
 
@@ -205,7 +205,7 @@ def test_what_is_silent_is_named_with_its_usual_interval() -> None:
     watched = Watched()
     watched.see(OLD)
     (found,) = watched.see(SILENT, after_s=99)
-    assert found.reason == "no line of rank 2 for 6m, usually every 2.0s"
+    assert found.reason == "no line of rank 2 for 6m, usually every 2s"
 
 
 def test_the_counter_counts_what_was_not_looked_at_and_the_end_of_a_job_only_once() -> None:

@@ -23,13 +23,12 @@ from k8s.telemetry.readings import GpuKey
 from k8s.text.sanitize import log_text, sanitize
 from tui.charts.series import Series
 from tui.feeds.curve_feed import CurveFeed
-from tui.feeds.preview_text import silence_text
 from tui.jobs.events import FoldedEvent
 from tui.jobs.gpu_facts import describe_place, in_order
 from tui.jobs.instances import format_ranks, is_silent
 from tui.tables.column import Cell, Column, Row
 from tui.text.cells import cell_len, elide_end, elide_middle
-from tui.text.format import NOTHING, CellStyle, Clock, duration, status_run
+from tui.text.format import NOTHING, CellStyle, Clock, duration, silence_text, status_run
 from tui.text.gpu_words import (
     ADVICE,
     gpu_memory,

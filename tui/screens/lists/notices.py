@@ -1,4 +1,4 @@
-"""The list of notices of this session."""
+"""List of the notices of this session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tui.widgets.table.table import Table
 
 
 class NoticesView(ListView):
-    """What happened to jobs since the console was opened."""
+    """List of notices, newest first."""
 
     VIEW: ClassVar[ViewDeclaration] = NOTICES
     ON_ENTER: ClassVar[str] = "open_notice"
@@ -46,7 +46,7 @@ class NoticesView(ListView):
     def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it."""
         clock = Clock.ahead(self.snapshot.clock_offset_s)
-        table.empty = "Nothing has happened to your jobs since the console was opened."
+        table.empty = "No news about your jobs since the console was opened."
         table.set_rows([Row(each.key, cells(each, clock, COLUMNS)) for each in self.notices])
         self.set_list_title(f"Notices ({len(self.notices)})")
         full = f" · the newest {MAX_NOTICES}" if len(self.notices) >= MAX_NOTICES else ""
@@ -54,7 +54,7 @@ class NoticesView(ListView):
 
     @property
     def is_synced(self) -> bool:
-        """True: notices are known at once."""
+        """Return True: notices need no request."""
         return True
 
     def selected_object(self) -> str:

@@ -22,10 +22,9 @@ from textual.timer import Timer
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
-from tui.feeds.preview_text import silence_text
 from tui.keys import JOB_PANE, LOG, Key
 from tui.terminal.driver import PacedApp
-from tui.text.format import Clock, plural
+from tui.text.format import Clock, plural, silence_text
 from tui.text.progress import progress_in
 from tui.widgets.bindings import bindings
 from tui.widgets.preview import DRAW_S, FETCH_S, Preview
