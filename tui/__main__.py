@@ -30,8 +30,13 @@ _TAKE_WORDS = ("submit", "shell")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     _open_closed_streams()
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _main(argv)
+        if words[:1] == ["__complete"]:  # at each tab: nothing that is not needed for it
+            from tui.commands.support.completer import complete
+
+            return complete(words[1:])
+        return _main(words)
     except (OSError, BaseExceptionGroup) as error:
         if not _is_closed_pipe(error):
             raise
@@ -72,7 +77,7 @@ def _discard_unwritten() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _main(argv: Sequence[str] | None) -> int:
+def _main(words: list[str]) -> int:
     if problem := find_intruder():
         sys.stderr.write(problem)
         return FAILED
@@ -93,7 +98,7 @@ def _main(argv: Sequence[str] | None) -> int:
             stream.reconfigure(encoding=encoding, errors="nearest")
     gc.set_threshold(*GARBAGE)
     try:
-        status = _run(list(sys.argv[1:] if argv is None else argv))
+        status = _run(words)
         sys.stdout.flush()
         return status
     except KubeError as error:

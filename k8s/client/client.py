@@ -37,6 +37,8 @@ REQUEST_S = 30.0
 ANSWER_TIMES = 10
 FIELD_MANAGER = "gpuconsole"
 MERGE_PATCH = "application/merge-patch+json"
+# Objects without spec and status; a server that cannot leave them out sends whole ones.
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 # Only v5 lets the input of a command end before the command does.
 COMMAND_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 
@@ -129,6 +131,13 @@ class Client:
         most = MOST_ANSWER_BYTES if limit else MOST_LIST_BYTES
         sent: dict[str, Any] = {"query": query, "is_urgent": False, "has_turn": is_more}
         return await self._read("GET", path, doing, most_bytes=most, **sent)
+
+    async def list_names(self, resource: Resource, limit: int = 2000) -> list[str]:
+        """Return the names of the first objects of a resource in all namespaces."""
+        path, doing = resource.path(), f"list {resource.plural}"
+        query = query_of(limit=str(limit))
+        page = json_object(await self._read("GET", path, doing, query=query, accept=METADATA_ONLY))
+        return [str((each.get("metadata") or {}).get("name") or "") for each in page.get("items") or ()]
 
     async def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""

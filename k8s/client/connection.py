@@ -157,6 +157,7 @@ class Connection:
         query: Query = None,
         body: Any = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
         idle_s: float | None = None,
         open_s: float | None = None,
         is_urgent: bool = True,
@@ -189,7 +190,7 @@ class Connection:
                     self.config.host + path,
                     params=query,
                     data=payload,
-                    headers=self._headers(content_type if payload is not None else ""),
+                    headers=self._headers(content_type if payload is not None else "", accept),
                     timeout=timeout,
                     middlewares=() if method == "GET" else (_send_once,),
                     allow_redirects=not is_proxied,  # a pod could redirect our credentials anywhere

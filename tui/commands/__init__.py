@@ -46,6 +46,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("data", "data", "List volume claims"),
     Command("sandbox", "sandbox", "Manage the sandbox, a cluster on this machine"),
     Command("info", "info", "Show versions, file locations and your permissions"),
+    Command("version", "version", "Show the versions of gpuconsole and the server"),
+    Command("completion", "completion", "Print the completion script of a shell"),
     Command("help", "help", "Read the manual"),
 )
 
@@ -56,6 +58,4 @@ NOT_HERE: dict[str, str] = {
     "cron": "Scheduled jobs are not supported: use a CronJob that creates them.",
     "logviewer": "There is no web log viewer: use logs, or open the console and press l.",
     "whoami": "Use info: it shows your user and permissions.",
-    "version": "Use --version; info also shows the cluster's.",
-    "completion": "Shell completion is not available; the console completes ':' commands.",
 }

@@ -69,8 +69,6 @@ OTHERS: dict[str, str] = {
     "arena model list": "not served",
     "arena cron list": "CronJob",
     "arena whoami": "Use info",
-    "arena version": "Use --version",
-    "arena completion bash": "Shell completion is not available",
 }
 """Commands of Arena that no guide has, and what is said where they cannot work."""
 

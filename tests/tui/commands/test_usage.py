@@ -250,9 +250,10 @@ async def test_a_server_that_is_no_kubernetes_api_fails_every_command(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("lst",), "invalid choice: 'lst'; did you mean list? choose from top, list, get"),
-        (("sumbit",), "did you mean submit? choose from"),
-        (("serv",), "invalid choice: 'serv'; choose from"),
+        (("lst",), "invalid choice: 'lst'; did you mean list?\n"),
+        (("sumbit",), "did you mean submit?\n"),
+        (("serv",), "invalid choice: 'serv'\n"),
+        (("lgs",), "invalid choice: 'lgs'; did you mean logs?\n"),
         (("submit", "pytroch"), "did you mean pytorch? choose from pytorch, "),
         (("list", "-o", "jsn"), "did you mean json? choose from table, wide, json, yaml"),
     ],
@@ -262,7 +263,7 @@ async def test_a_wrong_choice_gets_suggestions(alone: CommandLine, words: tuple[
     assert ended.status == 2
     assert said in ended.err
     choices = ended.err.splitlines()[0].partition("choose from ")[2].split(", ")
-    assert not {"serve", "whoami", "completion", "ls", "ray", "etjob"} & set(choices)
+    assert not {"serve", "whoami", "ls", "ray", "etjob"} & set(choices)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from tui.options import ConsoleOptions
 from tui.terminal.tty_state import wants_ascii
 
 WRONG_USAGE = 2
+# Choices that an error lists.
+MOST_LISTED = 12
 # Arena's global flags without effect here: three with a value, two switches.
 _INEFFECTIVE = ("--loglevel", "--arena-namespace", "--helm-binary", "--pprof", "--trace")
 # Without effect on the sandbox, of which there is one.
@@ -57,17 +59,21 @@ class CommandParser(argparse.ArgumentParser):
         """Parse, after adding the command's own arguments and the global ones."""
         if self.refusal:
             self.error(self.refusal)
-        if not self._is_filled:
-            self._is_filled = True
-            if self.command_module:
-                importlib.import_module(f"tui.commands.{self.command_module}").add_arguments(self)
-            _add_global_flags(self)
+        self.fill()
         words = [f"{word}=true" if self._is_switch(word) else word for word in args or ()]
         if self.rewrite is not None:
             words = self.rewrite(words)
         if self._subparsers is not None:
             self._check_before_command(words)
         return super().parse_known_args(words, namespace)
+
+    def fill(self) -> None:
+        """Add the command's own arguments and the global ones, once."""
+        if not self._is_filled:
+            self._is_filled = True
+            if self.command_module:
+                importlib.import_module(f"tui.commands.{self.command_module}").add_arguments(self)
+            _add_global_flags(self)
 
     def _is_switch(self, word: str) -> bool:
         return isinstance(self._option_string_actions.get(word), SwitchAction)
@@ -104,7 +110,7 @@ class CommandParser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"{text!r} is not a whole number") from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Reject an invalid choice; suggest the nearest one and list the usable ones."""
+        """Reject an invalid choice; suggest the nearest one, and list the usable ones if they are few."""
         if action.choices is None or value in action.choices:
             return
         choices = action.choices
@@ -112,9 +118,11 @@ class CommandParser(argparse.ArgumentParser):
             parsers = {id(each): name for name, each in reversed(choices.items()) if not each.refusal}
             choices = tuple(reversed(parsers.values()))
         near = difflib.get_close_matches(str(value), [str(each) for each in choices], 1)
-        meant = f"did you mean {near[0]}? " if near else ""
-        words = ", ".join(str(each) for each in choices)
-        raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {meant}choose from {words}")
+        parts = [f"did you mean {near[0]}?"] if near else []
+        if len(choices) <= MOST_LISTED:
+            parts.append(f"choose from {', '.join(map(str, choices))}")
+        message = "; ".join((f"invalid choice: {value!r}", " ".join(parts))).removesuffix("; ")
+        raise argparse.ArgumentError(action, message)
 
     def _refuse(self, word: str) -> NoReturn:
         name = word.partition("=")[0]

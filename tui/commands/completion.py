@@ -1,0 +1,179 @@
+"""`completion`: print a shell's completion script; refresh the names that it offers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from k8s.errors import KubeError
+from tui.commands.support.completer import (
+    FILES,
+    MOST_CLUSTERS,
+    NAMES_FILE,
+    cluster_key,
+    read_cache,
+    read_names,
+    state_folder,
+)
+from tui.commands.support.output import WrongUsage, write
+from tui.commands.support.parser import CommandParser, SwitchAction, make_parser
+from tui.options import ConsoleOptions
+
+_BASH = r"""# Load it with: source <(gpuconsole completion bash)
+_gpuconsole() {
+  local line choices=() last=
+  COMPREPLY=()
+  while IFS= read -r line; do
+    case $line in
+      :*) last=$line ;;
+      *) choices+=("${line%%$'\t'*}") ;;
+    esac
+  done < <(gpuconsole __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  COMPREPLY=("${choices[@]}")
+  [ "$last" = :files ] && compopt -o default 2>/dev/null
+}
+complete -F _gpuconsole gpuconsole
+"""
+_ZSH = r"""#compdef gpuconsole
+# Load it with: source <(gpuconsole completion zsh)
+_gpuconsole() {
+  local line last=
+  local -a choices
+  while IFS= read -r line; do
+    case $line in
+      :*) last=$line ;;
+      *) choices+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}") ;;
+    esac
+  done < <(gpuconsole __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
+  (( $#choices )) && _describe gpuconsole choices
+  [[ $last == :files ]] && _files
+  return 0
+}
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -u }
+compdef _gpuconsole gpuconsole
+"""
+_FISH = r"""# Load it with: gpuconsole completion fish | source
+function __gpuconsole_complete
+  set -l words (commandline -opc) (commandline -ct)
+  for line in (gpuconsole __complete $words[2..-1] 2>/dev/null)
+    switch $line
+      case ':files'
+        __fish_complete_path (commandline -ct)
+      case ':*'
+      case '*'
+        echo $line
+    end
+  end
+end
+complete -c gpuconsole -f -a '(__gpuconsole_complete)'
+"""
+SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+# Kinds of completions by the name of an argument, or else by its placeholder.
+_SOURCES = {
+    **dict.fromkeys(("job", "jobs", "names"), "jobs"),
+    "source": f"jobs {FILES}",
+    "instance": "instances",
+    "rank": "ranks",
+    "words": "nodes",
+    "node": "nodes",
+    "context": "contexts",
+    "namespace": "namespaces",
+    "template": "templates",
+    **dict.fromkeys(("FILE", "FOLDER", "PATH", "DIR"), FILES),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the shell."""
+    parser.add_argument("shell", nargs="?", choices=tuple(SCRIPTS), help="bash, zsh or fish")
+    parser.add_argument("--refresh", action="store_true", help=argparse.SUPPRESS)
+
+
+async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    """Print the script, or read the names of the cluster."""
+    if flags.refresh:
+        await _refresh_names(options)
+    elif flags.shell is None:
+        raise WrongUsage("Which shell: bash, zsh or fish?")
+    else:
+        write(SCRIPTS[flags.shell].rstrip("\n"))
+    return 0
+
+
+async def _refresh_names(options: ConsoleOptions) -> None:
+    from k8s.client.auth.kubeconfig import read_kubeconfig
+    from k8s.models.resources import NAMESPACES, NODES
+    from tui.commands.submission.template import every_template
+    from tui.commands.support.connect import cluster, read_jobs
+
+    key = cluster_key(options.kubeconfig, options.context, options.namespace, is_sandbox=options.is_sandbox)
+    # What cannot be read now keeps its names.
+    found: dict[str, Any] = {**read_names(key), "at": time.time()}
+    with suppress(KubeError):
+        found["contexts"] = [each.name for each in read_kubeconfig(options.kubeconfig).contexts]
+    found["templates"] = [each.name for each in every_template(options.templates_folder)[0]]
+    with suppress(KubeError):
+        async with cluster(options) as client:
+            for name, resource in (("nodes", NODES), ("namespaces", NAMESPACES)):
+                with suppress(KubeError):
+                    found[name] = await client.list_names(resource)
+            found["jobs"] = {
+                job.ref.name: {
+                    "words": f"{job.ref.kind} {job.status}",
+                    "instances": [each.name for each in job.instances],
+                    "ranks": sorted({rank for each in job.instances for rank in each.ranks}),
+                }
+                for job in (await read_jobs(options, client)).jobs
+            }
+    others = {each: names for each, names in read_cache(NAMES_FILE).items() if each != key}
+    write_cache(NAMES_FILE, {**dict(list(others.items())[1 - MOST_CLUSTERS :]), key: found})
+
+
+def write_cache(name: str, values: dict[str, Any]) -> None:
+    """Write a cache file; without a state folder there is none."""
+    from tui.files.private_file import write_private_file
+
+    with suppress(OSError):
+        write_private_file(Path(state_folder()) / name, json.dumps(values))
+
+
+def make_grammar() -> dict[str, Any]:
+    """Return all commands with their flags and arguments, as `completer` reads them."""
+    return _node(make_parser(), "")
+
+
+def _node(parser: argparse.ArgumentParser, words: str) -> dict[str, Any]:
+    """Return one command: its flags with whether they take a value, the source of that, and their help."""
+    if isinstance(parser, CommandParser):
+        parser.fill()
+    flags: dict[str, tuple[bool, str, str]] = {}
+    children: dict[str, Any] = {}
+    arguments: list[str] = []
+    repeats = False
+    for action in parser._actions:
+        if action.help == argparse.SUPPRESS:
+            continue
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {each.dest.split(" ")[0]: each.help or "" for each in action._choices_actions}
+            children = {
+                name: _node(each, helps[name]) for name, each in action.choices.items() if name in helps
+            }
+        elif action.option_strings:
+            has_value = action.nargs != 0 and not isinstance(action, SwitchAction)
+            for name in action.option_strings:
+                flags[name] = (has_value, _source(action), str(action.help or "").partition(",")[0])
+        else:
+            arguments.append(_source(action))
+            repeats = action.nargs in ("+", "*", argparse.REMAINDER)
+    return {"words": words, "flags": flags, "children": children, "arguments": arguments, "repeats": repeats}
+
+
+def _source(action: argparse.Action) -> str:
+    if action.choices is not None:
+        return " ".join(("choices", *map(str, action.choices)))
+    return _SOURCES.get(action.dest) or _SOURCES.get(str(action.metavar), "")

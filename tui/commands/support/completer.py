@@ -1,0 +1,190 @@
+"""Answers of `__complete`, which the shells' completion scripts call at each tab.
+
+Imports nothing slow, because a tab must answer within 100 ms: the grammar of the command line and the
+names in the cluster come from caches in the state folder. A stale cache is refreshed in the background.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+TYPE_CHECKING = False  # the module `typing` takes longer than the rest
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+GRAMMAR_FILE, NAMES_FILE = "grammar.json", "names.json"
+# A cache of this age is refreshed; names of this age are no longer offered.
+FRESH_S, OLD_S = 10.0, 7 * 86_400.0
+# The first time there is nothing to offer, so wait for the names.
+FIRST_S = 2.0
+MOST_CLUSTERS, MOST_CHOICES = 16, 2_000
+FILES = "files"
+# Flags that select the cluster whose names are offered, with the key of their value.
+_CLUSTER_FLAGS = {
+    "--kubeconfig": "kubeconfig",
+    "--context": "context",
+    "-n": "namespace",
+    "--namespace": "namespace",
+}
+
+
+def complete(words: Sequence[str]) -> int:
+    """Print the completions of the last word, one per line with a tab before its description.
+
+    The last line is `:files` where a path may follow, `:` elsewhere.
+    """
+    before, word, prefix = _split(list(words))
+    grammar = _grammar()
+    node, source, given = grammar, "", dict[str, str]()
+    job, flag, takes_value, place = "", "", False, 0
+    for each in before:
+        if takes_value:
+            given[flag] = each
+            takes_value = False
+        elif each.startswith("-") and each != "-":
+            flag, equals, value = each.partition("=")
+            takes_value = bool(node["flags"].get(flag, ("",))[0]) and not equals
+            given[flag] = value
+        elif each in node["children"]:
+            node, place = node["children"][each], 0
+        else:
+            job, place = job or each, place + 1
+    if takes_value:
+        source = node["flags"][flag][1]
+        _print(_choices(source, given, job), word, prefix, source)
+    elif word.startswith("-"):
+        flags = {name: words for name, (_, _, words) in node["flags"].items()}
+        _print(flags, word, "", "")
+    elif node["children"] and place == 0:
+        _print({name: each["words"] for name, each in node["children"].items()}, word, "", "")
+    else:
+        sources = node["arguments"]
+        source = sources[min(place, len(sources) - 1)] if sources else FILES
+        is_over = sources and place >= len(sources) and not node["repeats"]
+        _print({} if is_over else _choices(source, given, job), word, prefix, "" if is_over else source)
+    return 0
+
+
+def _split(words: list[str]) -> tuple[list[str], str, str]:
+    """Return the words before the cursor, the word at it, and the part of that that stays as it is.
+
+    bash splits `--for=run` into three words; zsh and fish pass it as one.
+    """
+    merged: list[str] = []
+    for each in words:
+        if each == "=" and merged and merged[-1].startswith("--"):
+            continue
+        merged.append(each)
+    word = merged.pop() if merged and words[-1] != "=" else ""
+    if word.startswith("--") and "=" in word:
+        flag, _, word = word.partition("=")
+        return [*merged, flag], word, f"{flag}="
+    return merged, word, ""
+
+
+def _print(choices: Mapping[str, str], word: str, prefix: str, source: str) -> None:
+    found = [(name, words) for name, words in choices.items() if name.startswith(word)]
+    for name, words in found[:MOST_CHOICES]:
+        if name.isprintable():
+            sys.stdout.write(f"{prefix}{name}\t{words if words.isprintable() else ''}\n")
+    sys.stdout.write(":files\n" if FILES in source.split() else ":\n")
+
+
+def _choices(source: str, given: Mapping[str, str], job: str) -> dict[str, str]:
+    """Return the choices of an argument with their descriptions; `source` is a word of the grammar."""
+    kind, _, rest = source.partition(" ")
+    if kind == "choices":
+        return dict.fromkeys(rest.split(), "")
+    if kind in ("", FILES):
+        return {}
+    names = _names(given)
+    jobs: dict[str, Any] = names.get("jobs", {})
+    if kind == "jobs":
+        return {name: str(each.get("words", "")) for name, each in jobs.items()}
+    if kind in ("instances", "ranks"):
+        found = jobs.get(job.rpartition("/")[2], {}).get(kind)
+        return dict.fromkeys(map(str, found or ()), "")
+    return dict.fromkeys(map(str, names.get(kind) or ()), "")
+
+
+def state_folder() -> str:
+    """Return the state folder, as `platformdirs` does, which is slow to import."""
+    base = os.environ.get("XDG_STATE_HOME", "").strip() or os.path.expanduser("~/.local/state")
+    return os.path.join(base, "gpuconsole")
+
+
+def cluster_key(kubeconfig: str, context: str, namespace: str, *, is_sandbox: bool) -> str:
+    """Return the key under which the names of one cluster and namespace are cached."""
+    files = "" if is_sandbox else kubeconfig or os.environ.get("KUBECONFIG", "")
+    return json.dumps([files, "" if is_sandbox else context, namespace, is_sandbox])
+
+
+def _names(given: Mapping[str, str]) -> dict[str, Any]:
+    selected = {_CLUSTER_FLAGS[flag]: value for flag, value in given.items() if flag in _CLUSTER_FLAGS}
+    values = [selected.get(name, "") for name in ("kubeconfig", "context", "namespace")]
+    key = cluster_key(values[0], values[1], values[2], is_sandbox="--sandbox" in given)
+    flags = [word for flag, value in given.items() if flag in _CLUSTER_FLAGS for word in (flag, value)]
+    flags += [flag for flag in ("--sandbox", "-A") if flag in given]
+    found = read_names(key)
+    age_s = time.time() - found.get("at", 0.0)
+    if not 0 <= age_s < FRESH_S:
+        refreshing = _refresh(flags)
+        if not 0 <= age_s < OLD_S and refreshing is not None:
+            try:
+                refreshing.wait(FIRST_S)
+            except subprocess.TimeoutExpired:
+                return {}
+            found = read_names(key)
+    return found
+
+
+def read_names(key: str) -> dict[str, Any]:
+    """Return the cached names of a cluster; empty if there are none."""
+    found = read_cache(NAMES_FILE).get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def read_cache(name: str) -> dict[str, Any]:
+    """Return a cache file; a missing or broken one counts as empty."""
+    try:
+        with open(os.path.join(state_folder(), name), encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _refresh(flags: Iterable[str]) -> subprocess.Popen[bytes] | None:
+    # In a session of its own: closing the terminal must not end it, nor may it prompt there.
+    words = [sys.executable, "-P", "-m", "tui", *flags, "completion", "--refresh"]
+    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+    try:
+        return subprocess.Popen(
+            words,
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+
+
+def _grammar() -> dict[str, Any]:
+    """Return the grammar, from the cache if it was made by this very program."""
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    key = f"{folder} {max(os.stat(each).st_mtime for each in (folder, os.path.join(folder, 'support')))}"
+    found = read_cache(GRAMMAR_FILE)
+    if found.get("key") != key:
+        from tui.commands.completion import make_grammar, write_cache
+
+        found = {"key": key, **make_grammar()}
+        write_cache(GRAMMAR_FILE, found)
+    return found
