@@ -17,6 +17,7 @@ from k8s.diagnosis.failures.errors import (
     RankedText,
     any_of,
     find_errors,
+    goes_on,
     read_texts,
 )
 from k8s.diagnosis.failures.reports import RankReport, find_reports
@@ -379,7 +380,8 @@ class _Verdict:
         message = [line.strip() for line in shown.message]
         if "Last error:" in message[:-1]:
             return f"{text[: _ERROR_CHARS // 2]}: {message[message.index('Last error:') + 1]}"
-        return f"{text.rstrip()} {message[0]}" if message and (len(text) < 60 or text.endswith(":")) else text
+        is_one = message and (text.endswith(":") or (len(text) < 60 and goes_on(text, shown.message[0])))
+        return f"{text.rstrip()} {message[0]}" if is_one else text
 
     def _ended(self) -> str:
         first, log = self._first, self._first.run.log

@@ -60,6 +60,12 @@ _LOGGED = any_of(
     r"\s*(?:(?:step|epoch|iter\w*)\b.{0,60}loss|\d{1,3}%\|)",  # progress
     flags=re.IGNORECASE,
 )
+# An exception's message goes on if its first line is open, the next is indented, or its type is verbose.
+_OPEN = re.compile(r"[:,=(\[{\\]\s*$|^[^\"]*\"[^\"]*$|\([^)]*$|\[[^\]]*$|\{[^}]*$")
+_INDENTED = re.compile(r"[\s*+|)\]}~^-]|$")
+_VERBOSE = re.compile(
+    r"CUDA|NCCL|Dist\w+Error|DataLoader|ChildFailed|RuntimeError: [A-Z_]+:|ImportError|OSError"
+)
 _TERMINATE = re.compile(r"terminate called after throwing an instance of '([^']{1,200})'")
 _STILL_RUNS = "terminate called without an active exception"
 _WHAT = re.compile(r"\s*what\(\):\s*(.*)")
@@ -240,7 +246,7 @@ class _Block:
     def __init__(self, error: FoundError, prefix: str, state: str, *, is_typed: bool = False) -> None:
         self.error = error
         self.state = state
-        """`frames`, `message`, `link` or `over`."""
+        """`frames`, `message`, `ended` (only a chained exception may follow), `link` or `over`."""
         self.stamp_ns = error.stamp_ns
         self.link = ""
         self._noise = 0
@@ -305,7 +311,7 @@ class _Block:
         return True
 
     def _read_message(self, text: str, stamp_ns: int) -> bool:
-        error, self.state = self.error, "message"
+        error, before, self.state = self.error, self.state, "message"
         if text.startswith((_CAUSE_LINK, _CONTEXT_LINK)):
             self.link = "cause" if text.startswith(_CAUSE_LINK) else "context"
             self.state = "link"
@@ -318,6 +324,9 @@ class _Block:
         elif _LOGGED.match(text) or _TERMINATE.search(text):
             self.state = "over"
             return False
+        elif before == "ended" or not self._goes_on(text):
+            self.state = "ended"
+            return False
         else:
             last = error.chain[-1]
             if found := _WHAT.match(text):
@@ -327,6 +336,11 @@ class _Block:
         self._append(text)
         self.stamp_ns = stamp_ns
         return True
+
+    def _goes_on(self, text: str) -> bool:
+        last = self.error.chain[-1]
+        is_long = self.error.kind != "exception" or last.message or _VERBOSE.search(last.headline)
+        return bool(is_long or goes_on(last.headline, text))
 
     def _append(self, text: str) -> None:
         lines = self.error.lines
@@ -434,6 +448,11 @@ class _ErrorReader:
         self._add(error)
         if kind in ("exception", "native"):
             self._open[rank, ""] = _Block(error, "", "message")
+
+
+def goes_on(headline: str, following: str) -> bool:
+    """Return True if the shapes of an exception's first line and the next make them one message."""
+    return bool(_OPEN.search(headline) or _INDENTED.match(following))
 
 
 def _stripped_type(headline: str) -> str:

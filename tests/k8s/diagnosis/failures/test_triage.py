@@ -46,6 +46,29 @@ def test_a_real_error_comes_before_earlier_collateral() -> None:
     assert found.others == ("rank 0: connection lost after rank 1 left",)
 
 
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("ValueError: bad shard 7\nrank 2 starts", "ValueError: bad shard 7"),
+        ("ValueError: bad shard 7\n\nsaved /ckpt/7\n  3 files", "ValueError: bad shard 7"),
+        ("KeyError: 'tokens'\nloading shard (7 of 9)", "KeyError: 'tokens'"),
+        ("AssertionError\nworker is done", "AssertionError"),
+        ("OSError: [Errno 5] Input/output error\nrank 2 starts", "OSError: [Errno 5] Input/output error"),
+        ("ValueError: shards do not fit:\n7 and 9", "ValueError: shards do not fit: 7 and 9"),
+        ("ValueError: \nshard 7 is bad\nsee 9", "ValueError: shard 7 is bad"),
+        ("ValueError: got [7,\n9]", "ValueError: got [7, 9]"),
+        ('ValueError: got "7\n9"', 'ValueError: got "7 9"'),
+        ("ValueError: bad shard\n  shard 7\nrank 2 starts", "ValueError: bad shard shard 7"),
+    ],
+)
+@pytest.mark.parametrize("label", ["", "[rank2]: "])
+def test_the_reason_ends_with_the_exception(message: str, reason: str, label: str) -> None:
+    text = RAISED.format(at=9, error=message).replace("@9 ", "").replace("\n", f"\n{label}")
+    found = triage([container_log(f"@9 {label}{text}", ranks=(2,), exit=1, finished=10)])
+    assert found is not None
+    assert found.reason == f"rank 2 exit 1: {reason}"
+
+
 def test_equal_errors_of_other_ranks_are_counted() -> None:
     watchdog = "[Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE)"
     logs = [
