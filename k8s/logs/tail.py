@@ -1,4 +1,4 @@
-"""Read the end of one log at once, with the rank of each line."""
+"""One-shot reads of the end of a log, with the rank of each line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from k8s.client.transport import translated
 from k8s.logs.lines import LogLine, Splitter, Target
 from k8s.logs.prefixes import RankReader
 
-# Limits for logs with very long lines: bytes stored of each, and bytes read.
+# Limits for logs with very long lines: bytes returned, and bytes received.
 MAX_BYTES = 1024 * 1024
 MAX_READ_BYTES = 16 * 1024 * 1024
 
@@ -25,7 +25,7 @@ async def read_tail(
 ) -> tuple[LogLine, ...]:
     """Return the last lines of a container's log, or of its run before the last restart.
 
-    `since_time` is RFC 3339 in whole seconds: older lines are left out.
+    `since_time` is RFC 3339 in whole seconds; older lines are excluded.
 
     Raises:
         Forbidden: The user may not read logs.
@@ -54,7 +54,7 @@ async def read_tail(
                     break
     if read_bytes > max_bytes:
         del body[:-max_bytes]
-        del body[: body.find(b"\n") + 1]  # the rest of a line whose time is lost
+        del body[: body.find(b"\n") + 1]  # the rest of a line whose timestamp was cut off
     splitter, reader = Splitter(), RankReader(target.ranks, prints_all_ranks=target.prints_all_ranks)
     pieces = [*splitter.feed(bytes(body)), *splitter.finish()]
     owned = [(piece, reader.owner(piece.raw)) for piece in pieces]

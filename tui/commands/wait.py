@@ -1,4 +1,4 @@
-"""`wait`: block until jobs have ended, run or fall silent, and exit as they do."""
+"""`wait`: block until jobs finish, run or fall silent, and return their exit status."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
-from math import inf
 
 from k8s.client.client import Client
 from k8s.errors import FORBIDDEN_HINT, Forbidden
@@ -23,14 +22,12 @@ from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_j
 from tui.commands.support.output import WrongUsage, write, write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.feeds.life_feed import LOG_PERMISSION, READ_S, LifeFeed
-from tui.jobs.hooks import hook_problem, parse_command, run_hook
+from tui.jobs.hooks import TIMED_OUT, hook_problem, parse_command, run_hook
 from tui.options import ConsoleOptions, NoticeEvent
 from tui.tables.jobs import duration_s, queued_s
 from tui.text.format import Clock, age, silence_text
 
-# As timeout(1) exits.
-TIMED_OUT = 124
-# The words of `notify.exec`, so that one script can serve both.
+# The same names as for `notify.exec`, so that one script can serve both.
 _EVENTS = {
     "Running": NoticeEvent.STARTED,
     "Silent": NoticeEvent.SILENT,
@@ -48,38 +45,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="condition",
         choices=CONDITIONS,
         default="finished",
-        help="finished (default); running or succeeded, which one failed job ends; silent, until the first "
-        "of the jobs has shown no sign of life for much longer than usual",
+        help="finished (default); running or succeeded: stop at the first failure; silent: until one of the "
+        "jobs has shown no sign of life for much longer than usual",
     )
     parser.add_argument(
         "--timeout",
         type=seconds,
         metavar="TIME",
-        help=f"give up after this time, with status {TIMED_OUT}, e.g. 90s, 2h, 1h30m",
+        help=f"give up after this time, such as 90s or 1h30m, with exit status {TIMED_OUT}",
     )
     parser.add_argument(
         "--exec",
         dest="command",
         metavar="CMD",
-        help="run a command after the wait, without a shell, with facts in GPUCONSOLE_JOB and others",
+        help="then run this command, without a shell, with GPUCONSOLE_JOB, GPUCONSOLE_STATUS and others set",
     )
 
 
 @dataclass(slots=True)
 class AwaitedJob(WatchedJob):
-    """A job that is waited for."""
+    """A job to wait for."""
 
     words: str = ""
     """Its name as given."""
     status: int | None = None
-    """Exit status; None while it is waited for."""
+    """Exit status; None until the wait for it is over."""
     is_silent: bool = False
     is_unknown: bool = False
-    """The cluster cannot be watched: `job` is old."""
+    """The cluster cannot be watched, so `job` is out of date."""
 
     @property
     def state(self) -> str:
-        """Its status in a word."""
+        """Return its status in a word."""
         if self.is_silent or self.is_unknown:
             return "Silent" if self.is_silent else "Unknown"
         return "Deleted" if self.is_gone or self.job is None else str(self.job.status)
@@ -92,71 +89,63 @@ class AwaitedJob(WatchedJob):
 
 
 class Wait:
-    """Waits until a condition is true for all jobs, or can no longer be."""
+    """Waits until a condition holds for all jobs, or no longer can."""
 
     def __init__(
         self, client: Client, jobs: Sequence[AwaitedJob], condition: str, *, read_s: float = READ_S
     ) -> None:
-        """Prepare to wait for jobs, in their last seen state; for silence, logs are read every `read_s`."""
-        self._read_s = read_s
+        """Prepare to wait; for silence, logs are read every `read_s`."""
         self.jobs = jobs
         self.client = client
-        self._condition = condition
         self.trouble = ""
-        """Reason, in a word or two, why the cluster cannot be watched now; empty while it can."""
+        """Reason, in a word or two, why the cluster cannot be watched; empty if it can."""
+        self._condition = condition
+        self._read_s = read_s
         self._shown: dict[str, str] = {}
 
     @property
-    def left(self) -> list[AwaitedJob]:
-        """Jobs that are waited for."""
-        return [each for each in self.jobs if each.status is None]
-
-    @property
     def status(self) -> int:
-        """Exit status of the first job that has another than 0; without silence 1 if that was awaited."""
+        """Return the first exit status other than 0; 1 if no job fell silent that had to."""
         if any(each.is_silent for each in self.jobs):
             return 0
         return next((each.status for each in self.jobs if each.status), int(self._condition == "silent"))
 
     def __iter__(self) -> Iterator[AwaitedJob]:
-        """Iterate over the jobs that are waited for, as they are at this moment."""
-        return iter(self.left)
+        """Iterate over the remaining jobs."""
+        return iter([each for each in self.jobs if each.status is None])
 
     async def run(self, feed: ClusterFeed) -> None:
         """Watch until the wait is over."""
-        async with AsyncExitStack() as ending:
+        async with AsyncExitStack() as stack:
             if self._condition == "silent":
-                ending.callback(self._read_signs_of_life(feed).cancel)
-            changes = await ending.enter_async_context(aclosing(watch_jobs(feed, self, self._report_trouble)))
+                life = LifeFeed(self.client, None, tuple, on_marks=feed.publish_soon, read_s=self._read_s)
+                life.watch(self, lambda: [each.job for each in self if each.job is not None])
+                feed.overlay = life.overlay
+                stack.callback(asyncio.create_task(life.run()).cancel)
+            changes = await stack.enter_async_context(aclosing(watch_jobs(feed, self, self._report_trouble)))
             async for _ in changes:
                 if await self.is_over():
                     return
 
-    def _read_signs_of_life(self, feed: ClusterFeed) -> asyncio.Task[None]:
-        life = LifeFeed(self.client, None, tuple, on_marks=feed.publish_soon, read_s=self._read_s)
-        life.watch(self, lambda: [each.job for each in self if each.job is not None])
-        feed.overlay = life.overlay
-        return asyncio.create_task(life.run())
-
     async def is_over(self) -> bool:
-        """Return True once all jobs are done, one is silent, or one failed that had to run or succeed."""
-        for each in self.left:
+        """Update the remaining jobs, and return True if the wait is over."""
+        for each in self:
             each.is_silent = self._condition == "silent" and each.job is not None and bool(each.job.silence)
             self._report(each)
             is_met = each.is_silent or (self._condition == "running" and each.state == Status.RUNNING)
             each.status = 0 if is_met else await each.exit_status(self.client)
-        if self._condition in ("running", "succeeded"):
-            return not self.left or bool(self.status)
-        return not self.left or any(each.is_silent for each in self.jobs)
+        if self._condition in ("running", "succeeded") and self.status:
+            return True
+        return not list(self) or any(each.is_silent for each in self.jobs)
 
     def _report_trouble(self, trouble: str) -> None:
         self.trouble = trouble
-        again = f"-- The watch is interrupted ({trouble}); trying again."
-        write_stderr(again if trouble else "-- Watching again.")
+        lost = f"-- Lost the connection ({trouble}); retrying."
+        write_stderr(lost if trouble else "-- Connected again.")
 
     def _report(self, awaited: AwaitedJob) -> None:
-        reason = awaited.reason(server_clock(self.client))
-        text = f"-- {awaited.words}: {awaited.state}{f', {reason}' if reason else ''}"
+        text = ", ".join(filter(None, (awaited.state, awaited.reason(server_clock(self.client)))))
+        text = f"-- {awaited.words}: {text}"
         if self._shown.get(awaited.words) != text and sys.stderr.isatty():
             self._shown[awaited.words] = text
             write_stderr(text)
@@ -164,7 +153,10 @@ class Wait:
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Wait, print a line per job, and return the first exit status that is not 0."""
-    command = _parse(flags.command) if flags.command is not None else []
+    try:
+        command = parse_command(flags.command) if flags.command is not None else []
+    except ValueError as error:
+        raise WrongUsage(f"--exec {flags.command!r}: {error}.") from None
     async with cluster(options) as client:
         snapshot, feed = await read_feed(options, client)
         awaited: dict[JobRef, AwaitedJob] = {}
@@ -181,7 +173,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     sys.stdout.flush()
     if command and status != TIMED_OUT:
         facts = _facts(wait, clock)
-        if problem := hook_problem(command, await run_hook(command, facts, timeout_s=inf)):
+        if problem := hook_problem(command, await run_hook(command, facts, timeout_s=None), timeout_s=None):
             write_stderr(f"--exec {problem}")
     return status
 
@@ -192,13 +184,6 @@ async def _check_may_read(client: Client, refs: Iterable[JobRef]) -> None:
         found = await permissions.fetch(LOG_PERMISSION, namespace)
         if found.is_allowed is False:
             raise Forbidden("Could not wait for silence: the logs cannot be read.", found.why, FORBIDDEN_HINT)
-
-
-def _parse(command: str) -> list[str]:
-    try:
-        return parse_command(command)
-    except ValueError as error:
-        raise WrongUsage(f"--exec {command!r}: {error}.") from None
 
 
 async def _status_after(
@@ -212,7 +197,7 @@ async def _status_after(
     except TimeoutError:
         if not limit.expired():
             raise
-        for each in wait.left:
+        for each in wait:
             reason = f": {each.job.reason}" if each.job is not None and each.job.reason else ""
             was = f"was last seen {each.state} ({wait.trouble})" if wait.trouble else f"is {each.state}"
             each.is_unknown = bool(wait.trouble)
@@ -220,7 +205,7 @@ async def _status_after(
         write_stderr(again)
         return TIMED_OUT
     except asyncio.CancelledError:
-        write_stderr(f"-- Stopped waiting for {titles(each.ref for each in wait.left)}. {again}")
+        write_stderr(f"-- Stopped waiting for {titles(each.ref for each in wait)}. {again}")
         raise
     await explain_failures(feed, wait.jobs)
     for each in wait.jobs:
@@ -241,7 +226,7 @@ def _again(options: ConsoleOptions, flags: argparse.Namespace) -> str:
 
 
 def _facts(wait: Wait, clock: Clock) -> dict[str, object]:
-    # Of several jobs the one that decides the exit status is named.
+    # The job that determines the exit status.
     decisive = next((each for each in wait.jobs if each.is_silent or each.status), wait.jobs[-1])
     job = decisive.job
     assert job is not None

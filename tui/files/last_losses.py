@@ -1,29 +1,29 @@
-"""The last loss of ended jobs, stored in the state folder: known again after a restart of the console."""
+"""Last losses of ended jobs, stored in the state folder for the next console."""
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 from k8s.text.home import read_named_file
 from tui.files.private_file import write_private_file
 
 LOSSES_FILE = "losses.json"
-# Jobs to remember, the most recent ones.
+# The oldest are dropped beyond this number.
 MAX_JOBS = 2_000
 
 
 class LastLosses:
-    """Last losses by job UID; without a folder they last until the console exits."""
+    """Last losses by job UID; without a folder, they are only in memory."""
 
     def __init__(self, state_folder: Path | None = None) -> None:
-        """Read nothing until the first lookup."""
         self._path = state_folder / LOSSES_FILE if state_folder is not None else None
         self._losses: dict[str, float | None] | None = None
         self._own: dict[str, float | None] = {}
 
     def __contains__(self, uid: str) -> bool:
-        """Return True if it is known what a job wrote last, even if that was no loss."""
+        """Return True if the end of the job's log was read, even if it has no loss."""
         return uid in self._known()
 
     def find(self, uid: str) -> float | None:
@@ -31,21 +31,18 @@ class LastLosses:
         return self._known().get(uid)
 
     def store(self, uid: str, loss: float | None) -> None:
-        """Remember the last loss of a job; None if it has none."""
+        """Store the last loss of a job; None if it has none."""
         self._own[uid] = loss
-        # Another console may have written since: its losses are kept.
-        losses = {**self._read(), **self._own}
-        losses.pop(uid)
-        losses[uid] = loss
+        # Read again: another console may have stored losses since.
+        losses = self._read() | self._own
+        losses[uid] = losses.pop(uid)  # the newest is last
         for old in list(losses)[:-MAX_JOBS]:
             del losses[old]
             self._own.pop(old, None)
         self._losses = losses
         if self._path is not None:
-            try:
+            with suppress(OSError):
                 write_private_file(self._path, json.dumps(losses))
-            except OSError:
-                return  # remembered until the console exits
 
     def _known(self) -> dict[str, float | None]:
         if self._losses is None:
@@ -53,7 +50,7 @@ class LastLosses:
         return self._losses
 
     def _read(self) -> dict[str, float | None]:
-        # An unreadable file counts as empty; the next loss replaces it.
+        # An unreadable file counts as empty, and is replaced when a loss is stored.
         try:
             found = json.loads(read_named_file(self._path)) if self._path is not None else {}
         except (OSError, ValueError, RecursionError):

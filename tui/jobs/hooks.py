@@ -1,7 +1,6 @@
-"""The user's own commands, run with facts about a job in their environment.
+"""Hooks: commands of `notify.exec` and `wait --exec`, run with facts about a job in their environment.
 
-`notify.exec` of config.yaml and `wait --exec` run them. A command is a list of words: no shell sees it,
-and facts that come from the cluster are never part of it.
+No shell is involved, and text from the cluster never becomes part of the command.
 """
 
 from __future__ import annotations
@@ -21,34 +20,29 @@ from k8s.text.sanitize import sanitize, sanitize_lines
 from tui.files.bug_log import append_to_log
 
 HOOK_S = 30.0
-# Hooks of a console that run at once, and that wait for their turn; more are left out.
+# Hooks of a console that run at once, and that are queued; more are dropped.
 MAX_RUNNING, MAX_WAITING = 4, 100
-# Of one fact, and of a hook's output that goes to the log.
+# Limits per fact, and of the output copied to the log.
 MAX_FACT_CHARACTERS, MAX_OUTPUT_BYTES = 2000, 8192
-# Exit statuses that shells and `timeout` use.
+# Exit statuses of shells and timeout(1).
 TIMED_OUT, NOT_EXECUTABLE, NOT_FOUND = 124, 126, 127
 
 
 def hook_environment(facts: Mapping[str, object]) -> dict[str, str]:
-    """Return the environment of a hook: ours, and the facts as `GPUCONSOLE_…` variables on one line each.
-
-    Args:
-        facts: Values by name, as `{"job": "bert", "exit_code": 3}`; None is an empty text.
-    """
-    named = {
+    """Return our environment, with a fact named `exit_code` as `GPUCONSOLE_EXIT_CODE`; None becomes empty."""
+    return {**os.environ} | {
         f"GPUCONSOLE_{name.upper()}": sanitize("" if value is None else str(value))[:MAX_FACT_CHARACTERS]
         for name, value in facts.items()
     }
-    return {**os.environ, **named}
 
 
-def parse_command(command: str | Sequence[str]) -> list[str]:
-    """Split a command into words, as a shell does; a list stays.
+def parse_command(command: str) -> list[str]:
+    """Split a command into words, as a shell does.
 
     Raises:
-        ValueError: A quote is not closed, a word cannot be passed on, or there is no word.
+        ValueError: A quote is not closed, a word contains NUL, or the command is empty.
     """
-    words = shlex.split(command) if isinstance(command, str) else list(command)
+    words = shlex.split(command)
     if not words or not words[0]:
         raise ValueError("no command")
     if any("\0" in word for word in words):
@@ -60,22 +54,17 @@ async def run_hook(
     argv: Sequence[str],
     facts: Mapping[str, object],
     *,
-    timeout_s: float = HOOK_S,
+    timeout_s: float | None = HOOK_S,
     log_file: Path | None = None,
 ) -> int:
     """Run a command and return its exit status: 124 after the timeout, 126 or 127 if it cannot start.
 
     It has no standard input and no terminal. On a timeout or cancellation its process group is killed.
-
-    Args:
-        argv: The command and its arguments.
-        facts: See `hook_environment`.
-        timeout_s: Time after which it is killed.
-        log_file: Our log, for the start of its output; None passes the output on to ours.
+    The start of its output goes to `log_file`; without one, it writes to our output.
     """
     if log_file is None:
         return await _run(argv, facts, timeout_s, None)
-    # A file instead of a pipe: a child that it leaves behind would keep the pipe open.
+    # Not a pipe: a background process of the hook would keep it open.
     with tempfile.TemporaryFile() as output:
         status = await _run(argv, facts, timeout_s, output)
         output.seek(0)
@@ -86,10 +75,10 @@ async def run_hook(
 
 
 async def _run(
-    argv: Sequence[str], facts: Mapping[str, object], timeout_s: float, output: IO[bytes] | None
+    argv: Sequence[str], facts: Mapping[str, object], timeout_s: float | None, output: IO[bytes] | None
 ) -> int:
     try:
-        # In a new session it cannot open the terminal that the console draws on.
+        # A new session, so that it cannot open the console's terminal.
         process = await asyncio.create_subprocess_exec(
             *argv,
             env=hook_environment(facts),
@@ -115,44 +104,46 @@ async def _run(
     return status if status >= 0 else 128 - status
 
 
-def hook_problem(argv: Sequence[str], status: int, timeout_s: float = HOOK_S) -> str:
+def hook_problem(argv: Sequence[str], status: int, timeout_s: float | None = HOOK_S) -> str:
     """Return the reason why a hook failed; empty if it did not."""
-    words = {
-        0: "",
-        TIMED_OUT: f"it did not finish in {timeout_s:.0f} s",
-        NOT_EXECUTABLE: "it is not executable",
-        NOT_FOUND: "there is no such command",
-    }
-    why = words.get(status, f"exit {status}")
-    return f"{sanitize(argv[0])}: {why}." if why else ""
+    if not status:
+        return ""
+    # A shell exits like this, too, if it cannot run what it was given.
+    reason = {NOT_EXECUTABLE: "exit 126: not executable", NOT_FOUND: "exit 127: command not found"}.get(
+        status
+    )
+    if timeout_s is not None and status == TIMED_OUT:
+        reason = f"it did not finish in {timeout_s:.0f} s"
+    return f"{sanitize(argv[0])}: {reason or f'exit {status}'}."
 
 
 class HookRunner:
-    """Runs a command for each of many facts, a few at once; the first failure is reported."""
+    """Runs one command for many events, a few at once, and reports its first failure."""
 
     def __init__(self, argv: Sequence[str], log_file: Path, report: Callable[[str], None]) -> None:
-        """Prepare to run `argv`; `report` receives the reason of the first failure."""
         self._argv = argv
         self._log_file = log_file
         self._report = report
         self._has_reported = False
         self._waiting = 0
-        self._free = asyncio.Semaphore(MAX_RUNNING)
+        self._slots = asyncio.Semaphore(MAX_RUNNING)
 
     async def run(self, facts: Mapping[str, object]) -> None:
-        """Run the command when it is its turn; leave it out if too many wait."""
+        """Run the command once a slot is free; drop it if the queue is full."""
         if self._waiting >= MAX_WAITING:
-            self._fail(f"more than {MAX_WAITING} runs of {sanitize(self._argv[0])} wait; some are left out.")
+            self._fail(
+                f"{sanitize(self._argv[0])}: more than {MAX_WAITING} runs are queued; some are dropped."
+            )
             return
         self._waiting += 1
         try:
-            await self._free.acquire()
+            await self._slots.acquire()
         finally:
             self._waiting -= 1
         try:
             status = await run_hook(self._argv, facts, log_file=self._log_file)
         finally:
-            self._free.release()
+            self._slots.release()
         if problem := hook_problem(self._argv, status):
             self._fail(problem)
 

@@ -1,4 +1,4 @@
-"""Notifications that the terminal shows on the desktop: OSC 9, 99 or 777, also through tmux."""
+"""Desktop notifications by escape sequences: OSC 9, 99 or 777, also through tmux."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ from collections.abc import Mapping
 from k8s.text.sanitize import sanitize
 
 MAX_TITLE, MAX_BODY = 80, 200
-# Terminals without OSC: they would print the text.
-_WITHOUT = ("", "dumb", "linux")
 
 
 def notification(title: str, body: str, env: Mapping[str, str]) -> str:
-    """Return the escape sequence that shows a notification; empty if the terminal knows none.
+    """Return the escape sequence of a notification; empty if the terminal would print it as text.
 
-    The texts may come from outside. tmux passes it on only with `set -g allow-passthrough on`.
+    The texts need not be sanitised. tmux passes it on only with `set -g allow-passthrough on`.
     """
-    term = env.get("TERM", "")
-    if term in _WITHOUT or term.startswith("vt") or env.get("STY"):
+    term, is_in_tmux = env.get("TERM", ""), bool(env.get("TMUX"))
+    is_in_screen = bool(env.get("STY")) or (term.startswith("screen") and not is_in_tmux)
+    if term in ("", "dumb", "linux") or term.startswith("vt") or is_in_screen:
         return ""
-    title, body = _plain(title, MAX_TITLE), _plain(body, MAX_BODY)
-    is_in_tmux = bool(env.get("TMUX"))
-    if not is_in_tmux and term.startswith("screen"):
-        return ""
-    plain = _sequence(_protocol(term, env), title, body)
+    plain = _sequence(_protocol(term, env), _plain(title, MAX_TITLE), _plain(body, MAX_BODY))
     if is_in_tmux:
         # Source: tmux(1), allow-passthrough.
         doubled = plain.replace("\x1b", "\x1b\x1b")
@@ -49,11 +44,10 @@ def _sequence(protocol: str, title: str, body: str) -> str:
         return f"\x1b]99;i=gpuconsole:d={0 if body else 1};{title}\x1b\\{more}"
     if protocol == "777":
         return f"\x1b]777;notify;{title};{body}\x1b\\"
-    # A text that starts with a number and a semicolon would be a command of ConEmu and its like.
     return f"\x1b]9;{': '.join(filter(None, (title, body)))}\x1b\\"
 
 
 def _plain(text: str, most: int) -> str:
-    # Semicolons separate fields, and a number in front would be a command.
+    # Semicolons separate fields; ConEmu takes a number before the first one for a command.
     text = sanitize(" ".join(text.split())).replace(";", ",")
     return text if len(text) <= most else f"{text[: most - 1]}…"

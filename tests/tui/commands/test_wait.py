@@ -151,7 +151,7 @@ async def test_two_jobs_are_waited_for_through_a_restart_of_the_server(
     jobs.end("c", 4)
     status, out, err = await ends(child)
     assert (status, out) == (3, "a Succeeded\nb Failed\nc Failed\n"), err
-    assert "-- The watch is interrupted (away); trying again.\n-- Watching again.\n" in err
+    assert "-- Lost the connection (away); retrying.\n-- Connected again.\n" in err
     assert "To see why: gpuconsole why b\n" in err
 
 

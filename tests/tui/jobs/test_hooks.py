@@ -25,16 +25,16 @@ HOSTILE = 'it\'s $(touch gone) `touch gone`; "x" & | > gone\nnext\0\x1b]0;x\x07'
     ("command", "words"),
     [
         ("mail -s 'a job' li", ["mail", "-s", "a job", "li"]),
-        (["/bin/a b", "$(x)"], ["/bin/a b", "$(x)"]),
+        ("'/bin/a b' $(x)", ["/bin/a b", "$(x)"]),
         ("sh -c 'echo $GPUCONSOLE_JOB'", ["sh", "-c", "echo $GPUCONSOLE_JOB"]),
     ],
 )
-def test_a_command_is_split_into_words(command: str | list[str], words: list[str]) -> None:
+def test_a_command_is_split_into_words(command: str, words: list[str]) -> None:
     assert parse_command(command) == words
 
 
-@pytest.mark.parametrize("command", ["", "  ", "a 'b", [], [""], ["a", "b\0c"]])
-def test_a_command_that_is_none_is_refused(command: str | list[str]) -> None:
+@pytest.mark.parametrize("command", ["", "  ", "a 'b", "''", "a b\0c"])
+def test_a_command_that_is_none_is_refused(command: str) -> None:
     with pytest.raises(ValueError):
         parse_command(command)
 
@@ -78,8 +78,8 @@ async def test_a_cancelled_hook_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["/nowhere/hook"], "/nowhere/hook: there is no such command."),
-        (["/etc/passwd"], "/etc/passwd: it is not executable."),
+        (["/nowhere/hook"], "/nowhere/hook: exit 127: command not found."),
+        (["/etc/passwd"], "/etc/passwd: exit 126: not executable."),
         (["sh", "-c", "kill -9 $$"], "sh: exit 137."),
         (["true"], ""),
     ],
@@ -88,11 +88,16 @@ async def test_why_a_hook_failed_is_said(tmp_path: Path, words: list[str], why: 
     assert hook_problem(words, await run_hook(words, {}, log_file=tmp_path / "log")) == why
 
 
+async def test_a_hook_without_a_timeout_may_exit_as_after_one() -> None:
+    status = await run_hook(["sh", "-c", "exit 124"], {}, timeout_s=None)
+    assert hook_problem(["sh"], status, timeout_s=None) == "sh: exit 124."
+
+
 async def test_a_storm_runs_a_few_at_once_and_reports_once(tmp_path: Path) -> None:
     reports: list[str] = []
     runner = HookRunner(["sh", "-c", "exit 7"], tmp_path / "log", reports.append)
     async with asyncio.TaskGroup() as tasks:
         for _ in range(MAX_WAITING + MAX_RUNNING + 20):
             tasks.create_task(runner.run({}))
-    assert reports == [f"more than {MAX_WAITING} runs of sh wait; some are left out."]
+    assert reports == [f"sh: more than {MAX_WAITING} runs are queued; some are dropped."]
     assert (tmp_path / "log").read_text().count("exit 7") == MAX_WAITING + MAX_RUNNING

@@ -1,4 +1,4 @@
-"""Watch jobs until they end, and find the status with which they ended."""
+"""Watch jobs until they end, and return their exit status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 
-# Pods of a failed job that are read again because the watch has not seen them end.
+# Pods of a failed job to read again if the watch has not seen them end.
 MAX_READ = 16
 
 
@@ -33,11 +33,11 @@ class WatchedJob:
 
     ref: JobRef
     job: Job | None = None
-    """None before it was seen."""
+    """None until it is seen."""
     is_gone: bool = False
     """It was deleted; `job` is its last state."""
     instances: dict[str, Instance] = field(default_factory=dict)
-    """The last seen pod of each instance; the pods may be gone when the job has ended."""
+    """Last seen pod of each instance; pods may be deleted before the job ends."""
 
     def update(self, job: Job | None) -> None:
         """Record the newest state; None if the job was deleted."""
@@ -47,13 +47,13 @@ class WatchedJob:
             self.instances.update({each.name: each for each in job.instances if each.pod})
 
     async def exit_status(self, client: Client) -> int | None:
-        """Return the exit status of the job as of a command; None before it ended, 1 if it was deleted."""
+        """Return the job's exit status; None until it has ended, 1 if it was deleted."""
         if self.is_gone:
             return 1
         if self.job is None or not self.job.exit_status:
             return None if self.job is None else self.job.exit_status
         seen = [each if each.pod else self.instances.get(each.name, each) for each in self.job.instances]
-        # The job's failure may be seen before the failure of its pods.
+        # The watch may see the job fail before its pods.
         unseen = [each for each in seen if each.pod and each.exit_code is None]
         unseen.sort(key=lambda each: not each.is_chief)
         found = await asyncio.gather(*(_read_again(client, self.ref, each) for each in unseen[:MAX_READ]))
@@ -64,13 +64,12 @@ class WatchedJob:
 async def watch_jobs(
     feed: ClusterFeed, watched: Iterable[WatchedJob], on_trouble: Callable[[str], None] = lambda _: None
 ) -> AsyncGenerator[None, None]:
-    """Yield after each change of the cluster, with the jobs updated; never while it is unreachable.
+    """Update the jobs and yield after each change, never while the cluster is unreachable.
 
     Args:
         feed: The jobs' cluster.
-        watched: The jobs; read at each change, so that some may be left out meanwhile.
-        on_trouble: Receives the reason, in a word or two, when the cluster cannot be watched, and "" when
-            it can again.
+        watched: Iterated after each change, so jobs may be dropped in between.
+        on_trouble: Receives the reason, in a word or two, if the cluster cannot be watched, then "".
     """
     feed.reasons.max_hidden = 0
     snapshots: asyncio.Queue[ClusterSnapshot | None] = asyncio.Queue()
@@ -86,29 +85,28 @@ async def watch_jobs(
                 on_trouble(trouble)
             for each in current:
                 job = snapshot.job(each.ref)
-                # Its pods may be seen before it is, or it was created just now.
+                # It may not be listed yet, although it or its pods exist.
                 if job is not None or not await _exists(feed.client, each.ref):
                     each.update(job)
             if current:
                 yield
-        await mirroring  # it ends by an error only
+        await mirroring  # raises: it ends only with an error
     finally:
         mirroring.cancel()
 
 
 async def explain_failures(feed: ClusterFeed, watched: Iterable[WatchedJob]) -> None:
-    """Read why failed jobs failed, for their reasons."""
+    """Replace the reasons of failed jobs by those found in their logs."""
     failed = {each.job.uid: each for each in watched if each.job is not None and each.job.status == "Failed"}
-    if not failed:
-        return
-    snapshot = await feed.explain_once([each.job for each in failed.values() if each.job is not None])
-    for job in snapshot.jobs:
-        if job.uid in failed:
-            failed[job.uid].job = job
+    if failed:
+        snapshot = await feed.explain_once([each.job for each in failed.values() if each.job is not None])
+        for job in snapshot.jobs:
+            if job.uid in failed:
+                failed[job.uid].job = job
 
 
 def write_problem(options: ConsoleOptions, watched: WatchedJob) -> None:
-    """Report that a job failed or was deleted, and the command that explains it; nothing for others."""
+    """Report that a job failed or was deleted, with the command that explains it."""
     job, title = watched.job, titles([watched.ref])
     if watched.is_gone:
         write_stderr(f"{title} was deleted before it ended.")
@@ -122,10 +120,8 @@ def write_problem(options: ConsoleOptions, watched: WatchedJob) -> None:
 async def _exists(client: Client, ref: JobRef) -> bool:
     try:
         await client.get(resource_of(ref), ref.name, ref.namespace)
-    except NotFound:
-        return False
-    except KubeError:
-        return True  # as far as can be told
+    except KubeError as error:
+        return not isinstance(error, NotFound)
     return True
 
 
