@@ -1,8 +1,8 @@
-"""Signs of life of running jobs: whether they are silent, which ranks are behind, and their loss.
+"""Signs of life of running jobs: silence, slow ranks, and loss, read from their logs and event files.
 
-All of the user's own running jobs are read, and those that are visible, in turn and with background
-priority: each chief's log at most every half minute, other ranks' logs as far as the rate allows. The
-rate is the same for one job and for hundreds.
+The user's own and the visible running jobs are polled in turn, with background priority: each chief's
+log at most every half minute, the logs of other ranks as the rate permits. The total rate does not
+depend on the number of jobs.
 """
 
 from __future__ import annotations
@@ -34,29 +34,28 @@ from tui.text.natural_order import tag_key
 
 # Shortest interval between two reads of one log.
 READ_S = 30.0
-# Interval between two looks at the jobs, so that an event or scrolling only repaints.
+# Interval at which an idle feed checks for jobs to read.
 POLL_S = 0.5
-# Logs read per second in the long run, for all jobs together: a fifth of the rate limit. A burst may follow
-# a rest, so that the first jobs are read at once.
+# Sustained rate of reads for all jobs together, a fifth of the rate limit, and burst for the first jobs.
 PER_S, BURST = 2.0, 40
-# Logs read at once: a node that does not answer delays the others no longer.
+# Concurrent reads, so that a node that does not answer does not delay the others.
 MAX_READS = 4
-# Of so many reads one is for a rank other than the chief, even if chiefs are due.
+# One of so many reads is for a rank other than the chief, even if chiefs are waiting.
 OTHERS_SHARE = 4
-# Other ranks read at once if the chief is silent.
+# Other ranks to read if the chief is silent.
 MAX_SUSPECTS = 8
-# Lines to read from the end of a log: the first time, to learn the rhythm, later, and of other ranks.
+# Lines to read from the end of a chief's log at first, a chief's log later, and another rank's log.
 FIRST_LINES, LINES, OTHER_LINES = 1000, 200, 40
-# From this size of a reading on, the next one has half as many lines.
+# After a read of this size, the next one asks for half as many lines.
 LARGE_BYTES = 128 * 1024
-# New lines that are searched for losses at once.
+# New lines to search for losses per read.
 LOSS_LINES = 100
-# The least recently read jobs are dropped beyond this number: the console runs for days.
+# The least recently read jobs are dropped beyond this number, because a console runs for days.
 MAX_JOBS = 512
-# Values to keep per job, evenly spaced.
+# Values per job, evenly spaced.
 MAX_VALUES = 64
 IDLE_S = 10.0
-# Logs that a command reads, and seconds for all of them.
+# Limits of one command: logs to read, and seconds for all of them.
 MAX_ONCE, ONCE_S = 64, 5.0
 LOG_PERMISSION = "get pods/log"
 _Mark = tuple[Silence | None, tuple[Straggler, ...], bool]
@@ -68,7 +67,7 @@ class _JobReads:
     job: Job
     liveness: JobLiveness
     at_s: float = -math.inf
-    """Time of the newest reading of its chief's log, by the event loop's clock."""
+    """Loop time of the last read of its chief's log."""
     others_at_s: float = -math.inf
     next_other: int = 0
     lines: int = FIRST_LINES
@@ -78,9 +77,9 @@ class _JobReads:
 
 
 class LifeFeed:
-    """Signs of life and loss of the own and the visible running jobs.
+    """Signs of life and losses of the user's own and the visible running jobs.
 
-    Views only paint `values` and what `overlay` puts on the jobs: the feed's own task sends the requests.
+    Views show `values` and the jobs of `overlay`; only the feed's own task sends requests.
     """
 
     def __init__(
@@ -98,10 +97,10 @@ class LifeFeed:
 
         Args:
             client: The cluster.
-            permissions: Permissions of the user there; None to skip the check.
+            permissions: The user's permissions there; None to skip the check.
             jobs: Returns all jobs; the user's own running ones are read.
             losses: Last losses of ended jobs.
-            on_marks: Called if `overlay` has news.
+            on_marks: Called when `overlay` returns something new.
             least_s: Shortest time without a line that counts as silence.
             read_s: Shortest interval between two reads of one log.
         """
@@ -133,19 +132,15 @@ class LifeFeed:
         visible: Callable[[], Iterable[Job]],
         on_values: Callable[[Job], None] = lambda _job: None,
     ) -> None:
-        """Read the jobs that a view shows, too, until `leave`; it is told of jobs with new losses."""
+        """Also read the jobs that a view shows until `leave`, and report new losses to it."""
         self._views[view] = visible, on_values
 
     def leave(self, view: object) -> None:
-        """Read no more for a view."""
+        """Stop reading for a view."""
         self._views.pop(view, None)
 
     def _visible(self) -> list[Job]:
         return [job for visible, _ in list(self._views.values()) for job in visible()]
-
-    def _report_values(self, job: Job) -> None:
-        for _, on_values in list(self._views.values()):
-            on_values(job)
 
     @property
     def is_idle(self) -> bool:
@@ -181,7 +176,7 @@ class LifeFeed:
                     group.create_task(self._read_next(*found, slots))
 
     async def _pace(self) -> None:
-        # A token bucket of its own, so that watching many jobs costs the cluster no more than a few.
+        # Its own token bucket, so that many jobs cost the cluster no more than a few.
         clock = asyncio.get_running_loop().time
         while True:
             now_s = clock()
@@ -193,7 +188,7 @@ class LifeFeed:
             await asyncio.sleep((1 - self._tokens) / PER_S)
 
     def _next(self) -> tuple[_JobReads, bool] | None:
-        """Return the job to read next, and whether its chief is; None if none is due."""
+        """Return the next job to read, and whether to read its chief; None if none is due."""
         chief, other = self._next_chief(), self._next_other()
         self._turn += 1
         found = other if other is not None and self._turn % OTHERS_SHARE == 0 else chief or other
@@ -213,7 +208,7 @@ class LifeFeed:
         if self._seen_jobs is jobs:
             return
         self._seen_jobs, running = jobs, (job for job in jobs if job.status is Status.RUNNING)
-        names = own_names(self.client.config.acting_user)  # known only after the first answers
+        names = own_names(self.client.config.acting_user)  # unknown before the first response
         self._own_running = tuple(job for job in running if job.user in names)
         self._ended = tuple(job for job in jobs if job.status.is_final and job.uid in self._reads)
 
@@ -221,11 +216,11 @@ class LifeFeed:
         self._update_jobs()
         visible = [job for job in self._visible() if job.status is Status.RUNNING or job.status.is_final]
         ended = (job for job in (*visible, *self._ended) if not job.status.is_final or self._lacks_loss(job))
-        wanted = {job.uid: job for job in (*ended, *self._own_running)}  # the first are read first
+        wanted = {job.uid: job for job in (*ended, *self._own_running)}  # visible jobs first
         for uid, job in wanted.items():
             reads = self._reads.setdefault(uid, _JobReads(job, JobLiveness(self._least_s)))
             if job.status.is_final and not reads.job.status.is_final:
-                reads.at_s = -math.inf  # its last loss is read now
+                reads.at_s = -math.inf  # to read its last loss
             reads.job = job
         self._wanted = wanted.keys()
         due_s = asyncio.get_running_loop().time() - self._read_s
@@ -237,7 +232,7 @@ class LifeFeed:
         return job.uid not in self.losses and bool(has_log)
 
     def _next_other(self) -> _JobReads | None:
-        # One log of each job in turn: of a job with many pods, each is read as often as of one with few.
+        # One log of each job in turn, at a rate by which each pod is read as often as in smaller jobs.
         now_s = asyncio.get_running_loop().time()
         due = [
             each
@@ -254,7 +249,7 @@ class LifeFeed:
         hidden = sorted(
             (each for uid, each in self._reads.items() if uid not in self._wanted), key=lambda each: each.at_s
         )
-        # Of jobs that are no longer read, silence is soon not known any more.
+        # What was found in a job that is no longer read is soon out of date.
         old_s = asyncio.get_running_loop().time() - 4 * self._read_s
         for each in hidden:
             if each.at_s < old_s and self._marks.get(each.job.uid, _ALIVE)[:2] != _ALIVE[:2]:
@@ -265,7 +260,7 @@ class LifeFeed:
                 by_uid.pop(old.job.uid, None)
 
     async def _read_next(self, reads: _JobReads, is_chief: bool, slots: asyncio.Semaphore) -> None:
-        # Of a job that cannot be read nothing is known; its own views show the reason.
+        # Errors are shown by the views of the job.
         job = reads.job
         try:
             if job.status is not Status.RUNNING:
@@ -275,7 +270,7 @@ class LifeFeed:
                 self._judge(reads)
         except KubeError as error:
             if job.status.is_final and isinstance(error, NotFound | Invalid):
-                self._store_loss(job, None)
+                self._store_loss(job, ())
         finally:
             reads.is_busy = False
             slots.release()
@@ -306,8 +301,14 @@ class LifeFeed:
 
     def _record_values(self, job: Job, values: Sequence[float]) -> None:
         if values and values != self.values.get(job.uid):
+            self._publish(job, values)
+
+    def _publish(self, job: Job, values: Sequence[float]) -> None:
+        self.values.pop(job.uid, None)
+        if values:
             self.values[job.uid] = values
-            self._report_values(job)
+        for _, on_values in list(self._views.values()):
+            on_values(job)
 
     async def _read_other(self, reads: _JobReads) -> None:
         if others := targets_of(reads.job)[1:]:
@@ -317,10 +318,10 @@ class LifeFeed:
     async def _read_log(
         self, reads: _JobReads, target: Target, lines: int
     ) -> tuple[Sequence[LogLine], Sequence[LogLine]]:
-        # The time is that of the request: a machine may sleep until the answer is handled.
+        # Time of the request: the machine may sleep before the response arrives.
         sent_s, now_s = time.time(), asyncio.get_running_loop().time()
         newest_s = reads.liveness.newest_of(target)
-        since = rfc3339(int(newest_s)) if newest_s else ""  # that line again, so that no gap is hidden
+        since = rfc3339(int(newest_s)) if newest_s else ""  # that line again, to detect gaps
         found = await read_tail(self.client, target, lines, since_time=since, idle_s=IDLE_S, is_urgent=False)
         sent_s += self.client.server_clock_offset_s
         return found, await asyncio.to_thread(reads.liveness.add, target, found, sent_s, now_s)
@@ -334,23 +335,17 @@ class LifeFeed:
             self._on_marks()
 
     async def _read_last(self, reads: _JobReads) -> None:
-        # What was read while the job ran is older than its last line.
+        # Values that were read while the job ran may lack its last lines.
         values = await self._from_files(reads)
         if not values and not await self._may_read(reads.job):
             return
-        if not values:
-            target = next(iter(targets_of(reads.job)), None)
-            values = (
-                _losses_in(await read_tail(self.client, target, LINES, is_urgent=False)) if target else ()
-            )
+        if not values and (target := next(iter(targets_of(reads.job)), None)) is not None:
+            values = _losses_in(await read_tail(self.client, target, LINES, is_urgent=False))
         self._store_loss(reads.job, values)
 
-    def _store_loss(self, job: Job, values: Sequence[float] | None) -> None:
-        self.values.pop(job.uid, None)
-        if values:
-            self.values[job.uid] = values
+    def _store_loss(self, job: Job, values: Sequence[float]) -> None:
         self.losses.store(job.uid, values[-1] if values else None)
-        self._report_values(job)
+        self._publish(job, values)
 
     async def _from_files(self, reads: _JobReads) -> Sequence[float]:
         job = reads.job
@@ -371,22 +366,22 @@ class LifeFeed:
 
 @dataclass(frozen=True, slots=True)
 class LifeReading:
-    """Signs of life of several jobs, read once."""
+    """Signs of life of several jobs, by job UID."""
 
     jobs: Mapping[str, Job]
-    """By UID the running jobs that were read, with their silence and stragglers."""
+    """Running jobs, with their silence and stragglers."""
     newest_s: Mapping[str, float]
-    """Server time of the newest line by job UID."""
+    """Server time of the newest line."""
     losses: Mapping[str, Sequence[float]]
-    """Loss by job UID, the newest value last."""
+    """Losses, newest last."""
 
 
 async def read_life(
     client: Client, jobs: Iterable[Job], losses: LastLosses, *, lines: int = OTHER_LINES
 ) -> LifeReading:
-    """Read the ends of the logs of running jobs once, and of ended ones whose last loss is not stored.
+    """Read the last lines of running jobs, and of ended ones whose last loss is not stored.
 
-    At most `MAX_ONCE` logs are read, for `ONCE_S` seconds, chiefs first; unreadable ones are left out.
+    Reads at most `MAX_ONCE` logs in `ONCE_S` seconds, chiefs first, and skips unreadable ones.
     """
     ended = [job for job in jobs if job.status.is_final and job.uid not in losses]
     life = {
