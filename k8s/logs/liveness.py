@@ -66,25 +66,17 @@ _WAIT_TIMES = re.compile(rb"\bwait (\d+(?:\.\d+)?)\s?ms step (\d+(?:\.\d+)?)\s?m
 class Rhythm:
     """Intervals between the lines and steps of one writer."""
 
-    instance: str
-    """Empty for event files and the job's status."""
+    instance: str  # empty for event files and the job's status
     name: str
-    newest_s: float = 0.0
-    """Server time of its newest line."""
-    quiet_since_s: float = 0.0
-    """Monotonic time of its newest line, at the latest."""
-    read_s: float = 0.0
-    """Monotonic time of the last read."""
-    quiet_reads: int = 0
-    """Successive reads without a new line."""
+    newest_s: float = 0.0  # server time of its newest line
+    quiet_since_s: float = 0.0  # monotonic time of its newest line, at the latest
+    read_s: float = 0.0  # monotonic time of the last read
+    quiet_reads: int = 0  # in succession, without a new line
+    # Server time and number of its last steps.
     steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=MAX_STEPS))
-    """Server time and number of its last steps."""
-    wait_share: float | None = None
-    """Share of a step spent waiting for samples; None if it does not print it."""
-    longest_s: float = 0.0
-    """Longest gap that was followed by more steps."""
-    has_gap: bool = True
-    """Lines may be missing before the next one."""
+    wait_share: float | None = None  # of a step, waiting for samples; None if not printed
+    longest_s: float = 0.0  # among gaps that were followed by more steps, outside of phases
+    has_gap: bool = True  # lines may be missing before the next one
     _step_gaps: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_GAPS))
     _line_gaps: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_GAPS))
     _step_count: int = 0
@@ -150,7 +142,7 @@ class Rhythm:
         self.steps.append((at_s, step))
 
     def _is_epoch_end(self, step: int, text: bytes) -> bool:
-        if found := _EPOCH_FRACTION.search(text):
+        if b"'epoch': " in text and (found := _EPOCH_FRACTION.search(text)):
             before, self._epoch = self._epoch, float(found[1])
             return int(2 * self._epoch - min(before, self._epoch) + 0.02) > int(self._epoch - 0.01)
         if places := _places(text):
@@ -378,6 +370,8 @@ class JobLiveness:
 
 def _places(text: bytes) -> list[tuple[int, int]]:
     # Counters such as 12/100, but not those of epochs.
+    if b"/" not in text and b" of " not in text.lower():
+        return []
     counters = ((int(place), int(total)) for epochs, place, total in _COUNTER.findall(text)[:4] if not epochs)
     return [(place, total) for place, total in counters if 0 < place <= total]
 

@@ -38,12 +38,12 @@ async def _watch(server: LoadServer) -> tuple[int, float, float]:
     async with server.client() as client:
         snapshot = await ClusterFeed(client).read_once()
         running = [job for job in snapshot.jobs if job.status is Status.RUNNING][:JOBS]
-        feed = LifeFeed(client, None, tuple)
+        with patch("tui.feeds.life_feed.BURST", JOBS):  # the first round, in which every line is new
+            feed = LifeFeed(client, None, tuple)
         feed.watch("bench", lambda: running)
         patched = patch("tui.feeds.life_feed.read_tail", counted)
         patched.start()
         try:
-            feed._tokens = JOBS  # the first round, in which every line is new
             reading = asyncio.create_task(feed.run())
             await asyncio.sleep(BURST_S)
             requests, began_s = 0, time.process_time()

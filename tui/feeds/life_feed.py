@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from k8s.client.client import Client
-from k8s.client.rate_limiter import background_requests
+from k8s.client.rate_limiter import RateLimiter, background_requests
 from k8s.errors import Invalid, KubeError, NotFound
 from k8s.jobs.permissions import Permissions
 from k8s.logs import LogLine, Target, targets_of
@@ -124,7 +124,8 @@ class LifeFeed:
         self._ended: tuple[Job, ...] = ()
         self._wanted: Collection[str] = ()
         self._turn = 0
-        self._tokens, self._filled_at_s = float(BURST), 0.0
+        # A limiter of its own, so that many jobs cost the cluster no more than a few.
+        self._limiter = RateLimiter(PER_S, BURST, reserve=0, background_delay_s=0)
 
     def watch(
         self,
@@ -172,23 +173,11 @@ class LifeFeed:
                     await slots.acquire()
                     while (found := self._next()) is None:
                         await asyncio.sleep(POLL_S)
-                    await self._pace()
+                    await self._limiter.acquire(is_urgent=False)
                     group.create_task(self._read_next(*found, slots))
 
-    async def _pace(self) -> None:
-        # Its own token bucket, so that many jobs cost the cluster no more than a few.
-        clock = asyncio.get_running_loop().time
-        while True:
-            now_s = clock()
-            self._tokens = min(max(BURST, self._tokens), self._tokens + (now_s - self._filled_at_s) * PER_S)
-            self._filled_at_s = now_s
-            if self._tokens >= 1:
-                self._tokens -= 1
-                return
-            await asyncio.sleep((1 - self._tokens) / PER_S)
-
     def _next(self) -> tuple[_JobReads, bool] | None:
-        """Return the next job to read, and whether to read its chief; None if none is due."""
+        # The next job to read, and whether to read its chief.
         chief, other = self._next_chief(), self._next_other()
         self._turn += 1
         found = other if other is not None and self._turn % OTHERS_SHARE == 0 else chief or other
@@ -246,9 +235,8 @@ class LifeFeed:
         return min(due, key=lambda each: each.others_at_s, default=None)
 
     def _forget_oldest(self) -> None:
-        hidden = sorted(
-            (each for uid, each in self._reads.items() if uid not in self._wanted), key=lambda each: each.at_s
-        )
+        hidden = [each for uid, each in self._reads.items() if uid not in self._wanted]
+        hidden.sort(key=lambda each: each.at_s)
         # What was found in a job that is no longer read is soon out of date.
         old_s = asyncio.get_running_loop().time() - 4 * self._read_s
         for each in hidden:
@@ -296,7 +284,7 @@ class LifeFeed:
                 self._record_values(job, _few(reads.losses))
         suspects = targets_of(job)[1 : 1 + MAX_SUSPECTS] if reads.liveness.needs_others(job) else ()
         for target in suspects:
-            await self._pace()
+            await self._limiter.acquire(is_urgent=False)
             await self._read_log(reads, target, OTHER_LINES)
 
     def _record_values(self, job: Job, values: Sequence[float]) -> None:
@@ -368,12 +356,9 @@ class LifeFeed:
 class LifeReading:
     """Signs of life of several jobs, by job UID."""
 
-    jobs: Mapping[str, Job]
-    """Running jobs, with their silence and stragglers."""
-    newest_s: Mapping[str, float]
-    """Server time of the newest line."""
-    losses: Mapping[str, Sequence[float]]
-    """Losses, newest last."""
+    jobs: Mapping[str, Job]  # running ones, with their silence and stragglers
+    newest_s: Mapping[str, float]  # server time of the newest line
+    losses: Mapping[str, Sequence[float]]  # newest last
 
 
 async def read_life(

@@ -1,7 +1,7 @@
-"""Reasons of waiting and failed jobs, in place of the scheduler's message or the exit code.
+"""Reasons of waiting and failed jobs, which replace the scheduler's message or the exit code.
 
-Waiting jobs are explained while they are visible. Failed and restarting ones are read once per
-failure: those that are visible, and all of the user's own, since notices quote the reason.
+Waiting jobs are explained while they are visible. The logs of failed and restarting jobs are read once
+per failure, for visible jobs and for the user's own, because notices quote the reason.
 """
 
 from __future__ import annotations
@@ -28,29 +28,28 @@ if TYPE_CHECKING:
     from k8s.diagnosis.failures.log_tails import LogTails
     from k8s.diagnosis.pending import PendingReasons
 
-# After a round, the loop is free for this multiple of the time it took.
+# After each round, idle for this multiple of its duration.
 IDLE_FACTOR = 4
 # Shortest interval between two explanations of one pending job.
 EXPLAIN_S = 30.0
-# Interval between two looks at the visible jobs.
+# Interval at which the visible jobs are polled.
 POLL_VISIBLE_S = 0.5
-# Jobs per round of explanations.
+# Jobs to explain per round.
 MAX_EXPLAINED = 16
-# Failed jobs read for one answer of a command, and seconds for all of them.
-MAX_FAILED = 8
-FAILED_S = 5.0
-# The newest failures of the user that are read although they are hidden.
+# Limits of one command: failed jobs to read, and seconds for all of them.
+MAX_FAILED, FAILED_S = 8, 5.0
+# Newest failures of the user to read although they are hidden.
 MAX_HIDDEN = 16
 _WAITING = (Status.PENDING, Status.STARTING)
 
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """The objects that reasons are made of, as they are now."""
+    """Current objects from which reasons are derived."""
 
     snapshot: ClusterSnapshot
     jobs: Sequence[Job]
-    """Jobs of all namespaces, without fetched reasons."""
+    """Jobs of all namespaces, without the reasons of this feed."""
     nodes: Sequence[Node]
     pods: Mapping[str, Pod]
     """By UID."""
@@ -77,7 +76,6 @@ class ReasonFeed:
         self.causes: Sequence[FailureCause] | None = None
         """Known causes of failures; None for the built-in ones."""
         self.max_hidden = MAX_HIDDEN
-        """Failures of the user that are read although their jobs are hidden."""
         self._client, self._mirrored, self._visible, self._on_change = client, mirrored, visible, on_change
         self._reasons: PendingReasons | None = None
         self._tails: LogTails | None = None
@@ -93,38 +91,36 @@ class ReasonFeed:
         return self._reasons.steps(rows[1], nodes, rows[0], declared)
 
     def _new_reasons(self) -> PendingReasons:
-        # Slow to import, and in a quiet cluster nothing pends or fails.
+        # Slow to import, and not needed while no job is pending or failed.
         from k8s.diagnosis.pending import PendingReasons
 
         return self._reasons or PendingReasons()
 
     def shown(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
-        """Return the jobs that were explained last with their reasons, others unchanged."""
+        """Return the jobs, with the reasons of those that were explained last."""
         return self._reasons.shown(jobs) if self._reasons is not None else jobs
 
     def triage_of(self, uid: str) -> Triage | None:
-        """Return the failure read for a job; None if there is none, or it was not read."""
+        """Return the failure found for a job; None if there is none, or it was not read."""
         answer = self._reasons.answer(uid) if self._reasons is not None else None
         return answer.triage if answer is not None else None
 
     async def run(self) -> None:
         """Explain jobs until cancelled, in at most a fifth of the time."""
-        # Polls the visible jobs, so that painting sends no request.
         clock = asyncio.get_running_loop().time
         while True:
             began_s = clock()
             mirrored = self._mirrored()
             if mirrored.snapshot.is_synced and not mirrored.snapshot.stale:
                 visible = list(self._visible())
-                explained_s = {
-                    job.uid: self._explained_at_s.get(job.uid, -math.inf)
+                outdated = sorted(
+                    (at_s, job.uid)
                     for job in visible
                     if job.status in _WAITING
-                }
-                oldest_first = sorted(explained_s, key=explained_s.__getitem__)
-                outdated = [uid for uid in oldest_first if explained_s[uid] + EXPLAIN_S <= began_s]
+                    and (at_s := self._explained_at_s.get(job.uid, -math.inf)) + EXPLAIN_S <= began_s
+                )
                 with background_requests():
-                    await self._explain_waiting(mirrored, outdated[:MAX_EXPLAINED])
+                    await self._explain_waiting(mirrored, [uid for _, uid in outdated[:MAX_EXPLAINED]])
                     for job in self._unread_failures(mirrored, {job.uid for job in visible}):
                         await self._read_failure(job, mirrored.pods)
             await asyncio.sleep(max(POLL_VISIBLE_S, IDLE_FACTOR * (clock() - began_s)))
@@ -158,7 +154,7 @@ class ReasonFeed:
             for job in mirrored.jobs
             if job.uid in uids and is_waiting_job(job) and not reasons.has_shortage(job.uid)
         ]
-        with suppress(KubeError):  # that the cluster is away is said elsewhere
+        with suppress(KubeError):  # a lost connection is reported elsewhere
             for job in jobs:
                 answer = await answer_why(self._client, job, mirrored.snapshot, fetcher, mirrored.nodes)
                 reasons.remember(job, answer)
@@ -204,7 +200,7 @@ def _end(job: Job) -> float:
 
 
 def _attempt(job: Job) -> object:
-    # A final job fails only once; its pods may be removed later.
+    # A final job fails only once, although its pods may be deleted later.
     if job.status.is_final:
         return job.status
     return job.restarts, tuple((each.pod_uid, each.restarts) for each in job.instances)

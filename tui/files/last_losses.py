@@ -20,7 +20,6 @@ class LastLosses:
     def __init__(self, state_folder: Path | None = None) -> None:
         self._path = state_folder / LOSSES_FILE if state_folder is not None else None
         self._losses: dict[str, float | None] | None = None
-        self._own: dict[str, float | None] = {}
 
     def __contains__(self, uid: str) -> bool:
         """Return True if the end of the job's log was read, even if it has no loss."""
@@ -32,17 +31,14 @@ class LastLosses:
 
     def store(self, uid: str, loss: float | None) -> None:
         """Store the last loss of a job; None if it has none."""
-        self._own[uid] = loss
         # Read again: another console may have stored losses since.
-        losses = self._read() | self._own
-        losses[uid] = losses.pop(uid)  # the newest is last
-        for old in list(losses)[:-MAX_JOBS]:
-            del losses[old]
-            self._own.pop(old, None)
-        self._losses = losses
+        losses = self._known() | self._read()
+        losses.pop(uid, None)
+        losses[uid] = loss
+        self._losses = dict(list(losses.items())[-MAX_JOBS:])
         if self._path is not None:
             with suppress(OSError):
-                write_private_file(self._path, json.dumps(losses))
+                write_private_file(self._path, json.dumps(self._losses))
 
     def _known(self) -> dict[str, float | None]:
         if self._losses is None:

@@ -64,8 +64,7 @@ async def run_hook(
     """
     if log_file is None:
         return await _run(argv, facts, timeout_s, None)
-    # Not a pipe: a background process of the hook would keep it open.
-    with tempfile.TemporaryFile() as output:
+    with tempfile.TemporaryFile() as output:  # a pipe would be kept open by the hook's background processes
         status = await _run(argv, facts, timeout_s, output)
         output.seek(0)
         text = sanitize_lines(Redactor().text(output.read(MAX_OUTPUT_BYTES).decode("utf-8", "replace")))

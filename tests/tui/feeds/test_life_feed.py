@@ -244,6 +244,6 @@ async def test_hundreds_of_jobs_cost_no_more_requests_than_a_few(monkeypatch: py
         feed = LifeFeed(client, None, lambda: jobs, read_s=0.01)
         async with running_feed(feed):
             await until(lambda: len(cluster.requests) >= 5)
-            await asyncio.wait([asyncio.create_task(feed._pace())], timeout=0.1)
+            await asyncio.wait([asyncio.create_task(feed._limiter.acquire(is_urgent=False))], timeout=0.1)
         assert len([each for each in cluster.requests if each.path.endswith("/log")]) == 5
         assert len({each.path for each in cluster.requests}) == 5
