@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import inf
 from statistics import median
 
@@ -42,7 +42,7 @@ MIN_STEP_GAPS, MIN_LINE_GAPS = 2, 12
 # Writers of one job to follow; with more ranks, the others are ignored.
 MAX_WRITERS = 1024
 # Other ranks to compare a rank with, and seconds it must be behind them.
-MAX_PEERS, MIN_LAG_S = 32, 5.0
+MAX_PEERS, MIN_LAG_S = 16, 5.0
 # Faster steps were written in blocks, so their interval means nothing.
 BLOCK_GAP_S = 5e-5
 _MAX_LINE_BYTES = 2000
@@ -95,7 +95,9 @@ class Rhythm:
             self._longest_since_step_s = max(self._longest_since_step_s, at_s - self.newest_s)
         is_evaluation = bool(_EVALUATION_STEP.search(text))
         if step is None and not is_evaluation:
-            step = self._step_of(text)
+            step = step_in(text)  # much faster than the reader
+            if step is None and (points := self._reader.read(text)):
+                step = points[-1].step
         if step is None:
             self._add_progress(at_s, text, is_evaluation)
         elif not self.steps or step != self.steps[-1][1]:
@@ -104,12 +106,6 @@ class Rhythm:
             phase = found[1][:4].lower()
             self._phases_since_step = [*(each for each in self._phases_since_step if each != phase), phase]
         self.newest_s, self.has_gap = at_s, False
-
-    def _step_of(self, text: bytes) -> int | None:
-        if (step := step_in(text)) is not None:  # much faster than the reader
-            return step
-        points = self._reader.read(text)
-        return points[-1].step if points else None
 
     def _add_progress(self, at_s: float, text: bytes, is_evaluation: bool) -> None:
         places = _places(text)
@@ -157,8 +153,8 @@ class Rhythm:
     @property
     def stride(self) -> int:
         """Return the steps from one printed step to the next; 1 if unknown."""
-        numbers = [step for _, step in self.steps][-9:]
-        rises = [after - before for before, after in pairwise(numbers) if after > before]
+        latest = islice(reversed(self.steps), 9)
+        rises = [after - before for (_, after), (_, before) in pairwise(latest) if after > before]
         return int(median(rises)) if rises else 1
 
     def finish_read(self, at_s: float, read_s: float, *, has_news: bool, skew_s: float = 0.0) -> None:
@@ -337,12 +333,13 @@ class JobLiveness:
         ranks = [each for each in writers if each.has_steps and each.instance]
         last_steps = sorted((each.steps[-1][0] for each in ranks), reverse=True)[:2]
         silent, phases = [], {each.phase for each in writers}
-        for each in ranks:
-            if each.quiet_reads < self._min_quiet_reads or len(last_steps) < 2:
+        for each in ranks if len(last_steps) > 1 else ():
+            quiet_s = each.read_s - each.quiet_since_s
+            if quiet_s <= self._least_s or each.quiet_reads < self._min_quiet_reads:
                 continue
             limit_s = max(each.limit_s(self._least_s, phase) for phase in phases)
             others_s = last_steps[each.steps[-1][0] == last_steps[0]]
-            if each.read_s - each.quiet_since_s > limit_s and others_s > each.newest_s + limit_s:
+            if quiet_s > limit_s and others_s > each.newest_s + limit_s:
                 silent.append(each)
         if not silent or len(silent) == len(writers):
             return None
@@ -356,22 +353,19 @@ class JobLiveness:
         peers_by: dict[tuple[int, bool], list[Rhythm]] = {}
         for each in writers:
             peers_by.setdefault((each.stride, each.instance == ""), []).append(each)
-        found = [
-            Straggler(each.name, each.instance, behind, share)
-            for (stride, _), group in peers_by.items()
-            for each in group
-            if (peers := [other for other in group[: MAX_PEERS + 1] if other is not each])
-            for behind, share in [(_steps_behind(each, peers, stride), _excess_wait(each, peers))]
-            if behind or share
-        ]
+        found = []
+        for (stride, _), group in peers_by.items():
+            for each in group if len(group) > 1 else ():
+                peers = [other for other in group[: MAX_PEERS + 1] if other is not each]
+                behind, share = _steps_behind(each, peers, stride), _excess_wait(each, peers)
+                if behind or share:
+                    found.append(Straggler(each.name, each.instance, behind, share))
         found.sort(key=lambda each: _order(each.writer))
         return tuple(found) if len(found) < len(writers) else ()
 
 
 def _places(text: bytes) -> list[tuple[int, int]]:
     # Counters such as 12/100, but not those of epochs.
-    if b"/" not in text and b" of " not in text.lower():
-        return []
     counters = ((int(place), int(total)) for epochs, place, total in _COUNTER.findall(text)[:4] if not epochs)
     return [(place, total) for place, total in counters if 0 < place <= total]
 
