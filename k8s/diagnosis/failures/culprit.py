@@ -67,7 +67,7 @@ _TERSE = any_of(
 )
 _VAGUE = any_of(
     r"^(?:c10::\w+|std::\w+|Aborted|SystemExit|Killed)\b(?!: \S)",
-    r"unhandled (?:system|cuda) error|^RuntimeError\s*$",
+    r"unhandled (?:system|cuda) error|, invalid usage|, internal error|^RuntimeError\s*$",
 )
 # The error of a rank that waited for another, rather than was stopped.
 _WAITED = any_of(
@@ -197,6 +197,7 @@ def _order(suspect: _Suspect) -> tuple[int, float, int]:
     is_vague = error is not None and bool(
         error.kind == "complaint"
         or _VAGUE.search(error.headline)
+        or (error.headline.endswith(":") and not error.texts[1:])
         or (error.kind == "native" and error.rank is None and len(suspect.run.log.ranks) > 1)
     )
     # A container that never started has no time, and everything else follows from that.
@@ -425,6 +426,9 @@ class _Verdict:
         )
         if not found and error is None:
             self._by_state(log.states)
+        if self._cause and self._cause.is_collateral and (host := self._groups().get("host")):
+            # Why it did not answer may be known.
+            self._by_text((text for text in context if host in text), of_own)
 
     def _by_state(self, states: Iterable[str]) -> bool:
         found = ((cause, state) for state in states for cause in self._causes if state in cause.states)

@@ -60,12 +60,11 @@ _LOGGED = any_of(
     r"\s*(?:(?:step|epoch|iter\w*)\b.{0,60}loss|\d{1,3}%\|)",  # progress
     flags=re.IGNORECASE,
 )
-# An exception's message goes on if its first line is open, the next is indented, or its type is verbose.
+# An exception's message goes on if its first line is open, or the next is indented; after a sentence or an
+# error of NCCL, further lines may give the cause, but are not shown.
 _OPEN = re.compile(r"[:,=(\[{\\]\s*$|^[^\"]*\"[^\"]*$|\([^)]*$|\[[^\]]*$|\{[^}]*$")
 _INDENTED = re.compile(r"[\s*+|)\]}~^-]|$")
-_VERBOSE = re.compile(
-    r"CUDA|NCCL|Dist\w+Error|DataLoader|ChildFailed|RuntimeError: [A-Z_]+:|ImportError|OSError"
-)
+_VERBOSE = re.compile(r"NCCL|\.\s*$")
 _TERMINATE = re.compile(r"terminate called after throwing an instance of '([^']{1,200})'")
 _STILL_RUNS = "terminate called without an active exception"
 _WHAT = re.compile(r"\s*what\(\):\s*(.*)")
