@@ -9,21 +9,28 @@ from k8s.models import Meta, Reader
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS
 from tui.commands.support.connect import cluster, namespace_in_use, server_clock
-from tui.commands.support.output import add_format, write_list, write_stderr
-from tui.commands.support.partial import write_items, write_missing
+from tui.commands.support.listing import Listing, add_list_flags
+from tui.commands.support.output import write_stderr
+from tui.commands.support.partial import write_missing
 from tui.options import ConsoleOptions
-from tui.tables.column import output_columns, values_of
+from tui.tables.column import output_columns
 from tui.tables.volumes import COLUMNS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the `list` subcommand."""
     views = parser.add_subparsers(dest="view", required=True, metavar="list")
-    add_format(views.add_parser("list", aliases=["ls"], help="list volume claims"))
+    add_list_flags(views.add_parser("list", aliases=["ls"], help="list volume claims"), can_watch=False)
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the volume claims."""
+    listing = Listing(
+        flags,
+        COLUMNS,
+        name_of=lambda claim: f"persistentvolumeclaim/{claim.metadata.name}",
+        labels_of=lambda claim: claim.metadata.labels or {},
+    )
     async with cluster(options) as client:
         namespace = namespace_in_use(options, client)
         scopes = (namespace,) if namespace else ("", client.config.namespace)
@@ -32,13 +39,12 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         clock = server_clock(client)
     found = sorted(mirror.objects.values(), key=lambda claim: (claim.metadata.namespace, claim.metadata.name))
     missing = (mirror.missing,) if mirror.missing is not None else ()
-    if flags.output in ("json", "yaml"):
-        write_items([values_of(claim, clock, COLUMNS) for claim in found], missing, flags.output)
-    elif not found:
-        write_stderr(f"No volume claims in namespace {namespace}." if namespace else "No volume claims.")
-    else:
+    found = listing.select(found, clock)
+    if found or listing.is_document:
         columns = output_columns(COLUMNS, without=("namespace",) if namespace else ())
-        write_list(columns, found, clock, is_wide=flags.output == "wide")
+        listing.write(found, clock, columns, missing)
+    else:
+        write_stderr(f"No volume claims in namespace {namespace}." if namespace else "No volume claims.")
     write_missing(missing)
     return 0
 

@@ -10,18 +10,14 @@ from k8s.diagnosis.failures import Triage
 from k8s.errors import KubeError
 from k8s.jobs.tensorboard import find_tensorboard, find_tensorboard_url
 from k8s.snapshot import Instance, Job
+from tui.commands.list import job_listing
 from tui.commands.support.connect import cluster, command_line, read_feed, server_clock
 from tui.commands.support.job_name import add_job, find_job
-from tui.commands.support.output import (
-    add_format,
-    write,
-    write_fields,
-    write_object,
-    write_table,
-)
+from tui.commands.support.listing import WITHOUT_SELECTORS
+from tui.commands.support.output import add_format, write, write_fields, write_object, write_table
 from tui.jobs.instances import format_ranks
 from tui.options import ConsoleOptions
-from tui.tables.column import OutputColumn, Values, values_of
+from tui.tables.column import OutputColumn, Values, output_columns, values_of
 from tui.tables.jobs import COLUMNS, JobsNow, duration_text, failure_values, queued_s, span_text
 from tui.text.format import NOTHING, Clock, seconds_since, timestamp
 
@@ -47,13 +43,18 @@ CONDITION_COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the job argument."""
+    """Add the job argument, `-o` and `-w`."""
     add_job(parser)
     add_format(parser)
+    parser.add_argument(
+        "-w", "--watch", action="store_true", help="print its line of the list at each change"
+    )
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Print one job."""
+    """Print one job, or its line of the list at each change."""
+    if flags.watch:
+        return await _watch(options, flags)
     async with cluster(options) as client:
         snapshot, feed = await read_feed(options, client)
         job = find_job(snapshot, flags.job, flags.job_type)
@@ -77,6 +78,24 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         if tensorboard is None and forwarded:
             tensorboard = command_line(options, "forward", job.ref.name)
         _print(job, tensorboard, clock, is_wide=flags.output == "wide")
+    return 0
+
+
+async def _watch(options: ConsoleOptions, flags: argparse.Namespace) -> int:
+    listing = job_listing(argparse.Namespace(**WITHOUT_SELECTORS, output=flags.output))
+    async with cluster(options) as client:
+        snapshot, feed = await read_feed(options, client)
+        job = find_job(snapshot, flags.job, flags.job_type)
+        columns = output_columns(COLUMNS, without=("namespace",) if snapshot.namespace else ())
+        listing.write_rows([job], JobsNow(server_clock(client)), columns, has_titles=True)
+        await listing.watch(
+            feed,
+            [job],
+            lambda: JobsNow(server_clock(client)),
+            columns,
+            lambda newest: filter(None, [newest.job(job.ref)]),
+            lambda each: each.uid,
+        )
     return 0
 
 

@@ -4,47 +4,60 @@ from __future__ import annotations
 
 import argparse
 
+from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_feed, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
-from tui.commands.support.output import FORMATS, add_format, write, write_list, write_stderr
-from tui.commands.support.partial import no_jobs, write_items, write_missing
+from tui.commands.support.listing import Listing, add_list_flags
+from tui.commands.support.output import write_stderr
+from tui.commands.support.partial import no_jobs, write_missing
 from tui.options import ConsoleOptions
-from tui.tables.column import output_columns, values_of
+from tui.tables.column import output_columns
 from tui.tables.jobs import COLUMNS, JobsNow
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `-o` and the job kind."""
-    add_format(parser, (*FORMATS, "name"))
+    """Add the flags of a list and the job kind."""
+    add_list_flags(parser)
     add_type(parser)
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the jobs."""
+    listing = job_listing(flags)
     async with cluster(options) as client:
         snapshot, feed = await read_feed(options, client)
         snapshot = jobs_of_type(snapshot, flags.job_type)
-        if flags.output in ("wide", "json", "yaml"):
+        if listing.needs_values:
             snapshot = jobs_of_type(await feed.explain_once(snapshot.jobs), flags.job_type)
             from tui.commands.support.life import read_jobs_now  # slow to import
 
             now = await read_jobs_now(options, client, snapshot.jobs)
         else:
             now = JobsNow(server_clock(client))
-    if flags.output in ("json", "yaml"):
-        jobs = [values_of(job, now, COLUMNS) for job in snapshot.jobs]
-        write_items(jobs, snapshot.missing_jobs, flags.output)
-    elif not snapshot.jobs:
-        write_stderr(no_jobs(snapshot, flags.job_type))
-    elif flags.output == "name":
-        for job in snapshot.jobs:
-            write(f"{job.ref.kind}/{job.ref.name}")
-    else:
-        write_list(
-            output_columns(COLUMNS, without=("namespace",) if snapshot.namespace else ()),
-            snapshot.jobs,
-            now,
-            is_wide=flags.output == "wide",
-        )
-    write_missing(snapshot.missing_jobs)
+        jobs = listing.select(snapshot.jobs, now)
+        columns = output_columns(COLUMNS, without=("namespace",) if snapshot.namespace else ())
+        if jobs or listing.is_document:
+            listing.write(jobs, now, columns, snapshot.missing_jobs)
+        else:
+            write_stderr(no_jobs(snapshot, flags.job_type))
+        write_missing(snapshot.missing_jobs)
+        if flags.watch:
+            await listing.watch(
+                feed,
+                jobs,
+                lambda: JobsNow(server_clock(client)),
+                columns,
+                lambda newest: jobs_of_type(newest, flags.job_type).jobs,
+                lambda job: job.uid,
+            )
     return 0
+
+
+def job_listing(flags: argparse.Namespace) -> Listing[Job, JobsNow]:
+    """Return the list of jobs that the flags ask for."""
+    return Listing(
+        flags,
+        COLUMNS,
+        name_of=lambda job: f"{job.ref.kind}/{job.ref.name}",
+        labels_of=lambda job: job.labels,
+    )

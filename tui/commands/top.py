@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 
 from k8s.client.client import Client
 from k8s.errors import Forbidden
-from k8s.snapshot import ClusterSnapshot, Job
+from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from k8s.status import Status
 from tui.commands import top_users
+from tui.commands.list import job_listing
 from tui.commands.support.connect import cluster, namespace_in_use, read_feed, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
+from tui.commands.support.listing import Listing, add_list_flags
 from tui.commands.support.live_output import LiveReadings, add_live
-from tui.commands.support.output import add_format, write, write_list, write_stderr
-from tui.commands.support.partial import no_jobs, write_items, write_missing
+from tui.commands.support.output import WrongUsage, write, write_stderr
+from tui.commands.support.partial import no_jobs, write_missing
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.filters import gpu_totals
 from tui.options import ConsoleOptions
 from tui.tables import jobs as job_table
 from tui.tables import nodes as node_table
-from tui.tables.column import output_columns, pick, values_of
+from tui.tables.column import output_columns, pick
 from tui.tables.jobs import JobsNow
 from tui.tables.nodes import NodesNow
 from tui.text.format import Clock, plural
@@ -30,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the `nodes`, `jobs` and `users` subcommands."""
     views = parser.add_subparsers(dest="view", required=True, metavar="nodes|jobs|users")
     nodes = views.add_parser("nodes", aliases=["node"], help="show the GPUs of each node and who holds them")
-    add_format(nodes)
+    add_list_flags(nodes)
     add_live(nodes)
     jobs = views.add_parser("jobs", aliases=["job"], help="show the GPUs that each job requests and holds")
-    add_format(jobs)
+    add_list_flags(jobs)
     add_live(jobs)
     add_type(jobs)
     users_help = "show what each user's jobs hold, request, and leave idle"
@@ -42,24 +45,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the GPUs of nodes, jobs or users."""
-    async with cluster(options) as client:
-        if flags.view.startswith("user"):
+    if flags.view.startswith("user"):
+        async with cluster(options) as client:
             await top_users.print_users(options, client, flags)
-            return 0
+        return 0
+    if flags.live and flags.watch:
+        raise WrongUsage("--live cannot be combined with --watch.")
+    async with cluster(options) as client:
         if flags.view.startswith("node"):
-            snapshot = await ClusterFeed(client, namespace_in_use(options, client)).read_once()
-            live = None
-            if flags.live:
-                live = await LiveReadings.read(options, client, snapshot, snapshot.nodes)
-            _print_nodes(snapshot, server_clock(client), flags.output, live)
+            await _top_nodes(options, client, flags)
         else:
-            snapshot, feed = await read_feed(options, client)
-            snapshot = jobs_of_type(snapshot, flags.job_type)
-            if flags.output in ("json", "yaml"):
-                snapshot = jobs_of_type(await feed.explain_once(snapshot.jobs), flags.job_type)
-            live = await _measure_jobs(options, client, snapshot) if flags.live else None
-            _print_jobs(snapshot, server_clock(client), flags, live)
+            await _top_jobs(options, client, flags)
     return 0
+
+
+async def _top_nodes(options: ConsoleOptions, client: Client, flags: argparse.Namespace) -> None:
+    listing = Listing(
+        flags,
+        node_table.COLUMNS,
+        name_of=lambda node: f"node/{node.name}",
+        labels_of=lambda node: node.labels,
+    )
+    feed = ClusterFeed(client, namespace_in_use(options, client))
+    snapshot = await feed.read_once()
+    live = await LiveReadings.read(options, client, snapshot, snapshot.nodes) if flags.live else None
+    now = NodesNow(server_clock(client), is_listed="nodes" not in snapshot.problems)
+    nodes = listing.select(snapshot.nodes, now)
+    _print_nodes(snapshot, now, listing, nodes, live)
+    if flags.watch:
+        printed = output_columns(node_table.COLUMNS, node_table.PRINTED_FIRST)
+        await listing.watch(
+            feed, nodes, lambda: now, printed, lambda newest: newest.nodes, lambda node: node.name
+        )
+
+
+async def _top_jobs(options: ConsoleOptions, client: Client, flags: argparse.Namespace) -> None:
+    listing = job_listing(flags)
+    snapshot, feed = await read_feed(options, client)
+    snapshot = jobs_of_type(snapshot, flags.job_type)
+    if listing.is_document:
+        snapshot = jobs_of_type(await feed.explain_once(snapshot.jobs), flags.job_type)
+    jobs = sorted(snapshot.jobs, key=lambda job: -job.gpus_requested)
+    jobs = listing.select(jobs, JobsNow(server_clock(client)))
+    snapshot = replace(snapshot, jobs=tuple(jobs))
+    live = await _measure_jobs(options, client, snapshot) if flags.live else None
+    _print_jobs(snapshot, server_clock(client), listing, flags.job_type, live)
+    if flags.watch:
+        await listing.watch(
+            feed,
+            jobs,
+            lambda: JobsNow(server_clock(client)),
+            pick(job_table.COLUMNS, job_table.TOP_KEYS),
+            lambda newest: jobs_of_type(newest, flags.job_type).jobs,
+            lambda job: job.uid,
+        )
 
 
 async def _measure_jobs(options: ConsoleOptions, client: Client, snapshot: ClusterSnapshot) -> LiveReadings:
@@ -71,29 +110,33 @@ async def _measure_jobs(options: ConsoleOptions, client: Client, snapshot: Clust
 
 
 def _print_jobs(
-    snapshot: ClusterSnapshot, clock: Clock, flags: argparse.Namespace, live: LiveReadings | None
+    snapshot: ClusterSnapshot,
+    clock: Clock,
+    listing: Listing[Job, JobsNow],
+    job_type: str,
+    live: LiveReadings | None,
 ) -> None:
-    form = flags.output
     write_missing(snapshot.missing_jobs)
-    now = JobsNow(clock)
-    jobs = sorted(snapshot.jobs, key=lambda job: -job.gpus_requested)
+    now, jobs, form = JobsNow(clock), snapshot.jobs, listing.form
     allocated, waiting = gpu_totals(jobs)
     requested = allocated + waiting
-    if form in ("json", "yaml"):
-        items = [values_of(job, now, job_table.COLUMNS) for job in jobs]
-        if live is not None:
-            items = [{**item, "live": live.job_values(job)} for item, job in zip(items, jobs, strict=True)]
-        totals = {"gpus_requested": requested, "gpus_allocated": allocated}
-        write_items(items, snapshot.missing_jobs, form, **totals)
+    if not jobs and not listing.is_document:
+        write_stderr(no_jobs(snapshot, job_type))
         return
-    if not jobs:
-        write_stderr(no_jobs(snapshot, flags.job_type))
-        return
-    if live is not None:
+    if live is not None and not listing.is_document:
         live.write_jobs(jobs, is_wide=form == "wide")
         return
-    columns = pick(job_table.COLUMNS, job_table.TOP_KEYS)
-    write_list(columns, jobs, now, is_wide=form == "wide")
+    listing.write(
+        jobs,
+        now,
+        pick(job_table.COLUMNS, job_table.TOP_KEYS),
+        snapshot.missing_jobs,
+        more=None if live is None else lambda job: {"live": live.job_values(job)},
+        gpus_requested=requested,
+        gpus_allocated=allocated,
+    )
+    if not listing.is_table:
+        return
     write("")
     if left_out := _left_out(jobs):
         write(f"Not in the total: {left_out}.")
@@ -117,28 +160,36 @@ def _left_out(jobs: Sequence[Job]) -> str:
 _WAITS_FOR_NOTHING = {Status.SUSPENDED: "suspended jobs", Status.TERMINATING: "jobs being deleted"}
 
 
-def _print_nodes(snapshot: ClusterSnapshot, clock: Clock, form: str, live: LiveReadings | None) -> None:
-    is_partial = "nodes" in snapshot.problems
+def _print_nodes(
+    snapshot: ClusterSnapshot,
+    now: NodesNow,
+    listing: Listing[NodeRow, NodesNow],
+    nodes: Sequence[NodeRow],
+    live: LiveReadings | None,
+) -> None:
+    is_partial = not now.is_listed
     if is_partial and not snapshot.nodes:
         raise Forbidden("Could not list nodes.", "You may not list them, nor any pod on them.")
     missing = snapshot.missing_gpus
     write_missing(missing)
     total, allocated = snapshot.gpus_total, snapshot.gpus_allocated
-    now = NodesNow(clock, is_listed=not is_partial)
-    if form in ("json", "yaml"):
-        items = [values_of(node, now, node_table.COLUMNS) for node in snapshot.nodes]
-        if live is not None:
-            pairs = zip(items, snapshot.nodes, strict=True)
-            items = [{**item, "live": live.node_values(node)} for item, node in pairs]
-        free = {"gpus_free": snapshot.gpus_free, "largest_free": snapshot.largest_free}
-        totals = {"gpus_total": total, "gpus_allocated": allocated, **free, "is_partial": is_partial}
-        write_items(items, snapshot.missing_gpus, form, **totals)
+    if live is not None and not listing.is_document:
+        live.write_nodes(nodes, is_wide=listing.form == "wide")
         return
-    if live is not None:
-        live.write_nodes(snapshot.nodes, is_wide=form == "wide")
+    listing.write(
+        nodes,
+        now,
+        output_columns(node_table.COLUMNS, node_table.PRINTED_FIRST),
+        missing,
+        more=None if live is None else lambda node: {"live": live.node_values(node)},
+        gpus_total=total,
+        gpus_allocated=allocated,
+        gpus_free=snapshot.gpus_free,
+        largest_free=snapshot.largest_free,
+        is_partial=is_partial,
+    )
+    if not listing.is_table:
         return
-    columns = output_columns(node_table.COLUMNS, node_table.PRINTED_FIRST)
-    write_list(columns, snapshot.nodes, now, is_wide=form == "wide")
     if is_partial:
         write(f"\nAllocated/Total GPUs on the nodes of pods that this user sees: {allocated}/?")
         return

@@ -97,14 +97,63 @@ def write_table(
 
     On a terminal, a table without wide columns is narrowed to its width as far as its columns allow.
     """
-    shown = [index for index, column in enumerate(columns) if is_wide or not column.is_wide]
-    lines = [[columns[index].title for index in shown]]
-    lines += [[sanitize(row[index]) for index in shown] for row in rows]
-    width = shutil.get_terminal_size().columns - len(indent)
-    if sys.stdout.isatty() and not is_wide and _width(lines, GAP) > width:
-        _write_lines(*_narrowed([columns[index] for index in shown], lines, width), indent, NARROW_GAP)
-    else:
-        _write_lines([columns[index] for index in shown], lines, indent, GAP)
+    Table(columns, is_wide=is_wide, indent=indent).write(rows)
+
+
+class Table:
+    """A table whose rows may come one by one: later rows keep the widths of the first ones."""
+
+    def __init__(self, columns: Sequence[OutputColumn], *, is_wide: bool = False, indent: str = "") -> None:
+        self._columns, self._is_wide, self._indent = columns, is_wide, indent
+        self._shown: list[int] = []
+        """Indexes of the columns that are printed; empty before the first rows."""
+        self._widths: list[int] = []
+        self._is_narrow = False
+
+    def write(self, rows: Iterable[Sequence[str]], *, has_titles: bool = True) -> None:
+        """Print rows, below the titles if wanted."""
+        cells = [[sanitize(cell) for cell in row] for row in rows]
+        if not self._shown:
+            self._lay_out(cells, has_titles=has_titles)
+        lines = [self._line([column.title for column in self._columns], is_head=True)] if has_titles else []
+        for line in (*lines, *map(self._line, cells)):
+            widths = (max(known, cell_len(cell)) for known, cell in zip(self._widths, line, strict=True))
+            gap = NARROW_GAP if self._is_narrow else GAP
+            aligned = (
+                pad(cell, width, self._columns[index].align)
+                for cell, width, index in zip(line, widths, self._shown, strict=True)
+            )
+            write((self._indent + gap.join(aligned)).rstrip())
+
+    def _line(self, cells: Sequence[str], *, is_head: bool = False) -> list[str]:
+        columns = [self._columns[index] for index in self._shown]
+        if not self._is_narrow:
+            return [cells[index] for index in self._shown]
+        if is_head:
+            return [each.narrow_title or each.title for each in columns]
+        return [each.narrow_cell(cells[index]) for each, index in zip(columns, self._shown, strict=True)]
+
+    def _lay_out(self, cells: Sequence[Sequence[str]], *, has_titles: bool) -> None:
+        """Choose columns and widths: shorten titles and cells, then drop columns, until the lines fit."""
+        self._shown = [
+            index for index, column in enumerate(self._columns) if self._is_wide or not column.is_wide
+        ]
+        width = shutil.get_terminal_size().columns - len(self._indent)
+
+        def measure() -> int:
+            head = [self._line([each.title for each in self._columns], is_head=True)] if has_titles else []
+            lines = [*head, *map(self._line, cells)]
+            self._widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+            gap = NARROW_GAP if self._is_narrow else GAP
+            return sum(self._widths) + len(gap) * (len(self._widths) - 1)
+
+        if measure() <= width or self._is_wide or not sys.stdout.isatty():
+            return
+        self._is_narrow = True
+        for index in reversed(self._shown):
+            if measure() > width and self._columns[index].is_optional:
+                self._shown.remove(index)
+        measure()
 
 
 def write_list(
@@ -113,39 +162,6 @@ def write_list(
     """Print a list in its own columns."""
     rows = ([column.output_text(item, view) for column in columns] for item in items)
     write_table([column.output for column in columns], rows, is_wide=is_wide)
-
-
-def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
-
-
-def _width(lines: Sequence[Sequence[str]], gap: str) -> int:
-    return sum(_widths(lines)) + len(gap) * (len(lines[0]) - 1)
-
-
-def _narrowed(
-    columns: Sequence[OutputColumn], lines: Sequence[Sequence[str]], width: int
-) -> tuple[Sequence[OutputColumn], Sequence[Sequence[str]]]:
-    """Shorten titles and cells, then drop columns from the right, until the lines fit."""
-    head = [each.narrow_title or each.title for each in columns]
-    body = [[each.narrow_cell(cell) for each, cell in zip(columns, line, strict=True)] for line in lines[1:]]
-    lines = [head, *body]
-    for place in reversed(range(len(columns))):
-        if columns[place].is_optional and _width(lines, NARROW_GAP) > width:
-            columns = [*columns[:place], *columns[place + 1 :]]
-            lines = [[*line[:place], *line[place + 1 :]] for line in lines]
-    return columns, lines
-
-
-def _write_lines(
-    columns: Sequence[OutputColumn], lines: Sequence[Sequence[str]], indent: str, gap: str
-) -> None:
-    widths = _widths(lines)
-    for line in lines:
-        cells = [
-            pad(cell, width, each.align) for cell, width, each in zip(line, widths, columns, strict=True)
-        ]
-        write((indent + gap.join(cells)).rstrip())
 
 
 def write_fields(fields: Iterable[tuple[str, str]]) -> None:

@@ -113,9 +113,9 @@ class CommandParser(argparse.ArgumentParser):
         """Reject an invalid choice; suggest the nearest one, and list the usable ones if they are few."""
         if action.choices is None or value in action.choices:
             return
-        choices = action.choices
-        if isinstance(choices, dict):  # commands: aliases and those that only refuse are not listed
-            parsers = {id(each): name for name, each in reversed(choices.items()) if not each.refusal}
+        choices: Sequence[Any] = tuple(action.choices)
+        if isinstance(action.choices, dict):  # commands: aliases and those that only refuse are not listed
+            parsers = {id(each): name for name, each in reversed(action.choices.items()) if not each.refusal}
             choices = tuple(reversed(parsers.values()))
         near = difflib.get_close_matches(str(value), [str(each) for each in choices], 1)
         parts = [f"did you mean {near[0]}?"] if near else []

@@ -1,0 +1,350 @@
+"""Selectors, order and output formats of lists, with kubectl's flags, and watching a list."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import difflib
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from k8s.snapshot import ClusterSnapshot, Missing
+from tui.commands.support.jsonpath import Template, find, parse_path, text_of
+from tui.commands.support.output import (
+    FORMATS,
+    Table,
+    WrongUsage,
+    write,
+    write_csv,
+    write_object,
+    write_stderr,
+)
+from tui.commands.support.partial import write_items
+from tui.feeds.cluster_feed import ClusterFeed
+from tui.tables.column import Item, ListColumn, OutputColumn, Values, View, values_of
+from tui.text.filter_query import parse_filter
+from tui.text.natural_order import natural_key
+
+_JSONPATH, _CUSTOM = "jsonpath=", "custom-columns="
+LIST_FORMATS = (*FORMATS, "name", "csv")
+# Columns and JSON members that grow by themselves.
+_GROWING = ("age", "age_s", "duration", "duration_s", "queued", "queued_s", "silent_s")
+# Of `--field-selector` and `--sort-by`, as kubectl names them.
+_KUBECTL_FIELDS = {
+    "metadata.name": "name",
+    "metadata.namespace": "namespace",
+    "metadata.creationTimestamp": "created",
+}
+
+WITHOUT_SELECTORS = {"selector": "", "field_selector": "", "sort_by": "", "no_headers": False}
+
+
+def add_list_flags(parser: argparse.ArgumentParser, *, can_watch: bool = True) -> None:
+    """Add `-o`, the selectors, `--sort-by`, `--no-headers`, and `-w` if the list can be watched."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=_format,
+        default="table",
+        metavar="FORMAT",
+        help=f"output format: {', '.join(LIST_FORMATS)}, jsonpath=TEMPLATE or custom-columns=TITLE:.path,… "
+        "(default table)",
+    )
+    parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only those with these labels")
+    parser.add_argument(
+        "--field-selector",
+        default="",
+        metavar="FIELDS",
+        help="only those with these values of their JSON, e.g. status=Running,user!=li",
+    )
+    parser.add_argument(
+        "--sort-by",
+        default="",
+        metavar="FIELD",
+        help="order by a field of the JSON, e.g. age_s; -age_s reverses",
+    )
+    parser.add_argument("--no-headers", action="store_true", help="print no titles")
+    if can_watch:
+        parser.add_argument("-w", "--watch", action="store_true", help="go on, and print what changes")
+
+
+def _format(text: str) -> str:
+    if text in LIST_FORMATS or text.startswith((_JSONPATH, _CUSTOM)):
+        return text
+    near = difflib.get_close_matches(text, LIST_FORMATS, 1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    choices = ", ".join((*LIST_FORMATS, _JSONPATH, _CUSTOM))
+    raise argparse.ArgumentTypeError(f"invalid choice: {text!r}; {meant}choose from {choices}")
+
+
+@dataclass(frozen=True, slots=True)
+class _FieldTest:
+    path: Sequence[Any]
+    wanted: str
+    negates: bool
+
+    def accepts(self, values: Values) -> bool:
+        return (self.wanted in map(text_of, find(self.path, values))) is not self.negates
+
+
+class Listing(Generic[Item, View]):
+    """One list as the flags ask for it."""
+
+    def __init__(
+        self,
+        flags: argparse.Namespace,
+        columns: Sequence[ListColumn[Item, View]],
+        *,
+        name_of: Callable[[Item], str],
+        labels_of: Callable[[Item], Mapping[str, str]],
+    ) -> None:
+        """Check the flags.
+
+        Args:
+            flags: Of `add_list_flags`.
+            columns: All columns of the list.
+            name_of: Returns the text of `-o name`.
+            labels_of: Returns the labels of an item.
+
+        Raises:
+            WrongUsage: A selector, field or template is invalid.
+        """
+        self.form: str = flags.output
+        self._columns, self._name_of, self._labels_of = columns, name_of, labels_of
+        self._has_titles = not flags.no_headers
+        self._filter = parse_filter(f"-l {flags.selector}") if flags.selector.strip() else None
+        if self._filter is not None and self._filter.problem:
+            raise WrongUsage(self._filter.problem)
+        self._fields = [_field_test(each) for each in flags.field_selector.split(",") if each.strip()]
+        self._is_reversed = flags.sort_by.startswith("-")
+        self._sort_path = _path(flags.sort_by.lstrip("-"), "--sort-by") if flags.sort_by else None
+        self._template: Template | None = None
+        self._custom: list[tuple[str, Sequence[Any]]] = []
+        self._table: Table | None = None
+        if self.form.startswith(_JSONPATH):
+            try:
+                self._template = Template(self.form.removeprefix(_JSONPATH))
+            except ValueError as error:
+                raise WrongUsage(f"-o {self.form}: {error}.") from None
+        elif self.form.startswith(_CUSTOM):
+            self._custom = [_custom_column(each) for each in self.form.removeprefix(_CUSTOM).split(",")]
+
+    @property
+    def needs_values(self) -> bool:
+        """Return True if all values of the items are needed, not only those of the table."""
+        return self.form not in ("table", "name") or bool(self._fields or self._sort_path)
+
+    @property
+    def is_table(self) -> bool:
+        """Return True if people read it, so that sums may follow."""
+        return self.form in ("table", "wide")
+
+    @property
+    def is_document(self) -> bool:
+        """Return True if an empty list prints something, too."""
+        return self.form in ("json", "yaml") or self._template is not None
+
+    def select(self, items: Iterable[Item], view: View) -> list[Item]:
+        """Return the items that the selectors accept, in the requested order."""
+        found = [
+            item
+            for item in items
+            if self._filter is None or self._filter.accepts((), {}, self._labels_of(item))
+        ]
+        if self._fields:
+            found = [
+                item for item in found if all(each.accepts(self._values(item, view)) for each in self._fields)
+            ]
+        if self._sort_path is not None:
+            keys = {id(item): _sort_key(find(self._sort_path, self._values(item, view))) for item in found}
+            found.sort(key=lambda item: keys[id(item)], reverse=self._is_reversed)
+        return found
+
+    def _values(self, item: Item, view: View) -> Values:
+        return values_of(item, view, self._columns)
+
+    def write(
+        self,
+        items: Sequence[Item],
+        view: View,
+        printed: Sequence[ListColumn[Item, View]],
+        missing: Sequence[Missing] = (),
+        more: Callable[[Item], Values] | None = None,
+        **totals: object,
+    ) -> None:
+        """Print the items.
+
+        Args:
+            items: Selected ones.
+            view: State that they share.
+            printed: Columns of a table.
+            missing: Resources that could not be read.
+            more: Returns more members of an item's JSON.
+            totals: More members of the list's JSON.
+        """
+        values = [
+            {**self._values(item, view), **(more(item) if more is not None else {})}
+            for item in (items if self.is_document else ())
+        ]
+        if self.form in ("json", "yaml"):
+            write_items(values, missing, self.form, **totals)
+        elif self._template is not None:
+            text = self._template.render({"items": values, **totals})
+            write(text.removesuffix("\n"))
+        else:
+            self.write_rows(items, view, printed, has_titles=self._has_titles)
+
+    def write_rows(
+        self,
+        items: Sequence[Item],
+        view: View,
+        printed: Sequence[ListColumn[Item, View]],
+        *,
+        has_titles: bool = False,
+    ) -> None:
+        """Print items one by one: as rows, or as documents of JSON or YAML."""
+        if self.form == "name":
+            for item in items:
+                write(self._name_of(item))
+        elif self.form == "csv":
+            names = list(dict.fromkeys(name for item in items for name in self._values(item, view)))
+            rows = [[_csv_cell(self._values(item, view).get(name)) for name in names] for item in items]
+            write_csv([names, *rows] if has_titles else rows)
+        elif self._custom:
+            columns = [OutputColumn(title) for title, _ in self._custom]
+            cells = [
+                [
+                    ",".join(map(text_of, find(path, self._values(item, view)))) or "<none>"
+                    for _, path in self._custom
+                ]
+                for item in items
+            ]
+            self._write_table(columns, cells, is_wide=True, has_titles=has_titles)
+        elif self.form in ("json", "yaml"):
+            for item in items:
+                write_object(self._values(item, view), self.form)
+        elif self._template is not None:
+            for item in items:
+                write(self._template.render(self._values(item, view)).removesuffix("\n"))
+        else:
+            columns = [column.output for column in printed]
+            cells = [[column.output_text(item, view) for column in printed] for item in items]
+            self._write_table(columns, cells, is_wide=self.form == "wide", has_titles=has_titles)
+
+    def _write_table(
+        self,
+        columns: Sequence[OutputColumn],
+        cells: Sequence[Sequence[str]],
+        *,
+        is_wide: bool,
+        has_titles: bool,
+    ) -> None:
+        self._table = self._table or Table(columns, is_wide=is_wide)
+        self._table.write(cells, has_titles=has_titles)
+
+    async def watch(
+        self,
+        feed: ClusterFeed,
+        shown: Sequence[Item],
+        view: Callable[[], View],
+        printed: Sequence[ListColumn[Item, View]],
+        items_of: Callable[[ClusterSnapshot], Iterable[Item]],
+        key_of: Callable[[Item], str],
+    ) -> None:
+        """Print each item of the list that changes, until cancelled; its ages do not count.
+
+        Args:
+            feed: The cluster, read once.
+            shown: The items that were printed.
+            view: Returns the state that all items share, as it is now.
+            printed: Columns of a table.
+            items_of: Returns the items of a snapshot.
+            key_of: Returns the key by which an item is found again.
+        """
+        last = {key_of(item): (item, self._identity(item, view(), printed)) for item in shown}
+        async with aclosing(_snapshots(feed)) as snapshots:
+            async for snapshot in snapshots:
+                now, changed = view(), []
+                found = {key_of(item): item for item in self.select(items_of(snapshot), now)}
+                for key, item in found.items():
+                    if key in last and last[key][0] is item:
+                        continue
+                    identity = self._identity(item, now, printed)
+                    if key not in last or last[key][1] != identity:
+                        changed.append(item)
+                    last[key] = item, identity
+                for key in last.keys() - found.keys():
+                    write_stderr(f"-- {self._name_of(last.pop(key)[0])} is gone.")
+                if changed:
+                    self.write_rows(changed, now, printed)
+
+    def _identity(self, item: Item, view: View, printed: Sequence[ListColumn[Item, View]]) -> object:
+        if self.form in ("table", "wide"):
+            return [column.output_text(item, view) for column in printed if column.key not in _GROWING]
+        return {name: value for name, value in self._values(item, view).items() if name not in _GROWING}
+
+
+async def _snapshots(feed: ClusterFeed) -> AsyncGenerator[ClusterSnapshot, None]:
+    """Yield snapshots while the cluster can be reached; an outage is reported on stderr."""
+    queue: asyncio.Queue[ClusterSnapshot] = asyncio.Queue()
+    running = asyncio.create_task(feed.run(queue.put_nowait))
+    trouble = ""
+    try:
+        while True:
+            getting = asyncio.ensure_future(queue.get())
+            await asyncio.wait((getting, running), return_when=asyncio.FIRST_COMPLETED)
+            if not getting.done():
+                getting.cancel()
+                running.result()
+                return
+            snapshot = getting.result()
+            while not queue.empty():
+                snapshot = queue.get_nowait()
+            if snapshot.trouble != trouble:
+                trouble = snapshot.trouble
+                again = f"-- The watch is interrupted ({trouble}); trying again."
+                write_stderr(again if trouble else "-- Watching again.")
+            if snapshot.is_synced and not snapshot.stale:
+                yield snapshot
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+def _path(text: str, flag: str) -> Sequence[Any]:
+    named = text.strip().removeprefix("{").removesuffix("}").lstrip(".")
+    try:
+        return parse_path(_KUBECTL_FIELDS.get(named, named))
+    except ValueError as error:
+        raise WrongUsage(f"{flag} {text}: {error}.") from None
+
+
+def _field_test(text: str) -> _FieldTest:
+    name, equals, wanted = text.partition("=")
+    if not equals or not name.strip("!="):
+        raise WrongUsage(f"--field-selector {text}: write FIELD=VALUE or FIELD!=VALUE.")
+    path = _path(name.removesuffix("!"), "--field-selector")
+    return _FieldTest(path, wanted.removeprefix("=").strip(), name.endswith("!"))
+
+
+def _custom_column(text: str) -> tuple[str, Sequence[Any]]:
+    title, colon, path = text.partition(":")
+    if not colon or not title:
+        raise WrongUsage(f"-o custom-columns: {text!r} is not TITLE:.path.")
+    return title, _path(path, f"-o custom-columns: {title}")
+
+
+def _sort_key(found: Sequence[Any]) -> tuple[int, Any]:
+    value = found[0] if found else None
+    if isinstance(value, int | float):
+        return 0, value
+    return (2, ()) if value is None else (1, natural_key(text_of(value)))
+
+
+def _csv_cell(value: Any) -> object:
+    if isinstance(value, list):
+        return " ".join(map(text_of, value))
+    return text_of(value) if isinstance(value, dict) else value
