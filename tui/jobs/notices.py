@@ -20,8 +20,10 @@ MAX_NOTICES = 500
 REPEATED = timedelta(minutes=10)
 # The end of a job follows the failure of its pods within this time.
 SETTLED = timedelta(seconds=5)
-# Logs are first read within this time; a job found silent or NaN then was so before the console opened.
+# A NaN found this soon after the console opened was printed before.
 FIRST_READ = timedelta(minutes=1)
+# Times after which a job is silent, as `k8s.logs.liveness` has them.
+SILENT_AFTER, SILENT_INTERVALS = timedelta(minutes=1), 5
 _NOT_YET_STARTED = (Status.QUEUED, Status.PENDING, Status.STARTING, Status.SUSPENDED)
 _BROKEN = (Status.FAILED, Status.RESTARTING)
 _EXIT = re.compile(r"\bexit (\d{1,3})\b")
@@ -174,12 +176,15 @@ class NoticeLog:
             yield NoticeEvent.RESTARTED, self._within(_ended_at(job, now), now)
         elif status is Status.RUNNING and was in _NOT_YET_STARTED and not self._is_restart(was, job):
             yield NoticeEvent.STARTED, self._within(job.started or now, now)
-        is_old = (job.created or self._began) < self._began and now - self._began < FIRST_READ
-        if status.is_final or is_old:
+        if status.is_final:
             return
-        if job.silence is not None and (before is None or before.silence is None):
-            yield NoticeEvent.SILENT, now
-        if job.has_nan and not (before is not None and before.has_nan):
+        if (silence := job.silence) is not None and (before is None or before.silence is None):
+            # Some ranks are read late, so an old silence may be found long after the console opened.
+            usual = timedelta(seconds=silence.usual_s)
+            if silence.since + max(SILENT_AFTER, SILENT_INTERVALS * usual) >= self._began:
+                yield NoticeEvent.SILENT, now
+        is_old = (job.created or self._began) < self._began and now - self._began < FIRST_READ
+        if job.has_nan and not (before is not None and before.has_nan) and not is_old:
             yield NoticeEvent.NAN, now
 
     def _is_restart(self, was: Status, job: Job) -> bool:
