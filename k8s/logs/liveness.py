@@ -215,12 +215,7 @@ class JobLiveness:
     """Signs of life in the logs of one job."""
 
     def __init__(self, least_s: float = LEAST_S, *, needs_confirmation: bool = True) -> None:
-        """Know nothing yet.
-
-        Args:
-            least_s: Shortest time without a line that counts as silence.
-            needs_confirmation: Require a second read; False for commands, which read once.
-        """
+        """Require `least_s` without a line for silence, seen in two reads if `needs_confirmation`."""
         self._least_s = least_s
         self._min_quiet_reads = int(needs_confirmation)
         self._skew_s = SKEW_S if needs_confirmation else 0.0

@@ -66,8 +66,7 @@ _ALIVE: _Mark = (None, (), False)
 class _JobReads:
     job: Job
     liveness: JobLiveness
-    at_s: float = -math.inf
-    """Loop time of the last read of its chief's log."""
+    at_s: float = -math.inf  # loop time of the last read of its chief's log
     others_at_s: float = -math.inf
     next_other: int = 0
     lines: int = FIRST_LINES
@@ -95,14 +94,8 @@ class LifeFeed:
     ) -> None:
         """Prepare; no request is sent before `run`.
 
-        Args:
-            client: The cluster.
-            permissions: The user's permissions there; None to skip the check.
-            jobs: Returns all jobs; the user's own running ones are read.
-            losses: Last losses of ended jobs.
-            on_marks: Called when `overlay` returns something new.
-            least_s: Shortest time without a line that counts as silence.
-            read_s: Shortest interval between two reads of one log.
+        `jobs` returns all jobs, of which the user's own running ones are read. Without `permissions`, the
+        permission to read logs is not checked. `on_marks` is called when `overlay` returns something new.
         """
         self.values: dict[str, Sequence[float]] = {}
         """Loss by job UID, the newest value last."""
@@ -207,7 +200,9 @@ class LifeFeed:
         ended = (job for job in (*visible, *self._ended) if not job.status.is_final or self._lacks_loss(job))
         wanted = {job.uid: job for job in (*ended, *self._own_running)}  # visible jobs first
         for uid, job in wanted.items():
-            reads = self._reads.setdefault(uid, _JobReads(job, JobLiveness(self._least_s)))
+            reads = self._reads.get(uid)
+            if reads is None:
+                reads = self._reads[uid] = _JobReads(job, JobLiveness(self._least_s))
             if job.status.is_final and not reads.job.status.is_final:
                 reads.at_s = -math.inf  # to read its last loss
             reads.job = job

@@ -67,11 +67,7 @@ class ReasonFeed:
     ) -> None:
         """Prepare; no request is sent before `run` or `explain_once`.
 
-        Args:
-            client: The cluster.
-            mirrored: Returns the mirrored objects.
-            visible: Returns the visible jobs.
-            on_change: Called when a job has a new reason.
+        `on_change` is called when a job has a new reason.
         """
         self.causes: Sequence[FailureCause] | None = None
         """Known causes of failures; None for the built-in ones."""
