@@ -296,6 +296,8 @@ def _absentee(logs: Sequence[ContainerLog], suspects: Sequence[_Suspect], first:
     # The launcher stops who still runs at the end: a rank that hangs, not one that left.
     stopped = missing & {each.rank for each in victims if each.error is None}
     is_hung = bool(stopped) and bool(re.search(r"(?i)timed ?out|timeout", said))
+    if sequence and all(set(log.ranks) & waiting for log in logs):
+        return sequence
     missing = (stopped if is_hung else missing - stopped) or missing
     if _NETWORK.search(said) or not waiting or not 0 < len(missing) <= max(1, len(world) // 2):
         return sequence or first

@@ -53,6 +53,7 @@ _STALLED_RANK = re.compile(r"^(\d+): \[")
 _ABSENT = re.compile(
     r"[Rr]anks? (\d[\d, ]*) failed to pass monitoredBarrier|[Mm]issing ranks: ?\[?(\d[\d, ]*)"
     r"|/task:(\d+) heartbeat timeout|unhealthy .*?/task:(\d+)"  # JAX
+    r"|^ +\[(\d[\d, ]*)\] (?:finished collective #\d+, but|joined but) didn't"  # TORCH_NCCL_DESYNC_DEBUG
 )
 
 
