@@ -122,6 +122,8 @@ def open_job(console: Console, request: ActionRequest) -> None:
     if (target := console.target_job(request)) and (feed := console.cluster_feed) is not None:
         view = JobView(*target, probe=feed.probe, pods=lambda: feed.pods)
         console.views.show(Route("open_job", job=target[1]), view)
+        if console.notifier is not None:
+            console.notifier.mark_job_seen(console.snapshot.context, target[1])
 
 
 def job_events(console: Console, request: ActionRequest) -> None:

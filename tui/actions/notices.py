@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.timer import Timer
 
+from k8s.kinds import JobRef
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.sanitize import sanitize
 from tui.actions import Functions
@@ -54,6 +55,10 @@ class Notifier:
         """Mark notices as seen."""
         self.log.mark_seen(*notices)
         self._publish()
+
+    def mark_job_seen(self, context: str, job: JobRef) -> None:
+        """Mark all notices of a job as seen."""
+        self.mark_seen(*(each for each in self.log.items if each.job == job and each.context == context))
 
     def _publish(self) -> None:
         if self._console.notices is not self.log.items:
@@ -125,17 +130,14 @@ def notices(console: Console, request: ActionRequest) -> None:
 
 
 def open_notice(console: Console, request: ActionRequest) -> None:
-    """Open the job of the selected notice, or else of the newest unseen one; list them if there is none.
-
-    The job's other notices count as seen, too.
-    """
+    """Open the job of the selected notice, or else of the newest unseen one; list them if there is none."""
     unseen = [each for each in console.notices if not each.is_seen]
     selected = [each for each in console.notices if each.key == request.selected]
     if not (selected or unseen) or console.notifier is None:
         notices(console, request)
         return
     notice = (selected or unseen)[0]
-    console.notifier.mark_seen(*(each for each in unseen if each.uid == notice.uid))
+    console.notifier.mark_job_seen(notice.context, notice.job)
     if notice.context != console.snapshot.context:
         advice = f"To open it, first switch to its cluster: :ctx {sanitize(notice.context)}"
         console.notify(advice, title="The job is in another cluster.", severity="warning")

@@ -104,7 +104,8 @@ async def test_the_list_shows_what_happened_and_resets_the_counter(
         await play.until(titled(play, "Jobs › bert   "))
 
 
-async def test_opening_the_job_of_a_notice_marks_all_of_its_notices_as_seen(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["ctrl+n", "enter"])
+async def test_opening_a_job_marks_all_of_its_notices_as_seen(tmp_path: Path, key: str) -> None:
     waits = scene(BERT) | {"pods": [pod_of(BERT, "master-0", phase="Pending")]}
     async with console_on(tmp_path, **waits) as play:
         for restarts, counter in ((0, "▸1"), (1, "↻1 ▸1")):
@@ -112,7 +113,7 @@ async def test_opening_the_job_of_a_notice_marks_all_of_its_notices_as_seen(tmp_
             pod = pod_of(BERT, "master-0", on="a", gpus=1, containerStatuses=[state])
             play.watches["pods"].event("MODIFIED", pod)
             await play.until(lambda: counter in header(play))  # noqa: B023
-        await play.press("ctrl+n")
+        await play.press(key)
         await play.until(titled(play, "Jobs › bert   "))
         await play.until(lambda: "↻" not in header(play) and "▸" not in header(play))
 
