@@ -101,13 +101,14 @@ NATIVE_COMPLAINT = any_of(
 )
 _ERROR_LEVEL = any_of(NATIVE_COMPLAINT.pattern, r"\b(?:ERROR|CRITICAL|FATAL)\b|^Error\b")
 # A line with one of these is worth a closer look; most lines have none.
-_NOTABLE = (
+_NOTABLE_WORDS = (
     'error|exception|fatal|traceback|terminate|kill|fault|fail|denied|file "|not found|abort|cannot|'
     "can't|could not|unable|refused|interrupt|exit|timeout|timed out|detected|not enough|instruction|"
     "no module|missing|signal|what():|expired|no such|exec |nccl warn|.cpp:|ssh: |local_rank|resolve|"
     "but didn't|process name|running at|stalled ranks|/task:|return code|usage|invalid|unknown |"
     "exceeded|unrecognized|assert|bus |memory|as root|xid|slots|nan |: e |*** sig"
-).split("|")
+)
+_NOTABLE = tuple(_NOTABLE_WORDS.split("|"))
 _LOOSE_LABEL = re.compile(r" {0,4}(\d{1,5}): |\[(\d{1,5})\] ?")
 _TAG = re.compile(
     r"\[[^\],\s]{1,40},(\d{1,6})\](?:\[[^\]\s]*\])?<std\w+>: ?|\(\w[\w. ]* pid=\d+[^)]{0,80}\) ?"
