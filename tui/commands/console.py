@@ -5,7 +5,6 @@ Without a terminal the jobs are printed instead, so that a bare `gpuconsole` is 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 from collections.abc import Callable
@@ -61,9 +60,10 @@ async def resolve_options(options: ConsoleOptions, progress: Callable[[str], Non
 
 def _print_jobs(options: ConsoleOptions) -> None:
     from tui.commands import list as list_command
+    from tui.commands.support.parser import make_parser
 
     try:
-        asyncio.run(list_command.run(options, argparse.Namespace(output="table", job_type="")))
+        asyncio.run(list_command.run(options, make_parser().parse_args(["list"])))
     except KubeError as error:
         write_stderr(str(error))
 

@@ -13,8 +13,8 @@ from k8s.snapshot import Instance, Job
 from tui.commands.list import job_listing
 from tui.commands.support.connect import cluster, command_line, read_feed, server_clock
 from tui.commands.support.job_name import add_job, find_job
-from tui.commands.support.listing import WITHOUT_SELECTORS
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_table
+from tui.commands.support.parser import make_parser
 from tui.jobs.instances import format_ranks
 from tui.options import ConsoleOptions
 from tui.tables.column import OutputColumn, Values, output_columns, values_of
@@ -82,7 +82,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 async def _watch(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    listing = job_listing(argparse.Namespace(**WITHOUT_SELECTORS, output=flags.output))
+    listing = job_listing(make_parser().parse_args(["list", "-o", flags.output]))
     async with cluster(options) as client:
         snapshot, feed = await read_feed(options, client)
         job = find_job(snapshot, flags.job, flags.job_type)

@@ -40,7 +40,9 @@ COMMAND_LINES = (
     ("top", "nodes", "--live"),
     ("list",),
     ("list", "-o", "json"),
+    ("list", "--watch"),
     ("get", "running"),
+    ("get", "running", "--watch"),
     ("get", "nosuch"),
     ("describe", "node", "n1"),
     ("why", "running"),
@@ -67,6 +69,8 @@ COMMAND_LINES = (
     ("data", "list"),
     ("sandbox", "status"),
     ("info",),
+    ("version",),
+    ("completion", "bash"),
     ("help", "jobs"),
 )
 
@@ -143,6 +147,21 @@ async def test_a_reader_that_leaves_while_a_log_is_followed(
             printed += more
         os.close(reading)
         log.send(LINE)
+        await ends_quietly(full, err)
+
+
+@pytest.mark.parametrize(
+    "words", [("list", "-w"), ("get", "running", "-w"), ("top", "nodes", "-w")], ids=" ".join
+)
+async def test_a_reader_that_leaves_while_nothing_changes(
+    full: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...]
+) -> None:
+    for path in ("/apis/kubeflow.org/v1/pytorchjobs", "/apis/batch/v1/jobs", "/api/v1/pods", "/api/v1/nodes"):
+        cluster.say(path, Stream(), watch=True)
+    with TemporaryFile() as err:
+        reading = start(full, words, err.fileno())
+        assert b"NAME" in await asyncio.to_thread(os.read, reading, 1000)
+        os.close(reading)
         await ends_quietly(full, err)
 
 

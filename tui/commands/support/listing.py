@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import difflib
+import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from tui.commands.support.output import (
 from tui.commands.support.partial import write_items
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.tables.column import Item, ListColumn, OutputColumn, Values, View, values_of
+from tui.terminal.closed_pipe import ended_by_closed_pipe
 from tui.text.filter_query import parse_filter
 from tui.text.natural_order import natural_key
 
@@ -37,8 +39,6 @@ _KUBECTL_FIELDS = {
     "metadata.namespace": "namespace",
     "metadata.creationTimestamp": "created",
 }
-
-WITHOUT_SELECTORS = {"selector": "", "field_selector": "", "sort_by": "", "no_headers": False}
 
 
 def add_list_flags(parser: argparse.ArgumentParser, *, can_watch: bool = True) -> None:
@@ -264,21 +264,24 @@ class Listing(Generic[Item, View]):
             key_of: Returns the key by which an item is found again.
         """
         last = {key_of(item): (item, self._identity(item, view(), printed)) for item in shown}
-        async with aclosing(_snapshots(feed)) as snapshots:
-            async for snapshot in snapshots:
-                now, changed = view(), []
-                found = {key_of(item): item for item in self.select(items_of(snapshot), now)}
-                for key, item in found.items():
-                    if key in last and last[key][0] is item:
-                        continue
-                    identity = self._identity(item, now, printed)
-                    if key not in last or last[key][1] != identity:
-                        changed.append(item)
-                    last[key] = item, identity
-                for key in last.keys() - found.keys():
-                    write_stderr(f"-- {self._name_of(last.pop(key)[0])} is gone.")
-                if changed:
-                    self.write_rows(changed, now, printed)
+        sys.stdout.flush()
+        with ended_by_closed_pipe():
+            async with aclosing(_snapshots(feed)) as snapshots:
+                async for snapshot in snapshots:
+                    now, changed = view(), []
+                    found = {key_of(item): item for item in self.select(items_of(snapshot), now)}
+                    for key, item in found.items():
+                        if key in last and last[key][0] is item:
+                            continue
+                        identity = self._identity(item, now, printed)
+                        if key not in last or last[key][1] != identity:
+                            changed.append(item)
+                        last[key] = item, identity
+                    for key in last.keys() - found.keys():
+                        write_stderr(f"-- {self._name_of(last.pop(key)[0])} is gone.")
+                    if changed:
+                        self.write_rows(changed, now, printed)
+                        sys.stdout.flush()
 
     def _identity(self, item: Item, view: View, printed: Sequence[ListColumn[Item, View]]) -> object:
         if self.form in ("table", "wide"):
