@@ -7,7 +7,7 @@ from k8s.logs.feed import EVERYTHING, Feed, LogSelection
 from k8s.logs.follow import Follower, LogRequest
 from k8s.logs.job import JobLogs, RankRow
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, targets_of, write_stamp
-from k8s.logs.read import Options, choose, printed, read
+from k8s.logs.read import LinePrinter, Options, choose, read
 
 __all__ = [
     "EVERYTHING",
@@ -15,6 +15,7 @@ __all__ = [
     "Follower",
     "Item",
     "JobLogs",
+    "LinePrinter",
     "LogLine",
     "LogRequest",
     "LogSelection",
@@ -25,7 +26,6 @@ __all__ = [
     "Target",
     "choose",
     "in_time_order",
-    "printed",
     "read",
     "targets_of",
     "write_stamp",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 import math
 import time
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order
@@ -36,24 +37,28 @@ async def by_time(sources: Sequence[AsyncGenerator[list[Item], None]]) -> AsyncG
         return
     async with AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(aclosing(each)) for each in sources]
-        firsts = await asyncio.gather(*(anext(stream, None) for stream in streams))
-        heap = [
-            (batch[0].stamp_ns, position, 0, batch)
-            for position, batch in enumerate(firsts)
-            if batch is not None
-        ]
-        heapq.heapify(heap)
-        while heap:
-            _, position, index, batch = heap[0]
-            yield [batch[index]]
-            index += 1
-            if index == len(batch):
-                following = await anext(streams[position], None)
-                if following is None:
-                    heapq.heappop(heap)
-                    continue
-                batch, index = following, 0
-            heapq.heapreplace(heap, (batch[index].stamp_ns, position, index, batch))
+        held: list[list[Item]] = [[] for _ in streams]
+        keys: list[list[int]] = [[] for _ in streams]
+        while True:
+            empty = [place for place, items in enumerate(held) if not items]
+            firsts = await asyncio.gather(*(anext(streams[place], None) for place in empty))
+            for place, read in reversed(list(zip(empty, firsts, strict=True))):
+                if read is None:
+                    del streams[place], held[place], keys[place]
+                else:
+                    # A source keeps its own order, also where a stamp is older than the one before.
+                    held[place], keys[place] = read, list(accumulate((item.stamp_ns for item in read), max))
+            if not streams:
+                return
+            reached_ns = min(each[-1] for each in keys)
+            ready: list[Item] = []
+            ready_keys: list[int] = []
+            for place, items in enumerate(held):
+                end = bisect_right(keys[place], reached_ns)
+                ready += items[:end]
+                ready_keys += keys[place][:end]
+                held[place], keys[place] = items[end:], keys[place][end:]
+            yield [ready[index] for index in sorted(range(len(ready)), key=ready_keys.__getitem__)]
 
 
 _Key = tuple[str, str, str]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import aiohttp
 import msgspec
@@ -24,6 +26,7 @@ from k8s.errors import Forbidden, Invalid, KubeError, NotFound, Throttled, Unaut
 from k8s.logs.lines import (
     MAX_LINE_BYTES,
     Item,
+    LogBlock,
     LogLine,
     Mark,
     Marker,
@@ -46,6 +49,10 @@ _READ_TRIES = 4
 # Two streams of a process may overtake each other, so a resumed log begins this much earlier.
 _SLACK_S = 1
 _NS = 1_000_000_000
+# Stamps retained before the old ones are dropped.
+_SEEN_STAMPS = 10_000
+# By which a log that was rotated is told from the one before.
+_HEAD_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,8 @@ class LogRequest:
     previous: bool = False
     """Read the run before the last restart; never followed."""
     max_line_bytes: int = MAX_LINE_BYTES
+    is_raw: bool = False
+    """Read from the start, without follow, as `LogBlock`s."""
 
 
 class ContainerView(NamedTuple):
@@ -141,8 +150,8 @@ class Cursor:
         self.missing_since_ns = 0
         """The last time before a gap; 0 if there is none."""
         self._first_ns = 0
-        self._seen: dict[int, int] = {}
-        self._floor_ns = 0
+        self._seen: Counter[int] = Counter()
+        self._max_seen = _SEEN_STAMPS
         self._expected: dict[int, int] | None = None
         self._has_overlap = True
 
@@ -169,20 +178,14 @@ class Cursor:
     def take(self, pieces: Iterable[Piece]) -> list[Piece]:
         """Return the lines that are new."""
         fresh = list(pieces) if self._expected is None else self._unexpected(pieces)
-        seen, last_ns = self._seen, self.last_ns
-        for piece in fresh:
-            stamp_ns = piece.stamp_ns
-            if stamp_ns:
-                seen[stamp_ns] = seen.get(stamp_ns, 0) + 1
-                if stamp_ns > last_ns:
-                    last_ns = stamp_ns
-        if last_ns and not self._first_ns:
-            self._first_ns = next(piece.stamp_ns for piece in fresh if piece.stamp_ns)
-        self.last_ns = last_ns
-        floor_ns = (last_ns // _NS - _SLACK_S) * _NS
-        if floor_ns > self._floor_ns:
-            self._floor_ns = floor_ns
-            self._seen = {stamp: count for stamp, count in seen.items() if stamp >= floor_ns}
+        if stamps := [piece.stamp_ns for piece in fresh if piece.stamp_ns]:
+            self._first_ns = self._first_ns or stamps[0]
+            self.last_ns = max(self.last_ns, *stamps)
+            self._seen.update(stamps)
+        if len(self._seen) > self._max_seen:
+            floor_ns = (self.last_ns // _NS - _SLACK_S) * _NS
+            self._seen = Counter({stamp: seen for stamp, seen in self._seen.items() if stamp >= floor_ns})
+            self._max_seen = max(_SEEN_STAMPS, 2 * len(self._seen))
         return fresh
 
     def _unexpected(self, pieces: Iterable[Piece]) -> list[Piece]:
@@ -199,6 +202,38 @@ class Cursor:
                     self.missing_since_ns = self.last_ns
                 fresh.append(piece)
         return fresh
+
+
+class Delivered:
+    """Record of the bytes passed on of a log without timestamps; they are skipped when it is read again."""
+
+    def __init__(self) -> None:
+        self.remaining = 0
+        """Bytes still to be skipped."""
+        self.ends_line = True
+        self._size = self._crc = self._read_crc = 0
+        self._head = b""
+
+    def add(self, chunk: bytes) -> None:
+        """Record bytes that are passed on."""
+        self._size += len(chunk)
+        self.remaining = self._size
+        self.ends_line = chunk.endswith(b"\n")
+        self._crc = crc32(chunk, self._crc)
+        if len(self._head) < _HEAD_BYTES:
+            self._head += chunk[:_HEAD_BYTES]
+
+    def skip(self, block: bytes) -> tuple[bytes, bool]:
+        """Return the part of a block that is new, and False if the log is another one by now.
+
+        A rotated log begins differently and shares no line with the one before it, so all of it is new.
+        """
+        if self.remaining == self._size and not self._head.startswith(block[: len(self._head)]):
+            return block if self.ends_line else b"\n" + block, False
+        known, fresh = block[: self.remaining], block[self.remaining :]
+        self._read_crc = crc32(known, self._read_crc)
+        self.remaining -= len(known)
+        return fresh, self.remaining > 0 or self._read_crc == self._crc
 
 
 class Follower:
@@ -230,6 +265,7 @@ class Follower:
         self._turn = turn
         self._ranks = RankReader(target.ranks, prints_all_ranks=target.prints_all_ranks)
         self._cursor = Cursor()
+        self._delivered = Delivered() if request.is_raw else None
         self._uid = target.pod_uid
         self._run: int | None = None
         self._is_first_run = True
@@ -390,7 +426,7 @@ class Follower:
                 yield [
                     self._marker(Mark.GAP, f"gap: the end of the previous run cannot be read. {error.why}")
                 ]
-        self._cursor = Cursor()
+        self._cursor, self._delivered = Cursor(), None
         self._run = view.run
         self._is_first_run = self._run_is_read = False
         exit_text = f", {view.last_exit}" if view.last_exit else ""
@@ -404,6 +440,8 @@ class Follower:
         request = self._request
         since_time = self._cursor.since_time()
         is_first = self._is_first_run and not since_time
+        # Without timestamps for as long as all goes well: they are half of a log of short lines.
+        raw = self._delivered if self._delivered is not None and not self._delivered.remaining else None
         splitter = Splitter(request.max_line_bytes)
         opened_ns = (time.time() + self._client.server_clock_offset_s) * 1e9
         try:
@@ -415,12 +453,17 @@ class Follower:
                 tail=request.tail if is_first else None,
                 since_time=request.since_time if is_first else since_time,
                 since_s=request.since_s if is_first else None,
-                timestamps=True,
+                timestamps=raw is None,
                 previous=previous,
                 idle_s=self._backoff.idle_s,
             ) as body:
                 with translated(f"read the log of {self.target.pod}"):
                     async for chunk in body.iter_any():
+                        if raw is not None:
+                            raw.add(chunk)
+                            self._failures = 0
+                            yield [*self._reconnected(), self._block(chunk)]
+                            continue
                         for start in range(0, len(chunk), _BYTES_PER_TURN):
                             if self._turn is not None:
                                 async with self._turn:
@@ -435,6 +478,10 @@ class Follower:
         else:
             if is_stream:
                 self._ended_at_s = time.monotonic()
+            if raw is not None and not raw.ends_line:
+                if is_over:  # it may have been cut: read it again
+                    return
+                yield [self._block(b"\n")]
             if is_final:
                 partial = splitter.finish()
                 # An answer that stops within a line may have been cut: read again until two agree.
@@ -443,6 +490,8 @@ class Follower:
                     return
                 self._run_is_read = not previous
                 yield self._items(partial)
+                if raw is None and self._delivered is not None:
+                    yield [self._cut_marker()]
 
     def _items(self, pieces: list[Piece]) -> list[Item]:
         cursor, known_gap_ns = self._cursor, self._cursor.missing_since_ns
@@ -455,34 +504,64 @@ class Follower:
             after = write_stamp(cursor.missing_since_ns)
             items.append(self._marker(Mark.GAP, f"gap: lines after {after} may be missing; the log was cut"))
             self._lost_at_s = None
-        elif self._lost_at_s is not None and pieces and cursor.knows:
-            seconds = time.monotonic() - self._lost_at_s
-            self._lost_at_s = None
-            proof = ", nothing lost" if cursor.is_resumed else ""
-            if not self._reconnected_last:
-                items.append(self._marker(Mark.RECONNECTED, f"reconnected, {seconds:.1f} s{proof}"))
-            self._reconnected_last = True
+        elif pieces and cursor.knows and self._delivered is None:
+            items += self._reconnected(", nothing lost" if cursor.is_resumed else "")
         if fresh:
+            items += self._blocks(fresh) if self._request.is_raw else self._lines(fresh)
             self._reconnected_last = False
-            items.extend([self._line(piece) for piece in fresh])
         return items
 
-    def _line(self, piece: Piece) -> LogLine:
-        stamp_ns = piece.stamp_ns
-        if stamp_ns:
-            self._stamp_ns = stamp_ns
-        owner = self._ranks.owner(piece.raw)
-        return LogLine(
-            stamp_ns or self._stamp_ns,
-            piece.raw,
-            self.target,
-            next(self._numbers),
-            owner.rank,
-            owner.is_proven,
-            owner.prefix_bytes,
-            piece.missing_bytes,
-            stamp_ns > 0,
-        )
+    def _reconnected(self, proof: str = "") -> list[Item]:
+        if self._lost_at_s is None:
+            return []
+        seconds = time.monotonic() - self._lost_at_s
+        self._lost_at_s = None
+        is_repeated, self._reconnected_last = self._reconnected_last, True
+        if is_repeated:
+            return []
+        return [self._marker(Mark.RECONNECTED, f"reconnected, {seconds:.1f} s{proof}")]
+
+    def _blocks(self, pieces: list[Piece]) -> list[Item]:
+        text = b"".join([piece.raw + b"\n" for piece in pieces])
+        if self._delivered is None:
+            return [self._block(text)]
+        text, is_same = self._delivered.skip(text)
+        if is_same and self._delivered.remaining:
+            return []
+        self._delivered = None
+        items: list[Item] = [self._cut_marker()] if not is_same else self._reconnected(", nothing lost")
+        return [*items, self._block(text)] if text else items
+
+    def _block(self, text: bytes) -> LogBlock:
+        return LogBlock(self._stamp_ns, text, self.target, next(self._numbers))
+
+    def _cut_marker(self) -> Marker:
+        self._delivered = self._lost_at_s = None
+        return self._marker(Mark.GAP, "gap: lines may be missing; the log was cut")
+
+    def _lines(self, pieces: list[Piece]) -> list[LogLine]:
+        owner_of, target, numbers, last_ns = self._ranks.owner, self.target, self._numbers, self._stamp_ns
+        lines = []
+        for piece in pieces:
+            stamp_ns, raw = piece.stamp_ns, piece.raw
+            last_ns = stamp_ns or last_ns
+            rank, is_proven, prefix_bytes = owner_of(raw)
+            seq, is_stamped = next(numbers), stamp_ns > 0
+            lines.append(
+                LogLine(
+                    last_ns,
+                    raw,
+                    target,
+                    seq,
+                    rank,
+                    is_proven,
+                    prefix_bytes,
+                    piece.missing_bytes,
+                    is_stamped,
+                )
+            )
+        self._stamp_ns = last_ns
+        return lines
 
     def _marker(self, mark: Mark, text: str) -> Marker:
         return Marker(mark, text, self.target, self._stamp_ns, next(self._numbers))

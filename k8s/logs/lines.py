@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 
@@ -17,6 +18,8 @@ LONGEST_LINE_BYTES = 64 * 1024 * 1024
 
 _NS = 1_000_000_000
 _LONGEST_STAMP = 40
+# As the kubelet writes it in UTC, with its space.
+_STAMP_BYTES = 31
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -81,6 +84,10 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
         return self.source.name if self.rank is None else f"rank {self.rank}"
 
 
+class LogBlock(LogLine, frozen=True, gc=False):
+    """Bytes of a log as they arrived, line ends included; `raw` may begin and end within a line."""
+
+
 class Mark(StrEnum):
     """Subject of a marker."""
 
@@ -139,9 +146,16 @@ class Splitter:
             if self._partial:
                 self._extend(ended[0])
                 pieces.append(self._pop_partial())
-            else:
-                pieces.append(self._piece(ended[0], 0))
-            pieces.extend([self._piece(line, 0) for line in ended[1:]])
+                del ended[0]
+            seconds_of, max_bytes = _SECONDS_NS.get, self._max_bytes + _STAMP_BYTES
+            for line in ended:  # inlined, for this is most of the time that a long log takes
+                start_ns = seconds_of(line[:20])
+                if start_ns is None or line[29:31] != b"Z " or len(line) > max_bytes:
+                    pieces.append(self._piece(line))
+                elif (fraction := line[20:29]).isdigit():
+                    pieces.append(Piece(start_ns + int(fraction), line[31:]))
+                else:
+                    pieces.append(Piece(0, line))
         if partial:
             self._extend(partial)
         return pieces
@@ -161,13 +175,12 @@ class Splitter:
         self._missing_bytes = 0
         return piece
 
-    def _piece(self, line: bytes, missing_bytes: int) -> Piece:
+    def _piece(self, line: bytes, missing_bytes: int = 0) -> Piece:
         stamp_ns, start = read_stamp(line)
-        raw = line[start:]
-        if len(raw) > self._max_bytes:
-            missing_bytes += len(raw) - self._max_bytes
-            raw = raw[: self._max_bytes]
-        return Piece(stamp_ns, raw, missing_bytes)
+        if len(line) - start <= self._max_bytes:
+            return Piece(stamp_ns, line[start:], missing_bytes)
+        end = start + self._max_bytes
+        return Piece(stamp_ns, line[start:end], missing_bytes + len(line) - end)
 
 
 def read_stamp(line: bytes) -> tuple[int, int]:
@@ -176,13 +189,6 @@ def read_stamp(line: bytes) -> tuple[int, int]:
     Returns:
         Nanoseconds since 1970 and the offset of the text; (0, 0) if there is no time.
     """
-    if line[29:31] == b"Z " and line[19:20] == b"." and (seconds := _SECONDS.get(line[:19])) is not None:
-        fraction = line[20:29]
-        return (seconds * _NS + int(fraction), 31) if fraction.isdigit() else (0, 0)
-    return _read_any_stamp(line)
-
-
-def _read_any_stamp(line: bytes) -> tuple[int, int]:
     space = line.find(b" ", 0, _LONGEST_STAMP)
     end = space if space >= 0 else min(len(line), _LONGEST_STAMP)
     if end < 20 or line[10:11] != b"T":
@@ -196,17 +202,17 @@ def _read_any_stamp(line: bytes) -> tuple[int, int]:
         if not seconds or zone < dot or (fraction and not fraction.isdigit()):
             return 0, 0
         ns = int(fraction[:9].ljust(9, b"0")) if fraction else 0
-        if line[zone:end] == b"Z":
-            if len(_SECONDS) > 1024:
-                _SECONDS.clear()
-            _SECONDS[line[:19]] = seconds
+        if zone == 29 and line[zone:end] == b"Z":
+            if len(_SECONDS_NS) > 1024:
+                _SECONDS_NS.clear()
+            _SECONDS_NS[line[:20]] = seconds * _NS
     except ValueError:
         return 0, 0
     return seconds * _NS + ns, end + 1 if space >= 0 else end
 
 
-# Whole seconds by time in UTC: the lines of one second share the parsing.
-_SECONDS: dict[bytes, int] = {}
+# Nanoseconds by time in UTC up to the whole seconds and their dot: the lines of one second share the parsing.
+_SECONDS_NS: dict[bytes, int] = {}
 
 
 def _seconds(moment: bytes, zone: bytes) -> int:
@@ -222,7 +228,12 @@ def rfc3339(seconds: int) -> str:
 def write_stamp(stamp_ns: int) -> str:
     """Format a time as the kubelet does, with nine digits."""
     seconds, ns = divmod(stamp_ns, _NS)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"
+    return f"{_second_text(seconds)}.{ns:09d}Z"
+
+
+@lru_cache(1024)
+def _second_text(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def in_time_order(items: Sequence[Item]) -> list[Item]:

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 # A prefix must end within these bytes of a line.
 PREFIX_BYTES = 256
+_KNOWN_STARTS = 2048
 
 Names = Literal["global", "local", "either"]
 
@@ -140,6 +141,7 @@ class RankReader:
         """Create a reader for a pod; `ranks` are global, known or assumed, by local rank."""
         self._ranks = tuple(ranks)
         self._prints_all_ranks = prints_all_ranks
+        self._owners: dict[bytes, LineOwner] = {}
         # The only rank of a pod writes its lines without a prefix, too.
         self._default_owner = (
             LineOwner(self._ranks[0]) if len(self._ranks) == 1 and not prints_all_ranks else NO_OWNER
@@ -147,6 +149,17 @@ class RankReader:
 
     def owner(self, raw: bytes) -> LineOwner:
         """Return the owner of a line; without a prefix, the pod's only rank or `NO_OWNER`."""
+        # Most lines begin with the first rule's prefix, as one of the lines before.
+        if raw.startswith(b"[rank") and (end := raw.find(b"]: ", 6, 14)) > 0:
+            start = raw[: end + 3]
+            if (known := self._owners.get(start)) is None:
+                if len(self._owners) >= _KNOWN_STARTS:
+                    self._owners.clear()
+                known = self._owners[start] = self._read_owner(start)
+            return known
+        return self._read_owner(raw)
+
+    def _read_owner(self, raw: bytes) -> LineOwner:
         rules = _BY_START.get(raw[0]) if raw else None
         if rules is None:
             return self._default_owner

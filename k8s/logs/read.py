@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from itertools import count
@@ -16,7 +16,17 @@ from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.errors import NotFound
 from k8s.logs.feed import MAX_STREAMS, LogSelection, by_time
 from k8s.logs.follow import Follower, LogRequest
-from k8s.logs.lines import LONGEST_LINE_BYTES, Item, LogLine, Mark, Marker, Target, in_time_order, write_stamp
+from k8s.logs.lines import (
+    LONGEST_LINE_BYTES,
+    Item,
+    LogBlock,
+    LogLine,
+    Mark,
+    Marker,
+    Target,
+    in_time_order,
+    write_stamp,
+)
 from k8s.text.sanitize import log_text, sanitize
 
 _WINDOW_S = 0.25
@@ -40,6 +50,8 @@ class Options:
     container: str = ""
     previous: bool = False
     every: bool = False
+    raw: bool = False
+    """Return a single log that needs no filter as `LogBlock`s."""
     first_rank: bool = False
     """Read only rank 0 of the chief even if its ranks are not declared, as with a launcher."""
 
@@ -82,10 +94,10 @@ async def read(
     options: Options,
     *,
     backoff: Backoff = DEFAULT_BACKOFF,
-) -> AsyncGenerator[Item, None]:
-    """Yield the items that `options` select: lines for stdout, markers for stderr.
+) -> AsyncGenerator[Sequence[Item], None]:
+    """Yield batches of the items that `options` select: lines for stdout, markers for stderr.
 
-    Nothing is dropped; a slow consumer slows reading down. Format lines with `printed`. With
+    Nothing is dropped; a slow consumer slows reading down. Format lines with a `LinePrinter`. With
     `options.follow`, a stream of targets lets new pods join.
 
     Raises:
@@ -104,6 +116,7 @@ async def read(
         follow=options.follow and not options.previous,
         previous=options.previous,
         max_line_bytes=LONGEST_LINE_BYTES,
+        is_raw=options.raw and _is_whole_log(selected, selection, options),
     )
     numbers = count()
     rank = selection.rank
@@ -127,19 +140,30 @@ async def read(
                 aclosing(by_time([each.batches() for each in followers]))
             )
         async for batch in batches:
-            for item in batch:
-                if finder is not None:
-                    for ready in finder.take(item):
-                        yield ready
-                elif own is not None:
-                    for ready in own.take(item):
-                        yield ready
-                elif selection.matches(item, instance):
-                    yield item
+            chosen: Sequence[Item] = batch
+            if finder is not None:
+                chosen = [ready for item in batch for ready in finder.take(item)]
+            elif own is not None:
+                chosen = own.take(batch)
+            elif not selection.is_merged and not request.is_raw:
+                chosen = [item for item in batch if selection.matches(item, instance)]
+            if chosen:
+                yield chosen
     if finder is not None:
         finder.require_found()
-    for item in own.rest() if own is not None else ():
-        yield item
+    if own is not None:
+        yield own.rest()
+
+
+def _is_whole_log(selected: Sequence[Target], selection: LogSelection, options: Options) -> bool:
+    """Return True for one finite log that is read from its start and belongs to the selection as a whole."""
+    if len(selected) != 1 or (options.follow and not options.previous):
+        return False
+    if options.tail is not None or options.since_s is not None or options.since_time:
+        return False
+    (target,) = selected
+    is_alone = target.ranks == (selection.rank,) and target.ranks_proof == "declared"
+    return selection.rank is None or (is_alone and not target.prints_all_ranks)
 
 
 class _OwnLines:
@@ -150,21 +174,30 @@ class _OwnLines:
         self._withheld: list[Item] = []
         self._is_marked = False
 
-    def take(self, item: Item) -> Sequence[Item]:
-        if isinstance(item, LogLine) and item.rank is not None:
-            self._is_marked = True
-            self._withheld.clear()
-        elif isinstance(item, LogLine) and self._is_marked:
-            return ()
-        if not self._selection.matches(item, self._instance):
-            return ()
-        if isinstance(item, LogLine) and self._withholds and not self._is_marked:
-            self._withheld.append(item)
-            if len(self._withheld) < _WITHHELD_LINES:
-                return ()
-            self._withholds = False
-            return self.rest()
-        return (item,)
+    def take(self, batch: Sequence[Item]) -> list[Item]:
+        chosen: list[Item] = []
+        rank = self._selection.rank
+        for item in batch:
+            if isinstance(item, LogLine):
+                if item.rank is not None and not self._is_marked:
+                    self._is_marked = True
+                    self._withheld.clear()
+                if item.rank != rank if self._is_marked else not self._matches(item):
+                    continue
+                if self._withholds and not self._is_marked:
+                    self._withheld.append(item)
+                    if len(self._withheld) < _WITHHELD_LINES:
+                        continue
+                    self._withholds = False
+                    chosen += self.rest()
+                    continue
+            elif not self._matches(item):
+                continue
+            chosen.append(item)
+        return chosen
+
+    def _matches(self, item: Item) -> bool:
+        return self._selection.matches(item, self._instance)
 
     def rest(self) -> list[Item]:
         found, self._withheld = self._withheld, []
@@ -300,19 +333,36 @@ class _MergedFollowers:
         await self._queue.put(None)
 
 
-def printed(
-    line: LogLine, *, timestamps: bool = False, name: bool = False, is_terminal: bool = False
-) -> bytes:
-    """Format a line for output, with its end.
+class LinePrinter:
+    """Formats lines for output; for a terminal they are sanitized, a pipe or file gets the raw bytes."""
 
-    `name` puts instance and rank first. For a terminal the line is sanitized; a pipe or a file gets
-    the raw bytes.
-    """
-    start = f"{write_stamp(line.stamp_ns)} " if timestamps and line.is_stamped else ""
-    if name:
-        who = line.source.name if line.rank is None else f"{line.source.name} {line.rank}"
-        start += f"[{sanitize(who)}] "
-    if not is_terminal:
-        return start.encode() + (line.text if name else line.raw) + b"\n"
-    shown = log_text(line.text if name else line.raw, cap=_TERMINAL_CHARS, missing_bytes=line.missing_bytes)
-    return f"{start}{shown}\n".encode()
+    def __init__(self, *, timestamps: bool = False, name: bool = False, is_terminal: bool = False) -> None:
+        """Create a printer that puts the time, or instance and rank, before each line."""
+        self._timestamps, self._name, self._is_terminal = timestamps, name, is_terminal
+        self._starts: dict[tuple[str, int | None], bytes] = {}
+
+    def format(self, lines: Iterable[LogLine]) -> bytes:
+        """Return lines with their ends, and blocks as they are."""
+        if self._timestamps or self._is_terminal:
+            return b"".join(map(self._full, lines))
+        if self._name:
+            start_of = self._starts.get
+            return b"".join(
+                [
+                    (start_of((line.source.name, line.rank)) or self._start(line)) + line.text + b"\n"
+                    for line in lines
+                ]
+            )
+        return b"".join([line.raw if type(line) is LogBlock else line.raw + b"\n" for line in lines])
+
+    def _full(self, line: LogLine) -> bytes:
+        stamp = f"{write_stamp(line.stamp_ns)} ".encode() if self._timestamps and line.is_stamped else b""
+        text = line.text if self._name else line.raw
+        if self._is_terminal:
+            text = log_text(text, cap=_TERMINAL_CHARS, missing_bytes=line.missing_bytes).encode()
+        return b"%b%b%b\n" % (stamp, self._start(line) if self._name else b"", text)
+
+    def _start(self, line: LogLine) -> bytes:
+        who = sanitize(line.source.name if line.rank is None else f"{line.source.name} {line.rank}")
+        start = self._starts[line.source.name, line.rank] = f"[{who}] ".encode()
+        return start

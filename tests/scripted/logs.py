@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -227,12 +227,10 @@ class ScriptedCluster:
         while True:
             lines = run.lines[done:]
             done += len(lines)
-            out = b"".join(
-                write_stamp(stamp).encode() + b" " + raw + b"\n" for stamp, raw in lines if stamp >= since_ns
-            )
+            out = b"".join(_start(stamp, asked) + raw + b"\n" for stamp, raw in lines if stamp >= since_ns)
             is_over = run.exit_code is not None
             if is_over and run.tail and run.lines:
-                out += write_stamp(run.lines[-1][0] + 1).encode() + b" " + run.tail
+                out += _start(run.lines[-1][0] + 1, asked) + run.tail
             if limit is not None and sent + len(out) >= limit:
                 await response.write(out[: limit - sent])
                 if fault.cut_after is not None:
@@ -250,6 +248,10 @@ class ScriptedCluster:
             async with pod.changed:
                 while len(run.lines) <= done and run.exit_code is None:
                     await pod.changed.wait()
+
+
+def _start(stamp: int, asked: Mapping[str, str]) -> bytes:
+    return f"{write_stamp(stamp)} ".encode() if asked.get("timestamps") == "true" else b""
 
 
 def _refusal(code: int, message: str) -> web.Response:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from k8s.logs import Item, LogLine, Mark, printed
+from k8s.logs import Item, LinePrinter, LogLine, Mark
 from tui.files.private_file import PrivateFile, make_private_folder
 
 _BYTES_AT_ONCE = 1024 * 1024
@@ -40,11 +40,11 @@ async def save_log(path: Path, items: AsyncIterator[Item], *, with_names: bool) 
     path = path.with_name(f"{path.stem}-{datetime.now():%Y%m%d-%H%M%S}{path.suffix}")
     make_private_folder(path.parent)
     lines = markers = 0
-    chunk = bytearray()
+    chunk, printer = bytearray(), LinePrinter(name=with_names)
     with PrivateFile(path) as private:
         async for item in items:
             if isinstance(item, LogLine):
-                chunk += printed(item, name=with_names)
+                chunk += printer.format([item])
                 lines += 1
             elif item.mark in _WRITTEN_MARKS:
                 who = f"{item.source.name}: " if item.source.name else ""

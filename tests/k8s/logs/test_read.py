@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -14,13 +16,13 @@ from k8s.logs import (
     EVERYTHING,
     Item,
     JobLogs,
+    LinePrinter,
     LogLine,
     LogRequest,
     Mark,
     Marker,
     Options,
     Target,
-    printed,
     read,
 )
 from k8s.logs.job import full_log
@@ -38,17 +40,23 @@ async def test_following_ends_when_the_job_is_over_after_its_last_pod() -> None:
         await is_over.wait()
 
     async with connected(pod) as (_, client), asyncio.timeout(20):
-        found = []
-        async for item in read(client, snapshots(), Options(follow=True, every=True), backoff=QUICK):
-            found.append(item)
-            if isinstance(item, Marker) and item.mark is Mark.ENDED:
+        found: list[Item] = []
+        async for batch in read(client, snapshots(), Options(follow=True, every=True), backoff=QUICK):
+            found += batch
+            if any(isinstance(item, Marker) and item.mark is Mark.ENDED for item in batch):
                 asyncio.get_running_loop().call_later(0.05, is_over.set)
     assert [text for text in texts(found) if not text.startswith("--")] == pod.texts
 
 
 async def read_texts(client: Client, targets: Sequence[Target], options: Options) -> list[str]:
+    return texts(await read_items(client, targets, options))
+
+
+async def read_items(
+    client: Client, targets: Sequence[Target] | AsyncIterator[Sequence[Target]], options: Options
+) -> list[Item]:
     async with asyncio.timeout(20):
-        return texts([item async for item in read(client, targets, options, backoff=QUICK)])
+        return [item async for batch in read(client, targets, options, backoff=QUICK) for item in batch]
 
 
 async def test_one_shot_reads_rank_0_of_the_chief_unless_asked_otherwise() -> None:
@@ -133,20 +141,18 @@ async def test_one_shot_follows_all_and_takes_new_pods_in() -> None:
         yield [target_of(first, 0)]
         yield [target_of(first, 0), target_of(second, 1)]
 
-    async with connected(first, second) as (_, client), asyncio.timeout(20):
-        found = [
-            item
-            async for item in read(client, snapshots(), Options(follow=True, every=True), backoff=QUICK)
-            if isinstance(item, LogLine)
-        ]
-    assert sorted(texts(found)) == sorted(first.texts + second.texts)
+    async with connected(first, second) as (_, client):
+        items = await read_items(client, snapshots(), Options(follow=True, every=True))
+    assert sorted(texts([item for item in items if isinstance(item, LogLine)])) == sorted(
+        first.texts + second.texts
+    )
 
 
 async def test_one_shot_merges_finished_logs_by_time() -> None:
     pods = [pod_of(rank, lines=30) for rank in range(5)]
     async with connected(*pods) as (_, client):
         targets = [target_of(pod, rank) for rank, pod in enumerate(pods)]
-        found = [item async for item in read(client, targets, Options(every=True), backoff=QUICK)]
+        found = await read_items(client, targets, Options(every=True))
     assert [item.stamp_ns for item in found] == sorted(item.stamp_ns for item in found)
     assert len(found) == 150
 
@@ -154,11 +160,129 @@ async def test_one_shot_merges_finished_logs_by_time() -> None:
 def test_a_pipe_gets_the_bytes_and_a_terminal_gets_harmless_text() -> None:
     where = Target("lab", "w0", instance="worker-0")
     line = LogLine(START_NS, b"[rank3]: \x1b]0;gotcha\x07ok\xff", where, 0, 3, True, 9)
-    assert printed(line) == b"[rank3]: \x1b]0;gotcha\x07ok\xff\n"
-    assert printed(line, name=True, timestamps=True).startswith(
-        b"2026-05-14T10:00:00.000000000Z [worker-0 3] "
-    )
-    assert b"\x1b" not in printed(line, is_terminal=True)
+    raw = b"\x1b]0;gotcha\x07ok\xff\n"
+    assert LinePrinter().format([line, line]) == 2 * (b"[rank3]: " + raw)
+    assert LinePrinter(name=True).format([line, line]) == 2 * (b"[worker-0 3] " + raw)
+    stamped = b"2026-05-14T10:00:00.000000000Z [worker-0 3] " + raw
+    assert LinePrinter(name=True, timestamps=True).format([line]) == stamped
+    assert b"\x1b" not in LinePrinter(is_terminal=True).format([line])
+
+
+async def read_raw(pod: ScriptedPod) -> tuple[bytes, list[str]]:
+    """Read a log as for a pipe; return its bytes, and its markers without the seconds in them."""
+    async with connected(pod) as (_, client):
+        items = await read_items(client, [target_of(pod)], Options(raw=True))
+    printed = LinePrinter().format([each for each in items if isinstance(each, LogLine)])
+    marks = [re.sub(r"[\d.]+ s", "s", each.text) for each in items if isinstance(each, Marker)]
+    return printed, marks
+
+
+def raw_pod(lines: int = 12, **run: Any) -> ScriptedPod:
+    pod = ScriptedPod("job-worker-0", restart_policy="Never", runs=[Run(**run)])
+    for number in range(lines):
+        pod.write(b"line %d \xff\r" % number, after_ns=0 if number % 3 else 700_000_000)
+    return pod
+
+
+def bytes_of(pod: ScriptedPod, first: int = 0) -> bytes:
+    return b"".join(raw + b"\n" for run in pod.runs for _, raw in run.lines[first:])
+
+
+LOST = "reconnected, s, nothing lost"
+CUT = "gap: lines may be missing; the log was cut"
+
+
+@pytest.mark.parametrize("run", [{}, {"exit_code": 0}, {"exit_code": 1, "tail": b"Segmentation fault"}])
+async def test_wherever_the_connection_of_a_raw_log_is_cut_every_byte_comes_once(run: Any) -> None:
+    whole = bytes_of(raw_pod()) + (b"Segmentation fault\n" if "tail" in run else b"")
+    for cut in range(0, 260, 13):
+        pod = raw_pod(**run)
+        pod.faults = [Fault(cut_after=cut), Fault(cut_after=40 * cut % 701), Fault(cut_after=cut + 300)]
+        printed, marks = await read_raw(pod)
+        assert printed == whole, cut
+        assert {*marks} <= {LOST, "reconnected, s"}
+        assert "timestamps" not in pod.requests[0]
+
+
+async def test_a_lost_connection_of_a_raw_log_is_told_once_nothing_is_lost() -> None:
+    pod = raw_pod()
+    pod.faults = [Fault(cut_after=100), Fault(cut_after=20), Fault(500)]
+    assert await read_raw(pod) == (bytes_of(pod), [LOST])
+    assert [each.get("timestamps") for each in pod.requests] == [None, "true", "true", "true"]
+
+
+async def test_a_raw_log_that_ends_within_a_line_is_read_again() -> None:
+    pod = raw_pod(exit_code=0)
+    pod.faults = [Fault(end_after=54)]
+    assert await read_raw(pod) == (bytes_of(pod), [])
+
+
+def rotate(pod: ScriptedPod) -> None:
+    pod.runs[0].first_kept = 970
+
+
+def rewrite(pod: ScriptedPod) -> None:
+    pod.runs[0].lines[800] = (pod.runs[0].lines[800][0], b"LINE 800 \xff\r")
+
+
+def shorten(pod: ScriptedPod) -> None:
+    del pod.runs[0].lines[500:]
+
+
+CHANGES = (
+    (rotate, lambda whole: b"\n" + whole[whole.index(b"line 970") :]),
+    (rewrite, lambda whole: whole[10_000:]),
+    (shorten, lambda whole: b""),
+)
+
+
+@pytest.mark.parametrize(("change", "following"), CHANGES)
+async def test_a_raw_log_that_is_another_one_after_a_lost_connection_is_a_gap(
+    change: Callable[[ScriptedPod], None], following: Callable[[bytes], bytes]
+) -> None:
+    pod, printed, marks = raw_pod(1000), b"", []
+    whole = bytes_of(pod)
+    pod.faults = [Fault(cut_after=10_000)]
+    async with connected(pod) as (_, client):
+        async for batch in read(client, [target_of(pod)], Options(raw=True), backoff=QUICK):
+            if not printed:
+                change(pod)
+            printed += b"".join(each.raw for each in batch if isinstance(each, LogLine))
+            marks += [each.text for each in batch if isinstance(each, Marker)]
+    assert printed == whole[:10_000] + following(whole)
+    assert marks == [CUT]
+
+
+async def test_a_restart_while_a_raw_log_is_read_comes_after_the_end_of_the_run_before() -> None:
+    pod, printed = raw_pod(), b""
+    pod.faults = [Fault(cut_after=100)]
+    async with connected(pod) as (_, client):
+        async for batch in read(client, [target_of(pod)], Options(raw=True), backoff=QUICK):
+            if not printed:
+                pod.runs[0].exit_code = 1
+                await pod.restart()
+                pod.write("second run")
+            printed += b"".join(each.raw for each in batch if isinstance(each, LogLine))
+    assert printed == bytes_of(pod)
+
+
+@pytest.mark.parametrize(
+    ("options", "ranks"),
+    [
+        (Options(raw=True, tail=100), (0,)),
+        (Options(raw=True, since_s=10**9), (0,)),
+        (Options(raw=True, since_time="2020-01-01T00:00:00Z"), (0,)),
+        (Options(raw=True), (0, 1)),
+        (Options(), (0,)),
+    ],
+)
+async def test_a_log_of_which_lines_are_chosen_is_read_with_times(
+    options: Options, ranks: tuple[int, ...]
+) -> None:
+    pod = raw_pod(exit_code=0)
+    async with connected(pod) as (_, client):
+        await read_items(client, [target_of(pod, *ranks)], options)
+    assert pod.requests[0]["timestamps"] == "true"
 
 
 def written_pod(lines: int = 6) -> ScriptedPod:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.scripted.server import Answer, ScriptedCluster, Stream, page, refusal
+from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster, Stream, page, refusal
 from tests.support.objects import recorded
 from tests.tui.commands.conftest import CommandLine
 
@@ -25,8 +25,16 @@ def serve(cluster: ScriptedCluster, name: str, log: bytes = STAMPED) -> str:
     """Serve a recorded pod and its log; return the path of the log."""
     path = f"/api/v1/namespaces/default/pods/{name}"
     cluster.say(path, Answer(pod(name)))
-    cluster.say(f"{path}/log", Answer(log))
+    cluster.say(f"{path}/log", Compute(lambda asked: Answer(_as_asked(asked, log))))
     return f"{path}/log"
+
+
+def _as_asked(asked: Asked, log: bytes) -> bytes:
+    return (
+        log
+        if asked.query.get("timestamps")
+        else b"".join(each[31:] for each in log.splitlines(keepends=True))
+    )
 
 
 async def test_the_chiefs_log_goes_to_stdout_byte_by_byte(run: CommandLine, cluster: ScriptedCluster) -> None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing, nullcontext
+from dataclasses import replace
+from itertools import groupby
+from typing import cast
 
 from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.kinds import JobRef
-from k8s.logs import LogLine, Options, Target, printed, read, targets_of
+from k8s.logs import Item, LinePrinter, LogLine, Marker, Options, Target, read, targets_of
 from tui.commands.support.connect import command_line
 from tui.commands.support.job_name import titles
 from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_jobs, write_problem
 from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
+from tui.terminal.closed_pipe import ended_by_closed_pipe
 
 
 class FollowedJob:
@@ -68,16 +72,26 @@ async def print_log(
 ) -> None:
     """Print the selected lines, prefixed with the instance if several are merged."""
     out, is_terminal = sys.stdout.buffer, sys.stdout.isatty()
-    # Closed before `targets` is, which it reads: a write may fail in the middle.
-    async with aclosing(read(client, targets, wanted)) as items:
-        async for item in items:
-            if isinstance(item, LogLine):
-                out.write(printed(item, timestamps=timestamps, name=wanted.every, is_terminal=is_terminal))
+    wanted = replace(wanted, raw=not (timestamps or wanted.every or is_terminal))
+    printer = LinePrinter(timestamps=timestamps, name=wanted.every, is_terminal=is_terminal)
+    with ended_by_closed_pipe() if wanted.follow else nullcontext():
+        # Closed before `targets` is, which it reads: a write may fail in the middle.
+        async with aclosing(read(client, targets, wanted)) as batches:
+            async for batch in batches:
+                for kind, items in groupby(batch, type):
+                    if kind is Marker:
+                        _write_markers(items)
+                    else:
+                        out.write(printer.format(cast("Iterable[LogLine]", items)))
                 if wanted.follow:
                     out.flush()
-            else:
-                who = f"{item.source.name}: " if item.source.name else ""
-                write_stderr(f"-- {who}{item.text}")
+
+
+def _write_markers(items: Iterable[Item]) -> None:
+    for item in items:
+        if isinstance(item, Marker):
+            who = f"{item.source.name}: " if item.source.name else ""
+            write_stderr(f"-- {who}{item.text}")
 
 
 async def follow_to_end(options: ConsoleOptions, client: Client, ref: JobRef) -> int:
