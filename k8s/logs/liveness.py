@@ -157,13 +157,21 @@ class Rhythm:
         rises = [after - before for (_, after), (_, before) in pairwise(latest) if after > before]
         return int(median(rises)) if rises else 1
 
-    def finish_read(self, at_s: float, read_s: float, *, has_news: bool, skew_s: float = 0.0) -> None:
-        """Record a read of its log at `at_s`, server time, and `read_s`, monotonic time."""
+    def finish_read(
+        self, at_s: float, read_s: float, *, has_news: bool, skew_s: float = 0.0, covered_s: float = inf
+    ) -> None:
+        """Record a read of its log at `at_s`, server time, and `read_s`, monotonic time.
+
+        `covered_s` is the time that the lines cover; infinite if none is missing since the last read.
+        """
         if has_news:
             # No older than the last read, whatever the clocks say.
             age_s = max(0.0, at_s - self.newest_s)
             age_s = min(age_s, read_s - self.read_s) if self.read_s else max(0.0, age_s - skew_s)
             self.quiet_since_s, self.quiet_reads = read_s - age_s, 0
+        elif covered_s < inf and covered_s < 2 * (self.usual_s or inf):
+            # Other ranks print so much that its lines may be missing.
+            self.quiet_since_s = max(self.quiet_since_s, read_s - covered_s)
         elif self.newest_s:
             self.quiet_reads += 1
             self._longest_since_step_s = max(self._longest_since_step_s, read_s - self.quiet_since_s)
@@ -241,8 +249,10 @@ class JobLiveness:
         new = [line for line in lines if line.stamp_ns / 1e9 > (newest_s or 0.0)]
         is_whole = newest_s is None or len(new) < len(lines)
         own = {key: each for key, each in self._writers.items() if key[0] == target.pod}
+        covered_s = inf
         if new and not is_whole:
             new = new[-max(MAX_GAPS, 4 * len(own)) :]  # a sample of a log that grows fast
+            covered_s = (new[-1].stamp_ns - new[0].stamp_ns) / 1e9
             for each in own.values():
                 each.has_gap = True
         heard = set()
@@ -256,10 +266,15 @@ class JobLiveness:
             heard.add(key)
             rhythm.add(line.stamp_ns / 1e9, line.text)
         for key, each in own.items():
-            each.finish_read(at_s, read_s, has_news=key in heard, skew_s=self._skew_s)
+            each.finish_read(at_s, read_s, has_news=key in heard, skew_s=self._skew_s, covered_s=covered_s)
         if new:
             self._newest[target.key] = max(line.stamp_ns for line in new) / 1e9
         return new
+
+    @property
+    def writer_count(self) -> int:
+        """Return the number of ranks and other writers found so far."""
+        return len(self._writers)
 
     def newest_of(self, target: Target) -> float | None:
         """Return the time of the newest line that was read of a log."""

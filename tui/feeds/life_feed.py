@@ -273,7 +273,8 @@ class LifeFeed:
         if target := next(iter(targets_of(job)), None):
             lines, new = await self._read_log(reads, target, reads.lines)
             is_large = sum(len(line.raw) for line in lines) > LARGE_BYTES
-            reads.lines = max(OTHER_LINES, reads.lines // 2) if is_large else min(reads.lines, LINES)
+            enough = min(FIRST_LINES, max(LINES, 4 * reads.liveness.writer_count))
+            reads.lines = max(OTHER_LINES, reads.lines // 2) if is_large else min(reads.lines, enough)
             if new and not values:
                 reads.losses.extend(_losses_in(new[-LOSS_LINES:]))
                 self._record_values(job, _few(reads.losses))

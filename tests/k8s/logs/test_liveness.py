@@ -124,6 +124,10 @@ def each_step(text: str) -> Timeline:
     return one(steps(0, 298, text=text), until_s=900)
 
 
+def ranked(rank: int, lines: Lines) -> list[tuple[float, str]]:
+    return [(at_s, f"[rank{rank}]: {text}") for at_s, text in lines]
+
+
 PREPARE = [(1.0, "downloading corpus"), (9.0, "tokenizing shard 1/40"), (11.0, "tokenizing shard 2/40")]
 HEALTHY = {
     "long validation, announced": one(epochs(600, 400, 4, "Validating on 50000 samples"), until_s=3900),
@@ -195,6 +199,14 @@ HEALTHY = {
     "others never print": Timeline(
         {"master-0": [*steps(0, 900)], "worker-0": [(1.0, "hello")], "worker-1": []}, 900
     ),
+    "more ranks in one log than lines are read": Timeline(
+        {"launcher-0": sorted(line for rank in range(256) for line in ranked(rank, steps(rank / 999, 400)))},
+        400, from_s=120,
+    ),
+    "a rank that prints much more than the others": Timeline(
+        {"launcher-0": sorted([*ranked(0, steps(0, 900, 0.05)), *ranked(1, steps(0, 900, 25))])},
+        900, from_s=300,
+    ),
     "output in blocks": one(
         (line for at_s in range(0, 3000, 150) for line in steps(at_s, at_s + 1e-4, 1e-6, start=at_s * 9)),
         until_s=2900,
@@ -260,10 +272,6 @@ def test_a_healthy_job_raises_no_alarm(name: str) -> None:
     assert list(HEALTHY[name].alarms()) == []
 
 
-def ranked(rank: int, lines: Lines) -> list[tuple[float, str]]:
-    return [(at_s, f"[rank{rank}]: {text}") for at_s, text in lines]
-
-
 # The timeline, the last moment at which the alarm may come, and the writers that are named.
 HUNG: dict[str, tuple[Timeline, float, tuple[str, ...]]] = {
     "all ranks": (
@@ -289,6 +297,17 @@ HUNG: dict[str, tuple[Timeline, float, tuple[str, ...]]] = {
         670, (),
     ),
     "after a validation as long as before": (one(epochs(300, 100, 3), until_s=2000), 1490, ()),
+    "one rank of 64 in one log": (
+        Timeline(
+            {"launcher-0": sorted(
+                line
+                for rank in range(64)
+                for line in ranked(rank, steps(rank / 999, 100 if rank == 5 else 400))
+            )},
+            400, tail=256,
+        ),
+        210, ("rank 5",),
+    ),
     "mpirun": (
         Timeline(
             {"launcher-0": sorted(
