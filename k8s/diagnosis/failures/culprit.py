@@ -17,7 +17,6 @@ from k8s.diagnosis.failures.errors import (
     RankedText,
     any_of,
     find_errors,
-    goes_on,
     read_texts,
 )
 from k8s.diagnosis.failures.reports import RankReport, find_reports
@@ -186,8 +185,6 @@ def find_culprit(logs: Sequence[ContainerLog], causes: Sequence[FailureCause]) -
     first = min(suspects, key=_order)
     if first.level is _Level.COLLATERAL:
         first = _absentee(logs, suspects, first)
-    elif first.level is _Level.HANDLED and not first.run.log.exit_code:
-        return None
     return _Verdict(first, suspects, causes).result()
 
 
@@ -383,7 +380,7 @@ class _Verdict:
         message = [line.strip() for line in shown.message]
         if "Last error:" in message[:-1]:
             return f"{text[: _ERROR_CHARS // 2]}: {message[message.index('Last error:') + 1]}"
-        is_one = message and (text.endswith(":") or (len(text) < 60 and goes_on(text, shown.message[0])))
+        is_one = message and (text.endswith(":") or (len(text) < 60 and shown.is_open(shown.message[0])))
         return f"{text.rstrip()} {message[0]}" if is_one else text
 
     def _ended(self) -> str:
@@ -419,16 +416,13 @@ class _Verdict:
             (is_terse and self._by_text(context, [each for each in self._causes if each.is_decisive]))
             or self._by_text(own + context if is_vague else own, specific)
             or self._by_text([_cut(log.message, 2000)])
-            or (report and not report.signal and self._by_text([report.text]))
             or self._by_text(context if is_terse else filter(NATIVE_COMPLAINT.search, context), of_own)
             or (report and report.is_absent and self._by_state(["absent"]))
             or self._by_text(own)
             or (is_summary and self._by_text(context))
             or self._by_state(states)
         )
-        if not found and error is None:
-            self._by_state(log.states)
-        if self._cause and self._cause.is_collateral and (host := self._groups().get("host")):
+        if found and self._cause and self._cause.is_collateral and (host := self._groups().get("host")):
             # Why it did not answer may be known.
             self._by_text((text for text in context if host in text), of_own)
 

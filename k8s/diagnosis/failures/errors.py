@@ -146,6 +146,10 @@ class Raised:
         """Return the headline and the further lines."""
         return [self.headline, *self.message]
 
+    def is_open(self, following: str) -> bool:
+        """Return True if the shapes of the headline and the next line make them one sentence."""
+        return bool(_OPEN.search(self.headline) or _INDENTED.match(following))
+
 
 @dataclass(slots=True)
 class FoundError:
@@ -247,11 +251,6 @@ class _Block:
         self._continued = re.compile(r"\d+".join(map(re.escape, parts))) if prefix.strip() else None
         self._base = len(prefix) - len(prefix.lstrip()) if not prefix.strip() else 0
 
-    @property
-    def headline(self) -> str:
-        """Return the exception that was read last."""
-        return self.error.chain[-1].headline if self.error.chain else ""
-
     def strip(self, text: str) -> str | None:
         """Return a line without the prefix of the block; None if it cannot belong to it."""
         if self._continued is not None:
@@ -299,6 +298,7 @@ class _Block:
 
     def _read_message(self, text: str, stamp_ns: int) -> bool:
         error, before, self.state = self.error, self.state, "message"
+        last = error.chain[-1]
         if text.startswith((_CAUSE_LINK, _CONTEXT_LINK)):
             self.link = "cause" if text.startswith(_CAUSE_LINK) else "context"
             self.state = "link"
@@ -311,11 +311,12 @@ class _Block:
         elif _LOGGED.match(text) or _TERMINATE.search(text):
             self.state = "over"
             return False
-        elif before == "ended" or not self._goes_on(text):
+        elif before == "ended" or not (
+            error.kind != "exception" or last.message or _VERBOSE.search(last.headline) or last.is_open(text)
+        ):
             self.state = "ended"
             return False
         else:
-            last = error.chain[-1]
             if found := _WHAT.match(text):
                 last.headline = f"{last.headline}: {found[1]}".strip()[:LINE_CHARS]
             elif len(last.message) < MESSAGE_LINES and text.strip():
@@ -323,11 +324,6 @@ class _Block:
         self._append(text)
         self.stamp_ns = stamp_ns
         return True
-
-    def _goes_on(self, text: str) -> bool:
-        last = self.error.chain[-1]
-        is_long = self.error.kind != "exception" or last.message or _VERBOSE.search(last.headline)
-        return bool(is_long or goes_on(last.headline, text))
 
     def _append(self, text: str) -> None:
         lines = self.error.lines
@@ -390,7 +386,7 @@ class _ErrorReader:
         block = self._open.get(key) or (self._open.get((rank, "")) if header[1] else None)
         if block is not None and block.state != "over":
             is_near = not stamp_ns or abs(stamp_ns - block.stamp_ns) <= _BLOCK_GAP_NS
-            is_nested = block.link == "nested" or header[1] or "sub-exception" in block.headline
+            is_nested = block.link == "nested" or header[1] or "sub-exception" in block.error.headline
             if is_near and (block.state in ("link", "frames") or is_nested):
                 if block.state == "message":
                     block.link = "nested"
@@ -403,8 +399,7 @@ class _ErrorReader:
         error.is_ignored = rank in self._ignored
         self._ignored.discard(rank)
         self._add(error)
-        # A bar that has no end of its own is no prefix.
-        self._open[key] = _Block(error, "" if "|" in prefix or "it/s" in prefix else prefix, "frames")
+        self._open[key] = _Block(error, prefix, "frames")
 
     def _add(self, error: FoundError) -> None:
         self.found.append(error)
@@ -435,11 +430,6 @@ class _ErrorReader:
         self._add(error)
         if kind in ("exception", "native"):
             self._open[rank, ""] = _Block(error, "", "message")
-
-
-def goes_on(headline: str, following: str) -> bool:
-    """Return True if the shapes of an exception's first line and the next make them one message."""
-    return bool(_OPEN.search(headline) or _INDENTED.match(following))
 
 
 def _stripped_type(headline: str) -> str:

@@ -6,6 +6,7 @@ import random
 import re
 import time
 from dataclasses import fields
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -67,6 +68,29 @@ def test_the_reason_ends_with_the_exception(message: str, reason: str, label: st
     found = triage([container_log(f"@9 {label}{text}", ranks=(2,), exit=1, finished=10)])
     assert found is not None
     assert found.reason == f"rank 2 exit 1: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("cause", "ended"),
+    [
+        ("preempted", {"exit": 137, "pod_reason": "PreemptionByKubeScheduler"}),
+        ("preempted", {"exit": 137, "message": "Preempted to accommodate a workload (UID: 7)"}),
+        ("evicted", {"exit": 143, "pod_reason": "EvictionByEvictionAPI"}),
+        ("node lost", {"pod_reason": "DeletionByPodGC", "message": "PodGC: node no longer exists"}),
+        ("node refused the pod", {"pod_reason": "NodePorts", "message": "Predicate NodePorts failed"}),
+        ("image pull", {"reason": "ImageInspectError", "message": "Failed to inspect image"}),
+        ("no usable GPU", {"exit": 128, "message": "nvidia-container-cli: device error: unknown device"}),
+        ("driver too old", {"exit": 128, "message": "error: cuda>=13.0, please update your driver"}),
+        ("permission denied", {"exit": 128, "message": 'exec: "/app/run.sh": permission denied: unknown'}),
+        ("asked to stop", {"exit": 130}),
+        ("illegal instruction", {"exit": 132}),
+    ],
+)
+def test_states_without_a_log_name_the_cause(cause: str, ended: dict[str, Any]) -> None:
+    found = triage([container_log(ranks=(2,), **ended)])
+    assert found is not None
+    assert found.cause is not None
+    assert (found.rank, found.cause.name) == (2, cause)
 
 
 def test_equal_errors_of_other_ranks_are_counted() -> None:
