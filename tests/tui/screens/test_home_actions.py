@@ -30,7 +30,7 @@ _OF_JOBS = {
     for action in ACTIONS
     if action.acts_on_job
     for on in action.on
-    if on.view == "jobs" and on.keys not in ("enter,d", "l")
+    if on.view == "jobs" and on.keys not in ("enter,d", "l", "T")
 }
 """Keys of jobs that mean nothing else among the nodes, and what they ask for."""
 

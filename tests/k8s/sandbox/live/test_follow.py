@@ -26,7 +26,7 @@ async def test_an_mpi_job_is_followed_by_what_its_launcher_and_rank_0_say(
         stderr=asyncio.subprocess.PIPE,
     )
     out, err = await child.communicate()
-    assert child.returncode == 1, err
+    assert child.returncode == 3, err
     assert out.decode().splitlines() == [
         "MPIJob default/follow created.",
         "before",
