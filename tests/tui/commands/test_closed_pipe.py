@@ -131,14 +131,22 @@ async def test_a_reader_that_leaves_mid_line(full: CommandLine, words: tuple[str
         await ends_quietly(full, err)
 
 
-@pytest.mark.parametrize("words", FOLLOW, ids=" ".join)
-async def test_a_reader_that_leaves_while_a_log_is_followed(
-    full: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...]
-) -> None:
-    log = Stream(LINE)
-    cluster.replace(LOG, log)
+@pytest.fixture
+def still(cluster: ScriptedCluster) -> ScriptedCluster:
+    """Serve watches in which nothing happens."""
     for path in ("/apis/kubeflow.org/v1/pytorchjobs", "/apis/batch/v1/jobs", "/api/v1/pods", "/api/v1/nodes"):
         cluster.say(path, Stream(), watch=True)
+    return cluster
+
+
+@pytest.mark.parametrize("following", [LINE, b""], ids=["growing", "silent"])
+@pytest.mark.parametrize("lines", [1, 20_000])
+@pytest.mark.parametrize("words", FOLLOW, ids=" ".join)
+async def test_a_reader_that_leaves_while_a_log_is_followed(
+    full: CommandLine, still: ScriptedCluster, words: tuple[str, ...], lines: int, following: bytes
+) -> None:
+    log = Stream(LINE * lines)
+    still.replace(LOG, log)
     with TemporaryFile() as err:
         reading, printed = start(full, words, err.fileno()), b""
         while b"a line of a log" not in printed:
@@ -146,18 +154,25 @@ async def test_a_reader_that_leaves_while_a_log_is_followed(
             assert more, "it ended"
             printed += more
         os.close(reading)
-        log.send(LINE)
+        log.send(following)
+        await ends_quietly(full, err)
+
+
+async def test_a_reader_that_leaves_while_a_log_is_waited_for(
+    full: CommandLine, still: ScriptedCluster
+) -> None:
+    with TemporaryFile() as err:
+        reading = start(full, ("logs", "waits", "-f"), err.fileno())
+        await still.until_asked("/api/v1/pods", watch=True)
+        os.close(reading)
         await ends_quietly(full, err)
 
 
 @pytest.mark.parametrize(
     "words", [("list", "-w"), ("get", "running", "-w"), ("top", "nodes", "-w")], ids=" ".join
 )
-async def test_a_reader_that_leaves_while_nothing_changes(
-    full: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...]
-) -> None:
-    for path in ("/apis/kubeflow.org/v1/pytorchjobs", "/apis/batch/v1/jobs", "/api/v1/pods", "/api/v1/nodes"):
-        cluster.say(path, Stream(), watch=True)
+@pytest.mark.usefixtures("still")
+async def test_a_reader_that_leaves_while_nothing_changes(full: CommandLine, words: tuple[str, ...]) -> None:
     with TemporaryFile() as err:
         reading = start(full, words, err.fileno())
         assert b"NAME" in await asyncio.to_thread(os.read, reading, 1000)

@@ -74,17 +74,21 @@ async def print_log(
     out, is_terminal = sys.stdout.buffer, sys.stdout.isatty()
     wanted = replace(wanted, raw=not (timestamps or wanted.every or is_terminal))
     printer = LinePrinter(timestamps=timestamps, name=wanted.every, is_terminal=is_terminal)
-    with ended_by_closed_pipe() if wanted.follow else nullcontext():
-        # Closed before `targets` is, which it reads: a write may fail in the middle.
-        async with aclosing(read(client, targets, wanted)) as batches:
-            async for batch in batches:
-                for kind, items in groupby(batch, type):
-                    if kind is Marker:
-                        _write_markers(items)
-                    else:
-                        out.write(printer.format(cast("Iterable[LogLine]", items)))
-                if wanted.follow:
-                    out.flush()
+    # Closed before `targets` is, which it reads: a write may fail in the middle.
+    async with aclosing(read(client, targets, wanted)) as batches:
+        while True:
+            # Not around the writing and closing as well: these end by themselves, and must not be cancelled.
+            with ended_by_closed_pipe() if wanted.follow else nullcontext():
+                batch = await anext(batches, None)
+            if batch is None:
+                break
+            for kind, items in groupby(batch, type):
+                if kind is Marker:
+                    _write_markers(items)
+                else:
+                    out.write(printer.format(cast("Iterable[LogLine]", items)))
+            if wanted.follow:
+                out.flush()
 
 
 def _write_markers(items: Iterable[Item]) -> None:
