@@ -12,12 +12,28 @@ from tests import ROOT
 from tui.commands import COMMANDS
 from tui.commands.submission.submit_flags import metavar_of
 from tui.commands.submit import lacks_of
-from tui.commands.support.key_table import as_markdown
 from tui.jobs.kind_words import words_of
+from tui.screens import ACTIONS, key_table
 
 README = ROOT / "README.md"
 MANUAL = ROOT / "tui" / "manual"
 _HEAD = ("| flag | template key | value | default | what it is | kinds |", "|---|---|---|---|---|---|")
+
+
+def keys_as_markdown() -> str:
+    """Return the table as Markdown, for the manual."""
+    lines = []
+    for place, table in key_table().sections:
+        lines += [f"**{place}**", "", "| key | does | id |", "|---|---|---|"]
+        lines += [f"| {_code(key.all_shown)} | {key.help} | `{key.id}` |" for key in table]
+        lines.append("")
+    lines += ["**Commands**", "", "| after `:` | does |", "|---|---|"]
+    lines += [f"| `{each.usage}` | {each.help} |" for each in ACTIONS.commands()]
+    return "\n".join(lines) + "\n"
+
+
+def _code(keys: str) -> str:
+    return " ".join(f"`{key}`" if key != "`" else key for key in keys.replace("|", "\\|").split(" "))
 
 
 def flags_as_markdown() -> str:
@@ -82,7 +98,7 @@ def commands_as_markdown() -> str:
 
 
 PARTS: Mapping[str, tuple[str, Callable[[], str]]] = {
-    "keys": ("keys", as_markdown),
+    "keys": ("keys", keys_as_markdown),
     "flags": ("jobs", flags_as_markdown),
     "commands": ("scripts", commands_as_markdown),
 }

@@ -10,9 +10,17 @@ import pytest
 from k8s.job_spec import JOB_FIELDS
 from k8s.kinds import CREATABLE
 from tests import ROOT
-from tests.manual import MANUAL, PARTS, README, chapter, flags_as_markdown, part_of, with_part
+from tests.manual import (
+    MANUAL,
+    PARTS,
+    README,
+    chapter,
+    flags_as_markdown,
+    keys_as_markdown,
+    part_of,
+    with_part,
+)
 from tui.commands.submit import lacks_of
-from tui.commands.support.key_table import as_markdown
 from tui.jobs.kind_words import words_of
 from tui.manual import TOPICS
 from tui.screens import ACTIONS, key_table
@@ -61,7 +69,7 @@ def test_the_list_of_flags_has_a_line_for_every_field_and_says_which_kinds_lack_
 
 
 def test_the_list_of_keys_names_each_key_and_each_command_once() -> None:
-    lines = as_markdown().splitlines()
+    lines = keys_as_markdown().splitlines()
     for _, keys in key_table().sections:
         for key in keys:
             (line,) = [line for line in lines if line.endswith(f" `{key.id}` |")]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from k8s.errors import KubeError
-from tui.commands.support.completer import (
+from tui.commands.completer import (
     FILES,
     MOST_CLUSTERS,
     NAMES_FILE,

@@ -9,7 +9,7 @@ from k8s.models import Meta, Reader
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS
 from tui.commands.support.connect import cluster, namespace_in_use, server_clock
-from tui.commands.support.listing import Listing, add_list_flags
+from tui.commands.support.listing import ItemList, add_list_flags
 from tui.commands.support.output import write_stderr
 from tui.commands.support.partial import write_missing
 from tui.options import ConsoleOptions
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the volume claims."""
-    listing = Listing(
+    listing = ItemList(
         flags,
         COLUMNS,
         name_of=lambda claim: f"persistentvolumeclaim/{claim.metadata.name}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from k8s.client.client import Client
 from k8s.client.server_version import fetch_version
@@ -10,10 +11,10 @@ from k8s.cluster.rules_review import fetch_rules
 from k8s.errors import KubeError
 from k8s.jobs.permissions import Permission, ResourceAttributes, review
 from tui.commands.support.connect import cluster
-from tui.commands.support.key_table import as_text
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
 from tui.feeds.info import address, fetch_allowed_verbs, files, verbs_text, versions
 from tui.files.keys_file import read_keys
+from tui.keys import remapped
 from tui.options import ConsoleOptions
 from tui.screens import key_table
 from tui.tables.column import Values
@@ -31,7 +32,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print facts about this installation and the cluster, or the reason there is no cluster."""
     if flags.keys:
         keys = read_keys(options.keys_file, key_table())
-        write(as_text(keys.keymap))
+        write(_key_table(keys.keymap))
         for problem in keys.problems:
             write_stderr(problem)
         return 0
@@ -85,3 +86,15 @@ def _print(installed: dict[str, str | None], paths: dict[str, str], reached: Val
     write_fields((f"  {name}", text) for name, text in reached.items() if isinstance(text, str))
     write(f"\nThis user, in namespace {reached['namespace']}")
     write_fields((f"  {plural}", verbs_text(verbs)) for plural, verbs in reached["may"].items())
+
+
+def _key_table(keymap: Mapping[str, str]) -> str:
+    """Return the table as text, with the user's own keys."""
+    lines = []
+    for place, table in key_table().sections:
+        lines.append(place)
+        lines += [
+            f"  {key.id:<24}  {key.all_shown:<12}  {key.help}".rstrip() for key in remapped(table, keymap)
+        ]
+        lines.append("")
+    return "\n".join(lines)

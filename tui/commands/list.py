@@ -7,7 +7,7 @@ import argparse
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_feed, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
-from tui.commands.support.listing import Listing, add_list_flags
+from tui.commands.support.listing import ItemList, add_list_flags
 from tui.commands.support.output import write_stderr
 from tui.commands.support.partial import no_jobs, write_missing
 from tui.options import ConsoleOptions
@@ -53,9 +53,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     return 0
 
 
-def job_listing(flags: argparse.Namespace) -> Listing[Job, JobsNow]:
+def job_listing(flags: argparse.Namespace) -> ItemList[Job, JobsNow]:
     """Return the list of jobs that the flags ask for."""
-    return Listing(
+    return ItemList(
         flags,
         COLUMNS,
         name_of=lambda job: f"{job.ref.kind}/{job.ref.name}",

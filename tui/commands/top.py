@@ -14,7 +14,7 @@ from tui.commands import top_users
 from tui.commands.list import job_listing
 from tui.commands.support.connect import cluster, namespace_in_use, read_feed, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
-from tui.commands.support.listing import Listing, add_list_flags
+from tui.commands.support.listing import ItemList, add_list_flags
 from tui.commands.support.live_output import LiveReadings, add_live
 from tui.commands.support.output import WrongUsage, write, write_stderr
 from tui.commands.support.partial import no_jobs, write_missing
@@ -60,7 +60,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 async def _top_nodes(options: ConsoleOptions, client: Client, flags: argparse.Namespace) -> None:
-    listing = Listing(
+    listing = ItemList(
         flags,
         node_table.COLUMNS,
         name_of=lambda node: f"node/{node.name}",
@@ -112,7 +112,7 @@ async def _measure_jobs(options: ConsoleOptions, client: Client, snapshot: Clust
 def _print_jobs(
     snapshot: ClusterSnapshot,
     clock: Clock,
-    listing: Listing[Job, JobsNow],
+    listing: ItemList[Job, JobsNow],
     job_type: str,
     live: LiveReadings | None,
 ) -> None:
@@ -163,7 +163,7 @@ _WAITS_FOR_NOTHING = {Status.SUSPENDED: "suspended jobs", Status.TERMINATING: "j
 def _print_nodes(
     snapshot: ClusterSnapshot,
     now: NodesNow,
-    listing: Listing[NodeRow, NodesNow],
+    listing: ItemList[NodeRow, NodesNow],
     nodes: Sequence[NodeRow],
     live: LiveReadings | None,
 ) -> None:

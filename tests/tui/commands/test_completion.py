@@ -16,8 +16,8 @@ import pytest
 from tests import ROOT
 from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine
-from tui.commands.support import completer
-from tui.commands.support.completer import cluster_key, read_names
+from tui.commands import completer
+from tui.commands.completer import cluster_key, read_names
 
 JOBS = ["bert", "resnet"]
 NAMES = {

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from k8s.snapshot import ClusterSnapshot, Missing
-from tui.commands.support.jsonpath import Template, find, parse_path, text_of
 from tui.commands.support.output import (
     FORMATS,
-    Table,
+    GrowingTable,
     WrongUsage,
     write,
     write_csv,
@@ -27,6 +26,7 @@ from tui.feeds.cluster_feed import ClusterFeed
 from tui.tables.column import Item, ListColumn, OutputColumn, Values, View, values_of
 from tui.terminal.closed_pipe import ended_by_closed_pipe
 from tui.text.filter_query import parse_filter
+from tui.text.jsonpath import Template, find, parse_path, text_of
 from tui.text.natural_order import natural_key
 
 _JSONPATH, _CUSTOM = "jsonpath=", "custom-columns="
@@ -89,7 +89,7 @@ class _FieldTest:
         return (self.wanted in map(text_of, find(self.path, values))) is not self.negates
 
 
-class Listing(Generic[Item, View]):
+class ItemList(Generic[Item, View]):
     """One list as the flags ask for it."""
 
     def __init__(
@@ -122,7 +122,7 @@ class Listing(Generic[Item, View]):
         self._sort_path = _path(flags.sort_by.lstrip("-"), "--sort-by") if flags.sort_by else None
         self._template: Template | None = None
         self._custom: list[tuple[str, Sequence[Any]]] = []
-        self._table: Table | None = None
+        self._table: GrowingTable | None = None
         if self.form.startswith(_JSONPATH):
             try:
                 self._template = Template(self.form.removeprefix(_JSONPATH))
@@ -241,7 +241,7 @@ class Listing(Generic[Item, View]):
         is_wide: bool,
         has_titles: bool,
     ) -> None:
-        self._table = self._table or Table(columns, is_wide=is_wide)
+        self._table = self._table or GrowingTable(columns, is_wide=is_wide)
         self._table.write(cells, has_titles=has_titles)
 
     async def watch(

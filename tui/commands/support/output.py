@@ -97,10 +97,10 @@ def write_table(
 
     On a terminal, a table without wide columns is narrowed to its width as far as its columns allow.
     """
-    Table(columns, is_wide=is_wide, indent=indent).write(rows)
+    GrowingTable(columns, is_wide=is_wide, indent=indent).write(rows)
 
 
-class Table:
+class GrowingTable:
     """A table whose rows may come one by one: later rows keep the widths of the first ones."""
 
     def __init__(self, columns: Sequence[OutputColumn], *, is_wide: bool = False, indent: str = "") -> None:

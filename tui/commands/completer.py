@@ -162,7 +162,7 @@ def read_cache(name: str) -> dict[str, Any]:
 def _refresh(flags: Iterable[str]) -> subprocess.Popen[bytes] | None:
     # In a session of its own: closing the terminal must not end it, nor may it prompt there.
     words = [sys.executable, "-P", "-m", "tui", *flags, "completion", "--refresh"]
-    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     try:
         return subprocess.Popen(
@@ -179,7 +179,7 @@ def _refresh(flags: Iterable[str]) -> subprocess.Popen[bytes] | None:
 
 def _grammar() -> dict[str, Any]:
     """Return the grammar, from the cache if it was made by this very program."""
-    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    folder = os.path.dirname(os.path.abspath(__file__))
     key = f"{folder} {max(os.stat(each).st_mtime for each in (folder, os.path.join(folder, 'support')))}"
     found = read_cache(GRAMMAR_FILE)
     if found.get("key") != key:

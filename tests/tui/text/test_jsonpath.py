@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.commands.support.jsonpath import Template, find, parse_path
+from tui.text.jsonpath import Template, find, parse_path
 
 # The object of the documentation, shortened.
 OBJECT = {

@@ -36,7 +36,7 @@ def parse_path(text: str) -> list[Step]:
     """Parse a path such as `.items[*].name`; the leading dot, `$` or `@` may be left out.
 
     Raises:
-        ValueError: It is no path.
+        ValueError: The text is not a path.
     """
     text = text.strip().lstrip("$@") if text.strip()[:1] in ("$", "@") else text.strip()
     text = text if text[:1] in (".", "[", "") else f".{text}"
