@@ -175,8 +175,6 @@ class _Suspect:
 def find_culprit(logs: Sequence[ContainerLog], causes: Sequence[FailureCause]) -> Triage | None:
     """Find the rank that failed first and its cause; None if nothing has failed."""
     known = {state for cause in causes for state in cause.states}
-    if not any(log.exit_code or set(log.states) & known or log.exit_code is None for log in logs):
-        return None
     collateral = [compiled(cause.pattern) for cause in causes if cause.is_collateral]
     runs = [_read(log) for log in logs if log.exit_code != 0]
     suspects = [suspect for run in runs for suspect in _suspects(run, known, collateral)]
@@ -256,8 +254,8 @@ def _suspects(run: _Run, known: set[str], collateral: Sequence[re.Pattern[str]])
     if log.exit_code and not any(each.level <= _Level.COLLATERAL for each in found):
         state = next((each for each in log.states[-2:] if each in known), "")
         level = _Level.EXIT if state in ("SIGTERM", "") or log.exit_code in (143, 137) else _Level.REAL
-        last = run.texts[-1].stamp_ns if run.texts else 0
-        found.append(_Suspect(run, level, rank, ended_ns or last, state=state))
+        ended_ns = ended_ns or (run.texts[-1].stamp_ns if run.texts else 0)
+        found.append(_Suspect(run, level, rank, ended_ns, state=state))
     return found
 
 
@@ -303,8 +301,11 @@ def _absentee(logs: Sequence[ContainerLog], suspects: Sequence[_Suspect], first:
         key=lambda log: _finished_ns(log) or float("inf"),
     )
     rank = min(set(owners[0].ranks) & missing)
-    run = next((each.run for each in suspects if each.run.log is owners[0]), None)
-    run = run or _Run(owners[0], [], [], [])
+    own = next((each for each in suspects if each.run.log is owners[0]), None)
+    is_killed = own and own.level is _Level.EXIT and own.state not in ("", "SIGTERM")
+    if own and is_killed and own.stamp_ns < first.stamp_ns:
+        return own
+    run = own.run if own else _Run(owners[0], [], [], [])
     return _Suspect(run, _Level.ACCUSED, rank, first.stamp_ns, first.error, is_absent=True, is_hung=is_hung)
 
 
