@@ -324,7 +324,7 @@ class LifeFeed:
         if not values and not await self._may_read(reads.job):
             return
         if not values and (target := next(iter(targets_of(reads.job)), None)) is not None:
-            values = _losses_in(await read_tail(self.client, target, LINES, is_urgent=False))
+            values = _losses_in(await read_tail(self.client, target, FIRST_LINES, is_urgent=False))
         self._store_loss(reads.job, values)
 
     def _store_loss(self, job: Job, values: Sequence[float]) -> None:
@@ -376,7 +376,9 @@ async def read_life(
     async def read(job: Job, target: Target) -> None:
         with suppress(KubeError):
             sent_s, now_s = time.time(), asyncio.get_running_loop().time()
-            tail = await read_tail(client, target, lines, idle_s=ONCE_S)
+            # The tracebacks of many ranks may follow the last loss.
+            most = lines if job.uid in life else FIRST_LINES
+            tail = await read_tail(client, target, most, idle_s=ONCE_S)
             if values := _losses_in(tail) if target.is_chief or job.uid not in found else ():
                 found[job.uid] = values
             if job.uid in life:

@@ -16,8 +16,8 @@ from tui.text.format import (
     Run,
     compact_ranges,
     memory,
-    silence_text,
     status_run,
+    trouble_text,
 )
 from tui.text.gpu_bar import job_mark, node_cells
 
@@ -128,7 +128,7 @@ def job_preview(job: Job, preview: PreviewData | None, clock: Clock, width: int,
         lines += _wrapped_lines(f"on {compact_ranges(job.nodes)}", width, "quiet")
     if job.progress:
         lines += _wrapped_lines(job.progress, width, "")
-    if reason := job.reason or silence_text(job, clock):
+    if reason := job.reason or trouble_text(job, clock):
         lines += [
             [],
             *_wrapped_lines(reason, width, "quiet" if job.status in _QUIET else status[1]),

@@ -72,14 +72,14 @@ def own_names(user: str) -> frozenset[str]:
 
 
 def is_fault(job: Job) -> bool:
-    """Return True if a job needs attention: it failed, restarts, is silent, or cannot proceed."""
+    """Return True if a job needs attention: it failed, restarts, is silent, prints NaN, or cannot proceed."""
     return job.status in _FAULTS or is_loud(job)
 
 
 def is_loud(job: Job) -> bool:
-    """Return True if a job's reason must be visible, or that it is silent or held up by a rank."""
+    """Return True if a job's reason must be visible, or the trouble of a running one."""
     is_held_up = any(each.steps_behind for each in job.stragglers)
-    return bool(job.reason or job.silence or is_held_up) and job.status not in _AT_REST
+    return bool(job.reason or job.silence or job.has_nan or is_held_up) and job.status not in _AT_REST
 
 
 def silent_ranks(job: Job) -> int:

@@ -13,7 +13,7 @@ from k8s.status import Status
 from k8s.status.pod import ASKED_TO_STOP
 from tui.jobs.filters import own_names
 from tui.options import NoticeEvent, NotifyOptions
-from tui.text.format import Clock, silence_text
+from tui.text.format import NOT_FINITE, Clock, trouble_text
 
 MAX_NOTICES = 500
 # A repeated event of a job is counted, but not reported again within this time.
@@ -232,9 +232,9 @@ class NoticeLog:
 def _notice(event: NoticeEvent, at: datetime, job: Job, context: str, is_mine: bool) -> JobNotice:
     reason = job.reason
     if event is NoticeEvent.SILENT:
-        reason = silence_text(job, Clock(at))
+        reason = trouble_text(job, Clock(at))
     elif event is NoticeEvent.NAN:
-        reason = "its newest loss is not a finite number"
+        reason = NOT_FINITE
     return JobNotice(at, event, job.ref, job.uid, context, str(job.status), reason, is_mine)
 
 

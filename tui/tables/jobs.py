@@ -24,8 +24,8 @@ from tui.text.format import (
     duration,
     number,
     seconds_since,
-    silence_text,
     timestamp,
+    trouble_text,
 )
 from tui.text.sparkline import BROKEN, trend
 
@@ -113,7 +113,7 @@ def silent_s(job: Job, now: JobsNow) -> int | None:
 
 def row_reason(job: Job, clock: Clock) -> str:
     """Return the reason of a job, or of a running one that it is silent or held up."""
-    return job.reason or silence_text(job, clock)
+    return job.reason or trouble_text(job, clock)
 
 
 def _short(value: float) -> str:

@@ -244,9 +244,14 @@ def shares(amounts: Sequence[int], width: int) -> list[int]:
     return cells
 
 
-def silence_text(job: Job, clock: Clock) -> str:
-    """Describe a silent job, `no line for 5m, usually every 2s`, or ranks behind; empty without them."""
+NOT_FINITE = "its newest loss is not a finite number"
+
+
+def trouble_text(job: Job, clock: Clock) -> str:
+    """Describe a running job that needs attention, as `no line for 5m, usually every 2s`; else empty."""
     silence = job.silence
+    if silence is None and job.has_nan:
+        return NOT_FINITE
     if silence is None:
         behind = [each for each in job.stragglers if each.steps_behind]
         return ", ".join(f"{each.writer} {each.text}" for each in behind[:MAX_NAMED_RANKS])

@@ -215,6 +215,10 @@ async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp
             jobs = (replace(job, status=Status.SUCCEEDED),)
             await until(lambda: job.uid in feed.losses)
         assert LastLosses(tmp_path).find(job.uid) == 0.25 and feed.values[job.uid][-1] == 0.25
+        # The tracebacks of many ranks may follow the last loss.
+        assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
+        await read_life(client, jobs, LastLosses())
+        assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
         count = len(cluster.asked(LOG))
         life = await read_life(client, jobs, LastLosses(tmp_path))
         assert len(cluster.asked(LOG)) == count and not life.losses, "it is known"

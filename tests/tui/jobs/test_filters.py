@@ -14,6 +14,7 @@ from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.tui.screens.test_jobs import NOW, job
 from tui.jobs.filters import filter_jobs, is_fault, own_names, silent_ranks
 from tui.options import FINISHED_DAYS
+from tui.text.format import Clock, trouble_text
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,13 @@ def test_a_job_without_a_known_end_is_not_hidden() -> None:
 )
 def test_a_fault_is_what_needs_somebody(status: Status, reason: str, expected: bool) -> None:
     assert is_fault(replace(job("a", status=status), reason=reason)) is expected
+
+
+def test_a_running_job_whose_loss_is_nan_is_a_fault_and_says_so() -> None:
+    broken = replace(job("a", status=Status.RUNNING), reason="", has_nan=True)
+    assert is_fault(broken)
+    assert not is_fault(replace(broken, has_nan=False))
+    assert trouble_text(broken, Clock(NOW)) == "its newest loss is not a finite number"
 
 
 def test_ranks_on_a_node_that_does_not_answer_are_silent() -> None:

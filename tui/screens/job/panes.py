@@ -28,7 +28,7 @@ from tui.jobs.gpu_facts import describe_place, in_order
 from tui.jobs.instances import format_ranks, is_silent
 from tui.tables.column import Cell, Column, Row
 from tui.text.cells import cell_len, elide_end, elide_middle
-from tui.text.format import NOTHING, CellStyle, Clock, duration, silence_text, status_run
+from tui.text.format import NOTHING, CellStyle, Clock, duration, status_run, trouble_text
 from tui.text.gpu_words import (
     ADVICE,
     gpu_memory,
@@ -100,7 +100,7 @@ def job_title(
         state, progress = [words] if is_gone else [], ""
     else:
         state = [f"{job.status}{_time(job, clock)}", f"{job.instances_running}/{len(job.instances)} pods"]
-        state += filter(None, [silence_text(job, clock)])
+        state += filter(None, [trouble_text(job, clock)])
         trainer = f"trainer {sanitize(job.trainer)}" if job.trainer else ""
     tails = (
         [f"{kind} {version}", *state, progress, trainer],

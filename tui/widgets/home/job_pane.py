@@ -24,7 +24,7 @@ from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
 from tui.keys import JOB_PANE, LOG, Key
 from tui.terminal.driver import PacedApp
-from tui.text.format import Clock, plural, silence_text
+from tui.text.format import Clock, plural, trouble_text
 from tui.text.progress import progress_in
 from tui.widgets.bindings import bindings
 from tui.widgets.preview import DRAW_S, FETCH_S, Preview
@@ -335,7 +335,7 @@ class JobPane(Container, can_focus=True):
             progress = sanitize(job.progress) if job.progress else self._progress
             clock = Clock.ahead(self._snapshot.clock_offset_s)
             is_running = job.status is Status.RUNNING
-            running = ", ".join(filter(None, (progress, silence_text(job, clock)))) if is_running else ""
+            running = ", ".join(filter(None, (progress, trouble_text(job, clock)))) if is_running else ""
             rank = choice.selection.rank if choice is not None else None
             ranks = plural(job.ranks_total, "rank") if rank is None and job.ranks_total > 1 else ""
             whose = f"rank {rank} of {job.ranks_total}" if rank is not None else ranks
