@@ -105,8 +105,8 @@ _NOTABLE_WORDS = (
     'error|exception|fatal|traceback|terminate|kill|fault|fail|denied|file "|not found|abort|cannot|'
     "can't|could not|unable|refused|interrupt|exit|timeout|timed out|detected|not enough|instruction|"
     "no module|missing|signal|what():|expired|no such|exec |nccl warn|.cpp:|ssh: |local_rank|resolve|"
-    "but didn't|process name|running at|stalled ranks|/task:|return code|usage|invalid|unknown |"
-    "exceeded|unrecognized|assert|bus |memory|as root|xid|slots|nan |: e |*** sig|-finite|exchange_id"
+    "but didn't|process name|running at|stalled ranks|/task:|return code|usage|invalid|unknown |exceeded|"
+    "unrecognized|assert|bus |memory|as root|xid|slots|nan |: e |*** sig|-finite|exchange_id|closed by"
 )
 _NOTABLE = tuple(_NOTABLE_WORDS.split("|"))
 _LOOSE_LABEL = re.compile(r" {0,4}(\d{1,5}): |\[(\d{1,5})\] ?")
