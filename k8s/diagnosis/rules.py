@@ -156,6 +156,9 @@ def _running(evidence: Evidence) -> Answer:
         sentence = f"It runs, but no line{whose} for {quiet}{every}."
         facts = [Fact("silence", f"newest line at {clock(silence.since)}")]
         advice = (f"See where each rank is: gpuconsole diagnose {job.ref.name}",)
+    elif job.has_nan:
+        sentence = "It runs, but its newest loss is not a finite number."
+        advice = (f"See since when: gpuconsole curves {job.ref.name}",)
     elif slow:
         sentence = f"It runs, but {slow}."
     facts += [Fact("straggler", f"{each.writer} {each.text}") for each in job.stragglers]

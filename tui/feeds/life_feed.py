@@ -312,8 +312,7 @@ class LifeFeed:
 
     def _judge(self, reads: _JobReads) -> None:
         job, values = reads.job, self.values.get(reads.job.uid, ())
-        has_nan = bool(values) and not math.isfinite(values[-1])
-        mark = (reads.liveness.silence(job), reads.liveness.stragglers(job), has_nan)
+        mark = (reads.liveness.silence(job), reads.liveness.stragglers(job), _is_broken(values))
         if mark != self._marks.get(job.uid, _ALIVE):
             self._marks[job.uid] = mark
             self._on_marks()
@@ -391,10 +390,19 @@ async def read_life(
             await asyncio.gather(*(read(*each) for each in (*chiefs, *others)[:MAX_ONCE]))
     newest = {uid: newest_s for uid, (_, each) in life.items() if (newest_s := each.newest_s) is not None}
     marked = {
-        uid: replace(job, silence=each.silence(job), stragglers=each.stragglers(job))
+        uid: replace(
+            job,
+            silence=each.silence(job),
+            stragglers=each.stragglers(job),
+            has_nan=_is_broken(found.get(uid, ())),
+        )
         for uid, (job, each) in life.items()
     }
     return LifeReading(marked, newest, found)
+
+
+def _is_broken(losses: Sequence[float]) -> bool:
+    return bool(losses) and not math.isfinite(losses[-1])
 
 
 def _losses_in(lines: Iterable[LogLine]) -> Sequence[float]:

@@ -14,6 +14,7 @@ _SAME = (
     (r"gpuconsole logs \S+( -(?P<by>[ir]) (?P<whose>\S+))?( -c \S+)?", "logs"),
     (r"gpuconsole why( \S+)?", "why"),
     (r"gpuconsole diagnose( \S+)?", "diagnose"),
+    (r"gpuconsole curves \S+", "curves"),
     (r"gpuconsole resume \S+", "resume"),
     (r"gpuconsole data list", ":volumes"),
     (r"kubectl describe pvc \S+", ":volumes"),

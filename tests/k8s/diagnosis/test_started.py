@@ -469,6 +469,9 @@ def test_a_running_job_that_is_silent_or_held_up_by_a_rank_says_so() -> None:
     assert texts(found, "silence") == ["newest line at 11:54:48 UTC"] and "diagnose bert" in found.help[0]
     found = why(silence=Silence(since, 0.25, ("rank 1", "rank 3")))
     assert found.sentence == "It runs, but no line of rank 1 and rank 3 for 5 min, usually every 0.25 s."
+    found = why(has_nan=True)
+    assert found.sentence == "It runs, but its newest loss is not a finite number."
+    assert found.help == ("See since when: gpuconsole curves bert",)
     slow = (Straggler("rank 3", "worker-3", 12),)
     assert why(stragglers=slow).sentence == "It runs, but rank 3 is 12 steps behind."
     waits = (Straggler("rank 3", "worker-3", 0, 0.41),)

@@ -21,7 +21,7 @@ from tui.text.format import Clock
 if TYPE_CHECKING:
     from k8s.diagnosis.failures import FailureCause
 
-_COMMAND = re.compile(r"\bgpuconsole (?=(?:data|diagnose|get|list|logs|resume|submit|top|why)\b)")
+_COMMAND = re.compile(r"\bgpuconsole (?=(?:curves|data|diagnose|get|list|logs|resume|submit|top|why)\b)")
 
 
 @asynccontextmanager
