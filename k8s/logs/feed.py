@@ -47,7 +47,7 @@ async def by_time(sources: Sequence[AsyncGenerator[list[Item], None]]) -> AsyncG
                     del streams[place], held[place], keys[place]
                 else:
                     # A source keeps its own order, also where a stamp is older than the one before.
-                    held[place], keys[place] = read, list(accumulate((item.stamp_ns for item in read), max))
+                    held[place], keys[place] = read, list(accumulate([item.stamp_ns for item in read], max))
             if not streams:
                 return
             reached_ns = min(each[-1] for each in keys)

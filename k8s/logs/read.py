@@ -27,6 +27,7 @@ from k8s.logs.lines import (
     in_time_order,
     write_stamp,
 )
+from k8s.logs.prefixes import RankReader
 from k8s.text.sanitize import log_text, sanitize
 
 _WINDOW_S = 0.25
@@ -51,7 +52,7 @@ class Options:
     previous: bool = False
     every: bool = False
     raw: bool = False
-    """Return a single log that needs no filter as `LogBlock`s."""
+    """Return a single log as `LogBlock`s where its lines need no times."""
     first_rank: bool = False
     """Read only rank 0 of the chief even if its ranks are not declared, as with a launcher."""
 
@@ -109,25 +110,28 @@ async def read(
         updates = aiter(targets)
         targets = await anext(updates)
     selected, selection = choose(targets, options)
-    request = LogRequest(
-        tail=options.tail,
-        since_s=options.since_s,
-        since_time=options.since_time,
-        follow=options.follow and not options.previous,
-        previous=options.previous,
-        max_line_bytes=LONGEST_LINE_BYTES,
-        is_raw=options.raw and _is_whole_log(selected, selection, options),
-    )
-    numbers = count()
     rank = selection.rank
     is_declared = rank is None or any(rank in each.ranks for each in selected)
     # Every job has a rank 0, and the chief runs it.
     chief = next((each for each in selected if each.is_chief), selected[0])
     instance = chief.name if rank == 0 or len(selected) == 1 else ""
     finder = _RankFinder(rank) if rank and not is_declared else None
+    follow = options.follow and not options.previous
+    is_from_start = options.tail is None and options.since_s is None and not options.since_time
+    request = LogRequest(
+        tail=options.tail,
+        since_s=options.since_s,
+        since_time=options.since_time,
+        follow=follow,
+        previous=options.previous,
+        max_line_bytes=LONGEST_LINE_BYTES,
+        is_raw=options.raw and is_from_start and not follow and len(selected) == 1 and finder is None,
+    )
+    numbers = count()
     own = None
     if options.rank is not None and is_declared:
-        own = _OwnLines(selection, instance, withholds=not request.follow)
+        own = _OwnLines(selection, instance, withholds=not follow)
+    blocks = _RankBlocks(selected[0], rank, own) if request.is_raw and rank is not None else None
     followers = [Follower(client, each, request, backoff=backoff, numbers=numbers) for each in selected]
     async with AsyncExitStack() as stack:
         if len(followers) == 1 and updates is None:
@@ -141,7 +145,9 @@ async def read(
             )
         async for batch in batches:
             chosen: Sequence[Item] = batch
-            if finder is not None:
+            if blocks is not None:
+                chosen = blocks.take(batch)
+            elif finder is not None:
                 chosen = [ready for item in batch for ready in finder.take(item)]
             elif own is not None:
                 chosen = own.take(batch)
@@ -155,36 +161,25 @@ async def read(
         yield own.rest()
 
 
-def _is_whole_log(selected: Sequence[Target], selection: LogSelection, options: Options) -> bool:
-    """Return True for one finite log that is read from its start and belongs to the selection as a whole."""
-    if len(selected) != 1 or (options.follow and not options.previous):
-        return False
-    if options.tail is not None or options.since_s is not None or options.since_time:
-        return False
-    (target,) = selected
-    is_alone = target.ranks == (selection.rank,) and target.ranks_proof == "declared"
-    return selection.rank is None or (is_alone and not target.prints_all_ranks)
-
-
 class _OwnLines:
     # The lines of one rank of a pod that runs several. Those that name no rank, as torchrun's own, count
     # until a line names one: in a pod that marks no lines, any may be the rank's.
     def __init__(self, selection: LogSelection, instance: str, *, withholds: bool) -> None:
         self._selection, self._instance, self._withholds = selection, instance, withholds
         self._withheld: list[Item] = []
-        self._is_marked = False
+        self.is_marked = False
 
     def take(self, batch: Sequence[Item]) -> list[Item]:
         chosen: list[Item] = []
         rank = self._selection.rank
         for item in batch:
             if isinstance(item, LogLine):
-                if item.rank is not None and not self._is_marked:
-                    self._is_marked = True
+                if item.rank is not None and not self.is_marked:
+                    self.is_marked = True
                     self._withheld.clear()
-                if item.rank != rank if self._is_marked else not self._matches(item):
+                if item.rank != rank if self.is_marked else not self._matches(item):
                     continue
-                if self._withholds and not self._is_marked:
+                if self._withholds and not self.is_marked:
                     self._withheld.append(item)
                     if len(self._withheld) < _WITHHELD_LINES:
                         continue
@@ -202,6 +197,31 @@ class _OwnLines:
     def rest(self) -> list[Item]:
         found, self._withheld = self._withheld, []
         return found
+
+
+class _RankBlocks:
+    # The lines of one rank in the blocks of its pod; of a rank by default those that name no rank, too.
+    def __init__(self, target: Target, rank: int, own: _OwnLines | None) -> None:
+        self._target, self._own = target, own
+        self._ranks = (rank,) if own is not None else (rank, None)
+        self._reader = RankReader(target.ranks, prints_all_ranks=target.prints_all_ranks)
+        self._partial = b""
+
+    def take(self, batch: Sequence[Item]) -> list[Item]:
+        chosen: list[Item] = []
+        owner_of, ranks = self._reader.owner, self._ranks
+        for item in batch:
+            if not isinstance(item, LogBlock):
+                chosen.append(item)
+                continue
+            *lines, self._partial = (self._partial + item.raw).split(b"\n")
+            if self._own is not None and not self._own.is_marked:
+                chosen += self._own.take(
+                    [LogLine(0, each, self._target, 0, *owner_of(each)) for each in lines]
+                )
+            elif text := b"".join([line + b"\n" for line in lines if owner_of(line)[0] in ranks]):
+                chosen.append(LogBlock(0, text, self._target, 0))
+        return chosen
 
 
 class _RankFinder:
@@ -339,20 +359,14 @@ class LinePrinter:
     def __init__(self, *, timestamps: bool = False, name: bool = False, is_terminal: bool = False) -> None:
         """Create a printer that puts the time, or instance and rank, before each line."""
         self._timestamps, self._name, self._is_terminal = timestamps, name, is_terminal
-        self._starts: dict[tuple[str, int | None], bytes] = {}
+        self._starts: dict[str, dict[int | None, bytes]] = {}
 
     def format(self, lines: Iterable[LogLine]) -> bytes:
         """Return lines with their ends, and blocks as they are."""
         if self._timestamps or self._is_terminal:
             return b"".join(map(self._full, lines))
         if self._name:
-            start_of = self._starts.get
-            return b"".join(
-                [
-                    (start_of((line.source.name, line.rank)) or self._start(line)) + line.text + b"\n"
-                    for line in lines
-                ]
-            )
+            return b"".join(self._named(lines))
         return b"".join([line.raw if type(line) is LogBlock else line.raw + b"\n" for line in lines])
 
     def _full(self, line: LogLine) -> bytes:
@@ -362,7 +376,15 @@ class LinePrinter:
             text = log_text(text, cap=_TERMINAL_CHARS, missing_bytes=line.missing_bytes).encode()
         return b"%b%b%b\n" % (stamp, self._start(line) if self._name else b"", text)
 
+    def _named(self, lines: Iterable[LogLine]) -> Iterator[bytes]:
+        source: Target | None = None
+        starts: dict[int | None, bytes] = {}
+        for line in lines:
+            if line.source is not source:
+                source = line.source
+                starts = self._starts.setdefault(source.name, {})
+            yield (starts.get(line.rank) or self._start(line)) + line.raw[line.prefix_bytes :] + b"\n"
+
     def _start(self, line: LogLine) -> bytes:
         who = sanitize(line.source.name if line.rank is None else f"{line.source.name} {line.rank}")
-        start = self._starts[line.source.name, line.rank] = f"[{who}] ".encode()
-        return start
+        return self._starts.setdefault(line.source.name, {}).setdefault(line.rank, f"[{who}] ".encode())

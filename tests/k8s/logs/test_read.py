@@ -6,6 +6,8 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -168,10 +170,15 @@ def test_a_pipe_gets_the_bytes_and_a_terminal_gets_harmless_text() -> None:
     assert b"\x1b" not in LinePrinter(is_terminal=True).format([line])
 
 
-async def read_raw(pod: ScriptedPod) -> tuple[bytes, list[str]]:
+RAW = Options(raw=True)
+
+
+async def read_raw(
+    pod: ScriptedPod, options: Options = RAW, ranks: Sequence[int] = ()
+) -> tuple[bytes, list[str]]:
     """Read a log as for a pipe; return its bytes, and its markers without the seconds in them."""
     async with connected(pod) as (_, client):
-        items = await read_items(client, [target_of(pod)], Options(raw=True))
+        items = await read_items(client, [target_of(pod, *ranks)], options)
     printed = LinePrinter().format([each for each in items if isinstance(each, LogLine)])
     marks = [re.sub(r"[\d.]+ s", "s", each.text) for each in items if isinstance(each, Marker)]
     return printed, marks
@@ -209,6 +216,23 @@ async def test_a_lost_connection_of_a_raw_log_is_told_once_nothing_is_lost() -> 
     pod.faults = [Fault(cut_after=100), Fault(cut_after=20), Fault(500)]
     assert await read_raw(pod) == (bytes_of(pod), [LOST])
     assert [each.get("timestamps") for each in pod.requests] == [None, "true", "true", "true"]
+
+
+MARKED = ("torchrun", "[rank0]: a", "[rank1]: b", "[rank1]:[W1 1] c", "", "torchrun", "[rank0]: d")
+UNMARKED = ("a", "b", "", "c") * 5_001
+
+
+@pytest.mark.parametrize("texts", [MARKED, UNMARKED])
+@pytest.mark.parametrize("options", [Options(), Options(rank=0), Options(rank=1)], ids=str)
+async def test_of_a_raw_log_the_same_lines_are_chosen(options: Options, texts: Sequence[str]) -> None:
+    for ranks in ((0, 1), (0, 1, 2)):
+        pods = ScriptedPod("job-worker-0"), ScriptedPod("job-worker-0")
+        for pod, each in product(pods, texts):
+            pod.write(each)
+        pods[0].faults = [Fault(cut_after=30), Fault(cut_after=160)]
+        raw, _ = await read_raw(pods[0], replace(options, raw=True), ranks)
+        assert raw == (await read_raw(pods[1], options, ranks))[0]
+        assert [pod.requests[0].get("timestamps") for pod in pods] == [None, "true"]
 
 
 async def test_a_raw_log_that_ends_within_a_line_is_read_again() -> None:
@@ -272,7 +296,6 @@ async def test_a_restart_while_a_raw_log_is_read_comes_after_the_end_of_the_run_
         (Options(raw=True, tail=100), (0,)),
         (Options(raw=True, since_s=10**9), (0,)),
         (Options(raw=True, since_time="2020-01-01T00:00:00Z"), (0,)),
-        (Options(raw=True), (0, 1)),
         (Options(), (0,)),
     ],
 )

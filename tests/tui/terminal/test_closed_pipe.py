@@ -16,7 +16,7 @@ from tui.terminal.closed_pipe import ended_by_closed_pipe
 
 @pytest.fixture
 def make_pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
-    """Return what makes stdout a pipe whose reading end the test closes; pytest sets stdout after fixtures."""
+    """Return what makes stdout a pipe, closed by the test: pytest sets stdout after fixtures."""
     with ExitStack() as opened:
 
         def make() -> int:
