@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-NAMES = ("start", "terminal", "scale", "home", "table", "curves", "trainer", "topology", "life")
+NAMES = ("start", "terminal", "scale", "home", "table", "logs", "curves", "trainer", "topology", "life")
 
 
 def main(names: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""A pod of the large cluster, and a log that never ends: lines of a training, so many a second."""
+"""A pod of the large cluster, and its log: growing by so many lines a second, or long and whole."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 
 from aiohttp import web
 
+from k8s.logs import write_stamp
 from tests.load.cluster import LoadCluster
 from tests.load.pods import pod_json
 
@@ -17,11 +18,43 @@ LINES_A_SECOND = 200
 _FIRST, _TURN_S = 200, 0.05
 
 
-def add_routes(app: web.Application, cluster: LoadCluster, lines_a_second: int) -> None:
-    """Serve single pods and their logs, in which so many lines come while they are followed."""
+def add_routes(app: web.Application, cluster: LoadCluster, lines_a_second: int, whole_lines: int) -> None:
+    """Serve single pods and their logs: of `whole_lines` lines, or if that is 0 growing while followed."""
     place = "/api/v1/namespaces/{namespace}/pods/{pod}"
     app.router.add_get(place, _answer_with_pods(cluster))
-    app.router.add_get(f"{place}/log", partial(write_log, lines_a_second=lines_a_second))
+    growing = partial(write_log, lines_a_second=lines_a_second)
+    app.router.add_get(f"{place}/log", WholeLog(whole_lines).write if whole_lines else growing)
+
+
+class WholeLog:
+    """A long log of eight ranks, encoded before it is asked for so that its reader is what is measured."""
+
+    def __init__(self, lines: int) -> None:
+        first_s = int(datetime(2026, 5, 14, 10, tzinfo=UTC).timestamp())
+        stamps = [f"{write_stamp((first_s + each) * 10**9)[:20]}" for each in range(lines // 1000 + 1)]
+        texts = [f"[rank{n % 8}]: step {n} loss 0.{n % 10**6:06d} lr 0.001\n" for n in range(lines)]
+        stamped = (
+            f"{stamps[n // 1000]}{n % 1000:03d}{n % 10**6:06d}Z {text}" for n, text in enumerate(texts)
+        )
+        self._blocks = {"": _blocks("".join(texts).encode()), "true": _blocks("".join(stamped).encode())}
+
+    async def write(self, request: web.Request) -> web.StreamResponse:
+        """Answer with all lines."""
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        assert request.transport is not None
+        for block in self._blocks[request.query.get("timestamps", "")]:
+            request.transport.write(block)
+            await request.protocol._drain_helper()
+        return response
+
+
+def _blocks(body: bytes) -> list[bytes]:
+    """Return a body encoded in chunks of 2 KiB, as a kubelet's come through an API server."""
+    chunks = [body[start : start + 2048] for start in range(0, len(body), 2048)]
+    encoded = [b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks]
+    return [b"".join(encoded[start : start + 32]) for start in range(0, len(encoded), 32)]
 
 
 def line(number: int) -> bytes:

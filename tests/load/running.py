@@ -36,10 +36,16 @@ class LoadServer:
     """A cluster of some size on loopback; use it in `with`. It is ended with the block, or after its time."""
 
     def __init__(
-        self, nodes: int = 1000, jobs: int = 1000, *, lifetime_s: float = 600, log_lines: int = LINES_A_SECOND
+        self,
+        nodes: int = 1000,
+        jobs: int = 1000,
+        *,
+        lifetime_s: float = 600,
+        log_lines: int = LINES_A_SECOND,
+        whole_log: int = 0,
     ) -> None:
         self._words = ["--nodes", str(nodes), "--jobs", str(jobs), "--lifetime", str(lifetime_s)]
-        self._words += ["--log-lines", str(log_lines)]
+        self._words += ["--log-lines", str(log_lines), "--whole-log", str(whole_log)]
         self.host = ""
         """Where it is served."""
         self.kubeconfig = Path()

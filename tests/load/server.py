@@ -36,9 +36,9 @@ KEPT_LISTS = 32
 class Server:
     """Answers requests about one `LoadCluster`, and does to it what a test asks for below `/load`."""
 
-    def __init__(self, cluster: LoadCluster, log_lines: int) -> None:
+    def __init__(self, cluster: LoadCluster, log_lines: int, whole_lines: int) -> None:
         self.cluster = cluster
-        self._log_lines = log_lines
+        self._logs = (log_lines, whole_lines)
         self._lists: dict[str, Sequence[bytes]] = {}
         self._rows: dict[str, tuple[bytes, bytes]] = {}
         self._watchers: dict[asyncio.Event, web.Request] = {}
@@ -51,7 +51,7 @@ class Server:
         app.router.add_get("/load/truth", self._truth)
         app.router.add_get("/load/count", self._count)
         app.router.add_post("/load/storm", self._start_storm)
-        logs.add_routes(app, self.cluster, self._log_lines)
+        logs.add_routes(app, self.cluster, *self._logs)
         app.router.add_get("/{path:.*}", self._get)
         app.router.add_post("/{path:.*}", self._review)
         app.router.add_route("*", "/{path:.*}", self._reject_change)
@@ -277,9 +277,9 @@ def _refused(code: int, reason: str, message: str) -> web.Response:
     return web.json_response(_status(code, reason, message), status=code)
 
 
-async def serve(nodes: int, jobs: int, lifetime_s: float, log_lines: int) -> None:
+async def serve(nodes: int, jobs: int, lifetime_s: float, log_lines: int, whole_lines: int) -> None:
     """Serve until standard input ends, or the time is over."""
-    server = Server(LoadCluster(nodes, jobs), log_lines)
+    server = Server(LoadCluster(nodes, jobs), log_lines, whole_lines)
     server.prepare_rows()
     runner = web.AppRunner(server.app(), shutdown_timeout=0.1, access_log=None)
     await runner.setup()
@@ -299,8 +299,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--lifetime", type=float, default=600)
     parser.add_argument("--log-lines", type=int, default=logs.LINES_A_SECOND)
+    parser.add_argument("--whole-log", type=int, default=0)
     words = parser.parse_args()
-    asyncio.run(serve(words.nodes, words.jobs, words.lifetime, words.log_lines))
+    asyncio.run(serve(words.nodes, words.jobs, words.lifetime, words.log_lines, words.whole_log))
 
 
 if __name__ == "__main__":
