@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         if words[:1] == ["__complete"]:  # at each tab: nothing that is not needed for it
-            from tui.commands.support.completer import complete
+            from tui.commands.completer import complete
 
             return complete(words[1:])
         return _main(words)

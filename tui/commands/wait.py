@@ -25,7 +25,7 @@ from tui.feeds.life_feed import LOG_PERMISSION, READ_S, LifeFeed
 from tui.jobs.hooks import TIMED_OUT, hook_problem, parse_command, run_hook
 from tui.options import ConsoleOptions, NoticeEvent
 from tui.tables.jobs import duration_s, queued_s
-from tui.text.format import Clock, age, silence_text
+from tui.text.format import Clock, age, trouble_text
 
 # The same names as for `notify.exec`, so that one script can serve both.
 _EVENTS = {
@@ -85,7 +85,7 @@ class AwaitedJob(WatchedJob):
         """Return the reason of its status; empty if there is none."""
         if self.is_gone or self.job is None:
             return ""
-        return silence_text(self.job, clock) if self.is_silent else self.job.reason
+        return trouble_text(self.job, clock) if self.is_silent else self.job.reason
 
 
 class Wait:
