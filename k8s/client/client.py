@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from itertools import count
-from typing import Any, Self
-
-import aiohttp
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from k8s.client.auth.cluster_config import ClusterConfig, load
-from k8s.client.connection import Connection, close_socket
+from k8s.client.connection import Connection
 from k8s.client.rate_limiter import RateLimiter
 from k8s.client.transport import (
     MOST_ANSWER_BYTES,
@@ -30,6 +28,9 @@ from k8s.client.transport import (
 )
 from k8s.errors import Invalid
 from k8s.models.resources import PODS, Resource
+
+if TYPE_CHECKING:
+    import aiohttp
 
 # Longest wait for an answer that is not a stream.
 REQUEST_S = 30.0
@@ -47,16 +48,24 @@ class Client:
     """One user's access to one cluster. Use it in `async with`, or call `close`."""
 
     def __init__(
-        self, config: ClusterConfig, *, request_s: float = REQUEST_S, limiter: RateLimiter | None = None
+        self,
+        config: ClusterConfig,
+        *,
+        request_s: float = REQUEST_S,
+        limiter: RateLimiter | None = None,
+        is_brief: bool = False,
     ) -> None:
         """Create a client without sending anything. Needs a running event loop.
+
+        With `is_brief`, for a handful of requests, aiohttp is imported only for streams, proxies, and
+        answers that are out of the ordinary.
 
         Raises:
             NoCluster: A certificate or key cannot be read.
         """
         self.config = config
         self._request_s = request_s
-        self._connection = Connection(config, limiter or RateLimiter(), request_s)
+        self._connection = Connection(config, limiter or RateLimiter(), request_s, is_brief=is_brief)
 
     @property
     def server_clock_offset_s(self) -> float:
@@ -81,9 +90,11 @@ class Client:
         self._connection.on_warning = callback
 
     @classmethod
-    async def connect(cls, kubeconfig: str = "", context: str = "", namespace: str = "") -> Self:
+    async def connect(
+        cls, kubeconfig: str = "", context: str = "", namespace: str = "", *, is_brief: bool = False
+    ) -> Self:
         """Create a client from a kubeconfig, or raise `NoCluster`; nothing is sent yet."""
-        return cls(await load(kubeconfig, context, namespace))
+        return cls(await load(kubeconfig, context, namespace), is_brief=is_brief)
 
     async def close(self) -> None:
         """Close all streams and connections."""
@@ -319,6 +330,10 @@ class Client:
         Reading raises `TimeoutError` after `silence_s`; None waits for ever. With `is_ponging`, pings are
         answered here; otherwise pings and pongs reach the reader.
         """
+        import aiohttp
+
+        from k8s.client.session import close_socket
+
         with translated(doing, self.config):
             connect = partial(
                 self._connection.open_socket,
@@ -371,9 +386,10 @@ class Client:
                 open_s=open_s,
                 is_urgent=is_urgent,
                 is_proxied=is_proxied,
+                is_stream=True,
             )
         try:
-            yield response.content
+            yield cast("aiohttp.StreamReader", response.content)  # `is_stream`: the response is aiohttp's
         finally:
             response.close()
 
@@ -382,6 +398,6 @@ class Client:
     ) -> bytes:
         with translated(doing, self.config):
             response = await self._connection.send(method, path, doing, idle_s=self._request_s, **request)
-            async with response:
+            with closing(response):
                 async with asyncio.timeout(ANSWER_TIMES * self._request_s):
                     return await read_answer(response.content, doing, most_bytes)

@@ -1,49 +1,49 @@
-"""Requests to one server: rate limited, with fresh credentials, and with detection of dead peers.
+"""Requests to one server: rate limited and with fresh credentials.
 
 Two things are retried here, and no others: a 401 renews the credentials, once for all waiting
-requests, and a GET waits out a short `Retry-After`.
+requests, and a GET waits out a short `Retry-After`. Bytes are carried by aiohttp, or by a
+`PlainSession` where its import would take too long.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
-from datetime import UTC
-from email.utils import parsedate_to_datetime
-from typing import Any
-from weakref import WeakSet
-
-import aiohttp
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from k8s.client.auth.cluster_config import ClusterConfig
+from k8s.client.plain_session import PlainSession
 from k8s.client.rate_limiter import RateLimiter
-from k8s.client.transport import Query, is_broken_by_peer, lines, read_at_most, status_of, warnings_in
+from k8s.client.transport import (
+    Body,
+    Query,
+    ServerAnswer,
+    is_broken_by_peer,
+    lines,
+    read_at_most,
+    status_of,
+    warnings_in,
+)
 from k8s.errors import KubeError, ServerFailed, Throttled, Unauthorized, Unreachable, from_status
 
-CONNECT_S = 10.0
+if TYPE_CHECKING:
+    import aiohttp
+
+    from k8s.client.session import Session
+
 # Shortest time between renewals, unless the credentials announced their expiry.
 RENEWAL_PAUSE_S = 20.0
 # A GET waits out `Retry-After` values up to this, so many times; API servers send one second.
 SHORT_WAIT_S, SHORT_WAITS = 1.0, 3
 MOST_ERROR_BYTES = 1 << 20
-# A kubelet sends up to 32 KiB at once.
-MOST_MESSAGE_BYTES = 16 << 20
-# Probe a silent connection after 30 s; after another 30 s without an answer it is dead.
-_KEEPALIVE: Sequence[tuple[str, int]] = (
-    ("TCP_KEEPIDLE", 30),
-    ("TCP_KEEPINTVL", 10),
-    ("TCP_KEEPCNT", 3),
-    ("TCP_USER_TIMEOUT", 60_000),
-)
-# For the closing handshake of a websocket, and for all sockets at the end.
-CLOSE_S = 1.0
 # `Date` has whole seconds, and answers take time: less than this is jitter.
 SLACK_S = 2.0
+# Source: RFC 9110, 5.6.7; `email.utils` and `strptime` are slow to import.
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 class ServerClock:
@@ -60,9 +60,12 @@ class ServerClock:
         `sent_s` and `received_s` are the times of request and answer by our clock (`time.time`).
         """
         try:
-            parsed = parsedate_to_datetime(date)
-            written_s = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, TypeError, OverflowError):
+            _, day, month, year, clock, _ = date.split()
+            hour, minute, second = map(int, clock.split(":"))
+            month_number = _MONTHS.index(month) + 1
+            written = datetime(int(year), month_number, int(day), hour, minute, second, tzinfo=UTC)
+            written_s = written.timestamp()
+        except (ValueError, OverflowError):
             return
         # Written between request and answer, with the fraction of the second cut off: so the offset is
         # known only to lie between two bounds.
@@ -82,8 +85,10 @@ class ServerClock:
 class Connection:
     """The connections to one server for one user."""
 
-    def __init__(self, config: ClusterConfig, limiter: RateLimiter, request_s: float) -> None:
-        """Create the connection pool; nothing is sent yet. Needs a running event loop.
+    def __init__(
+        self, config: ClusterConfig, limiter: RateLimiter, request_s: float, *, is_brief: bool
+    ) -> None:
+        """Prepare the connections; nothing is sent yet. `is_brief` is explained at `Client`.
 
         Raises:
             NoCluster: A certificate or key cannot be read.
@@ -97,10 +102,11 @@ class Connection:
         """By the event loop's clock; 0 until the first answer."""
         self._tls = config.ssl_context()
         self._tls_of = config.identity()[1]
-        self._sockets: WeakSet[socket.socket] = WeakSet()
-        # No limit: every stream occupies a connection, and a job may have hundreds of ranks.
-        connector = aiohttp.TCPConnector(limit=0, socket_factory=self._make_socket)
-        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
+        # Proxies are left to aiohttp.
+        self._plain = PlainSession() if is_brief and not config.proxy else None
+        self._is_plain = True
+        self._session: Session | None = None
+        self._is_closed = False
         self._renewal: asyncio.Task[None] | None = None
         self._renewal_ended_s = 0.0
 
@@ -108,27 +114,19 @@ class Connection:
         """Close all streams and connections, and cancel a renewal in progress."""
         if self._renewal is not None:
             self._renewal.cancel()
-        await self._session.close()
-        await self._close_sockets()
+        self._is_closed = True
+        for session in (self._plain, self._session):
+            if session is not None:
+                await session.close()
 
-    async def _close_sockets(self) -> None:
-        # asyncio keeps a TLS socket open until the server agrees to close it; some never do.
-        left = []
-        for each in list(self._sockets):
-            with suppress(OSError):  # closed, or never connected
-                each.shutdown(socket.SHUT_RDWR)
-                left.append(each)
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + CLOSE_S
-        while any(each.fileno() >= 0 for each in left) and loop.time() < until_s:
-            await asyncio.sleep(0)
+    def _aiohttp(self) -> Session:
+        if self._session is None:
+            from k8s.client.session import Session  # slow to import
 
-    def _make_socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        made = make_socket(address)
-        self._sockets.add(made)
-        return made
+            self._session = Session()
+        return self._session
 
-    async def lines(self, body: aiohttp.StreamReader, doing: str) -> AsyncIterator[bytes]:
+    async def lines(self, body: Body, doing: str) -> AsyncIterator[bytes]:
         """Yield the lines of a stream; each line, and the end by the server, counts as a sign of life."""
         try:
             async for line in lines(body, doing):
@@ -163,47 +161,47 @@ class Connection:
         is_urgent: bool = True,
         has_turn: bool = False,
         is_proxied: bool = False,
-    ) -> aiohttp.ClientResponse:
+        is_stream: bool = False,
+    ) -> ServerAnswer:
         """Send a request in its turn and return the response when its headers arrive.
 
         `doing` names the attempt in errors: "create PyTorchJob bert". `idle_s` is the longest silence, None
         for ever, and `open_s` the longest time from the request's turn to the headers. With `has_turn` it
         continues a request that had its turn, as further pages of a list do. With `is_proxied` the server
-        passes it on to a pod or service, whose errors are not the API server's.
+        passes it on to a pod or service, whose errors are not the API server's. With `is_stream` the body
+        may be large or endless.
 
         Raises:
             KubeError: The server, or the proxied service, refused.
         """
         payload = None if body is None else json.dumps(body).encode()
-        timeout = aiohttp.ClientTimeout(None, self.request_s, sock_connect=CONNECT_S, sock_read=idle_s)
         waits_left = SHORT_WAITS if method == "GET" else 0
         has_renewed = False
         while True:
             await self._wait(is_urgent=is_urgent, has_turn=has_turn)
-            if self._session.closed:
+            if self._is_closed:
                 raise Unreachable(f"Could not {doing}.", "The connection to this cluster has been closed.")
             identity = self.config.identity()
             sent_s = time.time()
             async with asyncio.timeout(open_s):
-                response = await self._session.request(
+                response = await self._request(
                     method,
-                    self.config.host + path,
-                    params=query,
-                    data=payload,
+                    path,
+                    query=query,
+                    payload=payload,
                     headers=self._headers(content_type if payload is not None else "", accept),
-                    timeout=timeout,
-                    middlewares=() if method == "GET" else (_send_once,),
-                    allow_redirects=not is_proxied,  # a pod could redirect our credentials anywhere
-                    **self._route(),
+                    idle_s=idle_s,
+                    follows_redirects=not is_proxied,  # a pod could redirect our credentials anywhere
+                    is_stream=is_stream or is_proxied,
                 )
-                self.clock.observe(response.headers.get("Date", ""), sent_s, time.time())
+                self.clock.observe(response.header("Date"), sent_s, time.time())
                 if response.status < 400:
                     self._record_last_seen()
                     self._pass_warnings_on(method, response)
                     return response
-                async with response:
+                with closing(response):
                     answer = await read_at_most(response.content, MOST_ERROR_BYTES)
-            retry_after = response.headers.get("Retry-After", "")
+            retry_after = response.header("Retry-After")
             status = status_of(answer)
             if is_proxied and status.get("kind") != "Status":
                 # The pod's or service's own error: a 401 or 429 of it says nothing about the API server.
@@ -223,6 +221,28 @@ class Connection:
                     continue
             raise error
 
+    async def _request(
+        self, method: str, path: str, *, follows_redirects: bool, is_stream: bool, **request: Any
+    ) -> ServerAnswer:
+        url = self.config.host + path
+        request["request_s"] = self.request_s
+        route = self._route()
+        if self._plain is not None and self._is_plain and not is_stream:
+            name = self.config.tls_server_name
+            try:
+                return await self._plain.request(method, url, tls=self._tls, server_name=name, **request)
+            except TimeoutError:
+                raise
+            except OSError:
+                # What is not plain, or fails, is left to aiohttp, whose errors are explained. Requests
+                # that may change something are sent once.
+                self._is_plain = False
+                if method != "GET":
+                    raise
+        return await self._aiohttp().request(
+            method, url, allow_redirects=follows_redirects, **request, **route
+        )
+
     async def open_socket(
         self, path: str, query: Query, protocols: Sequence[str], *, silence_s: float | None, is_ponging: bool
     ) -> aiohttp.ClientWebSocketResponse:
@@ -232,22 +252,20 @@ class Connection:
             aiohttp.WSServerHandshakeError: The server refused; the handshake carries no reason.
         """
         await self._wait(is_urgent=True, has_turn=False)
-        opened: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
+        return await self._aiohttp().open_socket(
             self.config.host + path,
-            params=query,
+            query=query,
             protocols=protocols,
             headers=self._headers(accept="*/*"),  # servers answer 406 if only JSON is accepted
-            max_msg_size=MOST_MESSAGE_BYTES,
-            timeout=aiohttp.ClientWSTimeout(ws_receive=silence_s, ws_close=CLOSE_S),
+            silence_s=silence_s,
             autoping=is_ponging,
             **self._route(),
         )
-        return opened
 
-    def _pass_warnings_on(self, method: str, response: aiohttp.ClientResponse) -> None:
+    def _pass_warnings_on(self, method: str, response: ServerAnswer) -> None:
         if self.on_warning is None or method == "GET":
             return
-        for warning in warnings_in(response.headers.getall("Warning", ())):
+        for warning in warnings_in([response.header("Warning")]):
             self.on_warning(warning)
 
     async def _wait(self, *, is_urgent: bool, has_turn: bool) -> None:
@@ -261,7 +279,7 @@ class Connection:
         certificate = self.config.identity()[1]
         if certificate != self._tls_of:
             self._tls, self._tls_of = self.config.ssl_context(), certificate
-        tls: ssl.SSLContext | bool = self._tls if self._tls is not None else True
+        tls = self._tls if self._tls is not None else True  # True: plain http
         return {"ssl": tls, "proxy": self.config.proxy, "server_hostname": self.config.tls_server_name}
 
     def _headers(self, content_type: str = "", accept: str = "application/json") -> list[tuple[str, str]]:
@@ -307,33 +325,3 @@ class Connection:
 def _message(status: Mapping[str, Any]) -> str:
     message = str(status.get("error") or status.get("message") or "no reason given").strip()
     return message.split("\n", 1)[0][:300]
-
-
-async def _send_once(
-    request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    # aiohttp would resend a PUT or DELETE after a broken connection, but it may have been carried out.
-    try:
-        return await send(request)
-    except aiohttp.ClientConnectorError:
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise aiohttp.ClientConnectionError(str(error)) from error
-
-
-def make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Create a socket with TCP keepalive, so that a dead peer is detected on a silent connection."""
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family=family, type=kind, proto=protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE:
-        if hasattr(socket, name):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return made
-
-
-async def close_socket(opened: aiohttp.ClientWebSocketResponse) -> None:
-    """Close a websocket within `CLOSE_S`: aiohttp alone reads on for as long as the peer sends."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(CLOSE_S):
-            await opened.close()

@@ -7,12 +7,11 @@ import json
 import os
 import re
 import ssl
+import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
-
-import aiohttp
 
 from k8s.errors import SANDBOX_CONTEXT, KubeError, ServerFailed, Unreachable
 
@@ -27,6 +26,7 @@ _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
 _CREDENTIALS = re.compile(r"//[^/@\s]+@")
 
+CONNECT_S = 10.0
 
 # A page of 500 pods has about 2 MiB.
 MOST_ANSWER_BYTES = 256 << 20
@@ -37,7 +37,36 @@ MOST_LINE_BYTES = 64 << 20
 MOST_PAGES = 4_000
 
 
-async def lines(body: aiohttp.StreamReader, doing: str) -> AsyncIterator[bytes]:
+class BrokenAnswer(OSError):
+    """An answer that cannot be read; the message is the reason."""
+
+
+class Body(Protocol):
+    """Body of an answer, to be read once."""
+
+    def iter_any(self) -> AsyncIterator[bytes]:
+        """Yield the decompressed bytes as they arrive."""
+
+
+class ServerAnswer(Protocol):
+    """An answer whose body is still to be read."""
+
+    @property
+    def status(self) -> int:
+        """Return the HTTP status."""
+
+    @property
+    def content(self) -> Body:
+        """Return the body."""
+
+    def header(self, name: str) -> str:
+        """Return a header; empty if there is none, with commas between several."""
+
+    def close(self) -> None:
+        """Stop reading; the connection is reused if everything was read."""
+
+
+async def lines(body: Body, doing: str) -> AsyncIterator[bytes]:
     """Yield lines of any length without their ends, and a last line even if it has no end."""
     partial = bytearray()
     with translated(doing):
@@ -58,15 +87,17 @@ async def lines(body: aiohttp.StreamReader, doing: str) -> AsyncIterator[bytes]:
         yield bytes(partial)
 
 
-async def read_at_most(body: aiohttp.StreamReader, most: int) -> bytes:
+async def read_at_most(body: Body, most: int) -> bytes:
     """Return a body, cut off after `most` bytes."""
     found = bytearray()
-    while len(found) < most and (chunk := await body.read(most - len(found))):
+    async for chunk in body.iter_any():
         found += chunk
-    return bytes(found)
+        if len(found) >= most:
+            break
+    return bytes(found[:most])
 
 
-async def read_answer(body: aiohttp.StreamReader, doing: str, most: int) -> bytes:
+async def read_answer(body: Body, doing: str, most: int) -> bytes:
     """Return a whole body; `most` counts bytes after decompression.
 
     Raises:
@@ -108,7 +139,9 @@ def translated(doing: str, config: ClusterConfig | None = None) -> Iterator[None
     except TimeoutError as error:
         why = f"The cluster{proxy and f', or the proxy {proxy},'} did not answer in time."
         raise Unreachable(f"Could not {doing}.", why, _PROXY_HINT if proxy else _NETWORK_HINT) from error
-    except (aiohttp.ClientError, OSError) as error:
+    except Exception as error:
+        if not _is_transport_error(error):
+            raise
         server = urlsplit(config.host) if config else None
         why, hint = _describe_error(error, server.netloc if server else "the server", proxy)
         if server is not None and server.scheme == "http" and not hint:
@@ -118,7 +151,27 @@ def translated(doing: str, config: ClusterConfig | None = None) -> Iterator[None
         raise Unreachable(f"Could not {doing}.", why, hint) from error
 
 
+def _is_transport_error(error: Exception) -> bool:
+    if "aiohttp" not in sys.modules:  # slow to import, and this is none of its errors
+        return isinstance(error, OSError)
+    import aiohttp
+
+    return isinstance(error, aiohttp.ClientError | OSError)
+
+
 def _describe_error(error: Exception, server: str, proxy: str) -> tuple[str, str]:
+    if isinstance(error, BrokenAnswer):
+        return f"{server}: its answer cannot be read: {error}.", ""
+    if "aiohttp" in sys.modules and (described := _describe_aiohttp_error(error, server, proxy)):
+        return described
+    if getattr(error, "errno", 0) == errno.ECONNRESET:
+        return f"{server}: it closed the connection without an answer.", ""
+    return without_credentials(str(error)) or type(error).__name__, ""
+
+
+def _describe_aiohttp_error(error: Exception, server: str, proxy: str) -> tuple[str, str] | None:
+    import aiohttp
+
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"The proxy {proxy} refused: it answered {error.status} {error.message}.", _PROXY_HINT
     if isinstance(error, aiohttp.WSServerHandshakeError):
@@ -143,7 +196,7 @@ def _describe_error(error: Exception, server: str, proxy: str) -> tuple[str, str
         if not message or number == errno.ECONNRESET:  # the peer broke off the TLS handshake
             return f"{where}: it closed the connection while it was being opened.", _SCHEME_HINT
         return f"{where}: {message}.", _PROXY_HINT if proxy else _NETWORK_HINT
-    if isinstance(error, aiohttp.ServerDisconnectedError) or getattr(error, "errno", 0) == errno.ECONNRESET:
+    if isinstance(error, aiohttp.ServerDisconnectedError):
         return f"{server}: it closed the connection without an answer.", ""
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError):
         # aiohttp quotes the bytes it could not parse after a colon; they may be anything.
@@ -152,7 +205,7 @@ def _describe_error(error: Exception, server: str, proxy: str) -> tuple[str, str
         if message == "Bad status line":
             return f"{server}: it does not speak HTTP.", _SCHEME_HINT
         return f"{server}: its answer cannot be read: {message}.", ""
-    return without_credentials(str(error)) or type(error).__name__, ""
+    return None
 
 
 def _describe_certificate_error(where: str, error: Exception) -> tuple[str, str]:

@@ -343,6 +343,10 @@ def next_page(_: Asked) -> Answer:
     return page([], following=str(next(NUMBERS)))
 
 
+def long_line() -> Stream:
+    return Stream(bytes(MOST_LINE_BYTES + 1)).end()
+
+
 @pytest.mark.parametrize(
     ("request_", "reply", "error", "words"),
     [
@@ -352,15 +356,20 @@ def next_page(_: Asked) -> Answer:
         (mirror_all, page([], following="same"), ServerFailed, "Page 3 of its list is page 2 again."),
         (list_all, Compute(next_page), ServerFailed, "does not end after 50 pages"),
         (list_all, Trickle(), Unreachable, "did not answer in time"),
-        (watch_all, Stream(bytes(MOST_LINE_BYTES + 1)).end(), ServerFailed, "answer is over 64 MiB"),
+        (watch_all, long_line, ServerFailed, "answer is over 64 MiB"),
     ],
     ids=lambda each: getattr(each, "__name__", type(each).__name__),
 )
 async def test_an_answer_without_end_is_given_up_with_a_reason(
-    monkeypatch: pytest.MonkeyPatch, request_: Request, reply: Reply, error: type[KubeError], words: str
+    monkeypatch: pytest.MonkeyPatch,
+    request_: Request,
+    reply: Reply | Callable[[], Stream],
+    error: type[KubeError],
+    words: str,
 ) -> None:
     monkeypatch.setattr(transport, "MOST_PAGES", 50)
     is_slow = isinstance(reply, Trickle)
+    reply = reply() if callable(reply) else reply
     async with ScriptedCluster() as cluster, cluster.client(request_s=0.05 if is_slow else 30.0) as client:
         cluster.say(ALL_PODS, reply)
         cluster.say(ALL_PODS, reply, watch=True)

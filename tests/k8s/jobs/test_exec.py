@@ -12,7 +12,7 @@ from aiohttp import WSMsgType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k8s.client import connection
+from k8s.client import session
 from k8s.client.client import Client
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound, ServerFailed, Unreachable
 from k8s.jobs import exec
@@ -207,7 +207,7 @@ async def test_who_talks_on_and_does_not_listen_is_left_all_the_same(monkeypatch
         while True:
             await speaker.say(exec.STDOUT, bytes(100_000))
 
-    monkeypatch.setattr(connection, "CLOSE_S", 0.1)
+    monkeypatch.setattr(session, "CLOSE_S", 0.1)
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(EXEC, Talk(flood))
         async with asyncio.timeout(WAIT_S), exec.start(client, "a", "ns", ["yes"]) as command:

@@ -1,0 +1,154 @@
+"""aiohttp's connections to one server, with detection of dead peers.
+
+The one place that imports aiohttp for its client: see `_import_aiohttp`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+from weakref import WeakSet
+
+from k8s.client.transport import CONNECT_S, Query
+
+
+def _import_aiohttp() -> None:
+    """Import aiohttp without the default TLS context that its connector creates.
+
+    That context loads every certificate authority of the system (60 to 100 ms). Requests to https servers
+    bring a context of their own, from `ClusterConfig.ssl_context`. Were one to rely on aiohttp's, as after
+    a redirect from http to https, it fails: the context made here verifies, and trusts nobody.
+    """
+    create = ssl.create_default_context
+    ssl.create_default_context = lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # type: ignore[assignment,misc]
+    try:
+        import aiohttp  # noqa: F401
+    finally:
+        ssl.create_default_context = create
+
+
+_import_aiohttp()
+import aiohttp  # noqa: E402
+
+# A kubelet sends up to 32 KiB at once.
+MOST_MESSAGE_BYTES = 16 << 20
+# Probe a silent connection after 30 s; after another 30 s without an answer it is dead.
+_KEEPALIVE: Sequence[tuple[str, int]] = (
+    ("TCP_KEEPIDLE", 30),
+    ("TCP_KEEPINTVL", 10),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", 60_000),
+)
+# For the closing handshake of a websocket, and for all sockets at the end.
+CLOSE_S = 1.0
+
+
+class Response(aiohttp.ClientResponse):
+    """aiohttp's response as a `ServerAnswer`."""
+
+    def header(self, name: str) -> str:
+        """Return a header; empty if there is none, with commas between several."""
+        return ", ".join(self.headers.getall(name, ()))
+
+
+class Session:
+    """An aiohttp session whose sockets notice dead peers, and are all closed at the end."""
+
+    def __init__(self) -> None:
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        # No limit: every stream occupies a connection, and a job may have hundreds of ranks.
+        connector = aiohttp.TCPConnector(limit=0, socket_factory=self._make_socket)
+        self._session = aiohttp.ClientSession(
+            connector=connector, auto_decompress=True, response_class=Response
+        )
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        query: Query,
+        payload: bytes | None,
+        request_s: float,
+        idle_s: float | None,
+        **more: Any,
+    ) -> Response:
+        """Send a request and return the response when its headers arrive; `more` are arguments of aiohttp.
+
+        `request_s` is the longest time until it is connected, `idle_s` the longest silence afterwards.
+        """
+        timeout = aiohttp.ClientTimeout(None, request_s, sock_connect=CONNECT_S, sock_read=idle_s)
+        middlewares = () if method == "GET" else (_send_once,)
+        more.update(timeout=timeout, middlewares=middlewares, params=query, data=payload)
+        response = await self._session.request(method, url, **more)
+        assert isinstance(response, Response)
+        return response
+
+    async def open_socket(
+        self, url: str, *, query: Query, silence_s: float | None, **more: Any
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Open a websocket; `more` are arguments of aiohttp.
+
+        Raises:
+            aiohttp.WSServerHandshakeError: The server refused; the handshake carries no reason.
+        """
+        timeout = aiohttp.ClientWSTimeout(ws_receive=silence_s, ws_close=CLOSE_S)
+        more.update(timeout=timeout, max_msg_size=MOST_MESSAGE_BYTES, params=query)
+        opened: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(url, **more)
+        return opened
+
+    async def close(self) -> None:
+        """Close all streams and connections."""
+        await self._session.close()
+        await self._close_sockets()
+
+    async def _close_sockets(self) -> None:
+        # asyncio keeps a TLS socket open until the server agrees to close it; some never do.
+        left = []
+        for each in list(self._sockets):
+            with suppress(OSError):  # closed, or never connected
+                each.shutdown(socket.SHUT_RDWR)
+                left.append(each)
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + CLOSE_S
+        while any(each.fileno() >= 0 for each in left) and loop.time() < until_s:
+            await asyncio.sleep(0)
+
+    def _make_socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        made = make_socket(address)
+        self._sockets.add(made)
+        return made
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    # aiohttp would resend a PUT or DELETE after a broken connection, but it may have been carried out.
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise aiohttp.ClientConnectionError(str(error)) from error
+
+
+def make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Create a socket with TCP keepalive, so that a dead peer is detected on a silent connection."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE:
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
+
+
+async def close_socket(opened: aiohttp.ClientWebSocketResponse) -> None:
+    """Close a websocket within `CLOSE_S`: aiohttp alone reads on for as long as the peer sends."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_S):
+            await opened.close()
