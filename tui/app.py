@@ -224,7 +224,9 @@ class Console(PacedApp[int]):
 
         try:
             options = await self._resolve_options(self.options, self._show_progress)
-            client = await Client.connect(options.kubeconfig, options.context, options.namespace)
+            client = await Client.connect(
+                options.kubeconfig, options.context, options.namespace, options.overrides
+            )
         except KubeError as error:
             self.snapshot = replace(self.snapshot, stale=str(error), is_synced=True, progress="")
             return

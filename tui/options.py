@@ -10,6 +10,8 @@ from typing import Literal
 
 from platformdirs import PlatformDirs
 
+from k8s.client.auth.overrides import ConfigOverrides
+
 _DIRS = PlatformDirs("gpuconsole", appauthor=False)
 
 # Finished jobs are shown for so long, unless config.yaml says otherwise.
@@ -65,6 +67,7 @@ class ConsoleOptions:
     """Context in the kubeconfig; empty for its current one."""
     namespace: str = ""
     """Empty for the namespace of the context."""
+    overrides: ConfigOverrides = field(default_factory=ConfigOverrides)
     is_all_namespaces: bool = False
     is_sandbox: bool = False
     """Connect to the sandbox, and start it if necessary."""

@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from k8s.client.auth.cluster_config import ClusterConfig, load
+from k8s.client.auth.overrides import ConfigOverrides
 from k8s.client.connection import Connection
 from k8s.client.rate_limiter import RateLimiter
 from k8s.client.transport import (
@@ -91,10 +92,18 @@ class Client:
 
     @classmethod
     async def connect(
-        cls, kubeconfig: str = "", context: str = "", namespace: str = "", *, is_brief: bool = False
+        cls,
+        kubeconfig: str = "",
+        context: str = "",
+        namespace: str = "",
+        overrides: ConfigOverrides | None = None,
+        *,
+        is_brief: bool = False,
     ) -> Self:
         """Create a client from a kubeconfig, or raise `NoCluster`; nothing is sent yet."""
-        return cls(await load(kubeconfig, context, namespace), is_brief=is_brief)
+        overrides = overrides or ConfigOverrides()
+        config = await load(kubeconfig, context, namespace, overrides)
+        return cls(config, request_s=overrides.request_s or REQUEST_S, is_brief=is_brief)
 
     async def close(self) -> None:
         """Close all streams and connections."""

@@ -22,7 +22,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("top", "top", "Show the GPUs of nodes or jobs"),
     Command("list", "list", "List jobs of every kind", ("ls",)),
     Command("get", "get", "Show a job and its instances"),
-    Command("describe", "describe", "Describe a node: its GPUs, their links and their holders"),
+    Command("describe", "describe", "Describe a node with its GPUs, their links and their holders; or a job"),
     Command("why", "why", "Explain why a job waits, fails or restarts, and what would help"),
     Command("diagnose", "diagnose", "Report who failed first, or what each rank of a running job does"),
     Command("events", "events", "Show the events of a job and its pods"),

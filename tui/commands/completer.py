@@ -96,20 +96,22 @@ def _print(choices: Mapping[str, str], word: str, prefix: str, source: str) -> N
 
 
 def _choices(source: str, given: Mapping[str, str], job: str) -> dict[str, str]:
-    """Return the choices of an argument with their descriptions; `source` is a word of the grammar."""
-    kind, _, rest = source.partition(" ")
-    if kind == "choices":
-        return dict.fromkeys(rest.split(), "")
-    if kind in ("", FILES):
-        return {}
-    names = _names(given)
+    """Return the choices of an argument with their descriptions; `source` names their kinds."""
+    kinds = source.split()
+    if kinds[:1] == ["choices"]:
+        return dict.fromkeys(kinds[1:], "")
+    names = _names(given) if kinds and kinds != [FILES] else {}
     jobs: dict[str, Any] = names.get("jobs", {})
-    if kind == "jobs":
-        return {name: str(each.get("words", "")) for name, each in jobs.items()}
-    if kind in ("instances", "ranks"):
-        found = jobs.get(job.rpartition("/")[2], {}).get(kind)
-        return dict.fromkeys(map(str, found or ()), "")
-    return dict.fromkeys(map(str, names.get(kind) or ()), "")
+    found: dict[str, str] = {}
+    for kind in kinds:
+        if kind == "jobs":
+            found |= {name: str(each.get("words", "")) for name, each in jobs.items()}
+        elif kind in ("instances", "ranks"):
+            of_job = jobs.get(job.rpartition("/")[2], {}).get(kind)
+            found |= dict.fromkeys(map(str, of_job or ()), "")
+        else:
+            found |= dict.fromkeys(map(str, names.get(kind) or ()), "")
+    return found
 
 
 def state_folder() -> str:
@@ -126,8 +128,12 @@ def cluster_key(kubeconfig: str, context: str, namespace: str, *, is_sandbox: bo
 
 def _names(given: Mapping[str, str]) -> dict[str, Any]:
     selected = {_CLUSTER_FLAGS[flag]: value for flag, value in given.items() if flag in _CLUSTER_FLAGS}
-    values = [selected.get(name, "") for name in ("kubeconfig", "context", "namespace")]
-    key = cluster_key(values[0], values[1], values[2], is_sandbox="--sandbox" in given)
+
+    def chosen(name: str) -> str:
+        return selected.get(name) or os.environ.get(f"GPUCONSOLE_{name.upper()}", "").strip()
+
+    is_sandbox = "--sandbox" in given or chosen("sandbox").lower() in ("1", "true", "yes")
+    key = cluster_key(chosen("kubeconfig"), chosen("context"), chosen("namespace"), is_sandbox=is_sandbox)
     flags = [word for flag, value in given.items() if flag in _CLUSTER_FLAGS for word in (flag, value)]
     flags += [flag for flag in ("--sandbox", "-A") if flag in given]
     found = read_names(key)

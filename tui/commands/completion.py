@@ -79,7 +79,7 @@ _SOURCES = {
     "source": f"jobs {FILES}",
     "instance": "instances",
     "rank": "ranks",
-    "words": "nodes",
+    "words": "nodes jobs",
     "node": "nodes",
     "context": "contexts",
     "namespace": "namespaces",

@@ -1,4 +1,4 @@
-"""`describe node`: show a node with its GPUs, their links and their holders."""
+"""`describe`: show a node with its GPUs, their links and their holders, or a job as `get` does."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from k8s.topology.gpu_links import fetch_links
 from k8s.topology.gpu_set import GpuSet
 from k8s.topology.links import LinkMatrix, groups_of
 from k8s.topology.network import LEVELS
+from tui.commands import get
 from tui.commands.support.connect import cluster, namespace_in_use
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
+from tui.commands.support.parser import make_parser
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions
 from tui.tables.column import Values, values_of
@@ -23,16 +25,22 @@ from tui.text.format import NOTHING, Clock, memory
 from tui.text.gpu_links import link_lines, place_line, schedule_line, version_fields
 
 OF_JOBS = "For jobs, use gpuconsole get or gpuconsole why."
+_NODE = ("node", "nodes", "no")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the node, as `node NAME` or `node/NAME`."""
-    parser.add_argument("words", metavar="node NODE", nargs="+", help="the node; also node/NODE")
+    """Add the node, as `node NAME` or `node/NAME`, or the job."""
+    words = "a job; or node NODE, also node/NODE"
+    parser.add_argument("words", metavar="JOB | node NODE", nargs="+", help=words)
     add_format(parser, ("text", "json", "yaml"))
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print one node; if its links cannot be read, print the rest and the reason on stderr."""
+    if flags.words[0].partition("/")[0] not in _NODE:
+        name = "/".join(flags.words)  # `describe pytorchjob bert`, as kubectl has it
+        form = "table" if flags.output == "text" else flags.output
+        return await get.run(options, make_parser().parse_args(["get", name, "-o", form]))
     name = node_name(flags.words)
     async with cluster(options) as client:
         snapshot = await ClusterFeed(client, namespace_in_use(options, client)).read_once()
@@ -58,7 +66,7 @@ def node_name(words: list[str]) -> str:
         KubeError: The arguments do not name a node.
     """
     match [word for each in words for word in each.split("/", 1)]:
-        case ["node" | "nodes" | "no", name] if name:
+        case [kind, name] if kind in _NODE and name:
             return name
     raise KubeError(
         f"{' '.join(words)} is not a node.",

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from urllib.parse import quote, urlsplit
 
 from k8s.client.auth.exec_plugin import Credentials, ExecPlugin, ExecPluginFailed, without_secrets
 from k8s.client.auth.kubeconfig import SANDBOX_HINT, UNUSABLE, ResolvedContext, read_kubeconfig
+from k8s.client.auth.overrides import ConfigOverrides
 from k8s.errors import UNAUTHORIZED_HINT, NoCluster, Unauthorized
 from k8s.text.home import file_problem, read_named_file
 from k8s.text.sanitize import sanitize
@@ -235,17 +236,29 @@ class ClusterConfig:
 
 
 async def load(
-    kubeconfig: str = "", context: str = "", namespace: str = "", *, service_account: Path = SERVICE_ACCOUNT
+    kubeconfig: str = "",
+    context: str = "",
+    namespace: str = "",
+    overrides: ConfigOverrides | None = None,
+    *,
+    service_account: Path = SERVICE_ACCOUNT,
 ) -> ClusterConfig:
     """Read `kubeconfig`, else kubectl's default, else a pod's service account; fetch credentials.
+
+    `overrides` replace parts of a kubeconfig, or of a service account the user to act as.
 
     Raises:
         NoCluster: None was found, or it cannot be used; the hint suggests the sandbox.
     """
+    overrides = overrides or ConfigOverrides()
     merged = read_kubeconfig(kubeconfig)
     if not merged.files:
-        return _in_cluster(namespace, service_account)
+        config = _in_cluster(namespace, service_account)
+        config.impersonation = _impersonation(overrides.user({}))
+        return config
     resolved = merged.resolve(context)
+    where = replace(resolved.context, server=overrides.server or resolved.context.server)
+    resolved = replace(resolved, context=where, user=overrides.user(resolved.user))
     files = ", ".join(str(path) for path in merged.files)
     try:
         config = await _from_context(resolved)

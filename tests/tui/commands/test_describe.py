@@ -84,14 +84,20 @@ async def test_what_alibaba_cloud_measured_is_printed(run: CommandLine, cluster:
     assert "\nby ConfigMap kube-system/a-gpu-topology:\n" in ended.out
 
 
-@pytest.mark.parametrize("words", [("job", "a"), ("a",), ("node",), ("node", "a", "b"), ("node/",)])
-async def test_only_nodes_are_described(
+@pytest.mark.parametrize("words", [("running",), ("PyTorchJob/running",), ("pytorchjob", "running")])
+async def test_a_job_is_described_as_get_shows_it(words: tuple[str, ...], run: CommandLine) -> None:
+    described, got = await run("describe", *words), await run("get", "running")
+    assert (described.status, described.row("Status:")) == (0, got.row("Status:"))
+    assert "Instances:" in described.out
+
+
+@pytest.mark.parametrize("words", [("node",), ("node", "a", "b"), ("node/",)])
+async def test_a_node_needs_one_name(
     words: tuple[str, ...], run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     ended = await run("describe", *words)
     assert (ended.status, ended.out) == (1, "")
     assert "is not a node.\nUse node NODE or node/NODE." in ended.err
-    assert "gpuconsole get" in ended.err  # for those who would describe a job
 
 
 async def test_a_node_that_is_not_there_is_said(run: CommandLine, cluster: ScriptedCluster) -> None:

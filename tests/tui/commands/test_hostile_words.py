@@ -55,9 +55,28 @@ def files(tmp_path: Path) -> dict[str, str]:
     }
 
 
+_LISTED = (
+    "list -o csv",
+    "list -o jsonpath={{..name}}",
+    "list -o jsonpath={hostile}",
+    "list -o custom-columns={hostile}:.name",
+    "list -l team={hostile}",
+    "list --sort-by {hostile}",
+    "list --field-selector name={hostile}",
+    "list --as {hostile}",
+)
 LINES: dict[str, tuple[str, ...]] = {
     "top": ("top jobs", "top nodes -o wide"),
-    "list": ("list -o wide", "list -o json", "list -o yaml", "list {hostile}", "list --context {hostile}"),
+    "list": (
+        "list -o wide",
+        "list -o json",
+        "list -o yaml",
+        "list {hostile}",
+        "list --context {hostile}",
+        *_LISTED,
+    ),
+    "version": ("version -o json", "version {hostile}"),
+    "completion": ("completion bash", "completion {hostile}"),
     "get": ("get evil", "get evil -o yaml", "get {hostile}", "--kubeconfig {missing} get evil"),
     "why": ("why evil", "why {hostile}"),
     "diagnose": ("diagnose evil", "diagnose fails -o json", "diagnose {hostile}"),

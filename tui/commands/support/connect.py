@@ -25,15 +25,18 @@ _COMMAND = re.compile(r"\bgpuconsole (?=(?:curves|data|diagnose|get|list|logs|re
 
 
 @asynccontextmanager
-async def cluster(options: ConsoleOptions) -> AsyncIterator[Client]:
+async def cluster(options: ConsoleOptions, *, is_brief: bool = False) -> AsyncIterator[Client]:
     """Open the requested cluster; with `--sandbox`, join the sandbox or start it.
+
+    Set `is_brief` for a handful of requests: see `Client`.
 
     Raises:
         NoCluster: There is no kubeconfig, or it is unusable.
         NotKubernetes: The address belongs to another kind of server.
     """
     options = await with_sandbox(options)
-    async with await Client.connect(options.kubeconfig, options.context, options.namespace) as client:
+    where = options.kubeconfig, options.context, options.namespace, options.overrides
+    async with await Client.connect(*where, is_brief=is_brief) as client:
         client.on_warning(lambda words: write_stderr(f"Warning: {words}"))
         try:
             yield client
@@ -141,6 +144,9 @@ def command_line(options: ConsoleOptions, *words: str) -> str:
         ("--kubeconfig", options.kubeconfig),
         ("--context", options.context),
         ("-n", options.namespace),
+        ("--server", options.overrides.server),
+        ("--as", options.overrides.as_user),
+        *(("--as-group", group) for group in options.overrides.as_groups),
     ):
         where += [flag, value] if value else []
     return shlex.join(["gpuconsole", *where, *words])

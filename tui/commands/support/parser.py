@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from k8s.client.auth.overrides import ConfigOverrides
 from k8s.text.sanitize import sanitize_lines
 from tui.commands import COMMANDS, NOT_HERE
+from tui.commands.support.output import WrongUsage
 from tui.options import ConsoleOptions
 from tui.terminal.tty_state import wants_ascii
 
@@ -145,8 +148,19 @@ def _add_global_flags(parser: argparse.ArgumentParser) -> None:
         (("--context",), "NAME", "kubeconfig context to use"),
         (("-n", "--namespace"), "NAME", "namespace to use"),
         (("--theme",), "NAME", "theme of the console"),
+        (("--request-timeout",), "TIME", "give up on a request after this time, e.g. 10s"),
+        (("--as",), "USER", "user to act as"),
+        (("--server",), "URL", "address of the API server"),
+        (("--token",), "TOKEN", "bearer token; visible to others in ps, so prefer GPUCONSOLE_TOKEN"),
     ):
         group.add_argument(*names, metavar=metavar, default=argparse.SUPPRESS, help=words)
+    group.add_argument(
+        "--as-group",
+        action="append",
+        metavar="GROUP",
+        default=argparse.SUPPRESS,
+        help="group to act as; may be repeated",
+    )
     for names, words in (
         (("-A", "--all-namespaces"), "use all namespaces"),
         (("--sandbox",), "use the sandbox, a cluster on this machine; start it if needed"),
@@ -205,16 +219,51 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def options_of(flags: argparse.Namespace) -> ConsoleOptions:
-    """Return the global options."""
-    given = vars(flags)
-    return ConsoleOptions(
-        kubeconfig=given.get("kubeconfig", ""),
-        context=given.get("context", ""),
-        namespace=given.get("namespace", ""),
-        is_all_namespaces=given.get("all_namespaces", False),
-        is_sandbox=given.get("sandbox", False),
-        is_read_only=given.get("readonly", False),
-        theme=given.get("theme", ""),
-        is_mono=given.get("mono", False),
-        is_ascii=given.get("ascii", False) or wants_ascii(),
+    """Return the global options: the flags, else the variables `GPUCONSOLE_…` of the environment.
+
+    Raises:
+        WrongUsage: A value is invalid.
+    """
+
+    def text(name: str) -> str:
+        return str(getattr(flags, name, None) or os.environ.get(f"GPUCONSOLE_{name.upper()}", "").strip())
+
+    def switch(name: str) -> bool:
+        return getattr(flags, name, False) or text(name).lower() in ("1", "true", "yes")
+
+    groups = getattr(flags, "as_group", None) or text("as_group").split(",")
+    # A namespace that is named on the command line counts more than `-A` in the environment.
+    is_all = getattr(flags, "all_namespaces", "namespace" not in flags and switch("all_namespaces"))
+    overrides = ConfigOverrides(
+        server=text("server"),
+        token=text("token"),
+        as_user=text("as"),
+        as_groups=tuple(group for group in groups if group),
+        request_s=_request_s(text("request_timeout")),
     )
+    if overrides.as_groups and not overrides.as_user:
+        raise WrongUsage("--as-group needs --as.")
+    return ConsoleOptions(
+        kubeconfig=text("kubeconfig"),
+        context=text("context"),
+        namespace=text("namespace"),
+        overrides=overrides,
+        is_all_namespaces=is_all,
+        is_sandbox=switch("sandbox"),
+        is_read_only=switch("readonly"),
+        theme=text("theme"),
+        is_mono=switch("mono"),
+        is_ascii=switch("ascii") or wants_ascii(),
+    )
+
+
+def _request_s(text: str) -> float:
+    # As kubectl's: a bare number is seconds, and 0 is the default.
+    if not text:
+        return 0.0
+    from tui.commands.logs import seconds
+
+    try:
+        return float(seconds(f"{text}s" if text.isdecimal() else text))
+    except argparse.ArgumentTypeError as error:
+        raise WrongUsage(f"--request-timeout: {error}.") from None

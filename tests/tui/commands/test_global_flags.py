@@ -1,0 +1,72 @@
+"""Flags of every command: server, token, impersonation, timeout; and their variables of the environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scripted.server import Asked, ScriptedCluster
+from tests.tui.commands.conftest import CommandLine
+
+PODS = "/api/v1/pods"
+CLAIMS = "persistentvolumeclaims"
+
+
+def groups_of(asked: Asked) -> list[str]:
+    """Return the groups of a request, each of which has a header of its own."""
+    return [value for name, value in asked.headers.items() if name == "Impersonate-Group"]
+
+
+async def test_the_user_to_act_as_is_sent_with_each_request(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    ended = await run("list", "--as", "wu", "--as-group=dev", "--as-group=ops")
+    assert ended.status == 0, ended.err
+    assert cluster.requests
+    for asked in cluster.requests:
+        assert asked.headers.get("Impersonate-User") == "wu"
+        assert groups_of(asked) == ["dev", "ops"]
+        assert asked.headers["Authorization"] == "Bearer secret-token"
+    (await run("list", "--as-group", "dev")).reports(2, "--as-group needs --as")
+
+
+async def test_a_token_and_a_server_replace_those_of_the_kubeconfig(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    assert (await run("list", "--token", "other", "--server", f"{cluster.host}/")).status == 0
+    assert cluster.asked(PODS)[-1].headers["Authorization"] == "Bearer other"
+    gone = await run("list", "--server", "http://127.0.0.1:1")
+    assert gone.status == 1
+    assert "Traceback" not in gone.err
+    (await run("list", "--server", "ftp://x")).reports(1, "https:// or http://")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "path"),
+    [
+        ("NAMESPACE", "vision", f"/api/v1/namespaces/vision/{CLAIMS}"),
+        ("ALL_NAMESPACES", "true", f"/api/v1/{CLAIMS}"),
+    ],
+)
+async def test_variables_stand_for_flags(
+    run: CommandLine, cluster: ScriptedCluster, name: str, value: str, path: str
+) -> None:
+    run.set(f"GPUCONSOLE_{name}", value)
+    await run("data", "list")
+    assert len(cluster.asked(path)) == 1
+    await run("data", "list", "-n", "default")
+    assert len(cluster.asked(path)) == 1
+    assert cluster.asked(f"/api/v1/namespaces/default/{CLAIMS}")
+
+
+async def test_other_variables_stand_for_flags_too(run: CommandLine, cluster: ScriptedCluster) -> None:
+    run.set("GPUCONSOLE_AS", "wu")
+    run.set("GPUCONSOLE_AS_GROUP", "dev,ops")
+    run.set("GPUCONSOLE_TOKEN", "other")
+    run.set("GPUCONSOLE_READONLY", "1")
+    assert (await run("list")).status == 0
+    asked = cluster.asked(PODS)[-1]
+    assert groups_of(asked) == ["dev", "ops"]
+    assert asked.headers["Authorization"] == "Bearer other"
+    (await run("delete", "running", "--yes")).reports(1, "--readonly")
+    run.set("GPUCONSOLE_REQUEST_TIMEOUT", "soon")
+    (await run("list")).reports(2, "--request-timeout: 'soon' is not a duration")
