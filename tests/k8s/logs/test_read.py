@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import product
@@ -27,6 +27,7 @@ from k8s.logs import (
     Target,
     read,
 )
+from k8s.logs.feed import by_time
 from k8s.logs.job import full_log
 from tests.k8s.logs.job_feed import pod_of, running, taken_until, target_of, texts
 from tests.scripted.logs import QUICK, START_NS, Fault, Run, ScriptedPod, connected, target
@@ -157,6 +158,17 @@ async def test_one_shot_merges_finished_logs_by_time() -> None:
         found = await read_items(client, targets, Options(every=True))
     assert [item.stamp_ns for item in found] == sorted(item.stamp_ns for item in found)
     assert len(found) == 150
+
+
+async def test_batches_that_overlap_are_merged_and_a_source_keeps_its_own_order() -> None:
+    async def source(name: str, *batches: Sequence[int]) -> AsyncGenerator[list[Item], None]:
+        for batch in batches:
+            yield [LogLine(stamp, b"%d" % stamp, Target("lab", name), 0) for stamp in batch]
+
+    first, second = source("a", [1, 5, 4], [9]), source("b", [2], [3, 5], [6, 10])
+    found = [item async for batch in by_time([first, second]) for item in batch]
+    assert texts(found) == ["1", "2", "3", "5", "4", "5", "6", "9", "10"]
+    assert [item.source.pod for item in found] == [*"abbaabbab"]
 
 
 def test_a_pipe_gets_the_bytes_and_a_terminal_gets_harmless_text() -> None:
