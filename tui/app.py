@@ -32,6 +32,7 @@ from tui.files.last_losses import LastLosses
 from tui.files.stored_choices import StoredLayouts
 from tui.keys import EVERYWHERE, Action, ActionTable, Argument, UserKeys
 from tui.keys.advice import console_advice
+from tui.keys.completion import nearest_command
 from tui.manual import TOPICS
 from tui.options import ConsoleOptions
 from tui.screens import ACTIONS, key_table
@@ -284,12 +285,20 @@ class Console(PacedApp[int]):
 
     def on_action_request(self, request: ActionRequest) -> None:
         """Run the requested action, or report why not."""
+        from tui.jobs.kind_words import find_kind  # kinds are not imported before the first frame
+
         request.stop()
         actions = self.context.actions
         action = (actions.find_command if request.is_typed else actions.find)(request.name)
+        if action is None and request.is_typed and find_kind(request.name):
+            action = actions.find("jobs")
         if action is None:
-            title = f"No command {sanitize(request.name)!r}."
-            self.notify("? lists those there are.", title=title, severity="warning")
+            near = nearest_command(
+                request.name, self._names()["kind"], actions, is_read_only=self.options.is_read_only
+            )
+            title = f"Unknown command :{sanitize(request.name)}."
+            message = f"Did you mean :{near}?" if near else "? lists those there are."
+            self.notify(message, title=title, severity="warning")
         elif why := self._refusal(action):
             self.notify(f"{why[:1].upper()}{why[1:]}.", severity="warning")
         elif request.is_typed and request.argument and not action.argument:
@@ -457,6 +466,7 @@ class Console(PacedApp[int]):
             "namespace": [*self.context.recent, "all", *sorted(seen.difference(self.context.recent))],
             "theme": list(self.palettes),
             "topic": list(TOPICS),
+            "kind": [f"{kind.lower()}s" for kind in dict.fromkeys(self.snapshot.kinds)],
         }
 
 

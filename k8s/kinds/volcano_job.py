@@ -39,6 +39,7 @@ class VolcanoJob:
     """Job of tasks, which are groups of equal pods; a task is a role."""
 
     title = "Volcano Job"
+    aliases = ("vcjob",)
     resource = VOLCANO_JOBS
     container = ""
     suspend_field = ""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
 
-from k8s.errors import KubeError, NotFound
+from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.actions import Functions
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
     from tui.app import Console
 
 MOST_RECENT = 20
+# Anything else would be another path of the API.
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def ns(console: Console, request: ActionRequest) -> None:
@@ -33,20 +39,41 @@ def ns(console: Console, request: ActionRequest) -> None:
 
 
 async def _go_to_namespace(console: Console, name: str) -> None:
+    exists, names = await find_namespace(console, name)
     # Many users may not read namespaces: only a definite "not found" stops the switch.
+    if exists is False:
+        near = next(iter(get_close_matches(name, names, 1)), "")
+        message = f"Did you mean :ns {sanitize(near)}?" if near else ":ns lists those there are."
+        console.notify(message, title=f"There is no namespace {sanitize(name)!r}.", severity="warning")
+    else:
+        show_namespace(console, name)
+
+
+async def find_namespace(console: Console, name: str) -> tuple[bool | None, Sequence[str]]:
+    """Return whether a namespace exists, None if the user may not know, and the names of others."""
     from k8s.models.resources import NAMESPACES
 
-    try:
-        is_seen = name in console.context.names()["namespace"]
-        if not is_seen and (client := console.client) is not None:
-            with keys_held(console):
-                await client.get(NAMESPACES, name)
-    except NotFound:
-        console.notify(":ns lists those there are.", title=f"There is no namespace {sanitize(name)!r}.")
-        return
-    except KubeError:
-        pass
-    show_namespace(console, name)
+    known = console.context.names()["namespace"]
+    if name in known or (client := console.client) is None:
+        return name in known or None, known
+    if not _NAME.fullmatch(name):
+        return False, known
+    exists: bool | None = False
+    with keys_held(console):
+        try:
+            await client.get(NAMESPACES, name)
+        except NotFound:
+            pass
+        except Forbidden:
+            exists = None
+        except KubeError:
+            return None, known
+        else:
+            return True, known
+        with suppress(KubeError):
+            known = [each["metadata"]["name"] for each in await client.list(NAMESPACES)]
+            exists = name in known
+    return exists, known
 
 
 def switch_namespace(console: Console, request: ActionRequest) -> None:

@@ -31,13 +31,43 @@ READABLE: Mapping[str, Resource] = {
 
 
 def jobs(console: Console, request: ActionRequest) -> None:
-    """Show the list of jobs; open the job that `:job` names."""
-    if request.is_typed and request.name == "job" and request.argument:
+    """Show the jobs, of a namespace, or filtered, or of the kind whose name was typed.
+
+    `:job NAME` opens one.
+    """
+    argument = request.argument
+    if request.is_typed and request.name == "job" and argument:
         open_job(console, request)
         return
-    is_all = request.argument == "all"
-    console.views.switch(Route("jobs", "all" if is_all else ""), JobsView())
-    _filter(console, "" if is_all else request.argument)
+    kind = ""
+    if request.is_typed and console.context.actions.find_command(request.name) is None:
+        from tui.jobs.kind_words import find_kind
+
+        kind = f"kind:^{find_kind(request.name)}$"
+    if request.is_typed and argument not in ("", "all") and argument[0] != "/":
+        console.begin(_show_jobs_of, argument, kind, group="namespace", exclusive=True)
+    else:
+        _show_jobs(console, argument, kind)
+
+
+async def _show_jobs_of(console: Console, name: str, kind: str) -> None:
+    """Show the jobs of a namespace; if none has this name, those that match it as a filter."""
+    from tui.actions.context import find_namespace, show_namespace
+
+    exists, _ = await find_namespace(console, name)
+    if not exists:
+        _show_jobs(console, name, kind)
+        return
+    show_namespace(console, name)
+    _show_jobs(console, "", kind)
+    if (view := console.views.current) is not None:
+        view.filter_text = kind
+
+
+def _show_jobs(console: Console, argument: str, kind: str) -> None:
+    is_all = argument == "all"
+    console.views.switch(Route("jobs", argument if is_all else ""), JobsView())
+    _filter(console, f"{kind} {'' if is_all else argument.removeprefix('/')}".strip())
 
 
 def _filter(console: Console, argument: str) -> None:

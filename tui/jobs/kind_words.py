@@ -49,6 +49,11 @@ def short_kind(kind: str) -> str:
     return next((words_of(each)[0] for each in KINDS if each.resource.kind == kind), kind)
 
 
+def find_kind(word: str) -> str:
+    """Return the kind that a word stands for, such as `PyTorchJob`; empty if there is none."""
+    return next((kind.resource.kind for kind in KINDS if matches_kind(kind, word)), "")
+
+
 def matches_kind(kind: JobKind, words: str) -> bool:
     """Return True if the name stands for the kind: `Job`, `jobs`, Arena's `pytorch`, or `jobs.batch`."""
     word = KINDS_OF_OTHERS.get(words.lower(), words.lower())

@@ -8,8 +8,8 @@ from typing import Literal
 
 from tui.keys.key import Key
 
-# The argument of a `:` command; empty for none.
-Argument = Literal["", "job", "namespace", "context", "theme", "filter", "topic"]
+# The argument of a `:` command; empty for none. `kind` is a command by itself, see `completion`.
+Argument = Literal["", "job", "namespace", "context", "theme", "filter", "topic", "kind"]
 # A module of `tui.actions`.
 Subject = Literal["", "context", "export", "info", "jobs", "navigate", "nodes", "notices", "pods", "window"]
 EVERYWHERE = "app"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 from tui.keys.action import ActionTable, Argument
 
@@ -21,7 +22,7 @@ def complete(
 
     Args:
         typed: Text after `:`.
-        names: Possible arguments, by type.
+        names: Possible arguments by type, and the job kinds, which are commands too.
         actions: The commands.
         history: Earlier commands, oldest first.
         is_read_only: Leave out commands that change the cluster.
@@ -33,13 +34,21 @@ def complete(
     if not space:
         offered = [action.commands for action in actions.commands(is_read_only=is_read_only)]
         aliases = [alias for words in offered for alias in words[1:]]
-        likely = [*reversed(history), *(words[0] for words in offered), *aliases]
+        kinds = names.get("kind", ())
+        likely = [*reversed(history), *(words[0] for words in offered), *aliases, *kinds]
         return _first(likely, start)
     action = actions.find_command(word)
     if action is None or not action.argument:
         return _first(list(reversed(history)), start)
     whole = [f"{word} {name}" for name in names.get(action.argument, ())]
     return _first([*reversed(history), *whole] if argument else whole, start)
+
+
+def nearest_command(word: str, kinds: Sequence[str], actions: ActionTable, *, is_read_only: bool) -> str:
+    """Return the command that was probably meant by a word that is none; empty if none is near."""
+    offered = actions.commands(is_read_only=is_read_only)
+    words = [*(each for action in offered for each in action.commands if len(each) > 1), *kinds]
+    return next(iter(get_close_matches(word, words, 1)), "")
 
 
 def _first(likely: Sequence[str], start: str) -> str:

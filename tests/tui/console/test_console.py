@@ -147,8 +147,8 @@ async def test_commands_go_where_they_say_and_unknown_ones_say_what_there_is(tmp
         await play.until(lambda: "all namespaces" in play.text)
         await play.press("colon", *"theme", "space", *"gpuconsole-light", "enter")
         assert play.console.theme == "gpuconsole-light"
-        await play.press("colon", *"nonsense", "enter")
-        await play.until(lambda: "No command 'nonsense'. ? lists those there are." in play.text)
+        await play.press("colon", *"zzzz", "enter")
+        await play.until(lambda: "Unknown command :zzzz. ? lists those there are." in play.text)
         assert not play.console._notifications, "a toast would cover the next view"
 
 
@@ -165,6 +165,9 @@ async def test_a_command_takes_what_is_typed_after_it_or_says_that_it_takes_noth
             (f"job {name}", f"Jobs › {name}"),
             ("job nosuch", "No job 'nosuch' here."),
             ("info jobs", ":info takes no argument."),
+            ("quit now", ":quit takes no argument."),
+            ("vlumes", "Unknown command :vlumes. Did you mean :volumes?"),
+            ("NODES /zzz", "Nothing matches; "),
         ):
             await play.press("colon", *("space" if each == " " else each for each in command), "enter")
             await play.until(lambda words=words: words in play.text)  # type: ignore[misc]

@@ -142,7 +142,7 @@ async def test_enter_runs_what_is_typed_not_what_is_suggested(tmp_path: Path) ->
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("colon", *"nod", "enter")
         assert isinstance(play.console.screen, JobsView)
-        assert "No command 'nod'." in play.text
+        assert "Unknown command :nod. Did you mean :node?" in play.text
 
 
 async def test_filters_understand_columns_letters_and_expressions(tmp_path: Path) -> None:

@@ -313,7 +313,7 @@ class View(Screen[None]):
         elif event.is_final:
             word, _, argument = event.text.strip().partition(" ")
             if word:
-                self.post_message(ActionRequest(word, argument.strip(), is_typed=True))
+                self.post_message(ActionRequest(word.lower(), argument.strip(), is_typed=True))
 
     def on_prompt_closed(self, event: Prompt.Closed) -> None:
         """Clear the canceled filter."""

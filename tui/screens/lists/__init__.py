@@ -26,7 +26,7 @@ JOBS = ViewDeclaration(
     focused=TABLE_FOCUSED,
     command=Action(
         "jobs",
-        "Jobs; jobs all: include old ones; job NAME: open one",
+        "Jobs: all (old too), NAMESPACE, /FILTER; job NAME: open",
         "navigate",
         commands=("jobs", "job", "j"),
         argument="filter",
