@@ -237,7 +237,7 @@ class Connection:
                 # What is not plain, or fails, is left to aiohttp, whose errors are explained. Requests
                 # that may change something are sent once.
                 self._is_plain = False
-                if method != "GET":
+                if method != "GET" or self._is_closed:
                     raise
         return await self._aiohttp().request(
             method, url, allow_redirects=follows_redirects, **request, **route

@@ -31,7 +31,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         name_of=lambda claim: f"persistentvolumeclaim/{claim.metadata.name}",
         labels_of=lambda claim: claim.metadata.labels or {},
     )
-    async with cluster(options) as client:
+    async with cluster(options, is_brief=True) as client:
         namespace = namespace_in_use(options, client)
         scopes = (namespace,) if namespace else ("", client.config.namespace)
         mirror: Mirror[Claim] = Mirror(client, CLAIMS, scopes, Reader(Claim), _meta, lambda: None)

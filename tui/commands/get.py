@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from k8s.diagnosis.failures import Triage
 from k8s.errors import KubeError
 from k8s.jobs.tensorboard import find_tensorboard, find_tensorboard_url
 from k8s.snapshot import Instance, Job
@@ -20,6 +20,9 @@ from tui.options import ConsoleOptions
 from tui.tables.column import OutputColumn, Values, output_columns, values_of
 from tui.tables.jobs import COLUMNS, JobsNow, duration_text, failure_values, queued_s, span_text
 from tui.text.format import NOTHING, Clock, seconds_since, timestamp
+
+if TYPE_CHECKING:
+    from k8s.diagnosis.failures import Triage  # slow to import
 
 INSTANCE_COLUMNS = (
     OutputColumn("NAME"),
@@ -55,7 +58,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print one job, or its line of the list at each change."""
     if flags.watch:
         return await _watch(options, flags)
-    async with cluster(options) as client:
+    async with cluster(options, is_brief=True) as client:
         snapshot, feed = await read_feed(options, client)
         job = find_job(snapshot, flags.job, flags.job_type)
         job = (await feed.explain_once([job])).job(job.ref) or job

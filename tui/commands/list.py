@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the jobs."""
     listing = job_listing(flags)
-    async with cluster(options) as client:
+    async with cluster(options, is_brief=not flags.watch) as client:
         snapshot, feed = await read_feed(options, client)
         snapshot = jobs_of_type(snapshot, flags.job_type)
         if listing.needs_values:

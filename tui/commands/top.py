@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from k8s.client.client import Client
 from k8s.errors import Forbidden
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from k8s.status import Status
-from tui.commands import top_users
 from tui.commands.list import job_listing
 from tui.commands.support.connect import cluster, namespace_in_use, read_feed, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.listing import ItemList, add_list_flags
-from tui.commands.support.live_output import LiveReadings, add_live
 from tui.commands.support.output import WrongUsage, write, write_stderr
+from tui.commands.support.parser import CommandParser
 from tui.commands.support.partial import no_jobs, write_missing
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.filters import gpu_totals
@@ -28,30 +28,42 @@ from tui.tables.jobs import JobsNow
 from tui.tables.nodes import NodesNow
 from tui.text.format import Clock, plural
 
+if TYPE_CHECKING:
+    from tui.commands.support.live_output import LiveReadings  # telemetry is slow to import
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the `nodes`, `jobs` and `users` subcommands."""
     views = parser.add_subparsers(dest="view", required=True, metavar="nodes|jobs|users")
     nodes = views.add_parser("nodes", aliases=["node"], help="show the GPUs of each node and who holds them")
     add_list_flags(nodes)
-    add_live(nodes)
+    _add_live(nodes)
     jobs = views.add_parser("jobs", aliases=["job"], help="show the GPUs that each job requests and holds")
     add_list_flags(jobs)
-    add_live(jobs)
+    _add_live(jobs)
     add_type(jobs)
     users_help = "show what each user's jobs hold, request, and leave idle"
-    top_users.add_arguments(views.add_parser("users", aliases=["user"], help=users_help))
+    users = views.add_parser("users", aliases=["user"], help=users_help)
+    assert isinstance(users, CommandParser)
+    users.command_module = "top_users"
+
+
+def _add_live(parser: argparse.ArgumentParser) -> None:
+    words = "measure too: what the GPUs do now, by DCGM exporter or Prometheus, with source and age"
+    parser.add_argument("--live", action="store_true", help=words)
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the GPUs of nodes, jobs or users."""
     if flags.view.startswith("user"):
+        from tui.commands import top_users  # slow to import
+
         async with cluster(options) as client:
             await top_users.print_users(options, client, flags)
         return 0
     if flags.live and flags.watch:
         raise WrongUsage("--live cannot be combined with --watch.")
-    async with cluster(options) as client:
+    async with cluster(options, is_brief=not flags.watch) as client:
         if flags.view.startswith("node"):
             await _top_nodes(options, client, flags)
         else:
@@ -68,7 +80,7 @@ async def _top_nodes(options: ConsoleOptions, client: Client, flags: argparse.Na
     )
     feed = ClusterFeed(client, namespace_in_use(options, client))
     snapshot = await feed.read_once()
-    live = await LiveReadings.read(options, client, snapshot, snapshot.nodes) if flags.live else None
+    live = await _measure(options, client, snapshot, snapshot.nodes) if flags.live else None
     now = NodesNow(server_clock(client), is_listed="nodes" not in snapshot.problems)
     nodes = listing.select(snapshot.nodes, now)
     _print_nodes(snapshot, now, listing, nodes, live)
@@ -106,6 +118,18 @@ async def _measure_jobs(options: ConsoleOptions, client: Client, snapshot: Clust
     jobs = [job for job in snapshot.jobs if job.gpus_allocated]
     names = {name for job in jobs for name in job.nodes}
     nodes = [row for row in snapshot.nodes if row.name in names]
+    return await _measure(options, client, snapshot, nodes, jobs)
+
+
+async def _measure(
+    options: ConsoleOptions,
+    client: Client,
+    snapshot: ClusterSnapshot,
+    nodes: Sequence[NodeRow],
+    jobs: Sequence[Job] = (),
+) -> LiveReadings:
+    from tui.commands.support.live_output import LiveReadings
+
     return await LiveReadings.read(options, client, snapshot, nodes, jobs)
 
 

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the explanation."""
-    async with cluster(options) as client:
+    async with cluster(options, is_brief=True) as client:
         job, answer = await explain_job(options, client, flags)
     answer = pasteable(options, job, answer)
     if flags.output in ("json", "yaml"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from statistics import fmean
@@ -59,12 +58,6 @@ USAGE_COLUMNS = (
 )
 _Uses = Sequence[tuple[tuple[str, ...], Usage | None, Traffic | None]]
 _BLANK = (NOTHING,) * len(_NUMBERS)
-
-
-def add_live(parser: argparse.ArgumentParser) -> None:
-    """Add `--live`."""
-    words = "measure too: what the GPUs do now, by DCGM exporter or Prometheus, with source and age"
-    parser.add_argument("--live", action="store_true", help=words)
 
 
 class LiveReadings:
