@@ -112,9 +112,12 @@ def container_ended(evidence: Evidence) -> Cause | None:
     times = f", {count(first.restarts, 'restart')} so far" if first.restarts else ""
     memory = _memory_limit(evidence, first)
     what, colon, error = f"{_subject(first)} {first.text}", "", ""
-    # Of a pod with several ranks, its exit says less than that of one of them.
-    is_one_of_several = found is not None and found.rank is not None and len(first.instance.ranks) != 1
-    if found is not None and (found.error or is_one_of_several):
+    # Of a pod with several ranks, its exit says less than that of one of them; and the rank that the others
+    # waited for may still run.
+    is_told = found is not None and found.rank is not None
+    is_one_of_several = is_told and len(first.instance.ranks) != 1
+    is_elsewhere = is_told and found is not None and found.instance != first.instance.name
+    if found is not None and (found.error or is_one_of_several or is_elsewhere):
         what, colon, error = found.reason.partition(": ")
     came_first = " first" if several and not what.endswith("waiting") else ""
     when = f"{came_first}{f', {at}' if at else ''}"

@@ -32,6 +32,7 @@ from tests.support.evidence import (
     texts,
     waiting,
 )
+from tests.support.failures import container_log
 from tests.support.objects import Object, node, pytorch_job
 from trainer.catalogue import find
 from trainer.messages import DamagedCheckpoints, MissingData, NotFinite, NothingToTrain, PortInUse, TooFewGpus
@@ -476,3 +477,18 @@ def test_a_running_job_that_is_silent_or_held_up_by_a_rank_says_so() -> None:
     assert why(stragglers=slow).sentence == "It runs, but rank 3 is 12 steps behind."
     waits = (Straggler("rank 3", "worker-3", 0, 0.41),)
     assert texts(why(stragglers=waits), "straggler") == ["rank 3 waits for data 41% of each step"]
+
+
+def test_a_rank_that_the_others_waited_for_is_named_although_its_pod_runs() -> None:
+    waited = "RuntimeError: Timed out waiting 1800000ms for recv operation to complete"
+    text = f"Traceback (most recent call last):\n  File 'a.py', line 1, in <module>\n{waited}"
+    logs = (
+        container_log(text, instance="master-0", ranks=(0,), exit=1),
+        container_log("loading", instance="worker-0", ranks=(1,)),
+    )
+    broken = instance("master-0", Status.FAILED, ranks=(0,))
+    running = instance("worker-0", Status.RUNNING, ranks=(1,))
+    pods = [starting("master-0", containerStatuses=[ended(1)])]
+    found = explained(broken, running, status=Status.FAILED, pods=pods, logs=logs)
+    assert found.sentence.startswith("Failed: rank 1 kept the others waiting, ")
+    assert found.help[-1] == "See what it printed: gpuconsole logs bert -r 1"
