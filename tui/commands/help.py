@@ -13,21 +13,26 @@ from tui.options import ConsoleOptions
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the topic argument."""
     parser.add_argument("topic", nargs="?", default="", help="chapter of the manual, or a command")
+    parser.add_argument("--man", action="store_true", help="print the man page, for man -l or a man1 folder")
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Print a chapter, the help of a command, or the list of topics.
+    """Print a chapter, the help of a command, the list of topics, or the man page.
 
     Raises:
         WrongUsage: The topic does not exist.
     """
-    if not flags.topic:
+    from tui.commands.support.parser import make_parser
+
+    if flags.man:
+        from tui.manual.man_page import man_page
+
+        write(man_page(make_parser()).rstrip("\n"))
+    elif not flags.topic:
         write(f"Topics:\n\n{contents()}\n\nRead one with gpuconsole help TOPIC.")
     elif topic := find_topic(flags.topic):
         write(read_chapter(topic))
     elif any(flags.topic in (command.name, *command.aliases) for command in COMMANDS):
-        from tui.commands.support.parser import make_parser
-
         make_parser().parse_args([flags.topic, "--help"])
     else:
         raise WrongUsage(f"There is no topic {flags.topic!r}.\n\n{contents()}\n")

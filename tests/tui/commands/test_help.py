@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
 import pytest
 
 from tests.tui.commands.conftest import CommandLine
@@ -85,3 +88,17 @@ async def test_unknown_links_are_refused(words: tuple[str, ...], why: str, alone
     ended = await alone("sandbox", "start", *words)
     assert ended.status == 2
     assert why in ended.err
+
+
+async def test_the_man_page_names_every_command_and_renders(alone: CommandLine) -> None:
+    ended = await alone("help", "--man")
+    assert ended.status == 0
+    for command in COMMANDS:
+        assert f"\n.SS\n{command.name}" in ended.out
+    assert "0 done; 1 failed" in ended.out
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed")
+    words = ("groff", "-man", "-ww", "-Tutf8")
+    done = subprocess.run(words, input=ended.out, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "GPUCONSOLE(1)" in done.stdout
