@@ -32,6 +32,7 @@ _TRACEBACK_LINES = 60
 _CONTEXT_BEFORE = 80
 _CONTEXT_AFTER = 20
 _LAST_LINES = 40
+_FINAL_LINES = 5
 _LATER_NS = 1_000_000_000
 _AT_ONCE_NS = 100_000_000
 _STEPS_READ = 8
@@ -207,7 +208,8 @@ def _read(log: ContainerLog) -> _Run:
     exits = {each.rank for each in reports if each.rank is not None and not each.is_absent}
     for error in errors:
         if error.rank is None and error.local_rank is not None:
-            ranks = log.ranks or range(error.local_rank + 1)
+            is_device = error.kind == "complaint"
+            ranks = log.ranks or range(0 if is_device else error.local_rank + 1)
             error.rank = ranks[error.local_rank] if error.local_rank < len(ranks) else None
         elif error.rank is None and len(log.ranks) == 1 and not log.is_launcher:
             error.rank = log.ranks[0]
@@ -452,7 +454,11 @@ class _Verdict:
         return [line for line in texts if line.rank in (None, self._first.rank)]
 
     def _context(self) -> list[str]:
-        return [line.text for line in self._near() if line.is_notable and not _HEALTHY.search(line.text)]
+        near = self._near()
+        # Without an error the last lines may be the reason, whatever their words.
+        last = near[-_FINAL_LINES:] if self._first.error is None and self._first.report is None else []
+        lines = [line for line in near if line.is_notable or line in last]
+        return [line.text for line in lines if not _HEALTHY.search(line.text)]
 
     def _groups(self) -> dict[str, str]:
         cause, first = self._cause, self._first

@@ -106,7 +106,8 @@ _NOTABLE_WORDS = (
     "can't|could not|unable|refused|interrupt|exit|timeout|timed out|detected|not enough|instruction|"
     "no module|missing|signal|what():|expired|no such|exec |nccl warn|.cpp:|ssh: |local_rank|resolve|"
     "but didn't|process name|running at|stalled ranks|/task:|return code|usage|invalid|unknown |exceeded|"
-    "unrecognized|assert|bus |memory|as root|xid|slots|nan |: e |*** sig|-finite|exchange_id|closed by"
+    "unrecognized|assert|bus |memory|as root|xid|slots|nan|: e |*** sig|-finite|exchange_id|closed by|in use|"
+    "memlock|no kernel|limit"
 )
 _NOTABLE = tuple(_NOTABLE_WORDS.split("|"))
 _LOOSE_LABEL = re.compile(r" {0,4}(\d{1,5}): |\[(\d{1,5})\] ?")
@@ -116,6 +117,8 @@ _TAG = re.compile(
 _PREFIX_RANK = re.compile(r"(?i)\brank[ =:]{0,2}(\d{1,6})\b")
 # torchelastic's table of failures.
 _TABLE_RANK = re.compile(r"  rank +: (\d{1,6})")
+# A process numbers the GPUs that it sees, which torchrun does not restrict.
+_NCCL_DEVICE = re.compile(r"\S+:\d+:\d+ \[(\d{1,2})\] .*NCCL WARN")
 _NUMBERS = re.compile(r"\d+")
 _CLOCK = re.compile(r"\d\d:\d\d")
 
@@ -427,6 +430,8 @@ class _ErrorReader:
         error = FoundError(kind, rank, stamp_ns, index, index, [Raised(headline)], [text])
         if rank is None and (named := _PREFIX_RANK.search(text)) and ".cpp:" in text:
             error.rank = int(named[1])
+        elif kind == "complaint" and (device := _NCCL_DEVICE.match(text)):
+            error.local_rank = int(device[1])
         self._add(error)
         if kind in ("exception", "native"):
             self._open[rank, ""] = _Block(error, "", "message")
