@@ -297,7 +297,7 @@ class Console(PacedApp[int]):
                 request.name, self._names()["kind"], actions, is_read_only=self.options.is_read_only
             )
             title = f"Unknown command :{sanitize(request.name)}."
-            message = f"Did you mean :{near}?" if near else "? lists those there are."
+            message = f"Did you mean :{near}?" if near else ":aliases lists them."
             self.notify(message, title=title, severity="warning")
         elif why := self._refusal(action):
             self.notify(f"{why[:1].upper()}{why[1:]}.", severity="warning")

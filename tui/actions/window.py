@@ -52,6 +52,23 @@ def last_view(console: Console, request: ActionRequest) -> None:
         console.post_message(console.views.previous.request())
 
 
+def history_back(console: Console, request: ActionRequest) -> None:
+    """Show the view before this one in the history."""
+    _step(console, -1, "No earlier view.")
+
+
+def history_forward(console: Console, request: ActionRequest) -> None:
+    """Show the view after this one in the history."""
+    _step(console, 1, "No later view.")
+
+
+def _step(console: Console, by: int, none_there: str) -> None:
+    if (route := console.views.step_history(by)) is None:
+        console.notify(none_there)
+    else:
+        console.post_message(route.request())
+
+
 def quit_or_back(console: Console, request: ActionRequest) -> None:
     """Go back; at home ask whether to quit."""
     view = console.views.current
@@ -110,6 +127,25 @@ def palette(console: Console, request: ActionRequest) -> None:
     console.push_screen(CommandPalette([ActionProvider], placeholder="Search actions"))
 
 
+def aliases(console: Console, request: ActionRequest) -> None:
+    """List the `:` commands with their aliases, and the names of job kinds."""
+    from tui.jobs.kind_words import words_by_kind
+    from tui.screens.documents.text import TextView
+
+    async def read() -> str:
+        offered = console.context.actions.commands(is_read_only=console.options.is_read_only)
+        rows = [(", ".join(each.commands), each.argument.upper(), each.help) for each in offered]
+        rows += [
+            (", ".join(words), "FILTER", f"Jobs of kind {kind}") for kind, words in words_by_kind().items()
+        ]
+        widths = [max(len(row[place]) for row in rows) for place in (0, 1)]
+        return "\n".join(
+            f":{names:{widths[0]}}  {argument:{widths[1]}}  {words}" for names, argument, words in rows
+        )
+
+    console.views.show(Route("aliases"), TextView("Commands", read))
+
+
 def jump(console: Console, request: ActionRequest) -> None:
     """Label the panes with letters, and focus the one that is chosen."""
     from tui.screens.dialogs.jump import JumpScreen, jump_targets
@@ -124,8 +160,11 @@ def jump(console: Console, request: ActionRequest) -> None:
 
 
 FUNCTIONS: Functions = {
+    "aliases": aliases,
     "back": back,
     "help": show_help,
+    "history_back": history_back,
+    "history_forward": history_forward,
     "jump": jump,
     "last_view": last_view,
     "quit": leave,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from k8s.kinds import KINDS, JobKind
 
 # Arena's short names that are not the kind's title without `job`.
 _SHORT: Mapping[str, str] = {"py": "pytorch", "rj": "ray", "vj": "volcano"}
+# Names of the list of all jobs.
+_TAKEN = ("jobs", "job")
 # Arena's names for kinds of other operators, shown where their pods exist.
 KINDS_OF_OTHERS: Mapping[str, str] = {
     **dict.fromkeys(("et", "etjob", "deepspeed", "deepspeedjob", "dp"), "trainingjob"),
@@ -52,6 +54,18 @@ def short_kind(kind: str) -> str:
 def find_kind(word: str) -> str:
     """Return the kind that a word stands for, such as `PyTorchJob`; empty if there is none."""
     return next((kind.resource.kind for kind in KINDS if matches_kind(kind, word)), "")
+
+
+def words_by_kind() -> Mapping[str, Sequence[str]]:
+    """Return the commands that show the jobs of each kind: its plural first, then shorter names."""
+    found: dict[str, dict[str, None]] = {}
+    for kind in KINDS:
+        words = (kind.resource.plural, kind.resource.kind.lower(), *words_of(kind))
+        found.setdefault(kind.resource.kind, {}).update(dict.fromkeys(words))
+    return {
+        kind: [word for word in words if word not in _TAKEN and " " not in word]
+        for kind, words in found.items()
+    }
 
 
 def matches_kind(kind: JobKind, words: str) -> bool:

@@ -42,6 +42,18 @@ EVERYWHERE_ACTIONS = (
     ),
     Action("last_view", "Previous view (toggle)", "window", on=_everywhere("minus")),
     Action(
+        "history_back",
+        "Back in the history of views",
+        "window",
+        on=_everywhere("left_square_bracket"),
+    ),
+    Action(
+        "history_forward",
+        "Forward in the history of views",
+        "window",
+        on=_everywhere("right_square_bracket"),
+    ),
+    Action(
         "open_notice",
         "Open the job of the newest notice",
         "notices",
@@ -49,6 +61,13 @@ EVERYWHERE_ACTIONS = (
         on=(On(EVERYWHERE, "ctrl+n", footer=""), On("notices", "enter,d", "Open the job")),
     ),
     Action("palette", "Command palette", "window", on=_everywhere("ctrl+p")),
+    Action(
+        "aliases",
+        "All commands with their other names",
+        "window",
+        on=_everywhere("ctrl+a"),
+        commands=("aliases", "alias"),
+    ),
     Action("jump", "Jump to a pane by its letter", "window", on=_everywhere("ctrl+g")),
     Action("copy", "Copy the name of the row, or of all marked rows", "export", on=_everywhere("c")),
     Action("save", "Save the table as CSV", "export", on=_everywhere("ctrl+s")),

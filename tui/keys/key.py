@@ -15,6 +15,8 @@ _WRITTEN = {
     "full_stop": ".",
     "comma": ",",
     "minus": "-",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
     "plus": "+",
     "equals_sign": "=",
     "less_than_sign": "<",

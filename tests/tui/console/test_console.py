@@ -148,7 +148,7 @@ async def test_commands_go_where_they_say_and_unknown_ones_say_what_there_is(tmp
         await play.press("colon", *"theme", "space", *"gpuconsole-light", "enter")
         assert play.console.theme == "gpuconsole-light"
         await play.press("colon", *"zzzz", "enter")
-        await play.until(lambda: "Unknown command :zzzz. ? lists those there are." in play.text)
+        await play.until(lambda: "Unknown command :zzzz. :aliases lists them." in play.text)
         assert not play.console._notifications, "a toast would cover the next view"
 
 

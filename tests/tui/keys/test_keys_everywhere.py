@@ -23,6 +23,28 @@ def prompt(play: Playground) -> str:
     return play.text.splitlines()[-2].strip()
 
 
+@proves("app.history_back", "app.history_forward", "app.aliases")
+async def test_keys_of_every_view_walk_through_what_was_shown_and_list_the_commands(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        hands, here = Hands.on(play), play.console.views
+        await play.press("[")
+        await play.until(seen(play, "No earlier view."))
+        await play.press(*typed("nodes"), *typed("why bert"), "escape", "escape")
+        await play.press(*typed("jobs"), *typed("events"))
+        for before in (" Jobs (", " Nodes (", "› bert › why", " Nodes (", " Jobs ("):
+            await hands.press("app.history_back", titled(play, before))
+        for after in (" Nodes (", "› bert › why", " Nodes (", " Jobs (", " Events ("):
+            await hands.press("app.history_forward", titled(play, after))
+        await play.press("]")
+        await play.until(seen(play, "No later view."))
+        await play.press("[", "[", *typed("users"), "]")
+        await play.until(seen(play, "No later view."))
+        assert here.current is not None and here.current.VIEW.name == "users"
+        commands = seen(play, ":jobs, job, j ", ":pytorchjobs, pytorchjob, pytorch, py ", "Jobs of kind TFJob")
+        await hands.press("app.aliases", commands, undo=["escape"])
+        assert changes(play) == []
+
+
 @proves("app.back", "app.filter", "app.command", "app.help", "app.last_view", "app.palette", "app.jump")
 async def test_keys_of_every_view_go_back_and_ask_what_is_wanted(tmp_path: Path) -> None:
     async with world(tmp_path) as play:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 FLASH_S = 5.0
 
 MOST_TYPED = 100
+MOST_VISITED = 100
 
 # The app binds this key itself, because it has to work in dialogs too.
 INTERRUPT = f"{EVERYWHERE}.interrupt"
@@ -348,6 +349,9 @@ class ViewStack:
         self._app = app
         self._prepare = prepare
         self.previous: Route | None = None
+        # Routes in the order in which they were shown, and the place of the visible one.
+        self._history: list[Route] = []
+        self._place = -1
 
     @property
     def current(self) -> View | None:
@@ -363,6 +367,7 @@ class ViewStack:
     def show(self, route: Route, view: View) -> None:
         """Push a view; if one with its route is open, return to that instead."""
         self._remember()
+        self._record(route)
         for depth, below in enumerate(reversed(self._app.screen_stack)):
             if isinstance(below, View) and below.route == route:
                 for _ in range(depth):
@@ -373,6 +378,7 @@ class ViewStack:
     def switch(self, route: Route, view: View) -> None:
         """Replace the whole stack by a view, unless the home already has its route."""
         self._remember()
+        self._record(route)
         while self.is_deep:
             self._app.pop_screen()
         home = self._app.screen
@@ -380,14 +386,30 @@ class ViewStack:
             self._app.switch_screen(self._prepare(view, route))
 
     def restart(self, route: Route, view: View) -> None:
-        """Replace the stack after a context switch, and forget the previous route."""
+        """Replace the stack after a context switch, and forget the previous routes."""
         self.switch(route, view)
-        self.previous = None
+        self.previous, self._history, self._place = None, [route], 0
 
     def go_back(self) -> None:
         """Close the visible view."""
         self._remember()
         self._app.pop_screen()
+        if (view := self.current) is not None and view.route is not None:
+            self._record(view.route)
+
+    def step_history(self, by: int) -> Route | None:
+        """Move in the history and return the route there, to be shown by the caller; None past its ends."""
+        if not 0 <= self._place + by < len(self._history):
+            return None
+        self._place += by
+        return self._history[self._place]
+
+    def _record(self, route: Route) -> None:
+        # A route that `step_history` led to is there already.
+        if self._history[self._place : self._place + 1] != [route]:
+            self._history[self._place + 1 :] = [route]
+            del self._history[:-MOST_VISITED]
+            self._place = len(self._history) - 1
 
     def _remember(self) -> None:
         if (view := self.current) is not None and view.route is not None:
