@@ -225,7 +225,7 @@ async def test_a_killed_pod_ends_connections_and_its_successor_serves(admin: Cli
 
 
 async def texts(client: Client, targets: tuple[Target, ...], rank: int) -> list[str]:
-    items = [item async for item in read(client, targets, Options(rank=rank))]
+    items = [item async for batch in read(client, targets, Options(rank=rank)) for item in batch]
     return [item.text.decode() for item in items if isinstance(item, LogLine)]
 
 
