@@ -85,7 +85,8 @@ async def _from_job(client: Client, job: Job) -> tuple[list[PlotLine], str]:
     said: list[LogLine] = []
     try:
         targets = targets_of(job)
-        said = [item async for item in read(client, targets, Options()) if isinstance(item, LogLine)]
+        async for batch in read(client, targets, Options()):
+            said += (item for item in batch if isinstance(item, LogLine))
     except KubeError as error:
         problem = f"{problem}\n{error.details or error.what}"
     found = LogPoints()
