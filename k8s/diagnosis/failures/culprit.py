@@ -69,6 +69,8 @@ _VAGUE = any_of(
     r"^(?:c10::\w+|std::\w+|Aborted|SystemExit|Killed)\b(?!: \S)",
     r"unhandled (?:system|cuda) error|, invalid usage|, internal error|^RuntimeError\s*$",
 )
+# A child was killed; the state of the container may tell why.
+_KILLED = any_of(r"killed by signal: Killed|exited unexpectedly|BrokenProcessPool|\bSIGKILL\b")
 # The error of a rank that waited for another, rather than was stopped.
 _WAITED = any_of(
     r"time[d ]{0,2}out|peer|broken pipe|remote (?:process|error)|bytes|watchdog|barrier|socket",
@@ -131,15 +133,16 @@ class _Run:
     """Stamps of other lines after the first error that report no problem, by rank."""
 
     def __post_init__(self) -> None:
-        start = min((error.last_index for error in self.errors), default=len(self.texts))
+        ends = [error.last_index for error in self.errors] + [report.index for report in self.reports]
+        start = min(ends, default=len(self.texts))
         for line in self.texts[start + 1 :]:
             if _STEP.search(line.text):
                 self.steps.setdefault(line.rank, []).append(line.stamp_ns)
             elif not line.is_notable and line.text.strip() and not _AFTERMATH.search(line.text):
                 self.normal.setdefault(line.rank, []).append(line.stamp_ns)
 
-    def count_steps(self, error: FoundError) -> int:
-        """Return the number of steps after an error, of its rank or of any if it has none."""
+    def count_steps(self, error: FoundError | RankReport) -> int:
+        """Return the number of steps after an error or a report, of its rank or of any if it has none."""
         ranks = set(self.steps) if error.rank is None else {None, error.rank}
         after_ns = error.stamp_ns + _LATER_NS
         stamps = (stamp_ns for rank in ranks for stamp_ns in self.steps.get(rank, [])[-_STEPS_READ:])
@@ -241,7 +244,8 @@ def _suspects(run: _Run, known: set[str], collateral: Sequence[re.Pattern[str]])
         found = [each for each in found if each.level in (_Level.REAL, _Level.COLLATERAL)]
     for report in run.reports:
         is_explained = any(each.rank == report.rank and each.level <= _Level.COLLATERAL for each in found)
-        if is_explained and not report.is_absent:
+        was_restarted = run.count_steps(report) >= 2
+        if was_restarted or (is_explained and not report.is_absent):
             continue
         level = _Level.COLLATERAL
         if report.is_absent or 0 < (report.code or 0) < 128:
@@ -304,7 +308,7 @@ def _absentee(logs: Sequence[ContainerLog], suspects: Sequence[_Suspect], first:
     )
     rank = min(set(owners[0].ranks) & missing)
     own = next((each for each in suspects if each.run.log is owners[0]), None)
-    is_killed = own and own.level is _Level.EXIT and own.state not in ("", "SIGTERM")
+    is_killed = own and own.level is _Level.EXIT and own.state
     if own and is_killed and own.stamp_ns < first.stamp_ns:
         return own
     run = own.run if own else _Run(owners[0], [], [], [])
@@ -405,6 +409,8 @@ class _Verdict:
         first, log = self._first, self._first.run.log
         error, report = first.error, first.report
         states = [each for each in (first.state, report.signal if report else "") if each]
+        if first.error and _KILLED.search(first.error.headline):
+            states += (log.pod_reason, log.end_reason)
         if self._by_state(each for each in states if not each.startswith(("exit", "SIG"))):
             return
         own = error.texts if error else []

@@ -48,7 +48,9 @@ class ContainerLog:
     @property
     def states(self) -> tuple[str, ...]:
         """States at its end, named as in the causes table, the most specific first."""
-        number = self.signal or max(0, (self.exit_code or 0) - 128)
+        code = self.exit_code or 0
+        # A shell adds 128 to a signal; Python's sys.exit(-9) ends as 247.
+        number = self.signal or (256 - code if 240 < code < 254 else max(0, code - 128))
         found = (self.pod_reason, self.end_reason, signal_name(number), f"exit {self.exit_code}")
         return tuple(each for each in found if each)
 
