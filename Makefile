@@ -5,6 +5,7 @@
 # make bench     our figures beside those of the tools we compare with
 # make fuzz      properties with new random examples, mostly 2,000 each; a check repeats the same ones
 # make mutants   small breakages, one at a time, and which of them the tests notice (half an hour)
+# make zipapp    dist/gpuconsole.pyz: the console in one file, for this platform and version of Python
 # make pictures  the screens in README, taken from a real run in the sandbox
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c .ci/const
 TORCH := $(shell grep '^torch==' .ci/constraints.txt)
 SETTINGS := pyproject.toml .ci/constraints.txt
 
-.PHONY: demo test check fix bench fuzz mutants pictures clean
+.PHONY: demo test check fix bench fuzz mutants zipapp pictures clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/gpuconsole --sandbox
@@ -44,6 +45,11 @@ fuzz: $(VENV)/.ready-dev
 
 mutants: $(VENV)/.ready-dev
 	$(BIN)/python -m tests.mutants $(MUTANTS)
+
+zipapp: $(VENV)/bin/python
+	rm -rf build/zipapp
+	$(INSTALL) --quiet --target build/zipapp .
+	$(BIN)/python .ci/zipapp.py build/zipapp dist/gpuconsole.pyz
 
 pictures: $(VENV)/.ready-dev
 	$(BIN)/python -m tests.pictures

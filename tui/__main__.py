@@ -105,7 +105,9 @@ def _main(words: list[str]) -> int:
         write_stderr(str(error))
         return FAILED
     except WrongUsage as error:
-        write_stderr(f"{error}\nSee {' '.join(filter(None, ('gpuconsole', error.command)))} --help")
+        from tui.options import program
+
+        write_stderr(f"{error}\nSee {' '.join(filter(None, (program(), error.command)))} --help")
         return WRONG_USAGE
     except SystemExit:
         sys.stdout.flush()  # argparse has written help

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import sys
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -131,6 +132,12 @@ class ConsoleOptions:
     def sandbox_folder(self) -> Path:
         """Return the folder of the sandbox's objects, volumes and logs."""
         return self.data_folder / "sandbox"
+
+
+def program() -> str:
+    """Return how the program was called: `gpuconsole`, or `kubectl gpuconsole` as a plugin of kubectl."""
+    is_plugin = Path(sys.argv[0]).name.startswith("kubectl-gpuconsole")
+    return "kubectl gpuconsole" if is_plugin else "gpuconsole"
 
 
 def local_user() -> str:

@@ -70,3 +70,12 @@ async def test_other_variables_stand_for_flags_too(run: CommandLine, cluster: Sc
     (await run("delete", "running", "--yes")).reports(1, "--readonly")
     run.set("GPUCONSOLE_REQUEST_TIMEOUT", "soon")
     (await run("list")).reports(2, "--request-timeout: 'soon' is not a duration")
+
+
+async def test_a_plugin_of_kubectl_says_how_it_was_called(
+    run: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["/home/li/bin/kubectl-gpuconsole"])
+    assert "usage: kubectl gpuconsole " in (await run("list", "--help")).out
+    assert "kubectl gpuconsole -n default why fails" in (await run("-n", "default", "wait", "fails")).err
+    assert "See kubectl gpuconsole list --help" in (await run("list", "-l", "a in")).err

@@ -15,7 +15,7 @@ from k8s.errors import FORBIDDEN_HINT, Forbidden, KubeError, NotKubernetes
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
-from tui.options import ConsoleOptions
+from tui.options import ConsoleOptions, program
 from tui.text.format import Clock
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def command_line(options: ConsoleOptions, *words: str) -> str:
         *(("--as-group", group) for group in options.overrides.as_groups),
     ):
         where += [flag, value] if value else []
-    return shlex.join(["gpuconsole", *where, *words])
+    return shlex.join([*program().split(), *where, *words])
 
 
 def with_cluster_flags(options: ConsoleOptions, text: str) -> str:

@@ -13,7 +13,7 @@ from k8s.client.auth.overrides import ConfigOverrides
 from k8s.text.sanitize import sanitize_lines
 from tui.commands import COMMANDS, NOT_HERE
 from tui.commands.support.output import WrongUsage
-from tui.options import ConsoleOptions
+from tui.options import ConsoleOptions, program
 from tui.terminal.tty_state import wants_ascii
 
 WRONG_USAGE = 2
@@ -198,7 +198,7 @@ def ineffective_flags(flags: argparse.Namespace) -> list[str]:
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     parser = CommandParser(
-        prog="gpuconsole",
+        prog=program(),
         description="Console for training jobs on GPU clusters. Without a command, opens the console.",
         epilog="Exit status: 0 done, 1 failed, 2 wrong usage.",
     )
