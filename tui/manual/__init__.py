@@ -19,6 +19,7 @@ TOPICS: dict[str, str] = {
     "topology": "How GPUs are linked, and placement",
     "trainers": "The packaged trainers ddp and mpi",
     "scripts": "Commands for scripts",
+    "habits": "What kubectl and k9s users type, and what it does here",
     "configuration": "Files, settings, themes",
     "architecture": "For contributors: structure, data flow, recipes",
     "changes": "What changed in each release",
