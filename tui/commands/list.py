@@ -27,8 +27,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     async with cluster(options, is_brief=not flags.watch) as client:
         snapshot, feed = await read_feed(options, client)
         snapshot = jobs_of_type(snapshot, flags.job_type)
-        if listing.needs_values:
+        if listing.uses("reason"):
             snapshot = jobs_of_type(await feed.explain_once(snapshot.jobs), flags.job_type)
+        if listing.uses("loss", "silent_s"):
             from tui.commands.support.life import read_jobs_now  # slow to import
 
             now = await read_jobs_now(options, client, snapshot.jobs)

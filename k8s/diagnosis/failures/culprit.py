@@ -243,7 +243,9 @@ def _suspects(run: _Run, known: set[str], collateral: Sequence[re.Pattern[str]])
         # A running container may have handled its other errors.
         found = [each for each in found if each.level in (_Level.REAL, _Level.COLLATERAL)]
     for report in run.reports:
-        is_explained = any(each.rank == report.rank and each.level <= _Level.COLLATERAL for each in found)
+        # A hard end needs an error of the rank's own; the launcher's summary may have been given its rank.
+        worst = _Level.ACCUSED if report.is_hard else _Level.COLLATERAL
+        is_explained = any(each.rank == report.rank and each.level <= worst for each in found)
         was_restarted = run.count_steps(report) >= 2
         if was_restarted or (is_explained and not report.is_absent):
             continue

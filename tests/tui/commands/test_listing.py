@@ -85,6 +85,28 @@ async def test_formats_of_kubectl(jobs: CommandLine) -> None:
     assert "NAME" not in plain
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("-o", "jsonpath={.items[*].name}"), False),
+        (("-o", "custom-columns=NAME:.name,IS:.status"), False),
+        (("--sort-by", "name"), False),
+        (("-o", "custom-columns=NAME:.name,LOSS:.loss"), True),
+        (("-o", "jsonpath={.items[*]}"), True),
+        (("-o", "jsonpath={.items}"), True),
+        (("-o", "jsonpath={..silent_s}"), True),
+        (("--sort-by", "loss"), True),
+        (("-o", "csv"), True),
+        ((), False),
+    ],
+)
+async def test_logs_are_read_only_for_what_stands_in_them(
+    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], expected: bool
+) -> None:
+    assert (await run("list", *words)).status == 0
+    assert any(asked.path.endswith("/log") for asked in cluster.requests) is expected
+
+
 async def test_top_and_data_lists_take_the_same_flags(run: CommandLine) -> None:
     nodes = (await run("top", "nodes", "-o", "jsonpath={.items[*].name}")).out.split()
     assert nodes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import difflib
+import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -33,6 +34,7 @@ _JSONPATH, _CUSTOM = "jsonpath=", "custom-columns="
 LIST_FORMATS = (*FORMATS, "name", "csv")
 # Columns and JSON members that grow by themselves.
 _GROWING = ("age", "age_s", "duration", "duration_s", "queued", "queued_s", "silent_s")
+_WHOLE = re.compile(r"\.\.|\*\]?\s*\}|\{\s*[$@.]*(?:items)?\s*\}")
 # Of `--field-selector` and `--sort-by`, as kubectl names them.
 _KUBECTL_FIELDS = {
     "metadata.name": "name",
@@ -112,6 +114,7 @@ class ItemList(Generic[Item, View]):
             WrongUsage: A selector, field or template is invalid.
         """
         self.form: str = flags.output
+        self._words = f"{self.form} {flags.field_selector} {flags.sort_by}"
         self._columns, self._name_of, self._labels_of = columns, name_of, labels_of
         self._has_titles = not flags.no_headers
         self._filter = parse_filter(f"-l {flags.selector}") if flags.selector.strip() else None
@@ -131,10 +134,12 @@ class ItemList(Generic[Item, View]):
         elif self.form.startswith(_CUSTOM):
             self._custom = [_custom_column(each) for each in self.form.removeprefix(_CUSTOM).split(",")]
 
-    @property
-    def needs_values(self) -> bool:
-        """Return True if all values of the items are needed, not only those of the table."""
-        return self.form not in ("table", "name") or bool(self._fields or self._sort_path)
+    def uses(self, *names: str) -> bool:
+        """Return True if members of the JSON with these names are printed, or decide what is."""
+        if self.form in ("wide", "json", "yaml", "csv"):
+            return True
+        # A path may also end at whole objects.
+        return any(name in self._words for name in names) or bool(_WHOLE.search(self.form))
 
     @property
     def is_table(self) -> bool:
