@@ -133,7 +133,7 @@ class _Run:
     """Stamps of other lines after the first error that report no problem, by rank."""
 
     def __post_init__(self) -> None:
-        ends = [error.last_index for error in self.errors] + [report.index for report in self.reports]
+        ends = [each.last_index for each in self.errors] + [each.index for each in self.reports]
         start = min(ends, default=len(self.texts))
         for line in self.texts[start + 1 :]:
             if _STEP.search(line.text):
@@ -211,8 +211,7 @@ def _read(log: ContainerLog) -> _Run:
     exits = {each.rank for each in reports if each.rank is not None and not each.is_absent}
     for error in errors:
         if error.rank is None and error.local_rank is not None:
-            is_device = error.kind == "complaint"
-            ranks = log.ranks or range(0 if is_device else error.local_rank + 1)
+            ranks = log.ranks or range(0 if error.kind == "complaint" else error.local_rank + 1)
             error.rank = ranks[error.local_rank] if error.local_rank < len(ranks) else None
         elif error.rank is None and len(log.ranks) == 1 and not log.is_launcher:
             error.rank = log.ranks[0]
@@ -246,9 +245,8 @@ def _suspects(run: _Run, known: set[str], collateral: Sequence[re.Pattern[str]])
         # A hard end needs an error of the rank's own; the launcher's summary may have been given its rank.
         worst = _Level.ACCUSED if report.is_hard else _Level.COLLATERAL
         is_explained = any(each.rank == report.rank and each.level <= worst for each in found)
-        was_restarted = run.count_steps(report) >= 2
-        if was_restarted or (is_explained and not report.is_absent):
-            continue
+        if run.count_steps(report) >= 2 or (is_explained and not report.is_absent):
+            continue  # the rank was restarted, or its own error says more
         level = _Level.COLLATERAL
         if report.is_absent or 0 < (report.code or 0) < 128:
             level = _Level.ACCUSED
