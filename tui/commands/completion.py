@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import time
-from contextlib import suppress
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from tui.commands.completer import (
 )
 from tui.commands.support.output import WrongUsage, write
 from tui.commands.support.parser import CommandParser, SwitchAction, make_parser
+from tui.files.private_file import make_private_folder, write_private_file
 from tui.options import ConsoleOptions
 
 _BASH = r"""# Load it with: source <(gpuconsole completion bash)
@@ -97,7 +101,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the script, or read the names of the cluster."""
     if flags.refresh:
-        await _refresh_names(options)
+        key = cluster_key(
+            options.kubeconfig, options.context, options.namespace, is_sandbox=options.is_sandbox
+        )
+        with suppress(OSError), _only_one(key) as is_first:
+            if is_first:
+                await _refresh_names(options, key)
     elif flags.shell is None:
         raise WrongUsage("Which shell: bash, zsh or fish?")
     else:
@@ -105,13 +114,26 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     return 0
 
 
-async def _refresh_names(options: ConsoleOptions) -> None:
+@contextmanager
+def _only_one(key: str) -> Iterator[bool]:
+    """Yield False if another process refreshes the names of this cluster, which may be away."""
+    folder = Path(state_folder())
+    make_private_folder(folder)
+    with open(folder / f"{NAMES_FILE}.lock", "w") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, zlib.crc32(key.encode()))
+        except OSError:
+            yield False
+        else:
+            yield True
+
+
+async def _refresh_names(options: ConsoleOptions, key: str) -> None:
     from k8s.client.auth.kubeconfig import read_kubeconfig
     from k8s.models.resources import NAMESPACES, NODES
     from tui.commands.submission.template import every_template
     from tui.commands.support.connect import cluster, read_jobs
 
-    key = cluster_key(options.kubeconfig, options.context, options.namespace, is_sandbox=options.is_sandbox)
     # What cannot be read now keeps its names.
     found: dict[str, Any] = {**read_names(key), "at": time.time()}
     with suppress(KubeError):
@@ -136,8 +158,6 @@ async def _refresh_names(options: ConsoleOptions) -> None:
 
 def write_cache(name: str, values: dict[str, Any]) -> None:
     """Write a cache file; without a state folder there is none."""
-    from tui.files.private_file import write_private_file
-
     with suppress(OSError):
         write_private_file(Path(state_folder()) / name, json.dumps(values))
 

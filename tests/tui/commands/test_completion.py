@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from tests.scripted.server import ScriptedCluster, Stall
 from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine
 from tui.commands import completer
@@ -128,6 +129,22 @@ async def test_names_are_read_from_the_cluster(run: CommandLine) -> None:
     assert all(each["instances"] for each in found["jobs"].values())
     assert found["contexts"] == ["recorded"]
     assert found["nodes"]
+
+
+async def test_of_a_cluster_that_does_not_answer_the_names_are_asked_for_once_and_stay(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    await run.process("completion", "--refresh")
+    key = cluster_key("", "", "", is_sandbox=False)
+    known, before = read_names(key), len(cluster.asked("/api/v1/nodes"))
+    cluster.say_everywhere(Stall())
+    first = await run.start("completion", "--refresh")
+    await cluster.until_asked("/api/v1/nodes", times=before + 1)
+    assert (await run.process("completion", "--refresh")).status == 0
+    assert len(cluster.asked("/api/v1/nodes")) == before + 1
+    first.terminate()
+    await first.communicate()
+    assert read_names(key) == known
 
 
 async def test_without_a_cluster_a_tab_is_silent(alone: CommandLine) -> None:
