@@ -50,7 +50,7 @@ async def _go_to_namespace(console: Console, name: str) -> None:
 
 
 async def find_namespace(console: Console, name: str) -> tuple[bool | None, Sequence[str]]:
-    """Return whether a namespace exists, None if the user may not know, and the names of others."""
+    """Return the existence of a namespace, None if the user may not know it, and the names of others."""
     from k8s.models.resources import NAMESPACES
 
     known = console.context.names()["namespace"]

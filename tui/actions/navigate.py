@@ -95,6 +95,15 @@ def users(console: Console, request: ActionRequest) -> None:
     _filter(console, request.argument)
 
 
+def pods(console: Console, request: ActionRequest) -> None:
+    """Show the pods of jobs."""
+    from tui.screens.lists.pods import PodsView
+
+    view = PodsView(lambda: console.cluster_feed.pods if console.cluster_feed is not None else {})
+    console.views.switch(Route("pods"), view)
+    _filter(console, request.argument)
+
+
 def usage(console: Console, request: ActionRequest) -> None:
     """Show the GPU usage of each rank of a job, and the usage of its pods."""
     from tui.screens.job.usage import UsageView
@@ -298,6 +307,7 @@ FUNCTIONS: Functions = {
     "node_gpus": node_gpus,
     "nodes": nodes,
     "open_job": open_job,
+    "pods": pods,
     "previous_logs": previous_logs,
     "usage": usage,
     "users": users,

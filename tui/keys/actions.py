@@ -13,6 +13,12 @@ def _everywhere(keys: str) -> tuple[On, ...]:
     return (On(EVERYWHERE, keys),)
 
 
+def _in_lists_of_jobs(key: str, help_text: str = "", but: str = "") -> tuple[On, ...]:
+    """Bind a letter of a job in the lists whose rows belong to jobs."""
+    views = ("pods", "node_gpus", "users", "events", "notices")
+    return tuple(On(view, key, help_text, "") for view in views if view != but)
+
+
 EVERYWHERE_ACTIONS = (
     Action("back", "Back; clears the filter first", "window", footer="back", on=_everywhere("escape")),
     Action(
@@ -103,6 +109,7 @@ JOB_ACTIONS = (
             On("jobs", "enter,d"),
             On("node_gpus", "enter,d", "Open the pod's job"),
             On("users", "enter,d", "Open the job"),
+            On("pods", "enter,d", "Open the pod's job"),
         ),
         acts_on_job=True,
     ),
@@ -115,6 +122,9 @@ JOB_ACTIONS = (
             On("jobs", "l", "Logs (live)"),
             On("node_gpus", "l", "Logs of the pod (live)"),
             On("notices", "l", "Logs (live)"),
+            On("pods", "l", "Logs of the pod (live)"),
+            On("users", "l", "Logs (live)", ""),
+            On("events", "l", "Logs of the event's job (live)", ""),
             On("job", "enter,l", "Logs of the selected instance (live)"),
         ),
         commands=("logs", "log"),
@@ -126,7 +136,7 @@ JOB_ACTIONS = (
         "previous_logs",
         "Logs of the previous run (before the last restart)",
         "navigate",
-        on=(On("jobs", "p"), On("job", "p")),
+        on=(On("jobs", "p"), On("job", "p"), On("pods", "p")),
         permission="get pods/log",
         acts_on_job=True,
     ),
@@ -138,6 +148,7 @@ JOB_ACTIONS = (
         on=(
             On("jobs", "m", "Curves: loss and other scalars"),
             On("job", "m", "Curves: loss and other scalars"),
+            *_in_lists_of_jobs("m"),
         ),
         commands=("curves", "curve"),
         argument="job",
@@ -148,7 +159,15 @@ JOB_ACTIONS = (
         "Why a job waits, fails or restarts, and what would help",
         "navigate",
         footer="why",
-        on=(On("jobs", "W"), On("node_gpus", "W"), On("notices", "W"), On("job", "W")),
+        on=(
+            On("jobs", "W"),
+            On("node_gpus", "W"),
+            On("notices", "W"),
+            On("job", "W"),
+            On("pods", "W"),
+            On("users", "W", footer=""),
+            On("events", "W", footer=""),
+        ),
         commands=("why",),
         argument="job",
         acts_on_job=True,
@@ -167,7 +186,7 @@ JOB_ACTIONS = (
         "Usage of a job: the GPU of each rank; CPU, memory, network and storage of each pod",
         "navigate",
         footer="usage",
-        on=(On("jobs", "u", footer=""), On("job", "u")),
+        on=(On("jobs", "u", footer=""), On("job", "u"), *_in_lists_of_jobs("u")),
         commands=("usage",),
         argument="job",
         acts_on_job=True,
@@ -187,6 +206,8 @@ JOB_ACTIONS = (
         on=(
             On("jobs", "y", "YAML of the job", ""),
             On("job", "y", "YAML of the selected pod; from other panes, of the job"),
+            On("pods", "y", "YAML of the pod"),
+            *_in_lists_of_jobs("y", "YAML of the job", but="pods"),
         ),
         commands=("yaml", "y"),
         argument="job",
@@ -206,7 +227,12 @@ JOB_ACTIONS = (
         "Shell into one of its pods",
         "pods",
         footer="shell",
-        on=(On("jobs", "s", footer=""), On("job", "s", "Shell into the selected instance")),
+        on=(
+            On("jobs", "s", footer=""),
+            On("job", "s", "Shell into the selected instance"),
+            On("pods", "s", "Shell into the pod"),
+            *_in_lists_of_jobs("s", but="pods"),
+        ),
         permission="get pods/exec",
         changes_cluster=True,
         acts_on_job=True,
@@ -327,7 +353,7 @@ OTHER_ACTIONS = (
         "all_namespaces",
         "All namespaces (toggle)",
         "context",
-        on=(On("jobs", "0"), On("events", "0"), On("volumes", "0"), On("users", "0")),
+        on=(On("jobs", "0"), On("events", "0"), On("volumes", "0"), On("users", "0"), On("pods", "0")),
     ),
     Action("info", "Versions, cluster, and your permissions", "info", commands=("info", "about")),
     Action(

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from k8s.status import Status
+from tests.support.playground import Playground
 from tests.support.telemetry import ScriptedReader, feed_of, reading, telemetry_of
 from tests.tui.keys.proofs import KEYS, Hands, proves
 from tests.tui.keys.world import at, changes, order, ordered, seen, titled, typed, unseen, world
@@ -33,6 +34,10 @@ def leads_on(id: str) -> str:
     "node_gpus.open_job",
     "node_gpus.logs",
     "node_gpus.why",
+    "node_gpus.curves",
+    "node_gpus.usage",
+    "node_gpus.yaml",
+    "node_gpus.shell",
     "node_gpus.sort_since",
 )
 async def test_keys_of_nodes_lead_to_who_holds_them_and_to_their_jobs(tmp_path: Path) -> None:
@@ -57,8 +62,10 @@ async def test_keys_of_nodes_lead_to_who_holds_them_and_to_their_jobs(tmp_path: 
         await hands.press("node_gpus.sort_since", ordered(play, "bert-worker-0", "bert-master-0"))
         await play.press("g")
         await hands.press("node_gpus.open_job", titled(play, "Jobs › bert   "), undo=back)
-        await hands.press("node_gpus.logs", seen(play, "› logs", "line 99 of bert-worker-0"), undo=back)
-        await hands.press("node_gpus.why", seen(play, "› bert › why", "It runs: 2 of 2 pods."), undo=back)
+        await play.press("l")
+        await play.until(seen(play, "› logs", "line 99 of bert-worker-0"))
+        await play.press("escape")
+        await press_letters_of_a_job(play, hands, "node_gpus")
         await hands.press("node_gpus.gpu_links", topology, undo=back)
         await hands.press("node_gpus.gpu_schedule", question, undo=back)
         await play.press("escape")
@@ -71,6 +78,10 @@ async def test_keys_of_nodes_lead_to_who_holds_them_and_to_their_jobs(tmp_path: 
     "notices.open_notice",
     "notices.logs",
     "notices.why",
+    "notices.curves",
+    "notices.usage",
+    "notices.yaml",
+    "notices.shell",
     "notices.sort_time",
     "notices.sort_job",
     "notices.sort_event",
@@ -96,12 +107,80 @@ async def test_keys_of_notices_lead_to_their_jobs(tmp_path: Path) -> None:
         await hands.press("notices.sort_time", ordered(play, "far", "bert"))
         await play.press("G")
         await hands.press("notices.open_notice", titled(play, "Jobs › bert   "), undo=back)
-        await hands.press("notices.logs", seen(play, "› logs", "line 99 of bert-master-0"), undo=back)
-        await hands.press("notices.why", seen(play, "› bert › why", "It runs: 2 of 2 pods."), undo=back)
+        await press_letters_of_a_job(play, hands, "notices")
         assert changes(play) == []
 
 
-@proves("users.open_job", "users.all_namespaces", "users.sort_idle_hours", "users.sort_user")
+@proves(
+    "pods.open_job",
+    "pods.logs",
+    "pods.previous_logs",
+    "pods.curves",
+    "pods.why",
+    "pods.usage",
+    "pods.yaml",
+    "pods.shell",
+    "pods.all_namespaces",
+    "pods.mine",
+    "pods.sort_restarts",
+    "pods.sort_name",
+    "pods.sort_age",
+    "pods.sort_status",
+    "pods.next_view",
+)
+async def test_keys_of_pods(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        hands, back = Hands.on(play), ["escape"]
+        pods = master, worker, waits = "bert-master-0", "bert-worker-0", "waits-master-0"
+        await play.press(*typed("po"))
+        await play.until(ordered(play, master, worker))
+        await hands.press("pods.mine", ordered(play, *pods))
+        await hands.press("pods.sort_status", ordered(play, waits, master, worker))
+        await hands.press("pods.sort_restarts", ordered(play, *pods))
+        await play.press("S")
+        await hands.press("pods.sort_name", ordered(play, *pods))
+        await hands.press("pods.sort_age", lambda: "AGE↓" in play.text or "AGE↑" in play.text)
+        await play.press("N")
+        await hands.press("pods.all_namespaces", seen(play, "far-master-0", "NAMESPACE"), undo=["0"])
+        await play.press("g", "j")
+        await play.until(at(play, worker))
+        await hands.press("pods.open_job", titled(play, "Jobs › bert   "), undo=back)
+        await play.press("l")
+        await play.until(seen(play, "› logs", "line 99 of bert-worker-0"))
+        await play.press("escape")
+        await hands.press("pods.previous_logs", seen(play, "previous run", "it crashed here"), undo=back)
+        await press_letters_of_a_job(play, hands, "pods", worker)
+        await hands.press("pods.next_view", titled(play, leads_on("pods.next_view")))
+        assert changes(play) == []
+
+
+async def press_letters_of_a_job(play: Playground, hands: Hands, view: str, pod: str = "") -> None:
+    """Press the letters of a job in a list whose cursor is on a row of bert."""
+    shows = {
+        "logs": seen(play, "› bert › logs"),
+        "curves": seen(play, "› bert › curves"),
+        "why": seen(play, "› bert › why"),
+        "usage": seen(play, "› bert › usage"),
+        "yaml": seen(play, f"› bert ›{f' Pod {pod} ›' * bool(pod)} YAML"),
+    }
+    for name, is_shown in shows.items():
+        await hands.press(f"{view}.{name}", is_shown, undo=["escape"])
+    requests = play.cluster.requests
+    await hands.press(f"{view}.shell", lambda: any(each.path.endswith("/exec") for each in requests))
+
+
+@proves(
+    "users.open_job",
+    "users.all_namespaces",
+    "users.sort_idle_hours",
+    "users.sort_user",
+    "users.logs",
+    "users.curves",
+    "users.why",
+    "users.usage",
+    "users.yaml",
+    "users.shell",
+)
 async def test_keys_of_users(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         hands, back = Hands.on(play), ["escape"]
@@ -110,6 +189,9 @@ async def test_keys_of_users(tmp_path: Path) -> None:
         await play.until(ordered(play, "li", "li", "maria", "maria"))
         await play.press("g", "j")
         await hands.press("users.open_job", titled(play, "Jobs › bert   "), undo=back)
+        await press_letters_of_a_job(play, hands, "users")
+        await play.press("g", "W")
+        await play.until(seen(play, "This is the user's total; select a job below."))
         await hands.press("users.all_namespaces", seen(play, "all namespaces", "chen"))
         users = "li", "maria", "chen"
         await hands.press("users.sort_user", lambda: order(play, *users)[:1] == ["chen"])
@@ -124,6 +206,12 @@ async def test_keys_of_users(tmp_path: Path) -> None:
 
 
 @proves(
+    "events.logs",
+    "events.curves",
+    "events.why",
+    "events.usage",
+    "events.yaml",
+    "events.shell",
     "events.open_event",
     "events.whole_event",
     "events.warnings",
@@ -148,6 +236,10 @@ async def test_keys_of_events(tmp_path: Path) -> None:
         await hands.press(
             "events.whole_event", seen(play, "about       Pod default/bert-master-0"), undo=back
         )
+        await press_letters_of_a_job(play, hands, "events")
+        await play.press("slash", *"Rebooted", "enter", "l")
+        await play.until(seen(play, "This event is about no job; v shows it in full."))
+        await play.press("escape")
         await hands.press("events.all_namespaces", seen(play, "all namespaces", "NAMESPACE"), undo=["0"])
         await hands.press("events.next_view", titled(play, leads_on("events.next_view")))
         assert changes(play) == []

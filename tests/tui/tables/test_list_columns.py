@@ -12,12 +12,12 @@ from k8s.status import Status
 from tests.support.evidence import NOW, instance, job_of
 from tests.support.objects import pytorch_job, read_jobs
 from tui.commands.support.output import write_list
-from tui.tables import events, jobs, nodes, users, volumes
+from tui.tables import events, jobs, nodes, pods, users, volumes
 from tui.tables.column import Cell, ListColumn, console_columns, output_columns, pick, values_of
 from tui.tables.jobs import JobsNow
 from tui.text.format import Clock
 
-LISTS = {"events": events, "jobs": jobs, "nodes": nodes, "users": users, "volumes": volumes}
+LISTS = {"events": events, "jobs": jobs, "nodes": nodes, "pods": pods, "users": users, "volumes": volumes}
 
 
 def test_a_declared_column_is_in_the_console_in_commands_and_in_json(

@@ -37,6 +37,8 @@ class ListView(View):
     """Initial `Table.order`; None keeps the given order."""
     ON_ENTER: ClassVar[str] = ""
     """Name of the action that enter requests."""
+    NO_JOB: ClassVar[str] = ""
+    """Message if a key needs a job and the row under the cursor has none."""
     # Show a preview of `subject` beside the table where the terminal is wide.
     PREVIEWS: ClassVar[bool] = False
 
@@ -174,6 +176,14 @@ class ListView(View):
         """Open the row."""
         event.stop()
         self.action_request(self.ON_ENTER)
+
+    def action_request(self, name: str) -> None:
+        """Request an action, or explain that the row has no job."""
+        action = self.context.actions.find(name)
+        if self.NO_JOB and action is not None and action.acts_on_job and self.current_job() is None:
+            self.flash(self.NO_JOB)
+        else:
+            super().action_request(name)
 
     def selected_row(self) -> str:
         """Return the key of the row under the cursor."""

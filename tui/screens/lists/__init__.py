@@ -33,6 +33,22 @@ JOBS = ViewDeclaration(
     ),
     next_view="nodes",
 )
+PODS = ViewDeclaration(
+    "pods",
+    "Pods",
+    keys=(
+        Key("pods.mine", "M", "mine", "Only pods of my jobs (toggle)", "mine"),
+        sorting_key("pods", "1", "restarts", "restarts"),
+        sorting_key("pods", "N", "name", "name"),
+        sorting_key("pods", "A", "age", "age"),
+        sorting_key("pods", "S", "status", "status"),
+    ),
+    focused=TABLE_FOCUSED,
+    command=Action(
+        "pods", "Pods of my jobs, or of all", "navigate", commands=("pods", "pod", "po"), argument="filter"
+    ),
+    next_view="jobs",
+)
 NODES = ViewDeclaration(
     "nodes",
     "Nodes",
@@ -155,4 +171,4 @@ NOTICES = ViewDeclaration(
         commands=("notices", "notifications"),
     ),
 )
-VIEWS = (JOBS, NODES, NODE_GPUS, USERS, EVENTS, VOLUMES, NAMESPACES, CONTEXTS, NOTICES)
+VIEWS = (JOBS, PODS, NODES, NODE_GPUS, USERS, EVENTS, VOLUMES, NAMESPACES, CONTEXTS, NOTICES)

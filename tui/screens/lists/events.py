@@ -31,6 +31,7 @@ class EventsView(FeedView):
     VIEW: ClassVar[ViewDeclaration] = EVENTS
     COLUMNS: ClassVar[tuple[ListColumn[FoldedEvent, Clock], ...]] = COLUMNS
     NOUN: ClassVar[str] = "events"
+    NO_JOB: ClassVar[str] = "This event is about no job; v shows it in full."
     ORDER: ClassVar[tuple[str, bool]] = ("age", False)
 
     def __init__(self, cluster_feed: FeedGetter) -> None:
@@ -116,6 +117,11 @@ class EventsView(FeedView):
 
         if (group := self._under_cursor()) is not None:
             self.app.push_screen(DetailScreen("event", full_text(group.folded)))
+
+    def current_job(self) -> JobRef | None:
+        """Return the job of the event under the cursor."""
+        group = self._under_cursor()
+        return group.job if group is not None else None
 
     def _under_cursor(self) -> EventGroup | None:
         key = self.query_one(Table).cursor_key

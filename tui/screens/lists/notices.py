@@ -23,6 +23,7 @@ class NoticesView(ListView):
 
     VIEW: ClassVar[ViewDeclaration] = NOTICES
     ON_ENTER: ClassVar[str] = "open_notice"
+    NO_JOB: ClassVar[str] = "Its job is in another cluster; :ctx switches."
     COLUMNS: ClassVar[tuple[ListColumn[JobNotice, Clock], ...]] = COLUMNS
     ORDER: ClassVar[tuple[str, bool] | None] = None
 

@@ -35,6 +35,7 @@ class UsersView(TelemetryList):
 
     VIEW: ClassVar[ViewDeclaration] = USERS
     ON_ENTER: ClassVar[str] = "open_job"
+    NO_JOB: ClassVar[str] = "This is the user's total; select a job below."
     COLUMNS: ClassVar[tuple[ListColumn[UserLine, None], ...]] = COLUMNS
     ORDER: ClassVar[tuple[str, bool] | None] = None
 
@@ -109,13 +110,6 @@ class UsersView(TelemetryList):
         wanted = (usage.namespace, usage.kind, usage.job)
         refs = (job.ref for job in self.snapshot.jobs)
         return next((ref for ref in refs if (ref.namespace, ref.kind, ref.name) == wanted), None)
-
-    def action_request(self, name: str) -> None:
-        """Request an action; on a user's row, point to the jobs below."""
-        if name == self.ON_ENTER and self.current_job() is None:
-            self.flash("This is the user's total; select a job below.")
-        else:
-            super().action_request(name)
 
     def copy_text(self) -> str:
         """Return a message to the owner of the row under the cursor."""
