@@ -32,7 +32,6 @@ _TRACEBACK_LINES = 60
 _CONTEXT_BEFORE = 80
 _CONTEXT_AFTER = 20
 _LAST_LINES = 40
-_FINAL_LINES = 5
 _LATER_NS = 1_000_000_000
 _AT_ONCE_NS = 100_000_000
 _STEPS_READ = 8
@@ -450,19 +449,24 @@ class _Verdict:
 
     def _near(self) -> list[RankedText]:
         """Return the lines around the error, without those of other ranks."""
-        texts, error, report = self._first.run.texts, self._first.error, self._first.report
-        if error is not None:
-            texts = texts[max(0, error.index - _CONTEXT_BEFORE) : error.last_index + _CONTEXT_AFTER]
-        elif report is not None:
-            texts = texts[max(0, report.index - 10) : report.index + 10]
-        else:
-            texts = texts[-_LAST_LINES:]
-        return [line for line in texts if line.rank in (None, self._first.rank)]
+        first, texts = self._first, self._first.run.texts
+        near = range(len(texts))[-_LAST_LINES:]
+        if first.error is not None:
+            near = range(first.error.index - _CONTEXT_BEFORE, first.error.last_index + _CONTEXT_AFTER)
+        elif first.report is not None:
+            near = range(first.report.index - 10, first.report.index + 10)
+        foreign: set[int] = set()
+        for each in self._suspects:
+            error = each.error if each.run is first.run and each.level is _Level.COLLATERAL else None
+            if error and error is not first.error and first.level < _Level.COLLATERAL:
+                foreign.update(range(error.index, error.last_index + 1))
+        lines = (texts[index] for index in near if 0 <= index < len(texts) and index not in foreign)
+        return [line for line in lines if line.rank in (None, first.rank)]
 
     def _context(self) -> list[str]:
         near = self._near()
         # Without an error the last lines may be the reason, whatever their words.
-        last = near[-_FINAL_LINES:] if self._first.error is None and self._first.report is None else []
+        last = near[-5:] if self._first.error is None and self._first.report is None else []
         lines = [line for line in near if line.is_notable or line in last]
         return [line.text for line in lines if not _HEALTHY.search(line.text)]
 

@@ -111,8 +111,8 @@ _NOTABLE_WORDS = (
 )
 _NOTABLE = tuple(_NOTABLE_WORDS.split("|"))
 _LOOSE_LABEL = re.compile(r" {0,4}(\d{1,5}): |\[(\d{1,5})\] ?")
-# DeepSpeed's launcher puts the host before PyTorch's label.
-_HOST_LABEL = re.compile(r"[\w.-]{1,80}: \[rank(\d{1,6})\]: ?")
+# PyTorch's label after that of torchrun, which is removed already, or the host of DeepSpeed's launcher.
+_RANK_LABEL = re.compile(r"(?:[\w.-]{1,80}: )?\[rank(\d{1,6})\]: ?")
 _TAG = re.compile(
     r"\[[^\],\s]{1,40},(\d{1,6})\](?:\[[^\]\s]*\])?<std\w+>: ?|\(\w[\w. ]* pid=\d+[^)]{0,80}\) ?"
 )
@@ -205,16 +205,11 @@ def read_texts(lines: Sequence[LogLine], *, has_several_ranks: bool) -> list[Ran
         for text in texts:
             clean = log_text(text, cap=LINE_CHARS)
             found.append(RankedText(line.stamp_ns, line.rank, clean, _is_notable(clean)))
-    if has_several_ranks:
-        hosts = [_HOST_LABEL.match(each.text) if each.rank is None else None for each in found]
-        found = [
-            each._replace(rank=int(host[1]), text=each.text[host.end() :]) if host else each
-            for each, host in zip(found, hosts, strict=True)
-        ]
-        labels = [_LOOSE_LABEL.match(each.text) for each in found]
-        if sum(label is not None for label in labels) * 2 > len(found):
+    for pattern in (_RANK_LABEL, _LOOSE_LABEL) if has_several_ranks else ():
+        labels = [pattern.match(each.text) for each in found]
+        if pattern is _RANK_LABEL or sum(map(bool, labels)) * 2 > len(found):
             found = [
-                each._replace(rank=int(label[1] or label[2]), text=each.text[label.end() :])
+                each._replace(rank=int(label[label.lastindex or 0]), text=each.text[label.end() :])
                 if label
                 else each
                 for each, label in zip(found, labels, strict=True)
