@@ -209,8 +209,9 @@ def _read(log: ContainerLog) -> _Run:
     reports = find_reports(texts, log.ranks)
     exits = {each.rank for each in reports if each.rank is not None and not each.is_absent}
     for error in errors:
-        if error.rank is None and error.local_rank is not None:
-            ranks = log.ranks or range(0 if error.kind == "complaint" else error.local_rank + 1)
+        is_device = error.kind == "complaint" and len(log.ranks) < 2
+        if error.rank is None and error.local_rank is not None and not is_device:
+            ranks = log.ranks or range(error.local_rank + 1)
             error.rank = ranks[error.local_rank] if error.local_rank < len(ranks) else None
         elif error.rank is None and len(log.ranks) == 1 and not log.is_launcher:
             error.rank = log.ranks[0]
