@@ -215,18 +215,17 @@ class Console(PacedApp[int]):
         """Resolve the options, connect, and mirror the cluster until exit or a context switch."""
         self.client = self.cluster_feed = self.permissions = self.telemetry_feed = self.life_feed = None
         self.gpu_links = {}
-        await asyncio.to_thread(_import_what_is_slow)
+        slow = ("tui.feeds.cluster_feed", "k8s.jobs.permissions", "tui.actions.notices")
+        await asyncio.to_thread(_import_modules, *slow)
         from k8s.client.client import Client
         from k8s.jobs.permissions import Permissions
         from tui.actions.notices import Notifier
         from tui.feeds.cluster_feed import ClusterFeed
-        from tui.feeds.life_feed import LifeFeed
-        from tui.feeds.telemetry_feed import open_telemetry
 
         try:
             options = await self._resolve_options(self.options, self._show_progress)
             client = await Client.connect(
-                options.kubeconfig, options.context, options.namespace, options.overrides
+                options.kubeconfig, options.context, options.namespace, options.overrides, is_brief=True
             )
         except KubeError as error:
             self.snapshot = replace(self.snapshot, stale=str(error), is_synced=True, progress="")
@@ -236,19 +235,11 @@ class Console(PacedApp[int]):
         cluster_feed = ClusterFeed(client, "" if self.options.is_all_namespaces else own)
         self._read_causes()
         cluster_feed.reasons.causes = self.causes
-        self.client, self.cluster_feed, self.permissions = client, cluster_feed, Permissions(client)
-        self.telemetry_feed = open_telemetry(
-            client, lambda: cluster_feed.all_jobs, lambda: self.snapshot.nodes, options.prometheus
-        )
-        self.life_feed = LifeFeed(
-            client,
-            self.permissions,
-            lambda: cluster_feed.all_jobs,
-            losses=self.context.losses,
-            on_marks=cluster_feed.publish_soon,
-        )
-        cluster_feed.overlay = self.life_feed.overlay
-        reading: Worker[None] = self.run_worker(self.life_feed.run, group="life", exclusive=True)
+        permissions = Permissions(client)
+        self.client, self.cluster_feed, self.permissions = client, cluster_feed, permissions
+        has_rows = asyncio.Event()
+        read_more = partial(self._read_more, cluster_feed, permissions, has_rows, options.prometheus)
+        reading: Worker[None] = self.run_worker(read_more, group="life", exclusive=True)
 
         def take(snapshot: ClusterSnapshot) -> None:
             if self.cluster_feed is cluster_feed:
@@ -256,6 +247,8 @@ class Console(PacedApp[int]):
                     self.paint_soon()
                 self.snapshot = snapshot
                 notifier.update(snapshot, cluster_feed.all_jobs)
+            if snapshot.is_synced or snapshot.stale:
+                has_rows.set()
 
         take(cluster_feed.snapshot())
         try:
@@ -267,6 +260,30 @@ class Console(PacedApp[int]):
         finally:
             reading.cancel()
             await client.close()
+
+    async def _read_more(
+        self, cluster_feed: ClusterFeed, permissions: Permissions, has_rows: asyncio.Event, prometheus: str
+    ) -> None:
+        """Read telemetry on demand, and logs for signs of life, once the rows are there."""
+        await has_rows.wait()
+        await asyncio.to_thread(_import_modules, "tui.feeds.life_feed", "tui.feeds.telemetry_feed")
+        from tui.feeds.life_feed import LifeFeed
+        from tui.feeds.telemetry_feed import open_telemetry
+
+        if self.cluster_feed is not cluster_feed:
+            return  # another context was chosen meanwhile
+        self.telemetry_feed = open_telemetry(
+            cluster_feed.client, lambda: cluster_feed.all_jobs, lambda: self.snapshot.nodes, prometheus
+        )
+        self.life_feed = LifeFeed(
+            cluster_feed.client,
+            permissions,
+            lambda: cluster_feed.all_jobs,
+            losses=self.context.losses,
+            on_marks=cluster_feed.publish_soon,
+        )
+        cluster_feed.overlay = self.life_feed.overlay
+        await self.life_feed.run()
 
     def _set_visible_jobs(self, visible: Callable[[], Iterable[Job]]) -> None:
         if self.cluster_feed is not None:
@@ -470,9 +487,9 @@ class Console(PacedApp[int]):
         }
 
 
-def _import_what_is_slow() -> None:
+def _import_modules(*names: str) -> None:
     # In a thread: these imports would delay the first frame and the first keys.
-    for name in ("tui.feeds.cluster_feed", "k8s.jobs.permissions", "tui.actions.notices"):
+    for name in names:
         importlib.import_module(name)
 
 

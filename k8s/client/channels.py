@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-import aiohttp
-from aiohttp import WSMsgType
-
+from k8s.client.session import aiohttp
 from k8s.client.transport import translated
 from k8s.errors import Unreachable
 
 PIECE_BYTES = 32 * 1024
+WSMsgType = aiohttp.WSMsgType
 _OVER = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
 
 

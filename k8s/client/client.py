@@ -58,8 +58,8 @@ class Client:
     ) -> None:
         """Create a client without sending anything. Needs a running event loop.
 
-        With `is_brief`, for a handful of requests, aiohttp is imported only for streams, proxies, and
-        answers that are out of the ordinary.
+        With `is_brief`, aiohttp is imported only for streams, proxies, and answers that are out of the
+        ordinary: it takes 200 ms, as long as a handful of requests.
 
         Raises:
             NoCluster: A certificate or key cannot be read.

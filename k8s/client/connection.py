@@ -1,14 +1,16 @@
 """Requests to one server: rate limited and with fresh credentials.
 
 Two things are retried here, and no others: a 401 renews the credentials, once for all waiting
-requests, and a GET waits out a short `Retry-After`. Bytes are carried by aiohttp, or by a
-`PlainSession` where its import would take too long.
+requests, and a GET waits out a short `Retry-After`. Bytes are carried by aiohttp, or until that is
+needed by a `PlainSession`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import closing
@@ -33,12 +35,14 @@ from k8s.errors import KubeError, ServerFailed, Throttled, Unauthorized, Unreach
 if TYPE_CHECKING:
     import aiohttp
 
-    from k8s.client.session import Session
+    from k8s.client.session import AiohttpSession
 
 # Shortest time between renewals, unless the credentials announced their expiry.
 RENEWAL_PAUSE_S = 20.0
 # A GET waits out `Retry-After` values up to this, so many times; API servers send one second.
 SHORT_WAIT_S, SHORT_WAITS = 1.0, 3
+# The import of aiohttp waits so often, so long, for plain requests to end.
+MOST_PAUSES, PAUSE_S = 20, 0.05
 MOST_ERROR_BYTES = 1 << 20
 # `Date` has whole seconds, and answers take time: less than this is jitter.
 SLACK_S = 2.0
@@ -104,8 +108,7 @@ class Connection:
         self._tls_of = config.identity()[1]
         # Proxies are left to aiohttp.
         self._plain = PlainSession() if is_brief and not config.proxy else None
-        self._is_plain = True
-        self._session: Session | None = None
+        self._session: AiohttpSession | None = None
         self._is_closed = False
         self._renewal: asyncio.Task[None] | None = None
         self._renewal_ended_s = 0.0
@@ -119,11 +122,20 @@ class Connection:
             if session is not None:
                 await session.close()
 
-    def _aiohttp(self) -> Session:
+    async def _aiohttp(self) -> AiohttpSession:
+        if self._session is None and "k8s.client.session" not in sys.modules:
+            # The import takes 200 ms and holds up everything else, so what is being read goes first.
+            pauses = 0
+            while self._plain is not None and self._plain.is_busy and pauses < MOST_PAUSES:
+                pauses += 1
+                await asyncio.sleep(PAUSE_S)
+            await asyncio.to_thread(importlib.import_module, "k8s.client.session")
+        if self._is_closed:
+            raise ConnectionError("The connection to this cluster has been closed")
         if self._session is None:
-            from k8s.client.session import Session  # slow to import
+            from k8s.client.session import AiohttpSession
 
-            self._session = Session()
+            self._session = AiohttpSession()
         return self._session
 
     async def lines(self, body: Body, doing: str) -> AsyncIterator[bytes]:
@@ -227,7 +239,7 @@ class Connection:
         url = self.config.host + path
         request["request_s"] = self.request_s
         route = self._route()
-        if self._plain is not None and self._is_plain and not is_stream:
+        if self._plain is not None and self._session is None and not is_stream:
             name = self.config.tls_server_name
             try:
                 return await self._plain.request(method, url, tls=self._tls, server_name=name, **request)
@@ -236,12 +248,10 @@ class Connection:
             except OSError:
                 # What is not plain, or fails, is left to aiohttp, whose errors are explained. Requests
                 # that may change something are sent once.
-                self._is_plain = False
-                if method != "GET" or self._is_closed:
+                if method != "GET":
                     raise
-        return await self._aiohttp().request(
-            method, url, allow_redirects=follows_redirects, **request, **route
-        )
+        session = await self._aiohttp()
+        return await session.request(method, url, allow_redirects=follows_redirects, **request, **route)
 
     async def open_socket(
         self, path: str, query: Query, protocols: Sequence[str], *, silence_s: float | None, is_ponging: bool
@@ -252,7 +262,8 @@ class Connection:
             aiohttp.WSServerHandshakeError: The server refused; the handshake carries no reason.
         """
         await self._wait(is_urgent=True, has_turn=False)
-        return await self._aiohttp().open_socket(
+        session = await self._aiohttp()
+        return await session.open_socket(
             self.config.host + path,
             query=query,
             protocols=protocols,

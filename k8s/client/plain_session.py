@@ -156,6 +156,11 @@ class PlainSession:
         self._open: dict[_Socket, ssl.SSLContext | None] = {}
         self._idle: list[_Socket] = []
 
+    @property
+    def is_busy(self) -> bool:
+        """Return True while an answer is awaited or read."""
+        return len(self._open) > len(self._idle)
+
     async def request(
         self,
         method: str,

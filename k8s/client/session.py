@@ -32,7 +32,7 @@ def _import_aiohttp() -> None:
 
 
 _import_aiohttp()
-import aiohttp  # noqa: E402
+import aiohttp as aiohttp  # noqa: E402
 
 # A kubelet sends up to 32 KiB at once.
 MOST_MESSAGE_BYTES = 16 << 20
@@ -55,7 +55,7 @@ class Response(aiohttp.ClientResponse):
         return ", ".join(self.headers.getall(name, ()))
 
 
-class Session:
+class AiohttpSession:
     """An aiohttp session whose sockets notice dead peers, and are all closed at the end."""
 
     def __init__(self) -> None:

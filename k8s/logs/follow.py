@@ -16,7 +16,6 @@ from itertools import count
 from typing import Any, NamedTuple
 from zlib import crc32
 
-import aiohttp
 import msgspec
 
 from k8s.client.client import Client
@@ -473,6 +472,8 @@ class Follower:
                             yield items
         except Unreachable as error:
             # No byte for `idle_s`: the log is silent or the connection is dead. Open it again.
+            import aiohttp  # slow to import, and there was a stream: it is there
+
             if not isinstance(error.__cause__, aiohttp.SocketTimeoutError):
                 raise
         else:
