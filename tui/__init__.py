@@ -2,3 +2,6 @@
 
 May import `k8s`, `themes`, and from `trainer` the catalogue and event files.
 """
+
+# Read by hatch, too: `importlib.metadata` takes 60 ms to import.
+VERSION = "0.3.0"

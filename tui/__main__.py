@@ -36,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             from tui.commands.completer import complete
 
             return complete(words[1:])
+        if words == ["--version"]:
+            return _print_version()
         return _main(words)
     except (OSError, BaseExceptionGroup) as error:
         if not _is_closed_pipe(error):
@@ -47,6 +49,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if ctrl_c := sys.modules.get("tui.terminal.ctrl_c"):
             ctrl_c.leave()
         return INTERRUPTED
+
+
+def _print_version() -> int:
+    from tui import VERSION
+
+    sys.stdout.write(f"gpuconsole {VERSION}\n")
+    sys.stdout.flush()
+    return DONE
 
 
 def _open_closed_streams() -> None:
@@ -81,9 +91,11 @@ def _main(words: list[str]) -> int:
     if problem := find_intruder():
         sys.stderr.write(problem)
         return FAILED
+    import gc
+
+    gc.set_threshold(*GARBAGE)
     import codecs
     import errno
-    import gc
     import io
 
     # Only now is it known that these are ours.
@@ -96,7 +108,6 @@ def _main(words: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding=encoding, errors="nearest")
-    gc.set_threshold(*GARBAGE)
     try:
         status = _run(words)
         sys.stdout.flush()
@@ -129,12 +140,13 @@ def find_intruder() -> str:
 
     Their names are common, so another program's package may shadow them.
     """
-    import importlib.util
     from pathlib import Path
 
     home = Path(__file__).resolve().parent.parent
     for name in _TOGETHER:
-        spec = importlib.util.find_spec(name)
+        # As `importlib.util.find_spec`, whose import takes 10 ms.
+        found = (finder.find_spec(name, None) for finder in sys.meta_path)
+        spec = getattr(sys.modules.get(name), "__spec__", None) or next(filter(None, found), None)
         places = list(spec.submodule_search_locations or [spec.origin or ""]) if spec else []
         if not places:
             return f"gpuconsole is not whole.\nThere is no {name} in {_shown(home)}.\nInstall it again.\n"
@@ -160,10 +172,7 @@ def _run(words: list[str]) -> int:
     own, dashes, rest = _cut(words)
     flags = parser.parse_args(own)
     if flags.version:
-        from importlib.metadata import version
-
-        sys.stdout.write(f"gpuconsole {version('gpuconsole')}\n")
-        return DONE
+        return _print_version()
     if dashes and (flags.chosen is None or flags.module not in _TAKE_WORDS):
         parser.error(f"only {' and '.join(_TAKE_WORDS)} take words after --")
     flags.rest = rest
@@ -218,6 +227,7 @@ def _do(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         gc.freeze()  # what was made so far, code and its like, stays to the end: no look need pass it
         return run_console(options, resolve_options)
     module = importlib.import_module(f"tui.commands.{flags.module}")
+    gc.freeze()  # at the end Python would look through all code for garbage, for 40 ms
     from k8s.errors import KubeError
     from tui.commands.support.output import WrongUsage
     from tui.terminal.ctrl_c import run_until_ctrl_c

@@ -55,6 +55,15 @@ async def test_one_shot_commands_load_neither_the_screens_nor_torch(tmp_path: Pa
     assert not loaded & {"textual", "rich", "torch", "numpy", "tensorboard"}
 
 
+@pytest.mark.parametrize("words", [("list",), ("top", "nodes"), ("get", "running"), ("data", "list")])
+async def test_commands_that_read_import_no_aiohttp(
+    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...]
+) -> None:
+    loaded = await imported_by(*words, "--kubeconfig", str(run.home / "kubeconfig"), home=run.home)
+    assert cluster.requests
+    assert not loaded & {"aiohttp", "textual", "rich", "torch", "numpy"}
+
+
 async def test_every_command_has_a_help_of_its_own(alone: CommandLine) -> None:
     overview = await alone("--help")
     assert overview.status == 0
@@ -64,6 +73,10 @@ async def test_every_command_has_a_help_of_its_own(alone: CommandLine) -> None:
         assert (ended.status, ended.err) == (0, "")
         assert ended.out.startswith(f"usage: gpuconsole {command.name}")
         assert "--kubeconfig" in ended.out
+
+
+async def test_the_version_is_printed_without_the_rest(tmp_path: Path) -> None:
+    assert not await imported_by("--version", home=tmp_path) & {"asyncio", "argparse", "importlib.metadata"}
 
 
 async def test_the_version_is_printed(alone: CommandLine) -> None:

@@ -19,7 +19,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from k8s.text.sanitize import sanitize, sanitize_lines
-from k8s.text.yaml_writer import to_yaml
 from tui.tables.column import Item, ListColumn, OutputColumn, View
 from tui.text.cells import cell_len, pad
 
@@ -85,6 +84,8 @@ def write_csv(rows: Iterable[Sequence[object]]) -> None:
 def write_object(found: Any, form: str) -> None:
     """Print values as JSON or YAML in ASCII, with escapes for other characters."""
     if form == "yaml":
+        from k8s.text.yaml_writer import to_yaml  # slow to import
+
         write(to_yaml(found).removesuffix("\n"))
     else:
         write(json.dumps(found, indent=2))
