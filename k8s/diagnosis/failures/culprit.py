@@ -86,8 +86,8 @@ _AFTERMATH = any_of(
     r"frame #|^\s",
 )
 _HEALTHY = any_of(
-    r"\wwarning: |warnings\.warn|^\s*NOTE|is not set|disabled|fall(?:ing)? back",
-    r"\b(?:0|no) errors?\b|\berrors?[:=] ?0\b|error[_ ]rate|without errors?",
+    r"\wwarning: |warnings\.warn|^\s*NOTE|is not set|disabled|fall(?:ing)? back|using defaults?",
+    r"\b(?:0|no) (?:errors?|nan)\b|\berrors?[:=] ?0\b|error[_ ]rate|without errors?",
     flags=re.IGNORECASE,
 )
 # What a victim of another rank reports, in short.
