@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
 from tui.keys.action import ActionTable, Argument
 
@@ -46,6 +45,8 @@ def complete(
 
 def nearest_command(word: str, kinds: Sequence[str], actions: ActionTable, *, is_read_only: bool) -> str:
     """Return the command that was probably meant by a word that is none; empty if none is near."""
+    from difflib import get_close_matches  # slow to import, and rarely needed
+
     offered = actions.commands(is_read_only=is_read_only)
     words = [*(each for action in offered for each in action.commands if len(each) > 1), *kinds]
     return next(iter(get_close_matches(word, words, 1)), "")

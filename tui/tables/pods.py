@@ -51,19 +51,19 @@ COLUMNS: tuple[ListColumn[PodLine, Clock], ...] = (
         ),
     ),
     ListColumn(
-        "namespace", "NAMESPACE", priority=3, elide="end", min_width=9, max_width=20,
+        "namespace", "NAMESPACE", priority=5, elide="end", min_width=9, max_width=20,
         value=lambda line, _: line.job.namespace,
     ),
     ListColumn(
-        "job", "JOB", priority=1, elide="middle", min_width=10, max_width=40,
+        "job", "JOB", priority=4, elide="middle", min_width=10, max_width=40,
         value=lambda line, _: line.job.name,
     ),
     ListColumn("status", "STATUS", min_width=9, flashes=True, cell=_status),
     ListColumn(
-        "ready", "READY", align="right", priority=2, flashes=True, value=lambda line, _: line.ready
+        "ready", "READY", align="right", priority=1, flashes=True, value=lambda line, _: line.ready
     ),
     ListColumn(
-        "restarts", "RESTARTS", align="right", priority=4, sorts_largest_first=True, flashes=True,
+        "restarts", "RESTARTS", align="right", priority=2, sorts_largest_first=True, flashes=True,
         cell=lambda line, _: Cell(
             str(line.instance.restarts), "pending" if line.instance.restarts else "quiet",
             sort=float(line.instance.restarts),
@@ -74,7 +74,7 @@ COLUMNS: tuple[ListColumn[PodLine, Clock], ...] = (
         cell=lambda line, _: Cell(str(line.instance.gpus or NOTHING), sort=float(line.instance.gpus)),
     ),
     ListColumn(
-        "node", "NODE", priority=5, elide="end", min_width=8, max_width=28,
+        "node", "NODE", priority=3, elide="end", min_width=8, max_width=28,
         value=lambda line, _: line.instance.node,
     ),
     ListColumn(

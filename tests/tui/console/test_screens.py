@@ -43,6 +43,7 @@ VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "yaml": (("N", "g", "y"), ("pytorchReplicaSpecs",)),
     "logs": (("N", "g", "l", "t"), ("step 300",)),
     "events": ((*":events", "enter"), ("FailedScheduling",)),
+    "pods": ((*":pods", "enter"), (" Pods (",)),
     "volumes": ((*":volumes", "enter"), ("workspace",)),
     "namespaces": ((*":ns", "enter"), ("speech",)),
     "delete": (("N", "g", "ctrl+d"), ("Cancel",)),
