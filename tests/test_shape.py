@@ -159,6 +159,15 @@ def test_what_feeds_the_console_does_not_draw() -> None:
     assert imported_by("tui.feeds.cluster_feed") & {"textual", "rich", "torch", "kubernetes"} == set()
 
 
+def test_jobs_are_listed_without_what_creates_them_or_reads_logs() -> None:
+    slow = ("aiohttp", "k8s.job_spec.spec", "k8s.job_spec.field_types", "k8s.logs", "k8s.text.yaml_writer")
+    for module in ("list", "get", "top"):
+        code = f"import sys, tui.commands.{module}; print([name for name in {slow} if name in sys.modules])"
+        words = [sys.executable, "-P", "-c", code]
+        found = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+        assert found == "[]\n", module
+
+
 NOT_FOR_THE_FIRST_FRAME = (
     *("aiohttp", "kubernetes", "yaml"),
     *(

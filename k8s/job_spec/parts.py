@@ -9,10 +9,6 @@ from typing import Self
 
 from k8s.job_spec.field_types import BYTES, dns_problem
 
-TRAINER_ANNOTATION = "gpuconsole.dev/trainer"
-LOG_DIR_ANNOTATION = "gpuconsole.dev/log-dir"
-USER_ANNOTATION = "gpuconsole.dev/user"
-SUBMISSION_ANNOTATION = "gpuconsole.dev/submission"
 ACCESS_MODES = {
     "RWO": "ReadWriteOnce",
     "ROX": "ReadOnlyMany",

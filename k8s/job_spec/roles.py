@@ -25,7 +25,6 @@ _TYPES: dict[str, tuple[str, FieldType]] = {
 }
 
 ROLE_KEYS = tuple(_TYPES)
-LAUNCHER = "launcher"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from k8s.job_spec import JOB_FIELDS, LAUNCHER, JobSpec, Role, role_sizes
+from k8s import job_spec as job_specs
+from k8s.job_spec.names import LAUNCHER
 from k8s.models import Condition, Meta, Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec, Role
 
 Manifest = dict[str, Any]
 NO_RUNTIME = "Only a TrainJob has a training runtime."
@@ -191,14 +195,14 @@ class CreatableKind(JobKind, Protocol):
 
     def supported(self, spec: JobSpec) -> JobSpec:
         """Return a spec without the fields that the kind lacks."""
-        return replace(spec, **{name: JOB_FIELDS[name].default for name in self.lacks})
+        return replace(spec, **{name: job_specs.JOB_FIELDS[name].default for name in self.lacks})
 
     def unsupported(self, spec: JobSpec) -> dict[str, str]:
         """Return an error message for each field that such a job cannot have."""
         found = {
             name: sentence
             for name, sentence in self.lacks.items()
-            if getattr(spec, name) != JOB_FIELDS[name].default
+            if getattr(spec, name) != job_specs.JOB_FIELDS[name].default
         }
         policy = spec.restart_policy
         if policy and "restart_policy" not in found and policy not in self.restart_policies:
@@ -210,12 +214,12 @@ class CreatableKind(JobKind, Protocol):
 
     def workers_of(self, roles: tuple[Role, ...]) -> int:
         """Return the number of workers of a job with these roles."""
-        return sum(role_sizes(self._counted(roles), 0))
+        return sum(job_specs.role_sizes(self._counted(roles), 0))
 
     def _counted(self, roles: tuple[Role, ...]) -> list[Role]:
         # Includes roles that the job does not list.
         listed = {role.name: role for role in roles}
-        found = [listed.get(name, Role(name)) for name in self.role_names] or list(roles)
+        found = [listed.get(name, job_specs.Role(name)) for name in self.role_names] or list(roles)
         return [role for role in found if role.name != LAUNCHER]
 
     def _roles_problem(self, spec: JobSpec) -> str:
@@ -227,7 +231,7 @@ class CreatableKind(JobKind, Protocol):
                 return f"There can only be one {role.name}."
             if role.restart_policy and role.restart_policy not in self.restart_policies:
                 return f"{role.name}: restart: must be one of {', '.join(self.restart_policies)}."
-        pods = sum(role_sizes(self._counted(spec.roles), spec.workers))
+        pods = sum(job_specs.role_sizes(self._counted(spec.roles), spec.workers))
         if pods != spec.workers:
             return f"The roles have {pods} pods, the job has {spec.workers}: change one of them."
         return ""

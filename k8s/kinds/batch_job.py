@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from k8s.job_spec import JobSpec
+from k8s import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.job_set import SET_NAME
 from k8s.kinds.kubeflow.kubeflow_job import JOB_NAME
@@ -36,6 +36,9 @@ from k8s.kinds.pods.labels import job_metadata
 from k8s.models import Pod
 from k8s.models.resources import JOBS, SERVICES, Resource
 from k8s.text.sanitize import parse_integer
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 BATCH_SHAPE = PodShape(container="main", app="job")
@@ -121,13 +124,13 @@ class BatchJob(CreatableKind):
         drop_defaults(left, _DEFAULTS)
         workers = left.pop("completions", left.get("parallelism", 1))
         drop_defaults(left, {"parallelism": workers})
-        known = JobSpec(
+        known = job_specs.JobSpec(
             name=meta.fields["name"], workers=replica_count(workers), processes=_processes(pod_spec)
         )
         pod = pop_template(template, BATCH_SHAPE.container, meta.fields, env=_group_env(known))
         has_group = known.processes > 0
         retries = count_of(left.pop("backoffLimit", _RETRIES))
-        spec = JobSpec(
+        spec = job_specs.JobSpec(
             **meta.fields,
             **pod.fields,
             **pop_rendezvous(pod.fields["env"], _endpoint(known)),

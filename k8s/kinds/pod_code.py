@@ -11,12 +11,15 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from k8s.job_spec import JobSpec, is_below
+from k8s import job_spec as job_specs
 from k8s.kinds.base import Manifest
 from k8s.kinds.parse import count_of, nested, text_of
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec
 
 # Runs as `sh -c CLONE sh FOLDER` with git-sync's variables. A requested commit that cannot be checked out
 # is an error; if a branch cannot be updated, the job goes on with the folder as it is.
@@ -224,7 +227,7 @@ def _add_clone(pod: Part, container: Part, spec: JobSpec) -> None:
     mounts = [
         each
         for each in container.get("volumeMounts") or ()
-        if is_below(spec.sync_path, each["mountPath"]) and not each.get("readOnly")
+        if job_specs.is_below(spec.sync_path, each["mountPath"]) and not each.get("readOnly")
     ]
     if not mounts:
         return
@@ -362,13 +365,14 @@ def parse_code(pod: Manifest, main: Manifest, job: str, trainer: str) -> dict[st
     fields = _fields_of(inits[0], pod, job) if len(inits) == 1 else {}
     user = count_of(nested(pod, "securityContext").get("runAsUser"))
     made, in_main = _made(
-        main, JobSpec(name=job, trainer=trainer, debuggable=is_debuggable, run_as_user=user, **fields)
+        main,
+        job_specs.JobSpec(name=job, trainer=trainer, debuggable=is_debuggable, run_as_user=user, **fields),
     )
     volumes = [_without_server_defaults(each) for each in pod.get("volumes") or ()]
     is_all_there = all(each in volumes for each in made["volumes"])
     if fields and not (is_all_there and _is_same(inits[0], made["initContainers"][0], main)):
         fields = {}
-        made, in_main = _made(main, JobSpec(name=job, trainer=trainer, debuggable=is_debuggable))
+        made, in_main = _made(main, job_specs.JobSpec(name=job, trainer=trainer, debuggable=is_debuggable))
     if fields:
         del pod["initContainers"]
     mounts = main.get("volumeMounts") or []

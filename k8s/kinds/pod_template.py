@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from k8s.job_spec import JOB_FIELDS, JobSpec, Role
+from k8s import job_spec as job_specs
 from k8s.kinds.base import Manifest
 from k8s.kinds.parse import ParsedPart, drop_defaults, named, text_of
 from k8s.kinds.pod_code import add_code, default_pull_policy, parse_code
@@ -22,6 +22,9 @@ from k8s.kinds.pods.placement import add_placement, pop_placement
 from k8s.kinds.pods.resources import add_resources, pop_resources
 from k8s.kinds.pods.volumes import add_volumes, pop_volumes
 from k8s.models.resources import Resource
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec
 
 # Resource of pods that are placed by the links between GPUs.
 TOPOLOGY_RESOURCE = "aliyun.com/gpu"
@@ -37,8 +40,6 @@ _CONTAINER_DEFAULTS: Manifest = {
     "terminationMessagePolicy": "File",
 }
 _RESOURCE_FIELDS = ("gpus", "devices", "device_claim")
-# Fields of a spec that a role may override.
-ROLE_FIELDS = frozenset(each.name for each in fields(Role)) - {"name", "replicas"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ def pop_template(template: Manifest, container: str, job: Mapping[str, Any], *, 
         _parse_container(main, container),
     ]
     fields = {name: value for part in parts for name, value in part.fields.items()}
-    known = JobSpec(
+    known = job_specs.JobSpec(
         trainer=str(job["trainer"]),
         debuggable=code["debuggable"],
         **{name: fields[name] for name in _RESOURCE_FIELDS},
@@ -192,14 +193,16 @@ def fields_of_roles(parsed: Sequence[ParsedRole], *, is_elastic: bool = False) -
     devices = [each.fields["gpu_resource"] for each in parsed if each.fields["gpus"]]
     first["gpu_resource"] = devices[0] if devices else first["gpu_resource"]
     roles, lost = [], []
+    # Fields of a spec that a role may override.
+    differing = {each.name for each in fields(job_specs.Role)} - {"name", "replicas"}
     first = _with_defaults(first, parsed)
     for name, replicas, own_fields in parsed:
         of_role = _with_defaults(own_fields, parsed)
         other = {key for key, value in of_role.items() if value != first[key]}
         if not of_role["gpus"]:
             other.discard("gpu_resource")
-        own = set() if is_elastic else other & ROLE_FIELDS
-        roles.append(Role(name, replicas, **{key: of_role[key] for key in own}))
+        own = set() if is_elastic else other & differing
+        roles.append(job_specs.Role(name, replicas, **{key: of_role[key] for key in own}))
         lost += [f"{name}'s own {key.replace('_', ' ')}" for key in of_role if key in other - own]
     first |= {"worker_image": "", "roles": () if is_elastic else tuple(roles)}
     return ParsedPart(first, lost)
@@ -207,13 +210,19 @@ def fields_of_roles(parsed: Sequence[ParsedRole], *, is_elastic: bool = False) -
 
 def _with_defaults(role_fields: Mapping[str, Any], parsed: Sequence[ParsedRole]) -> dict[str, Any]:
     # Roles may have different fields: the others get their defaults.
-    return {key: JOB_FIELDS[key].default for each in parsed for key in each.fields} | dict(role_fields)
+    return {key: job_specs.JOB_FIELDS[key].default for each in parsed for key in each.fields} | dict(
+        role_fields
+    )
 
 
 def with_worker_image(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields; a worker role that only has an image of its own becomes `worker_image`."""
     last = fields["roles"][-1] if fields["roles"] else None
-    if last is None or last.image is None or last != Role("worker", last.replicas, image=last.image):
+    if (
+        last is None
+        or last.image is None
+        or last != job_specs.Role("worker", last.replicas, image=last.image)
+    ):
         return fields
-    others = tuple(role for role in fields["roles"][:-1] if role != Role(role.name, role.replicas))
+    others = tuple(role for role in fields["roles"][:-1] if role != job_specs.Role(role.name, role.replicas))
     return {**fields, "roles": others, "worker_image": last.image}

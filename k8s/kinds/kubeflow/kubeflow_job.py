@@ -6,9 +6,8 @@ Source: kubeflow/trainer v1.9.4, `pkg/apis/kubeflow.org/v1/common_types.go`; kub
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from k8s.job_spec import JobSpec
 from k8s.kinds.base import DeclaredJob, Manifest, Replica
 from k8s.kinds.parse import (
     ParsedPart,
@@ -24,6 +23,9 @@ from k8s.kinds.parse import (
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.text.sanitize import parse_integer
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec
 
 JOB_NAME = "training.kubeflow.org/job-name"
 OPERATOR_NAME = "training.kubeflow.org/operator-name"

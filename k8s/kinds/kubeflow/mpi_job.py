@@ -8,9 +8,8 @@ and `mpi-job-role` are those of versions before 0.4.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from k8s.job_spec import JobSpec
 from k8s.kinds.base import Manifest, Replica
 from k8s.kinds.kubeflow.kubeflow_job import (
     JOB_NAME,
@@ -37,6 +36,9 @@ from k8s.kinds.parse import make_replica, nested, ranks_from, replica_count, tex
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.text.sanitize import parse_integer
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec
 
 MPI_JOBS = Resource("kubeflow.org", "v2beta1", "mpijobs", "MPIJob")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from k8s.job_spec import JobSpec
 from k8s.kinds.base import Manifest, Replica
 from k8s.kinds.kubeflow.kubeflow_job import (
     JOB_NAME,
@@ -40,6 +40,9 @@ from k8s.kinds.kubeflow.mpi_run import (
 from k8s.kinds.parse import nested
 from k8s.models import Pod
 from k8s.models.resources import Resource
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec
 
 MPI_JOBS_V1 = Resource("kubeflow.org", "v1", "mpijobs", "MPIJob")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from k8s.job_spec import JobSpec
+from k8s import job_spec as job_specs
 from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, Replica
 from k8s.kinds.kubeflow.mpi_job import launcher_or_worker
 from k8s.kinds.kubeflow.mpi_manifest import MPI_SHAPE, NOT_OF_MPI, TAGGED, clean_pods
@@ -42,6 +42,9 @@ from k8s.kinds.pods.labels import MPI_CHART, job_metadata
 from k8s.models import Pod
 from k8s.models.resources import Resource
 from k8s.status import Status
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec
 
 MPI_JOBS_V1ALPHA1 = Resource("kubeflow.org", "v1alpha1", "mpijobs", "MPIJob")
 
@@ -98,7 +101,7 @@ class MPIJobV1Alpha1(CreatableKind):
         restart_policy = (template.get("spec") or {}).pop("restartPolicy", None) or "Always"
         pod = pop_template(template, MPI_SHAPE.container, meta.fields, env=TAGGED)
         drop_defaults(spec, {"launcherOnMaster": False})
-        job_spec = JobSpec(
+        job_spec = job_specs.JobSpec(
             **meta.fields,
             **pod.fields,
             restart_policy="" if restart_policy == "Never" else restart_policy,

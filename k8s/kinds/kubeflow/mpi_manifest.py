@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from k8s.job_spec import LAUNCHER, JobSpec, Role, apply_role, role_named, role_spec
+from k8s import job_spec as job_specs
+from k8s.job_spec.names import LAUNCHER
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, Manifest
 from k8s.kinds.kubeflow.kubeflow_job import pop_run_policy, read_kubeflow_job, run_policy_of
 from k8s.kinds.parse import ParsedPart, count_of, drop_defaults, named, replica_count
@@ -27,6 +28,9 @@ from k8s.kinds.pod_template import (
 from k8s.kinds.pods.env import variable
 from k8s.kinds.pods.labels import MPI_CHART, job_metadata
 from k8s.models.resources import Resource
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec, Role
 
 MPI_SHAPE = PodShape(container="mpi", app="mpijob", chart=MPI_CHART)
 # Open MPI's mpirun prefixes each line with its rank, as with `--tag-output`.
@@ -82,7 +86,7 @@ class KubeflowMPIJob(CreatableKind):
         found["slots"] = None if slots == max(1, found["gpus"]) else slots
         found["launcher_policy"] = str(spec.pop("launcherCreationPolicy", None) or "")
         lost = meta.lost + named(spec) + rules.lost + pods.lost
-        return JobSpec(**found, workers=workers), unique(lost)
+        return job_specs.JobSpec(**found, workers=workers), unique(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read an MPIJob, with Kubeflow's conditions and run policy."""
@@ -163,8 +167,8 @@ def _own_roles(
         own["command"] = worker["command"]
     if policies[1] and policies[0] and policies[1] != policies[0]:
         own["restart_policy"] = policies[1]
-    found = (Role(LAUNCHER, **amounts), Role("worker", **own))
-    return tuple(role for role in found if role != Role(role.name))
+    found = (job_specs.Role(LAUNCHER, **amounts), job_specs.Role("worker", **own))
+    return tuple(role for role in found if role != job_specs.Role(role.name))
 
 
 def _object(resource: Resource, spec: JobSpec, body: Manifest) -> Manifest:
@@ -173,7 +177,7 @@ def _object(resource: Resource, spec: JobSpec, body: Manifest) -> Manifest:
 
 
 def _slots(spec: JobSpec) -> int:
-    return max(1, role_spec(spec, "worker").gpus) if spec.slots is None else spec.slots
+    return max(1, job_specs.role_spec(spec, "worker").gpus) if spec.slots is None else spec.slots
 
 
 def _launcher(spec: JobSpec) -> JobSpec:
@@ -191,9 +195,9 @@ def _launcher(spec: JobSpec) -> JobSpec:
         host_network=spec.host_network or spec.gpu_topology,
         mounts=spec.mounts if spec.mounts_on_launcher else (),
     )
-    return apply_role(role_named(spec, LAUNCHER), plain)
+    return job_specs.apply_role(job_specs.role_named(spec, LAUNCHER), plain)
 
 
 def _worker(spec: JobSpec) -> JobSpec:
     plain = replace(spec, command=(), torchrun=False, debug=False, image=spec.worker_image or spec.image)
-    return apply_role(role_named(spec, "worker"), plain)
+    return job_specs.apply_role(job_specs.role_named(spec, "worker"), plain)

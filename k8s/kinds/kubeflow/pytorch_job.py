@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from k8s.job_spec import JobSpec, Role, role_spec
+from k8s import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.kubeflow.kubeflow_job import (
     JOB_NAME,
@@ -39,6 +39,9 @@ from k8s.kinds.pod_template import (
 from k8s.kinds.pods.env import DYNAMIC, pop_rendezvous, rendezvous_env
 from k8s.kinds.pods.labels import MASTER_POD, PYTORCH_CHART, job_metadata
 from k8s.models.resources import Resource
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec
 
 # Default of the operator, unless the master's container has a port `pytorchjob-port`.
 MASTER_PORT = 23456
@@ -118,7 +121,7 @@ class PyTorchJob(OperatorPods, CreatableKind):
         found["gang"] = pods.fields["gang"] or rules.fields.get("gang", False)
         lost = meta.lost + named(spec) + rules.lost + elastic.lost
         lost += pods.lost + ([] if is_number or processes == 1 else [f"nprocPerNode {nproc}"])
-        return JobSpec(**found, workers=workers, processes=processes), unique(lost)
+        return job_specs.JobSpec(**found, workers=workers, processes=processes), unique(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchJob; an elastic one runs with fewer pods than it requests."""
@@ -225,7 +228,7 @@ def _master_port(role: Manifest) -> int:
 
 
 def _role(spec: JobSpec, name: str, replicas: int) -> Manifest:
-    of_role = role_spec(spec, name)
+    of_role = job_specs.role_spec(spec, name)
     # The operator sets these for elastic jobs.
     env = rendezvous_env(spec, _endpoint(spec.name)) if spec.elastic_min is None else ()
     template = pod_template(of_role, PYTORCH_SHAPE, env=env, job=spec)
@@ -280,7 +283,7 @@ def _pop_roles(
             lost += [] if is_one_master or role == expected == "Worker" else ["no single master"]
         taken.append(ParsedRole(role.lower(), None, {**fields, "restart_policy": policy}))
     found = fields_of_roles(taken, is_elastic=is_elastic)
-    own = tuple(role for role in found.fields["roles"] if role != Role(role.name))
+    own = tuple(role for role in found.fields["roles"] if role != job_specs.Role(role.name))
     fields = with_worker_image({**found.fields, "roles": own})
     if fields["restart_policy"] == restart_policy:
         fields["restart_policy"] = ""

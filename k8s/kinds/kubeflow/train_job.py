@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from k8s.job_spec import JobSpec
+from k8s import job_spec as job_specs
 from k8s.kinds.base import CreatableKind, DeclaredJob, Manifest, NeededObject, Replica
 from k8s.kinds.job_set import SET_NAME, instance_in_set, read_suspendable
 from k8s.kinds.parse import (
@@ -30,6 +30,9 @@ from k8s.kinds.pods.env import pop_rendezvous, rendezvous_env
 from k8s.kinds.pods.labels import job_metadata
 from k8s.models import Pod
 from k8s.models.resources import TRAINING_RUNTIMES, Resource
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec
 
 TRAIN_SHAPE = PodShape(container="node", app="trainjob")
 # Installed with Kubeflow Trainer: for torchrun, and with mpirun and a launcher.
@@ -145,7 +148,7 @@ class TrainJob(CreatableKind):
         is_mpi = has_launcher or runtime == _MPI_RUNTIME
         fields |= {"slots": processes} if is_mpi else {"processes": processes}
         fields["runtime"] = "" if runtime == (_MPI_RUNTIME if is_mpi else _TORCH_RUNTIME) else runtime
-        job_spec = JobSpec(
+        job_spec = job_specs.JobSpec(
             **fields,
             workers=replica_count(trainer.pop("numNodes", None)),
             running_timeout_s=count_of(spec.pop("activeDeadlineSeconds", 0)) or 0,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from k8s.job_spec import JobSpec
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec
+
 
 # Debug mode. The command follows as unused arguments, to be copied from there. A shell that waits
 # ends at once when the pod is deleted.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from k8s.job_spec import EnvSource, JobSpec
+from k8s import job_spec as job_specs
 from k8s.kinds.base import Manifest
 from k8s.kinds.parse import ParsedPart, named, text_of
 from k8s.kinds.pod_code import own_environment
+
+if TYPE_CHECKING:
+    from k8s.job_spec import EnvSource, JobSpec
 
 # Entries of a container's `env`.
 Env = Sequence[Manifest]
@@ -115,7 +118,7 @@ def _key_source(name: str, origin: Mapping[str, Any]) -> EnvSource | None:
     for kind, is_secret in _KEY_REFERENCES.items():
         reference = origin.get(kind)
         if len(origin) == 1 and isinstance(reference, Mapping) and set(reference) == {"name", "key"}:
-            return EnvSource(is_secret, str(reference["name"]), str(reference["key"]), name)
+            return job_specs.EnvSource(is_secret, str(reference["name"]), str(reference["key"]), name)
     return None
 
 
@@ -123,7 +126,7 @@ def _full_source(each: Mapping[str, Any]) -> EnvSource | None:
     for kind, is_secret in _WHOLE_REFERENCES.items():
         reference = each.get(kind)
         if len(each) == 1 and isinstance(reference, Mapping) and set(reference) == {"name"}:
-            return EnvSource(is_secret, str(reference["name"]))
+            return job_specs.EnvSource(is_secret, str(reference["name"]))
     return None
 
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from k8s.job_spec import (
+from k8s import job_spec as job_specs
+from k8s.job_spec.names import (
     LAUNCHER,
     LOG_DIR_ANNOTATION,
     SUBMISSION_ANNOTATION,
     TRAINER_ANNOTATION,
     USER_ANNOTATION,
-    JobSpec,
-    role_named,
-    role_spec,
 )
 from k8s.kinds.base import Manifest
 from k8s.kinds.parse import ParsedPart, named, text_of
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec
 
 # The image of the job's TensorBoard; `true` for the default image.
 TENSORBOARD_ANNOTATION = "gpuconsole.dev/tensorboard"
@@ -187,10 +188,10 @@ def _arena_annotations(spec: JobSpec, chart: ArenaChart | None) -> dict[str, str
 
 def _gpus(spec: JobSpec, chief: str) -> int:
     # A launcher comes on top of the workers, with the GPUs of its role only.
-    of_workers = role_spec(spec, "worker").gpus
+    of_workers = job_specs.role_spec(spec, "worker").gpus
     if chief == LAUNCHER:
-        return (role_named(spec, chief).gpus or 0) + spec.workers * of_workers
-    return role_spec(spec, chief).gpus + (spec.workers - 1) * of_workers
+        return (job_specs.role_named(spec, chief).gpus or 0) + spec.workers * of_workers
+    return job_specs.role_spec(spec, chief).gpus + (spec.workers - 1) * of_workers
 
 
 def _without_arena(labels: Mapping[str, str], name: str) -> dict[str, str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from k8s.job_spec import JobSpec, PodToleration
+from k8s import job_spec as job_specs
 from k8s.kinds.base import Manifest
 from k8s.kinds.parse import ParsedPart, count_of, text_of
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec, PodToleration
 
 _HOSTNAME = "kubernetes.io/hostname"
 _SWITCHES = {"hostNetwork": "host_network", "hostIPC": "host_ipc", "hostPID": "host_pid"}
@@ -84,7 +87,7 @@ def _pop_tolerations(pod: Manifest) -> tuple[PodToleration, ...]:
     left: list[Manifest] = []
     for each in pod.pop("tolerations", None) or ():
         fields = {key: each.get(key) or "" for key in ("key", "value", "effect")}
-        toleration = PodToleration(**fields, operator=each.get("operator") or "Equal")
+        toleration = job_specs.PodToleration(**fields, operator=each.get("operator") or "Equal")
         is_whole = _toleration(toleration) == {"operator": "Equal", **each}
         if is_whole:
             found.append(toleration)

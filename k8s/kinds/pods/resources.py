@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from k8s.job_spec import JobSpec
 from k8s.kinds.base import Manifest
 from k8s.kinds.parse import ParsedPart, named
 from k8s.models.accelerators import is_accelerator
 from k8s.models.quantity import parse
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec
 
 RDMA_DEVICE = "rdma/hca"
 # Lets a process pin the memory that RDMA reads.

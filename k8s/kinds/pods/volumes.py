@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from k8s.job_spec import HostMount, JobSpec, Mount
+from k8s import job_spec as job_specs
 from k8s.kinds.base import Manifest
 from k8s.kinds.parse import ParsedPart, drop_defaults, named, text_of
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec
 
 _SHARED_MEMORY = "/dev/shm"
 
@@ -53,10 +56,12 @@ def pop_volumes(pod: Manifest, container: Manifest) -> ParsedPart:
         if claim:
             folder_in_claim = text_of(mount.pop("subPath", ""))
             is_read_only = mount.pop("readOnly", False) is True
-            fields["mounts"] += (Mount(text_of(claim.get("claimName")), path, folder_in_claim, is_read_only),)
+            fields["mounts"] += (
+                job_specs.Mount(text_of(claim.get("claimName")), path, folder_in_claim, is_read_only),
+            )
             extras = named(volume, "persistentVolumeClaim") + named(claim, "claimName")
         elif text_of(host.get("path")) and not host.get("type"):
-            fields["host_mounts"] += (HostMount(host["path"], path),)
+            fields["host_mounts"] += (job_specs.HostMount(host["path"], path),)
             extras = named(volume, "hostPath") + named(host, "path")
         elif path == _SHARED_MEMORY and folder.get("medium") == "Memory" and folder.get("sizeLimit"):
             fields["shared_memory"] = str(folder["sizeLimit"])

@@ -11,11 +11,11 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from k8s.job_spec import JobSpec, Mount, role_sizes, role_spec
+from k8s import job_spec as job_specs
 from k8s.kinds.base import NO_RUNTIME, CreatableKind, DeclaredJob, ElasticSize, Manifest, Replica
 from k8s.kinds.parse import (
     ParsedPart,
@@ -47,6 +47,9 @@ from k8s.kinds.t9k.t9k_job import OWNER_NAME, T9kPods, read_t9k_job, replica_spe
 from k8s.models import PodSpec, accelerators, convert
 from k8s.models.resources import Resource
 from k8s.text.sanitize import parse_integer
+
+if TYPE_CHECKING:
+    from k8s.job_spec import JobSpec, Mount
 
 T9K_SHAPE = PodShape(container="python", app="pytorchtrainingjob")
 RESTARTS = 3
@@ -87,7 +90,7 @@ class T9kPyTorchJob(T9kPods, CreatableKind):
         if spec.tensorboard and (tensorboard := _tensorboard(spec)):
             body["tensorboardSpec"] = tensorboard
         # All roles share torchrun's options.
-        arguments = _arguments(role_spec(spec, spec.roles[0].name) if spec.roles else spec)
+        arguments = _arguments(job_specs.role_spec(spec, spec.roles[0].name) if spec.roles else spec)
         if arguments is not None:
             body["torchrunConfig"] = _torchrun_config(spec, arguments)
         if spec.elastic_min is not None:
@@ -115,7 +118,9 @@ class T9kPyTorchJob(T9kPods, CreatableKind):
     def unsupported(self, spec: JobSpec) -> dict[str, str]:
         """Return unsupported fields; torchrun for scripts in only some roles is one."""
         found = super().unsupported(spec)
-        commands = [torchrun_program(role_spec(spec, role.name)) for role in spec.roles if spec.torchrun]
+        commands = [
+            torchrun_program(job_specs.role_spec(spec, role.name)) for role in spec.roles if spec.torchrun
+        ]
         if len({is_script(command) for command in commands}) > 1:
             found.setdefault("roles", "With torchrun, either all roles run Python scripts or none does.")
         return found
@@ -148,7 +153,7 @@ class T9kPyTorchJob(T9kPods, CreatableKind):
         if fields["restart_policy"] == ("OnFailure" if fields["retries"] else "Never"):
             fields["restart_policy"] = ""
         lost += named(elastic, prefix="elastic.") + named(spec)
-        return JobSpec(**fields, workers=workers), unique(lost)
+        return job_specs.JobSpec(**fields, workers=workers), unique(lost)
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a PyTorchTrainingJob, with T9k's phase and the minimum of an elastic one."""
@@ -241,12 +246,12 @@ def _torchrun_config(spec: JobSpec, arguments: tuple[str, ...]) -> Manifest:
 def _replica_specs(spec: JobSpec, arguments: tuple[str, ...] | None) -> list[Manifest]:
     # The first pod of the first role decides the outcome of the job.
     if spec.roles:
-        sizes = zip(spec.roles, role_sizes(spec.roles, spec.workers), strict=True)
-        found = [(role, role_spec(spec, role.name), size) for role, size in sizes]
+        sizes = zip(spec.roles, job_specs.role_sizes(spec.roles, spec.workers), strict=True)
+        found = [(role, job_specs.role_spec(spec, role.name), size) for role, size in sizes]
         return [_role(of_role, role.name, size, _arguments(of_role)) for role, of_role, size in found]
     if not spec.worker_image or spec.workers == 1:
         return [_role(spec, "node", spec.workers, arguments)]
-    workers = role_spec(spec, "worker")
+    workers = job_specs.role_spec(spec, "worker")
     return [_role(spec, "master", 1, arguments), _role(workers, "worker", spec.workers - 1, arguments)]
 
 
