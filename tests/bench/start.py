@@ -1,4 +1,4 @@
-"""From the command to the first frame, and to the data, in a pseudo-terminal."""
+"""From the command to the first frame, to the data, and to the end of one-shot commands."""
 
 from __future__ import annotations
 
@@ -39,9 +39,14 @@ def measure() -> Iterator[Figure]:
                 "frame": lambda: _open(opened, env, FRAME),
                 "import": lambda: _run(importing, env),
                 "rows": lambda: _open(opened, env, ROWS),
+                "list": lambda: _run([*opened, "list"], env),
+                "top nodes": lambda: _run([*opened, "top", "nodes"], env),
+                "--version": lambda: _run([*console, "--version"], env),
+                "python": lambda: _run([sys.executable, "-c", "pass"], env),
             }
             if shutil.which("kubectl"):
                 works["kubectl"] = lambda: _run(listing, env)
+                works["kubectl pods"] = lambda: _run([*listing[:-1], "pods"], env)
             for work in works.values():
                 work()
             rounds = [{name: seconds(work) for name, work in works.items()} for _ in range(ROUNDS)]
@@ -51,6 +56,10 @@ def measure() -> Iterator[Figure]:
     yield Figure(
         "start to the first frame", fastest["frame"], "import textual.app", fastest["import"], "<= 1.5x"
     )
+    pods = fastest.get("kubectl pods")
+    yield Figure("list", fastest["list"], "kubectl get pods", pods, "<= 2x")
+    yield Figure("top nodes", fastest["top nodes"], "kubectl get nodes", fastest.get("kubectl"), "<= 2x")
+    yield Figure("--version", fastest["--version"], "python -c pass", fastest["python"], "<= 100 ms")
     yield Figure("start to data shown", fastest["rows"], "kubectl get nodes", fastest.get("kubectl"), "<= 2x")
 
 

@@ -204,7 +204,7 @@ class ClusterConfig:
         Raises:
             NoCluster: A certificate or key cannot be read.
         """
-        if not self.host.startswith("https"):
+        if urlsplit(self.host).scheme != "https":
             return None
         pem = self._client_pem
         try:
@@ -286,7 +286,7 @@ async def _from_context(resolved: ResolvedContext) -> ClusterConfig:
         tls_server_name=cluster.get("tls-server-name"),
         impersonation=_impersonation(user),
     )
-    if config.host.startswith("https"):
+    if urlsplit(config.host).scheme == "https":
         _read_certificates(config, cluster, user)
     config.proxy = _proxy(cluster.get("proxy-url"), config.host)
     if token := user.get("token"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
@@ -20,8 +22,9 @@ from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.client.transport import is_broken_by_peer
 from k8s.errors import Invalid, KubeError, Unreachable
+from tests import ROOT
 from tests.scripted.certificates import Certificate, issue, make_authority, server_tls
-from tests.scripted.server import ScriptedCluster
+from tests.scripted.server import Answer, ScriptedCluster
 
 RESET, SILENCE = b"reset", b"silence"
 """In place of an answer."""
@@ -59,6 +62,26 @@ async def test_an_authority_that_is_not_trusted_is_said(tmp_path: Path) -> None:
     where = cluster.host.removeprefix("https://")
     assert error.why == f"{where}: its certificate is signed by an authority that is not trusted."
     assert error.hint == "Correct certificate-authority-data in the kubeconfig, or get a new kubeconfig."
+
+
+async def test_the_scheme_of_a_server_may_be_written_in_capitals(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path)
+    async with ScriptedCluster(tls=server_tls(issue(authority, "server"))) as cluster:
+        cluster.say("/version", Answer({"gitVersion": "v1"}))
+        config = ClusterConfig(host=cluster.host.upper(), ssl_ca_cert=str(authority.path))
+        async with Client(config) as client:
+            assert await client.get_json("/version") == {"gitVersion": "v1"}
+
+
+def test_the_default_tls_context_of_aiohttp_trusts_nobody() -> None:
+    code = (
+        "import k8s.client.session, aiohttp.connector\n"
+        "context = aiohttp.connector._SSL_CONTEXT_VERIFIED\n"
+        "print(context.verify_mode.name, context.check_hostname, context.cert_store_stats()['x509_ca'])"
+    )
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == ["CERT_REQUIRED", "True", "0"]
 
 
 async def test_a_certificate_for_another_name_is_said(tmp_path: Path) -> None:
