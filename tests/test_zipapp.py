@@ -22,7 +22,7 @@ def zipapp(tmp_path: Path) -> Path:
     (source / "__init__.py").write_text("")
     (source / "__main__.py").write_text(MAIN)
     target = tmp_path / "dist" / "gpuconsole.pyz"
-    words = [sys.executable, ROOT / ".ci" / "zipapp.py", source.parent, target]
+    words = [sys.executable, str(ROOT / ".ci" / "zipapp.py"), str(source.parent), str(target)]
     subprocess.run(words, check=True)
     return target
 

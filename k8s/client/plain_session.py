@@ -178,8 +178,8 @@ class PlainSession:
 
         Raises:
             TimeoutError: The server did not answer in time.
-            OSError: It could not be reached.
-            BrokenAnswer: Its answer, or the request, is not of the plain form.
+            OSError: The server could not be reached.
+            BrokenAnswer: The answer, or the request, is not of the plain form.
         """
         parts = urlsplit(url)
         target = f"{parts.path}?{urlencode(query)}" if query else parts.path

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,14 +18,20 @@ from k8s.client.transport import CONNECT_S, Query
 
 
 def _import_aiohttp() -> None:
-    """Import aiohttp without the default TLS context that its connector creates.
+    """Import aiohttp without the default TLS context, which its connector makes.
 
     That context loads every certificate authority of the system (60 to 100 ms). Requests to https servers
     bring a context of their own, from `ClusterConfig.ssl_context`. Were one to rely on aiohttp's, as after
-    a redirect from http to https, it fails: the context made here verifies, and trusts nobody.
+    a redirect from http to https, it fails: the context made here verifies, and trusts no authority.
     """
-    create = ssl.create_default_context
-    ssl.create_default_context = lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # type: ignore[assignment,misc]
+    create, importer = ssl.create_default_context, threading.get_ident()
+
+    def create_or_not(*args: Any, **options: Any) -> ssl.SSLContext:
+        # Another thread may connect meanwhile.
+        is_ours = threading.get_ident() == importer
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_ours else create(*args, **options)
+
+    ssl.create_default_context = create_or_not
     try:
         import aiohttp  # noqa: F401
     finally:

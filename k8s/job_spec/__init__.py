@@ -1,7 +1,7 @@
 """Declaration of a training job's fields, independent of its kind.
 
 Form, flags, templates and the reference page are generated from the declarations; kinds turn
-them into objects. The modules are imported on first use, because whoever only reads jobs needs none.
+them into objects. The modules are imported on first use: reading jobs needs none of them.
 """
 
 from importlib import import_module

@@ -222,7 +222,7 @@ def options_of(flags: argparse.Namespace) -> ConsoleOptions:
     """Return the global options: the flags, else the variables `GPUCONSOLE_…` of the environment.
 
     Raises:
-        WrongUsage: A value is invalid.
+        WrongUsage: A timeout cannot be parsed, or a group is given without a user to act as.
     """
 
     def text(name: str) -> str:
