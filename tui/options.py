@@ -135,7 +135,7 @@ class ConsoleOptions:
 
 
 def program() -> str:
-    """Return the name by which the program was called: `gpuconsole`, or `kubectl gpuconsole` as a plugin of kubectl."""
+    """Return the name by which the program was called; as a plugin of kubectl, `kubectl gpuconsole`."""
     is_plugin = Path(sys.argv[0]).name.startswith("kubectl-gpuconsole")
     return "kubectl gpuconsole" if is_plugin else "gpuconsole"
 
