@@ -118,9 +118,12 @@ class Connection:
         if self._renewal is not None:
             self._renewal.cancel()
         self._is_closed = True
-        for session in (self._plain, self._session):
-            if session is not None:
-                await session.close()
+        try:
+            if self._session is not None:
+                await self._session.close()
+        finally:
+            if self._plain is not None:
+                await self._plain.close()
 
     async def _aiohttp(self) -> AiohttpSession:
         if self._session is None and "k8s.client.session" not in sys.modules:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 
 import pytest
 
 from k8s import sandbox
 from k8s.client.client import Client
-from k8s.errors import NotFound
-from k8s.kinds import CREATABLE
 
 
 @pytest.fixture(scope="session")
@@ -30,11 +27,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sandbox.Sandbo
 
 @pytest.fixture
 async def client(running: sandbox.SandboxAddress) -> AsyncIterator[Client]:
-    """A client of that sandbox; the jobs of a test end with it, for they would slow others down."""
+    """A client of that sandbox."""
     async with await Client.connect(str(running.kubeconfig)) as found:
         yield found
-        for resource in (kind.resource for kind in CREATABLE):
-            for job in await found.list(resource):
-                metadata = job["metadata"]
-                with suppress(NotFound):
-                    await found.delete(resource, metadata["name"], metadata["namespace"])

@@ -35,7 +35,7 @@ for step in range(1000):
 
 @pytest.mark.slow
 async def test_a_hung_job_says_so_in_its_row_in_why_and_among_the_faults(client: Client) -> None:
-    await client.create(PYTORCH_JOBS, pytorch_job("hung", "python", "-c", SCRIPT, workers=1), "default")
+    await client.create(PYTORCH_JOBS, pytorch_job("silent", "python", "-c", SCRIPT, workers=1), "default")
     feed = ClusterFeed(client, "default")
     life = LifeFeed(
         client,
@@ -50,7 +50,7 @@ async def test_a_hung_job_says_so_in_its_row_in_why_and_among_the_faults(client:
 
     def take(snapshot: ClusterSnapshot) -> None:
         for job in snapshot.jobs:
-            if job.ref.name == "hung" and job.silence is not None:
+            if job.ref.name == "silent" and job.silence is not None:
                 found.put_nowait((job, snapshot))
 
     life.watch("test", lambda: feed.all_jobs)

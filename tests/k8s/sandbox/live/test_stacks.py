@@ -13,7 +13,7 @@ import pytest
 from k8s.client.client import Client
 from k8s.diagnosis.stacks import StackReport, inspect_ranks
 from k8s.job_spec import JobSpec
-from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
+from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS, PyTorchJob
 from k8s.snapshot import Job
 from tests.k8s.sandbox.live.running import marked
 from tests.trainer.jobs import SMALL
@@ -98,3 +98,4 @@ async def test_a_packaged_trainer_answers_and_a_plain_script_says_how_it_would(
     assert "Submit with --debuggable" in report.problems[0]
     report = await report_of(client, "trained", lambda found: "torch's flight recorder" in found.sources)
     assert {rank for each in report.groups for rank in each.ranks} == {0, 1}
+    await client.delete(PYTORCH_JOBS, "trained", "default")  # it would use the cores of other tests
