@@ -261,8 +261,11 @@ def sockets_to(host: str) -> int:
     """Count this process's sockets that are connected to a server."""
     found = 0
     for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as each:
-            found += each.getpeername()[1:2] == (int(host.rpartition(":")[2]),)
+        with suppress(OSError):
+            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                continue  # a copy of it would stay open
+            with socket.socket(fileno=os.dup(int(name))) as each:
+                found += each.getpeername()[1:2] == (int(host.rpartition(":")[2]),)
     return found
 
 
