@@ -94,7 +94,8 @@ class Playground:
             any(pane._timer is not None for pane in previews),
             any(not is_settled(view.panes) for view in homes),
             any(not is_settled(pane) for pane in panes),
-            life is not None and not life.is_idle,
+            # It is made once the rows are there.
+            self.console.cluster_feed is not None if life is None else not life.is_idle,
         )
         return self.console.snapshot.is_synced and not any(waits)
 
