@@ -283,6 +283,8 @@ class Console(PacedApp[int]):
             on_marks=cluster_feed.publish_soon,
         )
         cluster_feed.overlay = self.life_feed.overlay
+        if (view := self.views.current) is not None:
+            view.refresh_view()  # it asks for the losses of what it shows, and the cluster may stay quiet
         await self.life_feed.run()
 
     def _set_visible_jobs(self, visible: Callable[[], Iterable[Job]]) -> None:
