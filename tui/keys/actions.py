@@ -51,13 +51,13 @@ EVERYWHERE_ACTIONS = (
         "history_back",
         "Back in the history of views",
         "window",
-        on=_everywhere("left_square_bracket"),
+        on=_everywhere("left_curly_bracket"),
     ),
     Action(
         "history_forward",
         "Forward in the history of views",
         "window",
-        on=_everywhere("right_square_bracket"),
+        on=_everywhere("right_curly_bracket"),
     ),
     Action(
         "open_notice",

@@ -27,7 +27,7 @@ def prompt(play: Playground) -> str:
 async def test_keys_of_every_view_walk_through_what_was_shown_and_list_the_commands(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         hands, here = Hands.on(play), play.console.views
-        await play.press("[")
+        await play.press("{")
         await play.until(seen(play, "No earlier view."))
         await play.press(*typed("nodes"), *typed("why bert"), "escape", "escape")
         await play.press(*typed("jobs"), *typed("events"))
@@ -35,9 +35,9 @@ async def test_keys_of_every_view_walk_through_what_was_shown_and_list_the_comma
             await hands.press("app.history_back", titled(play, before))
         for after in (" Nodes (", "› bert › why", " Nodes (", " Jobs (", " Events ("):
             await hands.press("app.history_forward", titled(play, after))
-        await play.press("]")
+        await play.press("}")
         await play.until(seen(play, "No later view."))
-        await play.press("[", "[", *typed("users"), "]")
+        await play.press("{", "{", *typed("users"), "}")
         await play.until(seen(play, "No later view."))
         assert here.current is not None and here.current.VIEW.name == "users"
         commands = seen(
