@@ -16,6 +16,8 @@ _WRITTEN = {
     "comma": ",",
     "minus": "-",
     "left_square_bracket": "[",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
     "right_square_bracket": "]",
     "plus": "+",
     "equals_sign": "=",
