@@ -24,6 +24,8 @@ FRESH_S, OLD_S = 10.0, 7 * 86_400.0
 FIRST_S = 2.0
 MOST_CLUSTERS, MOST_CHOICES = 16, 2_000
 FILES = "files"
+# Stands for a namespace in keys of the cache.
+ALL_NAMESPACES = "*"
 # Flags that select the cluster whose names are offered, with the key of their value.
 _CLUSTER_FLAGS = {
     "--kubeconfig": "kubeconfig",
@@ -133,9 +135,11 @@ def _names(given: Mapping[str, str]) -> dict[str, Any]:
         return selected.get(name) or os.environ.get(f"GPUCONSOLE_{name.upper()}", "").strip()
 
     is_sandbox = "--sandbox" in given or chosen("sandbox").lower() in ("1", "true", "yes")
-    key = cluster_key(chosen("kubeconfig"), chosen("context"), chosen("namespace"), is_sandbox=is_sandbox)
+    is_all = "-A" in given or "--all-namespaces" in given
+    namespace = ALL_NAMESPACES if is_all else chosen("namespace")
+    key = cluster_key(chosen("kubeconfig"), chosen("context"), namespace, is_sandbox=is_sandbox)
     flags = [word for flag, value in given.items() if flag in _CLUSTER_FLAGS for word in (flag, value)]
-    flags += [flag for flag in ("--sandbox", "-A") if flag in given]
+    flags += [flag for flag in ("--sandbox", "-A", "--all-namespaces") if flag in given]
     found = read_names(key)
     age_s = time.time() - found.get("at", 0.0)
     if not 0 <= age_s < FRESH_S:

@@ -14,6 +14,7 @@ from typing import Any
 
 from k8s.errors import KubeError
 from tui.commands.completer import (
+    ALL_NAMESPACES,
     FILES,
     MOST_CLUSTERS,
     NAMES_FILE,
@@ -101,9 +102,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the script, or read the names of the cluster."""
     if flags.refresh:
-        key = cluster_key(
-            options.kubeconfig, options.context, options.namespace, is_sandbox=options.is_sandbox
-        )
+        namespace = ALL_NAMESPACES if options.is_all_namespaces else options.namespace
+        key = cluster_key(options.kubeconfig, options.context, namespace, is_sandbox=options.is_sandbox)
         with suppress(OSError), _only_one(key) as is_first:
             if is_first:
                 await _refresh_names(options, key)

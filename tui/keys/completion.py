@@ -44,7 +44,7 @@ def complete(
 
 
 def nearest_command(word: str, kinds: Sequence[str], actions: ActionTable, *, is_read_only: bool) -> str:
-    """Return the command that was probably meant by a word that is none; empty if none is near."""
+    """Return the command that is nearest to an unknown word; empty if no command is near."""
     from difflib import get_close_matches  # slow to import, and rarely needed
 
     offered = actions.commands(is_read_only=is_read_only)

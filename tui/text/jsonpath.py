@@ -160,7 +160,7 @@ class Template:
     """A parsed `-o jsonpath` template."""
 
     def __init__(self, text: str) -> None:
-        """Parse; raises `ValueError` for a template that is none."""
+        """Parse; raises `ValueError` for an invalid template."""
         # As kubectl, take a bare path for a template.
         self._parts, rest = _parse(_tokens(text if "{" in text else f"{{{text}}}"))
         if rest is not None:

@@ -68,6 +68,7 @@ def completions(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
         ("logs bert -i |", ["master-0", "worker-0", ":"]),
         ("logs PyTorchJob/bert -r |", ["0", "1", ":"]),
         ("logs bert x|", [":"]),
+        ("-A logs be|", [":"]),
         ("delete bert r|", ["resnet", ":"]),
         ("wait --for |", ["running", "succeeded", "silent", "finished", ":"]),
         ("wait --for=s|", ["--for=succeeded", "--for=silent", ":"]),
