@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import string
 from collections.abc import Mapping, Sequence
+from difflib import unified_diff
 from functools import cache
 from itertools import groupby
 from typing import Any
@@ -80,4 +81,6 @@ def compare(name: str, parts: Mapping[str, str]) -> None:
         path.write_text(seen, encoding="utf-8")
         return
     assert path.is_file(), f"{path.name} is not kept yet: run with {UPDATE}=1, look at it, and keep it"
-    assert seen.splitlines() == path.read_text(encoding="utf-8").splitlines()
+    kept = path.read_text(encoding="utf-8")
+    changes = unified_diff(kept.splitlines(), seen.splitlines(), "kept", "seen", lineterm="", n=1)
+    assert seen == kept, "\n".join([f"{path.name} differs:", *changes])
