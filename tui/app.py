@@ -35,7 +35,7 @@ from tui.keys.advice import console_advice
 from tui.keys.completion import nearest_command
 from tui.manual import TOPICS
 from tui.options import ConsoleOptions
-from tui.screens import ACTIONS, key_table
+from tui.screens import ACTIONS, key_table, user_plugins
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view import FLASH_S, INTERRUPT, View, ViewStack
 from tui.screens.base.view_context import ViewContext
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tui.feeds.cluster_feed import ClusterFeed
     from tui.feeds.life_feed import LifeFeed
     from tui.feeds.telemetry_feed import TelemetryFeed
+    from tui.files.plugins_file import UserPlugins
     from tui.jobs.notices import JobNotice
     from tui.text.format import Run
 
@@ -96,6 +97,7 @@ class Console(PacedApp[int]):
         resolve_options: OptionsResolver = _unchanged,
         keys: UserKeys | None = None,
         actions: ActionTable = ACTIONS,
+        plugins: UserPlugins | None = None,
     ) -> None:
         """Prepare the console.
 
@@ -104,6 +106,7 @@ class Console(PacedApp[int]):
             resolve_options: Completes the options once the console is on screen, before it connects.
             keys: The user's own keys, and the rejected ones.
             actions: The action table.
+            plugins: The user's plugins, and the rejected ones.
         """
         self._theme_problems: list[str] = []
         self.palettes = themes.load(options.themes_folder, self._theme_problems.append)
@@ -127,7 +130,14 @@ class Console(PacedApp[int]):
         """Forwarded TensorBoards."""
         self.gpu_links: dict[str, LinkMatrix] = {}
         """By node, filled on demand."""
+        self.kubeconfig = options.kubeconfig
+        """Path in use: the sandbox's once it has started; empty for kubectl's default."""
+        self.plugin_outputs: dict[str, str] = {}
+        """Newest outputs of plugins, by number."""
         self._keys = keys or UserKeys()
+        self.plugins = plugins
+        if plugins is not None:
+            actions = ActionTable((*actions, *plugins.plugins))
         self.context = ViewContext(
             self._keys.keymap,
             options.is_read_only,
@@ -180,16 +190,21 @@ class Console(PacedApp[int]):
         self.call_after_refresh(self.connect)
         if self.options.kept_theme and not themes.find(self.options.kept_theme, self.palettes):
             self._theme_problems.append(f"There is no theme {self.options.kept_theme}.")
-        messages = (
-            ("Some of your settings are not used.", self.options.config_problems),
-            ("Some of your keys are not used.", self._keys.problems),
-            ("Some of your themes are not used.", self._theme_problems),
-            ("Some ids in keys.yaml are old; they still work.", self._keys.renamed),
-        )
-        if found := ["\n".join((title, *problems)) for title, problems in messages if problems]:
+        if found := ["\n".join((title, *problems)) for title, problems in self.file_problems()]:
             from tui.screens.dialogs.detail import DetailScreen
 
             self.call_after_refresh(self.push_screen, DetailScreen("Your files", "\n\n".join(found)))
+
+    def file_problems(self) -> list[tuple[str, Sequence[str]]]:
+        """Return the problems in the user's files, under headings."""
+        found = (
+            ("Some of your settings are not used.", self.options.config_problems),
+            ("Some of your keys are not used.", self._keys.problems),
+            ("Some of your plugins are not used.", self.plugins.problems if self.plugins else ()),
+            ("Some of your themes are not used.", self._theme_problems),
+            ("Some ids in keys.yaml are old; they still work.", self._keys.renamed),
+        )
+        return [(title, problems) for title, problems in found if problems]
 
     def on_resize(self, event: events.Resize) -> None:
         """Show a card while the terminal is too small, and restore the screen afterwards."""
@@ -230,6 +245,7 @@ class Console(PacedApp[int]):
         except KubeError as error:
             self.snapshot = replace(self.snapshot, stale=str(error), is_synced=True, progress="")
             return
+        self.kubeconfig = options.kubeconfig
         self.notifier = notifier = self.notifier or Notifier(self)
         own = self.options.namespace or client.config.namespace
         cluster_feed = ClusterFeed(client, "" if self.options.is_all_namespaces else own)
@@ -502,7 +518,7 @@ def run_console(options: ConsoleOptions, resolve_options: OptionsResolver = _unc
         from tui.files.keys_file import read_keys
 
         keys = read_keys(options.keys_file, key_table())
-    console = Console(options, resolve_options, keys)
+    console = Console(options, resolve_options, keys, plugins=user_plugins(options, keys.keymap))
     try:
         console.run(mouse=False)
     finally:

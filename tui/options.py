@@ -124,6 +124,11 @@ class ConsoleOptions:
         return self.config_folder / "causes.yaml"
 
     @property
+    def plugins_file(self) -> Path:
+        """Return the path of plugins.yaml."""
+        return self.config_folder / "plugins.yaml"
+
+    @property
     def log_file(self) -> Path:
         """Return the path of the console's log."""
         return self.state_folder / "gpuconsole.log"

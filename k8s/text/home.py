@@ -60,20 +60,27 @@ def file_problem(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def read_named_file(path: str | Path, most_bytes: int = MAX_BYTES) -> bytes:
+def read_named_file(path: str | Path, most_bytes: int = MAX_BYTES, *, must_be_own: bool = False) -> bytes:
     """Read a regular file of at most `most_bytes`. Use it for every file that a user names.
 
+    Set `must_be_own` for a file whose contents are run: only this user, or root, may write to it.
+
     Raises:
-        OSError: The file cannot be read, is not regular, or is too large; see `strerror`.
+        OSError: The file cannot be read, is not regular, not safe, or is too large; see `strerror`.
     """
     # Without O_NONBLOCK, opening a FIFO waits until somebody writes into it.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        mode = os.fstat(descriptor).st_mode
+        status = os.fstat(descriptor)
+        mode = status.st_mode
         if stat.S_ISDIR(mode):
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        if must_be_own and status.st_uid not in (os.geteuid(), 0):
+            raise OSError(errno.EPERM, f"It belongs to {_user(status.st_uid)}", str(path))
+        if must_be_own and mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise OSError(errno.EPERM, f"Others may write to it; run chmod go-w {path}", str(path))
         with open(descriptor, "rb", closefd=False) as file:
             content = file.read(most_bytes + 1)  # st_size is out of date as soon as somebody appends
     finally:

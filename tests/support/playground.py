@@ -17,7 +17,7 @@ from tui.app import Console
 from tui.files.keys_file import read_keys
 from tui.keys import ActionTable
 from tui.options import ConsoleOptions
-from tui.screens import ACTIONS, key_table
+from tui.screens import ACTIONS, key_table, user_plugins
 from tui.screens.base.feed_view import FeedView
 from tui.screens.job.job import JobView
 from tui.screens.lists.home_panes import HomePanes
@@ -167,7 +167,9 @@ async def console_on(
         kubeconfig.write_text(json.dumps(kubeconfig_of(cluster.host)))
         chosen = {"state_folder": tmp_path / "state", "config_folder": tmp_path / "config", **options}
         settings = ConsoleOptions(kubeconfig=str(kubeconfig), **chosen)
-        console = Console(settings, keys=read_keys(settings.keys_file, key_table()), actions=actions)
+        keys = read_keys(settings.keys_file, key_table())
+        plugins = user_plugins(settings, keys.keymap)
+        console = Console(settings, keys=keys, actions=actions, plugins=plugins)
         async with console.run_test(size=size, notifications=True) as pilot:
             play = Playground(cluster, pilot, watches)
             await play.until(lambda: console.snapshot.is_synced)

@@ -40,6 +40,10 @@ def find_functions(action: Action) -> Functions:
             from tui.actions.nodes import FUNCTIONS
         case "notices":
             from tui.actions.notices import FUNCTIONS
+        case "plugins":
+            from tui.actions.plugins import run_plugin
+
+            return {action.name: run_plugin}
         case "pods":
             from tui.actions.pods import FUNCTIONS
         case "window":

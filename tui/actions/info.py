@@ -44,7 +44,7 @@ def info(console: Console, request: ActionRequest) -> None:
             ("Cluster", _cluster(console, snapshot)),
             (f"What you may do in namespace {_namespace(console)}", _rights(permissions, why_not)),
             ("Terminal", _terminal(console)),
-            ("Files", paths),
+            ("Files", [*paths, *_problems(console)]),
             ("Versions", installed),
         )
         return as_text(sections)
@@ -151,6 +151,12 @@ def _files(console: Console) -> Fields:
     for name, path in files(console.options).items():
         yield name, path if Path(path).exists() else f"{path}  (not there)"
     yield "kubeconfig", console.options.kubeconfig or os.environ.get("KUBECONFIG", "~/.kube/config")
+
+
+def _problems(console: Console) -> Fields:
+    for _, problems in console.file_problems():
+        yield from (("problem", problem) for problem in problems)
+    yield "not used", ", ".join(console.plugins.unused) if console.plugins is not None else ""
 
 
 FUNCTIONS: Functions = {

@@ -16,7 +16,7 @@ from tui.feeds.info import address, fetch_allowed_verbs, files, verbs_text, vers
 from tui.files.keys_file import read_keys
 from tui.keys import remapped
 from tui.options import ConsoleOptions
-from tui.screens import key_table
+from tui.screens import key_table, user_plugins
 from tui.tables.column import Values
 
 
@@ -37,6 +37,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             write_stderr(problem)
         return 0
     installed, paths = versions(), files(options)
+    plugins = user_plugins(options, read_keys(options.keys_file, key_table()).keymap)
+    for problem in plugins.problems if plugins is not None else ():
+        write_stderr(problem)
     reached: Values = {}
     problem = ""
     try:

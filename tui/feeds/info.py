@@ -47,6 +47,7 @@ def files(options: ConsoleOptions) -> dict[str, str]:
         "templates": str(options.templates_folder),
         "keys": str(options.keys_file),
         "causes": str(options.causes_file),
+        "plugins": str(options.plugins_file),
         "state": str(options.state_folder),
         "log": str(options.log_file),
         "sandbox": str(options.sandbox_folder),

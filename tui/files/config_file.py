@@ -50,61 +50,71 @@ def read_config(path: Path) -> Config:
     unknown: list[str] = []
     problems: list[str] = []
     try:
-        root = _root(path)
-    except _BadValue as error:
+        root = read_root(path, "accelerators: [example.com/npu]")
+    except BadValue as error:
         return Config(problems=(str(error),))
     for key, value in root.value if root else ():
         if read := _READERS.get(key.value) if isinstance(key, yaml.ScalarNode) else None:
             try:
                 if key.value in values:
-                    raise _BadValue("it is given twice; the first is used", _line(key))
+                    raise BadValue("it is given twice; the first is used", line_of(key))
                 values[key.value] = read(value)
-            except _BadValue as error:
-                line = error.line or _line(value)
+            except BadValue as error:
+                line = error.line or line_of(value)
                 problems.append(f"{path}, line {line}, {key.value}: {error}.")
         else:
             name = key.value if isinstance(key, yaml.ScalarNode) else "a key of several parts"
-            unknown.append(f"{name} (line {_line(key)})")
+            unknown.append(f"{name} (line {line_of(key)})")
     return Config(**values, unknown=tuple(unknown), problems=tuple(problems))
 
 
-class _BadValue(Exception):
+class BadValue(Exception):
+    """A value cannot be used; the message says why."""
+
     def __init__(self, words: str, line: int = 0) -> None:
         super().__init__(words)
         self.line = line
         """0 for the line of the value."""
 
 
-def _root(path: Path) -> yaml.MappingNode | None:
+def read_root(path: Path, example: str, *, must_be_own: bool = False) -> yaml.MappingNode | None:
+    """Return the mapping in a YAML file; None for a missing or empty file.
+
+    Raises:
+        BadValue: The file cannot be read, or is not a mapping as in `example`.
+    """
     try:
-        root = yaml.compose(read_named_file(path).decode(), Loader=yaml.SafeLoader)
+        text = read_named_file(path, must_be_own=must_be_own).decode()
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise _BadValue(f"{path} cannot be read: {file_problem(error)}.") from error
+        raise BadValue(f"{path} cannot be read: {file_problem(error)}.") from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise _BadValue(f"{path}, line {line}: {error.problem or 'not valid YAML'}.") from error
+        raise BadValue(f"{path}, line {line}: {error.problem or 'not valid YAML'}.") from error
     except RecursionError as error:
-        raise _BadValue(f"{path} cannot be read: it is nested too deeply.") from error
+        raise BadValue(f"{path} cannot be read: it is nested too deeply.") from error
     except yaml.YAMLError as error:
-        raise _BadValue(f"{path}, line 1: not valid YAML.") from error
+        raise BadValue(f"{path}, line 1: not valid YAML.") from error
     if root is None or isinstance(root, yaml.MappingNode):
         return root
-    why = "keys and values are expected, as `accelerators: [example.com/npu]`"
-    raise _BadValue(f"{path}, line {_line(root)}: {why}.")
+    why = f"keys and values are expected, as `{example}`"
+    raise BadValue(f"{path}, line {line_of(root)}: {why}.")
 
 
-def _switch(value: yaml.Node) -> bool:
+def read_switch(value: yaml.Node) -> bool:
+    """Return a boolean, or raise `BadValue`."""
     found = yaml.safe_load(value.value) if isinstance(value, yaml.ScalarNode) else None
     if value.tag != _SWITCH or not isinstance(found, bool):
-        raise _BadValue("true or false is expected")
+        raise BadValue("true or false is expected")
     return found
 
 
-def _text_value(value: yaml.Node, why: str) -> str:
+def read_text(value: yaml.Node, why: str) -> str:
+    """Return a text that is not empty, or raise `BadValue` with the reason."""
     if not isinstance(value, yaml.ScalarNode) or value.tag != _TEXT or not value.value:
-        raise _BadValue(why)
+        raise BadValue(why)
     text: str = value.value
     return text
 
@@ -116,7 +126,7 @@ def _service(value: yaml.Node) -> str:
     try:
         return parse_address(str(value.value)).name
     except ValueError as error:
-        raise _BadValue("a service is expected, as monitoring/prometheus-k8s:web") from error
+        raise BadValue("a service is expected, as monitoring/prometheus-k8s:web") from error
 
 
 def _days(value: yaml.Node) -> float:
@@ -125,50 +135,50 @@ def _days(value: yaml.Node) -> float:
     except (TypeError, ValueError, OverflowError):
         days = 0.0
     if not 0 < days <= MAX_DAYS:
-        raise _BadValue(f"a number of days is expected, more than 0 and at most {MAX_DAYS}")
+        raise BadValue(f"a number of days is expected, more than 0 and at most {MAX_DAYS}")
     return days
 
 
 def _patterns(value: yaml.Node) -> tuple[str, ...]:
     if not isinstance(value, yaml.SequenceNode):
-        raise _BadValue("a list of resource names is expected")
+        raise BadValue("a list of resource names is expected")
     for each in value.value:
         if not isinstance(each, yaml.ScalarNode) or each.tag != _TEXT or not each.value:
-            raise _BadValue("a resource name is expected, as example.com/npu", _line(each))
+            raise BadValue("a resource name is expected, as example.com/npu", line_of(each))
         if any(fnmatchcase(name, each.value) for name in _NO_ACCELERATORS):
-            raise _BadValue(f"{each.value} matches resources that are not GPUs", _line(each))
+            raise BadValue(f"{each.value} matches resources that are not GPUs", line_of(each))
     return tuple(each.value for each in value.value)
 
 
 def _notify(value: yaml.Node) -> NotifyOptions:
-    if value.tag == _SWITCH and not _switch(value):
+    if value.tag == _SWITCH and not read_switch(value):
         return NotifyOptions(events=())
     if not isinstance(value, yaml.MappingNode):
-        raise _BadValue("settings are expected, as `bell: off`, or off")
+        raise BadValue("settings are expected, as `bell: off`, or off")
     found: dict[str, Any] = {}
     for key, each in value.value:
         read = _NOTIFY_READERS.get(key.value) if isinstance(key, yaml.ScalarNode) else None
         if read is None:
-            raise _BadValue(f"the settings are {', '.join(_NOTIFY_READERS)}", _line(key))
+            raise BadValue(f"the settings are {', '.join(_NOTIFY_READERS)}", line_of(key))
         try:
             found[key.value] = read(each)
-        except _BadValue as error:
-            raise _BadValue(f"{key.value}: {error}", error.line or _line(each)) from error
+        except BadValue as error:
+            raise BadValue(f"{key.value}: {error}", error.line or line_of(each)) from error
     return NotifyOptions(**found)
 
 
 def _choice(value: yaml.Node, choices: tuple[str, ...]) -> str:
     # YAML 1.1 reads a bare `off` as false.
-    chosen = "off" if value.tag == _SWITCH and not _switch(value) else value.value
+    chosen = "off" if value.tag == _SWITCH and not read_switch(value) else value.value
     if not isinstance(value, yaml.ScalarNode) or chosen not in choices:
-        raise _BadValue(f"{', '.join(choices[:-1])} or {choices[-1]} is expected", _line(value))
+        raise BadValue(f"{', '.join(choices[:-1])} or {choices[-1]} is expected", line_of(value))
     return str(chosen)
 
 
 def _events(value: yaml.Node) -> tuple[NoticeEvent, ...]:
     choices = tuple(map(str, NoticeEvent))
     if not isinstance(value, yaml.SequenceNode):
-        raise _BadValue(f"a list is expected, of {', '.join(choices)}")
+        raise BadValue(f"a list is expected, of {', '.join(choices)}")
     return tuple(NoticeEvent(_choice(each, choices)) for each in value.value)
 
 
@@ -176,13 +186,13 @@ def _command(value: yaml.Node) -> tuple[str, ...]:
     why = "a command is expected, as [notify-send, gpuconsole] or one quoted text"
     try:
         if isinstance(value, yaml.SequenceNode):
-            words = [_text_value(each, why) for each in value.value]
+            words = [read_text(each, why) for each in value.value]
         else:
-            words = shlex.split(_text_value(value, why))
+            words = shlex.split(read_text(value, why))
     except ValueError as error:  # an open quote
-        raise _BadValue(why) from error
+        raise BadValue(why) from error
     if not words or "\0" in "".join(words):
-        raise _BadValue(why)
+        raise BadValue(why)
     return tuple(words)
 
 
@@ -196,15 +206,16 @@ _NOTIFY_READERS: Mapping[str, Callable[[yaml.Node], Any]] = {
 }
 _READERS: Mapping[str, Callable[[yaml.Node], Any]] = {
     "accelerators": _patterns,
-    "theme": partial(_text_value, why="the name of a theme is expected, as dark"),
+    "theme": partial(read_text, why="the name of a theme is expected, as dark"),
     "finished_days": _days,
     "prometheus": _service,
-    "strip_by": partial(_text_value, why="a label of nodes is expected, as topology.kubernetes.io/zone"),
-    "loss": _switch,
+    "strip_by": partial(read_text, why="a label of nodes is expected, as topology.kubernetes.io/zone"),
+    "loss": read_switch,
     "notify": _notify,
 }
 
 
-def _line(node: yaml.Node) -> int:
+def line_of(node: yaml.Node) -> int:
+    """Return the line of a node, from 1."""
     line: int = node.start_mark.line
     return line + 1

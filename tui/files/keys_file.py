@@ -99,7 +99,7 @@ def clashes(keymap: Mapping[str, str], table: KeyTable) -> Iterator[str]:
                     yield f"{place}: {name} means {other.id} and {key.id}; the first is done."
 
 
-class _Unusable(Exception):
+class _Unusable(ValueError):
     """A line cannot be used; the message says why."""
 
 
@@ -117,21 +117,27 @@ def _keys(key_id: str, value: yaml.Node) -> list[str]:
     nodes = value.value if isinstance(value, yaml.SequenceNode) else [value]
     if not nodes or not all(isinstance(node, yaml.ScalarNode) and node.value for node in nodes):
         raise _Unusable(f"{key_id} wants a key or a list of keys, as L, ctrl+l or [L, f2]")
-    names = [_name(str(node.value)) for node in nodes]
+    names = [parse_key(str(node.value)) for node in nodes]
     if key_id in _TYPING and (typed := next((each for each in names if len(each) == 1), "")):
         raise _Unusable(f"{key_id} cannot be {typed!r}, which is typed as text there")
     return names
 
 
-def _name(written: str) -> str:
-    # Accepts `^d`, `/`, `ctrl-d`.
+def parse_key(written: str) -> str:
+    """Return Textual's name of a key that is written as `L`, `^d`, `/`, `ctrl-d`, or as in k9s, `Shift-L`.
+
+    Raises:
+        ValueError: It is not a key that every terminal sends.
+    """
     text = written.strip() or written
     if len(text) == 1:
         return _CHARACTERS.get(text, text)
     if text.startswith("^") and len(text) == 2:
-        text = f"ctrl+{text[1].lower()}"
-    *modifiers, key = text.replace("ctrl-", "ctrl+").replace("shift-", "shift+").lower().split("+")
+        text = f"ctrl+{text[1]}"
+    *modifiers, key = text.lower().replace("ctrl-", "ctrl+").replace("shift-", "shift+").split("+")
     is_key = len(key) == 1 or key in _NAMED or key in _CHARACTERS.values()
     if not is_key or any(each not in _MODIFIERS for each in modifiers) or "alt" in modifiers:
         raise _Unusable(f"{written!r} is not a key that every terminal sends; write L, ctrl+l, f2 or slash")
+    if modifiers == ["shift"] and len(key) == 1 and key.isalpha():
+        return key.upper()
     return "+".join([*modifiers, key])

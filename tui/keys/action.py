@@ -11,7 +11,9 @@ from tui.keys.key import Key
 # The argument of a `:` command; empty for none. `kind` is a command by itself, see `completion`.
 Argument = Literal["", "job", "namespace", "context", "theme", "filter", "topic", "kind"]
 # A module of `tui.actions`.
-Subject = Literal["", "context", "export", "info", "jobs", "navigate", "nodes", "notices", "pods", "window"]
+Subject = Literal[
+    "", "context", "export", "info", "jobs", "navigate", "nodes", "notices", "plugins", "pods", "window"
+]
 EVERYWHERE = "app"
 
 
@@ -102,7 +104,9 @@ class ActionTable:
     def keys(self, view: str) -> tuple[Key, ...]:
         """Return the keys of one view, without the global ones."""
         if view not in self._keys:
+            # A plugin may override other keys.
+            actions = sorted(self.actions, key=lambda action: action.subject != "plugins")
             self._keys[view] = tuple(
-                action.key(on) for action in self.actions for on in action.on if on.view == view
+                action.key(on) for action in actions for on in action.on if on.view == view
             )
         return self._keys[view]

@@ -7,6 +7,9 @@ What the views declare is collected here without importing a view, for a console
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from tui.keys import (
     CHART,
     DELETE,
@@ -31,7 +34,11 @@ from tui.keys import (
     ViewDeclaration,
     view_keys,
 )
+from tui.options import ConsoleOptions
 from tui.screens import documents, job, lists
+
+if TYPE_CHECKING:
+    from tui.files.plugins_file import UserPlugins
 
 VIEWS: tuple[ViewDeclaration, ...] = (*lists.VIEWS, *job.VIEWS)
 
@@ -83,3 +90,12 @@ def key_table() -> KeyTable:
         ),
         everywhere=everywhere,
     )
+
+
+def user_plugins(options: ConsoleOptions, keymap: Mapping[str, str]) -> UserPlugins | None:
+    """Read plugins.yaml; return None if there is none, as most people have none."""
+    if not options.plugins_file.exists():
+        return None
+    from tui.files.plugins_file import read_plugins
+
+    return read_plugins(options.plugins_file, ACTIONS, VIEWS, keymap)

@@ -1,4 +1,4 @@
-"""Interactive command in a pod on the real terminal, which is restored however it ends.
+"""Interactive command in a pod, or a local program, on the real terminal, restored however it ends.
 
 The event loop is never blocked, so the console's watches go on. Output of the pod reaches the
 terminal unfiltered, because it is the user's own shell.
@@ -14,9 +14,9 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from k8s.client.client import Client
 from k8s.errors import Unreachable
@@ -122,6 +122,66 @@ async def run_shell(
         with hand_over(), RawTerminal() as terminal:
             await terminal.write(f"-- {sanitize(where)}: {HOW_TO_LEAVE}\r\n".encode())
             return await _carry(remote, terminal)
+
+
+async def run_program(
+    argv: Sequence[str], env: Mapping[str, str], hand_over: Callable[[], AbstractContextManager[None]]
+) -> int:
+    """Run a local program on the real terminal and return its exit status; -15 if SIGTERM ended it.
+
+    After a failure its output stays until enter is pressed.
+
+    Raises:
+        OSError: The program cannot be started.
+    """
+    with hand_over(), _signals_left_to_program():
+        terminal = _open_terminal()
+        before = termios.tcgetattr(terminal)
+        try:
+            process = await asyncio.create_subprocess_exec(*argv, env=env)
+            try:
+                status = await process.wait()
+            finally:
+                if process.returncode is None:
+                    process.kill()
+            termios.tcsetattr(terminal, termios.TCSANOW, before)
+            _write_soon(terminal, _ABANDON + _RESET)
+            if status not in (0, -signal.SIGINT):
+                words = f"\r\n-- {sanitize(argv[0])}: {exit_text(status)}. Enter goes back to the console."
+                _write_soon(terminal, words.encode())
+                loop = asyncio.get_running_loop()
+                await _until_ready(terminal, loop.add_reader, loop.remove_reader)
+            return status
+        finally:
+            with suppress(OSError, termios.error):
+                termios.tcflush(terminal, termios.TCIFLUSH)
+                termios.tcsetattr(terminal, termios.TCSANOW, before)
+            os.close(terminal)
+
+
+def exit_text(status: int) -> str:
+    """Describe the exit status of a program."""
+    if status >= 0:
+        return f"exit {status}"
+    return f"ended by {signal.Signals(-status).name}"
+
+
+@contextmanager
+def _signals_left_to_program() -> Iterator[None]:
+    r"""Leave ctrl+c and ctrl+\ to the program; ctrl+z stops both, and `fg` continues the program."""
+    # Not SIG_IGN, which the program would inherit. The driver's own handlers would bring the console back.
+    handlers: dict[int, Any] = {
+        signal.SIGINT: lambda *_: None,
+        signal.SIGQUIT: lambda *_: None,
+        signal.SIGTSTP: signal.SIG_DFL,
+        signal.SIGCONT: lambda *_: None,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
 class RawTerminal:

@@ -88,7 +88,7 @@ class ViewContext:
 
     def view_keys(self, view: ViewDeclaration) -> tuple[Key, ...]:
         """Return the keys of a view, without the global ones."""
-        return self.keys(view_keys(view, self.actions))
+        return unshadowed(self.keys(view_keys(view, self.actions)))
 
     def job_letters(self, view: ViewDeclaration) -> tuple[Key, ...]:
         """Return the job keys that are free in a view about a job, one per action."""
