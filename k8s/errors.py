@@ -86,6 +86,11 @@ class Invalid(KubeError):
     causes: Mapping[str, str] = {}
     """The server's message by field path, e.g. `spec.template.spec.containers[0].image`."""
 
+    @property
+    def is_about_dry_run(self) -> bool:
+        """Return True if only the dry run was refused: a webhook does not support it."""
+        return not self.causes and "does not support dry run" in self.why
+
 
 class Throttled(KubeError):
     """Request refused by rate limiting."""

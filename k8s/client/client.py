@@ -241,11 +241,23 @@ class Client:
         return json_object(await self._read("POST", path, doing, query=query, body=obj, is_urgent=is_urgent))
 
     async def patch(
-        self, resource: Resource, name: str, patch: Any, namespace: str = "", *, subresource: str = ""
+        self,
+        resource: Resource,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Change part of an object by a JSON merge patch."""
+        """Change part of an object by a JSON merge patch; a dry run also refuses unknown fields."""
         path, doing = resource.path(namespace, name, subresource), f"change {resource.kind} {name}"
-        query = query_of(fieldManager=FIELD_MANAGER)
+        doing += " in a dry run" if dry_run else ""
+        query = query_of(
+            dryRun="All" if dry_run else "",
+            fieldManager=FIELD_MANAGER,
+            fieldValidation="Strict" if dry_run else "",
+        )
         answer = await self._read("PATCH", path, doing, query=query, body=patch, content_type=MERGE_PATCH)
         return json_object(answer)
 

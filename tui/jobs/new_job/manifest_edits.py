@@ -62,7 +62,7 @@ class ManifestEdits:
         base, edited = self._base, self.manifest
 
         def merge(made: Manifest) -> Manifest:
-            merged = _merged(base, edited, made, (), {})
+            merged = merge_changes(base, edited, made, (), {})
             return merged if isinstance(merged, dict) else made
 
         return merge
@@ -73,7 +73,7 @@ class ManifestEdits:
         if self.problem or manifest == self._base:
             return
         found: dict[Path, object] = {}
-        merged = _merged(self._base, self._edited, manifest, (), found)
+        merged = merge_changes(self._base, self._edited, manifest, (), found)
         still = {path: _at(manifest, path) for path in self.conflicts}
         found |= {path: value for path, value in still.items() if _at(merged, path) != value}
         self._base, self.conflicts = manifest, found
@@ -103,12 +103,20 @@ class ManifestEdits:
         self.problem, self.conflicts, self.text = "", {}, to_yaml(self._made)
 
 
-def _merged(base: Any, edited: Any, made: Any, path: Path, conflicts: dict[Path, object]) -> Any:
-    """Merge two changes of `base`; `_ABSENT` stands for what is not there."""
+def merge_changes(base: Any, edited: Any, made: Any, path: Path, conflicts: dict[Path, object]) -> Any:
+    """Merge two changes of `base`; where both changed the same place, `edited` wins.
+
+    Args:
+        base: The common ancestor; `_ABSENT` stands for what is not there, in all three.
+        edited: One version.
+        made: The other version.
+        path: Place of the values in their document.
+        conflicts: Receives the places that both changed, with the value of `made`.
+    """
 
     def merge(step: str | int, key: str, *parts: Mapping[str, Any]) -> Any:
         before, ours, theirs = (each.get(key, _ABSENT) for each in parts)
-        return _merged(before, ours, theirs, (*path, step), conflicts)
+        return merge_changes(before, ours, theirs, (*path, step), conflicts)
 
     if edited in (base, made):
         return made
@@ -121,7 +129,7 @@ def _merged(base: Any, edited: Any, made: Any, path: Path, conflicts: dict[Path,
     if all(isinstance(each, list) for each in (base, edited, made)):
         if len(base) == len(edited) == len(made):
             numbered = enumerate(zip(base, edited, made, strict=True))
-            return [_merged(*each, (*path, number), conflicts) for number, each in numbered]
+            return [merge_changes(*each, (*path, number), conflicts) for number, each in numbered]
         if (named := _by_name(base, edited, made)) is not None:
             names = [*named[2], *(name for name in named[1] if name not in named[2])]
             items = [merge(number, name, *named) for number, name in enumerate(names)]

@@ -216,7 +216,7 @@ async def _dry_run(submission: Submission) -> bool:
     try:
         await submission.send(True)
     except Invalid as error:
-        if error.causes or "does not support dry run" not in error.why:
+        if not error.is_about_dry_run:
             raise
         return False
     return True
