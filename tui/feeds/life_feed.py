@@ -30,7 +30,7 @@ from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.log_points import LogPoints
 from tui.files.last_losses import LastLosses
 from tui.jobs.filters import own_names
-from tui.text.natural_order import tag_key
+from tui.text.natural_order import tag_rank
 
 # Shortest interval between two reads of one log.
 READ_S = 30.0
@@ -413,7 +413,8 @@ def _losses_in(lines: Iterable[LogLine]) -> Sequence[float]:
 
 
 def _loss_tag(tags: Iterable[str]) -> str:
-    return min((tag for tag in tags if "loss" in tag.lower()), key=tag_key, default="")
+    # Among losses of one kind, the one that was printed first.
+    return min((tag for tag in tags if "loss" in tag.lower()), key=tag_rank, default="")
 
 
 def _copied(curve: ScalarCurve) -> ScalarCurve:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_FIRST_TAGS = ("loss", "train/loss")
+_FIRST_TAGS = ("loss", "train/loss", "train_loss", "total_loss", "loss/total")
+_WHOLE_LOSS = re.compile(r"(?:^|/)(?:\w+_)?total_?loss$|/(?:train_)?loss$|loss(?:/\w+)?[/_](?:\w+_)?total$")
+_OTHER_SPLIT = re.compile(r"(?<![a-z])(?:val|valid|validation|eval|evaluation|test|dev)(?![a-z])")
 _DIGITS = re.compile("[0-9]+")
 
 
@@ -15,15 +17,17 @@ def natural_key(text: str) -> str:
 
 def tag_key(tag: str) -> tuple[int, str, str]:
     """Return the sort key of a curve's tag: loss, other losses, accuracies, then the others."""
-    return _rank(tag.casefold()), natural_key(tag), tag
+    return tag_rank(tag), natural_key(tag), tag
 
 
-def _rank(tag: str) -> int:
+def tag_rank(tag: str) -> int:
+    """Return the rank of a tag by its kind; the loss of training ranks first."""
+    tag = tag.casefold()
     if tag in _FIRST_TAGS:
         return _FIRST_TAGS.index(tag)
     if "loss" in tag:
-        return 3 if "val" in tag else 2
-    return 4 if "acc" in tag else 5
+        return 7 if _OTHER_SPLIT.search(tag) else 5 if _WHOLE_LOSS.search(tag) else 6
+    return 8 if "acc" in tag else 9
 
 
 def _counted(found: re.Match[str]) -> str:

@@ -25,7 +25,7 @@ from tui.charts.series import Series
 from tui.feeds.log_points import LogPoints
 from tui.keys import CHART
 from tui.terminal.line_filters import lets_out_only_ascii
-from tui.text.natural_order import tag_key
+from tui.text.natural_order import tag_rank
 from tui.widgets.bindings import bindings
 
 __all__ = ["CurveChart", "PlotCurve", "PlotOptions"]
@@ -222,7 +222,7 @@ class LossChart(CurveChart, can_focus=False):
             return
         history, lines = self._history, self._points.series
         if history is None:
-            tag = min(lines, key=tag_key)
+            tag = min(lines, key=tag_rank)
             points = lines[tag]
             drawn: _Drawn = points.steps, points.wall_times, points.values, points.restarts
         else:

@@ -65,7 +65,7 @@ def restarts(*lines: LogLine) -> list[int]:
         ),
         pytest.param(
             ["Epoch: [1][ 10/391]\tTime  0.2 ( 0.3)\tLoss 6.9e+00 (7.0e+00)\tAcc@1   0.00 (  0.1)"],
-            {"Loss": [(401, 6.9)]},
+            {"Loss": [(401, 6.9)], "Acc@1": [(401, 0)]},
             id="pytorch-imagenet",
         ),
         pytest.param(

@@ -171,7 +171,10 @@ SOURCE = Target("default", "pod")
             "epoch 3 step 5/9 val_loss 0.5 val_accuracy 0.9100",
             {"val_loss": (5, 0.5), "val_accuracy": (5, 0.91)},
         ),
-        ("| iteration 10/ 500 | lm loss: 9.1E+00 | grad norm: 1.5", {"loss": (10, 9.1), "norm": (10, 1.5)}),
+        (
+            "| iteration 10/ 500 | lm loss: 9.1E+00 | grad norm: 1.5",
+            {"lm_loss": (10, 9.1), "norm": (10, 1.5)},
+        ),
         ("loss 1.87", {}),
         ("step 5 took 3 ms", {}),
         ("footstep 5 loss 1", {}),

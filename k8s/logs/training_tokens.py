@@ -1,0 +1,498 @@
+"""Positions, name-value pairs and tables in the output of training scripts, found by their structure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+NUMBER = (
+    r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+    r"|[-+]?(?:nan|NaN|NAN|inf(?:inity)?|Inf)"
+)
+# Versions, times, dates, fractions, file names and numbers with a unit are no values.
+_ENDS_NUMBER = r"(?!\.?\w|[/:-]\w|,\d|\s?[*+]\s?\w)"
+
+
+class RunPosition(NamedTuple):
+    """A position in a training run, as printed."""
+
+    step: int | None = None  # None if only an epoch is named
+    total: int | None = None
+    epoch: int | None = None
+    first_epoch: int = 1  # 0 in forms that count epochs from 0
+    is_global: bool = False  # the step counts over all epochs
+    is_bar: bool = False
+
+
+# For lower-case text; `_rank` judges what is before the word.
+_COUNTER = re.compile(
+    r"(epoch|ep|steps?|iter(?:ation)?s?|its?|batch(?:es)?|(?:time|env_?)steps?|updates?|up(?=\.)|episodes?|rounds?"
+    r"|ticks?|train(?=:))"
+    r"(?:[_ ]?(?:idx|index|num|number|no|id|count)|/max_steps|\(\w{1,12}\)|\.)?"
+    r"""["']?\s{0,16}(?:[:=#\[(|│-]|no\.?)?\s{0,16}["'#\[(]{0,2}\s{0,8}"""
+    r"(\d{1,3}(?:,\d{3})+|\d{1,18})(\.0+)?(?!\.?\w|%|:\d\d|-\d)"
+    r"(?:\s{0,8}(?:/|of)\s{0,8}(\d{1,3}(?:,\d{3})+|\d{1,18})(?![\w/.]))?"
+)
+# What follows an epoch: `[3][ 50/196]`, `1 [640/60000 (1%)]`, `2 | 200/ 2983 batches`, `1, 50/300`.
+_WITHIN_EPOCH = re.compile(
+    r"(?:\s?\(\s{0,3}\d{1,3}%\))?[\])}]?[\s:,|>-]{0,8}[\[(]?\s{0,8}(\d{1,12})\s{0,4}/\s{0,8}(\d{1,12})(?![/\d])"
+)
+# tqdm's, Keras's, and rich's bars, with any glyphs or none.
+_BAR = re.compile(
+    r"(\d{1,12})/\s{0,6}(\d{1,12}|\?|unknown)\s{0,3}(?:\[\s{0,3}(?:\d{1,4}:\d\d|[=>.-]|[^\w\s])|[━╸╺─█▉-▏#=]|-\s\d)"
+    r"|[━╸╺─█]\s{0,4}(\d{1,12})/(\d{1,12})\b"
+)
+# Bars of anything but training.
+_CHORE = re.compile(
+    r"\W{0,4}(?:map|download|load|fetch|token|generat|filter|convert|pack|resolv|sav|extract|writ|read|creat|cach|upload"
+    r"|process|sanity)"
+)
+# A text that each form holds, the form, and its first epoch.
+_RARE_FORMS: tuple[tuple[str, re.Pattern[str], int], ...] = tuple(
+    (guard, re.compile(form), first_epoch)
+    for guard, form, first_epoch in (
+        ("][", r"\[(?P<epoch>\d{1,9})/\d{1,9}\]\[\s{0,8}(?P<step>\d{1,12})/\s{0,8}(?P<total>\d{1,12})\]", 0),
+        ("batch:", r"(?P<epoch>\d{1,9})epoch\b[^\d]{0,20}\d{1,12}-(?P<step>\d{1,12})batch", 1),
+        ("|", r"(?:^|[\]:\s])\d{1,9}\|(?P<step>\d{1,12})\|(?=\s?[a-z])", 1),
+        ("batches", r"\b(?P<step>\d{1,12})\s{0,4}(?:/\s{0,4}\d{1,12}\s{0,4})?batches\b", 1),
+        ("steps", r"\b(?P<step>\d{1,12})\s{0,4}(?:/\s{0,4}\d{1,12}\s{0,4})?steps\b(?!/)", 1),
+        ("iter", r"\b(?P<step>\d{1,12})\s{0,4}(?:/\s{0,4}\d{1,12}\s{0,4})?iter(?:ation)?s\b(?!/)", 1),
+        ("[", r"^\W{0,3}\[(?P<epoch>\d{1,9}),\s{1,8}(?P<step>\d{1,12})\]", 1),
+        ("it", r"\b(?P<step>\d{1,12})it(?:/| \[)", 1),
+        ("loss ", r"\bloss (?P<step>\d{1,12}) (?=\d{1,9}\.\d)", 1),
+        ("/", r"(?<!\w)[\[(]\s{0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})[\])]", 1),
+    )
+)  # fmt: skip
+# `[3]`, `3:` or `3/20,` where a message starts.
+_LEADING = re.compile(
+    r"(?:^|[\]>)-]\s|\b(?:info|debug)\s)\s{0,8}"
+    r"(?:\[(\d{1,12})(?:\](?=[\s:])|\s\|)|(\d{1,12})(?:\s?/\s?\d{1,12})?(?=:\s|\s?[|,;-]\s|\s\())"
+)
+_WENET = re.compile(r"\b(?:train|cv) batch (\d{1,9})/(\d{1,12}) ")
+_HEADING = re.compile(
+    r"(?:^|[-:\]>]\s)\W{0,12}(?:(?:going into|start(?:ing|ed)?|begin|train(?:ing)?)\s)?\W{0,4}"
+    r"epoch\W{0,4}(\d{1,9})(?:\s?(?:/|of)\s?\d{1,9})?\W{0,12}$"
+)
+_GLOBAL_WORDS = frozenset({"global", "current", "cur", "acc", "completed", "env", "opt", "optimizer"})
+_OWN_WORDS = frozenset({"train", "training", "trainer", "lightning", "progress", "batch", "this"})
+_FOREIGN_WORDS = frozenset({
+    "per", "every", "total", "max", "num", "min", "n", "warmup", "accumulation", "skipped", "nan", "each",
+    "first", "last", "next", "best", "eval", "save", "logging", "log", "test", "val", "valid", "validation",
+    "sample", "samples", "ppo", "inner", "ms", "s", "sec", "time", "than", "patience",
+})  # fmt: skip
+_GLUED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_/.-")
+
+
+@lru_cache(2048)
+def _rank(glued: str, is_apart: bool, word: str) -> int:
+    """Rank a counter by its name and what is before it: 0 is none of a training run, 5 counts over epochs."""
+    rank = 4 if word.startswith("step") else 1 if word.startswith(("tick", "round", "episode")) else 3
+    if word.startswith("times"):
+        rank = 5
+    if not glued:
+        return rank
+    if not is_apart and glued[-1] not in "_/.-":
+        return 0
+    last = re.split(r"[_/.-]", glued.strip("_/.-"))[-1]
+    if last in _GLOBAL_WORDS or (
+        last in ("num", "total") and word.startswith(("update", "times")) and not is_apart
+    ):
+        return 5
+    if last in _FOREIGN_WORDS:
+        return 0
+    return rank if is_apart or last in _OWN_WORDS or glued[-1] == "-" else 0
+
+
+def _rank_at(low: str, start: int, word: str) -> int:
+    end = start - 1 if start and low[start - 1] == " " else start
+    first, floor = end, max(0, end - 24)
+    while first > floor and low[first - 1] in _GLUED:
+        first -= 1
+    return _rank(low[first:end], end < start, word)
+
+
+def _integer(digits: str) -> int:
+    return int(digits.replace(",", ""))
+
+
+def place_in(text: str) -> RunPosition | None:
+    """Return the position that a line names."""
+    low = text.lower()
+    epoch: int | None = None
+    first_epoch, end, rank, is_bare = 1, 0, 0, False
+    found: RunPosition | None = None
+    for match in _COUNTER.finditer(low):
+        word = match[1]
+        value = _rank_at(low, match.start(), word)
+        if not value:
+            continue
+        number, total = _integer(match[2]), _integer(match[4]) if match[4] else None
+        if word in ("epoch", "ep", "train"):
+            within = _WITHIN_EPOCH.match(low, match.end())
+            if match[3] or epoch is not None or (word == "train" and not within):
+                continue
+            epoch, end, is_bare = number, match.end(), match[0].startswith("epoch ")
+            # ImageNet's example and DINO count from 0.
+            if ": [" in match[0] or ":[" in match[0] or (word == "train" and total is None):
+                first_epoch = 0
+            if within and rank < 2:
+                found, rank = RunPosition(int(within[1]), int(within[2])), 2
+            continue
+        if value > rank:
+            # `epoch 2/3 step 400/564`: the packaged trainers count steps over all epochs.
+            is_global = value == 5 or (
+                match.start() == end + 1 and low.startswith("step ", match.start()) and is_bare
+            )
+            found, rank = RunPosition(number, total, is_global=is_global), value
+    if found is None and "/" in low and (bar := _BAR.search(low, end)):
+        if _CHORE.match(low) or "examples/s" in low:
+            return None
+        length = str(bar[2] or bar[4])
+        found = RunPosition(int(bar[1] or bar[3]), int(length) if length.isdecimal() else None, is_bar=True)
+        if epoch is not None and "/" not in low[max(0, end - 8) : end]:
+            first_epoch = 0
+    if wenet := _WENET.search(low) if " batch " in low else None:
+        return RunPosition(int(wenet[2]), None, int(wenet[1]), 0)
+    if found is None and epoch is None:
+        return _rare_place(low)
+    found = found or RunPosition()
+    return found._replace(epoch=epoch, first_epoch=first_epoch)
+
+
+def _rare_place(low: str) -> RunPosition | None:
+    for guard, form, first_epoch in _RARE_FORMS:
+        if guard in low and (match := form.search(low)):
+            groups = match.groupdict()
+            epoch, total = groups.get("epoch"), groups.get("total")
+            return RunPosition(
+                int(match["step"]), int(total) if total else None, int(epoch) if epoch else None, first_epoch
+            )
+    if leading := _LEADING.search(low[:200]):
+        return RunPosition(int(leading[1] or leading[2]))
+    return None
+
+
+def heading_epoch(text: str) -> int | None:
+    """Return the epoch of a line that is nothing but a heading: `Epoch 3/20`."""
+    heading = _HEADING.search(text.lower()[:300])
+    return int(heading[1]) if heading else None
+
+
+_PAIR = re.compile(
+    r"(?<![\w./@%#\\-])([A-Za-z_][\w./@'-]{0,80})"
+    r"""(?:["'`]?(?:\s?[(\[][^():\]]{0,40}[)\]])?["']?\s{0,16}(?:[:=]{1,2}>?|:=)\s{0,24}"""
+    r"|\s{0,40}[|│┃║]\s{1,40}|\s(?:is|-)\s|(\s{1,40}))"
+    r"""["'(\[]{0,2}(?:[A-Za-z_.]{2,20}\d{0,3}\()?"""
+    rf"({NUMBER}){_ENDS_NUMBER}"
+)
+# darknet's and Kaldi's lines hold a value without its name before it.
+_UNNAMED = re.compile(
+    rf"^\s{{0,4}}\d{{1,9}}: ({NUMBER}), (?:{NUMBER}) avg\b"
+    rf"|objective function [^|]{{0,80}}? is ({NUMBER})(?![\w.])"
+    rf"|\b[Ll]oss\b[^:=|{{}}]{{0,60}}[:=]\s{{0,24}}({NUMBER})\s{{0,4}}$"
+)
+# MLPerf's records.
+_RECORD = re.compile(rf'"key": ?"(\w{{0,40}}loss\w{{0,40}})", ?"value": ?({NUMBER})\b')
+_LOSS = re.compile(r"loss(?!les|y)", re.IGNORECASE)
+_OTHER_LOSS = re.compile(
+    r"(?:^|[_/.\s-])(?:nll|ce|bce|xent|cross[_-]?entropy\w*|r?mse(?:_\w{1,8})?|rmsle|mae|mape|l1|l2|elbo|objf"
+    r"|cost|kld|l_(?!r)\w{1,12}|(?:train_network_)?err(?:or)?|learn)$",
+    re.IGNORECASE,
+)
+_NO_LOSS = re.compile(
+    r"loss(?:es)?[_ .-]?(?:scal\w+|weights?|w|coef\w*|fn|func\w*|type|name|mode|ratio|factor|lambda|threshold"
+    r"|margin|reduction|smoothing|interval|every|freq|kwargs|cfg|config|best|count|chunks?|alpha|beta|gamma|delta"
+    r"|eps\w*|temp\w*|warmup|decay|clip|tol\w*|patience|window|dim|layers?|num)\b"
+    r"|\b(?:best|min|minimum|lowest|target|stop|use|no|is|with_loss|max|previous|prev|old|packet|heat|expected"
+    r"|below|init|initial)[_ .-](?:\w{1,20}[_ .-])?loss",
+    re.IGNORECASE,
+)
+_SPLITS = {
+    "valid": "val", "validation": "val", "validating": "val", "evaluation": "eval", "testing": "test",
+    "training": "train",
+}  # fmt: skip
+_SPLIT_WORDS = frozenset({"train", "val", "test", "eval", "dev", *_SPLITS})
+_SHOWN = re.compile(
+    r"loss|acc|lr|learning_rate|ppl|perplexity|norm|reward|error|img|images|tokens|psnr|wer|bleu",
+    re.IGNORECASE,
+)
+_GAN = re.compile(r"[GD](?:_[A-Za-z])?")
+_SPLIT = re.compile(
+    r"\b(train|val|valid|validation|validating|test|testing|eval|evaluation|dev|cv)(?![./\w])"
+)
+_TRAINING = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])(?!\.py)")
+_SECOND = re.compile(r" (\d{1,9}\.\d{1,20})(?![\w.])")
+# Words before a name that are no part of it.
+_STOP_WORDS = frozenset({
+    "info", "debug", "warning", "error", "with", "and", "the", "is", "done", "got", "batch", "step", "steps",
+    "epoch", "iter", "iteration", "at", "of", "for", "in", "set", "a", "on", "root", "average", "completed",
+    "complete", "master", "main", "stdout", "log", "worker", "rank",
+})  # fmt: skip
+_WORDS = re.compile(r"[A-Za-z][\w.&-]*")
+_ENDS_LOSSES = re.compile(r"loss(?:es)?\b[^,;:{}\[\]]{0,40}[:=-]?\s{0,4}$", re.IGNORECASE)
+_ENDS_NAME = re.compile(r"""[A-Za-z_]["']?\s?[:=]?\s?$""")
+
+
+class Pair(NamedTuple):
+    """A scalar as printed, and what it is."""
+
+    name: str
+    value: float
+    is_loss: bool
+
+
+@lru_cache(4096)
+def split_of(name: str) -> str:
+    """Return `train`, `val`, `test`, `eval` or `dev` if a name holds one, else ""."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return next((_SPLITS.get(word, word) for word in words if word in _SPLIT_WORDS), "")
+
+
+@lru_cache(4096)
+def _is_loss(name: str) -> bool:
+    return (
+        bool(_LOSS.search(name)) and not _NO_LOSS.search(name) and not _NO_LOSS.search(name.replace("_", " "))
+    )
+
+
+@lru_cache(4096)
+def _worth(name: str) -> int:
+    """Return 0 for names of no interest, 1 for scalars, 2 for those with a split of the data before them."""
+    low = name.lower()
+    if "loss" in low or "acc" in low or low in _SPLIT_WORDS or low == "total":
+        return 2
+    return int(bool(_SHOWN.search(name) or _OTHER_LOSS.search(name) or _GAN.fullmatch(name)))
+
+
+def pairs_in(text: str, *, has_place: bool) -> list[Pair]:
+    """Return the scalars of a line; a `loss/` before a name marks a loss that is named otherwise."""
+    pairs = list(_named(text, has_place))
+    if '"value"' in text and (record := _RECORD.search(text)):
+        pairs = [Pair(record[1], float(record[2]), is_loss=True)]
+    if not any(pair.is_loss for pair in pairs):
+        gan = [pair for pair in pairs if _GAN.fullmatch(pair.name)]
+        pairs = [
+            Pair(f"loss/{each.name}", each.value, is_loss=True)
+            if _OTHER_LOSS.search(each.name) or (len(gan) > 1 and each in gan)
+            else each
+            for each in pairs
+        ]
+        if not any(pair.is_loss for pair in pairs) and (unnamed := _UNNAMED.search(text)):
+            digits = unnamed[1] or unnamed[2] or unnamed[3]
+            if has_place or not digits.isdecimal():
+                pairs.append(Pair("loss/objective" if unnamed[2] else "loss", float(digits), is_loss=True))
+    return [pair for pair in pairs if pair.is_loss or _SHOWN.search(pair.name)]
+
+
+def _named(text: str, has_place: bool) -> Iterator[Pair]:
+    low = ""
+    end, opened, context, line_split, is_reversed, has_loss = 0, -1, "", "", False, False
+    for match in _PAIR.finditer(text):
+        name, spaces, digits = match.groups()
+        start, begin, end = match.start(), end, match.end()
+        gap = text[begin:start]
+        if "{" in gap or "[" in gap:
+            opened, context = start, ""
+        elif "}" in gap or "]" in gap:
+            opened, context = -1, ""
+        worth = _worth(name)
+        if not worth and (opened < 0 or "oss" not in text):
+            continue
+        if spaces and not has_place:
+            continue
+        # Tacotron prints a step between a name and its value.
+        if spaces and digits.isdecimal() and (second := _SECOND.match(text, end)) and "oss" in name:
+            digits = second[1]
+        value = float(digits.replace(",", "") if "," in digits else digits)
+        if opened == start:
+            context = _context(text, start, gap)
+        words = _qualifiers(gap) if worth == 2 else []
+        split_word = name.lower()
+        if split_word in _SPLIT_WORDS:
+            if words and words[-1].lower() in ("loss", "losses"):
+                words, is_reversed = [], True
+            if is_reversed:
+                name = f"{_SPLITS.get(split_word, split_word)}_loss"
+        if words:
+            name = "_".join((*words, name)).lower()
+        if context:
+            name = context if name == "loss" and _LOSS.search(context) else f"{context}/{name}"
+        name = name.strip("'")
+        is_loss = _is_loss(name)
+        if is_loss and not has_loss:
+            has_loss = True
+            low = low or text.lower()
+            line_split = "" if split_of(name) else _line_split(low[:start])
+        if line_split and worth == 2 and not split_of(name):
+            name = f"{line_split}_{name}"
+        yield Pair(name, value, is_loss)
+
+
+def _context(text: str, start: int, gap: str) -> str:
+    """Return the name before the bracket that opens at `start`, if it tells about losses or a split."""
+    heads = re.split(r"[\[{]", text[max(0, start - 60) : start])
+    head = heads[-2] if len(heads) > 1 else ""
+    if _NO_LOSS.search(head):
+        return ""
+    words = _WORDS.findall(head)
+    if words and _ENDS_NAME.search(head) and (_LOSS.search(words[-1]) or split_of(words[-1])):
+        return str(words[-1])
+    return "losses" if gap.rstrip("'\"").endswith(("{", "[")) and _ENDS_LOSSES.search(head) else ""
+
+
+def _qualifiers(gap: str) -> list[str]:
+    """Return up to two words just before a name that belong to it: `train` of `train loss`."""
+    words: list[str] = []
+    for word in reversed(gap[-48:].split(" ")[:-1] if gap.endswith(" ") else []):
+        if not _WORDS.fullmatch(word) or word.lower() in _STOP_WORDS or len(words) == 2:
+            # `[D loss: 0.5]`
+            if word[:1] in "[(\"'" and _WORDS.fullmatch(word[1:]) and len(words) < 2:
+                words.insert(0, word[1:])
+            break
+        words.insert(0, _SPLITS.get(word.lower(), word))
+    return words
+
+
+def _line_split(before: str) -> str:
+    """Return the split that the text before the first loss names, unless it is about training."""
+    found = _SPLIT.findall(before)
+    if not found or _TRAINING.search(before):
+        return ""
+    return _SPLITS.get(found[-1], "val" if found[-1] == "cv" else found[-1])
+
+
+def is_about_evaluation(text: str) -> bool:
+    """Return True if a line names a split other than that for training."""
+    return bool(_line_split(text.lower()))
+
+
+# Source, tracebacks, commands and calls. Each starts with a rare character or where a line starts.
+_CODE_START = re.compile(
+    r'\s*(?:File "|>>>|//|\+ '
+    r"|(?:import|from|for|if|elif|while|with|class|def|raise|return|assert|print|self|python3?)\b)"
+    r'|\s*"[\w./]+": [^\s,{\[]+,?\s*$'
+    r"|\s*[\w.\[\]'\"]+ ?[-+*]?= ?[^\s,;|]+\s*(?:#.*)?$|\s*[\w.]+ = (?:[\w.]+ [*+/-] |[\[{(])"
+)
+_CALL = re.compile(
+    r"\((?:(?<=print\()|(?<=info\()|(?<=debug\()|(?<=warning\()|(?<=item\()\)"
+    r"|(?<=\w\()(?<!Output\()(?<!Metrics\()(?<!Result\()\w+\s?=)"
+)
+_FORMAT = re.compile(r"%\.\d[fge]|\{[\w.()]*:\.?\d")
+_ERROR = re.compile(r"\w(?:Error|Exception): ")
+_OPTION = re.compile(r"\s--[a-z]")
+_SETTINGS = re.compile(
+    r"\b(?:batch_size|weight_decay|num_workers|warmup\w*|seed|dropout|momentum|num_(?:train_)?epochs|max_steps"
+    r"|save_steps|eval_steps|logging_steps|output_dir|optimizer|scheduler|hidden_(?:size|dim)|n_layers|epochs"
+    r"|data_path|device)\b"
+)
+
+
+def is_source_or_settings(text: str, *, has_place: bool) -> bool:
+    """Return True for source code, commands, tracebacks, prose, and dumps of settings."""
+    if _CODE_START.match(text):
+        # `loss=0.5` alone on a line is output; `loss = 0.5` is source.
+        return not re.fullmatch(r"\s*[\w./-]+=[^\s=]+\s*", text)
+    if "(" in text and _CALL.search(text):
+        return True
+    if ("%." in text or "{" in text) and _FORMAT.search(text):
+        return True
+    if (": " in text and _ERROR.search(text[:200])) or (" --" in text and _OPTION.search(text)):
+        return True
+    if text.endswith(".") and not any(sign in text for sign in ":=|["):
+        return True
+    if not has_place and len(set(_SETTINGS.findall(text))) > 1:
+        return True
+    return text.count("True") + text.count("False") > 3
+
+
+# Names of columns that count, best first.
+_COUNTING = (
+    "step", "steps", "global_step", "#", "iteration", "iter", "iter.", "it", "batch", "epoch", "itn", "itn.",
+    "e", "ep",
+)  # fmt: skip
+# YOLOv5's columns.
+_YOLO_LOSSES = frozenset({"box", "obj", "cls", "giou", "dfl"})
+
+
+class TableColumns(NamedTuple):
+    """The header of a table: names of columns, where they start and end, and what separates them."""
+
+    names: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...]
+    separator: str
+
+
+def _split_row(text: str, separator: str) -> list[tuple[str, int, int]]:
+    if separator == "|":
+        body = text.strip().strip("|│┃║").replace("│", "|").replace("┃", "|").replace("║", "|")
+        return [(cell.strip(), 0, 0) for cell in body.split("|")]
+    if separator == ",":
+        return [(cell.strip(), 0, 0) for cell in text.split(",")]
+    pattern = r"\S+(?: \S+)*" if separator == "  " else r"\S+"
+    return [(match[0], match.start(), match.end()) for match in re.finditer(pattern, text)]
+
+
+def columns_in(text: str) -> TableColumns | None:
+    """Return the columns if a line is the header of a table with a loss."""
+    stripped = text.strip()
+    separator = (
+        "|" if stripped[:1] in "|│┃║" or stripped.count("|") > 1
+        else "," if "," in stripped
+        else "  " if "  " in stripped
+        else " "
+    )  # fmt: skip
+    cells = _split_row(text, separator)
+    if len(cells) > 2 and cells[0][0] == "#" and cells[1][0].lower() in _COUNTING:
+        cells = cells[1:]  # a comment
+    names = [name.lower().replace(" ", "_") for name, _, _ in cells]
+    if (
+        len(cells) < 2
+        or (separator == " " and names[0] not in _COUNTING)
+        or any(len(name) > 32 or not name or name[0].isdecimal() for name in names)
+    ):
+        return None
+    has_loss = any(map(_is_loss_column, names)) or len(_YOLO_LOSSES.intersection(names)) > 1
+    if not has_loss or not any(each in names for each in _COUNTING):
+        return None
+    return TableColumns(tuple(names), tuple((start, end) for _, start, end in cells), separator)
+
+
+def _is_loss_column(name: str) -> bool:
+    return bool(_LOSS.search(name) or _OTHER_LOSS.search(name))
+
+
+_ROW_NUMBER = re.compile(rf"(?:{NUMBER})%?$")
+
+
+def row_in(text: str, columns: TableColumns) -> tuple[int, list[Pair]] | None:
+    """Return the position and the scalars of a row of a table; None if a line is no row."""
+    cells = _split_row(text, " " if columns.separator == "  " else columns.separator)
+    names = columns.names
+    by_name: dict[str, str] = {}
+    if len(cells) == len(names) or (len(cells) > len(names) and "%" in text):
+        by_name = dict(zip(names, (cell for cell, _, _ in cells), strict=False))
+    elif 1 < len(cells) < len(names) and columns.separator == "  ":
+        # Empty cells leave gaps: where a cell starts or ends tells its column.
+        for cell, start, end in cells:
+            distances = [min(abs(start - left), abs(end - right)) for left, right in columns.spans]
+            by_name.setdefault(names[distances.index(min(distances))], cell)
+    counter = next((each for each in _COUNTING if each in by_name), "")
+    place = re.fullmatch(r"(\d{1,18})(?:/\d{1,18})?", by_name.get(counter, ""))
+    if place is None:
+        return None
+    pairs = [
+        Pair(name, float(cell.rstrip("%").replace(",", "")), bool(_LOSS.search(name)))
+        for name, cell in by_name.items()
+        if name != counter and _ROW_NUMBER.match(cell)
+    ]
+    if not any(pair.is_loss for pair in pairs):
+        pairs = [
+            Pair(f"loss/{each.name}", each.value, is_loss=True)
+            if _OTHER_LOSS.search(each.name) or each.name in _YOLO_LOSSES
+            else each
+            for each in pairs
+        ]
+    shown = [pair for pair in pairs if pair.is_loss or _SHOWN.search(pair.name)]
+    return (int(place[1]), shown) if any(pair.is_loss for pair in shown) else None
