@@ -101,6 +101,7 @@ class NodeRow:
     schedule: str = ""
     """Value of the label `ack.node.gpu.schedule` of Alibaba Cloud."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     allocatable: Mapping[str, str | int | float] = field(default_factory=dict, hash=False, repr=False)
     """Allocatable quantities of every resource; the capacity if the node reports none."""
     versions: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -253,6 +254,8 @@ class Job:
     tensorboard: str = ""
     progress: str = ""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    """Those that are kept, see `k8s.models.base`."""
     finalizers: tuple[str, ...] = ()
     replicas: tuple[Replica, ...] = field(default=(), hash=False, repr=False)
     """Replicas that the object requests; empty if unknown."""

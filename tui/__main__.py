@@ -191,8 +191,9 @@ def _run(words: list[str]) -> int:
     from k8s.models.accelerators import recognising
     from tui.commands.support.output import write_stderr
     from tui.files.config_file import read_config
+    from tui.tables import column_keys
 
-    config = read_config(options.config_file)
+    config = read_config(options.config_file, column_keys)
     if config.problems and flags.chosen is not None:  # the console shows them, and starts
         raise KubeError("\n".join(config.problems), hint="Correct the file, or move it away.")
     for key in config.unknown:
@@ -205,8 +206,20 @@ def _run(words: list[str]) -> int:
         strip_by=config.strip_by,
         has_loss=config.loss,
         notify=config.notify,
+        aliases=config.aliases,
+        columns=config.columns,
+        contexts=config.contexts,
         config_problems=config.problems,
     )
+    if config.contexts:
+        from tui.commands.support.connect import in_chosen_context
+
+        options = in_chosen_context(options)
+    if config.columns:
+        from k8s.models.base import keep_annotations
+        from tui.tables.column import annotations_in
+
+        keep_annotations(annotations_in(config.columns))
     with recognising(config.accelerators):
         return _do(options, flags)
 

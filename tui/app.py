@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -155,6 +155,7 @@ class Console(PacedApp[int]):
             losses=LastLosses(options.state_folder),
             log_folder=options.state_folder / "logs",
             actions=actions,
+            columns=options.columns,
         )
         self.views = ViewStack(self, self._prepare)
         self._resolve_options = resolve_options
@@ -188,8 +189,9 @@ class Console(PacedApp[int]):
         self.screen_change_signal.subscribe(self, self._show_pending_notices)
         self.views.show(Route("jobs"), JobsView())
         self.call_after_refresh(self.connect)
-        if self.options.kept_theme and not themes.find(self.options.kept_theme, self.palettes):
-            self._theme_problems.append(f"There is no theme {self.options.kept_theme}.")
+        names = (self.options.kept_theme, *(each.theme for each in self.options.contexts))
+        for name in dict.fromkeys(name for name in names if name and not themes.find(name, self.palettes)):
+            self._theme_problems.append(f"There is no theme {name}.")
         if found := ["\n".join((title, *problems)) for title, problems in self.file_problems()]:
             from tui.screens.dialogs.detail import DetailScreen
 
@@ -198,13 +200,28 @@ class Console(PacedApp[int]):
     def file_problems(self) -> list[tuple[str, Sequence[str]]]:
         """Return the problems in the user's files, under headings."""
         found = (
-            ("Some of your settings are not used.", self.options.config_problems),
+            (
+                "Some of your settings are not used.",
+                (*self.options.config_problems, *self._alias_problems()),
+            ),
             ("Some of your keys are not used.", self._keys.problems),
             ("Some of your plugins are not used.", self.plugins.problems if self.plugins else ()),
             ("Some of your themes are not used.", self._theme_problems),
             ("Some ids in keys.yaml are old; they still work.", self._keys.renamed),
         )
         return [(title, problems) for title, problems in found if problems]
+
+    def _alias_problems(self) -> Iterator[str]:
+        from tui.jobs.kind_words import find_kind
+
+        actions = self.context.actions
+        for name, alias in self.options.aliases.items():
+            word = alias.command.partition(" ")[0].lower()
+            place = f"{self.options.config_file}, line {alias.line}"
+            if actions.find_command(name):
+                yield f"{place}, aliases: :{name} is a command already."
+            elif not actions.find_command(word) and not find_kind(word):
+                yield f"{place}, aliases: {name}: there is no command :{sanitize(word)}."
 
     def on_resize(self, event: events.Resize) -> None:
         """Show a card while the terminal is too small, and restore the screen afterwards."""
@@ -324,6 +341,10 @@ class Console(PacedApp[int]):
 
         request.stop()
         actions = self.context.actions
+        alias = self.options.aliases.get(request.name) if request.is_typed else None
+        if alias is not None and actions.find_command(request.name) is None:
+            word, _, argument = alias.command.partition(" ")
+            request.name, request.argument = word.lower(), f"{argument} {request.argument}".strip()
         action = (actions.find_command if request.is_typed else actions.find)(request.name)
         if action is None and request.is_typed and find_kind(request.name):
             action = actions.find("jobs")
@@ -344,7 +365,7 @@ class Console(PacedApp[int]):
     def _refusal(self, action: Action) -> str:
         """Return the reason an action is refused; empty if none is known."""
         if action.changes_cluster and self.options.is_read_only:
-            return "changes are disabled by --readonly"
+            return f"changes are disabled by {self.options.read_only_reason}"
         view = self.views.current
         if view is None or not action.permission:
             return ""
@@ -501,7 +522,10 @@ class Console(PacedApp[int]):
             "namespace": [*self.context.recent, "all", *sorted(seen.difference(self.context.recent))],
             "theme": list(self.palettes),
             "topic": list(TOPICS),
-            "kind": [f"{kind.lower()}s" for kind in dict.fromkeys(self.snapshot.kinds)],
+            "kind": [
+                *self.options.aliases,
+                *(f"{kind.lower()}s" for kind in dict.fromkeys(self.snapshot.kinds)),
+            ],
         }
 
 

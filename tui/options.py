@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import getpass
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from platformdirs import PlatformDirs
 
@@ -59,6 +61,34 @@ class NotifyOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContextSettings:
+    """Settings of some contexts: one entry of `contexts` of config.yaml."""
+
+    pattern: str
+    """Of the names of the contexts, for `fnmatch`."""
+    read_only: bool | None = None
+    """None if it is not set, so that a later entry may set it."""
+    namespace: str = ""
+    theme: str = ""
+
+
+class OwnColumn(NamedTuple):
+    """Column of a list that the user defines in config.yaml."""
+
+    title: str
+    path: str
+    """JSONPath in an object's metadata, or in its fields in JSON: `.metadata.labels.team`, `.user`."""
+
+
+class Alias(NamedTuple):
+    """A `:` command of the user's."""
+
+    command: str
+    line: int
+    """Line in config.yaml."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOptions:
     """Options of the console and of every one-shot command."""
 
@@ -87,6 +117,16 @@ class ConsoleOptions:
     has_loss: bool = True
     """Home reads the loss of running jobs."""
     notify: NotifyOptions = field(default_factory=NotifyOptions)
+    aliases: Mapping[str, Alias] = field(default_factory=dict)
+    columns: Mapping[str, tuple[str | OwnColumn, ...]] = field(default_factory=dict)
+    """Columns by list: keys of its own, and the user's."""
+    contexts: tuple[ContextSettings, ...] = ()
+    is_read_only_here: bool = False
+    """`is_read_only` comes from `contexts` alone."""
+    context_theme: str = ""
+    """Theme of this context in config.yaml; empty for none."""
+    is_theme_fixed: bool = False
+    """The theme was requested now, or the terminal has no other choice."""
     config_problems: tuple[str, ...] = ()
     """Rejected entries of config.yaml."""
     is_mono: bool = False
@@ -97,6 +137,25 @@ class ConsoleOptions:
     """Holds the log and drafts."""
     data_folder: Path = field(default_factory=lambda: _DIRS.user_data_path)
     """Holds the sandbox."""
+
+    def in_context(self, name: str) -> ConsoleOptions:
+        """Return the options for a context: its settings of config.yaml, unless a flag says otherwise."""
+        found = [each for each in self.contexts if fnmatchcase(name, each.pattern)]
+        settings = [each.read_only for each in found if each.read_only is not None]
+        is_by_flag = self.is_read_only and not self.is_read_only_here
+        is_here = not is_by_flag and next(iter(settings), False)
+        return replace(
+            self,
+            is_read_only=is_by_flag or is_here,
+            is_read_only_here=is_here,
+            namespace=self.namespace or next((each.namespace for each in found if each.namespace), ""),
+            context_theme=next((each.theme for each in found if each.theme), ""),
+        )
+
+    @property
+    def read_only_reason(self) -> str:
+        """Return the setting that disables changes."""
+        return "config.yaml in this context" if self.is_read_only_here else "--readonly"
 
     @property
     def themes_folder(self) -> Path:

@@ -191,6 +191,7 @@ def _row(
         tensorboard=job.tensorboard,
         progress=job.progress,
         labels=job.meta.labels or {},
+        annotations=job.meta.annotations or {},
         finalizers=tuple(job.meta.finalizers or ()),
         replicas=job.replicas,
     )

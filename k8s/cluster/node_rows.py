@@ -147,6 +147,7 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         network=network_path(meta.labels),
         schedule=meta.label(SCHEDULE_LABEL),
         labels=meta.labels or {},
+        annotations=meta.annotations or {},
         allocatable=node.status.allocatable or node.status.capacity or {},
         versions={
             "os": node.status.node_info.os_image,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -37,6 +37,8 @@ ANNOTATION_PREFIXES = (
     "trainer.kubeflow.org/",
     "volcano.sh/",
 )
+# Keys of further annotations that the user wants to see.
+_WANTED: list[str] = []
 MAX_SHARED = 4096
 
 T = TypeVar("T")
@@ -58,7 +60,16 @@ def interned(texts: Mapping[str, str]) -> dict[str, str]:
 
 def gpuconsole_annotations(annotations: Mapping[str, str]) -> dict[str, str] | None:
     """Return only the annotations that gpuconsole reads; None if there are none."""
-    return {key: text for key, text in annotations.items() if key.startswith(ANNOTATION_PREFIXES)} or None
+    return {
+        key: text
+        for key, text in annotations.items()
+        if key.startswith(ANNOTATION_PREFIXES) or (_WANTED and key in _WANTED)
+    } or None
+
+
+def keep_annotations(keys: Iterable[str]) -> None:
+    """Keep these annotations of every object that is read from now on."""
+    _WANTED[:] = keys
 
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
 
+import themes
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
@@ -131,13 +132,28 @@ async def _switch_context(console: Console, name: str) -> None:
     except KubeError as error:
         console.notify(error.why, title=error.what, severity="warning", markup=False)
         return
-    console.options = replace(console.options, context=name, namespace="", is_sandbox=False)
+    _apply_settings(console, name)
     console.context.recent.clear()
-    namespace = "" if console.options.is_all_namespaces else context.namespace
+    own = console.options.namespace or context.namespace
+    namespace = "" if console.options.is_all_namespaces else own
     progress = f"Connecting to {sanitize(name)}…"
     console.snapshot = ClusterSnapshot(name, context.user, namespace, progress=progress)
     console.views.restart(Route("jobs"), JobsView())
     console.connect()
+
+
+def _apply_settings(console: Console, name: str) -> None:
+    """Apply the settings of a context from config.yaml in place of those of the present one."""
+    before = console.options
+    if console.theme != themes.find(before.context_theme, console.palettes):
+        before = replace(before, kept_theme=console.theme)  # the user's own
+    options = replace(before, context=name, namespace="", is_sandbox=False).in_context(name)
+    console.options = options
+    if options.is_read_only != console.context.is_read_only:
+        console.context = replace(console.context, is_read_only=options.is_read_only)
+    if options.contexts and not options.is_theme_fixed:
+        found = [themes.find(each, console.palettes) for each in (options.context_theme, options.kept_theme)]
+        console.theme = next(filter(None, found), themes.DEFAULT)
 
 
 def refresh(console: Console, request: ActionRequest) -> None:

@@ -138,6 +138,7 @@ def aliases(console: Console, request: ActionRequest) -> None:
         rows += [
             (", ".join(words), "FILTER", f"Jobs of kind {kind}") for kind, words in words_by_kind().items()
         ]
+        rows += [(name, "", f"Your own: {each.command}") for name, each in console.options.aliases.items()]
         widths = [max(len(row[place]) for row in rows) for place in (0, 1)]
         return "\n".join(
             f":{names:{widths[0]}}  {argument:{widths[1]}}  {words}" for names, argument, words in rows

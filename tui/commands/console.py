@@ -31,7 +31,9 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
         _print_jobs(options)
         raise WrongUsage("The console needs a terminal.\nWithout one, use commands, e.g. gpuconsole list")
     options = replace(options, kept_theme=read_theme(options.state_folder, options.config_theme))
-    theme = choose_theme(options, tty_state.colours())
+    colours = tty_state.colours()
+    theme = choose_theme(options, colours)
+    is_fixed = options.is_mono or bool(options.theme) or colours in ("none", "16")
     # The palette does what it asks for; Textual itself would make greys of the terminal's own colours.
     os.environ.pop("NO_COLOR", None)
     if not options.is_sandbox and not _has_cluster(options):
@@ -42,7 +44,7 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
             raise NoCluster("No cluster to connect to.", hint=SANDBOX_HINT)
         options = replace(options, is_sandbox=True)
     tty_state.prepare()
-    return replace(options, theme=theme)
+    return replace(options, theme=theme, is_theme_fixed=is_fixed)
 
 
 async def resolve_options(options: ConsoleOptions, progress: Callable[[str], None]) -> ConsoleOptions:
@@ -86,7 +88,8 @@ def choose_theme(options: ConsoleOptions, colours: tty_state.Colours) -> str:
         return themes.MONO
     if asked:
         return asked
-    kept = themes.find(options.kept_theme, palettes) or themes.find(options.config_theme, palettes)
+    wanted = (options.context_theme, options.kept_theme, options.config_theme)
+    kept = next(filter(None, (themes.find(name, palettes) for name in wanted)), None)
     if colours == "16" and not (kept and palettes[kept].get("ansi")):
         return themes.ANSI
     return kept or ""

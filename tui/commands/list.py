@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_feed, server_clock
@@ -10,8 +11,8 @@ from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.listing import ItemList, add_list_flags
 from tui.commands.support.output import write_stderr
 from tui.commands.support.partial import no_jobs, write_missing
-from tui.options import ConsoleOptions
-from tui.tables.column import output_columns
+from tui.options import ConsoleOptions, OwnColumn
+from tui.tables.column import configured_columns, output_columns
 from tui.tables.jobs import COLUMNS, JobsNow
 
 
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the jobs."""
-    listing = job_listing(flags)
+    listing = job_listing(flags, options.columns.get("jobs", ()))
     async with cluster(options, is_brief=not flags.watch) as client:
         snapshot, feed = await read_feed(options, client)
         snapshot = jobs_of_type(snapshot, flags.job_type)
@@ -37,6 +38,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             now = JobsNow(server_clock(client))
         jobs = listing.select(snapshot.jobs, now)
         columns = output_columns(COLUMNS, without=("namespace",) if snapshot.namespace else ())
+        if listing.form == "wide" and listing.chosen:
+            columns = list(listing.chosen)
         if jobs or listing.is_document:
             listing.write(jobs, now, columns, snapshot.missing_jobs)
         else:
@@ -54,11 +57,14 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     return 0
 
 
-def job_listing(flags: argparse.Namespace) -> ItemList[Job, JobsNow]:
-    """Return the list of jobs that the flags ask for."""
+def job_listing(
+    flags: argparse.Namespace, chosen: tuple[str | OwnColumn, ...] = ()
+) -> ItemList[Job, JobsNow]:
+    """Return the list of jobs that the flags ask for, wide with the columns that config.yaml chooses."""
     return ItemList(
         flags,
         COLUMNS,
         name_of=lambda job: f"{job.ref.kind}/{job.ref.name}",
         labels_of=lambda job: job.labels,
+        chosen=[replace(column, printed="table") for column in configured_columns(COLUMNS, chosen)],
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
@@ -13,14 +14,28 @@ from typing import Any, get_args
 import yaml
 
 from k8s.text.home import file_problem, read_named_file
-from tui.options import FINISHED_DAYS, NoticeEvent, NoticeScope, NotifyOptions, SignalScope
+from tui.options import (
+    FINISHED_DAYS,
+    Alias,
+    ContextSettings,
+    NoticeEvent,
+    NoticeScope,
+    NotifyOptions,
+    OwnColumn,
+    SignalScope,
+)
+from tui.text.jsonpath import parse_path
 
 # A hundred years: finished jobs never expire.
 MAX_DAYS = 36500
+MAX_TITLE = 30
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _TEXT = "tag:yaml.org,2002:str"
 _SWITCH = "tag:yaml.org,2002:bool"
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _NO_ACCELERATORS = ("cpu", "memory", "pods", "ephemeral-storage")
+
+ColumnsOf = Callable[[], Mapping[str, Collection[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +55,20 @@ class Config:
     """Node label that groups nodes in the node bar; empty for the GPU model."""
     loss: bool = True
     notify: NotifyOptions = field(default_factory=NotifyOptions)
+    aliases: Mapping[str, Alias] = field(default_factory=dict)
+    columns: Mapping[str, tuple[str | OwnColumn, ...]] = field(default_factory=dict)
+    contexts: tuple[ContextSettings, ...] = ()
     problems: tuple[str, ...] = ()
     """Invalid values with file, line and key; their defaults apply."""
 
 
-def read_config(path: Path) -> Config:
-    """Read config.yaml; a missing file means defaults, and invalid entries are reported."""
+def read_config(path: Path, columns_of: ColumnsOf = dict) -> Config:
+    """Read config.yaml; a missing file means defaults, and invalid entries are reported.
+
+    Args:
+        path: The file.
+        columns_of: Returns the keys of the columns of each list; called only if there is `columns`.
+    """
     values: dict[str, Any] = {}
     unknown: list[str] = []
     problems: list[str] = []
@@ -58,10 +81,12 @@ def read_config(path: Path) -> Config:
             try:
                 if key.value in values:
                     raise BadValue("it is given twice; the first is used", line_of(key))
-                values[key.value] = read(value)
+                values[key.value] = read(value, columns_of()) if read is _columns else read(value)
             except BadValue as error:
                 line = error.line or line_of(value)
                 problems.append(f"{path}, line {line}, {key.value}: {error}.")
+                if error.valid is not None:
+                    values[key.value] = error.valid
         else:
             name = key.value if isinstance(key, yaml.ScalarNode) else "a key of several parts"
             unknown.append(f"{name} (line {line_of(key)})")
@@ -75,6 +100,8 @@ class BadValue(Exception):
         super().__init__(words)
         self.line = line
         """0 for the line of the value."""
+        self.valid: Any = None
+        """The other parts of the value; None to use the default."""
 
 
 def read_root(path: Path, example: str, *, must_be_own: bool = False) -> yaml.MappingNode | None:
@@ -196,6 +223,113 @@ def _command(value: yaml.Node) -> tuple[str, ...]:
     return tuple(words)
 
 
+def _entries(
+    value: yaml.Node, why: str, problems: list[BadValue] | None = None
+) -> Iterator[tuple[str, yaml.Node, int]]:
+    """Yield the keys, values and lines of a mapping; raise `BadValue`, or append it to `problems`."""
+    seen = set[str]()
+    for key, each in value.value if isinstance(value, yaml.MappingNode) else [(value, value)]:
+        if key is value or not isinstance(key, yaml.ScalarNode) or not key.value:
+            error = BadValue(why, line_of(key))
+        elif key.value in seen:
+            error = BadValue(f"{key.value} is given twice", line_of(key))
+        else:
+            seen.add(key.value)
+            yield key.value, each, line_of(key)
+            continue
+        if problems is None:
+            raise error
+        problems.append(error)
+
+
+def _aliases(value: yaml.Node) -> Mapping[str, Alias]:
+    why = "commands are expected, as `failed: jobs /status:failed`"
+    found: dict[str, Alias] = {}
+    for name, each, line in _entries(value, why):
+        command = read_text(each, why).strip().removeprefix(":").strip() if name.split() == [name] else ""
+        if not command or not command.isprintable():
+            raise BadValue(why, line)
+        found[name.lower()] = Alias(command, line)
+    return found
+
+
+def _columns(
+    value: yaml.Node, known: Mapping[str, Collection[str]]
+) -> Mapping[str, tuple[str | OwnColumn, ...]]:
+    why = "lists and their columns are expected, as `jobs: [name, status]`"
+    found: dict[str, tuple[str | OwnColumn, ...]] = {}
+    for name, each, line in _entries(value, why):
+        if known and name not in known:
+            raise BadValue(f"there is no list {name}; there are {', '.join(known)}", line)
+        if not isinstance(each, yaml.SequenceNode) or not each.value:
+            raise BadValue(why, line)
+        columns = [_column(node, known.get(name, ())) for node in each.value]
+        titles = [column if isinstance(column, str) else column.title for column in columns]
+        if twice := next((title for title in titles if titles.count(title) > 1), ""):
+            raise BadValue(f"{name}: {twice} is given twice", line)
+        found[name] = tuple(columns)
+    return found
+
+
+def _column(node: yaml.Node, known: Collection[str]) -> str | OwnColumn:
+    if isinstance(node, yaml.MappingNode):
+        why = "a title and a path are expected, as {title: TEAM, path: .metadata.labels.team}"
+        fields = {key: read_text(each, why) for key, each, _ in _entries(node, why)}
+        try:
+            column = OwnColumn(**fields)
+            parse_path(_bare(column.path))
+        except (TypeError, ValueError) as error:
+            raise BadValue(why if isinstance(error, TypeError) else str(error), line_of(node)) from error
+        if not column.title.isprintable() or len(column.title) > MAX_TITLE:
+            raise BadValue(f"a title of at most {MAX_TITLE} characters is expected", line_of(node))
+        return column._replace(path=_bare(column.path))
+    key = read_text(node, "the key of a column is expected, as status, or {title: TEAM, path: .user}")
+    if known and key not in known:
+        raise BadValue(f"there is no column {key}; there are {', '.join(known)}", line_of(node))
+    return key
+
+
+def _bare(path: str) -> str:
+    return path.strip().removeprefix("{").removesuffix("}")
+
+
+def _contexts(value: yaml.Node) -> tuple[ContextSettings, ...]:
+    why = "names of contexts and settings are expected, as `prod-*: {readonly: true}`"
+    # A mistake must not make another context writable.
+    problems: list[BadValue] = []
+    found = []
+    for pattern, each, _ in _entries(value, why, problems):
+        fields: dict[str, Any] = {}
+        for key, node, at in _entries(
+            each, f"{pattern}: settings are expected, as `readonly: true`", problems
+        ):
+            try:
+                if key not in _CONTEXT_READERS:
+                    raise BadValue(f"the settings are {', '.join(_CONTEXT_READERS)}")
+                fields["read_only" if key == "readonly" else key] = _CONTEXT_READERS[key](node)
+            except BadValue as error:
+                problems.append(BadValue(f"{pattern}: {key}: {error}", error.line or at))
+        found.append(ContextSettings(pattern=pattern, **fields))
+    if problems:
+        problems[0].valid = tuple(found)
+        raise problems[0]
+    return tuple(found)
+
+
+def _namespace(value: yaml.Node) -> str:
+    why = "the name of a namespace is expected, as vision"
+    name = read_text(value, why)
+    if not _LABEL.fullmatch(name):
+        raise BadValue(why)
+    return name
+
+
+_theme = partial(read_text, why="the name of a theme is expected, as dark")
+_CONTEXT_READERS: Mapping[str, Callable[[yaml.Node], Any]] = {
+    "readonly": read_switch,
+    "namespace": _namespace,
+    "theme": _theme,
+}
 _NOTIFY_READERS: Mapping[str, Callable[[yaml.Node], Any]] = {
     "events": _events,
     "toast": partial(_choice, choices=get_args(NoticeScope)),
@@ -204,14 +338,17 @@ _NOTIFY_READERS: Mapping[str, Callable[[yaml.Node], Any]] = {
     "bell": partial(_choice, choices=get_args(SignalScope)),
     "exec": _command,
 }
-_READERS: Mapping[str, Callable[[yaml.Node], Any]] = {
+_READERS: Mapping[str, Callable[..., Any]] = {
     "accelerators": _patterns,
-    "theme": partial(read_text, why="the name of a theme is expected, as dark"),
+    "theme": _theme,
     "finished_days": _days,
     "prometheus": _service,
     "strip_by": partial(read_text, why="a label of nodes is expected, as topology.kubernetes.io/zone"),
     "loss": read_switch,
     "notify": _notify,
+    "aliases": _aliases,
+    "columns": _columns,
+    "contexts": _contexts,
 }
 
 

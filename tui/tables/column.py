@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from k8s.text.sanitize import sanitize
+from tui.options import OwnColumn
+from tui.text.cells import cell_len
 from tui.text.format import NOTHING, CellStyle, Clock, Run
+from tui.text.jsonpath import find, parse_path, text_of
 
+# Widths of the user's own columns.
+MIN_OWN_CELLS, MAX_OWN_CELLS = 8, 30
 Align = Literal["left", "right"]
 Values = dict[str, Any]
 """Part of a JSON object. Keys are a contract: add, do not rename."""
@@ -143,6 +149,68 @@ class ListColumn(Column, Generic[Item, View]):
 def console_columns(columns: Iterable[ListColumn[Item, View]]) -> tuple[ListColumn[Item, View], ...]:
     """Return the columns that the console shows."""
     return tuple(column for column in columns if column.in_console)
+
+
+@cache
+def configured_columns(
+    columns: tuple[ListColumn[Any, Any], ...], wanted: tuple[str | OwnColumn, ...]
+) -> tuple[ListColumn[Any, Any], ...]:
+    """Return the columns that config.yaml chooses for a list."""
+    by_key = {column.key: column for column in columns}
+    return tuple(
+        _own_column(each, columns) if isinstance(each, OwnColumn) else by_key[each]
+        for each in wanted
+        if isinstance(each, OwnColumn) or each in by_key
+    )
+
+
+def _own_column(own: OwnColumn, columns: tuple[ListColumn[Any, Any], ...]) -> ListColumn[Any, Any]:
+    path = parse_path(own.path)
+
+    def value(item: Any, view: Any) -> str:
+        named = {"metadata": metadata_of(item)}
+        fields = {} if ".metadata" in own.path else values_of(item, view, columns)
+        return ",".join(map(text_of, find(path, {**fields, **named})))
+
+    return ListColumn(
+        f"own {own.title}",
+        own.title,
+        priority=3,
+        elide="end",
+        min_width=min(cell_len(own.title), MIN_OWN_CELLS),
+        max_width=MAX_OWN_CELLS,
+        value=value,
+        json=own.title,
+        printed="table",
+    )
+
+
+def annotations_in(columns: Mapping[str, Iterable[str | OwnColumn]]) -> set[str]:
+    """Return the keys of annotations in the paths of the user's columns."""
+    found = set[str]()
+
+    class Asked(dict[str, str]):
+        def __contains__(self, key: object) -> bool:
+            found.add(str(key))
+            return False
+
+    for column in (each for wanted in columns.values() for each in wanted):
+        if isinstance(column, OwnColumn):
+            find(parse_path(column.path), {"metadata": {"annotations": Asked()}})
+    return found
+
+
+def metadata_of(item: Any) -> Values:
+    """Return the labels, annotations and name of an item of a list, as far as they are known."""
+    meta = getattr(item, "metadata", None)
+    if meta is None and hasattr(item, "ref"):
+        names = {"name": item.ref.name, "namespace": item.ref.namespace}
+    else:
+        names = {name: getattr(meta or item, name, "") for name in ("name", "namespace")}
+    return {
+        **names,
+        **{name: dict(getattr(meta or item, name, None) or {}) for name in ("labels", "annotations")},
+    }
 
 
 def pick(columns: Iterable[ListColumn[Item, View]], keys: Iterable[str]) -> list[ListColumn[Item, View]]:

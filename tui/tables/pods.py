@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from k8s.kinds import JobRef
-from k8s.models import Pod
+from k8s.models import Meta, Pod
 from k8s.snapshot import Instance
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
@@ -23,6 +23,7 @@ class PodLine:
     instance: Instance
     ready: str
     """Ready containers of all, `1/2`; empty if unknown."""
+    metadata: Meta | None = None
 
 
 def ready_text(pod: Pod | None) -> str:

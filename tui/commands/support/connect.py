@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from k8s.client.client import Client
 from k8s.client.server_version import fetch_version
-from k8s.errors import FORBIDDEN_HINT, Forbidden, KubeError, NotKubernetes
+from k8s.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, NotKubernetes
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
@@ -85,6 +85,22 @@ async def with_sandbox(options: ConsoleOptions, progress: Callable[[str], None] 
     return replace(options, kubeconfig=str(address.kubeconfig), context="")
 
 
+def in_chosen_context(options: ConsoleOptions) -> ConsoleOptions:
+    """Return options that name the context, with its settings of config.yaml."""
+    from k8s.client.auth.kubeconfig import read_kubeconfig
+
+    if options.is_sandbox:
+        return options.in_context(SANDBOX_CONTEXT)
+    name = options.context
+    if not name:
+        # Named, so that a change of the file does not lead to a context without these settings. Problems
+        # of the file are reported by whoever connects.
+        with suppress(KubeError):
+            known = read_kubeconfig(options.kubeconfig)
+            name = "" if known.problems else known.current
+    return replace(options, context=name).in_context(name)
+
+
 def namespace_in_use(options: ConsoleOptions, client: Client) -> str:
     """Return the requested namespace; empty for all."""
     return "" if options.is_all_namespaces else client.config.namespace
@@ -133,7 +149,9 @@ def check_may_change(options: ConsoleOptions, doing: str) -> None:
     """
     if options.is_read_only:
         raise KubeError(
-            f"Could not {doing}.", "Changes are disabled by --readonly.", "Run it again without --readonly."
+            f"Could not {doing}.",
+            f"Changes are disabled by {options.read_only_reason}.",
+            "" if options.is_read_only_here else "Run it again without --readonly.",
         )
 
 

@@ -101,6 +101,7 @@ class ItemList(Generic[Item, View]):
         *,
         name_of: Callable[[Item], str],
         labels_of: Callable[[Item], Mapping[str, str]],
+        chosen: Sequence[ListColumn[Item, View]] = (),
     ) -> None:
         """Check the flags.
 
@@ -109,11 +110,13 @@ class ItemList(Generic[Item, View]):
             columns: All columns of the list.
             name_of: Returns the text of `-o name`.
             labels_of: Returns the labels of an item.
+            chosen: Columns that config.yaml chooses for the wide table and CSV; empty for all.
 
         Raises:
             WrongUsage: A selector, field or template is invalid.
         """
         self.form: str = flags.output
+        self.chosen = chosen
         self._words = f"{self.form} {flags.field_selector} {flags.sort_by}"
         self._columns, self._name_of, self._labels_of = columns, name_of, labels_of
         self._has_titles = not flags.no_headers
@@ -170,6 +173,12 @@ class ItemList(Generic[Item, View]):
     def _values(self, item: Item, view: View) -> Values:
         return values_of(item, view, self._columns)
 
+    def _csv_values(self, item: Item, view: View) -> Values:
+        found: Values = {} if self.chosen else self._values(item, view)
+        for column in self.chosen:
+            found |= column.values_of(item, view) or {column.key: column.output_text(item, view)}
+        return found
+
     def write(
         self,
         items: Sequence[Item],
@@ -214,8 +223,9 @@ class ItemList(Generic[Item, View]):
             for item in items:
                 write(self._name_of(item))
         elif self.form == "csv":
-            names = list(dict.fromkeys(name for item in items for name in self._values(item, view)))
-            rows = [[_csv_cell(self._values(item, view).get(name)) for name in names] for item in items]
+            values = [self._csv_values(item, view) for item in items]
+            names = list(dict.fromkeys(name for each in values for name in each))
+            rows = [[_csv_cell(each.get(name)) for name in names] for each in values]
             write_csv([names, *rows] if has_titles else rows)
         elif self._custom:
             columns = [OutputColumn(title) for title, _ in self._custom]

@@ -79,7 +79,7 @@ class FeedView(ListView):
 
     def fill(self, table: Table, left_out: Sequence[str], rows_of: Callable[[Any], list[Row]]) -> None:
         """Set the columns and rows, without the columns in `left_out`."""
-        columns = tuple(column for column in self.COLUMNS if column.key not in left_out)
+        columns = self.columns_of(self.COLUMNS, left_out)
         table.set_columns(columns, rows_of(columns))
 
     def set_feed_title(self, heading: str, total: int, *parts: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path, PurePath
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal
@@ -11,7 +12,7 @@ from textual.widgets import Label
 
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
 from tui.screens.base.view import View
-from tui.tables.column import Cell, Column
+from tui.tables.column import Cell, Column, configured_columns
 from tui.text.format import NOTHING, Clock
 from tui.widgets.preview import Preview
 from tui.widgets.table.row_set import LabelsOf
@@ -107,6 +108,12 @@ class ListView(View):
             self.context.switches["preview"] = not self.context.switches.get("preview", True)
             self.on_resize()
 
+    def columns_of(self, columns: tuple[Any, ...], hidden: Collection[str] = ()) -> tuple[Any, ...]:
+        """Return the columns that config.yaml chooses, or else those of the console without the hidden."""
+        if wanted := self.context.columns.get(self.VIEW.name):
+            return configured_columns(columns, wanted)
+        return tuple(each for each in columns if each.key not in hidden and getattr(each, "in_console", True))
+
     def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it from the snapshot."""
 
@@ -193,7 +200,9 @@ class ListView(View):
         """Return the names of the marked rows, or of the one under the cursor."""
         table = self.query_one(Table)
         keys = table.marks or (table.cursor_key,)
+        places = [column.key for column in table.columns]
         first = next((index for index, column in enumerate(table.columns) if column.title), 0)
+        first = places.index("name") if "name" in places else first
         return "\n".join(row.cells[first].text for row in table.shown_rows if row.key in keys)
 
     def export_rows(self) -> tuple[list[str], list[list[str | int | None]]]:

@@ -381,9 +381,10 @@ class ViewStack:
         self._record(route)
         while self.is_deep:
             self._app.pop_screen()
-        home = self._app.screen
-        if not (isinstance(home, View) and home.route == route):
-            self._app.switch_screen(self._prepare(view, route))
+        home, prepared = self._app.screen, self._prepare(view, route)
+        # Another context may disable changes.
+        if not (isinstance(home, View) and home.route == route and home.context is prepared.context):
+            self._app.switch_screen(prepared)
 
     def restart(self, route: Route, view: View) -> None:
         """Replace the stack after a context switch, and forget the previous routes."""

@@ -21,7 +21,7 @@ from tui.keys import (
     unshadowed,
     view_keys,
 )
-from tui.options import FINISHED_DAYS
+from tui.options import FINISHED_DAYS, OwnColumn
 from tui.screens import ACTIONS
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class ViewContext:
     rows: dict[str, str] = field(default_factory=dict)
     """Last cursor row of each list, by view name: see `ListView.KEEPS_ROW`."""
     actions: ActionTable = ACTIONS
+    columns: Mapping[str, tuple[str | OwnColumn, ...]] = field(default_factory=dict)
+    """Columns that config.yaml chooses, by list."""
 
     def keys(self, keys: Sequence[Key]) -> tuple[Key, ...]:
         """Apply the keymap, and remove keys that `--readonly` withholds."""

@@ -60,9 +60,10 @@ class EventsView(FeedView):
                 groups, lambda each: Row(each.key, cells(each.folded, clock, columns)), drawn_for=columns
             )
             row_of = {row.key: row for row in ageless}
+            place = next((place for place, column in enumerate(columns) if column.is_age), None)
             return self._row_cache.rows(
                 groups,
-                lambda each: _aged(row_of[each.key], each.folded, clock),
+                lambda each: _aged(row_of[each.key], each.folded, clock, place),
                 drawn_for=(columns, clock.is_rough),
                 now_s=clock.now.timestamp(),
                 age_s=lambda each: _age_s(each, clock.now),
@@ -128,8 +129,11 @@ class EventsView(FeedView):
         return next((each for each in self._groups if each.key == key), None)
 
 
-def _aged(row: Row, event: FoldedEvent, clock: Clock) -> Row:
-    return Row(row.key, (Cell.of_age(event.newest.at, clock), *row.cells[1:]))
+def _aged(row: Row, event: FoldedEvent, clock: Clock, place: int | None) -> Row:
+    if place is None:
+        return row
+    age = Cell.of_age(event.newest.at, clock)
+    return Row(row.key, (*row.cells[:place], age, *row.cells[place + 1 :]))
 
 
 def _age_s(group: EventGroup, now: datetime) -> float:

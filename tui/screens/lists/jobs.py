@@ -231,7 +231,7 @@ class JobsView(ListView):
         self._follow_visible(table)
         if not self._has_loss:
             left_out.add("loss")
-        columns = tuple(column for column in self.COLUMNS if column.key not in left_out)
+        columns = self.columns_of(COLUMNS, left_out)
         life = self.context.life()
         now = JobsNow(clock, life.values if life is not None else {}, self.context.losses.find)
         rows = self._row_cache.rows(

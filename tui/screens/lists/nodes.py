@@ -23,8 +23,7 @@ from tui.text.gpu_words import source_text
 from tui.widgets.table.row_set import RowCache, for_ever
 from tui.widgets.table.table import Table
 
-COLUMNS_WITH_READINGS = console_columns(COLUMNS)
-COLUMNS_WITHOUT_READINGS = tuple(each for each in COLUMNS_WITH_READINGS if each.key not in READING_KEYS)
+COLUMNS_WITHOUT_READINGS = tuple(each for each in console_columns(COLUMNS) if each.key not in READING_KEYS)
 MOST_BLOCKS = 6
 _WAITING = (Status.QUEUED, Status.PENDING)
 
@@ -77,7 +76,7 @@ class NodesView(TelemetryList):
         table.empty = no_nodes(snapshot)
         is_listed = "nodes" not in snapshot.problems
         telemetry = self._telemetry.newest
-        columns = COLUMNS_WITH_READINGS if any(telemetry.gpus) else COLUMNS_WITHOUT_READINGS
+        columns = self.columns_of(COLUMNS, () if any(telemetry.gpus) else READING_KEYS)
         now = NodesNow(clock, is_listed, telemetry.nodes)
         rows = self._row_cache.rows(
             nodes,

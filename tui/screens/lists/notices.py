@@ -48,7 +48,8 @@ class NoticesView(ListView):
         """Fill the table and the lines around it."""
         clock = Clock.ahead(self.snapshot.clock_offset_s)
         table.empty = "No news about your jobs since the console was opened."
-        table.set_rows([Row(each.key, cells(each, clock, COLUMNS)) for each in self.notices])
+        columns = self.columns_of(COLUMNS)
+        table.set_columns(columns, [Row(each.key, cells(each, clock, columns)) for each in self.notices])
         self.set_list_title(f"Notices ({len(self.notices)})")
         full = f" · the newest {MAX_NOTICES}" if len(self.notices) >= MAX_NOTICES else ""
         self.set_line("totals", f"Σ {plural(len(self.notices), 'notice')}{full}")

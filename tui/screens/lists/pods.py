@@ -52,12 +52,12 @@ class PodsView(ListView):
         chosen = filter_jobs(snapshot.jobs, users, clock.now, only_mine=is_mine, with_older=True)
         pods = self._pods()
         self._lines = {
-            each.pod_uid: self._line(job, each, ready_text(pods.get(each.pod_uid)))
+            each.pod_uid: self._line(job, each, pods.get(each.pod_uid))
             for job in chosen.jobs
             for each in job.instances
             if each.pod
         }
-        columns = tuple(each for each in COLUMNS if each.key != "namespace" or not snapshot.namespace)
+        columns = self.columns_of(COLUMNS, ("namespace",) if snapshot.namespace else ())
         rows = self._row_cache.rows(
             self._lines.values(),
             lambda line: Row(line.instance.pod_uid, cells(line, clock, columns)),
@@ -71,12 +71,12 @@ class PodsView(ListView):
         self._write_lines(len(rows), table.row_count, is_mine=is_mine, has_mine=chosen.is_mine)
         self.set_line("notice", snapshot.stale or (missing.words if missing is not None else ""))
 
-    def _line(self, job: Job, instance: Instance, ready: str) -> PodLine:
+    def _line(self, job: Job, instance: Instance, pod: Pod | None) -> PodLine:
         """Return the line of a pod: the same object as before if nothing changed."""
-        before = self._lines.get(instance.pod_uid)
+        before, ready = self._lines.get(instance.pod_uid), ready_text(pod)
         if before is not None and before.instance is instance and before.ready == ready:
             return before
-        return PodLine(job.ref, instance, ready)
+        return PodLine(job.ref, instance, ready, pod.metadata if pod is not None else None)
 
     def _empty(self, *, is_refused: bool) -> str:
         if words := no_cluster(self.snapshot):

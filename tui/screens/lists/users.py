@@ -56,12 +56,14 @@ class UsersView(TelemetryList):
         snapshot, telemetry = self.snapshot, self._telemetry.newest
         table.empty = no_cluster(snapshot) or "No user holds or waits for GPUs here.\n0 shows all namespaces"
         self._users = usage_by_user(snapshot.jobs, telemetry.gpus, self._ledger, snapshot.nodes)
-        table.set_rows(
+        columns = self.columns_of(COLUMNS)
+        table.set_columns(
+            columns,
             [
-                Row(_key(line.usage), cells(line, None, COLUMNS))
+                Row(_key(line.usage), cells(line, None, columns))
                 for user in self._users
                 for line in lines_of(user)
-            ]
+            ],
         )
         self.set_list_title(f"Users ({len(self._users)})", *self._title_parts())
         self.set_line("notice", snapshot.stale or self._why_not())
