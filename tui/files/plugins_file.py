@@ -2,7 +2,7 @@
 
 plugins:
   node-shell:
-    shortCut: Shift-X
+    shortCut: Ctrl-L
     description: Shell on the node
     scopes: [pods, nodes]
     command: ssh

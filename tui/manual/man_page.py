@@ -17,7 +17,7 @@ _ABOUT = (
     "command it opens the console; with one it prints and exits."
 )
 _FILES = (
-    ("~/.config/gpuconsole/", "config.yaml, keys.yaml, causes.yaml, themes and templates"),
+    ("~/.config/gpuconsole/", "config.yaml, keys.yaml, plugins.yaml, causes.yaml, themes and templates"),
     ("~/.local/state/gpuconsole/", "log, drafts, and what was streamed of finished logs"),
     ("~/.local/share/gpuconsole/sandbox/", "objects, volumes and logs of the sandbox"),
 )

@@ -73,7 +73,7 @@ PLUGINS: dict[str, dict[str, Any]] = {
         "output": "view",
         "args": ["-c", SHOW, "$NAMESPACE", "$NAME", "$POD"],
     },
-    "fail": {**PYTHON, "shortCut": "Shift-X", "background": True, "args": ["-c", FAIL]},
+    "fail": {**PYTHON, "shortCut": "F5", "background": True, "args": ["-c", FAIL]},
     "hello": {
         **PYTHON,
         "shortCut": "y",
@@ -115,7 +115,7 @@ async def test_plugins_run_on_the_selected_row(tmp_path: Path) -> None:
         await play.until(lambda: isinstance(play.console.screen, TextView) and "red" in play.text)
         assert f"'default'\n '{job}'\n '{job}-master-0'\n red\n" in play.text.replace("┃", "")
         await play.press("escape")
-        await play.press("X")
+        await play.press("f5")
         await play.until(lambda: "fail failed: exit 3." in play.text)
         assert "no quota" in play.text and "title" not in play.text
         await play.press("y")
