@@ -246,8 +246,14 @@ async def _captured(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, s
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-    output, errors = (each.decode("utf-8", "replace") for each in kept)
+    output, errors = (_text_of(each) for each in kept)
     return status, output, errors
+
+
+def _text_of(kept: bytearray) -> str:
+    is_cut = len(kept) >= _MOST_BYTES
+    cut = f"\n-- Only the first {_MOST_BYTES // 2**20} MiB are kept." if is_cut else ""
+    return kept.decode("utf-8", "replace") + cut
 
 
 async def _read(stream: asyncio.StreamReader, kept: bytearray) -> None:

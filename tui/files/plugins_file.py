@@ -87,8 +87,11 @@ def read_plugins(
     except BadValue as error:
         return UserPlugins(problems=(str(error),))
     reader = _Reader(path, actions, views, keymap)
+    seen = set[str]()
     for key, value in root.value if root is not None else ():
-        if _word(key) not in ("plugins", "plugin"):
+        if _word(key) in seen:
+            reader.report(key, f"{_word(key)} is given twice; the first is used")
+        elif _word(key) not in ("plugins", "plugin"):
             reader.report(key, f"unknown key {_word(key)}; plugins are below `plugins:`")
         elif isinstance(value, yaml.MappingNode):
             for name, body in value.value[:_MOST_PLUGINS]:
@@ -97,6 +100,7 @@ def read_plugins(
                 reader.report(value, f"only the first {_MOST_PLUGINS} plugins are used")
         elif value.value:
             reader.report(value, "names and plugins are expected, as `NAME: {shortCut: Ctrl-L, …}`")
+        seen.add(_word(key))
     return UserPlugins(tuple(reader.plugins.values()), tuple(reader.problems), tuple(reader.unused))
 
 

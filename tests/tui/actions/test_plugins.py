@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +15,7 @@ import pytest
 
 from tests.support.objects import pytorch_job
 from tests.support.playground import Playground, console_on, some_objects
+from tui.actions import plugins
 from tui.actions.plugins import Refused, substitute
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.documents.text import TextView
@@ -97,11 +100,15 @@ PLUGINS: dict[str, dict[str, Any]] = {
 
 
 @asynccontextmanager
-async def console(tmp_path: Path, **more: Any) -> AsyncIterator[Playground]:
-    """Open a console with the plugins."""
+async def console(
+    tmp_path: Path, plugin: dict[str, Any] | None = None, **more: Any
+) -> AsyncIterator[Playground]:
+    """Open a console with the plugins, and perhaps one more."""
     folder = tmp_path / "config"
     folder.mkdir()
-    (folder / "plugins.yaml").write_text(json.dumps({"plugins": PLUGINS}))
+    (folder / "plugins.yaml").write_text(
+        json.dumps({"plugins": {**PLUGINS, **({"more": plugin} if plugin else {})}})
+    )
     (folder / "plugins.yaml").chmod(0o600)
     async with console_on(tmp_path, **{**some_objects(), **more}) as play:
         yield play
@@ -157,6 +164,36 @@ async def test_dangerous_plugins_are_hidden_if_nothing_may_be_changed(tmp_path: 
         assert "changes are disabled" in play.text.lower()
         await play.press("y")
         await play.until(lambda: "hello is done. hello" in play.text)
+
+
+async def test_a_program_in_the_background_ends_with_the_console(tmp_path: Path) -> None:
+    waits = (
+        "import os, sys, time; print(os.getpid(), file=open(sys.argv[1], 'w'), flush=True); time.sleep(600)"
+    )
+    file = tmp_path / "pid"
+    plugin = {**PYTHON, "shortCut": "F6", "background": True, "args": ["-c", waits, str(file)]}
+    async with console(tmp_path, plugin) as play:
+        await play.press("f6")
+        await play.until(lambda: file.exists() and file.read_text().endswith("\n"))
+    pid = int(file.read_text())
+    for _ in range(200):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it goes on")
+
+
+async def test_long_output_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "_MOST_BYTES", 2**20)
+    many = "for _ in range(20000): print('x' * 99)"
+    plugin = {**PYTHON, "shortCut": "F6", "output": "view", "args": ["-c", many]}
+    async with console(tmp_path, plugin) as play:
+        await play.press("f6")
+        await play.until(lambda: isinstance(play.console.screen, TextView) and "xxx" in play.text)
+        await play.press("G")
+        assert "-- Only the first 1 MiB are kept." in play.text
 
 
 async def test_hostile_names_are_single_arguments(tmp_path: Path) -> None:

@@ -20,11 +20,12 @@ from tui.commands.submission.manifests import read_manifests
 from tui.files.config_file import read_config
 from tui.files.keys_file import read_keys
 from tui.files.local_folder import FolderError, pack_folder
+from tui.files.plugins_file import read_plugins
 from tui.files.stored_choices import THEME_FILE, read_theme
 from tui.jobs.new_job.job_files import read_job_files
 from tui.jobs.new_job.job_templates import own_templates
 from tui.jobs.new_job.manifest_yaml import read_job, read_manifest
-from tui.screens import key_table
+from tui.screens import ACTIONS, VIEWS, key_table
 from tui.screens.documents import form_files
 
 
@@ -82,6 +83,7 @@ YAML_READERS: dict[str, Callable[[Path], str]] = {
     "submit -f": lambda path: _refusal(lambda: read_manifests(str(path))),
     "template": lambda path: " ".join(own_templates(_placed(path, "mine.yaml").parent)[1]),
     "config.yaml": lambda path: " ".join([*read_config(path).problems, *read_config(path).unknown]),
+    "plugins.yaml": lambda path: " ".join(read_plugins(path, ACTIONS, VIEWS, {}).problems),
     "keys.yaml": lambda path: " ".join(read_keys(path, key_table()).problems),
     "theme": _theme,
     "kubeconfig": lambda path: " ".join(merge([path]).problems),
