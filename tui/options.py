@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -202,6 +203,25 @@ def program() -> str:
     """Return the name by which the program was called; as a plugin of kubectl, `kubectl gpuconsole`."""
     is_plugin = Path(sys.argv[0]).name.startswith("kubectl-gpuconsole")
     return "kubectl gpuconsole" if is_plugin else "gpuconsole"
+
+
+def command_line(options: ConsoleOptions, *words: str) -> str:
+    """Return a command line for the same cluster and namespace."""
+    where = ["--sandbox"] if options.is_sandbox else []
+    return shlex.join([*program().split(), *where, *cluster_flags(options), *words])
+
+
+def cluster_flags(options: ConsoleOptions) -> list[str]:
+    """Return the flags that name the cluster and namespace for kubectl; a token is left out."""
+    flags = (
+        ("--kubeconfig", options.kubeconfig),
+        ("--context", options.context),
+        ("-n", options.namespace),
+        ("--server", options.overrides.server),
+        ("--as", options.overrides.as_user),
+        *(("--as-group", group) for group in options.overrides.as_groups),
+    )
+    return [word for flag, value in flags if value for word in (flag, value)]
 
 
 def local_user() -> str:

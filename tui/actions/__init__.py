@@ -26,6 +26,8 @@ def run_action(action: Action, console: Console, request: ActionRequest) -> None
 def find_functions(action: Action) -> Functions:
     """Import the file of an action's subject and return its functions."""
     match action.subject:
+        case "commands":
+            from tui.actions.commands import FUNCTIONS
         case "context":
             from tui.actions.context import FUNCTIONS
         case "export":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from k8s.client.client import Client
@@ -91,6 +93,42 @@ def _made(console: Console, ref: JobRef | None) -> None:
                 view.go_to_created(ref)
         console.notify(f"{ref.kind} {ref.name} created.", markup=False)
         console.post_message(ActionRequest("logs", targets=[ref]))
+
+
+def edit(console: Console, request: ActionRequest) -> None:
+    """Open the live YAML of a job in the user's editor."""
+    view = console.views.current
+    route = view.route if view is not None else None
+    if route is not None and route.action == "yaml" and not request.argument:
+        words = f"Outside, kubectl edit {route.argument} opens this one."
+        console.notify(words, title="Only jobs are edited here.", severity="warning")
+    elif any(each.group == "edit" and not each.is_finished for each in console.workers):
+        return  # the key was pressed twice, and the terminal has room for one editor
+    elif target := console.target_job(request):
+        console.begin(_edit, *target, group="edit")
+
+
+async def _edit(console: Console, client: Client, ref: JobRef) -> None:
+    from tui.jobs.edit_job import edit_job, editor_argv
+    from tui.terminal.pod_shell import exit_text, handed_over, run_program
+
+    async def run_editor(path: Path) -> str:
+        status = await run_program([*argv, str(path)], os.environ, lambda: handed_over(console))
+        return f"{argv[0]}: {exit_text(status)}." if status else ""
+
+    async def ask(question: str, details: str, answers: Sequence[tuple[str, str]]) -> str:
+        return await console.push_screen_wait(ConfirmScreen(question, details, answers=answers))
+
+    try:
+        argv = editor_argv(os.environ)
+        end = await edit_job(client, ref, run_editor, ask)
+    except KubeError as error:
+        console.record_refusal(error)
+        console.notify(error.details, title=error.what, severity="error")
+    except OSError as error:
+        console.notify(f"{error}.", title=f"Could not edit {ref.kind} {ref.name}.", severity="error")
+    else:
+        console.notify(end.words, severity="information" if end.is_ok else "warning", timeout=20)
 
 
 def delete(console: Console, request: ActionRequest) -> None:
@@ -200,6 +238,7 @@ async def _each(
 FUNCTIONS: Functions = {
     "clone": clone,
     "delete": delete,
+    "edit": edit,
     "new": new,
     "resume": resume,
     "suspend": suspend,

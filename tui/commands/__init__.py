@@ -32,6 +32,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("submit", "submit", "Create a job"),
     Command("templates", "templates", "List the templates that submit can start from"),
     Command("clone", "clone", "Create a copy of a job under a new name"),
+    Command("edit", "edit", "Edit a job's YAML in $EDITOR, and apply the change after a dry run"),
     Command("delete", "delete", "Delete jobs and their pods", ("del",)),
     Command("suspend", "suspend", "Suspend jobs: delete their pods and keep the jobs"),
     Command("resume", "suspend", "Resume suspended jobs"),

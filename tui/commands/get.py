@@ -11,12 +11,12 @@ from k8s.errors import KubeError
 from k8s.jobs.tensorboard import find_tensorboard, find_tensorboard_url
 from k8s.snapshot import Instance, Job
 from tui.commands.list import job_listing
-from tui.commands.support.connect import cluster, command_line, read_feed, server_clock
+from tui.commands.support.connect import cluster, read_feed, server_clock
 from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_table
 from tui.commands.support.parser import make_parser
 from tui.jobs.instances import format_ranks
-from tui.options import ConsoleOptions
+from tui.options import ConsoleOptions, command_line
 from tui.tables.column import OutputColumn, Values, output_columns, values_of
 from tui.tables.jobs import COLUMNS, JobsNow, duration_text, failure_values, queued_s, span_text
 from tui.text.format import NOTHING, Clock, seconds_since, timestamp

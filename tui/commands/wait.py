@@ -16,14 +16,14 @@ from k8s.kinds import JobRef
 from k8s.status import Status
 from tui.commands.logs import seconds
 from tui.commands.support.confirm import add_jobs
-from tui.commands.support.connect import cluster, command_line, read_feed, server_clock
+from tui.commands.support.connect import cluster, read_feed, server_clock
 from tui.commands.support.job_name import find_job, titles
 from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_jobs, write_problem
 from tui.commands.support.output import WrongUsage, write, write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.feeds.life_feed import LOG_PERMISSION, READ_S, LifeFeed
 from tui.jobs.hooks import TIMED_OUT, hook_problem, parse_command, run_hook
-from tui.options import ConsoleOptions, NoticeEvent
+from tui.options import ConsoleOptions, NoticeEvent, command_line
 from tui.tables.jobs import duration_s, queued_s
 from tui.text.format import Clock, age, trouble_text
 

@@ -49,7 +49,7 @@ class EditEnd(NamedTuple):
 
 
 class EditedText(NamedTuple):
-    """What the user made of a job."""
+    """Job as the user edited it."""
 
     manifest: Manifest
     patch: Manifest

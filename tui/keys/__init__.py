@@ -13,10 +13,12 @@ from tui.keys.key import Key, KeyTable, UserKeys, remapped, unshadowed
 from tui.keys.view import TABLE_FOCUSED, ViewDeclaration, job_letters, sorting_key, view_keys
 from tui.keys.widget_keys import (
     CHART,
+    CONFIRM,
     DELETE,
     DETAIL,
     DIALOG,
     HELP,
+    JOB_COMMANDS,
     JOB_PANE,
     LOG,
     NEW_JOB,
@@ -28,6 +30,7 @@ from tui.keys.widget_keys import (
 
 __all__ = [
     "CHART",
+    "CONFIRM",
     "DELETE",
     "DETAIL",
     "DIALOG",
@@ -35,6 +38,7 @@ __all__ = [
     "EVERYWHERE_ACTIONS",
     "HELP",
     "JOB_ACTIONS",
+    "JOB_COMMANDS",
     "JOB_PANE",
     "LOG",
     "NEW_JOB",

@@ -12,8 +12,9 @@ from tui.keys.key import Key
 Argument = Literal["", "job", "namespace", "context", "theme", "filter", "topic", "kind"]
 # A module of `tui.actions`.
 Subject = Literal[
-    "", "context", "export", "info", "jobs", "navigate", "nodes", "notices", "plugins", "pods", "window"
-]
+    "", "commands", "context", "export", "info", "jobs", "navigate", "nodes", "notices", "plugins", "pods",
+    "window",
+]  # fmt: skip
 EVERYWHERE = "app"
 
 

@@ -122,6 +122,14 @@ DIALOG = (
     Key("dialog.next", "right,down,l,j", "app.focus_next", "Next button"),
 )
 DELETE = (Key("delete.propagation", "p", "propagation", "Change the propagation policy"),)
+CONFIRM = (
+    Key("confirm.page_down", "pagedown,ctrl+f", "page(1)", "Scroll down"),
+    Key("confirm.page_up", "pageup,ctrl+b", "page(-1)", "Scroll up"),
+)
+JOB_COMMANDS = (
+    Key("job_commands.copy", "c,enter", "copy", "Copy the line", "copy"),
+    Key("job_commands.close", "escape,q,X", "close", "Close", "close"),
+)
 DETAIL = (
     Key("detail.close", "escape,q,enter", "close", "Close", "closes"),
     Key("detail.down", "j,down", "scroll(1)", "Down"),

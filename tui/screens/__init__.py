@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tui.keys import (
     CHART,
+    CONFIRM,
     DELETE,
     DETAIL,
     DIALOG,
@@ -19,6 +20,7 @@ from tui.keys import (
     EVERYWHERE_ACTIONS,
     HELP,
     JOB_ACTIONS,
+    JOB_COMMANDS,
     JOB_PANE,
     LOG,
     NEW_JOB,
@@ -80,7 +82,8 @@ def key_table() -> KeyTable:
             ("Text", TEXT),
             ("YAML", documents.YAML_KEYS),
             ("A row in full", DETAIL),
-            ("Questions", DIALOG),
+            ("The commands of a job", JOB_COMMANDS),
+            ("Questions", (*DIALOG, *CONFIRM)),
             ("Before deleting", DELETE),
             ("Help", HELP),
         ),

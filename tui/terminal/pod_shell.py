@@ -134,7 +134,7 @@ async def run_program(
     Raises:
         OSError: The program cannot be started.
     """
-    with hand_over(), _signals_left_to_program():
+    with hand_over(), signals_left_to_program():
         terminal = _open_terminal()
         before = termios.tcgetattr(terminal)
         try:
@@ -167,7 +167,7 @@ def exit_text(status: int) -> str:
 
 
 @contextmanager
-def _signals_left_to_program() -> Iterator[None]:
+def signals_left_to_program() -> Iterator[None]:
     r"""Leave ctrl+c and ctrl+\ to the program; ctrl+z stops both, and `fg` continues the program."""
     # Not SIG_IGN, which the program would inherit. The driver's own handlers would bring the console back.
     handlers: dict[int, Any] = {

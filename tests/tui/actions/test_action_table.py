@@ -115,7 +115,7 @@ GREET = Action(
     help="Greet the selected jobs",
     footer="greet",
     subject="window",
-    on=(On("jobs", "X"),),
+    on=(On("jobs", "Z"),),
     commands=("greet", "hail"),
     changes_cluster=True,
     takes_many=True,
@@ -149,17 +149,17 @@ async def test_a_row_that_is_added_is_in_footer_help_palette_commands_and_comple
         is_read_only=is_read_only,
     ) as play:
         await play.until(lambda: len(play.table.shown_rows) == 2)
-        assert ("X greet" in play.text.splitlines()[-1]) == is_there
+        assert ("Z greet" in play.text.splitlines()[-1]) == is_there
         await play.press("question_mark")
         await play.until(lambda: "Commands, after :" in play.text)
         assert (play.text.count("Greet the selected jobs") == 2) == is_there
         await play.press("escape", "ctrl+p")
         palette = await offered(play)
-        assert ("X           Greet the selected jobs" in palette) == is_there
+        assert ("Z           Greet the selected jobs" in palette) == is_there
         assert (":greet      Greet the selected jobs" in palette) == is_there
         await play.press("escape", "colon", *"gre")
         assert ("greet" in play.text) == is_there
-        await play.press("tab", "escape", "V", "G", "V", "X")
+        await play.press("tab", "escape", "V", "G", "V", "Z")
         if is_there:
             await play.until(lambda: GREETED == [("bert", "vit")])
             await play.until(lambda: "Hello there." in play.text)

@@ -55,6 +55,7 @@ COMMAND_LINES = (
     ("submit", "-f", "one.yaml", "--dry-run", "client"),
     ("templates",),
     ("clone", "running", "-o", "yaml"),
+    ("edit", "nosuch", "--yes"),
     ("delete", "nosuch", "--yes"),
     ("suspend", "nosuch", "--yes"),
     ("resume", "nosuch"),

@@ -106,6 +106,7 @@ LINES: dict[str, tuple[str, ...]] = {
     ),
     "templates": ("templates", "templates -o yaml", "submit --template {hostile}"),
     "clone": ("clone evil -o yaml --dry-run client", "clone {hostile}"),
+    "edit": ("edit {hostile} --yes", "edit evil --yes"),
     "delete": ("delete {hostile} --yes", "delete evil"),
     "suspend": ("suspend {hostile} --yes", "suspend evil"),
     "resume": ("resume {hostile} --yes",),

@@ -36,6 +36,7 @@ def leads_on(id: str) -> str:
     "node_gpus.why",
     "node_gpus.curves",
     "node_gpus.usage",
+    "node_gpus.commands",
     "node_gpus.yaml",
     "node_gpus.shell",
     "node_gpus.sort_since",
@@ -80,6 +81,7 @@ async def test_keys_of_nodes_lead_to_who_holds_them_and_to_their_jobs(tmp_path: 
     "notices.why",
     "notices.curves",
     "notices.usage",
+    "notices.commands",
     "notices.yaml",
     "notices.shell",
     "notices.sort_time",
@@ -118,6 +120,7 @@ async def test_keys_of_notices_lead_to_their_jobs(tmp_path: Path) -> None:
     "pods.curves",
     "pods.why",
     "pods.usage",
+    "pods.commands",
     "pods.yaml",
     "pods.shell",
     "pods.all_namespaces",
@@ -161,6 +164,7 @@ async def press_letters_of_a_job(play: Playground, hands: Hands, view: str, pod:
         "curves": seen(play, "› bert › curves"),
         "why": seen(play, "› bert › why"),
         "usage": seen(play, "› bert › usage"),
+        "commands": seen(play, "Commands for PyTorchJob bert"),
         "yaml": seen(play, f"› bert ›{f' Pod {pod} ›' * bool(pod)} YAML"),
     }
     for name, is_shown in shows.items():
@@ -178,6 +182,7 @@ async def press_letters_of_a_job(play: Playground, hands: Hands, view: str, pod:
     "users.curves",
     "users.why",
     "users.usage",
+    "users.commands",
     "users.yaml",
     "users.shell",
 )
@@ -210,6 +215,7 @@ async def test_keys_of_users(tmp_path: Path) -> None:
     "events.curves",
     "events.why",
     "events.usage",
+    "events.commands",
     "events.yaml",
     "events.shell",
     "events.open_event",

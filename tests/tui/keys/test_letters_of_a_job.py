@@ -39,6 +39,7 @@ ALL = {
     "H": SUSPEND,
     "f": FORWARD,
     "F": FORWARD,
+    "X": "Commands for PyTorchJob bert",
 }
 """What each letter leads to."""
 

@@ -21,7 +21,7 @@ from k8s.preflight.cluster_checks import volume_findings
 from k8s.preflight.limits import pods_at_once
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.submission.manifests import ManifestObject
-from tui.jobs.submit_checks import SubmitChecks, check_submit, checks_of
+from tui.commands.submission.submit_checks import SubmitChecks, check_submit, checks_of
 
 # Endings of the names of unsupported parts if a job's pods differ in size.
 _SIZE_WORDS = (" gpus", " gpu resource", " workers", " devices", " cpu", " memory", " cpu request")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -15,7 +14,7 @@ from k8s.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, No
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
-from tui.options import ConsoleOptions, program
+from tui.options import ConsoleOptions, command_line
 from tui.text.format import Clock
 
 if TYPE_CHECKING:
@@ -153,21 +152,6 @@ def check_may_change(options: ConsoleOptions, doing: str) -> None:
             f"Changes are disabled by {options.read_only_reason}.",
             "" if options.is_read_only_here else "Run it again without --readonly.",
         )
-
-
-def command_line(options: ConsoleOptions, *words: str) -> str:
-    """Return a command line for the same cluster and namespace."""
-    where = ["--sandbox"] if options.is_sandbox else []
-    for flag, value in (
-        ("--kubeconfig", options.kubeconfig),
-        ("--context", options.context),
-        ("-n", options.namespace),
-        ("--server", options.overrides.server),
-        ("--as", options.overrides.as_user),
-        *(("--as-group", group) for group in options.overrides.as_groups),
-    ):
-        where += [flag, value] if value else []
-    return shlex.join([*program().split(), *where, *words])
 
 
 def with_cluster_flags(options: ConsoleOptions, text: str) -> str:

@@ -17,11 +17,10 @@ from k8s.models import Pod, convert
 from k8s.models.resources import PODS
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status.pod import ended_at, exit_code
-from tui.commands.support.connect import command_line
 from tui.commands.support.job_name import titles
 from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
-from tui.options import ConsoleOptions
+from tui.options import ConsoleOptions, command_line
 
 # Pods of a failed job to read again if the watch has not seen them end.
 MAX_READ = 16

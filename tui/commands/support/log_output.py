@@ -14,12 +14,11 @@ from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.kinds import JobRef
 from k8s.logs import Item, LinePrinter, LogLine, Marker, Options, Target, read, targets_of
-from tui.commands.support.connect import command_line
 from tui.commands.support.job_name import titles
 from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_jobs, write_problem
 from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
-from tui.options import ConsoleOptions
+from tui.options import ConsoleOptions, command_line
 from tui.terminal.closed_pipe import ended_by_closed_pipe
 
 

@@ -12,8 +12,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Label
 
 from k8s.text.sanitize import sanitize_lines
-from tui.keys import DIALOG
+from tui.keys import CONFIRM, DIALOG
 from tui.widgets.bindings import bindings
+from tui.widgets.scroll_pane import ScrollPane
+
+# Details that are longer may need scrolling.
+_MOST_LINES = 10
 
 
 class ConfirmScreen(ModalScreen[str]):
@@ -21,7 +25,7 @@ class ConfirmScreen(ModalScreen[str]):
 
     CSS_PATH: ClassVar = "confirm.tcss"
     AUTO_FOCUS: ClassVar[str] = "Button"
-    BINDINGS: ClassVar[list[BindingType]] = bindings(DIALOG)
+    BINDINGS: ClassVar[list[BindingType]] = bindings((*DIALOG, *CONFIRM))
 
     def __init__(
         self,
@@ -51,17 +55,24 @@ class ConfirmScreen(ModalScreen[str]):
         """Lay out the question and its buttons."""
         with Vertical(id="dialog"):
             yield Label(sanitize_lines(self._question), id="question", markup=False)
-            yield Label(sanitize_lines(self._details), id="details", markup=False)
+            with ScrollPane(id="reading", can_focus=False):
+                yield Label(sanitize_lines(self._details), id="details", markup=False)
             with Horizontal(id="buttons"):
                 for answer, label in self._answers:
                     yield Button(label, id=answer, compact=True)
-            keys = f"tab next · enter press · esc {self._escape[1].lower()}"
+            page = "PgDn scroll · " if self._details.count("\n") >= _MOST_LINES else ""
+            keys = f"tab next · enter press · {page}esc {self._escape[1].lower()}"
             yield Label(keys, id="keys", markup=False)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Return the answer."""
         event.stop()
         self.dismiss(event.button.id)
+
+    def action_page(self, pages: int) -> None:
+        """Scroll details that do not fit."""
+        pane = self.query_one(ScrollPane)
+        pane.scroll_relative(y=pages * max(1, pane.size.height - 1))
 
     def action_escape(self) -> None:
         """Return the answer that changes nothing."""
