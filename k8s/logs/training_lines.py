@@ -14,6 +14,7 @@ from k8s.logs.training_tokens import (
     columns_in,
     heading_epoch,
     is_about_evaluation,
+    is_about_training,
     is_source_or_settings,
     pairs_in,
     place_in,
@@ -35,11 +36,12 @@ _BENCHMARK = re.compile(rf"\bIter #(\d{{1,9}}): ({NUMBER}) (img/sec per \S{{1,20
 _SHARE = re.compile(r"\b(?:accuracy|acc):? (\d{1,12})/(\d{1,12}) \(", re.IGNORECASE)
 _BACKSPACES = re.compile(rb"\x08+")
 _WHOLE_LOSS = re.compile(
-    r"(?:^|[/_.])total[_ ]?loss$|(?:^|[/.])(?:train_)?loss$|loss[/_]total$", re.IGNORECASE
+    r"(?:^|[/.])(?:(?:train|avg|average|mean|running|overall|total|tot)_)*loss$|_total_loss$|loss[/_]total$",
+    re.IGNORECASE,
 )
 _PLAIN_WORDS = frozenset({
-    "train", "training", "total", "avg", "average", "mean", "running", "epoch", "batch", "step", "lm", "loss",
-    "losses", "main", "reduced", "overall", "current", "objective",
+    "train", "training", "trainer", "total", "avg", "average", "mean", "running", "epoch", "batch", "step",
+    "lm", "loss", "losses", "main", "reduced", "overall", "current", "objective",
 })  # fmt: skip
 
 Scalars = tuple[tuple[str, float], ...]
@@ -190,7 +192,8 @@ class TrainingLineReader:
             all(word in _PLAIN_WORDS for word in re.split(r"[^a-z]+", pair.name.lower()) if word)
             for pair in losses
         )
-        if (is_evaluation and not is_dict) or not losses or not (is_plain or is_dict or len(losses) > 1):
+        is_whole = is_plain or is_dict or len(losses) > 1 or is_about_training(text)
+        if (is_evaluation and not is_dict) or not losses or not is_whole:
             return None
         self._unplaced += 1
         return self._unplaced

@@ -191,7 +191,7 @@ _PAIR = re.compile(
 _UNNAMED = re.compile(
     rf"^\s{{0,4}}\d{{1,9}}: ({NUMBER}), (?:{NUMBER}) avg\b"
     rf"|objective function [^|]{{0,80}}? is ({NUMBER})(?![\w.])"
-    rf"|\b[Ll]oss\b[^:=|{{}}]{{0,60}}[:=]\s{{0,24}}({NUMBER})\s{{0,4}}$"
+    rf"|\w{{0,40}}[Ll]oss\b[^:=|{{}}]{{0,60}}[:=]\s{{0,24}}({NUMBER})\s{{0,4}}$"
 )
 # MLPerf's records.
 _RECORD = re.compile(rf'"key": ?"(\w{{0,40}}loss\w{{0,40}})", ?"value": ?({NUMBER})\b')
@@ -281,7 +281,7 @@ def pairs_in(text: str, *, has_place: bool) -> list[Pair]:
         ]
         if not any(pair.is_loss for pair in pairs) and (unnamed := _UNNAMED.search(text)):
             digits = unnamed[1] or unnamed[2] or unnamed[3]
-            if has_place or not digits.isdecimal():
+            if (has_place or not digits.isdecimal()) and not _NO_LOSS.search(unnamed[0].replace("_", " ")):
                 pairs.append(Pair("loss/objective" if unnamed[2] else "loss", float(digits), is_loss=True))
     return [pair for pair in pairs if pair.is_loss or _SHOWN.search(pair.name)]
 
@@ -346,7 +346,7 @@ def _qualifiers(gap: str) -> list[str]:
     """Return up to two words just before a name that belong to it: `train` of `train loss`."""
     words: list[str] = []
     for word in reversed(gap[-48:].split(" ")[:-1] if gap.endswith(" ") else []):
-        if not _WORDS.fullmatch(word) or word.lower() in _STOP_WORDS or len(words) == 2:
+        if not _WORDS.fullmatch(word) or word[-1] == "." or word.lower() in _STOP_WORDS or len(words) == 2:
             # `[D loss: 0.5]`
             if word[:1] in "[(\"'" and _WORDS.fullmatch(word[1:]) and len(words) < 2:
                 words.insert(0, word[1:])
@@ -363,8 +363,13 @@ def _line_split(before: str) -> str:
     return _SPLITS.get(found[-1], "val" if found[-1] == "cv" else found[-1])
 
 
+def is_about_training(text: str) -> bool:
+    """Return True if a line names the training."""
+    return bool(_TRAINING.search(text.lower()))
+
+
 def is_about_evaluation(text: str) -> bool:
-    """Return True if a line names a split other than that for training."""
+    """Return True if a line names a split of the data but not the one for training."""
     return bool(_line_split(text.lower()))
 
 
@@ -463,13 +468,16 @@ def _is_loss_column(name: str) -> bool:
     return bool(_LOSS.search(name) or _OTHER_LOSS.search(name))
 
 
+_EMPTY_CELLS = frozenset({"", "-", "--", "none", "n/a", "no log"})
 _ROW_NUMBER = re.compile(rf"(?:{NUMBER})%?$")
 
 
 def row_in(text: str, columns: TableColumns) -> tuple[int, list[Pair]] | None:
     """Return the position and the scalars of a row of a table; None if a line is no row."""
-    cells = _split_row(text, " " if columns.separator == "  " else columns.separator)
     names = columns.names
+    cells = _split_row(text, columns.separator)
+    if columns.separator == "  " and len(cells) != len(names):
+        cells = _split_row(text, " ")
     by_name: dict[str, str] = {}
     if len(cells) == len(names) or (len(cells) > len(names) and "%" in text):
         by_name = dict(zip(names, (cell for cell, _, _ in cells), strict=False))
@@ -480,7 +488,10 @@ def row_in(text: str, columns: TableColumns) -> tuple[int, list[Pair]] | None:
             by_name.setdefault(names[distances.index(min(distances))], cell)
     counter = next((each for each in _COUNTING if each in by_name), "")
     place = re.fullmatch(r"(\d{1,18})(?:/\d{1,18})?", by_name.get(counter, ""))
-    if place is None:
+    if place is None or any(
+        "loss" in name and not _ROW_NUMBER.match(cell) and cell.lower() not in _EMPTY_CELLS
+        for name, cell in by_name.items()
+    ):
         return None
     pairs = [
         Pair(name, float(cell.rstrip("%").replace(",", "")), bool(_LOSS.search(name)))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 _FIRST_TAGS = ("loss", "train/loss", "train_loss", "total_loss", "loss/total")
-_WHOLE_LOSS = re.compile(r"(?:^|/)(?:\w+_)?total_?loss$|/(?:train_)?loss$|loss(?:/\w+)?[/_](?:\w+_)?total$")
+_WHOLE_LOSS = re.compile(
+    r"(?:^|[/.])(?:(?:train|avg|average|mean|running|overall|total|tot)_)*loss$|total_loss|loss(?:/\w+)?[/_]\w*total$"
+)
 _OTHER_SPLIT = re.compile(r"(?<![a-z])(?:val|valid|validation|eval|evaluation|test|dev)(?![a-z])")
 _DIGITS = re.compile("[0-9]+")
 

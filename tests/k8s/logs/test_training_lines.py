@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -133,6 +134,73 @@ def test_the_lines_of_scripts_hold_points(lines: list[str], points: Points) -> N
     assert read(*lines) == points
 
 
+# Rows of a framework, a loss, a step or `-` where the lines name none, and what the framework prints.
+OUTPUT = Path(__file__).with_name("training_output.txt").read_text("utf-8").splitlines()
+WITHOUT_LOSSES = Path(__file__).with_name("output_without_losses.txt").read_text("utf-8").splitlines()
+ESCAPES = {"\\t": "\t", "\\x1b": "\x1b", "\\x08": "\x08"}
+
+
+def raw_lines(text: str) -> list[bytes]:
+    """Return the lines of a row, which writes line ends as `␊` and control characters as in Python."""
+    for written, meant in ESCAPES.items():
+        text = text.replace(written, meant)
+    return [line.encode() for line in text.split("␊")]
+
+
+@pytest.mark.parametrize("row", OUTPUT, ids=lambda row: row.partition(";")[0])
+def test_the_loss_and_the_step_of_any_framework_are_read(row: str) -> None:
+    _, loss, step, text = row.split("; ", 3)
+    reader = TrainingLineReader()
+    point = [point for line in raw_lines(text) for point in reader.read(line)][-1]
+    value = next(value for name, value in point.scalars if "loss" in name.lower())
+    assert value == pytest.approx(float(loss), rel=1e-12, nan_ok=True)
+    assert step in ("-", str(point.step))
+
+
+@pytest.mark.parametrize("row", WITHOUT_LOSSES)
+def test_a_line_that_only_mentions_a_loss_holds_no_point(row: str) -> None:
+    for before in (b"", b"step 3 loss: 0.5"):
+        reader = TrainingLineReader()
+        reader.read(before)
+        assert [reader.read(line) for line in raw_lines(row)] == [[]]
+
+
+def test_all_of_a_stream_is_counted_over_its_epochs() -> None:
+    within = [
+        f"Epoch {epoch}, batch {batch}, loss={epoch}.{batch}" for epoch in (1, 2, 3) for batch in (5, 9)
+    ]
+    assert [step for step, _ in read(*within)["loss"]] == [5, 9, 14, 18, 23, 27]
+    keras = ["Epoch 2/3", " 5/10 [====>.....] - ETA: 3s - loss: 0.5", "10/10 [==========] - 3s - loss: 0.25"]
+    assert read(*keras) == {"loss": [(15, 0.5), (20, 0.25)]}
+    packaged = [f"epoch {epoch}/3 step {200 * epoch}/600 loss 0.5" for epoch in (1, 2, 3)]
+    assert [step for step, _ in read(*packaged)["loss"]] == [200, 400, 600]
+
+
+def test_a_table_is_read_until_it_ends_and_only_from_its_header_on() -> None:
+    rows = [f"{epoch}         0.{epoch}00000    0.520000    00:1{epoch}" for epoch in range(3)]
+    assert read("epoch     train_loss  valid_loss  time", *rows, "Done.", "7 files 0.5 0.5") == {
+        "train_loss": [(0, 0.0), (1, 0.1), (2, 0.2)],
+        "valid_loss": [(0, 0.52), (1, 0.52), (2, 0.52)],
+    }
+    assert read(*rows) == {}
+    assert read("epoch     train_loss  valid_loss  time", *["-"] * 300, *rows) == {}
+
+
+def test_the_whole_loss_of_training_comes_first() -> None:
+    points = TrainingLineReader().read(
+        b"step 5 lr: 0.1 val_loss: 3.0 ce_loss: 1.5, total_loss: 2.0 accuracy: 0.5"
+    )
+    assert [name for name, _ in points[0].scalars[:2]] == ["total_loss", "ce_loss"]
+
+
+def test_bars_of_downloads_and_datasets_are_no_steps() -> None:
+    bars = [
+        "Map: 100%|██████████| 50000/50000 [00:09<00:00, 5123.1 examples/s]",
+        "  2%|▏ | 11/500 [00:06<04:10,  2it/s]",
+    ]
+    assert read(*bars, "{'loss': 2.5, 'epoch': 0.02}") == {"loss": [(11, 2.5)]}
+
+
 def target(*ranks: int, prints_all_ranks: bool = False) -> Target:
     return Target("default", "pod", ranks=ranks, prints_all_ranks=prints_all_ranks)
 
@@ -183,7 +251,8 @@ PARTS = st.sampled_from(
         "Train Epoch: 1 [", "640/60000", " (1%)]", "epoch 1/10, batch ", "Iter #", "0: 205.5 img/sec per GPU",
         "{'loss': ", "'epoch': 0.1}", "loss=", "nan", "1e999", "-", "9" * 30, "\r", "\x1b[32m", "\x1b[",
         " 42%|", "███| ", "420/1000 [", "00:42<00:58", "step ", "Test set: Average loss: ", "accuracy: ", "'",
-        "|", "[", "{", " ", "\0", "val ", "/", "%", ":",
+        "|", "[", "{", " ", "\0", "val ", "/", "%", ":", "epoch", "epoch  train_loss  lr", "\x08", "\t", "━",
+        "global_step", " is ", "(", ")", "}", "]", "G: 1 D: 2", "objective function", "# step  rmse_trn",
     ]
 ) | st.text(max_size=20)  # fmt: skip
 
@@ -224,7 +293,9 @@ def test_no_bytes_are_too_strange(lines: list[bytes]) -> None:
     [
         "Train Epoch: 1 [640/60000 ", "epoch 1/10, ", "{'loss': 1, ", "{'a': ", "loss=", "9", "9%", "9.", "a",
         "a_", " ", "\r", "\x1b[", "\x1b[1;", "42%|", "|", "[", "1:", "val ", "val loss: 1 ", "\t", "é",
-        "step 1 ", "Test set: Average ", "'", "loss 9/",
+        "step 1 ", "Test set: Average ", "'", "loss 9/", "epoch ", "iter ", "loss: 1.5 ", "loss 1 2.5 ", "(",
+        "━ 1/2 ", "step-", "best_", "1 | ", "- ", "objective function is ", "}", "epoch 1 (", " --", "{a:",
+        "1\x08", "loss [", "1it", "1e5", "#", "a = ", "a (",
     ],
 )  # fmt: skip
 def test_a_long_line_takes_no_longer_than_its_length(unit: str) -> None:
