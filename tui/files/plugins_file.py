@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from k8s.kinds import KINDS
-from tui.files.config_file import BadValue, line_of, read_root, read_switch, read_text
+from tui.files.config_file import BadValue, line_of, read_root, read_switch
 from tui.files.keys_file import parse_key
 from tui.keys import (
     EVERYWHERE,
@@ -104,23 +103,20 @@ def read_plugins(
     return UserPlugins(tuple(reader.plugins.values()), tuple(reader.problems), tuple(reader.unused))
 
 
+@dataclass
 class _Reader:
-    def __init__(
-        self,
-        path: Path,
-        actions: ActionTable,
-        views: Sequence[ViewDeclaration],
-        keymap: Mapping[str, str],
-    ) -> None:
-        self.plugins: dict[str, Plugin] = {}
-        self.problems: list[str] = []
-        self.unused: list[str] = []
-        self._path, self._actions, self._views, self._keymap = path, actions, views, keymap
-        # By view and key.
-        self._taken: dict[tuple[str, str], str] = {}
+    path: Path
+    actions: ActionTable
+    views: Sequence[ViewDeclaration]
+    keymap: Mapping[str, str]
+    plugins: dict[str, Plugin] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+    # Titles of plugins by view and key.
+    _taken: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def report(self, node: yaml.Node, words: str, name: str = "") -> None:
-        place = f"{self._path}, line {line_of(node)}"
+        place = f"{self.path}, line {line_of(node)}"
         self.problems.append(f"{place}, {name}: {words}." if name else f"{place}: {words}.")
 
     def add(self, name: yaml.Node, body: yaml.Node) -> None:
@@ -149,7 +145,7 @@ class _Reader:
             self._place(plugin, name, values)
         except BadValue as error:
             at = error.line or line_of(body)
-            self.problems.append(f"{self._path}, line {at}, {title}: {error}.")
+            self.problems.append(f"{self.path}, line {at}, {title}: {error}.")
 
     def _values(self, title: str, body: yaml.Node) -> dict[str, Any]:
         if not isinstance(body, yaml.MappingNode):
@@ -173,11 +169,11 @@ class _Reader:
     def _place(self, plugin: Plugin, name: yaml.Node, values: Mapping[str, Any]) -> None:
         """Give the plugin its key in the views of its scopes, and its command."""
         key, scopes = values["shortCut"], values["scopes"]
-        wanted = [view for view in self._views if any(_is_in(view, scope) for scope in scopes)]
-        words = {"all", *(word for view in self._views for word in _words(view))}
+        wanted = [view for view in self.views if any(_is_in(view, scope) for scope in scopes)]
+        words = {"all", *(word for view in self.views for word in _words(view))}
         for scope in scopes:
             near = get_close_matches(scope, words, 1, 0.75) if len(scope) > 3 else []
-            if near and not any(_is_in(view, scope) for view in self._views):
+            if near and not any(_is_in(view, scope) for view in self.views):
                 self.report(name, f"unknown scope {scope}; did you mean {near[0]}?", plugin.title)
         if not wanted:
             self.unused.append(f"{plugin.title} ({', '.join(scopes)})")
@@ -195,7 +191,7 @@ class _Reader:
             owners = "; ".join(f"{owner} in {_some(places)}" for owner, places in clashes.items())
             self.report(name, f"{written(key)} is {owners}, so it is not bound there", plugin.title)
         command = plugin.title.lower()
-        if self._actions.find_command(command) is not None:
+        if self.actions.find_command(command) is not None:
             self.report(name, f"the command :{command} is not a plugin's; the key works", plugin.title)
             command = ""
         self.plugins[plugin.title.lower()] = replace(
@@ -207,11 +203,11 @@ class _Reader:
         if other := self._taken.get((view.name, key)):
             return f"plugin {other}", True
         # A focused table has its keys before the view, and a prompt has to open everywhere.
-        if owner := _holder(remapped(view.focused, self._keymap), key):
+        if owner := _holder(remapped(view.focused, self.keymap), key):
             return owner.id, True
-        keys = (*view_keys(view, self._actions), *self._actions.keys(EVERYWHERE))
-        letters = job_letters(self._actions) if view.command is None else ()
-        owner = _holder(remapped((*keys, *letters), self._keymap), key)
+        keys = (*view_keys(view, self.actions), *self.actions.keys(EVERYWHERE))
+        letters = job_letters(self.actions) if view.command is None else ()
+        owner = _holder(remapped((*keys, *letters), self.keymap), key)
         return (owner.id, owner.opens_prompt) if owner is not None else ("", False)
 
 
@@ -245,6 +241,12 @@ def _scalar(node: yaml.Node) -> str:
     return str(node.value)
 
 
+def _text(node: yaml.Node) -> str:
+    if not (text := _scalar(node).strip()):
+        raise BadValue("a text is expected")
+    return text
+
+
 def _list(node: yaml.Node) -> tuple[str, ...]:
     if not isinstance(node, yaml.SequenceNode):
         raise BadValue("a list is expected, as [a, b]")
@@ -270,9 +272,9 @@ def _output(node: yaml.Node) -> bool:
 
 _READERS: Mapping[str, Callable[[yaml.Node], Any]] = {
     "shortCut": _short_cut,
-    "description": partial(read_text, why="a text is expected"),
+    "description": _text,
     "scopes": _scopes,
-    "command": partial(read_text, why="a program is expected"),
+    "command": _text,
     "args": _list,
     "confirm": read_switch,
     "background": read_switch,
