@@ -182,6 +182,9 @@ def _run(words: list[str]) -> int:
     require_own_folder(options.config_folder, "XDG_CONFIG_HOME")
     require_own_folder(options.state_folder, "XDG_STATE_HOME")
     require_own_folder(options.data_folder, "XDG_DATA_HOME")
+    from tui.files.console_log import start_log
+
+    start_log(options.log_file, options.verbosity, is_on_stderr=flags.chosen is not None)
     if not options.config_file.exists():
         return _do(options, flags)
     # Slow to import, and most people set nothing.

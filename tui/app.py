@@ -427,7 +427,7 @@ class Console(PacedApp[int]):
 
     def report_bug(self, error: Exception) -> None:
         """Write an unexpected exception to the log, and notify of each once."""
-        from tui.files.bug_log import log_bug
+        from tui.files.console_log import log_bug
 
         where = log_bug(self.options.log_file, error)
         if where in self._bugs:

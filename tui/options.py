@@ -130,6 +130,8 @@ class ConsoleOptions:
     """The theme was requested now, or the terminal has no other choice."""
     config_problems: tuple[str, ...] = ()
     """Rejected entries of config.yaml."""
+    verbosity: int = 0
+    """Detail of the log: 0 warnings, 1 requests, 2 everything."""
     is_mono: bool = False
     is_ascii: bool = False
     """Draw with ASCII only."""
@@ -190,7 +192,7 @@ class ConsoleOptions:
 
     @property
     def log_file(self) -> Path:
-        """Return the path of the console's log."""
+        """Return the path of the log of the console and the commands."""
         return self.state_folder / "gpuconsole.log"
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import logging
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from k8s.client.session import AiohttpSession
 
+log = logging.getLogger(__name__)
 # Shortest time between renewals, unless the credentials announced their expiry.
 RENEWAL_PAUSE_S = 20.0
 # A GET waits out `Retry-After` values up to this, so many times; API servers send one second.
@@ -46,6 +48,9 @@ MOST_PAUSES, PAUSE_S = 20, 0.05
 MOST_ERROR_BYTES = 1 << 20
 # `Date` has whole seconds, and answers take time: less than this is jitter.
 SLACK_S = 2.0
+_LOGGED = frozenset(
+    {"watch", "limit", "resourceVersion", "labelSelector", "fieldSelector", "follow", "tailLines", "dryRun"}
+)
 # Source: RFC 9110, 5.6.7; `email.utils` and `strptime` are slow to import.
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -209,7 +214,16 @@ class Connection:
                     follows_redirects=not is_proxied,  # a pod could redirect our credentials anywhere
                     is_stream=is_stream or is_proxied,
                 )
-                self.clock.observe(response.header("Date"), sent_s, time.time())
+                took_s = time.time() - sent_s
+                self.clock.observe(response.header("Date"), sent_s, sent_s + took_s)
+                log.log(
+                    logging.WARNING if response.status == 429 or response.status >= 500 else logging.INFO,
+                    "%s %s: %d in %.0f ms",
+                    method,
+                    _loggable(path, query),
+                    response.status,
+                    took_s * 1000,
+                )
                 if response.status < 400:
                     self._record_last_seen()
                     self._pass_warnings_on(method, response)
@@ -334,6 +348,14 @@ class Connection:
         self._renewal_ended_s = asyncio.get_running_loop().time()
         if not renewal.cancelled():
             renewal.exception()  # mark it as retrieved: all waiters may have been cancelled
+
+
+def _loggable(path: str, query: Query) -> str:
+    """Return the path with those parameters that help and hold no words of the user's commands."""
+    pairs = query.items() if isinstance(query, Mapping) else query or ()
+    return "?".join(
+        filter(None, (path, "&".join(f"{name}={value}" for name, value in pairs if name in _LOGGED)))
+    )
 
 
 def _message(status: Mapping[str, Any]) -> str:

@@ -41,8 +41,10 @@ class ServedKinds:
     plurals: Mapping[str, frozenset[str] | None]
     """Listable plurals by `group/version`; None if the server did not answer for that version."""
     preferred: frozenset[str] = frozenset()
-    storages: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Opaque storage hash by (`group/version`, plural); empty if the server sends none."""
+    storages: Mapping[str, str] = field(default_factory=dict)
+    """Opaque storage hash by `group/version/plural`; empty if the server sends none."""
+    versions: frozenset[str] = frozenset()
+    """All versions of all groups, as `group/version`, also those whose resources were not fetched."""
 
 
 def choose(kinds: Sequence[K], served: ServedKinds) -> tuple[K, ...]:
@@ -55,7 +57,7 @@ def choose(kinds: Sequence[K], served: ServedKinds) -> tuple[K, ...]:
     versions: dict[tuple[str, str, str], list[K]] = {}
     for kind in kinds:
         resource = kind.resource
-        storage = served.storages.get((resource.api_version, resource.plural), "")
+        storage = served.storages.get(f"{resource.api_version}/{resource.plural}", "")
         versions.setdefault((resource.group, resource.plural, storage), []).append(kind)
     to_mirror: list[K] = []
     for same in versions.values():
@@ -80,8 +82,12 @@ async def discover(client: Client, kinds: Sequence[K]) -> tuple[K, ...]:
     return choose(kinds, await fetch_served(client, {kind.resource.api_version for kind in kinds}))
 
 
-async def fetch_served(client: Client, api_versions: set[str]) -> ServedKinds:
+async def fetch_served(
+    client: Client, api_versions: set[str], known: ServedKinds | None = None
+) -> ServedKinds:
     """Fetch the list of groups, and the resources of each of `api_versions` that is in it.
+
+    If the groups are those of `known`, an earlier answer, it is returned: one request instead of ten.
 
     Raises:
         KubeError: The server does not list its groups.
@@ -93,17 +99,23 @@ async def fetch_served(client: Client, api_versions: set[str]) -> ServedKinds:
     if not groups:
         raise unparsable(f"Could not {_DOING}.", "The server's list of API groups is empty.")
     served = {each.group_version for group in groups for each in group.versions or ()} | {"v1"}
+    preferred = frozenset(
+        group.preferred_version.group_version for group in groups if group.preferred_version
+    )
+    if known is not None and (known.versions, known.preferred) == (frozenset(served), preferred):
+        return known
     versions = sorted(api_versions & served)
     hashes = await asyncio.gather(*(_fetch_storage_hashes(client, version) for version in versions))
     hashes_by_version = dict(zip(versions, hashes, strict=True))
     return ServedKinds(
         {version: None if each is None else frozenset(each) for version, each in hashes_by_version.items()},
-        frozenset(group.preferred_version.group_version for group in groups if group.preferred_version),
+        preferred,
         {
-            (version, plural): storage_hash
+            f"{version}/{plural}": storage_hash
             for version, each in hashes_by_version.items()
             for plural, storage_hash in (each or {}).items()
         },
+        frozenset(served),
     )
 
 

@@ -70,6 +70,11 @@ async def fetch_rules(client: Client, namespace: str) -> NamespaceRules:
     return NamespaceRules(tuple(status.resource_rules), not status.incomplete)
 
 
+async def no_rules() -> NamespaceRules:
+    """Return rules that refuse nothing."""
+    return NamespaceRules()
+
+
 async def list_once(mirror: Mirror[Any], rules: NamespaceRules | None = None) -> None:
     """List a collection, unless `rules` forbid it; a refusal is recorded in the mirror and not raised."""
     resource = mirror.resource

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from typing import Any, Protocol, Self
 
@@ -26,6 +27,11 @@ from k8s.client.rate_limiter import RateLimiter
 Object = Mapping[str, Any]
 WAIT_S = 30.0
 """Longest wait for anything that a test expects to happen."""
+
+
+_IN_NAMESPACE = re.compile(
+    r"(?P<group>/apis/.+|/api/v1(?=.*/pods))/namespaces/(?P<namespace>[^/]+)/(?P<plural>[^/]+)"
+)
 
 
 @dataclass(frozen=True)
@@ -330,6 +336,20 @@ class ScriptedCluster:
     async def _stamp(self, _: web.Request, response: web.StreamResponse) -> None:
         response.headers["Date"] = formatdate(time.time() + self.clock_ahead_s, usegmt=True)
 
+    def _scoped(self, asked: Asked) -> Reply | None:
+        """Return what lies in one namespace of a list that is scripted for all; None for anything else."""
+        if (found := _IN_NAMESPACE.fullmatch(asked.path)) is None:
+            return None
+        everywhere = f"{found['group']}/{found['plural']}"
+        replies = self._replies.get((asked.method, everywhere, asked.is_watch)) or [Answer(status=404)]
+        reply = replies.pop(0) if len(replies) > 1 else replies[0]
+        if not isinstance(reply, Answer):
+            return reply
+        if not isinstance(reply.body, dict) or "items" not in reply.body:
+            return None
+        items = [each for each in reply.body["items"] if _is_in(each, found["namespace"])]
+        return replace(reply, body={**reply.body, "items": items})
+
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         asked = await _asked(request)
         self.requests.append(asked)
@@ -341,11 +361,17 @@ class ScriptedCluster:
         replies = self._replies.get((asked.method, asked.path, asked.is_watch)) or self._replies.get(
             (asked.method, anything, asked.is_watch)
         )
+        if not replies and (scoped := self._scoped(asked)) is not None:
+            return await scoped.answer(request, self._closing)
         if not replies:
             words = "the server could not find the requested resource"
             return await refusal(404, words, "NotFound").answer(request, self._closing)
         reply = replies.pop(0) if len(replies) > 1 else replies[0]
         return await reply.answer(request, self._closing)
+
+
+def _is_in(obj: Any, namespace: str) -> bool:
+    return not isinstance(obj, dict) or obj.get("metadata", {}).get("namespace", namespace) == namespace
 
 
 async def _asked(request: web.Request) -> Asked:

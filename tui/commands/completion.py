@@ -150,7 +150,7 @@ async def _refresh_names(options: ConsoleOptions, key: str) -> None:
                     "instances": [each.name for each in job.instances],
                     "ranks": sorted({rank for each in job.instances for rank in each.ranks}),
                 }
-                for job in (await read_jobs(options, client)).jobs
+                for job in (await read_jobs(options, client, is_narrow=True, has_nodes=False)).jobs
             }
     others = {each: names for each, names in read_cache(NAMES_FILE).items() if each != key}
     write_cache(NAMES_FILE, {**dict(list(others.items())[1 - MOST_CLUSTERS :]), key: found})

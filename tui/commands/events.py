@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the events of a job."""
     async with cluster(options, is_brief=True) as client:
-        snapshot, feed = await read_feed(options, client)
+        snapshot, feed = await read_feed(options, client, is_narrow=True, has_nodes=False)
         job = find_job(snapshot, flags.job, flags.job_type)
         relatives = JobEventFilter(job, feed.pods, snapshot.jobs)
         events = await _fetch_events(client, job.ref.namespace)

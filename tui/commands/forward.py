@@ -47,7 +47,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if flags.port is None and flags.instance:
         raise WrongUsage("--instance needs a PORT.")
     async with cluster(options) as client:
-        job = find_job(await read_jobs(options, client), flags.job, flags.job_type)
+        job = find_job(
+            await read_jobs(options, client, is_narrow=True, has_nodes=False), flags.job, flags.job_type
+        )
         target = await _target(client, job, flags)
         opening = forward(
             client,

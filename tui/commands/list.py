@@ -26,7 +26,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Print the jobs."""
     listing = job_listing(flags, options.columns.get("jobs", ()))
     async with cluster(options, is_brief=not flags.watch) as client:
-        snapshot, feed = await read_feed(options, client)
+        snapshot, feed = await read_feed(options, client, is_narrow=not listing.uses("reason"))
         snapshot = jobs_of_type(snapshot, flags.job_type)
         if listing.uses("reason"):
             snapshot = jobs_of_type(await feed.explain_once(snapshot.jobs), flags.job_type)

@@ -60,7 +60,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         every=flags.all,
     )
     async with cluster(options) as client:
-        snapshot, feed = await read_feed(options, client)
+        # Whoever follows is told what the job waits for.
+        is_wide = wanted.follow
+        snapshot, feed = await read_feed(options, client, is_narrow=not is_wide, has_nodes=is_wide)
         job = find_job(snapshot, flags.job, flags.job_type)
         _check_container(job, flags.container)
         if not wanted.follow:

@@ -39,7 +39,9 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     check_may_change(options, "open a shell")
     async with cluster(options) as client:
-        job = find_job(await read_jobs(options, client), flags.job, flags.job_type)
+        job = find_job(
+            await read_jobs(options, client, is_narrow=True, has_nodes=False), flags.job, flags.job_type
+        )
         instance = find_instance(job, flags.instance)
         container = find_container(instance, flags.container)
         command = tuple(flags.rest) or exec.SHELL

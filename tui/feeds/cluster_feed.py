@@ -14,11 +14,11 @@ from typing import Any
 from k8s.client.client import Client
 from k8s.client.server_version import fetch_username, fetch_version
 from k8s.cluster.backoff import Backoff, ServerProbe, pause
-from k8s.cluster.discovery import RestMapper, discover
+from k8s.cluster.discovery import RestMapper, ServedKinds, choose, fetch_served
 from k8s.cluster.joiner import Joiner, Rows, cooperatively
 from k8s.cluster.mirror import Mirror, MirrorState
 from k8s.cluster.owner_lookup import OwnerLookup
-from k8s.cluster.rules_review import fetch_rules, list_once
+from k8s.cluster.rules_review import fetch_rules, list_once, no_rules
 from k8s.errors import (
     KubeError,
     NotFound,
@@ -42,6 +42,8 @@ PUBLISH_S = 0.1
 FIRST_S = 0.01
 # After a snapshot, the loop is free for this multiple of the time it took, so that keys stay responsive.
 IDLE_FACTOR = 4
+# Job kinds, and device claims if the server has them.
+_SOUGHT: tuple[JobKind | DeviceKind, ...] = (*KINDS, *DEVICE_KINDS)
 # After these errors the served kinds are unknown, so discovery is retried before mirroring.
 _TRY_AGAIN = (Unreachable, NotKubernetes, Unauthorized, Throttled)
 
@@ -49,15 +51,28 @@ _TRY_AGAIN = (Unreachable, NotKubernetes, Unauthorized, Throttled)
 class ClusterFeed:
     """The mirror of one cluster, and its newest snapshot."""
 
-    def __init__(self, client: Client, namespace: str = "", *, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str = "",
+        *,
+        backoff: Backoff | None = None,
+        is_narrow: bool = False,
+        has_nodes: bool = True,
+    ) -> None:
         """Prepare to mirror what `client` may see.
 
         Args:
             client: The cluster.
             namespace: Namespace of the jobs to show; empty for all.
             backoff: Delays between retries.
+            is_narrow: Read nothing of other namespaces. The allocation of nodes is then not known, and
+                neither are the reasons of waiting jobs; `namespace` must not change.
+            has_nodes: Read the nodes. Without them, a job on a node that does not answer seems to run.
         """
         self.client = client
+        self._is_narrow = is_narrow and bool(namespace)
+        self._has_nodes = has_nodes
         self.namespace = namespace
         """Namespace of the shown jobs, empty for all. May change at any time: see `show_namespace`."""
         self.all_jobs: tuple[Job, ...] = ()
@@ -74,6 +89,9 @@ class ClusterFeed:
         self._devices: dict[Resource, Mirror[Any]] = {}
         self._claims = DeviceClaims()
         self._is_discovered = False
+        self.known_served: ServedKinds | None = None
+        """An earlier answer of this server, to begin with; None if there is none."""
+        self.store_served: Callable[[ServedKinds], None] = lambda served: None
         self._server_version = ""
         self._heartbeat_error: KubeError | None = None
         self._joiner = Joiner()
@@ -88,7 +106,8 @@ class ClusterFeed:
 
     @property
     def _mirrors(self) -> list[Mirror[Any]]:
-        return [self._nodes, self._pods, *self._jobs.values(), *self._devices.values()]
+        nodes = [self._nodes] if self._has_nodes else []
+        return [*nodes, self._pods, *self._jobs.values(), *self._devices.values()]
 
     def _mirror(
         self,
@@ -99,9 +118,8 @@ class ClusterFeed:
     ) -> Mirror[Any]:
         # All namespaces; where forbidden, the one shown or that of the kubeconfig.
         own = self.namespace or self.client.config.namespace
-        return Mirror(
-            self.client, resource, scopes or ("", own), decoder, meta, self._changed.set, self.probe
-        )
+        scopes = scopes or ((own,) if self._is_narrow else ("", own))
+        return Mirror(self.client, resource, scopes, decoder, meta, self._changed.set, self.probe)
 
     def show_namespace(self, namespace: str) -> None:
         """Show the jobs of another namespace; empty for all.
@@ -166,6 +184,8 @@ class ClusterFeed:
 
     async def _discover_forever(self) -> None:
         # Periodic, so that kinds that are installed later appear.
+        if self.known_served is not None:
+            self._mirror_served(self.known_served)
         backoff = self.probe.backoff
         delays = backoff.delays()
         while True:
@@ -226,14 +246,21 @@ class ClusterFeed:
         await fetch_username(self.client)
         self._changed.set()
 
-    async def _discover(self) -> None:
-        # Job kinds, and device claims if the server has them.
-        sought: tuple[JobKind | DeviceKind, ...] = (*KINDS, *DEVICE_KINDS)
-        found = await discover(self.client, sought)
+    async def _discover(self, known: ServedKinds | None = None) -> None:
+        served = await fetch_served(self.client, {kind.resource.api_version for kind in _SOUGHT}, known)
+        if served is not known:
+            self.store_served(served)
+        self._mirror_served(served)
+
+    def _mirror_served(self, served: ServedKinds) -> None:
+        found = choose(_SOUGHT, served)
         for kind in found:
             if isinstance(kind, DeviceKind) and kind.resource not in self._devices:
                 self._mirror_devices(kind)
         self._adopt([kind for kind in found if not isinstance(kind, DeviceKind)])
+
+    def _mirrors_of_kinds(self) -> list[Mirror[Any]]:
+        return [*self._jobs.values(), *self._devices.values()]
 
     def _mirror_devices(self, kind: DeviceKind) -> None:
         scopes = () if kind.resource.is_namespaced else ("",)
@@ -273,7 +300,8 @@ class ClusterFeed:
         Raises:
             KubeError: The cluster could not be read at all.
         """
-        await asyncio.gather(list_once(self._nodes), list_once(self._pods), self._list_jobs_once())
+        fixed = [list_once(mirror) for mirror in self._mirrors]  # those of jobs are found meanwhile
+        await asyncio.gather(*fixed, self._list_jobs_once())
         snapshot, found = self.snapshot(), None
         with suppress(KubeError):  # without its owner a pod has the name of the one below it
             while found is not self._owner_lookup.owners:
@@ -284,13 +312,19 @@ class ClusterFeed:
 
     async def _list_jobs_once(self) -> None:
         own = self.namespace or self.client.config.namespace
-        rules, _ = await asyncio.gather(fetch_rules(self.client, own), self._discover_once())
-        mirrors = (*self._jobs.values(), *self._devices.values())
-        await asyncio.gather(*(list_once(mirror, rules) for mirror in mirrors))
+        early = []
+        if self.known_served is not None:
+            self._mirror_served(self.known_served)
+            early = [list_once(mirror) for mirror in self._mirrors_of_kinds()] if self._is_narrow else []
+        # Where each kind has one scope, the rules would cost a round trip more than refusals do.
+        review = no_rules() if self._is_narrow else fetch_rules(self.client, own)
+        rules, *_ = await asyncio.gather(review, self._discover_once(), *early)
+        rest = [mirror for mirror in self._mirrors_of_kinds() if not mirror.state.is_synced]
+        await asyncio.gather(*(list_once(mirror, rules) for mirror in rest))
 
     async def _discover_once(self) -> None:
         try:
-            await self._discover()
+            await self._discover(self.known_served)
         except _TRY_AGAIN:
             raise
         except KubeError as error:
@@ -343,7 +377,8 @@ class ClusterFeed:
         self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]
     ) -> Iterable[None]:
         # Pending reasons need complete lists of nodes and pods.
-        is_known = self._nodes.state.is_synced and self._pods.state.is_synced
+        is_complete = self._has_nodes and not self._is_narrow
+        is_known = is_complete and self._nodes.state.is_synced and self._pods.state.is_synced
         return self.reasons.steps(rows, nodes if is_known else (), declared)
 
     def _objects(self) -> tuple[Iterable[Node], Iterable[Pod], Iterable[DeclaredJob], Mapping[str, Meta]]:

@@ -17,7 +17,7 @@ from typing import IO
 
 from k8s.text.redact import Redactor
 from k8s.text.sanitize import sanitize, sanitize_lines
-from tui.files.bug_log import append_to_log
+from tui.files.console_log import append_to_log
 
 HOOK_S = 30.0
 # Hooks of a console that run at once, and that are queued; more are dropped.

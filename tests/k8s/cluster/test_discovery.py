@@ -74,7 +74,8 @@ def test_of_several_versions_of_a_kind_one_is_chosen(there: ServedKinds, chosen:
 def test_versions_that_are_stored_apart_are_other_objects() -> None:
     places = [("lab.io/v2", "mpijobs"), ("lab.io/v1", "mpijobs")]
     plurals = {version: frozenset({plural}) for version, plural in places}
-    same, apart = dict.fromkeys(places, "a"), dict(zip(places, "ab", strict=True))
+    names = ["/".join(place) for place in places]
+    same, apart = dict.fromkeys(names, "a"), dict(zip(names, "ab", strict=True))
     assert choose((NEW, OLD), ServedKinds(plurals, storages=same)) == (NEW,)
     assert choose((NEW, OLD), ServedKinds(plurals, storages=apart)) == (NEW, OLD)
 

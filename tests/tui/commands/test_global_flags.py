@@ -7,7 +7,7 @@ import pytest
 from tests.scripted.server import Asked, ScriptedCluster
 from tests.tui.commands.conftest import CommandLine
 
-PODS = "/api/v1/pods"
+PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "persistentvolumeclaims"
 
 

@@ -148,7 +148,9 @@ async def test_a_watched_list_prints_what_changes(run: CommandLine, cluster: Scr
     try:
         first = [(await child.stdout.readline()).split() for _ in range(3)]
         assert {line[0] for line in first} == {b"NAME", b"bert", b"gpt"}
-        await changing.until_watched()
+        await changing.until_watched(
+            *("/apis/kubeflow.org/v1/namespaces/default/pytorchjobs", "/api/v1/namespaces/default/pods")
+        )
         changing.change("gpt", is_over(0))
         line = await child.stdout.readline()
         assert line.split()[0] == b"gpt"

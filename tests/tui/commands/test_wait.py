@@ -51,9 +51,9 @@ class Cluster:
         for each in jobs:
             self.scripted.replace(f"{ONE}/{each['metadata']['name']}", Answer(each))
 
-    async def until_watched(self) -> None:
-        """Wait until both lists are watched."""
-        for path in (JOBS, PODS):
+    async def until_watched(self, *paths: str) -> None:
+        """Wait until both lists are watched: those of all namespaces, or these."""
+        for path in paths or (JOBS, PODS):
             await self.scripted.until_asked(path, watch=True)
 
     def change(self, name: str, status: Object | None) -> None:

@@ -116,7 +116,7 @@ async def test_updates_that_end_by_a_bug_are_said_to_have_ended(
 
 @pytest.mark.usefixtures("survives")
 def test_a_log_that_cannot_be_written_hides_nothing(tmp_path: Path) -> None:
-    from tui.files.bug_log import LARGEST_LOG_BYTES, log_bug
+    from tui.files.console_log import LARGEST_LOG_BYTES, log_bug
 
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     try:
@@ -128,3 +128,13 @@ def test_a_log_that_cannot_be_written_hides_nothing(tmp_path: Path) -> None:
         log.write_bytes(b"x" * (LARGEST_LOG_BYTES + 1))
         log_bug(log, error)
         assert log.stat().st_size < LARGEST_LOG_BYTES
+
+
+@pytest.mark.usefixtures("survives")
+def test_a_full_log_is_replaced_once_by_the_next(tmp_path: Path) -> None:
+    from tui.files.console_log import LARGEST_LOG_BYTES, append_to_log
+
+    log = tmp_path / "gpuconsole.log"
+    for text in "abc":
+        append_to_log(log, text * LARGEST_LOG_BYTES)
+    assert [path.read_text()[25] for path in sorted(tmp_path.iterdir())] == ["c", "b"]

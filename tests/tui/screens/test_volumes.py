@@ -163,6 +163,7 @@ async def test_words_of_claims_never_reach_the_terminal_raw(tmp_path: Path) -> N
     async with console_on(tmp_path, size=(200, 24)) as play:
         serve(play.cluster, HERE, nasty)
         serve(play.cluster, SAID)
+        play.cluster.say(PODS, Answer(status=404))
         play.cluster.say(f"{HERE}/x", Answer(nasty))
         await open_volumes(play)
         await play.until(lambda: play.table.row_count == 1)

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from k8s.client.client import Client
@@ -14,6 +15,7 @@ from k8s.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, No
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
+from tui.files.served_kinds import find_served, store_served
 from tui.options import ConsoleOptions, command_line
 from tui.text.format import Clock
 
@@ -105,19 +107,28 @@ def namespace_in_use(options: ConsoleOptions, client: Client) -> str:
     return "" if options.is_all_namespaces else client.config.namespace
 
 
-async def read_jobs(options: ConsoleOptions, client: Client) -> ClusterSnapshot:
+async def read_jobs(
+    options: ConsoleOptions, client: Client, *, is_narrow: bool = False, has_nodes: bool = True
+) -> ClusterSnapshot:
     """Read the requested jobs once; `missing_jobs` names those that may not be read.
+
+    `is_narrow` and `has_nodes` are those of `ClusterFeed`.
 
     Raises:
         Forbidden: Neither pods nor jobs of any kind may be read.
         KubeError: The cluster cannot be read.
     """
-    return (await read_feed(options, client))[0]
+    return (await read_feed(options, client, is_narrow=is_narrow, has_nodes=has_nodes))[0]
 
 
-async def read_feed(options: ConsoleOptions, client: Client) -> tuple[ClusterSnapshot, ClusterFeed]:
+async def read_feed(
+    options: ConsoleOptions, client: Client, *, is_narrow: bool = False, has_nodes: bool = True
+) -> tuple[ClusterSnapshot, ClusterFeed]:
     """Read as `read_jobs` does; return also the feed, which can continue from there."""
-    feed = ClusterFeed(client, namespace_in_use(options, client))
+    namespace = namespace_in_use(options, client)
+    feed = ClusterFeed(client, namespace, is_narrow=is_narrow, has_nodes=has_nodes)
+    feed.known_served = find_served(options.state_folder, client.config)
+    feed.store_served = partial(store_served, options.state_folder, client.config)
     if options.causes_file.exists():
         from tui.files.causes_file import read_causes  # slow to import, and needed only for failures
 

@@ -169,6 +169,13 @@ def _add_global_flags(parser: argparse.ArgumentParser) -> None:
         (("--ascii",), "draw with ASCII only"),
     ):
         group.add_argument(*names, action="store_true", default=argparse.SUPPRESS, help=words)
+    group.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=argparse.SUPPRESS,
+        help="log each request, here and in gpuconsole.log; -vv logs everything",
+    )
     _add_arena_flags(group)
 
 
@@ -252,9 +259,16 @@ def options_of(flags: argparse.Namespace) -> ConsoleOptions:
         is_sandbox=switch("sandbox"),
         is_read_only=switch("readonly"),
         theme=text("theme"),
+        verbosity=_verbosity(flags, text("verbose")),
         is_mono=switch("mono"),
         is_ascii=switch("ascii") or wants_ascii(),
     )
+
+
+def _verbosity(flags: argparse.Namespace, text: str) -> int:
+    if isinstance(given := getattr(flags, "verbose", None), int):
+        return given
+    return int(text) if text.isdecimal() else 0
 
 
 def _request_s(text: str) -> float:
