@@ -5,6 +5,7 @@
 # make bench     our figures beside those of the tools we compare with
 # make fuzz      properties with new random examples, mostly 2,000 each; a check repeats the same ones
 # make mutants   small breakages, one at a time, and which of them the tests notice (half an hour)
+# make krew      the same for kubectl's plugin manager: archive and manifest, for a download folder URL=…
 # make zipapp    dist/gpuconsole.pyz: the console in one file, for this platform and version of Python
 # make pictures  the screens in README, taken from a real run in the sandbox
 
@@ -15,7 +16,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c .ci/const
 TORCH := $(shell grep '^torch==' .ci/constraints.txt)
 SETTINGS := pyproject.toml .ci/constraints.txt
 
-.PHONY: demo test check fix bench fuzz mutants zipapp pictures clean
+.PHONY: demo test check fix bench fuzz mutants zipapp krew pictures clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/gpuconsole --sandbox
@@ -50,6 +51,10 @@ zipapp: $(VENV)/bin/python
 	rm -rf build/zipapp
 	$(INSTALL) --quiet --target build/zipapp .
 	$(BIN)/python .ci/zipapp.py build/zipapp dist/gpuconsole.pyz
+
+krew: zipapp
+	@test -n "$(URL)" || { echo "Where will it be downloaded from? make krew URL=https://…" >&2; exit 1; }
+	$(BIN)/python .ci/krew.py dist/gpuconsole.pyz LICENSE $$($(BIN)/gpuconsole --version | cut -d' ' -f2) "$(URL)"
 
 pictures: $(VENV)/.ready-dev
 	$(BIN)/python -m tests.pictures

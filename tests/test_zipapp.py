@@ -1,13 +1,17 @@
-"""The console in one file: unpacked once, by any number of starts, for one version of Python."""
+"""The console in one file, unpacked once by any number of starts; and as a plugin that krew installs."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests import ROOT
 
@@ -55,3 +59,23 @@ def test_a_changed_program_has_a_folder_of_its_own(zipapp: Path) -> None:
     main.write_text(MAIN.replace("started", "newer"))
     subprocess.run([sys.executable, ROOT / ".ci" / "zipapp.py", main.parents[1], zipapp], check=True)
     assert start(zipapp).communicate()[0] == "newer\n"
+
+
+def test_the_plugin_of_krew_is_what_its_manifest_says(zipapp: Path, tmp_path: Path) -> None:
+    words = [str(zipapp), str(ROOT / "LICENSE"), "0.3.0", "https://example.com/v0.3.0/"]
+    subprocess.run([sys.executable, ROOT / ".ci" / "krew.py", *words], check=True)
+    manifest = yaml.safe_load((zipapp.parent / "gpuconsole.yaml").read_text())
+    assert (manifest["kind"], manifest["metadata"]) == ("Plugin", {"name": "gpuconsole"})
+    assert re.fullmatch(r"v\d+\.\d+\.\d+", manifest["spec"]["version"])
+    assert len(manifest["spec"]["shortDescription"]) <= 50, "krew's limit"
+    (release,) = manifest["spec"]["platforms"]
+    archive = zipapp.parent / release["uri"].rpartition("/")[2]
+    assert release["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
+    # As krew does: extract the files, and link the program under the plugin's name.
+    with tarfile.open(archive) as packed:
+        assert packed.getnames() == [each["from"] for each in release["files"]]
+        packed.extractall(tmp_path / "store", filter="data")
+    plugin = tmp_path / "kubectl-gpuconsole"
+    plugin.symlink_to(tmp_path / "store" / release["bin"])
+    assert os.access(plugin, os.X_OK)
+    assert start(plugin, "list").communicate() == ("started list\n", "Unpacking gpuconsole, once.\n")

@@ -34,7 +34,7 @@ def find_served(state_folder: Path, config: ClusterConfig) -> ServedKinds | None
 
 
 def store_served(state_folder: Path, config: ClusterConfig, served: ServedKinds) -> None:
-    """Store the kinds that a server announced, unless a group did not answer; failures to write are ignored."""
+    """Store the kinds that a server announced, unless a group did not answer. Errors are ignored."""
     if None in served.plurals.values():
         return
     answers = _read(state_folder / SERVED_FILE) | {_key(config): _StoredAnswer(time.time(), served)}

@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from k8s.client.auth.exec_plugin import Credentials, ExecPlugin, ExecPluginFailed, without_secrets
-from k8s.client.auth.kubeconfig import SANDBOX_HINT, UNUSABLE, ResolvedContext, read_kubeconfig
+from k8s.client.auth.kubeconfig import SANDBOX_HINT, UNUSABLE, Context, ResolvedContext, read_kubeconfig
 from k8s.client.auth.overrides import ConfigOverrides
 from k8s.errors import UNAUTHORIZED_HINT, NoCluster, Unauthorized
 from k8s.text.home import file_problem, read_named_file
@@ -245,21 +245,23 @@ async def load(
 ) -> ClusterConfig:
     """Read `kubeconfig`, else kubectl's default, else a pod's service account; fetch credentials.
 
-    `overrides` replace parts of a kubeconfig, or of a service account the user to act as.
+    `overrides` replace parts of a kubeconfig, or of a service account the user to act as; with a server
+    among them no kubeconfig is needed.
 
     Raises:
         NoCluster: None was found, or it cannot be used; the hint suggests the sandbox.
     """
     overrides = overrides or ConfigOverrides()
     merged = read_kubeconfig(kubeconfig)
-    if not merged.files:
+    if not merged.files and not overrides.server:
         config = _in_cluster(namespace, service_account)
         config.impersonation = _impersonation(overrides.user({}))
         return config
-    resolved = merged.resolve(context)
+    alone = ResolvedContext(Context(name=sanitize(overrides.server)), {}, {})
+    resolved = merged.resolve(context) if merged.files or context else alone
     where = replace(resolved.context, server=overrides.server or resolved.context.server)
     resolved = replace(resolved, context=where, user=overrides.user(resolved.user))
-    files = ", ".join(str(path) for path in merged.files)
+    files = ", ".join(str(path) for path in merged.files) or "--server"
     try:
         config = await _from_context(resolved)
     except ExecPluginFailed as error:

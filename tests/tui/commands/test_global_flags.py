@@ -40,6 +40,15 @@ async def test_a_token_and_a_server_replace_those_of_the_kubeconfig(
     (await run("list", "--server", "ftp://x")).reports(1, "https:// or http://")
 
 
+async def test_a_server_needs_no_kubeconfig(alone: CommandLine, cluster: ScriptedCluster) -> None:
+    ended = await alone("list", "--server", cluster.host, "--token", "other")
+    assert (ended.status, ended.titles()[0]) == (0, "NAME")
+    assert cluster.asked(PODS)[-1].headers["Authorization"] == "Bearer other"
+    (await alone("list", "--server", cluster.host, "--context", "lab")).reports(1, "no context lab")
+    (await alone("list", "--server", "https://[")).reports(1, "--server")
+    (await alone("list")).reports(1, "--sandbox")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "path"),
     [
