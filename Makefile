@@ -5,7 +5,7 @@
 # make bench     our figures beside those of the tools we compare with
 # make fuzz      properties with new random examples, mostly 2,000 each; a check repeats the same ones
 # make mutants   small breakages, one at a time, and which of them the tests notice (half an hour)
-# make krew      the same for kubectl's plugin manager: archive and manifest, for a download folder URL=…
+# make krew      archive and manifest for kubectl's plugin manager, to be downloaded from the folder URL=…
 # make zipapp    dist/gpuconsole.pyz: the console in one file, for this platform and version of Python
 # make pictures  the screens in README, taken from a real run in the sandbox
 

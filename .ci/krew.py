@@ -1,4 +1,4 @@
-"""Write the krew manifest of `kubectl gpuconsole` and the archive it names: `krew.py PYZ LICENSE VERSION URL`.
+"""Write krew's manifest of `kubectl gpuconsole` and the archive it names: `krew.py PYZ LICENSE VERSION URL`.
 
 URL is the folder from which the archive will be downloaded. The manifest covers this machine's platform: the
 zipapp holds compiled packages. Run it on each platform, and join the entries of `platforms`.
