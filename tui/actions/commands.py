@@ -73,6 +73,7 @@ def job_commands(job: Job, instance: str = "", *, is_ambiguous: bool = False) ->
         container = find_container(found)
         pod = (found.pod, *(("-c", container) if container else ()))
     yield "open_job", "gpuconsole", ("get", ours)
+    yield "open_job", "gpuconsole", ("get", ours, "-o", "yaml")
     yield "open_job", "kubectl", ("describe", theirs)
     for action, flag in (("logs", "-f"), ("previous_logs", "--previous")):
         yield action, "gpuconsole", ("logs", flag, ours, *chosen)
@@ -82,7 +83,6 @@ def job_commands(job: Job, instance: str = "", *, is_ambiguous: bool = False) ->
         yield action, "gpuconsole", (action, ours)
     yield "job_events", "gpuconsole", ("events", ours)
     yield "job_events", "kubectl", ("events", "--for", theirs)
-    yield "yaml", "gpuconsole", ("get", ours, "-o", "yaml")
     yield "yaml", "kubectl", ("get", theirs, "-o", "yaml")
     if pod:
         yield "shell", "gpuconsole", ("shell", ours, *chosen)

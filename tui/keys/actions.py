@@ -275,7 +275,7 @@ JOB_ACTIONS = (
     ),
     Action(
         "edit",
-        "Edit the job's YAML in $EDITOR; the change is shown before it is applied",
+        "Edit its YAML in $EDITOR (asks first)",
         "jobs",
         on=(On("jobs", "e"), On("job", "e")),
         commands=("edit",),
@@ -286,7 +286,7 @@ JOB_ACTIONS = (
     ),
     Action(
         "commands",
-        "Show the commands of gpuconsole and kubectl for the job, to copy",
+        "Commands for the job, to copy",
         "commands",
         on=(On("jobs", "X"), On("job", "X"), *_in_lists_of_jobs("X")),
         commands=("commands",),
