@@ -136,7 +136,7 @@ class TrainingLineReader:
             yield TrainingPoint(step, tuple(values.items()))
 
     def _pairs(self, text: str, place: RunPosition | None) -> list[Pair]:
-        pairs = pairs_in(text, has_place=place is not None or self._step is not None)
+        pairs = pairs_in(text, has_place=place is not None, follows_place=self._step is not None)
         if share := _SHARE.search(text) if "/" in text and "cc" in text else None:
             split = next((found for pair in pairs if pair.is_loss and (found := split_of(pair.name))), "")
             pairs.append(
@@ -192,7 +192,8 @@ class TrainingLineReader:
             all(word in _PLAIN_WORDS for word in re.split(r"[^a-z]+", pair.name.lower()) if word)
             for pair in losses
         )
-        is_whole = is_plain or is_dict or len(losses) > 1 or is_about_training(text)
+        is_row = text.lstrip()[:1] in ("|", "│")
+        is_whole = is_plain or is_dict or is_row or len(losses) > 1 or is_about_training(text)
         if (is_evaluation and not is_dict) or not losses or not is_whole:
             return None
         self._unplaced += 1

@@ -42,7 +42,7 @@ _WITHIN_EPOCH = re.compile(
 # tqdm's, Keras's, and rich's bars, with any glyphs or none.
 _BAR = re.compile(
     r"(\d{1,12})/\s{0,6}(\d{1,12}|\?|unknown)\s{0,3}(?:\[\s{0,3}(?:\d{1,4}:\d\d|[=>.-]|[^\w\s])|[━╸╺─█▉-▏#=]|-\s\d)"
-    r"|[━╸╺─█]\s{0,4}(\d{1,12})/(\d{1,12})\b"
+    r"|(?:[━╸╺─█]|%\|[^|]{0,200}\|)\s{0,4}(\d{1,12})/(\d{1,12})\b"
 )
 # Bars of anything but training.
 _CHORE = re.compile(
@@ -62,7 +62,10 @@ _RARE_FORMS: tuple[tuple[str, re.Pattern[str], int], ...] = tuple(
         ("[", r"^\W{0,3}\[(?P<epoch>\d{1,9}),\s{1,8}(?P<step>\d{1,12})\]", 1),
         ("it", r"\b(?P<step>\d{1,12})it(?:/| \[)", 1),
         ("loss ", r"\bloss (?P<step>\d{1,12}) (?=\d{1,9}\.\d)", 1),
-        ("/", r"(?<!\w)[\[(]\s{0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})[\])]", 1),
+        ("/", r"^\W{0,3}(?P<step>\d{1,12})/(?P<total>\d{1,12})\s(?!\s?\d\d:)", 1),
+        ("/", r"\s(?P<step>\d{1,12})/(?P<total>\d{1,12})\s{0,4}$", 1),
+        ("/", r"(?<!\w)(?<!% )[\[(]\s{0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})[\])]", 1),
+        ("", r"(?<![\w.])[it]\s?[:=]\s?(?P<step>\d{1,12})(?![\w.:%])", 1),
     )
 )  # fmt: skip
 # `[3]`, `3:` or `3/20,` where a message starts.
@@ -101,7 +104,7 @@ def _rank(glued: str, is_apart: bool, word: str) -> int:
     ):
         return 5
     if last in _FOREIGN_WORDS:
-        return 0
+        return rank if last == "n" and word.startswith("iter") else 0
     return rank if is_apart or last in _OWN_WORDS or glued[-1] == "-" else 0
 
 
@@ -191,7 +194,7 @@ _PAIR = re.compile(
 _UNNAMED = re.compile(
     rf"^\s{{0,4}}\d{{1,9}}: ({NUMBER}), (?:{NUMBER}) avg\b"
     rf"|objective function [^|]{{0,80}}? is ({NUMBER})(?![\w.])"
-    rf"|\w{{0,40}}[Ll]oss\b[^:=|{{}}]{{0,60}}[:=]\s{{0,24}}({NUMBER})\s{{0,4}}$"
+    rf"|\w{{0,40}}(?:[Ll]oss|[Cc]ost)\b[^:=|{{}}]{{0,60}}[:=]\s{{0,24}}({NUMBER})\s{{0,4}}$"
 )
 # MLPerf's records.
 _RECORD = re.compile(rf'"key": ?"(\w{{0,40}}loss\w{{0,40}})", ?"value": ?({NUMBER})\b')
@@ -202,8 +205,8 @@ _OTHER_LOSS = re.compile(
     re.IGNORECASE,
 )
 _NO_LOSS = re.compile(
-    r"loss(?:es)?[_ .-]?(?:scal\w+|weights?|w|coef\w*|fn|func\w*|type|name|mode|ratio|factor|lambda|threshold"
-    r"|margin|reduction|smoothing|interval|every|freq|kwargs|cfg|config|best|count|chunks?|alpha|beta|gamma|delta"
+    r"loss(?:es)?[_ ./-]?(?:scal\w+|weights?|w|coef\w*|fn|func\w*|type|name|mode|ratio|factor|lambda"
+    r"|threshold|margin|reduction|smoothing|interval|every|freq|kwargs|cfg|config|best|count|chunks?|alpha|beta|gamma|delta"
     r"|eps\w*|temp\w*|warmup|decay|clip|tol\w*|patience|window|dim|layers?|num)\b"
     r"|\b(?:best|min|minimum|lowest|target|stop|use|no|is|with_loss|max|previous|prev|old|packet|heat|expected"
     r"|below|init|initial)[_ .-](?:\w{1,20}[_ .-])?loss",
@@ -266,9 +269,15 @@ def _worth(name: str) -> int:
     return int(bool(_SHOWN.search(name) or _OTHER_LOSS.search(name) or _GAN.fullmatch(name)))
 
 
-def pairs_in(text: str, *, has_place: bool) -> list[Pair]:
-    """Return the scalars of a line; a `loss/` before a name marks a loss that is named otherwise."""
-    pairs = list(_named(text, has_place))
+def pairs_in(text: str, *, has_place: bool, follows_place: bool = False) -> list[Pair]:
+    """Return the scalars of a line; a `loss/` before a name marks a loss that is named otherwise.
+
+    Args:
+        text: The line.
+        has_place: The line names a position. If not, `loss 0.5` may be prose.
+        follows_place: An earlier line named one.
+    """
+    pairs = list(_named(text, has_place, follows_place))
     if '"value"' in text and (record := _RECORD.search(text)):
         pairs = [Pair(record[1], float(record[2]), is_loss=True)]
     if not any(pair.is_loss for pair in pairs):
@@ -286,21 +295,24 @@ def pairs_in(text: str, *, has_place: bool) -> list[Pair]:
     return [pair for pair in pairs if pair.is_loss or _SHOWN.search(pair.name)]
 
 
-def _named(text: str, has_place: bool) -> Iterator[Pair]:
+def _named(text: str, has_place: bool, follows_place: bool) -> Iterator[Pair]:
     low = ""
     end, opened, context, line_split, is_reversed, has_loss = 0, -1, "", "", False, False
+    is_nested = "{" in text or "oss[" in text
     for match in _PAIR.finditer(text):
         name, spaces, digits = match.groups()
         start, begin, end = match.start(), end, match.end()
-        gap = text[begin:start]
-        if "{" in gap or "[" in gap:
-            opened, context = start, ""
-        elif "}" in gap or "]" in gap:
-            opened, context = -1, ""
         worth = _worth(name)
-        if not worth and (opened < 0 or "oss" not in text):
+        if not worth and not is_nested:
             continue
-        if spaces and not has_place:
+        gap = text[begin:start]
+        if is_nested and ("{" in gap or "[" in gap):
+            opened, context = start, ""
+        elif is_nested and ("}" in gap or "]" in gap):
+            opened, context = -1, ""
+        if not worth and opened < 0:
+            continue
+        if spaces and not has_place and not (follows_place and _stands_alone(text, start, end)):
             continue
         # Tacotron prints a step between a name and its value.
         if spaces and digits.isdecimal() and (second := _SECOND.match(text, end)) and "oss" in name:
@@ -330,6 +342,12 @@ def _named(text: str, has_place: bool) -> Iterator[Pair]:
         yield Pair(name, value, is_loss)
 
 
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    """Return True if no sentence goes on around a name and its value."""
+    words = re.split(r"[:|,\]>-]", text[:start])[-1].split()
+    return len(words) < 3 and re.match(r"\s*(?:$|[,|;]|\s{2}|\w+ [-+]?\d)", text[end:]) is not None
+
+
 def _context(text: str, start: int, gap: str) -> str:
     """Return the name before the bracket that opens at `start`, if it tells about losses or a split."""
     heads = re.split(r"[\[{]", text[max(0, start - 60) : start])
@@ -346,13 +364,17 @@ def _qualifiers(gap: str) -> list[str]:
     """Return up to two words just before a name that belong to it: `train` of `train loss`."""
     words: list[str] = []
     for word in reversed(gap[-48:].split(" ")[:-1] if gap.endswith(" ") else []):
-        if not _WORDS.fullmatch(word) or word[-1] == "." or word.lower() in _STOP_WORDS or len(words) == 2:
+        if not _WORDS.fullmatch(word) or word[-1] == "." or _is_stop_word(word) or len(words) == 2:
             # `[D loss: 0.5]`
             if word[:1] in "[(\"'" and _WORDS.fullmatch(word[1:]) and len(words) < 2:
                 words.insert(0, word[1:])
             break
         words.insert(0, _SPLITS.get(word.lower(), word))
     return words
+
+
+def _is_stop_word(word: str) -> bool:
+    return word.lower().rstrip("0123456789") in _STOP_WORDS
 
 
 def _line_split(before: str) -> str:
@@ -375,9 +397,9 @@ def is_about_evaluation(text: str) -> bool:
 
 # Source, tracebacks, commands and calls. Each starts with a rare character or where a line starts.
 _CODE_START = re.compile(
-    r'\s*(?:File "|>>>|//|\+ '
+    r'\s*(?:File "|"""|>>>|//|\+ |usage: |-{1,2}[a-z]'
     r"|(?:import|from|for|if|elif|while|with|class|def|raise|return|assert|print|self|python3?)\b)"
-    r'|\s*"[\w./]+": [^\s,{\[]+,?\s*$'
+    r'|\s*"(?!(?:train_|total_|eval_|val_)?loss")[\w./]+": [^\s,{\[]+,?\s*$'
     r"|\s*[\w.\[\]'\"]+ ?[-+*]?= ?[^\s,;|]+\s*(?:#.*)?$|\s*[\w.]+ = (?:[\w.]+ [*+/-] |[\[{(])"
 )
 _CALL = re.compile(
@@ -386,6 +408,7 @@ _CALL = re.compile(
 )
 _FORMAT = re.compile(r"%\.\d[fge]|\{[\w.()]*:\.?\d")
 _ERROR = re.compile(r"\w(?:Error|Exception): ")
+_BEST = re.compile(r"\bbest\b", re.IGNORECASE)
 _OPTION = re.compile(r"\s--[a-z]")
 _SETTINGS = re.compile(
     r"\b(?:batch_size|weight_decay|num_workers|warmup\w*|seed|dropout|momentum|num_(?:train_)?epochs|max_steps"
@@ -407,7 +430,7 @@ def is_source_or_settings(text: str, *, has_place: bool) -> bool:
         return True
     if text.endswith(".") and not any(sign in text for sign in ":=|["):
         return True
-    if not has_place and len(set(_SETTINGS.findall(text))) > 1:
+    if not has_place and (len(set(_SETTINGS.findall(text))) > 1 or _BEST.search(text)):
         return True
     return text.count("True") + text.count("False") > 3
 
