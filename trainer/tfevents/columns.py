@@ -11,12 +11,13 @@ import sys
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from functools import lru_cache
+from itertools import accumulate, islice, repeat
 from typing import Literal
 
 from trainer.tfevents.crc32c import crc32c
 from trainer.tfevents.event import EventRecord
-from trainer.tfevents.records import FRAME_BYTES, HEADER_BYTES, masked_crc
+from trainer.tfevents.records import HEADER_BYTES, payload_is_good
 
 # Rows read together; bounds the cost of a mismatch.
 MOST_ROWS = 4096
@@ -146,7 +147,7 @@ def read_rows(chunk: bytes, at: int, forms: Sequence[Form]) -> tuple[list[Column
     changing = [start + offset for start, form in zip(starts, forms, strict=True) for offset in form.changing]
     window = chunk[at : at + rows * row_bytes]
     window = window[: _equal_rows(window, template, changing) * row_bytes]
-    rows = _good_rows(window, forms)
+    rows = _good_rows(window, forms, starts)
     if rows < FEWEST_ROWS:
         return [], 0
     window = window[: rows * row_bytes]
@@ -155,10 +156,9 @@ def read_rows(chunk: bytes, at: int, forms: Sequence[Form]) -> tuple[list[Column
         steps = _steps([window[start + k :: row_bytes] for k in range(form.step_at, form.step_end)], rows)
         if steps is None:
             return [], 0
-        wall_times = _numbers(window[start + form.wall_time_at :], row_bytes, rows, "d")
-        values = _numbers(
-            window[start + form.value_at :], row_bytes, rows, "f" if form.value_format == "<f" else "d"
-        )
+        wall_times = _numbers(window, start + form.wall_time_at, row_bytes, "d")
+        code: Literal["f", "d"] = "f" if form.value_format == "<f" else "d"
+        values = _numbers(window, start + form.value_at, row_bytes, code)
         columns.append(Columns(form.tag, steps, wall_times, array("d", values)))
     return columns, len(window)
 
@@ -175,34 +175,59 @@ def _equal_rows(window: bytes, template: bytes, changing: Sequence[int]) -> int:
     return rows
 
 
-def _good_rows(window: bytes, forms: Sequence[Form]) -> int:
-    row = struct.Struct("<" + "".join(f"{HEADER_BYTES}x{len(f.template) - FRAME_BYTES}sI" for f in forms))
-    fields = list(zip(*row.iter_unpack(window), strict=True))
-    good = len(window) // row.size
-    for payloads, stored in zip(fields[::2], fields[1::2], strict=True):
-        if not _all_match(payloads, stored):
-            pairs = zip(payloads, stored, strict=True)
-            bad = next(row for row, (payload, crc) in enumerate(pairs) if masked_crc(payload) != crc)
-            good = min(good, bad)
+def _good_rows(window: bytes, forms: Sequence[Form], starts: Sequence[int]) -> int:
+    # The number of rows before the first damaged payload.
+    row_bytes = sum(len(form.template) for form in forms)
+    good = len(window) // row_bytes
+    for start, form in zip(starts, forms, strict=True):
+        if not _all_match(window[: good * row_bytes], start, row_bytes, form):
+            places = range(start, good * row_bytes, row_bytes)
+            ends = (place + len(form.template) for place in places)
+            checks = map(payload_is_good, repeat(window), places, ends)
+            good = next(row for row, is_good in enumerate(checks) if not is_good)
     return good
 
 
-def _all_match(payloads: Sequence[bytes], stored: Sequence[int]) -> bool:
-    # All at once: each CRC is a 64-bit lane of one number.
-    lanes = int.from_bytes(array("Q", map(crc32c, payloads)).tobytes(), sys.byteorder)
-    each = int.from_bytes(array("Q", [1]).tobytes() * len(stored), sys.byteorder)
-    rotated = ((lanes >> 15) & each * 0x1FFFF) | ((lanes << 17) & each * 0xFFFE0000)
+def _all_match(window: bytes, start: int, row_bytes: int, form: Form) -> bool:
+    """Check the CRCs of one form's records in all rows at once.
+
+    A CRC is linear: that of a record is the template's, XORed with what each changed byte adds, which
+    depends on the byte and its distance from the end alone.
+    """
+    rows, end = len(window) // row_bytes, len(form.template) - 4
+    constant = crc32c(form.template[HEADER_BYTES:end])
+    found = [int.from_bytes(bytes([constant >> 8 * k & 255]) * rows, "little") for k in range(4)]
+    for offset in form.changing[:-4]:
+        column = window[start + offset :: row_bytes]
+        for k, added in enumerate(_crc_tables(end - offset - 1)):
+            found[k] ^= int.from_bytes(column.translate(added), "little")
+    # Each CRC is a 64-bit lane of one number.
+    lanes, stored = bytearray(8 * rows), bytearray(8 * rows)
+    for k in range(4):
+        lanes[k::8] = found[k].to_bytes(rows, "little")
+        stored[k::8] = window[start + end + k :: row_bytes]
+    crcs, each = int.from_bytes(lanes, "little"), int.from_bytes(b"\1\0\0\0\0\0\0\0" * rows, "little")
+    rotated = ((crcs >> 15) & each * 0x1FFFF) | ((crcs << 17) & each * 0xFFFE0000)
     masked = (rotated + each * 0xA282EAD8) & each * 0xFFFFFFFF
-    return masked == int.from_bytes(array("Q", stored).tobytes(), sys.byteorder)
+    return masked == int.from_bytes(stored, "little")
 
 
-def _numbers(window: bytes, row_bytes: int, rows: int, code: Literal["f", "d"]) -> "array[float]":
-    """Gather one number from the start of each row, `code` as in `array`."""
+@lru_cache(maxsize=512)
+def _crc_tables(distance: int) -> tuple[bytes, ...]:
+    """Return the bits of a CRC that an octet flips `distance` bytes before the end: one table per byte."""
+    zeros = bytes(distance)
+    nothing = crc32c(b"\0" + zeros)
+    added = [crc32c(bytes([octet]) + zeros) ^ nothing for octet in range(256)]
+    return tuple(bytes(each >> 8 * k & 255 for each in added) for k in range(4))
+
+
+def _numbers(window: bytes, at: int, row_bytes: int, code: Literal["f", "d"]) -> "array[float]":
+    """Gather the number at the offset `at` of each row, `code` as in `array`."""
     numbers = array(code)
     size = numbers.itemsize
-    gathered = bytearray(rows * size)
+    gathered = bytearray(len(window) // row_bytes * size)
     for k in range(size):
-        gathered[k::size] = window[k::row_bytes][:rows]
+        gathered[k::size] = window[at + k :: row_bytes]
     numbers.frombytes(bytes(gathered))
     if sys.byteorder == "big":
         numbers.byteswap()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from array import array
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, page
 from tests.support.objects import recorded
 from tests.tui.commands.conftest import CommandLine
 from trainer.tfevents import EventWriter
+from tui.commands.curves import json_pieces
 from tui.commands.support.plots import WIDEST, PlotLine, plot
 from tui.feeds.log_points import LogPoints
 
@@ -220,3 +222,31 @@ async def test_a_tag_that_a_spreadsheet_would_run_is_escaped(alone: CommandLine,
     ended = await alone("curves", str(tmp_path / "runs"), "-o", "csv")
     tag, step, _, value = list(csv.reader(io.StringIO(ended.out)))[1]
     assert (tag, step, value) == ("'=cmd|'/c calc'!A0", "1", "-2.5")
+
+
+POINTS = st.lists(st.tuples(st.integers(0, 2**63 - 1), st.floats(), st.floats()), max_size=5)
+
+
+@given(st.dictionaries(st.text(), POINTS, max_size=3), st.text())
+def test_the_json_is_that_of_the_standard_library(
+    found: dict[str, list[tuple[int, float, float]]], source: str
+) -> None:
+    lines = [
+        PlotLine(
+            name,
+            array("q", [step for step, _, _ in points]),
+            array("d", [at for _, at, _ in points]),
+            array("d", [value for _, _, value in points]),
+        )
+        for name, points in found.items()
+    ]
+
+    def finite(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    tags = {
+        name: [{"step": step, "wall_time": finite(at), "value": finite(value)} for step, at, value in points]
+        for name, points in found.items()
+    }
+    expected = json.dumps({"tags": tags, "source": source}, indent=2)
+    assert "".join(json_pieces(lines, source)) == f"{expected}\n"
