@@ -253,6 +253,7 @@ class Console(PacedApp[int]):
         from k8s.jobs.permissions import Permissions
         from tui.actions.notices import Notifier
         from tui.feeds.cluster_feed import ClusterFeed
+        from tui.files.served_kinds import find_served, store_served
 
         try:
             options = await self._resolve_options(self.options, self._show_progress)
@@ -266,6 +267,8 @@ class Console(PacedApp[int]):
         self.notifier = notifier = self.notifier or Notifier(self)
         own = self.options.namespace or client.config.namespace
         cluster_feed = ClusterFeed(client, "" if self.options.is_all_namespaces else own)
+        cluster_feed.known_served = find_served(self.options.state_folder, client.config)
+        cluster_feed.store_served = partial(store_served, self.options.state_folder, client.config)
         self._read_causes()
         cluster_feed.reasons.causes = self.causes
         permissions = Permissions(client)

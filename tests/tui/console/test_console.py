@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from k8s.client.auth.cluster_config import ClusterConfig
+from k8s.cluster.discovery import ServedKinds
 from k8s.kinds import JobRef
-from tests.scripted.server import Answer, Compute, page, refusal
+from tests.scripted.server import Answer, Compute, Held, ScriptedCluster, page, refusal
 from tests.support.event_files import job_with_event_files, serve_event_files
 from tests.support.objects import pytorch_job
 from tests.support.playground import ONE_JOB, bert, console_on, some_objects, waits
 from trainer.tfevents import EventWriter
+from tui.files.served_kinds import store_served
 from tui.screens import ACTIONS
 from tui.screens.dialogs.delete import DeleteScreen
 from tui.screens.dialogs.help import HelpScreen
@@ -218,3 +221,19 @@ async def test_curves_grow_are_filtered_and_shown_alone(tmp_path: Path) -> None:
         assert "train/loss  0.25" in play.text and "val/[/b]" not in play.text
         await play.press("escape")
         assert "val/[/b]" in play.text
+
+
+async def test_kinds_of_the_last_start_are_listed_before_the_server_names_its_groups(
+    tmp_path: Path,
+) -> None:
+    held = Held(Answer({"groups": [{"name": "apps", "versions": [{"groupVersion": "apps/v1"}]}]}))
+
+    def prepare(cluster: ScriptedCluster) -> None:
+        cluster.say("/apis", held)
+        served = ServedKinds({"kubeflow.org/v1": frozenset({"pytorchjobs"})})
+        store_served(tmp_path / "state", ClusterConfig(host=cluster.host), served)
+
+    async with console_on(tmp_path, prepare=prepare, **some_objects()) as play:
+        await play.until(lambda: "Running" in play.text and "PyTorchJob" in play.text)
+        assert len(play.cluster.asked("/apis")) == 1
+        held.let_go()
