@@ -201,7 +201,8 @@ def parse_answer(answer: bytes, instance: Instance) -> tuple[list[RankProcess], 
             now_ns, found = int(document["now_ns"]), list(document["processes"])
         except (ValueError, KeyError, TypeError, RecursionError):
             return [], f"{instance.name} sent an answer that cannot be read."
-    processes = [_process(each, instance, now_ns) for each in found if isinstance(each, dict)]
+    found = [each for each in found if isinstance(each, dict)]
+    processes = [_process(each, instance, now_ns) for each in found]
     if not processes:
         return [], f"No process was found in {instance.name}."
     if len(processes) == 1 and processes[0].rank is None and len(instance.ranks) == 1:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from k8s.diagnosis.stacks import rank_stacks
@@ -258,6 +258,7 @@ json_values = st.recursive(
 KEYS = ("rank", "state", "wchan", "command", "stack", "source", "lines", "failed", "recorder", "workers")
 
 
+@example([None, {}], 0)
 @given(
     st.lists(json_values | st.fixed_dictionaries(dict.fromkeys(KEYS, json_values)), max_size=4), json_values
 )

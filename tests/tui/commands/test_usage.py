@@ -219,9 +219,10 @@ async def test_a_reader_that_goes_away_is_no_error(run: CommandLine) -> None:
 
 
 async def test_ctrl_c_ends_quietly(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.replace("/api/v1/pods", Stream())
+    pods = "/api/v1/namespaces/default/pods"
+    cluster.replace(pods, Stream())
     child = await run.start("list")
-    await cluster.until_asked("/api/v1/pods")
+    await cluster.until_asked(pods)
     child.send_signal(signal.SIGINT)
     out, err = await child.communicate()
     assert (child.returncode, out, err) == (130, b"", b"")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
-from tests.support.objects import pod_of, pytorch_job
+from tests.support.objects import pod_of, pytorch_job, recorded
 from tests.tui.commands.conftest import CommandLine
 
 NODES = {
@@ -275,6 +275,7 @@ async def test_a_user_of_one_namespace_sees_its_jobs_and_is_told_what_nodes_do_n
     words = 'User "li" cannot list pods at the cluster scope'
     cluster.forget("/api/v1/pods")
     cluster.say("/api/v1/pods", refusal(403, words, "Forbidden"))
+    cluster.say("/api/v1/namespaces/default/pods", page(recorded("pods")))
     assert (await run("list")).err == ""
     said = "Only in namespace default: pods; you may not list them elsewhere.\n"
     assert (await run("list", "-A")).err == said

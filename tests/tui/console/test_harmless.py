@@ -193,7 +193,7 @@ async def hostile_console(tmp_path: Path, text: str, made: type[Console]) -> Asy
             yield play
 
 
-LEFT_OUT = {"quit", "shell", "contexts.switch_context", "request('shell')"}
+LEFT_OUT = {"quit", "shell", "edit", "contexts.switch_context", "request('shell')"}
 """What would end the test, needs a real terminal, or leaves the cluster's objects behind."""
 
 

@@ -136,11 +136,13 @@ async def resize(play: Playground, size: tuple[int, int]) -> tuple[str, str]:
 
 async def be_quiet(play: Playground) -> tuple[str, str]:
     """Wait until all is there and nothing moves on the screen; return its text and looks."""
-    before = ("", "")
-    while before != (before := (text_of(play.console), looks_of(play.console))):
+    before, now = ("", ""), ("", "?")
+    while before != now:
+        before = now
         await play.until(lambda: play.is_filled)
-        await play.pilot.pause(0.05)
-    return before
+        await play.pilot.pause(0.05)  # what has come is not painted at once
+        now = text_of(play.console), looks_of(play.console)
+    return now
 
 
 def say(cluster: ScriptedCluster) -> None:

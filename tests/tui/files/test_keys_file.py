@@ -125,9 +125,9 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
 
 def test_an_id_that_was_renamed_works_and_is_named(tmp_path: Path) -> None:
     path = tmp_path / "keys.yaml"
-    path.write_text("jobs.hold: X\njobs.logs: L\n")
+    path.write_text("jobs.hold: f12\njobs.logs: L\n")
     keys = read_keys(path, TABLE)
-    assert keys.keymap == {"jobs.suspend": "X", "jobs.logs": "L"}
+    assert keys.keymap == {"jobs.suspend": "f12", "jobs.logs": "L"}
     assert keys.problems == ()
     assert keys.renamed == (f"{path}, line 1: jobs.hold is now jobs.suspend.",)
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
@@ -31,7 +32,7 @@ class DetailScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Lay out the text."""
         with ScrollPane(classes="pane") as pane:
-            pane.border_title = self._heading
+            pane.border_title = Content(self._heading)
             yield Static(self._text, markup=False)
             yield Label(" · ".join(f"{key.shown} {key.footer}" for key in DETAIL if key.footer), id="keys")
 

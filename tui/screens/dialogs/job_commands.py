@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
@@ -44,7 +45,7 @@ class JobCommandsScreen(ModalScreen[str]):
     def compose(self) -> ComposeResult:
         """Lay out the list, the whole line, and the keys."""
         with Vertical(id="commands", classes="pane") as pane:
-            pane.border_title = self._heading
+            pane.border_title = Content(self._heading)
             yield Table(_COLUMNS)
             yield Static("", id="line", markup=False)
             shown = " · ".join(f"{key.shown} {key.footer}" for key in JOB_COMMANDS if key.footer)

@@ -259,6 +259,7 @@ class JobPane(Container, can_focus=True):
             from tui.widgets.log.view import LogView
 
             log, chart = LogView(keys=self._log_keys), LossChart()
+            chart.display = False  # until it has points
             await self.mount(chart, log)
             self._log, self._chart = log, chart
             if self.has_focus:
