@@ -12,7 +12,7 @@ NUMBER = (
     r"|[-+]?(?:nan|NaN|NAN|inf(?:inity)?|Inf)"
 )
 # Versions, times, dates, fractions, file names and numbers with a unit are no values.
-_ENDS_NUMBER = r"(?!\.?\w|[/:-]\w|,\d|\s?[*+]\s?\w)"
+_ENDS_NUMBER = r"(?!\.?\w|[:-]\w|/(?!\d+\.\d)\w|,\d|\s?[*+]\s?(?!\d+[,;])\w)"
 
 
 class RunPosition(NamedTuple):
@@ -28,11 +28,11 @@ class RunPosition(NamedTuple):
 
 # For lower-case text; `_rank` judges what is before the word.
 _COUNTER = re.compile(
-    r"(epoch|ep|steps?|iter(?:ation)?s?|its?|batch(?:es)?|(?:time|env_?)steps?|updates?|up(?=\.)|episodes?|rounds?"
+    r"(epoch|ep|steps?|iter(?:ation)?s?|its?|batch(?:es)?|(?:time|env_?)steps?|nupdates|updates?|up(?=\.)|episodes?|rounds?"
     r"|ticks?|train(?=:))"
-    r"(?:[_ ]?(?:idx|index|num|number|no|id|count)|/max_steps|\(\w{1,12}\)|\.)?"
-    r"""["']?\s{0,16}(?:[:=#\[(|│-]|no\.?)?\s{0,16}["'#\[(]{0,2}\s{0,8}"""
-    r"(\d{1,3}(?:,\d{3})+|\d{1,18})(\.0+)?(?!\.?\w|%|:\d\d|-\d)"
+    r"(?:[_ ]?(?:idx|index|i|num|number|no|id|count|done|seen)|/max_steps|\(\w{1,12}\)|\.)?"
+    r"""["']?\s{0,60}+(?:(?:[:=#\[(|│-]|no\.?)\s{0,16})?["'#:\[(]{0,2}\s{0,8}"""
+    r"(\d{1,3}(?:,\d{3})+|\d{1,18}+)(\.0+)?(?!\.?\w|%|:\d\d|-\d(?!\d{0,12}\]))"
     r"(?:\s{0,8}(?:/|of)\s{0,8}(\d{1,3}(?:,\d{3})+|\d{1,18})(?![\w/.]))?"
 )
 # What follows an epoch: `[3][ 50/196]`, `1 [640/60000 (1%)]`, `2 | 200/ 2983 batches`, `1, 50/300`.
@@ -53,7 +53,7 @@ _CHORE = re.compile(
 _RARE_FORMS: tuple[tuple[str, re.Pattern[str], int], ...] = tuple(
     (guard, re.compile(form), first_epoch)
     for guard, form, first_epoch in (
-        ("][", r"\[(?P<epoch>\d{1,9})/\d{1,9}\]\[\s{0,8}(?P<step>\d{1,12})/\s{0,8}(?P<total>\d{1,12})\]", 0),
+        ("][", r"\[\s{0,8}(?P<epoch>\d{1,9})/\d{1,9}\]\[\s*(?P<step>\d{1,12})/\s*(?P<total>\d{1,12})\]", 0),
         ("batch:", r"(?P<epoch>\d{1,9})epoch\b[^\d]{0,20}\d{1,12}-(?P<step>\d{1,12})batch", 1),
         ("|", r"(?:^|[\]:\s])\d{1,9}\|(?P<step>\d{1,12})\|(?=\s?[a-z])", 1),
         ("batches", r"\b(?P<step>\d{1,12})\s{0,4}(?:/\s{0,4}\d{1,12}\s{0,4})?batches\b", 1),
@@ -61,22 +61,23 @@ _RARE_FORMS: tuple[tuple[str, re.Pattern[str], int], ...] = tuple(
         ("iter", r"\b(?P<step>\d{1,12})\s{0,4}(?:/\s{0,4}\d{1,12}\s{0,4})?iter(?:ation)?s\b(?!/)", 1),
         ("[", r"^\W{0,3}\[(?P<epoch>\d{1,9}),\s{1,8}(?P<step>\d{1,12})\]", 1),
         ("it", r"\b(?P<step>\d{1,12})it(?:/| \[)", 1),
+        ("epoch/", r"\bepoch/(?:iter\w{0,6}|step|batch)\W{1,4}(?P<epoch>\d{1,9})/(?P<step>\d{1,12})", 1),
         ("loss ", r"\bloss (?P<step>\d{1,12}) (?=\d{1,9}\.\d)", 1),
         ("/", r"^\W{0,3}(?P<step>\d{1,12})/(?P<total>\d{1,12})\s(?!\s?\d\d:)", 1),
         ("/", r"\s(?P<step>\d{1,12})/(?P<total>\d{1,12})\s{0,4}$", 1),
         ("/", r"(?<!\w)(?<!% )[\[(]\s{0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})[\])]", 1),
-        ("", r"(?<![\w.])[it]\s?[:=]\s?(?P<step>\d{1,12})(?![\w.:%])", 1),
+        ("", r"(?<![\w.])[iet]\s?[:=]\s?(?P<step>\d{1,12})(?![\w.:%])", 1),
     )
 )  # fmt: skip
 # `[3]`, `3:` or `3/20,` where a message starts.
 _LEADING = re.compile(
-    r"(?:^|[\]>)-]\s|\b(?:info|debug)\s)\s{0,8}"
-    r"(?:\[(\d{1,12})(?:\](?=[\s:])|\s\|)|(\d{1,12})(?:\s?/\s?\d{1,12})?(?=:\s|\s?[|,;-]\s|\s\())"
+    r"(?:^|[\]>)-]\s|\b(?:info|debug)(?:\s|:\w{1,24}:))\s{0,8}"
+    r"(?:\[(\d{1,12})(?:\](?=[\s:])|\s\|)|(\d{1,12})(?:\s?/\s?\d{1,12})?(?=:\s|\s?[|,;-]\s|\s\(|\s\[[a-z_]{0,16}\s?loss))"
 )
 _WENET = re.compile(r"\b(?:train|cv) batch (\d{1,9})/(\d{1,12}) ")
 _HEADING = re.compile(
-    r"(?:^|[-:\]>]\s)\W{0,12}(?:(?:going into|start(?:ing|ed)?|begin|train(?:ing)?)\s)?\W{0,4}"
-    r"epoch\W{0,4}(\d{1,9})(?:\s?(?:/|of)\s?\d{1,9})?\W{0,12}$"
+    r"(?:^|[-:\]>]\s)\W{0,40}(?:(?:going into|end of|start(?:ing|ed)?|begin|train(?:ing)?)\s)?\W{0,4}"
+    r"epoch\W{0,40}(\d{1,9})(?:\s?(?:/|of)\s?\d{1,9})?(?:\W{0,40}|\s(?:took|elapsed|finished|done)\b.{0,60})$"
 )
 _GLOBAL_WORDS = frozenset({"global", "current", "cur", "acc", "completed", "env", "opt", "optimizer"})
 _OWN_WORDS = frozenset({"train", "training", "trainer", "lightning", "progress", "batch", "this"})
@@ -124,7 +125,8 @@ def place_in(text: str) -> RunPosition | None:
     """Return the position that a line names."""
     low = text.lower()
     epoch: int | None = None
-    first_epoch, end, rank, is_bare = 1, 0, 0, False
+    epochs: int | None = None
+    first_epoch, start, end, rank, is_bare = 1, 0, 0, 0, False
     found: RunPosition | None = None
     for match in _COUNTER.finditer(low):
         word = match[1]
@@ -136,9 +138,11 @@ def place_in(text: str) -> RunPosition | None:
             within = _WITHIN_EPOCH.match(low, match.end())
             if match[3] or epoch is not None or (word == "train" and not within):
                 continue
-            epoch, end, is_bare = number, match.end(), match[0].startswith("epoch ")
-            # ImageNet's example and DINO count from 0.
-            if ": [" in match[0] or ":[" in match[0] or (word == "train" and total is None):
+            epoch, epochs, is_bare = number, total, match[0].startswith("epoch ")
+            start, end = match.span()
+            # ImageNet's example, timm and Swin count from 0.
+            opens = within[0] if within and word == "train" else match[0] if total is None else ""
+            if "[" in opens and ":" in match[0]:
                 first_epoch = 0
             if within and rank < 2:
                 found, rank = RunPosition(int(within[1]), int(within[2])), 2
@@ -149,13 +153,19 @@ def place_in(text: str) -> RunPosition | None:
                 match.start() == end + 1 and low.startswith("step ", match.start()) and is_bare
             )
             found, rank = RunPosition(number, total, is_global=is_global), value
-    if found is None and "/" in low and (bar := _BAR.search(low, end)):
+    if (
+        found is None
+        and "/" in low
+        and (bar := _BAR.search(low, end) or _BAR.search(low, low.rfind("]", 0, start) + 1, start))
+    ):
         if _CHORE.match(low) or "examples/s" in low:
             return None
         length = str(bar[2] or bar[4])
         found = RunPosition(int(bar[1] or bar[3]), int(length) if length.isdecimal() else None, is_bar=True)
         if epoch is not None and "/" not in low[max(0, end - 8) : end]:
             first_epoch = 0
+        if epochs is not None and (found.step, found.total) == (epoch, epochs):
+            found = None  # a bar of the epochs
     if wenet := _WENET.search(low) if " batch " in low else None:
         return RunPosition(int(wenet[2]), None, int(wenet[1]), 0)
     if found is None and epoch is None:
@@ -184,24 +194,24 @@ def heading_epoch(text: str) -> int | None:
 
 
 _PAIR = re.compile(
-    r"(?<![\w./@%#\\-])([A-Za-z_][\w./@'-]{0,80})"
-    r"""(?:["'`]?(?:\s?[(\[][^():\]]{0,40}[)\]])?["']?\s{0,16}(?:[:=]{1,2}>?|:=)\s{0,24}"""
-    r"|\s{0,40}[|│┃║]\s{1,40}|\s(?:is|-)\s|(\s{1,40}))"
-    r"""["'(\[]{0,2}(?:[A-Za-z_.]{2,20}\d{0,3}\()?"""
+    r"(?<![\w./@%#\\-])([A-Za-z_][\w./@'-]{0,80}+)"
+    r"""(?:["'`]?(?:\s?[(\[][^():\]]{0,40}+[)\]])?["']?\s{0,16}+(?:[:=]{1,2}>?|:=)\s{0,24}+"""
+    r"|\s{0,40}+[|│┃║]\s{1,40}+|\s(?:is|-)\s|(\s{1,40}+))"
+    r"""["'(\[]{0,2}(?:[A-Za-z_.]{2,20}+\d{0,3}+\()?"""
     rf"({NUMBER}){_ENDS_NUMBER}"
 )
 # darknet's and Kaldi's lines hold a value without its name before it.
 _UNNAMED = re.compile(
     rf"^\s{{0,4}}\d{{1,9}}: ({NUMBER}), (?:{NUMBER}) avg\b"
-    rf"|objective function [^|]{{0,80}}? is ({NUMBER})(?![\w.])"
-    rf"|\w{{0,40}}(?:[Ll]oss|[Cc]ost)\b[^:=|{{}}]{{0,60}}[:=]\s{{0,24}}({NUMBER})\s{{0,4}}$"
+    rf"|(?:objective function|[Ss]core at iteration) [^|]{{0,80}}?\bis ({NUMBER})(?![\w.])"
+    rf"|\w{{0,40}}(?:[Ll]oss|[Cc]ost)\b[^:=|{{}}]{{0,60}}[:=]\s{{0,24}}({NUMBER})[.'\"]{{0,2}}\s{{0,4}}$"
 )
 # MLPerf's records.
 _RECORD = re.compile(rf'"key": ?"(\w{{0,40}}loss\w{{0,40}})", ?"value": ?({NUMBER})\b')
 _LOSS = re.compile(r"loss(?!les|y)", re.IGNORECASE)
 _OTHER_LOSS = re.compile(
     r"(?:^|[_/.\s-])(?:nll|ce|bce|xent|cross[_-]?entropy\w*|r?mse(?:_\w{1,8})?|rmsle|mae|mape|l1|l2|elbo|objf"
-    r"|cost|kld|l_(?!r)\w{1,12}|(?:train_network_)?err(?:or)?|learn)$",
+    r"|cost|kld|l_(?!r)\w{1,12}|(?:train_network_)?err(?:or)?(?:_[a-z])?|learn)$",
     re.IGNORECASE,
 )
 _NO_LOSS = re.compile(
@@ -261,12 +271,17 @@ def _is_loss(name: str) -> bool:
 
 
 @lru_cache(4096)
+def _is_shown(name: str) -> bool:
+    return bool(_SHOWN.search(name))
+
+
+@lru_cache(4096)
 def _worth(name: str) -> int:
     """Return 0 for names of no interest, 1 for scalars, 2 for those with a split of the data before them."""
     low = name.lower()
     if "loss" in low or "acc" in low or low in _SPLIT_WORDS or low == "total":
         return 2
-    return int(bool(_SHOWN.search(name) or _OTHER_LOSS.search(name) or _GAN.fullmatch(name)))
+    return int(bool(_is_shown(name) or _OTHER_LOSS.search(name) or _GAN.fullmatch(name)))
 
 
 def pairs_in(text: str, *, has_place: bool, follows_place: bool = False) -> list[Pair]:
@@ -277,6 +292,7 @@ def pairs_in(text: str, *, has_place: bool, follows_place: bool = False) -> list
         has_place: The line names a position. If not, `loss 0.5` may be prose.
         follows_place: An earlier line named one.
     """
+    text = text.replace("ross entropy", "ross_entropy")
     pairs = list(_named(text, has_place, follows_place))
     if '"value"' in text and (record := _RECORD.search(text)):
         pairs = [Pair(record[1], float(record[2]), is_loss=True)]
@@ -292,7 +308,7 @@ def pairs_in(text: str, *, has_place: bool, follows_place: bool = False) -> list
             digits = unnamed[1] or unnamed[2] or unnamed[3]
             if (has_place or not digits.isdecimal()) and not _NO_LOSS.search(unnamed[0].replace("_", " ")):
                 pairs.append(Pair("loss/objective" if unnamed[2] else "loss", float(digits), is_loss=True))
-    return [pair for pair in pairs if pair.is_loss or _SHOWN.search(pair.name)]
+    return [pair for pair in pairs if pair.is_loss or _is_shown(pair.name)]
 
 
 def _named(text: str, has_place: bool, follows_place: bool) -> Iterator[Pair]:
@@ -345,7 +361,7 @@ def _named(text: str, has_place: bool, follows_place: bool) -> Iterator[Pair]:
 def _stands_alone(text: str, start: int, end: int) -> bool:
     """Return True if no sentence goes on around a name and its value."""
     words = re.split(r"[:|,\]>-]", text[:start])[-1].split()
-    return len(words) < 3 and re.match(r"\s*(?:$|[,|;]|\s{2}|\w+ [-+]?\d)", text[end:]) is not None
+    return len(words) < 3 and re.match(r"\s*(?:$|[,|│;]|\s{2}|\w+ [-+]?\d)", text[end:]) is not None
 
 
 def _context(text: str, start: int, gap: str) -> str:
@@ -492,7 +508,7 @@ def _is_loss_column(name: str) -> bool:
 
 
 _EMPTY_CELLS = frozenset({"", "-", "--", "none", "n/a", "no log"})
-_ROW_NUMBER = re.compile(rf"(?:{NUMBER})%?$")
+_ROW_NUMBER = re.compile(rf"(?:{NUMBER})[%:]?$")
 
 
 def row_in(text: str, columns: TableColumns) -> tuple[int, list[Pair]] | None:
@@ -517,7 +533,7 @@ def row_in(text: str, columns: TableColumns) -> tuple[int, list[Pair]] | None:
     ):
         return None
     pairs = [
-        Pair(name, float(cell.rstrip("%").replace(",", "")), bool(_LOSS.search(name)))
+        Pair(name, float(cell.rstrip("%:").replace(",", "")), bool(_LOSS.search(name)))
         for name, cell in by_name.items()
         if name != counter and _ROW_NUMBER.match(cell)
     ]
@@ -528,5 +544,5 @@ def row_in(text: str, columns: TableColumns) -> tuple[int, list[Pair]] | None:
             else each
             for each in pairs
         ]
-    shown = [pair for pair in pairs if pair.is_loss or _SHOWN.search(pair.name)]
+    shown = [pair for pair in pairs if pair.is_loss or _is_shown(pair.name)]
     return (int(place[1]), shown) if any(pair.is_loss for pair in shown) else None
