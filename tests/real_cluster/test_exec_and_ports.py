@@ -201,13 +201,26 @@ async def test_a_port_where_nobody_listens_is_said_and_others_go_on(client: Clie
         assert "connection refused" in opened.last_error
 
 
+async def echoed(port: int, text: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect as soon as the pod's program listens; a pod is ready as soon as it runs."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(text)
+            try:
+                assert await reader.readexactly(len(text)) == text
+            except (ConnectionResetError, asyncio.IncompleteReadError):
+                writer.close()
+                await asyncio.sleep(0.1)
+            else:
+                return reader, writer
+
+
 async def test_a_killed_pod_ends_connections_and_its_successor_serves(admin: Client) -> None:
     namespace = admin.config.namespace
     await make_pod(admin)
     async with forward(admin, POD, namespace, 7777) as opened:
-        reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
-        writer.write(b"x")
-        assert await reader.readexactly(1) == b"x"
+        reader, writer = await echoed(opened.local_port, b"x")
         await admin.delete(PODS, POD, namespace, grace_period_s=0)
         with suppress(ConnectionResetError):
             assert await reader.read() == b""
@@ -217,9 +230,7 @@ async def test_a_killed_pod_ends_connections_and_its_successor_serves(admin: Cli
             await fetch(opened.local_port, "/")
         assert 'pods "p" not found' in opened.last_error
         await make_pod(admin)
-        reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
-        writer.write(b"again")
-        assert await reader.readexactly(5) == b"again"
+        _, writer = await echoed(opened.local_port, b"again")
         writer.close()
         assert opened.last_error == ""
 

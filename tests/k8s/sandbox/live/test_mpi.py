@@ -103,10 +103,12 @@ async def test_four_ranks_run_in_two_workers_each_with_its_pods_environment(
     assert job["status"]["replicaStatuses"]["Launcher"] == {"succeeded": 1}
     assert (await client.get(PODS, "ranks-worker-0", "default"))["status"]["phase"] == "Running"
     await client.delete(MPI_JOBS, "ranks", "default")
-    for resource, name in ((PODS, "ranks-worker-0"), (PODS, "ranks-launcher"), (CONFIG_MAPS, "ranks-config")):
-        await goes(client, resource, name)
+    for name in ("ranks-worker-0", "ranks-worker-1", "ranks-launcher"):
+        await goes(client, PODS, name)
+    await goes(client, CONFIG_MAPS, "ranks-config")
     await goes(client, SERVICES, "ranks")
-    assert not [each for each in running.kubeconfig.parent.glob("hosts/default/*") if "ranks" in each.name]
+    hosts = running.kubeconfig.parent / "hosts" / "default"
+    await asyncio.to_thread(eventually, lambda: not [*hosts.glob("ranks*")], LONG_S)
     await run_ranks(client, "ranks", cleanPodPolicy="All")
     await comes(client, MPI_JOBS, "ranks", has("Succeeded"), within_s=LONG_S)
     await goes(client, PODS, "ranks-worker-1")

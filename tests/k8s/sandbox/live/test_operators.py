@@ -228,7 +228,7 @@ async def test_a_waiting_job_starts_when_another_makes_room(client: Client) -> N
     await client.create(PYTORCH_JOBS, pytorch_job("second", "true", gpus=4), "default")
     await comes(client, PODS, "second-worker-0", lambda each: each["status"].get("conditions"))
     await client.delete(PYTORCH_JOBS, "first", "default")
-    await comes(client, PYTORCH_JOBS, "second", has("Succeeded"))
+    await comes(client, PYTORCH_JOBS, "second", has("Succeeded"), within_s=60.0)
 
 
 async def test_a_job_prefers_one_node_to_two(client: Client) -> None:
