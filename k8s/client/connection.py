@@ -268,7 +268,11 @@ class Connection:
                 if method != "GET":
                     raise
         session = await self._aiohttp()
-        return await session.request(method, url, allow_redirects=follows_redirects, **request, **route)
+        try:
+            return await session.request(method, url, allow_redirects=follows_redirects, **request, **route)
+        except Exception as error:
+            log.warning("%s %s: %s", method, _loggable(path, request["query"]), error or type(error).__name__)
+            raise
 
     async def open_socket(
         self, path: str, query: Query, protocols: Sequence[str], *, silence_s: float | None, is_ponging: bool

@@ -313,9 +313,9 @@ class ClusterFeed:
     async def _list_jobs_once(self) -> None:
         own = self.namespace or self.client.config.namespace
         early = []
-        if self.known_served is not None:
+        if self._is_narrow and self.known_served is not None:
             self._mirror_served(self.known_served)
-            early = [list_once(mirror) for mirror in self._mirrors_of_kinds()] if self._is_narrow else []
+            early = [list_once(mirror) for mirror in self._mirrors_of_kinds()]
         # Where each kind has one scope, the rules would cost a round trip more than refusals do.
         review = no_rules() if self._is_narrow else fetch_rules(self.client, own)
         rules, *_ = await asyncio.gather(review, self._discover_once(), *early)

@@ -97,6 +97,12 @@ async def test_a_failing_server_is_logged_without_being_asked(
     assert "WARNING k8s.client.connection: GET /api/v1/nodes?limit=500: 500 in " in log
 
 
+async def test_a_server_that_cannot_be_reached_is_logged(run: CommandLine) -> None:
+    await run("list", "--server", "http://127.0.0.1:1")
+    log = Path(run.home, "state", "gpuconsole", "gpuconsole.log").read_text()
+    assert f"WARNING k8s.client.connection: GET {OWN}?limit=500: Cannot connect" in log
+
+
 async def test_the_log_holds_no_words_that_were_passed_on(run: CommandLine, cluster: ScriptedCluster) -> None:
     await run("shell", "running", "-v", "--", "login", "--password", "hunter2")
     log = Path(run.home, "state", "gpuconsole", "gpuconsole.log").read_text()
