@@ -158,3 +158,22 @@ async def test_the_console_explains_visible_jobs_once_and_no_others(
         assert len([each for each in paths if each.endswith("/pytorchjobs/bert")]) == expected_questions
         assert not [each for each in paths if each.endswith("/pytorchjobs/gpt")]
         assert len(cluster.asked("/api/v1/nodes")) == 1, "the nodes are mirrored"
+
+
+@pytest.mark.parametrize("is_narrow", [False, True])
+async def test_free_gpus_are_not_guessed_from_the_pods_of_one_namespace(is_narrow: bool) -> None:
+    bert, other = pytorch_job("bert"), pytorch_job("other")
+    pod = waiting(bert, {}, conditions=unscheduled(f"0/1 nodes are available: 1 Insufficient {GPU}."))
+    pod["spec"]["containers"][0]["resources"] = {"limits": {GPU: "8"}}
+    mine, holder = (pod_of(other, place, on="n1", gpus=4) for place in ("worker-0", "worker-1"))
+    holder["metadata"]["namespace"] = "elsewhere"
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        for path, items in (
+            ("/api/v1/nodes", [node("n1", 8)]),
+            ("/api/v1/pods", [pod, mine, holder]),
+            (JOBS, [bert]),
+        ):
+            cluster.say(path, page(items))
+        snapshot = await ClusterFeed(client, "default", is_narrow=is_narrow).read_once()
+    job = next(each for each in snapshot.jobs if each.ref.name == "bert")
+    assert job.reason.startswith("Waits for GPUs") is not is_narrow
