@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.widget import AwaitMount
 
 from k8s.snapshot import ClusterSnapshot
 from tests.scripted.server import WAIT_S
@@ -17,7 +18,7 @@ from tests.support.idle import until
 from tests.support.objects import node
 from tests.support.playground import Playground, console_on, is_settled
 from tests.tui.keys.world import titled
-from tests.tui.screens.home_lab import lab_of, pane, says
+from tests.tui.screens.home_lab import lab_of, pane, says, shows_rank_0
 from tests.tui.screens.test_jobs import picture
 from tui.files.stored_choices import LAYOUTS_FILE
 from tui.screens.base.view import View
@@ -27,6 +28,7 @@ from tui.screens.lists.nodes import NodesView
 from tui.screens.lists.users import UsersView
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_bar import NodeBar
+from tui.widgets.log.view import LogView
 from tui.widgets.table.table import Table
 
 
@@ -136,6 +138,29 @@ async def test_the_line_below_tells_the_keys_of_the_pane_that_has_them(tmp_path:
         await play.until(lambda: last_line().startswith(" enter job  l logs"))
         await play.pilot.resize_terminal(60, 15)
         await play.until(lambda: "z layout" not in last_line())
+
+
+async def test_a_cursor_that_moves_on_while_the_log_is_mounted_leaves_one_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects, _, _ = lab_of(1)
+    async with console_on(tmp_path, **objects, size=(80, 24)) as play:
+        job_pane, is_mounting = pane(play), asyncio.Event()
+        mount = job_pane.mount
+
+        async def endless(mounting: AwaitMount) -> None:
+            await mounting
+            is_mounting.set()
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(job_pane, "mount", lambda *widgets: endless(mount(*widgets)))
+            await play.pilot.resize_terminal(120, 40)
+            await play.until(is_mounting.is_set)
+            job_pane.leave()
+        job_pane.consider()
+        await play.until(lambda: shows_rank_0(play) and "step 99/99 loss 0.091" in says(play))
+        assert len(job_pane.query(LogView)) == 1
 
 
 async def test_a_list_without_jobs_leaves_no_empty_pane(tmp_path: Path) -> None:

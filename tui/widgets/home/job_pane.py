@@ -260,12 +260,13 @@ class JobPane(Container, can_focus=True):
 
             log, chart = LogView(keys=self._log_keys), LossChart()
             chart.display = False  # until it has points
-            await self.mount(chart, log)
-            self._log, self._chart = log, chart
+            mounting = self.mount(chart, log)
+            self._log, self._chart = log, chart  # before the wait: it may be cancelled
             if self.has_focus:
                 log.focus()
             self.can_focus = False  # the log takes its keys from now on
             self._show_history()
+            await mounting
         return self._log
 
     def _set_targets(self) -> None:
