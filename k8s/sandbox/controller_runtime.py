@@ -23,6 +23,8 @@ Manifest = dict[str, Any]
 
 # Annotation of a pod: number of processes that share its cores, if its own variables do not tell.
 PROCESSES = "gpuconsole.dev/processes"
+# Phases of a pod that has ended: its GPUs are free.
+ENDED = ("Succeeded", "Failed")
 # Pause after a change, to handle the changes that follow it together.
 SETTLE_S = 0.02
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0

@@ -11,8 +11,8 @@ from typing import Any
 from k8s import models
 from k8s.models import Node
 from k8s.models.accelerators import is_accelerator
-from k8s.sandbox.controller_runtime import Manifest
-from k8s.sandbox.controllers.reconcile import ENDED, phase_of
+from k8s.sandbox.controller_runtime import ENDED, Manifest
+from k8s.sandbox.controllers.reconcile import phase_of
 from k8s.scheduling import requests
 from k8s.scheduling.predicates import InfeasibleReason, NodeCapacity, infeasible_node, untolerated
 from k8s.scheduling.requests import PODS, Amount, ResourceList

@@ -18,8 +18,6 @@ from k8s.sandbox.controller_runtime import Informer, Manifest, Recorder, now_tex
 GANG = "gpuconsole.dev/gang"
 # Annotation of a pod: number of pods of its job that were replaced before it.
 RESTARTS = "gpuconsole.dev/restarts"
-# Phases of a pod that has ended.
-ENDED = ("Succeeded", "Failed")
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS
-from k8s.sandbox.controller_runtime import Informers, Manifest, Recorder, controller_of, now_text
+from k8s.sandbox.controller_runtime import ENDED, Informers, Manifest, Recorder, controller_of, now_text
 from k8s.sandbox.node import nodes
 from k8s.sandbox.node.containers import ContainerContext, memory_limit
 from k8s.sandbox.node.pod_run import RESTART_DELAY_S, PodRun
@@ -30,7 +30,6 @@ HEARTBEAT_S = 300.0
 # Seconds between two readings of the containers' memory: while any has a limit, and for metrics.
 LIMITS_S, USAGE_S = 0.2, 2.0
 _FORCED_GRACE_S = 2.0
-_ENDED = ("Succeeded", "Failed")
 
 log = logging.getLogger(__name__)
 
@@ -222,7 +221,7 @@ class Agent:
 
     async def _adopt_pod(self, pod: Manifest) -> None:
         status = pod.get("status") or {}
-        if status.get("phase") in _ENDED:
+        if status.get("phase") in ENDED:
             return
         if status.get("startTime") or pod["spec"]["nodeName"] not in self._shape.names:
             await self._fail(pod, "SandboxStopped", "The sandbox was killed while this pod ran.")
@@ -265,7 +264,7 @@ class Agent:
 
     def _pods_on_this_machine(self, owner: str) -> int:
         # Unbound pods of the same job count too: a job starts as a whole.
-        present = [pod for pod in self.pods if (pod.get("status") or {}).get("phase") not in _ENDED]
+        present = [pod for pod in self.pods if (pod.get("status") or {}).get("phase") not in ENDED]
         return sum(
             self._is_ours(pod) or bool(owner and controller_of(pod).get("uid") == owner) for pod in present
         )
@@ -276,6 +275,7 @@ class Agent:
         except Exception as error:
             log.exception("pod %s", run.pod["metadata"]["name"])
             await run.stop(0.0)
+            self._devices.release(run.uid)
             await self._fail(run.pod, "SandboxError", f"The sandbox could not run this pod: {error}")
         finally:
             self._devices.release(run.uid)

@@ -13,7 +13,14 @@ from pathlib import Path
 from k8s.client.client import Client
 from k8s.errors import Conflict, KubeError, NotFound
 from k8s.models.resources import PODS
-from k8s.sandbox.controller_runtime import FIRST_DELAY_S, LONGEST_DELAY_S, Manifest, Recorder, now_text
+from k8s.sandbox.controller_runtime import (
+    ENDED,
+    FIRST_DELAY_S,
+    LONGEST_DELAY_S,
+    Manifest,
+    Recorder,
+    now_text,
+)
 from k8s.sandbox.node import pod_status
 from k8s.sandbox.node.containers import (
     CannotStart,
@@ -362,7 +369,9 @@ class PodRun:
 
     def _phase(self, is_over: bool) -> str:
         if not is_over:
-            return phase_of(self._policy, self._inits, self._containers)
+            # Its GPUs are not free before leftover processes have ended.
+            phase = phase_of(self._policy, self._inits, self._containers)
+            return "Running" if phase in ENDED else phase
         has_worked = all(init.is_initialized for init in self._inits) and all(
             each.exit_code == 0 for each in self._containers
         )

@@ -152,4 +152,6 @@ async def test_a_discovery_that_fails_later_adds_no_kinds() -> None:
             await feed.until(lambda each: each.namespace == "default")
             assert set(feed.cluster_feed.snapshot().kinds) == {"PyTorchJob"}
             asked = {each.path for each in cluster.requests} - before - {"/version"}
-            assert {path for path in asked if "/authentication.k8s.io/" not in path} == set()  # who the user is
+            assert {
+                path for path in asked if "/authentication.k8s.io/" not in path
+            } == set()  # who the user is

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import signal
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,25 @@ async def test_a_pod_that_worked_is_told_as_a_kubelet_tells_it(client: Client) -
     assert (ended["exitCode"], ended["reason"]) == (0, "Completed")
     assert await log_of(client, "works") == "hello\n"
     assert {"Scheduled", "Pulled", "Created", "Started"} <= await reasons(client, "works")
+
+
+async def test_a_pod_has_ended_only_when_its_gpus_are_free(client: Client) -> None:
+    version = json.loads(await client.list_page(PODS, "default"))["metadata"]["resourceVersion"]
+    statuses = []
+    await client.create(PODS, pod("told", "sh", "-c", "exit 0"), "default")
+    async with aclosing(client.watch(PODS, "default", version=version, timeout_s=60)) as lines:
+        async for line in lines:
+            seen = json.loads(line)["object"]
+            if seen["metadata"]["name"] == "told":
+                statuses.append(seen["status"])
+                if seen["status"]["phase"] == "Succeeded":
+                    break
+    phases = [
+        status["phase"]
+        for status in statuses
+        if "terminated" in status.get("containerStatuses", [{}])[0].get("state", {})
+    ]
+    assert phases == ["Running", "Succeeded"], "the processes that it left are ended in between"
 
 
 @pytest.mark.parametrize(
