@@ -7,9 +7,8 @@ import json
 from copy import deepcopy
 
 from k8s.models.resources import DEPLOYMENTS
-from k8s.sandbox.controller_runtime import Manifest
+from k8s.sandbox.controller_runtime import ENDED, Manifest
 from k8s.sandbox.controllers.reconcile import (
-    ENDED,
     ObservedJob,
     Plan,
     is_ready,

@@ -11,9 +11,8 @@ from copy import deepcopy
 from k8s.kinds import Replica
 from k8s.kinds.kubeflow.kubeflow_job import run_policy
 from k8s.models.resources import SERVICES
-from k8s.sandbox.controller_runtime import Manifest, now_text
+from k8s.sandbox.controller_runtime import ENDED, Manifest, now_text
 from k8s.sandbox.controllers.reconcile import (
-    ENDED,
     ObservedJob,
     Plan,
     ends_of,

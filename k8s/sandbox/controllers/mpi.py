@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from k8s.kinds import MPIKind, MPIRun, PodMPIKind, Replica
 from k8s.kinds.kubeflow.kubeflow_job import run_policy
 from k8s.models.resources import CONFIG_MAPS, SERVICES, Resource
-from k8s.sandbox.controller_runtime import PROCESSES, Manifest
+from k8s.sandbox.controller_runtime import ENDED, PROCESSES, Manifest
 from k8s.sandbox.controllers.kubeflow import KubeflowJob, rules_of
 from k8s.sandbox.controllers.reconcile import (
-    ENDED,
     GANG,
     ObservedJob,
     Plan,

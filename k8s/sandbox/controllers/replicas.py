@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from k8s.kinds import Replica
-from k8s.sandbox.controller_runtime import Manifest
+from k8s.sandbox.controller_runtime import ENDED, Manifest
 from k8s.sandbox.controllers.reconcile import (
-    ENDED,
     GANG,
     RESTARTS,
     ObservedJob,

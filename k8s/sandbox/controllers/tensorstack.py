@@ -16,9 +16,8 @@ from dataclasses import replace
 from k8s.kinds import MPILauncherKind, Replica
 from k8s.kinds.kubeflow.mpi_run import config_map, hostfile, with_config, with_container
 from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Resource
-from k8s.sandbox.controller_runtime import PROCESSES, Manifest
+from k8s.sandbox.controller_runtime import ENDED, PROCESSES, Manifest
 from k8s.sandbox.controllers.reconcile import (
-    ENDED,
     GANG,
     RESTARTS,
     ObservedJob,
