@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from k8s.errors import KubeError
+from k8s.errors import KubeError, NotFound
 from k8s.snapshot import Job
 from tui.actions import Functions
 from tui.jobs.instances import find_container, find_instance
@@ -42,12 +42,12 @@ async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
 
 
 def port_forward(console: Console, request: ActionRequest) -> None:
-    """Toggle forwarding of a job's TensorBoard to this machine."""
+    """Toggle a job's TensorBoard on this machine: its own, forwarded, or one that is started here."""
     if target := console.target_job(request):
         client, ref = target
         if ref in console.forwards:
             console.forwards.pop(ref).cancel()
-            console.notify(f"Stopped forwarding the TensorBoard of {ref.name}.")
+            console.notify(f"Closed the TensorBoard of {ref.name}.")
         elif job := console.snapshot.job(ref):
             console.forwards[ref] = console.begin(_forward, client, job, group="forward")
 
@@ -56,18 +56,35 @@ async def _forward(console: Console, client: Client, job: Job) -> None:
     from k8s.jobs.port_forward import Forward
     from k8s.jobs.port_forward import forward as open_forward
     from k8s.jobs.tensorboard import find_tensorboard
+    from tui.feeds.curve_feed import CurveFeed
+    from tui.runs.tensorboard import local_tensorboard, ssh_line
 
     said = ""
 
     def tell(forwarded: Forward) -> None:
+        warn(str(forwarded.last_error or ""))
+
+    def warn(words: str) -> None:
         nonlocal said
-        words = str(forwarded.last_error or "")
         if words and words != said:
             console.notify(words, severity="error")
         said = words
 
     try:
-        place = await find_tensorboard(client, job)
+        try:
+            place = await find_tensorboard(client, job)
+        except NotFound as error:
+            console.notify(f"{error.what} Starting one on this machine…")
+            feed = CurveFeed(client, job.ref, lambda: console.snapshot.job(job.ref))
+            async with local_tensorboard({}, {job.ref.name: feed}, warn) as address:
+                console.context.forwarded[job.ref] = address
+                line = ssh_line(address)
+                console.notify(
+                    f"TensorBoard of {job.ref.name} is at {address} (same key stops it)."
+                    + f"\nFrom your own machine: {line}" * bool(line),
+                    timeout=TOLD_S,
+                )
+                await asyncio.Event().wait()
         async with open_forward(client, place.pod, place.namespace, place.port, on_change=tell) as opened:
             address = f"http://{opened.address}"
             console.context.forwarded[job.ref] = address

@@ -29,6 +29,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("wait", "wait", "Wait until jobs have ended, run or fall silent, and exit as they do"),
     Command("logs", "logs", "Print the logs of a job", ("log",)),
     Command("curves", "curves", "Plot the scalars of a job, or of event files in a folder"),
+    Command("tensorboard", "tensorboard", "Serve the event files of jobs and folders in a TensorBoard here"),
     Command("submit", "submit", "Create a job"),
     Command("templates", "templates", "List the templates that submit can start from"),
     Command("clone", "clone", "Create a copy of a job under a new name"),

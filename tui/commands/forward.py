@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import signal
 import sys
 
 from k8s.client.client import Client
@@ -16,7 +14,7 @@ from tui.commands.support.job_name import add_job, find_job
 from tui.commands.support.output import WrongUsage, write, write_stderr
 from tui.jobs.instances import INSTANCE_HELP, find_instance
 from tui.options import ConsoleOptions
-from tui.terminal.tty_state import EXIT_CODES, on_signals
+from tui.terminal.tty_state import caught_signal
 
 HIGHEST_PORT = 65535
 
@@ -60,18 +58,11 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             on_change=_Errors().tell,
         )
         async with opening as opened:
-            caught: asyncio.Queue[int] = asyncio.Queue()
-            loop = asyncio.get_running_loop()
-
-            def end(code: int) -> None:
-                loop.call_soon_threadsafe(caught.put_nowait, code)
-
-            on_signals(end)
+            caught = caught_signal()
             write(opened.address if flags.port else f"http://{opened.address}")
             sys.stdout.flush()
             write_stderr(f"-- forwarding to port {target.port} of {target.pod}; ctrl+c to stop")
-            code = await caught.get()
-    return 0 if code == EXIT_CODES[signal.SIGINT] else code
+            return await caught
 
 
 async def _target(client: Client, job: Job, flags: argparse.Namespace) -> PodPort:

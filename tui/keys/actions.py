@@ -239,7 +239,7 @@ JOB_ACTIONS = (
     ),
     Action(
         "port_forward",
-        "Port-forward TensorBoard (toggle)",
+        "TensorBoard on this machine (toggle)",
         "pods",
         on=(On("jobs", "f"), On("job", "F")),
         permission="get pods/portforward",

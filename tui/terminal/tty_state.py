@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import signal
@@ -124,6 +125,18 @@ def on_signals(leave: Callable[[int], None]) -> None:
 
     for number in EXIT_CODES:
         signal.signal(number, caught)
+
+
+def caught_signal() -> asyncio.Future[int]:
+    """Catch INT, TERM and HUP from now on; the result is the exit code: 0 for INT, which ends a wait."""
+    loop = asyncio.get_running_loop()
+    caught: asyncio.Future[int] = loop.create_future()
+
+    def leave(code: int) -> None:
+        loop.call_soon_threadsafe(caught.set_result, 0 if code == EXIT_CODES[signal.SIGINT] else code)
+
+    on_signals(leave)
+    return caught
 
 
 def restore(*, keeps_cursor: bool = False) -> None:

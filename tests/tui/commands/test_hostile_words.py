@@ -88,6 +88,7 @@ LINES: dict[str, tuple[str, ...]] = {
     ),
     "events": ("events evil", "events {hostile}"),
     "logs": ("logs running", "logs {hostile}", "logs running -c {hostile}", "logs running --since {hostile}"),
+    "tensorboard": ("tensorboard {missing}", "tensorboard {hostile}"),
     "curves": (
         "curves {folder}",
         "curves {folder} -o csv",

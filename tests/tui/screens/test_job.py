@@ -159,6 +159,24 @@ async def test_where_its_tensorboard_is_forwarded_to_stays_on_the_screen(tmp_pat
         await play.until(lambda: "TensorBoard:" not in play.text)
 
 
+@pytest.mark.slow
+async def test_a_tensorboard_starts_here_where_the_cluster_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "10.1.2.3 50000 10.4.5.6 22")
+    async with job_view(tmp_path, logs={"master-0": Log(printed("step 1 loss 0.5"))}) as play:
+        forwarded = play.console.context.forwarded
+        await play.press("F")
+        await play.until(lambda: bool(forwarded) and "From your own machine: ssh -N -L" in play.text)
+        (address,) = forwarded.values()
+        host, port = address.split("/")[2].split(":")
+        (await asyncio.open_connection(host, int(port)))[1].close()
+        await play.press("F")
+        await play.until(lambda: not forwarded)
+        with pytest.raises(OSError, match="refused|Connect call failed"):
+            await asyncio.open_connection(host, int(port))
+
+
 async def test_nothing_is_asked_while_another_view_is_shown(tmp_path: Path) -> None:
     logs = {place: Log(printed("step 1")) for place in PLACES}
     async with job_view(tmp_path, logs=logs, size=(120, 40)) as play:

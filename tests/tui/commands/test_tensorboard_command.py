@@ -1,0 +1,120 @@
+"""TensorBoard on demand: on folders and jobs, for this account alone, no longer than its owner."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.scripted.server import SUCCESS, WAIT_S, ScriptedCluster, Socket
+from tests.tui.commands.conftest import CommandLine
+from tests.tui.commands.test_curves import job_writing_to
+from trainer.tfevents import EventWriter
+from tui.runs.tensorboard import NoTensorBoard, local_tensorboard, ssh_line
+
+SLOW_S = 6 * WAIT_S
+POD = "/api/v1/namespaces/default/pods/running-master-0"
+
+
+def write_run(folder: Path, points: int = 3) -> Path:
+    with EventWriter(folder) as writer:
+        for step in range(points):
+            writer.write_scalar("loss", step, 1 / (step + 1))
+    return folder
+
+
+async def served(address: str, path: str, until: Callable[[Any], bool] = bool) -> Any:
+    """Ask TensorBoard until it answers as wanted."""
+    async with aiohttp.ClientSession() as session, asyncio.timeout(SLOW_S):
+        while True:
+            async with session.get(f"{address}data/{path}") as answer:
+                found = await answer.json() if answer.status == 200 else None
+            if until(found):
+                return found
+            await asyncio.sleep(0.2)
+
+
+@pytest.mark.slow
+async def test_folders_are_served_below_a_secret_path_until_their_owner_is_killed(run: CommandLine) -> None:
+    write_run(run.home / "one" / "runs")
+    write_run(run.home / "two" / "runs")
+    (run.home / "tensorboard.py").write_text("raise SystemExit('a file of the user was imported')")
+    run.set("SSH_CONNECTION", "10.1.2.3 50000 10.4.5.6 2222")
+    child = await run.start("tensorboard", "one/runs", "two/runs")
+    assert child.stdout is not None and child.stderr is not None
+    async with asyncio.timeout(SLOW_S):
+        address = (await child.stdout.readline()).decode().strip()
+        said = [await child.stderr.readline() for _ in range(2)]
+    port = address.split(":")[2].split("/")[0]
+    assert said[0].decode() == (
+        f"-- from your own machine: ssh -N -L {port}:127.0.0.1:{port} -p 2222 li@10.4.5.6\n"
+    )
+    assert said[1] == b"-- TensorBoard serves 2 runs; ctrl+c to stop\n"
+    assert await served(address, "runs", lambda found: len(found) == 2) == ["runs", "runs-2"]
+    host = f"http://127.0.0.1:{port}/"
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"{host}data/runs") as answer:
+            assert answer.status == 404
+        child.send_signal(signal.SIGKILL)
+        await child.wait()
+        async with asyncio.timeout(SLOW_S):
+            with pytest.raises(aiohttp.ClientConnectionError):
+                while True:
+                    async with session.get(host):
+                        await asyncio.sleep(0.05)
+
+
+@pytest.mark.slow
+async def test_event_files_of_a_pod_are_copied(
+    run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
+) -> None:
+    job_writing_to(cluster, "/mnt/runs")
+    (file,) = write_run(tmp_path / "runs").iterdir()
+    body = file.read_bytes()
+    listed = f"{len(body)} /mnt/runs/deep/{file.name}\n".encode()
+    cluster.say(f"{POD}/exec", Socket([(1, listed), SUCCESS]), Socket([(1, body), SUCCESS]))
+    child = await run.start("tensorboard", "running")
+    assert child.stdout is not None
+    async with asyncio.timeout(SLOW_S):
+        address = (await child.stdout.readline()).decode().strip()
+    assert await served(address, "runs") == ["running/deep"]
+    child.send_signal(signal.SIGINT)
+    async with asyncio.timeout(SLOW_S):
+        assert await child.wait() == 0
+
+
+@pytest.mark.slow
+async def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+    listening = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    with pytest.raises(NoTensorBoard, match=f"(?s)TensorBoard did not start.*{port}"):
+        async with local_tensorboard({"a": tmp_path}, {}, print, port):
+            raise AssertionError("it started")
+    listening.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("./nosuch",), 2, "There is no folder"),
+        (("nobody",), 1, "There is no job nobody"),
+        (("runs", "--port", "0"), 2, "'0' is not a port"),
+    ],
+)
+async def test_what_cannot_be_served_is_told(
+    run: CommandLine, words: tuple[str, ...], status: int, said: str
+) -> None:
+    (await run("tensorboard", *words)).reports(status, said)
+
+
+def test_the_line_for_the_user_s_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "li")
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    assert ssh_line("http://127.0.0.1:6006/x/") == ""
+    monkeypatch.setenv("SSH_CONNECTION", "fe80::1 50000 fe80::2 22")
+    assert ssh_line("http://127.0.0.1:6006/x/") == "ssh -N -L 6006:127.0.0.1:6006 li@fe80::2"
