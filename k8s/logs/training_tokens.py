@@ -49,6 +49,8 @@ _CHORE = re.compile(
     r"\W{0,4}(?:map|download|load|fetch|token|generat|filter|convert|pack|resolv|sav|extract|writ|read|creat|cach|upload"
     r"|process|sanity)"
 )
+_LEADING_FRACTION = r"^\W{0,3}(?P<step>\d{1,12})/(?P<total>\d{1,12})(?:: |\s(?!\s?\d\d:))"
+_STARTS_WITH_FRACTION = re.compile(_LEADING_FRACTION)
 # A text that each form holds, the form, and its first epoch.
 _RARE_FORMS: tuple[tuple[str, re.Pattern[str], int], ...] = tuple(
     (guard, re.compile(form), first_epoch)
@@ -63,7 +65,9 @@ _RARE_FORMS: tuple[tuple[str, re.Pattern[str], int], ...] = tuple(
         ("it", r"\b(?P<step>\d{1,12})it(?:/| \[)", 1),
         ("epoch/", r"\bepoch/(?:iter\w{0,6}|step|batch)\W{1,4}(?P<epoch>\d{1,9})/(?P<step>\d{1,12})", 1),
         ("loss ", r"\bloss (?P<step>\d{1,12}) (?=\d{1,9}\.\d)", 1),
-        ("/", r"^\W{0,3}(?P<step>\d{1,12})/(?P<total>\d{1,12})\s(?!\s?\d\d:)", 1),
+        ("", r"^\s{0,8}(?P<epoch>\d{1,9}) (?P<step>\d{1,12}) (?=[a-z_]{1,20}\s?[=:])", 1),
+        ("e-", r"(?:^|[\s:])\[(?P<step>\d{1,12}), \d{1,3}\.?\d{0,24}e-\d{1,3}\]$", 1),
+        ("/", _LEADING_FRACTION, 1),
         ("/", r"\s(?P<step>\d{1,12})/(?P<total>\d{1,12})\s{0,4}$", 1),
         ("/", r"(?<!\w)(?<!% )[\[(]\s{0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})[\])]", 1),
         ("", r"(?<![\w.])[iet]\s?[:=]\s?(?P<step>\d{1,12})(?![\w.:%])", 1),
@@ -76,7 +80,7 @@ _LEADING = re.compile(
 )
 _WENET = re.compile(r"\b(?:train|cv) batch (\d{1,9})/(\d{1,12}) ")
 _HEADING = re.compile(
-    r"(?:^|[-:\]>]\s)\W{0,40}(?:(?:going into|end of|start(?:ing|ed)?|begin|train(?:ing)?)\s)?\W{0,4}"
+    r"(?:^|[-:\]>\d]\s)\W{0,40}(?:(?:going into|end of|start(?:ing|ed)?|begin|train(?:ing)?)\s)?\W{0,4}"
     r"epoch\W{0,40}(\d{1,9})(?:\s?(?:/|of)\s?\d{1,9})?(?:\W{0,40}|\s(?:took|elapsed|finished|done)\b.{0,60})$"
 )
 _GLOBAL_WORDS = frozenset({"global", "current", "cur", "acc", "completed", "env", "opt", "optimizer"})
@@ -84,7 +88,7 @@ _OWN_WORDS = frozenset({"train", "training", "trainer", "lightning", "progress",
 _FOREIGN_WORDS = frozenset({
     "per", "every", "total", "max", "num", "min", "n", "warmup", "accumulation", "skipped", "nan", "each",
     "first", "last", "next", "best", "eval", "save", "logging", "log", "test", "val", "valid", "validation",
-    "sample", "samples", "ppo", "inner", "ms", "s", "sec", "time", "than", "patience",
+    "sample", "samples", "episode", "ppo", "inner", "ms", "s", "sec", "time", "than", "patience",
 })  # fmt: skip
 _GLUED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_/.-")
 
@@ -100,9 +104,9 @@ def _rank(glued: str, is_apart: bool, word: str) -> int:
     if not is_apart and glued[-1] not in "_/.-":
         return 0
     last = re.split(r"[_/.-]", glued.strip("_/.-"))[-1]
-    if last in _GLOBAL_WORDS or (
-        last in ("num", "total") and word.startswith(("update", "times")) and not is_apart
-    ):
+    if last in _GLOBAL_WORDS:
+        return 5
+    if word.startswith(("update", "times")) and not is_apart and (last == "num" or "total" in glued):
         return 5
     if last in _FOREIGN_WORDS:
         return rank if last == "n" and word.startswith("iter") else 0
@@ -153,6 +157,8 @@ def place_in(text: str) -> RunPosition | None:
                 match.start() == end + 1 and low.startswith("step ", match.start()) and is_bare
             )
             found, rank = RunPosition(number, total, is_global=is_global), value
+    if rank < 2 and "/" in low and (fraction := _STARTS_WITH_FRACTION.search(low)) and found:
+        found = RunPosition(int(fraction["step"]), int(fraction["total"]), is_global=True)
     if (
         found is None
         and "/" in low
@@ -202,16 +208,17 @@ _PAIR = re.compile(
 )
 # darknet's and Kaldi's lines hold a value without its name before it.
 _UNNAMED = re.compile(
-    rf"^\s{{0,4}}\d{{1,9}}: ({NUMBER}), (?:{NUMBER}) avg\b"
+    rf"(?:^|\|)\s{{0,8}}\d{{1,9}}: ({NUMBER}), (?:{NUMBER}) avg\b"
     rf"|(?:objective function|[Ss]core at iteration) [^|]{{0,80}}?\bis ({NUMBER})(?![\w.])"
     rf"|\w{{0,40}}(?:[Ll]oss|[Cc]ost)\b[^:=|{{}}]{{0,60}}[:=]\s{{0,24}}({NUMBER})[.'\"]{{0,2}}\s{{0,4}}$"
+    rf"|(?<![\w.])({NUMBER}) (?:avg )?(?:cost|loss)(?=[,;\]]|$)"
 )
 # MLPerf's records.
 _RECORD = re.compile(rf'"key": ?"(\w{{0,40}}loss\w{{0,40}})", ?"value": ?({NUMBER})\b')
 _LOSS = re.compile(r"loss(?!les|y)", re.IGNORECASE)
 _OTHER_LOSS = re.compile(
     r"(?:^|[_/.\s-])(?:nll|ce|bce|xent|cross[_-]?entropy\w*|r?mse(?:_\w{1,8})?|rmsle|mae|mape|l1|l2|elbo|objf"
-    r"|cost|kld|l_(?!r)\w{1,12}|(?:train_network_)?err(?:or)?(?:_[a-z])?|learn)$",
+    r"|objs?|cost|kld|l_(?!r)\w{1,12}|(?:train_network_)?err(?:or)?(?:_[a-z])?|learn)$",
     re.IGNORECASE,
 )
 _NO_LOSS = re.compile(
@@ -231,7 +238,7 @@ _SHOWN = re.compile(
     r"loss|acc|lr|learning_rate|ppl|perplexity|norm|reward|error|img|images|tokens|psnr|wer|bleu",
     re.IGNORECASE,
 )
-_GAN = re.compile(r"[GD](?:_[A-Za-z])?")
+_GAN = re.compile(r"[GDgd](?:_[A-Za-z])?")
 _SPLIT = re.compile(
     r"\b(train|val|valid|validation|validating|test|testing|eval|evaluation|dev|cv)(?![./\w])"
 )
@@ -300,12 +307,12 @@ def pairs_in(text: str, *, has_place: bool, follows_place: bool = False) -> list
         gan = [pair for pair in pairs if _GAN.fullmatch(pair.name)]
         pairs = [
             Pair(f"loss/{each.name}", each.value, is_loss=True)
-            if _OTHER_LOSS.search(each.name) or (len(gan) > 1 and each in gan)
+            if _OTHER_LOSS.search(each.name) or (len(gan) > 1 and each in gan and gan[0].name[0] != gan[1].name[0])
             else each
             for each in pairs
         ]
         if not any(pair.is_loss for pair in pairs) and (unnamed := _UNNAMED.search(text)):
-            digits = unnamed[1] or unnamed[2] or unnamed[3]
+            digits = unnamed[1] or unnamed[2] or unnamed[3] or unnamed[4]
             if (has_place or not digits.isdecimal()) and not _NO_LOSS.search(unnamed[0].replace("_", " ")):
                 pairs.append(Pair("loss/objective" if unnamed[2] else "loss", float(digits), is_loss=True))
     return [pair for pair in pairs if pair.is_loss or _is_shown(pair.name)]

@@ -34,11 +34,12 @@ _ADDRESS = re.compile(rb"(http://[^\s/]+:\d+)/")
 # TensorBoard does not notice the end of its owner: stdin does. The path comes by stdin because anyone can
 # read arguments.
 _PROGRAM = """
-import os, sys, threading
+import os, shutil, sys, threading
 sys.argv += ["--path_prefix", "/" + sys.stdin.buffer.readline().decode().strip()]
 def end_with_owner():
     while os.read(0, 1024):
         pass
+    shutil.rmtree(sys.argv[2], ignore_errors=True)  # the log folder: links and copies
     os._exit(0)
 threading.Thread(target=end_with_owner, daemon=True).start()
 from tensorboard.main import run_main

@@ -45,6 +45,7 @@ async def test_folders_are_served_below_a_secret_path_until_their_owner_is_kille
     write_run(run.home / "two" / "runs")
     (run.home / "tensorboard.py").write_text("raise SystemExit('a file of the user was imported')")
     run.set("SSH_CONNECTION", "10.1.2.3 50000 10.4.5.6 2222")
+    run.set("TMPDIR", str(run.home))
     child = await run.start("tensorboard", "one/runs", "two/runs")
     assert child.stdout is not None and child.stderr is not None
     async with asyncio.timeout(SLOW_S):
@@ -67,6 +68,7 @@ async def test_folders_are_served_below_a_secret_path_until_their_owner_is_kille
                 while True:
                     async with session.get(host):
                         await asyncio.sleep(0.05)
+    assert not list(run.home.glob("gpuconsole-tensorboard-*")) and list((run.home / "one" / "runs").iterdir())
 
 
 @pytest.mark.slow
