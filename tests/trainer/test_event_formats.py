@@ -2,12 +2,15 @@
 
 import math
 import struct
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.trainer.plain_reader import read_points
 from trainer.tfevents import EventFolder, EventStream, EventWriter, Hparams
@@ -236,3 +239,61 @@ def test_tensorboards_hparams_tab_lists_a_run_with_its_arguments_and_metrics(tmp
     folder.read_new()
     assert {curve.tag for curve in folder.curves()} == {"val/loss"}
     assert folder.problems == {}
+    assert [text for text in folder.texts() if text.run == "run-0"] == [
+        ("run-0", name, text)
+        for name, text in (
+            ("download", "false"),
+            ("epochs", "5"),
+            ("lr", "0.1"),
+            ("model", "cnn"),
+            ("names", ""),
+            ("words", "żółw"),
+        )
+    ]
+
+
+def test_texts_are_read_and_the_newest_of_a_tag_stays() -> None:
+    plugin = scalars_metadata("text")
+    stream = EventStream()
+    for step, words in enumerate((["old"], ["a\x1b[2J", "b"])):
+        tensor = tensor_util.make_tensor_proto(np.array([word.encode() for word in words], dtype=object))
+        stream.feed(event(step, tensor=tensor, metadata=plugin))
+    assert stream.texts == {"loss": "a\x1b[2J | b"}
+    assert (stream.series, stream.skipped) == ({}, 0)
+
+
+points = st.lists(
+    st.tuples(st.sampled_from(["a", "train/loss", "π"]), st.floats(width=32)), min_size=1, max_size=80
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(points)
+def test_any_points_survive_the_way_to_tensorboard_and_back(
+    tmp_path: Path, points: list[tuple[str, float]]
+) -> None:
+    there = Path(tempfile.mkdtemp(dir=tmp_path))
+    with EventWriter(there) as writer:
+        for step, (tag, value) in enumerate(points):
+            writer.write_scalar(tag, step, value, 1000.0 + step)
+    accumulator = EventAccumulator(str(there), size_guidance={"scalars": 0})
+    accumulator.Reload()
+    theirs = {
+        tag: [(event.step, event.wall_time, repr(event.value)) for event in accumulator.Scalars(tag)]
+        for tag in accumulator.Tags()["scalars"]
+    }
+    back = Path(tempfile.mkdtemp(dir=tmp_path))
+    again = EventFileWriter(str(back))
+    for tag, values in theirs.items():
+        for step, time, shown in values:
+            summary = summary_pb2.Summary(
+                value=[summary_pb2.Summary.Value(tag=tag, simple_value=float(shown))]
+            )
+            again.add_event(event_pb2.Event(wall_time=time, step=step, summary=summary))
+    again.close()
+    for folder in map(EventFolder, (there, back)):
+        folder.read_new()
+        assert theirs == {
+            curve.tag: list(zip(curve.steps, curve.wall_times, map(repr, curve.values), strict=True))
+            for curve in folder.curves()
+        }

@@ -6,7 +6,7 @@ Tags come from outside: clean them before they reach a terminal.
 """
 
 from trainer.tfevents.columns import Columns
-from trainer.tfevents.files import EventFiles, EventFolder, NewPoints, ScalarCurve
+from trainer.tfevents.files import EventFiles, EventFolder, NewPoints, RunText, ScalarCurve
 from trainer.tfevents.hparams import Hparams
 from trainer.tfevents.records import BrokenEvents
 from trainer.tfevents.stream import EventStream, Restart, ScalarSeries
@@ -22,6 +22,7 @@ __all__ = [
     "Hparams",
     "NewPoints",
     "Restart",
+    "RunText",
     "ScalarCurve",
     "ScalarSeries",
 ]

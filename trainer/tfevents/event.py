@@ -1,4 +1,4 @@
-"""Scalars in the payload of one record, an Event message, found without protobuf.
+"""Scalars and texts in the payload of one record, an Event message, found without protobuf.
 
 Field numbers are from TensorBoard's event.proto, summary.proto and tensor.proto. Each value comes with its
 position, so that a run of equal records can be read as columns.
@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+# Longer texts are cut.
+MOST_TEXT_BYTES = 65_536
 
 _FORMATS = {1: "<f", 2: "<d", 3: "<i", 4: "<B", 5: "<h", 6: "<b", 9: "<q", 10: "<?"}
 _FORMATS |= {17: "<H", 19: "<e", 22: "<I", 23: "<Q"}
@@ -35,6 +38,8 @@ class EventRecord(NamedTuple):
     step_at: int
     step_end: int
     scalars: list[Found]
+    texts: list[tuple[str, str]]
+    """Tag and text of the text plug-in; names and values of the HParams plug-in."""
 
 
 class BadPayload(Exception):
@@ -42,38 +47,44 @@ class BadPayload(Exception):
 
 
 def decode_event(payload: bytes) -> EventRecord:
-    """Return the scalars of one event; other summaries (images, text, histograms) are left out.
+    """Return the scalars and texts of one event; other summaries (images, histograms) are left out.
 
     Raises:
         BadPayload: The bytes are not an Event message.
     """
     wall_time, step, wall_time_at, step_at, step_end = 0.0, 0, -1, -1, -1
     scalars: list[Found] = []
+    texts: list[tuple[str, str]] = []
     try:
-        for number, wire, start, end in _fields(payload, 0, len(payload)):
+        for number, wire, start, end in fields(payload, 0, len(payload)):
             if (number, wire) == (1, FIXED64):
                 wall_time, wall_time_at = struct.unpack_from("<d", payload, start)[0], start
             elif (number, wire) == (2, VARINT):
-                step, step_at, step_end = _signed(_varint(payload, start)[0]), start, end
+                step, step_at, step_end = _signed(read_varint(payload, start)[0]), start, end
             elif (number, wire) == (5, BYTES):
-                scalars += _summary_scalars(payload, start, end)
+                for found, content in _summary_values(payload, start, end):
+                    scalars += found
+                    texts += content
     except (IndexError, struct.error) as error:
         raise BadPayload(str(error)) from error
-    return EventRecord(wall_time, step, wall_time_at, step_at, step_end, scalars)
+    return EventRecord(wall_time, step, wall_time_at, step_at, step_end, scalars, texts)
 
 
-def _summary_scalars(payload: bytes, start: int, end: int) -> Iterator[Found]:
-    for number, wire, value_start, value_end in _fields(payload, start, end):
+def _summary_values(
+    payload: bytes, start: int, end: int
+) -> Iterator[tuple[list[Found], list[tuple[str, str]]]]:
+    for number, wire, value_start, value_end in fields(payload, start, end):
         if (number, wire) == (1, BYTES):
-            found = _scalar(payload, value_start, value_end)
-            if found is not None:
-                yield found
+            if (found := _scalar(payload, value_start, value_end)) is not None:
+                yield [found], []
+            else:
+                yield [], _texts(payload, value_start, value_end)
 
 
 def _scalar(payload: bytes, start: int, end: int) -> Found | None:
     """Read one Summary.Value: `simple_value`, or a tensor of one number."""
     tag, plugin, found = "", b"scalars", None
-    for number, wire, at, stop in _fields(payload, start, end):
+    for number, wire, at, stop in fields(payload, start, end):
         if (number, wire) == (1, BYTES):
             tag = payload[at:stop].decode("utf-8", "replace")
         elif (number, wire) == (2, FIXED32):
@@ -87,10 +98,49 @@ def _scalar(payload: bytes, start: int, end: int) -> Found | None:
     return Found(tag, *found)
 
 
+def _texts(payload: bytes, start: int, end: int) -> list[tuple[str, str]]:
+    """Read one Summary.Value of the text plug-in, or the arguments of a run from that of HParams."""
+    value = _parts(payload, start, end)
+    plugin = _parts(payload, *_parts(payload, *value.get(9, (0, 0))).get(1, (0, 0)))
+    name = payload[slice(*plugin.get(1, (0, 0)))]
+    if name == b"text":
+        # A tensor of strings: one, or the cells of a table.
+        lines = [
+            payload[at : min(stop, at + MOST_TEXT_BYTES)].decode("utf-8", "replace")
+            for number, wire, at, stop in fields(payload, *value.get(8, (0, 0)))
+            if (number, wire) == (8, BYTES)
+        ]
+        tag = payload[slice(*value.get(1, (0, 0)))].decode("utf-8", "replace")
+        return [(tag.removesuffix("/text_summary"), " | ".join(lines)[:MOST_TEXT_BYTES])]
+    session = _parts(payload, *plugin.get(2, (0, 0))).get(3) if name == b"hparams" else None
+    return [] if session is None else [*_hparams(payload, *session)]
+
+
+def _hparams(payload: bytes, start: int, end: int) -> Iterator[tuple[str, str]]:
+    for number, wire, at, stop in fields(payload, start, end):
+        if (number, wire) != (1, BYTES):
+            continue
+        entry = _parts(payload, at, stop)
+        name = payload[slice(*entry.get(1, (0, 0)))].decode("utf-8", "replace")
+        for kind, _, value_at, value_stop in fields(payload, *entry.get(2, (0, 0))):
+            if kind == 2:
+                yield name, f"{struct.unpack_from('<d', payload, value_at)[0]:.15g}"
+            elif kind == 3:
+                text = payload[value_at : min(value_stop, value_at + MOST_TEXT_BYTES)]
+                yield name, text.decode("utf-8", "replace")
+            elif kind == 4:
+                yield name, "true" if payload[value_at] else "false"
+
+
+def _parts(payload: bytes, start: int, end: int) -> dict[int, tuple[int, int]]:
+    # The last field of each number that is a message, a text or bytes.
+    return {number: (at, stop) for number, wire, at, stop in fields(payload, start, end) if wire == BYTES}
+
+
 def _plugin_name(payload: bytes, start: int, end: int) -> bytes:
-    for number, wire, at, stop in _fields(payload, start, end):
+    for number, wire, at, stop in fields(payload, start, end):
         if (number, wire) == (1, BYTES):
-            for inner, inner_wire, name_at, name_stop in _fields(payload, at, stop):
+            for inner, inner_wire, name_at, name_stop in fields(payload, at, stop):
                 if (inner, inner_wire) == (1, BYTES):
                     return payload[name_at:name_stop]
     return b""
@@ -100,9 +150,9 @@ def _tensor_scalar(payload: bytes, start: int, end: int) -> tuple[float, int, st
     """Read a tensor of exactly one number of any numeric dtype."""
     dtype, size, content = 0, 1, None
     lists: dict[int, tuple[int, int, int]] = {}
-    for number, wire, at, stop in _fields(payload, start, end):
+    for number, wire, at, stop in fields(payload, start, end):
         if (number, wire) == (1, VARINT):
-            dtype = _varint(payload, at)[0]
+            dtype = read_varint(payload, at)[0]
         elif (number, wire) == (2, BYTES):
             size = _tensor_size(payload, at, stop)
         elif (number, wire) == (4, BYTES) and stop > at:
@@ -124,7 +174,7 @@ def _tensor_scalar(payload: bytes, start: int, end: int) -> tuple[float, int, st
         return 0.0, at, ""
     if form in ("<f", "<d"):
         return struct.unpack_from(form, payload, at)[0], at, form
-    number = _varint(payload, at)[0]
+    number = read_varint(payload, at)[0]
     if dtype == _BFLOAT16:
         return _from_bfloat16(number), at, ""
     if form == "<e":
@@ -134,26 +184,26 @@ def _tensor_scalar(payload: bytes, start: int, end: int) -> tuple[float, int, st
 
 def _tensor_size(payload: bytes, start: int, end: int) -> int:
     size = 1
-    for number, wire, at, stop in _fields(payload, start, end):
+    for number, wire, at, stop in fields(payload, start, end):
         if (number, wire) == (2, BYTES):
             length = 0
-            for inner, inner_wire, length_at, _ in _fields(payload, at, stop):
+            for inner, inner_wire, length_at, _ in fields(payload, at, stop):
                 if (inner, inner_wire) == (1, VARINT):
-                    length = _signed(_varint(payload, length_at)[0])
+                    length = _signed(read_varint(payload, length_at)[0])
             size *= length
     return size
 
 
-def _fields(payload: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def fields(payload: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield field number, wire type, and start and end of the value."""
     while at < end:
-        key, at = _varint(payload, at)
+        key, at = read_varint(payload, at)
         wire = key & 7
         if wire == BYTES:
-            length, at = _varint(payload, at)
+            length, at = read_varint(payload, at)
             stop = at + length
         elif wire == VARINT:
-            stop = _varint(payload, at)[1]
+            stop = read_varint(payload, at)[1]
         elif wire == FIXED32:
             stop = at + 4
         elif wire == FIXED64:
@@ -166,7 +216,7 @@ def _fields(payload: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, 
         at = stop
 
 
-def _varint(payload: bytes, at: int) -> tuple[int, int]:
+def read_varint(payload: bytes, at: int) -> tuple[int, int]:
     """Return the number, and the offset of the next byte."""
     number, shift = 0, 0
     while True:

@@ -29,6 +29,14 @@ class NewPoints(NamedTuple):
     columns: Columns
 
 
+class RunText(NamedTuple):
+    """A text that a run wrote, or one of its arguments. Not cleaned."""
+
+    run: str
+    name: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ScalarCurve:
     """A curve: the points of one tag, with rising steps.
@@ -61,10 +69,23 @@ class EventFiles:
         self.unreadable: dict[str, str] = {}
         """Reason by path, for files and folders that cannot be opened."""
 
-    @staticmethod
-    def is_event_file(path: str) -> bool:
-        """Return True if TensorBoard would read a file of this name: `…tfevents…`."""
-        return "tfevents" in PurePosixPath(path).name
+    def select(self, paths: Iterable[str]) -> list[str]:
+        """Return the files to read: those that TensorBoard would, `…tfevents…`."""
+        return [path for path in paths if "tfevents" in PurePosixPath(path).name]
+
+    def new_stream(self, path: str) -> EventStream:
+        """Return the reader of a file that is seen for the first time."""
+        return EventStream()
+
+    def next_read(self, path: str, size_bytes: int) -> int | None:
+        """Return the offset to read from once the file has that size; None if there is nothing new.
+
+        A file that has become shorter is forgotten and read again.
+        """
+        if path in self._streams and self._streams[path].is_cut(size_bytes):
+            self.forget(path)
+        stream = self._streams.get(path)
+        return stream.next_read(size_bytes) if stream is not None else 0 if size_bytes else None
 
     def offset(self, path: str) -> int:
         """Return the offset of the next byte to feed for the file at `path`."""
@@ -72,7 +93,7 @@ class EventFiles:
 
     def feed(self, path: str, chunk: bytes) -> list[NewPoints]:
         """Take the next bytes of the file at `path` ("/" between folders) and return the new points."""
-        stream = self._streams.setdefault(path, EventStream())
+        stream = self._streams.get(path) or self._streams.setdefault(path, self.new_stream(path))
         run = str(PurePosixPath(path).parent)
         return [NewPoints(run, columns) for columns in stream.feed(chunk)]
 
@@ -90,6 +111,14 @@ class EventFiles:
             elif stream.skipped:
                 problems[path] = f"{stream.skipped} damaged records were left out."
         return problems
+
+    def texts(self) -> list[RunText]:
+        """Return the texts and arguments of all runs, sorted."""
+        return sorted(
+            RunText(str(PurePosixPath(path).parent), name, text)
+            for path, stream in self._streams.items()
+            for name, text in stream.texts.items()
+        )
 
     def curves(self) -> list[ScalarCurve]:
         """Return the curves of all runs, sorted by run, tag and file.
@@ -153,31 +182,30 @@ class EventFolder(EventFiles):
         and `curves` from one thread at a time.
         """
         self.unreadable = {}
-        found: set[str] = set()
         fresh: list[NewPoints] = []
-        for folder, _, names in os.walk(self.root, onerror=self._note):
-            for name in filter(self.is_event_file, names):
-                file = Path(folder, name)
-                path = file.relative_to(self.root).as_posix()
-                found.add(path)
-                try:
-                    fresh += self._read_file(file, path)
-                except OSError as error:
-                    self._note(error)
+        walked = os.walk(self.root, onerror=self._note)
+        found = self.select(
+            Path(folder, name).relative_to(self.root).as_posix()
+            for folder, _, names in walked
+            for name in names
+        )
+        for path in found:
+            try:
+                fresh += self._read_file(self.root / path, path)
+            except OSError as error:
+                self._note(error)
         if not self.unreadable:
-            for path in self._streams.keys() - found:
+            for path in self._streams.keys() - {*found}:
                 self.forget(path)
         return fresh
 
     def _read_file(self, file: Path, path: str) -> list[NewPoints]:
         size = file.stat().st_size
-        if size < self.offset(path):
-            self.forget(path)
-        if size <= self.offset(path):
+        if self.next_read(path, size) is None:
             return []
         fresh: list[NewPoints] = []
         with file.open("rb") as opened:
-            while (at := self.offset(path)) < size:
+            while (at := self.next_read(path, size)) is not None:
                 opened.seek(at)
                 fresh += self.feed(path, opened.read(READ_BYTES))
                 if self.offset(path) == at:

@@ -24,6 +24,7 @@ class Reading:
         """Bytes of complete records."""
         self.skipped = 0
         """Number of records whose payload is damaged."""
+        self.texts: dict[str, str] = {}
         self.first_wall_time: float | None = None
         """Of the first event, scalar or not; None before it."""
         self.last_wall_time: float | None = None
@@ -82,6 +83,7 @@ class Reading:
         if self.first_wall_time is None:
             self.first_wall_time = event.wall_time
         self.last_wall_time = event.wall_time
+        self.texts.update(event.texts)
         for tag, value, _, _ in event.scalars:
             self._add(tag, event.step, event.wall_time, value)
         form = Form.of(self._chunk[at:end], event)

@@ -61,6 +61,10 @@ class ScalarSeries:
         del self.steps[first:], self.wall_times[first:], self.values[first:]
 
 
+# Texts retained of one file.
+MOST_TEXTS = 256
+
+
 class EventStream:
     """Follows one event file from any source.
 
@@ -69,6 +73,8 @@ class EventStream:
 
     def __init__(self) -> None:
         self.series: dict[str, ScalarSeries] = {}
+        self.texts: dict[str, str] = {}
+        """Newest texts and arguments of the run, by tag or name. Not cleaned."""
         self.offset = 0
         """Offset in the file of the next bytes to feed."""
         self.skipped = 0
@@ -81,6 +87,14 @@ class EventStream:
         self._pending = b""
         self._parts: list[bytes] = []
         self._wanted = 0
+
+    def next_read(self, size_bytes: int) -> int | None:
+        """Return the offset to read from once the file has that size; None if there is nothing new."""
+        return self.offset if size_bytes > self.offset else None
+
+    def is_cut(self, size_bytes: int) -> bool:
+        """Return True if a file of that size cannot be the one that was read."""
+        return size_bytes < self.offset
 
     def feed(self, chunk: bytes) -> list[Columns]:
         """Take the next bytes of the file and return the points that they complete."""
@@ -98,6 +112,9 @@ class EventStream:
         except BrokenEvents as error:
             self.problem = str(error)
         self.skipped += reading.skipped
+        for tag, text in reading.texts.items():
+            if tag in self.texts or len(self.texts) < MOST_TEXTS:
+                self.texts[tag] = text
         if self.first_wall_time is None:
             self.first_wall_time = reading.first_wall_time
         self.last_wall_time = reading.last_wall_time or self.last_wall_time
