@@ -44,7 +44,9 @@ async def test_bash_completes_the_jobs_nodes_and_namespaces(
     script = f"""
     source <(gpuconsole completion bash)
     gpuconsole -n {namespace} completion --refresh
-    try() {{ COMP_WORDS=(gpuconsole -n "$@"); COMP_CWORD=$(($# + 1)); _gpuconsole; echo "${{COMPREPLY[*]}}"; }}
+    try() {{
+        COMP_WORDS=(gpuconsole -n "$@"); COMP_CWORD=$(($# + 1)); _gpuconsole; echo "${{COMPREPLY[*]}}"
+    }}
     try {namespace} logs ''
     try {namespace[:9]}
     try {namespace} describe node ''
