@@ -276,7 +276,7 @@ class LifeFeed:
             enough = min(FIRST_LINES, max(LINES, 4 * reads.liveness.writer_count))
             reads.lines = max(OTHER_LINES, reads.lines // 2) if is_large else min(reads.lines, enough)
             if new and not values:
-                reads.losses.extend(_losses_in(new[-LOSS_LINES:]))
+                reads.losses.extend(await asyncio.to_thread(_losses_in, new[-LOSS_LINES:]))
                 self._record_values(job, _few(reads.losses))
         suspects = targets_of(job)[1 : 1 + MAX_SUSPECTS] if reads.liveness.needs_others(job) else ()
         for target in suspects:
@@ -323,7 +323,8 @@ class LifeFeed:
         if not values and not await self._may_read(reads.job):
             return
         if not values and (target := next(iter(targets_of(reads.job)), None)) is not None:
-            values = _losses_in(await read_tail(self.client, target, FIRST_LINES, is_urgent=False))
+            tail = await read_tail(self.client, target, FIRST_LINES, is_urgent=False)
+            values = await asyncio.to_thread(_losses_in, tail)  # up to a tenth of a second
         self._store_loss(reads.job, values)
 
     def _store_loss(self, job: Job, values: Sequence[float]) -> None:

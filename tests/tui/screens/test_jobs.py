@@ -421,3 +421,22 @@ async def test_few_kinds_that_may_not_be_listed_are_all_named_and_a_long_reason_
     for more, words in (((), "… More: :info"), (KINDS, "… The same for 10 more: :info")):
         async with hosted(JobsView(), refused(*more, why="no " * 900), (80, 24)) as (app, _):
             assert words in " ".join(app.text.split())
+
+
+async def test_losses_that_come_together_are_painted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with hosted(JobsView(), picture()) as (app, pilot):
+        view, paints = app.screen, 0
+        assert isinstance(view, JobsView)
+        paint = view.refresh_view
+
+        def counted() -> None:
+            nonlocal paints
+            paints += 1
+            paint()
+
+        monkeypatch.setattr(view, "refresh_view", counted)
+        for _ in range(2):
+            paints = 0
+            for job in picture().jobs:
+                view._receive_loss(job)
+            await until(pilot, lambda: paints == 1)

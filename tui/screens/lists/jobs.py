@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.timer import Timer
 from textual.widgets import Label
 
 from k8s.snapshot import ClusterSnapshot, Job, Missing
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 # Lines of the notice about missing data.
 NOTICE_LINES = 4
+# Losses that come within this time are painted at once.
+LOSSES_S = 0.25
 # Lists everything that is not readable.
 _ALL = ":info"
 
@@ -70,6 +73,7 @@ class JobsView(ListView):
         self._panes: HomePanes | None = None
         self._saves: LogSaves | None = None
         self._context_name = ""
+        self._losses_timer: Timer | None = None
 
     @property
     def panes(self) -> HomePanes:
@@ -266,8 +270,12 @@ class JobsView(ListView):
 
     def _receive_loss(self, job: Job) -> None:
         self._row_cache.renew(self._by_uid.get(job.uid, job))
-        if self.is_shown:
-            self.refresh_view()
+        if self.is_shown and self._losses_timer is None:
+            self._losses_timer = self.set_timer(LOSSES_S, self._show_losses)
+
+    def _show_losses(self) -> None:
+        self._losses_timer = None
+        self.refresh_view()
 
     def action_loss(self) -> None:
         """Toggle the loss column."""
