@@ -425,18 +425,18 @@ async def test_few_kinds_that_may_not_be_listed_are_all_named_and_a_long_reason_
 
 async def test_losses_that_come_together_are_painted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
-        view, paints = app.screen, 0
+        view = app.screen
+        painted: list[bool] = []
         assert isinstance(view, JobsView)
         paint = view.refresh_view
 
         def counted() -> None:
-            nonlocal paints
-            paints += 1
+            painted.append(True)
             paint()
 
         monkeypatch.setattr(view, "refresh_view", counted)
         for _ in range(2):
-            paints = 0
+            painted.clear()
             for job in picture().jobs:
                 view._receive_loss(job)
-            await until(pilot, lambda: paints == 1)
+            await until(pilot, lambda: len(painted) == 1)
