@@ -6,13 +6,17 @@ Tags come from outside: clean them before they reach a terminal.
 """
 
 from trainer.tfevents.columns import Columns
+from trainer.tfevents.event import BYTES, VARINT, message_fields, read_varint
 from trainer.tfevents.files import EventFiles, EventFolder, NewPoints, RunText, ScalarCurve
 from trainer.tfevents.hparams import Hparams
 from trainer.tfevents.records import BrokenEvents
-from trainer.tfevents.stream import EventStream, Restart, ScalarSeries
+from trainer.tfevents.stream import MOST_TEXTS, EventStream, Restart, ScalarSeries
 from trainer.tfevents.writer import EventWriter
 
 __all__ = [
+    "BYTES",
+    "MOST_TEXTS",
+    "VARINT",
     "BrokenEvents",
     "Columns",
     "EventFiles",
@@ -25,4 +29,6 @@ __all__ = [
     "RunText",
     "ScalarCurve",
     "ScalarSeries",
+    "message_fields",
+    "read_varint",
 ]

@@ -56,7 +56,7 @@ def decode_event(payload: bytes) -> EventRecord:
     scalars: list[Found] = []
     texts: list[tuple[str, str]] = []
     try:
-        for number, wire, start, end in fields(payload, 0, len(payload)):
+        for number, wire, start, end in message_fields(payload, 0, len(payload)):
             if (number, wire) == (1, FIXED64):
                 wall_time, wall_time_at = struct.unpack_from("<d", payload, start)[0], start
             elif (number, wire) == (2, VARINT):
@@ -73,7 +73,7 @@ def decode_event(payload: bytes) -> EventRecord:
 def _summary_values(
     payload: bytes, start: int, end: int
 ) -> Iterator[tuple[list[Found], list[tuple[str, str]]]]:
-    for number, wire, value_start, value_end in fields(payload, start, end):
+    for number, wire, value_start, value_end in message_fields(payload, start, end):
         if (number, wire) == (1, BYTES):
             if (found := _scalar(payload, value_start, value_end)) is not None:
                 yield [found], []
@@ -84,7 +84,7 @@ def _summary_values(
 def _scalar(payload: bytes, start: int, end: int) -> Found | None:
     """Read one Summary.Value: `simple_value`, or a tensor of one number."""
     tag, plugin, found = "", b"scalars", None
-    for number, wire, at, stop in fields(payload, start, end):
+    for number, wire, at, stop in message_fields(payload, start, end):
         if (number, wire) == (1, BYTES):
             tag = payload[at:stop].decode("utf-8", "replace")
         elif (number, wire) == (2, FIXED32):
@@ -107,7 +107,7 @@ def _texts(payload: bytes, start: int, end: int) -> list[tuple[str, str]]:
         # A tensor of strings: one, or the cells of a table.
         lines = [
             payload[at : min(stop, at + MOST_TEXT_BYTES)].decode("utf-8", "replace")
-            for number, wire, at, stop in fields(payload, *value.get(8, (0, 0)))
+            for number, wire, at, stop in message_fields(payload, *value.get(8, (0, 0)))
             if (number, wire) == (8, BYTES)
         ]
         tag = payload[slice(*value.get(1, (0, 0)))].decode("utf-8", "replace")
@@ -117,12 +117,12 @@ def _texts(payload: bytes, start: int, end: int) -> list[tuple[str, str]]:
 
 
 def _hparams(payload: bytes, start: int, end: int) -> Iterator[tuple[str, str]]:
-    for number, wire, at, stop in fields(payload, start, end):
+    for number, wire, at, stop in message_fields(payload, start, end):
         if (number, wire) != (1, BYTES):
             continue
         entry = _parts(payload, at, stop)
         name = payload[slice(*entry.get(1, (0, 0)))].decode("utf-8", "replace")
-        for kind, _, value_at, value_stop in fields(payload, *entry.get(2, (0, 0))):
+        for kind, _, value_at, value_stop in message_fields(payload, *entry.get(2, (0, 0))):
             if kind == 2:
                 yield name, f"{struct.unpack_from('<d', payload, value_at)[0]:.15g}"
             elif kind == 3:
@@ -134,13 +134,15 @@ def _hparams(payload: bytes, start: int, end: int) -> Iterator[tuple[str, str]]:
 
 def _parts(payload: bytes, start: int, end: int) -> dict[int, tuple[int, int]]:
     # The last field of each number that is a message, a text or bytes.
-    return {number: (at, stop) for number, wire, at, stop in fields(payload, start, end) if wire == BYTES}
+    return {
+        number: (at, stop) for number, wire, at, stop in message_fields(payload, start, end) if wire == BYTES
+    }
 
 
 def _plugin_name(payload: bytes, start: int, end: int) -> bytes:
-    for number, wire, at, stop in fields(payload, start, end):
+    for number, wire, at, stop in message_fields(payload, start, end):
         if (number, wire) == (1, BYTES):
-            for inner, inner_wire, name_at, name_stop in fields(payload, at, stop):
+            for inner, inner_wire, name_at, name_stop in message_fields(payload, at, stop):
                 if (inner, inner_wire) == (1, BYTES):
                     return payload[name_at:name_stop]
     return b""
@@ -150,7 +152,7 @@ def _tensor_scalar(payload: bytes, start: int, end: int) -> tuple[float, int, st
     """Read a tensor of exactly one number of any numeric dtype."""
     dtype, size, content = 0, 1, None
     lists: dict[int, tuple[int, int, int]] = {}
-    for number, wire, at, stop in fields(payload, start, end):
+    for number, wire, at, stop in message_fields(payload, start, end):
         if (number, wire) == (1, VARINT):
             dtype = read_varint(payload, at)[0]
         elif (number, wire) == (2, BYTES):
@@ -184,17 +186,17 @@ def _tensor_scalar(payload: bytes, start: int, end: int) -> tuple[float, int, st
 
 def _tensor_size(payload: bytes, start: int, end: int) -> int:
     size = 1
-    for number, wire, at, stop in fields(payload, start, end):
+    for number, wire, at, stop in message_fields(payload, start, end):
         if (number, wire) == (2, BYTES):
             length = 0
-            for inner, inner_wire, length_at, _ in fields(payload, at, stop):
+            for inner, inner_wire, length_at, _ in message_fields(payload, at, stop):
                 if (inner, inner_wire) == (1, VARINT):
                     length = _signed(read_varint(payload, length_at)[0])
             size *= length
     return size
 
 
-def fields(payload: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def message_fields(payload: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield field number, wire type, and start and end of the value."""
     while at < end:
         key, at = read_varint(payload, at)

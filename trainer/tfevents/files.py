@@ -112,6 +112,11 @@ class EventFiles:
                 problems[path] = f"{stream.skipped} damaged records were left out."
         return problems
 
+    @property
+    def newest_s(self) -> float:
+        """Time of the newest event, in seconds since 1970; 0 if unknown."""
+        return max((stream.last_wall_time or 0.0 for stream in self._streams.values()), default=0.0)
+
     def texts(self) -> list[RunText]:
         """Return the texts and arguments of all runs, sorted."""
         return sorted(
