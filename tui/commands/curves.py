@@ -17,7 +17,7 @@ from k8s.errors import KubeError
 from k8s.logs import LogLine, Options, read, targets_of
 from k8s.snapshot import Job
 from k8s.text.home import expand_home
-from trainer.tfevents import EventFiles, EventFolder, ScalarCurve
+from trainer.tfevents import EventFiles, ScalarCurve
 from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
 from tui.commands.support.output import add_format, write, write_csv, write_stderr
@@ -25,6 +25,7 @@ from tui.commands.support.plots import PlotLine, plot
 from tui.feeds.curve_feed import LOG_HINT, CurveFeed
 from tui.feeds.log_points import LogPoints
 from tui.options import ConsoleOptions
+from tui.runs.formats import MetricFolder
 from tui.text.natural_order import tag_key
 
 _JSON_POINT = """
@@ -43,7 +44,7 @@ class NoCurves(KubeError):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the job or folder argument."""
-    parser.add_argument("source", metavar="JOB|FOLDER", help=f"{NAME_HELP}, or a folder with event files")
+    parser.add_argument("source", metavar="JOB|FOLDER", help=f"{NAME_HELP}, or a folder with files of a run")
     parser.add_argument(
         "--tag", action="append", default=[], metavar="TEXT", help="only tags that contain this text"
     )
@@ -55,7 +56,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     folder = expand_home(flags.source)
     lines, source = _from_folder(folder), str(folder)
     if not lines and flags.source.startswith((".", "/", "~")):
-        raise NoCurves(f"There are no event files with scalars in {folder}.")
+        raise NoCurves(f"There are no event files or other metrics in {folder}.")
     if not lines:
         async with cluster(options) as client:
             job = find_job(await read_jobs(options, client), flags.source)
@@ -73,7 +74,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 def _from_folder(folder: Path) -> list[PlotLine]:
     if not folder.is_dir():
         return []
-    events = EventFolder(folder)
+    events = MetricFolder(folder)
     events.read_new()
     return _lines(events)
 

@@ -85,7 +85,7 @@ async def test_two_runs_in_a_folder_are_told_apart(alone: CommandLine, tmp_path:
 
 async def test_a_folder_without_event_files_is_told(alone: CommandLine, tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing", Path("~nobody-of-this-name/runs")):
-        (await alone("curves", str(path))).reports(1, f"There are no event files with scalars in {path}.")
+        (await alone("curves", str(path))).reports(1, f"There are no event files or other metrics in {path}.")
 
 
 async def test_a_tag_that_is_not_there_is_told(alone: CommandLine, folder: Path) -> None:
