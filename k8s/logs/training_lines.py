@@ -6,19 +6,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from k8s.logs.training_tables import TableColumns, bare_point, columns_in, listed_point, row_in
 from k8s.logs.training_tokens import (
     NUMBER,
     Pair,
     RunPosition,
-    TableColumns,
-    columns_in,
     heading_epoch,
     is_about_evaluation,
     is_about_training,
     is_source_or_settings,
     pairs_in,
     place_in,
-    row_in,
     split_of,
 )
 from k8s.text.sanitize import log_text
@@ -39,9 +37,12 @@ _WHOLE_LOSS = re.compile(
     r"(?:^|[/.])(?:(?:train|avg|average|mean|running|overall|total|tot)_)*loss$|_total_loss$|loss[/_]total$",
     re.IGNORECASE,
 )
+_PLAIN_LOSS = re.compile(
+    r"(?:(?:train|training|avg|average|mean|running|overall|total|tot)_)*loss", re.IGNORECASE
+)
 _PLAIN_WORDS = frozenset({
-    "train", "training", "trainer", "total", "avg", "average", "mean", "running", "epoch", "batch", "step",
-    "lm", "loss", "losses", "main", "reduced", "overall", "current", "objective",
+    "train", "training", "trainer", "total", "avg", "av", "average", "mean", "running", "epoch", "batch",
+    "step", "lm", "loss", "losses", "main", "reduced", "overall", "current", "objective",
 })  # fmt: skip
 
 Scalars = tuple[tuple[str, float], ...]
@@ -54,7 +55,8 @@ def _is_worth_reading(raw: bytes) -> bool:
         "loss" in low or "epoch" in low or "step" in low or "iter" in low or "acc" in low or "%|" in low
         or "it/s" in low or "s/it" in low or "batch" in low or "nll" in low or "mse" in low or "err" in low
         or "obj" in low or "cost" in low or "entropy" in low or "learn:" in low or " avg," in low
-        or "'s " in low
+        or "'s " in low or "e-0" in low or "progress" in low or "train" in low
+        or (raw[:1].isdigit() and len(raw) < 40)
     )  # fmt: skip
 
 
@@ -90,12 +92,13 @@ class TrainingLineReader:
         self._base = self._index = 0
         self._index_epoch = -1
         self._longest_bar = self._bar_step = self._unplaced = 0
+        self._lists_losses = False
         self._columns: TableColumns | None = None
         self._lines_since_row = 0
 
     def read(self, raw: bytes) -> list[TrainingPoint]:
         """Return the points of a line, which may hold several bars separated by carriage returns."""
-        if self._columns is None and not _is_worth_reading(raw):
+        if self._columns is None and not self._lists_losses and not _is_worth_reading(raw):
             return []
         if b"\x08" in raw:
             raw = _BACKSPACES.sub(b"\r", raw)
@@ -115,15 +118,22 @@ class TrainingLineReader:
         if self._columns is not None and (row := self._row(text)) is not None:
             yield row
             return
+        if self._lists_losses and (listed := listed_point(text)):
+            yield self._point(*listed)
+            return
+        self._lists_losses = "loss" in text.lower() and text.rstrip().endswith(":")
         place = place_in(text)
         if place is not None and place.is_bar and place.total and place.total >= self._longest_bar:
             self._longest_bar, self._bar_step = place.total, place.step or 0
         pairs = self._pairs(text, place)
-        scalars = [pair for pair in pairs if pair.is_loss or "acc" in pair.name.lower()]
-        if not scalars:
+        has_loss = any(pair.is_loss for pair in pairs)
+        if not has_loss and (bare := bare_point(text) if ", {" in text or text[-1:].isdecimal() else None):
+            yield self._point(*bare)
+            return
+        if not has_loss and not any("acc" in pair.name.lower() for pair in pairs):
             if place is not None:
                 self._remember(text, place)
-            elif self._is_header(text) and (columns := columns_in(text)):
+            elif columns := columns_in(text):
                 self._columns, self._lines_since_row = columns, 0
             return
         if is_source_or_settings(text, has_place=place is not None):
@@ -144,21 +154,19 @@ class TrainingLineReader:
             )
         return pairs
 
-    def _is_header(self, text: str) -> bool:
-        return len(text) < 500 and not any(sign in text for sign in ":={")
+    def _point(self, step: int, *pairs: Pair) -> TrainingPoint:
+        self._step = min(step, LARGEST_STEP)
+        return TrainingPoint(self._step, tuple((pair.name, pair.value) for pair in sorted(pairs, key=_order)))
 
     def _row(self, text: str) -> TrainingPoint | None:
-        row = row_in(text, self._columns) if self._columns and text.lstrip(" |│┃║")[:1].isdecimal() else None
+        row = row_in(text, self._columns) if self._columns else None
         if row is None:
             self._lines_since_row += 1
             if self._lines_since_row > MOST_BETWEEN_ROWS:
                 self._columns = None
             return None
         self._lines_since_row = 0
-        self._step = min(row[0], LARGEST_STEP)
-        return TrainingPoint(
-            self._step, tuple((pair.name, pair.value) for pair in sorted(row[1], key=_order))
-        )
+        return self._point(self._place_step(row[0]), *row[1])
 
     def _remember(self, text: str, place: RunPosition) -> None:
         """Record the position of a line without scalars; they may follow."""
@@ -225,5 +233,5 @@ class TrainingLineReader:
 def _order(pair: Pair) -> int:
     """Put the whole loss of training first, then its parts, and the other scalars last."""
     if not pair.is_loss or split_of(pair.name) not in ("", "train"):
-        return 2
-    return int(not _WHOLE_LOSS.search(pair.name))
+        return 3
+    return 2 if not _WHOLE_LOSS.search(pair.name) else int(not _PLAIN_LOSS.fullmatch(pair.name))

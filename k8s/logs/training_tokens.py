@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 NUMBER = (
     r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-    r"|[-+]?(?:nan|NaN|NAN|inf(?:inity)?|Inf)"
+    r"|[-+]?(?:nan|NaN|NAN|[iI]nf(?:inity)?|INF)"
 )
 # Versions, times, dates, fractions, file names and numbers with a unit are no values.
 _ENDS_NUMBER = r"(?!\.?\w|[:-]\w|/(?!\d+\.\d)\w|,\d|\s?[*+]\s?(?!\d+[,;])\w)"
@@ -28,11 +28,11 @@ class RunPosition(NamedTuple):
 
 # For lower-case text; `_rank` judges what is before the word.
 _COUNTER = re.compile(
-    r"(epoch|ep|steps?|iter(?:ation)?s?|its?|batch(?:es)?|(?:time|env_?)steps?|nupdates|updates?|up(?=\.)|episodes?|rounds?"
-    r"|ticks?|train(?=:))"
+    r"(epochs?|ep|steps?|iter(?:ation)?s?|itrs?|its?|(?:mini)?batch(?:es)?|(?:time|env_?)steps?|nupdates|updates?|up(?=\.)|episodes?|rounds?"
+    r"|ticks?|train(?:ing)?(?=:| \d{1,9},))"
     r"(?:[_ ]?(?:idx|index|i|num|number|no|id|count|done|seen)|/max_steps|\(\w{1,12}\)|\.)?"
     r"""["']?\s{0,60}+(?:(?:[:=#\[(|│-]|no\.?)\s{0,16})?["'#:\[(]{0,2}\s{0,8}"""
-    r"(\d{1,3}(?:,\d{3})+|\d{1,18}+)(\.0+)?(?!\.?\w|%|:\d\d|-\d(?!\d{0,12}\]))"
+    r"(\d{1,3}(?:,\d{3})+|\d{1,18}+)(\.0+|k(?=[\s,]))?(?!\.?\w|%|:\d\d|-\d(?!\d{0,12}\]))"
     r"(?:\s{0,8}(?:/|of)\s{0,8}(\d{1,3}(?:,\d{3})+|\d{1,18})(?![\w/.]))?"
 )
 # What follows an epoch: `[3][ 50/196]`, `1 [640/60000 (1%)]`, `2 | 200/ 2983 batches`, `1, 50/300`.
@@ -42,7 +42,7 @@ _WITHIN_EPOCH = re.compile(
 # tqdm's, Keras's, and rich's bars, with any glyphs or none.
 _BAR = re.compile(
     r"(\d{1,12})/\s{0,6}(\d{1,12}|\?|unknown)\s{0,3}(?:\[\s{0,3}(?:\d{1,4}:\d\d|[=>.-]|[^\w\s])|[━╸╺─█▉-▏#=]|-\s\d)"
-    r"|(?:[━╸╺─█]|%\|[^|]{0,200}\|)\s{0,4}(\d{1,12})/(\d{1,12})\b"
+    r"|(?:[━╸╺─█]\|?|%\|[^|]{0,200}\|)\s{0,4}(\d{1,12})/(\d{1,12})\b"
 )
 # Bars of anything but training.
 _CHORE = re.compile(
@@ -69,13 +69,13 @@ _RARE_FORMS: tuple[tuple[str, re.Pattern[str], int], ...] = tuple(
         ("e-", r"(?:^|[\s:])\[(?P<step>\d{1,12}), \d{1,3}\.?\d{0,24}e-\d{1,3}\]$", 1),
         ("/", _LEADING_FRACTION, 1),
         ("/", r"\s(?P<step>\d{1,12})/(?P<total>\d{1,12})\s{0,4}$", 1),
-        ("/", r"(?<!\w)(?<!% )[\[(]\s{0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})[\])]", 1),
+        ("/", r"(?<!\w)(?<!% )[\[(]\s{0,8}(?P<step>\d{1,12})/\s{0,8}(?P<total>\d{1,12})[\])]", 1),
         ("", r"(?<![\w.])[iet]\s?[:=]\s?(?P<step>\d{1,12})(?![\w.:%])", 1),
     )
 )  # fmt: skip
 # `[3]`, `3:` or `3/20,` where a message starts.
 _LEADING = re.compile(
-    r"(?:^|[\]>)-]\s|\b(?:info|debug)(?:\s|:\w{1,24}:))\s{0,8}"
+    r"(?:^|[\]>)|-]\s|\b(?:info|debug)(?:\s|:\w{1,24}:))\s{0,8}"
     r"(?:\[(\d{1,12})(?:\](?=[\s:])|\s\|)|(\d{1,12})(?:\s?/\s?\d{1,12})?(?=:\s|\s?[|,;-]\s|\s\(|\s\[[a-z_]{0,16}\s?loss))"
 )
 _WENET = re.compile(r"\b(?:train|cv) batch (\d{1,9})/(\d{1,12}) ")
@@ -109,6 +109,8 @@ def _rank(glued: str, is_apart: bool, word: str) -> int:
     if word.startswith(("update", "times")) and not is_apart and (last == "num" or "total" in glued):
         return 5
     if last in _FOREIGN_WORDS:
+        if last == "total" and word == "step" and not is_apart:
+            return 1
         return rank if last == "n" and word.startswith("iter") else 0
     return rank if is_apart or last in _OWN_WORDS or glued[-1] == "-" else 0
 
@@ -138,14 +140,24 @@ def place_in(text: str) -> RunPosition | None:
         if not value:
             continue
         number, total = _integer(match[2]), _integer(match[4]) if match[4] else None
-        if word in ("epoch", "ep", "train"):
+        if match[3] == "k":
+            number *= 1000
+        if word == "epochs":
+            if "loss" not in low:
+                continue  # a setting
+            word = "epoch"
+        if word in ("epoch", "ep", "train", "training"):
             within = _WITHIN_EPOCH.match(low, match.end())
-            if match[3] or epoch is not None or (word == "train" and not within):
+            if match[3] or epoch is not None:
+                continue
+            if word[:5] == "train" and not within and low[match.end() : match.end() + 1] != ",":
+                if "loss" in low and not rank and ":" in match[0]:
+                    found, rank = RunPosition(number, total), 1
                 continue
             epoch, epochs, is_bare = number, total, match[0].startswith("epoch ")
             start, end = match.span()
             # ImageNet's example, timm and Swin count from 0.
-            opens = within[0] if within and word == "train" else match[0] if total is None else ""
+            opens = within[0] if within and word[:5] == "train" else match[0] if total is None else ""
             if "[" in opens and ":" in match[0]:
                 first_epoch = 0
             if within and rank < 2:
@@ -168,9 +180,9 @@ def place_in(text: str) -> RunPosition | None:
             return None
         length = str(bar[2] or bar[4])
         found = RunPosition(int(bar[1] or bar[3]), int(length) if length.isdecimal() else None, is_bar=True)
-        if epoch is not None and "/" not in low[max(0, end - 8) : end]:
-            first_epoch = 0
-        if epochs is not None and (found.step, found.total) == (epoch, epochs):
+        if epoch is not None and "v_num=" in low:
+            first_epoch = 0  # Lightning
+        if epochs is not None and found.total == epochs and (epoch or 0) - (found.step or 0) in (0, 1):
             found = None  # a bar of the epochs
     if wenet := _WENET.search(low) if " batch " in low else None:
         return RunPosition(int(wenet[2]), None, int(wenet[1]), 0)
@@ -201,8 +213,8 @@ def heading_epoch(text: str) -> int | None:
 
 _PAIR = re.compile(
     r"(?<![\w./@%#\\-])([A-Za-z_][\w./@'-]{0,80}+)"
-    r"""(?:["'`]?(?:\s?[(\[][^():\]]{0,40}+[)\]])?["']?\s{0,16}+(?:[:=]{1,2}>?|:=)\s{0,24}+"""
-    r"|\s{0,40}+[|│┃║]\s{1,40}+|\s(?:is|-)\s|(\s{1,40}+))"
+    r"""(?:["'`]?(?:\s?[(\[][^():\]]{0,40}+[)\]]|\sper\s[a-z]{1,12})?["']?\s{0,16}+(?:[:=]{1,2}>?|:=)\s{0,24}+"""
+    r"|\s{0,40}+[|│┃║]\s{1,40}+|\s(?:is|-)\s|(?:(?<=')|\"),\s|(?:\sper\s[a-z]{1,12})?(\s{1,40}+))"
     r"""["'(\[]{0,2}(?:[A-Za-z_.]{2,20}+\d{0,3}+\()?"""
     rf"({NUMBER}){_ENDS_NUMBER}"
 )
@@ -210,23 +222,25 @@ _PAIR = re.compile(
 _UNNAMED = re.compile(
     rf"(?:^|\|)\s{{0,8}}\d{{1,9}}: ({NUMBER}), (?:{NUMBER}) avg\b"
     rf"|(?:objective function|[Ss]core at iteration) [^|]{{0,80}}?\bis ({NUMBER})(?![\w.])"
-    rf"|\w{{0,40}}(?:[Ll]oss|[Cc]ost)\b[^:=|{{}}]{{0,60}}[:=]\s{{0,24}}({NUMBER})[.'\"]{{0,2}}\s{{0,4}}$"
+    rf"|\w{{0,40}}(?:[Ll]oss|[Cc]ost)\b[^:=|{{}}.]{{0,60}}(?:[:=]|\bis\b)\s{{0,24}}({NUMBER})(?=[.'\"]{{0,2}}(?:\s{{0,4}}$|\s[A-Z]))"
     rf"|(?<![\w.])({NUMBER}) (?:avg )?(?:cost|loss)(?=[,;\]]|$)"
 )
 # MLPerf's records.
 _RECORD = re.compile(rf'"key": ?"(\w{{0,40}}loss\w{{0,40}})", ?"value": ?({NUMBER})\b')
-_LOSS = re.compile(r"loss(?!les|y)", re.IGNORECASE)
-_OTHER_LOSS = re.compile(
+LOSS = re.compile(r"loss(?!les|y)", re.IGNORECASE)
+OTHER_LOSS = re.compile(
     r"(?:^|[_/.\s-])(?:nll|ce|bce|xent|cross[_-]?entropy\w*|r?mse(?:_\w{1,8})?|rmsle|mae|mape|l1|l2|elbo|objf"
-    r"|objs?|cost|kld|l_(?!r)\w{1,12}|(?:train_network_)?err(?:or)?(?:_[a-z])?|learn)$",
+    r"|objs?|cost|kld|[mc]lm(?:-[a-z]{2})*|l_(?!r)\w{1,12}|(?:train_network_)?err(?:or)?(?:_[a-z])?|learn)$",
     re.IGNORECASE,
 )
 _NO_LOSS = re.compile(
     r"loss(?:es)?[_ ./-]?(?:scal\w+|weights?|w|coef\w*|fn|func\w*|type|name|mode|ratio|factor|lambda"
     r"|threshold|margin|reduction|smoothing|interval|every|freq|kwargs|cfg|config|best|count|chunks?|alpha|beta|gamma|delta"
-    r"|eps\w*|temp\w*|warmup|decay|clip|tol\w*|patience|window|dim|layers?|num)\b"
+    r"|eps\w*|temp\w*|warmup|decay|clip|tol\w*|patience|window|dim|layers?|num|params?|opts?|options|args|py)\b"
+    r"|loss.{0,40}[_./ -](?:weights?|coef\w*|alpha|beta|gamma|margin|smooth(?:ing)?|reduction"
+    r"|ratio|temperature)$"
     r"|\b(?:best|min|minimum|lowest|target|stop|use|no|is|with_loss|max|previous|prev|old|packet|heat|expected"
-    r"|below|init|initial)[_ .-](?:\w{1,20}[_ .-])?loss",
+    r"|below|init|initial|lambda|weight|coef|gamma)[_ .-](?:\w{1,20}[_ .-])?loss",
     re.IGNORECASE,
 )
 _SPLITS = {
@@ -273,12 +287,13 @@ def split_of(name: str) -> str:
 @lru_cache(4096)
 def _is_loss(name: str) -> bool:
     return (
-        bool(_LOSS.search(name)) and not _NO_LOSS.search(name) and not _NO_LOSS.search(name.replace("_", " "))
+        bool(LOSS.search(name)) and not _NO_LOSS.search(name) and not _NO_LOSS.search(name.replace("_", " "))
     )
 
 
 @lru_cache(4096)
-def _is_shown(name: str) -> bool:
+def is_shown(name: str) -> bool:
+    """Return True for names of scalars that are worth a curve."""
     return bool(_SHOWN.search(name))
 
 
@@ -288,7 +303,7 @@ def _worth(name: str) -> int:
     low = name.lower()
     if "loss" in low or "acc" in low or low in _SPLIT_WORDS or low == "total":
         return 2
-    return int(bool(_is_shown(name) or _OTHER_LOSS.search(name) or _GAN.fullmatch(name)))
+    return int(bool(is_shown(name) or OTHER_LOSS.search(name) or _GAN.fullmatch(name)))
 
 
 def pairs_in(text: str, *, has_place: bool, follows_place: bool = False) -> list[Pair]:
@@ -300,6 +315,8 @@ def pairs_in(text: str, *, has_place: bool, follows_place: bool = False) -> list
         follows_place: An earlier line named one.
     """
     text = text.replace("ross entropy", "ross_entropy")
+    if "\u2019" in text:
+        text = text.replace("\u2018", "'").replace("\u2019", "'")
     pairs = list(_named(text, has_place, follows_place))
     if '"value"' in text and (record := _RECORD.search(text)):
         pairs = [Pair(record[1], float(record[2]), is_loss=True)]
@@ -307,7 +324,8 @@ def pairs_in(text: str, *, has_place: bool, follows_place: bool = False) -> list
         gan = [pair for pair in pairs if _GAN.fullmatch(pair.name)]
         pairs = [
             Pair(f"loss/{each.name}", each.value, is_loss=True)
-            if _OTHER_LOSS.search(each.name) or (len(gan) > 1 and each in gan and gan[0].name[0] != gan[1].name[0])
+            if OTHER_LOSS.search(each.name)
+            or (len(gan) > 1 and each in gan and gan[0].name[0] != gan[1].name[0])
             else each
             for each in pairs
         ]
@@ -315,7 +333,7 @@ def pairs_in(text: str, *, has_place: bool, follows_place: bool = False) -> list
             digits = unnamed[1] or unnamed[2] or unnamed[3] or unnamed[4]
             if (has_place or not digits.isdecimal()) and not _NO_LOSS.search(unnamed[0].replace("_", " ")):
                 pairs.append(Pair("loss/objective" if unnamed[2] else "loss", float(digits), is_loss=True))
-    return [pair for pair in pairs if pair.is_loss or _is_shown(pair.name)]
+    return [pair for pair in pairs if pair.is_loss or is_shown(pair.name)]
 
 
 def _named(text: str, has_place: bool, follows_place: bool) -> Iterator[Pair]:
@@ -335,7 +353,8 @@ def _named(text: str, has_place: bool, follows_place: bool) -> Iterator[Pair]:
             opened, context = -1, ""
         if not worth and opened < 0:
             continue
-        if spaces and not has_place and not (follows_place and _stands_alone(text, start, end)):
+        is_lone = follows_place or digits.partition(".")[2][2:].isdecimal()
+        if spaces and not has_place and not (is_lone and _stands_alone(text, start, end)):
             continue
         # Tacotron prints a step between a name and its value.
         if spaces and digits.isdecimal() and (second := _SECOND.match(text, end)) and "oss" in name:
@@ -353,7 +372,7 @@ def _named(text: str, has_place: bool, follows_place: bool) -> Iterator[Pair]:
         if words:
             name = "_".join((*words, name)).lower()
         if context:
-            name = context if name == "loss" and _LOSS.search(context) else f"{context}/{name}"
+            name = context if name == "loss" and LOSS.search(context) else f"{context}/{name}"
         name = name.strip("'")
         is_loss = _is_loss(name)
         if is_loss and not has_loss:
@@ -368,7 +387,9 @@ def _named(text: str, has_place: bool, follows_place: bool) -> Iterator[Pair]:
 def _stands_alone(text: str, start: int, end: int) -> bool:
     """Return True if no sentence goes on around a name and its value."""
     words = re.split(r"[:|,\]>-]", text[:start])[-1].split()
-    return len(words) < 3 and re.match(r"\s*(?:$|[,|│;]|\s{2}|\w+ [-+]?\d)", text[end:]) is not None
+    return (
+        len(words) < 3 and re.match(r"\s*(?:$|[,|│;]|\s{2}|\w+ [-+]?\d|\(\s*[-\d])", text[end:]) is not None
+    )
 
 
 def _context(text: str, start: int, gap: str) -> str:
@@ -378,7 +399,7 @@ def _context(text: str, start: int, gap: str) -> str:
     if _NO_LOSS.search(head):
         return ""
     words = _WORDS.findall(head)
-    if words and _ENDS_NAME.search(head) and (_LOSS.search(words[-1]) or split_of(words[-1])):
+    if words and _ENDS_NAME.search(head) and (LOSS.search(words[-1]) or split_of(words[-1])):
         return str(words[-1])
     return "losses" if gap.rstrip("'\"").endswith(("{", "[")) and _ENDS_LOSSES.search(head) else ""
 
@@ -422,8 +443,14 @@ def is_about_evaluation(text: str) -> bool:
 _CODE_START = re.compile(
     r'\s*(?:File "|"""|>>>|//|\+ |usage: |-{1,2}[a-z]'
     r"|(?:import|from|for|if|elif|while|with|class|def|raise|return|assert|print|self|python3?)\b)"
-    r'|\s*"(?!(?:train_|total_|eval_|val_)?loss")[\w./]+": [^\s,{\[]+,?\s*$'
-    r"|\s*[\w.\[\]'\"]+ ?[-+*]?= ?[^\s,;|]+\s*(?:#.*)?$|\s*[\w.]+ = (?:[\w.]+ [*+/-] |[\[{(])"
+    r'|\s*"(?!(?:train(?:ing)?_|total_|eval_|val(?:idation)?_)?[Ll]oss")[\w./]+": [^\s,{\[]+,?\s*$'
+    r"|\s*[\w.\[\]'\"]+ ?[-+*]?= ?[^\s,;|]+\s*(?:#.*)?$|\s{2,}\w+ ?= ?[^\s,;|]+,\s*$"
+    r"|\s*[\w.]+ = (?:[\w.]+ [*+/-] |[\[{(])"
+)
+# `loss=0.5` alone on a line is output; `loss = 0.5` is source, unless it has more digits.
+_LONE_VALUE = re.compile(
+    r"\s*[\w./-]+=[^\s=]*[^\s=,]\s*"
+    r"|[\w ]{1,40}= (?:nan|(?=[-\d]\S*[1-9]\d?\S*\d\d)-?\d+\.\d{3,}\S*)\s*"
 )
 _CALL = re.compile(
     r"\((?:(?<=print\()|(?<=info\()|(?<=debug\()|(?<=warning\()|(?<=item\()\)"
@@ -443,8 +470,7 @@ _SETTINGS = re.compile(
 def is_source_or_settings(text: str, *, has_place: bool) -> bool:
     """Return True for source code, commands, tracebacks, prose, and dumps of settings."""
     if _CODE_START.match(text):
-        # `loss=0.5` alone on a line is output; `loss = 0.5` is source.
-        return not re.fullmatch(r"\s*[\w./-]+=[^\s=]+\s*", text)
+        return not _LONE_VALUE.fullmatch(text)
     if "(" in text and _CALL.search(text):
         return True
     if ("%." in text or "{" in text) and _FORMAT.search(text):
@@ -453,103 +479,6 @@ def is_source_or_settings(text: str, *, has_place: bool) -> bool:
         return True
     if text.endswith(".") and not any(sign in text for sign in ":=|["):
         return True
-    if not has_place and (len(set(_SETTINGS.findall(text))) > 1 or _BEST.search(text)):
+    if len(set(_SETTINGS.findall(text))) > (2 if has_place else 1) or (not has_place and _BEST.search(text)):
         return True
     return text.count("True") + text.count("False") > 3
-
-
-# Names of columns that count, best first.
-_COUNTING = (
-    "step", "steps", "global_step", "#", "iteration", "iter", "iter.", "it", "batch", "epoch", "itn", "itn.",
-    "e", "ep",
-)  # fmt: skip
-# YOLOv5's columns.
-_YOLO_LOSSES = frozenset({"box", "obj", "cls", "giou", "dfl"})
-
-
-class TableColumns(NamedTuple):
-    """The header of a table: names of columns, where they start and end, and what separates them."""
-
-    names: tuple[str, ...]
-    spans: tuple[tuple[int, int], ...]
-    separator: str
-
-
-def _split_row(text: str, separator: str) -> list[tuple[str, int, int]]:
-    if separator == "|":
-        body = text.strip().strip("|│┃║").replace("│", "|").replace("┃", "|").replace("║", "|")
-        return [(cell.strip(), 0, 0) for cell in body.split("|")]
-    if separator == ",":
-        return [(cell.strip(), 0, 0) for cell in text.split(",")]
-    pattern = r"\S+(?: \S+)*" if separator == "  " else r"\S+"
-    return [(match[0], match.start(), match.end()) for match in re.finditer(pattern, text)]
-
-
-def columns_in(text: str) -> TableColumns | None:
-    """Return the columns if a line is the header of a table with a loss."""
-    stripped = text.strip()
-    separator = (
-        "|" if stripped[:1] in "|│┃║" or stripped.count("|") > 1
-        else "," if "," in stripped
-        else "  " if "  " in stripped
-        else " "
-    )  # fmt: skip
-    cells = _split_row(text, separator)
-    if len(cells) > 2 and cells[0][0] == "#" and cells[1][0].lower() in _COUNTING:
-        cells = cells[1:]  # a comment
-    names = [name.lower().replace(" ", "_") for name, _, _ in cells]
-    if (
-        len(cells) < 2
-        or (separator == " " and names[0] not in _COUNTING)
-        or any(len(name) > 32 or not name or name[0].isdecimal() for name in names)
-    ):
-        return None
-    has_loss = any(map(_is_loss_column, names)) or len(_YOLO_LOSSES.intersection(names)) > 1
-    if not has_loss or not any(each in names for each in _COUNTING):
-        return None
-    return TableColumns(tuple(names), tuple((start, end) for _, start, end in cells), separator)
-
-
-def _is_loss_column(name: str) -> bool:
-    return bool(_LOSS.search(name) or _OTHER_LOSS.search(name))
-
-
-_EMPTY_CELLS = frozenset({"", "-", "--", "none", "n/a", "no log"})
-_ROW_NUMBER = re.compile(rf"(?:{NUMBER})[%:]?$")
-
-
-def row_in(text: str, columns: TableColumns) -> tuple[int, list[Pair]] | None:
-    """Return the position and the scalars of a row of a table; None if a line is no row."""
-    names = columns.names
-    cells = _split_row(text, columns.separator)
-    if columns.separator == "  " and len(cells) != len(names):
-        cells = _split_row(text, " ")
-    by_name: dict[str, str] = {}
-    if len(cells) == len(names) or (len(cells) > len(names) and "%" in text):
-        by_name = dict(zip(names, (cell for cell, _, _ in cells), strict=False))
-    elif 1 < len(cells) < len(names) and columns.separator == "  ":
-        # Empty cells leave gaps: where a cell starts or ends tells its column.
-        for cell, start, end in cells:
-            distances = [min(abs(start - left), abs(end - right)) for left, right in columns.spans]
-            by_name.setdefault(names[distances.index(min(distances))], cell)
-    counter = next((each for each in _COUNTING if each in by_name), "")
-    place = re.fullmatch(r"(\d{1,18})(?:/\d{1,18})?", by_name.get(counter, ""))
-    if place is None or any(
-        "loss" in name and not _ROW_NUMBER.match(cell) and cell.lower() not in _EMPTY_CELLS
-        for name, cell in by_name.items()
-    ):
-        return None
-    pairs = [
-        Pair(name, float(cell.rstrip("%:").replace(",", "")), bool(_LOSS.search(name)))
-        for name, cell in by_name.items()
-        if name != counter and _ROW_NUMBER.match(cell)
-    ]
-    if not any(pair.is_loss for pair in pairs):
-        pairs = [
-            Pair(f"loss/{each.name}", each.value, is_loss=True)
-            if _OTHER_LOSS.search(each.name) or each.name in _YOLO_LOSSES
-            else each
-            for each in pairs
-        ]
-    shown = [pair for pair in pairs if pair.is_loss or _is_shown(pair.name)]
-    return (int(place[1]), shown) if any(pair.is_loss for pair in shown) else None
