@@ -1,12 +1,14 @@
 """Read files in a job's pods: through the API, or from a volume on this machine.
 
-Through the API means `exec`: the container must run and have `sh`, `find`, `wc`, `tail` and `head`.
+Through the API means `exec`: the container must run and have `sh`, `find`, `wc`, `tail` and `head`, as
+busybox does.
 A volume claim whose folder is on this machine (the sandbox annotates it) is read directly, which
 also works when the pods are gone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +29,10 @@ READ_LIMIT_BYTES = 32 * 2**20
 _EXEC_LIMIT_BYTES = 64 * 2**20
 _ERROR_LIMIT_BYTES = 500
 _READ = 'exec <"$1" && tail -c "+$2" | head -c "$3"'
-_LIST = 'find "$1" -type f -name "*tfevents*" -exec wc -c {} +'
+# The folders of a program may be many.
+_SEARCH = '[ "$PWD" = / ] || set -- "$PWD" "$@"; find "$@" 2>/dev/null | head -n 500'
+SEARCH_S = 20.0
+SEARCH_DEPTH = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +79,11 @@ async def run(
     return bytes(output)
 
 
-async def list_event_files(
-    client: Client, pod: str, namespace: str, folder: str, *, container: str = ""
+async def list_files(
+    client: Client, pod: str, namespace: str, folder: str, names: Sequence[str], *, container: str = ""
 ) -> list[RemoteFile]:
-    """Return the event files below a folder of a running container, by name."""
-    words = ["sh", "-c", _LIST, "sh", folder]
+    """Return the files below a folder of a running container whose names match a glob, by path."""
+    words = ["find", folder, "-type", "f", *_matching(names), "-exec", "wc", "-c", "{}", "+"]
     output = await run(client, pod, namespace, words, container=container)
     found = []
     for line in output.decode("utf-8", "replace").splitlines():
@@ -88,11 +93,50 @@ async def list_event_files(
     return sorted(found, key=lambda file: file.path)
 
 
+async def find_folders(
+    client: Client,
+    pod: str,
+    namespace: str,
+    roots: Sequence[str],
+    names: Sequence[str],
+    *,
+    container: str = "",
+) -> list[str]:
+    """Return the folders of a running container, below `roots` and where it works, with files that match.
+
+    Stops after 500 files.
+
+    Raises:
+        KubeError: The command could not be run, or took longer than `SEARCH_S`.
+    """
+    depth = ("-maxdepth", str(SEARCH_DEPTH), "-xdev", "-type", "f")
+    words = ["sh", "-c", _SEARCH, "sh", *roots, *depth, *_matching(names)]
+    try:
+        async with asyncio.timeout(SEARCH_S):
+            output = await run(client, pod, namespace, words, container=container)
+    except TimeoutError as error:
+        raise ExecFailed(f"Could not search {pod}.", f"It took more than {SEARCH_S:.0f} s.") from error
+    paths = output.decode("utf-8", "replace").splitlines()
+    return sorted({posixpath.dirname(path) for path in paths if path.startswith("/")})
+
+
+def _matching(names: Sequence[str]) -> list[str]:
+    either = [word for name in names for word in ("-o", "-name", name)]
+    return ["(", *either[1:], ")"]
+
+
 async def read_from(
-    client: Client, pod: str, namespace: str, path: str, offset: int, *, container: str = ""
+    client: Client,
+    pod: str,
+    namespace: str,
+    path: str,
+    offset: int,
+    *,
+    container: str = "",
+    limit_bytes: int = READ_LIMIT_BYTES,
 ) -> bytes:
-    """Return a file's content from an offset, at most 32 MiB."""
-    words = ["sh", "-c", _READ, "sh", path, str(offset + 1), str(READ_LIMIT_BYTES)]
+    """Return a file's content from an offset, at most `limit_bytes`."""
+    words = ["sh", "-c", _READ, "sh", path, str(offset + 1), str(limit_bytes)]
     return await run(client, pod, namespace, words, container=container)
 
 

@@ -43,13 +43,8 @@ async def find_tensorboard(client: Client, job: Job) -> PodPort:
         KubeError: A request failed.
     """
     namespace, name = job.ref.namespace, job.ref.name
-    services: list[dict[str, Any]] = []
-    with suppress(Forbidden):
-        services = await client.list(SERVICES, namespace)
     seen = ""
-    for service in sorted(services, key=lambda each: not _is_of_arena(each, name)):
-        if not _serves_tensorboard(service, name):
-            continue
+    for service in await _services(client, job):
         seen = text_of(nested(service, "metadata").get("name"))
         for pod in await _pods_behind(client, service, namespace):
             if port := _target_port(_service_port(service), pod):
@@ -67,6 +62,31 @@ async def find_tensorboard(client: Client, job: Job) -> PodPort:
         f"No Service in its namespace is labelled role={WORD}, and none of its pods has port {PORT}.",
         "Curves are drawn without one; or forward a port of one of its pods.",
     )
+
+
+async def tensorboard_proxy(client: Client, job: Job) -> str:
+    """Return the path of a job's TensorBoard below the API server: through its Service, or its own pod.
+
+    Raises:
+        NotFound: The job has none.
+        KubeError: A request failed.
+    """
+    namespace = job.ref.namespace
+    for service in await _services(client, job):
+        name = text_of(nested(service, "metadata").get("name"))
+        port = _service_port(service).get("port")
+        return f"{SERVICES.path(namespace)}/{name}{f':{port}' if port else ''}/proxy"
+    place = await find_tensorboard(client, job)
+    return f"{PODS.path(namespace)}/{place.pod}:{place.port}/proxy"
+
+
+async def _services(client: Client, job: Job) -> list[dict[str, Any]]:
+    # Arena's first.
+    services: list[dict[str, Any]] = []
+    with suppress(Forbidden):
+        services = await client.list(SERVICES, job.ref.namespace)
+    found = [each for each in services if _serves_tensorboard(each, job.ref.name)]
+    return sorted(found, key=lambda each: not _is_of_arena(each, job.ref.name))
 
 
 async def find_tensorboard_url(client: Client, job: Job) -> str | None:

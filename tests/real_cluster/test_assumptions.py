@@ -15,13 +15,14 @@ from k8s.cluster.mirror import Mirror
 from k8s.errors import Forbidden, NotFound
 from k8s.jobs.create import JobRejected
 from k8s.jobs.permissions import ResourceAttributes, review
-from k8s.jobs.pod_files import ExecFailed, RemoteFile, list_event_files, read_from
+from k8s.jobs.pod_files import ExecFailed, RemoteFile, list_files, read_from
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.models import Meta, Pod, Reader, WatchEvent
 from k8s.models.resources import NODES, PODS
 from tests.k8s.kinds.test_kinds import SPEC
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.jobs.new_job.job_files import create_with_files
+from tui.runs.formats import NAMES
 
 READY_S = 120.0
 POD: dict[str, Any] = {
@@ -121,7 +122,7 @@ async def test_files_in_a_real_container_are_listed_and_read_from_any_offset(cli
         while not any(each.status.phase == "Running" for each in mirror.objects.values()):
             changed.clear()
             await changed.wait()
-    found = await list_event_files(client, "files", namespace, "/logs")
+    found = await list_files(client, "files", namespace, "/logs", NAMES)
     assert found == [RemoteFile("/logs/a b/events.out.tfevents.1", 5)]
     assert await read_from(client, "files", namespace, found[0].path, 0) == b"hello"
     assert await read_from(client, "files", namespace, found[0].path, 3) == b"lo"
@@ -129,7 +130,7 @@ async def test_files_in_a_real_container_are_listed_and_read_from_any_offset(cli
     with pytest.raises(ExecFailed, match="gone"):
         await read_from(client, "files", namespace, "/logs/gone", 0)
     with pytest.raises(ExecFailed, match="No such file"):
-        await list_event_files(client, "files", namespace, "/nowhere")
+        await list_files(client, "files", namespace, "/nowhere", NAMES)
     async with client.log("files", namespace, follow=True, timestamps=True) as body:
         assert (await body.readline()).endswith(b"Z ready\n")
     await client.delete(PODS, "files", namespace, grace_period_s=0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from k8s.errors import KubeError, Unreachable
-from k8s.jobs.pod_files import _READ, ExecFailed, RemoteFile, list_event_files, local_folder, read_from, run
+from k8s.jobs.pod_files import _READ, ExecFailed, RemoteFile, list_files, local_folder, read_from, run
 from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, refusal
 
 EXEC = "/api/v1/namespaces/ns/pods/a/exec"
@@ -21,7 +21,7 @@ async def test_event_files_are_listed_with_their_sizes() -> None:
     lines = endless + b" 12 /logs/b/events.out.tfevents.2\n340 /logs/a b/events.out.tfevents.1\n352 total\n"
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(EXEC, Socket([(1, lines[:30]), (1, lines[30:]), SUCCESS]))
-        assert await list_event_files(client, "a", "ns", "/logs", container="main") == [
+        assert await list_files(client, "a", "ns", "/logs", ["*tfevents*"], container="main") == [
             RemoteFile("/logs/a b/events.out.tfevents.1", 340),
             RemoteFile("/logs/b/events.out.tfevents.2", 12),
         ]

@@ -357,16 +357,6 @@ def test_event_files_win_per_tag_and_step(tmp_path: Path) -> None:
     ]
 
 
-def test_of_two_files_of_mmengine_with_the_same_scalars_one_is_read() -> None:
-    files = MetricFiles()
-    assert files.select(
-        ["a/vis_data/1.json", "a/vis_data/scalars.json", "b/vis_data/2.json", "c/x.json"]
-    ) == [
-        "a/vis_data/scalars.json",
-        "b/vis_data/2.json",
-    ]
-
-
 def test_names_settings_and_sizes_are_bounded_and_clean() -> None:
     [_, *_, (path, content, _)] = EXAMPLES
     assert [(text.name, text.text) for text in read(path, content).texts()] == [("lr", "0.5"), ("name", "a")]

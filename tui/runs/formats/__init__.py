@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 from trainer.tfevents import EventFiles, EventFolder, EventStream, NewPoints, RunText, ScalarCurve
@@ -18,22 +19,24 @@ from tui.runs.formats.wandb import WandbFile
 
 # Files of one folder tree that are read beside event files.
 MOST_FILES = 512
-_FORMATS: Sequence[tuple[re.Pattern[str], type[RecordStream]]] = (
-    (re.compile(r"run-[^/]+\.wandb"), WandbFile),
-    (re.compile(r"trainer_state\.json"), TrainerState),
-    (re.compile(r"(?:metrics|results|progress|history|log)\.csv"), CsvLines),
-    (re.compile(r"metrics\.json|log\.txt|.+\.log\.json"), JsonLines),
-    (re.compile(r".*(?:metric|log|stat|hist|scalar|progress).*\.jsonl"), JsonLines),
-)
+_FORMATS: Mapping[str, type[RecordStream]] = {
+    "run-*.wandb": WandbFile,
+    "trainer_state.json": TrainerState,
+    **dict.fromkeys(("metrics.csv", "results.csv", "progress.csv", "history.csv", "log.csv"), CsvLines),
+    # MMEngine, mmcv, detectron2 and DINO.
+    **dict.fromkeys(("scalars.json", "*.log.json", "metrics.json", "log.txt"), JsonLines),
+    **dict.fromkeys(("*metric*.jsonl", "*log*.jsonl", "*stat*.jsonl", "*hist*.jsonl"), JsonLines),
+    **dict.fromkeys(("*scalar*.jsonl", "*progress*.jsonl"), JsonLines),
+}
+# Names of all files that are read, as globs.
+NAMES = ("*tfevents*", *_FORMATS)
 _CHECKPOINT = re.compile(r"checkpoint-(\d{1,18})")
 
 
 def format_of(path: str) -> type[RecordStream] | None:
     """Return the reader of a file that is not an event file; None if it is not read."""
-    file = PurePosixPath(path)
-    if file.parent.name == "vis_data" and file.suffix == ".json":
-        return JsonLines
-    return next((reader for pattern, reader in _FORMATS if pattern.fullmatch(file.name)), None)
+    name = PurePosixPath(path).name
+    return next((reader for glob, reader in _FORMATS.items() if fnmatchcase(name, glob)), None)
 
 
 class MetricFiles(EventFiles):
@@ -47,14 +50,7 @@ class MetricFiles(EventFiles):
         for path in others:
             run, checkpoint = _state(path)
             newest[run] = max(newest.get(run, -1), checkpoint)
-        # MMEngine writes all scalars to both files.
-        twice = {str(PurePosixPath(path).parent) for path in others if path.endswith("vis_data/scalars.json")}
-        chosen = [
-            path
-            for path in others
-            if _state(path)[1] in (-1, newest[_state(path)[0]])
-            and (path.endswith("/scalars.json") or str(PurePosixPath(path).parent) not in twice)
-        ]
+        chosen = [path for path in others if _state(path)[1] in (-1, newest[_state(path)[0]])]
         return super().select(paths) + sorted(chosen)[:MOST_FILES]
 
     def new_stream(self, path: str) -> EventStream:
@@ -68,6 +64,10 @@ class MetricFiles(EventFiles):
             self.forget(path)
             return []
         return super().feed(path, chunk)
+
+    def put(self, run: str, name: str, stream: RecordStream) -> None:
+        """Add or replace points that come from no file, such as those of a TensorBoard."""
+        self._streams[f"{run}/{name}"] = stream
 
     def texts(self) -> list[RunText]:
         """Return the texts and arguments of all runs, sorted."""
