@@ -42,7 +42,7 @@ _PLAIN_LOSS = re.compile(
 )
 _PLAIN_WORDS = frozenset({
     "train", "training", "trainer", "total", "avg", "av", "average", "mean", "running", "epoch", "batch",
-    "step", "lm", "loss", "losses", "main", "reduced", "overall", "current", "objective",
+    "step", "lm", "loss", "losses", "logloss", "main", "reduced", "overall", "current", "objective",
 })  # fmt: skip
 
 Scalars = tuple[tuple[str, float], ...]
@@ -55,7 +55,7 @@ def _is_worth_reading(raw: bytes) -> bool:
         "loss" in low or "epoch" in low or "step" in low or "iter" in low or "acc" in low or "%|" in low
         or "it/s" in low or "s/it" in low or "batch" in low or "nll" in low or "mse" in low or "err" in low
         or "obj" in low or "cost" in low or "entropy" in low or "learn:" in low or " avg," in low
-        or "'s " in low or "e-0" in low or "progress" in low or "train" in low
+        or "'s " in low or "e-0" in low or "train" in low or "l1:" in low
         or (raw[:1].isdigit() and len(raw) < 40)
     )  # fmt: skip
 
@@ -121,7 +121,7 @@ class TrainingLineReader:
         if self._lists_losses and (listed := listed_point(text)):
             yield self._point(*listed)
             return
-        self._lists_losses = "loss" in text.lower() and text.rstrip().endswith(":")
+        self._lists_losses = text.rstrip().endswith(":") and "loss" in text.lower()
         place = place_in(text)
         if place is not None and place.is_bar and place.total and place.total >= self._longest_bar:
             self._longest_bar, self._bar_step = place.total, place.step or 0
@@ -166,6 +166,9 @@ class TrainingLineReader:
                 self._columns = None
             return None
         self._lines_since_row = 0
+        if row[0].step is None:
+            self._unplaced += 1
+            return self._point(self._unplaced, *row[1])
         return self._point(self._place_step(row[0]), *row[1])
 
     def _remember(self, text: str, place: RunPosition) -> None:
@@ -188,7 +191,7 @@ class TrainingLineReader:
         if place is not None and place.step is None and is_dict and "'epoch': '" in text:
             place = None  # Hugging Face's fraction of an epoch, as a text
         if place is not None and is_evaluation and place.step is not None and (place.total or place.is_bar):
-            place = None if place.epoch is None or self._step is not None else place
+            place = None if place.is_bar or self._step is not None else place
         if place is not None:
             self._step = self._place_step(place)
             return self._step
@@ -202,6 +205,7 @@ class TrainingLineReader:
         )
         is_row = text.lstrip()[:1] in ("|", "│")
         is_whole = is_plain or is_dict or is_row or len(losses) > 1 or is_about_training(text)
+        is_whole |= text.count(": ") > 3
         if (is_evaluation and not is_dict) or not losses or not is_whole:
             return None
         self._unplaced += 1

@@ -59,7 +59,7 @@ def columns_in(text: str) -> TableColumns | None:
     cells = _split_row(text, separator)
     if len(cells) > 2 and cells[0][0] == "#" and cells[1][0].lower() in _COUNTING:
         cells = cells[1:]  # a comment
-    names = [name.lower().replace(" ", "_") for name, _, _ in cells]
+    names = [name.lower().removeprefix("# ").replace(" ", "_") for name, _, _ in cells]
     if (
         len(cells) < 2
         or (separator == " " and names[0] not in _COUNTING)
@@ -67,8 +67,10 @@ def columns_in(text: str) -> TableColumns | None:
     ):
         return None
     words = tuple(word for word in text.lower().split() if word != "#") if separator == "  " else ()
-    has_loss = any(map(_is_loss_column, names)) or len(_YOLO_LOSSES.intersection(names)) > 1
-    if not has_loss or not any(each in names or each in words for each in _COUNTING):
+    losses = sum(map(_is_loss_column, names))
+    has_loss = losses or len(_YOLO_LOSSES.intersection(names)) > 1
+    is_counted = any(each in names or each in words for each in _COUNTING)
+    if not has_loss or not (is_counted or (losses > 1 and separator != " ")):
         return None
     return TableColumns(tuple(names), tuple((start, end) for _, start, end in cells), separator, words)
 
@@ -108,7 +110,7 @@ def row_in(text: str, columns: TableColumns) -> tuple[RunPosition, list[Pair]] |
             by_name.setdefault(names[distances.index(min(distances))], cell)
     counter = next((each for each in _COUNTING if each in by_name), "")
     place = re.fullmatch(r"(\d{1,18})(?:/\d{1,18}|\.0+)?", by_name.get(counter, ""))
-    if place is None or any(
+    if (place is None if counter else not by_name) or any(
         "loss" in name and not _ROW_NUMBER.match(cell) and cell.lower() not in _EMPTY_CELLS
         for name, cell in by_name.items()
     ):
@@ -132,7 +134,7 @@ def row_in(text: str, columns: TableColumns) -> tuple[RunPosition, list[Pair]] |
         ]
     shown = [pair for pair in pairs if pair.is_loss or is_shown(pair.name)]
     epoch = by_name.get("epoch", "") if counter == "batch" else ""
-    position = RunPosition(int(place[1]), None, int(epoch) if epoch.isdecimal() else None)
+    position = RunPosition(int(place[1]) if place else None, None, int(epoch) if epoch.isdecimal() else None)
     return (position, shown) if any(pair.is_loss for pair in shown) else None
 
 
@@ -142,6 +144,8 @@ _BARE = re.compile(
     r"|\b(?P<split>train|valid|test)\w{0,6} (?P<index>\d{1,12}):?"
     r" (?P<value>-?\d{1,12}\.\d{1,20}(?:e[-+]\d{1,3})?|nan)"
     r"(?: -?\d{1,12}\.\d{1,20}(?:e[-+]\d{1,3})?){1,8}\s{0,8}$"
+    r"|\b(?:epoch|step|iter(?:ation)?), (?P<count>\d{1,12}), (?P<first>-?\d{1,12}\.\d{2,20})"
+    r"(?:, -?\d{1,12}\.\d{1,20}){1,8}\s{0,8}$"
     r"|^(?P<line>\d{1,12}):\s{2,8}(?P<number>-?\d{1,12}\.\d{5,20})$"
 )
 _LISTED = re.compile(rf"\b(?:round|epoch|step|iter(?:ation)?) (\d{{1,12}}): ({NUMBER})\s{{0,8}}$")
@@ -154,8 +158,8 @@ def bare_point(text: str) -> tuple[int, Pair] | None:
         return None
     if match["loss"]:
         return int(match["step"]), Pair("loss", float(match["loss"].replace(",", "")), is_loss=True)
-    if match["line"]:
-        return int(match["line"]), Pair("loss", float(match["number"]), is_loss=True)
+    if digits := match["line"] or match["count"]:
+        return int(digits), Pair("loss", float(match["number"] or match["first"]), is_loss=True)
     split = {"train": "", "valid": "val_", "test": "test_"}[match["split"]]
     return int(match["index"]), Pair(f"{split}loss", float(match["value"]), is_loss=True)
 

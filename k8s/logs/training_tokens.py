@@ -81,7 +81,7 @@ _LEADING = re.compile(
 _WENET = re.compile(r"\b(?:train|cv) batch (\d{1,9})/(\d{1,12}) ")
 _HEADING = re.compile(
     r"(?:^|[-:\]>\d]\s)\W{0,40}(?:(?:going into|end of|start(?:ing|ed)?|begin|train(?:ing)?)\s)?\W{0,4}"
-    r"epoch\W{0,40}(\d{1,9})(?:\s?(?:/|of)\s?\d{1,9})?(?:\W{0,40}|\s(?:took|elapsed|finished|done)\b.{0,60})$"
+    r"epoch\W{0,40}(\d{1,9})(?:\s?(?:/|of)\s?\d{1,9})?(?:\W{0,40}|\s(?:took|elapsed|finished|done|ended|end|start(?:s|ed)?|begins?)\b.{0,60})$"
 )
 _GLOBAL_WORDS = frozenset({"global", "current", "cur", "acc", "completed", "env", "opt", "optimizer"})
 _OWN_WORDS = frozenset({"train", "training", "trainer", "lightning", "progress", "batch", "this"})
@@ -109,6 +109,8 @@ def _rank(glued: str, is_apart: bool, word: str) -> int:
     if word.startswith(("update", "times")) and not is_apart and (last == "num" or "total" in glued):
         return 5
     if last in _FOREIGN_WORDS:
+        if is_apart and word == "epoch" and last in _SPLIT_WORDS:
+            return 3
         if last == "total" and word == "step" and not is_apart:
             return 1
         return rank if last == "n" and word.startswith("iter") else 0
@@ -229,7 +231,7 @@ _UNNAMED = re.compile(
 _RECORD = re.compile(rf'"key": ?"(\w{{0,40}}loss\w{{0,40}})", ?"value": ?({NUMBER})\b')
 LOSS = re.compile(r"loss(?!les|y)", re.IGNORECASE)
 OTHER_LOSS = re.compile(
-    r"(?:^|[_/.\s-])(?:nll|ce|bce|xent|cross[_-]?entropy\w*|r?mse(?:_\w{1,8})?|rmsle|mae|mape|l1|l2|elbo|objf"
+    r"(?:^|[_/.\s-])(?:nll|ce|bce|xent|cross[_-]?entropy\w*|r?mse(?:_\w{1,8})?|rmsle|mae|mape|l[12](?:_(?:[a-z]_)?(?:train|val|test|trn|tst))?|elbo|objf"
     r"|objs?|cost|kld|[mc]lm(?:-[a-z]{2})*|l_(?!r)\w{1,12}|(?:train_network_)?err(?:or)?(?:_[a-z])?|learn)$",
     re.IGNORECASE,
 )
@@ -245,7 +247,7 @@ _NO_LOSS = re.compile(
 )
 _SPLITS = {
     "valid": "val", "validation": "val", "validating": "val", "evaluation": "eval", "testing": "test",
-    "training": "train",
+    "training": "train", "trn": "train", "tst": "test",
 }  # fmt: skip
 _SPLIT_WORDS = frozenset({"train", "val", "test", "eval", "dev", *_SPLITS})
 _SHOWN = re.compile(
@@ -294,7 +296,7 @@ def _is_loss(name: str) -> bool:
 @lru_cache(4096)
 def is_shown(name: str) -> bool:
     """Return True for names of scalars that are worth a curve."""
-    return bool(_SHOWN.search(name))
+    return bool(_SHOWN.search(name)) and not name.lower().startswith("best")
 
 
 @lru_cache(4096)
@@ -322,9 +324,11 @@ def pairs_in(text: str, *, has_place: bool, follows_place: bool = False) -> list
         pairs = [Pair(record[1], float(record[2]), is_loss=True)]
     if not any(pair.is_loss for pair in pairs):
         gan = [pair for pair in pairs if _GAN.fullmatch(pair.name)]
+        has_other = any(OTHER_LOSS.search(pair.name) for pair in pairs)
         pairs = [
             Pair(f"loss/{each.name}", each.value, is_loss=True)
             if OTHER_LOSS.search(each.name)
+            or (has_other and each.name == "total")
             or (len(gan) > 1 and each in gan and gan[0].name[0] != gan[1].name[0])
             else each
             for each in pairs
@@ -388,7 +392,8 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
     """Return True if no sentence goes on around a name and its value."""
     words = re.split(r"[:|,\]>-]", text[:start])[-1].split()
     return (
-        len(words) < 3 and re.match(r"\s*(?:$|[,|│;]|\s{2}|\w+ [-+]?\d|\(\s*[-\d])", text[end:]) is not None
+        len(words) < 3
+        and re.match(r"\]?\s*(?:$|[,|│;]|\s{2}|\w+ [-+]?\d|\(\s*[-\d])", text[end:]) is not None
     )
 
 
