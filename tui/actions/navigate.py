@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from k8s.kinds import JobRef
@@ -199,17 +200,33 @@ def _show_logs(console: Console, request: ActionRequest, *, is_previous: bool) -
 
 
 def curves(console: Console, request: ActionRequest) -> None:
-    """Show the curves of a job."""
+    """Show the curves of a job, or of several over each other."""
+    from tui.charts.overlay import MOST_RUNS
     from tui.feeds.curve_feed import CurveFeed
     from tui.screens.job.curves import CurvesView
 
-    if target := console.target_job(request):
-        client, ref = target
+    def current(ref: JobRef) -> Job | None:
+        return console.snapshot.job(ref)
 
-        def job() -> Job | None:
-            return console.snapshot.job(ref)
-
-        console.views.show(Route("curves", job=ref), CurvesView(ref, CurveFeed(client, ref, job)))
+    refs, names = list(request.targets), request.argument.split()
+    if not refs and len(names) > 1:
+        by_name = {job.ref.name: job.ref for job in reversed(console.snapshot.jobs)}
+        refs = [by_name[name] for name in dict.fromkeys(names) if name in by_name]
+        if missing := ", ".join(name for name in names if name not in by_name):
+            what = f"No job {sanitize(missing)} here."
+            console.notify("The others are shown." if refs else "", title=what, severity="warning")
+    elif not refs and (target := console.target_job(request)):
+        refs = [target[1]]
+    if len(refs) > MOST_RUNS:
+        console.notify(
+            "Unmark some with space, or all with U.",
+            title=f"{len(refs)} jobs are chosen; one chart shows up to {MOST_RUNS}.",
+            severity="warning",
+        )
+    elif refs and (client := console.require_client()) is not None:
+        feeds = [CurveFeed(client, ref, partial(current, ref)) for ref in refs]
+        route = Route("curves", job=refs[0], jobs=tuple(refs) if len(refs) > 1 else ())
+        console.views.show(route, CurvesView(refs, feeds))
 
 
 def yaml(console: Console, request: ActionRequest) -> None:

@@ -12,8 +12,10 @@ _MASKS = [
 ]
 
 _BRAILLE = [" ", *map(chr, range(0x2801, 0x2900))]
-# Marks of owners 1 to 6; all others get `.`.
-ASCII_MARKS = "*+ox#@"
+# Marks of owners 1 to 8; all others get `.`.
+ASCII_MARKS = "*+ox#@%&"
+# Markers of the same owners in braille: they tell curves apart without colours.
+MARKERS = "●■▲◆○□△◇"
 
 
 class Canvas:
@@ -27,10 +29,9 @@ class Canvas:
         """One dot per cell, drawn as an ASCII mark."""
         self.dots_x = width if ascii_only else 2 * width
         self.dots_y = height if ascii_only else 4 * height
-        self.pattern = (1, 1)
-        """Dash pattern of further drawing: drawn dot columns, out of how many."""
         self._bits = bytearray(width * height)
         self._owners = bytearray(width * height)
+        self._markers: dict[int, str] = {}
 
     def column(self, x: int, top: int, bottom: int, owner: int) -> None:
         """Fill the dots from row `top` to row `bottom` of column `x`, which must be on the canvas.
@@ -41,9 +42,6 @@ class Canvas:
             bottom: Last row of dots; not above `top`.
             owner: Owner of the dots, 1 to 255.
         """
-        drawn, period = self.pattern
-        if x % period >= drawn:
-            return
         bits, owners, width = self._bits, self._owners, self.width
         if self.ascii_only:
             for cell in range(top * width + x, bottom * width + x + 1, width):
@@ -77,6 +75,18 @@ class Canvas:
             bottom = before - 1
         self.column(x, top, bottom, owner)
 
+    def marker(self, x: int, y: int, owner: int) -> None:
+        """Draw the owner's marker over the cell of a dot; draw it after all dots."""
+        cell = y // (self.dots_y // self.height) * self.width + x // (self.dots_x // self.width)
+        if cell not in self._markers and 0 < owner <= len(MARKERS):
+            self._markers[cell] = MARKERS[owner - 1]
+            self._owners[cell] = owner
+
+    def cell(self, x: int, row: int) -> tuple[str, int]:
+        """Return the character of one cell, and its owner."""
+        at = row * self.width + x
+        return self._text(at, at + 1, self._owners[at]), self._owners[at]
+
     def row(self, row: int) -> list[tuple[str, int]]:
         """Return one row as pieces of text with their owner; empty pieces have owner 0."""
         start, end = row * self.width, (row + 1) * self.width
@@ -84,11 +94,15 @@ class Canvas:
         runs = []
         for owner, group in groupby(owners):
             stop = start + len(list(group))
-            if self.ascii_only:
-                mark = ASCII_MARKS[owner - 1] if 0 < owner <= len(ASCII_MARKS) else "." if owner else " "
-                text = mark * (stop - start)
-            else:
-                text = "".join([_BRAILLE[bits] for bits in self._bits[start:stop]])
-            runs.append((text, owner))
+            runs.append((self._text(start, stop, owner), owner))
             start = stop
         return runs
+
+    def _text(self, start: int, stop: int, owner: int) -> str:
+        if self.ascii_only:
+            mark = ASCII_MARKS[owner - 1] if 0 < owner <= len(ASCII_MARKS) else "." if owner else " "
+            return mark * (stop - start)
+        markers = self._markers
+        if not markers:
+            return "".join([_BRAILLE[bits] for bits in self._bits[start:stop]])
+        return "".join([markers.get(at) or _BRAILLE[self._bits[at]] for at in range(start, stop)])

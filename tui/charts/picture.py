@@ -7,67 +7,92 @@ Text comes in pieces, each with the name of its paint (`title`, `axis`, `note`, 
 from __future__ import annotations
 
 import math
-from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
-from typing import Literal, NamedTuple, TypeAlias
+from datetime import datetime
 
-from tui.charts.braille import Canvas
-from tui.charts.series import Series, Span, downsample, value_range
-from tui.charts.ticks import Tick, clock_ticks, duration_ticks, integer_ticks, log_ticks, number_ticks
-from tui.text.cells import cell_len, elide_middle, head, pad
-from tui.text.format import NOTHING, count, duration, number
+from tui.charts.braille import MARKERS, Canvas
+from tui.charts.plot import (
+    PAINTS,
+    X_AXES,
+    Piece,
+    Placed,
+    Plot,
+    PlotCurve,
+    PlotOptions,
+    StepAxis,
+    XAxis,
+    owner_of,
+    paint_of,
+)
+from tui.text.cells import cell_len, elide_middle, head
+from tui.text.format import NOTHING, count, duration, number, plural, si
+from tui.text.natural_order import tell_apart
 
-Piece: TypeAlias = tuple[str, str]
+__all__ = [
+    "PAINTS",
+    "X_AXES",
+    "Drawing",
+    "Picture",
+    "Piece",
+    "PlotCurve",
+    "PlotOptions",
+    "StepAxis",
+    "XAxis",
+    "draw",
+]
 
-XAxis: TypeAlias = Literal["step", "relative", "wall"]
-"""Steps, time since the first point, or time of day."""
-
-# Curves with a paint of their own; further ones start over.
-PAINTS = 6
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PlotCurve:
-    """One curve of the chart."""
-
-    label: str
-    """Label in the legend; sanitised."""
-    series: Series
+_ASCII = str.maketrans({"…": "~", NOTHING: "-"})
+_SWATCH_CELLS = 3
+# Cells of a value in the legend; a longer one takes them from its label.
+_VALUE_CELLS = 6
+# Swatch, label and value, with a space between them.
+_ENTRY_CELLS = _SWATCH_CELLS + _VALUE_CELLS + 2
+_LEAST_LABEL_CELLS = 4
+_COUNTED: dict[XAxis, str] = {"epoch": "epochs", "tokens": "tokens"}
+_GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
-class PlotOptions:
-    """Display options of a chart."""
-
-    x_axis: XAxis = "step"
-    is_log: bool = False
-    smoothing: float = 0.0
-    """Weight of the running mean, 0 to 0.999; above 0 the raw curve stays visible, dimmed."""
-    cursor: int | None = None
-    """Cell column to read out, from the left edge of the plot; None for no cursor."""
-    ascii_only: bool = False
-    zone: tzinfo | None = None
-    """Time zone of the `wall` axis; None for this machine's."""
-
-
-_RAW = 100
-_PATTERNS = ((1, 1), (4, 6), (2, 4), (8, 10), (1, 2), (10, 14))
-_SWATCH_CELLS = 3
-_HUGE = 4e307
-_TINY = 1e-300
-_ASCII = str.maketrans({"…": "~", NOTHING: "-"})
-
-
-class Picture(NamedTuple):
+class Picture:
     """A drawn chart."""
 
-    rows: list[list[Piece]]
-    """One list of pieces per row; rows may be shorter than the width."""
+    still: list[list[Piece]]
+    """One list of pieces per row, without the cursor; rows may be shorter than the width."""
     columns: int
     """Cells between the axes: the cursor may be on 0 to `columns - 1`."""
+    x_range: tuple[float, float]
+    """Visible part of the x axis."""
+    full_range: tuple[float, float]
+    cursor_x: int = 0
+    """Cells left of the cursor."""
+    cursor_y: int = 0
+    """Rows above the cursor."""
+    cursor_cells: str = ""
+    """One character per row of the cursor; empty for no cursor."""
+
+    @property
+    def rows(self) -> list[list[Piece]]:
+        """Return the rows with the cursor."""
+        rows = list(self.still)
+        for y, mark in enumerate(self.cursor_cells, self.cursor_y):
+            if y < len(rows):
+                rows[y] = _with_mark(rows[y], self.cursor_x, mark)
+        return rows
+
+
+def _with_mark(row: list[Piece], x: int, mark: str) -> list[Piece]:
+    split: list[Piece] = []
+    start = 0
+    for text, paint in row:
+        at = x - start
+        if 0 <= at < len(text):
+            split += [(text[:at], paint), (mark, "cursor"), (text[at + 1 :], paint)]
+        else:
+            split.append((text, paint))
+        start += len(text)
+    return split
 
 
 def draw(
@@ -89,333 +114,236 @@ def draw(
         view: Axes, smoothing and cursor.
         empty: Text while there are no points.
     """
-    drawing = _Drawing(title, curves, max(0, width), max(0, height), view, empty)
-    rows = [_cropped(row, width, view.ascii_only) for row in drawing.rows()[: max(0, height)]]
-    return Picture(rows, drawing.columns)
+    return Drawing(title, curves, width, height, view, empty).picture(view.cursor)
 
 
-class _Drawing:
+class Drawing:
+    """A chart drawn once, from which a picture with any cursor follows without reading all points again."""
+
     def __init__(
         self, title: str, curves: Sequence[PlotCurve], width: int, height: int, view: PlotOptions, empty: str
     ) -> None:
-        self.title = title
-        self.empty = empty
-        self.curves = curves
-        self.width = width
-        self.view = view
-        self.has_legend = len(curves) > 1
-        self.height = max(0, height - 2 - self.has_legend)
-        self.filled = [curve for curve in curves if len(curve.series)]
-        self.columns = 0
-        self.x_range = self._find_x_range()
-        self.y_range = self._find_y_range()
-        self.y_ticks: list[Tick] = []
-        if self.y_range:
-            make = log_ticks if view.is_log else number_ticks
-            self.y_ticks = make(*self.y_range, max(2, min(8, self.height // 2)))
-        self.margin = max((len(tick.text) for tick in self.y_ticks), default=0) + 1
-        self.columns = max(0, width - self.margin - 1)
+        """Draw all but the cursor; the arguments are those of `draw`."""
+        self._title = title
+        self._empty = empty
+        self._curves = curves
+        self._width = max(0, width)
+        self._height = max(0, height)
+        self._view = view
+        self._legend = _Legend(curves, self._width, self._height) if len(curves) > 1 else None
+        used_rows = 1 + (self._legend.rows if self._legend else 0)
+        self._plot = Plot(curves, self._width, max(0, self._height - used_rows), view)
+        self._placed = {each.index: each for each in self._plot.placed}
+        self._captions = self._still_captions()
+        self._below = [self._cropped(row) for row in self._plot.rows or self._placeholder()]
 
-    def rows(self) -> list[list[Piece]]:
-        top = [self._title_row(), *([self._legend_row()] if self.has_legend else [])]
-        if self.y_range is None or self.columns < 2 or self.height < 1:
-            return [*top, *self._placeholder()]
-        canvas = Canvas(self.columns, self.height, ascii_only=self.view.ascii_only)
-        for index, curve in enumerate(self.curves):
-            self._draw_curve(canvas, index, curve)
-        return [*top, *self._plot_rows(canvas), self._x_axis_row()]
-
-    # Ranges
-
-    def _xs(self, series: Series) -> array[int] | array[float]:
-        return series.steps if self.view.x_axis == "step" else series.wall_times
-
-    def _offset(self, series: Series) -> float:
-        return series.wall_times[0] if self.view.x_axis == "relative" else 0.0
-
-    def _find_x_range(self) -> tuple[float, float]:
-        ends = [
-            (self._xs(curve.series)[end] - self._offset(curve.series))
-            for curve in self.filled
-            for end in (0, -1)
-        ]
-        low, high = min(ends, default=0.0), max(ends, default=1.0)
-        return (low, high) if high > low else (low - 0.5, low + 0.5)
-
-    def _find_y_range(self) -> tuple[float, float] | None:
-        if self.view.is_log:
-            spans = [span for curve in self.filled for span in self._spans(curve.series, 2 * self.width + 2)]
-            found = value_range(spans, above_zero=True)
-        else:
-            bands = [curve.series.bands.between(0, len(curve.series)) for curve in self.filled]
-            finite = [band for band in bands if band[0] <= band[1]]
-            found = (min(low for low, _ in finite), max(high for _, high in finite)) if finite else None
-        if found is None:
-            return None
-        least = _TINY if self.view.is_log else -_HUGE
-        low, high = (max(least, min(_HUGE, value)) for value in found)
-        if self._scaled(low) < self._scaled(high):
-            return low, high
-        around = abs(low) / 2 or 1.0
-        return (low / 2, low * 2) if self.view.is_log else (low - around, low + around)
-
-    def _spans(self, series: Series, columns: int, *, smoothing: float = 0.0) -> list[Span]:
-        offset = self._offset(series)
-        source = series.smoothed(smoothing) if smoothing else series
-        low, high = self.x_range
-        return downsample(
-            self._xs(series),
-            source.values,
-            source.bands,
-            low=low + offset,
-            high=high + offset,
-            columns=max(2, columns),
+    def picture(self, cursor: int | None) -> Picture:
+        """Return the chart read at a column of cells; None reads the last points."""
+        plot, width = self._plot, self._width
+        if plot.canvas is None:
+            cursor = None
+        readings = [self._reading(index, cursor) for index in range(len(self._curves))]
+        top = [self._title_row(readings, cursor)]
+        if self._legend is not None:
+            top += self._legend.draw(readings, ascii_only=self._view.ascii_only)
+        still = [*(self._cropped(row) for row in top), *self._below][: self._height]
+        picture = Picture(still, plot.columns, plot.x_range, plot.full_range)
+        x = plot.margin + 1 + (cursor or 0)
+        if cursor is None or not 0 <= cursor < plot.columns or x >= width:
+            return picture
+        return Picture(
+            still, plot.columns, plot.x_range, plot.full_range, x, len(top), plot.cursor_cells(cursor)
         )
 
-    # Curves
-
-    def _draw_curve(self, canvas: Canvas, index: int, curve: PlotCurve) -> None:
-        if not len(curve.series):
-            return
-        canvas.pattern = (1, 1)
-        smoothing = self.view.smoothing
-        if smoothing:
-            self._draw_spans(canvas, self._spans(curve.series, canvas.dots_x), _RAW + index % PAINTS + 1)
-        if index and not self.view.ascii_only:
-            canvas.pattern = _PATTERNS[index % PAINTS]
-        spans = self._spans(curve.series, canvas.dots_x, smoothing=smoothing)
-        self._draw_spans(canvas, spans, index % PAINTS + 1)
-
-    def _draw_spans(self, canvas: Canvas, spans: Sequence[Span], owner: int) -> None:
-        dot = self._dots(canvas)
-        before: tuple[int, int] | None = None
-        for span in spans:
-            if span.low > span.high or (self.view.is_log and span.high <= 0):
-                before = None
-                continue
-            top, bottom = dot(span.high), dot(span.low)
-            if before and self._can_show(span.first):
-                first = dot(span.first)
-                if span.x - before[0] > 1:
-                    canvas.line(before, (span.x, first), owner)
-                    canvas.column(span.x, top, bottom, owner)
-                else:
-                    canvas.reach(span.x, before[1], top, bottom, owner)
-            else:
-                canvas.column(span.x, top, bottom, owner)
-            before = (span.x, dot(span.last)) if self._can_show(span.last) else None
-
-    def _dots(self, canvas: Canvas) -> Callable[[float], int]:
-        # Maps a value to its row of dots.
-        assert self.y_range is not None
-        low, high = map(self._scaled, self.y_range)
-        extent, last = high - low, canvas.dots_y - 1
-        return lambda value: round((high - max(low, min(high, self._scaled(value)))) / extent * last)
-
-    def _scaled(self, value: float) -> float:
-        if not self.view.is_log:
-            return value
-        return math.log10(value) if value > 0 else -400.0
-
-    def _can_show(self, value: float) -> bool:
-        return math.isfinite(value) and (value > 0 or not self.view.is_log)
-
-    # Rows
-
-    def _plot_rows(self, canvas: Canvas) -> list[list[Piece]]:
-        dot, dots_in_cell = self._dots(canvas), canvas.dots_y // self.height
-        labels = {dot(tick.value) // dots_in_cell: tick.text for tick in self.y_ticks}
-        line, ticked = ("|", "+") if self.view.ascii_only else ("│", "┤")
-        rows = []
-        for y in range(self.height):
-            axis = pad(labels.get(y, ""), self.margin, "right") + (ticked if y in labels else line)
-            pieces = [(text, _paint(owner)) for text, owner in canvas.row(y)]
-            rows.append([(axis, "axis"), *self._with_cursor(pieces)])
-        return rows
-
-    def _with_cursor(self, pieces: list[Piece]) -> list[Piece]:
-        cursor = self.view.cursor
-        if cursor is None or not 0 <= cursor < self.columns:
-            return pieces
-        split: list[Piece] = []
-        start = 0
-        for text, paint in pieces:
-            at = cursor - start
-            if 0 <= at < len(text):
-                mark = text[at] if paint else "|" if self.view.ascii_only else "│"
-                split += [(text[:at], paint), (mark, "cursor"), (text[at + 1 :], paint)]
-            else:
-                split.append((text, paint))
-            start += len(text)
-        return split
-
-    def _x_axis_row(self) -> list[Piece]:
-        low, high = self.x_range
-        most = max(2, self.columns // 12)
-        if self.view.x_axis == "step":
-            ticks = integer_ticks(low, high, most)
-        elif self.view.x_axis == "relative":
-            ticks = duration_ticks(low, high, most)
-        else:
-            ticks = clock_ticks(low, high, most, self.view.zone)
-        cells = ["-" if self.view.ascii_only else "─"] * self.columns
-        marks = self._axis_marks()
-        free_from = 0
-        for tick in ticks:
-            at = round((tick.value - low) / (high - low) * (self.columns - 1))
-            start = min(max(0, at - len(tick.text) // 2), self.columns - len(tick.text))
-            used_cells = range(start - 1, start + len(tick.text) + 1)
-            if start >= free_from and not any(place in marks for place in used_cells):
-                cells[start : start + len(tick.text)] = tick.text
-                free_from = start + len(tick.text) + 2
-        corner = "+" if self.view.ascii_only else "└"
-        pieces: list[Piece] = [(" " * self.margin + corner, "axis")]
-        start = 0
-        for at in sorted(marks):
-            mark, paint = marks[at]
-            pieces += [("".join(cells[start:at]), "axis"), (mark, paint)]
-            start = at + 1
-        pieces.append(("".join(cells[start:]), "axis"))
-        return pieces
-
-    def _axis_marks(self) -> dict[int, Piece]:
-        restart, broken = ("^", "x") if self.view.ascii_only else ("↻", "✕")
-        marks: dict[int, Piece] = {}
-        for curve in self.filled:
-            series = curve.series
-            for step in series.restarts:
-                marks[self._cell_of(series, bisect_left(series.steps, step))] = (restart, "note")
-            for column in range(self.columns) if series.broken else ():
-                start = bisect_left(self._xs(series), self._value_at(series, column - 0.5))
-                end = bisect_left(self._xs(series), self._value_at(series, column + 0.5))
-                if series.broken_between(start, end):
-                    marks[column] = (broken, "alarm")
-        return marks
-
-    def _cell_of(self, series: Series, index: int) -> int:
-        low, high = self.x_range
-        x = self._xs(series)[min(index, len(series) - 1)] - self._offset(series)
-        return min(self.columns - 1, max(0, round((x - low) / (high - low) * (self.columns - 1))))
-
-    def _value_at(self, series: Series, column: float) -> float:
-        low, high = self.x_range
-        return low + column / (self.columns - 1) * (high - low) + self._offset(series)
-
-    # Words
-
-    def _at_cursor(self, series: Series) -> int | None:
-        # The index of the point nearest to the cursor; the last point without a cursor.
-        if not len(series):
-            return None
-        if self.view.cursor is None or self.columns < 2:
-            return len(series) - 1
-        xs = self._xs(series)
-        wanted = self._value_at(series, self.view.cursor)
-        after = bisect_left(xs, wanted)
-        near = [index for index in (after - 1, after) if 0 <= index < len(xs)]
-        best = min(near, key=lambda index: abs(xs[index] - wanted))
-        is_beyond = not xs[0] <= wanted <= xs[-1] and abs(self._cell_of(series, best) - self.view.cursor) > 1
-        return None if is_beyond else best
-
-    def _reading(self, series: Series) -> Piece:
-        index = self._at_cursor(series)
-        if index is None:
-            return number(None), "note"
-        value = series.values[index]
-        text = number(value)
-        if self.view.smoothing and math.isfinite(value) and not self.has_legend:
-            text += f" ~{number(series.smoothed(self.view.smoothing).values[index])}"
-        return text, "alarm" if not math.isfinite(
-            value
-        ) else "cursor" if self.view.cursor is not None else "value"
-
-    def _place(self) -> str:
-        for curve in self.filled:
-            index = self._at_cursor(curve.series)
-            if index is None:
-                continue
-            if self.view.x_axis == "step":
-                return f"step {count(curve.series.steps[index])}"
-            moment = curve.series.wall_times[index]
-            if self.view.x_axis == "relative":
-                return f"after {duration(moment - curve.series.wall_times[0])}"
-            return f"{datetime.fromtimestamp(moment, self.view.zone):%b %d %H:%M:%S}"
-        return ""
-
-    def _title_row(self) -> list[Piece]:
-        captions: list[Piece] = []
-        if broken := sum(len(curve.series.broken) for curve in self.curves):
-            captions.append((f"{count(broken)} nan or inf", "alarm"))
-        if self.view.cursor is not None and (place := self._place()):
-            captions.append((place, "cursor"))
-        if self.view.smoothing:
-            captions.append((f"smooth {self.view.smoothing:g}", "note"))
-        if self.view.is_log:
-            captions.append((self._log_caption(), "note"))
-        left: list[Piece] = []
-        if not self.has_legend and self.filled:
-            left = [("  ", ""), self._reading(self.filled[0].series)]
-        used_cells = sum(cell_len(text) for text, _ in left)
-        left.insert(0, (elide_middle(self.title, max(0, self.width - used_cells - 1)), "title"))
-        used = sum(cell_len(text) for text, _ in left)
-        right: list[Piece] = []
-        for text, paint in captions:
-            if used + sum(cell_len(shown) for shown, _ in right) + len(text) + 3 <= self.width:
-                right += [("  ", ""), (text, paint)]
-        space = self.width - used - sum(cell_len(text) for text, _ in right)
-        return [*left, (" " * space, ""), *right] if right else left
-
-    def _log_caption(self) -> str:
-        lows = [curve.series.bands.between(0, len(curve.series))[0] for curve in self.filled]
-        return "log, values up to 0 left out" if any(low <= 0 for low in lows) else "log"
-
-    def _legend_row(self) -> list[Piece]:
-        readings = [self._reading(curve.series) for curve in self.curves]
-        used_cells = sum(cell_len(text) + _SWATCH_CELLS + 4 for text, _ in readings) - 2
-        label_cells = [cell_len(curve.label) for curve in self.curves]
-        longest = min(max(label_cells), self.width)
-        while longest > 4 and used_cells + sum(min(longest, cells) for cells in label_cells) > self.width:
-            longest -= 1
-        pieces: list[Piece] = []
-        for index, (curve, reading) in enumerate(zip(self.curves, readings, strict=True)):
-            swatch = Canvas(_SWATCH_CELLS, 1, ascii_only=self.view.ascii_only)
-            swatch.pattern = (1, 1) if self.view.ascii_only else _PATTERNS[index % PAINTS]
-            for x in range(swatch.dots_x):
-                swatch.column(x, swatch.dots_y // 2, swatch.dots_y // 2, index % PAINTS + 1)
-            line = "".join(text for text, _ in swatch.row(0))
-            label = elide_middle(curve.label, longest)
-            pieces += [
-                ("  " if index else "", ""),
-                (line, _paint(index % PAINTS + 1)),
-                (f" {label} ", ""),
-                reading,
-            ]
+    def _cropped(self, row: list[Piece]) -> list[Piece]:
+        left, pieces = self._width, []
+        for text, paint in row:
+            visible = head(text.translate(_ASCII) if self._view.ascii_only else text, left)
+            left -= cell_len(visible)
+            if visible:
+                pieces.append((visible, paint))
         return pieces
 
     def _placeholder(self) -> list[list[Piece]]:
-        if not self.filled:
-            text = elide_middle(self.empty, self.width)
-        elif self.y_range is None and self.view.is_log:
+        plot = self._plot
+        if not any(len(curve.series) for curve in self._curves):
+            text = elide_middle(self._empty, self._width)
+        elif not plot.placed:
+            text = f"No run counts its {_COUNTED.get(self._view.x_axis, 'steps')}"
+        elif plot.y_range is None and self._view.is_log:
             text = "Nothing above zero to show on a log axis"
-        elif self.y_range is None:
-            text = "Every value is nan or infinite"
+        elif plot.y_range is None:
+            is_zoomed = plot.x_range != plot.full_range
+            text = (
+                "No finite value in this part; 0 shows all" if is_zoomed else "Every value is nan or infinite"
+            )
         else:
             text = ""
-        middle = max(0, self.height // 2)
-        return [[] for _ in range(middle)] + [[(text.center(self.width).rstrip(), "note")]]
+        middle = max(0, plot.height // 2)
+        return [[] for _ in range(middle)] + [[(text.center(self._width).rstrip(), "note")]]
+
+    # Words
+
+    def _nearest(self, placed: Placed, cursor: int | None) -> int | None:
+        # The index of the point nearest to the cursor; the last point without a cursor.
+        plot, xs = self._plot, placed.xs
+        if cursor is None or plot.columns < 2:
+            return len(xs) - 1
+        wanted = plot.value_at(placed, cursor)
+        after = bisect_left(xs, wanted)
+        near = [index for index in (after - 1, after) if 0 <= index < len(xs)]
+        best = min(near, key=lambda index: abs(xs[index] - wanted))
+        is_beyond = not xs[0] <= wanted <= xs[-1] and abs(plot.cell_of(placed, best) - cursor) > 1
+        return None if is_beyond else best
+
+    def _reading(self, index: int, cursor: int | None) -> Piece:
+        placed = self._placed.get(index)
+        point = self._nearest(placed, cursor) if placed is not None else None
+        if placed is None or point is None:
+            return number(None), "note"
+        series, smoothing = placed.curve.series, self._view.smoothing
+        value = series.values[point]
+        text = number(value)
+        if smoothing and math.isfinite(value) and self._legend is None:
+            text += f" ~{number(series.smoothed(smoothing).values[point])}"
+        if not math.isfinite(value):
+            return text, "alarm"
+        return text, "cursor" if cursor is not None else "value"
+
+    def _place(self, cursor: int) -> str:
+        for placed in self._plot.placed:
+            point = self._nearest(placed, cursor)
+            if point is None:
+                continue
+            match self._view.x_axis:
+                case "step":
+                    return f"step {count(placed.curve.series.steps[point])}"
+                case "relative":
+                    return f"after {duration(placed.at(point))}"
+                case "wall":
+                    return f"{datetime.fromtimestamp(placed.at(point), self._view.zone):%b %d %H:%M:%S}"
+                case "epoch":
+                    return f"epoch {placed.at(point):.4g}"
+                case _:
+                    return f"{si(placed.at(point))} tokens"
+        return ""
+
+    def _still_captions(self) -> list[Piece]:
+        view, plot = self._view, self._plot
+        captions: list[Piece] = []
+        if plot.clipped:
+            captions.append((f"{count(plot.clipped)} outliers beyond the axis", "alarm"))
+        elif view.clips:
+            captions.append(("no outliers", "note"))
+        if view.x_axis in ("epoch", "tokens"):
+            captions.append((f"by {view.x_axis}", "note"))
+        if plot.x_range != plot.full_range:
+            captions.append(("zoom", "note"))
+        if view.smoothing:
+            captions.append((f"smooth {view.smoothing:g}", "note"))
+        if view.is_log:
+            captions.append((self._log_caption(), "note"))
+        return captions
+
+    def _log_caption(self) -> str:
+        bands = [each.curve.series.bands.between(0, len(each.curve.series)) for each in self._plot.placed]
+        return "log, values up to 0 left out" if any(low <= 0 for low, _ in bands) else "log"
+
+    def _broken_caption(self) -> list[Piece]:
+        broken = [curve for curve in self._curves if len(curve.series.broken)]
+        if not broken:
+            return []
+        text = f"{count(sum(len(curve.series.broken) for curve in broken))} nan or inf"
+        if len(self._curves) > 1:
+            text += f" in {broken[0].label}" if len(broken) == 1 else f" in {plural(len(broken), 'run')}"
+        return [(text, "alarm")]
+
+    def _title_row(self, readings: Sequence[Piece], cursor: int | None) -> list[Piece]:
+        captions = self._broken_caption()
+        if cursor is not None and (place := self._place(cursor)):
+            captions.append((place, "cursor"))
+        captions += self._captions
+        left: list[Piece] = []
+        if self._legend is None and self._placed:
+            left = [("  ", ""), readings[0]]
+        used_cells = sum(cell_len(text) for text, _ in left)
+        left.insert(0, (elide_middle(self._title, max(0, self._width - used_cells - 1)), "title"))
+        used = sum(cell_len(text) for text, _ in left)
+        right: list[Piece] = []
+        for text, paint in captions:
+            if used + sum(cell_len(shown) for shown, _ in right) + cell_len(text) + 3 <= self._width:
+                right += [("  ", ""), (text, paint)]
+        space = self._width - used - sum(cell_len(text) for text, _ in right)
+        return [*left, (" " * space, ""), *right] if right else left
 
 
-def _cropped(row: list[Piece], width: int, ascii_only: bool) -> list[Piece]:
-    room, pieces = width, []
-    for text, paint in row:
-        visible = head(text.translate(_ASCII) if ascii_only else text, room)
-        room -= cell_len(visible)
-        if visible:
-            pieces.append((visible, paint))
-    return pieces
+class _Legend:
+    """Labels and values of all curves, on as few rows as show the labels in full, or else shortened."""
+
+    def __init__(self, curves: Sequence[PlotCurve], width: int, height: int) -> None:
+        self._labels = [curve.label for curve in curves]
+        entries = [_ENTRY_CELLS + cell_len(label) for label in self._labels]
+        self._shown = amount = len(curves)
+        self.rows = 1
+        if sum(entries) + _GAP * (amount - 1) <= width:
+            self._slots = entries
+            self._columns = amount
+            return
+        # Rows of the legend that leave most of the chart to the curves; beyond them labels shrink first.
+        few, most = max(1, height // 4), max(1, height // 2)
+        self.rows = next(
+            (rows for rows in range(1, few + 1) if self._slot(rows, width) >= max(entries)),
+            next(
+                (
+                    rows
+                    for rows in range(few, most + 1)
+                    if self._slot(rows, width) >= _ENTRY_CELLS + _LEAST_LABEL_CELLS
+                ),
+                0,
+            ),
+        )
+        if self.rows:
+            self._columns = -(-amount // self.rows)
+            slot = self._slot(self.rows, width)
+        else:
+            slot = min(width, _ENTRY_CELLS + _LEAST_LABEL_CELLS)
+            self._columns = max(1, (width + _GAP) // (slot + _GAP))
+            self.rows = most
+            # The last slot counts those that are not shown.
+            self._shown = max(0, self.rows * self._columns - 1)
+        self.rows = min(self.rows, -(-amount // self._columns))
+        self._slots = [min(slot, max(entries))] * amount
+        if max(entries) > slot:
+            self._labels = tell_apart(self._labels)
+
+    def _slot(self, rows: int, width: int) -> int:
+        columns = -(-len(self._labels) // rows)
+        return (width + _GAP) // columns - _GAP
+
+    def draw(self, readings: Sequence[Piece], *, ascii_only: bool) -> list[list[Piece]]:
+        """Return the rows; `readings` are the values of the curves."""
+        rows: list[list[Piece]] = [[] for _ in range(self.rows)]
+        shown = list(enumerate(zip(self._labels, readings, self._slots, strict=True)))[: self._shown]
+        for index, (label, reading, slot) in shown:
+            label_cells = max(0, slot - _SWATCH_CELLS - 2 - max(_VALUE_CELLS, cell_len(reading[0])))
+            text = f" {elide_middle(label, label_cells)} "
+            used_cells = _SWATCH_CELLS + cell_len(text) + cell_len(reading[0])
+            rows[index // self._columns] += [
+                ("  " if index % self._columns else "", ""),
+                (_swatch(index, ascii_only=ascii_only), paint_of(owner_of(index))),
+                (text, ""),
+                reading,
+                (" " * (slot - used_cells), ""),
+            ]
+        if hidden := len(self._labels) - len(shown):
+            rows[-1] += [(f"{'  ' if rows[-1] else ''}+{hidden} more", "note")]
+        return rows
 
 
-def _paint(owner: int) -> str:
-    if owner > _RAW:
-        return f"raw-{owner - _RAW}"
-    return f"series-{owner}" if owner else ""
+def _swatch(index: int, *, ascii_only: bool) -> str:
+    swatch = Canvas(_SWATCH_CELLS, 1, ascii_only=ascii_only)
+    for x in range(swatch.dots_x):
+        swatch.column(x, swatch.dots_y // 2, swatch.dots_y // 2, owner_of(index))
+    if not ascii_only:
+        swatch.marker(2 * (_SWATCH_CELLS // 2), 0, index % len(MARKERS) + 1)
+    return "".join(text for text, _ in swatch.row(0))

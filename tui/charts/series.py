@@ -18,6 +18,8 @@ BLOCK = 64
 
 _CHUNK = 4096
 _SETTLED = 1e-15
+# Seconds since 1970 up to the year 8307; others are no times.
+_LATEST_S = 2e11
 
 
 class MinMaxLevels:
@@ -53,6 +55,17 @@ class MinMaxLevels:
             min(head[0], tail[0], min(self._lows[first:last])),
             max(head[1], tail[1], max(self._highs[first:last])),
         )
+
+    def count_outside(self, start: int, end: int, low: float, high: float, *, above: float) -> int:
+        """Count the finite of `values[start:end]` that are above `above`, but not from `low` to `high`."""
+        values, lows, highs = self._values, self._lows, self._highs
+        found = 0
+        for block in range(start // BLOCK, -(-end // BLOCK)):
+            if block < len(lows) and low <= lows[block] and highs[block] <= high:
+                continue
+            part = values[max(start, block * BLOCK) : min(end, (block + 1) * BLOCK)]
+            found += sum(1 for value in part if above < value < low or high < value < math.inf)
+        return found
 
 
 def _low_high(part: array[float]) -> tuple[float, float]:
@@ -162,12 +175,16 @@ class Series:
 
     def _add(self, steps: Sequence[int], wall_times: Sequence[float], values: Sequence[float]) -> None:
         known = len(self)
-        latest = self.wall_times[-1] if known else -math.inf
+        latest = self.wall_times[-1] if known else 0.0
         self.steps.extend(steps)
-        if latest <= wall_times[0] and all(map(operator.le, wall_times, islice(wall_times, 1, None))):
+        if (
+            latest <= wall_times[0]
+            and wall_times[-1] <= _LATEST_S
+            and all(map(operator.le, wall_times, islice(wall_times, 1, None)))
+        ):
             self.wall_times.extend(wall_times)
         else:
-            times = (time if math.isfinite(time) else 0.0 for time in wall_times)
+            times = (time if 0 <= time <= _LATEST_S else 0.0 for time in wall_times)
             self.wall_times.extend(islice(accumulate(times, max, initial=latest), 1, None))
         self.values.extend(values)
         if not math.isfinite(sum(values)):

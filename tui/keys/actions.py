@@ -146,13 +146,14 @@ JOB_ACTIONS = (
         "navigate",
         footer="curves",
         on=(
-            On("jobs", "m", "Curves: loss and other scalars"),
+            On("jobs", "m", "Curves: loss and other scalars; of marked jobs over each other"),
             On("job", "m", "Curves: loss and other scalars"),
             *_in_lists_of_jobs("m"),
         ),
         commands=("curves", "curve"),
         argument="job",
         acts_on_job=True,
+        takes_many=True,
     ),
     Action(
         "why",

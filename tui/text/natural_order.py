@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _FIRST_TAGS = ("loss", "train/loss", "train_loss", "total_loss", "loss/total")
 _WHOLE_LOSS = re.compile(
     r"(?:^|[/.])(?:(?:train|avg|average|mean|running|overall|total|tot)_)*loss$|total_loss|loss(?:/\w+)?[/_]\w*total$"
 )
 _OTHER_SPLIT = re.compile(r"(?<![a-z])(?:val|valid|validation|eval|evaluation|test|dev)(?![a-z])")
+_SEPARATOR = re.compile(r"(?<!\de)[-_./ ](?!e\d)")
 _DIGITS = re.compile("[0-9]+")
 
 
@@ -36,3 +38,20 @@ def _counted(found: re.Match[str]) -> str:
     # The number of digits comes first, so that texts compare as numbers do.
     digits = found.group().lstrip("0")
     return chr(ord("0") + len(digits)) + digits
+
+
+def tell_apart(names: Sequence[str]) -> list[str]:
+    """Return the names without the words at their start and end that all of them share."""
+    if len(set(names)) < 2:
+        return list(names)
+    start = _shared(names)
+    end = _shared([name[start:][::-1] for name in names])
+    return [name[start : len(name) - end] for name in names]
+
+
+def _shared(names: Sequence[str]) -> int:
+    # Characters up to the last separator that all names share, with a rest of each name left over.
+    # A minus in a number such as 1e-3 is no separator, in either direction.
+    columns = enumerate(zip(*names, strict=False))
+    most = next((at for at, column in columns if len(set(column)) > 1), min(map(len, names)) - 1)
+    return max((found.end() for found in _SEPARATOR.finditer(names[0]) if found.end() <= most), default=0)

@@ -20,7 +20,7 @@ from textual.widget import Widget
 from k8s.logs import Item, LogLine
 from k8s.text.sanitize import sanitize
 from trainer.tfevents import Restart, ScalarCurve, ScalarSeries
-from tui.charts.picture import PAINTS, Picture, PlotCurve, PlotOptions, XAxis, draw
+from tui.charts.picture import PAINTS, X_AXES, Drawing, Picture, Piece, PlotCurve, PlotOptions, XAxis
 from tui.charts.series import Series
 from tui.feeds.log_points import LogPoints
 from tui.keys import CHART
@@ -32,11 +32,15 @@ __all__ = ["CurveChart", "PlotCurve", "PlotOptions"]
 
 SMOOTHINGS = (0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 
-X_AXES: tuple[XAxis, ...] = ("step", "relative", "wall")
+# The smallest part of the x axis that can be zoomed to.
+LEAST_ZOOM = 1e-6
 
 
 class CurveChart(Widget, can_focus=True):
-    """One or several curves; recomputed only when points, size or options change."""
+    """Chart of one or several curves, drawn again when points, size or options change.
+
+    Moving the cursor updates only its column, the title and the legend.
+    """
 
     DEFAULT_CSS = """
     CurveChart { width: 1fr; height: 1fr; }
@@ -52,7 +56,7 @@ class CurveChart(Widget, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(CHART)
 
-    view: reactive[PlotOptions] = reactive(PlotOptions())
+    view: reactive[PlotOptions] = reactive(PlotOptions(), repaint=False)
     """Plot options; assign a new value to change them."""
 
     def __init__(
@@ -80,9 +84,13 @@ class CurveChart(Widget, can_focus=True):
         self._title, self._curves = _cleaned(title, curves)
         self._empty = empty
         self._drawn_as: tuple[object, ...] = ()
-        self._drawn = Picture([], 0)
+        self._drawing: Drawing | None = None
+        self._drawn = Picture([], 0, (0.0, 1.0), (0.0, 1.0))
+        self._drawn_cursor: int | None = None
         self._drawn_width = 0
         self._base = Style()
+        self._styles: dict[str, Style] = {}
+        self._strips: dict[int, tuple[list[Piece], Strip]] = {}
 
     def on_mount(self) -> None:
         """Use ASCII marks if the terminal filter lets only those pass."""
@@ -95,23 +103,67 @@ class CurveChart(Widget, can_focus=True):
         self._empty = empty
         self.show_new_points()
 
+    def watch_view(self, before: PlotOptions, after: PlotOptions) -> None:
+        """Redraw; a moved cursor changes only its column, the title and the legend."""
+        if replace(before, cursor=after.cursor) != after:
+            self.refresh()
+        else:
+            self.show_new_points()
+
     def show_new_points(self) -> None:
-        """Redraw the rows that new points have changed."""
-        before = self._drawn.rows
-        after = self._picture().rows
-        for y in range(max(len(before), len(after))):
-            if before[y : y + 1] != after[y : y + 1]:
+        """Redraw the rows that new points or another cursor have changed."""
+        before, after = self._drawn, self._picture()
+        if before is after:
+            return
+        for y in range(max(len(before.still), len(after.still))):
+            if before.still[y : y + 1] != after.still[y : y + 1]:
                 self.refresh(Region(0, y, self.size.width, 1))
+        for picture in (before, after):
+            if picture.cursor_cells:
+                self.refresh(Region(picture.cursor_x, picture.cursor_y, 1, len(picture.cursor_cells)))
 
     def action_cursor(self, columns: int) -> None:
         """Move the reading cursor; it first appears at the end opposite to its direction."""
-        last = self._picture().columns - 1
+        picture = self._picture()
+        last = picture.columns - 1
         if last < 0:
             return
         cursor = self.view.cursor
         if cursor is None:
             cursor = last + 1 if columns < 0 else -1
-        self.view = replace(self.view, cursor=max(0, min(last, cursor + columns)))
+        wanted = cursor + columns
+        cursor = max(0, min(last, wanted))
+        zoom = self.view.zoom
+        if zoom is not None and last and wanted != cursor:
+            zoom = _inside(picture, (wanted - cursor) * (zoom[1] - zoom[0]) / last)
+        self.view = replace(self.view, cursor=cursor, zoom=zoom)
+
+    def action_zoom(self, factor: float) -> None:
+        """Show a part of the x axis around the cursor, or around its end; `factor` is the new width."""
+        picture = self._picture()
+        last = picture.columns - 1
+        if last < 1:
+            return
+        cursor = self.view.cursor
+        low, high = picture.x_range
+        share = (last if cursor is None else cursor) / last
+        at, extent = low + share * (high - low), (high - low) * factor
+        first, final = picture.full_range
+        if extent >= final - first:
+            zoom = None
+            start, extent = first, final - first
+        elif extent < (final - first) * LEAST_ZOOM:
+            return
+        else:
+            start = max(first, min(final - extent, at - share * extent))
+            zoom = (start, start + extent)
+        if cursor is not None:
+            cursor = max(0, min(last, round((at - start) / extent * last)))
+        self.view = replace(self.view, cursor=cursor, zoom=zoom)
+
+    def action_clip(self) -> None:
+        """Toggle the fit of the y axis to all but the outliers."""
+        self.view = replace(self.view, clips=not self.view.clips)
 
     def action_smooth(self, steps: int) -> None:
         """Change the smoothing by steps."""
@@ -124,25 +176,57 @@ class CurveChart(Widget, can_focus=True):
         self.view = replace(self.view, is_log=not self.view.is_log)
 
     def action_x_axis(self) -> None:
-        """Cycle the x axis: step, elapsed time, time of day."""
-        following = X_AXES[(X_AXES.index(self.view.x_axis) + 1) % len(X_AXES)]
-        self.view = replace(self.view, x_axis=following)
+        """Cycle the x axis: step, elapsed time, time of day, and what the runs count besides."""
+        place = X_AXES.index(self.view.x_axis) + 1
+        following = (*X_AXES[place:], *X_AXES[:place])
+        axis = next(axis for axis in following if axis in X_AXES[:3] or self._has_axis(axis))
+        self.view = replace(self.view, x_axis=axis, zoom=None)
+
+    def _has_axis(self, axis: XAxis) -> bool:
+        return any(len(curve.positions(axis)) for curve in self._curves)
 
     def action_reset(self) -> None:
-        """Reset the options: by step, no smoothing, no cursor."""
+        """Reset the options: all of it by step, no smoothing, no cursor."""
         self.view = PlotOptions(ascii_only=self.view.ascii_only, zone=self.view.zone)
 
     def render_line(self, y: int) -> Strip:
         """Render one row."""
-        rows, base = self._picture().rows, self._base
-        pieces = rows[y] if y < len(rows) else ()
-        segments = [Segment(text, base + self._style(paint) if paint else base) for text, paint in pieces]
-        return Strip(segments).adjust_cell_length(self.size.width, base)
+        picture = self._picture()
+        row = picture.still[y] if y < len(picture.still) else []
+        known = self._strips.get(y)
+        if known is not None and known[0] is row:
+            strip = known[1]
+        else:
+            strip = Strip(self._segments(row)).adjust_cell_length(self.size.width, self._base)
+            self._strips[y] = row, strip
+        x, at = picture.cursor_x, y - picture.cursor_y
+        if not 0 <= at < len(picture.cursor_cells):
+            return strip
+        mark = Strip(self._segments([(picture.cursor_cells[at], "cursor")]), 1)
+        return Strip.join([strip.crop(0, x), mark, strip.crop(x + 1, self.size.width)])
+
+    def _segments(self, row: Sequence[Piece]) -> list[Segment]:
+        base, styles = self._base, self._styles
+        for _, paint in row:
+            if paint not in styles:
+                styles[paint] = base + self._style(paint) if paint else base
+        return [Segment(text, styles[paint]) for text, paint in row]
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Render rows, with a single lookup of the base style."""
-        self._base = self.rich_style
+        if self._base != self.rich_style:
+            self._forget_styles()
         return super().render_lines(crop)
+
+    def notify_style_update(self) -> None:
+        """Look up the styles again, as after a change of theme."""
+        super().notify_style_update()
+        self._forget_styles()
+
+    def _forget_styles(self) -> None:
+        self._base = self.rich_style
+        self._styles.clear()
+        self._strips.clear()
 
     def _style(self, paint: str) -> Style:
         name = f"curve-chart--{paint}"
@@ -157,11 +241,17 @@ class CurveChart(Widget, can_focus=True):
         width, height = self.size
         if width != self._drawn_width:
             self._keep_cursor(width)
-        points = [(curve.label, id(curve.series), curve.series.version) for curve in self._curves]
-        wanted = (width, height, self.view, self._title, self._empty, *points)
-        if wanted != self._drawn_as:
-            self._drawn = draw(self._title, self._curves, width, height, self.view, empty=self._empty)
+        points = [(curve.label, curve.version(self.view.x_axis)) for curve in self._curves]
+        view = replace(self.view, cursor=None)
+        wanted = (width, height, view, self._title, self._empty, *points)
+        is_new = wanted != self._drawn_as or self._drawing is None
+        if is_new:
+            self._drawing = Drawing(self._title, self._curves, width, height, view, self._empty)
             self._drawn_as, self._drawn_width = wanted, width
+            self._strips.clear()
+        if self._drawing is not None and (is_new or self.view.cursor != self._drawn_cursor):
+            self._drawn = self._drawing.picture(self.view.cursor)
+            self._drawn_cursor = self.view.cursor
         return self._drawn
 
     def _keep_cursor(self, width: int) -> None:
@@ -174,7 +264,14 @@ class CurveChart(Widget, can_focus=True):
 
 
 def _cleaned(title: str, curves: Sequence[PlotCurve]) -> tuple[str, list[PlotCurve]]:
-    return sanitize(title), [PlotCurve(sanitize(curve.label), curve.series) for curve in curves]
+    return sanitize(title), [replace(curve, label=sanitize(curve.label)) for curve in curves]
+
+
+def _inside(picture: Picture, moved: float) -> tuple[float, float]:
+    # The visible part of the x axis moved, but not over its ends.
+    (low, high), (first, last) = picture.x_range, picture.full_range
+    moved = max(first - low, min(last - high, moved))
+    return low + moved, high + moved
 
 
 class LossChart(CurveChart, can_focus=False):

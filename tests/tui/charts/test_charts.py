@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import re
 import time
 from array import array
 from datetime import UTC
@@ -14,7 +16,8 @@ from hypothesis import strategies as st
 
 from tests import GOLDEN
 from tui.charts.braille import Canvas
-from tui.charts.picture import Picture, PlotCurve, PlotOptions, draw
+from tui.charts.picture import Drawing, Picture, PlotCurve, PlotOptions, StepAxis, draw
+from tui.charts.plot import X_AXES, Plot, XAxis
 from tui.charts.series import BLOCK, Series, downsample, value_range
 from tui.charts.ticks import clock_ticks, duration_ticks, integer_ticks, log_ticks, number_ticks
 from tui.text.cells import cell_len
@@ -289,13 +292,88 @@ PICTURES: dict[str, tuple[list[PlotCurve], PlotOptions]] = {
 }
 
 
+def run(number: int, amount: int = 400) -> Series:
+    """Return the loss of one of several runs, which started after each other."""
+    chance = random.Random(number)
+    series = Series()
+    series.append(
+        (
+            step * 100,
+            START + number * 4000 + step * 30,
+            (2.4 - 0.2 * number) * math.exp(-3 * step / amount) + 0.3 + chance.uniform(-0.08, 0.08),
+        )
+        for step in range(amount)
+    )
+    return series
+
+
+def diverged() -> Series:
+    series = run(4, 150)
+    rising = (1.5**step if step < 12 else math.nan for step in range(60))
+    series.append(
+        (15_000 + step * 100, START + 20_500 + step * 30, value) for step, value in enumerate(rising)
+    )
+    return series
+
+
+def restarted() -> Series:
+    series = run(0, 200)
+    series.append(
+        (12_000 + step * 100, START + 9_000 + step * 30, 1.2 * math.exp(-step / 100)) for step in range(150)
+    )
+    return series
+
+
+def with_epochs(label: str, series: Series, steps_per_epoch: int) -> PlotCurve:
+    epochs = Series()
+    epochs.append((step, START, step / steps_per_epoch) for step in series.steps[::10])
+    return PlotCurve(label, series, {"epoch": StepAxis(series, epochs)})
+
+
+FOUR = [
+    PlotCurve("vgg16-topology", run(0)),
+    PlotCurve("vgg16-spread", run(1)),
+    PlotCurve("resnet50-topology", run(2, 300)),
+    PlotCurve("resnet50-spread", run(3, 200)),
+]
+EIGHT = [PlotCurve(f"sweep-lr-{number}e-3", run(number)) for number in range(8)]
+OVERLAYS: dict[str, tuple[list[PlotCurve], PlotOptions]] = {
+    "four": (FOUR, PlotOptions(cursor=30)),
+    "four-ascii": (FOUR, PlotOptions(ascii_only=True, cursor=30)),
+    "four-smoothed-relative": (FOUR, PlotOptions(smoothing=0.9, x_axis="relative")),
+    "four-zoomed": (FOUR, PlotOptions(zoom=(25_000.0, 38_000.0))),
+    "diverged": ([*FOUR[:2], PlotCurve("diverged", diverged())], PlotOptions(is_log=True)),
+    "diverged-clipped": ([*FOUR[:2], PlotCurve("diverged", diverged())], PlotOptions(clips=True)),
+    "diverged-ascii": ([*FOUR[:2], PlotCurve("diverged", diverged())], PlotOptions(ascii_only=True)),
+    "restarted": ([*FOUR[2:], PlotCurve("restarted", restarted())], PlotOptions()),
+    "eight": (EIGHT, PlotOptions(cursor=40)),
+    "epochs": (
+        [with_epochs("vgg16", run(0), 8_000), with_epochs("resnet50", run(2, 300), 4_000), FOUR[3]],
+        PlotOptions(x_axis="epoch", cursor=30),
+    ),
+}
+
+
+def assert_is_picture(name: str, drawn: str) -> None:
+    path = GOLDEN_CHARTS / f"{name}.txt"
+    if os.environ.get("UPDATE_SCREENS"):
+        path.write_text(drawn, encoding="utf-8")
+    assert path.exists(), f"No picture yet. Look at this one; if it is right, save it as {path}:\n{drawn}"
+    assert drawn == path.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_chart_looks_like_its_picture(name: str) -> None:
     curves, view = PICTURES[name]
-    drawn = text_of(draw("train/loss", curves, 72, 14, view))
-    path = GOLDEN_CHARTS / f"{name}.txt"
-    assert path.exists(), f"No picture yet. Look at this one; if it is right, save it as {path}:\n{drawn}"
-    assert drawn == path.read_text(encoding="utf-8")
+    assert_is_picture(name, text_of(draw("train/loss", curves, 72, 14, view)))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)], ids=lambda size: "x".join(map(str, size)))
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_several_runs_look_like_their_picture(name: str, size: tuple[int, int]) -> None:
+    curves, view = OVERLAYS[name]
+    drawn = text_of(draw("train/loss", curves, *size, view))
+    assert_is_picture(f"overlay-{name}-{size[0]}x{size[1]}", drawn)
 
 
 def test_a_restart_is_marked_on_the_axis() -> None:
@@ -317,47 +395,165 @@ def test_raw_points_stay_visible_under_the_smoothed_curve() -> None:
     assert {"raw-1", "series-1", "axis", "title"} <= paints
 
 
-def test_curves_differ_by_their_dashes_where_there_is_no_colour() -> None:
-    curves = [PlotCurve(str(level), of(*[float(level)] * 200)) for level in range(3)]
-    rows = text_of(draw("loss", curves, 72, 20, PlotOptions())).splitlines()
-    swatches = {rows[1].split(f" {level} ")[0][-3:] for level in range(3)}
-    assert len(swatches) == 3
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_eight_curves_differ_by_their_markers_where_there_is_no_colour(ascii_only: bool) -> None:
+    curves = [PlotCurve(f"run{level}", of(*[float(level)] * 200)) for level in range(8)]
+    drawn = draw("loss", curves, 72, 20, PlotOptions(ascii_only=ascii_only))
+    rows = text_of(drawn).splitlines()
+    legend, plot = " ".join(rows[1:3]), "".join(rows[3:])
+    swatches = {legend.split(f" run{level} ")[0][-3:] for level in range(8)}
+    assert len(swatches) == 8
+    assert all(swatch[1] in plot for swatch in swatches)
+
+
+@pytest.mark.parametrize("amount", [2, 3, 8, 40])
+@pytest.mark.parametrize("size", [(160, 50), (80, 24), (58, 10), (40, 12), (24, 8)])
+def test_a_legend_names_every_run_or_counts_the_others(amount: int, size: tuple[int, int]) -> None:
+    curves = [PlotCurve(f"the-run-{index:02}", of(1, 2, 5)) for index in range(amount)]
+    text = text_of(draw("loss", curves, *size, PlotOptions()))
+    named = sum(bool(re.search(f"[ -]{index:02} ", text)) for index in range(amount))
+    counted = re.search(r"\+(\d+) more", text)
+    assert named + (int(counted[1]) if counted else 0) == amount
+
+
+def test_the_legend_reads_every_run_at_the_cursor() -> None:
+    curves = [PlotCurve("long", of(*range(100))), PlotCurve("short", of(*range(50))), PlotCurve("none", of())]
+    drawing = Drawing("loss", curves, 80, 12, PlotOptions(), "")
+
+    columns = drawing.picture(None).columns
+    text = text_of(drawing.picture(columns - 1))
+    assert re.findall(r"(?:long|short|none) (\S+)", text) == ["99", "–", "–"]
+    text = text_of(drawing.picture(0))
+    assert re.findall(r"(?:long|short|none) (\S+)", text) == ["0", "0", "–"]
+    assert "no points: none" in text
+
+
+def test_a_moved_cursor_draws_no_curve_again() -> None:
+    series = falling()
+    drawing = Drawing(
+        "loss", [PlotCurve("a", series), PlotCurve("b", falling(seed=2))], 80, 24, PlotOptions(), ""
+    )
+    one, other = drawing.picture(3), drawing.picture(9)
+    assert all(row is same for row, same in zip(one.still[2:], other.still[2:], strict=True))
+    assert one.rows != other.rows
+
+
+def test_runs_without_points_in_view_are_named_under_the_axis() -> None:
+    curves = [PlotCurve("long", of(*range(100))), PlotCurve("short", of(*range(50)))]
+    assert "no points here: short" in text_of(draw("loss", curves, 80, 12, PlotOptions(zoom=(60.0, 90.0))))
+    assert "no points here" not in text_of(draw("loss", curves, 80, 12, PlotOptions(zoom=(40.0, 90.0))))
+    epochs = with_epochs("long", of(*range(100)), 10)
+    by_epoch = text_of(draw("loss", [epochs, curves[1]], 80, 12, PlotOptions(x_axis="epoch", cursor=70)))
+    assert "no epoch: short" in by_epoch
+    assert "epoch 8.4" in by_epoch
+    nobody = text_of(draw("loss", curves, 80, 12, PlotOptions(x_axis="tokens")))
+    assert "No run counts its tokens" in nobody
+
+
+def test_a_zoomed_line_goes_on_to_the_edges() -> None:
+    series = Series()
+    series.append([(0, START, 1.0), (1000, START + 1, 2.0)])
+    drawn = draw("loss", [PlotCurve("a", series)], 40, 12, PlotOptions(zoom=(400.0, 600.0)))
+    plot = [row[1:] for row in drawn.rows[1:-1]]
+    filled = {x for row in plot for x, char in enumerate("".join(text for text, _ in row)) if char != " "}
+    assert len(filled) == drawn.columns
+
+
+def test_outliers_are_clipped_and_counted() -> None:
+    values = [1 + 0.01 * (step % 7) for step in range(1000)]
+    values[100] = values[900] = 1e6
+    values[500] = -1e6
+    clipped = draw("loss", [PlotCurve("a", of(*values))], 80, 20, PlotOptions(clips=True))
+    assert "3 outliers beyond the axis" in text_of(clipped)
+    assert "1.0" in text_of(clipped)
+    assert "1M" not in text_of(clipped)
+    assert "no outliers" in text_of(draw("loss", [PlotCurve("a", of(1, 2))], 80, 20, PlotOptions(clips=True)))
+
+
+@given(
+    st.lists(st.floats(), max_size=300),
+    st.integers(0, 300),
+    st.integers(0, 300),
+    st.floats(0, 9),
+    st.floats(0, 9),
+)
+def test_values_outside_a_band_are_counted(
+    values: list[float], one: int, other: int, low: float, extent: float
+) -> None:
+    start, end = sorted((min(one, len(values)), min(other, len(values))))
+    found = of(*values).bands.count_outside(start, end, low, low + extent, above=-math.inf)
+    part = values[start:end]
+    assert found == sum(math.isfinite(value) and not low <= value <= low + extent for value in part)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 400), st.floats(-1e6, 1e6)), min_size=1, max_size=8),
+    st.integers(1, 8),
+    st.integers(20, 90),
+    st.integers(8, 30),
+    st.booleans(),
+)
+@settings(max_examples=100)
+def test_no_spike_of_any_run_is_hidden(
+    spikes: list[tuple[int, float]], amount: int, width: int, height: int, ascii_only: bool
+) -> None:
+    curves = []
+    for index in range(amount):
+        values = [float(index)] * 401
+        for at, value in spikes[index::amount]:
+            values[at] = value
+        curves.append(PlotCurve(f"r{index}", of(*values)))
+    plot = Plot(curves, width, height, PlotOptions(ascii_only=ascii_only))
+    if plot.canvas is None or plot.y_range is None:
+        return
+    low, high = plot.y_range
+    for placed in plot.placed:
+        for index, value in enumerate(placed.curve.series.values):
+            dot = round((high - value) / (high - low) * (plot.canvas.dots_y - 1))
+            column = round(index / 400 * (plot.canvas.dots_x - 1))
+            row = dot // (plot.canvas.dots_y // plot.height)
+            cells = {(column + side) // (plot.canvas.dots_x // plot.columns) for side in (-1, 0, 1)}
+            shown = [plot.canvas.cell(x, row)[0] for x in cells if 0 <= x < plot.columns]
+            assert any(text != " " for text in shown), (index, value)
 
 
 def test_an_ascii_chart_is_ascii() -> None:
     series = of(1, 2, math.nan, 3, math.inf)
     series.append([(1, START, 5.0), (2, START, math.nan), (3, START, 1.0)])
     curves = [PlotCurve("a", series), PlotCurve("b", falling())]
-    for axis in ("step", "relative", "wall"):
+    for axis in X_AXES:
         view = PlotOptions(x_axis=axis, ascii_only=True, smoothing=0.6, cursor=10)
         assert text_of(draw("loss", curves, 72, 14, view)).isascii()
 
 
 VIEWS = st.builds(
     PlotOptions,
-    x_axis=st.sampled_from(["step", "relative", "wall"]),
+    x_axis=st.sampled_from(X_AXES),
     is_log=st.booleans(),
     smoothing=st.sampled_from([0.0, 0.6, 0.999]),
     cursor=st.none() | st.integers(0, 120),
     ascii_only=st.booleans(),
     zone=st.just(UTC),
+    clips=st.booleans(),
+    zoom=st.none() | st.tuples(st.floats(), st.floats()) | st.tuples(st.floats(-9, 50), st.floats(-9, 50)),
 )
 POINTS = st.lists(
-    st.tuples(st.integers(-(2**40), 2**40), st.floats(0, 4e9), st.floats()),
+    st.tuples(st.integers(-(2**62), 2**62) | st.integers(0, 50), st.floats(), st.floats()),
     max_size=40,
 )
 
 
-@given(st.lists(POINTS, max_size=3), st.integers(0, 120), st.integers(0, 40), VIEWS)
+@given(st.lists(POINTS, max_size=9), st.integers(0, 120), st.integers(0, 40), VIEWS)
 @settings(max_examples=150)
 def test_any_points_can_be_drawn_at_any_size(
     several: list[list[tuple[int, float, float]]], width: int, height: int, view: PlotOptions
 ) -> None:
-    curves = []
+    curves: list[PlotCurve] = []
     for index, points in enumerate(several):
         series = Series()
         series.append(points)
-        curves.append(PlotCurve(f"job-{index}", series))
+        axes: dict[XAxis, StepAxis] = {"epoch": StepAxis(series, curves[0].series)} if curves else {}
+        curves.append(PlotCurve(f"job-{index}", series, axes))
     drawn = draw("train/loss", curves, width, height, view)
     assert len(drawn.rows) <= height
     assert all(sum(cell_len(text) for text, _ in row) <= width for row in drawn.rows)

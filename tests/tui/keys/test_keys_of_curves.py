@@ -23,7 +23,7 @@ async def curves(tmp_path: Path) -> AsyncIterator[Playground]:
     with EventWriter(tmp_path / "volume" / "logs", flush_s=0) as writer:
         for step in range(POINTS):
             writer.write_scalar("train/loss", step, 2.0 - step / POINTS + 0.2 * (step % 2))
-            for tag in ("val/accuracy", "zoom"):
+            for tag in ("val/accuracy", "weights"):
                 writer.write_scalar(tag, step, 0.5 + step / 200)
     async with world(tmp_path, jobs=[learns], batch=[], size=(120, 32)) as play:
         serve_event_files(play.cluster, learns, tmp_path / "volume")
@@ -47,7 +47,7 @@ async def test_keys_of_curves_go_from_chart_to_chart(tmp_path: Path) -> None:
         await play.press("enter")
         await play.until(unseen(play, "val/accuracy"))
         await hands.press("curves.next", seen(play, "val/accuracy"), undo=["k"])
-        await hands.press("curves.previous", seen(play, "zoom"), undo=["j"])
+        await hands.press("curves.previous", seen(play, "weights"), undo=["j"])
 
 
 async def test_the_footer_names_keys_of_a_chart_and_all_points_are_saved(tmp_path: Path) -> None:
@@ -83,6 +83,16 @@ async def test_keys_change_how_a_chart_is_drawn(tmp_path: Path) -> None:
         await play.press("h")
         await hands.press("chart.x_axis", seen(play, "after "), undo=["x", "x"])
         await hands.press("chart.log", seen(play, " log│"), undo=["y"])
+
+
+@proves("chart.zoom_in", "chart.zoom_out", "chart.clip")
+async def test_keys_show_a_part_of_a_chart(tmp_path: Path) -> None:
+    async with curves(tmp_path) as play:
+        hands = Hands.on(play)
+        await hands.press("chart.zoom_in", seen(play, " zoom│"), undo=["0"])
+        await play.press("i")
+        await hands.press("chart.zoom_out", unseen(play, " zoom│"), undo=["i"])
+        await hands.press("chart.clip", seen(play, "outliers beyond the axis"))
 
 
 async def test_enter_never_opens_a_chart_that_the_filter_hides(tmp_path: Path) -> None:

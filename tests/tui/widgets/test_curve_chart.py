@@ -49,7 +49,7 @@ async def test_a_chart_fills_the_space_it_has_in_every_theme() -> None:
         for theme in (*themes.load(), "textual-light", "nord", "ansi-dark"):
             app.theme = theme
             await pilot.pause()
-            assert "job-6" in lines(app)[1]
+            assert "job-6" in lines(app)[2]
     app = ChartApp(PlotCurve("bert", falling()))
     async with app.run_test() as pilot:
         for size in ((80, 24), (200, 60), (10, 4), (1, 1)):

@@ -22,10 +22,12 @@ class Route:
     job: JobRef | None = None
     instance: str = ""
     """Instance to start with."""
+    jobs: tuple[JobRef, ...] = ()
+    """All jobs of a view of several; `job` is the first of them."""
 
     def request(self) -> ActionRequest:
         """Return the request that opens the view again."""
-        targets = (self.job,) if self.job is not None else ()
+        targets = self.jobs or ((self.job,) if self.job is not None else ())
         return ActionRequest(self.action, self.argument, targets, instance=self.instance)
 
 

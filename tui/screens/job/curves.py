@@ -1,8 +1,10 @@
-"""Charts of all scalars of a job, updated live: loss first, then the others by name."""
+"""Charts of all scalars of one or several jobs, updated live: loss first, then the others by name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from textual import work
@@ -12,7 +14,7 @@ from textual.events import DescendantFocus
 from textual.widgets import Label
 
 from k8s.kinds import JobRef
-from tui.charts.series import Series
+from tui.charts.overlay import Overlay, labels_of
 from tui.feeds.curve_feed import LOG_HINT, CurveFeed
 from tui.keys import CHART, Key, ViewDeclaration, unshadowed
 from tui.screens.base.view import View
@@ -20,28 +22,33 @@ from tui.screens.job import CURVES
 from tui.text.filter_query import matcher
 from tui.text.format import plural
 from tui.text.natural_order import tag_key
-from tui.widgets.curve_chart import CurveChart, PlotCurve
+from tui.widgets.curve_chart import CurveChart
 
 # Minimum height of a readable chart, including its frame.
 LEAST_ROWS = 10
+_LOADING = "Loading…"
 
 
 class CurvesView(View):
-    """Charts of one job."""
+    """Charts of one job, or of several jobs over each other."""
 
     CSS_PATH = "curves.tcss"
     AUTO_FOCUS: ClassVar[str] = "CurveChart"
     VIEW: ClassVar[ViewDeclaration] = CURVES
 
-    def __init__(self, ref: JobRef, feed: CurveFeed) -> None:
-        """Show the curves that `feed` reads for the job `ref`."""
+    def __init__(self, refs: Sequence[JobRef], feeds: Sequence[CurveFeed]) -> None:
+        """Show the curves that `feeds` read for the jobs `refs`, one feed for each."""
         super().__init__()
-        self._ref = ref
-        self._feed = feed
-        self._series: dict[tuple[str, str], Series] = {}
+        self._refs = refs
+        self._feeds = feeds
+        names = [ref.name for ref in refs]
+        if len(set(names)) < len(names):
+            names = [f"{ref.namespace}/{ref.name}" for ref in refs]
+        self._labels = labels_of(names)
+        self._overlay = Overlay(self._labels)
+        self._placing = asyncio.Lock()
         self._charts: dict[str, CurveChart] = {}
         self._current = ""  # the tag of the chart that had the focus last
-        self._points = 0
 
     @property
     def bar_keys(self) -> tuple[Key, ...]:
@@ -51,11 +58,21 @@ class CurvesView(View):
 
     def export_rows(self) -> tuple[list[str], list[list[str | int | None]]]:
         """Return all points."""
-        return ["RUN", "TAG", "STEP", "TIME", "VALUE"], [
-            [curve.run, curve.tag, step, f"{time:.3f}", f"{value:.9g}"]
-            for curve in self._feed.curves()
-            for step, time, value in zip(curve.steps, curve.wall_times, curve.values, strict=True)
-        ]
+        rows: list[list[str | int | None]] = []
+        for label, feed in zip(self._labels, self._feeds, strict=True):
+            for curve in feed.curves():
+                run = (
+                    curve.run
+                    if len(self._feeds) == 1
+                    else label
+                    if curve.run == "."
+                    else f"{label}/{curve.run}"
+                )
+                points = zip(curve.steps, curve.wall_times, curve.values, strict=True)
+                rows += (
+                    [run, curve.tag, step, f"{time:.3f}", f"{value:.9g}"] for step, time, value in points
+                )
+        return ["RUN", "TAG", "STEP", "TIME", "VALUE"], rows
 
     def compose_body(self) -> ComposeResult:
         """Lay out an empty grid."""
@@ -76,27 +93,28 @@ class CurvesView(View):
 
     @work(group="curves", exclusive=True)
     async def _follow(self) -> None:
-        await self._feed.run(self._changed)
+        async with asyncio.TaskGroup() as tasks:
+            for run, feed in enumerate(self._feeds):
+                tasks.create_task(feed.run(partial(self._changed, run)))
 
-    async def _changed(self) -> None:
-        tags: dict[str, list[PlotCurve]] = {}
-        self._points = 0
-        for curve in self._feed.curves():
-            series = self._series.setdefault((curve.run, curve.tag), Series())
-            series.update(curve.steps, curve.wall_times, curve.values, [mark.step for mark in curve.restarts])
-            tags.setdefault(curve.tag, []).append(PlotCurve(curve.run, series))
-            self._points += len(curve)
-        await self._place(tags)
-        for tag, curves in tags.items():
-            self._charts[tag].set_curves(tag, curves)
-        self._update_title()
+    async def _changed(self, run: int) -> None:
+        async with self._placing:
+            self._overlay.update(run, self._feeds[run].curves())
+            tags = self._overlay.by_tag()
+            await self._place(tags)
+            for tag, curves in tags.items():
+                self._charts[tag].set_curves(tag, curves)
+            self._update_title()
 
-    async def _place(self, tags: Mapping[str, list[PlotCurve]]) -> None:
+    async def _place(self, tags: Iterable[str]) -> None:
         if set(tags) <= set(self._charts):
             return
         grid = self.query_one("#charts")
         await grid.remove_children()
-        self._charts = {tag: CurveChart(tag, classes="pane") for tag in sorted(tags, key=tag_key)}
+        views = {tag: chart.view for tag, chart in self._charts.items()}
+        self._charts = {
+            tag: CurveChart(tag, view=views.get(tag), classes="pane") for tag in sorted(tags, key=tag_key)
+        }
         await grid.mount_all(self._charts.values())
         self._apply_filter()
         if not self.is_prompt_open:
@@ -116,7 +134,9 @@ class CurvesView(View):
             return
         shown = len(self._shown())
         rows = -(-shown // (1 if self.has_class("-narrow") else 2)) or 1
-        grid.styles.grid_rows = str(max(LEAST_ROWS, grid.size.height // rows))
+        # A legend of several runs takes rows of its own.
+        least = LEAST_ROWS + (len(self._refs) if len(self._refs) > 1 else 0)
+        grid.styles.grid_rows = str(max(min(least, grid.size.height), grid.size.height // rows))
 
     def _shown(self) -> list[CurveChart]:
         return [chart for chart in self._charts.values() if not chart.has_class("-filtered")]
@@ -142,22 +162,36 @@ class CurvesView(View):
         self._show_alone(target)
 
     def _update_title(self) -> None:
-        words = [f"Jobs › {self._ref.name} › curves"]
-        if source := self._feed.source_text:
-            words.append(f"{plural(len(self._charts), 'tag')}, {plural(self._points, 'point')} · {source}")
+        is_one = len(self._refs) == 1
+        words = [f"Jobs › {self._refs[0].name if is_one else plural(len(self._refs), 'job')} › curves"]
+        if any(feed.source_text for feed in self._feeds):
+            amounts = f"{plural(len(self._charts), 'tag')}, {plural(self._overlay.points(), 'point')}"
+            words.append(f"{amounts} · {self._feeds[0].source_text}" if is_one else amounts)
         if self.filter_text:
             words.append(f"/{self.filter_text}")
         self.set_title("   ".join(words))
         self.set_line("notice", self._notice())
 
     def _notice(self) -> str:
-        if self._charts:
-            hidden = "" if self._shown() else f"No tag matches /{self.filter_text}; esc shows all."
-            return hidden or ("" if self._feed.is_from_log else self._feed.problem)
-        if not self._feed.problem and not self._feed.source:
-            return "Loading…"
-        problem = self._feed.problem or "No points yet: they appear here as the job writes them."
-        return f"{problem}\n{LOG_HINT}"
+        if self._charts and not self._shown():
+            return f"No tag matches /{self.filter_text}; esc shows all."
+        if len(self._feeds) == 1:
+            problem = self._problem(0)
+            return (
+                f"{problem}\n{LOG_HINT}" if problem and not self._charts and problem != _LOADING else problem
+            )
+        problems = zip(self._labels, map(self._problem, range(len(self._feeds))), strict=True)
+        return "\n".join(
+            f"{label}: {problem.replace(chr(10), ' ')}" for label, problem in problems if problem
+        )
+
+    def _problem(self, run: int) -> str:
+        feed = self._feeds[run]
+        if self._overlay.points(run):
+            return "" if feed.is_from_log else feed.problem
+        if not feed.problem and not feed.source:
+            return _LOADING
+        return feed.problem or "No points yet: they appear here as the job writes them."
 
     def watch_filter_text(self, text: str) -> None:
         """Show the matching tags."""
