@@ -1,8 +1,8 @@
 """TensorBoard on this machine, on the event files of jobs and folders.
 
-Event files on this machine are linked; those in a pod are copied as they grow; points of a log are written
-as an event file. TensorBoard listens on loopback, below a path that other accounts of this machine do not
-know, and ends with its owner, even if that is killed.
+Event files on this machine are linked; those in a pod are copied as they grow; points of a log or of other
+files are written as an event file. TensorBoard listens on loopback, below a path that other accounts of this
+machine do not know, and ends with its owner, even if that is killed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 from k8s.errors import KubeError
 from trainer.tfevents import EventFiles, EventFolder, EventWriter, NewPoints, ScalarCurve
+from tui.runs.formats import MetricFiles
 
 LOOPBACK = "127.0.0.1"
 # Its first import takes long on a cold disk.
@@ -51,8 +52,8 @@ class NoTensorBoard(KubeError):
     """TensorBoard could not be started here."""
 
 
-class _Copies(EventFiles):
-    """Event files that are also written to a folder as they arrive."""
+class _Copies(MetricFiles):
+    """Files of which the event files are also written to a folder as they arrive."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -61,7 +62,7 @@ class _Copies(EventFiles):
     def feed(self, path: str, chunk: bytes) -> list[NewPoints]:
         """Append the bytes to the copy, and read them."""
         inside = PurePosixPath(path)
-        if chunk and not inside.is_absolute() and ".." not in inside.parts:
+        if chunk and _is_event_file(path) and not inside.is_absolute() and ".." not in inside.parts:
             copy = self._folder / inside
             copy.parent.mkdir(parents=True, exist_ok=True)
             with copy.open("ab") as file:
@@ -97,7 +98,7 @@ class Spool:
         self._told = ""
         feed.events = _Copies(folder)
         self._writer: EventWriter | None = None
-        self._written: dict[str, int] = {}
+        self._written: dict[tuple[str, str, str], int] = {}
 
     async def run(self) -> None:
         """Copy until cancelled."""
@@ -111,27 +112,30 @@ class Spool:
 
     async def _changed(self) -> None:
         events = self._feed.events
-        if isinstance(events, EventFolder):
+        curves = self._feed.curves()
+        others = [curve for curve in curves if not _is_event_file(curve.writer)]
+        if isinstance(events, EventFolder) and len(others) < len(curves):
             if not self._folder.is_symlink():
                 shutil.rmtree(self._folder, ignore_errors=True)
                 self._folder.symlink_to(events.root, target_is_directory=True)
-        elif self._feed.is_from_log:
-            self._write_points()
+        elif others:
+            self._write(others)
         problem = "" if self._feed.is_from_log else self._feed.problem
         if problem and problem != self._told:
             self._tell(f"{self._folder.name}: {problem}")
         self._told = problem
 
-    def _write_points(self) -> None:
+    def _write(self, curves: Sequence[ScalarCurve]) -> None:
         if self._writer is None:
             self._writer = EventWriter(self._folder)
-        for curve in self._feed.curves():
-            start = self._written.get(curve.tag, 0)
+        for curve in curves:
+            key = curve.run, curve.tag, curve.writer
+            start = self._written.get(key, 0)
             for index in range(start, len(curve)):
                 self._writer.write_scalar(
                     curve.tag, curve.steps[index], curve.values[index], curve.wall_times[index]
                 )
-            self._written[curve.tag] = max(start, len(curve))
+            self._written[key] = max(start, len(curve))
         self._writer.flush()
 
 
@@ -207,6 +211,10 @@ async def _address_in(output: asyncio.StreamReader) -> str:
 async def _drain(output: asyncio.StreamReader) -> None:
     while await output.read(65536):
         pass
+
+
+def _is_event_file(path: str) -> bool:
+    return "tfevents" in PurePosixPath(path).name
 
 
 def _free_port() -> int:
