@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from trainer.tfevents import ScalarCurve
 from tui.charts.plot import PlotCurve, StepAxis, XAxis
@@ -65,9 +65,8 @@ class Overlay:
         runs = self._curves if run is None else [self._curves[run]]
         return sum(len(curve) for curves in runs for curve in curves)
 
-    def by_tag(self) -> dict[str, list[PlotCurve]]:
-        """Return the curves to draw of each tag, in the order of the runs."""
-        tags: dict[str, list[PlotCurve]] = {}
+    def named(self) -> Iterator[tuple[int, str, ScalarCurve]]:
+        """Yield the number of the run, the label and the points of each curve."""
         for run, curves in enumerate(self._curves):
             same_tag = Counter(curve.tag for curve in curves)
             same_place = Counter((curve.tag, curve.run) for curve in curves)
@@ -76,13 +75,17 @@ class Overlay:
                 if same_place[curve.tag, curve.run] > 1:
                     place = f"{curve.run}/{curve.writer}"
                 if len(self._labels) == 1:
-                    label = place
+                    yield run, place, curve
                 else:
-                    label = self._labels[run] if same_tag[curve.tag] == 1 else f"{self._labels[run]} {place}"
-                series = self._series[_key(run, curve)]
-                tags.setdefault(curve.tag, []).append(
-                    PlotCurve(label, series, self._axes_of(run, curve, series))
-                )
+                    is_alone = same_tag[curve.tag] == 1
+                    yield run, self._labels[run] if is_alone else f"{self._labels[run]} {place}", curve
+
+    def by_tag(self) -> dict[str, list[PlotCurve]]:
+        """Return the curves to draw of each tag, in the order of the runs."""
+        tags: dict[str, list[PlotCurve]] = {}
+        for run, label, curve in self.named():
+            series = self._series[_key(run, curve)]
+            tags.setdefault(curve.tag, []).append(PlotCurve(label, series, self._axes_of(run, curve, series)))
         return tags
 
     def _axes_of(self, run: int, curve: ScalarCurve, series: Series) -> dict[XAxis, StepAxis]:

@@ -1,4 +1,4 @@
-"""`curves`: plot a job's scalars, or those of the event files in a folder."""
+"""`curves`: plot the scalars of jobs, or of the files in folders; several runs share a chart."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ import math
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from itertools import chain, groupby, islice
 from pathlib import Path
 
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.logs import LogLine, Options, read, targets_of
-from k8s.snapshot import Job
+from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.home import expand_home
 from trainer.tfevents import EventFiles, ScalarCurve
+from tui.charts.overlay import MOST_RUNS, Overlay, labels_of
+from tui.charts.picture import X_AXES, PlotOptions
 from tui.commands.support.connect import cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
-from tui.commands.support.output import add_format, write, write_csv, write_stderr
-from tui.commands.support.plots import PlotLine, plot
+from tui.commands.support.output import WrongUsage, add_format, write, write_csv, write_stderr
+from tui.commands.support.plots import PlotLine, plot, plot_overlay
 from tui.feeds.curve_feed import LOG_HINT, CurveFeed
 from tui.feeds.log_points import LogPoints
 from tui.options import ConsoleOptions
 from tui.runs.formats import MetricFolder
+from tui.terminal.tty_state import colours
 from tui.text.natural_order import tag_key
 
 _JSON_POINT = """
@@ -38,48 +42,141 @@ _JSON_POINT = """
 _PIECE_POINTS = 5_000
 
 
+# The curves of one source, and the text that names it.
+_Read = tuple[list[ScalarCurve], str]
+
+
 class NoCurves(KubeError):
     """No scalars were found."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the job or folder argument."""
-    parser.add_argument("source", metavar="JOB|FOLDER", help=f"{NAME_HELP}, or a folder with files of a run")
+    """Add the jobs and folders, tags, axis and format."""
+    parser.add_argument(
+        "sources",
+        metavar="JOB|FOLDER",
+        nargs="+",
+        help=f"{NAME_HELP}, or a folder with files of a run; up to {MOST_RUNS} share a chart",
+    )
     parser.add_argument(
         "--tag", action="append", default=[], metavar="TEXT", help="only tags that contain this text"
     )
+    parser.add_argument("--x", dest="x_axis", choices=X_AXES, help="x axis of the chart (default step)")
     add_format(parser, ("plot", "json", "csv"))
 
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
-    """Print the curves."""
-    folder = expand_home(flags.source)
-    lines, source = _from_folder(folder), str(folder)
-    if not lines and flags.source.startswith((".", "/", "~")):
-        raise NoCurves(f"There are no event files or other metrics in {folder}.")
-    if not lines:
-        async with cluster(options) as client:
-            job = find_job(await read_jobs(options, client), flags.source)
-            lines, source = await _from_job(client, job)
+    """Print the curves; 1 if a source has none."""
+    words = list(dict.fromkeys(flags.sources))
+    if len(words) > MOST_RUNS:
+        raise WrongUsage(f"{len(words)} sources; one chart shows up to {MOST_RUNS}.")
+    async with AsyncExitStack() as stack:
+        found, problems = await _read_all(options, words, stack)
+    if not found:
+        raise problems[0][1]
+    for source, problem in problems:
+        write_stderr(f"Not shown: {source}. {problem}")
+    if len(words) == 1 and (flags.x_axis is None or flags.output != "plot"):
+        ((curves, source),) = found.values()
+        lines = _chosen(_lines(curves), flags.tag)
+        _print(lines, source, flags.output, is_ascii=options.is_ascii)
+    else:
+        _print_runs(found, options, flags)
+    return 1 if problems else 0
+
+
+async def _read_all(
+    options: ConsoleOptions, words: Sequence[str], stack: AsyncExitStack
+) -> tuple[dict[str, _Read], list[tuple[str, KubeError | WrongUsage]]]:
+    """Return what was read by source, and the others with their problems; connect only if there is a job."""
+    found: dict[str, _Read] = {}
+    problems: list[tuple[str, KubeError | WrongUsage]] = []
+    connection: tuple[Client, ClusterSnapshot] | None = None
+    failure: KubeError | None = None
+    for source in words:
+        folder = expand_home(source)
+        try:
+            if curves := _from_folder(folder):
+                found[source] = curves, str(folder)
+                continue
+            if source.startswith((".", "/", "~")):
+                raise NoCurves(f"There are no event files or other metrics in {folder}.")
+            if failure is not None:
+                raise failure
+            if connection is None:
+                try:
+                    client = await stack.enter_async_context(cluster(options))
+                    connection = client, await read_jobs(options, client)
+                except KubeError as error:
+                    failure = error
+                    raise
+            client, snapshot = connection
+            found[source] = await _from_job(client, find_job(snapshot, source))
+        except (KubeError, WrongUsage) as error:
+            problems.append((source, error))
+    return found, problems
+
+
+def _chosen(lines: list[PlotLine], texts: Sequence[str]) -> list[PlotLine]:
+    """Return the lines with one of the texts in their name, or all without texts, sorted by tag.
+
+    Raises:
+        NoCurves: There is none.
+    """
     lines.sort(key=lambda line: tag_key(line.name))
-    if flags.tag:
-        names = ", ".join(line.name for line in lines)
-        lines = [line for line in lines if any(text in line.name for text in flags.tag)]
-        if not lines:
-            raise NoCurves(f"No tag contains {' or '.join(flags.tag)}.", f"Tags: {names}.")
-    _print(lines, source, flags.output, is_ascii=options.is_ascii)
-    return 0
+    if not texts:
+        return lines
+    names = ", ".join(dict.fromkeys(line.name for line in lines))
+    if not (chosen := [line for line in lines if any(text in line.name for text in texts)]):
+        raise NoCurves(f"No tag contains {' or '.join(texts)}.", f"Tags: {names}.")
+    return chosen
 
 
-def _from_folder(folder: Path) -> list[PlotLine]:
+def _print_runs(found: Mapping[str, _Read], options: ConsoleOptions, flags: argparse.Namespace) -> None:
+    """Print several runs, or one on another axis than its steps."""
+    is_plot = flags.output == "plot"
+    overlay = Overlay(labels_of(list(found)) if is_plot else list(found))
+    for run, (curves, _) in enumerate(found.values()):
+        overlay.update(run, curves)
+    lines = [
+        PlotLine(curve.tag, curve.steps, curve.wall_times, curve.values, label)
+        for _, label, curve in overlay.named()
+    ]
+    lines = _chosen(lines, flags.tag)
+    sources = {name: source for name, (_, source) in found.items()}
+    if flags.output == "json":
+        for piece in json_pieces(lines, sources):
+            sys.stdout.write(piece)
+        return
+    if flags.output == "csv":
+        points = (
+            (line.run, line.name, *point)
+            for line in lines
+            for point in zip(line.steps, line.wall_times, line.values, strict=True)
+        )
+        write_csv(chain([("run", "tag", "step", "wall_time", "value")], points))
+        return
+    width = shutil.get_terminal_size((100, 24)).columns
+    view = PlotOptions(x_axis=flags.x_axis or "step", ascii_only=options.is_ascii)
+    has_colours = sys.stdout.isatty() and not options.is_mono and colours() != "none"
+    for name, source in sources.items():
+        write(f"{name}: read from {source}" if name != source else f"Read from {source}")
+    by_tag = overlay.by_tag()
+    for tag, group in groupby(lines, key=lambda line: line.name):
+        chart = plot_overlay(tag, by_tag[tag], list(group), width, view, has_colours=has_colours)
+        # Every text in it is sanitised; colours have to pass.
+        sys.stdout.write(f"\n{chart}\n")
+
+
+def _from_folder(folder: Path) -> list[ScalarCurve]:
     if not folder.is_dir():
         return []
     events = MetricFolder(folder)
     events.read_new()
-    return _lines(events)
+    return _curves(events)
 
 
-async def _from_job(client: Client, job: Job) -> tuple[list[PlotLine], str]:
+async def _from_job(client: Client, job: Job) -> _Read:
     """Return the curves of a job's event files, or else of its log, and their source.
 
     Raises:
@@ -91,8 +188,8 @@ async def _from_job(client: Client, job: Job) -> tuple[list[PlotLine], str]:
         problem = feed.problem
     except KubeError as error:
         problem = error.details or error.what
-    if lines := _lines(feed.events):
-        return lines, feed.source
+    if curves := _curves(feed.events):
+        return curves, feed.source
     problem = problem or f"There are no scalars in {feed.source}."
     said: list[LogLine] = []
     try:
@@ -109,15 +206,21 @@ async def _from_job(client: Client, job: Job) -> tuple[list[PlotLine], str]:
             problem,
             LOG_HINT,
         )
-    lines = [PlotLine(tag, one.steps, one.wall_times, one.values) for tag, one in found.series.items()]
-    return lines, f"the log of {said[0].source.name}"
+    place = said[0].source.name
+    return [
+        ScalarCurve(".", tag, place, one.steps, one.wall_times, one.values, tuple(one.restarts))
+        for tag, one in found.series.items()
+    ], f"the log of {place}"
 
 
-def _lines(events: EventFiles) -> list[PlotLine]:
-    """Return curves named by tag, with the run or file added where a tag has several."""
+def _curves(events: EventFiles) -> list[ScalarCurve]:
     for path, problem in events.problems.items():
         write_stderr(f"{path}: {problem}")
-    curves = [curve for curve in events.curves() if len(curve)]
+    return [curve for curve in events.curves() if len(curve)]
+
+
+def _lines(curves: Sequence[ScalarCurve]) -> list[PlotLine]:
+    """Return curves named by tag, with the run or file added where a tag has several."""
     tags = Counter(curve.tag for curve in curves)
     runs = Counter((curve.tag, curve.run) for curve in curves)
 
@@ -148,25 +251,34 @@ def _print(lines: Sequence[PlotLine], source: str, form: str, *, is_ascii: bool)
         write("\n\n".join(plot(line, width, is_ascii=is_ascii) for line in lines))
 
 
-def json_pieces(lines: Sequence[PlotLine], source: str) -> Iterator[str]:
+def json_pieces(lines: Sequence[PlotLine], source: str | Mapping[str, str]) -> Iterator[str]:
     """Yield the points as `json.dumps(…, indent=2)` writes them, ten times as fast and piece by piece.
 
     Values and times that are not finite are null.
+
+    Args:
+        lines: The curves; those of one name follow each other.
+        source: The source, or the source of each run; then each point has its run.
     """
+    has_runs = not isinstance(source, str)
     yield '{\n  "tags": {'
-    for line_number, line in enumerate(lines):
-        yield f"{',' if line_number else ''}\n    {json.dumps(line.name)}: ["
-        texts = zip(
-            line.steps, map(_json_number, line.wall_times), map(_json_number, line.values), strict=True
-        )
-        points = map(_JSON_POINT.__mod__, texts)
+    for number, (name, group) in enumerate(groupby(lines, key=lambda line: line.name)):
+        yield f"{',' if number else ''}\n    {json.dumps(name)}: ["
         comma = ""
-        while piece := ",".join(islice(points, _PIECE_POINTS)):
-            yield comma + piece
-            comma = ","
+        for line in group:
+            run = f'\n        "run": {json.dumps(line.run)},'.replace("%", "%%") if has_runs else ""
+            texts = zip(
+                line.steps, map(_json_number, line.wall_times), map(_json_number, line.values), strict=True
+            )
+            points = map(_JSON_POINT.replace("{", "{" + run, 1).__mod__, texts)
+            while piece := ",".join(islice(points, _PIECE_POINTS)):
+                yield comma + piece
+                comma = ","
         yield "\n    ]" if comma else "]"
     yield "\n  }" if lines else "}"
-    yield f',\n  "source": {json.dumps(source)}\n}}\n'
+    more = "source" if isinstance(source, str) else "sources"
+    text = json.dumps(source, indent=2).replace("\n", "\n  ")
+    yield f',\n  "{more}": {text}\n}}\n'
 
 
 def _json_number(value: float) -> str:

@@ -7,6 +7,7 @@ import io
 import json
 import math
 from array import array
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,81 @@ async def test_a_tag_that_is_not_there_is_told(alone: CommandLine, folder: Path)
     ended = await alone("curves", str(folder), "--tag", "lr")
     assert ended.status == 1
     assert "train/loss, val/accuracy" in ended.err
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[str]:
+    """Return the folders of two runs; the second one counts epochs, too."""
+    for number, name in enumerate(("experiment-of-vgg16", "experiment-of-resnet50")):
+        with EventWriter(tmp_path / name) as written:
+            for step in range(10):
+                written.write_scalar("loss", step, 1 + number + step / 10)
+                if number:
+                    written.write_scalar("epoch", step, step / 5)
+    return [str(tmp_path / "experiment-of-vgg16"), str(tmp_path / "experiment-of-resnet50")]
+
+
+async def test_several_runs_share_a_chart(alone: CommandLine, runs: list[str]) -> None:
+    alone.set("COLUMNS", "80")
+    ended = await alone("curves", *runs, "--tag", "loss")
+    assert (ended.status, ended.err) == (0, "")
+    assert "⠤●⠤ vgg16 1.9     ⠤■⠤ resnet50 2.9" in ended.out
+    assert "vgg16: last 1.9 at step 9, lowest 1 at 0, highest 1.9 at 9; 10 points" in ended.out
+    assert all(f"Read from {folder}" in ended.out for folder in runs)
+    assert "\x1b" not in ended.out
+    assert (await alone("--ascii", "curves", *runs)).out.isascii()
+
+
+async def test_runs_are_drawn_on_another_axis(alone: CommandLine, runs: list[str]) -> None:
+    ended = await alone("curves", *runs, "--x", "epoch", "--tag", "loss")
+    assert "by epoch" in ended.out
+    assert "no epoch: vgg16" in ended.out
+    assert "by epoch" in (await alone("curves", runs[1], "--x", "epoch", "--tag", "loss")).out
+
+
+async def test_points_of_several_runs_name_their_run(alone: CommandLine, runs: list[str]) -> None:
+    ended = await alone("curves", *runs, "-o", "csv")
+    rows = list(csv.reader(io.StringIO(ended.out)))
+    assert rows[0] == ["run", "tag", "step", "wall_time", "value"]
+    assert [(row[0], row[1]) for row in rows[1:]] == [
+        *[(runs[0], "loss")] * 10,
+        *[(runs[1], "loss")] * 10,
+        *[(runs[1], "epoch")] * 10,
+    ]
+    found = (await alone("curves", *runs, "-o", "json")).values
+    assert found["sources"] == {folder: folder for folder in runs}
+    assert {key: len(points) for key, points in found["tags"].items()} == {"loss": 20, "epoch": 10}
+    assert [point["run"] for point in found["tags"]["loss"]] == [runs[0]] * 10 + [runs[1]] * 10
+    assert found["tags"]["loss"][0].keys() == {"run", "step", "wall_time", "value"}
+
+
+async def test_sources_without_curves_are_named_and_the_others_shown(
+    alone: CommandLine, runs: list[str], tmp_path: Path
+) -> None:
+    ended = await alone("curves", runs[0], str(tmp_path / "missing"), runs[1], "nobody", "-o", "json")
+    assert ended.status == 1
+    assert ended.values["sources"].keys() == set(runs)
+    assert f"Not shown: {tmp_path / 'missing'}. There are no event files" in ended.err
+    assert "Not shown: nobody. No cluster to talk to." in ended.err
+    alone_left = await alone("curves", runs[0], str(tmp_path / "missing"), "-o", "csv")
+    assert alone_left.out.startswith("run,tag,")
+    (await alone("curves", "./none", "./nothing")).reports(1, "There are no event files")
+
+
+async def test_more_runs_than_a_chart_shows_are_refused(alone: CommandLine) -> None:
+    ended = await alone("curves", *(f"./run-{number}" for number in range(9)))
+    assert ended.status == 2
+    assert "9 sources; one chart shows up to 8." in ended.err
+
+
+async def test_a_job_and_a_folder_share_a_chart(
+    run: CommandLine, cluster: ScriptedCluster, folder: Path, runs: list[str]
+) -> None:
+    job_writing_to(cluster, "/mnt/runs")
+    claim = {"metadata": {"annotations": {"gpuconsole.dev/path": str(folder.parent)}}}
+    cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/training-data", Answer(claim))
+    found = (await run("curves", "running", runs[0], "-o", "json")).values
+    assert found["sources"] == {"running": "/mnt/runs on this machine", runs[0]: runs[0]}
 
 
 def job_writing_to(cluster: ScriptedCluster, log_dir: str) -> None:
@@ -250,3 +326,7 @@ def test_the_json_is_that_of_the_standard_library(
     }
     expected = json.dumps({"tags": tags, "source": source}, indent=2)
     assert "".join(json_pieces(lines, source)) == f"{expected}\n"
+    of_runs = [replace(line, run=f"{source}%s") for line in lines]
+    named = {name: [{"run": f"{source}%s", **point} for point in points] for name, points in tags.items()}
+    expected = json.dumps({"tags": named, "sources": {source: "x"}}, indent=2)
+    assert "".join(json_pieces(of_runs, {source: "x"})) == f"{expected}\n"

@@ -1,15 +1,16 @@
-"""Draw curves as text with plotext, from no more points than the width can show."""
+"""Draw curves as text: one with plotext, those of several runs over each other as the console does."""
 
 from __future__ import annotations
 
 import math
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import plotext
 
 from k8s.text.sanitize import sanitize
+from tui.charts.picture import Piece, PlotCurve, PlotOptions, draw
 from tui.charts.series import MinMaxLevels, downsample
 from tui.charts.ticks import integer_ticks, number_ticks
 from tui.text.format import number, plural
@@ -17,6 +18,17 @@ from tui.text.format import number, plural
 HEIGHT = 16
 WIDEST = 160
 _LARGEST, _SMALLEST = 1e300, 1e-300
+# SGR codes of paints.
+_COLOURS = {
+    "series-1": 36,
+    "series-2": 33,
+    "series-3": 32,
+    "series-4": 35,
+    "series-5": 34,
+    "series-6": 31,
+    "alarm": 31,
+    "title": 1,
+}
 _ASCII = str.maketrans("┌┐└┘─│┤├┬┴┼", "++++-|+++++")
 
 
@@ -29,12 +41,38 @@ class PlotLine:
     steps: array[int]
     wall_times: array[float]
     values: array[float]
+    run: str = ""
+    """The run, where there are several."""
 
 
 def plot(line: PlotLine, width: int, *, is_ascii: bool = False) -> str:
     """Return a plot of one curve without colours, and a summary line."""
     parts = [sanitize(line.name), _drawn(line, width, is_ascii), _summary(line)]
     return "\n".join(part for part in parts if part)
+
+
+def plot_overlay(
+    tag: str,
+    curves: Sequence[PlotCurve],
+    lines: Sequence[PlotLine],
+    width: int,
+    options: PlotOptions,
+    *,
+    has_colours: bool,
+) -> str:
+    """Return one chart of the curves of several runs, and a summary line for each."""
+    clean = [replace(curve, label=sanitize(curve.label)) for curve in curves]
+    width = max(30, min(width, WIDEST))
+    picture = draw(sanitize(tag), clean, width, HEIGHT + 2 + len(curves) // 2, options)
+    rows = ("".join(_coloured(piece) if has_colours else piece[0] for piece in row) for row in picture.rows)
+    summaries = (f"{sanitize(line.run)}: {_summary(line)}" for line in lines)
+    return "\n".join([*(row.rstrip() for row in rows), *summaries])
+
+
+def _coloured(piece: Piece) -> str:
+    text, paint = piece
+    code = _COLOURS.get(paint)
+    return f"\x1b[{code}m{text}\x1b[0m" if code and text.strip() else text
 
 
 class _Axis:

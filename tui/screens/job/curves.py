@@ -58,21 +58,11 @@ class CurvesView(View):
 
     def export_rows(self) -> tuple[list[str], list[list[str | int | None]]]:
         """Return all points."""
-        rows: list[list[str | int | None]] = []
-        for label, feed in zip(self._labels, self._feeds, strict=True):
-            for curve in feed.curves():
-                run = (
-                    curve.run
-                    if len(self._feeds) == 1
-                    else label
-                    if curve.run == "."
-                    else f"{label}/{curve.run}"
-                )
-                points = zip(curve.steps, curve.wall_times, curve.values, strict=True)
-                rows += (
-                    [run, curve.tag, step, f"{time:.3f}", f"{value:.9g}"] for step, time, value in points
-                )
-        return ["RUN", "TAG", "STEP", "TIME", "VALUE"], rows
+        return ["RUN", "TAG", "STEP", "TIME", "VALUE"], [
+            [label, curve.tag, step, f"{time:.3f}", f"{value:.9g}"]
+            for _, label, curve in self._overlay.named()
+            for step, time, value in zip(curve.steps, curve.wall_times, curve.values, strict=True)
+        ]
 
     def compose_body(self) -> ComposeResult:
         """Lay out an empty grid."""
