@@ -212,7 +212,8 @@ class EventFolder(EventFiles):
         with file.open("rb") as opened:
             while (at := self.next_read(path, size)) is not None:
                 opened.seek(at)
-                fresh += self.feed(path, opened.read(READ_BYTES))
+                # Not what was written meanwhile: a file shorter than what was read counts as replaced.
+                fresh += self.feed(path, opened.read(min(READ_BYTES, size - at)))
                 if self.offset(path) == at:
                     break
         return fresh

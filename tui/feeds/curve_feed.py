@@ -293,6 +293,8 @@ class CurveFeed:
             file = sizes[path]
             while (at := self.events.next_read(path, file.size_bytes)) is not None:
                 limit = pod_files.READ_LIMIT_BYTES if at or "tfevents" in path else PROBE_BYTES
+                # Not what was written meanwhile: a file shorter than what was read counts as replaced.
+                limit = min(limit, file.size_bytes - at)
                 chunk = await pod_files.read_from(
                     self._client, pod, namespace, file.path, at, container=container, limit_bytes=limit
                 )

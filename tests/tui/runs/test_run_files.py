@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.wandb_file import config, history, wandb_file
-from trainer.tfevents import EventWriter
+from trainer.tfevents import EventWriter, NewPoints
 from tui.runs.formats import MetricFiles, MetricFolder
 from tui.runs.formats.records import FOREIGN_LINES, LINE_LIMIT_BYTES, MOST_TAGS, STATE_LIMIT_BYTES
 
@@ -340,6 +340,29 @@ def test_the_newest_state_of_a_training_counts_and_a_half_written_one_hides_noth
     folder.read_new()
     assert [(curve.run, len(curve)) for curve in folder.curves()] == [(".", 12)]
     assert folder.problems == {}
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "events.out.tfevents.1.a"])
+def test_what_is_written_while_a_file_is_read_comes_once_too(tmp_path: Path, name: str) -> None:
+    with EventWriter(tmp_path / "made") as writer:
+        for step in range(20):
+            writer.write_scalar("loss", step, 0.5)
+    text = "step,loss\n" + "".join(f"{step},0.5\n" for step in range(20))
+    content = text.encode() if name.endswith(".csv") else writer.path.read_bytes()
+    writer.path.unlink()
+    file = tmp_path / name
+
+    class Growing(MetricFolder):
+        def feed(self, path: str, chunk: bytes) -> list[NewPoints]:
+            if file.stat().st_size < len(content):
+                file.write_bytes(content[: file.stat().st_size + 50])
+            return super().feed(path, chunk)
+
+    file.write_bytes(content[:50])
+    folder, count = Growing(tmp_path), 0
+    while points_of(folder) != {"loss": [(step, 0.5) for step in range(20)]}:
+        count += sum(len(columns) for _, columns in folder.read_new())
+    assert count == 20
 
 
 def test_event_files_win_per_tag_and_step(tmp_path: Path) -> None:
