@@ -228,6 +228,15 @@ class Straggler:
 
 
 @dataclass(frozen=True, slots=True)
+class CurveAlert:
+    """Fault of the curves of a running job."""
+
+    rule: str
+    text: str
+    """As `a step takes 12s, usually 4s`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """Job with its instances."""
 
@@ -268,6 +277,7 @@ class Job:
     stragglers: tuple[Straggler, ...] = ()
     has_nan: bool = False
     """True if its newest loss is not a finite number."""
+    alerts: tuple[CurveAlert, ...] = ()
 
     @property
     def gpus_waiting(self) -> int:

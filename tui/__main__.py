@@ -208,6 +208,7 @@ def _run(words: list[str]) -> int:
         prometheus=config.prometheus,
         strip_by=config.strip_by,
         has_loss=config.loss,
+        alerts=config.alerts,
         notify=config.notify,
         aliases=config.aliases,
         columns=config.columns,

@@ -28,6 +28,9 @@ class NoticeEvent(StrEnum):
     FAILED = "failed"
     SILENT = "silent"
     NAN = "nan"
+    DIVERGED = "diverged"
+    SLOW = "slow"
+    PLATEAU = "plateau"
     ENDED = "ended"
     RESTARTED = "restarted"
     STARTED = "started"
@@ -35,9 +38,20 @@ class NoticeEvent(StrEnum):
     @property
     def is_failure(self) -> bool:
         """Return True if it needs attention."""
-        return self in (NoticeEvent.FAILED, NoticeEvent.SILENT, NoticeEvent.NAN)
+        return self in (NoticeEvent.FAILED, NoticeEvent.SILENT, NoticeEvent.NAN, NoticeEvent.DIVERGED)
 
 
+class AlertRule(StrEnum):
+    """Rule about the curves of running jobs, by its word in config.yaml."""
+
+    NAN = "nan"
+    DIVERGED = "diverged"
+    SLOW = "slow"
+    PLATEAU = "plateau"
+
+
+# A loss that no longer improves is usual at the end of a run.
+DEFAULT_ALERTS = (AlertRule.NAN, AlertRule.DIVERGED, AlertRule.SLOW)
 NoticeScope = Literal["mine", "all", "off"]
 SignalScope = Literal["failures", "all", "off"]
 
@@ -117,6 +131,7 @@ class ConsoleOptions:
     """Node label by which home groups nodes that do not all fit; empty for the GPU model."""
     has_loss: bool = True
     """Home reads the loss of running jobs."""
+    alerts: tuple[AlertRule, ...] = DEFAULT_ALERTS
     notify: NotifyOptions = field(default_factory=NotifyOptions)
     aliases: Mapping[str, Alias] = field(default_factory=dict)
     columns: Mapping[str, tuple[str | OwnColumn, ...]] = field(default_factory=dict)

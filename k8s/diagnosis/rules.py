@@ -159,6 +159,9 @@ def _running(evidence: Evidence) -> Answer:
     elif job.has_nan:
         sentence = "It runs, but its newest loss is not a finite number."
         advice = (f"See since when: gpuconsole curves {job.ref.name}",)
+    elif job.alerts:
+        sentence = f"It runs, but {names(each.text for each in job.alerts)}."
+        advice = (f"See since when: gpuconsole curves {job.ref.name}",)
     elif slow:
         sentence = f"It runs, but {slow}."
     facts += [Fact("straggler", f"{each.writer} {each.text}") for each in job.stragglers]

@@ -6,16 +6,19 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import yaml
 
 from k8s.text.home import file_problem, read_named_file
 from tui.options import (
+    DEFAULT_ALERTS,
     FINISHED_DAYS,
+    AlertRule,
     Alias,
     ContextSettings,
     NoticeEvent,
@@ -35,6 +38,7 @@ _SWITCH = "tag:yaml.org,2002:bool"
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _NO_ACCELERATORS = ("cpu", "memory", "pods", "ephemeral-storage")
 
+Word = TypeVar("Word", bound=StrEnum)
 ColumnsOf = Callable[[], Mapping[str, Collection[str]]]
 
 
@@ -54,6 +58,7 @@ class Config:
     strip_by: str = ""
     """Node label that groups nodes in the node bar; empty for the GPU model."""
     loss: bool = True
+    alerts: tuple[AlertRule, ...] = DEFAULT_ALERTS
     notify: NotifyOptions = field(default_factory=NotifyOptions)
     aliases: Mapping[str, Alias] = field(default_factory=dict)
     columns: Mapping[str, tuple[str | OwnColumn, ...]] = field(default_factory=dict)
@@ -202,11 +207,16 @@ def _choice(value: yaml.Node, choices: tuple[str, ...]) -> str:
     return str(chosen)
 
 
-def _events(value: yaml.Node) -> tuple[NoticeEvent, ...]:
-    choices = tuple(map(str, NoticeEvent))
+def _words(value: yaml.Node, of: type[Word]) -> tuple[Word, ...]:
+    choices = tuple(map(str, of))
     if not isinstance(value, yaml.SequenceNode):
         raise BadValue(f"a list is expected, of {', '.join(choices)}")
-    return tuple(NoticeEvent(_choice(each, choices)) for each in value.value)
+    return tuple(of(_choice(each, choices)) for each in value.value)
+
+
+def _alerts(value: yaml.Node) -> tuple[AlertRule, ...]:
+    is_off = value.tag == _SWITCH and not read_switch(value)
+    return () if is_off else _words(value, AlertRule)
 
 
 def _command(value: yaml.Node) -> tuple[str, ...]:
@@ -331,7 +341,7 @@ _CONTEXT_READERS: Mapping[str, Callable[[yaml.Node], Any]] = {
     "theme": _theme,
 }
 _NOTIFY_READERS: Mapping[str, Callable[[yaml.Node], Any]] = {
-    "events": _events,
+    "events": partial(_words, of=NoticeEvent),
     "toast": partial(_choice, choices=get_args(NoticeScope)),
     "counter": partial(_choice, choices=get_args(NoticeScope)),
     "terminal": partial(_choice, choices=get_args(SignalScope)),
@@ -345,6 +355,7 @@ _READERS: Mapping[str, Callable[..., Any]] = {
     "prometheus": _service,
     "strip_by": partial(read_text, why="a label of nodes is expected, as topology.kubernetes.io/zone"),
     "loss": read_switch,
+    "alerts": _alerts,
     "notify": _notify,
     "aliases": _aliases,
     "columns": _columns,

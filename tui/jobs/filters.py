@@ -79,7 +79,10 @@ def is_fault(job: Job) -> bool:
 def is_loud(job: Job) -> bool:
     """Return True if a job's reason must be visible, or the trouble of a running one."""
     is_held_up = any(each.steps_behind for each in job.stragglers)
-    return bool(job.reason or job.silence or job.has_nan or is_held_up) and job.status not in _AT_REST
+    return (
+        bool(job.reason or job.silence or job.has_nan or job.alerts or is_held_up)
+        and job.status not in _AT_REST
+    )
 
 
 def silent_ranks(job: Job) -> int:

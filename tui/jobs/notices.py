@@ -31,6 +31,9 @@ WORDS = {
     NoticeEvent.FAILED: "failed",
     NoticeEvent.SILENT: "went silent",
     NoticeEvent.NAN: "printed NaN",
+    NoticeEvent.DIVERGED: "diverged",
+    NoticeEvent.SLOW: "slowed down",
+    NoticeEvent.PLATEAU: "stopped improving",
     NoticeEvent.ENDED: "ended",
     NoticeEvent.RESTARTED: "restarted",
     NoticeEvent.STARTED: "started",
@@ -186,6 +189,10 @@ class NoticeLog:
         is_old = (job.created or self._began) < self._began and now - self._began < FIRST_READ
         if job.has_nan and not (before is not None and before.has_nan) and not is_old:
             yield NoticeEvent.NAN, now
+        known = {each.rule for each in before.alerts} if before is not None else set()
+        for alert in () if is_old else job.alerts:
+            if alert.rule not in known:
+                yield NoticeEvent(alert.rule), now
 
     def _is_restart(self, was: Status, job: Job) -> bool:
         is_known = self._find(job.uid, NoticeEvent.RESTARTED) is not None and was is not Status.SUSPENDED
@@ -235,6 +242,7 @@ def _notice(event: NoticeEvent, at: datetime, job: Job, context: str, is_mine: b
         reason = trouble_text(job, Clock(at))
     elif event is NoticeEvent.NAN:
         reason = NOT_FINITE
+    reason = next((each.text for each in job.alerts if each.rule == event), reason)
     return JobNotice(at, event, job.ref, job.uid, context, str(job.status), reason, is_mine)
 
 

@@ -252,6 +252,8 @@ def trouble_text(job: Job, clock: Clock) -> str:
     silence = job.silence
     if silence is None and job.has_nan:
         return NOT_FINITE
+    if silence is None and job.alerts:
+        return job.alerts[0].text
     if silence is None:
         behind = [each for each in job.stragglers if each.steps_behind]
         return ", ".join(f"{each.writer} {each.text}" for each in behind[:MAX_NAMED_RANKS])

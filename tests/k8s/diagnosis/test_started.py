@@ -13,7 +13,7 @@ from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.rules import explain
 from k8s.scheduling.scheduling_spec import ObjectVolumeSource, Volume
-from k8s.snapshot import Silence, Straggler
+from k8s.snapshot import CurveAlert, Silence, Straggler
 from k8s.status import Status
 from tests.support.evidence import (
     NOW,
@@ -472,6 +472,9 @@ def test_a_running_job_that_is_silent_or_held_up_by_a_rank_says_so() -> None:
     assert found.sentence == "It runs, but no line of rank 1 and rank 3 for 5 min, usually every 0.25 s."
     found = why(has_nan=True)
     assert found.sentence == "It runs, but its newest loss is not a finite number."
+    assert found.help == ("See since when: gpuconsole curves bert",)
+    found = why(alerts=(CurveAlert("diverged", "its loss is high"), CurveAlert("slow", "a step takes 12s")))
+    assert found.sentence == "It runs, but its loss is high and a step takes 12s."
     assert found.help == ("See since when: gpuconsole curves bert",)
     slow = (Straggler("rank 3", "worker-3", 12),)
     assert why(stragglers=slow).sentence == "It runs, but rank 3 is 12 steps behind."

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tui.files.config_file import Config, read_config
 from tui.files.keys_file import read_keys
-from tui.options import NoticeEvent, NotifyOptions
+from tui.options import AlertRule, NoticeEvent, NotifyOptions
 from tui.screens import key_table
 
 
@@ -44,6 +44,13 @@ def test_how_home_sums_nodes_up_and_whether_it_reads_losses_is_read(tmp_path: Pa
     path = written(tmp_path, "strip_by: topology.kubernetes.io/zone\nloss: off\n")
     assert read_config(path) == Config(strip_by="topology.kubernetes.io/zone", loss=False)
     assert read_config(written(tmp_path, "loss: true\n")) == Config()
+
+
+def test_rules_about_curves_are_chosen(tmp_path: Path) -> None:
+    assert read_config(written(tmp_path, "alerts: off\n")) == Config(alerts=())
+    chosen = (AlertRule.NAN, AlertRule.PLATEAU)
+    assert read_config(written(tmp_path, "alerts: [nan, plateau]\n")) == Config(alerts=chosen)
+    assert AlertRule.PLATEAU not in Config().alerts
 
 
 @pytest.mark.parametrize(
@@ -83,11 +90,16 @@ def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None
         ("loss: !!bool soon\n", "line 1, loss: true or false is expected."),
         ("loss: [true]\n", "line 1, loss: true or false is expected."),
         ("loss: 0\n", "line 1, loss: true or false is expected."),
+        ("alerts: [nan, high]\n", "line 1, alerts: nan, diverged, slow or plateau is expected."),
+        ("alerts: on\n", "line 1, alerts: a list is expected, of nan, diverged, slow, plateau."),
         ("notify: loud\n", "line 1, notify: settings are expected, as `bell: off`, or off."),
         ("notify:\n  bel: off\n", "line 2, notify: the settings are events, toast, counter, terminal,"),
         ("notify:\n  toast: all\n  bell: mine\n", "line 3, notify: bell: failures, all or off is expected."),
         ("notify: {toast: [mine]}\n", "line 1, notify: toast: mine, all or off is expected."),
-        ("notify:\n  events: [failed,\n    lost]\n", "line 3, notify: events: failed, silent, nan, ended,"),
+        (
+            "notify:\n  events: [failed,\n    lost]\n",
+            "line 3, notify: events: failed, silent, nan, diverged,",
+        ),
         ("notify: {events: failed}\n", "line 1, notify: events: a list is expected, of failed, silent,"),
         ('notify: {exec: "a \'b"}\n', "line 1, notify: exec: a command is expected, as [notify-send,"),
         ("notify: {exec: []}\n", "line 1, notify: exec: a command is expected"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k8s.snapshot import CurveAlert
 from k8s.status import Status
 from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.tui.screens.test_jobs import NOW, job
@@ -76,6 +77,9 @@ def test_a_running_job_whose_loss_is_nan_is_a_fault_and_says_so() -> None:
     assert is_fault(broken)
     assert not is_fault(replace(broken, has_nan=False))
     assert trouble_text(broken, Clock(NOW)) == "its newest loss is not a finite number"
+    slow = replace(broken, has_nan=False, alerts=(CurveAlert("slow", "a step takes 12s, usually 4s"),))
+    assert is_fault(slow)
+    assert trouble_text(slow, Clock(NOW)) == "a step takes 12s, usually 4s"
 
 
 def test_ranks_on_a_node_that_does_not_answer_are_silent() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from k8s.snapshot import ClusterSnapshot, Job, Missing, Silence
+from k8s.snapshot import ClusterSnapshot, CurveAlert, Job, Missing, Silence
 from k8s.status import Status
 from tests.support.objects import joined, pod_of, pytorch_job
 from tui.jobs.notices import MAX_NOTICES, REPEATED, JobNotice, NoticeLog
@@ -58,6 +58,8 @@ class Watched:
 
 OLD = job()
 SINCE = NOW - timedelta(seconds=30)
+SLOW = replace(OLD, alerts=(CurveAlert("slow", "a step takes 12s, usually 4s"),))
+DIVERGED = replace(OLD, alerts=(CurveAlert("diverged", "its loss is high"), *SLOW.alerts))
 SILENT = replace(OLD, silence=Silence(SINCE, 2.0, ("rank 2",)))
 GONE_OBJECT = replace(OLD, replicas=())
 
@@ -76,6 +78,11 @@ TURNS: list[tuple[str, Job | None, Job | None, list[str]]] = [
     ("it is over and silent", OLD, replace(SILENT, status=Status.SUCCEEDED), ["ended"]),
     ("NaN", OLD, replace(OLD, has_nan=True), ["nan"]),
     ("NaN goes on", replace(OLD, has_nan=True), replace(OLD, has_nan=True, reason="x"), []),
+    ("it slows down", OLD, SLOW, ["slow"]),
+    ("it stays slow", SLOW, replace(SLOW, alerts=(CurveAlert("slow", "a step takes 13s"),)), []),
+    ("it diverges, too", SLOW, DIVERGED, ["diverged"]),
+    ("all is well again", DIVERGED, OLD, []),
+    ("it is over and slow", OLD, replace(SLOW, status=Status.FAILED), ["failed"]),
     ("a pod failed", OLD, broken(OLD), ["restarted"]),
     ("another try fails", broken(OLD), broken(OLD, restarts=3), []),
     ("a restart between two snapshots", OLD, restarted(OLD), ["restarted"]),
@@ -112,8 +119,10 @@ def test_what_was_silent_or_nan_before_the_console_opened_is_no_news() -> None:
     watched = Watched()
     watched.see(OLD)
     assert watched.events(replace(OLD, has_nan=True), after_s=30) == []
+    assert watched.events(SLOW, after_s=1) == []
     watched.see(OLD)
     assert watched.events(replace(OLD, has_nan=True), after_s=61) == ["bert nan"]
+    assert [each.reason for each in watched.see(SLOW)] == ["a step takes 12s, usually 4s"]
     for minutes, usual_s, found in ((5, 2.0, []), (5, 90.0, ["bert silent"]), (-1, 2.0, ["bert silent"])):
         watched = Watched()
         watched.see(OLD)

@@ -1,0 +1,207 @@
+"""Alerts about the curves of a running job: a loss that is not finite, diverges or stalls, and slow steps.
+
+Each rule judges the state at the newest point, so an alert ends when the curve recovers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from k8s.snapshot import CurveAlert
+from tui.options import DEFAULT_ALERTS, AlertRule
+
+# A point of a smoothed curve is the median of so many values, or more in its older part.
+LEAST_BIN, NEWEST_BIN, NEWEST, BINS = 4, 10, 1000, 100
+# Smoothed points before which a loss is not judged, and those for which it must be high.
+LEAST_BINS, LEAST_HIGH = 12, 5
+# Rise above the minimum: share of the minimum, share of the improvement before it, and multiple of the noise.
+RISE, LOST, NOISE = 0.5, 0.1, 8.0
+# Improvement before the minimum, without which a loss cannot diverge: share of the first loss, multiple of
+# the noise, and smoothed points.
+IMPROVED, FELL, LEAST_FALL = 0.1, 3.0, 3
+# Fall of a high loss by which it recovers, as a share of its rise.
+RECOVERS = 0.1
+# Values without improvement, at least and as a share of all, and the improvement that counts.
+PLATEAU, PLATEAU_SHARE, BETTER = 500, 0.5, 0.005
+# Newest intervals, earlier ones, multiple of the usual time of a step, and the least time it must last.
+SLOW, USUAL, TIMES, SLOW_S = 10, 30, 3.0, 60.0
+# Names of scalars of runs in which losses balance.
+_BALANCED = re.compile(
+    r"(?:^|[^a-z])(?:[gd]|gan|gen|disc|adv|generator|discriminator|adversarial|policy|value|vf|pg|actor|critic|q[f12]?"
+    r"|(?<!cross.)entropy|kl|surrogate|td|reward|rewards|return|returns|ep_len|episode\w*|ppo|dqn|sac)(?:[^a-z]|$)"
+)
+_THROUGHPUT = re.compile(
+    r"throughput|(?:tokens?|samples?|steps?|it|img|images?)(?:_per_|/)s|fps$|tps$|(?:^|[/_])mfu$"
+)
+
+
+class Alert(NamedTuple):
+    """Fault of a curve, and where it begins."""
+
+    rule: AlertRule
+    place: int
+    """Position of the value at which it began, for a mark on the curve."""
+    text: str
+
+
+def loss_alerts(
+    steps: Sequence[int],
+    values: Sequence[float],
+    *,
+    tags: Iterable[str] = (),
+    rules: Collection[AlertRule] = DEFAULT_ALERTS,
+) -> tuple[Alert, ...]:
+    """Judge a loss. Losses that legitimately rise are told by `tags`, the names of all scalars of the run."""
+    if AlertRule.NAN in rules and (found := _not_finite(values)):
+        return (found,)
+    if not {AlertRule.DIVERGED, AlertRule.PLATEAU} & set(rules) or has_balanced_losses(tags):
+        return ()
+    finite = [index for index, value in enumerate(values) if math.isfinite(value)]
+    smooth = _smooth([values[index] for index in finite])
+    found = _diverged(smooth) if AlertRule.DIVERGED in rules else None
+    found = found or (_stalled(smooth, len(finite)) if AlertRule.PLATEAU in rules else None)
+    if found is None:
+        return ()
+    place = finite[found.place]
+    return (found._replace(place=place, text=f"{found.text} since step {steps[place]:,}"),)
+
+
+def has_balanced_losses(tags: Iterable[str]) -> bool:
+    """Return True for GANs and reinforcement learning, whose losses rise while all is well."""
+    return any(_BALANCED.search(tag.lower()) for tag in tags)
+
+
+def is_throughput(tag: str) -> bool:
+    """Return True for the name of a rate that should not fall."""
+    return bool(_THROUGHPUT.search(tag.lower()))
+
+
+def _not_finite(values: Sequence[float]) -> Alert | None:
+    first = len(values)
+    while first and not math.isfinite(values[first - 1]):
+        first -= 1
+    return (
+        Alert(AlertRule.NAN, first, "its newest loss is not a finite number") if first < len(values) else None
+    )
+
+
+def _smooth(values: Sequence[float]) -> list[tuple[int, float]]:
+    """Return the first position and the median of each bin; bins of the older part may be larger."""
+    old = max(0, len(values) - NEWEST)
+    new_size = max(LEAST_BIN, min(NEWEST_BIN, (len(values) - old) // BINS))
+    old_size = max(new_size, -(-old // BINS))
+    # From the end, so that the newest bin is whole.
+    starts = [*range(len(values) - new_size, old - 1, -new_size)]
+    starts += range((starts[-1] if starts else old) - old_size, -1, -old_size)
+    starts.reverse()
+    ends = [*starts[1:], len(values)] if starts else []
+    return [(start, median(values[start:end])) for start, end in zip(starts, ends, strict=True)]
+
+
+def _noise(smooth: Sequence[tuple[int, float]]) -> float:
+    newest = [level for _, level in smooth[-BINS:]]
+    return median(abs(after - before) for before, after in pairwise(newest))
+
+
+def _diverged(smooth: Sequence[tuple[int, float]]) -> Alert | None:
+    if len(smooth) < LEAST_BINS:
+        return None
+    levels = [level for _, level in smooth]
+    least = min(levels)
+    best = levels.index(least)
+    first = median(levels[:2])
+    improved = first - least
+    noise = _noise(smooth)
+    limit = least + max(RISE * abs(least), LOST * improved, NOISE * noise)
+    since = len(levels)
+    while since and levels[since - 1] > limit:
+        since -= 1
+    high = levels[since:]
+    never_fell = best < LEAST_FALL or improved < max(IMPROVED * abs(first), FELL * noise)
+    if never_fell or since <= best or len(high) < LEAST_HIGH:
+        return None
+    before, after = median(high[: len(high) // 2]), median(high[len(high) // 2 :])
+    if before - after > RECOVERS * (before - least):
+        return None
+    return Alert(AlertRule.DIVERGED, smooth[since][0], f"its loss is far above its minimum of {least:.3g}")
+
+
+def _stalled(smooth: Sequence[tuple[int, float]], total: int) -> Alert | None:
+    if len(smooth) < LEAST_BINS:
+        return None
+    best, best_at, noise = math.inf, 0, _noise(smooth)
+    for start, level in smooth:
+        if best == math.inf or level < best - max(BETTER * abs(best), 2 * FELL * noise):
+            best, best_at = level, start
+    if total - best_at < max(PLATEAU, PLATEAU_SHARE * total):
+        return None
+    return Alert(AlertRule.PLATEAU, best_at, "its loss has not improved")
+
+
+def slow_alert(steps: Sequence[int], times: Sequence[float]) -> Alert | None:
+    """Judge the time of a step, from the steps and the times at which they were recorded.
+
+    A few long intervals, as of evaluations, checkpoints and restarts, do not count.
+    """
+    pairs = zip(steps, steps[1:], times, times[1:], strict=False)
+    found = [
+        (index, (end - start) / (step - last))
+        for index, (last, step, start, end) in enumerate(pairs, 1)
+        if step > last and end >= start
+    ]
+    if len(found) < SLOW + USUAL:
+        return None
+    usual = median(each for _, each in found[:-SLOW])
+    newest = [each for _, each in found[-SLOW:]]
+    limit = TIMES * usual
+    # Most intervals of each half, so that neither an evaluation nor a burst of buffered lines decides.
+    is_slow = min(median(newest[: SLOW // 2]), median(newest[SLOW // 2 :])) > limit
+    since = found[-SLOW][0]
+    if not usual or not is_slow or times[-1] - times[since - 1] < SLOW_S:
+        return None
+    text = f"a step takes {_seconds(median(newest))}, usually {_seconds(usual)}"
+    return Alert(AlertRule.SLOW, since, text)
+
+
+def throughput_alert(tag: str, values: Sequence[float]) -> Alert | None:
+    """Judge a rate such as tokens per second."""
+    finite = [(index, value) for index, value in enumerate(values) if math.isfinite(value)]
+    if len(finite) < SLOW + USUAL:
+        return None
+    usual = median(value for _, value in finite[:-SLOW])
+    newest = [value for _, value in finite[-SLOW:]]
+    if usual <= 0 or max(median(newest[: SLOW // 2]), median(newest[SLOW // 2 :])) * TIMES > usual:
+        return None
+    return Alert(AlertRule.SLOW, finite[-SLOW][0], f"{tag} is {median(newest):.3g}, usually {usual:.3g}")
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1000:.0f}ms" if value < 1 else f"{value:.3g}s"
+
+
+def run_alerts(
+    loss: tuple[Sequence[int], Sequence[float], Sequence[float]],
+    *,
+    tags: Collection[str] = (),
+    rates: Iterable[tuple[str, Sequence[float]]] = (),
+    rules: Collection[AlertRule] = DEFAULT_ALERTS,
+) -> tuple[Alert, ...]:
+    """Judge a run by its loss, as steps, times and values, and by its rates."""
+    steps, times, values = loss
+    found = loss_alerts(steps, values, tags=tags, rules=rules)
+    if AlertRule.SLOW not in rules:
+        return found
+    slow = slow_alert(steps, times) or next(
+        (each for tag, rate in rates if is_throughput(tag) and (each := throughput_alert(tag, rate))), None
+    )
+    return (*found, slow) if slow else found
+
+
+def shown_alerts(alerts: Iterable[Alert]) -> tuple[CurveAlert, ...]:
+    """Return the alerts for a job; NaN has its own mark."""
+    return tuple(CurveAlert(each.rule, each.text) for each in alerts if each.rule is not AlertRule.NAN)
