@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from array import array
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
 from k8s.snapshot import CurveAlert
+from trainer.tfevents import ScalarCurve
 from tui.options import DEFAULT_ALERTS, AlertRule
 
 # A point of a smoothed curve is the median of so many values, or more in its older part.
@@ -30,6 +33,8 @@ RECOVERS = 0.1
 PLATEAU, PLATEAU_SHARE, BETTER = 500, 0.5, 0.005
 # Newest intervals, earlier ones, multiple of the usual time of a step, and the least time it must last.
 SLOW, USUAL, TIMES, SLOW_S = 10, 30, 3.0, 60.0
+# Limits of what is kept of a job's log.
+MAX_POINTS, MAX_TAGS, MAX_RATES = 4000, 128, 4
 # Names of scalars of runs in which losses balance.
 _BALANCED = re.compile(
     r"(?:^|[^a-z])(?:[gd]|gan|gen|disc|adv|generator|discriminator|adversarial|policy|value|vf|pg|actor|critic|q[f12]?"
@@ -200,6 +205,45 @@ def run_alerts(
         (each for tag, rate in rates if is_throughput(tag) and (each := throughput_alert(tag, rate))), None
     )
     return (*found, slow) if slow else found
+
+
+class RunHistory:
+    """Loss and rates of a job, added as its log is read; older points are thinned."""
+
+    def __init__(self) -> None:
+        self._steps, self._times, self._values = array("q"), array("d"), array("d")
+        self._rates: dict[str, deque[float]] = {}
+        self._tags: dict[str, None] = {}
+
+    def add(self, curves: Mapping[str, ScalarCurve], loss: str) -> None:
+        """Add new points, of which `loss` names the loss."""
+        if loss:
+            new = curves[loss]
+            self._steps.extend(new.steps)
+            self._times.extend(new.wall_times)
+            self._values.extend(new.values)
+            if len(self._steps) > MAX_POINTS:
+                for column in (self._steps, self._times, self._values):
+                    del column[: MAX_POINTS // 2 : 2]
+        for tag, each in curves.items():
+            if len(self._tags) < MAX_TAGS:
+                self._tags[tag] = None
+            if is_throughput(tag) and (tag in self._rates or len(self._rates) < MAX_RATES):
+                self._rates.setdefault(tag, deque(maxlen=10 * USUAL)).extend(each.values)
+
+    def alerts(self, rules: Collection[AlertRule] = DEFAULT_ALERTS) -> tuple[Alert, ...]:
+        """Judge the points so far."""
+        rates = [(tag, [*values]) for tag, values in self._rates.items()]
+        return run_alerts((self._steps, self._times, self._values), tags=self._tags, rates=rates, rules=rules)
+
+
+def curve_alerts(
+    curves: Mapping[str, ScalarCurve], loss: str, rules: Collection[AlertRule] = DEFAULT_ALERTS
+) -> tuple[Alert, ...]:
+    """Judge a run by its full curves, of which `loss` names the loss."""
+    each = curves[loss]
+    rates = [(tag, curve.values) for tag, curve in curves.items() if is_throughput(tag)]
+    return run_alerts((each.steps, each.wall_times, each.values), tags=curves, rates=rates, rules=rules)
 
 
 def shown_alerts(alerts: Iterable[Alert]) -> tuple[CurveAlert, ...]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 import random
+from array import array
 from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainer.tfevents import ScalarCurve
 from tui.options import AlertRule
 from tui.runs.alerts import (
     Alert,
+    RunHistory,
+    curve_alerts,
     has_balanced_losses,
     is_throughput,
     loss_alerts,
@@ -252,3 +256,35 @@ def test_any_series_is_judged(points: list[tuple[int, float, float]], rates: lis
     times, values = [time for _, time, _ in points], [value for _, _, value in points]
     for alert in run_alerts((steps, times, values), rates=[("fps", rates)], rules=ALL):
         assert 0 <= alert.place < max(len(points), len(rates))
+
+
+def curve(tag: str, values: Sequence[float], first: int = 0) -> ScalarCurve:
+    """Return a curve with a point a second."""
+    steps = range(first, first + len(values))
+    return ScalarCurve(".", tag, "", array("q", steps), array("d", steps), array("d", values), ())
+
+
+def test_a_log_is_judged_as_it_grows_and_its_old_points_are_thinned() -> None:
+    values = then(falling(9000), lambda _: 9.0, times=100)(random.Random(1))
+    history = RunHistory()
+    assert history.alerts() == ()
+    for start in range(0, len(values), 50):
+        assert history.alerts() == () or start > 9000
+        new = {"loss": curve("loss", values[start : start + 50], start), "fps": curve("fps", [10.0] * 5)}
+        history.add(new, "loss")
+    (alert,) = history.alerts()
+    assert alert.rule is AlertRule.DIVERGED
+    assert int(alert.text.rsplit(" ", 1)[1].replace(",", "")) in range(8990, 9040)
+    history.add({"fps": curve("fps", [1.0] * 10)}, "")
+    assert [each.rule for each in history.alerts()] == [AlertRule.DIVERGED, AlertRule.SLOW]
+    assert history.alerts([AlertRule.NAN]) == ()
+    history.add({"g_loss": curve("g_loss", [1.0])}, "")
+    assert [each.rule for each in history.alerts()] == [AlertRule.SLOW]
+
+
+def test_full_curves_are_judged_with_their_rates() -> None:
+    values = BROKEN["jumps"](random.Random(1))
+    curves = {"loss": curve("loss", values), "tokens/s": curve("tokens/s", [9.0] * 50 + [1.0] * 10)}
+    found = curve_alerts(curves, "loss")
+    assert [each.rule for each in found] == [AlertRule.DIVERGED, AlertRule.SLOW]
+    assert found == loss_alerts(range(len(values)), values) + found[1:]
