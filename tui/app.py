@@ -28,13 +28,13 @@ from k8s.errors import KubeError
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.sanitize import sanitize, sanitize_lines
 from tui.actions import run_action
-from tui.files.last_losses import LastLosses
 from tui.files.stored_choices import StoredLayouts
 from tui.keys import EVERYWHERE, Action, ActionTable, Argument, UserKeys
 from tui.keys.advice import console_advice
 from tui.keys.completion import nearest_command
 from tui.manual import TOPICS
 from tui.options import ConsoleOptions
+from tui.runs.store import RunStore
 from tui.screens import ACTIONS, key_table, user_plugins
 from tui.screens.base.request import ActionRequest, Route
 from tui.screens.base.view import FLASH_S, INTERRUPT, View, ViewStack
@@ -152,7 +152,7 @@ class Console(PacedApp[int]):
             strip_by=options.strip_by,
             has_loss=options.has_loss,
             layouts=StoredLayouts(options.state_folder),
-            losses=LastLosses(options.state_folder),
+            runs=RunStore(options.state_folder),
             log_folder=options.state_folder / "logs",
             actions=actions,
             columns=options.columns,
@@ -304,6 +304,7 @@ class Console(PacedApp[int]):
         await has_rows.wait()
         await asyncio.to_thread(_import_modules, "tui.feeds.life_feed", "tui.feeds.telemetry_feed")
         from tui.feeds.life_feed import LifeFeed
+        from tui.feeds.run_feed import Place
         from tui.feeds.telemetry_feed import open_telemetry
 
         if self.cluster_feed is not cluster_feed:
@@ -315,7 +316,8 @@ class Console(PacedApp[int]):
             cluster_feed.client,
             permissions,
             lambda: cluster_feed.all_jobs,
-            losses=self.context.losses,
+            runs=self.context.runs,
+            place=lambda: Place(self.snapshot.nodes, cluster_feed.pods),
             on_marks=cluster_feed.publish_soon,
         )
         cluster_feed.overlay = self.life_feed.overlay

@@ -155,6 +155,8 @@ async def _delete(console: Console, client: Client, plan: DeletePlan) -> None:
     async def end(job: Job) -> None:
         await delete_job(client, job.ref, job.uid, propagation=plan.propagation)
 
+    if console.life_feed is not None:
+        await console.life_feed.record(plan.jobs)
     done = await _each(console, plan.jobs, end, "is being deleted.")
     if done:
         await _report_leftovers(console, DeletePlan(plan.context, tuple(done), plan.propagation))

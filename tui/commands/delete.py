@@ -15,11 +15,13 @@ from tui.commands.support.confirm import (
     is_confirmed,
     wait_until_gone,
 )
-from tui.commands.support.connect import check_may_change, cluster, read_jobs
+from tui.commands.support.connect import check_may_change, cluster, read_feed
 from tui.commands.support.output import write, write_stderr
+from tui.feeds.run_feed import Place
 from tui.jobs.delete_plan import PROPAGATIONS, delete_plan
 from tui.jobs.leftovers import LONGEST_S, leftover_lines
 from tui.options import ConsoleOptions
+from tui.runs.store import RunStore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,12 +49,13 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     check_may_change(options, "delete jobs")
     check_can_confirm(flags, "delete")
     async with cluster(options) as client:
-        snapshot = await read_jobs(options, client)
+        snapshot, feed = await read_feed(options, client)
         jobs, are_found = find_jobs(snapshot, flags.jobs, flags.job_type)
         plan = delete_plan(snapshot, (job.ref for job in jobs), propagation=flags.propagation)
         if not jobs or not is_confirmed(flags, plan.sentence, plan.word):
             return 1
-        failed = await delete_each(client, plan)
+        runs, place = RunStore(options.state_folder), Place(snapshot.nodes, feed.pods)
+        failed = await delete_each(client, plan, runs, place)
         is_done = are_found and not failed
         plan = replace(plan, jobs=tuple(job for job in plan.jobs if job not in failed))
         if not flags.wait or not plan.jobs:

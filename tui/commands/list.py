@@ -30,7 +30,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         snapshot = jobs_of_type(snapshot, flags.job_type)
         if listing.uses("reason"):
             snapshot = jobs_of_type(await feed.explain_once(snapshot.jobs), flags.job_type)
-        if listing.uses("loss", "silent_s"):
+        if listing.uses("loss", "best_loss", "silent_s"):
             from tui.commands.support.life import read_jobs_now  # slow to import
 
             now = await read_jobs_now(options, client, snapshot.jobs)

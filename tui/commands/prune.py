@@ -12,11 +12,13 @@ from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
 from tui.commands.logs import seconds
 from tui.commands.support.confirm import add_yes, check_can_confirm, delete_each, is_confirmed
-from tui.commands.support.connect import check_may_change, cluster, read_jobs, server_clock
+from tui.commands.support.connect import check_may_change, cluster, read_feed, server_clock
 from tui.commands.support.output import add_format, write_list, write_stderr
 from tui.commands.support.partial import write_items, write_missing
+from tui.feeds.run_feed import Place
 from tui.jobs.delete_plan import delete_plan
 from tui.options import ConsoleOptions, local_user
+from tui.runs.store import RunStore
 from tui.tables.column import Cell, ListColumn, pick, values_of
 from tui.tables.jobs import COLUMNS as JOB_COLUMNS
 from tui.tables.jobs import JobsNow
@@ -63,7 +65,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         check_may_change(options, "prune jobs")
         check_can_confirm(flags, "delete")
     async with cluster(options) as client:
-        snapshot = await read_jobs(options, client)
+        snapshot, feed = await read_feed(options, client)
         clock = server_clock(client)
         ended = _ended(snapshot, flags.status)
         old = [job for job in ended if _is_old(job, clock.now, flags.older_than)]
@@ -77,7 +79,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         plan = delete_plan(snapshot, (job.ref for job in jobs))
         if not is_confirmed(flags, plan.question, plan.word):
             return 1
-        failed = await delete_each(client, plan, tell=write_stderr)
+        runs, place = RunStore(options.state_folder), Place(snapshot.nodes, feed.pods)
+        failed = await delete_each(client, plan, runs, place, write_stderr)
     return 1 if failed else 0
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from msgspec.structs import replace as replace_record
+
 from k8s.client.client import Client
 from k8s.client.rate_limiter import RateLimiter, background_requests
 from k8s.errors import Invalid, KubeError, NotFound
@@ -27,10 +29,21 @@ from k8s.snapshot import Job, Silence, Straggler
 from k8s.status import Status
 from trainer.tfevents import ScalarCurve
 from tui.feeds.curve_feed import CurveFeed
-from tui.feeds.log_points import LogPoints
-from tui.files.last_losses import LastLosses
+from tui.feeds.run_feed import (
+    Gpus,
+    Place,
+    as_deleted,
+    describe_run,
+    gpus_of,
+    is_gone,
+    job_record,
+    log_curves,
+    record_runs,
+    with_log,
+)
 from tui.jobs.filters import own_names
-from tui.text.natural_order import tag_rank
+from tui.runs.record import RunRecord, loss_tag, with_values
+from tui.runs.store import RunStore
 
 # Shortest interval between two reads of one log.
 READ_S = 30.0
@@ -72,6 +85,9 @@ class _JobReads:
     lines: int = FIRST_LINES
     losses: deque[float] = field(default_factory=lambda: deque(maxlen=LINES))
     files: CurveFeed | None = None
+    run: RunRecord | None = None  # with the values in the lines read so far
+    is_described: bool = False
+    gpus: Gpus | None = None
     is_busy: bool = False
 
 
@@ -87,7 +103,8 @@ class LifeFeed:
         permissions: Permissions | None,
         jobs: Callable[[], Sequence[Job]],
         *,
-        losses: LastLosses | None = None,
+        runs: RunStore | None = None,
+        place: Callable[[], Place] = Place,
         on_marks: Callable[[], None] = lambda: None,
         least_s: float = LEAST_S,
         read_s: float = READ_S,
@@ -95,14 +112,16 @@ class LifeFeed:
         """Prepare; no request is sent before `run`.
 
         `jobs` returns all jobs, of which the user's own running ones are read. Without `permissions`, the
-        permission to read logs is not checked. `on_marks` is called when `overlay` returns something new.
+        permission to read logs is not checked. Runs that end are recorded in `runs`; `place` returns the
+        nodes and pods of the cluster. `on_marks` is called when `overlay` returns something new.
         """
         self.values: dict[str, Sequence[float]] = {}
         """Loss by job UID, the newest value last."""
         self.curves: dict[str, ScalarCurve] = {}
         """Full curves by job UID, for jobs with local event files."""
         self.client = client
-        self.losses = losses or LastLosses()
+        self.runs = runs or RunStore()
+        self._place = place
         self._views: dict[object, tuple[Callable[[], Iterable[Job]], Callable[[Job], None]]] = {}
         self._permissions = permissions
         self._jobs = jobs
@@ -115,6 +134,7 @@ class LifeFeed:
         self._seen_jobs: Sequence[Job] = ()
         self._own_running: tuple[Job, ...] = ()
         self._ended: tuple[Job, ...] = ()
+        self._gone: dict[str, Job] = {}
         self._wanted: Collection[str] = ()
         self._turn = 0
         # A limiter of its own, so that many jobs cost the cluster no more than a few.
@@ -193,12 +213,18 @@ class LifeFeed:
         names = own_names(self.client.config.acting_user)  # unknown before the first response
         self._own_running = tuple(job for job in running if job.user in names)
         self._ended = tuple(job for job in jobs if job.status.is_final and job.uid in self._reads)
+        uids = {job.uid for job in jobs}
+        for uid, reads in self._reads.items():
+            if uid not in uids and uid not in self._gone and uid not in self.runs:
+                self._gone[uid] = reads.job
+                reads.at_s = -math.inf
 
     def _next_chief(self) -> _JobReads | None:
         self._update_jobs()
         visible = [job for job in self._visible() if job.status is Status.RUNNING or job.status.is_final]
         ended = (job for job in (*visible, *self._ended) if not job.status.is_final or self._lacks_loss(job))
-        wanted = {job.uid: job for job in (*ended, *self._own_running)}  # visible jobs first
+        # Visible jobs first.
+        wanted = {job.uid: job for job in (*ended, *self._own_running, *self._gone.values())}
         for uid, job in wanted.items():
             reads = self._reads.get(uid)
             if reads is None:
@@ -213,7 +239,7 @@ class LifeFeed:
 
     def _lacks_loss(self, job: Job) -> bool:
         has_log = job.log_dir or any(each.pod for each in job.instances)
-        return job.uid not in self.losses and bool(has_log)
+        return job.uid not in self.runs and bool(has_log)
 
     def _next_other(self) -> _JobReads | None:
         # One log of each job in turn, at a rate by which each pod is read as often as in smaller jobs.
@@ -222,6 +248,7 @@ class LifeFeed:
             each
             for each in map(self._reads.__getitem__, self._wanted)
             if each.job.status is Status.RUNNING
+            and each.job.uid not in self._gone
             and not each.is_busy
             and each.at_s > -math.inf
             and (others := len(each.job.instances) - 1)
@@ -246,14 +273,17 @@ class LifeFeed:
         # Errors are shown by the views of the job.
         job = reads.job
         try:
-            if job.status is not Status.RUNNING:
+            if job.uid in self._gone:
+                await self._record_gone(reads)
+            elif job.status is not Status.RUNNING:
                 await self._read_last(reads)
             elif await self._may_read(job):
                 await (self._read_chief(reads) if is_chief else self._read_other(reads))
                 self._judge(reads)
         except KubeError as error:
             if job.status.is_final and isinstance(error, NotFound | Invalid):
-                self._store_loss(job, ())
+                self.runs.add(replace_record(self._newest(reads), is_partial=True))
+                self._publish(job, ())
         finally:
             reads.is_busy = False
             slots.release()
@@ -266,6 +296,10 @@ class LifeFeed:
     async def _read_chief(self, reads: _JobReads) -> None:
         job = reads.job
         reads.liveness.begin(job)
+        reads.gpus = gpus_of(job, self._place()) or reads.gpus
+        if reads.run is not None:  # the losses of all jobs come first
+            await self._describe(reads)
+        reads.run = reads.run or job_record(job, self.client.config.context)
         now_s = time.time() + self.client.server_clock_offset_s
         reads.liveness.add_status(job.progress, now_s, asyncio.get_running_loop().time())
         values = await self._from_files(reads)
@@ -276,8 +310,10 @@ class LifeFeed:
             enough = min(FIRST_LINES, max(LINES, 4 * reads.liveness.writer_count))
             reads.lines = max(OTHER_LINES, reads.lines // 2) if is_large else min(reads.lines, enough)
             if new and not values:
-                reads.losses.extend(await asyncio.to_thread(_losses_in, new[-LOSS_LINES:]))
+                curves = await asyncio.to_thread(log_curves, new[-LOSS_LINES:])
+                reads.losses.extend(_losses_of(curves))
                 self._record_values(job, _few(reads.losses))
+                reads.run = with_values(reads.run, curves, adds=True)
         suspects = targets_of(job)[1 : 1 + MAX_SUSPECTS] if reads.liveness.needs_others(job) else ()
         for target in suspects:
             await self._limiter.acquire(is_urgent=False)
@@ -317,19 +353,54 @@ class LifeFeed:
             self._marks[job.uid] = mark
             self._on_marks()
 
+    async def _describe(self, reads: _JobReads) -> None:
+        # Once for each job, and early: its object may be gone when the run has ended.
+        if not reads.is_described:
+            await self._limiter.acquire(is_urgent=False)
+            reads.run = await describe_run(self.client, reads.job, self._place(), reads.run, reads.gpus)
+            reads.is_described = True
+
     async def _read_last(self, reads: _JobReads) -> None:
         # Values that were read while the job ran may lack its last lines.
         values = await self._from_files(reads)
         if not values and not await self._may_read(reads.job):
             return
-        if not values and (target := next(iter(targets_of(reads.job)), None)) is not None:
+        await self._describe(reads)
+        if (target := next(iter(targets_of(reads.job)), None)) is not None:
             tail = await read_tail(self.client, target, FIRST_LINES, is_urgent=False)
-            values = await asyncio.to_thread(_losses_in, tail)  # up to a tenth of a second
-        self._store_loss(reads.job, values)
+            newest_s = reads.liveness.newest_of(target) or 0.0
+            if reads.run is not None:
+                new = [line for line in tail if line.stamp_ns > newest_s * 1e9]
+                reads.run = await asyncio.to_thread(with_log, reads.run, new, adds=True)
+            if not values:
+                values = await asyncio.to_thread(_losses_in, tail)  # up to a tenth of a second
+        self.runs.add(self._newest(reads))
+        self._publish(reads.job, values)
 
-    def _store_loss(self, job: Job, values: Sequence[float]) -> None:
-        self.losses.store(job.uid, values[-1] if values else None)
-        self._publish(job, values)
+    async def _record_gone(self, reads: _JobReads) -> None:
+        # A job of another namespace than the one shown is not gone.
+        job = self._gone[reads.job.uid]
+        try:
+            if await is_gone(self.client, job.ref, job.uid):
+                self.runs.add(as_deleted(replace_record(self._newest(reads), is_partial=True)))
+        finally:
+            for by_uid in (self._gone, self._reads):
+                by_uid.pop(job.uid, None)
+
+    def _newest(self, reads: _JobReads) -> RunRecord:
+        job, run = reads.job, reads.run
+        found = job_record(job, self.client.config.context)
+        if run is not None:
+            names = ("status", "created_s", "started_s", "ended_s", "seen_s")
+            found = replace_record(run, **{name: getattr(found, name) for name in names})
+        if reads.files is not None and (curves := [each for each in reads.files.curves() if len(each)]):
+            found = replace_record(found, source=reads.files.source)
+            found = with_values(found, curves, reads.files.events.texts())
+        return found
+
+    async def record(self, jobs: Iterable[Job]) -> None:
+        """Record jobs that are about to be deleted."""
+        await record_runs(self.client, jobs, self.runs, self._place())
 
     async def _from_files(self, reads: _JobReads) -> Sequence[float]:
         job = reads.job
@@ -339,7 +410,7 @@ class LifeFeed:
         if not await reads.files.read_local():
             return ()
         curves = {each.tag: each for each in reads.files.curves() if len(each)}
-        if not (tag := _loss_tag(curves)):
+        if not (tag := loss_tag(curves)):
             return ()
         self.curves[job.uid] = curve = _copied(curves[tag])
         now_s = time.time() + self.client.server_clock_offset_s
@@ -358,13 +429,13 @@ class LifeReading:
 
 
 async def read_life(
-    client: Client, jobs: Iterable[Job], losses: LastLosses, *, lines: int = OTHER_LINES
+    client: Client, jobs: Iterable[Job], runs: RunStore, *, lines: int = OTHER_LINES
 ) -> LifeReading:
     """Read the last lines of running jobs, and of ended ones whose last loss is not stored.
 
     Reads at most `MAX_ONCE` logs in `ONCE_S` seconds, chiefs first, and skips unreadable ones.
     """
-    ended = [job for job in jobs if job.status.is_final and job.uid not in losses]
+    ended = [job for job in jobs if job.status.is_final and job.uid not in runs]
     life = {
         job.uid: (job, JobLiveness(needs_confirmation=False)) for job in jobs if job.status is Status.RUNNING
     }
@@ -384,7 +455,7 @@ async def read_life(
             if job.uid in life:
                 life[job.uid][1].add(target, tail, sent_s + client.server_clock_offset_s, now_s)
             else:
-                losses.store(job.uid, values[-1] if values else None)
+                runs.add(with_log(await describe_run(client, job), tail))
 
     with suppress(TimeoutError):
         async with asyncio.timeout(ONCE_S):
@@ -407,15 +478,13 @@ def _is_broken(losses: Sequence[float]) -> bool:
 
 
 def _losses_in(lines: Iterable[LogLine]) -> Sequence[float]:
-    points = LogPoints()
-    points.add(lines)
-    tag = _loss_tag(points.series)
-    return _few(points.series[tag].values) if tag else ()
+    return _losses_of(log_curves(lines))
 
 
-def _loss_tag(tags: Iterable[str]) -> str:
-    # Among losses of one kind, the one that was printed first.
-    return min((tag for tag in tags if "loss" in tag.lower()), key=tag_rank, default="")
+def _losses_of(curves: Sequence[ScalarCurve]) -> Sequence[float]:
+    by_tag = {curve.tag: curve for curve in curves}
+    tag = loss_tag(by_tag)
+    return _few(by_tag[tag].values) if tag else ()
 
 
 def _copied(curve: ScalarCurve) -> ScalarCurve:

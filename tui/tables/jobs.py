@@ -13,6 +13,7 @@ from k8s.snapshot import Job
 from k8s.status import Status
 from tui.feeds.preview_text import status_text
 from tui.jobs.filters import is_loud, silent_ranks
+from tui.runs.record import RunRecord
 from tui.tables.column import Cell, ListColumn, Row, Values, cells
 from tui.text.format import (
     NOTHING,
@@ -44,8 +45,8 @@ class JobsNow:
     clock: Clock
     losses: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Loss history by job uid."""
-    last_loss: Callable[[str], float | None] = lambda _uid: None
-    """Returns the last loss of an ended job by its uid."""
+    run: Callable[[str], RunRecord | None] = lambda _uid: None
+    """Returns the record of an ended job by its uid."""
     newest_s: Mapping[str, float] = field(default_factory=dict)
     """Server time of the newest line or metric by job uid, for commands."""
 
@@ -93,16 +94,35 @@ def loss_cell(values_by_uid: Mapping[str, Sequence[float]], uid: str) -> Cell:
     return Cell.of((words, style), (f" {bars}" if bars else "", style or "quiet"), sort=last)
 
 
+def _recorded(job: Job, now: JobsNow) -> RunRecord | None:
+    run = now.run(job.uid) if job.status.is_final else None
+    return None if run is None or run.is_partial else run
+
+
 def _loss(job: Job, now: JobsNow) -> Cell:
-    if job.status.is_final and job.uid not in now.losses and (last := now.last_loss(job.uid)) is not None:
-        return loss_cell({job.uid: (last,)}, job.uid)
+    run = _recorded(job, now) if job.uid not in now.losses else None
+    if run is not None and run.loss is not None:
+        return loss_cell({job.uid: (run.loss,)}, job.uid)
     return loss_cell(now.losses, job.uid)
 
 
 def _last_loss(job: Job, now: JobsNow) -> float | None:
-    values = now.losses.get(job.uid, ())
-    last = values[-1] if values else now.last_loss(job.uid) if job.status.is_final else None
+    values, run = now.losses.get(job.uid, ()), _recorded(job, now)
+    last = values[-1] if values else run.loss if run is not None else None
     return last if last is not None and math.isfinite(last) else None  # JSON has no other numbers
+
+
+def _best_loss(job: Job, now: JobsNow) -> float | None:
+    run = _recorded(job, now)
+    found = [value for value in now.losses.get(job.uid, ()) if math.isfinite(value)]
+    if run is not None and (best := run.best_of(run.loss_tag)) is not None:
+        found.append(best)
+    return min(found, default=None)
+
+
+def _best(job: Job, now: JobsNow) -> Cell:
+    best = _best_loss(job, now)
+    return Cell(NOTHING, "quiet") if best is None else Cell(_short(best), sort=best)
 
 
 def silent_s(job: Job, now: JobsNow) -> int | None:
@@ -202,6 +222,10 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
     ListColumn(
         "loss", "LOSS", priority=3, elide="runs", min_width=NUMBER_CELLS, good_width=16, max_width=16,
         cell=_loss, value=_last_loss, printed="wide", text=lambda job, now: number(_last_loss(job, now)),
+    ),
+    ListColumn(
+        "best_loss", "BEST", align="right", priority=8, min_width=NUMBER_CELLS,
+        cell=_best, value=_best_loss, printed="wide", text=lambda job, now: number(_best_loss(job, now)),
     ),
     ListColumn(
         "silent_s", "SILENT", align="right", in_console=False, printed="wide",

@@ -51,6 +51,8 @@ COMMAND_LINES = (
     ("diagnose", "fails"),
     ("logs", "running"),
     ("curves", "runs"),
+    ("compare", "runs", "./nosuch"),
+    ("runs",),
     ("tensorboard", "./nosuch"),
     ("submit", "job", "--name", "one", "--image", "x", "--dry-run", "client", "-o", "yaml", "true"),
     ("submit", "-f", "one.yaml", "--dry-run", "client"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from tests.support.objects import joined, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
 from tests.tui.keys.world import PODS, REVIEWS
 from tui.feeds.life_feed import LifeFeed, read_life
-from tui.files.last_losses import LastLosses
+from tui.runs.store import RunStore
 
 LOG = f"{PODS}/bert-master-0/log"
 
@@ -208,19 +209,19 @@ async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp
         answers = [now_said(*STEPS)]
         cluster.say(LOG, Compute(lambda _: answers[0]))
         jobs: tuple[Job, ...] = (job,)
-        feed = LifeFeed(client, None, lambda: jobs, losses=LastLosses(tmp_path))
+        feed = LifeFeed(client, None, lambda: jobs, runs=RunStore(tmp_path))
         async with running_feed(feed):
             await until(lambda: feed.values)
             answers[0] = now_said(*STEPS, (0.0, "step 20 loss 0.25"))
             jobs = (replace(job, status=Status.SUCCEEDED),)
-            await until(lambda: job.uid in feed.losses)
-        assert LastLosses(tmp_path).find(job.uid) == 0.25 and feed.values[job.uid][-1] == 0.25
+            await until(lambda: job.uid in feed.runs)
+        assert RunStore(tmp_path).find(job.uid) == 0.25 and feed.values[job.uid][-1] == 0.25
         # The tracebacks of many ranks may follow the last loss.
         assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
-        await read_life(client, jobs, LastLosses())
+        await read_life(client, jobs, RunStore())
         assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
         count = len(cluster.asked(LOG))
-        life = await read_life(client, jobs, LastLosses(tmp_path))
+        life = await read_life(client, jobs, RunStore(tmp_path))
         assert len(cluster.asked(LOG)) == count and not life.losses, "it is known"
 
 
@@ -230,13 +231,13 @@ async def test_of_a_pod_that_is_gone_no_older_sample_counts_as_the_last(tmp_path
         answers = [now_said(*STEPS)]
         cluster.say(LOG, Compute(lambda _: answers[0]))
         jobs: tuple[Job, ...] = (job,)
-        feed = LifeFeed(client, None, lambda: jobs, losses=LastLosses(tmp_path))
+        feed = LifeFeed(client, None, lambda: jobs, runs=RunStore(tmp_path))
         async with running_feed(feed):
             await until(lambda: feed.values)
             answers[0] = refusal(404, "pods bert-master-0 not found", "NotFound")
             jobs = (replace(job, status=Status.FAILED),)
-            await until(lambda: job.uid in feed.losses)
-        assert LastLosses(tmp_path).find(job.uid) is None and not feed.values
+            await until(lambda: job.uid in feed.runs)
+        assert RunStore(tmp_path).find(job.uid) is None and not feed.values
 
 
 async def test_hundreds_of_jobs_cost_no_more_requests_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,3 +252,23 @@ async def test_hundreds_of_jobs_cost_no_more_requests_than_a_few(monkeypatch: py
             await asyncio.wait([asyncio.create_task(feed._limiter.acquire(is_urgent=False))], timeout=0.1)
         assert len([each for each in cluster.requests if each.path.endswith("/log")]) == 5
         assert len({each.path for each in cluster.requests}) == 5
+
+
+async def test_a_job_that_is_deleted_while_it_is_watched_keeps_its_record(tmp_path: Path) -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        user = client.config.acting_user
+        job, hidden = (replace(running(name), user=user) for name in ("bert", "gpt"))
+        cluster.say(LOG, now_said(*STEPS))
+        cluster.say(f"{PODS}/gpt-master-0/log", now_said(*STEPS))
+        path = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+        there = {"metadata": {"name": "gpt", "namespace": "default", "uid": hidden.uid}}
+        cluster.say(f"{path}/gpt", Answer(json.dumps(there).encode()))
+        jobs: tuple[Job, ...] = (job, hidden)
+        feed = LifeFeed(client, None, lambda: jobs, runs=RunStore(tmp_path))
+        async with running_feed(feed):
+            await until(lambda: len(feed.values) == 2)
+            jobs = ()  # another namespace is shown, and one of the jobs was deleted
+            await until(lambda: feed.runs.get(job.uid) and not feed._gone)
+        found = RunStore(tmp_path).get(job.uid)
+        assert found is not None and (found.status, found.is_partial) == ("Deleted", True)
+        assert found.loss == feed.values[job.uid][-1] and found.ended_s and hidden.uid not in feed.runs

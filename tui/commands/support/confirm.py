@@ -21,9 +21,11 @@ from tui.commands.support.output import (
     write_stderr,
 )
 from tui.feeds.cluster_feed import ClusterFeed
+from tui.feeds.run_feed import Place, record_runs
 from tui.jobs.change_each import change_each
 from tui.jobs.delete_plan import DeletePlan
 from tui.jobs.leftovers import LONGEST_S, Leftover, find_leftovers, is_over
+from tui.runs.store import RunStore
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -88,8 +90,11 @@ async def each(
     return failed
 
 
-async def delete_each(client: Client, plan: DeletePlan, tell: Callable[[str], None] = write) -> list[Job]:
-    """Delete the jobs of a plan; return those that could not be deleted."""
+async def delete_each(
+    client: Client, plan: DeletePlan, runs: RunStore, place: Place, tell: Callable[[str], None] = write
+) -> list[Job]:
+    """Record the runs of a plan's jobs, and delete the jobs; return those that could not be deleted."""
+    await record_runs(client, plan.jobs, runs, place)
 
     async def delete(job: Job) -> None:
         await delete_job(client, job.ref, job.uid, propagation=plan.propagation)

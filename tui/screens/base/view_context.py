@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui.files.last_losses import LastLosses
 from tui.files.stored_choices import StoredLayouts
 from tui.keys import (
     EVERYWHERE,
@@ -22,6 +21,7 @@ from tui.keys import (
     view_keys,
 )
 from tui.options import FINISHED_DAYS, OwnColumn
+from tui.runs.store import RunStore
 from tui.screens import ACTIONS
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ViewContext:
     """Node label to group the node bar by; empty groups by GPU model."""
     has_loss: bool = True
     layouts: StoredLayouts = field(default_factory=StoredLayouts)
-    losses: LastLosses = field(default_factory=LastLosses)
+    runs: RunStore = field(default_factory=RunStore)
     log_folder: Path | None = None
     """Folder for saved logs; None disables saving."""
     forwarded: dict[JobRef, str] = field(default_factory=dict)

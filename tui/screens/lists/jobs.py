@@ -231,13 +231,13 @@ class JobsView(ListView):
         table.empty = self._empty(snapshot, chosen)
         left_out = {"namespace"} if snapshot.namespace else set[str]()
         if not table.is_wide:
-            left_out.add("reason")
+            left_out |= {"reason", "best_loss"}
         self._follow_visible(table)
         if not self._has_loss:
-            left_out.add("loss")
+            left_out |= {"loss", "best_loss"}
         columns = self.columns_of(COLUMNS, left_out)
         life = self.context.life()
-        now = JobsNow(clock, life.values if life is not None else {}, self.context.losses.find)
+        now = JobsNow(clock, life.values if life is not None else {}, self.context.runs.get)
         rows = self._row_cache.rows(
             chosen.jobs,
             lambda job: job_row(job, columns, now, has_detail=not table.is_wide),

@@ -1,0 +1,151 @@
+"""Runs side by side: what differs, values, groups, order, and the width of the table."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.tfevents import ScalarCurve
+from tui.runs.compare import BadComparison, Comparison, fit
+from tui.runs.record import RunRecord, parse_arguments, with_past, with_template, with_values
+from tui.text.cells import cell_len
+
+GUIDE = (
+    ("pytorch-topo-4-vgg16", "vgg16", "0-3", "NV1 20 GB/s", 820.5),
+    ("pytorch-4-vgg16", "vgg16", "0 3-5", "SYS 10 GB/s", 481.4),
+    ("pytorch-topo-4-resnet50", "resnet50", "0-3", "NV1 20 GB/s", 1251.8),
+    ("pytorch-4-resnet50", "resnet50", "0 3-5", "SYS 10 GB/s", 822.4),
+)
+"""The jobs of the guide with GPU topology, with rates like those of its chart."""
+
+
+def curve(tag: str, values: Sequence[float], start_s: float = 100.0, step_s: float = 10.0) -> ScalarCurve:
+    times = array("d", (start_s + at * step_s for at in range(len(values))))
+    return ScalarCurve(".", tag, "w", array("q", range(len(values))), times, array("d", values), ())
+
+
+def job(name: str, losses: Sequence[float] = (), **more: Any) -> RunRecord:
+    more = {"image": "x", "kind": "MPIJob", "gpus": 4, "started_s": 90.0, "ended_s": 990.0, **more}
+    record = RunRecord(name, name, "default", status="Succeeded", **more)
+    return with_values(record, [curve("train/loss", losses)] if losses else [])
+
+
+def guide() -> list[RunRecord]:
+    return [
+        job(
+            name, arguments={"--model": model, "--batch-size": "64"}, placement=f"gpu-1: {gpus}", link=link,
+            throughput=rate, throughput_unit="img/s",
+        )
+        for name, model, gpus, link, rate in GUIDE
+    ]  # fmt: skip
+
+
+def test_only_what_differs_is_shown_beside_the_values() -> None:
+    found = Comparison(guide(), now_s=0, sort_by="-throughput")
+    assert found.differing == ["placement", "link", "model"]
+    assert [row.name for row in found.rows][:2] == ["pytorch-topo-4-resnet50", "pytorch-4-resnet50"]
+    fields, rows, left_out = fit(found, 100)
+    assert [each.key for each in fields][-4:] == ["throughput", "duration_s", "gpu_hours", "bar"]
+    assert [len(row[-1]) for row in rows] == sorted((len(row[-1]) for row in rows), reverse=True)
+    assert left_out == [] and [row[-2] for row in rows] == ["1"] * 4  # 4 GPUs for a quarter of an hour
+    equal = Comparison([job("a", [1.0]), job("b", [1.0])], now_s=0)
+    assert equal.differing == [] and [each.key for each in equal.fields()][:2] == ["name", "train/loss"]
+
+
+def test_values_of_a_curve_are_the_last_the_best_and_the_time_to_a_loss() -> None:
+    diverged = job("a", [4.0, 1.0, 2.0, math.nan])
+    found = Comparison([diverged, job("b", [3.0, 2.0, 0.5])], now_s=0, to_loss=1.0, sort_by="best")
+    values = found.values()["runs"]
+    assert [run["name"] for run in values] == ["b", "a"]
+    assert values[1]["tags"] == {
+        "train/loss": {"last": None, "min": 1.0, "max": 4.0, "best": 1.0, "step": 3, "count": 4}
+    }
+    assert [run["to_loss_s"] for run in values] == [30.0, 20.0]
+    assert found.texts(found.rows[1])["train/loss"] == "nan"
+    assert diverged.time_to(0.9) is None and math.isnan(diverged.loss or 0.0)
+    rates = with_values(job("c"), [curve("acc", [0.2, 0.9]), curve("img/sec per GPU", [50.0, 100.0])])
+    assert (rates.best_of("acc"), rates.throughput, rates.throughput_unit) == (0.9, 400.0, "img/s")
+    longer = with_values(
+        with_values(job("d"), [curve("loss", [3.0, 1.0])]), [curve("loss", [2.0])], adds=True
+    )
+    assert (longer.tags["loss"].count, longer.tags["loss"].low, longer.loss) == (3, 1.0, 2.0)
+
+
+def test_a_sweep_with_seeds_becomes_means_of_groups() -> None:
+    sweep = [
+        job(f"lr{lr}-{seed}", [last], arguments={"--lr": lr, "--seed": str(seed)}, labels={"team": lr})
+        for lr, lasts in (("0.1", (1.0, 3.0)), ("0.01", (0.5,)))
+        for seed, last in enumerate(lasts)
+    ]
+    for group_by in ("lr", "--lr", "label=team"):
+        found = Comparison(sweep, now_s=0, group_by=group_by, sort_by="loss")
+        rows = {row.name: row.figures["train/loss"] for row in found.rows}
+        assert list(rows) == ["0.01", "0.1"]
+        assert (rows["0.1"].value, round(rows["0.1"].std or 0, 3), rows["0.01"].std) == (2.0, 1.414, None)
+        assert "seed" not in found.differing
+    assert found.texts(found.rows[1])["train/loss"] == "2 ± 1.41"
+    assert found.values()["groups"][1]["train/loss"] == {"mean": 2.0, "std": pytest.approx(1.41421356)}
+    for wrong in ({"group_by": "nosuch"}, {"group_by": "label=x"}, {"sort_by": "x"}, {"tags": ["zzz"]}):
+        with pytest.raises(BadComparison, match="There are: "):
+            Comparison(sweep, now_s=0, **wrong)
+
+
+TEXTS = st.text(max_size=30)
+RECORDS = st.builds(
+    RunRecord, uid=TEXTS, name=TEXTS, image=TEXTS, arguments=st.dictionaries(TEXTS, TEXTS, max_size=4),
+    env=st.dictionaries(TEXTS, TEXTS, max_size=3), throughput=st.none() | st.floats(), throughput_unit=TEXTS,
+    started_s=st.none() | st.floats(), ended_s=st.none() | st.floats(), kind=TEXTS,
+)  # fmt: skip
+
+
+@given(st.lists(RECORDS, min_size=2, max_size=5), st.integers(40, 200))
+def test_any_records_fit_the_terminal(records: list[RunRecord], width: int) -> None:
+    comparison = Comparison(records, now_s=0)
+    fields, rows, _ = fit(comparison, width)
+    for column in zip(*rows, strict=True):
+        assert len(column) == len(records)
+    settings = [each for each in fields if each.is_setting]
+    if settings:
+        titles = [[each.title for each in fields], *rows]
+        widths = [max(map(cell_len, column)) for column in zip(*titles, strict=True)]
+        assert sum(widths) + 2 * (len(widths) - 1) <= width
+    msgspec.json.encode(comparison.values())
+
+
+def test_arguments_are_read_in_their_spellings_and_secrets_are_not_stored() -> None:
+    script = "cd /code && python train.py --lr 1e-3 --wd=-0.1 -b 8 --amp optim.name=adam"
+    command, found = parse_arguments(["bash", "-lc", script, "x", "--seed", "3"])
+    assert found == {
+        "--lr": "1e-3", "--wd": "-0.1", "-b": "8", "--amp": "true", "optim.name": "adam", "--seed": "3",
+    }  # fmt: skip
+    assert command == "cd /code && python train.py x"
+    assert parse_arguments(["sh", "-c", "echo 'open"])[0] == "echo 'open"
+    environment = [{"name": "WANDB_API_KEY", "value": "0123456789abcdef" * 2}, {"name": "LR", "value": "1"}]
+    git = [{"name": "GIT_SYNC_REPO", "value": "https://h/r.git"}, {"name": "GIT_SYNC_REV", "value": "abc"}]
+    template = {
+        "spec": {
+            "containers": [
+                {"image": "i", "args": ["--token", "hf_abcdefghijklmnopqrst"], "env": environment}
+            ],
+            "initContainers": [{"env": git}],
+        }
+    }
+    record = with_template(RunRecord("a"), template)
+    assert "0123456789abcdef" not in str(record) and "hf_abc" not in str(record)
+    assert (record.env["LR"], record.code, record.image) == ("1", "https://h/r.git@abc", "i")
+    assert with_template(RunRecord("a"), {"spec": {"containers": []}}) == RunRecord("a")
+
+
+def test_what_a_folder_does_not_tell_is_no_difference_and_a_job_keeps_what_was_recorded() -> None:
+    folder = with_values(RunRecord("f", "runs/f"), [curve("loss", [1.0])])
+    assert Comparison([job("a", [2.0]), folder], now_s=0).differing == []
+    past = guide()[0]
+    now = msgspec.structs.replace(past, placement="", link="", throughput=None)
+    assert with_past(now, past) == past and with_past(past, None) is past
