@@ -81,7 +81,7 @@ SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 # Kinds of completions by the name of an argument, or else by its placeholder.
 _SOURCES = {
     **dict.fromkeys(("job", "jobs", "names"), "jobs"),
-    "source": f"jobs {FILES}",
+    **dict.fromkeys(("source", "sources"), f"jobs {FILES}"),
     "instance": "instances",
     "rank": "ranks",
     "words": "nodes jobs",

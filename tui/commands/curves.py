@@ -7,29 +7,36 @@ import json
 import math
 import shutil
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import chain, groupby, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from k8s.client.client import Client
 from k8s.errors import KubeError
+from k8s.jobs.reader_pod import running_reader
 from k8s.logs import LogLine, Options, read, targets_of
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.home import expand_home
-from trainer.tfevents import EventFiles, ScalarCurve
+from k8s.text.sanitize import sanitize, sanitize_lines
+from k8s.text.yaml_writer import to_yaml
+from trainer.tfevents import EventFiles, RunText, ScalarCurve
 from tui.charts.overlay import MOST_RUNS, Overlay, labels_of
 from tui.charts.picture import X_AXES, PlotOptions
-from tui.commands.support.connect import cluster, read_jobs
+from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
+from tui.commands.support.connect import check_may_change, cluster, read_jobs
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
-from tui.commands.support.output import WrongUsage, add_format, write, write_csv, write_stderr
+from tui.commands.support.output import WrongUsage, add_format, write, write_csv, write_object, write_stderr
 from tui.commands.support.plots import PlotLine, plot, plot_overlay
 from tui.feeds.curve_feed import LOG_HINT, CurveFeed
 from tui.feeds.log_points import LogPoints
 from tui.options import ConsoleOptions
 from tui.runs.formats import MetricFolder
 from tui.terminal.tty_state import colours
+from tui.text.format import age
 from tui.text.natural_order import tag_key
 
 _JSON_POINT = """
@@ -42,8 +49,12 @@ _JSON_POINT = """
 _PIECE_POINTS = 5_000
 
 
-# The curves of one source, and the text that names it.
-_Read = tuple[list[ScalarCurve], str]
+class _Read(NamedTuple):
+    """The curves of one source, the text that names it, and what the run wrote as text."""
+
+    curves: list[ScalarCurve]
+    source: str
+    texts: list[RunText]
 
 
 class NoCurves(KubeError):
@@ -62,6 +73,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tag", action="append", default=[], metavar="TEXT", help="only tags that contain this text"
     )
     parser.add_argument("--x", dest="x_axis", choices=X_AXES, help="x axis of the chart (default step)")
+    parser.add_argument(
+        "--text", action="store_true", help="print the texts and the arguments that the runs wrote"
+    )
+    parser.add_argument(
+        "--folder",
+        default="",
+        metavar="PATH",
+        help="folder in the pods of the job (default: the declared one)",
+    )
+    parser.add_argument(
+        "--reader-pod",
+        action="store_true",
+        help="if no other source has curves, create a pod that reads the job's volumes, and delete it",
+    )
+    parser.add_argument(
+        "--image", default="", help="image of that pod, with sh and find (default: that of the job)"
+    )
+    add_yes(parser)
     add_format(parser, ("plot", "json", "csv"))
 
 
@@ -70,23 +99,30 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     words = list(dict.fromkeys(flags.sources))
     if len(words) > MOST_RUNS:
         raise WrongUsage(f"{len(words)} sources; one chart shows up to {MOST_RUNS}.")
+    if flags.folder and not flags.folder.startswith("/"):
+        raise WrongUsage(f"--folder {flags.folder}: give the path in the pod, from / on.")
+    if flags.reader_pod:
+        check_may_change(options, "create a pod")
+        check_can_confirm(flags, "create the pod")
     async with AsyncExitStack() as stack:
-        found, problems = await _read_all(options, words, stack)
+        found, problems = await _read_all(options, words, flags, stack)
     if not found:
         raise problems[0][1]
     for source, problem in problems:
         write_stderr(f"Not shown: {source}. {problem}")
-    if len(words) == 1 and (flags.x_axis is None or flags.output != "plot"):
-        ((curves, source),) = found.values()
-        lines = _chosen(_lines(curves), flags.tag)
-        _print(lines, source, flags.output, is_ascii=options.is_ascii)
+    if flags.text:
+        _print_texts(found, flags.output)
+    elif len(words) == 1 and (flags.x_axis is None or flags.output != "plot"):
+        (only,) = found.values()
+        lines = _chosen(_lines(only.curves), flags.tag)
+        _print(lines, only, flags.output, is_ascii=options.is_ascii)
     else:
         _print_runs(found, options, flags)
     return 1 if problems else 0
 
 
 async def _read_all(
-    options: ConsoleOptions, words: Sequence[str], stack: AsyncExitStack
+    options: ConsoleOptions, words: Sequence[str], flags: argparse.Namespace, stack: AsyncExitStack
 ) -> tuple[dict[str, _Read], list[tuple[str, KubeError | WrongUsage]]]:
     """Return what was read by source, and the others with their problems; connect only if there is a job."""
     found: dict[str, _Read] = {}
@@ -96,8 +132,8 @@ async def _read_all(
     for source in words:
         folder = expand_home(source)
         try:
-            if curves := _from_folder(folder):
-                found[source] = curves, str(folder)
+            if (in_folder := _from_folder(folder)) and (in_folder.texts if flags.text else in_folder.curves):
+                found[source] = in_folder
                 continue
             if source.startswith((".", "/", "~")):
                 raise NoCurves(f"There are no event files or other metrics in {folder}.")
@@ -111,7 +147,7 @@ async def _read_all(
                     failure = error
                     raise
             client, snapshot = connection
-            found[source] = await _from_job(client, find_job(snapshot, source))
+            found[source] = await _from_job(client, find_job(snapshot, source), flags)
         except (KubeError, WrongUsage) as error:
             problems.append((source, error))
     return found, problems
@@ -136,14 +172,14 @@ def _print_runs(found: Mapping[str, _Read], options: ConsoleOptions, flags: argp
     """Print several runs, or one on another axis than its steps."""
     is_plot = flags.output == "plot"
     overlay = Overlay(labels_of(list(found)) if is_plot else list(found))
-    for run, (curves, _) in enumerate(found.values()):
-        overlay.update(run, curves)
+    for number, each in enumerate(found.values()):
+        overlay.update(number, each.curves)
     lines = [
         PlotLine(curve.tag, curve.steps, curve.wall_times, curve.values, label)
         for _, label, curve in overlay.named()
     ]
     lines = _chosen(lines, flags.tag)
-    sources = {name: source for name, (_, source) in found.items()}
+    sources = {name: each.source for name, each in found.items()}
     if flags.output == "json":
         for piece in json_pieces(lines, sources):
             sys.stdout.write(piece)
@@ -159,8 +195,9 @@ def _print_runs(found: Mapping[str, _Read], options: ConsoleOptions, flags: argp
     width = shutil.get_terminal_size((100, 24)).columns
     view = PlotOptions(x_axis=flags.x_axis or "step", ascii_only=options.is_ascii)
     has_colours = sys.stdout.isatty() and not options.is_mono and colours() != "none"
-    for name, source in sources.items():
-        write(f"{name}: read from {source}" if name != source else f"Read from {source}")
+    for name, each in found.items():
+        source = _source_text(each)
+        write(f"{name}: read from {source}" if name != each.source else f"Read from {source}")
     by_tag = overlay.by_tag()
     for tag, group in groupby(lines, key=lambda line: line.name):
         chart = plot_overlay(tag, by_tag[tag], list(group), width, view, has_colours=has_colours)
@@ -168,28 +205,55 @@ def _print_runs(found: Mapping[str, _Read], options: ConsoleOptions, flags: argp
         sys.stdout.write(f"\n{chart}\n")
 
 
-def _from_folder(folder: Path) -> list[ScalarCurve]:
+def _print_texts(found: Mapping[str, _Read], form: str) -> None:
+    texts = [(name, text) for name, each in found.items() for text in each.texts]
+    if form == "json":
+        by_run: dict[str, dict[str, dict[str, str]]] = {name: {} for name in found}
+        for name, text in texts:
+            by_run[name].setdefault(text.run, {})[text.name] = text.text
+        write_object(by_run, "json")
+    elif form == "csv":
+        write_csv(chain([("source", "run", "name", "text")], ((name, *text) for name, text in texts)))
+    else:
+        for (name, run), group in groupby(texts, key=lambda each: (each[0], each[1].run)):
+            write(f"{sanitize(name)}   {sanitize(run)}")
+            for _, text in group:
+                lines = sanitize_lines(text.text).replace("\n", "\n      ")
+                write(f"    {sanitize(text.name)}: {lines}")
+
+
+def _source_text(run: _Read) -> str:
+    """Return the source with the age of its newest point, if its points have times."""
+    newest_s = max((curve.wall_times[-1] for curve in run.curves if len(curve)), default=0.0)
+    # Smaller numbers are seconds since the start of a run.
+    is_known = newest_s > 1e8 and math.isfinite(newest_s)
+    if not is_known:
+        return run.source
+    return f"{run.source}, newest point {age(max(0.0, time.time() - newest_s))} ago"
+
+
+def _from_folder(folder: Path) -> _Read | None:
     if not folder.is_dir():
-        return []
+        return None
     events = MetricFolder(folder)
     events.read_new()
-    return _curves(events)
+    return _Read(_curves(events), str(folder), events.texts())
 
 
-async def _from_job(client: Client, job: Job) -> _Read:
-    """Return the curves of a job's event files, or else of its log, and their source.
+async def _from_job(client: Client, job: Job, flags: argparse.Namespace) -> _Read:
+    """Return the curves of a job from the first source that has some.
 
     Raises:
-        NoCurves: Neither holds any.
+        NoCurves: There are none.
     """
-    feed = CurveFeed(client, job.ref, lambda: job)
-    try:
-        await feed.read_once()
-        problem = feed.problem
-    except KubeError as error:
-        problem = error.details or error.what
-    if curves := _curves(feed.events):
-        return curves, feed.source
+    feed = CurveFeed(client, job.ref, lambda: job, folder=flags.folder)
+    problem = await _problem_of(feed)
+    curves = _curves(feed.events)
+    if flags.reader_pod and not curves:
+        problem = await _read_volume(client, feed, flags)
+        curves = _curves(feed.events)
+    if curves or (flags.text and feed.events.texts()):
+        return _Read(curves, feed.source, feed.events.texts())
     problem = problem or f"There are no scalars in {feed.source}."
     said: list[LogLine] = []
     try:
@@ -200,6 +264,8 @@ async def _from_job(client: Client, job: Job) -> _Read:
         problem = f"{problem}\n{error.details or error.what}"
     found = LogPoints()
     found.add(said)
+    if not found.series and (curves := feed.curves()):
+        return _Read(curves, feed.source, [])
     if not found.series:
         raise NoCurves(
             f"There are no curves for {titles([job.ref])}.",
@@ -207,10 +273,37 @@ async def _from_job(client: Client, job: Job) -> _Read:
             LOG_HINT,
         )
     place = said[0].source.name
-    return [
+    curves = [
         ScalarCurve(".", tag, place, one.steps, one.wall_times, one.values, tuple(one.restarts))
         for tag, one in found.series.items()
-    ], f"the log of {place}"
+    ]
+    return _Read(curves, f"the log of {place}", [])
+
+
+async def _problem_of(feed: CurveFeed) -> str:
+    # Reads once, and returns the reason if that failed.
+    try:
+        await feed.read_once()
+    except KubeError as error:
+        return error.details or error.what
+    return feed.problem
+
+
+async def _read_volume(client: Client, feed: CurveFeed, flags: argparse.Namespace) -> str:
+    """Read the volumes of a job through a pod; return the reason if that failed.
+
+    Raises:
+        NoCurves: The user does not want the pod.
+        KubeError: The pod cannot be created, or does not start.
+    """
+    manifest = await feed.reader_manifest(flags.image)
+    if not flags.yes:
+        write_stderr(to_yaml(manifest))
+    if not is_confirmed(flags, "Create this pod to read the volumes, and delete it afterwards?"):
+        raise NoCurves("No pod was created.")
+    async with running_reader(client, manifest) as feed.reader:
+        write_stderr(f"-- reading through pod {feed.reader}, which is deleted afterwards")
+        return await _problem_of(feed)
 
 
 def _curves(events: EventFiles) -> list[ScalarCurve]:
@@ -234,9 +327,9 @@ def _lines(curves: Sequence[ScalarCurve]) -> list[PlotLine]:
     return [PlotLine(name(curve), curve.steps, curve.wall_times, curve.values) for curve in curves]
 
 
-def _print(lines: Sequence[PlotLine], source: str, form: str, *, is_ascii: bool) -> None:
+def _print(lines: Sequence[PlotLine], run: _Read, form: str, *, is_ascii: bool) -> None:
     if form == "json":
-        for piece in json_pieces(lines, source):
+        for piece in json_pieces(lines, run.source):
             sys.stdout.write(piece)
     elif form == "csv":
         points = (
@@ -247,7 +340,7 @@ def _print(lines: Sequence[PlotLine], source: str, form: str, *, is_ascii: bool)
         write_csv(chain([("tag", "step", "wall_time", "value")], points))
     else:
         width = shutil.get_terminal_size((100, 24)).columns
-        write(f"Read from {source}\n")
+        write(f"Read from {_source_text(run)}\n")
         write("\n\n".join(plot(line, width, is_ascii=is_ascii) for line in lines))
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import time
 from array import array
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.logs import LogLine, Target
-from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, page
+from tests.scripted.server import (
+    SUCCESS,
+    Answer,
+    Asked,
+    Compute,
+    ScriptedCluster,
+    Socket,
+    page,
+    refusal,
+)
 from tests.support.objects import recorded
 from tests.tui.commands.conftest import CommandLine
 from trainer.tfevents import EventWriter
@@ -191,6 +201,54 @@ async def test_a_local_volume_is_read(run: CommandLine, cluster: ScriptedCluster
     found = (await run("curves", "running", "-o", "json")).values
     assert len(found["tags"]["train/loss"]) == 100
     assert found["source"] == "/mnt/runs on this machine"
+
+
+async def test_texts_and_arguments_of_a_run_are_printed(alone: CommandLine, folder: Path) -> None:
+    with EventWriter(folder / "b\x1b[2J") as writer:
+        writer.write_hparams({"lr": 0.5, "words": "two\nlines\x1b[2J"})
+    ended = await alone("curves", str(folder), "--text")
+    assert ended.out.splitlines()[1:] == ["    lr: 0.5", "    words: two", "      lines"]
+    assert "\x1b" not in ended.out
+    found = (await alone("curves", str(folder), "--text", "-o", "json")).values
+    assert found == {str(folder): {"b\x1b[2J": {"lr": "0.5", "words": "two\nlines\x1b[2J"}}}
+    (await alone("curves", "x", "--folder", "logs")).reports(2, "from / on")
+
+
+async def test_the_age_of_the_newest_point_is_shown(alone: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text(f'{{"step": 1, "loss": 2.5, "time": {time.time() - 7200}}}\n')
+    assert f"Read from {tmp_path}, newest point 2h" in (await alone("curves", str(tmp_path))).out
+
+
+async def test_a_volume_is_read_through_a_pod_once_that_is_confirmed(
+    run: CommandLine, cluster: ScriptedCluster, folder: Path
+) -> None:
+    job_writing_to(cluster, "/mnt/runs")
+    pods = "/api/v1/namespaces/default/pods"
+    (await run("curves", "running", "--reader-pod")).reports(2, "pass --yes")
+    (await run("--readonly", "curves", "running", "--reader-pod", "--yes")).reports(1, "disabled")
+    (file,) = folder.iterdir()
+    listed = f"{file.stat().st_size} /mnt/runs/{file.name}\n".encode()
+    created: list[str] = []
+
+    def create(asked: Asked) -> Answer:
+        body = json.loads(asked.body)
+        created.append(body["metadata"]["name"])
+        assert body["spec"]["containers"][0]["image"] == "busybox"
+        of_pod = f"{pods}/{created[-1]}/exec"
+        cluster.say(of_pod, Socket([(1, listed), SUCCESS]), Socket([(1, file.read_bytes()), SUCCESS]))
+        return Answer(body, 201)
+
+    cluster.say(f"{pods}/running-master-0", refusal(404, "gone", "NotFound"))
+    cluster.say(f"{pods}/running-master-0/exec", refusal(403, "no exec"))
+    cluster.say(pods, Compute(create), method="POST")
+    cluster.say(f"{pods}/*", Answer({"status": {"phase": "Running"}}))
+    cluster.say(f"{pods}/*", Answer({}), method="DELETE")
+    ended = await run("curves", "running", "--reader-pod", "--image", "busybox", "--yes", "-o", "json")
+    [pod] = created
+    assert ended.values["source"] == f"/mnt/runs in {pod}"
+    assert len(ended.values["tags"]["train/loss"]) == 100
+    assert f"reading through pod {pod}, which is deleted afterwards" in ended.err
+    assert len(cluster.asked(f"{pods}/{pod}", method="DELETE")) == 1
 
 
 async def test_event_files_of_a_pod(run: CommandLine, cluster: ScriptedCluster, folder: Path) -> None:
