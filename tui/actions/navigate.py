@@ -208,13 +208,11 @@ def curves(console: Console, request: ActionRequest) -> None:
     def current(ref: JobRef) -> Job | None:
         return console.snapshot.job(ref)
 
-    refs, names = list(request.targets), request.argument.split()
+    refs, names, missing = list(request.targets), request.argument.split(), ""
     if not refs and len(names) > 1:
         by_name = {job.ref.name: job.ref for job in reversed(console.snapshot.jobs)}
         refs = [by_name[name] for name in dict.fromkeys(names) if name in by_name]
-        if missing := ", ".join(name for name in names if name not in by_name):
-            what = f"No job {sanitize(missing)} here."
-            console.notify("The others are shown." if refs else "", title=what, severity="warning")
+        missing = ", ".join(name for name in names if name not in by_name)
     elif not refs and (target := console.target_job(request)):
         refs = [target[1]]
     if len(refs) > MOST_RUNS:
@@ -227,6 +225,12 @@ def curves(console: Console, request: ActionRequest) -> None:
         feeds = [CurveFeed(client, ref, partial(current, ref)) for ref in refs]
         route = Route("curves", job=refs[0], jobs=tuple(refs) if len(refs) > 1 else ())
         console.views.show(route, CurvesView(refs, feeds))
+    if missing:
+        what = f"No job {sanitize(missing)} here."
+        # The status line of the view before would be gone with it.
+        console.notify(
+            "The others are shown." if refs else "", title=what, severity="warning", is_toast=bool(refs)
+        )
 
 
 def yaml(console: Console, request: ActionRequest) -> None:

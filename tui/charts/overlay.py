@@ -85,7 +85,8 @@ class Overlay:
         tags: dict[str, list[PlotCurve]] = {}
         for run, label, curve in self.named():
             series = self._series[_key(run, curve)]
-            tags.setdefault(curve.tag, []).append(PlotCurve(label, series, self._axes_of(run, curve, series)))
+            axes = self._axes_of(run, curve, series)
+            tags.setdefault(curve.tag, []).append(PlotCurve(label, series, axes, len(self._labels) > 1))
         return tags
 
     def _axes_of(self, run: int, curve: ScalarCurve, series: Series) -> dict[XAxis, StepAxis]:

@@ -130,7 +130,8 @@ class Drawing:
         self._width = max(0, width)
         self._height = max(0, height)
         self._view = view
-        self._legend = _Legend(curves, self._width, self._height) if len(curves) > 1 else None
+        has_legend = len(curves) > 1 or any(curve.is_named for curve in curves)
+        self._legend = _Legend(curves, self._width, self._height) if has_legend else None
         used_rows = 1 + (self._legend.rows if self._legend else 0)
         self._plot = Plot(curves, self._width, max(0, self._height - used_rows), view)
         self._placed = {each.index: each for each in self._plot.placed}

@@ -97,6 +97,8 @@ class PlotCurve:
     series: Series
     axes: Mapping[XAxis, StepAxis] = field(default_factory=dict)
     """Further axes on which the curve can be drawn."""
+    is_named: bool = False
+    """Show the label also if this is the only curve."""
 
     def version(self, axis: XAxis) -> tuple[int, ...]:
         """Return a value that changes with the points and their positions on an axis."""

@@ -33,9 +33,14 @@ class MinMaxLevels:
 
     def catch_up(self) -> None:
         """Summarise newly completed blocks; the cost depends only on new values."""
-        values = self._values
-        for start in range(len(self._lows) * BLOCK, len(values) - BLOCK + 1, BLOCK):
-            low, high = _low_high(values[start : start + BLOCK])
+        start = len(self._lows) * BLOCK
+        part = self._values[start : len(self._values) // BLOCK * BLOCK].tolist()
+        blocks = [part[at : at + BLOCK] for at in range(0, len(part), BLOCK)]
+        if math.isfinite(sum(part)):
+            self._lows.extend(map(min, blocks))
+            self._highs.extend(map(max, blocks))
+            return
+        for low, high in map(_low_high, blocks):
             self._lows.append(low)
             self._highs.append(high)
 
@@ -68,7 +73,7 @@ class MinMaxLevels:
         return found
 
 
-def _low_high(part: array[float]) -> tuple[float, float]:
+def _low_high(part: Sequence[float]) -> tuple[float, float]:
     if part and math.isfinite(sum(part)):
         return min(part), max(part)
     finite = list(filter(math.isfinite, part))

@@ -1,0 +1,91 @@
+"""Curves of several marked jobs in one view."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from k8s.job_spec import LOG_DIR_ANNOTATION
+from tests.support.event_files import job_with_event_files, serve_event_files
+from tests.support.objects import Object
+from tests.support.playground import Playground
+from tests.tui.keys.world import seen, titled, typed, world
+from trainer.tfevents import EventWriter
+
+NAMES = ("vgg16-topology", "vgg16-spread", "resnet50-topology", "resnet50-spread")
+
+
+def write(folder: Path, number: int, steps: int, *, first: int = 0) -> None:
+    with EventWriter(folder, flush_s=0) as writer:
+        for step in range(first, steps):
+            value = (2 - number / 4) * math.exp(-step / 30) + 0.2
+            is_bad = number == 1 and 60 <= step < 70
+            writer.write_scalar("train/loss", step, math.nan if is_bad else value, 1.79e9 + step * 60)
+            if number < 2:
+                writer.write_scalar("train/epoch", step, step / 25, 1.79e9 + step * 60)
+
+
+def running(name: str) -> Object:
+    job = job_with_event_files(name)
+    job["metadata"]["annotations"][LOG_DIR_ANNOTATION] = f"/w/{name}"
+    return job
+
+
+@asynccontextmanager
+async def overlaid(
+    tmp_path: Path, size: tuple[int, int] = (120, 40), names: tuple[str, ...] = NAMES
+) -> AsyncIterator[Playground]:
+    """Mark all jobs in the list and open their curves; the last job has no points."""
+    jobs = [running(name) for name in names]
+    for number, name in enumerate(names[:3]):
+        write(tmp_path / "volume" / name, number, 100 - 20 * number)
+    async with world(tmp_path, jobs=jobs, batch=[], size=size) as play:
+        for job in jobs:
+            serve_event_files(play.cluster, job, tmp_path / "volume")
+        await play.press("N")
+        await play.until(seen(play, *names[:2]))
+        await play.press("g", *["j", "space"] * len(names), "m")  # the first job is not ours
+        yield play
+
+
+async def test_marked_jobs_share_a_chart_and_stay_live(tmp_path: Path) -> None:
+    async with overlaid(tmp_path) as play:
+        await play.until(titled(play, "Jobs › 4 jobs › curves   2 tags, 420 points"))
+        await play.until(seen(play, "resnet50-spread: No points yet"))
+        await play.press("enter")
+        await play.until(seen(play, "vgg16-topology 0.274", "vgg16-spread 0.326", "resnet50-topology 0.41"))
+        await play.until(seen(play, "10 nan or inf in vgg16-spread"))
+        await play.press("h", "H", "H", "H")
+        await play.until(lambda: "resnet50-topology –" in play.text and "step " in play.text)
+        write(tmp_path / "volume" / NAMES[3], 3, 50)
+        await play.until(titled(play, "2 tags, 470 points"))
+        await play.until(seen(play, "resnet50-spread"))
+        await play.press("x", "x", "x")
+        await play.until(seen(play, "by epoch", "no epoch: "))
+        await play.press("x")
+        await play.until(lambda: "by epoch" not in play.text)
+        await play.press("escape", "escape")
+        await play.until(titled(play, " Jobs ("))
+
+
+async def test_the_view_of_several_jobs_is_opened_again_with_all_of_them(tmp_path: Path) -> None:
+    async with overlaid(tmp_path) as play:
+        await play.until(titled(play, "Jobs › 4 jobs › curves"))
+        await play.press("W")
+        await play.until(titled(play, "› why"))
+        await play.press("escape")
+        await play.until(titled(play, "Jobs › 4 jobs › curves"))
+        await play.press("escape", *typed("curves vgg16-spread resnet50-topology nobody"))
+        await play.until(titled(play, "Jobs › 2 jobs › curves"))
+        await play.until(seen(play, "No job nobody here."))
+
+
+async def test_more_jobs_than_a_chart_shows_are_refused(tmp_path: Path) -> None:
+    async with overlaid(tmp_path, names=tuple(f"sweep-{number}" for number in range(9))) as play:
+        await play.until(seen(play, "9 jobs are chosen; one chart shows up to 8."))
+        await play.press("g", "j", "space", "m")
+        await play.until(titled(play, "Jobs › 8 jobs › curves"))
+        await play.press("escape", "U", "m")
+        await play.until(titled(play, "Jobs › sweep-0 › curves"))
