@@ -304,7 +304,7 @@ class Console(PacedApp[int]):
         await has_rows.wait()
         await asyncio.to_thread(_import_modules, "tui.feeds.life_feed", "tui.feeds.telemetry_feed")
         from tui.feeds.life_feed import LifeFeed
-        from tui.feeds.run_feed import Place
+        from tui.feeds.run_feed import NodesAndPods
         from tui.feeds.telemetry_feed import open_telemetry
 
         if self.cluster_feed is not cluster_feed:
@@ -317,7 +317,7 @@ class Console(PacedApp[int]):
             permissions,
             lambda: cluster_feed.all_jobs,
             runs=self.context.runs,
-            place=lambda: Place(self.snapshot.nodes, cluster_feed.pods),
+            place=lambda: NodesAndPods(self.snapshot.nodes, cluster_feed.pods),
             on_marks=cluster_feed.publish_soon,
         )
         cluster_feed.overlay = self.life_feed.overlay

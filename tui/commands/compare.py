@@ -19,7 +19,7 @@ from tui.commands.runs import write_problems
 from tui.commands.support.connect import cluster, read_feed
 from tui.commands.support.job_name import NAME_HELP, Ambiguous, find_job
 from tui.commands.support.output import WrongUsage, add_format, write, write_csv, write_object, write_stderr
-from tui.feeds.run_feed import Place, read_run
+from tui.feeds.run_feed import NodesAndPods, read_run
 from tui.options import ConsoleOptions
 from tui.runs.compare import BadComparison, CompareRow, Comparison, fit
 from tui.runs.formats import MetricFolder
@@ -122,7 +122,7 @@ async def _of_jobs(
     options: ConsoleOptions, client: Client, names: list[str], past: dict[str, RunRecord]
 ) -> dict[str, RunRecord]:
     snapshot, feed = await read_feed(options, client)
-    place, slots = Place(snapshot.nodes, feed.pods), asyncio.Semaphore(MOST_AT_ONCE)
+    place, slots = NodesAndPods(snapshot.nodes, feed.pods), asyncio.Semaphore(MOST_AT_ONCE)
 
     async def read(name: str) -> RunRecord:
         record = _past(snapshot, name, past)

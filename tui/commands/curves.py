@@ -32,9 +32,9 @@ from tui.commands.support.job_name import NAME_HELP, find_job, titles
 from tui.commands.support.output import WrongUsage, add_format, write, write_csv, write_object, write_stderr
 from tui.commands.support.plots import PlotLine, plot, plot_overlay
 from tui.feeds.curve_feed import LOG_HINT, CurveFeed
-from tui.feeds.log_points import LogPoints
 from tui.options import ConsoleOptions
 from tui.runs.formats import MetricFolder
+from tui.runs.log_points import LogPoints
 from tui.terminal.tty_state import colours
 from tui.text.format import age
 from tui.text.natural_order import tag_key

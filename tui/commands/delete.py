@@ -17,7 +17,7 @@ from tui.commands.support.confirm import (
 )
 from tui.commands.support.connect import check_may_change, cluster, read_feed
 from tui.commands.support.output import write, write_stderr
-from tui.feeds.run_feed import Place
+from tui.feeds.run_feed import NodesAndPods
 from tui.jobs.delete_plan import PROPAGATIONS, delete_plan
 from tui.jobs.leftovers import LONGEST_S, leftover_lines
 from tui.options import ConsoleOptions
@@ -54,7 +54,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         plan = delete_plan(snapshot, (job.ref for job in jobs), propagation=flags.propagation)
         if not jobs or not is_confirmed(flags, plan.sentence, plan.word):
             return 1
-        runs, place = RunStore(options.state_folder), Place(snapshot.nodes, feed.pods)
+        runs, place = RunStore(options.state_folder), NodesAndPods(snapshot.nodes, feed.pods)
         failed = await delete_each(client, plan, runs, place)
         is_done = are_found and not failed
         plan = replace(plan, jobs=tuple(job for job in plan.jobs if job not in failed))

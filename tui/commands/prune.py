@@ -15,7 +15,7 @@ from tui.commands.support.confirm import add_yes, check_can_confirm, delete_each
 from tui.commands.support.connect import check_may_change, cluster, read_feed, server_clock
 from tui.commands.support.output import add_format, write_list, write_stderr
 from tui.commands.support.partial import write_items, write_missing
-from tui.feeds.run_feed import Place
+from tui.feeds.run_feed import NodesAndPods
 from tui.jobs.delete_plan import delete_plan
 from tui.options import ConsoleOptions, local_user
 from tui.runs.store import RunStore
@@ -79,7 +79,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         plan = delete_plan(snapshot, (job.ref for job in jobs))
         if not is_confirmed(flags, plan.question, plan.word):
             return 1
-        runs, place = RunStore(options.state_folder), Place(snapshot.nodes, feed.pods)
+        runs, place = RunStore(options.state_folder), NodesAndPods(snapshot.nodes, feed.pods)
         failed = await delete_each(client, plan, runs, place, write_stderr)
     return 1 if failed else 0
 

@@ -28,9 +28,9 @@ from k8s.snapshot import Instance, Job
 from k8s.telemetry.proxied import fetch_proxied
 from k8s.text.sanitize import sanitize
 from trainer.tfevents import Columns, EventFiles, EventFolder, ScalarCurve, ScalarSeries
-from tui.feeds.log_points import LogPoints
 from tui.runs.formats import NAMES, MetricFiles, MetricFolder
 from tui.runs.formats.records import LONGEST_TAG, STEPS, RecordStream, parse_json, to_number
+from tui.runs.log_points import LogPoints
 
 # Polling intervals of a local folder, a folder in a pod, and a TensorBoard; and of one that was not found.
 LOCAL_S, REMOTE_S, TENSORBOARD_S, ABSENT_S = 1.0, 5.0, 15.0, 60.0

@@ -31,7 +31,7 @@ from trainer.tfevents import ScalarCurve
 from tui.feeds.curve_feed import CurveFeed
 from tui.feeds.run_feed import (
     Gpus,
-    Place,
+    NodesAndPods,
     as_deleted,
     describe_run,
     gpus_of,
@@ -104,7 +104,7 @@ class LifeFeed:
         jobs: Callable[[], Sequence[Job]],
         *,
         runs: RunStore | None = None,
-        place: Callable[[], Place] = Place,
+        place: Callable[[], NodesAndPods] = NodesAndPods,
         on_marks: Callable[[], None] = lambda: None,
         least_s: float = LEAST_S,
         read_s: float = READ_S,

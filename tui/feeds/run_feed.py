@@ -24,7 +24,7 @@ from k8s.topology.gpu_links import fetch_known_links
 from k8s.topology.gpu_set import measure
 from trainer.tfevents import ScalarCurve
 from tui.feeds.curve_feed import LOG_LINES, CurveFeed
-from tui.feeds.log_points import LogPoints
+from tui.runs.log_points import LogPoints
 from tui.runs.record import RunRecord, with_template, with_values
 from tui.runs.store import RunStore
 from tui.text.gpu_links import format_number
@@ -35,14 +35,14 @@ LAST_LINES = 50
 BEFORE_DELETE_S = 3.0
 
 
-class Place(NamedTuple):
+class NodesAndPods(NamedTuple):
     """Nodes and pods of the cluster, to find the GPUs of a job."""
 
     nodes: Sequence[NodeRow] = ()
     pods: Mapping[str, Pod] = {}  # by UID
 
 
-NO_PLACE = Place()
+NOTHING_KNOWN = NodesAndPods()
 
 
 def job_record(job: Job, context: str = "") -> RunRecord:
@@ -74,7 +74,7 @@ Gpus = Mapping[str, Sequence[int]]
 """Numbers of a job's GPUs by node."""
 
 
-def gpus_of(job: Job, place: Place) -> Gpus:
+def gpus_of(job: Job, place: NodesAndPods) -> Gpus:
     """Return the GPUs that the scheduler gave to the pods of a job; empty if it does not tell."""
     found: dict[str, set[int]] = {}
     for each in job.instances:
@@ -87,7 +87,7 @@ def gpus_of(job: Job, place: Place) -> Gpus:
 async def describe_run(
     client: Client,
     job: Job,
-    place: Place = NO_PLACE,
+    place: NodesAndPods = NOTHING_KNOWN,
     record: RunRecord | None = None,
     gpus: Gpus | None = None,
 ) -> RunRecord:
@@ -144,7 +144,7 @@ def _last_texts(lines: Sequence[LogLine]) -> list[str]:
     return [line.text.decode("utf-8", "replace") for line in lines[-LAST_LINES:]]
 
 
-async def read_run(client: Client, job: Job, place: Place = NO_PLACE) -> RunRecord:
+async def read_run(client: Client, job: Job, place: NodesAndPods = NOTHING_KNOWN) -> RunRecord:
     """Return everything known about a job's run; `problem` says why it has no values."""
     record = await describe_run(client, job, place)
     feed = CurveFeed(client, job.ref, lambda: job)
@@ -178,7 +178,9 @@ def as_deleted(record: RunRecord) -> RunRecord:
     return msgspec.structs.replace(record, status="Deleted", ended_s=time.time())
 
 
-async def record_runs(client: Client, jobs: Iterable[Job], store: RunStore, place: Place = NO_PLACE) -> None:
+async def record_runs(
+    client: Client, jobs: Iterable[Job], store: RunStore, place: NodesAndPods = NOTHING_KNOWN
+) -> None:
     """Record jobs that are about to be deleted, as far as they can be read in `BEFORE_DELETE_S` seconds."""
 
     async def read(job: Job) -> None:

@@ -55,7 +55,7 @@ class CompareRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class CompareColumn:
     """A column of the comparison."""
 
     key: str
@@ -167,13 +167,17 @@ class Comparison:
         keys = [each.key for each in self.measures]
         return "throughput" if "throughput" in keys else keys[0] if keys else ""
 
-    def fields(self) -> list[Field]:
+    def fields(self) -> list[CompareColumn]:
         """Return the columns, without the bars."""
-        first = [Field("name", self.group_by.lstrip("-").upper() if self.group_by else "NAME")]
+        first = [CompareColumn("name", self.group_by.lstrip("-").upper() if self.group_by else "NAME")]
         if self.group_by:
-            first.append(Field("n", "N", is_number=True))
-        settings = [Field(key, key.upper(), is_setting=True) for key in self.differing]
-        return [*first, *settings, *(Field(each.key, each.title, is_number=True) for each in self.measures)]
+            first.append(CompareColumn("n", "N", is_number=True))
+        settings = [CompareColumn(key, key.upper(), is_setting=True) for key in self.differing]
+        return [
+            *first,
+            *settings,
+            *(CompareColumn(each.key, each.title, is_number=True) for each in self.measures),
+        ]
 
     def texts(self, row: CompareRow) -> dict[str, str]:
         """Return the cells of a row by column; long settings are shortened to what tells them apart."""
@@ -324,7 +328,7 @@ def _figures(measures: Sequence[Measure], records: Sequence[RunRecord]) -> dict[
 
 def fit(
     comparison: Comparison, width: int, *, is_ascii: bool = False
-) -> tuple[list[Field], list[list[str]], list[str]]:
+) -> tuple[list[CompareColumn], list[list[str]], list[str]]:
     """Lay the comparison out in `width` cells.
 
     Returns:
@@ -333,7 +337,7 @@ def fit(
     fields, left_out = comparison.fields(), list[str]()
     texts = [comparison.texts(row) for row in comparison.rows]
 
-    def cells_of(field: Field) -> int:
+    def cells_of(field: CompareColumn) -> int:
         return max(cell_len(sanitize(field.title)), *(cell_len(each[field.key]) for each in texts))
 
     def total() -> int:
@@ -353,7 +357,7 @@ def fit(
             each["name"] = _middle(each["name"], room)
     room = min(MAX_BAR_CELLS, width - total() - 2)
     if comparison.bar_key and len(comparison.rows) > 1 and room >= MIN_BAR_CELLS:
-        fields.append(Field("bar", ""))
+        fields.append(CompareColumn("bar", ""))
         for each, row in zip(texts, comparison.rows, strict=True):
             each["bar"] = comparison.bar(row, room, is_ascii=is_ascii)
     return fields, [[each[field.key] for field in fields] for each in texts], left_out

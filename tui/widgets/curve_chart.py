@@ -22,8 +22,8 @@ from k8s.text.sanitize import sanitize
 from trainer.tfevents import Restart, ScalarCurve, ScalarSeries
 from tui.charts.picture import PAINTS, X_AXES, Drawing, Picture, Piece, PlotCurve, PlotOptions, XAxis
 from tui.charts.series import Series
-from tui.feeds.log_points import LogPoints
 from tui.keys import CHART
+from tui.runs.log_points import LogPoints
 from tui.terminal.line_filters import lets_out_only_ascii
 from tui.text.natural_order import tag_rank
 from tui.widgets.bindings import bindings

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from k8s.logs import LogLine, Target
 from k8s.logs.training_lines import LARGEST_STEP, TrainingLineReader
-from tui.feeds.log_points import MAX_TAGS, LogPoints
+from tui.runs.log_points import MAX_TAGS, LogPoints
 from tui.text.progress import progress_in
 
 S = 10**9

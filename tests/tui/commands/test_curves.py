@@ -32,7 +32,7 @@ from tests.tui.commands.conftest import CommandLine
 from trainer.tfevents import EventWriter
 from tui.commands.curves import json_pieces
 from tui.commands.support.plots import WIDEST, PlotLine, plot
-from tui.feeds.log_points import LogPoints
+from tui.runs.log_points import LogPoints
 
 JOB_PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/running"
 

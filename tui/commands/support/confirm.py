@@ -21,7 +21,7 @@ from tui.commands.support.output import (
     write_stderr,
 )
 from tui.feeds.cluster_feed import ClusterFeed
-from tui.feeds.run_feed import Place, record_runs
+from tui.feeds.run_feed import NodesAndPods, record_runs
 from tui.jobs.change_each import change_each
 from tui.jobs.delete_plan import DeletePlan
 from tui.jobs.leftovers import LONGEST_S, Leftover, find_leftovers, is_over
@@ -91,7 +91,7 @@ async def each(
 
 
 async def delete_each(
-    client: Client, plan: DeletePlan, runs: RunStore, place: Place, tell: Callable[[str], None] = write
+    client: Client, plan: DeletePlan, runs: RunStore, place: NodesAndPods, tell: Callable[[str], None] = write
 ) -> list[Job]:
     """Record the runs of a plan's jobs, and delete the jobs; return those that could not be deleted."""
     await record_runs(client, plan.jobs, runs, place)
