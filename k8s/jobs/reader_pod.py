@@ -134,8 +134,9 @@ async def delete_ended_readers(client: Client, namespace: str = "") -> list[str]
     """
     deleted = []
     for pod in await client.list(PODS, namespace, label_selector=f"{READER_LABEL}=true"):
-        if nested(pod, "status").get("phase") in ("Failed", "Succeeded"):
-            meta = nested(pod, "metadata")
+        meta, phase = nested(pod, "metadata"), nested(pod, "status").get("phase")
+        # The server has selected them, but nothing else may ever be deleted here.
+        if phase in ("Failed", "Succeeded") and READER_LABEL in nested(meta, "labels"):
             name = text_of(meta.get("name"))
             with suppress(Forbidden, NotFound):
                 await client.delete(PODS, name, text_of(meta.get("namespace")), uid=text_of(meta.get("uid")))

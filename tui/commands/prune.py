@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 
+from k8s.client.client import Client
 from k8s.client.server_version import fetch_username
+from k8s.errors import KubeError
+from k8s.jobs.reader_pod import delete_ended_readers
 from k8s.kinds import KINDS, kind_of
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
+from k8s.text.sanitize import sanitize
 from tui.commands.logs import seconds
 from tui.commands.support.confirm import add_yes, check_can_confirm, delete_each, is_confirmed
 from tui.commands.support.connect import check_may_change, cluster, read_feed, server_clock
@@ -66,6 +71,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         check_can_confirm(flags, "delete")
     async with cluster(options) as client:
         snapshot, feed = await read_feed(options, client)
+        if not flags.dry_run:
+            await _delete_readers(client, snapshot.namespace)
         clock = server_clock(client)
         ended = _ended(snapshot, flags.status)
         old = [job for job in ended if _is_old(job, clock.now, flags.older_than)]
@@ -82,6 +89,13 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         runs, place = RunStore(options.state_folder), NodesAndPods(snapshot.nodes, feed.pods)
         failed = await delete_each(client, plan, runs, place, write_stderr)
     return 1 if failed else 0
+
+
+async def _delete_readers(client: Client, namespace: str) -> None:
+    # Remains of a killed `curves --reader-pod`; the pods have ended, so nobody loses anything.
+    with suppress(KubeError):
+        if names := await delete_ended_readers(client, namespace):
+            write_stderr(f"Deleted ended reader pods: {', '.join(map(sanitize, names))}.")
 
 
 def _ended(snapshot: ClusterSnapshot, statuses: Sequence[Status]) -> list[Job]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from k8s.jobs.reader_pod import READER_LABEL
 from tests.scripted.server import Answer, ScriptedCluster, page, refusal
 from tests.support.objects import Object, batch_job, pytorch_job
 from tests.tui.commands.conftest import CommandLine
@@ -45,6 +46,17 @@ def served(cluster: ScriptedCluster) -> None:
 def deleted(cluster: ScriptedCluster) -> set[str]:
     """Return the names of the jobs whose deletion was asked for."""
     return {each.path.rpartition("/")[2] for each in cluster.requests if each.method == "DELETE"}
+
+
+async def test_what_a_killed_curves_left_goes_too(run: CommandLine, cluster: ScriptedCluster) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    meta = {"name": "bert-reader-x", "namespace": "default", "labels": {READER_LABEL: "true"}}
+    cluster.say(pods, page([{"metadata": meta, "status": {"phase": "Failed"}}]))
+    cluster.say(f"{pods}/bert-reader-x", Answer({}), method="DELETE")
+    assert "bert-reader-x" not in (await run("prune", "--older-than", "7d", "--dry-run")).err
+    found = await run("prune", "--older-than", "90d", "--yes")
+    assert "Deleted ended reader pods: bert-reader-x." in found.err
+    assert deleted(cluster) == {"bert-reader-x"}
 
 
 async def test_what_ended_long_ago_and_is_ones_own_goes(run: CommandLine, cluster: ScriptedCluster) -> None:

@@ -219,11 +219,21 @@ async def test_the_volume_of_a_job_without_pods_is_read_through_a_reader_that_is
     job = job_with_event_files("bert")
     with EventWriter(tmp_path / "logs") as writer:
         writer.write_scalar("loss", 1, 0.5)
-    old = {"metadata": {"name": "old", "namespace": "default", "uid": "u"}, "status": {"phase": "Failed"}}
-    live = {"metadata": {"name": "live", "namespace": "default", "uid": "v"}, "status": {"phase": "Running"}}
+    labels = {READER_LABEL: "true"}
+    old, live, other = (
+        {
+            "metadata": {"name": name, "namespace": "default", "uid": name, "labels": labels},
+            "status": {"phase": phase},
+        }
+        for name, phase, labels in (
+            ("old", "Failed", labels),
+            ("live", "Running", labels),
+            ("x", "Failed", {}),
+        )
+    )
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(OWN, Answer(job))
-        cluster.say(PODS, page([old, live]))
+        cluster.say(PODS, page([old, live, other]))
         cluster.say(PODS, Compute(lambda asked: Answer(json.loads(asked.body), 201)), method="POST")
         pending, running_now = (Answer({"status": {"phase": phase}}) for phase in ("Pending", "Running"))
         cluster.say(f"{PODS}/*", pending, running_now)
