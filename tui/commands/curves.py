@@ -106,10 +106,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         check_can_confirm(flags, "create the pod")
     async with AsyncExitStack() as stack:
         found, problems = await _read_all(options, words, flags, stack)
+    for source, problem in problems if found else problems[1:]:
+        write_stderr(f"Not shown: {source}. {problem}")
     if not found:
         raise problems[0][1]
-    for source, problem in problems:
-        write_stderr(f"Not shown: {source}. {problem}")
     if flags.text:
         _print_texts(found, flags.output)
     elif len(words) == 1 and (flags.x_axis is None or flags.output != "plot"):

@@ -26,6 +26,8 @@ from tui.widgets.curve_chart import CurveChart
 
 # Minimum height of a readable chart, including its frame.
 LEAST_ROWS = 10
+# Shortest interval between two updates of the charts of several runs.
+PAUSE_S = 0.5
 _LOADING = "Loading…"
 
 
@@ -46,7 +48,7 @@ class CurvesView(View):
             names = [f"{ref.namespace}/{ref.name}" for ref in refs]
         self._labels = labels_of(names)
         self._overlay = Overlay(self._labels)
-        self._placing = asyncio.Lock()
+        self._news = asyncio.Event()
         self._charts: dict[str, CurveChart] = {}
         self._current = ""  # the tag of the chart that had the focus last
 
@@ -86,15 +88,23 @@ class CurvesView(View):
         async with asyncio.TaskGroup() as tasks:
             for run, feed in enumerate(self._feeds):
                 tasks.create_task(feed.run(partial(self._changed, run)))
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                await self._show_curves()
+                # Runs that write at the same time are drawn together.
+                await asyncio.sleep(PAUSE_S if len(self._feeds) > 1 else 0)
 
     async def _changed(self, run: int) -> None:
-        async with self._placing:
-            self._overlay.update(run, self._feeds[run].curves())
-            tags = self._overlay.by_tag()
-            await self._place(tags)
-            for tag, curves in tags.items():
-                self._charts[tag].set_curves(tag, curves)
-            self._update_title()
+        self._overlay.update(run, self._feeds[run].curves())
+        self._news.set()
+
+    async def _show_curves(self) -> None:
+        tags = self._overlay.by_tag()
+        await self._place(tags)
+        for tag, curves in tags.items():
+            self._charts[tag].set_curves(tag, curves)
+        self._update_title()
 
     async def _place(self, tags: Iterable[str]) -> None:
         if set(tags) <= set(self._charts):
