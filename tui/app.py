@@ -319,6 +319,7 @@ class Console(PacedApp[int]):
             runs=self.context.runs,
             place=lambda: NodesAndPods(self.snapshot.nodes, cluster_feed.pods),
             on_marks=cluster_feed.publish_soon,
+            rules=self.options.alerts,
         )
         cluster_feed.overlay = self.life_feed.overlay
         if (view := self.views.current) is not None:

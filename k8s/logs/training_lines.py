@@ -55,7 +55,7 @@ def _is_worth_reading(raw: bytes) -> bool:
         "loss" in low or "epoch" in low or "step" in low or "iter" in low or "acc" in low or "%|" in low
         or "it/s" in low or "s/it" in low or "batch" in low or "nll" in low or "mse" in low or "err" in low
         or "obj" in low or "cost" in low or "entropy" in low or "learn:" in low or " avg," in low
-        or "'s " in low or "e-0" in low or "train" in low or "l1:" in low
+        or "'s " in low or "e-0" in low or "train" in low or "l1:" in low or "round " in low
         or (raw[:1].isdigit() and len(raw) < 40)
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ from k8s.logs import LogLine, Target, targets_of
 from k8s.logs.lines import rfc3339
 from k8s.logs.liveness import LEAST_S, JobLiveness
 from k8s.logs.tail import read_tail
-from k8s.snapshot import Job, Silence, Straggler
+from k8s.snapshot import CurveAlert, Job, Silence, Straggler
 from k8s.status import Status
 from trainer.tfevents import ScalarCurve
 from tui.feeds.curve_feed import CurveFeed
@@ -42,6 +42,8 @@ from tui.feeds.run_feed import (
     with_log,
 )
 from tui.jobs.filters import own_names
+from tui.options import DEFAULT_ALERTS, AlertRule
+from tui.runs.alerts import Alert, RunHistory, curve_alerts, shown_alerts
 from tui.runs.record import RunRecord, loss_tag, with_values
 from tui.runs.store import RunStore
 
@@ -71,8 +73,8 @@ IDLE_S = 10.0
 # Limits of one command: logs to read, and seconds for all of them.
 MAX_ONCE, ONCE_S = 64, 5.0
 LOG_PERMISSION = "get pods/log"
-_Mark = tuple[Silence | None, tuple[Straggler, ...], bool]
-_ALIVE: _Mark = (None, (), False)
+_Mark = tuple[Silence | None, tuple[Straggler, ...], tuple[CurveAlert, ...], bool]
+_ALIVE: _Mark = (None, (), (), False)
 
 
 @dataclass(slots=True, eq=False)
@@ -84,6 +86,8 @@ class _JobReads:
     next_other: int = 0
     lines: int = FIRST_LINES
     losses: deque[float] = field(default_factory=lambda: deque(maxlen=LINES))
+    history: RunHistory = field(default_factory=RunHistory)
+    alerts: tuple[Alert, ...] = ()
     files: CurveFeed | None = None
     run: RunRecord | None = None  # with the values in the lines read so far
     is_described: bool = False
@@ -106,6 +110,7 @@ class LifeFeed:
         runs: RunStore | None = None,
         place: Callable[[], NodesAndPods] = NodesAndPods,
         on_marks: Callable[[], None] = lambda: None,
+        rules: Collection[AlertRule] = DEFAULT_ALERTS,
         least_s: float = LEAST_S,
         read_s: float = READ_S,
     ) -> None:
@@ -126,6 +131,7 @@ class LifeFeed:
         self._permissions = permissions
         self._jobs = jobs
         self._on_marks = on_marks
+        self._rules = rules
         self._least_s = least_s
         self._read_s = read_s
         self._reads: dict[str, _JobReads] = {}
@@ -172,8 +178,9 @@ class LifeFeed:
     def _marked(self, job: Job) -> Job:
         mark, shown = self._marks[job.uid], self._shown.get(job.uid)
         if shown is None or shown[0] is not job or shown[1] != mark:
-            silence, stragglers, has_nan = mark if job.status is Status.RUNNING else (None, (), mark[2])
-            marked = replace(job, silence=silence, stragglers=stragglers, has_nan=has_nan)
+            shown_mark = mark if job.status is Status.RUNNING else (*_ALIVE[:3], mark[3])
+            silence, stragglers, alerts, has_nan = shown_mark
+            marked = replace(job, silence=silence, stragglers=stragglers, alerts=alerts, has_nan=has_nan)
             shown = self._shown[job.uid] = (job, mark, marked if marked != job else job)
         return shown[2]
 
@@ -262,8 +269,8 @@ class LifeFeed:
         # What was found in a job that is no longer read is soon out of date.
         old_s = asyncio.get_running_loop().time() - 4 * self._read_s
         for each in hidden:
-            if each.at_s < old_s and self._marks.get(each.job.uid, _ALIVE)[:2] != _ALIVE[:2]:
-                self._marks[each.job.uid] = (*_ALIVE[:2], self._marks[each.job.uid][2])
+            if each.at_s < old_s and self._marks.get(each.job.uid, _ALIVE)[:3] != _ALIVE[:3]:
+                self._marks[each.job.uid] = (*_ALIVE[:3], self._marks[each.job.uid][3])
                 self._on_marks()
         for old in hidden[: max(0, len(self._reads) - MAX_JOBS)]:
             for by_uid in (self._reads, self.values, self.curves, self._marks, self._shown):
@@ -312,6 +319,9 @@ class LifeFeed:
             if new and not values:
                 curves = await asyncio.to_thread(log_curves, new[-LOSS_LINES:])
                 reads.losses.extend(_losses_of(curves))
+                by_tag = {each.tag: each for each in curves}
+                reads.history.add(by_tag, loss_tag(by_tag))
+                reads.alerts = await asyncio.to_thread(reads.history.alerts, self._rules)
                 self._record_values(job, _few(reads.losses))
                 reads.run = with_values(reads.run, curves, adds=True)
         suspects = targets_of(job)[1 : 1 + MAX_SUSPECTS] if reads.liveness.needs_others(job) else ()
@@ -348,7 +358,9 @@ class LifeFeed:
 
     def _judge(self, reads: _JobReads) -> None:
         job, values = reads.job, self.values.get(reads.job.uid, ())
-        mark = (reads.liveness.silence(job), reads.liveness.stragglers(job), _is_broken(values))
+        has_nan = AlertRule.NAN in self._rules and _is_broken(values)
+        alerts = shown_alerts(reads.alerts)
+        mark = (reads.liveness.silence(job), reads.liveness.stragglers(job), alerts, has_nan)
         if mark != self._marks.get(job.uid, _ALIVE):
             self._marks[job.uid] = mark
             self._on_marks()
@@ -413,6 +425,7 @@ class LifeFeed:
         if not (tag := loss_tag(curves)):
             return ()
         self.curves[job.uid] = curve = _copied(curves[tag])
+        reads.alerts = await asyncio.to_thread(curve_alerts, curves, tag, self._rules)
         now_s = time.time() + self.client.server_clock_offset_s
         newest = zip(curve.steps[-LINES:], curve.wall_times[-LINES:], strict=True)
         reads.liveness.add_metrics(newest, now_s, asyncio.get_running_loop().time())

@@ -34,7 +34,7 @@ PLATEAU, PLATEAU_SHARE, BETTER = 500, 0.5, 0.005
 # Newest intervals, earlier ones, multiple of the usual time of a step, and the least time it must last.
 SLOW, USUAL, TIMES, SLOW_S = 10, 30, 3.0, 60.0
 # Limits of what is kept of a job's log.
-MAX_POINTS, MAX_TAGS, MAX_RATES = 4000, 128, 4
+MAX_POINTS, MAX_TAGS, MAX_RATES, MAX_RATE = 4000, 128, 4, 300
 # Names of scalars of runs in which losses balance.
 _BALANCED = re.compile(
     r"(?:^|[^a-z])(?:[gd]|gan|gen|disc|adv|generator|discriminator|adversarial|policy|value|vf|pg|actor|critic|q[f12]?"
@@ -50,7 +50,7 @@ class Alert(NamedTuple):
 
     rule: AlertRule
     place: int
-    """Position of the value at which it began, for a mark on the curve."""
+    """Position of the point at which it began, for a mark on its curve; of a rate, among its newest."""
     text: str
 
 
@@ -229,7 +229,7 @@ class RunHistory:
             if len(self._tags) < MAX_TAGS:
                 self._tags[tag] = None
             if is_throughput(tag) and (tag in self._rates or len(self._rates) < MAX_RATES):
-                self._rates.setdefault(tag, deque(maxlen=10 * USUAL)).extend(each.values)
+                self._rates.setdefault(tag, deque(maxlen=MAX_RATE)).extend(each.values)
 
     def alerts(self, rules: Collection[AlertRule] = DEFAULT_ALERTS) -> tuple[Alert, ...]:
         """Judge the points so far."""
@@ -242,8 +242,19 @@ def curve_alerts(
 ) -> tuple[Alert, ...]:
     """Judge a run by its full curves, of which `loss` names the loss."""
     each = curves[loss]
-    rates = [(tag, curve.values) for tag, curve in curves.items() if is_throughput(tag)]
-    return run_alerts((each.steps, each.wall_times, each.values), tags=curves, rates=rates, rules=rules)
+    # Of long curves, some of the older points, because this is repeated while the run goes on.
+    old = max(0, len(each) - MAX_POINTS)
+    stride = -(-old // MAX_POINTS) or 1
+    kept = -(-old // stride)
+    steps = each.steps[:old:stride] + each.steps[old:]
+    times = each.wall_times[:old:stride] + each.wall_times[old:]
+    values = each.values[:old:stride] + each.values[old:]
+    rates = [(tag, curve.values[-MAX_RATE:]) for tag, curve in curves.items() if is_throughput(tag)]
+    found = run_alerts((steps, times, values), tags=curves, rates=rates, rules=rules)
+    return tuple(
+        alert._replace(place=alert.place * stride if alert.place < kept else alert.place - kept + old)
+        for alert in found
+    )
 
 
 def shown_alerts(alerts: Iterable[Alert]) -> tuple[CurveAlert, ...]:

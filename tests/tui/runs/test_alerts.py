@@ -288,3 +288,6 @@ def test_full_curves_are_judged_with_their_rates() -> None:
     found = curve_alerts(curves, "loss")
     assert [each.rule for each in found] == [AlertRule.DIVERGED, AlertRule.SLOW]
     assert found == loss_alerts(range(len(values)), values) + found[1:]
+    values = BROKEN["jumps after a long run"](random.Random(2))
+    (alert,) = curve_alerts({"loss": curve("loss", values)}, "loss")
+    assert alert.place in range(49_990, 50_040) and alert.text.endswith(f" since step {alert.place:,}")
