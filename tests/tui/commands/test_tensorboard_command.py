@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,12 +93,11 @@ async def test_event_files_of_a_pod_are_copied(
 
 @pytest.mark.slow
 async def test_a_port_in_use_is_told(tmp_path: Path) -> None:
-    listening = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    port = listening.sockets[0].getsockname()[1]
-    with pytest.raises(NoTensorBoard, match=f"(?s)TensorBoard did not start.*{port}"):
-        async with local_tensorboard({"a": tmp_path}, {}, print, port):
-            raise AssertionError("it started")
-    listening.close()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(NoTensorBoard, match=f"(?s)TensorBoard did not start.*{port}"):
+            async with local_tensorboard({"a": tmp_path}, {}, print, port):
+                raise AssertionError("it started")
 
 
 @pytest.mark.parametrize(
