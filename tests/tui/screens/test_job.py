@@ -173,7 +173,7 @@ async def test_a_tensorboard_starts_here_where_the_cluster_has_none(
         (await asyncio.open_connection(host, int(port)))[1].close()
         await play.press("F")
         await play.until(lambda: not forwarded)
-        with pytest.raises(OSError, match="refused|Connect call failed"):
+        with pytest.raises(OSError, match=r"refused|Connect call failed"):
             await asyncio.open_connection(host, int(port))
 
 
