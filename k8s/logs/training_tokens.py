@@ -28,7 +28,7 @@ class RunPosition(NamedTuple):
 
 # For lower-case text; `_rank` judges what is before the word.
 _COUNTER = re.compile(
-    r"(epochs?|ep|steps?|iter(?:ation)?s?|itrs?|its?|(?:mini)?batch(?:es)?|(?:time|env_?)steps?|nupdates|updates?|up(?=\.)|episodes?|rounds?"
+    r"(epochs?|ep|steps?|iter(?:ation)?s?|itrs?|its?|minibatch(?:es)?|batch(?:es)?|timesteps?|env_?steps?|nupdates|updates?|up(?=\.)|episodes?|rounds?"
     r"|ticks?|train(?:ing)?(?=:| \d{1,9},))"
     r"(?:[_ ]?(?:idx|index|i|num|number|no|id|count|done|seen)|/max_steps|\(\w{1,12}\)|\.)?"
     r"""["']?\s{0,60}+(?:(?:[:=#\[(|│-]|no\.?)\s{0,16})?["'#:\[(]{0,2}\s{0,8}"""
@@ -214,7 +214,7 @@ def heading_epoch(text: str) -> int | None:
 
 
 _PAIR = re.compile(
-    r"(?<![\w./@%#\\-])([A-Za-z_][\w./@'-]{0,80}+)"
+    r"([A-Za-z_](?<![\w./@%#\\-].)[\w./@'-]{0,80}+)"
     r"""(?:["'`]?(?:\s?[(\[][^():\]]{0,40}+[)\]]|\sper\s[a-z]{1,12})?["']?\s{0,16}+(?:[:=]{1,2}>?|:=)\s{0,24}+"""
     r"|\s{0,40}+[|│┃║]\s{1,40}+|\s(?:is|-)\s|(?:(?<=')|\"),\s|(?:\sper\s[a-z]{1,12})?(\s{1,40}+))"
     r"""["'(\[]{0,2}(?:[A-Za-z_.]{2,20}+\d{0,3}+\()?"""
