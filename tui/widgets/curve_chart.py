@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import ClassVar
 
 from msgspec import structs
@@ -90,7 +91,9 @@ class CurveChart(Widget, can_focus=True):
         self._drawn_width = 0
         self._base = Style()
         self._styles: dict[str, Style] = {}
-        self._strips: dict[int, tuple[list[Piece], Strip]] = {}
+        self._rendered: Picture | None = None  # while rows are rendered
+        # The row, its strip without the cursor, and the first cell of each segment.
+        self._strips: dict[int, tuple[list[Piece], Strip, list[int]]] = {}
 
     def on_mount(self) -> None:
         """Use ASCII marks if the terminal filter lets only those pass."""
@@ -191,19 +194,27 @@ class CurveChart(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Render one row."""
-        picture = self._picture()
+        picture = self._rendered or self._picture()
         row = picture.still[y] if y < len(picture.still) else []
         known = self._strips.get(y)
-        if known is not None and known[0] is row:
-            strip = known[1]
-        else:
+        if known is None or known[0] is not row:
             strip = Strip(self._segments(row)).adjust_cell_length(self.size.width, self._base)
-            self._strips[y] = row, strip
+            known = self._strips[y] = row, strip, [0, *accumulate(len(text) for text, *_ in strip)]
+        _, strip, starts = known
         x, at = picture.cursor_x, y - picture.cursor_y
         if not 0 <= at < len(picture.cursor_cells):
             return strip
-        mark = Strip(self._segments([(picture.cursor_cells[at], "cursor")]), 1)
-        return Strip.join([strip.crop(0, x), mark, strip.crop(x + 1, self.size.width)])
+        # Cells of the plot are one character wide: the cursor splits a segment without measuring the others.
+        place = bisect_right(starts, x) - 1
+        segments = list(strip)
+        text, style, _ = segments[place]
+        split = x - starts[place]
+        segments[place : place + 1] = [
+            Segment(text[:split], style),
+            *self._segments([(picture.cursor_cells[at], "cursor")]),
+            Segment(text[split + 1 :], style),
+        ]
+        return Strip(segments, self.size.width)
 
     def _segments(self, row: Sequence[Piece]) -> list[Segment]:
         base, styles = self._base, self._styles
@@ -216,7 +227,10 @@ class CurveChart(Widget, can_focus=True):
         """Render rows, with a single lookup of the base style."""
         if self._base != self.rich_style:
             self._forget_styles()
-        return super().render_lines(crop)
+        self._rendered = self._picture()
+        strips = super().render_lines(crop)
+        self._rendered = None
+        return strips
 
     def notify_style_update(self) -> None:
         """Look up the styles again, as after a change of theme."""
