@@ -357,7 +357,7 @@ def _named(text: str, has_place: bool, follows_place: bool) -> Iterator[Pair]:
             opened, context = -1, ""
         if not worth and opened < 0:
             continue
-        is_lone = follows_place or digits.partition(".")[2][2:].isdecimal()
+        is_lone = (follows_place and digits[-1:] != ".") or digits.partition(".")[2][2:].isdecimal()
         if spaces and not has_place and not (is_lone and _stands_alone(text, start, end)):
             continue
         # Tacotron prints a step between a name and its value.
