@@ -196,7 +196,9 @@ class Plot:
     def _find_full_range(self) -> tuple[float, float]:
         ends = [each.at(end) for each in self.placed for end in (0, -1)]
         low, high = min(ends, default=0.0), max(ends, default=1.0)
-        return (low, high) if high > low else (low - 0.5, low + 0.5)
+        # Half a step around a single position, or more where floats are further apart than that.
+        around = max(0.5, abs(low) * 1e-9)
+        return (low, high) if high - low > abs(low) * 1e-15 else (low - around, low + around)
 
     def _zoomed(self) -> tuple[float, float]:
         if self.view.zoom is None:

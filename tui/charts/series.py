@@ -53,9 +53,9 @@ class MinMaxLevels:
         first = -(-start // BLOCK)
         last = min(end // BLOCK, len(self._lows))
         if last - first < 2:
-            return _low_high(self._values[start:end])
-        head = _low_high(self._values[start : first * BLOCK])
-        tail = _low_high(self._values[last * BLOCK : end])
+            return _low_high(self._values[start:end].tolist())
+        head = _low_high(self._values[start : first * BLOCK].tolist())
+        tail = _low_high(self._values[last * BLOCK : end].tolist())
         return (
             min(head[0], tail[0], min(self._lows[first:last])),
             max(head[1], tail[1], max(self._highs[first:last])),
@@ -138,12 +138,18 @@ class Series:
         values: Sequence[float],
         restarts: Iterable[int] = (),
     ) -> None:
-        """Replace the points; if the old points are a prefix of the new ones, only the others are added."""
+        """Replace the points; if the old points are a prefix of the new ones, only the others are added.
+
+        Steps must increase, as those of a `ScalarCurve` do.
+        """
         known = len(self)
         if known and not self._begins(steps, values):
             self._cut(0)
             known = 0
-        self.extend(steps[known:], wall_times[known:], values[known:])
+        if len(steps) > known:
+            self._add(steps[known:], wall_times[known:], values[known:])
+            self.bands.catch_up()
+            self.version += 1
         if self.restarts != (new := list(restarts)):
             self.restarts = new
             self.version += 1

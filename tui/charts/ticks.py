@@ -27,7 +27,8 @@ def number_ticks(low: float, high: float, most: int) -> list[Tick]:
     """Return at most `most` round numbers between `low` and `high`, with uniform labels."""
     step = round_step((high - low) / (max(1, most) + 1))
     while len(values := _multiples(low, high, step)) > max(1, most):
-        step = round_step(step * 1.01)
+        # Between the smallest floats, 1 % more is no more.
+        step = max(round_step(step * 1.01), math.nextafter(step, math.inf))
     largest = max(map(abs, values), default=0.0)
     return [Tick(value, _label(value, step, largest)) for value in values]
 

@@ -241,6 +241,12 @@ def test_ticks_are_few_round_and_inside(low: float, width: float, most: int) -> 
     assert all(low - slack <= tick.value <= high + slack for tick in ticks)
 
 
+def test_ticks_between_the_smallest_floats_are_few() -> None:
+    for high in (5e-324, 1e-322, 1e-310):
+        assert len(number_ticks(0, high, 2)) <= 2
+        assert len(number_ticks(-high, high, 8)) <= 8
+
+
 def test_ticks_are_labelled_alike() -> None:
     assert [tick.text for tick in number_ticks(0.2, 2.7, 6)] == ["0.5", "1.0", "1.5", "2.0", "2.5"]
     assert [tick.text for tick in number_ticks(0, 24_117, 6)] == ["0", "5k", "10k", "15k", "20k"]
