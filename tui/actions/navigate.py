@@ -233,6 +233,18 @@ def curves(console: Console, request: ActionRequest) -> None:
         )
 
 
+def folder(console: Console, request: ActionRequest) -> None:
+    """Read the curves that are shown from another folder in the pod."""
+    from tui.screens.job.curves import CurvesView
+
+    if not isinstance(view := console.views.current, CurvesView):
+        console.notify("Open the curves of a job first.", severity="warning")
+    elif not request.argument.startswith("/"):
+        console.notify("Type the path in the pod, from / on.", title="Which folder?", severity="warning")
+    else:
+        view.choose_folder(request.argument)
+
+
 def yaml(console: Console, request: ActionRequest) -> None:
     """Show an object as YAML: the one named or selected as `pod/NAME`, or else the job."""
     name = request.argument or request.selected
@@ -317,6 +329,7 @@ def _heading(ref: JobRef, what: str) -> str:
 
 
 FUNCTIONS: Functions = {
+    "folder": folder,
     "curves": curves,
     "events": events,
     "diagnose": diagnose,

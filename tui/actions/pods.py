@@ -1,4 +1,4 @@
-"""Actions on a job's pods: open a shell, forward a port."""
+"""Actions on a job's pods: open a shell, forward a port, read a volume through one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from k8s.errors import KubeError, NotFound
+from k8s.kinds import JobRef
 from k8s.snapshot import Job
 from tui.actions import Functions
 from tui.jobs.instances import find_container, find_instance
-from tui.screens.base.request import ActionRequest
+from tui.screens.base.request import ActionRequest, Route
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
@@ -39,6 +40,33 @@ async def _shell(console: Console, client: Client, job: Job, name: str) -> None:
     else:
         ended = {0: "exited", LEFT: "was left; it may still run"}.get(code, f"exited with {code}")
         console.notify(f"Shell in {instance.name} of {job.ref.name} {ended}.")
+
+
+def reader(console: Console, request: ActionRequest) -> None:
+    """Show the curves of a job from its volume, through a pod that is created for it."""
+    if target := console.target_job(request):
+        console.begin(_read_volume, *target, group="reader", exclusive=True)
+
+
+async def _read_volume(console: Console, client: Client, ref: JobRef) -> None:
+    from k8s.text.yaml_writer import to_yaml
+    from tui.feeds.curve_feed import CurveFeed
+    from tui.screens.dialogs.confirm import ConfirmScreen
+    from tui.screens.job.curves import CurvesView
+
+    feed = CurveFeed(client, ref, lambda: console.snapshot.job(ref))
+    try:
+        manifest = await feed.reader_manifest()
+        question = f"Create a pod to read the volume of {ref.name}? It is deleted afterwards."
+        if await console.push_screen_wait(ConfirmScreen(question, to_yaml(manifest), "Create")) != "do":
+            return
+        console.notify(f"Reading the volume of {ref.name} through pod {manifest['metadata']['name']}…")
+        await feed.read_volume(manifest)
+    except KubeError as error:
+        console.record_refusal(error)
+        console.notify(error.details, title=error.what, severity="error")
+    else:
+        console.call_later(console.views.show, Route("curves", job=ref), CurvesView([ref], [feed]))
 
 
 def port_forward(console: Console, request: ActionRequest) -> None:
@@ -103,5 +131,6 @@ async def _forward(console: Console, client: Client, job: Job) -> None:
 
 FUNCTIONS: Functions = {
     "port_forward": port_forward,
+    "reader": reader,
     "shell": shell,
 }

@@ -270,7 +270,7 @@ async def _from_job(client: Client, job: Job, flags: argparse.Namespace) -> _Rea
         raise NoCurves(
             f"There are no curves for {titles([job.ref])}.",
             problem,
-            LOG_HINT,
+            f"{LOG_HINT}\n--reader-pod reads the volume of a finished job, --folder another folder there.",
         )
     place = said[0].source.name
     curves = [

@@ -9,6 +9,7 @@ lines such as `step 40 loss 1.87`. A TrainJob may report metrics in its status, 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from itertools import chain
@@ -31,6 +32,7 @@ from trainer.tfevents import Columns, EventFiles, EventFolder, ScalarCurve, Scal
 from tui.runs.formats import NAMES, MetricFiles, MetricFolder
 from tui.runs.formats.records import LONGEST_TAG, STEPS, RecordStream, parse_json, to_number
 from tui.runs.log_points import LogPoints
+from tui.text.format import age
 
 # Polling intervals of a local folder, a folder in a pod, and a TensorBoard; and of one that was not found.
 LOCAL_S, REMOTE_S, TENSORBOARD_S, ABSENT_S = 1.0, 5.0, 15.0, 60.0
@@ -46,6 +48,8 @@ LOG_LINES = 20_000
 LOG_HINT = "Lines such as `step 10 loss 1.5` in its log are drawn too."
 # Shortest interval between two reports of points in a log.
 LOG_S = 1.0
+# The age of the newest point is shown from here on.
+_OLD_S, _FIRST_TIME_S = 60.0, 1e9
 
 
 class CurveFeed:
@@ -85,6 +89,7 @@ class CurveFeed:
         self._has_event_points = False
         self._has_file_points = False
         self._has_searched = False
+        self._is_over = False
         self._tensorboard: TensorBoardReader | None = None
         self._tensorboard_after_s = 0.0
         self._status = StatusPoints()
@@ -121,12 +126,25 @@ class CurveFeed:
             return max(each.wall_times[-1] for each in self._log_points.series.values())
         return self.events.newest_s or self._status.last_wall_time or 0.0
 
+    @property
+    def age_text(self) -> str:
+        """Age of the newest point, as `, newest point 3m ago`; empty if unknown or below a minute."""
+        old_s = time.time() + self._client.server_clock_offset_s - self.newest_s
+        # A time of day before 2001 is one since the start of a run.
+        is_known = self.newest_s > _FIRST_TIME_S and old_s >= _OLD_S
+        return f", newest point {age(old_s)} ago" if is_known else ""
+
+    def choose_folder(self, folder: str) -> None:
+        """Read from another folder of the pods; forget what was read."""
+        self.folder, self.events = folder, MetricFiles()
+        self._has_event_points = self._has_file_points = False
+
     async def run(self, on_change: Callable[[], Awaitable[None]]) -> None:
         """Follow until cancelled; `on_change` is awaited when points, source or problem changed."""
         declared: DeclaredJob | None = None
+        reported: tuple[str, str, str] | None = None
         try:
             while True:
-                before = (self.source, self.problem)
                 has_news = False
                 pause_s = REMOTE_S
                 try:
@@ -138,7 +156,8 @@ class CurveFeed:
                 self._has_event_points |= has_news
                 await self._consider_log()
                 has_news |= await self._read_status()
-                if has_news or before != (self.source, self.problem):
+                if has_news or reported != (self.source, self.problem, self.age_text):
+                    reported = (self.source, self.problem, self.age_text)
                     await on_change()
                 await self._report_log(on_change, pause_s)
         finally:
@@ -219,6 +238,16 @@ class CurveFeed:
         await asyncio.to_thread(self.events.read_new)
         return True
 
+    async def read_volume(self, manifest: Manifest) -> None:
+        """Read the files of an ended job through a reader pod, once and for all.
+
+        Raises:
+            KubeError: The pod cannot be created, or the files cannot be read.
+        """
+        async with reader_pod.running_reader(self._client, manifest) as self.reader:
+            await self.read_once()
+        self._is_over = self._has_event_points = self._has_file_points
+
     async def reader_manifest(self, image: str = "") -> Manifest:
         """Return the pod that would read the job's volume claims, with its own image by default.
 
@@ -252,6 +281,8 @@ class CurveFeed:
     async def _read(self, declared: DeclaredJob) -> tuple[bool, float]:
         # Returns whether there were new points, and the delay until the next read.
         folder = self.folder or declared.log_dir
+        if self._is_over:
+            return False, REMOTE_S
         writer = _writer(declared, folder)
         is_local = isinstance(self.events, EventFolder)
         if is_local or (folder and await self._find_local(folder, writer)):

@@ -9,7 +9,7 @@ from typing import Literal
 from tui.keys.key import Key
 
 # The argument of a `:` command; empty for none. `kind` is a command by itself, see `completion`.
-Argument = Literal["", "job", "namespace", "context", "theme", "filter", "topic", "kind"]
+Argument = Literal["", "job", "namespace", "context", "theme", "filter", "topic", "kind", "path"]
 # A module of `tui.actions`.
 Subject = Literal[
     "", "commands", "context", "export", "info", "jobs", "navigate", "nodes", "notices", "plugins", "pods",

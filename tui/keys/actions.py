@@ -156,6 +156,23 @@ JOB_ACTIONS = (
         takes_many=True,
     ),
     Action(
+        "reader",
+        "Curves of a finished job, from its volume through a temporary pod",
+        "pods",
+        commands=("reader",),
+        argument="job",
+        permission="create pods",
+        changes_cluster=True,
+        acts_on_job=True,
+    ),
+    Action(
+        "folder",
+        "Read the curves in this view from a folder in the pod",
+        "navigate",
+        commands=("folder",),
+        argument="path",
+    ),
+    Action(
         "why",
         "Why a job waits, fails or restarts, and what would help",
         "navigate",

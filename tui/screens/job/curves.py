@@ -29,6 +29,7 @@ LEAST_ROWS = 10
 # Shortest interval between two updates of the charts of several runs.
 PAUSE_S = 0.5
 _LOADING = "Loading…"
+_READER_HINT = "`:reader` reads the volume of a finished job; `:folder PATH` reads another folder in its pod."
 
 
 class CurvesView(View):
@@ -82,6 +83,11 @@ class CurvesView(View):
     def pause_feeds(self) -> None:
         """Stop reading."""
         self.workers.cancel_group(self, "curves")
+
+    def choose_folder(self, folder: str) -> None:
+        """Read from another folder in the pods, of the first job if there are several."""
+        self._feeds[0].choose_folder(folder)
+        self._follow()
 
     @work(group="curves", exclusive=True)
     async def _follow(self) -> None:
@@ -166,7 +172,8 @@ class CurvesView(View):
         words = [f"Jobs › {self._refs[0].name if is_one else plural(len(self._refs), 'job')} › curves"]
         if any(feed.source_text for feed in self._feeds):
             amounts = f"{plural(len(self._charts), 'tag')}, {plural(self._overlay.points(), 'point')}"
-            words.append(f"{amounts} · {self._feeds[0].source_text}" if is_one else amounts)
+            source = f"{self._feeds[0].source_text}{self._feeds[0].age_text}"
+            words.append(f"{amounts} · {source}" if is_one else amounts)
         if self.filter_text:
             words.append(f"/{self.filter_text}")
         self.set_title("   ".join(words))
@@ -177,9 +184,9 @@ class CurvesView(View):
             return f"No tag matches /{self.filter_text}; esc shows all."
         if len(self._feeds) == 1:
             problem = self._problem(0)
-            return (
-                f"{problem}\n{LOG_HINT}" if problem and not self._charts and problem != _LOADING else problem
-            )
+            if not problem or self._charts or problem == _LOADING:
+                return problem
+            return f"{problem}\n{LOG_HINT}\n{_READER_HINT}"
         problems = zip(self._labels, map(self._problem, range(len(self._feeds))), strict=True)
         return "\n".join(
             f"{label}: {problem.replace(chr(10), ' ')}" for label, problem in problems if problem
