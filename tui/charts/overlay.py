@@ -82,22 +82,24 @@ class Overlay:
 
     def by_tag(self) -> dict[str, list[PlotCurve]]:
         """Return the curves to draw of each tag, in the order of the runs."""
+        scalars = [list(self._axis_scalars(run)) for run in range(len(self._labels))]
         tags: dict[str, list[PlotCurve]] = {}
         for run, label, curve in self.named():
             series = self._series[_key(run, curve)]
-            axes = self._axes_of(run, curve, series)
+            axes: dict[XAxis, StepAxis] = {}
+            # One of the same folder comes first, but `train/epoch` serves `eval/loss` as well.
+            for axis, _, scalar in sorted(scalars[run], key=lambda each: each[1] != curve.run):
+                if axis not in axes:
+                    pair = series, scalar
+                    axes[axis] = self._axes.setdefault(pair, StepAxis(*pair))
             tags.setdefault(curve.tag, []).append(PlotCurve(label, series, axes, len(self._labels) > 1))
         return tags
 
-    def _axes_of(self, run: int, curve: ScalarCurve, series: Series) -> dict[XAxis, StepAxis]:
-        # A scalar of the same folder comes before one of another: `train/epoch` serves `eval/loss` as well.
-        axes: dict[XAxis, StepAxis] = {}
-        for each in sorted(self._curves[run], key=lambda each: each.run != curve.run):
-            axis = _AXIS_NAMES.get(each.tag.rpartition("/")[2].casefold())
-            if axis is not None and axis not in axes and len(each):
-                pair = series, self._series[_key(run, each)]
-                axes[axis] = self._axes.setdefault(pair, StepAxis(*pair))
-        return axes
+    def _axis_scalars(self, run: int) -> Iterator[tuple[XAxis, str, Series]]:
+        for curve in self._curves[run]:
+            axis = _AXIS_NAMES.get(curve.tag.rpartition("/")[2].casefold())
+            if axis is not None and len(curve):
+                yield axis, curve.run, self._series[_key(run, curve)]
 
 
 def _key(run: int, curve: ScalarCurve) -> _Key:

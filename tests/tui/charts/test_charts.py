@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import GOLDEN
+from trainer.tfevents import ScalarCurve
 from tui.charts.braille import Canvas
+from tui.charts.overlay import Overlay, labels_of
 from tui.charts.picture import Drawing, Picture, PlotCurve, PlotOptions, StepAxis, draw
 from tui.charts.plot import X_AXES, Plot, XAxis
 from tui.charts.series import BLOCK, Series, downsample, value_range
@@ -454,6 +456,47 @@ def test_runs_without_points_in_view_are_named_under_the_axis() -> None:
     assert "epoch 8.4" in by_epoch
     nobody = text_of(draw("loss", curves, 80, 12, PlotOptions(x_axis="tokens")))
     assert "No run counts its tokens" in nobody
+
+
+def test_positions_on_another_axis_are_interpolated_and_never_fall() -> None:
+    points, epochs = of(*range(9)), Series()
+    axis = StepAxis(points, epochs)
+    assert not axis.positions()
+    epochs.append([(2, START, 1.0), (4, START, math.nan), (6, START, 3.0), (7, START, 2.0)])
+    assert list(axis.positions()) == [1, 1, 1, 1.5, 2, 2.5, 3, 3, 3]
+    points.append([(9, START + 9, 0.0)])
+    assert list(axis.positions())[-1] == 3
+    same = of(*range(3))
+    assert StepAxis(same, same).positions() == same.values
+
+
+def test_scalars_of_a_run_give_its_axes() -> None:
+    def curve(run: str, tag: str, *values: float) -> ScalarCurve:
+        series = of(*values)
+        return ScalarCurve(run, tag, "w", series.steps, series.wall_times, series.values, ())
+
+    overlay = Overlay(["a", "b"])
+    overlay.update(
+        0, [curve("train", "train/epoch", 0, 1), curve("train", "loss", 5, 4), curve("eval", "acc", 1, 2)]
+    )
+    overlay.update(1, [curve(".", "loss", 3, 2), curve("x", "loss", 1), curve(".", "Num_Tokens", 0, 500)])
+    tags = overlay.by_tag()
+    assert [each.label for each in tags["loss"]] == ["a", "b .", "b x"]
+    assert [sorted(each.axes) for each in tags["loss"]] == [["epoch"], ["tokens"], ["tokens"]]
+    assert list(tags["acc"][0].positions("epoch")) == [0, 1]
+    assert not len(tags["acc"][0].positions("tokens"))
+    assert overlay.points() == 11
+    assert overlay.by_tag()["acc"][0].axes["epoch"] is tags["acc"][0].axes["epoch"]
+
+
+def test_labels_are_shortened_to_what_tells_runs_apart() -> None:
+    assert labels_of(["sweep-of-bert-lr-1e-3-s1", "sweep-of-bert-lr-1e-4-s1"]) == ["1e-3", "1e-4"]
+    assert labels_of(["bert-1", "bert-2"]) == ["bert-1", "bert-2"]
+    assert labels_of(["a-very-long-name-of-a-run"] * 2) == [
+        "a-very-long-name-of-a-run",
+        "a-very-long-name-of-a-run (2)",
+    ]
+    assert labels_of([]) == []
 
 
 def test_a_zoomed_line_goes_on_to_the_edges() -> None:
