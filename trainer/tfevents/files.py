@@ -71,7 +71,7 @@ class EventFiles:
 
     def select(self, paths: Iterable[str]) -> list[str]:
         """Return the files to read: those that TensorBoard would, `…tfevents…`."""
-        return [path for path in paths if "tfevents" in PurePosixPath(path).name]
+        return [path for path in paths if "tfevents" in path.rpartition("/")[2]]
 
     def new_stream(self, path: str) -> EventStream:
         """Return the reader of a file that is seen for the first time."""
@@ -188,10 +188,10 @@ class EventFolder(EventFiles):
         """
         self.unreadable = {}
         fresh: list[NewPoints] = []
-        walked = os.walk(self.root, onerror=self._note)
+        root = os.fspath(self.root)
         found = self.select(
-            Path(folder, name).relative_to(self.root).as_posix()
-            for folder, _, names in walked
+            f"{below}/{name}" if (below := folder[len(root) :].strip("/")) else name
+            for folder, _, names in os.walk(root, onerror=self._note)
             for name in names
         )
         for path in found:

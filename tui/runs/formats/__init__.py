@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from pathlib import PurePosixPath
 
 from trainer.tfevents import EventFiles, EventFolder, EventStream, NewPoints, RunText, ScalarCurve
@@ -28,6 +28,8 @@ _FORMATS: Mapping[str, type[RecordStream]] = {
     **dict.fromkeys(("*metric*.jsonl", "*log*.jsonl", "*stat*.jsonl", "*hist*.jsonl"), JsonLines),
     **dict.fromkeys(("*scalar*.jsonl", "*progress*.jsonl"), JsonLines),
 }
+# A folder may hold a hundred thousand files.
+_ANY_FORMAT = re.compile("|".join(map(translate, _FORMATS)))
 # Names of all files that are read, as globs.
 NAMES = ("*tfevents*", *_FORMATS)
 _CHECKPOINT = re.compile(r"checkpoint-(\d{1,18})")
@@ -35,8 +37,10 @@ _CHECKPOINT = re.compile(r"checkpoint-(\d{1,18})")
 
 def format_of(path: str) -> type[RecordStream] | None:
     """Return the reader of a file that is not an event file; None if it is not read."""
-    name = PurePosixPath(path).name
-    return next((reader for glob, reader in _FORMATS.items() if fnmatchcase(name, glob)), None)
+    name = path.rpartition("/")[2]
+    if not _ANY_FORMAT.match(name):
+        return None
+    return next(reader for glob, reader in _FORMATS.items() if fnmatchcase(name, glob))
 
 
 class MetricFiles(EventFiles):
