@@ -113,7 +113,8 @@ class CurvesView(View):
         self._update_title()
 
     async def _place(self, tags: Iterable[str]) -> None:
-        if set(tags) <= set(self._charts):
+        # Charts are not attached if the view was left while they were mounted.
+        if set(tags) <= set(self._charts) and all(chart.is_attached for chart in self._charts.values()):
             return
         grid = self.query_one("#charts")
         await grid.remove_children()
