@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 NUMBER = (
-    r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+    r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
     r"|[-+]?(?:nan|NaN|NAN|[iI]nf(?:inity)?|INF)"
 )
 # Versions, times, dates, fractions, file names and numbers with a unit are no values.
