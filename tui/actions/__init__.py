@@ -48,6 +48,8 @@ def find_functions(action: Action) -> Functions:
             return {action.name: run_plugin}
         case "pods":
             from tui.actions.pods import FUNCTIONS
+        case "runs":
+            from tui.actions.runs import FUNCTIONS
         case "window":
             from tui.actions.window import FUNCTIONS
         case "":

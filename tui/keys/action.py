@@ -13,7 +13,7 @@ Argument = Literal["", "job", "namespace", "context", "theme", "filter", "topic"
 # A module of `tui.actions`.
 Subject = Literal[
     "", "commands", "context", "export", "info", "jobs", "navigate", "nodes", "notices", "plugins", "pods",
-    "window",
+    "runs", "window",
 ]  # fmt: skip
 EVERYWHERE = "app"
 

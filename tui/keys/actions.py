@@ -146,13 +146,22 @@ JOB_ACTIONS = (
         "navigate",
         footer="curves",
         on=(
-            On("jobs", "m", "Curves: loss and other scalars; of marked jobs over each other"),
+            On("jobs", "m", "Curves; marked jobs share a chart"),
             On("job", "m", "Curves: loss and other scalars"),
             *_in_lists_of_jobs("m"),
         ),
         commands=("curves", "curve"),
         argument="job",
         acts_on_job=True,
+        takes_many=True,
+    ),
+    Action(
+        "compare",
+        "Compare jobs and past runs: the settings that differ, and values",
+        "runs",
+        on=(On("jobs", "C", "Compare the marked jobs: settings that differ, and values"),),
+        commands=("compare",),
+        argument="job",
         takes_many=True,
     ),
     Action(
@@ -373,6 +382,7 @@ OTHER_ACTIONS = (
         footer="open",
         on=(On("volumes", "enter,d"),),
     ),
+    Action("open_run", "Show everything about the run", "runs", footer="open", on=(On("runs", "enter,d"),)),
     Action(
         "switch_namespace",
         "Switch to the namespace and show its jobs",

@@ -3,48 +3,17 @@
 from __future__ import annotations
 
 import math
-from array import array
-from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.tfevents import ScalarCurve
+from tests.support.guide_runs import curve, guide
+from tests.support.guide_runs import ended_run as job
 from tui.runs.compare import BadComparison, Comparison, fit
 from tui.runs.record import RunRecord, parse_arguments, with_past, with_template, with_values
 from tui.text.cells import cell_len
-
-GUIDE = (
-    ("pytorch-topo-4-vgg16", "vgg16", "0-3", "NV1 20 GB/s", 820.5),
-    ("pytorch-4-vgg16", "vgg16", "0 3-5", "SYS 10 GB/s", 481.4),
-    ("pytorch-topo-4-resnet50", "resnet50", "0-3", "NV1 20 GB/s", 1251.8),
-    ("pytorch-4-resnet50", "resnet50", "0 3-5", "SYS 10 GB/s", 822.4),
-)
-"""The jobs of the guide with GPU topology, with rates like those of its chart."""
-
-
-def curve(tag: str, values: Sequence[float], start_s: float = 100.0, step_s: float = 10.0) -> ScalarCurve:
-    times = array("d", (start_s + at * step_s for at in range(len(values))))
-    return ScalarCurve(".", tag, "w", array("q", range(len(values))), times, array("d", values), ())
-
-
-def job(name: str, losses: Sequence[float] = (), **more: Any) -> RunRecord:
-    more = {"image": "x", "kind": "MPIJob", "gpus": 4, "started_s": 90.0, "ended_s": 990.0, **more}
-    record = RunRecord(name, name, "default", status="Succeeded", **more)
-    return with_values(record, [curve("train/loss", losses)] if losses else [])
-
-
-def guide() -> list[RunRecord]:
-    return [
-        job(
-            name, arguments={"--model": model, "--batch-size": "64"}, placement=f"gpu-1: {gpus}", link=link,
-            throughput=rate, throughput_unit="img/s",
-        )
-        for name, model, gpus, link, rate in GUIDE
-    ]  # fmt: skip
 
 
 def test_only_what_differs_is_shown_beside_the_values() -> None:

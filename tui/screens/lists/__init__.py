@@ -171,4 +171,28 @@ NOTICES = ViewDeclaration(
         commands=("notices", "notifications"),
     ),
 )
-VIEWS = (JOBS, PODS, NODES, NODE_GPUS, USERS, EVENTS, VOLUMES, NAMESPACES, CONTEXTS, NOTICES)
+RUNS = ViewDeclaration(
+    "runs",
+    "Past runs",
+    keys=(
+        Key("runs.compare", "C", "compare", "Compare the marked runs", "compare"),
+        sorting_key("runs", "A", "ended", "end"),
+        sorting_key("runs", "N", "name", "name"),
+        sorting_key("runs", "S", "status", "status"),
+        sorting_key("runs", "1", "loss", "loss", "by loss"),
+    ),
+    focused=TABLE_FOCUSED,
+    command=Action(
+        "runs", "Past runs, also of jobs that are gone", "runs", commands=("runs", "run"), argument="filter"
+    ),
+)
+COMPARE = ViewDeclaration(
+    "compare",
+    "Comparison",
+    keys=(
+        sorting_key("compare", "N", "name", "name"),
+        sorting_key("compare", "1", "throughput", "rate", "by rate"),
+    ),
+    focused=TABLE_FOCUSED,
+)
+VIEWS = (JOBS, PODS, NODES, NODE_GPUS, USERS, EVENTS, VOLUMES, NAMESPACES, CONTEXTS, NOTICES, RUNS, COMPARE)
