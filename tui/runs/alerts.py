@@ -121,7 +121,8 @@ def _diverged(smooth: Sequence[tuple[int, float]]) -> Alert | None:
     best = levels.index(least)
     first = median(levels[:2])
     improved = first - least
-    noise = _noise(smooth)
+    # A loss that grows without bounds would count as noise itself.
+    noise = min(_noise(smooth), _noise(smooth[: best + 1])) if best >= LEAST_FALL else _noise(smooth)
     limit = least + max(RISE * abs(least), LOST * improved, NOISE * noise)
     since = len(levels)
     while since and levels[since - 1] > limit:

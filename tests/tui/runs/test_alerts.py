@@ -113,6 +113,7 @@ BROKEN: dict[str, Series] = {
     "jumps early": then(falling(120), lambda _: 9.0, times=60),
     "settles at twice its minimum": then(falling(1000), lambda _: 4.6, times=80),
     "grows without end": then(falling(1000), lambda index: 2 * 1.05**index, times=150),
+    "grows for most of the run": then(falling(80, noise=0), lambda index: 2 * 1.08**index, times=320),
     "jumps after a long run": then(falling(50_000), lambda _: 9.0, times=80),
     "spikes and then stays high": then(falling(1000), lambda index: 6 + 30 * math.exp(-index / 5), times=150),
 }
@@ -123,7 +124,9 @@ def test_a_loss_that_rose_and_stays_high_diverges(name: str) -> None:
     values = BROKEN[name](random.Random(name))
     (alert,) = loss_alerts(range(len(values)), values)
     assert alert.rule is AlertRule.DIVERGED
-    length = {"jumps early": 120, "jumps after a long run": 50_000}.get(name, 1000)
+    length = {"jumps early": 120, "grows for most of the run": 80, "jumps after a long run": 50_000}.get(
+        name, 1000
+    )
     assert length - 12 <= alert.place <= length + 40
     assert alert.text.startswith("its loss is far above its minimum of ")
     assert alert.text.endswith(f" since step {alert.place:,}")
