@@ -295,7 +295,8 @@ def test_no_bytes_are_too_strange(lines: list[bytes]) -> None:
         "a_", " ", "\r", "\x1b[", "\x1b[1;", "42%|", "|", "[", "1:", "val ", "val loss: 1 ", "\t", "é",
         "step 1 ", "Test set: Average ", "'", "loss 9/", "epoch ", "iter ", "loss: 1.5 ", "loss 1 2.5 ", "(",
         "━ 1/2 ", "step-", "best_", "1 | ", "- ", "objective function is ", "}", "epoch 1 (", " --", "{a:",
-        "1\x08", "loss [", "1it", "1e5", "#", "a = ", "a (", "epoch 3 9", "epoch, 3, 0.5, ", "train 050 2.1 ", "loss 1. ",
+        "1\x08", "loss [", "1it", "1e5", "#", "a = ", "a (",
+        "epoch 3 9", "epoch, 3, 0.5, ", "train 050 2.1 ", "loss 1. ",
     ],
 )  # fmt: skip
 def test_a_long_line_takes_no_longer_than_its_length(unit: str) -> None:
