@@ -21,7 +21,7 @@ from k8s.models.resources import PODS
 
 READER_LABEL = "gpuconsole.dev/reader"
 CONTAINER = "reader"
-LIFE_S = 1800
+LIFE_S = 900
 # Longest wait for the pod to run: its image may have to be pulled.
 START_S = 300.0
 _COPIED = ("imagePullSecrets", "nodeSelector", "securityContext", "tolerations")

@@ -313,6 +313,8 @@ class CurveFeed:
         if self.reader:
             pod, container = self.reader, reader_pod.CONTAINER
         elif (instance := self._instance(writer)) is not None:
+            if instance.status.is_final:
+                raise KubeError("No curves.", "The pod that writes them has ended.")
             pod, container = instance.pod, instance.containers[0]
         else:
             raise KubeError("No curves.", "The pod that writes them does not exist.")
