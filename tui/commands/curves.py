@@ -171,7 +171,11 @@ def _chosen(lines: list[PlotLine], texts: Sequence[str]) -> list[PlotLine]:
 def _print_runs(found: Mapping[str, _Read], options: ConsoleOptions, flags: argparse.Namespace) -> None:
     """Print several runs, or one on another axis than its steps."""
     is_plot = flags.output == "plot"
-    overlay = Overlay(labels_of(list(found)) if is_plot else list(found))
+    names = list(found)
+    if is_plot:
+        short = [Path(name).name or name for name in names]
+        names = labels_of(short if len(set(short)) == len(short) else names)
+    overlay = Overlay(names)
     for number, each in enumerate(found.values()):
         overlay.update(number, each.curves)
     lines = [
