@@ -222,6 +222,9 @@ class CurveFeed:
         except KubeError:
             if not await self._read_status():
                 raise
+        else:
+            if not self.events.curves():
+                await self._read_status()
 
     async def read_local(self) -> bool:
         """Read new points if the event files are on this machine, and return True if they are.
