@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import random
 import tempfile
@@ -14,6 +15,7 @@ from textual.app import ComposeResult
 from tests.bench.figures import Figure, best_of, seconds
 from tests.support.themed_app import ThemedApp
 from trainer.tfevents import EventFolder, EventWriter
+from tui.__main__ import GARBAGE
 from tui.charts.overlay import Overlay
 from tui.charts.picture import PlotCurve, PlotOptions, draw
 from tui.charts.series import Series
@@ -65,6 +67,7 @@ def measure() -> Iterator[Figure]:
 async def _overlay() -> list[Figure]:
     """Measure one chart of several runs on a screen of 200x50: the first picture, and a key that reads it."""
     name = f"{RUNS} runs x {RUN_POINTS:,} points overlaid"
+    gc.set_threshold(*GARBAGE)  # as the console itself runs
     with tempfile.TemporaryDirectory() as place:
         folders = [Path(place) / f"run-{number}" for number in range(RUNS)]
         for number, folder in enumerate(folders):
