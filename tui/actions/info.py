@@ -13,7 +13,16 @@ from k8s.errors import NoCluster
 from k8s.kinds import KINDS
 from k8s.snapshot import ClusterSnapshot
 from tui.actions import Functions
-from tui.feeds.info import AllowedVerbs, address, as_text, fetch_allowed_verbs, files, verbs_text, versions
+from tui.feeds.info import (
+    AllowedVerbs,
+    address,
+    as_text,
+    fetch_allowed_verbs,
+    files,
+    runs_text,
+    verbs_text,
+    versions,
+)
 from tui.screens.base.request import ActionRequest, Route
 from tui.terminal import clipboard, tty_state
 from tui.text.format import SKEW_S, duration
@@ -150,6 +159,7 @@ def _terminal(console: Console) -> Fields:
 def _files(console: Console) -> Fields:
     for name, path in files(console.options).items():
         yield name, path if Path(path).exists() else f"{path}  (not there)"
+    yield "past runs", runs_text(console.options)
     yield "kubeconfig", console.options.kubeconfig or os.environ.get("KUBECONFIG", "~/.kube/config")
 
 

@@ -182,7 +182,7 @@ def _print(comparison: Comparison, form: str, *, is_ascii: bool) -> None:
             write(f"| {' | '.join(_escaped(row[each.key]) for each in fields)} |")
     else:
         _print_table(comparison, is_ascii=is_ascii)
-    if not comparison.differing and form in ("table", "md"):
+    if not comparison.differing and not comparison.group_by and form in ("table", "md"):
         write_stderr("No setting differs.")
 
 
@@ -209,4 +209,4 @@ def _print_table(comparison: Comparison, *, is_ascii: bool) -> None:
         )
         write("  ".join(cells).rstrip())
     if left_out:
-        write_stderr(f"No room for {', '.join(map(sanitize, left_out))}, which differ too; -o md shows them.")
+        write_stderr(f"No room for: {', '.join(map(sanitize, left_out))}. -o md shows everything.")

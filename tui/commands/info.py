@@ -12,7 +12,7 @@ from k8s.errors import KubeError
 from k8s.jobs.permissions import Permission, ResourceAttributes, review
 from tui.commands.support.connect import cluster
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
-from tui.feeds.info import address, fetch_allowed_verbs, files, verbs_text, versions
+from tui.feeds.info import address, fetch_allowed_verbs, files, runs_text, verbs_text, versions
 from tui.files.keys_file import read_keys
 from tui.keys import remapped
 from tui.options import ConsoleOptions
@@ -51,7 +51,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         found = {"versions": installed, "files": paths, "cluster": reached or None, "problem": problem}
         write_object(found, flags.output)
         return 0
-    _print(installed, paths, reached, problem)
+    _print(installed, paths, runs_text(options), reached, problem)
     return 0
 
 
@@ -77,11 +77,13 @@ async def _reached(client: Client) -> Values:
     }
 
 
-def _print(installed: dict[str, str | None], paths: dict[str, str], reached: Values, problem: str) -> None:
+def _print(
+    installed: dict[str, str | None], paths: dict[str, str], past: str, reached: Values, problem: str
+) -> None:
     write("Versions")
     write_fields((f"  {name}", found or "not installed") for name, found in installed.items())
     write("\nFiles")
-    write_fields((f"  {name}", path) for name, path in paths.items())
+    write_fields((f"  {name}", path) for name, path in (*paths.items(), ("past runs", past)))
     write("\nCluster")
     if problem:
         write_fields([("  problem", line) for line in problem.split("\n")])

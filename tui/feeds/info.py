@@ -15,6 +15,8 @@ from k8s.jobs.permissions import Permission, ResourceAttributes
 from k8s.kinds import CREATABLE, KINDS, JobKind
 from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS
 from tui.options import ConsoleOptions
+from tui.runs.store import RUNS_FILE, RunStore
+from tui.text.format import memory, plural
 
 # Packages to report; the last two are needed by trainers only.
 PACKAGES = ("gpuconsole", "textual", "kubernetes", "aiohttp", "plotext", "torch", "tensorboard")
@@ -49,9 +51,16 @@ def files(options: ConsoleOptions) -> dict[str, str]:
         "causes": str(options.causes_file),
         "plugins": str(options.plugins_file),
         "state": str(options.state_folder),
+        "runs": str(options.state_folder / RUNS_FILE),
         "log": str(options.log_file),
         "sandbox": str(options.sandbox_folder),
     }
+
+
+def runs_text(options: ConsoleOptions) -> str:
+    """Describe the records of past runs: `12 runs, 40K`."""
+    store = RunStore(options.state_folder)
+    return f"{plural(len(store.records()), 'run')}, {memory(store.size_bytes)}"
 
 
 def address(host: str) -> str:
