@@ -46,7 +46,7 @@ NOTHING_KNOWN = NodesAndPods()
 
 
 def job_record(job: Job, context: str = "") -> RunRecord:
-    """Return what a listed job tells about its run."""
+    """Return the record of a listed job, without settings and values."""
     return RunRecord(
         job.uid,
         job.ref.name,

@@ -74,7 +74,7 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     log_dir: str = ""
     source: str = ""
-    """Where its values were read."""
+    """Origin of its values: a folder, a pod, a log."""
     tags: dict[str, TagSummary] = msgspec.field(default_factory=dict)
     best: tuple[tuple[float, float], ...] = ()
     """Seconds since the start, and the lowest loss until then."""
