@@ -224,7 +224,7 @@ def curves(console: Console, request: ActionRequest) -> None:
     elif refs and (client := console.require_client()) is not None:
         feeds = [CurveFeed(client, ref, partial(current, ref)) for ref in refs]
         route = Route("curves", job=refs[0], jobs=tuple(refs) if len(refs) > 1 else ())
-        console.views.show(route, CurvesView(refs, feeds))
+        console.views.show(route, CurvesView(refs, feeds, console.options.alerts))
     if missing:
         what = f"No job {sanitize(missing)} here."
         # The status line of the view before would be gone with it.

@@ -66,7 +66,9 @@ async def _read_volume(console: Console, client: Client, ref: JobRef) -> None:
         console.record_refusal(error)
         console.notify(error.details, title=error.what, severity="error")
     else:
-        console.call_later(console.views.show, Route("curves", job=ref), CurvesView([ref], [feed]))
+        console.call_later(
+            console.views.show, Route("curves", job=ref), CurvesView([ref], [feed], console.options.alerts)
+        )
 
 
 def port_forward(console: Console, request: ActionRequest) -> None:

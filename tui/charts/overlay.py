@@ -60,6 +60,10 @@ class Overlay:
             series = self._series.setdefault(_key(run, curve), Series())
             series.update(curve.steps, curve.wall_times, curve.values, [mark.step for mark in curve.restarts])
 
+    def mark_alerts(self, run: int, curve: ScalarCurve, steps: Sequence[int]) -> None:
+        """Mark the steps at which a curve of a run began to go wrong."""
+        self._series[_key(run, curve)].mark_alerts(steps)
+
     def points(self, run: int | None = None) -> int:
         """Count the points of one run, or of all."""
         runs = self._curves if run is None else [self._curves[run]]

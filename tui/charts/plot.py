@@ -445,10 +445,11 @@ class Plot:
         marks: dict[int, Piece] = {}
         for each in self.placed:
             series = each.curve.series
-            for step in series.restarts:
+            begins = [(step, (restart, "note")) for step in series.restarts]
+            for step, mark in (*begins, *((step, ("!", "alarm")) for step in series.alerts)):
                 index = min(bisect_left(series.steps, step), len(series) - 1)
                 if low <= each.at(index) <= high:
-                    marks[self.cell_of(each, index)] = (restart, "note")
+                    marks[self.cell_of(each, index)] = mark
         for each in self.placed:
             series = each.curve.series
             for column in range(self.columns) if series.broken else ():

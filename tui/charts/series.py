@@ -95,6 +95,8 @@ class Series:
         """Seconds since 1970, never decreasing."""
         self.values: array[float] = array("d")
         self.restarts: list[int] = []
+        self.alerts: Sequence[int] = ()
+        """Steps at which it began to go wrong."""
         """Steps from which the curve was rewritten."""
         self.broken: array[int] = array("q")
         """Indices of NaN and infinite values."""
@@ -152,6 +154,12 @@ class Series:
             self.version += 1
         if self.restarts != (new := list(restarts)):
             self.restarts = new
+            self.version += 1
+
+    def mark_alerts(self, steps: Sequence[int]) -> None:
+        """Mark the steps at which it began to go wrong."""
+        if self.alerts != steps:
+            self.alerts = steps
             self.version += 1
 
     def smoothed(self, weight: float) -> Smoothed:

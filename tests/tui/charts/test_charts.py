@@ -391,6 +391,15 @@ def test_a_restart_is_marked_on_the_axis() -> None:
     assert ("↻", "note") in drawn.rows[-1]
 
 
+def test_where_a_curve_began_to_go_wrong_is_marked_on_the_axis() -> None:
+    series = of(*range(100))
+    series.mark_alerts([50])
+    row = "".join(
+        text for text, _ in draw("loss", [PlotCurve("bert", series)], 72, 10, PlotOptions()).rows[-1]
+    )
+    assert row.index("!") - row.index("└") == pytest.approx((72 - row.index("└")) / 2, abs=1)
+
+
 def test_broken_values_are_an_alarm_on_the_axis_and_in_the_title() -> None:
     drawn = draw("loss", [PlotCurve("bert", of(1, 2, math.nan, 4))], 72, 10, PlotOptions())
     assert ("✕", "alarm") in drawn.rows[-1]

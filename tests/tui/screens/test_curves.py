@@ -35,12 +35,12 @@ def running(name: str) -> Object:
 
 @asynccontextmanager
 async def overlaid(
-    tmp_path: Path, size: tuple[int, int] = (120, 40), names: tuple[str, ...] = NAMES
+    tmp_path: Path, size: tuple[int, int] = (120, 40), names: tuple[str, ...] = NAMES, points: int = 100
 ) -> AsyncIterator[Playground]:
-    """Mark all jobs in the list and open their curves; the last job has no points."""
+    """Mark all jobs in the list and open their curves; the last job has no points, the first `points`."""
     jobs = [running(name) for name in names]
-    for number, name in enumerate(names[:3]):
-        write(tmp_path / "volume" / name, number, 100 - 20 * number)
+    for number, name in enumerate(names[:3] if points else ()):
+        write(tmp_path / "volume" / name, number, points - 20 * number)
     async with world(tmp_path, jobs=jobs, batch=[], size=size) as play:
         for job in jobs:
             serve_event_files(play.cluster, job, tmp_path / "volume")
@@ -68,6 +68,15 @@ async def test_marked_jobs_share_a_chart_and_stay_live(tmp_path: Path) -> None:
         await play.until(lambda: "by epoch" not in play.text)
         await play.press("escape", "escape")
         await play.until(titled(play, " Jobs ("))
+
+
+async def test_where_a_loss_diverged_is_marked_and_told(tmp_path: Path) -> None:
+    with EventWriter(tmp_path / "volume" / NAMES[0], flush_s=0) as writer:
+        for step in range(200):
+            value = 2 * math.exp(-step / 20) + 0.1 if step < 100 else 3.0
+            writer.write_scalar("train/loss", step, value, 1.79e9 + step)
+    async with overlaid(tmp_path, names=NAMES[:1], points=0) as play:
+        await play.until(seen(play, "its loss is far above its minimum of 0.1", "since step 100", "!"))
 
 
 async def test_the_view_of_several_jobs_is_opened_again_with_all_of_them(tmp_path: Path) -> None:

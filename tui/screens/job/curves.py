@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -14,9 +14,14 @@ from textual.events import DescendantFocus
 from textual.widgets import Label
 
 from k8s.kinds import JobRef
+from k8s.text.sanitize import sanitize
+from trainer.tfevents import ScalarCurve
 from tui.charts.overlay import Overlay, labels_of
 from tui.feeds.curve_feed import LOG_HINT, CurveFeed
 from tui.keys import CHART, Key, ViewDeclaration, unshadowed
+from tui.options import DEFAULT_ALERTS, AlertRule
+from tui.runs.alerts import curve_alerts
+from tui.runs.record import loss_tag
 from tui.screens.base.view import View
 from tui.screens.job import CURVES
 from tui.text.filter_query import matcher
@@ -39,9 +44,16 @@ class CurvesView(View):
     AUTO_FOCUS: ClassVar[str] = "CurveChart"
     VIEW: ClassVar[ViewDeclaration] = CURVES
 
-    def __init__(self, refs: Sequence[JobRef], feeds: Sequence[CurveFeed]) -> None:
-        """Show the curves that `feeds` read for the jobs `refs`, one feed for each."""
+    def __init__(
+        self,
+        refs: Sequence[JobRef],
+        feeds: Sequence[CurveFeed],
+        rules: Collection[AlertRule] = DEFAULT_ALERTS,
+    ) -> None:
+        """Show the curves that `feeds` read for the jobs `refs`, one feed for each, judged by `rules`."""
         super().__init__()
+        self._rules = rules
+        self._alerts: dict[int, str] = {}
         self._refs = refs
         self._feeds = feeds
         names = [ref.name for ref in refs]
@@ -102,8 +114,19 @@ class CurvesView(View):
                 await asyncio.sleep(PAUSE_S if len(self._feeds) > 1 else 0)
 
     async def _changed(self, run: int) -> None:
-        self._overlay.update(run, self._feeds[run].curves())
+        curves = self._feeds[run].curves()
+        self._overlay.update(run, curves)
+        self._judge(run, curves)
         self._news.set()
+
+    def _judge(self, run: int, curves: Sequence[ScalarCurve]) -> None:
+        by_tag = {curve.tag: curve for curve in sorted(curves, key=len) if len(curve)}
+        if loss := loss_tag(by_tag):
+            alerts = curve_alerts(by_tag, loss, self._rules)
+            self._alerts[run] = ", ".join(each.text for each in alerts)
+            # NaN has its own mark, and a rate is judged by its newest points alone.
+            marked = [each for each in alerts if each.rule in (AlertRule.DIVERGED, AlertRule.PLATEAU)]
+            self._overlay.mark_alerts(run, by_tag[loss], [by_tag[loss].steps[each.place] for each in marked])
 
     async def _show_curves(self) -> None:
         tags = self._overlay.by_tag()
@@ -196,7 +219,8 @@ class CurvesView(View):
     def _problem(self, run: int) -> str:
         feed = self._feeds[run]
         if self._overlay.points(run):
-            return "" if feed.is_from_log else feed.problem
+            problem = "" if feed.is_from_log else feed.problem
+            return "; ".join(filter(None, (sanitize(self._alerts.get(run, "")), problem)))
         if not feed.problem and not feed.source:
             return _LOADING
         return feed.problem or "No points yet: they appear here as the job writes them."
