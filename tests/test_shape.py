@@ -44,7 +44,7 @@ def test_the_project_stays_within_its_budgets() -> None:
         path for path in (ROOT / "trainer").rglob("*.py") if not {"tfevents", "benchmark"} & {*path.parts}
     ]
     measured = {
-        "source lines": (lines_in(SOURCES), 93_884),
+        "source lines": (lines_in(SOURCES), 94_000),
         "source files": (len(SOURCES), 572),
         "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 11_650),
         "lines of the trainers": (lines_in(trainer), 4_775),

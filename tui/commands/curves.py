@@ -27,7 +27,7 @@ from trainer.tfevents import EventFiles, RunText, ScalarCurve
 from tui.charts.overlay import MOST_RUNS, Overlay, labels_of
 from tui.charts.picture import X_AXES, PlotOptions
 from tui.commands.support.confirm import add_yes, check_can_confirm, is_confirmed
-from tui.commands.support.connect import check_may_change, cluster, read_jobs
+from tui.commands.support.connect import check_may_change, cluster, read_jobs, with_cluster_flags
 from tui.commands.support.job_name import NAME_HELP, find_job, titles
 from tui.commands.support.output import WrongUsage, add_format, write, write_csv, write_object, write_stderr
 from tui.commands.support.plots import PlotLine, plot, plot_overlay
@@ -107,7 +107,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     async with AsyncExitStack() as stack:
         found, problems = await _read_all(options, words, flags, stack)
     for source, problem in problems if found else problems[1:]:
-        write_stderr(f"Not shown: {source}. {problem}")
+        write_stderr(with_cluster_flags(options, f"Not shown: {source}. {problem}"))
     if not found:
         raise problems[0][1]
     if flags.text:

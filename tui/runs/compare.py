@@ -310,7 +310,18 @@ def _differing(records: Sequence[RunRecord], settings: Sequence[Mapping[str, str
         key: {own.get(key, absent) for own, absent in zip(settings, unset, strict=True)} - {None}
         for key in keys
     }
-    return [key for key, found in values.items() if len(found) > 1]
+    return [
+        key
+        for key, found in values.items()
+        if len(found) > 1 and not all(map(partial(_names_itself, key), records, settings))
+    ]
+
+
+def _names_itself(key: str, record: RunRecord, settings: Mapping[str, str]) -> bool:
+    # A folder named after its run differs for each of them, and tells nothing.
+    text = settings.get(key, "")
+    name = record.name
+    return bool(name) and text != name and any(part.startswith(name) for part in text.split("/"))
 
 
 def _figures(measures: Sequence[Measure], records: Sequence[RunRecord]) -> dict[str, Figure]:

@@ -28,6 +28,16 @@ def test_only_what_differs_is_shown_beside_the_values() -> None:
     assert equal.differing == [] and [each.key for each in equal.fields()][:2] == ["name", "train/loss"]
 
 
+def test_folders_named_after_their_runs_are_no_difference() -> None:
+    runs = [
+        job(
+            name, [1.0], arguments={"--log-dir": f"/work/{name}-20260514/logs", "--model": name, "--out": out}
+        )
+        for name, out in (("vgg16", "/work/vgg16"), ("resnet50", "elsewhere"))
+    ]
+    assert Comparison(runs, now_s=0).differing == ["model", "out"]
+
+
 def test_values_of_a_curve_are_the_last_the_best_and_the_time_to_a_loss() -> None:
     diverged = job("a", [4.0, 1.0, 2.0, math.nan])
     found = Comparison([diverged, job("b", [3.0, 2.0, 0.5])], now_s=0, to_loss=1.0, sort_by="best")
