@@ -30,8 +30,13 @@ _EXEC_LIMIT_BYTES = 64 * 2**20
 _ERROR_LIMIT_BYTES = 500
 _READ = 'exec <"$1" && tail -c "+$2" | head -c "$3"'
 # The folders of a program may be many.
-_SEARCH = '[ "$PWD" = / ] || set -- "$PWD" "$@"; find "$@" 2>/dev/null | head -n 500'
 SEARCH_S = 20.0
+# A search may go on after its connection has ended.
+_SEARCH = (
+    '[ "$PWD" = / ] || set -- "$PWD" "$@"; '
+    f"if timeout 1 true 2>/dev/null; then limit='timeout {SEARCH_S:.0f}'; else limit=; fi; "
+    '$limit find "$@" 2>/dev/null | head -n 500'
+)
 SEARCH_DEPTH = 6
 
 

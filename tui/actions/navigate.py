@@ -234,12 +234,12 @@ def curves(console: Console, request: ActionRequest) -> None:
 
 
 def folder(console: Console, request: ActionRequest) -> None:
-    """Read the curves that are shown from another folder in the pod."""
+    """Read the curves that are shown from another folder in the pod; without a path, search for one."""
     from tui.screens.job.curves import CurvesView
 
     if not isinstance(view := console.views.current, CurvesView):
         console.notify("Open the curves of a job first.", severity="warning")
-    elif not request.argument.startswith("/"):
+    elif request.argument and not request.argument.startswith("/"):
         console.notify("Type the path in the pod, from / on.", title="Which folder?", severity="warning")
     else:
         view.choose_folder(request.argument)

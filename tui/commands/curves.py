@@ -250,7 +250,7 @@ async def _from_job(client: Client, job: Job, flags: argparse.Namespace) -> _Rea
     Raises:
         NoCurves: There are none.
     """
-    feed = CurveFeed(client, job.ref, lambda: job, folder=flags.folder)
+    feed = CurveFeed(client, job.ref, lambda: job, folder=flags.folder, searches=True)
     problem = await _problem_of(feed)
     curves = _curves(feed.events)
     if flags.reader_pod and not curves:

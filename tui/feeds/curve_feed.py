@@ -56,7 +56,13 @@ class CurveFeed:
     """Live scalars of one job."""
 
     def __init__(
-        self, client: Client, ref: JobRef, job: Callable[[], Job | None], *, folder: str = ""
+        self,
+        client: Client,
+        ref: JobRef,
+        job: Callable[[], Job | None],
+        *,
+        folder: str = "",
+        searches: bool = False,
     ) -> None:
         """Prepare to follow a job.
 
@@ -65,6 +71,7 @@ class CurveFeed:
             ref: The job.
             job: Returns its current state, or None if it is gone.
             folder: Folder in its pods with event files or other metrics; empty for the declared one.
+            searches: Search the volumes of its pod if no folder is known, which may take long.
         """
         self.events: EventFiles = MetricFiles()
         """Contents of the files and of TensorBoard so far."""
@@ -88,7 +95,7 @@ class CurveFeed:
         self._log_grew = asyncio.Event()
         self._has_event_points = False
         self._has_file_points = False
-        self._has_searched = False
+        self._must_search = searches
         self._is_over = False
         self._tensorboard: TensorBoardReader | None = None
         self._tensorboard_after_s = 0.0
@@ -135,8 +142,9 @@ class CurveFeed:
         return f", newest point {age(old_s)} ago" if is_known else ""
 
     def choose_folder(self, folder: str) -> None:
-        """Read from another folder of the pods; forget what was read."""
+        """Read from another folder of the pods, or search for one if empty; forget what was read."""
         self.folder, self.events = folder, MetricFiles()
+        self._must_search = not folder
         self._has_event_points = self._has_file_points = False
 
     async def run(self, on_change: Callable[[], Awaitable[None]]) -> None:
@@ -346,8 +354,8 @@ class CurveFeed:
             KubeError: There is none, or there are several: see `folders`.
         """
         instance = self._instance(writer)
-        if writer is not None and instance is not None and not self._has_searched:
-            self._has_searched = True
+        if writer is not None and instance is not None and self._must_search:
+            self._must_search = False
             mounts = [
                 str(mount.get("mountPath"))
                 for container in nested(writer.template, "spec").get("containers") or ()

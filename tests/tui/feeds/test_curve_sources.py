@@ -96,6 +96,10 @@ async def test_the_folder_is_found_in_the_pod_where_none_is_declared(tmp_path: P
         cluster.say(OWN, Answer(job))
         cluster.say(f"{PODS}/bert-master-0/exec", ExecHere(tmp_path))
         feed = feed_of(client, job, pods=(pod,))
+        with pytest.raises(KubeError, match="declares no folder"):
+            await feed.read_once()
+        assert not cluster.asked(f"{PODS}/bert-master-0/exec"), "a volume may be large"
+        feed.choose_folder("")
         with pytest.raises(KubeError, match=r"Folders with metrics: /w/a, /w/b/deep\."):
             await feed.read_once()
         assert feed.folders == ["/w/a", "/w/b/deep"]
@@ -104,6 +108,7 @@ async def test_the_folder_is_found_in_the_pod_where_none_is_declared(tmp_path: P
         assert (points(feed), feed.source_text) == ({"loss": [(1, 0.5)]}, "/w/b/deep in bert-master-0")
         (tmp_path / "a" / next((tmp_path / "a").iterdir()).name).unlink()
         alone = feed_of(client, job, pods=(pod,))
+        alone.choose_folder("")
         await alone.read_once()
         assert alone.source_text == "/w/b/deep in bert-master-0"
 

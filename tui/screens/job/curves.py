@@ -34,7 +34,9 @@ LEAST_ROWS = 10
 # Shortest interval between two updates of the charts of several runs.
 PAUSE_S = 0.5
 _LOADING = "Loading…"
-_READER_HINT = "`:reader` reads the volume of a finished job; `:folder PATH` reads another folder in its pod."
+_READER_HINT = (
+    "`:folder` searches its pod, `:folder PATH` names one; `:reader` reads the volume of a finished job."
+)
 
 
 class CurvesView(View):
@@ -97,7 +99,7 @@ class CurvesView(View):
         self.workers.cancel_group(self, "curves")
 
     def choose_folder(self, folder: str) -> None:
-        """Read from another folder in the pods, of the first job if there are several."""
+        """Read from another folder in the pods, or search for one, of the first job if there are several."""
         self._feeds[0].choose_folder(folder)
         self._follow()
 
