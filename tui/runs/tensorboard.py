@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import os
 import re
 import secrets
@@ -151,8 +152,14 @@ async def local_tensorboard(
     Calls `tell` with the reason when a run cannot be read.
 
     Raises:
-        NoTensorBoard: It ended before it listened, such as when the port is in use.
+        NoTensorBoard: It is not installed, or ended before it listened, such as when the port is in use.
     """
+    if importlib.util.find_spec("tensorboard") is None:
+        raise NoTensorBoard(
+            "TensorBoard is not installed beside gpuconsole.",
+            "It is an extra of its installation.",
+            "Add it with: pip install tensorboard, or install gpuconsole[trainer]. Curves need none of it.",
+        )
     with tempfile.TemporaryDirectory(prefix="gpuconsole-tensorboard-") as spool:
         for name, folder in folders.items():
             (Path(spool) / name).symlink_to(folder.absolute(), target_is_directory=True)

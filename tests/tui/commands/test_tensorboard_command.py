@@ -100,6 +100,15 @@ async def test_a_port_in_use_is_told(tmp_path: Path) -> None:
                 raise AssertionError("it started")
 
 
+async def test_without_tensorboard_it_is_told_how_to_get_it(
+    run: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_run(run.home / "runs")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    ended = await run("tensorboard", str(folder))
+    ended.reports(1, "TensorBoard is not installed beside gpuconsole.", "pip install tensorboard")
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
