@@ -162,6 +162,7 @@ JOB_ACTIONS = (
         on=(On("jobs", "C", "Compare the marked jobs: settings that differ, and values"),),
         commands=("compare",),
         argument="job",
+        acts_on_job=True,
         takes_many=True,
     ),
     Action(

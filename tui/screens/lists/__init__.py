@@ -175,7 +175,7 @@ RUNS = ViewDeclaration(
     "runs",
     "Past runs",
     keys=(
-        Key("runs.compare", "C", "compare", "Compare the marked runs", "compare"),
+        Key("runs.compare", "C", "compare_marked", "Compare the marked runs", "compare"),
         sorting_key("runs", "A", "ended", "end"),
         sorting_key("runs", "N", "name", "name"),
         sorting_key("runs", "S", "status", "status"),

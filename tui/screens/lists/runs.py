@@ -67,6 +67,6 @@ class RunsView(ListView):
         """Return the UID of the run under the cursor."""
         return self.selected_row()
 
-    def action_compare(self) -> None:
+    def action_compare_marked(self) -> None:
         """Compare the marked runs."""
         self.post_message(ActionRequest("compare", " ".join(self.query_one(Table).marks)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -75,8 +76,9 @@ async def test_a_wrong_branch_is_said_by_the_pod_by_its_log_and_by_why(
     assert why in ended["message"]
     assert why in await log_of(client, "astray-master-0", container="init-code")
     said = await gpuconsole(running, "why", "astray")
-    assert "the code of master-0 (rank 0) cannot be fetched: init-code ended with exit 1" in said
-    assert why in said and " logs astray -i master-0 -c init-code" in said
+    # Both pods fetch it, and the first to fail is named.
+    first = re.search(r"the code of (\S+) \(rank [01]\) cannot be fetched: init-code ended with exit 1", said)
+    assert first is not None and why in said and f" logs astray -i {first[1]} -c init-code" in said
     await client.delete(PYTORCH_JOBS, "astray", "default")
     await goes(client, PODS, "astray-master-0", within_s=WAIT_S)
 
