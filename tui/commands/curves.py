@@ -154,7 +154,7 @@ async def _read_all(
 
 
 def _chosen(lines: list[PlotLine], texts: Sequence[str]) -> list[PlotLine]:
-    """Return the lines with one of the texts in their name, or all without texts, sorted by tag.
+    """Return the lines whose name contains one of the texts, or all without texts, sorted by tag.
 
     Raises:
         NoCurves: There is none.

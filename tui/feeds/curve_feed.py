@@ -348,7 +348,7 @@ class CurveFeed:
         return has_news
 
     async def _search(self, writer: Replica | None) -> str:
-        """Return the only folder with metrics in the pod.
+        """Return the folder with metrics in the pod, if there is just one.
 
         Raises:
             KubeError: There is none, or there are several: see `folders`.
@@ -419,7 +419,7 @@ class TensorBoardReader:
         self._last: dict[tuple[str, str], tuple[int, float]] = {}
 
     async def read(self, files: MetricFiles) -> bool:
-        """Put its curves into `files`; return True if there are new points.
+        """Add its curves to `files`; return True if there are new points.
 
         Raises:
             NotFound: The job has no TensorBoard.
