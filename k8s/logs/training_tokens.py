@@ -95,7 +95,7 @@ _GLUED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_/.-")
 
 @lru_cache(2048)
 def _rank(glued: str, is_apart: bool, word: str) -> int:
-    """Rank a counter by its name and the word before it: 0 is not a training counter, 5 counts over epochs."""
+    """Rank a counter by its name and the word before it: 0 is no training counter, 5 counts over epochs."""
     rank = 4 if word.startswith("step") else 1 if word.startswith(("tick", "round", "episode")) else 3
     if word.startswith("times"):
         rank = 5
