@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable
+from array import array
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ import pytest
 from tests.scripted.server import SUCCESS, WAIT_S, ScriptedCluster, Socket
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.test_curves import job_writing_to
-from trainer.tfevents import EventWriter
-from tui.runs.tensorboard import NoTensorBoard, local_tensorboard, ssh_line
+from trainer.tfevents import EventFiles, EventFolder, EventWriter, ScalarCurve
+from tui.runs.tensorboard import NoTensorBoard, Spool, local_tensorboard, ssh_line
 
 SLOW_S = 6 * WAIT_S
 POD = "/api/v1/namespaces/default/pods/running-master-0"
@@ -129,3 +130,57 @@ def test_the_line_for_the_user_s_machine(monkeypatch: pytest.MonkeyPatch) -> Non
     assert ssh_line("http://127.0.0.1:6006/x/") == ""
     monkeypatch.setenv("SSH_CONNECTION", "fe80::1 50000 fe80::2 22")
     assert ssh_line("http://127.0.0.1:6006/x/") == "ssh -N -L 6006:127.0.0.1:6006 li@fe80::2"
+
+
+class Fed:
+    """A feed of curves that changes when a test says so."""
+
+    problem = ""
+    is_from_log = True
+
+    def __init__(self) -> None:
+        self.events: EventFiles = EventFiles()
+        self.found: list[ScalarCurve] = []
+        self.changed: asyncio.Future[Callable[[], Awaitable[None]]] = asyncio.Future()
+
+    def curves(self) -> list[ScalarCurve]:
+        return self.found
+
+    async def run(self, on_change: Callable[[], Awaitable[None]]) -> None:
+        self.changed.set_result(on_change)
+        await asyncio.Event().wait()
+
+
+def points_in(folder: Path) -> list[tuple[int, float]]:
+    events = EventFolder(folder)
+    events.read_new()
+    (curve,) = events.curves()
+    return list(zip(curve.steps, curve.values, strict=True))
+
+
+async def test_points_of_a_log_are_written_once(tmp_path: Path) -> None:
+    feed, told = Fed(), list[str]()
+    running = asyncio.create_task(Spool(tmp_path / "bert", feed, told.append).run())
+    changed = await feed.changed
+    for amount in (2, 3):
+        columns = array("q", range(amount)), array("d", [1.7e9] * amount), array("d", [0.5] * amount)
+        feed.found = [ScalarCurve(".", "loss", "master-0", *columns, ())]
+        await changed()
+        await changed()
+        assert points_in(tmp_path / "bert") == [(step, 0.5) for step in range(amount)]
+    feed.is_from_log, feed.problem = False, "The pod is gone."
+    await changed()
+    await changed()
+    assert told == ["bert: The pod is gone."]
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_only_event_files_are_copied_and_none_outside_its_folder(tmp_path: Path) -> None:
+    feed = Fed()
+    Spool(tmp_path / "spool" / "bert", feed, print)
+    for path in ("a/x.tfevents.1", "../x.tfevents.2", f"{tmp_path}/x.tfevents.3", "metrics.csv"):
+        feed.events.feed(path, b"step,loss\n")
+    assert [file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*") if file.is_file()] == [
+        "spool/bert/a/x.tfevents.1"
+    ]
