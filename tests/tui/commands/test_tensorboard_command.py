@@ -155,6 +155,8 @@ def points_in(folder: Path) -> list[tuple[int, float]]:
     events = EventFolder(folder)
     events.read_new()
     (curve,) = events.curves()
+    (file,) = folder.iterdir()
+    assert file.read_bytes().count(b"loss") == len(curve), "each point is written once"
     return list(zip(curve.steps, curve.values, strict=True))
 
 
