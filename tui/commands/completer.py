@@ -26,6 +26,8 @@ MOST_CLUSTERS, MOST_CHOICES = 16, 2_000
 FILES = "files"
 # Stands for a namespace in keys of the cache.
 ALL_NAMESPACES = "*"
+# Kinds of names that differ between the namespaces of a cluster.
+_OF_NAMESPACE = frozenset({"jobs", "instances", "ranks"})
 # Flags that select the cluster whose names are offered, with the key of their value.
 _CLUSTER_FLAGS = {
     "--kubeconfig": "kubeconfig",
@@ -102,7 +104,7 @@ def _choices(source: str, given: Mapping[str, str], job: str) -> dict[str, str]:
     kinds = source.split()
     if kinds[:1] == ["choices"]:
         return dict.fromkeys(kinds[1:], "")
-    names = _names(given) if kinds and kinds != [FILES] else {}
+    names = _names(given, set(kinds)) if kinds and kinds != [FILES] else {}
     jobs: dict[str, Any] = names.get("jobs", {})
     found: dict[str, str] = {}
     for kind in kinds:
@@ -125,10 +127,10 @@ def state_folder() -> str:
 def cluster_key(kubeconfig: str, context: str, namespace: str, *, is_sandbox: bool) -> str:
     """Return the key under which the names of one cluster and namespace are cached."""
     files = "" if is_sandbox else kubeconfig or os.environ.get("KUBECONFIG", "")
-    return json.dumps([files, "" if is_sandbox else context, namespace, is_sandbox])
+    return json.dumps([files, "" if is_sandbox else context, is_sandbox, namespace])
 
 
-def _names(given: Mapping[str, str]) -> dict[str, Any]:
+def _names(given: Mapping[str, str], kinds: set[str]) -> dict[str, Any]:
     selected = {_CLUSTER_FLAGS[flag]: value for flag, value in given.items() if flag in _CLUSTER_FLAGS}
 
     def chosen(name: str) -> str:
@@ -142,15 +144,28 @@ def _names(given: Mapping[str, str]) -> dict[str, Any]:
     flags += [flag for flag in ("--sandbox", "-A", "--all-namespaces") if flag in given]
     found = read_names(key)
     age_s = time.time() - found.get("at", 0.0)
-    if not 0 <= age_s < FRESH_S:
-        refreshing = _refresh(flags)
-        if not 0 <= age_s < OLD_S and refreshing is not None:
-            try:
-                refreshing.wait(FIRST_S)
-            except subprocess.TimeoutExpired:
-                return {}
-            found = read_names(key)
-    return found
+    if 0 <= age_s < FRESH_S:
+        return found
+    refreshing = _refresh(flags)
+    if 0 <= age_s < OLD_S:
+        return found
+    found = _of_same_cluster(key)
+    if refreshing is None or (found and kinds.isdisjoint(_OF_NAMESPACE)):
+        return found
+    try:
+        refreshing.wait(FIRST_S)
+    except subprocess.TimeoutExpired:
+        return found
+    return read_names(key)
+
+
+def _of_same_cluster(key: str) -> dict[str, Any]:
+    """Return what was cached with another namespace of a cluster, without its jobs."""
+    cluster, _, _ = key.rpartition(",")
+    for each, names in reversed(read_cache(NAMES_FILE).items()):
+        if each.rpartition(",")[0] == cluster and isinstance(names, dict):
+            return {name: value for name, value in names.items() if name != "jobs"}
+    return {}
 
 
 def read_names(key: str) -> dict[str, Any]:

@@ -99,6 +99,28 @@ def test_another_namespace_or_cluster_has_names_of_its_own(names: Path) -> None:
     assert read_names(cluster_key("", "", "", is_sandbox=False))["nodes"] == ["gpu-1", "gpu-2"]
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("-n default --context |", ["lab", "prod:east", ":"]),
+        ("-n v|", ["vision", ":"]),
+        ("-n vision describe node gpu-2|", ["gpu-2", ":"]),
+        ("-n vision logs b|", [":"]),
+        ("--context lab -n v|", [":"]),
+        ("--sandbox describe node g|", [":"]),
+    ],
+)
+def test_what_all_namespaces_of_a_cluster_share_is_completed_in_a_new_one_without_a_wait(
+    names: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    expected: list[str],
+) -> None:
+    monkeypatch.setattr(completer, "_refresh", lambda _flags: None)
+    assert completions(capsys, *words.removesuffix("|").split(" ")) == expected
+
+
 def test_names_that_could_write_to_the_terminal_are_left_out(
     names: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,7 +133,7 @@ def test_names_that_could_write_to_the_terminal_are_left_out(
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", '{"x": 1', '{"[\\"\\", \\"\\", \\"\\", false]": 3}', "[" * 9999]
+    "content", ["", "[]", '{"x": 1', '{"[\\"\\", \\"\\", false, \\"\\"]": 3}', "[" * 9999, '{"x": {}}']
 )
 def test_a_broken_cache_counts_as_none(
     names: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, content: str

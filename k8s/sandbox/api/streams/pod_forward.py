@@ -26,7 +26,7 @@ from k8s.sandbox.pod_folder import TENSORBOARD, port_socket
 PROTOCOL = "v4.channel.k8s.io"
 MAX_PORTS = 10
 # Time for a TensorBoard to start, and between two checks.
-START_S, POLL_S = 20.0, 0.1
+START_S, POLL_S = 60.0, 0.1
 
 
 async def run_forward(
@@ -108,11 +108,20 @@ async def _connect(
         OSError: No process listens on it.
     """
     path = port_socket(pods_root, str(pod["metadata"]["uid"]), port)
-    deadline = asyncio.get_running_loop().time() + START_S
-    while _runs_tensorboard(pod) and not path.exists() and asyncio.get_running_loop().time() < deadline:
-        await asyncio.sleep(POLL_S)
-    if not path.exists() and not _runs_tensorboard(pod):
+    if not _runs_tensorboard(pod) and not path.exists():
         return await asyncio.open_connection("127.0.0.1", port)
+    deadline = asyncio.get_running_loop().time() + START_S
+    while True:
+        try:
+            return await _connect_socket(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            # There is no file yet, or nobody listens on it yet.
+            if not _runs_tensorboard(pod) or asyncio.get_running_loop().time() >= deadline:
+                raise
+        await asyncio.sleep(POLL_S)
+
+
+async def _connect_socket(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     # By way of the folder: the path itself may be too long for a socket's address.
     at = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:

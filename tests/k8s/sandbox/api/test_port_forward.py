@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import zlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -14,7 +16,9 @@ from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.port_forward import forward
+from k8s.sandbox.api.streams.pod_forward import POLL_S
 from k8s.sandbox.api.streams.spdy_tunnel import DICTIONARY, PROTOCOL
+from k8s.sandbox.pod_folder import port_socket
 from tests.k8s.sandbox.calls import PATIENCE_S, Api, pod
 
 
@@ -80,6 +84,32 @@ async def test_a_port_without_a_listener_is_reported(running: Api, client: Clien
             await reader.read()
         writer.close()
         assert "error forwarding port 1 to pod p" in opened.last_error
+
+
+async def test_a_tensorboard_that_is_still_starting_is_waited_for(
+    sandbox: Api, client: Client, tmp_path: Path
+) -> None:
+    made = pod("p", node="n")
+    made["spec"]["containers"][0]["command"] = ["tensorboard"]
+    uid = (await sandbox.made("pods", made))["metadata"]["uid"]
+    await set_phase(sandbox, "Running")
+    path = port_socket(tmp_path / "pods", uid, 6006)
+    async with asyncio.timeout(PATIENCE_S), forward(client, "p", sandbox.namespace, 6006) as opened:
+        reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
+        await asyncio.sleep(2 * POLL_S)
+        path.parent.mkdir(parents=True)
+        with socket.socket(socket.AF_UNIX) as served:
+            # Between `bind` and `listen` there is a file, but connections are refused.
+            with contextlib.chdir(path.parent):  # the whole path is too long for a socket's address
+                served.bind(path.name)
+            await asyncio.sleep(2 * POLL_S)
+            served.listen()
+            served.setblocking(False)
+            reached, _ = await asyncio.get_running_loop().sock_accept(served)
+            with reached:
+                reached.send(b"ready")
+                assert await reader.readexactly(5) == b"ready"
+        writer.close()
 
 
 async def test_a_pod_that_does_not_run_has_no_ports(running: Api, client: Client, echo: int) -> None:
@@ -155,7 +185,7 @@ class SpdyClient:
             self.ended.add(kind)
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def tunnel(api: Api) -> AsyncIterator[SpdyClient]:
     """Open a tunnel as kubectl does."""
     url, headers = api.url + api.path("pods", "p", "portforward"), {"Authorization": f"Bearer {api.token}"}

@@ -5,6 +5,8 @@ Every test runs on the sandbox and, marked `cluster`, on a real kube-apiserver.
 
 from __future__ import annotations
 
+import uuid
+
 from tests.k8s.sandbox.calls import Api, config, eventually, job, pod, thing, torch_job
 
 JOBS = "batch/v1/jobs"
@@ -78,6 +80,11 @@ async def owner_and_owned(api: Api, *, blocks: bool = True) -> None:
         "blockOwnerDeletion": blocks,
     }
     await api.made("configmaps", config("owned", ownerReferences=[reference], finalizers=["x.io/hold"]))
+    # A collector that does not know of `owned` yet would orphan nothing. It learns of objects in turn, so
+    # wait until it has collected one that came later.
+    stray = {**reference, "name": "nobody", "uid": str(uuid.uuid4())}
+    await api.made("configmaps", config("stray", ownerReferences=[stray]))
+    await eventually(lambda: is_gone(api, "configmaps", "stray"))
 
 
 async def is_gone(api: Api, plural: str, name: str) -> bool:
