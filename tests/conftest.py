@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import re
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from xdist.scheduler import LoadFileScheduling
 
 # The scheduler knows names only, not marks: a test on the real cluster has to be found by its name.
 ON_REAL_CLUSTER = re.compile(r"/real_cluster/|/test_real_|\[real\b")
+HAS_EAGER_TASKS = hasattr(asyncio, "eager_task_factory")
 FUZZ_EXAMPLES = 2_000
 """Made up by `make fuzz` for each property whose test does not say how many; by a check, a hundred."""
 
@@ -30,6 +33,18 @@ def pytest_configure() -> None:
     settings.register_profile("check", patient, derandomize=True)
     settings.register_profile("fuzz", patient, max_examples=FUZZ_EXAMPLES)
     settings.load_profile("check")
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Start tasks eagerly where Python can: Textual does so in a terminal, but not in its own tests."""
+    is_server = "/k8s/sandbox/" in item.nodeid
+    return {"loop": asyncio.new_event_loop if is_server or not HAS_EAGER_TASKS else _eager_loop}
+
+
+def _eager_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    loop.set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009
+    return loop
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

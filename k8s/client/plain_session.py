@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Self
 from urllib.parse import urlencode, urlsplit
+
+from aiohappyeyeballs import start_connection
 
 from k8s.client.transport import CONNECT_S, BrokenAnswer, Query
 
@@ -60,6 +63,23 @@ class _Socket:
         if not chunk:
             raise BrokenAnswer(_INCOMPLETE)
         return chunk
+
+
+async def _connect(host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> _Socket:
+    # asyncio's own race of addresses fails before Python 3.12.8 and 3.13.1 with eager tasks, as in Textual.
+    addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    connected = await start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S)
+    try:
+        reader, writer = await asyncio.open_connection(
+            sock=connected,
+            limit=_BUFFER_BYTES,
+            ssl=tls,
+            server_hostname=server_name if tls is not None else None,
+        )
+    except BaseException:
+        connected.close()
+        raise
+    return _Socket(reader, writer)
 
 
 class PlainAnswer:
@@ -193,16 +213,9 @@ class PlainSession:
         head = "".join(f"{line}\r\n" for line in (f"{method} {target} HTTP/1.1", *map(": ".join, sent)))
         connection = self._take_idle(tls)
         if connection is None:
+            host, port = parts.hostname or "", parts.port or (80 if tls is None else 443)
             async with asyncio.timeout(min(CONNECT_S, request_s)):
-                reader, writer = await asyncio.open_connection(
-                    parts.hostname,
-                    parts.port or (80 if tls is None else 443),
-                    limit=_BUFFER_BYTES,
-                    happy_eyeballs_delay=_NEXT_ADDRESS_S,
-                    ssl=tls,
-                    server_hostname=server_name if tls is not None else None,
-                )
-            connection = _Socket(reader, writer)
+                connection = await _connect(host, port, tls, server_name or host)
             self._open[connection] = tls
         try:
             await connection.send(f"{head}\r\n".encode() + (payload or b""))
