@@ -61,7 +61,7 @@ class NewClaim:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Parse `name size [class] [mode]`; class and mode in either order, colons allowed as separators.
+        """Parse `name:size[:class][:mode]`; class and mode in either order, spaces allowed as separators.
 
         Raises:
             ValueError: The text has another form.
@@ -72,13 +72,13 @@ class NewClaim:
         modes = [word for word in words[2:] if word in ACCESS_MODES]
         classes = [word for word in words[2:] if word not in ACCESS_MODES]
         if len(words) < 2 or not all(words) or len(modes) > 1 or len(classes) > 1:
-            raise ValueError("expected NAME SIZE, or NAME SIZE CLASS MODE; modes are RWO, RWX, ROX, RWOP")
+            raise ValueError("expected NAME:SIZE, or NAME:SIZE:CLASS:MODE; modes are RWO, RWX, ROX, RWOP")
         return cls(words[0], words[1], *(classes or [""]), *modes)
 
     def to_text(self) -> str:
         """Return the line that `from_text` reads."""
         mode = "" if self.mode == "RWO" else self.mode
-        return " ".join(filter(None, (self.name, self.size, self.storage_class, mode)))
+        return ":".join(filter(None, (self.name, self.size, self.storage_class, mode)))
 
     def problem(self) -> str:
         """Return the error message for its parts; empty if they are valid."""

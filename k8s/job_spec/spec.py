@@ -260,10 +260,10 @@ class JobSpec:
     )
     new_claims: tuple[NewClaim, ...] = declare(
         (),
-        "Volume claims to create and keep after the job, one NAME SIZE [CLASS] [MODE] per line",
-        Parts("NAME SIZE [CLASS] [MODE]", NewClaim.from_text, NewClaim.problem),
+        "Volume claims to create and keep after the job, one NAME:SIZE[:CLASS][:MODE] per line",
+        Parts("NAME:SIZE[:CLASS][:MODE]", NewClaim.from_text, NewClaim.problem),
         flags="--create-claim",
-        placeholder="data 100Gi RWX",
+        placeholder="data:100Gi:RWX",
     )
     host_mounts: tuple[HostMount, ...] = declare(
         (),

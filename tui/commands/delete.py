@@ -50,7 +50,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     check_can_confirm(flags, "delete")
     async with cluster(options) as client:
         snapshot, feed = await read_feed(options, client)
-        jobs, are_found = find_jobs(snapshot, flags.jobs, flags.job_type)
+        jobs, are_found = find_jobs(options, snapshot, flags.jobs, flags.job_type)
         plan = delete_plan(snapshot, (job.ref for job in jobs), propagation=flags.propagation)
         if not jobs or not is_confirmed(flags, plan.sentence, plan.word):
             return 1

@@ -26,7 +26,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     check_may_change(options, f"{verb} jobs")
     check_can_confirm(flags, verb)
     async with cluster(options) as client:
-        jobs, are_found = find_jobs(await read_jobs(options, client), flags.jobs, flags.job_type)
+        jobs, are_found = find_jobs(options, await read_jobs(options, client), flags.jobs, flags.job_type)
         plan = suspend_plan(jobs, is_suspended=is_suspended)
         for job, why in plan.refused:
             write_stderr(f"Could not {verb} {job.ref.kind} {job.ref.name}.\n{why}")

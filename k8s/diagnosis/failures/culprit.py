@@ -386,7 +386,8 @@ class _Verdict:
         text = shown.headline
         message = [line.strip() for line in shown.message]
         if "Last error:" in message[:-1]:
-            return f"{text[: _ERROR_CHARS // 2]}: {message[message.index('Last error:') + 1]}"
+            summary = text.partition(" (run with NCCL_DEBUG")[0]
+            return f"{summary[: _ERROR_CHARS // 2]}: {message[message.index('Last error:') + 1]}"
         is_one = message and (text.endswith(":") or (len(text) < 60 and shown.is_open(shown.message[0])))
         return f"{text.rstrip()} {message[0]}" if is_one else text
 

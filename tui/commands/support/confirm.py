@@ -11,6 +11,7 @@ from k8s.client.client import REQUEST_S, Client
 from k8s.errors import KubeError
 from k8s.jobs.create import delete_job
 from k8s.snapshot import ClusterSnapshot, Job
+from tui.commands.support.connect import with_cluster_flags
 from tui.commands.support.job_name import NAME_HELP, add_type, find_job, titles
 from tui.commands.support.output import (
     WrongUsage,
@@ -25,6 +26,7 @@ from tui.feeds.run_feed import NodesAndPods, record_runs
 from tui.jobs.change_each import change_each
 from tui.jobs.delete_plan import DeletePlan
 from tui.jobs.leftovers import LONGEST_S, Leftover, find_leftovers, is_over
+from tui.options import ConsoleOptions
 from tui.runs.store import RunStore
 
 
@@ -58,7 +60,9 @@ def is_confirmed(flags: argparse.Namespace, question: str, word: str = "") -> bo
     return confirm_by_word(question, word) if word else confirm(question)
 
 
-def find_jobs(snapshot: ClusterSnapshot, names: Iterable[str], job_type: str = "") -> tuple[list[Job], bool]:
+def find_jobs(
+    options: ConsoleOptions, snapshot: ClusterSnapshot, names: Iterable[str], job_type: str = ""
+) -> tuple[list[Job], bool]:
     """Return the named jobs, and True if all were found; missing ones are reported on stderr."""
     jobs: list[Job] = []
     are_found = True
@@ -66,7 +70,7 @@ def find_jobs(snapshot: ClusterSnapshot, names: Iterable[str], job_type: str = "
         try:
             jobs.append(find_job(snapshot, words, job_type))
         except KubeError as error:
-            write_stderr(str(error))
+            write_stderr(with_cluster_flags(options, str(error)))
             are_found = False
     return jobs, are_found
 
