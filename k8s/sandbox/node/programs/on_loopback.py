@@ -5,7 +5,8 @@ socket; "all addresses" and this machine's own addresses become loopback. Where 
 program runs unchanged and a message says so. This is no security boundary against the program itself, which
 belongs to the same user.
 
-Started as `python -I -S on_loopback.py WORDS...`; exits as the program does. Needs only the standard library.
+Started as `python -I -S on_loopback.py PROGRAM NAME WORDS...`; exits as the program does. Needs only the
+standard library.
 """
 
 import ctypes
@@ -42,7 +43,7 @@ _LEFT_TO_PROGRAM = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LONGEST_ADDRESS = 28
 
 
-def main(*arguments: str) -> int:
+def main(program: str, *words: str) -> int:
     """Run the program; return its exit status, 128 + N for signal N."""
     ours, theirs = socket.socketpair()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT_TO_PROGRAM)
@@ -50,7 +51,7 @@ def main(*arguments: str) -> int:
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         ours.close()
-        _become(arguments, theirs)
+        _become(program, words, theirs)
     theirs.close()
     for number in _LEFT_TO_PROGRAM:
         signal.signal(number, signal.SIG_IGN)
@@ -69,7 +70,7 @@ def main(*arguments: str) -> int:
     return code if code >= 0 else _SIGNALLED - code
 
 
-def _become(arguments: tuple[str, ...], parent: socket.socket) -> None:
+def _become(program: str, words: tuple[str, ...], parent: socket.socket) -> None:
     with suppress(OSError):
         try:
             listener = install_filter()
@@ -80,7 +81,7 @@ def _become(arguments: tuple[str, ...], parent: socket.socket) -> None:
             socket.send_fds(parent, [b"+"], [listener])
             os.close(listener)
         parent.close()
-        os.execvp(arguments[0], arguments)
+        os.execvp(program, words)
     os._exit(_NOT_FOUND)
 
 

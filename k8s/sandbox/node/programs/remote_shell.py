@@ -52,7 +52,7 @@ def main(program: str, *arguments: str) -> int:
         return _fail(f"{program}: {host} is not a running pod of this namespace")
     if notes:
         record_exit(notes, "")
-    shell = (sys.executable, "-I", "-S", _ON_LOOPBACK, *_SHELL) if notes else _SHELL
+    shell = (sys.executable, "-I", "-S", _ON_LOOPBACK, _SHELL[0], *_SHELL) if notes else _SHELL
     try:
         status = run(connection, shell, (_PRELUDE if notes else "") + command)
     except (OSError, ValueError) as error:

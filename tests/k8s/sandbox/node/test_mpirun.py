@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+from k8s.sandbox.node.programs import mpirun
 from k8s.sandbox.node.programs.mpirun import (
     adapt,
     hydra_args,
@@ -33,6 +38,23 @@ def test_the_guides_command_is_taken_by_open_mpi_5() -> None:
         "--mca btl_tcp_if_include eth0",
         "--mca oob_tcp_if_include eth0",
     ]
+
+
+@pytest.mark.parametrize("is_installed", [True, False], ids=["installed", "packaged"])
+def test_an_installed_mpirun_is_not_called_by_its_path_for_that_changes_the_ranks_path(
+    tmp_path: Path, *, is_installed: bool
+) -> None:
+    shell = tmp_path / "mpirun"
+    shell.symlink_to("/bin/sh")
+    packaged = tmp_path / "packaged"
+    packaged.symlink_to("/bin/sh")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", mpirun.__file__, "mpirun", str(packaged), "-c", "cat /proc/$$/cmdline"],
+        env={"PATH": f"{tmp_path if is_installed else '/nowhere'}:/bin"},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert done.stdout.split(b"\0")[0] == (b"mpirun" if is_installed else bytes(packaged))
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,9 @@ def own_address() -> str:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [*PROGRAM, words[0], *words], capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def test_what_asks_for_all_addresses_listens_on_loopback_and_is_reached_by_this_machines_address() -> None:
@@ -104,7 +106,13 @@ def read_back(address: bytes) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def test_within_another_the_outer_one_keeps_it() -> None:
-    done = run(*PROGRAM, sys.executable, "-c", "import socket; s = socket.create_server(('', 0)); print(s)")
+    done = run(
+        *PROGRAM,
+        sys.executable,
+        sys.executable,
+        "-c",
+        "import socket; s = socket.create_server(('', 0)); print(s)",
+    )
     assert done.stderr == "" or "listens on all addresses" in done.stderr
     assert "laddr=('127.0.0.1'" in done.stdout or done.stderr
 
@@ -124,7 +132,9 @@ def test_it_ends_as_the_program_does(words: tuple[str, ...], status: int) -> Non
 
 def test_a_signal_is_the_programs_to_answer() -> None:
     line = "trap 'echo asked; exit 5' TERM; echo begun; while :; do sleep 0.1; done"
-    process = subprocess.Popen([*PROGRAM, "sh", "-c", line], stdout=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(
+        [*PROGRAM, "sh", "sh", "-c", line], stdout=subprocess.PIPE, start_new_session=True
+    )
     assert process.stdout is not None
     with process.stdout as said:
         assert said.readline() == b"begun\n"
