@@ -54,7 +54,7 @@ class FormSuggestions:
         self.namespace = namespace
         self.listed.clear()
         await fields.set_choices(KIND.key, kind_choices(snapshot))
-        found, _ = await asyncio.gather(fetch_all(self._client, namespace), self._load_links(snapshot))
+        found = await fetch_all(self._client, namespace)
         for key, choices in found.items():
             fields.offer(key, choices.options, choices.problem)
         volumes = volume_choices(found["claim"])
@@ -63,13 +63,18 @@ class FormSuggestions:
         claims = [name for name, _ in found["claim"].options]
         self._model.set_claims(namespace, None if found["claim"].problem else claims)
 
-    async def _load_links(self, snapshot: ClusterSnapshot) -> None:
-        # Only Alibaba Cloud's component publishes the links.
+    def models_to_link(self, snapshot: ClusterSnapshot) -> Mapping[str, str]:
+        """Return the GPU models of the nodes whose links should be read now: once, when nodes are known."""
         models = {node.name: node.gpu_model for node in snapshot.nodes if node.gpus_total > 1}
-        if models and not self._has_links:
-            self._has_links = True
-            for node, matrix in (await fetch_known_links(self._client, models)).items():
-                self._model.links.setdefault(node, matrix)
+        if not models or self._has_links:
+            return {}
+        self._has_links = True
+        return models
+
+    async def load_links(self, models: Mapping[str, str]) -> None:
+        """Read the links between the GPUs of nodes, which only Alibaba Cloud's component publishes."""
+        for node, matrix in (await fetch_known_links(self._client, models)).items():
+            self._model.links.setdefault(node, matrix)
 
     async def load_node_labels(self, fields: JobFields) -> None:
         """List the labels of nodes, once; there may be many, so call it when they are needed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -120,7 +120,7 @@ class NewJobScreen(SubmitScreen):
         """Show the form, then fill in what is read from files and from the cluster."""
         self.query_one(Notice).show(self.model.not_carried_over, is_error=False)
         self._show_model()
-        self._suggestions.suggest_known(self.query_one(JobFields), self.snapshot)
+        self._suggest_known()
         self._load()
 
     def watch_snapshot(self) -> None:
@@ -132,10 +132,20 @@ class NewJobScreen(SubmitScreen):
                 self._show_model()
             else:
                 self._show_preflight()
-            self._suggestions.suggest_known(self.query_one(JobFields), self.snapshot)
+            self._suggest_known()
             is_asking = any(each.group == "checks" and not each.is_finished for each in self.workers)
             if self._checks.is_old and not is_asking:
                 self._check()
+
+    def _suggest_known(self) -> None:
+        self._suggestions.suggest_known(self.query_one(JobFields), self.snapshot)
+        if models := self._suggestions.models_to_link(self.snapshot):
+            self._load_links(models)
+
+    @work(group="links")
+    async def _load_links(self, models: Mapping[str, str]) -> None:
+        await self._suggestions.load_links(models)
+        self._show_preflight()
 
     def watch_busy(self) -> None:
         """Show the request in progress on the button."""

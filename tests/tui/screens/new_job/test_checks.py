@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from textual.widgets import Button
 
+from k8s.client.client import Client
 from k8s.topology.ack import config_map
 from k8s.topology.machines import MACHINES
 from tests.scripted.server import Answer, Held, Reply, Stall, page
@@ -25,7 +27,8 @@ from tests.tui.screens.new_job.world import (
     Form,
     form,
 )
-from tui.screens.documents.form_requests import CheckTimes
+from tui.jobs.new_job.form_model import FormModel
+from tui.screens.documents.form_requests import CheckTimes, FormSuggestions
 
 AT_ONCE = CheckTimes(after_s=0.0)
 ALWAYS_OLD = CheckTimes(after_s=0.0, holds_s=0.0)
@@ -137,6 +140,13 @@ async def test_nothing_is_checked_while_the_user_types_and_gpu_links_are_read_on
         await it.write("image", "mine:1")
         assert len(it.cluster.asked(maps)) == 1
         assert it.cluster.asked(QUOTAS) == []
+
+
+def test_gpu_links_are_read_when_nodes_are_known_which_may_be_after_the_form_opened() -> None:
+    suggestions = FormSuggestions(cast(Client, None), None, cast(FormModel, None))
+    assert not suggestions.models_to_link(replace(SNAPSHOT, nodes=()))
+    assert suggestions.models_to_link(SNAPSHOT)
+    assert not suggestions.models_to_link(SNAPSHOT)
 
 
 async def test_what_the_snapshot_shows_is_not_repeated(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ class Form:
         def is_settled() -> bool:
             # A dialog waits for the user, and its worker with it.
             waits = () if self.is_confirming else ("open", "submit")
-            return self.is_idle("read", "claims", "volume", *waits)
+            return self.is_idle("read", "claims", "links", "volume", *waits)
 
         await self.until(is_settled)
         await self.pilot.pause()
