@@ -52,7 +52,7 @@ class GpuWarning:
     holders: tuple[PodContainer, ...] = ()
     """Pods that hold the GPU, as far as known."""
     is_serious: bool = True
-    """False for conditions that may be normal, such as a busy GPU at its power limit."""
+    """False for conditions that may be no fault of the GPU, such as a bug in a kernel."""
 
 
 # Source: NVIDIA, "XID Errors"
@@ -118,6 +118,7 @@ def _faults(gpu: GpuReading) -> Iterable[tuple[WarningKind, str, bool]]:
 
 
 def _throttles(gpu: GpuReading) -> Iterable[tuple[WarningKind, str, bool]]:
+    # Not the power limit: a healthy H200 is at it all the time while it trains.
     throttles = gpu.throttles or frozenset()
     is_hot = bool(throttles & HEAT_THROTTLES)
     if is_hot or (Throttle.HARDWARE in throttles and Throttle.POWER_BRAKE not in throttles):
@@ -126,9 +127,6 @@ def _throttles(gpu: GpuReading) -> Iterable[tuple[WarningKind, str, bool]]:
         yield WarningKind.THERMAL, f"Slowed down {cause}{hot}.", True
     if Throttle.POWER_BRAKE in throttles:
         yield WarningKind.POWER, "Slowed down by the power brake: the server lacks power.", True
-    elif Throttle.POWER_CAP in throttles:
-        limit = "" if gpu.power_limit_w is None else f" of {gpu.power_limit_w:.0f} W"
-        yield WarningKind.POWER, f"At its power limit{limit}.", False
 
 
 def idle_for(samples: Sequence[GpuSample]) -> timedelta:

@@ -27,7 +27,7 @@ ADVICE: dict[WarningKind, str] = {
     WarningKind.XID: "If it recurs, have the node drained and the GPU tested (dmesg has more).",
     WarningKind.ECC: "Results may be wrong: have the GPU reset or replaced before you trust them.",
     WarningKind.THERMAL: "The job runs slower than it could: have the node's cooling checked.",
-    WarningKind.POWER: "Usual under full load; where it is not, ask who set the node's power limit.",
+    WarningKind.POWER: "The job runs slower than it could: have the node's power supply checked.",
     WarningKind.SLOW: "All ranks wait for it: check its node and input, or run without that node.",
     WarningKind.IDLE: "Delete the job if it is done, or ask its owner (:users has a message to send).",
 }

@@ -71,7 +71,7 @@ async def test_in_json_what_is_measured_stands_beside_what_is_allocated(
     gpu = n1["live"]["gpus"][0]
     assert (gpu["index"], gpu["utilisation_percent"], gpu["memory_used_bytes"]) == (0, 98.0, None)
     assert (gpu["power_limit_w"], gpu["throttles"], gpu["ecc_errors"]) == (400.0, ["power cap", "thermal"], 3)
-    assert [each["kind"] for each in gpu["warnings"]] == ["xid", "ecc", "thermal", "power"]
+    assert [each["kind"] for each in gpu["warnings"]] == ["xid", "ecc", "thermal"]
     assert gpu["source"] == "DCGM"
     assert 0 <= gpu["age_s"] < 60
     assert [(each["index"], each["mig_id"], each["mig_profile"]) for each in n2["live"]["gpus"]] == [
