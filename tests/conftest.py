@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import re
 import signal
 from collections.abc import Callable
@@ -21,7 +22,9 @@ FUZZ_EXAMPLES = 2_000
 
 
 def pytest_configure() -> None:
-    """Take Ctrl-C, also in the background, and make up examples for properties.
+    """Take Ctrl-C, also in the background, hide GPUs, and make up examples for properties.
+
+    Tests start more ranks than a workstation has GPUs.
 
     In the background a shell lets the tests and their children ignore Ctrl-C. How long an example takes, and
     how fast examples are made up, says something of the machine. A check makes up the same ones each time, so
@@ -29,10 +32,17 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("check", patient, derandomize=True)
     settings.register_profile("fuzz", patient, max_examples=FUZZ_EXAMPLES)
     settings.load_profile("check")
+
+
+@pytest.fixture
+def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the code see all GPUs of a stand-in of the driver."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

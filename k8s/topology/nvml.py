@@ -6,8 +6,11 @@ Source: NVML API reference, "NvLink Methods" and `nvmlDeviceGetTopologyCommonAnc
 from __future__ import annotations
 
 import importlib
+import itertools
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from k8s.topology.links import SELF, UNKNOWN, LinkMatrix
@@ -41,9 +44,29 @@ def query_driver(question: Callable[[Any], T], nvml: Any = None) -> T | None:
         nvml.nvmlShutdown()
 
 
+def visible_gpus() -> list[str] | None:
+    """Return the numbers or UUIDs in CUDA_VISIBLE_DEVICES; None if it is not set, and all may be used.
+
+    What follows an invalid entry does not count. Source: CUDA C++ Programming Guide, "Environment Variables".
+    """
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return None
+    names = (each.strip() for each in listed.split(","))
+    return list(itertools.takewhile(lambda name: name.isdecimal() or name.startswith("GPU-"), names))
+
+
 def handles_of(nvml: Any) -> list[Any]:
-    """Return the handles of all GPUs, by index."""
-    return [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+    """Return the handles of the GPUs that this process may use, in its order."""
+    visible = visible_gpus()
+    if visible is None:
+        return [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+    handles = []
+    with suppress(nvml.NVMLError):
+        for name in visible:
+            by_index, by_uuid = nvml.nvmlDeviceGetHandleByIndex, nvml.nvmlDeviceGetHandleByUUID
+            handles.append(by_index(int(name)) if name.isdecimal() else by_uuid(name))
+    return handles
 
 
 def text_of(name: str | bytes) -> str:
@@ -52,7 +75,7 @@ def text_of(name: str | bytes) -> str:
 
 
 def read_nvml(nvml: Any = None) -> LinkMatrix | None:
-    """Return the links between all GPUs of this machine; None without a driver or GPUs.
+    """Return the links between the GPUs of this machine that may be used; None without a driver or GPUs.
 
     Args:
         nvml: The NVML module; `pynvml` by default.

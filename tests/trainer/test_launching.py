@@ -113,7 +113,8 @@ def test_the_status_of_a_rank_is_the_status_of_its_pod(job: Job) -> None:
     assert job.end() == [2]
     assert job.lines[0][-1].startswith("launcher: rank")
     assert job.lines[0][-1].endswith("ended with exit status 2")
-    assert "[rank0]: error: argument --epochs: 0 is not 1 or more." in "\n".join(job.lines[0])
+    # The first to fail ends the other, which may not have said it yet.
+    assert re.search(r"\[rank[01]\]: error: argument --epochs: 0 is not 1 or more\.", "\n".join(job.lines[0]))
     assert len(job.lines[0]) <= 3
 
 
@@ -139,7 +140,7 @@ def test_a_rank_whose_partner_never_comes_says_so_in_time(job: Job, rank: str) -
     words = ["trainer.train_ddp", "--wait-for-others", "1"]
     job.start(words, RANK=rank, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
     assert job.end() == [1]
-    assert job.lines[0][-1].startswith("error: Could not reach the other 1 processes at 127.0.0.1:")
+    assert job.lines[0][-1].startswith("error: Could not reach the other process at 127.0.0.1:")
     assert job.lines[0][-1].endswith("; --wait-for-others waits longer.")
 
 

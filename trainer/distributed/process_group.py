@@ -77,8 +77,15 @@ class ProcessGroup:
             )
             self._cpu_group = dist.new_group(backend="gloo") if self.backend == "nccl" else dist.group.WORLD
         except (RuntimeError, ValueError, OSError) as error:
+            if "Duplicate GPU" in str(error):
+                raise TooFewGpus(
+                    "Two processes of the job use the same GPU.",
+                    f"{str(error).strip().splitlines()[-1]}.",
+                    "Give each process a GPU of its own, or use --device cpu.",
+                ) from error
+            others = "other process" if ranks.world_size == 2 else f"other {ranks.world_size - 1} processes"
             raise port_in_use(error) or TrainingError(
-                f"Could not reach the other {ranks.world_size - 1} processes at {self._master}.",
+                f"Could not reach the {others} at {self._master}.",
                 f"{first_line(error)}.",
                 "Check that all of them run and that rank 0 can be reached; --wait-for-others waits longer.",
             ) from error

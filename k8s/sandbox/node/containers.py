@@ -18,6 +18,7 @@ from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.node.programs import PROGRAMS, image_of
 from k8s.sandbox.node.torch_loopback import OPEN_RENDEZVOUS, RENDEZVOUS_HOST, SIMULATED_GPUS
 from k8s.sandbox.pod_folder import HOSTS, JOB_PORT, POD_UID, SANDBOX, TERMINATION_LOG, Launch, rewrite
+from k8s.topology.nvml import visible_gpus
 
 Manifest = Mapping[str, Any]
 
@@ -163,9 +164,14 @@ def environment(
     env |= {HOSTS: str(context.hosts), JOB_PORT: str(context.port or "")}
     env["PATH"] = f"{context.bin}{os.pathsep}{env['PATH']}"
     indices = ",".join(str(index) for index in context.gpus)
-    env["CUDA_VISIBLE_DEVICES"] = "" if context.is_simulated else indices
-    if context.is_simulated and indices:
-        env[SIMULATED_GPUS] = indices
+    if context.is_simulated:
+        env["CUDA_VISIBLE_DEVICES"] = ""
+        env |= {SIMULATED_GPUS: indices} if indices else {}
+        return env
+    visible = visible_gpus()
+    names = indices if visible is None else ",".join(visible[index] for index in context.gpus)
+    # CUDA's own order, the fastest first, is not that of NVML.
+    env |= {"CUDA_VISIBLE_DEVICES": names, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     return env
 
 

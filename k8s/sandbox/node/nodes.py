@@ -77,7 +77,7 @@ def shape_of(nodes: int = 0, gpus_per_node: int = -1, links: str = "") -> Shape:
 
 
 def real_gpus() -> list[str]:
-    """Return the models of this machine's GPUs; empty without a driver."""
+    """Return the models of this machine's GPUs that may be used; empty without a driver."""
     return query_driver(_models) or []
 
 

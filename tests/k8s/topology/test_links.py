@@ -20,6 +20,8 @@ from k8s.topology.smi_text import UnreadableTopology, read_topology
 from tests.bench.topology import ARRIVALS, CLUSTERS, by_topology, first_fit, measure, read_arrivals, simulate
 from tests.k8s.topology.texts import H100, OLD
 
+pytestmark = pytest.mark.usefixtures("every_gpu")
+
 V100 = MACHINES["dgx-1v"].matrix()
 ARENA_LINKS = [
     ["N-A", "NV2", "NV1", "NV2"],

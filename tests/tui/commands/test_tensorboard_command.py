@@ -43,6 +43,7 @@ async def served(address: str, path: str, until: Callable[[Any], bool] = bool) -
 
 @pytest.mark.slow
 async def test_folders_are_served_below_a_secret_path_until_their_owner_is_killed(run: CommandLine) -> None:
+    pytest.importorskip("tensorboard", reason="gpuconsole[trainer] brings it")
     write_run(run.home / "one" / "runs")
     write_run(run.home / "two" / "runs")
     (run.home / "tensorboard.py").write_text("raise SystemExit('a file of the user was imported')")
@@ -77,6 +78,7 @@ async def test_folders_are_served_below_a_secret_path_until_their_owner_is_kille
 async def test_event_files_of_a_pod_are_copied(
     run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
 ) -> None:
+    pytest.importorskip("tensorboard", reason="gpuconsole[trainer] brings it")
     job_writing_to(cluster, "/mnt/runs")
     (file,) = write_run(tmp_path / "runs").iterdir()
     body = file.read_bytes()
@@ -94,6 +96,7 @@ async def test_event_files_of_a_pod_are_copied(
 
 @pytest.mark.slow
 async def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="gpuconsole[trainer] brings it")
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         with pytest.raises(NoTensorBoard, match=f"(?s)TensorBoard did not start.*{port}"):

@@ -163,6 +163,7 @@ async def test_where_its_tensorboard_is_forwarded_to_stays_on_the_screen(tmp_pat
 async def test_a_tensorboard_starts_here_where_the_cluster_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("tensorboard", reason="gpuconsole[trainer] brings it")
     monkeypatch.setenv("SSH_CONNECTION", "10.1.2.3 50000 10.4.5.6 22")
     async with job_view(tmp_path, logs={"master-0": Log(printed("step 1 loss 0.5"))}) as play:
         forwarded = play.console.context.forwarded

@@ -35,6 +35,7 @@ int nvmlDeviceGetUtilizationRates(void *gpu, struct utilisation *rates) {
 """
 
 
+@pytest.mark.usefixtures("every_gpu")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler for a stand-in of the driver")
 async def test_what_the_driver_tells_is_shown_with_the_pod_that_has_the_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

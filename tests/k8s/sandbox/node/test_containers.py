@@ -153,11 +153,20 @@ def test_programs_of_the_sandbox_come_first_on_any_path() -> None:
     assert env_of(PATH="/opt/bin")["PATH"] == "/bin-of-pods:/opt/bin"
 
 
+def test_of_gpus_lent_to_the_sandbox_a_pod_gets_those_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,GPU-8f2a,1")
+    manifest = pod("true")
+    lent = context(gpus=(1, 2), is_simulated=False)
+    env = launch_of(manifest, manifest["spec"]["containers"][0], lent).env
+    assert env["CUDA_VISIBLE_DEVICES"] == "GPU-8f2a,1"
+
+
+@pytest.mark.usefixtures("every_gpu")
 def test_gpus_are_named_to_cuda_only_when_they_exist() -> None:
     manifest = pod("true", env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "7"}])
     container = manifest["spec"]["containers"][0]
     real = launch_of(manifest, container, context(gpus=(2, 3), is_simulated=False)).env
-    assert real["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert (real["CUDA_VISIBLE_DEVICES"], real["CUDA_DEVICE_ORDER"]) == ("2,3", "PCI_BUS_ID")
     assert "GPUCONSOLE_SIMULATED_GPUS" not in real
     simulated = launch_of(manifest, container, context(gpus=(2, 3))).env
     assert (simulated["CUDA_VISIBLE_DEVICES"], simulated["GPUCONSOLE_SIMULATED_GPUS"]) == ("", "2,3")

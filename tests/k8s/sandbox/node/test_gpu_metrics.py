@@ -22,6 +22,8 @@ from tests.k8s.sandbox.conftest import TOKEN, serving
 from tests.support.gpu_readings import NOON
 from tests.support.nvml import BUSY, ScriptedNvml
 
+pytestmark = pytest.mark.usefixtures("every_gpu")
+
 
 def read(text: str) -> tuple[GpuReading, ...]:
     return gpu_readings(read_samples(text.encode(), METRICS), "sandbox-0", Source.NVML, NOON)

@@ -28,6 +28,7 @@ SHAPE = (
 )
 
 
+@pytest.mark.usefixtures("every_gpu")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler for a stand-in of the driver")
 def test_real_gpus_are_offered_on_one_node(tmp_path: Path) -> None:
     (tmp_path / "driver.c").write_text(DRIVER)
@@ -38,6 +39,13 @@ def test_real_gpus_are_offered_on_one_node(tmp_path: Path) -> None:
         [sys.executable, "-c", SHAPE], env=env, cwd=ROOT, check=True, stdout=subprocess.PIPE
     )
     assert json.loads(said.stdout) == [["sandbox-0"], 3, "NVIDIA-Test-80GB", False]
+    for lent, gpus in (("2,0", 2), ("GPU-7", 0), ("", 0), ("-1", 0), ("1,-1,2", 1)):
+        env["CUDA_VISIBLE_DEVICES"] = lent
+        said = subprocess.run(
+            [sys.executable, "-c", SHAPE], env=env, cwd=ROOT, check=True, stdout=subprocess.PIPE
+        )
+        _, count, _, is_simulated = json.loads(said.stdout)
+        assert (count, is_simulated) == ((gpus, False) if gpus else (4, True)), lent
 
 
 def test_asking_for_a_shape_gives_simulated_gpus() -> None:
