@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from tests.scripted.server import Answer, ScriptedCluster, Stream, page, refusal
 from tests.support.objects import Object, batch_job, pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
@@ -22,6 +24,12 @@ async def test_a_job_is_deleted_by_its_uid(run: CommandLine, cluster: ScriptedCl
     assert options["propagationPolicy"] == "Background"
 
 
+@pytest.mark.parametrize("command", ["delete", "suspend", "resume"])
+async def test_advice_about_a_missing_job_names_the_cluster(run: CommandLine, command: str) -> None:
+    ended = await run(command, "--context", "recorded", "nope", "--yes")
+    assert "To list all jobs: gpuconsole --context recorded list -A" in ended.err
+
+
 async def test_a_missing_job_does_not_stop_the_others(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(f"{PATH}/done", Answer({"status": "Success"}), method="DELETE")
     cluster.say(f"{PATH}/fails", refusal(403, "you may not", "Forbidden"), method="DELETE")
@@ -29,6 +37,7 @@ async def test_a_missing_job_does_not_stop_the_others(run: CommandLine, cluster:
     assert ended.status == 1
     assert ended.out == "PyTorchJob default/done is being deleted.\n"
     assert "There is no job nope in namespace default." in ended.err
+    assert "To list all jobs: gpuconsole list -A" in ended.err
     assert "you may not" in ended.err
     assert len(cluster.asked(f"{PATH}/done", method="DELETE")) == 1
 

@@ -113,6 +113,7 @@ async def test_enter_opens_the_job_that_an_event_is_about_and_else_all_it_says(t
         assert isinstance(play.console.screen, DetailScreen)
         assert "Pod default/notebook" in play.text and "already present" in play.text
         await play.press("escape")
+        assert "Unknown command" not in play.text
         assert play.table.move_to("event-no-room-master-0")
         await play.press("v")
         assert isinstance(play.console.screen, DetailScreen)

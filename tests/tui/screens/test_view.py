@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ from textual.widgets import Input, Label
 from tests.support.objects import pytorch_job
 from tests.support.playground import console_on, some_objects
 from tests.tui.keys.world import typed
+from tui import screens
 from tui.actions.permissions import find_permissions
 from tui.app import Console
 from tui.screens.base.list_view import ListView
@@ -243,3 +248,20 @@ async def test_a_chapter_of_the_manual_is_a_view(tmp_path: Path) -> None:
         await play.until(lambda: "Manual: topology" in play.text and "GPU topology" in play.text)
         await play.press("escape", "colon", *"help nothing", "enter")
         await play.until(lambda: "No topic 'nothing'" in play.text)
+
+
+def every_list(base: type[ListView] = ListView) -> Iterator[type[ListView]]:
+    for each in base.__subclasses__():
+        yield each
+        yield from every_list(each)
+
+
+def test_a_list_that_opens_rows_in_its_own_way_does_not_open_them_in_the_usual_way_too() -> None:
+    for module in pkgutil.walk_packages(screens.__path__, f"{screens.__name__}."):
+        importlib.import_module(module.name)
+    for each in every_list():
+        # Textual calls the handlers of a class and of its bases.
+        if opens := vars(each).get("on_table_row_selected"):
+            assert ".prevent_default()" in inspect.getsource(opens), each
+        else:
+            assert each.ON_ENTER or each.__subclasses__() or each is Drawn, each

@@ -101,7 +101,7 @@ class EventsView(FeedView):
 
     def on_table_row_selected(self, event: Table.RowSelected) -> None:
         """Open the event."""
-        event.stop()
+        event.stop().prevent_default()
         self.action_open_event()
 
     def action_open_event(self) -> None:
