@@ -160,7 +160,7 @@ def _names(given: Mapping[str, str], kinds: set[str]) -> dict[str, Any]:
 
 
 def _of_same_cluster(key: str) -> dict[str, Any]:
-    """Return what was cached with another namespace of a cluster, without its jobs."""
+    """Return the cached names that all namespaces of the cluster share; empty if there are none."""
     cluster, _, _ = key.rpartition(",")
     for each, names in reversed(read_cache(NAMES_FILE).items()):
         if each.rpartition(",")[0] == cluster and isinstance(names, dict):
