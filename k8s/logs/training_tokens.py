@@ -64,6 +64,7 @@ _RARE_FORMS: tuple[tuple[str, re.Pattern[str], int], ...] = tuple(
         ("[", r"^\W{0,3}\[(?P<epoch>\d{1,9}),\s{1,8}(?P<step>\d{1,12})\]", 1),
         ("it", r"\b(?P<step>\d{1,12})it(?:/| \[)", 1),
         ("epoch/", r"\bepoch/(?:iter\w{0,6}|step|batch)\W{1,4}(?P<epoch>\d{1,9})/(?P<step>\d{1,12})", 1),
+        ("ms run", r"^\s{0,8}(?P<step>\d{1,12})\s{1,8}\d[\d.]{0,12} ms run", 1),
         ("loss ", r"\bloss (?P<step>\d{1,12}) (?=\d{1,9}\.\d)", 1),
         ("", r"^\s{0,8}(?P<epoch>\d{1,9}) (?P<step>\d{1,12}) (?=[a-z_]{1,20}\s?[=:])", 1),
         ("e-", r"(?:^|[\s:])\[(?P<step>\d{1,12}), \d{1,3}\.?\d{0,24}e-\d{1,3}\]$", 1),
@@ -78,7 +79,7 @@ _LEADING = re.compile(
     r"(?:^|[\]>)|-]\s|\b(?:info|debug)(?:\s|:\w{1,24}:))\s{0,8}"
     r"(?:\[(\d{1,12})(?:\](?=[\s:])|\s\|)|(\d{1,12})(?:\s?/\s?\d{1,12})?(?=:\s|\s?[|,;-]\s|\s\(|\s\[[a-z_]{0,16}\s?loss))"
 )
-_WENET = re.compile(r"\b(?:train|cv) batch (\d{1,9})/(\d{1,12}) ")
+_WENET = re.compile(r"\b(?:train|cv)(?: \|[^|]{0,40}\|)? batch (\d{1,9})/(\d{1,12}) ")
 _HEADING = re.compile(
     r"(?:^|[-:\]>\d]\s)\W{0,40}(?:(?:going into|end of|start(?:ing|ed)?|begin|train(?:ing)?)\s)?\W{0,4}"
     r"epoch\W{0,40}(\d{1,9})(?:\s?(?:/|of)\s?\d{1,9})?(?:\W{0,40}|\s(?:took|elapsed|finished|done|ended|end|start(?:s|ed)?|begins?)\b.{0,60})$"
@@ -111,7 +112,7 @@ def _rank(glued: str, is_apart: bool, word: str) -> int:
     if last in _FOREIGN_WORDS:
         if is_apart and word == "epoch" and last in _SPLIT_WORDS:
             return 3
-        if last == "total" and word == "step" and not is_apart:
+        if last == "total" and word == "step":
             return 1
         return rank if last == "n" and word.startswith("iter") else 0
     return rank if is_apart or last in _OWN_WORDS or glued[-1] == "-" else 0
