@@ -85,7 +85,7 @@ _HEADING = re.compile(
     r"epoch\W{0,40}(\d{1,9})(?:\s?(?:/|of)\s?\d{1,9})?(?:\W{0,40}|\s(?:took|elapsed|finished|done|ended|end|start(?:s|ed)?|begins?)\b.{0,60})$"
 )
 _GLOBAL_WORDS = frozenset({"global", "current", "cur", "acc", "completed", "env", "opt", "optimizer"})
-_OWN_WORDS = frozenset({"train", "training", "trainer", "lightning", "progress", "batch", "this"})
+_OWN_WORDS = frozenset({"train", "training", "trainer", "lightning", "progress", "batch", "this", "runtime"})
 _FOREIGN_WORDS = frozenset({
     "per", "every", "total", "max", "num", "min", "n", "warmup", "accumulation", "skipped", "nan", "each",
     "first", "last", "next", "best", "eval", "save", "logging", "log", "test", "val", "valid", "validation",
