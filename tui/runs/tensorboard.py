@@ -199,7 +199,9 @@ async def _started(folder: str, port: int) -> AsyncIterator[str]:
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        while process.returncode is None:
+            with contextlib.suppress(asyncio.CancelledError):  # the console ends: its loop is closed next
+                await process.wait()
 
 
 async def _address_in(output: asyncio.StreamReader) -> str:

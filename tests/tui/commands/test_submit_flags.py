@@ -70,7 +70,7 @@ def sample(name: str, field_type: FieldType) -> str:
         "config_files": "f:/etc/f",
         "env_from": "secret/s",
         "roles": "worker image=train:2 gpus=8",
-        "new_claims": "out 2Ti fast RWX",
+        "new_claims": "out:2Ti:fast:RWX",
         "tolerations": "a=b:NoSchedule",
         "gpu_resource": "amd.com/gpu",
         "working_dir": "/there",

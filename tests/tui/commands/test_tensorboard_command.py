@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -95,6 +96,25 @@ async def test_event_files_of_a_pod_are_copied(
 
 
 @pytest.mark.slow
+async def test_its_process_is_gone_when_it_ends_however_often_that_is_asked(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="gpuconsole[trainer] brings it")
+    addresses: asyncio.Queue[str] = asyncio.Queue()
+
+    async def serve() -> None:
+        async with local_tensorboard({"a": tmp_path}, {}, print) as address:
+            await addresses.put(address)
+            await asyncio.Event().wait()
+
+    serving = asyncio.create_task(serve())
+    address = urlsplit(await addresses.get())
+    while not serving.done():
+        serving.cancel()
+        await asyncio.sleep(0)
+    assert serving.cancelled()
+    with pytest.raises(OSError, match=r"refused|Connect call failed"):
+        await asyncio.open_connection(address.hostname, address.port)
+
+
 async def test_a_port_in_use_is_told(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="gpuconsole[trainer] brings it")
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -34,7 +34,7 @@ SAMPLES: dict[str, st.SearchStrategy[str]] = {
     "node_selector": st.just("gpu=a100"),
     "gpu_resource": st.sampled_from(["nvidia.com/gpu", "amd.com/gpu"]),
     "roles": st.sampled_from(["", "worker gpus=2 command='a b'", "worker cpu=1 restart=Never"]),
-    "new_claims": st.just("data 1Gi\nout 2Ti fast RWX"),
+    "new_claims": st.just("data:1Gi\nout:2Ti:fast:RWX"),
     "runtime": st.sampled_from(["", "torch-distributed", "trainingruntime/mine"]),
     "torchrun_options": st.just("--log-dir '/a b'"),
     "log_dir": st.sampled_from(["", "/tb"]),
