@@ -7,6 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
+import torch.distributed as dist
+
 from tests.trainer.jobs import free_port
 from trainer.catalogue import find
 from trainer.distributed.process_group import ProcessGroup, choose_device
@@ -65,6 +67,22 @@ def test_more_processes_than_gpus_end_all_of_the_node_at_once_with_a_status_of_t
         " Start as many processes as there are GPUs, or use --device cpu.\n"
     )
     assert two_gpus == []
+
+
+def test_ranks_on_one_gpu_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **_more: object) -> None:
+        raise dist.DistBackendError(
+            "NCCL error in: NCCLUtils.cpp:93, invalid usage (run with NCCL_DEBUG=WARN for details)\n"
+            "Last error:\nDuplicate GPU detected : rank 0 and rank 1 both on CUDA device 60"
+        )
+
+    group = ProcessGroup(Ranks(0, 2, 0, 1, "the environment"), torch.device("cpu"), 200)
+    monkeypatch.setattr(group, "_wait_for_all", dist.HashStore)  # type: ignore[attr-defined]
+    monkeypatch.setattr(dist, "init_process_group", refuse)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", free_port())
+    with pytest.raises(TooFewGpus, match=r"(?s)same GPU.*both on CUDA device 60.*or use --device cpu"):
+        group.init()
 
 
 def test_ranks_of_which_some_have_no_gpu_end_with_words_and_do_not_wait_for_each_other(

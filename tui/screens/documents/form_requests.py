@@ -63,12 +63,12 @@ class FormSuggestions:
         claims = [name for name, _ in found["claim"].options]
         self._model.set_claims(namespace, None if found["claim"].problem else claims)
 
-    def models_to_link(self, snapshot: ClusterSnapshot) -> Mapping[str, str]:
+    def take_models_to_link(self, snapshot: ClusterSnapshot) -> Mapping[str, str]:
         """Return the GPU models of the nodes whose links should be read now: once, when nodes are known."""
-        models = {node.name: node.gpu_model for node in snapshot.nodes if node.gpus_total > 1}
-        if not models or self._has_links:
+        if self._has_links:
             return {}
-        self._has_links = True
+        models = {node.name: node.gpu_model for node in snapshot.nodes if node.gpus_total > 1}
+        self._has_links = bool(models)
         return models
 
     async def load_links(self, models: Mapping[str, str]) -> None:

@@ -139,7 +139,7 @@ class NewJobScreen(SubmitScreen):
 
     def _suggest_known(self) -> None:
         self._suggestions.suggest_known(self.query_one(JobFields), self.snapshot)
-        if models := self._suggestions.models_to_link(self.snapshot):
+        if models := self._suggestions.take_models_to_link(self.snapshot):
             self._load_links(models)
 
     @work(group="links")

@@ -115,8 +115,9 @@ async def _connect(
         try:
             return await _connect_socket(path)
         except (FileNotFoundError, ConnectionRefusedError):
-            # There is no file yet, or nobody listens on it yet.
-            if not _runs_tensorboard(pod) or asyncio.get_running_loop().time() >= deadline:
+            # There is no file yet, or nobody listens on it yet; without its folder, the pod is gone.
+            is_starting = _runs_tensorboard(pod) and path.parent.parent.exists()
+            if not is_starting or asyncio.get_running_loop().time() >= deadline:
                 raise
         await asyncio.sleep(POLL_S)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import socket
 import zlib
 from collections.abc import AsyncIterator
@@ -94,10 +95,11 @@ async def test_a_tensorboard_that_is_still_starting_is_waited_for(
     uid = (await sandbox.made("pods", made))["metadata"]["uid"]
     await set_phase(sandbox, "Running")
     path = port_socket(tmp_path / "pods", uid, 6006)
+    path.parent.parent.mkdir(parents=True)
     async with asyncio.timeout(PATIENCE_S), forward(client, "p", sandbox.namespace, 6006) as opened:
         reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
         await asyncio.sleep(2 * POLL_S)
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir()
         with socket.socket(socket.AF_UNIX) as served:
             # Between `bind` and `listen` there is a file, but connections are refused.
             with contextlib.chdir(path.parent):  # the whole path is too long for a socket's address
@@ -109,6 +111,12 @@ async def test_a_tensorboard_that_is_still_starting_is_waited_for(
             with reached:
                 reached.send(b"ready")
                 assert await reader.readexactly(5) == b"ready"
+        writer.close()
+        # Without the pod's folder nothing is waited for.
+        shutil.rmtree(path.parent.parent)
+        reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
         writer.close()
 
 

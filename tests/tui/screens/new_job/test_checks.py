@@ -144,9 +144,9 @@ async def test_nothing_is_checked_while_the_user_types_and_gpu_links_are_read_on
 
 def test_gpu_links_are_read_when_nodes_are_known_which_may_be_after_the_form_opened() -> None:
     suggestions = FormSuggestions(cast(Client, None), None, cast(FormModel, None))
-    assert not suggestions.models_to_link(replace(SNAPSHOT, nodes=()))
-    assert suggestions.models_to_link(SNAPSHOT)
-    assert not suggestions.models_to_link(SNAPSHOT)
+    assert not suggestions.take_models_to_link(replace(SNAPSHOT, nodes=()))
+    assert suggestions.take_models_to_link(SNAPSHOT)
+    assert not suggestions.take_models_to_link(SNAPSHOT)
 
 
 async def test_what_the_snapshot_shows_is_not_repeated(tmp_path: Path) -> None:
