@@ -117,8 +117,17 @@ def test_what_all_namespaces_of_a_cluster_share_is_completed_in_a_new_one_withou
     words: str,
     expected: list[str],
 ) -> None:
-    monkeypatch.setattr(completer, "_refresh", lambda _flags: None)
+    waits: list[float] = []
+
+    class Refreshing:
+        def wait(self, for_s: float) -> None:
+            waits.append(for_s)
+            raise subprocess.TimeoutExpired("gpuconsole", for_s)
+
+    monkeypatch.setattr(completer, "_refresh", lambda _flags: Refreshing())
     assert completions(capsys, *words.removesuffix("|").split(" ")) == expected
+    # Names of jobs, and those of another cluster, are not known yet.
+    assert bool(waits) is any(each in words for each in (" node ", "logs", "--context lab", "--sandbox"))
 
 
 def test_names_that_could_write_to_the_terminal_are_left_out(

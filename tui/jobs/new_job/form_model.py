@@ -275,6 +275,12 @@ class FormModel:
             self._fill_in_default("claim", "workspace" if "workspace" in (claims or ()) else "")
         self._recompute()
 
+    def add_links(self, links: Mapping[str, LinkMatrix]) -> None:
+        """Add GPU links by node; those that are known stay."""
+        for node, matrix in links.items():
+            self.links.setdefault(node, matrix)
+        self._recompute()
+
     def set_volume(self, volume: VolumeContent | None, place: Place | None = None) -> None:
         """Set the content of the volume at `place`, which defaults to that of the values."""
         self._volume, self._inspected = volume, place or self.place

@@ -73,8 +73,7 @@ class FormSuggestions:
 
     async def load_links(self, models: Mapping[str, str]) -> None:
         """Read the links between the GPUs of nodes, which only Alibaba Cloud's component publishes."""
-        for node, matrix in (await fetch_known_links(self._client, models)).items():
-            self._model.links.setdefault(node, matrix)
+        self._model.add_links(await fetch_known_links(self._client, models))
 
     async def load_node_labels(self, fields: JobFields) -> None:
         """List the labels of nodes, once; there may be many, so call it when they are needed."""

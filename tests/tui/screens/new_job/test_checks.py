@@ -133,9 +133,11 @@ async def test_an_old_check_is_repeated_with_the_job_or_the_cluster_that_changes
 
 async def test_nothing_is_checked_while_the_user_types_and_gpu_links_are_read_once(tmp_path: Path) -> None:
     maps = "/api/v1/namespaces/kube-system/configmaps"
-    answers = {maps: page([config_map("a100-1", MACHINES["dgx-a100"].matrix())])}
-    async with checked_form(tmp_path, answers, times=CheckTimes(after_s=NEVER_S)) as it:
+    links = Held(page([config_map("a100-1", MACHINES["dgx-a100"].matrix())]))
+    never = CheckTimes(after_s=NEVER_S)
+    async with form(tmp_path, waits=False, size=(120, 50), answers={maps: links}, check_times=never) as it:
         await it.write("gpus", "4")
+        links.let_go()
         await it.until(lambda: "a100-1: 6 free, 4 of them NVLink-connected" in it.summary)
         await it.write("image", "mine:1")
         assert len(it.cluster.asked(maps)) == 1
