@@ -14,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+pytest_plugins = ["tests.tiers"]
+
 # The scheduler knows names only, not marks: a test on the real cluster has to be found by its name.
 ON_REAL_CLUSTER = re.compile(r"/real_cluster/|/test_real_|\[real\b")
 HAS_EAGER_TASKS = hasattr(asyncio, "eager_task_factory")

@@ -1,0 +1,116 @@
+"""Tiers of the tests, and the CPU time that keeps them apart.
+
+Quick tests are neither `slow` nor `cluster`; `make test` runs them. A quick test that uses more than
+`QUICK_LIMIT_S` fails, unless it is one of the few end-to-end tests that stay in the quick tier on purpose.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+QUICK_LIMIT_S = 3.0
+"""CPU seconds that an unmarked test may use: its own process and the children that it has waited for."""
+SLOW_FLOOR_S = 0.5
+"""A test marked `slow` that uses less is reported: it may belong into the quick tier."""
+DEAREST = 10
+CPU_S = "cpu_s"
+"""Name of the property of a report, which pytest-xdist sends to the controller."""
+
+
+class Meter:
+    """CPU time of the running test, without that of fixtures which other tests share."""
+
+    def __init__(self) -> None:
+        self.start_s = self.shared_s = 0.0
+
+    def restart(self) -> None:
+        self.start_s, self.shared_s = cpu_s(), 0.0
+
+    @property
+    def test_s(self) -> float:
+        return cpu_s() - self.start_s - self.shared_s
+
+
+METER = pytest.StashKey[Meter]()
+
+
+def cpu_s() -> float:
+    """Return the CPU seconds of this process and of its children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def fault_of(used_s: float, marks: set[str]) -> str | None:
+    """Explain why a test of this cost does not belong into the quick tier; None if it may stay."""
+    if used_s <= QUICK_LIMIT_S or marks & {"slow", "cluster", "end_to_end"}:
+        return None
+    return (
+        f"used {used_s:.1f} CPU seconds; a test of the quick tier may use {QUICK_LIMIT_S:g}.\n"
+        "Make it cheaper, or mark it `slow`: then `make check` runs it and `make test` does not."
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[METER] = Meter()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    item.config.stash[METER].restart()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Leave the setup of shared fixtures out of the account of the test that happens to come first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    meter = request.config.stash[METER]
+    before_s, start_s = meter.shared_s, cpu_s()
+    try:
+        return (yield)
+    finally:
+        # Fixtures that this one requested by name were added meanwhile, and lie inside its own time.
+        meter.shared_s = before_s + cpu_s() - start_s
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the cost to the last report of a test, and let that fail where the tier does not allow it."""
+    report = yield
+    if call.when == "teardown":
+        used_s = item.config.stash[METER].test_s
+        report.user_properties.append((CPU_S, used_s))
+        fault = fault_of(used_s, {mark.name for mark in item.iter_markers()})
+        if fault and report.passed:
+            report.outcome, report.longrepr = "failed", f"{item.nodeid} {fault}"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the dearest tests, and those marked `slow` that are not."""
+    costs: dict[str, float] = {}
+    cheap: list[tuple[float, str]] = []
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            used_s = dict(getattr(report, "user_properties", ())).get(CPU_S)
+            if used_s is None or report.when != "teardown":
+                continue
+            costs[report.nodeid] = used_s
+            if "slow" in report.keywords and used_s < SLOW_FLOOR_S:
+                cheap.append((used_s, report.nodeid))
+    if not costs:
+        return
+    terminalreporter.section(f"CPU time: {sum(costs.values()):.0f} s in {len(costs)} tests")
+    for nodeid in sorted(costs, key=costs.__getitem__, reverse=True)[:DEAREST]:
+        terminalreporter.line(f"{costs[nodeid]:7.2f} s  {nodeid}")
+    for used_s, nodeid in sorted(cheap, key=lambda pair: pair[1]):
+        terminalreporter.line(f"{used_s:7.2f} s  {nodeid}: marked slow, but cheap enough for the quick tier")
