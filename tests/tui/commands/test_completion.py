@@ -9,17 +9,19 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests import ROOT
-from tests.scripted.server import ScriptedCluster, Stall
+from tests.scripted.server import WAIT_S, ScriptedCluster, Stall
 from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine
-from tui.commands import completer
+from tui.commands import completer, completion
 from tui.commands.completer import cluster_key, read_names
 
+GRAMMAR = cache(completion.make_grammar)
 JOBS = ["bert", "resnet"]
 NAMES = {
     "contexts": ["lab", "prod:east"],
@@ -35,20 +37,56 @@ NAMES = {
         "resnet": {"words": "MPIJob Failed", "instances": ["launcher"], "ranks": []},
     },
 }
+PATIENT = """\
+import sys
+from tui.commands import completer
+from tui.__main__ import main
+completer.FRESH_S, completer.FIRST_S = 3600.0, {wait_s}
+sys.exit(main())
+"""
+"""The program with caches that stay fresh, and with patience, however slow the machine is."""
 
 
 @pytest.fixture
-def names(alone: CommandLine, tmp_path: Path) -> Path:
-    """Cache names, and return a folder with a `gpuconsole` for shells."""
-    folder = Path(completer.state_folder())
-    folder.mkdir(parents=True)
-    found = {cluster_key("", "", "", is_sandbox=False): {"at": time.time(), **NAMES}}
-    (folder / completer.NAMES_FILE).write_text(json.dumps(found))
+def grammar(alone: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cache the grammar, which takes a second to make."""
+    monkeypatch.setattr(completion, "make_grammar", GRAMMAR)
+    assert completer.complete([""]) == 0
+
+
+@pytest.fixture
+def binaries(grammar: None, tmp_path: Path) -> Path:
+    """Return a folder with a `gpuconsole` for shells."""
+    script = tmp_path / "patient.py"
+    script.write_text(PATIENT.format(wait_s=WAIT_S))
     binary = tmp_path / "bin" / "gpuconsole"
     binary.parent.mkdir()
-    binary.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -P -m tui "$@"\n')
+    binary.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -P -W error {script} "$@"\n')
     binary.chmod(0o755)
     return binary.parent
+
+
+class Refreshing:
+    """A refresh of the names that does not end in time."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    def wait(self, for_s: float) -> None:
+        self.waits.append(for_s)
+        raise subprocess.TimeoutExpired("gpuconsole", for_s)
+
+
+@pytest.fixture
+def names(grammar: None, monkeypatch: pytest.MonkeyPatch) -> Refreshing:
+    """Cache names that stay fresh, and return the refresh of others."""
+    refreshing = Refreshing()
+    monkeypatch.setattr(completer, "_refresh", lambda _flags: refreshing)
+    monkeypatch.setattr(completer, "FRESH_S", 3600.0)
+    folder = Path(completer.state_folder())
+    found = {cluster_key("", "", "", is_sandbox=False): {"at": time.time(), **NAMES}}
+    (folder / completer.NAMES_FILE).write_text(json.dumps(found))
+    return refreshing
 
 
 def completions(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
@@ -59,80 +97,55 @@ def completions(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("words", "expected", "waits"),
     [
-        ("wa|", ["wait", ":"]),
-        ("logs |", [*JOBS, ":"]),
-        ("logs be|", ["bert", ":"]),
-        ("-n default logs be|", [":"]),
-        ("logs bert -i |", ["master-0", "worker-0", ":"]),
-        ("logs PyTorchJob/bert -r |", ["0", "1", ":"]),
-        ("logs bert x|", [":"]),
-        ("-A logs be|", [":"]),
-        ("delete bert r|", ["resnet", ":"]),
-        ("wait --for |", ["running", "succeeded", "silent", "finished", ":"]),
-        ("wait --for=s|", ["--for=succeeded", "--for=silent", ":"]),
-        ("wait --for = s|", ["succeeded", "silent", ":"]),
-        ("wait --for =|", ["running", "succeeded", "silent", "finished", ":"]),
-        ("--context |", ["lab", "prod:east", ":"]),
-        ("list -n v|", ["vision", ":"]),
-        ("describe node gpu-|", ["gpu-1", "gpu-2", ":"]),
-        ("top n|", ["nodes", ":"]),
-        ("submit pytorch --template |", ["mpi-vgg16", ":"]),
-        ("submit -f |", [":files"]),
-        ("curves |", [*JOBS, ":files"]),
-        ("completion |", ["bash", "zsh", "fish", ":"]),
-        ("logs --previ|", ["--previous", ":"]),
-        ("nonsense |", [":files"]),
+        ("wa|", ["wait", ":"], False),
+        ("logs |", [*JOBS, ":"], False),
+        ("logs be|", ["bert", ":"], False),
+        ("logs bert -i |", ["master-0", "worker-0", ":"], False),
+        ("logs PyTorchJob/bert -r |", ["0", "1", ":"], False),
+        ("logs bert x|", [":"], False),
+        ("delete bert r|", ["resnet", ":"], False),
+        ("wait --for |", ["running", "succeeded", "silent", "finished", ":"], False),
+        ("wait --for=s|", ["--for=succeeded", "--for=silent", ":"], False),
+        ("wait --for = s|", ["succeeded", "silent", ":"], False),
+        ("wait --for =|", ["running", "succeeded", "silent", "finished", ":"], False),
+        ("--context |", ["lab", "prod:east", ":"], False),
+        ("list -n v|", ["vision", ":"], False),
+        ("describe node gpu-|", ["gpu-1", "gpu-2", ":"], False),
+        ("top n|", ["nodes", ":"], False),
+        ("submit pytorch --template |", ["mpi-vgg16", ":"], False),
+        ("submit -f |", [":files"], False),
+        ("curves |", [*JOBS, ":files"], False),
+        ("completion |", ["bash", "zsh", "fish", ":"], False),
+        ("logs --previ|", ["--previous", ":"], False),
+        ("nonsense |", [":files"], False),
+        # All namespaces of a cluster share its nodes, namespaces and contexts, but not its jobs.
+        ("-n default --context |", ["lab", "prod:east", ":"], False),
+        ("-n v|", ["vision", ":"], False),
+        ("-n vision describe node gpu-2|", ["gpu-2", ":"], True),
+        ("-n vision logs b|", [":"], True),
+        ("-A logs be|", [":"], True),
+        ("--context lab -n v|", [":"], True),
+        ("--sandbox describe node g|", [":"], True),
     ],
 )
 def test_the_word_at_the_cursor_is_completed(
-    names: Path, capsys: pytest.CaptureFixture[str], words: str, expected: list[str]
+    names: Refreshing, capsys: pytest.CaptureFixture[str], words: str, expected: list[str], waits: bool
 ) -> None:
-    typed = words.removesuffix("|").split(" ")
-    assert completions(capsys, *typed) == expected
+    assert completions(capsys, *words.removesuffix("|").split(" ")) == expected
+    assert bool(names.waits) is waits
 
 
-def test_another_namespace_or_cluster_has_names_of_its_own(names: Path) -> None:
+@pytest.mark.usefixtures("names")
+def test_another_namespace_or_cluster_has_names_of_its_own() -> None:
     assert read_names(cluster_key("", "", "vision", is_sandbox=False)) == {}
     assert read_names(cluster_key("", "", "", is_sandbox=True)) == {}
     assert read_names(cluster_key("", "", "", is_sandbox=False))["nodes"] == ["gpu-1", "gpu-2"]
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("-n default --context |", ["lab", "prod:east", ":"]),
-        ("-n v|", ["vision", ":"]),
-        ("-n vision describe node gpu-2|", ["gpu-2", ":"]),
-        ("-n vision logs b|", [":"]),
-        ("--context lab -n v|", [":"]),
-        ("--sandbox describe node g|", [":"]),
-    ],
-)
-def test_what_all_namespaces_of_a_cluster_share_is_completed_in_a_new_one_without_a_wait(
-    names: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    words: str,
-    expected: list[str],
-) -> None:
-    waits: list[float] = []
-
-    class Refreshing:
-        def wait(self, for_s: float) -> None:
-            waits.append(for_s)
-            raise subprocess.TimeoutExpired("gpuconsole", for_s)
-
-    monkeypatch.setattr(completer, "_refresh", lambda _flags: Refreshing())
-    assert completions(capsys, *words.removesuffix("|").split(" ")) == expected
-    # Names of jobs, and those of another cluster, are not known yet.
-    assert bool(waits) is any(each in words for each in (" node ", "logs", "--context lab", "--sandbox"))
-
-
-def test_names_that_could_write_to_the_terminal_are_left_out(
-    names: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("names")
+def test_names_that_could_write_to_the_terminal_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(completer.state_folder()) / completer.NAMES_FILE
     evil = {"ok": {"words": "\x1b[2J"}, "\x1b]0;x\x07": {}}
     path.write_text(
@@ -141,11 +154,12 @@ def test_names_that_could_write_to_the_terminal_are_left_out(
     assert completions(capsys, "logs", "") == ["ok", ":"]
 
 
+@pytest.mark.usefixtures("names")
 @pytest.mark.parametrize(
     "content", ["", "[]", '{"x": 1', '{"[\\"\\", \\"\\", false, \\"\\"]": 3}', "[" * 9999, '{"x": {}}']
 )
 def test_a_broken_cache_counts_as_none(
-    names: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, content: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
     (Path(completer.state_folder()) / completer.NAMES_FILE).write_text(content)
     (Path(completer.state_folder()) / completer.GRAMMAR_FILE).write_text(content)
@@ -179,21 +193,22 @@ async def test_of_a_cluster_that_does_not_answer_the_names_are_asked_for_once_an
     assert read_names(key) == known
 
 
-async def test_without_a_cluster_a_tab_is_silent(alone: CommandLine) -> None:
-    ended = await alone.process("__complete", "logs", "")
-    assert (ended.status, ended.out, ended.err) == (0, ":\n", "")
+def test_without_a_cluster_a_tab_is_silent(binaries: Path) -> None:
+    done = subprocess.run([binaries / "gpuconsole", "__complete", "logs", ""], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, ":\n", "")
 
 
-def run_shell(names: Path, *words: str) -> list[str]:
+def run_shell(binaries: Path, *words: str) -> list[str]:
     """Run a shell in which `gpuconsole` is the one of these tests."""
     if shutil.which(words[0]) is None:
         pytest.skip(f"{words[0]} is not installed")
-    env = {**os.environ, "PATH": f"{names}:{os.environ['PATH']}", "XDG_DATA_HOME": str(names)}
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True, timeout=60)
-    return done.stdout.splitlines()
+    env = {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}", "XDG_DATA_HOME": str(binaries)}
+    return subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 
 
-def test_bash_completes(names: Path) -> None:
+@pytest.mark.end_to_end
+@pytest.mark.usefixtures("names")
+def test_bash_completes(binaries: Path) -> None:
     script = """
     source <(gpuconsole completion bash)
     complete -p gpuconsole >/dev/null || exit 1
@@ -201,34 +216,37 @@ def test_bash_completes(names: Path) -> None:
     try logs ''
     try wait --for = s
     """
-    assert run_shell(names, "bash", "--norc", "-c", script) == ["bert resnet ", "succeeded silent "]
+    assert run_shell(binaries, "bash", "--norc", "-c", script) == ["bert resnet ", "succeeded silent "]
 
 
-def test_fish_completes(names: Path) -> None:
+@pytest.mark.usefixtures("names")
+def test_fish_completes(binaries: Path) -> None:
     tries = "complete -C 'gpuconsole logs '; complete -C 'gpuconsole wait --for=f'"
     script = f"gpuconsole completion fish | source; {tries}"
-    assert run_shell(names, "fish", "--no-config", "-c", script) == [
+    assert run_shell(binaries, "fish", "--no-config", "-c", script) == [
         "bert\tPyTorchJob Running",
         "resnet\tMPIJob Failed",
         "--for=finished",
     ]
 
 
-async def test_zsh_completes(names: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.usefixtures("names")
+async def test_zsh_completes(binaries: Path) -> None:
     if shutil.which("zsh") is None:
         pytest.skip("zsh is not installed")
-    env = {**os.environ, "PATH": f"{names}:{os.environ['PATH']}", "TERM": "xterm", "PS1": "ready> "}
+    env = {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}", "TERM": "xterm", "PS1": "ready> "}
 
     def type_tabs() -> None:
-        with Terminal(["zsh", "-f"], env=env, folder=names) as terminal:
-            terminal.wait_for("ready>")
-            terminal.send("source <(gpuconsole completion zsh); echo lo''aded\r")
-            terminal.wait_for("loaded")
-            terminal.send("gpuconsole logs res\t")
-            terminal.wait_for("gpuconsole logs resnet")
-            terminal.send("-i la\t")
-            terminal.wait_for("logs resnet -i launcher")
-            terminal.send("\x15gpuconsole --context prod\t")
-            terminal.wait_for("--context prod:east")
+        with Terminal(["zsh", "-f"], env=env, folder=binaries) as terminal:
+            for typed, shown in (
+                ("", "ready>"),
+                ("source <(gpuconsole completion zsh); echo lo''aded\r", "loaded"),
+                ("gpuconsole logs res\t", "gpuconsole logs resnet"),
+                ("-i la\t", "logs resnet -i launcher"),
+                ("\x15gpuconsole --context prod\t", "--context prod:east"),
+            ):
+                terminal.send(typed)
+                terminal.wait_for(shown, timeout_s=60)
 
     await asyncio.to_thread(type_tabs)
