@@ -1,4 +1,8 @@
-"""A server that stores what it is given, as an API server does; it may lose answers, or refuse."""
+"""A server that stores what it is given, as an API server does; it may lose answers, or refuse.
+
+It knows no defaults, lists, watches or wrong fields. The tests in tests/k8s/sandbox/api/conformance that are
+marked `also_scripted` hold it to the answers of a real server.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from tests.scripted.server import Answer, Asked, Compute, Drop, Reply, ScriptedCluster, refusal
+from k8s.sandbox.api.admission import patches
+from tests.scripted.server import Answer, Asked, Compute, Drop, Reply, ScriptedCluster, status_object
 
 Object = dict[str, Any]
 
@@ -24,7 +29,7 @@ class ObjectStore:
         """Answers in place of the store, which then does nothing."""
         self.after: Callable[[Asked, str], Reply | None] = lambda asked, what: None
         """Answers after the store has done it."""
-        self._uids = 0
+        self._version = 0
         cluster.say_everywhere(Compute(self._answer))
 
     def names(self) -> list[str]:
@@ -37,10 +42,17 @@ class ObjectStore:
 
     def put(self, path: str, obj: Mapping[str, Any]) -> Object:
         """Store an object under a new uid."""
-        self._uids += 1
-        meta = {"creationTimestamp": "2026-01-01T00:00:00Z", **obj["metadata"], "uid": f"uid-{self._uids}"}
-        self.objects[path] = {**deepcopy(dict(obj)), "metadata": meta}
-        return self.objects[path]
+        uid = f"uid-{self._version + 1}"
+        meta = {"creationTimestamp": "2026-01-01T00:00:00Z", **obj["metadata"], "uid": uid}
+        if "/namespaces/" in path:
+            meta["namespace"] = path.split("/namespaces/")[1].split("/")[0]
+        return self._change(path, {**deepcopy(dict(obj)), "metadata": meta})
+
+    def _change(self, path: str, obj: Object) -> Object:
+        self._version += 1
+        obj["metadata"]["resourceVersion"] = str(self._version)
+        self.objects[path] = obj
+        return obj
 
     def _answer(self, asked: Asked) -> Reply:
         body = json.loads(asked.body) if asked.body else {}
@@ -59,21 +71,29 @@ class ObjectStore:
         held = self.objects.get(path)
         if asked.method == "POST":
             if held is not None:
-                return refusal(409, f"{path} already exists", "AlreadyExists")
+                return _refusal(409, path, "already exists", "AlreadyExists")
             if "dryRun" in asked.query:
                 return Answer(body, 201)
             return Answer(self.put(path, body), 201)
         if held is None:
-            return refusal(404, f"{path} not found", "NotFound")
+            return _refusal(404, path, "not found", "NotFound")
         if asked.method == "DELETE":
-            uid = (body.get("preconditions") or {}).get("uid")
-            if uid and uid != held["metadata"]["uid"]:
-                return refusal(409, "the UID in the precondition does not match", "Conflict")
+            for field, wanted in (body.get("preconditions") or {}).items():
+                if wanted != held["metadata"][field]:
+                    return _refusal(409, path, f"the {field} in the precondition does not match", "Conflict")
             del self.objects[path]
             return Answer({"kind": "Status", "status": "Success"})
-        if asked.method == "PATCH":
-            held["metadata"] |= body["metadata"]
-        return Answer(held)
+        return Answer(self._change(path, patches.merge(held, body)) if asked.method == "PATCH" else held)
+
+
+def _refusal(code: int, path: str, words: str, reason: str) -> Answer:
+    """Answer with a status that names the object, as a real server does."""
+    *_, plural, name = parts = path.split("/")
+    group = parts[2] if parts[1] == "apis" else ""
+    details = {"name": name, "kind": plural, **({"group": group} if group else {})}
+    kind = ".".join(filter(None, (plural, group)))
+    status = status_object(code, f'{kind} "{name}" {words}', reason, **details)
+    return Answer({**status, "metadata": {}}, code)
 
 
 def lose(what: str, times: int = 1, method: str = "POST") -> Callable[[Asked, str], Reply | None]:

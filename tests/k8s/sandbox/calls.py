@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import io
 import json
 import ssl
@@ -10,18 +11,25 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
 
 Object = dict[str, Any]
+Test = TypeVar("Test", bound=Callable[..., object])
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
+
+
+def also_scripted(test: Test) -> Test:
+    """Mark a test of the API to run also on the scripted server of other tests, which serves that much."""
+    test.is_also_scripted = True  # type: ignore[attr-defined]
+    return test
 
 
 @dataclass(frozen=True)
@@ -175,9 +183,19 @@ async def eventually(check: Callable[[], Awaitable[Any]], timeout_s: float = PAT
     """Poll until the answer is true; return it."""
     deadline = time.monotonic() + timeout_s
     while not (answer := await check()):
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, f"after {timeout_s:g} s still {answer!r}: {wording(check)}"
         await asyncio.sleep(0.02)
     return answer
+
+
+def wording(claim: Callable[..., object]) -> str:
+    """Return the source of a claim and the values that it uses, for the message of a failure."""
+    try:
+        source = " ".join(inspect.getsource(claim).split())
+        used = inspect.getclosurevars(claim).nonlocals
+    except (OSError, TypeError):
+        return repr(claim)
+    return f"`{source[:300]}`" + (f" with {used!r:.300}" if used else "")
 
 
 def thing(kind: str, name: str, api_version: str = "v1", **members: Any) -> Object:

@@ -15,6 +15,8 @@ import yaml
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.calls import Api, config, thing
+from tests.scripted.object_store import ObjectStore
+from tests.scripted.server import ScriptedCluster
 from tests.support import real_cluster
 
 TOKEN = "token-of-the-tests"
@@ -52,9 +54,23 @@ def real_kubeconfig() -> dict[str, object]:
     return config
 
 
-@pytest.fixture(params=["sandbox", pytest.param("real", marks=pytest.mark.cluster)])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests of the API on the sandbox and a real cluster, and some on a scripted server."""
+    if "api" in metafunc.fixturenames:
+        servers = ["sandbox", pytest.param("real", marks=pytest.mark.cluster)]
+        if getattr(metafunc.function, "is_also_scripted", False):
+            servers.append("scripted")
+        metafunc.parametrize("api", servers, indirect=True)
+
+
+@pytest.fixture
 async def api(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> AsyncIterator[Api]:
-    """Yield calls in a new namespace of the sandbox, then of a real cluster: both must answer the same."""
+    """Yield calls in a new namespace of a server; all servers must answer the same."""
+    if request.param == "scripted":
+        async with ScriptedCluster() as cluster, Api(cluster.host, TOKEN, None, is_real=False) as api:
+            ObjectStore(cluster)
+            yield await _in_own_namespace(api)
+        return
     if request.param == "sandbox":
         async with serving(store, tmp_path / "pods") as (_, api):
             yield await _in_own_namespace(api)

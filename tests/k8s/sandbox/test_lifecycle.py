@@ -21,8 +21,19 @@ from k8s.errors import KubeError
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, EVENTS, NODES, PODS
 from k8s.sandbox.paths import SandboxPaths
-from tests.k8s.sandbox.live.running import comes, eventually, has, log_of, marked, phase, pod, pytorch_job
-from tests.k8s.sandbox.live.test_leftovers import leave, sleepers
+from tests.k8s.sandbox.live.running import (
+    comes,
+    eventually,
+    has,
+    leave,
+    log_of,
+    marked,
+    phase,
+    pod,
+    pytorch_job,
+    sleepers,
+    until_marked,
+)
 
 QUICK = sandbox.SandboxOptions(nodes=2, gpus_per_node=4, restart_delay_s=0.2)
 
@@ -38,6 +49,7 @@ async def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
             os.kill(found.pid, signal.SIGKILL)
 
 
+@pytest.mark.end_to_end
 async def test_it_starts_is_joined_and_stops(paths: SandboxPaths) -> None:
     told: list[str] = []
     assert not (await sandbox.status()).is_running
@@ -137,8 +149,7 @@ async def test_stopping_ends_the_pods_in_order_and_what_exec_left(
     async with await Client.connect(str(address.kubeconfig)) as client:
         await client.create(PODS, pod("polite", "sh", "-c", script, container=container), "default")
         await comes(client, PODS, "polite", phase("Running"))
-        await leave(client, "polite", seconds)
-    assert len(sleepers(seconds)) == 2
+        await leave(client, "default", "polite", seconds)
     await sandbox.stop()
     assert marked(mark) == sleepers(seconds) == []
     assert trace.read_text() == "asked\n"
@@ -158,9 +169,8 @@ async def test_killed_with_its_whole_group_it_leaves_no_process_and_says_so_late
     async with await Client.connect(str(address.kubeconfig)) as client:
         await client.create(PYTORCH_JOBS, job, "default")
         await comes(client, PYTORCH_JOBS, "victim", has("Running"))
-        eventually(lambda: len(marked(mark)) >= 4)
-        await leave(client, "victim-master-0", seconds)
-    assert len(sleepers(seconds)) == 2
+        until_marked(mark, 4)
+        await leave(client, "default", "victim-master-0", seconds)
     os.killpg(address.pid, signal.SIGKILL)
     eventually(lambda: not marked(mark) and not sleepers(seconds))
     address = await sandbox.start(QUICK)

@@ -1,4 +1,4 @@
-"""One sandbox for all tests that only run jobs in it."""
+"""One sandbox for all tests that only run jobs in it, each in a namespace of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from k8s import sandbox
-from k8s.client.client import Client
+from tests.k8s.sandbox.live.running import Space, own_space
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +26,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sandbox.Sandbo
 
 
 @pytest.fixture
-async def client(running: sandbox.SandboxAddress) -> AsyncIterator[Client]:
-    """A client of that sandbox."""
-    async with await Client.connect(str(running.kubeconfig)) as found:
-        yield found
+async def space(running: sandbox.SandboxAddress) -> AsyncIterator[Space]:
+    """A new namespace in that sandbox."""
+    async with own_space(running.kubeconfig) as made:
+        yield made

@@ -7,35 +7,28 @@ import json
 import os
 import signal
 from contextlib import aclosing
-from pathlib import Path
 
 import pytest
 
-from k8s.client.client import Client
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
-from k8s.models.resources import CLAIMS, CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
-from k8s.sandbox import SandboxAddress
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, NODES, PODS, SECRETS
 from k8s.sandbox.node.containers import ON_LOOPBACK
 from tests.k8s.sandbox.live.running import (
-    comes,
-    create_pod,
-    eventually,
-    goes,
-    log_of,
+    Manifest,
+    Space,
+    command_line,
     marked,
+    parent_of,
     phase,
     pod,
     pytorch_job,
+    until_marked,
+    until_unmarked,
 )
 
 
-async def reasons(client: Client, name: str) -> set[str]:
-    events = await client.list(EVENTS, "default", field_selector=f"involvedObject.name={name}")
-    return {event["reason"] for event in events}
-
-
-async def test_a_pod_that_worked_is_told_as_a_kubelet_tells_it(client: Client) -> None:
-    done = await create_pod(client, pod("works", "sh", "-c", "echo hello"))
+async def test_a_pod_that_worked_is_told_as_a_kubelet_tells_it(space: Space) -> None:
+    done = await space.run_pod(pod("works", "sh", "-c", "echo hello"))
     status = done["status"]
     assert status["phase"] == "Succeeded"
     assert (status["podIP"], status["hostIP"]) == ("127.0.0.1", "127.0.0.1")
@@ -48,21 +41,17 @@ async def test_a_pod_that_worked_is_told_as_a_kubelet_tells_it(client: Client) -
     }
     ended = status["containerStatuses"][0]["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (0, "Completed")
-    assert await log_of(client, "works") == "hello\n"
-    assert {"Scheduled", "Pulled", "Created", "Started"} <= await reasons(client, "works")
+    assert await space.log("works") == "hello\n"
+    assert {"Scheduled", "Pulled", "Created", "Started"} <= await space.reasons("works")
 
 
-async def test_a_pod_has_ended_only_when_its_gpus_are_free(client: Client) -> None:
-    version = json.loads(await client.list_page(PODS, "default"))["metadata"]["resourceVersion"]
-    statuses = []
-    await client.create(PODS, pod("told", "sh", "-c", "exit 0"), "default")
-    async with aclosing(client.watch(PODS, "default", version=version, timeout_s=60)) as lines:
-        async for line in lines:
-            seen = json.loads(line)["object"]
-            if seen["metadata"]["name"] == "told":
-                statuses.append(seen["status"])
-                if seen["status"]["phase"] == "Succeeded":
-                    break
+async def test_a_pod_has_ended_only_when_its_gpus_are_free(space: Space) -> None:
+    version = json.loads(await space.client.list_page(PODS, space.name))["metadata"]["resourceVersion"]
+    statuses: list[Manifest] = []
+    await space.create(PODS, pod("told", "sh", "-c", "exit 0"))
+    async with aclosing(space.client.watch(PODS, space.name, version=version)) as lines:
+        while not statuses or statuses[-1]["phase"] != "Succeeded":
+            statuses.append(json.loads(await anext(lines))["object"]["status"])
     phases = [
         status["phase"]
         for status in statuses
@@ -79,9 +68,9 @@ async def test_a_pod_has_ended_only_when_its_gpus_are_free(client: Client) -> No
     ],
 )
 async def test_how_a_container_failed_is_told(
-    client: Client, name: str, command: str, code: int, reason: str, signal: int | None
+    space: Space, name: str, command: str, code: int, reason: str, signal: int | None
 ) -> None:
-    done = await create_pod(client, pod(name, "sh", "-c", command))
+    done = await space.run_pod(pod(name, "sh", "-c", command))
     ended = done["status"]["containerStatuses"][0]["state"]["terminated"]
     assert done["status"]["phase"] == "Failed"
     assert (ended["exitCode"], ended["reason"], ended.get("signal")) == (code, reason, signal)
@@ -99,19 +88,19 @@ async def test_how_a_container_failed_is_told(
         ),
     ],
 )
-async def test_what_cannot_start_says_why(client: Client, name: str, manifest: dict, words: str) -> None:  # type: ignore[type-arg]
-    done = await create_pod(client, manifest)
+async def test_what_cannot_start_says_why(space: Space, name: str, manifest: dict, words: str) -> None:  # type: ignore[type-arg]
+    done = await space.run_pod(manifest)
     ended = done["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
     assert words in ended["message"]
-    assert "Failed" in await reasons(client, name)
+    assert "Failed" in await space.reasons(name)
 
 
-async def test_variables_come_from_everywhere_kubernetes_lets_them(client: Client) -> None:
+async def test_variables_come_from_everywhere_kubernetes_lets_them(space: Space) -> None:
     config = {"metadata": {"name": "settings"}, "data": {"LR": "0.1", "extra": "no"}}
     secret = {"metadata": {"name": "keys"}, "data": {"TOKEN": base64.b64encode(b"s3cret").decode()}}
-    await client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config}, "default")
-    await client.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", **secret}, "default")
+    await space.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config})
+    await space.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", **secret})
     env = [
         {"name": "PLAIN", "value": "x"},
         {"name": "NESTED", "value": "$(PLAIN)/$(NOBODY)/$$(PLAIN)"},
@@ -125,8 +114,8 @@ async def test_variables_come_from_everywhere_kubernetes_lets_them(client: Clien
     manifest = pod("variables", "sh", "-c", "echo $(ME) $TEAM; env", container={"env": env})
     manifest["spec"]["containers"][0]["envFrom"] = [{"prefix": "P_", "configMapRef": {"name": "settings"}}]
     manifest["metadata"]["labels"] = {"team": "vision"}
-    await create_pod(client, manifest)
-    first, *lines = (await log_of(client, "variables")).splitlines()
+    await space.run_pod(manifest)
+    first, *lines = (await space.log("variables")).splitlines()
     env_of = dict(line.split("=", 1) for line in lines if "=" in line)
     assert first == "variables vision"
     assert env_of["NESTED"] == "x/$(NOBODY)/$(PLAIN)"
@@ -136,9 +125,9 @@ async def test_variables_come_from_everywhere_kubernetes_lets_them(client: Clien
     assert env_of["HOSTNAME"] == "variables"
 
 
-async def test_a_pod_sees_nothing_of_the_users_environment(client: Client) -> None:
-    await create_pod(client, pod("clean", "env"))
-    names = {line.split("=", 1)[0] for line in (await log_of(client, "clean")).splitlines()}
+async def test_a_pod_sees_nothing_of_the_users_environment(space: Space) -> None:
+    await space.run_pod(pod("clean", "env"))
+    names = {line.split("=", 1)[0] for line in (await space.log("clean")).splitlines()}
     allowed = {
         "GPUCONSOLE_POD_UID",
         "GPUCONSOLE_SANDBOX",
@@ -158,7 +147,8 @@ async def test_a_pod_sees_nothing_of_the_users_environment(client: Client) -> No
     assert names <= allowed
 
 
-async def test_a_claim_stands_for_a_folder_that_pods_share(client: Client, running: SandboxAddress) -> None:
+async def test_a_claim_stands_for_a_folder_that_pods_share(space: Space) -> None:
+    folder = await space.claim_folder("workspace")
     volumes = [
         {"name": "shared", "persistentVolumeClaim": {"claimName": "workspace"}},
         {"name": "dshm", "emptyDir": {"medium": "Memory"}},
@@ -174,21 +164,18 @@ async def test_a_claim_stands_for_a_folder_that_pods_share(client: Client, runni
         "workingDir": "/workspace/run-1",
         "env": [{"name": "OUT", "value": "file=/workspace/out:/workspaces/no"}],
     }
-    await create_pod(client, pod("writes", "sh", "-c", command, volumes=volumes, container=container))
-    claim = await client.get(CLAIMS, "workspace", "default")
-    folder = Path(claim["metadata"]["annotations"]["gpuconsole.dev/path"])
-    assert claim["status"]["phase"] == "Bound"
-    assert folder.is_relative_to(running.kubeconfig.parent)
+    await space.run_pod(pod("writes", "sh", "-c", command, volumes=volumes, container=container))
+    assert folder.is_relative_to(space.kubeconfig.parent)
     assert (folder / "a").read_text() == "1\n"
     assert (folder / "below/it/b").read_text() == "2\n"
-    lines = (await log_of(client, "writes")).splitlines()
+    lines = (await space.log("writes")).splitlines()
     assert lines == [f"file={folder}/out:/workspaces/no", f"{folder}/run-1"]
 
 
-async def test_a_new_claim_is_bound_and_a_pod_waits_for_a_missing_one(client: Client) -> None:
+async def test_a_new_claim_is_bound_and_a_pod_waits_for_a_missing_one(space: Space) -> None:
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "later"}}]
-    await client.create(PODS, pod("patient", "true", volumes=volumes), "default")
-    waits = await comes(client, PODS, "patient", lambda each: each["status"].get("conditions"))
+    await space.create(PODS, pod("patient", "true", volumes=volumes))
+    waits = await space.comes(PODS, "patient", lambda each: each["status"].get("conditions"))
     assert 'persistentvolumeclaim "later" not found' in waits["status"]["conditions"][0]["message"]
     claim = {
         "apiVersion": "v1",
@@ -196,26 +183,26 @@ async def test_a_new_claim_is_bound_and_a_pod_waits_for_a_missing_one(client: Cl
         "metadata": {"name": "later"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
-    await client.create(CLAIMS, claim, "default")
-    await comes(client, PODS, "patient", phase("Succeeded"))
-    bound = await client.get(CLAIMS, "later", "default")
+    await space.create(CLAIMS, claim)
+    await space.comes(PODS, "patient", phase("Succeeded"))
+    bound = await space.get(CLAIMS, "later")
     assert bound["status"]["capacity"] == {"storage": "1Gi"}
 
 
-async def test_config_and_secret_volumes_are_files(client: Client) -> None:
+async def test_config_and_secret_volumes_are_files(space: Space) -> None:
     config = {"metadata": {"name": "files"}, "data": {"a.yaml": "x: 1\n", "b": "no"}}
-    await client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config}, "default")
+    await space.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **config})
     items = [{"key": "a.yaml", "path": "sub/c.yaml"}]
     volumes = [{"name": "v", "configMap": {"name": "files", "items": items}}]
     mounts = [{"name": "v", "mountPath": "/etc/conf"}]
     manifest = pod(
         "reads", "cat", "/etc/conf/sub/c.yaml", volumes=volumes, container={"volumeMounts": mounts}
     )
-    await create_pod(client, manifest)
-    assert await log_of(client, "reads") == "x: 1\n"
+    await space.run_pod(manifest)
+    assert await space.log("reads") == "x: 1\n"
 
 
-async def test_init_containers_come_first_and_one_that_fails_is_the_end(client: Client) -> None:
+async def test_init_containers_come_first_and_one_that_fails_is_the_end(space: Space) -> None:
     volumes = [{"name": "v", "emptyDir": {}}]
     mounts = [{"name": "v", "mountPath": "/shared"}]
     init = {
@@ -232,127 +219,110 @@ async def test_init_containers_come_first_and_one_that_fails_is_the_end(client: 
         initContainers=[init],
         container={"volumeMounts": mounts},
     )
-    done = await create_pod(client, manifest)
-    assert await log_of(client, "ordered", container="main") == "ready\n"
+    done = await space.run_pod(manifest)
+    assert await space.log("ordered", container="main") == "ready\n"
     assert done["status"]["initContainerStatuses"][0]["ready"]
     broken = {"name": "init", "image": "i", "command": ["sh", "-c", "exit 4"]}
-    done = await create_pod(client, pod("stuck", "true", initContainers=[broken]))
+    done = await space.run_pod(pod("stuck", "true", initContainers=[broken]))
     assert done["status"]["phase"] == "Failed"
     assert "waiting" in done["status"]["containerStatuses"][0]["state"]
 
 
-async def test_a_failing_container_is_restarted_with_a_growing_delay(client: Client) -> None:
+async def test_a_failing_container_is_restarted_with_a_growing_delay(space: Space) -> None:
     command = "n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) >n; echo try $n; test $n -ge 2"
     manifest = pod("retries", "sh", "-c", command, restartPolicy="OnFailure")
-    await client.create(PODS, manifest, "default")
-    done = await comes(client, PODS, "retries", phase("Succeeded"))
+    await space.create(PODS, manifest)
+    done = await space.comes(PODS, "retries", phase("Succeeded"))
     status = done["status"]["containerStatuses"][0]
     assert status["restartCount"] == 2
     assert status["lastState"]["terminated"]["exitCode"] == 1
-    assert await log_of(client, "retries") == "try 2\n"
-    assert await log_of(client, "retries", previous=True) == "try 1\n"
-    assert "BackOff" in await reasons(client, "retries")
+    assert await space.log("retries") == "try 2\n"
+    assert await space.log("retries", previous=True) == "try 1\n"
+    assert "BackOff" in await space.reasons("retries")
 
 
-async def test_python_is_this_python_even_from_a_shell(client: Client) -> None:
+async def test_python_is_this_python_even_from_a_shell(space: Space) -> None:
     import sys
 
     program = "import sys; print(sys.executable, sys.prefix)"
-    await create_pod(client, pod("direct", "python3", "-c", program))
-    await create_pod(client, pod("shell", "sh", "-c", f"python -c '{program}'"))
+    await space.run_pod(pod("direct", "python3", "-c", program))
+    await space.run_pod(pod("shell", "sh", "-c", f"python -c '{program}'"))
     expected = f"{sys.executable} {sys.prefix}\n"
-    assert await log_of(client, "direct") == expected
-    assert await log_of(client, "shell") == expected
+    assert await space.log("direct") == expected
+    assert await space.log("shell") == expected
 
 
-async def test_simulated_gpus_are_given_out_once_and_never_to_cuda(client: Client) -> None:
+async def test_simulated_gpus_are_given_out_once_and_never_to_cuda(space: Space) -> None:
     show = 'echo "cuda=[$CUDA_VISIBLE_DEVICES] simulated=$GPUCONSOLE_SIMULATED_GPUS"; sleep 300'
     for name in ("one", "two"):
-        await client.create(
-            PODS, pod(name, "sh", "-c", show, gpus=2, terminationGracePeriodSeconds=1), "default"
-        )
-        await comes(client, PODS, name, phase("Running"))
-    said = {await log_of(client, "one"), await log_of(client, "two")}
+        await space.create(PODS, pod(name, "sh", "-c", show, gpus=2, terminationGracePeriodSeconds=1))
+        await space.comes(PODS, name, phase("Running"))
+    said = {await space.says("one", "\n"), await space.says("two", "\n")}
     assert said == {"cuda=[] simulated=0,1\n", "cuda=[] simulated=2,3\n"}
-    node = await client.get(NODES, "sandbox-0")
+    node = await space.client.get(NODES, "sandbox-0")
     assert node["metadata"]["labels"]["gpuconsole.dev/simulated"] == "true"
-    for name in ("one", "two"):
-        await client.delete(PODS, name, "default")
-        await goes(client, PODS, name)
 
 
-async def test_a_deleted_pod_leaves_no_process_behind(client: Client) -> None:
-    mark = f"deleted-{os.getpid()}"
+async def test_a_deleted_pod_leaves_no_process_behind(space: Space) -> None:
+    mark = space.name
     script = "trap 'echo asked; exit 0' TERM; (setsid sleep 300 &) ; echo up; while :; do sleep 0.1; done"
     container = {"env": [{"name": "MARK", "value": mark}]}
-    await client.create(PODS, pod("leaves", "sh", "-c", script, container=container), "default")
-    await comes(client, PODS, "leaves", phase("Running"))
-    eventually(lambda: len(marked(mark)) >= 2)
-    await client.delete(PODS, "leaves", "default")
-    await goes(client, PODS, "leaves")
+    await space.create(PODS, pod("leaves", "sh", "-c", script, container=container))
+    await space.comes(PODS, "leaves", phase("Running"))
+    until_marked(mark, 2)
+    await space.delete(PODS, "leaves")
+    await space.goes(PODS, "leaves")
     assert marked(mark) == []
-    assert "Killing" in await reasons(client, "leaves")
+    assert "Killing" in await space.reasons("leaves")
 
 
-async def test_a_pod_whose_shim_is_killed_leaves_no_process_behind(client: Client) -> None:
-    mark = f"bereft-{os.getpid()}"
+async def test_a_pod_whose_shim_is_killed_leaves_no_process_behind(space: Space) -> None:
+    mark = space.name
     container = {"env": [{"name": "MARK", "value": mark}]}
     script = "(setsid sleep 300 &); sleep 300"
-    await client.create(PODS, pod("bereft", "sh", "-c", script, container=container), "default")
-    await comes(client, PODS, "bereft", phase("Running"))
-    eventually(lambda: len(marked(mark)) >= 3)
-    (first,) = (pid for pid in marked(mark) if os.getsid(pid) == pid and b"-c" in _command(pid))
-    os.kill(_parent(first), signal.SIGKILL)
-    done = await comes(client, PODS, "bereft", phase("Failed"))
+    await space.create(PODS, pod("bereft", "sh", "-c", script, container=container))
+    await space.comes(PODS, "bereft", phase("Running"))
+    until_marked(mark, 3)
+    (first,) = (pid for pid in marked(mark) if os.getsid(pid) == pid and b"-c" in command_line(pid))
+    os.kill(parent_of(first), signal.SIGKILL)
+    done = await space.comes(PODS, "bereft", phase("Failed"))
     assert done["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
-    eventually(lambda: not marked(mark))
+    until_unmarked(mark)
 
 
-def _command(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-async def test_a_command_run_in_a_pod_finds_its_volumes(client: Client) -> None:
+async def test_a_command_run_in_a_pod_finds_its_volumes(space: Space) -> None:
     volumes = [{"name": "v", "emptyDir": {}}]
     container = {"volumeMounts": [{"name": "v", "mountPath": "/logs"}]}
     script = "echo 0.5 >/logs/loss; sleep 300"
-    manifest = pod("asked", "sh", "-c", script, volumes=volumes, container=container)
-    await client.create(
-        PODS, manifest | {"spec": manifest["spec"] | {"terminationGracePeriodSeconds": 1}}, "default"
-    )
-    await comes(client, PODS, "asked", phase("Running"))
-    async with client.exec("asked", "default", ["sh", "-c", "cat /logs/loss"]) as socket:
-        said = [message.data async for message in socket if message.data]
-    assert b"\x010.5\n" in said
-    await client.delete(PODS, "asked", "default")
+    await space.create(PODS, pod("asked", "sh", "-c", script, volumes=volumes, container=container))
+    await space.comes(PODS, "asked", phase("Running"))
+    look = "until test -s /logs/loss; do sleep 0.02; done; cat /logs/loss"
+    assert await space.run_in("asked", "sh", "-c", look) == "0.5\n"
 
 
-async def test_a_pod_that_ignores_its_end_is_killed_after_its_grace_period(client: Client) -> None:
-    mark = f"stubborn-{os.getpid()}"
+async def test_a_pod_that_ignores_its_end_is_killed_after_its_grace_period(space: Space) -> None:
     script = "trap '' TERM; echo up; while :; do sleep 0.1; done"
-    container = {"env": [{"name": "MARK", "value": mark}]}
-    manifest = pod("stubborn", "sh", "-c", script, container=container, terminationGracePeriodSeconds=1)
-    await client.create(PODS, manifest, "default")
-    await comes(client, PODS, "stubborn", phase("Running"))
-    await client.delete(PODS, "stubborn", "default")
-    await goes(client, PODS, "stubborn", within_s=5)
-    assert marked(mark) == []
+    for name, grace_s in (("stubborn", 1), ("patient", 3600)):
+        container = {"env": [{"name": "MARK", "value": f"{name}-{space.name}"}]}
+        manifest = pod(name, "sh", "-c", script, container=container, terminationGracePeriodSeconds=grace_s)
+        await space.create(PODS, manifest)
+        await space.says(name, "up")
+    for name in ("patient", "stubborn"):
+        await space.delete(PODS, name)
+    await space.goes(PODS, "stubborn")
+    assert marked(f"stubborn-{space.name}") == []
+    assert marked(f"patient-{space.name}"), "its grace period is longer"
 
 
-async def test_a_pod_over_its_deadline_fails(client: Client) -> None:
-    done = await create_pod(client, pod("late", "sleep", "300", activeDeadlineSeconds=1))
+async def test_a_pod_over_its_deadline_fails(space: Space) -> None:
+    done = await space.run_pod(pod("late", "sleep", "300", activeDeadlineSeconds=1))
     assert (done["status"]["phase"], done["status"]["reason"]) == ("Failed", "DeadlineExceeded")
 
 
-async def test_the_pods_of_a_job_share_the_cores_of_this_machine(client: Client) -> None:
+async def test_the_pods_of_a_job_share_the_cores_of_this_machine(space: Space) -> None:
     job = pytorch_job("threads", "sh", "-c", "echo $OMP_NUM_THREADS", workers=1)
-    await client.create(PYTORCH_JOBS, job, "default")
-    for name in ("threads-master-0", "threads-worker-0"):
-        await comes(client, PODS, name, phase("Succeeded"))
+    await space.create(PYTORCH_JOBS, job)
     share = max(1, len(os.sched_getaffinity(0)) // 2)
-    logs = [await log_of(client, f"threads-{role}-0") for role in ("master", "worker")]
-    assert [int(text) <= share for text in logs] == [True, True]
+    for name in ("threads-master-0", "threads-worker-0"):
+        await space.comes(PODS, name, phase("Succeeded"))
+        assert int(await space.log(name)) <= share

@@ -1,29 +1,38 @@
-"""A user's own folder in the pods of the sandbox: from a ConfigMap, or from a volume if it is large."""
+"""Code in the pods of the sandbox: a user's folder, a packaged trainer, and what git or rsync fetch."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from k8s.client.client import Client
 from k8s.errors import KubeError, NotFound
 from k8s.job_spec import ConfigFile, JobSpec, Mount
 from k8s.jobs.create import create_job, delete_job
 from k8s.jobs.transaction import Transaction
-from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
+from k8s.kinds import JobRef
+from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS, PyTorchJob
 from k8s.models.resources import CONFIG_MAPS, PODS
-from tests.k8s.sandbox.live.running import comes, goes, log_of, phase
+from tests.k8s.sandbox.live.running import Space, has, phase
+from tests.k8s.sandbox.node.test_git_sync import commit, git, make_repository
 from tui.jobs.new_job.job_files import read_job_files
 
-KIND = PyTorchJob()
-WAIT_S = 120.0
 SCRIPT = """
 import os, sys, helper
 print(os.environ["RANK"], helper.WORD, open(sys.argv[1]).read().strip())
 """
+FETCHED = """
+import os, subprocess, sys
+os.chdir(os.path.dirname(os.path.realpath(sys.argv[0])))
+head = subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()
+print(os.environ["RANK"], head, open("said.txt").read())
+"""
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="no git: apt-get install git")
 
 
 @pytest.fixture
@@ -50,30 +59,37 @@ def spec_of(folder: Path, name: str) -> JobSpec:
     )
 
 
-async def logs_of(client: Client, name: str) -> list[str]:
+async def submit(space: Space, spec: JobSpec, **options: Any) -> JobRef:
+    """Create a job with its local files in the namespace of a test."""
+    return await create_job(
+        space.client, PyTorchJob(), replace(spec, namespace=space.name), files=read_job_files(spec), **options
+    )
+
+
+async def logs_of(space: Space, name: str) -> list[str]:
     """Return what master and worker say, once both have succeeded."""
     said = []
     for pod in (f"{name}-master-0", f"{name}-worker-0"):
-        ended = await comes(client, PODS, pod, phase("Succeeded", "Failed"), within_s=WAIT_S)
-        said.append((await log_of(client, pod, container="pytorch")).strip())
+        ended = await space.comes(PODS, pod, phase("Succeeded", "Failed"))
+        said.append((await space.log(pod, container="pytorch")).strip())
         assert ended["status"]["phase"] == "Succeeded", said
     return said
 
 
 async def test_a_folder_runs_on_two_workers_and_all_of_it_goes_with_the_job(
-    client: Client, folder: Path
+    space: Space, folder: Path
 ) -> None:
     spec = spec_of(folder, "mine")
     for _ in "once", "again under the same name":
-        ref = await create_job(client, KIND, spec, files=read_job_files(spec))
-        assert await logs_of(client, "mine") == ["0 mine lr: 1", "1 mine lr: 1"]
-        await delete_job(client, ref)
-        await goes(client, PODS, "mine-master-0", within_s=WAIT_S)
+        ref = await submit(space, spec)
+        assert await logs_of(space, "mine") == ["0 mine lr: 1", "1 mine lr: 1"]
+        await delete_job(space.client, ref)
+        await space.goes(PODS, "mine-master-0")
         for what in ("code", "files", "pytorchjob"):
-            await goes(client, CONFIG_MAPS, f"mine-{what}", within_s=WAIT_S)
+            await space.goes(CONFIG_MAPS, f"mine-{what}")
 
 
-async def test_code_below_a_volume_is_found_from_the_working_directory(client: Client, folder: Path) -> None:
+async def test_code_below_a_volume_is_found_from_the_working_directory(space: Space, folder: Path) -> None:
     # The form's default layout: the volume is the working directory, and several jobs share it.
     spec = replace(
         spec_of(folder, "below"),
@@ -86,42 +102,102 @@ async def test_code_below_a_volume_is_found_from_the_working_directory(client: C
             "pwd >&2; python code/train.py conf/a.yaml && (cd code && python train.py train.py)",
         ),
     )
-    await create_job(client, KIND, spec, files=read_job_files(spec))
-    for number, said in enumerate(await logs_of(client, "below")):
-        assert said.splitlines()[0].endswith("/volumes/default/workspace")
+    await space.claim_folder("workspace")
+    await submit(space, spec)
+    for number, said in enumerate(await logs_of(space, "below")):
+        assert said.splitlines()[0].endswith(f"/volumes/{space.name}/workspace")
         assert said.splitlines()[1:3] == [f"{number} mine lr: 1", f"{number} mine import os, sys, helper"]
 
 
-async def test_a_packaged_trainer_is_imported_from_what_came_along(client: Client, folder: Path) -> None:
+async def test_a_packaged_trainer_is_imported_from_what_came_along(space: Space) -> None:
     command = ("python", "-P", "-c", "import trainer.ranks as ranks; print(ranks.__file__)")
     spec = JobSpec(name="packaged", image="local", workers=2, command=command, trainer="ddp")
-    await create_job(client, KIND, spec, files=read_job_files(spec))
-    assert all(each.endswith("trainer.zip/trainer/ranks.py") for each in await logs_of(client, "packaged"))
+    await submit(space, spec)
+    assert all(each.endswith("trainer.zip/trainer/ranks.py") for each in await logs_of(space, "packaged"))
 
 
-async def test_a_large_folder_is_sent_into_the_volume_with_progress(client: Client, folder: Path) -> None:
+async def test_a_large_folder_is_sent_into_the_volume_with_progress(space: Space, folder: Path) -> None:
     (folder / "weights.bin").write_bytes(os.urandom(2 * 2**20))
     spec = spec_of(folder, "large")
     with pytest.raises(KubeError, match=r"Add a writable volume \(-d claim:/path\)"):
-        await create_job(client, KIND, spec, files=read_job_files(spec))
+        await submit(space, spec)
+    await space.claim_folder("workspace")
     spec = replace(spec, mounts=(Mount("workspace", "/workspace"),))
     told: list[tuple[int, int]] = []
-    files = read_job_files(spec)
-    await create_job(
-        client, KIND, spec, files=files, on_upload=lambda sent, total: told.append((sent, total))
-    )
-    assert await logs_of(client, "large") == ["0 mine lr: 1", "1 mine lr: 1"]
-    total = len(files.code)
+    await submit(space, spec, on_upload=lambda sent, total: told.append((sent, total)))
+    assert await logs_of(space, "large") == ["0 mine lr: 1", "1 mine lr: 1"]
+    total = len(read_job_files(spec).code)
     assert told[-1] == (total, total) and len(told) > 20
     assert told == sorted(told)
-    pods = [each["metadata"]["name"] for each in await client.list(PODS, "default")]
+    pods = [each["metadata"]["name"] for each in await space.objects(PODS)]
     assert not [name for name in pods if "upload" in name]
 
 
-async def test_a_submission_taken_back_leaves_nothing_in_a_real_server(client: Client) -> None:
-    transaction = Transaction(client, "default")
+async def test_a_submission_taken_back_leaves_nothing_in_a_real_server(space: Space) -> None:
+    transaction = Transaction(space.client, space.name)
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "brief"}, "data": {"a": "b"}}
     await transaction.create(CONFIG_MAPS, config)
     assert await transaction.roll_back() == []
     with pytest.raises(NotFound):
-        await client.get(CONFIG_MAPS, "brief", "default")
+        await space.get(CONFIG_MAPS, "brief")
+
+
+def job(name: str, source: str, mode: str, *command: str, **fields: Any) -> JobSpec:
+    return JobSpec(
+        name=name, image="local", workers=2, sync_mode=mode, sync_source=source, command=command, **fields
+    )
+
+
+@needs_git
+async def test_two_workers_run_a_commit_of_a_repository_and_the_second_run_the_newest(
+    space: Space, tmp_path: Path
+) -> None:
+    repository = make_repository(tmp_path / "net")
+    (repository / "train.py").write_text(FETCHED)
+    first = commit(repository, "first")
+    # From the working directory, as Arena's users write it.
+    spec = job("fetched", f"file://{repository}", "git", "python", "code/net/train.py", sync_branch="main")
+    ref = await submit(space, spec)
+    assert await logs_of(space, "fetched") == [f"0 {first} first", f"1 {first} first"]
+    await delete_job(space.client, ref)
+    await space.goes(PODS, "fetched-master-0")
+    second = commit(repository, "second")
+    ref = await submit(space, spec)
+    assert await logs_of(space, "fetched") == [f"0 {second} second", f"1 {second} second"]
+    await delete_job(space.client, ref)
+    await space.goes(PODS, "fetched-master-0")
+    await submit(space, replace(spec, name="pinned", sync_revision=first))
+    assert await logs_of(space, "pinned") == [f"0 {first} first", f"1 {first} first"]
+    assert git(repository, "status", "--short") == ""
+
+
+@needs_git
+async def test_a_wrong_branch_is_said_by_the_pod_by_its_log_and_by_why(space: Space, tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "net")
+    spec = job("astray", f"file://{repository}", "git", "true", sync_branch="nope", restart_policy="Never")
+    await submit(space, spec)
+
+    pod = await space.comes(PODS, "astray-master-0", phase("Failed"))
+    why = "Remote branch nope not found in upstream origin"
+    ended = pod["status"]["initContainerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (1, "Error")
+    assert why in ended["message"]
+    assert why in await space.log("astray-master-0", container="init-code")
+    said = await space.gpuconsole("why", "astray")
+    # Both pods fetch it, and the first to fail is named.
+    first = re.search(r"the code of (\S+) \(rank [01]\) cannot be fetched: init-code ended with exit 1", said)
+    assert first is not None and why in said and f" logs astray -i {first[1]} -c init-code" in said
+
+
+async def test_code_comes_by_rsync_or_it_is_said_that_there_is_none(space: Space, tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "train.py").write_text("import os; print(os.environ['RANK'], 'by rsync')\n")
+    spec = job("copied", f"{tmp_path}/net", "rsync", "python", "/root/code/net/train.py")
+    await submit(space, spec)
+    if shutil.which("rsync"):
+        assert await logs_of(space, "copied") == ["0 by rsync", "1 by rsync"]
+    else:
+        await space.comes(PYTORCH_JOBS, "copied", has("Failed"))
+        pod = await space.get(PODS, "copied-master-0")
+        state = pod["status"]["initContainerStatuses"][0]["state"]["terminated"]
+        assert state["message"] == 'exec: "rsync": executable file not found in $PATH'

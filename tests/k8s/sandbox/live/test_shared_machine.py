@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from k8s.client.client import Client
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from tests.k8s.sandbox.live.running import (
-    comes,
-    eventually,
+    Space,
     has,
     listening_sockets,
-    log_of,
     marked,
     pytorch_job,
 )
@@ -54,23 +51,20 @@ def own_address() -> str:
 
 
 @pytest.mark.slow
-async def test_the_ranks_of_a_job_listen_on_loopback_only(client: Client, tmp_path: Path) -> None:
+async def test_the_ranks_of_a_job_listen_on_loopback_only(space: Space, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    mark, release = f"loopback-{os.getpid()}", tmp_path / "release"
+    release = tmp_path / "release"
     (tmp_path / "ranks.py").write_text(RANKS)
     command = ("torchrun", str(tmp_path / "ranks.py"))
-    job = pytorch_job("local", *command, env={"MARK": mark, "RELEASE": str(release)})
-    await client.create(PYTORCH_JOBS, job, "default")
+    job = pytorch_job("local", *command, env={"MARK": space.name, "RELEASE": str(release)})
+    await space.create(PYTORCH_JOBS, job)
     try:
-        await comes(client, PYTORCH_JOBS, "local", has("Running"))
-        deadline = 90.0
-        eventually(lambda: listening_sockets(marked(mark)), deadline)
-        while "sum 2" not in await log_of(client, "local-master-0"):
-            assert marked(mark), await log_of(client, "local-master-0")
-        found = listening_sockets(marked(mark))
+        await space.comes(PYTORCH_JOBS, "local", has("Running"))
+        said = await space.says("local-master-0", "sum 2 port ")
+        found = listening_sockets(marked(space.name))
         assert {str(address) for address, _ in found} == {"127.0.0.1"}
         outside = own_address()
-        port = int((await log_of(client, "local-master-0")).split("port ")[1].split()[0])
+        port = int(said.split("port ")[1].split()[0])
         assert port not in {number for _, number in found}, "they meet at a file"
         if os.geteuid() == 0:
             assert second_account.said(KNOCK, f"127.0.0.1:{port}").split() == ["ConnectionRefusedError"]
@@ -80,4 +74,4 @@ async def test_the_ranks_of_a_job_listen_on_loopback_only(client: Client, tmp_pa
             assert set(answers) == {"ConnectionRefusedError"}
     finally:
         release.touch()
-    await comes(client, PYTORCH_JOBS, "local", has("Succeeded"))
+    await space.comes(PYTORCH_JOBS, "local", has("Succeeded"))

@@ -8,12 +8,10 @@ import sys
 
 import pytest
 
-from k8s.client.client import Client
 from k8s.jobs.port_forward import forward
 from k8s.models.resources import JOBS, PODS
-from k8s.sandbox import SandboxAddress
 from k8s.sandbox.node.nodes import Ports
-from tests.k8s.sandbox.live.running import batch_job, comes, phase, pod
+from tests.k8s.sandbox.live.running import Space, batch_job, phase, pod
 from tests.support.shell_app import InTerminal
 from tests.support.terminal import Terminal
 
@@ -24,14 +22,12 @@ http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bi
 """
 
 
-async def test_the_console_gives_its_terminal_to_a_pod_and_comes_back(
-    running: SandboxAddress, client: Client
-) -> None:
-    await client.create(PODS, pod("shelled", "sleep", "600"), "default")
-    await comes(client, PODS, "shelled", phase("Running"))
+async def test_the_console_gives_its_terminal_to_a_pod_and_comes_back(space: Space) -> None:
+    await space.create(PODS, pod("shelled", "sleep", "600"))
+    await space.comes(PODS, "shelled", phase("Running"))
 
     def use() -> None:
-        with InTerminal(str(running.kubeconfig), "default", "shelled") as terminal:
+        with InTerminal(str(space.kubeconfig), space.name, "shelled") as terminal:
             terminal.wait_for("no shell yet")
             terminal.send("s")
             terminal.wait_for("-- shelled: exit or ctrl+d ends it")
@@ -47,15 +43,14 @@ async def test_the_console_gives_its_terminal_to_a_pod_and_comes_back(
             assert "stty" not in screen
 
     await asyncio.to_thread(use)
-    await client.delete(PODS, "shelled", "default", grace_period_s=0)
 
 
-async def test_the_command_line_opens_a_shell_in_a_job(running: SandboxAddress, client: Client) -> None:
-    await client.create(JOBS, batch_job("worked", "sleep", "600"), "default")
-    await comes(client, JOBS, "worked", lambda job: (job.get("status") or {}).get("active"))
-    found = await client.list(PODS, "default", label_selector="batch.kubernetes.io/job-name=worked")
-    await comes(client, PODS, found[0]["metadata"]["name"], phase("Running"))
-    words = [sys.executable, "-P", "-m", "tui", "shell", "worked", "--kubeconfig", str(running.kubeconfig)]
+async def test_the_command_line_opens_a_shell_in_a_job(space: Space) -> None:
+    await space.create(JOBS, batch_job("worked", "sleep", "600"))
+    await space.comes(JOBS, "worked", lambda job: (job.get("status") or {}).get("active"))
+    found = await space.objects(PODS, label_selector="batch.kubernetes.io/job-name=worked")
+    await space.comes(PODS, found[0]["metadata"]["name"], phase("Running"))
+    words = [sys.executable, "-P", "-m", "tui", "shell", "worked", "--kubeconfig", str(space.kubeconfig)]
 
     def use() -> None:
         with Terminal(words, columns=80, lines=24) as terminal:
@@ -67,14 +62,13 @@ async def test_the_command_line_opens_a_shell_in_a_job(running: SandboxAddress, 
             assert terminal.attributes == before
 
     await asyncio.to_thread(use)
-    await client.delete(JOBS, "worked", "default", grace_period_s=0)
 
 
-async def test_a_web_server_in_a_pod_is_reached_until_the_pod_is_gone(client: Client) -> None:
+async def test_a_web_server_in_a_pod_is_reached_until_the_pod_is_gone(space: Space) -> None:
     port = Ports().of("this test")
-    await client.create(PODS, pod("serving", "python", "-c", SERVE, str(port)), "default")
-    await comes(client, PODS, "serving", phase("Running"))
-    async with asyncio.timeout(30), forward(client, "serving", "default", port) as opened:
+    await space.create(PODS, pod("serving", "python", "-c", SERVE, str(port)))
+    await space.comes(PODS, "serving", phase("Running"))
+    async with asyncio.timeout(30), forward(space.client, "serving", space.name, port) as opened:
 
         async def fetch() -> bytes:
             reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
@@ -89,23 +83,21 @@ async def test_a_web_server_in_a_pod_is_reached_until_the_pod_is_gone(client: Cl
         while not (answer := await fetch()):  # it runs, but does not listen yet
             await asyncio.sleep(0.05)
         assert b"200 OK" in answer
-        await client.delete(PODS, "serving", "default", grace_period_s=0)
+        await space.delete(PODS, "serving", grace_period_s=0)
         while await fetch():
             await asyncio.sleep(0.05)
         assert opened.last_error
 
 
-async def test_a_signal_ends_a_shell_and_restores_the_terminal(
-    running: SandboxAddress, client: Client
-) -> None:
-    await client.create(JOBS, batch_job("signalled", "sleep", "600"), "default")
-    await comes(client, JOBS, "signalled", lambda job: (job.get("status") or {}).get("active"))
-    found = await client.list(PODS, "default", label_selector="batch.kubernetes.io/job-name=signalled")
-    await comes(client, PODS, found[0]["metadata"]["name"], phase("Running"))
+async def test_a_signal_ends_a_shell_and_restores_the_terminal(space: Space) -> None:
+    await space.create(JOBS, batch_job("signalled", "sleep", "600"))
+    await space.comes(JOBS, "signalled", lambda job: (job.get("status") or {}).get("active"))
+    found = await space.objects(PODS, label_selector="batch.kubernetes.io/job-name=signalled")
+    await space.comes(PODS, found[0]["metadata"]["name"], phase("Running"))
     words = [sys.executable, "-P", "-m", "tui", "shell", "signalled"]
 
     def use() -> None:
-        with Terminal([*words, "--kubeconfig", str(running.kubeconfig)], columns=80, lines=24) as terminal:
+        with Terminal([*words, "--kubeconfig", str(space.kubeconfig)], columns=80, lines=24) as terminal:
             before = terminal.attributes
             terminal.wait_for("exit or ctrl+d ends it")
             terminal.wait_for(lambda _: terminal.is_raw)
@@ -114,4 +106,3 @@ async def test_a_signal_ends_a_shell_and_restores_the_terminal(
             assert terminal.attributes == before
 
     await asyncio.to_thread(use)
-    await client.delete(JOBS, "signalled", "default", grace_period_s=0)

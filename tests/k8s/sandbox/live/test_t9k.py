@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.kinds.t9k.t9k_pytorch_job import T9K_PYTORCH_JOBS
-from k8s.models.resources import EVENTS, PODS, SERVICES
-from k8s.sandbox import SandboxAddress
+from k8s.models.resources import PODS, SERVICES
 from k8s.sandbox.node.torch_loopback import NCCL_REPLACED
 from tests import ROOT
 from tests.k8s.sandbox.live.running import (
     Manifest,
-    claim_folder,
-    comes,
+    Space,
     conditions,
-    eventually,
-    goes,
-    log_of,
     marked,
     phase,
-    scalars,
-    the_pod,
+    until_marked,
 )
 
 TUTORIAL = ROOT / "tests" / "fixtures" / "t9k"
@@ -51,7 +41,7 @@ def t9k_job(name: str, *command: str, replicas: int = 1, mark: str = "", **spec:
     return {
         "apiVersion": "batch.tensorstack.dev/v1beta1",
         "kind": "PyTorchTrainingJob",
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {"name": name},
         "spec": {"replicaSpecs": [role], **spec},
     }
 
@@ -60,8 +50,8 @@ def is_in(*phases: str):  # type: ignore[no-untyped-def]
     return lambda job: (job.get("status") or {}).get("phase") in phases
 
 
-async def pods_of(client: Client, job: str) -> list[Manifest]:
-    return await client.list(PODS, "default", label_selector=f"{OWNER}={job}")
+async def pods_of(space: Space, job: str) -> list[Manifest]:
+    return await space.objects(PODS, label_selector=f"{OWNER}={job}")
 
 
 def write_digits(folder: Path, train: int, test: int) -> None:
@@ -75,31 +65,19 @@ def write_digits(folder: Path, train: int, test: int) -> None:
         (folder / f"{part}-labels-idx1-ubyte").write_bytes(labels)
 
 
-async def gpuconsole(running: SandboxAddress, *words: str) -> str:
-    """Run a command of ours on the sandbox, and return what it prints."""
-    command = [sys.executable, "-m", "tui", "--kubeconfig", str(running.kubeconfig), *words]
-    done = await asyncio.to_thread(
-        subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=TRAINING_S, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return str(done.stdout)
-
-
-async def test_the_tutorials_job_and_script_train_in_four_processes(
-    client: Client, running: SandboxAddress
-) -> None:
+async def test_the_tutorials_job_and_script_train_in_four_processes(space: Space) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("tensorboard")
-    folder = await claim_folder(client, "mnist")
+    folder = await space.claim_folder("mnist")
     script = (TUTORIAL / "torch_mnist_trainingjob.py.txt").read_text()
     # The script splits exactly 60,000 images and reads them ten times: here 64, once.
     script = script.replace("[48000, 12000]", "[48, 16]").replace("epochs = 10", "epochs = 1")
     (folder / "torch_mnist_trainingjob.py").write_text(script)
     write_digits(folder / "data" / "MNIST" / "raw", 64, 16)
-    await gpuconsole(running, "submit", "-f", str(TUTORIAL / "job.yaml"))
-    done = await comes(client, T9K_PYTORCH_JOBS, "mnist", is_in("Succeeded", "Failed"), within_s=TRAINING_S)
-    (pod,) = await pods_of(client, "mnist")
-    said = await log_of(client, pod["metadata"]["name"])
+    await space.gpuconsole("submit", "-f", str(TUTORIAL / "job.yaml"))
+    done = await space.comes(T9K_PYTORCH_JOBS, "mnist", is_in("Succeeded", "Failed"))
+    (pod,) = await pods_of(space, "mnist")
+    said = await space.log(pod["metadata"]["name"])
     assert done["status"]["phase"] == "Succeeded", said
     assert said.count(NCCL_REPLACED) == 1
     assert said.count("Using distributed PyTorch with nccl backend") == 4
@@ -107,81 +85,75 @@ async def test_the_tutorials_job_and_script_train_in_four_processes(
     assert (folder / "model_state_dict.pt").is_file()
     assert list((folder / "log").glob("events.out.tfevents.*"))
     assert conditions(done)["Completed"] == "True"
-    await comes(client, T9K_PYTORCH_JOBS, "mnist", lambda job: job["status"]["tensorboard"]["ready"])
-    curves = (await gpuconsole(running, "curves", "mnist", "-o", "csv")).splitlines()
+    await space.comes(T9K_PYTORCH_JOBS, "mnist", lambda job: job["status"]["tensorboard"]["ready"])
+    curves = (await space.gpuconsole("curves", "mnist", "-o", "csv")).splitlines()
     assert {line.partition(",")[0] for line in curves[1:]} == {*SCALARS}
-    board = await the_pod(client, "mnist", "Running")
-    tags = (await scalars(client, board["metadata"]["name"]))["."]
+    board = await space.board_pod("mnist")
+    tags = (await space.scalars(board["metadata"]["name"]))["."]
     assert set(tags) == {*SCALARS}
-    await client.delete(T9K_PYTORCH_JOBS, "mnist", "default")
-    await goes(client, PODS, board["metadata"]["name"])
+    await space.delete(T9K_PYTORCH_JOBS, "mnist")
+    await space.goes(PODS, board["metadata"]["name"])
     with pytest.raises(NotFound):
-        await client.get(SERVICES, "mnist-tensorboard", "default")
+        await space.get(SERVICES, "mnist-tensorboard")
 
 
-async def test_pods_know_each_other_with_torchrun_and_without(client: Client) -> None:
+async def test_pods_know_each_other_with_torchrun_and_without(space: Space) -> None:
     show = "echo $RANK/$WORLD_SIZE $MASTER_ADDR $MASTER_PORT $PET_NODE_RANK/$PET_NNODES $PET_NPROC_PER_NODE"
-    await client.create(T9K_PYTORCH_JOBS, t9k_job("plain", "sh", "-c", show, replicas=2), "default")
-    await comes(client, T9K_PYTORCH_JOBS, "plain", is_in("Succeeded"))
-    said = [(await log_of(client, pod["metadata"]["name"])).split() for pod in await pods_of(client, "plain")]
+    await space.create(T9K_PYTORCH_JOBS, t9k_job("plain", "sh", "-c", show, replicas=2))
+    await space.comes(T9K_PYTORCH_JOBS, "plain", is_in("Succeeded"))
+    said = [(await space.log(pod["metadata"]["name"])).split() for pod in await pods_of(space, "plain")]
     assert sorted(words[0] for words in said) == ["0/2", "1/2"]
     assert {words[1] for words in said} == {"127.0.0.1"}
     assert len({words[2] for words in said}) == 1 and said[0][2] != "23456"
 
 
-async def test_a_job_is_paused_resumed_and_debugged_and_leaves_no_process(client: Client) -> None:
-    mark = f"t9k-{os.getpid()}"
-    await client.create(
-        T9K_PYTORCH_JOBS, t9k_job("modes", "sh", "-c", "echo training; sleep 300", mark=mark), "default"
-    )
-    await comes(client, T9K_PYTORCH_JOBS, "modes", is_in("Running"))
-    name = (await pods_of(client, "modes"))[0]["metadata"]["name"]
+async def test_a_job_is_paused_resumed_and_debugged_and_leaves_no_process(space: Space) -> None:
+    mark = space.name
+    await space.create(T9K_PYTORCH_JOBS, t9k_job("modes", "sh", "-c", "echo training; sleep 300", mark=mark))
+    await space.comes(T9K_PYTORCH_JOBS, "modes", is_in("Running"))
+    name = (await pods_of(space, "modes"))[0]["metadata"]["name"]
     assert name.startswith("modes-") and name.endswith("-worker-0")
-    await client.patch(
-        T9K_PYTORCH_JOBS, "modes", {"spec": {"runMode": {"pause": {"enabled": True}}}}, "default"
-    )
-    paused = await comes(client, T9K_PYTORCH_JOBS, "modes", is_in("Paused"))
+    await space.patch(T9K_PYTORCH_JOBS, "modes", {"spec": {"runMode": {"pause": {"enabled": True}}}})
+    paused = await space.comes(T9K_PYTORCH_JOBS, "modes", is_in("Paused"))
     assert conditions(paused)["Paused"] == "True"
-    assert await pods_of(client, "modes") == []
+    assert await pods_of(space, "modes") == []
     assert marked(mark) == []
     debug = {"runMode": {"pause": {"enabled": False}, "debug": {"enabled": True}}}
-    await client.patch(T9K_PYTORCH_JOBS, "modes", {"spec": debug}, "default")
-    resumed = await comes(client, T9K_PYTORCH_JOBS, "modes", is_in("Running"))
+    await space.patch(T9K_PYTORCH_JOBS, "modes", {"spec": debug})
+    resumed = await space.comes(T9K_PYTORCH_JOBS, "modes", is_in("Running"))
     assert conditions(resumed)["Paused"] == "False"
-    assert await log_of(client, name) == ""
-    await client.patch(
-        T9K_PYTORCH_JOBS, "modes", {"spec": {"runMode": {"debug": {"enabled": False}}}}, "default"
-    )
-    await comes(client, PODS, name, lambda pod: pod["spec"]["containers"][0]["command"][0] == "sh")
-    await comes(client, PODS, name, phase("Running"))
-    eventually(lambda: marked(mark))
-    await client.delete(T9K_PYTORCH_JOBS, "modes", "default")
-    await goes(client, PODS, name)
+    assert await space.log(name) == ""
+    await space.patch(T9K_PYTORCH_JOBS, "modes", {"spec": {"runMode": {"debug": {"enabled": False}}}})
+    await space.comes(PODS, name, lambda pod: pod["spec"]["containers"][0]["command"][0] == "sh")
+    await space.comes(PODS, name, phase("Running"))
+    until_marked(mark)
+    await space.delete(T9K_PYTORCH_JOBS, "modes")
+    await space.goes(PODS, name)
     assert marked(mark) == []
 
 
 async def test_a_job_of_a_name_used_before_fails_by_its_exit_code_and_after_its_retries(
-    client: Client,
+    space: Space,
 ) -> None:
     for command, reason, count in (("exit 3", "ReplicaFailed", 0), ("exit 137", "BackoffLimitExceeded", 1)):
         job = t9k_job("again", "sh", "-c", command, runPolicy={"backoffLimit": 1, "cleanUpPolicy": "All"})
-        await client.create(T9K_PYTORCH_JOBS, job, "default")
-        failed = await comes(client, T9K_PYTORCH_JOBS, "again", is_in("Failed"))
+        await space.create(T9K_PYTORCH_JOBS, job)
+        failed = await space.comes(T9K_PYTORCH_JOBS, "again", is_in("Failed"))
         (last,) = [each for each in failed["status"]["conditions"] if each["type"] == "Failed"]
         assert last["reason"] == reason
         assert command.replace("exit", "exit code") in last["message"]
         assert failed["status"]["backoffCount"] == count
-        for pod in await pods_of(client, "again"):
-            await goes(client, PODS, pod["metadata"]["name"])
-        await client.delete(T9K_PYTORCH_JOBS, "again", "default")
-        await goes(client, T9K_PYTORCH_JOBS, "again")
+        for pod in await pods_of(space, "again"):
+            await space.goes(PODS, pod["metadata"]["name"])
+        await space.delete(T9K_PYTORCH_JOBS, "again")
+        await space.goes(T9K_PYTORCH_JOBS, "again")
 
 
-async def test_what_is_left_out_of_a_job_is_told(client: Client) -> None:
+async def test_what_is_left_out_of_a_job_is_told(space: Space) -> None:
     job = t9k_job("told", "true", torchrunConfig={"enabled": False, "rdzvBackend": "c10d"})
     job["spec"]["scheduler"] = {"t9kScheduler": {"queue": "q"}}
-    await client.create(T9K_PYTORCH_JOBS, job, "default")
-    events = await client.list(EVENTS, "default", field_selector="involvedObject.name=told")
+    await space.create(T9K_PYTORCH_JOBS, job)
+    events = await space.events("told")
     told = {event["message"] for event in events if event["reason"] == "UnsupportedField"}
     assert {words.partition(":")[0] for words in told} == {
         "spec.torchrunConfig.rdzvBackend",

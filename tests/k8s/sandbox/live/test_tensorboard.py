@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import subprocess
 
 import pytest
 
-from k8s.client.client import Client
 from k8s.models.resources import DEPLOYMENTS, PODS, SERVICES
-from k8s.sandbox import SandboxAddress
 from tests import ROOT
 from tests.k8s.sandbox.live.running import (
     Manifest,
-    claim_folder,
-    comes,
+    Space,
     conditions,
-    eventually,
-    goes,
     listening_sockets,
     marked,
-    scalars,
-    the_pod,
+    pod,
+    until_unmarked,
 )
 from trainer.tfevents.writer import EventWriter
 
@@ -33,80 +27,74 @@ ARENA = ROOT / "tests" / "fixtures" / "arena"
 
 def made_by_arena(part: str) -> Manifest:
     found: Manifest = json.loads((ARENA / f"pytorch-dist.tensorboard-{part}.json").read_text())
+    del found["metadata"]["namespace"]
     return found
 
 
-async def test_what_arena_makes_beside_a_job_is_a_process_that_forward_reaches(client: Client) -> None:
+@pytest.mark.slow
+async def test_what_arena_makes_beside_a_job_is_a_process_that_forward_reaches(space: Space) -> None:
     pytest.importorskip("tensorboard")
-    folder = await claim_folder(client, "training-data")
+    folder = await space.claim_folder("training-data")
     with EventWriter(folder / "pytorch_data" / "logs") as events:
         events.write_scalar("train/loss", 1, 0.5)
-    await client.create(DEPLOYMENTS, made_by_arena("deployment"), "default")
-    service = await client.create(SERVICES, made_by_arena("service"), "default")
+    await space.create(DEPLOYMENTS, made_by_arena("deployment"))
+    service = await space.create(SERVICES, made_by_arena("service"))
     assert "nodePort" not in service["spec"]["ports"][0]
-    running = await the_pod(client, "pytorch-dist", "Running")
+    running = await space.board_pod("pytorch-dist")
     name = running["metadata"]["name"]
-    assert await scalars(client, name) == {
+    assert await space.scalars(name) == {
         ".": {"train/loss": {"displayName": "train/loss", "description": ""}}
     }
     assert listening_sockets(marked(f"GPUCONSOLE_POD_UID={running['metadata']['uid']}")) == []
-    done = await comes(
-        client, DEPLOYMENTS, "pytorch-dist-tensorboard", lambda each: each["status"].get("availableReplicas")
+    done = await space.comes(
+        DEPLOYMENTS, "pytorch-dist-tensorboard", lambda each: each["status"].get("availableReplicas")
     )
     assert conditions(done) == {"Available": "True"}
     assert done["status"]["observedGeneration"] == done["metadata"]["generation"] == 1
-    await client.delete(DEPLOYMENTS, "pytorch-dist-tensorboard", "default")
-    await goes(client, PODS, name)
-    eventually(lambda: not marked(f"GPUCONSOLE_POD_UID={running['metadata']['uid']}"))
+    await space.delete(DEPLOYMENTS, "pytorch-dist-tensorboard")
+    await space.goes(PODS, name)
+    until_unmarked(f"GPUCONSOLE_POD_UID={running['metadata']['uid']}")
 
 
-async def test_a_deployment_keeps_its_pods_through_deletion_change_and_scale(client: Client) -> None:
-    mark = f"deployed-{os.getpid()}"
+async def test_a_deployment_keeps_its_pods_through_deletion_change_and_scale(space: Space) -> None:
+    env = [{"name": "MARK", "value": space.name}]
     deployment = made_by_arena("deployment")
     deployment["metadata"] = {"name": "keeps"}
     spec = deployment["spec"]["template"]["spec"]
     for field in ("affinity", "volumes"):
         del spec[field]
     spec["terminationGracePeriodSeconds"] = 1
-    container = {
-        "name": "c",
-        "image": "busybox",
-        "command": ["sleep", "300"],
-        "env": [{"name": "MARK", "value": mark}],
-    }
-    spec["containers"] = [container]
+    spec["containers"] = pod("c", "sleep", "300", container={"env": env})["spec"]["containers"]
     deployment["spec"]["template"]["metadata"]["labels"]["release"] = "keeps"
     deployment["spec"]["selector"]["matchLabels"]["release"] = "keeps"
-    await client.create(DEPLOYMENTS, deployment, "default")
-    first = await the_pod(client, "keeps", "Running")
-    await client.delete(PODS, first["metadata"]["name"], "default")
-    await goes(client, PODS, first["metadata"]["name"])
-    second = await the_pod(client, "keeps", "Running")
+    await space.create(DEPLOYMENTS, deployment)
+    first = await space.board_pod("keeps")
+    await space.delete(PODS, first["metadata"]["name"])
+    await space.goes(PODS, first["metadata"]["name"])
+    second = await space.board_pod("keeps")
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
     change = {"spec": {"template": {"metadata": {"annotations": {"restarted": "now"}}}}}
-    await client.patch(DEPLOYMENTS, "keeps", change, "default")
-    await goes(client, PODS, second["metadata"]["name"])
-    third = await the_pod(client, "keeps", "Running")
+    await space.patch(DEPLOYMENTS, "keeps", change)
+    await space.goes(PODS, second["metadata"]["name"])
+    third = await space.board_pod("keeps")
     assert third["metadata"]["annotations"] == {"restarted": "now"}
-    await client.patch(DEPLOYMENTS, "keeps", {"spec": {"replicas": 0}}, "default")
-    await goes(client, PODS, third["metadata"]["name"])
-    assert marked(mark) == []
-    await client.delete(DEPLOYMENTS, "keeps", "default")
+    await space.patch(DEPLOYMENTS, "keeps", {"spec": {"replicas": 0}})
+    await space.goes(PODS, third["metadata"]["name"])
+    assert marked(space.name) == []
 
 
-async def test_kubectl_sees_a_deployment_and_waits_for_it(client: Client, running: SandboxAddress) -> None:
+async def test_kubectl_sees_a_deployment_and_waits_for_it(space: Space) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not installed")
     deployment = made_by_arena("deployment")
-    for field in ("namespace", "annotations"):
-        del deployment["metadata"][field]
+    del deployment["metadata"]["annotations"]
     deployment["metadata"]["name"] = "seen"
     spec = deployment["spec"]["template"]["spec"]
     del spec["affinity"], spec["volumes"]
     spec["containers"] = [{"name": "c", "image": "busybox", "command": ["sleep", "300"]}]
 
     def kubectl(*words: str, given: str = "") -> str:
-        command = ["kubectl", "--kubeconfig", str(running.kubeconfig), *words]
+        command = ["kubectl", "--kubeconfig", str(space.kubeconfig), "-n", space.name, *words]
         done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -119,4 +107,3 @@ async def test_kubectl_sees_a_deployment_and_waits_for_it(client: Client, runnin
     rows = (await asyncio.to_thread(kubectl, "get", "deploy")).splitlines()
     assert rows[0].split() == ["NAME", "READY", "AGE"]
     assert rows[1].split()[:2] == ["seen", "1/1"]
-    await asyncio.to_thread(kubectl, "delete", "deploy", "seen")

@@ -6,20 +6,17 @@ import os
 
 import pytest
 
-from k8s.client.client import Client
 from k8s.errors import NotFound
 from k8s.kinds.job_set import JOB_SETS
 from k8s.kinds.kubeflow.train_job import TRAIN_JOBS
 from k8s.models.resources import JOBS, PODS
 from tests.k8s.sandbox.live.running import (
     Manifest,
-    comes,
+    Space,
     conditions,
-    eventually,
-    goes,
     has,
-    log_of,
     marked,
+    until_unmarked,
 )
 
 SHOW = "echo $PET_NODE_RANK/$PET_NNODES $PET_NPROC_PER_NODE $PET_MASTER_ADDR $PET_MASTER_PORT"
@@ -36,83 +33,83 @@ def train_job(
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {"name": name},
         "spec": {"runtimeRef": {"name": runtime}, "trainer": trainer, **spec},
     }
 
 
-async def pods_of(client: Client, name: str) -> list[Manifest]:
-    return await client.list(PODS, "default", label_selector=f"jobset.sigs.k8s.io/jobset-name={name}")
+async def pods_of(space: Space, name: str) -> list[Manifest]:
+    return await space.objects(PODS, label_selector=f"jobset.sigs.k8s.io/jobset-name={name}")
 
 
-async def test_the_nodes_of_a_train_job_know_each_other_and_its_end_is_told(client: Client) -> None:
-    await client.create(TRAIN_JOBS, train_job("nodes", "sh", "-c", SHOW, nodes=2), "default")
-    done = await comes(client, TRAIN_JOBS, "nodes", has("Complete"))
+async def test_the_nodes_of_a_train_job_know_each_other_and_its_end_is_told(space: Space) -> None:
+    await space.create(TRAIN_JOBS, train_job("nodes", "sh", "-c", SHOW, nodes=2))
+    done = await space.comes(TRAIN_JOBS, "nodes", has("Complete"))
     assert done["status"]["jobsStatus"] == [
         {"name": "node", "active": 0, "failed": 0, "ready": 0, "succeeded": 1, "suspended": 0}
     ]
-    pods = sorted(await pods_of(client, "nodes"), key=lambda pod: str(pod["metadata"]["name"]))
+    pods = sorted(await pods_of(space, "nodes"), key=lambda pod: str(pod["metadata"]["name"]))
     assert [pod["metadata"]["name"].rpartition("-")[0] for pod in pods] == [
         "nodes-node-0-0",
         "nodes-node-0-1",
     ]
     assert pods[1]["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
-    said = [(await log_of(client, pod["metadata"]["name"])).split() for pod in pods]
+    said = [(await space.log(pod["metadata"]["name"])).split() for pod in pods]
     assert [words[0] for words in said] == ["0/2", "1/2"]
     assert {(words[1], words[2]) for words in said} == {("auto", "127.0.0.1")}
     assert said[0][3] == said[1][3] != "29500"
-    job_set = await client.get(JOB_SETS, "nodes", "default")
+    job_set = await space.get(JOB_SETS, "nodes")
     assert (job_set["status"]["terminalState"], job_set["status"]["restarts"]) == ("Completed", 0)
 
 
-async def test_a_train_job_is_suspended_resumed_and_deleted_and_leaves_no_process(client: Client) -> None:
-    mark = f"held-{os.getpid()}"
-    await client.create(TRAIN_JOBS, train_job("held", "sleep", "300", suspend=True), "default")
-    held = await comes(client, TRAIN_JOBS, "held", has("Suspended"))
-    await comes(client, JOB_SETS, "held", has("Suspended"))
-    assert await pods_of(client, "held") == []
+async def test_a_train_job_is_suspended_resumed_and_deleted_and_leaves_no_process(space: Space) -> None:
+    mark = space.name
+    await space.create(TRAIN_JOBS, train_job("held", "sleep", "300", suspend=True))
+    held = await space.comes(TRAIN_JOBS, "held", has("Suspended"))
+    await space.comes(JOB_SETS, "held", has("Suspended"))
+    assert await pods_of(space, "held") == []
     assert conditions(held) == {"Suspended": "True"}
-    await client.patch(TRAIN_JOBS, "held", {"spec": {"suspend": False}}, "default")
-    await comes(
-        client, TRAIN_JOBS, "held", lambda job: (job["status"].get("jobsStatus") or [{}])[0].get("ready")
+    await space.patch(TRAIN_JOBS, "held", {"spec": {"suspend": False}})
+    await space.comes(
+        TRAIN_JOBS, "held", lambda job: (job["status"].get("jobsStatus") or [{}])[0].get("ready")
     )
-    assert conditions(await client.get(TRAIN_JOBS, "held", "default")) == {"Suspended": "False"}
-    await client.patch(TRAIN_JOBS, "held", {"spec": {"suspend": True}}, "default")
-    for pod in await pods_of(client, "held"):
-        await goes(client, PODS, pod["metadata"]["name"])
+    assert conditions(await space.get(TRAIN_JOBS, "held")) == {"Suspended": "False"}
+    await space.patch(TRAIN_JOBS, "held", {"spec": {"suspend": True}})
+    for pod in await pods_of(space, "held"):
+        await space.goes(PODS, pod["metadata"]["name"])
     assert marked(mark) == []
-    await client.patch(TRAIN_JOBS, "held", {"spec": {"suspend": False}}, "default")
-    await comes(client, JOBS, "held-node-0", lambda job: job["status"].get("ready"))
-    await client.delete(TRAIN_JOBS, "held", "default")
+    await space.patch(TRAIN_JOBS, "held", {"spec": {"suspend": False}})
+    await space.comes(JOBS, "held-node-0", lambda job: job["status"].get("ready"))
+    await space.delete(TRAIN_JOBS, "held")
     for resource, name in ((JOB_SETS, "held"), (JOBS, "held-node-0")):
-        await goes(client, resource, name)
-    eventually(lambda: not marked(mark))
+        await space.goes(resource, name)
+    until_unmarked(mark)
 
 
-async def test_a_train_job_of_a_name_used_before_fails_with_its_node(client: Client) -> None:
+async def test_a_train_job_of_a_name_used_before_fails_with_its_node(space: Space) -> None:
     for _ in range(2):
-        await client.create(TRAIN_JOBS, train_job("fails", "sh", "-c", "exit 3"), "default")
-        failed = await comes(client, TRAIN_JOBS, "fails", has("Failed"))
+        await space.create(TRAIN_JOBS, train_job("fails", "sh", "-c", "exit 3"))
+        failed = await space.comes(TRAIN_JOBS, "fails", has("Failed"))
         (last,) = [each for each in failed["status"]["conditions"] if each["type"] == "Failed"]
         assert last["reason"] == "FailedJobs"
         assert "fails-node-0" in last["message"]
         assert failed["status"]["jobsStatus"][0]["failed"] == 1
-        await client.delete(TRAIN_JOBS, "fails", "default")
+        await space.delete(TRAIN_JOBS, "fails")
         for resource, name in ((TRAIN_JOBS, "fails"), (JOB_SETS, "fails"), (JOBS, "fails-node-0")):
-            await goes(client, resource, name)
+            await space.goes(resource, name)
 
 
-async def test_a_runtime_that_is_not_there_is_told(client: Client) -> None:
-    await client.create(TRAIN_JOBS, train_job("lost", "true", runtime="mpi-distributed"), "default")
-    failed = await comes(client, TRAIN_JOBS, "lost", has("Failed"))
+async def test_a_runtime_that_is_not_there_is_told(space: Space) -> None:
+    await space.create(TRAIN_JOBS, train_job("lost", "true", runtime="mpi-distributed"))
+    failed = await space.comes(TRAIN_JOBS, "lost", has("Failed"))
     assert failed["status"]["conditions"][-1]["message"].startswith(
         "ClusterTrainingRuntime mpi-distributed does not exist"
     )
     with pytest.raises(NotFound):
-        await client.get(JOB_SETS, "lost", "default")
+        await space.get(JOB_SETS, "lost")
 
 
-async def test_a_job_set_restarts_up_to_its_limit(client: Client) -> None:
+async def test_a_job_set_restarts_up_to_its_limit(space: Space) -> None:
     pod_spec = {
         "restartPolicy": "Never",
         "containers": [{"name": "c", "image": "busybox", "command": ["false"]}],
@@ -128,8 +125,8 @@ async def test_a_job_set_restarts_up_to_its_limit(client: Client) -> None:
         "metadata": {"name": "tries"},
         "spec": {"replicatedJobs": [group], "failurePolicy": {"maxRestarts": 1}},
     }
-    await client.create(JOB_SETS, job_set, "default")
-    failed = await comes(client, JOB_SETS, "tries", has("Failed"))
+    await space.create(JOB_SETS, job_set)
+    failed = await space.comes(JOB_SETS, "tries", has("Failed"))
     assert failed["status"]["restarts"] == 1
-    jobs = await client.list(JOBS, "default", label_selector="jobset.sigs.k8s.io/jobset-name=tries")
+    jobs = await space.objects(JOBS, label_selector="jobset.sigs.k8s.io/jobset-name=tries")
     assert {job["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"] for job in jobs} == {"1"}

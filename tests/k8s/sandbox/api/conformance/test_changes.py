@@ -14,6 +14,7 @@ from tests.k8s.sandbox.calls import (
     STRATEGIC,
     Api,
     Object,
+    also_scripted,
     broken_pod,
     config,
     job,
@@ -26,6 +27,7 @@ JOBS = "batch/v1/jobs"
 TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
 
 
+@also_scripted
 async def test_a_merge_patch_sets_and_removes(api: Api) -> None:
     await api.made("configmaps", config("c", {"a": "1", "b": "2"}))
     answer = await api.patch("configmaps", "c", {"data": {"a": None, "c": "3"}})

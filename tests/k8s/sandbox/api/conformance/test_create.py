@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 
-from tests.k8s.sandbox.calls import Api, Object, broken_pod, config, job, pod, thing, torch_job
+from tests.k8s.sandbox.calls import Api, Object, also_scripted, broken_pod, config, job, pod, thing, torch_job
 
 JOBS = "batch/v1/jobs"
 TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
@@ -25,6 +25,7 @@ async def test_a_cpu_request_may_be_below_its_limit(api: Api) -> None:
     await api.made("pods", with_resources(limits={"cpu": "2"}, requests={"cpu": "1"}))
 
 
+@also_scripted
 async def test_created_objects_get_an_identity_and_read_back_the_same(api: Api) -> None:
     answer = await api.create("configmaps", config("c"))
     assert answer.code == 201
@@ -49,6 +50,7 @@ async def test_configmaps_and_secrets_are_limited_to_a_mebibyte(api: Api) -> Non
     assert refused[0].body["message"].startswith('ConfigMap "d" is invalid: []: Too long: ')
 
 
+@also_scripted
 async def test_a_second_object_of_the_same_name_is_refused(api: Api) -> None:
     await api.made("pods", pod("p"))
     answer = await api.create("pods", pod("p"))
@@ -57,6 +59,7 @@ async def test_a_second_object_of_the_same_name_is_refused(api: Api) -> None:
     assert answer.body["details"] == {"name": "p", "kind": "pods"}
 
 
+@also_scripted
 async def test_a_missing_object_is_answered_with_a_status(api: Api) -> None:
     for plural, details in (
         ("pods", {"name": "none", "kind": "pods"}),

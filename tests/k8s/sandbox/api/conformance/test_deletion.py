@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 
-from tests.k8s.sandbox.calls import Api, config, eventually, job, pod, thing, torch_job
+from tests.k8s.sandbox.calls import Api, also_scripted, config, eventually, job, pod, thing, torch_job
 
 JOBS = "batch/v1/jobs"
 TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
@@ -33,6 +33,7 @@ async def test_deletions_are_answered_as_their_kind_requires(api: Api) -> None:
         assert (again.code, again.reason) == (404, "NotFound")
 
 
+@also_scripted
 async def test_a_deletion_can_be_conditional(api: Api) -> None:
     made = (await api.made("configmaps", config("c")))["metadata"]
     for condition in ({"uid": "other"}, {"resourceVersion": "1"}):
