@@ -1,4 +1,4 @@
-"""Every command against a reader that goes away: quiet, and the status of a process that SIGPIPE ended."""
+"""Every kind of output against a reader that goes away: quiet, with the status that SIGPIPE gives."""
 
 from __future__ import annotations
 
@@ -17,66 +17,27 @@ from tests.support.objects import recorded
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.submitting import echo
 from trainer.tfevents import EventWriter
-from tui.commands import COMMANDS
 
 LOG = "/api/v1/namespaces/default/pods/running-master-0/log"
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 LINE = b"2026-11-20T18:36:10.000000001Z a line of a log that goes on and on\n"
 QUIET = (0, 141)
-FOLLOW = (
-    ("logs", "running", "-f"),
-    ("logs", "running", "-f", "--all"),
-    ("submit", "pytorch", "--name", "running", "--image", "x", "--follow", "true"),
-)
-MANIFEST = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: one}\nspec: {}\n"
-
-COMMAND_LINES = (
-    ("--help",),
-    ("--version",),
-    (),
-    ("top", "nodes"),
-    ("top", "jobs"),
-    ("top", "users"),
-    ("top", "nodes", "--live"),
-    ("list",),
-    ("list", "-o", "json"),
-    ("list", "--watch"),
-    ("get", "running"),
-    ("get", "running", "--watch"),
-    ("get", "nosuch"),
-    ("describe", "node", "n1"),
-    ("why", "running"),
-    ("events", "running"),
-    ("wait", "done"),
-    ("diagnose", "fails"),
-    ("logs", "running"),
-    ("curves", "runs"),
-    ("compare", "runs", "./nosuch"),
-    ("runs",),
-    ("tensorboard", "./nosuch"),
-    ("submit", "job", "--name", "one", "--image", "x", "--dry-run", "client", "-o", "yaml", "true"),
-    ("submit", "-f", "one.yaml", "--dry-run", "client"),
-    ("templates",),
-    ("clone", "running", "-o", "yaml"),
-    ("edit", "nosuch", "--yes"),
-    ("delete", "nosuch", "--yes"),
-    ("suspend", "nosuch", "--yes"),
-    ("resume", "nosuch"),
-    ("scale", "nosuch", "--replicas", "3", "--yes"),
-    ("scalein", "etjob", "--name", "nosuch", "--yes"),
-    ("scaleout", "etjob", "--name", "nosuch", "--yes"),
-    ("label", "node", "n1", "ack.node.gpu.schedule=topology", "--yes"),
-    ("prune", "--older-than", "1d", "--dry-run"),
-    ("shell", "running", "--", "true"),
-    ("forward", "running"),
-    ("bundle", "running", "-o", "bundle.tar.gz"),
-    ("data", "list"),
-    ("sandbox", "status"),
-    ("info",),
-    ("version",),
-    ("completion", "bash"),
-    ("help", "jobs"),
-)
+KINDS = {
+    "table": ("list",),
+    "JSON": ("list", "-o", "json"),
+    "YAML": ("clone", "running", "-o", "yaml"),
+    "CSV": ("curves", "runs", "-o", "csv"),
+    "plot": ("curves", "runs"),
+    "log as it is": ("logs", "running"),
+    "log by lines": ("logs", "running", "--all"),
+    "watched table": ("list", "--watch"),
+    "help": ("--help",),
+    "manual": ("help", "jobs"),
+    "version": ("--version",),
+    "completions": ("__complete", "wa"),
+    "error": ("get", "nosuch"),
+}
+"""One command for each kind of output: others print theirs with the same functions."""
 
 
 @pytest.fixture
@@ -88,7 +49,6 @@ async def full(run: CommandLine, cluster: ScriptedCluster) -> AsyncIterator[Comm
     cluster.say(JOBS, Compute(echo), method="POST")
     for job in recorded("pytorchjobs"):
         cluster.say(f"{JOBS}/{job['metadata']['name']}", Answer(job))
-    (run.home / "one.yaml").write_text(MANIFEST)
     events = EventWriter(run.home / "runs")
     for step in range(100):
         events.write_scalar("loss", step, 1 / (step + 1))
@@ -115,18 +75,16 @@ async def ends_quietly(run: CommandLine, err: IO[bytes] | None = None) -> None:
     assert status in QUIET, (status, said)
 
 
-def test_every_command_has_a_row() -> None:
-    assert {words[0] for words in COMMAND_LINES if words} >= {each.name for each in COMMANDS}
-
-
-@pytest.mark.parametrize("words", COMMAND_LINES, ids=" ".join)
+@pytest.mark.parametrize("words", KINDS.values(), ids=KINDS)
 async def test_a_reader_that_never_read(full: CommandLine, words: tuple[str, ...]) -> None:
     os.close(start(full, words))
     await ends_quietly(full)
 
 
-@pytest.mark.parametrize("words", [("logs", "running"), ("list", "-o", "json"), ("info",)], ids=" ".join)
-@pytest.mark.parametrize("size", [1, 100_000])
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [(KINDS["JSON"], 1), (KINDS["log as it is"], 1), (KINDS["log as it is"], 100_000)],
+)
 async def test_a_reader_that_leaves_mid_line(full: CommandLine, words: tuple[str, ...], size: int) -> None:
     with TemporaryFile() as err:
         reading = start(full, words, err.fileno())
@@ -143,9 +101,17 @@ def still(cluster: ScriptedCluster) -> ScriptedCluster:
     return cluster
 
 
-@pytest.mark.parametrize("following", [LINE, b""], ids=["growing", "silent"])
-@pytest.mark.parametrize("lines", [1, 20_000])
-@pytest.mark.parametrize("words", FOLLOW, ids=" ".join)
+@pytest.mark.parametrize(
+    ("words", "lines", "following"),
+    [
+        (("logs", "running", "-f"), 1, b""),
+        (("logs", "running", "-f"), 20_000, LINE),
+        (("logs", "running", "-f", "--all"), 1, LINE),
+        (("logs", "running", "-f", "--all"), 20_000, b""),
+        (("submit", "pytorch", "--name", "running", "--image", "x", "--follow", "true"), 1, b""),
+    ],
+    ids=["silent", "growing", "growing by lines", "silent by lines", "new job"],
+)
 async def test_a_reader_that_leaves_while_a_log_is_followed(
     full: CommandLine, still: ScriptedCluster, words: tuple[str, ...], lines: int, following: bytes
 ) -> None:
@@ -172,13 +138,10 @@ async def test_a_reader_that_leaves_while_a_log_is_waited_for(
         await ends_quietly(full, err)
 
 
-@pytest.mark.parametrize(
-    "words", [("list", "-w"), ("get", "running", "-w"), ("top", "nodes", "-w")], ids=" ".join
-)
 @pytest.mark.usefixtures("still")
-async def test_a_reader_that_leaves_while_nothing_changes(full: CommandLine, words: tuple[str, ...]) -> None:
+async def test_a_reader_that_leaves_while_nothing_changes(full: CommandLine) -> None:
     with TemporaryFile() as err:
-        reading = start(full, words, err.fileno())
+        reading = start(full, KINDS["watched table"], err.fileno())
         assert b"NAME" in await asyncio.to_thread(os.read, reading, 1000)
         os.close(reading)
         await ends_quietly(full, err)
@@ -198,23 +161,20 @@ async def test_streams_closed_at_the_start_are_as_the_null_device(full: CommandL
 
 
 async def test_a_full_disk_is_named(full: CommandLine) -> None:
-    for words in (("list",), ("logs", "running"), ("curves", "runs")):
-        with open("/dev/full", "wb") as disk:
-            child = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-W", "error", "-m", "tui"),
-                *words,
-                cwd=full.home,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-                stdout=disk,
-                stderr=asyncio.subprocess.PIPE,
-            )
-            _, err = await child.communicate()
-        assert (child.returncode, err) == (1, b"Could not use standard output.\nNo space left on device.\n")
+    for name in ("table", "log as it is", "plot"):
+        with open(os.devnull) as nothing, open("/dev/full", "wb") as disk, TemporaryFile() as err:
+            full.warm.start(KINDS[name], full.home, [each.fileno() for each in (nothing, disk, err)])
+            status = await full.warm.end()
+            err.seek(0)
+            said = err.read()
+        assert (status, said) == (1, b"Could not use standard output.\nNo space left on device.\n")
 
 
 async def test_a_locale_without_more_than_ascii_gets_no_more(full: CommandLine) -> None:
     full.set("LC_ALL", "C")
-    for words in (("list",), ("get", "waits"), ("top", "nodes", "--live"), ("curves", "runs"), ("--help",)):
-        child = await full.start(*words)
-        out, err = await child.communicate()
-        assert (child.returncode, out.isascii(), err.isascii()) == (0, True, True), out
+    child = await full.start("get", "waits")
+    out, err = await child.communicate()
+    assert (child.returncode, out.isascii(), err.isascii()) == (0, True, True), out
+    for words in (("list",), ("top", "nodes", "--live"), ("curves", f"{full.home}/runs"), ("--help",)):
+        ended = await full(*words)
+        assert (ended.status, ended.out.isascii(), ended.err.isascii()) == (0, True, True), ended.out

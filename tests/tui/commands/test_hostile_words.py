@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import pty
@@ -123,7 +124,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "scalein": ("scalein {hostile} --name {hostile} --yes", "scalein etjob --name evil --count {hostile}"),
     "scaleout": ("scaleout etjob --name {hostile} --yes", "scaleout etjob --name evil --script {hostile}"),
     "prune": ("prune --older-than 1s --dry-run --all-users", "prune --older-than {hostile}"),
-    "shell": ("shell {hostile}", "shell evil -- {hostile}"),
+    "shell": ("shell {hostile}",),
     "forward": ("forward {hostile}", "forward evil"),
     "bundle": (
         "bundle done -o {missing}.tar.gz",
@@ -136,6 +137,15 @@ LINES: dict[str, tuple[str, ...]] = {
     "help": ("help", "help jobs"),
 }
 """Of every command some that print names which somebody else has given."""
+ON_A_TERMINAL = (
+    "list -o wide",
+    "delete evil",
+    "suspend evil",
+    "clone evil",
+    "bundle done -o {missing}.tar.gz",
+    "shell evil -- {hostile}",
+)
+"""A table, questions, progress, and a command that takes the terminal for itself."""
 
 
 def test_every_command_is_tried() -> None:
@@ -158,19 +168,53 @@ def hostile_run(alone: CommandLine, cluster: ScriptedCluster, files: dict[str, s
         cluster.replace(name, page([pod]))
     alone.set("KUBECONFIG", write_kubeconfig(Path(files["folder"]), cluster.host))
     alone.set("XDG_DATA_HOME", files["folder"])
+    alone.set("KUBE_EDITOR", "true")
     return alone
 
 
-@pytest.mark.parametrize("line", [line for lines in LINES.values() for line in lines])
-async def test_no_escape_is_printed(hostile_run: CommandLine, files: dict[str, str], line: str) -> None:
-    words = [word.format(**files) for word in line.split()]
-    status, printed = await on_a_terminal(hostile_run, words)
+@pytest.mark.parametrize("command", LINES)
+async def test_no_escape_is_printed(
+    hostile_run: CommandLine, files: dict[str, str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    for line in LINES[command]:
+        shown = PretendedTerminal()
+        monkeypatch.setattr(sys, "stdout", shown)
+        monkeypatch.setattr(sys, "stderr", shown)
+        ended = await hostile_run(*(word.format(**files) for word in line.split()))
+        is_harmless(ended.status, shown.printed)
+
+
+@pytest.mark.parametrize("line", ON_A_TERMINAL)
+async def test_no_escape_is_written_to_a_terminal(
+    hostile_run: CommandLine, files: dict[str, str], line: str
+) -> None:
+    is_harmless(*await on_a_terminal(hostile_run, [word.format(**files) for word in line.split()]))
+
+
+def is_harmless(status: int, printed: str) -> None:
+    """Check that a command ended with words, none of which a terminal obeys."""
     assert "Traceback" not in printed
     assert status in (0, 1, 2)
     said = _OWN.sub("", printed)
     assert not [char for char in UNSAFE.findall(said) if char not in _ALLOWED]
     assert "\r" not in said.replace("\r\n", "")
-    assert printed, "it says something"
+    assert printed
+
+
+class PretendedTerminal(io.TextIOWrapper):
+    """A stream that takes itself for a terminal."""
+
+    def __init__(self) -> None:
+        self.written = io.BytesIO()
+        super().__init__(self.written, encoding="utf-8", newline="", write_through=True)
+
+    def isatty(self) -> bool:
+        return True
+
+    @property
+    def printed(self) -> str:
+        """All that was written."""
+        return self.written.getvalue().decode()
 
 
 async def test_what_goes_to_a_pipe_stays_as_it_is(hostile_run: CommandLine, files: dict[str, str]) -> None:
