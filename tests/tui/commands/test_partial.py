@@ -88,6 +88,23 @@ async def test_a_list_fails_if_nothing_is_readable(alice: CommandLine, cluster: 
         ]
 
 
+async def test_lists_that_the_server_does_not_serve_are_not_called_refused(
+    alice: CommandLine, cluster: ScriptedCluster
+) -> None:
+    for path in ("/api/v1/{}pods", *(f"/apis/{each}" for each in JOBS)):
+        for place in (path.format(""), path.format("namespaces/alice/")):
+            cluster.replace(
+                place, refusal(404, "the server could not find the requested resource", "NotFound")
+            )
+    for words in (("list",), ("top", "jobs"), ("get", "bert")):
+        ended = await alice(*words)
+        assert (ended.status, ended.out) == (1, "")
+        assert ended.err.splitlines() == [
+            "Could not list jobs in namespace alice.",
+            "The server serves neither pods nor jobs there.",
+        ]
+
+
 async def test_all_namespaces_of_a_user_of_one_are_that_one(alice: CommandLine) -> None:
     ended = await alice("list", "-A")
     assert ended.status == 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from k8s.client.client import Client
 from k8s.client.server_version import fetch_version
-from k8s.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, NotKubernetes
+from k8s.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, NotFound, NotKubernetes
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.support.output import write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
@@ -116,6 +116,7 @@ async def read_jobs(
 
     Raises:
         Forbidden: Neither pods nor jobs of any kind may be read.
+        NotFound: The server serves none of them.
         KubeError: The cluster cannot be read.
     """
     return (await read_feed(options, client, is_narrow=is_narrow, has_nodes=has_nodes))[0]
@@ -136,8 +137,9 @@ async def read_feed(
     snapshot = await feed.read_once()
     if feed.reads_nothing:
         where = f" in namespace {snapshot.namespace}" if snapshot.namespace else ""
-        why = next((missing.why for missing in snapshot.missing_jobs), "")
-        raise Forbidden(f"Could not list jobs{where}.", why, FORBIDDEN_HINT)
+        if refused := snapshot.missing_jobs:
+            raise Forbidden(f"Could not list jobs{where}.", refused[0].why, FORBIDDEN_HINT)
+        raise NotFound(f"Could not list jobs{where}.", "The server serves neither pods nor jobs there.")
     return snapshot, feed
 
 
