@@ -56,11 +56,7 @@ class CommandLine:
     """Runs `gpuconsole` as a user of one machine would, in this process or in one of its own."""
 
     def __init__(
-        self,
-        home: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-        warm: WarmStart,
+        self, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], warm: WarmStart
     ) -> None:
         self.home = home
         self.warm = warm

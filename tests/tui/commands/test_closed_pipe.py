@@ -82,8 +82,7 @@ async def test_a_reader_that_never_read(full: CommandLine, words: tuple[str, ...
 
 
 @pytest.mark.parametrize(
-    ("words", "size"),
-    [(KINDS["JSON"], 1), (KINDS["log as it is"], 1), (KINDS["log as it is"], 100_000)],
+    ("words", "size"), [(KINDS["JSON"], 1), (KINDS["log as it is"], 1), (KINDS["log as it is"], 100_000)]
 )
 async def test_a_reader_that_leaves_mid_line(full: CommandLine, words: tuple[str, ...], size: int) -> None:
     with TemporaryFile() as err:

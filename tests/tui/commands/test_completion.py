@@ -29,11 +29,7 @@ NAMES = {
     "namespaces": ["default", "vision"],
     "templates": ["mpi-vgg16"],
     "jobs": {
-        "bert": {
-            "words": "PyTorchJob Running",
-            "instances": ["master-0", "worker-0"],
-            "ranks": [0, 1],
-        },
+        "bert": {"words": "PyTorchJob Running", "instances": ["master-0", "worker-0"], "ranks": [0, 1]},
         "resnet": {"words": "MPIJob Failed", "instances": ["launcher"], "ranks": []},
     },
 }

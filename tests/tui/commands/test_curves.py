@@ -17,16 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.logs import LogLine, Target
-from tests.scripted.server import (
-    SUCCESS,
-    Answer,
-    Asked,
-    Compute,
-    ScriptedCluster,
-    Socket,
-    page,
-    refusal,
-)
+from tests.scripted.server import SUCCESS, Answer, Asked, Compute, ScriptedCluster, Socket, page, refusal
 from tests.support.objects import recorded
 from tests.tui.commands.conftest import CommandLine
 from trainer.tfevents import EventWriter

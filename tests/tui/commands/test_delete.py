@@ -1,4 +1,4 @@
-"""`delete`: it asks, it says what it did, and it never deletes another job than the one that was meant."""
+"""`delete`, `suspend` and `resume`: they say what they did, and change no other job than the one meant."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import re
 
 import pytest
 
-from tests.scripted.server import Answer, ScriptedCluster, Stream, page, refusal
+from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, Stream, page, refusal
 from tests.support.objects import Object, batch_job, pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
 
+JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 
 
@@ -110,3 +111,50 @@ async def test_waiting_keeps_the_failure_of_another_job(run: CommandLine, cluste
     ended = await run("delete", "bert", "nope", "--yes", "--wait")
     assert (ended.status, ended.out) == (1, "PyTorchJob default/bert is being deleted.\nbert is gone.\n")
     assert "There is no job nope in namespace default." in ended.err
+
+
+def serve_changes(cluster: ScriptedCluster, *jobs: Object) -> None:
+    """Serve these jobs, and take every change of them."""
+    cluster.replace(JOBS, page(jobs))
+    for job in jobs:
+        path = f"{PATH}/{job['metadata']['name']}"
+
+        def taken(asked: Asked, job: Object = job) -> Reply:
+            return Answer({**job, "spec": {**job["spec"], **json.loads(asked.body)["spec"]}})
+
+        cluster.say(path, Answer(job))
+        cluster.say(path, Compute(taken), method="PATCH")
+
+
+def suspended(name: str) -> Object:
+    job = pytorch_job(name)
+    job["spec"]["runPolicy"] = {"suspend": True}
+    return job
+
+
+@pytest.mark.parametrize(
+    ("command", "job", "said", "suspend"),
+    [("suspend", pytorch_job("bert"), "suspended", True), ("resume", suspended("bert"), "resumed", False)],
+    ids=["suspend", "resume"],
+)
+async def test_a_job_is_held_back_or_let_go_by_its_uid(
+    run: CommandLine, cluster: ScriptedCluster, command: str, job: Object, said: str, suspend: bool
+) -> None:
+    serve_changes(cluster, job)
+    ended = await run(command, "bert", "--yes")
+    assert (ended.status, ended.out, ended.err) == (0, f"PyTorchJob default/bert is being {said}.\n", "")
+    (asked,) = cluster.asked(f"{PATH}/bert", method="PATCH")
+    sent = json.loads(asked.body)
+    assert sent["metadata"] == {"uid": "job-bert", "resourceVersion": "1"}
+    assert sent["spec"] == {"runPolicy": {"suspend": suspend}}
+
+
+async def test_one_failure_does_not_stop_the_others(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve_changes(cluster, pytorch_job("bert"), suspended("asleep"), pytorch_job("refused"))
+    cluster.replace(f"{PATH}/refused", refusal(403, "you may not", "Forbidden"), method="PATCH")
+    ended = await run("suspend", "nope", "asleep", "refused", "bert", "--yes")
+    assert ended.status == 1
+    assert ended.out == "PyTorchJob default/bert is being suspended.\n"
+    assert "There is no job nope in namespace default." in ended.err
+    assert "Could not suspend PyTorchJob asleep.\nIt is already suspended.\n" in ended.err
+    assert "Could not change PyTorchJob refused.\nThe cluster says: you may not\n" in ended.err

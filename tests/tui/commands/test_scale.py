@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from tests.scripted.feed import say_kinds
-from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page
 from tests.support.objects import Object, batch_job, pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+ENDED = {"conditions": [{"type": "Succeeded", "status": "True"}]}
 SAME = {"uid": "job-bert", "resourceVersion": "1"}
 
 
@@ -84,6 +85,7 @@ async def test_t9k_expected_replicas_are_changed(run: CommandLine, cluster: Scri
         (elastic(), 0, "It is elastic from 1 to 4 replicas."),
         (elastic(maxReplicas=4), 9, "It is elastic from any number to 4 replicas."),
         (elastic(), 2, "It already has 2 replicas."),
+        (elastic() | {"status": ENDED}, 3, "It has ended."),
     ],
 )
 async def test_what_cannot_be_is_refused_with_the_reason(
@@ -94,61 +96,6 @@ async def test_what_cannot_be_is_refused_with_the_reason(
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith(f"Could not scale PyTorchJob bert.\n{why}")
     assert cluster.asked(f"{PATH}/bert", method="PATCH") == []
-
-
-async def test_a_job_that_has_ended_is_not_scaled(run: CommandLine, cluster: ScriptedCluster) -> None:
-    job = elastic()
-    job["status"] = {"conditions": [{"type": "Succeeded", "status": "True"}]}
-    serve(cluster, job)
-    ended = await run("scale", "bert", "--replicas", "3", "--yes")
-    assert (ended.status, ended.err) == (1, "Could not scale PyTorchJob bert.\nIt has ended.\n")
-
-
-async def test_a_kind_without_elastic_jobs_says_so(run: CommandLine, cluster: ScriptedCluster) -> None:
-    meta = {"name": "sweep", "namespace": "default", "uid": "u"}
-    cluster.replace(
-        "/apis/batch/v1/jobs", page([{"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {}}])
-    )
-    cluster.say("/apis/batch/v1/namespaces/default/jobs/sweep", Answer({"metadata": meta}))
-    ended = await run("scale", "sweep", "--replicas", "3", "--yes")
-    assert ended.status == 1
-    assert "The number of pods of a Job is fixed." in ended.err
-
-
-async def test_a_dropped_number_is_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
-    serve(cluster, elastic())
-    cluster.replace(f"{PATH}/bert", Answer(elastic()), method="PATCH")
-    (await run("scale", "bert", "--replicas", "4", "--yes")).reports(1, "but did not store it.")
-
-
-async def test_who_may_not_is_told_in_the_clusters_words(run: CommandLine, cluster: ScriptedCluster) -> None:
-    serve(cluster, elastic())
-    cluster.replace(f"{PATH}/bert", refusal(403, "you may not", "Forbidden"), method="PATCH")
-    (await run("scale", "bert", "--replicas", "4", "--yes")).reports(1, "The cluster says: you may not")
-
-
-async def test_a_conflict_is_retried(run: CommandLine, cluster: ScriptedCluster) -> None:
-    serve(cluster, elastic())
-    cluster.forget(f"{PATH}/bert", method="PATCH")
-    done = merged(elastic(), {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 4}}}})
-    cluster.say(
-        f"{PATH}/bert", refusal(409, "the object has been modified", "Conflict"), Answer(done), method="PATCH"
-    )
-    assert (await run("scale", "bert", "--replicas", "4", "--yes")).status == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
-        (("scale", "bert", "--replicas", "-1", "--yes"), 2, "--replicas: Must be at least 0."),
-        (("scale", "bert", "--yes"), 2, "--replicas"),
-    ],
-)
-async def test_nothing_is_asked_of_the_cluster_before_it_is_clear_what_is_meant(
-    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], status: int, said: str
-) -> None:
-    (await run(*words)).reports(status, said)
-    assert cluster.requests == []
 
 
 def asked_for(cluster: ScriptedCluster) -> list[int]:
@@ -186,6 +133,8 @@ async def test_what_changes_nothing_here_is_said(run: CommandLine, cluster: Scri
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
+        ("scale bert --replicas -1 --yes", 2, "--replicas: Must be at least 0."),
+        ("scale bert --yes", 2, "--replicas"),
         ("scalein etjob --name bert --count 2 --yes", 1, "It is elastic from 1 to 4 replicas."),
         ("scaleout etjob --name bert --count 3 --yes", 1, "It is elastic from 1 to 4 replicas."),
         ("scalein etjob --name bert --count 3 --yes", 1, "It has 2 replicas."),
@@ -211,10 +160,8 @@ async def test_an_impossible_count_is_refused(
 async def test_a_job_that_is_not_elastic_says_so(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.replace("/apis/batch/v1/jobs", page([batch_job("sweep")]))
     cluster.say("/apis/batch/v1/namespaces/default/jobs/sweep", Answer(batch_job("sweep")))
-    for word in ("scalein", "scaleout"):
-        ended = await run(word, "etjob", "--name", "sweep", "--yes")
-        assert ended.status == 1
-        assert "The number of pods of a Job is fixed." in ended.err
+    for words in ("scale sweep --replicas 3", "scalein etjob --name sweep", "scaleout etjob --name sweep"):
+        (await run(*words.split(), "--yes")).reports(1, "The number of pods of a Job is fixed.")
 
 
 @pytest.mark.parametrize("words", ["scalein etjob --name=et-mnist", "scale et-mnist --replicas 2"])

@@ -1,23 +1,40 @@
-"""From the command line to what is sent: flags; and what is refused before it is sent."""
+"""`submit` with flags, trainers and templates: what is sent, what is said of it, and what is refused."""
 
 from __future__ import annotations
 
-import argparse
+import asyncio
 import json
-import string
+import os
+import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
-from k8s.job_spec import JobSpec, problems_of
-from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
+from k8s.jobs.pod_files import LOCAL_PATH
+from k8s.kinds import CREATABLE
+from tests import ROOT
+from tests.scripted.feed import say_kinds
+from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+from tests.support.objects import pytorch_job
+from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine
-from tests.tui.commands.submitting import BATCH_JOBS, PYTORCH_JOBS, SMALL, echo, manifest_of
-from tui.commands.submission.submit_flags import add_spec_arguments, spec_of
-from tui.commands.support.output import WrongUsage
+from tests.tui.commands.submitting import (
+    AS_MANIFEST,
+    BATCH_JOBS,
+    PYTORCH_JOBS,
+    SMALL,
+    echo,
+    job_in,
+    manifest_of,
+)
+from tui.jobs.new_job.job_templates import packaged_templates
+
+DEMO = ("submit", "pytorch", "--name", "demo", "--image", "x")
+HUGE = (*DEMO, "--gpus", "64")
+NEVER = "would never start: needs 1 × 64 GPUs; the cluster has 15, at most 8 per node."
 
 
 async def test_what_the_server_warns_of_goes_to_stderr(run: CommandLine, cluster: ScriptedCluster) -> None:
@@ -69,28 +86,6 @@ async def test_a_job_is_created_from_flags(run: CommandLine, cluster: ScriptedCl
     assert (env["A"], env["B"]) == ("1=2", "")
     assert pod["priorityClassName"] == "high"
     assert {"name": "claim-0", "mountPath": "/mnt"} in container["volumeMounts"]
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (("--", "python", "a b.py", "--", "-x"), {"command": ["python", "a b.py", "--", "-x"]}),
-        (("--shell", "bash", "--", "a && sync"), {"command": ["bash", "-c", "a && sync"]}),
-        (("--device", "amd.com/gpu=2", "true"), {"limits": {"amd.com/gpu": "2"}}),
-    ],
-)
-async def test_a_container_is_what_the_flags_say(
-    run: CommandLine, words: tuple[str, ...], part: dict[str, Any]
-) -> None:
-    found = await manifest_of(run, *SMALL, "--show-secrets", "-e", "KEY=one\n\ttwo\n", *words)
-    container = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
-    assert part.items() <= (container | container.get("resources", {})).items()
-    assert {"name": "KEY", "value": "one\n\ttwo\n"} in container["env"]
-
-
-async def test_a_batch_job_is_called_job(run: CommandLine) -> None:
-    found = await manifest_of(run, "job", *SMALL[1:], "--workers", "2", "true")
-    assert (found["kind"], found["spec"]["completions"]) == ("Job", 2)
 
 
 async def test_a_dry_run_prints_all_that_would_be_created_and_no_secret(alone: CommandLine) -> None:
@@ -146,96 +141,6 @@ async def test_a_claim_is_created(run: CommandLine, alone: CommandLine, cluster:
     assert ended.out.endswith("persistentvolumeclaim/tutorial used, it is there already\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--config-file", "nothing.yaml:/etc/x"), "--config-file: Could not read nothing.yaml"),
-        (("--sync-mode=folder", "--sync-source=./nothing"), "--sync-source: "),
-    ],
-)
-async def test_files_that_are_not_here_are_refused_with_their_flag(
-    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], said: str
-) -> None:
-    (await run("submit", "pytorch", "--name", "demo", "--image", "x", *words, "true")).reports(2, said)
-    assert cluster.requests == []
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--image", "x", "true"), "--name: Required, e.g. bert-base-1"),
-        (("--name", "Demo_", "--image", "x", "true"), "--name: Use lowercase letters"),
-        (("--name", "demo", "true"), "--image: Required, e.g. pytorch"),
-        (("--name", "demo", "--image", "x"), "COMMAND: Required: a command"),
-        (("--name", "demo", "--image", "x", "--workers", "0", "true"), "--workers: Must be at least 1"),
-        (("--name", "demo", "--image", "x", "--gpus", "-1", "true"), "--gpus: Must be at least 0"),
-        (("--name", "demo", "--image", "x", "--cpu", "much", "true"), "--cpu: 'much' is not a quantity"),
-        (("--name", "demo", "--image", "x", "-d", "claim:/", "true"), "--data: '/'"),
-        (("--name", "demo", "--image", "x", "-d", "claim", "true"), "'claim' is not CLAIM:/PATH"),
-        (("--name", "demo", "--image", "x", "-e", "novalue", "true"), "'novalue' is not NAME=VALUE"),
-        (("--name", "demo", "--image", "x", "-e", "1A=2", "true"), "--env: '1A' is not a valid variable"),
-        (("--name", "demo", "--image", "x", "--trainer", "gan"), "--trainer: There is no trainer 'gan'"),
-        (("--name", "demo", "--image", "x", "--trainer", "ddp", "true"), "COMMAND: not allowed"),
-        (
-            ("--name", "demo", "--image", "x", "--trainer", "mpi", "--", "--master-addr", "a"),
-            "--master-addr: for ranks that mpirun starts; this job's are torchrun's.",
-        ),
-        (("--name", "demo", "--image", "x", "true", "--", "false"), "not both"),
-        (
-            ("--name", "demo", "--image", "x", "--trainer", "ddp", "--", "--epochs", "many"),
-            "--epochs: 'many'",
-        ),
-        (
-            ("--name", "demo", "--image", "x", "--gpus", "1", "--device", "nvidia.com/gpu=1", "true"),
-            "--device:",
-        ),
-    ],
-)
-async def test_flags_that_make_no_sense_are_refused_before_anything_is_sent(
-    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], said: str
-) -> None:
-    (await run("submit", "pytorch", *words)).reports(2, said)
-    assert cluster.requests == []
-
-
-@pytest.mark.parametrize(
-    ("words", "flag"),
-    [
-        (("-e", "A=1\rB=2", "true"), "--env"),
-        (("-e", "A=\x1b[2J", "true"), "--env"),
-        (("-e", "A=\x9b2J", "true"), "--env"),
-        (("-l", "a=b\x00", "true"), "--label"),
-        (("-p", "high\x7f", "true"), "--priority"),
-        (("--logdir", "/x\r", "true"), "--logdir"),
-        (("--working-dir", "/x\r", "true"), "--working-dir"),
-        (("-d", "claim:/x\x07", "true"), "--data"),
-        (("echo\r",), "COMMAND"),
-    ],
-)
-async def test_control_characters_are_refused_before_anything_is_sent(
-    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], flag: str
-) -> None:
-    ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", *words)
-    ended.reports(2, f"{flag}: Must not contain control characters; found ")
-    assert not set(ended.err) & {"\r", "\x1b", "\x07", "\x9b", "\x00"}
-    assert cluster.requests == []
-
-
-async def test_a_name_in_use_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:
-    words = 'pytorchjobs.kubeflow.org "waits" already exists'
-    cluster.say(PYTORCH_JOBS, refusal(409, words, "AlreadyExists"), method="POST")
-    (await run("submit", "pytorch", "--name", "waits", "--image", "x", "true")).reports(
-        1, words, "Choose another name"
-    )
-
-
-async def test_a_server_without_the_operator_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say("/api/v1/namespaces/default", Answer({"metadata": {"name": "default"}}))
-    ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", "true")
-    assert ended.status == 1
-    assert "does not serve PyTorchJob" in ended.err
-
-
 async def test_a_server_dry_run_creates_nothing(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     ended = await run("submit", "job", "--name", "demo", "--image", "x", "--dry-run=server", "true")
@@ -251,36 +156,448 @@ async def test_a_dry_run_by_the_client_needs_no_cluster(alone: CommandLine) -> N
     assert found["metadata"]["namespace"] == "vision"
 
 
-def flags_of(words: list[str], rest: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    add_spec_arguments(parser)
-    flags = parser.parse_args(words)
-    flags.rest = rest
-    return flags
+async def test_a_job_that_fits_no_node_needs_force(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    ended = await run(*HUGE, "true")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err == (
+        f"PyTorchJob demo {NEVER}\nNothing was created.\nTo create it all the same: --force\n"
+    )
+    assert cluster.asked(PYTORCH_JOBS, method="POST") == []
+    for flag, dry_run in (("--force", ""), ("--dry-run=server", " (server dry run)")):
+        ended = await run(*HUGE, flag, "true")
+        assert (ended.status, ended.out) == (0, f"PyTorchJob default/demo created{dry_run}.\n")
+        assert ended.err == f"Warning: {NEVER}\n"
 
 
-TEXT = st.text(max_size=12) | st.text(string.ascii_lowercase + string.digits + "-./:=", max_size=12)
+async def test_too_few_images_for_one_step_are_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    cluster.accept_companions("default")
+    words = ("submit", "pytorch", "--name", "demo", "--image", "x", "--workers", "2", "--trainer", "ddp")
+    ended = await run(*words, "--", "--batch-size", "6001")
+    assert ended.status == 0
+    assert (
+        "Warning: would fail: a step takes 6,001 × 2 ranks = 12,002 images, and there are 12,000" in ended.err
+    )
 
 
-@given(
-    name=TEXT, image=TEXT, cpu=TEXT, memory=TEXT, folder=TEXT, line=TEXT,
-    workers=st.integers(-3, 10**6), gpus=st.integers(-3, 10**6),
-    pairs=st.lists(st.tuples(st.text(min_size=1, max_size=5).filter(lambda name: "=" not in name), TEXT)),
-    rest=st.lists(TEXT, max_size=3),
-)  # fmt: skip
-def test_any_flags_make_a_job_or_wrong_usage(
-    name: str, image: str, cpu: str, memory: str, folder: str, line: str, workers: int, gpus: int,
-    pairs: list[tuple[str, str]], rest: list[str],
-) -> None:  # fmt: skip
-    words = [f"--name={name}", f"--image={image}", f"--cpu={cpu}", f"--memory={memory}"]
-    words += [f"--working-dir={folder}", f"--workers={workers}", f"--gpus={gpus}"]
-    words += [f"--env={key}={value}" for key, value in pairs]
-    flags = flags_of(words, rest)
-    flags.command = [line] if line else []
-    try:
-        spec = spec_of(flags, "default")
-    except WrongUsage as error:
-        assert str(error)
-    else:
-        assert isinstance(spec, JobSpec)
-        assert problems_of(spec) == {}
+@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1)])
+async def test_somebody_at_a_terminal_is_asked_whether_to_create_what_never_fits(
+    run: CommandLine, cluster: ScriptedCluster, answer: str, status: int
+) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    words = (sys.executable, "-P", "-m", "tui", *HUGE, "true")
+
+    def end() -> int | None:
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with Terminal(words, columns=160, env=env, folder=run.home) as terminal:
+            terminal.wait_for("Create it all the same? [y/N]")
+            terminal.send(answer)
+            return terminal.wait_for_end()
+
+    assert await asyncio.to_thread(end) == status
+    assert len(cluster.asked(PYTORCH_JOBS, method="POST")) == (1 if status == 0 else 0)
+
+
+async def test_unreadable_nodes_keep_no_job_back(run: CommandLine, cluster: ScriptedCluster) -> None:
+    for path in ("/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/default/pods"):
+        cluster.replace(path, refusal(403, "no", "Forbidden"))
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    ended = await run(*HUGE, "true")
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+
+
+TAKEN = 'pytorchjobs.kubeflow.org "demo" already exists'
+TAKEN_WARNING = (
+    "Warning: would be refused: PyTorchJob demo already exists in default;"
+    " choose another name, or delete that one first."
+)
+OVER_LIMIT = ("--cpu=1", "--cpu-request=2")
+OVER_LIMIT_WARNING = (
+    "Warning: would be refused: the request of 2 is more than the limit of 1; request at most 1."
+)
+NAME_IS_TAKEN = (
+    (f"{PYTORCH_JOBS}/demo", Answer(pytorch_job("demo")), "GET"),
+    (PYTORCH_JOBS, refusal(409, TAKEN, "AlreadyExists"), "POST"),
+)
+NOWHERE = refusal(404, 'namespaces "nowhere" not found', "NotFound")
+DENIED = Answer({"status": {"allowed": False, "denied": True}}, 201)
+REQUESTS = "spec.template.spec.containers[0].resources.requests"
+LESS = 'Invalid value: "2": must be less than or equal to cpu limit of 1'
+NOT_CREATED = "Could not create PyTorchJob demo."
+
+
+@pytest.mark.parametrize(
+    ("replies", "words", "said"),
+    [
+        (
+            NAME_IS_TAKEN,
+            DEMO,
+            [NOT_CREATED, f"The cluster says: {TAKEN}", "Choose another name, or delete that job first."],
+        ),
+        (
+            NAME_IS_TAKEN,
+            (*DEMO, "--dry-run=server"),
+            [
+                "Could not create PyTorchJob demo in a dry run.",
+                f"The cluster says: {TAKEN}",
+                "Choose another name, or delete that job first.",
+            ],
+        ),
+        (
+            NAME_IS_TAKEN,
+            (*DEMO, *OVER_LIMIT),
+            [
+                OVER_LIMIT_WARNING,
+                NOT_CREATED,
+                f"The cluster says: {TAKEN}",
+                "Choose another name, or delete that job first.",
+            ],
+        ),
+        (
+            NAME_IS_TAKEN,
+            HUGE,
+            [
+                TAKEN_WARNING,
+                f"PyTorchJob demo {NEVER}",
+                "Nothing was created.",
+                "To create it all the same: --force",
+            ],
+        ),
+        (
+            [(BATCH_JOBS, refusal(422, f"{REQUESTS}: {LESS}", "Invalid", causes={REQUESTS: LESS}), "POST")],
+            ("submit", "job", *DEMO[2:], *OVER_LIMIT),
+            ["Could not create Job demo.", f"The cluster says: {REQUESTS}: {LESS}", "Request at most 1."],
+        ),
+        (
+            [
+                ("/api/v1/namespaces/nowhere", NOWHERE, "GET"),
+                (PYTORCH_JOBS.replace("default", "nowhere"), NOWHERE, "POST"),
+            ],
+            ("-n", "nowhere", *DEMO),
+            [NOT_CREATED, "There is no namespace nowhere.", "Choose one that exists."],
+        ),
+        (
+            [
+                ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", DENIED, "POST"),
+                (PYTORCH_JOBS, refusal(403, "you may not", "Forbidden"), "POST"),
+            ],
+            DEMO,
+            [
+                NOT_CREATED,
+                "The cluster says: you may not",
+                "Pick another namespace, or ask for a role that allows it.",
+            ],
+        ),
+    ],
+    ids=["name", "dry run", "limit too", "size too", "limit", "namespace", "right"],
+)
+async def test_each_refusal_is_reported_once(
+    run: CommandLine,
+    cluster: ScriptedCluster,
+    replies: list[tuple[str, Reply, str]],
+    words: tuple[str, ...],
+    said: list[str],
+) -> None:
+    for path, reply, method in replies:
+        cluster.say(path, reply, method=method)
+    ended = await run(*words, "true")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.splitlines() == said
+
+
+async def test_a_wrongly_accepted_job_is_warned_about(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    ended = await run(*DEMO, *OVER_LIMIT, "true")
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+    assert ended.err == f"{OVER_LIMIT_WARNING}\n"
+
+
+async def test_a_kind_that_is_not_served_is_said_once(run: CommandLine, cluster: ScriptedCluster) -> None:
+    say_kinds(cluster, {"batch/v1": ["jobs"], "kubeflow.org/v1": []})
+    ended = await run(*DEMO, "true")
+    assert ended.err.splitlines() == [
+        "Could not create PyTorchJob demo.",
+        "This cluster does not serve PyTorchJob kubeflow.org/v1.",
+        "Choose another kind of job, or ask for its operator to be installed.",
+    ]
+
+
+async def test_a_manifest_names_its_trainer_and_where_that_writes(run: CommandLine) -> None:
+    found = await manifest_of(run, *SMALL, "--gpus", "2", "--trainer", "ddp", "--", "--epochs", "1")
+    log_dir = found["metadata"]["annotations"]["gpuconsole.dev/log-dir"]
+    assert re.fullmatch(r"/workspace/demo-\d{8}-\d{6}-\d{3}/logs", log_dir)
+    assert found["metadata"]["annotations"] == {
+        "gpuconsole.dev/trainer": "ddp",
+        "gpuconsole.dev/log-dir": log_dir,
+        "gpuconsole.dev/user": "li",
+        "arena.kubeflow.org/username": "li",
+        "requestGPUsOfJobOwner": "2",
+    }
+    assert found["spec"]["nprocPerNode"] == "2"
+    pod = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    words = pod["containers"][0]["command"]
+    assert words[:6] == ["python", "-P", "-m", "trainer.launch", "-m", "trainer.train_ddp"]
+    assert words[6:] == [
+        *("--epochs", "1"),
+        *("--log-dir", log_dir),
+        *("--checkpoint-dir", f"{log_dir.removesuffix('/logs')}/checkpoints"),
+    ]
+    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "workspace"}
+    assert pod["containers"][0]["volumeMounts"][0]["mountPath"] == "/workspace"
+
+
+CLAIM = "/api/v1/namespaces/default/persistentvolumeclaims/workspace"
+WITH_TRAINER = "PyTorchJob default/demo created.\nconfigmap/demo-trainer created\n"
+TRAINER = ("submit", "pytorch", "--name", "demo", "--image", "x", "--trainer", "ddp")
+
+
+def with_checkpoint(cluster: ScriptedCluster, volume: Path, run: str, step: int) -> None:
+    """Put a checkpoint of an earlier run on the workspace claim."""
+    folder = volume / run / "checkpoints"
+    folder.mkdir(parents=True)
+    (folder / f"step-{step:08d}.pt").touch()
+    claim = {
+        "metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(volume)}},
+        "spec": {"accessModes": ["ReadWriteMany"]},
+        "status": {"phase": "Bound"},
+    }
+    cluster.say(CLAIM, Answer(claim))
+    cluster.say("/api/v1/namespaces/default/persistentvolumeclaims", page([claim]))
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+
+
+def sent_command(cluster: ScriptedCluster) -> list[str]:
+    (asked,) = cluster.asked(PYTORCH_JOBS, method="POST")
+    pod = json.loads(asked.body)["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    return list(pod["containers"][0]["command"])
+
+
+async def test_a_reused_name_starts_anew(run: CommandLine, cluster: ScriptedCluster, tmp_path: Path) -> None:
+    with_checkpoint(cluster, tmp_path / "volume", "demo", 200)
+    ended = await run(*TRAINER)
+    assert (ended.status, ended.out) == (0, WITH_TRAINER)
+    said = ended.err.splitlines()[-1]
+    assert said.startswith("Starts anew; to go on from step 200 of demo, saved ")
+    assert said.endswith(": --continue demo")
+    words = sent_command(cluster)
+    assert not any(word.startswith("/workspace/demo/") for word in words)
+    assert "--resume" not in words
+
+
+async def test_resuming_is_explicit(run: CommandLine, cluster: ScriptedCluster, tmp_path: Path) -> None:
+    with_checkpoint(cluster, tmp_path / "volume", "old-20261122-082033-417", 520)
+    ended = await run(*TRAINER, "--continue", "old", "--", "--epochs", "9")
+    assert (ended.status, ended.out) == (0, WITH_TRAINER)
+    assert ended.err.splitlines()[-1].startswith("Continues step 520 of old (deleted), saved ")
+    words = sent_command(cluster)
+    at = words.index("--checkpoint-dir")
+    assert words[at + 1] == "/workspace/old-20261122-082033-417/checkpoints"
+    assert words[-2:] == ["--resume", "must"]
+    log_dir = words[words.index("--log-dir") + 1]
+    assert re.fullmatch(r"/workspace/old-20261122-082033-417/logs-demo-\d{8}-\d{6}-\d{3}", log_dir)
+
+
+async def test_a_file_may_resume_a_run(run: CommandLine, cluster: ScriptedCluster, tmp_path: Path) -> None:
+    printed = await run(*TRAINER, *AS_MANIFEST)
+    job = job_in(printed.out)
+    folder = job["metadata"]["annotations"]["gpuconsole.dev/log-dir"].split("/")[2]
+    path = run.home / "job.yaml"
+    path.write_text(json.dumps(job))
+    with_checkpoint(cluster, tmp_path / "volume", "demo", 1)
+    ended = await run("submit", "-f", str(path))
+    missing = "would wait: ConfigMap demo-trainer not found in default; create it, or name one that exists"
+    assert (ended.status, ended.err) == (0, f"Warning: {missing}.\n")
+    with_checkpoint(cluster, tmp_path / "volume", folder, 200)
+    ended = await run("submit", "-f", str(path))
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+    assert "Continues step 200 of demo, saved " in ended.err
+    assert ended.err.endswith(f": its manifest names /workspace/{folder}.\n")
+
+
+async def test_invalid_manifests_go_to_the_server(run: CommandLine, cluster: ScriptedCluster) -> None:
+    printed = await run(*TRAINER, *AS_MANIFEST)
+    path = run.home / "job.yaml"
+    path.write_text(json.dumps(job_in(printed.out) | {"spec": "x"}))
+    cluster.say(PYTORCH_JOBS, refusal(422, "spec: must be an object", "Invalid"), method="POST")
+    (await run("submit", "-f", str(path))).reports(1, "spec: must be an object")
+
+
+async def test_a_missing_run_is_refused(run: CommandLine, cluster: ScriptedCluster, tmp_path: Path) -> None:
+    with_checkpoint(cluster, tmp_path / "volume", "old", 520)
+    for name, said in (("older", "No earlier run of 'older'"), ("/workspace/x", "There is no checkpoint in")):
+        (await run(*TRAINER, "--continue", name)).reports(2, said)
+    assert cluster.asked(PYTORCH_JOBS, method="POST") == []
+
+
+async def test_without_a_cluster_only_a_folder_can_be_continued(run: CommandLine) -> None:
+    found = await manifest_of(run, *TRAINER[1:], "--continue", "/workspace/old", *AS_MANIFEST)
+    text = json.dumps(found)
+    assert '"--checkpoint-dir", "/workspace/old/checkpoints"' in text
+    (await run(*TRAINER, "--continue", "old", *AS_MANIFEST)).reports(
+        2, "with --dry-run=client name its folder"
+    )
+
+
+async def test_a_claim_that_is_not_there_is_told_of(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", "--trainer", "ddp")
+    assert (ended.status, ended.out) == (0, WITH_TRAINER)
+    assert ended.err == (
+        "Warning: would wait: volume claim workspace not found in default;"
+        " choose one that exists, or create it.\n"
+    )
+
+
+PACKAGED = packaged_templates()
+OURS = """
+description: Ours
+kind: PyTorchJob
+image: train:1
+gpus: 2
+workers: 3
+cpu: 8
+env: {A: '1', B: two words}
+mounts: ['data:/in', 'out:/out']
+tolerations: ['team=vision:NoSchedule']
+tensorboard: true
+log_dir: /out/logs
+running_timeout_s: 90m
+command: python train.py --epochs 3
+"""
+
+
+@pytest.fixture
+def own(alone: CommandLine) -> CommandLine:
+    """Return the command line of somebody who has a template `ours`."""
+    return with_template(alone, "ours", OURS)
+
+
+def with_template(run: CommandLine, name: str, text: str) -> CommandLine:
+    folder = run.home / "config" / "gpuconsole" / "templates"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.yaml").write_text(text)
+    return run
+
+
+def container_of(job: Any, role: str = "Master") -> Any:
+    return job["spec"]["pytorchReplicaSpecs"][role]["template"]["spec"]["containers"][0]
+
+
+def env_of(job: Any) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in container_of(job)["env"] if len(each["name"]) == 1}
+
+
+async def test_a_template_is_a_job(own: CommandLine) -> None:
+    job = await manifest_of(own, "--template", "ours", "--name", "demo", *AS_MANIFEST)
+    assert (job["kind"], job["metadata"]["name"]) == ("PyTorchJob", "demo")
+    assert job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 2
+    assert job["spec"]["runPolicy"]["activeDeadlineSeconds"] == 5400
+    container = container_of(job)
+    assert container["image"] == "train:1"
+    assert container["command"] == ["sh", "-c", "python train.py --epochs 3"]
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "2", "cpu": "8"}
+    assert env_of(job) == {"A": "1", "B": "two words"}
+    pod = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    tolerated = {"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"}
+    assert tolerated in pod["tolerations"]
+
+
+async def test_flags_override_it(own: CommandLine) -> None:
+    words = (
+        *("--template=ours", "--name=demo", "--image=other:2", "--workers", "1", "--gpus=1", "-e", "A=9"),
+        *("-e", "C=3", "-d", "mine:/mnt", "--tensorboard=false", "--logdir=/mnt/l", "python other.py"),
+    )
+    job = await manifest_of(own, *AS_MANIFEST, *words)
+    assert list(job["spec"]["pytorchReplicaSpecs"]) == ["Master"]
+    container = container_of(job)
+    assert (container["image"], container["command"][-1]) == ("other:2", "python other.py")
+    assert env_of(job) == {"A": "9", "B": "two words", "C": "3"}
+    mounted = {each["mountPath"] for each in container["volumeMounts"]}
+    assert mounted & {"/in", "/out", "/mnt"} == {"/mnt"}
+    job = await manifest_of(own, "--template", "ours", "--name", "demo", *AS_MANIFEST, "--", "train", "-x")
+    assert container_of(job)["command"] == ["train", "-x"]
+
+
+@pytest.mark.parametrize("template", PACKAGED, ids=lambda template: template.name)
+async def test_every_packaged_template_makes_a_job(alone: CommandLine, template: Any) -> None:
+    job = await manifest_of(alone, "--template", template.name, "--name=demo", "--image=x", *AS_MANIFEST)
+    (kind,) = {each.resource.kind for each in CREATABLE if each.title == template.kind}
+    assert job["kind"] == kind
+
+
+async def test_the_arguments_of_its_trainer_come_before_those_that_are_typed(alone: CommandLine) -> None:
+    text = "kind: PyTorchJob\nimage: x\ntrainer: ddp\narguments: {epochs: 5, batch-size: 32}\n"
+    run = with_template(alone, "digits", text)
+    words = ("--template", "digits", "--name", "demo", *AS_MANIFEST)
+    command = container_of(await manifest_of(run, *words))["command"]
+    assert command[6:10] == ["--epochs", "5", "--batch-size", "32"]
+    command = container_of(await manifest_of(run, *words, "--", "--epochs", "9"))["command"]
+    assert command[6:12] == ["--epochs", "5", "--batch-size", "32", "--epochs", "9"]
+    command = container_of(await manifest_of(run, *words, "--trainer", "mpi"))["command"]
+    assert "trainer.train_mpi" in command
+    assert "--epochs" not in command
+    assert container_of(await manifest_of(run, *words, "python a.py"))["command"][-1] == "python a.py"
+
+
+async def test_a_typed_kind_counts_more_than_the_templates(own: CommandLine) -> None:
+    job = await manifest_of(own, "t9k", "--template", "ours", "--name", "demo", *AS_MANIFEST)
+    assert job["kind"] == "PyTorchTrainingJob"
+    ended = await own("submit", "trainjob", "--template", "torchrun-t9k", "--image=x", "--dry-run=client")
+    assert ended.status == 2
+    assert "--restart-policy: " in ended.err
+
+
+async def test_one_of_your_own_hides_a_packaged_one_of_its_name(alone: CommandLine) -> None:
+    run = with_template(alone, "git-gloo", OURS)
+    job = await manifest_of(run, "--template", "git-gloo", "--name", "demo", *AS_MANIFEST)
+    assert container_of(job)["image"] == "train:1"
+    ended = await run("templates")
+    assert ended.row("git-gloo") == ["git-gloo", "PyTorchJob", "you", "Ours"]
+    assert ended.out.count("git-gloo ") == 1
+
+
+async def test_its_namespace_counts_unless_another_is_named(alone: CommandLine) -> None:
+    run = with_template(alone, "there", f"{OURS}namespace: vision\n")
+    words = ("--template", "there", "--name", "demo", *AS_MANIFEST)
+    assert (await manifest_of(run, *words))["metadata"]["namespace"] == "vision"
+    assert (await manifest_of(run, *words, "-n", "here"))["metadata"]["namespace"] == "here"
+
+
+KNOWN = ", ".join(["ours", *(template.name for template in PACKAGED)])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--template", "nothing"), f"--template: There is no template 'nothing': {KNOWN}."),
+        (("--name", "x", "--template"), f"--template: Name a template: {KNOWN}."),
+        (("pytorch", "--template", "nothing"), f"--template: There is no template 'nothing': {KNOWN}."),
+        (("-f", "job.yaml", "--template", "ours"), "--template cannot be combined with -f"),
+        (("--template", "ours", "pytroch", "--name", "x"), "invalid choice: 'pytroch'"),
+        (("--template", "ours", "--nmae", "x"), "Unknown option --nmae"),
+        (("--template", "ours"), "--name: Required"),
+        (("--template", "open"), "Template open names no kind of job: say submit KIND --template open"),
+        (("--template", "tf"), "Template tf: no TFJob is made here"),
+        (("pytorch", "--template", "odd"), "template odd: "),
+    ],
+)
+async def test_what_cannot_be_meant_is_refused(own: CommandLine, words: tuple[str, ...], said: str) -> None:
+    if "nothing" not in words and words[-1] != "--template":
+        with_template(own, "open", "workers: 2\n")
+        with_template(own, "tf", "kind: TFJob\n")
+        with_template(own, "odd", "trainer: ddp\narguments: {nothing: 1}\n")
+    (await own("submit", *words)).reports(2, said)
+
+
+async def test_a_file_that_is_no_template_is_named_and_the_others_work(own: CommandLine) -> None:
+    with_template(own, "bad", "gpu: 2\n")
+    ended = await own("templates")
+    assert ended.status == 1
+    assert "bad.yaml: there is no field gpu." in ended.err
+    assert ended.row("ours")[:3] == ["ours", "PyTorchJob", "you"]
+    listed = json.loads((await own("templates", "-o", "json")).out)
+    assert {each["name"] for each in listed} == {"ours", *(template.name for template in PACKAGED)}
+    await manifest_of(own, "--template", "ours", "--name", "demo", *AS_MANIFEST)
+    assert "bad.yaml" not in (await own("submit", "pytorch", "--template", "nothing")).err
+    (await own("submit", "pytorch", "--template", "bad")).reports(2, "bad.yaml: there is no field gpu.")

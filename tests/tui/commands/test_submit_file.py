@@ -1,16 +1,22 @@
-"""`submit -f`: manifests from files, and what is wrong with them."""
+"""`submit -f`: manifests from files, what is wrong with them, and what is said before any is created."""
 
 from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.scripted.server import Answer, Compute, ScriptedCluster
+from tests import FIXTURES
+from tests.scripted.feed import say_kinds
+from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
+from tests.support.objects import batch_job, pytorch_job
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.submitting import BATCH_JOBS, PYTORCH_JOBS, SMALL, echo, job_in
+from tui.commands.submission.manifests import BadManifest, read_manifests
 
 JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {}}}\nspec: {{}}\n"
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
@@ -62,7 +68,6 @@ async def test_standard_input_may_hold_the_manifest(run: CommandLine, cluster: S
             "a StatefulSet apps/v1, which is not",
         ),
         ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: .nan}\n", "holds a value that a manifest cannot"),
-        ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: x, namespace: other}\n", "names namespace other"),
         ("a: &a [*a]\n", "holds a value that a manifest cannot"),
         ("a: !!python/object:os.system {}\n", "is not YAML at line 1"),
         ("a: \x01\n", "is not YAML"),
@@ -81,29 +86,46 @@ async def test_standard_input_may_hold_the_manifest(run: CommandLine, cluster: S
         ),
     ],
 )
-async def test_a_file_that_is_no_manifest_is_told_where(
-    run: CommandLine, cluster: ScriptedCluster, text: str, said: str
+def test_a_file_that_is_no_manifest_is_refused_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    with pytest.raises(BadManifest) as error:
+        read_manifests(str(path))
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("missing.yaml", "No such file"),
+        ("bytes.yaml", "not UTF-8 at byte 6"),
+        ("large.yaml", "File too large: more than 3 MiB."),
+        (".", "director"),
+        ("~nobody-of-this-name/job.yaml", "No such file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "bytes.yaml").write_bytes(b"kind: \xff")
+    (tmp_path / "large.yaml").write_text(f"a: {'x' * 3 * 2**20}\n")
+    with pytest.raises(BadManifest) as error:
+        read_manifests(name if name.startswith("~") else str(tmp_path / name))
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        ("a: b: c\n", 1, "is not YAML at line 1, column 5."),
+        (JOB.format("x, namespace: other"), 2, "-n default: the manifest names namespace other."),
+    ],
+)
+async def test_nothing_is_sent_of_a_wrong_file(
+    run: CommandLine, cluster: ScriptedCluster, text: str, status: int, said: str
 ) -> None:
     path = run.home / "job.yaml"
     path.write_text(text)
-    ended = await run("submit", "-f", str(path), "-n", "default")
-    assert ended.status in (1, 2)
-    assert ended.out == ""
-    assert said in ended.err
+    (await run("submit", "-f", str(path), "-n", "default")).reports(status, said)
     assert cluster.requests == []
-
-
-async def test_a_file_that_cannot_be_read_is_named(run: CommandLine) -> None:
-    (run.home / "bytes.yaml").write_bytes(b"kind: \xff")
-    for name, said in (
-        ("missing.yaml", "No such file"),
-        ("bytes.yaml", "not UTF-8 at byte 6"),
-        (".", "director"),
-        ("~nobody-of-this-name/job.yaml", "No such file"),
-    ):
-        ended = await run("submit", "-f", name if name.startswith("~") else str(run.home / name))
-        assert ended.status == 1
-        assert said in ended.err
 
 
 async def test_a_list_of_kubectl_is_its_items(run: CommandLine, cluster: ScriptedCluster) -> None:
@@ -113,13 +135,6 @@ async def test_a_list_of_kubectl_is_its_items(run: CommandLine, cluster: Scripte
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2))
     ended = await run("submit", "-f", str(path))
     assert (ended.status, ended.out) == (0, "Job default/a created.\nJob default/b created.\n"), ended.err
-
-
-async def test_a_file_that_is_too_large_is_refused(run: CommandLine, cluster: ScriptedCluster) -> None:
-    path = run.home / "job.yaml"
-    path.write_text(f"a: {'x' * 3 * 2**20}\n")
-    (await run("submit", "-f", str(path))).reports(1, "File too large: more than 3 MiB.")
-    assert cluster.requests == []
 
 
 async def test_a_pipe_of_the_shell_may_hold_the_manifest(run: CommandLine, cluster: ScriptedCluster) -> None:
@@ -136,6 +151,7 @@ async def test_a_pipe_of_the_shell_may_hold_the_manifest(run: CommandLine, clust
     ("annotations", "user"),
     [
         ("", "li"),
+        ("", "admin"),
         (", annotations: null", "li"),
         (", annotations: {a: b}", "li"),
         (", annotations: {gpuconsole.dev/user: wang}", "wang"),
@@ -145,6 +161,9 @@ async def test_a_pipe_of_the_shell_may_hold_the_manifest(run: CommandLine, clust
 async def test_a_job_of_a_file_is_annotated_with_its_user_as_one_of_flags_is(
     run: CommandLine, cluster: ScriptedCluster, annotations: str, user: str | None
 ) -> None:
+    if user == "admin":
+        review = Answer({"status": {"userInfo": {"username": "admin"}}})
+        cluster.say("/apis/authentication.k8s.io/v1/selfsubjectreviews", review, method="POST")
     cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     path = run.home / "job.yaml"
     path.write_text(JOB.format("demo" + annotations))
@@ -153,18 +172,8 @@ async def test_a_job_of_a_file_is_annotated_with_its_user_as_one_of_flags_is(
     assert json.loads(asked.body)["metadata"]["annotations"].get("gpuconsole.dev/user") == user
 
 
-async def test_a_file_job_has_the_user_of_the_api(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
-    review = Answer({"status": {"userInfo": {"username": "admin"}}})
-    cluster.say("/apis/authentication.k8s.io/v1/selfsubjectreviews", review, method="POST")
-    path = run.home / "job.yaml"
-    path.write_text(JOB.format("demo"))
-    assert (await run("submit", "-f", str(path))).status == 0
-    (asked,) = cluster.asked(BATCH_JOBS, method="POST")
-    assert json.loads(asked.body)["metadata"]["annotations"]["gpuconsole.dev/user"] == "admin"
-
-
 async def test_redaction_marks_are_not_submitted(run: CommandLine, cluster: ScriptedCluster) -> None:
+    assert "<redacted" not in (await run("submit", *SMALL, "--trainer", "ddp")).out
     words = (*SMALL, "-e", "MY_TOKEN=s3cr3t-abc", "-e", "EPOCHS=3", "true")
     ended = await run("submit", *words)
     assert ("s3cr3t-abc" in ended.out, "<redacted env MY_TOKEN>" in ended.out) == (False, True)
@@ -180,7 +189,265 @@ async def test_redaction_marks_are_not_submitted(run: CommandLine, cluster: Scri
     assert all(b"s3cr3t-abc" in asked.body for asked in cluster.asked(PYTORCH_JOBS, method="POST"))
 
 
-async def test_a_packaged_trainer_is_printed_whole(run: CommandLine) -> None:
-    words = (word for word in SMALL if word != "true")
-    ended = await run("submit", *words, "--trainer", "ddp")
-    assert (ended.status, "<redacted" in ended.out) == (0, False)
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+CLAIM: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "fresh"},
+    "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+SET: dict[str, Any] = {
+    "apiVersion": "jobset.x-k8s.io/v1alpha2",
+    "kind": "JobSet",
+    "metadata": {"name": "sweep"},
+    "spec": {"replicatedJobs": "whatever this is"},
+}
+
+
+def job_with(gpus: int = 0, workers: int = 1, **pod: Any) -> dict[str, Any]:
+    """Return a PyTorchJob as somebody writes it."""
+    container: dict[str, Any] = {"name": "pytorch", "image": "x", "command": ["train"]}
+    if gpus:
+        container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+    if "volumes" in pod:
+        container["volumeMounts"] = [{"name": each["name"], "mountPath": "/d"} for each in pod["volumes"]]
+    template = {"spec": {"containers": [container], **pod}}
+    roles: dict[str, Any] = {"Master": {"replicas": 1, "template": template}}
+    if workers > 1:
+        roles["Worker"] = {"replicas": workers - 1, "template": template}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "demo"},
+        "spec": {"pytorchReplicaSpecs": roles},
+    }
+
+
+def on_claim(name: str) -> list[dict[str, Any]]:
+    return [{"name": "d", "persistentVolumeClaim": {"claimName": name}}]
+
+
+def written(run: CommandLine, *objects: dict[str, Any]) -> str:
+    """Write objects into a file and return its path."""
+    path = run.home / "job.yaml"
+    path.write_text(yaml.safe_dump_all(objects))
+    return str(path)
+
+
+def created(cluster: ScriptedCluster, path: str) -> list[Any]:
+    """Return what was created for good."""
+    return [
+        json.loads(each.body)
+        for each in cluster.asked(path, method="POST")
+        if each.query.get("dryRun") != "All"
+    ]
+
+
+def mixed() -> dict[str, Any]:
+    """Return a job whose master alone has GPUs."""
+    job = job_with(gpus=8, workers=9)
+    roles = job["spec"]["pytorchReplicaSpecs"]
+    roles["Worker"]["template"] = job_with()["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
+    return job
+
+
+def elastic() -> dict[str, Any]:
+    """Return a job that starts with one worker."""
+    job = job_with(gpus=8, workers=9)
+    job["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 9}
+    return job
+
+
+MISSING = "would wait: volume claim nothing not found in default; choose one that exists, or create it"
+NO_SECRET = "would wait: Secret nope not found in default; create it, or name one that exists"
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (job_with(volumes=on_claim("nothing")), MISSING),
+        (job_with(imagePullSecrets=[{"name": "nope"}]), NO_SECRET),
+        (job_with(gpus=4, workers=2), "would wait: needs 2 × 4 GPUs; 0 of 15 GPUs free"),
+        (mixed(), "would wait: needs 1 × 8 GPUs; 0 of 15 GPUs free"),
+        (elastic(), "would wait: needs 1 × 8 GPUs; 0 of 15 GPUs free"),
+        (
+            batch_job("demo", 100, gpus=1, indexed=True, parallelism=2),
+            "would wait: needs 2 × 1 GPU; 0 of 15 GPUs free",
+        ),
+        (batch_job("demo", 100, gpus=1), "would wait: needs 1 × 1 GPU; 0 of 15 GPUs free"),
+        (job_with(volumes=on_claim("taken")), ""),
+    ],
+)
+async def test_a_jobs_manifest_is_checked_as_flags_are(
+    run: CommandLine, cluster: ScriptedCluster, job: dict[str, Any], said: str
+) -> None:
+    bound = {"metadata": {"name": "taken"}, "spec": {"accessModes": ["ReadWriteMany"]}}
+    cluster.say(f"{CLAIMS}/taken", Answer({**bound, "status": {"phase": "Bound"}}))
+    for path in (PYTORCH_JOBS, BATCH_JOBS):
+        cluster.say(path, Compute(echo), method="POST")
+    ended = await run("submit", "-f", written(run, job))
+    assert (ended.status, ended.out) == (0, f"{job['kind']} default/demo created.\n")
+    assert ended.err == (f"Warning: {said}.\n" if said else "")
+
+
+async def test_the_tutorials_file_is_told_of_its_claim(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(
+        "/apis/batch.tensorstack.dev/v1beta1/namespaces/default/pytorchtrainingjobs",
+        Compute(echo),
+        method="POST",
+    )
+    say_kinds(cluster, {"batch.tensorstack.dev/v1beta1": ["pytorchtrainingjobs"]})
+    ended = await run("submit", "-f", str(FIXTURES / "t9k" / "job.yaml"))
+    assert (ended.status, ended.out) == (0, "PyTorchTrainingJob default/mnist created.\n")
+    assert "Warning: would wait: volume claim mnist not found in default" in ended.err
+
+
+async def test_what_fits_no_node_needs_force(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    path = written(run, job_with(gpus=64))
+    never = "would never start: needs 1 × 64 GPUs; the cluster has 15, at most 8 per node."
+    ended = await run("submit", "-f", path)
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err == f"PyTorchJob demo {never}\nNothing was created.\nTo create it all the same: --force\n"
+    assert created(cluster, PYTORCH_JOBS) == []
+    ended = await run("submit", "-f", path, "--force")
+    assert (ended.status, ended.err) == (0, f"Warning: {never}\n")
+
+
+async def test_what_the_file_brings_along_is_not_missed(run: CommandLine, cluster: ScriptedCluster) -> None:
+    for path in (CLAIMS, PYTORCH_JOBS):
+        cluster.say(path, Compute(echo), method="POST")
+    ended = await run("submit", "-f", written(run, CLAIM, job_with(volumes=on_claim("fresh"))))
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out == "PersistentVolumeClaim default/fresh created.\nPyTorchJob default/demo created.\n"
+    assert [len(created(cluster, path)) for path in (CLAIMS, PYTORCH_JOBS)] == [1, 1]
+
+
+async def test_missing_objects_of_volumes_are_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    cluster.say("/api/v1/namespaces/default/configmaps", Compute(echo), method="POST")
+    volumes = [
+        {"name": "a", "secret": {"secretName": "nope"}},
+        {"name": "b", "configMap": {"name": "paths"}},
+        {"name": "c", "configMap": {"name": "made"}},
+        {"name": "d", "configMap": {"name": "perhaps", "optional": True}},
+    ]
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}}
+    done = await run("submit", "-f", written(run, made, job_with(workers=2, volumes=volumes)))
+    assert done.err.count(NO_SECRET) == 1
+    assert "ConfigMap paths not found in default; create it" in done.err
+    assert "made" not in done.err and "perhaps" not in done.err
+
+
+def review(asked: Asked) -> Reply:
+    """Allow this user PyTorchJobs alone."""
+    allowed = json.loads(asked.body)["spec"]["resourceAttributes"]["resource"] == "pytorchjobs"
+    return Answer({"status": {"allowed": allowed, "denied": not allowed}}, 201)
+
+
+JOB_IS_TAKEN = 'pytorchjobs.kubeflow.org "demo" already exists'
+CLAIM_IS_TAKEN = 'persistentvolumeclaims "fresh" already exists'
+STALE = {**CLAIM, "metadata": {"name": "stale"}}
+CHOOSE = "Choose another name, or delete that job first. Nothing was created."
+
+
+@pytest.mark.parametrize(
+    ("replies", "objects", "said"),
+    [
+        (
+            [
+                (f"{PYTORCH_JOBS}/demo", Answer(pytorch_job("demo")), "GET"),
+                (PYTORCH_JOBS, refusal(409, JOB_IS_TAKEN, "AlreadyExists"), "POST"),
+                (CLAIMS, Compute(echo), "POST"),
+            ],
+            (CLAIM, job_with()),
+            ["Could not create PyTorchJob demo in a dry run.", f"The cluster says: {JOB_IS_TAKEN}", CHOOSE],
+        ),
+        (
+            [(REVIEWS, Compute(review), "POST"), (CLAIMS, refusal(403, "no", "Forbidden"), "POST")],
+            (CLAIM, job_with()),
+            [
+                "Could not create PersistentVolumeClaim fresh in a dry run.",
+                "The cluster says: no",
+                "Pick another namespace, or ask for a role that allows it. Nothing was created.",
+            ],
+        ),
+        (
+            [
+                *((f"{CLAIMS}/{name}", Answer(CLAIM), "GET") for name in ("fresh", "stale")),
+                (CLAIMS, refusal(409, CLAIM_IS_TAKEN, "AlreadyExists"), "POST"),
+            ],
+            (CLAIM, STALE),
+            [
+                "Warning: would be refused: PersistentVolumeClaim stale already exists in default;"
+                " choose another name, or delete that one first.",
+                "Could not create PersistentVolumeClaim fresh in a dry run.",
+                f"The cluster says: {CLAIM_IS_TAKEN}",
+                CHOOSE,
+            ],
+        ),
+    ],
+    ids=["job", "right", "claim"],
+)
+async def test_one_refusal_creates_none_of_several(
+    run: CommandLine,
+    cluster: ScriptedCluster,
+    replies: list[tuple[str, Reply, str]],
+    objects: tuple[dict[str, Any], ...],
+    said: list[str],
+) -> None:
+    for path, reply, method in replies:
+        cluster.say(path, reply, method=method)
+    ended = await run("submit", "-f", written(run, *objects))
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.splitlines() == said
+    assert created(cluster, CLAIMS) == []
+
+
+async def test_unknown_objects_are_left_to_the_server(run: CommandLine, cluster: ScriptedCluster) -> None:
+    say_kinds(cluster, {"jobset.x-k8s.io/v1alpha2": ["jobsets"], "kubeflow.org/v1": ["pytorchjobs"]})
+    for path in (SETS, PYTORCH_JOBS):
+        cluster.say(path, Compute(echo), method="POST")
+    for obj in (SET, {**job_with(), "spec": "whatever"}, {**job_with(), "spec": {"pytorchReplicaSpecs": []}}):
+        ended = await run("submit", "-f", written(run, obj))
+        assert (ended.status, ended.err) == (0, "")
+    cluster.say(f"{SETS}/sweep", Answer(SET))
+    ended = await run("submit", "-f", written(run, SET))
+    assert "Warning: would be refused: JobSet sweep already exists in default" in ended.err
+
+
+async def test_an_unserved_version_is_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
+    say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"]})
+    cluster.say("/apis/kubeflow.org", Answer({"versions": [{"groupVersion": "kubeflow.org/v1"}]}))
+    path = written(run, {**job_with(), "apiVersion": "kubeflow.org/v2"})
+    ended = await run("submit", "-f", path)
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.splitlines() == [
+        "Warning: PyTorchJob kubeflow.org/v2 is not known here, only kubeflow.org/v1;"
+        " it is sent as it stands.",
+        "Could not create PyTorchJob demo.",
+        "This cluster does not serve PyTorchJob kubeflow.org/v2.",
+        "Write apiVersion: kubeflow.org/v1."
+        " Choose another kind of job, or ask for its operator to be installed.",
+    ]
+
+
+async def test_an_unknown_but_served_version_is_created(run: CommandLine, cluster: ScriptedCluster) -> None:
+    say_kinds(cluster, {"kubeflow.org/v2": ["pytorchjobs"]})
+    cluster.say(PYTORCH_JOBS.replace("v1", "v2"), Compute(echo), method="POST")
+    ended = await run("submit", "-f", written(run, {**job_with(), "apiVersion": "kubeflow.org/v2"}))
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
+
+
+async def test_a_server_dry_run_warns_and_creates_nothing(run: CommandLine, cluster: ScriptedCluster) -> None:
+    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    path = written(run, job_with(gpus=64, volumes=on_claim("nothing")))
+    ended = await run("submit", "-f", path, "--dry-run=server")
+    assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created (server dry run).\n")
+    assert [line.partition(":")[2][:18] for line in ended.err.splitlines()] == [
+        " would wait: volum",
+        " would never start",
+    ]
+    assert created(cluster, PYTORCH_JOBS) == []

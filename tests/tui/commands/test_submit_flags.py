@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import shlex
+import string
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from k8s.job_spec import JOB_FIELDS, JobSpec
+from k8s.job_spec import JOB_FIELDS, JobSpec, Mount, problems_of
 from k8s.job_spec.field_types import (
     Argv,
     Choice,
@@ -18,7 +23,7 @@ from k8s.job_spec.field_types import (
     Quantity,
     Switch,
 )
-from k8s.kinds import CREATABLE
+from k8s.kinds import CREATABLE, CreatableKind
 from tests.scripted.server import ScriptedCluster
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.submitting import manifest_of
@@ -28,23 +33,31 @@ from tui.commands.support.parser import CommandParser
 from tui.jobs.new_job.fields import COMMAND, default_values
 from tui.jobs.new_job.form_spec import parse_values
 
-SMALL = ("--name=demo", "--image=x", "true")
+BASE = ("--name=demo", "--image=x")
+SMALL = (*BASE, "true")
+MPI = next(kind for kind in CREATABLE if kind.title == "MPIJob")
 
 
-def job_of(*words: str, lacks: dict[str, str] | None = None) -> JobSpec:
-    """Return the job that the words after `submit KIND` describe."""
+def flags_of(words: list[str], rest: list[str], lacks: dict[str, str]) -> argparse.Namespace:
     parser = CommandParser(prog="gpuconsole submit pytorch")
+    add_spec_arguments(parser, lacks)
+    flags: argparse.Namespace = parser.parse_args(words)
+    flags.rest = rest
+    return flags
+
+
+def job_of(*words: str, kind: CreatableKind = CREATABLE[0], lacks: dict[str, str] | None = None) -> JobSpec:
+    """Return the job that the words after `submit KIND` describe."""
+    at = words.index("--") if "--" in words else len(words)
     found = lacks or {}
-    add_spec_arguments(parser, found)
-    flags = parser.parse_args(list(words))
-    flags.rest = []
 
     def unsupported(spec: JobSpec) -> dict[str, str]:
         return {
             name: words for name, words in found.items() if getattr(spec, name) != JOB_FIELDS[name].default
         }
 
-    return spec_of(flags, "default", unsupported=unsupported)
+    flags = flags_of(list(words[:at]), list(words[at + 1 :]), found)
+    return spec_of(flags, "default", kind=kind, unsupported=unsupported, stamp="20261122-082033-417")
 
 
 def sample(name: str, field_type: FieldType) -> str:
@@ -145,8 +158,23 @@ def test_flags_that_are_repeated_add_up() -> None:
     assert spec.host_mounts[0].path == "/h"
 
 
-def test_a_value_is_taken_as_the_shell_gives_it() -> None:
-    assert job_of(*SMALL, "-e", 'A="b"').env == {"A": '"b"'}
+@pytest.mark.parametrize("value", ['"b"', "1=2", "", "one\n\ttwo\n"])
+def test_a_value_is_taken_as_the_shell_gives_it(value: str) -> None:
+    assert job_of(*SMALL, "-e", f"A={value}").env == {"A": value}
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (("a b.py --lr 1",), ("sh", "-c", "a b.py --lr 1")),
+        (("--", "python", "a b.py", "--", "-x"), ("python", "a b.py", "--", "-x")),
+        (("--shell", "bash", "--", "a && sync"), ("bash", "-c", "a && sync")),
+    ],
+)
+def test_a_command_is_one_line_for_the_shell_or_words_after_dashes(
+    words: tuple[str, ...], command: tuple[str, ...]
+) -> None:
+    assert job_of(*BASE, *words).command == command
 
 
 @pytest.mark.parametrize(
@@ -186,28 +214,183 @@ def test_a_job_whose_code_is_fetched_works_where_arena_lets_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("line", "said"),
     [
-        (("--workers=three",), "--workers: 'three': Must be a whole number"),
-        (("--tensorboard=maybe", "--logdir=/x"), "--tensorboard: 'maybe': Must be true or false."),
-        (("--running-timeout=soon",), "--running-timeout: 'soon': Must be a duration"),
-        (("--clean-task-policy=Some",), "--clean-task-policy: Must be one of None, Running, All."),
-        (("--toleration=a:b",), "--toleration: 'a:b' is not TAINT; expected all, key"),
-        (("--env-from=x",), "--env-from: 'x' is not SOURCE; expected secret/NAME"),
-        (("--data-dir=x",), "--data-dir: 'x' is not FOLDER[:/PATH]"),
-        (("--device=nvidia.com/gpu=1",), "--device: nvidia.com/gpu is what --gpus requests."),
-        (("--device=a.b/c=x",), "--device: a.b/c=x: use RESOURCE=N."),
-        (("--nproc-per-node=gpu",), "--nproc-per-node gpu: the job requests no GPUs"),
-        (("--nproc-per-node=cpu",), "--nproc-per-node cpu: set the CPUs of a pod"),
-        (("--nproc-per-node=many",), "--nproc-per-node: 'many': Must be a whole number"),
-        (("--sync-mode=git",), "--sync-source: Required with git"),
-        (("--tensorboard",), "--logdir: Required with TensorBoard"),
+        ("--name= true", "--name: Required, e.g. bert-base-1"),
+        ("--name=Demo_ true", "--name: Use lowercase letters"),
+        ("--image= true", "--image: Required, e.g. pytorch"),
+        ("", "COMMAND: Required: a command"),
+        ("true -- false", "not both"),
+        ("true --workers=three", "--workers: 'three': Must be a whole number"),
+        ("true --workers=0", "--workers: Must be at least 1"),
+        ("true --gpus=-1", "--gpus: Must be at least 0"),
+        ("true --cpu=much", "--cpu: 'much' is not a quantity"),
+        ("true -d claim:/", "--data: '/'"),
+        ("true -d claim", "'claim' is not CLAIM:/PATH"),
+        ("true -e novalue", "'novalue' is not NAME=VALUE"),
+        ("true -e 1A=2", "--env: '1A' is not a valid variable"),
+        ("true --tensorboard=maybe --logdir=/x", "--tensorboard: 'maybe': Must be true or false."),
+        ("true --tensorboard", "--logdir: Required with TensorBoard"),
+        ("true --running-timeout=soon", "--running-timeout: 'soon': Must be a duration"),
+        ("true --clean-task-policy=Some", "--clean-task-policy: Must be one of None, Running, All."),
+        ("true --toleration=a:b", "--toleration: 'a:b' is not TAINT; expected all, key"),
+        ("true --env-from=x", "--env-from: 'x' is not SOURCE; expected secret/NAME"),
+        ("true --data-dir=x", "--data-dir: 'x' is not FOLDER[:/PATH]"),
+        ("true --device=nvidia.com/gpu=1", "--device: nvidia.com/gpu is what --gpus requests."),
+        ("true --device=a.b/c=x", "--device: a.b/c=x: use RESOURCE=N."),
+        ("true --nproc-per-node=gpu", "--nproc-per-node gpu: the job requests no GPUs"),
+        ("true --nproc-per-node=cpu", "--nproc-per-node cpu: set the CPUs of a pod"),
+        ("true --nproc-per-node=many", "--nproc-per-node: 'many': Must be a whole number"),
+        ("true --sync-mode=git", "--sync-source: Required with git"),
+        ("true --role='worker gpu=1'", "--role: 'worker gpu=1' is not ROLE key=value"),
+        ("--trainer=gan", "--trainer: There is no trainer 'gan'"),
+        ("--trainer=ddp true", "COMMAND: not allowed"),
+        ("--trainer=mpi -- --master-addr a", "--master-addr: for ranks that mpirun starts; this job's are"),
+        (
+            "--trainer=ddp --logdir=/data/tb -- --log-dir=/workspace/tb",
+            "--logdir: not together with another --log-dir after --: /workspace/tb.",
+        ),
+        ("--trainer=ddp -- --resume must", "--resume must: a new job has no checkpoint"),
+        ("--trainer=ddp --continue=a -- --resume=never", "--continue cannot"),
+        ("--trainer=ddp --continue=a -- --checkpoint-dir=/x", "--continue cannot"),
+        ("--continue=a true", "--continue requires --trainer"),
+        ("--trainer=mpi --continue=/w/a", "--continue: the trainer mpi writes no checkpoints."),
     ],
 )
-def test_values_that_are_none_are_refused_with_their_flag(words: tuple[str, ...], said: str) -> None:
+def test_values_that_are_none_are_refused_with_their_flag(line: str, said: str) -> None:
     with pytest.raises(WrongUsage) as error:
-        job_of(*SMALL, *words)
+        job_of(*BASE, *shlex.split(line))
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (("-e", "A=1\rB=2", "true"), "--env"),
+        (("-e", "A=\x1b[2J", "true"), "--env"),
+        (("-e", "A=\x9b2J", "true"), "--env"),
+        (("-l", "a=b\x00", "true"), "--label"),
+        (("-p", "high\x7f", "true"), "--priority"),
+        (("--logdir", "/x\r", "true"), "--logdir"),
+        (("--working-dir", "/x\r", "true"), "--working-dir"),
+        (("-d", "claim:/x\x07", "true"), "--data"),
+        (("echo\r",), "COMMAND"),
+    ],
+)
+def test_control_characters_are_refused_with_their_flag(words: tuple[str, ...], flag: str) -> None:
+    with pytest.raises(WrongUsage) as error:
+        job_of(*BASE, *words)
+    assert str(error.value).startswith(f"{flag}: Must not contain control characters; found ")
+    assert str(error.value).isprintable()
+
+
+RUN = "/workspace/demo-20261122-082033-417"
+TORCHRUN = ("python", "-P", "-m", "trainer.launch", "-m")
+MPIRUN = ("mpirun", "--allow-run-as-root", "--tag-output", "-np")
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        (
+            "--trainer=ddp -- --epochs 1",
+            (
+                *("trainer.train_ddp", "--epochs", "1"),
+                *("--log-dir", f"{RUN}/logs", "--checkpoint-dir", f"{RUN}/checkpoints"),
+            ),
+        ),
+        (
+            "--trainer=mpi -- --model vgg16",
+            ("trainer.train_mpi", "--model", "vgg16", "--log-dir", f"{RUN}/logs"),
+        ),
+        (
+            "--trainer=ddp -- --log-dir=/mnt/logs --checkpoint-dir /mnt/saved",
+            ("trainer.train_ddp", "--log-dir=/mnt/logs", "--checkpoint-dir", "/mnt/saved"),
+        ),
+        (
+            "--trainer=ddp -- --logdir=/mnt/logs --checkpoint_dir /mnt/saved --no_cuda",
+            ("trainer.train_ddp", "--log-dir=/mnt/logs", "--checkpoint-dir", "/mnt/saved", "--device", "cpu"),
+        ),
+        ("--trainer=mpi --logdir=/mnt/logs", ("trainer.train_mpi", "--log-dir", "/mnt/logs")),
+        (
+            "--trainer=mpi --logdir=/mnt/logs -- --log-dir=/mnt/logs",
+            ("trainer.train_mpi", "--log-dir=/mnt/logs"),
+        ),
+    ],
+)
+def test_a_trainer_writes_to_the_workspace_claim_unless_its_folders_are_named(
+    line: str, command: tuple[str, ...]
+) -> None:
+    spec = job_of(*BASE, "-d", "mine:/mnt", *shlex.split(line))
+    assert spec.command == (*TORCHRUN, *command)
+    assert spec.trainer == command[0].removeprefix("trainer.train_")
+    assert spec.log_dir == ("/mnt/logs" if "/mnt/logs" in line else f"{RUN}/logs")
+    mine, workspace = Mount("mine", "/mnt"), Mount("workspace", "/workspace")
+    assert spec.mounts == ((mine,) if RUN not in " ".join(command) else (mine, workspace))
+
+
+def test_a_claim_mounted_as_the_workspace_takes_its_place() -> None:
+    assert job_of(*BASE, "-d", "mine:/workspace", "--trainer=ddp").mounts == (Mount("mine", "/workspace"),)
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        (
+            "--workers=2 --gpus=2 -e NCCL_DEBUG=INFO -e A=1 --trainer=mpi -- --master-port=1",
+            (
+                "4",
+                "-x",
+                "A",
+                "-x",
+                "NCCL_DEBUG",
+                "python",
+                "-P",
+                "-m",
+                "trainer.train_mpi",
+                "--master-port=1",
+            ),
+        ),
+        (
+            "--workers=2 --gpus=2 --trainer=ddp -- --epochs=1",
+            ("4", "python", "-P", "-m", "trainer.train_ddp", "--epochs=1"),
+        ),
+        (
+            "--workers=3 --gpus=2 --slots-per-worker=1 --trainer=mpi",
+            ("3", "python", "-P", "-m", "trainer.train_mpi"),
+        ),
+    ],
+)
+def test_in_an_mpi_job_mpirun_starts_a_rank_for_each_slot(line: str, command: tuple[str, ...]) -> None:
+    spec = job_of(*BASE, *shlex.split(line), kind=MPI)
+    assert spec.command[: 4 + len(command)] == (*MPIRUN, *command)
+
+
+TEXT = st.text(max_size=12) | st.text(string.ascii_lowercase + string.digits + "-./:=", max_size=12)
+
+
+@given(
+    name=TEXT, image=TEXT, cpu=TEXT, memory=TEXT, folder=TEXT, line=TEXT,
+    workers=st.integers(-3, 10**6), gpus=st.integers(-3, 10**6),
+    pairs=st.lists(st.tuples(st.text(min_size=1, max_size=5).filter(lambda name: "=" not in name), TEXT)),
+    rest=st.lists(TEXT, max_size=3),
+)  # fmt: skip
+def test_any_flags_make_a_job_or_wrong_usage(
+    name: str, image: str, cpu: str, memory: str, folder: str, line: str, workers: int, gpus: int,
+    pairs: list[tuple[str, str]], rest: list[str],
+) -> None:  # fmt: skip
+    words = [f"--name={name}", f"--image={image}", f"--cpu={cpu}", f"--memory={memory}"]
+    words += [f"--working-dir={folder}", f"--workers={workers}", f"--gpus={gpus}"]
+    words += [f"--env={key}={value}" for key, value in pairs]
+    flags = flags_of(words, rest, {})
+    flags.command = [line] if line else []
+    try:
+        spec = spec_of(flags, "default")
+    except WrongUsage as error:
+        assert str(error)
+    else:
+        assert isinstance(spec, JobSpec)
+        assert problems_of(spec) == {}
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
@@ -257,8 +440,6 @@ def test_roles_say_how_many_workers_there_are_unless_that_is_said() -> None:
     assert (spec.workers, [role.name for role in spec.roles]) == (4, ["worker", "master"])
     assert job_of(*SMALL, *roles, "--workers=7").workers == 7
     assert CREATABLE[0].unsupported(spec) == {}
-    with pytest.raises(WrongUsage, match="--role: 'worker gpu=1' is not ROLE key=value"):
-        job_of(*SMALL, "--role=worker gpu=1")
 
 
 def test_the_flag_of_every_field_is_known() -> None:
@@ -342,9 +523,29 @@ async def test_arenas_kinds_that_are_not_made_get_a_sentence(run: CommandLine, k
     assert len(ended.err.splitlines()) == 2
 
 
-@pytest.mark.parametrize("word", ["pytorch", "pytorchjob", "py"])
-async def test_arenas_words_for_a_kind_are_known(run: CommandLine, word: str) -> None:
-    assert (await run("submit", word, *JOB)).out == "PyTorchJob default/demo created (dry run).\n"
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [("pytorch", "PyTorchJob"), ("pytorchjob", "PyTorchJob"), ("py", "PyTorchJob"), ("job", "Job")],
+)
+async def test_arenas_words_for_a_kind_are_known(run: CommandLine, word: str, kind: str) -> None:
+    assert (await run("submit", word, *JOB)).out == f"{kind} default/demo created (dry run).\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-e", "A=\x1b[2J", "true"), "--env: Must not contain control characters; found "),
+        (("--trainer", "ddp", "--", "--epochs", "many"), "--epochs: 'many'"),
+        (("--trainer", "mpi", "--", "--resume=must"), "unrecognized arguments: --resume=must"),
+        (("--config-file", "nothing.yaml:/etc/x", "true"), "--config-file: Could not read nothing.yaml"),
+        (("--sync-mode=folder", "--sync-source=./nothing", "true"), "--sync-source: "),
+    ],
+)
+async def test_flags_that_make_no_sense_are_refused_before_anything_is_sent(
+    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], said: str
+) -> None:
+    (await run("submit", "pytorch", *BASE, *words)).reports(2, said)
+    assert cluster.requests == []
 
 
 async def test_the_help_of_a_kind_is_in_the_sections_of_the_form(alone: CommandLine) -> None:

@@ -210,14 +210,6 @@ async def test_a_package_that_intrudes_is_named(alone: CommandLine) -> None:
     assert "Traceback" not in err.decode()
 
 
-async def test_a_reader_that_goes_away_is_no_error(run: CommandLine) -> None:
-    child = await run.start("list", "-o", "json")
-    assert child.stdout is not None and child.stderr is not None
-    child._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
-    assert await child.wait() == 141
-    assert await child.stderr.read() == b""
-
-
 async def test_ctrl_c_ends_quietly(run: CommandLine, cluster: ScriptedCluster) -> None:
     pods = "/api/v1/namespaces/default/pods"
     cluster.replace(pods, Stream())

@@ -1,0 +1,359 @@
+"""`top`: GPUs that are shared, sliced, claimed or measured, and the users who hold them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.k8s.cluster.test_discovery import holds, say_groups
+from tests.k8s.telemetry.test_prometheus import BUSY, answering, vector
+from tests.scripted.server import Answer, Reply, ScriptedCluster, page, refusal
+from tests.scripted.telemetry import (
+    PLAIN,
+    SERVICES,
+    exporter_pod,
+    gpu_cluster,
+    proxied,
+    proxy_path,
+    say_pods,
+    text,
+)
+from tests.support.objects import Object, node, pod_of, pytorch_job
+from tests.tui.commands.conftest import CommandLine
+
+PODS = "/api/v1/pods"
+METRICS = "/apis/metrics.k8s.io/v1beta1"
+BERT = pytorch_job("bert", 1, 2, annotations={"gpuconsole.dev/user": "li"})
+WAITS = pytorch_job("waits", 1, 4, annotations={"gpuconsole.dev/user": "maria"})
+XID = 'DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-0",Hostname="a",pod="bert-master-0",namespace="default"} 79\n'
+
+
+def offering(name: str, labels: dict[str, str] | None = None, **resources: str) -> dict[str, Any]:
+    """Return a node that offers resources, whose names have `__` for `.com/`."""
+    found = node(name, gpus=0)
+    offered = {key.replace("__", ".com/").replace("_", "-"): value for key, value in resources.items()}
+    found["metadata"]["labels"] = labels or {}
+    found["status"]["allocatable"] = found["status"]["capacity"] = offered
+    return found
+
+
+def has_pod(name: str, on: str, **resources: str) -> dict[str, Any]:
+    limits = {key.replace("__", ".com/").replace("_", "-"): value for key, value in resources.items()}
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"},
+        "spec": {"nodeName": on, "containers": [{"name": "a", "resources": {"limits": limits}}]},
+        "status": {"phase": "Running"},
+    }
+
+
+def serve(cluster: ScriptedCluster, nodes: list[dict[str, Any]], pods: list[dict[str, Any]]) -> None:
+    for name, items in (("nodes", nodes), ("pods", pods)):
+        cluster.forget(f"/api/v1/{name}")
+        cluster.say(f"/api/v1/{name}", page(items))
+
+
+async def test_shared_memory_is_shown_in_gigabytes_and_no_gpu_is_made_up_of_it(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    share = offering("s1", aliyun__gpu_mem="160", aliyun__gpu_count="2")
+    pod = has_pod("a", "s1", aliyun__gpu_mem="40")
+    pod["metadata"]["annotations"] = {"ALIYUN_COM_GPU_MEM_IDX": "1"}
+    serve(cluster, [share, offering("n1", nvidia__gpu="8")], [pod, has_pod("b", "n1", nvidia__gpu="3")])
+    found = (await run("top", "nodes", "-o", "json")).values
+    assert [found[key] for key in ("gpus_total", "gpus_allocated", "gpus_free", "largest_free")] == [
+        8,
+        3,
+        5,
+        5,
+    ]
+    by_name = {each["name"]: each for each in found["items"]}
+    assert by_name["n1"]["shared_memory"] is None
+    assert (by_name["s1"]["mode"], by_name["s1"]["gpus_total"]) == ("share", 0)
+    assert by_name["s1"]["shared_memory"] == {
+        "total_gib": 160,
+        "allocated_gib": 40,
+        "devices": 2,
+        "devices_allocated": 0.5,
+        "allocated_gib_by_device": {"1": 40},
+    }
+    printed = await run("top", "nodes", "-o", "wide")
+    assert printed.row("s1")[-7:] == ["40G", "0", "share", "80G", "0", "a", "40G"]
+    assert printed.out.endswith(
+        "in cluster: 3/8 (37 %), 40/160G of shared GPUs' memory; 5 can be had now, at most 5 on one node\n"
+    )
+
+
+async def test_gpus_behind_a_taint_or_a_cordon_are_none_that_can_be_had(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    tainted, of_gpus, cordoned = (offering(name, nvidia__gpu="3") for name in ("n1", "n2", "n3"))
+    tainted["spec"]["taints"] = [{"key": "team", "value": "nlp", "effect": "NoSchedule"}]
+    serve(cluster, [tainted], [])
+    out = (await run("top", "nodes")).out
+    assert "Ready, tainted" in out
+    assert "0/3 (0 %); none can be had now, 3 more by tolerating a taint" in out
+    of_gpus["spec"]["taints"] = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
+    cordoned["spec"]["unschedulable"] = True
+    serve(cluster, [tainted, of_gpus, cordoned], [])
+    out = (await run("top", "nodes")).out
+    assert "0/9 (0 %); 3 can be had now, at most 3 on one node, 3 more by tolerating a taint" in out
+
+
+async def test_models_and_memory_are_told_by_labels(run: CommandLine, cluster: ScriptedCluster) -> None:
+    labels = {"amd.com/gpu.product-name": "MI300X", "amd.com/gpu.vram": "192G"}
+    serve(cluster, [offering("a1", labels, amd__gpu="8")], [])
+    ended = await run("top", "nodes", "-o", "wide")
+    assert {"MI300X", "192G", "exclusive"} < set(ended.row("a1"))
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+@pytest.mark.parametrize("may_read_slices", [True, False])
+async def test_devices_held_by_claims_are_counted_where_the_server_knows_them(
+    run: CommandLine, cluster: ScriptedCluster, version: str, may_read_slices: bool
+) -> None:
+    serve(cluster, [offering("n1")], [has_pod("a", "n1")])
+    offered = {"driver": "gpu.nvidia.com", "nodeName": "n1", "devices": [{"name": "g0"}, {"name": "g1"}]}
+    given = {"results": [{"driver": "gpu.nvidia.com", "pool": "n1", "device": "g1"}]}
+    used = {"allocation": {"devices": given}, "reservedFor": [{"resource": "pods", "uid": "a"}]}
+    api = f"resource.k8s.io/{version}"
+    say_groups(cluster, resource_k8s_io=[version])
+    cluster.say(f"/apis/{api}", holds("resourceclaims", "resourceslices"))
+    claim = {"metadata": {"name": "c", "namespace": "default", "uid": "c"}, "status": used}
+    cluster.say(f"/apis/{api}/resourceclaims", page([claim]))
+    slices = page([{"metadata": {"name": "s", "uid": "s"}, "spec": offered}])
+    cluster.say(f"/apis/{api}/resourceslices", slices if may_read_slices else refusal(403, "no", "Forbidden"))
+    found = (await run("top", "nodes", "-o", "json")).values
+    (row,) = found["items"]
+    total = 2 if may_read_slices else 1
+    assert row["resources"] == {"gpu.nvidia.com": {"total": total, "allocated": 1, "unhealthy": 0}}
+    assert row["mode"] == "dra"
+    jobs = (await run("top", "jobs", "-o", "json")).values
+    assert jobs["gpus_allocated"] == 1
+
+
+async def test_a_resource_named_in_the_settings_counts_as_an_accelerator(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve(cluster, [offering("n1", example__npu_v2="4")], [has_pod("a", "n1", example__npu_v2="1")])
+    assert (await run("top", "nodes", "-o", "json")).values["gpus_total"] == 0
+    folder = run.home / "config/gpuconsole"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("accelerators:\n- example.com/npu-*\ncolour: red\n")
+    ended = await run("top", "nodes", "-o", "json")
+    assert (ended.values["gpus_total"], ended.values["gpus_allocated"]) == (4, 1)
+    assert ended.err == f"{folder / 'config.yaml'}: unknown setting colour (line 3)\n"
+    assert (await run("info", "-o", "json")).values["files"]["settings"] == str(folder / "config.yaml")
+
+
+async def test_settings_that_make_no_sense_are_refused_before_anything_is_asked(alone: CommandLine) -> None:
+    folder = alone.home / "config/gpuconsole"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("\naccelerators: all\n")
+    ended = await alone("top", "nodes")
+    assert (ended.status, ended.out) == (1, "")
+    assert f"{folder / 'config.yaml'}, line 2, accelerators: a list of resource names" in ended.err
+
+
+def bert() -> tuple[Object, Object]:
+    """Return a job in namespace vision whose one pod holds GPU 0 of n1, as the fixtures say."""
+    job = pytorch_job("bert", gpus=1, namespace="vision")
+    return job, pod_of(job, "master-0", on="n1", gpus=1)
+
+
+def serve_exporters(cluster: ScriptedCluster, **exporters: Reply) -> None:
+    """Let the cluster have a node of two GPUs for each exporter, and the job bert on n1."""
+    for path in (PODS, "/api/v1/services", "/api/v1/nodes", "/version"):
+        cluster.forget(path)
+    job, pod = bert()
+    gpu_cluster(cluster, **exporters)
+    cluster.forget(PODS)
+    say_pods(cluster, *cluster_pods(exporters), pod)
+    cluster.forget("/apis/kubeflow.org/v1/pytorchjobs")
+    cluster.say("/apis/kubeflow.org/v1/pytorchjobs", page([job]))
+    cluster.say("/api/v1/nodes", page([node(name, gpus=2) for name in exporters]))
+
+
+def cluster_pods(exporters: dict[str, Reply]) -> list[Object]:
+    return [
+        {**pod, "metadata": {**pod["metadata"], "uid": pod["metadata"]["name"], "resourceVersion": "1"}}
+        for pod in map(exporter_pod, exporters)
+    ]
+
+
+async def test_each_gpu_is_a_line_with_its_numbers_its_source_and_its_age(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve_exporters(cluster, n1=text(), n2=refusal(503, "error trying to reach service"))
+    usage = {"cpu": "12500m", "memory": "100Gi"}
+    cluster.say(f"{METRICS}/nodes", page([{"metadata": {"name": "n1"}, "usage": usage}]))
+    printed = await run("top", "nodes", "--live")
+    assert printed.err == ""
+    lines = [" ".join(line.split()) for line in printed.out.splitlines()]
+    assert lines[0] == "NODE GPU UTIL MEMORY POWER TEMP SOURCE AGE HELD BY NOTE"
+    assert lines[1].startswith("n1 0 98% 71G/80G 387W 64C DCGM ")
+    assert lines[1].endswith("s vision/bert-master-0 –")
+    assert lines[2].startswith("n1 1 0% 510M/80G 61W 31C DCGM ")
+    assert lines[3] == "n2 – – – – – – – – error trying to reach service"
+    assert lines[5] == "NODE CPU MEMORY RECEIVED/s SENT/s READ/s WRITTEN/s SOURCES"
+    assert lines[6].startswith("n1 12.5 100G – – – – metrics.k8s.io ")
+    assert lines[-1] == "Measured: 2 GPUs of 4; they work 49 % of the time."
+
+
+async def test_in_json_what_is_measured_stands_beside_what_is_allocated(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve_exporters(cluster, n1=text("optional-fields"), n2=text("mig"))
+    items = (await run("top", "nodes", "--live", "-o", "json")).values["items"]
+    n1, n2 = items
+    assert n1["gpus_total"] == 2
+    gpu = n1["live"]["gpus"][0]
+    assert (gpu["index"], gpu["utilisation_percent"], gpu["memory_used_bytes"]) == (0, 98.0, None)
+    assert (gpu["power_limit_w"], gpu["throttles"], gpu["ecc_errors"]) == (400.0, ["power cap", "thermal"], 3)
+    assert [each["kind"] for each in gpu["warnings"]] == ["xid", "ecc", "thermal"]
+    assert gpu["source"] == "DCGM"
+    assert 0 <= gpu["age_s"] < 60
+    assert [(each["index"], each["mig_id"], each["mig_profile"]) for each in n2["live"]["gpus"]] == [
+        (0, "1", "3g.40gb"),
+        (0, "13", "1g.10gb"),
+        (1, None, None),
+    ]
+    assert n1["live"]["missing"] is None
+    assert "live" not in (await run("top", "nodes", "-o", "json")).values["items"][0]
+
+
+async def test_each_rank_of_a_job_is_a_line_with_its_gpu(run: CommandLine, cluster: ScriptedCluster) -> None:
+    serve_exporters(cluster, n1=text("optional-fields"), n2=text())
+    assert "bert" in (await run("top", "jobs", "-A")).out
+    printed = await run("top", "jobs", "-A", "--live")
+    lines = [" ".join(line.split()) for line in printed.out.splitlines()]
+    assert lines[0] == "NAMESPACE JOB RANK INSTANCE NODE GPU UTIL MEMORY POWER TEMP SOURCE AGE NOTE"
+    assert lines[1] == "vision bert 0 master-0 n1 – – – – – – – DCGM does not say whose GPUs these are."
+    serve_exporters(cluster, n1=text(), n2=text())
+    printed = await run("top", "jobs", "-A", "--live")
+    assert " ".join(printed.row("vision")).startswith(
+        "vision bert 0 master-0 n1 0 98% 71G/80G 387W 64C DCGM "
+    )
+    (item,) = (await run("top", "jobs", "-A", "--live", "-o", "json")).values["items"]
+    (rank,) = item["live"]["ranks"]
+    assert (rank["rank"], rank["node"], rank["gpu"]["index"], rank["is_assumed"]) == (0, "n1", 0, False)
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+async def test_the_prometheus_that_is_set_is_asked(
+    run: CommandLine, cluster: ScriptedCluster, is_set: bool
+) -> None:
+    serve_exporters(cluster, n1=refusal(503, "dead"))
+    path = "/api/v1/namespaces/obs/services/thanos:9090/proxy/api/v1/query"
+    cluster.say(path, answering(read_at=vector(({**BUSY, "Hostname": "n1"}, 55))))
+    config = Path(run.home) / "config" / "gpuconsole" / "config.yaml"
+    if is_set:
+        config.parent.mkdir(parents=True)
+        config.write_text("prometheus: obs/thanos:9090\n")
+    printed = await run("top", "nodes", "--live")
+    assert ("55%" in printed.out and "Prometheus" in printed.out) is is_set
+    assert bool(cluster.asked(path)) is is_set
+
+
+async def test_without_a_job_that_holds_gpus_there_is_nothing_to_measure(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    serve_exporters(cluster, n1=text())
+    cluster.forget(PODS)
+    say_pods(cluster, *cluster_pods({"n1": text()}))
+    printed = await run("top", "jobs", "-A", "--live")
+    assert (printed.status, printed.out) == (0, "No running job holds GPUs.\n")
+    assert proxied(cluster) == []
+
+
+def told(*utilisations: int) -> Answer:
+    """Answer as an exporter that tells of so many GPUs of bert's only pod."""
+    labels = 'UUID="GPU-{0}",Hostname="a",container="pytorch",namespace="default",pod="bert-master-0"'
+    lines = (
+        f'DCGM_FI_DEV_GPU_UTIL{{gpu="{index}",{labels.format(index)}}} {percent}\n'
+        for index, percent in enumerate(utilisations)
+    )
+    return Answer("".join(lines).encode(), headers=PLAIN)
+
+
+def lab(cluster: ScriptedCluster, exporter: Reply | None) -> None:
+    """Let one user's job hold two GPUs and another's wait; `exporter` tells what they do."""
+    for path, objects in (
+        ("/api/v1/nodes", [node("a", 8)]),
+        ("/apis/kubeflow.org/v1/pytorchjobs", [BERT, WAITS]),
+        (SERVICES, []),
+    ):
+        cluster.forget(path)
+        cluster.say(path, page(objects))
+    cluster.say("/apis/kubeflow.org/v1/namespaces/default/pytorchjobs", page([BERT, WAITS]))
+    cluster.forget("/api/v1/pods")
+    job_pod = pod_of(BERT, "master-0", on="a", gpus=2)
+    say_pods(cluster, job_pod, *([exporter_pod("a")] if exporter is not None else []))
+    if exporter is not None:
+        cluster.say(proxy_path("a"), exporter)
+
+
+async def test_users_are_printed_with_their_jobs_and_what_is_idle_now(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    lab(cluster, told(1, 97))
+    ended = await run("top", "users")
+    assert ended.status == 0 and ended.err == ""
+    assert ended.row("li") == ["li", "1", "job", "–", "2", "2", "1", "of", "2", "–", "–"]
+    assert ended.row("maria") == ["maria", "1", "job", "–", "0", "4", "–", "–", "–"]
+    assert any(line.split()[:3] == ["li", "bert", "default"] for line in ended.out.splitlines())
+    assert "Observed: one reading, so idle GPU-hours are not known; --observe 30m tells." in ended.out
+    said = "Hi li, your 1 job (bert) holds 2 GPUs; 1 of 2 seen now are idle. Do they still need them?"
+    assert ended.out.splitlines()[-1] == said
+
+
+async def test_idle_hours_are_those_that_were_observed(run: CommandLine, cluster: ScriptedCluster) -> None:
+    lab(cluster, told(1, 97))
+    ended = await run("top", "users", "--observe", "1s", "-o", "json")
+    li, maria = ended.values["items"]
+    assert (li["user"], li["gpus_held"], li["gpus_requested"], li["gpus_idle"]) == ("li", 2, 2, 1)
+    assert ended.values["observed_s"] >= 1 and ended.values["sources"] == ["DCGM"]
+    assert 0 < li["idle_gpu_hours"] == pytest.approx(li["observed_gpu_hours"] / 2, abs=1e-4)
+    assert [each["name"] for each in li["jobs"]] == ["bert"]
+    assert (maria["gpus_idle"], maria["idle_gpu_hours"]) == (None, None)
+    assert li["message"].startswith(
+        "Hi li, your 1 job (bert) holds 2 GPUs; 1 of 2 seen now are idle, and over 1s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("exporter", "words"),
+    [
+        (None, "Idle is not known for 1 of 1 node: No DCGM exporter runs on it."),
+        (
+            refusal(403, 'User "li" cannot get resource "pods/proxy"', "Forbidden"),
+            "You may not get pods/proxy in namespace gpu-operator. Ask for permission",
+        ),
+    ],
+)
+async def test_without_telemetry_idle_is_unknown_and_stderr_says_why(
+    run: CommandLine, cluster: ScriptedCluster, exporter: Reply | None, words: str
+) -> None:
+    lab(cluster, exporter)
+    ended = await run("top", "users")
+    assert ended.status == 0 and words in ended.err and len(ended.err.splitlines()) == 1
+    assert ended.row("li") == ["li", "1", "job", "–", "2", "2", "–", "–", "–"]
+    assert "Hi li" not in ended.out
+    values = (await run("top", "users", "-o", "json")).values
+    assert values["items"][0]["gpus_idle"] is None and values["items"][0]["idle_gpu_hours"] is None
+    assert values["observed_from"] is None and words in values["notices"][0]
+
+
+async def test_why_says_what_is_wrong_with_the_gpus_of_a_running_job(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    lab(cluster, Answer(XID.encode(), headers=PLAIN))
+    cluster.say("/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert", Answer(BERT))
+    cluster.say(
+        "/api/v1/namespaces/default/pods/bert-master-0", Answer(pod_of(BERT, "master-0", on="a", gpus=2))
+    )
+    ended = await run("why", "bert")
+    assert "It runs: 1 of 1 pod; 1 GPU warning, see below." in ended.out
+    assert "gpu: GPU 0 of a: Last XID 79: the GPU has fallen off the bus." in ended.out
+    assert "have the node drained" in ended.out
