@@ -62,6 +62,11 @@ if TYPE_CHECKING:
     from tui.text.format import Run
 
 
+# Groups of workers that run as long as what they follow.
+FOLLOWING = frozenset(
+    "cluster curve curves events follow forward life lines logs tail telemetry".split(),  # noqa: SIM905
+)
+
 # Completes options once the console is on screen; its second argument receives progress messages.
 OptionsResolver = Callable[[ConsoleOptions, Callable[[str], None]], Awaitable[ConsoleOptions]]
 
@@ -112,16 +117,12 @@ class Console(PacedApp[int]):
         self.palettes = themes.load(options.themes_folder, self._theme_problems.append)
         super().__init__()
         self.options = options
+        # None until the console is connected.
         self.client: Client | None = None
-        """None until the console is connected."""
         self.cluster_feed: ClusterFeed | None = None
-        """None until the console is connected."""
         self.permissions: Permissions | None = None
-        """None until the console is connected."""
         self.life_feed: LifeFeed | None = None
-        """None until the console is connected."""
         self.telemetry_feed: TelemetryFeed | None = None
-        """None until the console is connected; it reads only while its values are visible."""
         self.causes: Sequence[FailureCause] | None = None
         """Known causes of failures; None for the packaged ones."""
         self.notifier: Notifier | None = None
@@ -300,7 +301,6 @@ class Console(PacedApp[int]):
     async def _read_more(
         self, cluster_feed: ClusterFeed, permissions: Permissions, has_rows: asyncio.Event, prometheus: str
     ) -> None:
-        """Read telemetry on demand, and logs for signs of life, once the rows are there."""
         await has_rows.wait()
         await asyncio.to_thread(_import_modules, "tui.feeds.life_feed", "tui.feeds.telemetry_feed")
         from tui.feeds.life_feed import LifeFeed
@@ -336,6 +336,18 @@ class Console(PacedApp[int]):
     def _prepare(self, view: View, route: Route) -> View:
         view.context, view.route = self.context, route
         return view.data_bind(snapshot=Console.snapshot, notices=Console.notices, unseen=Console.unseen)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is queued, drawn or running; the next change comes from a key or the cluster.
+
+        A worker that follows something, such as a log, does not count once that was read for the first time.
+        """
+        has_life = self.cluster_feed is None or (self.life_feed is not None and self.life_feed.is_idle)
+        is_read = has_life and self.snapshot.is_synced
+        running = (each for each in self.workers if each.group not in FOLLOWING and not each.is_finished)
+        views = (each for each in self.screen_stack if isinstance(each, View))
+        return is_read and not any(running) and all(each.is_idle for each in views) and super().is_idle
 
     def accepts_keys(self) -> bool:
         """Return True once the top screen is mounted with its widgets."""
@@ -517,7 +529,6 @@ class Console(PacedApp[int]):
             self._driver.flush()
 
     def _names(self) -> Mapping[Argument, Sequence[str]]:
-        """Return the possible arguments of `:` commands."""
         seen = (
             {job.ref.namespace for job in self.cluster_feed.all_jobs}
             if self.cluster_feed is not None

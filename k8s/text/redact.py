@@ -287,7 +287,6 @@ class Redactor:
         return found[0][: found.start(2) - found.start()] + self._secret(name, value)
 
     def _secret(self, what: str, value: str) -> str:
-        """Remember a secret and return its mark."""
         if MARK.fullmatch(value):
             return value
         for each in (value, _decoded(value) if what.startswith("secret ") else ""):
@@ -321,7 +320,6 @@ def _decoded(value: str) -> str:
 
 
 def _outside(text: str, change: Callable[[str], str]) -> str:
-    """Apply `change` to the parts of a text between marks."""
     if "<redacted " not in text:
         return change(text)
     found, end = [], 0

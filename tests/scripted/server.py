@@ -25,7 +25,7 @@ from k8s.client.client import Client
 from k8s.client.rate_limiter import RateLimiter
 
 Object = Mapping[str, Any]
-WAIT_S = 30.0
+WAIT_S = 120.0
 """Longest wait for anything that a test expects to happen."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,13 +19,7 @@ from tui.files.keys_file import read_keys
 from tui.keys import ActionTable
 from tui.options import ConsoleOptions
 from tui.screens import ACTIONS, key_table, user_plugins
-from tui.screens.base.feed_view import FeedView
-from tui.screens.job.job import JobView
-from tui.screens.lists.home_panes import HomePanes
-from tui.screens.lists.jobs import JobsView
 from tui.terminal.key_queue import QUIET_TURNS
-from tui.widgets.home.job_pane import JobPane
-from tui.widgets.preview import Preview
 from tui.widgets.table.table import Table
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
@@ -42,8 +37,6 @@ why = {
 }
 
 POLL_S = 0.025
-FILLS = {"open", "claims", "volume", "contexts", "preview"}
-"""Groups of workers that fill what is shown: fields of the form, the contexts, the pane beside a list."""
 
 
 class Playground:
@@ -60,7 +53,15 @@ class Playground:
             if is_so():
                 return
             await self.pilot.pause(POLL_S)
-        raise AssertionError(f"never came true; on screen:\n{self.text}")
+        raise AssertionError(f"never came true: {_source(is_so)}; on screen:\n{self.text}")
+
+    @property
+    def is_filled(self) -> bool:
+        return self.console.is_idle
+
+    async def until_idle(self) -> None:
+        """Run the console until nothing is queued, drawn or running."""
+        await self.until(lambda: self.console.is_idle)
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -76,28 +77,6 @@ class Playground:
                 return
             await asyncio.sleep(0.001 if quiet_turns == 0 else 0)
         raise AssertionError(f"never at rest; on screen:\n{self.text}")
-
-    @property
-    def is_filled(self) -> bool:
-        """Whether all is shown that views fetch by themselves, when opened or for the row of the cursor."""
-        screens = self.console.screen_stack
-        feeds = (view for view in screens if isinstance(view, FeedView) and view.is_shown)
-        jobs = (view for view in screens if isinstance(view, JobView) and view.is_shown)
-        homes = [view for view in screens if isinstance(view, JobsView) and view.is_shown]
-        life = self.console.life_feed
-        panes = (pane for view in screens for pane in view.query(JobPane) if pane.is_live)
-        previews = (pane for view in screens for pane in view.query(Preview) if pane.display)
-        waits = (
-            any(worker.group in FILLS and not worker.is_finished for worker in self.console.workers),
-            any(not view.is_synced for view in feeds),
-            any(not view._events.state.is_synced for view in jobs),
-            any(pane._timer is not None for pane in previews),
-            any(not is_settled(view.panes) for view in homes),
-            any(not is_settled(pane) for pane in panes),
-            # It is made once the rows are there.
-            self.console.cluster_feed is not None if life is None else not life.is_idle,
-        )
-        return self.console.snapshot.is_synced and not any(waits)
 
     def forget(self, job: Object) -> None:
         """Report a job and its pods as deleted."""
@@ -116,13 +95,12 @@ class Playground:
         return "\n".join(strip.text.rstrip() for strip in lines)
 
 
-def is_settled(panes: HomePanes | JobPane) -> bool:
-    """Return True if no update, request or scan of home's panes is pending."""
-    if isinstance(panes, HomePanes):
-        return not panes._is_update_pending and panes._rest_timer is None
-    is_opening = panes.is_streaming and (panes._tail is None or not panes._tail.logs.targets)
-    is_scanning = panes._points_timer is not None or panes._is_scanning
-    return panes._rest_timer is None and not is_scanning and not is_opening
+def _source(is_so: Callable[[], object]) -> str:
+    """Return the line of a condition, for the failure of a test that waited for it."""
+    try:
+        return inspect.getsource(is_so).strip()
+    except OSError:
+        return repr(is_so)
 
 
 @asynccontextmanager

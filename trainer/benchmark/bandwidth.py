@@ -59,7 +59,6 @@ def measure_all_reduce(group: ProcessGroup, largest_mib: int = 0) -> list[AllRed
 
 
 def _time(group: ProcessGroup, message: torch.Tensor, times: int) -> float:
-    """Return the seconds of `times` all-reduces on the slowest rank; all start together."""
     group.all_reduce_max(0)
     started = time.perf_counter()
     for _ in range(times):

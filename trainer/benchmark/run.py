@@ -173,7 +173,6 @@ class Benchmark:
         return self._group.all_gather((self._group.ranks.is_first_here, self._group.ranks.local_world_size))
 
     def _measure_alone(self) -> float:
-        """Return the images per second of this rank while the others wait."""
         arguments = self._arguments
         self._say(f"Measuring one {self._unit} alone, to compare with...")
         self._time(arguments.num_warmup_batches)

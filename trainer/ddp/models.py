@@ -32,7 +32,6 @@ def _conv(channels: int, out: int, size: int, padding: int = 0, *, is_pooled: bo
 def _classifier(
     shape: tuple[int, ...], classes: int, features: list[nn.Module], hidden: list[int], dropout: float = 0.0
 ) -> nn.Module:
-    """Append hidden layers of these widths, and an output for each class, to `features`."""
     with torch.no_grad():
         output: Tensor = nn.Sequential(*features)(torch.zeros(1, *shape))
     widths = [output.numel(), *hidden]

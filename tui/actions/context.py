@@ -122,7 +122,6 @@ def switch_context(console: Console, request: ActionRequest) -> None:
 
 
 async def _switch_context(console: Console, name: str) -> None:
-    """Disconnect from the current cluster, even if unreachable, and connect to another."""
     from k8s.client.auth.kubeconfig import read_kubeconfig
 
     try:

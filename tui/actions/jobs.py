@@ -84,7 +84,6 @@ def prompt_for_manifest(console: Console, client: Client, like: Clone) -> None:
 
 
 def _made(console: Console, ref: JobRef | None) -> None:
-    """Open the logs of a created job, and move the list's cursor to it."""
     from tui.screens.lists.jobs import JobsView
 
     if ref is not None:
@@ -163,7 +162,6 @@ async def _delete(console: Console, client: Client, plan: DeletePlan) -> None:
 
 
 async def _report_leftovers(console: Console, plan: DeletePlan) -> None:
-    """Wait for a while until the deleted objects are gone, and report the result."""
     import asyncio
 
     from tui.jobs.leftovers import find_leftovers, is_over, leftover_lines
@@ -225,7 +223,6 @@ async def _suspend(console: Console, client: Client, jobs: Iterable[Job], is_sus
 async def _each(
     console: Console, jobs: Iterable[Job], do: Callable[[Job], Awaitable[None]], done: str
 ) -> list[Job]:
-    """Change jobs and report each result; return the jobs that were changed."""
 
     def fail(_job: Job, error: KubeError) -> None:
         console.record_refusal(error)

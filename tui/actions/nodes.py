@@ -72,7 +72,6 @@ async def _gpu_schedule(console: Console, client: Client, node: str, value: str)
 
 
 def _node_name(console: Console, request: ActionRequest) -> str:
-    """Return the node named, under the cursor, or shown."""
     view = console.views.current
     shown = view.route.argument if view is not None and view.route and view.VIEW is NODE_GPUS else ""
     return request.argument or request.selected or shown

@@ -133,7 +133,6 @@ def _value(match: re.Match[str], facts: Mapping[str, str], is_code: bool) -> str
 
 
 def _facts(console: Console, view: View, argv: Sequence[str]) -> dict[str, str]:
-    """Return the values of the variables for the row under the cursor."""
     snapshot, ref = console.snapshot, view.current_job()
     selected = "" if view.VIEW.name in ("jobs", "notices") else view.selected_object()
     folder, _, name = selected.rpartition("/")

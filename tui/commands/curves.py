@@ -227,7 +227,6 @@ def _print_texts(found: Mapping[str, _Read], form: str) -> None:
 
 
 def _source_text(run: _Read) -> str:
-    """Return the source with the age of its newest point, if its points have times."""
     newest_s = max((curve.wall_times[-1] for curve in run.curves if len(curve)), default=0.0)
     # Smaller numbers are seconds since the start of a run.
     is_known = newest_s > 1e8 and math.isfinite(newest_s)

@@ -158,7 +158,6 @@ def _instance_row(instance: Instance, clock: Clock) -> tuple[str, ...]:
 
 
 def _values(job: Job, now: JobsNow, tensorboard: str | None, failure: Triage | None) -> Values:
-    """Return the job as JSON."""
     return {
         **values_of(job, now, COLUMNS),
         "trainer": job.trainer,

@@ -94,7 +94,6 @@ def _print(
 
 
 def _key_table(keymap: Mapping[str, str]) -> str:
-    """Return the table as text, with the user's own keys."""
     lines = []
     for place, table in key_table().sections:
         lines.append(place)

@@ -225,7 +225,6 @@ async def _read_files(spec: JobSpec) -> JobFiles:
 
 
 def _describe_upload(sent_bytes: int, total_bytes: int) -> None:
-    """Show upload progress; on a terminal in one line that is overwritten."""
     percent = 100 * sent_bytes // total_bytes
     if sys.stderr.isatty():
         end = "\n" if sent_bytes == total_bytes else ""
@@ -236,7 +235,6 @@ def _describe_upload(sent_bytes: int, total_bytes: int) -> None:
 
 
 async def _go_on(options: ConsoleOptions, client: Client, ref: JobRef, flags: argparse.Namespace) -> int:
-    """Follow the new job, or suggest the next command if a person is at the terminal."""
     if ref.namespace != client.config.namespace:
         options = replace(options, namespace=ref.namespace)
     if getattr(flags, "follow", False):
@@ -298,7 +296,6 @@ def _kind_of(flags: argparse.Namespace) -> CreatableKind:
 
 
 async def _served(client: Client, word: str) -> CreatableKind:
-    """Return the version of a kind that the cluster serves, or the newest."""
     versions = tuple(kind for kind in CREATABLE if word in words_of(kind))
     return next(iter(await discover(client, versions)), versions[0]) if len(versions) > 1 else versions[0]
 
@@ -350,7 +347,6 @@ async def _nodes(options: ConsoleOptions, client: Client) -> ClusterSnapshot | N
 
 
 async def _namespace(options: ConsoleOptions) -> str:
-    """Return the default namespace, also without a cluster."""
     try:
         config = await load(options.kubeconfig, options.context, options.namespace)
     except NoCluster:
@@ -368,7 +364,6 @@ def _print_all(
     *,
     with_secrets: bool,
 ) -> None:
-    """Print a job and its owned objects, with Secrets masked unless `with_secrets`."""
     objects = [ManifestObject(*each) for each in job_objects(kind, spec, files)]
     if output:
         _print(objects, spec.namespace, words, output, with_secrets=with_secrets)

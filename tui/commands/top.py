@@ -114,7 +114,6 @@ async def _top_jobs(options: ConsoleOptions, client: Client, flags: argparse.Nam
 
 
 async def _measure_jobs(options: ConsoleOptions, client: Client, snapshot: ClusterSnapshot) -> LiveReadings:
-    """Measure the jobs that hold GPUs, and their nodes."""
     jobs = [job for job in snapshot.jobs if job.gpus_allocated]
     names = {name for job in jobs for name in job.nodes}
     nodes = [row for row in snapshot.nodes if row.name in names]
@@ -170,7 +169,6 @@ def _print_jobs(
 
 
 def _left_out(jobs: Sequence[Job]) -> str:
-    """Describe the GPUs that no row holds or waits for."""
     gpus: dict[str, int] = {}
     for job in jobs:
         whose = (

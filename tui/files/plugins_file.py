@@ -167,7 +167,6 @@ class _Reader:
         return values
 
     def _place(self, plugin: Plugin, name: yaml.Node, values: Mapping[str, Any]) -> None:
-        """Give the plugin its key in the views of its scopes, and its command."""
         key, scopes = values["shortCut"], values["scopes"]
         wanted = [view for view in self.views if any(_is_in(view, scope) for scope in scopes)]
         words = {"all", *(word for view in self.views for word in _words(view))}

@@ -335,6 +335,11 @@ class PacedApp(App[ReturnType]):
         """Return True if the top screen is mounted."""
         return self.screen.is_mounted
 
+    @property
+    def is_idle(self) -> bool:
+        """True if no key is queued, no message is being handled, and everything is drawn."""
+        return self.key_queue.is_empty and not (self.screen_stack and self.screen._layout_required)
+
     def paint_soon(self) -> None:
         """Paint upcoming changes at once, as after a key press."""
         if self.driver is not None:

@@ -51,7 +51,7 @@ class KeyQueue:
     @property
     def is_empty(self) -> bool:
         """Return True if all keys were handed on and their effects are done."""
-        return not self._is_polling and not self._is_busy(self._app)
+        return not self._waiting and not self._is_polling and not self._is_busy(self._app)
 
     @property
     def has_keys(self) -> bool:
@@ -115,12 +115,7 @@ class KeyQueue:
         await self._forward_and_poll(self._waiting.popleft())
 
     def _is_busy(self, *more: MessagePump) -> bool:
-        screens = self._app.screen_stack
-        if any(last_poll > self._poll_count for last_poll in self._holds) or not screens:
-            return True
-        if screens[-1]._callbacks or any(map(_is_working, (*more, *screens))):
-            return True
-        return any(map(_is_working, screens[-1].walk_children(with_self=False)))
+        return any(last_poll > self._poll_count for last_poll in self._holds) or is_working(self._app, *more)
 
 
 def keys_held(app: App[Any]) -> AbstractContextManager[None]:
@@ -131,6 +126,14 @@ def keys_held(app: App[Any]) -> AbstractContextManager[None]:
     """
     queue = getattr(app, "key_queue", None)
     return queue.held() if isinstance(queue, KeyQueue) else nullcontext()
+
+
+def is_working(app: App[Any], *more: MessagePump) -> bool:
+    """Return True if a screen, a widget of the top one or `more` handles a message, or there is no screen."""
+    screens = app.screen_stack
+    if not screens or screens[-1]._callbacks or any(map(_is_working, (*more, *screens))):
+        return True
+    return any(map(_is_working, screens[-1].walk_children(with_self=False)))
 
 
 def _is_working(pump: MessagePump) -> bool:

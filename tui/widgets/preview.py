@@ -63,6 +63,11 @@ class Preview(Widget):
         self._previews: dict[str, tuple[Job, PreviewData, float]] = {}
         self._styles: dict[CellStyle, Style] = {}
 
+    @property
+    def is_idle(self) -> bool:
+        """True if no fetch or repaint of the subject is scheduled."""
+        return self._timer is None or not self.display
+
     def show(self, subject: Job | NodeRow | None, snapshot: ClusterSnapshot) -> None:
         """Show a job or node; the same one may be shown again."""
         was, self._subject, self._snapshot = self._subject, subject, snapshot

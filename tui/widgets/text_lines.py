@@ -264,12 +264,10 @@ class TextLines(Widget, can_focus=True):
 
 
 def _hanging(text: str, width: int) -> int:
-    """Return the indentation of a continued line."""
     return max(0, min(len(text) - len(text.lstrip(" -")) + 2, width - _LEAST_PART))
 
 
 def _broken(text: str, width: int) -> list[int]:
-    """Return the starts of a line's rows, at spaces where possible."""
     starts = [0]
     room, start = width, 0
     while True:

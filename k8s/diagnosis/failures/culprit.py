@@ -450,7 +450,6 @@ class _Verdict:
         return False
 
     def _near(self) -> list[RankedText]:
-        """Return the lines around the error, without those of other ranks."""
         first, texts = self._first, self._first.run.texts
         near = range(len(texts))[-_LAST_LINES:]
         if first.error is not None:

@@ -75,7 +75,6 @@ def _decide_run(observed: ObservedJob, run: MPIRun) -> Plan:
 
 
 def _replicas_of(run: MPIRun) -> Iterable[Replica]:
-    """Yield the launcher and the workers with the templates that the kind has completed."""
     template = run.launcher["spec"]["template"]
     launcher = {**template, "metadata": {**template["metadata"], "name": run.launcher["metadata"]["name"]}}
     for number, pod in enumerate((launcher, *run.workers)):

@@ -155,7 +155,6 @@ def _pack(pods: Sequence[PendingPod], nodes: Sequence[NodeCapacity]) -> dict[str
 
 
 def _fitting(pods: Sequence[PendingPod], node: NodeCapacity) -> list[PendingPod]:
-    """Return the pods that fit on a node together."""
     chosen = []
     for pod in pods:
         if not infeasible_text(pod, node):

@@ -154,7 +154,6 @@ class _T9kJob:
         self.plan.events.append((phase, message, phase == "Failed"))
 
     def _report(self, live: Mapping[str, Manifest]) -> None:
-        """Set the phase by the master's pods, and a condition if any pod has failed."""
         status, wanted = self._status, self.replicas.wanted
         is_running = any(
             phase_of(pod) == "Running" and name in wanted and wanted[name].role == self.replicas.chief

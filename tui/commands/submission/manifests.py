@@ -88,7 +88,6 @@ def _read(path: str, where: str) -> str:
 
 
 def _load(text: str, where: str) -> Iterator[Any]:
-    """Yield the objects of a YAML stream, without empty ones."""
     try:
         for obj in yaml.load_all(text, Loader):
             if obj is not None:

@@ -305,7 +305,6 @@ class ItemList(Generic[Item, View]):
 
 
 async def _snapshots(feed: ClusterFeed) -> AsyncGenerator[ClusterSnapshot, None]:
-    """Yield snapshots while the cluster can be reached; an outage is reported on stderr."""
     queue: asyncio.Queue[ClusterSnapshot] = asyncio.Queue()
     running = asyncio.create_task(feed.run(queue.put_nowait))
     trouble = ""

@@ -126,7 +126,6 @@ class LiveReadings:
         self._write_usage((OutputColumn("NAMESPACE"), OutputColumn("POD")), uses)
 
     def _write_usage(self, names: Sequence[OutputColumn], uses: _Uses) -> None:
-        """Print CPU, memory, network and disk usage; nothing if all is unknown."""
         rows = [
             (*place, *self._usage_cells(usage, traffic))
             for place, usage, traffic in uses
@@ -177,7 +176,6 @@ class LiveReadings:
         )
 
     def _why_unknown(self, node: str) -> str:
-        """Return the reason why a rank on that node has no measurement."""
         found = self._of(node)
         if found.missing is not None:
             return found.missing.words

@@ -141,7 +141,6 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def _add_global_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the global flags, which are accepted before and after the command's name."""
     group = parser.add_argument_group("global options")
     for names, metavar, words in (
         (("--kubeconfig",), "FILE", "path to the kubeconfig file"),
@@ -180,7 +179,6 @@ def _add_global_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_arena_flags(group: Any) -> None:
-    """Accept Arena's global flags, so that its command lines work unchanged."""
     hidden: dict[str, Any] = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
     group.add_argument("--config", dest="kubeconfig", **hidden)
     for name in _INEFFECTIVE[:3]:

@@ -91,7 +91,6 @@ class _Axis:
 
 
 def _drawn(line: PlotLine, width: int, is_ascii: bool) -> str:
-    """Return the plot; empty for fewer than two points, which the summary states better."""
     width = max(30, min(width, WIDEST))
     xs, ys = _thinned(line, 2 * width)
     if len(ys) < 2 or xs[0] == xs[-1]:

@@ -45,6 +45,12 @@ class FeedView(ListView):
         """True once the first feed has been listed; False if it was refused."""
         return self._followed[0].state.is_synced and not self._followed[0].is_refused
 
+    @property
+    def is_idle(self) -> bool:
+        """True if the first feed has been listed or refused, and the widgets are idle."""
+        is_read = self.is_synced or self._followed[0].is_refused or not self.is_shown
+        return is_read and super().is_idle
+
     def resume_feeds(self) -> None:
         """Start the feeds."""
         self._keep_following()

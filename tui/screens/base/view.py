@@ -132,6 +132,11 @@ class View(Screen[None]):
         """True while the view's widgets are mounted."""
         return self.is_mounted and self.query_one_optional("#title") is not None
 
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing that the view or a widget of it shows is being fetched or computed."""
+        return all(getattr(each, "is_idle", True) for each in self.walk_children(with_self=False))
+
     def set_title(self, text: str) -> None:
         """Set the title; no markup."""
         self.set_line("title", text)

@@ -33,7 +33,6 @@ class ActionProvider(Provider):
                 yield Hit(score, _line(shortcut, matcher.highlight(label)), act, label)
 
     def _all(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
-        """Yield the text, the key or command, and the callback of each action."""
         view = cast(View, self.screen)
         context = view.context
         for key in (*view.keys, *context.everywhere_keys):

@@ -103,7 +103,6 @@ class SubmitScreen(Screen[JobRef | None]):
         self._when_read(self._ask)
 
     def _when_read(self, go_on: Callable[[Submission], None]) -> None:
-        """Pass the submission to `go_on` as soon as its data has been read."""
         if self.busy:
             return
         if (reading := self.reading()) is not None:
@@ -194,7 +193,6 @@ class SubmitScreen(Screen[JobRef | None]):
             self.close(None)
 
     async def _stop_upload(self) -> None:
-        """Cancel an upload on the second request; nothing is created then."""
         if not self._stops_upload:
             self._stops_upload = True
             text = "Press esc again to stop the upload; the job is not created then."

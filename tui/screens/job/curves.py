@@ -157,7 +157,6 @@ class CurvesView(View):
         self.call_after_refresh(self._share_height)
 
     def _share_height(self) -> None:
-        """Fit all charts on the screen if they stay readable; otherwise scroll."""
         if not self.is_drawable:
             return
         grid = self.query_one("#charts")
@@ -174,7 +173,6 @@ class CurvesView(View):
         return [chart for chart in self._charts.values() if not chart.has_class("-filtered")]
 
     def _chosen(self) -> CurveChart | None:
-        """Return the last focused chart, or the first one if the filter hides it."""
         shown, last = self._shown(), self._charts.get(self._current)
         return last if last in shown else shown[0] if shown else None
 

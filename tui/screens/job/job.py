@@ -116,6 +116,12 @@ class JobView(View):
         self._panes.restore()
         self.set_interval(AGE_STEP_S, self.refresh_view)
 
+    @property
+    def is_idle(self) -> bool:
+        """True if the events have been listed or refused, and the widgets are idle."""
+        is_read = self._events.state.is_synced or self._events.is_refused or not self.is_shown
+        return is_read and super().is_idle
+
     def resume_feeds(self) -> None:
         """Start polling."""
         if (life := self.context.life()) is not None:
@@ -228,7 +234,6 @@ class JobView(View):
         return ""
 
     def _missing_gpu_text(self) -> str:
-        """Explain missing GPU readings; simulated GPUs are marked elsewhere."""
         if self.snapshot.is_simulated:
             return ""
         read = [each for name in self._gpu_nodes() if (each := self._telemetry.of_node(name)) is not None]
@@ -335,7 +340,6 @@ class JobView(View):
 
     @staticmethod
     def _cells_by_title(table: Table) -> dict[str, str]:
-        """Return the cells of the row under the cursor by column title."""
         row = next((row for row in table.shown_rows if row.key == table.cursor_key), None)
         cells = row.cells if row is not None else ()
         return {column.title: cell.text for column, cell in zip(table.columns, cells, strict=bool(cells))}

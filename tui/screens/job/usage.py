@@ -100,7 +100,6 @@ class UsageView(TelemetryList):
         self._telemetry.follow()
 
     def _rows(self, job: Job, pods: Mapping[tuple[str, str], PodReadings]) -> list[Row]:
-        """Return one row per rank, and one per running instance without GPUs."""
         found: list[Row] = []
         for instance in job.instances:
             if not instance.pod or not instance.node or instance.status.is_final:

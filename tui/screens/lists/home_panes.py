@@ -254,6 +254,11 @@ class HomePanes:
         return self._layout
 
     @property
+    def is_idle(self) -> bool:
+        """True if the panes show the row under the cursor."""
+        return not self._is_update_pending and self._rest_timer is None
+
+    @property
     def focused(self) -> PaneName:
         """Focused pane."""
         focused = self.node_bar.screen.focused if self.node_bar.is_attached else None

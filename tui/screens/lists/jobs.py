@@ -82,6 +82,11 @@ class JobsView(ListView):
             self._panes = HomePanes(lambda: self.context, lambda: self.query_one(Table), self._loss_of)
         return self._panes
 
+    @property
+    def is_idle(self) -> bool:
+        """True if the list and its panes are idle."""
+        return super().is_idle and (not self.is_shown or self.panes.is_idle)
+
     def compose_heading(self) -> ComposeResult:
         """Lay out the node bar above the title."""
         yield self.panes.node_bar
@@ -254,7 +259,6 @@ class JobsView(ListView):
         return self.context.switches.get("loss", self.context.has_loss)
 
     def _follow_visible(self, table: Table) -> None:
-        """Have the reasons, signs of life and losses of the visible jobs read."""
 
         def visible() -> list[Job]:
             return [self._by_uid[row.key] for row in table.visible_rows if row.key in self._by_uid]

@@ -176,7 +176,6 @@ def _title(name: str, node: NodeRow | None, clock: Clock) -> str:
 
 
 def _jobs_by_pod(snapshot: ClusterSnapshot, node: NodeRow) -> dict[str, tuple[Job, Instance]]:
-    """Return the job and instance of each holder, by row key."""
     wanted = {(each.namespace, each.job) for each in node.holders}
     return {
         f"{job.ref.namespace}/{instance.pod}": (job, instance)

@@ -76,7 +76,6 @@ class UsersView(TelemetryList):
         return f"observed {observed}" if observed else "nothing observed yet", read
 
     def _why_not(self) -> str:
-        """Explain why idle time is unknown, for all or some nodes."""
         wanted = self._held_nodes()
         nodes = self._telemetry.newest.nodes
         missing = [

@@ -122,6 +122,13 @@ class JobPane(Container, can_focus=True):
         return self.is_mounted and self.display and self.screen is self.app.screen
 
     @property
+    def is_idle(self) -> bool:
+        """True if the pane is hidden, or has opened the log and scanned its lines."""
+        is_opening = self.is_streaming and (self._tail is None or not self._tail.logs.targets)
+        timers = self._rest_timer or self._points_timer
+        return not self.is_live or (timers is None and not is_opening and not self._is_scanning)
+
+    @property
     def focus_target(self) -> Container | LogView:
         """Widget to focus: the log, or the pane before there is one."""
         return self._log or self
@@ -270,7 +277,6 @@ class JobPane(Container, can_focus=True):
         return self._log
 
     def _set_targets(self) -> None:
-        """Take over changes of the job, such as a new pod or ranks."""
         from tui.feeds.log_tail import choose
 
         job, tail = self._job, self._tail

@@ -79,7 +79,6 @@ def _share(group: NodeGroup) -> str:
 
 
 def _columns(groups: Sequence[NodeGroup], words_of: Callable[[NodeGroup], list[str]]) -> list[str]:
-    """Return the text of each group, aligned in columns."""
     rows = [words_of(group) for group in groups]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -240,7 +239,6 @@ class NodeBarLayout:
 
 
 def _node_entries(nodes: Sequence[NodeRow], highlight: NodeBarHighlight) -> tuple[list[NodeBarEntry], int]:
-    """Return one entry per node, and the width of an entry."""
     if not nodes:
         return [], 1
     name_cells = min(MOST_NAME, max(cell_len(sanitize(node.name)) for node in nodes))
@@ -271,7 +269,6 @@ def _cells_of(node: NodeRow) -> int:
 
 
 def _node_tail(node: NodeRow) -> Run:
-    """Return the text after a node's GPUs: its state if closed, otherwise its held GPUs."""
     if reason := closed_by(node):
         return "NotReady" if reason == "not ready" else reason, CLOSED[reason]
     if node.shared is not None:
@@ -287,7 +284,6 @@ def _group_entries(
     fitting: Mapping[str, int],
     words: GroupLabels,
 ) -> tuple[list[NodeBarEntry], int]:
-    """Return one entry per group, and the width of an entry."""
     if not groups:
         return [], 1
     name_cells = min(2 * MOST_NAME, max(map(cell_len, words.names)))

@@ -36,7 +36,6 @@ def text_runs(item: LogLine) -> list[tuple[str, Style]]:
 
 
 def _style_of(numbers: Sequence[int]) -> Style:
-    """Return the style for SGR parameters."""
     found, index = Style.null(), 0
     while index < len(numbers):
         number = numbers[index]

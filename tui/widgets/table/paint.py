@@ -175,7 +175,6 @@ class RowPainter:
 
 
 def _cut(runs: Iterable[Run], cells: int) -> list[Run]:
-    """Shorten runs to `cells` together; the looks are kept."""
     left, kept = cells, list[Run]()
     for text, look in runs:
         if cell_len(text) >= left:
