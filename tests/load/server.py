@@ -24,7 +24,11 @@ from k8s.sandbox.api.served import ServedResource
 from tests.load import logs
 from tests.load.cluster import Collection, Forgotten, LoadCluster
 
-SELECTED_BY = ("spec.nodeName", "status.phase")
+SELECTED_BY = (
+    "spec.nodeName",
+    "status.phase",
+    *(f"involvedObject.{name}" for name in ("name", "kind", "uid")),
+)
 MOST_CHANGES_A_TURN = 500
 """A storm that is late gives the turn back after so many changes."""
 TURN_S = 0.01
@@ -61,10 +65,11 @@ class Server:
         found = discovery(self.cluster.collections, request.path)
         if found is not None:
             return web.json_response(found)
+        namespace, path = _split_namespace(request.path)
         for resource, collection in self.cluster.collections.items():
-            if resource.path() == request.path:
+            if resource.path() == path and (resource.is_namespaced or not namespace):
                 is_watch = request.query.get("watch") in ("1", "true")
-                return await (self._watch if is_watch else self._list)(request, collection)
+                return await (self._watch if is_watch else self._list)(request, collection, namespace)
         return _refused(404, "NotFound", "the server could not find the requested resource")
 
     async def _review(self, request: web.Request) -> web.Response:
@@ -77,7 +82,7 @@ class Server:
         self._changes += 1
         return _refused(405, "MethodNotAllowed", "nothing is changed here")
 
-    async def _list(self, request: web.Request, collection: Collection) -> web.Response:
+    async def _list(self, request: web.Request, collection: Collection, namespace: str) -> web.Response:
         """Answer with a page; all pages of one list show one moment."""
         is_table = "as=Table" in request.headers.get("Accept", "")
         limit = int(request.query.get("limit") or 0)
@@ -86,7 +91,7 @@ class Server:
         if token and name not in self._lists:
             return _refused(410, "Expired", "The provided continue parameter is too old.")
         version = name or str(self.cluster.version)
-        objects = self._lists[name] if token else _selected(collection, request.query)
+        objects = self._lists[name] if token else _selected(collection, namespace, request.query)
         first = int(start or 0)
         chosen = objects[first : first + limit] if limit else objects
         last = first + len(chosen)
@@ -128,7 +133,10 @@ class Server:
             kept = self._rows[uid] = (body, msgspec.json.encode(row))
         return kept[1]
 
-    async def _watch(self, request: web.Request, collection: Collection) -> web.StreamResponse:
+    async def _watch(
+        self, request: web.Request, collection: Collection, namespace: str
+    ) -> web.StreamResponse:
+        mark = _mark(namespace)
         loop = asyncio.get_running_loop()
         until_s = loop.time() + float(request.query.get("timeoutSeconds") or 1800)
         version = int(request.query.get("resourceVersion") or 0)
@@ -147,7 +155,8 @@ class Server:
                 events = collection.since(position)
                 if events:
                     position += len(events)
-                    await response.write(b"".join(event.line for event in events))
+                    if found := b"".join(event.line for event in events if mark in event.line):
+                        await response.write(found)
                     continue
                 with suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), min(left_s, BOOKMARK_S))
@@ -219,11 +228,24 @@ class Server:
             changed.set()
 
 
-def _selected(collection: Collection, query: Mapping[str, str]) -> Sequence[bytes]:
-    """Return the objects that a list's selectors ask for."""
+def _split_namespace(path: str) -> tuple[str, str]:
+    """Split `/apis/batch/v1/namespaces/vision/jobs` into `vision` and the path of all jobs."""
+    before, _, after = path.partition("/namespaces/")
+    namespace, _, plural = after.partition("/")
+    return (namespace, f"{before}/{plural}") if plural else ("", path)
+
+
+def _mark(namespace: str) -> bytes:
+    """Return bytes that only objects of a namespace contain: of these objects only metadata names one."""
+    return b'"namespace":"%b"' % namespace.encode() if namespace else b""
+
+
+def _selected(collection: Collection, namespace: str, query: Mapping[str, str]) -> Sequence[bytes]:
+    """Return the objects of a namespace, or of all, that a list's selectors ask for."""
     served = ServedResource(collection.resource, fields=SELECTED_BY)
     chosen = selector_of(served, query.get("labelSelector", ""), query.get("fieldSelector", ""))
-    bodies = tuple(collection.objects.values())
+    mark = _mark(namespace)
+    bodies = tuple(body for body in collection.objects.values() if mark in body)
     return bodies if chosen is None else [body for body in bodies if chosen(msgspec.json.decode(body))]
 
 
