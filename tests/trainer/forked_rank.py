@@ -30,7 +30,10 @@ class ForkedRank:
         else:
             output = os.dup(output)
         with Connection(output, readable=False) as connection:
-            self._process = _FORKING.Process(target=_be_rank, args=(command, folder, env, connection))
+            ignored = [each for each in (signal.SIGHUP,) if signal.getsignal(each) is signal.SIG_IGN]
+            self._process = _FORKING.Process(
+                target=_be_rank, args=(command, folder, env, connection, ignored)
+            )
             self._process.start()
         self.pid = self._process.pid or 0
 
@@ -59,7 +62,9 @@ class ForkedRank:
         return text, None
 
 
-def _be_rank(command: list[str], folder: Path, env: dict[str, str], output: Connection) -> None:
+def _be_rank(
+    command: list[str], folder: Path, env: dict[str, str], output: Connection, ignored: list[signal.Signals]
+) -> None:
     """Do what `python -m` does with the module of the command once torch is imported."""
     for descriptor in (1, 2):
         os.dup2(output.fileno(), descriptor)
@@ -68,6 +73,8 @@ def _be_rank(command: list[str], folder: Path, env: dict[str, str], output: Conn
     os.environ.clear()
     os.environ.update(env)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for each in ignored:
+        signal.signal(each, signal.SIG_IGN)
     from trainer.catalogue import find
     from trainer.signals import StopRequest
 

@@ -52,10 +52,7 @@ def test_a_task_of_slurm_that_sees_its_own_gpu_alone_takes_that(
 
 @pytest.mark.parametrize("local_rank", [0, 2])
 def test_more_processes_than_gpus_end_all_of_the_node_at_once_with_a_status_of_their_own(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    two_gpus: list[Any],
-    local_rank: int,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], two_gpus: list[Any], local_rank: int
 ) -> None:
     ranks = {"RANK": local_rank, "WORLD_SIZE": 3, "LOCAL_RANK": local_rank, "LOCAL_WORLD_SIZE": 3}
     meet = {"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}

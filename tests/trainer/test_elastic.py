@@ -1,4 +1,4 @@
-"""Ranks that torchrun starts again: they go on from the newest good checkpoint, and lose nothing by it."""
+"""Ranks that are stopped or killed, and start again: their weights end as if nothing had been."""
 
 import os
 import signal
@@ -11,8 +11,6 @@ torch = pytest.importorskip("torch", reason="training needs torch, which gpucons
 from tests.trainer.jobs import SMALL, Job, free_port, ranks_of
 from trainer.catalogue import find
 from trainer.ddp.checkpoints import list_checkpoints, load_checkpoint
-
-pytestmark = pytest.mark.slow
 
 WORDS = [*SMALL, "--epochs", "12", "--checkpoint-every", "3"]
 
@@ -35,12 +33,39 @@ def weights_of(job: Job) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Job:
     """The same training, which nothing disturbed."""
-    job = start(tmp_path_factory.mktemp("whole"), WORDS, PET_STANDALONE="1")
-    assert job.end() == [0], job.lines
+    job = Job(tmp_path_factory.mktemp("whole"), forks=True)
+    job.start_two(WORDS)
+    assert job.end() == [0, 0], job.lines
     return job
 
 
-@pytest.mark.parametrize("rendezvous", ["static", "c10d"])
+@pytest.mark.end_to_end
+def test_two_ranks_that_are_stopped_end_with_the_weights_of_two_that_were_not(job: Job, whole: Job) -> None:
+    """Each rank needs its own random state: with that of rank 0, rank 1 would drop other units."""
+    job.start_two(WORDS)
+    job.wait_for("epoch 3/12 step 24/")
+    job.processes[0].send_signal(signal.SIGTERM)
+    assert job.end() == [143, 143], job.lines
+    [said] = [line for line in job.lines[0] if line.startswith("Stopped by SIGTERM after step ")]
+    step = int(said.split("after step ")[1].split(".")[0])
+    rest = Job(job.folder, forks=True)
+    try:
+        rest.start_two([*WORDS, "--resume", "must"])
+        assert rest.end() == [0, 0], rest.lines
+    finally:
+        rest.kill()
+    assert f": epoch {1 + step // 10}, step {step}" in "\n".join(rest.lines[0])
+    ours, theirs = weights_of(rest), weights_of(whole)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    steps = list(rest.curves()["train/loss"].steps)
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 120
+
+
+@pytest.mark.parametrize(
+    "rendezvous",
+    [pytest.param("static", marks=pytest.mark.end_to_end), pytest.param("c10d", marks=pytest.mark.slow)],
+)
 def test_when_a_rank_is_killed_torchrun_restarts_all_and_the_weights_end_as_if_nothing_had_been(
     tmp_path: Path, rendezvous: str, whole: Job
 ) -> None:

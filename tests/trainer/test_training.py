@@ -96,7 +96,6 @@ def test_a_terminal_that_hangs_up_leaves_a_checkpoint(job: Job) -> None:
 
 
 def test_under_nohup_a_hangup_is_ignored(job: Job) -> None:
-    job.forks = False  # a fork would not inherit that the signal is ignored
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         job.start(["trainer.train_ddp", *LONG])
@@ -170,11 +169,7 @@ def test_what_rank_0_cannot_do_stops_the_other_rank_too(job: Job) -> None:
     ("arguments", "status", "words"),
     [
         (["--epochs", "0"], 2, "error: argument --epochs: 0 is not 1 or more."),
-        (
-            ["--dataset", "mnist"],
-            5,
-            "error: MNIST is not complete: there is no mnist/MNIST/raw/train-images",
-        ),
+        (["--dataset", "mnist"], 5, "error: MNIST is not complete: there is no mnist/MNIST/raw/train-images"),
         (["--device", "cuda"], 6, "error: --device cuda: torch finds no GPU here. Ask for a GPU, or"),
         (["--resume", "must"], 1, "error: There is no checkpoint in checkpoints."),
     ],

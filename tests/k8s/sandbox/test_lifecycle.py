@@ -20,7 +20,9 @@ from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, DEPLOYMENTS, EVENTS, NODES, PODS
+from k8s.sandbox.__main__ import LOG_BYTES
 from k8s.sandbox.paths import SandboxPaths
+from tests import ROOT
 from tests.k8s.sandbox.live.running import (
     comes,
     eventually,
@@ -287,3 +289,29 @@ async def test_a_log_is_followed_and_resumed_while_it_is_rotated(paths: SandboxP
     assert [line.partition(" ")[2] for line in tail] == [str(number) for number in range(30_000, 60_000)]
     assert resumed[-20_000:] == tail[10_000:]
     assert resumed[0] >= since[:19]
+
+
+def test_a_full_log_is_set_aside_and_the_output_follows(tmp_path: Path) -> None:
+    path = tmp_path / "sandbox.log"
+    program = (
+        "import logging, os, sys, pathlib\n"
+        "from k8s.sandbox import __main__ as program\n"
+        f"program.begin_log(pathlib.Path({str(path)!r}))\n"
+        "for line in range(1500):\n"
+        "    record = logging.makeLogRecord({'msg': 'x' * 1000, 'levelno': 40, 'lineno': line})\n"
+        "    logging.getLogger().handle(record)\n"
+        "os.write(2, b'last words\\n')\n"
+    )
+    with path.open("ab") as output:
+        subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=output,
+            stderr=output,
+            cwd=ROOT,
+            check=True,
+            env=os.environ,
+        )
+    sizes = {each.name: each.stat().st_size for each in tmp_path.iterdir()}
+    assert sizes.keys() == {"sandbox.log", "sandbox.log.1"}
+    assert max(sizes.values()) <= LOG_BYTES + 100
+    assert path.read_text().endswith("last words\n")

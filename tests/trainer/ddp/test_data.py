@@ -1,4 +1,4 @@
-"""Files of images and tokens: complete ones are read, others are refused with the reason."""
+"""Data: complete files of images and tokens are read, others refused with the reason, and digits drawn."""
 
 import struct
 from pathlib import Path
@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from trainer.ddp.digits import draw_digits
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
@@ -247,3 +249,33 @@ def test_batches_from_slow_samples_are_read_ahead_and_keep_their_order() -> None
     assert int(next(batches)[1]) == 0
     assert [int(labels) for _, labels in batches] == list(range(1, 9))
     assert taken == list(range(9))
+
+
+def test_the_same_seed_draws_the_same_digits_and_another_seed_others() -> None:
+    first, again, other = draw_digits(200, (1, 0)), draw_digits(200, (1, 0)), draw_digits(200, (1, 1))
+    assert np.array_equal(first.images, again.images)
+    assert np.array_equal(first.labels, again.labels)
+    seen = {image.tobytes() for image in first.images}
+    assert len(seen) == 200
+    assert not seen & {image.tobytes() for image in other.images}
+
+
+def test_digits_look_like_mnist_to_a_program() -> None:
+    digits = draw_digits(100, (3, 0))
+    assert digits.images.shape == (100, 28, 28)
+    assert digits.images.dtype == np.uint8
+    assert digits.labels.dtype == np.int64
+    assert list(np.bincount(digits.labels)) == [10] * 10
+    assert list(digits.labels[:10]) != sorted(digits.labels[:10])
+
+
+def test_digits_are_white_on_black_and_not_all_alike() -> None:
+    digits = draw_digits(100, (3, 0))
+    assert digits.images.mean() < 80
+    assert digits.images.max(axis=(1, 2)).min() > 100
+    ones = digits.images[digits.labels == 1].astype(float)
+    assert ones.std(axis=0).max() > 30
+
+
+def test_a_single_digit_can_be_drawn() -> None:
+    assert draw_digits(1, (1, 0)).images.shape == (1, 28, 28)

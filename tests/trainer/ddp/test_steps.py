@@ -1,16 +1,34 @@
-"""A training step: precision, schedule, clipping, accumulation, DDP's options, and torch.compile."""
+"""A training step and the loop: precision, schedule, accumulation, DDP's options, profile, memory, speed."""
 
+import importlib.util
+import json
+import math
+import resource
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import ROOT
+from tests.trainer.ddp.states import alone
+from trainer.catalogue import find
+from trainer.ddp.checkpoints import list_checkpoints, step_of
+from trainer.ddp.models import Gpt, GptSize
+from trainer.ddp.step_stats import SpeedScale, training_flops
+from trainer.distributed.step_profiler import StepProfiler
+from trainer.signals import StopRequest
+from trainer.tfevents import EventFolder, ScalarCurve
+from trainer.train_ddp import Training
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
 import torch.distributed as dist
 
-from tests.trainer.ddp.states import CPU, alone, chosen, lenet_batch, state_of
-from trainer.ddp.models import Gpt, GptSize, make_model
+from tests.trainer.ddp.states import CPU, chosen, lenet_batch, state_of
+from trainer.ddp.models import make_model
 from trainer.ddp.train_state import Precision, TrainState, lr_factor, mean_loss, reorders_sums, wrap_ddp
 from trainer.distributed.process_group import ProcessGroup
 from trainer.messages import InvalidArguments, TrainingError
@@ -211,3 +229,136 @@ def test_a_process_alone_has_its_network_bare() -> None:
     network, group = make_model("lenet"), alone()
     assert wrap_ddp(network, group, chosen()) is network
     assert not reorders_sums(network, group)
+
+
+def profile(folder: Path, steps: int) -> StepProfiler:
+    with StepProfiler(folder, 0, torch.device("cpu")) as profiler:
+        network = torch.nn.Linear(3, 3)
+        for _ in range(steps):
+            network(torch.ones(2, 3)).sum().backward()
+            profiler.step()
+    return profiler
+
+
+@pytest.mark.parametrize(("steps", "last"), [(30, 9), (7, 7)])
+def test_some_steps_are_recorded_and_where_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: int, last: int
+) -> None:
+    path = profile(tmp_path / "profile", steps).path
+    assert (
+        f"profile of steps 5 to {last} in {path} (open it at https://ui.perfetto.dev"
+        in capsys.readouterr().out
+    )
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {event.get("name") for event in events}
+    assert "aten::linear" in names
+    marks = {name for name in names if str(name).startswith("ProfilerStep#")}
+    assert {f"ProfilerStep#{step - 1}" for step in range(5, last + 1)} <= marks
+    assert "ProfilerStep#3" not in marks
+
+
+def test_a_run_that_is_too_short_says_so_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile(tmp_path, 4)
+    assert list(tmp_path.iterdir()) == []
+    assert (
+        "No profile was written: it begins with step 5 of a run, and this one took 4."
+        in capsys.readouterr().err
+    )
+
+
+def test_a_profile_that_finds_no_place_ends_no_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").touch()
+    profile(tmp_path / "taken", 10)
+    assert "warning: The profile could not be written to" in capsys.readouterr().err
+
+
+needs_torchvision = pytest.mark.skipif(
+    importlib.util.find_spec("torchvision") is None,
+    reason="needs torchvision, which gpuconsole[trainer] brings",
+)
+
+
+def page_faults(folder: Path, steps: int) -> int:
+    """Train for so many steps; returns how often the kernel had to bring a page of memory."""
+    images = ["--train-images", str(8 * steps), "--val-images", "8", "--batch-size", "8", "--epochs", "1"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+    subprocess.run(
+        [sys.executable, "-P", "-m", "trainer.train_ddp", "--model", "resnet18", *images],
+        check=True, cwd=folder, capture_output=True, env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
+
+
+@needs_torchvision
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="counts page faults as Linux does")
+def test_a_step_reuses_the_memory_of_the_one_before(tmp_path: Path) -> None:
+    (tmp_path / "few").mkdir()
+    (tmp_path / "many").mkdir()
+    few, many = page_faults(tmp_path / "few", 5), page_faults(tmp_path / "many", 15)
+    assert (many - few) / 10 < 500
+
+
+GPT = [
+    *("--model", "gpt", "--layers", "1", "--heads", "1", "--width", "8"),
+    *("--dataset", "sequences", "--sequence-length", "16", "--vocabulary", "32"),
+    *("--train-images", "20", "--val-images", "20", "--epochs", "2", "--log-every", "2", "--lr", "0.01"),
+]
+FLOPS = training_flops(Gpt(GptSize(vocabulary=32, length=16, layers=1, heads=1, width=8)), (16,))
+
+
+class NeverStopped(StopRequest):
+    """A request that leaves the signals of this process alone."""
+
+    def catch_signals(self) -> None:
+        """Catch none."""
+
+
+def train(
+    folder: Path, *words: str, scale: SpeedScale | None = None, batch_size: int = 4
+) -> dict[str, ScalarCurve]:
+    """Train a GPT for two epochs of twenty sequences; returns its curves, by tag."""
+    folders = ["--log-dir", str(folder / "logs"), "--checkpoint-dir", str(folder / "checkpoints")]
+    words = (*GPT, *folders, "--batch-size", str(batch_size), "--keep", "9", *words)
+    training = Training(find("ddp").parser().parse_args(words), alone(), NeverStopped())
+    training.scale = scale or training.scale
+    training.run()
+    training.close()
+    events = EventFolder(folder / "logs")
+    events.read_new()
+    return {curve.tag: curve for curve in events.curves()}
+
+
+def test_a_gpt_on_gpus_of_a_known_peak_draws_tokens_a_second_and_its_share_of_that_peak(
+    tmp_path: Path,
+) -> None:
+    scale = SpeedScale("tokens", 16, FLOPS, 4 * 312e12)
+    told = {tag: list(curve.values) for tag, curve in train(tmp_path, scale=scale).items()}
+    assert len(told["train/mfu"]) == len(told["train/tokens_per_s"]) == 6
+    for share, tokens_per_s in zip(told["train/mfu"], told["train/tokens_per_s"], strict=True):
+        assert share == pytest.approx(tokens_per_s / 16 * FLOPS / (4 * 312e12), rel=1e-4)
+        assert 0 < share < 1
+    for step_ms, tokens_per_s in zip(told["time/step_ms"], told["train/tokens_per_s"], strict=True):
+        assert tokens_per_s == pytest.approx(4 * 16 / (step_ms / 1000), rel=1e-4)
+
+
+def test_the_learning_rate_rises_and_falls_over_the_whole_training_and_checkpoints_follow_their_interval(
+    tmp_path: Path,
+) -> None:
+    drawn = train(tmp_path, "--checkpoint-every", "2")
+    assert "train/mfu" not in drawn, "a processor has no peak that is known"
+    assert min(drawn["train/tokens_per_s"].values) > 0
+    rates = drawn["train/lr"]
+    assert list(rates.steps) == [2, 4, 5, 6, 8, 10]
+    falling = [0.005 * (1 + math.cos(math.pi * (step / 10 - 0.1) / 0.9)) for step in rates.steps]
+    assert list(rates.values) == pytest.approx(falling, abs=1e-6)
+    assert [step_of(path) for path in list_checkpoints(tmp_path / "checkpoints")] == [10, 8, 6, 5, 4, 2]
+
+
+def test_the_step_that_takes_the_last_of_an_epoch_takes_the_first_of_the_next_too(tmp_path: Path) -> None:
+    assert list(train(tmp_path, batch_size=6)["train/loss"].steps) == [2, 4, 6, 7]
+    assert [step_of(path) for path in list_checkpoints(tmp_path / "checkpoints")] == [7, 4]

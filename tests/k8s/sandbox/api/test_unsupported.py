@@ -1,8 +1,11 @@
-"""Fields that the sandbox ignores cause a warning; objects it cannot run are refused."""
+"""Ignored fields cause a warning; objects that cannot run here, also with an open rendezvous, are refused."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from k8s.sandbox.api.admission.schemas import SHAPES
 from k8s.sandbox.api.admission.unsupported import (
@@ -13,7 +16,11 @@ from k8s.sandbox.api.admission.unsupported import (
     OF_POD,
     warnings_of,
 )
+from k8s.sandbox.api.admission.validation import REFUSED
+from k8s.sandbox.api.http.server import Server
+from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.calls import Answer, Api, Object, job, pod, thing, torch_job
+from tests.k8s.sandbox.conftest import TOKEN
 
 PROBE = {"exec": {"command": ["true"]}}
 
@@ -131,10 +138,7 @@ async def test_honoured_fields_cause_no_warning(sandbox: Api) -> None:
     side = {"name": "s", "image": "x", "restartPolicy": "Always", "readinessProbe": PROBE}
     manifest = with_container(pod("p"), **fields)
     manifest["spec"]["initContainers"] = [side]
-    for answer in (
-        await sandbox.create("pods", manifest),
-        await sandbox.create("batch/v1/jobs", job("j")),
-    ):
+    for answer in (await sandbox.create("pods", manifest), await sandbox.create("batch/v1/jobs", job("j"))):
         assert (answer.code, warned(answer)) == (201, [])
     assert await events(sandbox) == []
 
@@ -251,3 +255,80 @@ async def test_a_node_with_containers_causes_no_event(sandbox: Api) -> None:
     node = thing("Node", "n", spec={"containers": [{"livenessProbe": PROBE}]})
     assert (await sandbox.call("POST", "/api/v1/nodes", node)).code == 201
     assert await events(sandbox) == []
+
+
+TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
+T9K_JOBS = "batch.tensorstack.dev/v1beta1/pytorchtrainingjobs"
+
+
+def elastic(**policy: Any) -> Object:
+    job = torch_job("t")
+    job["spec"]["elasticPolicy"] = policy
+    return job
+
+
+def t9k_job(**torchrun: Any) -> Object:
+    role = {"type": "node", "template": {"spec": pod("p")["spec"]}}
+    spec = {"replicaSpecs": [role], "torchrunConfig": {"enabled": True, **torchrun}}
+    kind = {"apiVersion": "batch.tensorstack.dev/v1beta1", "kind": "PyTorchTrainingJob"}
+    return {**kind, "metadata": {"name": "t"}, "spec": spec}
+
+
+def pod_with(**container: Any) -> Object:
+    made = pod("p")
+    made["spec"]["containers"][0] |= container
+    return made
+
+
+async def test_the_c10d_rendezvous_is_refused_with_advice(sandbox: Api) -> None:
+    for plural, obj, field in (
+        (TORCH_JOBS, elastic(rdzvBackend="c10d"), "spec.elasticPolicy.rdzvBackend"),
+        (TORCH_JOBS, elastic(rdzvBackend=" C10d"), "spec.elasticPolicy.rdzvBackend"),
+        (
+            "pods",
+            pod_with(env=[{"name": "A", "value": "b"}, {"name": "PET_RDZV_BACKEND", "value": "c10d"}]),
+            "spec.containers[0].env[1].value",
+        ),
+        ("pods", pod_with(command=["torchrun", "--rdzv-backend", "c10d"]), "spec.containers[0].command"),
+        (T9K_JOBS, t9k_job(extraOptions=["--rdzv-backend", "c10d"]), "spec.torchrunConfig.extraOptions"),
+        ("pods", pod_with(args=["-c", "torchrun --rdzv_backend=c10d x.py"]), "spec.containers[0].args"),
+    ):
+        for query in ({}, {"dryRun": "All"}):
+            answer = await sandbox.create(plural, obj, **query)
+            assert (answer.code, answer.reason, answer.fields) == (422, "Invalid", [field])
+            assert f"Forbidden: {REFUSED}" in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("plural", "obj"),
+    [
+        (TORCH_JOBS, elastic(minReplicas=1, maxReplicas=2)),
+        (TORCH_JOBS, elastic(rdzvBackend="etcd-v2")),
+        ("pods", pod_with(command=["torchrun", "--rdzv-backend", "static", "--tag", "c10d"])),
+        ("pods", pod_with(command=["torchrun", "--standalone"])),
+        (T9K_JOBS, t9k_job(rdzvBackend="c10d", extraOptions=["--tee=3"])),
+    ],
+)
+async def test_other_rendezvous_back_ends_are_accepted(sandbox: Api, plural: str, obj: Object) -> None:
+    assert (await sandbox.create(plural, obj)).code == 201
+
+
+async def test_a_change_may_not_add_the_c10d_rendezvous(sandbox: Api) -> None:
+    await sandbox.made(TORCH_JOBS, torch_job("t"))
+    patch = {"spec": {"elasticPolicy": {"rdzvBackend": "c10d"}}}
+    answer = await sandbox.patch(TORCH_JOBS, "t", patch)
+    assert (answer.code, answer.fields) == (422, ["spec.elasticPolicy.rdzvBackend"])
+
+
+async def test_allowed_c10d_jobs_can_be_changed_and_deleted_later(store: Store, tmp_path: Path) -> None:
+    for allows in (True, False):
+        server = Server(store, token=TOKEN, pods_root=tmp_path, allows_open_rendezvous=allows)
+        port = await server.start()
+        async with Api(f"http://127.0.0.1:{port}", TOKEN, None, is_real=False) as api:
+            if allows:
+                await api.made(TORCH_JOBS, elastic(rdzvBackend="c10d"))
+            else:
+                suspend = {"spec": {"runPolicy": {"suspend": True}}}
+                assert (await api.patch(TORCH_JOBS, "t", suspend)).code == 200
+                assert (await api.delete(TORCH_JOBS, "t")).code == 200
+        await server.stop()

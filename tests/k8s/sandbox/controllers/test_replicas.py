@@ -90,13 +90,7 @@ def test_a_new_job_gets_its_pods_with_labels_environment_and_owner() -> None:
             {"Created": "True", "Succeeded": "True"},
             {"succeeded": 1},
         ),
-        (
-            "Never",
-            ("Running", None),
-            ("Failed", 1),
-            {"Created": "True", "Failed": "True"},
-            {"active": 1},
-        ),
+        ("Never", ("Running", None), ("Failed", 1), {"Created": "True", "Failed": "True"}, {"active": 1}),
         (
             "ExitCode",
             ("Running", None),
@@ -104,13 +98,7 @@ def test_a_new_job_gets_its_pods_with_labels_environment_and_owner() -> None:
             {"Created": "True", "Restarting": "True"},
             {"active": 1},
         ),
-        (
-            "ExitCode",
-            ("Failed", 1),
-            ("Running", None),
-            {"Created": "True", "Failed": "True"},
-            {"failed": 1},
-        ),
+        ("ExitCode", ("Failed", 1), ("Running", None), {"Created": "True", "Failed": "True"}, {"failed": 1}),
         (
             "OnFailure",
             ("Failed", 1),
@@ -200,12 +188,7 @@ def test_a_job_gives_up_at_its_limit(limit: int, restarts: int, in_place: int, g
 
 @pytest.mark.parametrize(
     ("policy", "removed"),
-    [
-        (None, []),
-        ("None", []),
-        ("Running", ["bert-worker-0"]),
-        ("All", ["bert-master-0", "bert-worker-0"]),
-    ],
+    [(None, []), ("None", []), ("Running", ["bert-worker-0"]), ("All", ["bert-master-0", "bert-worker-0"])],
 )
 def test_a_finished_job_leaves_what_its_policy_says(policy: str | None, removed: list[str]) -> None:
     job = pytorch_job("bert", "true", cleanPodPolicy=policy)

@@ -62,10 +62,7 @@ async def test_a_pod_has_ended_only_when_its_gpus_are_free(space: Space) -> None
 
 @pytest.mark.parametrize(
     ("name", "command", "code", "reason", "signal"),
-    [
-        ("fails", "exit 3", 3, "Error", None),
-        ("killed", "kill -9 $$$$", 137, "Error", 9),
-    ],
+    [("fails", "exit 3", 3, "Error", None), ("killed", "kill -9 $$$$", 137, "Error", 9)],
 )
 async def test_how_a_container_failed_is_told(
     space: Space, name: str, command: str, code: int, reason: str, signal: int | None
@@ -312,11 +309,6 @@ async def test_a_pod_that_ignores_its_end_is_killed_after_its_grace_period(space
     await space.goes(PODS, "stubborn")
     assert marked(f"stubborn-{space.name}") == []
     assert marked(f"patient-{space.name}"), "its grace period is longer"
-
-
-async def test_a_pod_over_its_deadline_fails(space: Space) -> None:
-    done = await space.run_pod(pod("late", "sleep", "300", activeDeadlineSeconds=1))
-    assert (done["status"]["phase"], done["status"]["reason"]) == ("Failed", "DeadlineExceeded")
 
 
 async def test_the_pods_of_a_job_share_the_cores_of_this_machine(space: Space) -> None:

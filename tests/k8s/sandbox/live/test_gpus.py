@@ -84,9 +84,7 @@ def job(name: str, gpus: int, pods: int, *command: str, **env: str) -> Manifest:
     return made
 
 
-async def test_a_job_gets_gpus_that_are_near_each_other_and_ack_s_label_is_heeded(
-    space: Space,
-) -> None:
+async def test_a_job_gets_gpus_that_are_near_each_other_and_ack_s_label_is_heeded(space: Space) -> None:
     """Four pods of one GPU each, as in Alibaba Cloud's guide; then the label that the guide sets."""
     known = await fetch_known_links(space.client, {"sandbox-0": "Tesla-V100"})
     assert known["sandbox-0"].links == MACHINES["dgx-1v"].matrix().links

@@ -96,24 +96,6 @@ async def test_an_elastic_job_grows_and_shrinks_by_its_last_workers(space: Space
     await space.goes(PODS, "elastic-worker-0")
 
 
-async def test_a_failed_pod_that_may_not_restart_fails_the_job(space: Space) -> None:
-    await space.create(PYTORCH_JOBS, pytorch_job("breaks", "sh", "-c", "exit 1", workers=0))
-    failed = await space.comes(PYTORCH_JOBS, "breaks", has("Failed"))
-    last = failed["status"]["conditions"][-1]
-    assert last["reason"] == "PyTorchJobFailed"
-    assert last["message"] == "PyTorchJob breaks is failed because 1 Master replica(s) failed."
-    assert failed["status"]["replicaStatuses"]["Master"]["failed"] == 1
-
-
-async def test_a_pod_that_may_restart_is_restarted_until_it_works(space: Space) -> None:
-    command = "test -e seen || { touch seen; exit 1; }"
-    job = pytorch_job("again", "sh", "-c", command, workers=0, restart="OnFailure")
-    await space.create(PYTORCH_JOBS, job)
-    await space.comes(PYTORCH_JOBS, "again", has("Succeeded"))
-    master = await space.get(PODS, "again-master-0")
-    assert master["status"]["containerStatuses"][0]["restartCount"] == 1
-
-
 async def test_a_retryable_exit_code_makes_a_new_pod_until_the_limit(space: Space) -> None:
     job = pytorch_job("codes", "sh", "-c", "exit 130", workers=0, restart="ExitCode", backoffLimit=1)
     await space.create(PYTORCH_JOBS, job)
@@ -123,30 +105,6 @@ async def test_a_retryable_exit_code_makes_a_new_pod_until_the_limit(space: Spac
     reasons = [event["reason"] for event in events]
     assert reasons.count("SuccessfulCreatePod") == 2
     assert "PyTorchJobRestarting" in reasons
-
-
-async def test_restarts_in_place_count_against_the_limit(space: Space) -> None:
-    job = pytorch_job("limited", "sh", "-c", "exit 1", workers=0, restart="OnFailure", backoffLimit=2)
-    await space.create(PYTORCH_JOBS, job)
-    failed = await space.comes(PYTORCH_JOBS, "limited", has("Failed"))
-    assert "backoff limit" in failed["status"]["conditions"][-1]["message"]
-
-
-async def test_a_job_is_suspended_and_resumed(space: Space) -> None:
-    mark = space.name
-    job = pytorch_job("pausing", "sleep", "300", env={"MARK": mark})
-    await space.create(PYTORCH_JOBS, job)
-    await space.comes(PYTORCH_JOBS, "pausing", has("Running"))
-    await space.patch(PYTORCH_JOBS, "pausing", {"spec": {"runPolicy": {"suspend": True}}})
-    paused = await space.comes(PYTORCH_JOBS, "pausing", has("Suspended"))
-    assert conditions(paused)["Running"] == "False"
-    await space.goes(PODS, "pausing-master-0", "pausing-worker-0")
-    assert marked(mark) == []
-    await space.patch(PYTORCH_JOBS, "pausing", {"spec": {"runPolicy": {"suspend": False}}})
-    resumed = await space.comes(PYTORCH_JOBS, "pausing", has("Running"))
-    assert conditions(resumed)["Suspended"] == "False"
-    await space.delete(PYTORCH_JOBS, "pausing")
-    await space.goes(PODS, "pausing-master-0")
 
 
 async def test_a_deleted_job_takes_its_pods_and_processes_along(space: Space) -> None:
@@ -171,22 +129,6 @@ async def test_a_job_made_again_under_its_name_takes_no_old_pods(space: Space) -
     await space.comes(PYTORCH_JOBS, "twin", has("Succeeded"))
     second = await space.get(PODS, "twin-master-0")
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
-
-
-async def test_pods_are_cleaned_up_as_the_policy_says(space: Space) -> None:
-    command = "test $RANK = 0 || sleep 300"
-    for policy in ("None", "Running", "All"):
-        job = pytorch_job(f"clean-{policy.lower()}", "sh", "-c", command, cleanPodPolicy=policy)
-        await space.create(PYTORCH_JOBS, job)
-    for policy in ("none", "running", "all"):
-        await space.comes(PYTORCH_JOBS, f"clean-{policy}", has("Succeeded"))
-    await space.goes(PODS, "clean-running-worker-0")
-    await space.goes(PODS, "clean-all-worker-0")
-    await space.goes(PODS, "clean-all-master-0")
-    left = {each["metadata"]["name"] for each in await space.objects(PODS)}
-    assert {"clean-none-master-0", "clean-none-worker-0", "clean-running-master-0"} <= left
-    await space.delete(PYTORCH_JOBS, "clean-none")
-    await space.goes(PODS, "clean-none-worker-0")
 
 
 async def test_a_finished_job_goes_after_its_time_to_live(space: Space) -> None:
@@ -218,21 +160,6 @@ async def test_a_job_that_does_not_fit_waits_as_a_whole_and_says_why(space: Spac
     assert [event["reason"] for event in events] == ["FailedScheduling"]
 
 
-async def test_a_waiting_job_starts_when_another_makes_room(space: Space) -> None:
-    await space.create(PYTORCH_JOBS, pytorch_job("first", "sleep", "300", gpus=4))
-    await space.comes(PYTORCH_JOBS, "first", has("Running"))
-    await space.create(PYTORCH_JOBS, pytorch_job("second", "true", gpus=4))
-    await space.comes(PODS, "second-worker-0", lambda each: each["status"].get("conditions"))
-    await space.delete(PYTORCH_JOBS, "first")
-    await space.comes(PYTORCH_JOBS, "second", has("Succeeded"))
-
-
-async def test_a_job_prefers_one_node_to_two(space: Space) -> None:
-    await space.create(PYTORCH_JOBS, pytorch_job("packed", "sleep", "300", gpus=2))
-    pods = [await space.comes(PODS, f"packed-{role}-0", phase("Running")) for role in ("master", "worker")]
-    assert len({each["spec"]["nodeName"] for each in pods}) == 1
-
-
 async def test_an_indexed_job_gives_each_pod_its_number(space: Space) -> None:
     command = "echo index $JOB_COMPLETION_INDEX"
     job = batch_job("numbers", "sh", "-c", command, completions=3, parallelism=2, completionMode="Indexed")
@@ -244,13 +171,6 @@ async def test_an_indexed_job_gives_each_pod_its_number(space: Space) -> None:
     names = sorted(each["metadata"]["name"] for each in pods)
     assert [name.rsplit("-", 1)[0] for name in names] == ["numbers-0", "numbers-1", "numbers-2"]
     assert [await space.log(name) for name in names] == ["index 0\n", "index 1\n", "index 2\n"]
-
-
-async def test_a_failing_job_reaches_its_limit(space: Space) -> None:
-    await space.create(JOBS, batch_job("hopeless", "false", backoffLimit=0))
-    failed = await space.comes(JOBS, "hopeless", has("Failed"))
-    assert failed["status"]["conditions"][-1]["reason"] == "BackoffLimitExceeded"
-    assert failed["status"]["failed"] == 1
 
 
 async def test_a_plain_job_is_suspended_and_resumed(space: Space) -> None:

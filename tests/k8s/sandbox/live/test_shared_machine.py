@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
-from tests.k8s.sandbox.live.running import (
-    Space,
-    has,
-    listening_sockets,
-    marked,
-    pytorch_job,
-)
+from tests.k8s.sandbox.live.running import Space, has, listening_sockets, marked, pytorch_job
 from tests.support import second_account
 
 RANKS = """

@@ -13,14 +13,7 @@ from k8s.kinds.t9k.t9k_pytorch_job import T9K_PYTORCH_JOBS
 from k8s.models.resources import PODS, SERVICES
 from k8s.sandbox.node.torch_loopback import NCCL_REPLACED
 from tests import ROOT
-from tests.k8s.sandbox.live.running import (
-    Manifest,
-    Space,
-    conditions,
-    marked,
-    phase,
-    until_marked,
-)
+from tests.k8s.sandbox.live.running import Manifest, Space, conditions, marked, phase, until_marked
 
 TUTORIAL = ROOT / "tests" / "fixtures" / "t9k"
 OWNER = "tensorstack.dev/owner-name"
@@ -65,6 +58,7 @@ def write_digits(folder: Path, train: int, test: int) -> None:
         (folder / f"{part}-labels-idx1-ubyte").write_bytes(labels)
 
 
+@pytest.mark.slow
 async def test_the_tutorials_job_and_script_train_in_four_processes(space: Space) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("tensorboard")
@@ -132,9 +126,7 @@ async def test_a_job_is_paused_resumed_and_debugged_and_leaves_no_process(space:
     assert marked(mark) == []
 
 
-async def test_a_job_of_a_name_used_before_fails_by_its_exit_code_and_after_its_retries(
-    space: Space,
-) -> None:
+async def test_a_job_of_a_name_used_before_fails_by_its_exit_code_and_after_its_retries(space: Space) -> None:
     for command, reason, count in (("exit 3", "ReplicaFailed", 0), ("exit 137", "BackoffLimitExceeded", 1)):
         job = t9k_job("again", "sh", "-c", command, runPolicy={"backoffLimit": 1, "cleanUpPolicy": "All"})
         await space.create(T9K_PYTORCH_JOBS, job)

@@ -12,6 +12,7 @@ import pytest
 from k8s.models.resources import DEPLOYMENTS, PODS, SERVICES
 from tests import ROOT
 from tests.k8s.sandbox.live.running import (
+    PATIENCE_S,
     Manifest,
     Space,
     conditions,
@@ -83,27 +84,32 @@ async def test_a_deployment_keeps_its_pods_through_deletion_change_and_scale(spa
     assert marked(space.name) == []
 
 
-async def test_kubectl_sees_a_deployment_and_waits_for_it(space: Space) -> None:
-    if shutil.which("kubectl") is None:
-        pytest.skip("kubectl is not installed")
+@pytest.mark.end_to_end
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+async def test_kubectl_creates_a_deployment_reads_its_log_and_deletes_it(space: Space) -> None:
     deployment = made_by_arena("deployment")
     del deployment["metadata"]["annotations"]
     deployment["metadata"]["name"] = "seen"
     spec = deployment["spec"]["template"]["spec"]
     del spec["affinity"], spec["volumes"]
-    spec["containers"] = [{"name": "c", "image": "busybox", "command": ["sleep", "300"]}]
+    spec["containers"] = pod("c", "sh", "-c", "echo up; exec sleep 300")["spec"]["containers"]
 
-    def kubectl(*words: str, given: str = "") -> str:
+    async def kubectl(*words: str, given: str = "") -> str:
         command = ["kubectl", "--kubeconfig", str(space.kubeconfig), "-n", space.name, *words]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=120)
+        done = await asyncio.to_thread(
+            subprocess.run, command, input=given, capture_output=True, text=True, timeout=PATIENCE_S
+        )
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return str(done.stdout)
 
-    assert await asyncio.to_thread(kubectl, "apply", "-f", "-", given=json.dumps(deployment)) == (
-        "deployment.apps/seen created\n"
-    )
-    said = await asyncio.to_thread(kubectl, "rollout", "status", "deployment/seen", "--timeout=90s")
+    said = await kubectl("apply", "-f", "-", given=json.dumps(deployment))
+    assert said == "deployment.apps/seen created\n"
+    said = await kubectl("rollout", "status", "deployment/seen", "--timeout=90s")
     assert said.endswith('deployment "seen" successfully rolled out\n')
-    rows = (await asyncio.to_thread(kubectl, "get", "deploy")).splitlines()
-    assert rows[0].split() == ["NAME", "READY", "AGE"]
-    assert rows[1].split()[:2] == ["seen", "1/1"]
+    rows = (await kubectl("get", "deploy")).splitlines()
+    assert (rows[0].split(), rows[1].split()[:2]) == (["NAME", "READY", "AGE"], ["seen", "1/1"])
+    (name,) = [each["metadata"]["name"] for each in await space.objects(PODS)]
+    await space.says(name, "up")
+    assert await kubectl("logs", "deployment/seen") == "up\n"
+    assert await kubectl("delete", "deploy", "seen") == 'deployment.apps "seen" deleted\n'
+    await space.goes(PODS, name)

@@ -10,14 +10,7 @@ from k8s.errors import NotFound
 from k8s.kinds.job_set import JOB_SETS
 from k8s.kinds.kubeflow.train_job import TRAIN_JOBS
 from k8s.models.resources import JOBS, PODS
-from tests.k8s.sandbox.live.running import (
-    Manifest,
-    Space,
-    conditions,
-    has,
-    marked,
-    until_unmarked,
-)
+from tests.k8s.sandbox.live.running import Manifest, Space, conditions, has, marked, until_unmarked
 
 SHOW = "echo $PET_NODE_RANK/$PET_NNODES $PET_NPROC_PER_NODE $PET_MASTER_ADDR $PET_MASTER_PORT"
 

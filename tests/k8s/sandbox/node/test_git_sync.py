@@ -149,11 +149,7 @@ def test_what_a_run_before_left_half_made_is_no_hindrance(repository: Path, tmp_
         ({"GIT_SYNC_REPO": "/no/such/place"}, (), "repository '/no/such/place' does not exist"),
         ({"GIT_SYNC_REPO": ""}, (), "which repository?"),
         ({"GIT_SYNC_REPO": "fd::17"}, (), "Such a URL can run programs"),
-        (
-            {"GIT_SYNC_REPO": "ext::sh -c touch% /tmp/x"},
-            (),
-            "Such a URL can run programs",
-        ),
+        ({"GIT_SYNC_REPO": "ext::sh -c touch% /tmp/x"}, (), "Such a URL can run programs"),
         ({}, ("--exechook-command=true",), "does not know --exechook-command"),
         ({"GIT_SYNC_SSH": "true", "GIT_SSH_KEY_FILE": "/no/key"}, (), "No such file or directory: '/no/key'"),
         ({"PATH": "/nowhere"}, (), "Install git (apt-get install git)"),

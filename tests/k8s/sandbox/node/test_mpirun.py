@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from k8s.sandbox.node.programs import mpirun
+from k8s.sandbox.node.programs import mpirun, tensorboard_program
 from k8s.sandbox.node.programs.mpirun import (
     adapt,
     hydra_args,
@@ -17,6 +17,7 @@ from k8s.sandbox.node.programs.mpirun import (
     with_mounts,
 )
 from k8s.sandbox.node.programs.remote_shell import split
+from k8s.sandbox.node.programs.tensorboard_program import NOT_INSTALLED
 
 HOSTS = {"OMPI_MCA_orte_default_hostfile": "/v/hostfile", "GPUCONSOLE_JOB_PORT": "1234"}
 GUIDE = (
@@ -163,3 +164,22 @@ def test_arguments_of_ranks_name_the_workers_volumes() -> None:
         *("/where", "x/w"),
     ]
     assert with_mounts(words, {}) == words
+
+
+def run(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    program = str(tensorboard_program.__file__)
+    env = {"HOME": str(tmp_path), "GPUCONSOLE_SANDBOX": str(tmp_path), "GPUCONSOLE_POD_UID": "u"}
+    command = [sys.executable, *words, program, "--host", "0.0.0.0"]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+
+
+def test_without_tensorboard_it_fails_with_a_sentence(tmp_path: Path) -> None:
+    done = run(tmp_path, "-I", "-S")
+    assert (done.returncode, done.stderr) == (1, f"{NOT_INSTALLED}\n")
+
+
+def test_without_a_folder_it_says_what_tensorboard_says(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    done = run(tmp_path, "-P")
+    assert done.returncode == 1
+    assert "logdir" in done.stderr and "Traceback" not in done.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from k8s.sandbox.node.process_tree import ProcessStat, trees
 from k8s.sandbox.node.processes import Ended, Process
 from k8s.sandbox.pod_folder import Launch, LogLimits, log_of, log_parts
 from tests import ROOT
@@ -169,10 +170,7 @@ async def test_nothing_survives_the_death_of_the_sandbox(tmp_path: Path) -> None
         "asyncio.run(main())\n"
     )
     sandbox = subprocess.Popen(
-        [sys.executable, "-c", keeper],
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-        cwd=ROOT,
+        [sys.executable, "-c", keeper], stdout=subprocess.PIPE, start_new_session=True, cwd=ROOT
     )
     assert sandbox.stdout is not None
     assert sandbox.stdout.readline() == b"up\n"
@@ -221,3 +219,21 @@ async def test_of_earlier_runs_only_the_last_ones_log_is_kept(tmp_path: Path) ->
     assert not await process.started()
     await process.ended()
     assert {run: log_parts(folder, run) for run in range(13) if log_parts(folder, run)} == {11: [0], 12: [0]}
+
+
+@pytest.mark.parametrize(
+    ("parents", "roots", "found"),
+    [
+        ({10: 1, 11: 10, 12: 11, 20: 1, 21: 20}, [10, 20], {10: {10, 11, 12}, 20: {20, 21}}),
+        ({10: 1, 11: 10, 12: 11}, [10, 11], {10: {10}, 11: {11, 12}}),
+        ({11: 10, 12: 1}, [10], {10: {11}}),
+        ({10: 1, 11: 12, 12: 11}, [10], {10: {10}}),
+        ({10: 1}, [], {}),
+    ],
+    ids=["apart", "nested", "gone", "ring of reused ids", "none"],
+)
+def test_each_process_belongs_to_the_nearest_root_above_it(
+    parents: dict[int, int], roots: list[int], found: dict[int, set[int]]
+) -> None:
+    processes = {pid: ProcessStat(parent, 0.0) for pid, parent in parents.items()}
+    assert trees(roots, processes) == found

@@ -77,19 +77,15 @@ def run(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def torchrun(env: dict[str, str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    (folder / "ranks.py").write_text(RANKS)
-    script = str(folder / "ranks.py")
-    return run(env, "-m", "torch.distributed.run", "--nproc-per-node", "2", *words, script)
-
-
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
-def test_a_store_listens_on_loopback_only_and_says_that_a_port_is_taken(env: dict[str, str]) -> None:
+def test_a_store_listens_on_loopback_only_and_says_that_a_port_is_taken(
+    forks: Path, env: dict[str, str]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         program = LISTENING + (
@@ -103,22 +99,33 @@ def test_a_store_listens_on_loopback_only_and_says_that_a_port_is_taken(env: dic
             "    print(set(listening()), same.get('a') == host.encode())\n"
             f"TCPStore('localhost', {port}, 1, True)\n"
         )
-        done = run(env, "-c", program)
-    assert done.stdout == f"{{'{LOOPBACK}'}} True\n" * 3, done.stderr
-    assert done.returncode == 1 and "EADDRINUSE" in done.stderr
+        done = Fork(forks, program, env)
+        said, error = done.communicate()
+    assert said == f"{{'{LOOPBACK}'}} True\n" * 3, error
+    assert done.returncode == 1 and "EADDRINUSE" in error
 
 
 @pytest.mark.slow
-def test_torchrun_alone_in_its_pod_works(env: dict[str, str], tmp_path: Path) -> None:
-    done = torchrun(env, tmp_path, "--standalone")
-    assert (done.returncode, done.stdout) == (0, "sum 2\nsum 2\n"), done.stderr
-
-
-@pytest.mark.slow
-def test_c10d_meets_at_a_file(env: dict[str, str], tmp_path: Path) -> None:
-    port = free_port()
-    with socket.create_server(("127.0.0.1", port)):
-        done = torchrun(env, tmp_path, "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--standalone",),
+        ("--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:{port}"),
+        ("--master-addr", "localhost", "--master-port", "{port}"),
+    ],
+    ids=["alone", "c10d", "static"],
+)
+def test_agents_of_torchrun_meet_at_a_file(
+    env: dict[str, str], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "ranks.py").write_text(RANKS)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [each.format(port=port) for each in words]
+        done = run(
+            env | {"GPUCONSOLE_SANDBOX": str(tmp_path)},
+            *("-m", "torch.distributed.run", "--nproc-per-node", "2", *command, str(tmp_path / "ranks.py")),
+        )
     assert (done.returncode, done.stdout) == (0, "sum 2\nsum 2\n"), done.stderr
 
 
@@ -156,15 +163,6 @@ def test_static_ranks_meet_at_a_file_also_a_second_time_and_in_whatever_order_th
     assert (tmp_path / "stores").stat().st_mode & 0o777 == 0o700
     (link,) = (tmp_path / "stores").glob("*-1")
     assert link.stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.slow
-def test_agents_of_torchrun_meet_at_a_file(env: dict[str, str], tmp_path: Path) -> None:
-    port = free_port()
-    env |= {"GPUCONSOLE_SANDBOX": str(tmp_path)}
-    with socket.create_server(("127.0.0.1", port)):
-        done = torchrun(env, tmp_path, "--master-addr", "localhost", "--master-port", str(port))
-    assert (done.returncode, done.stdout) == (0, "sum 2\nsum 2\n"), done.stderr
 
 
 @pytest.fixture
@@ -281,20 +279,13 @@ def test_pods_meet_at_the_file_of_the_pod_that_the_endpoint_names_for_as_long_as
         each.end()
 
 
-def test_gloo_works_in_nccls_place_where_gpus_are_simulated(env: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "ranks.py").write_text(
-        RANKS.replace(
-            '"gloo")',
-            '"nccl"); other = dist.get_backend(dist.new_group(backend="nccl"))'
-            '; print(f"{dist.get_backend()} {other}\\n", end="")',
-        )
-    )
-    port = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
-    words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", *port, str(tmp_path / "ranks.py")]
-    done = run(env | {SIMULATED_GPUS: "0,1"}, *words)
-    assert done.returncode == 0, done.stderr
-    assert (done.stdout.count("gloo gloo"), done.stdout.count("sum 2")) == (2, 2)
-    assert done.stderr.count(NCCL_REPLACED) == 1
+def test_gloo_works_in_nccls_place_where_gpus_are_simulated(forks: Path, meeting: dict[str, str]) -> None:
+    other = 'dist.get_backend(dist.new_group(backend="nccl"))'
+    code = RANKS.replace('"gloo")', f'"nccl"); print(dist.get_backend(), {other}, flush=True)')
+    ranks = [rank_of(forks, meeting | {SIMULATED_GPUS: "0,1"}, code, rank) for rank in (0, 1)]
+    said, errors = zip(*(rank.communicate() for rank in ranks), strict=True)
+    assert said == ("gloo gloo\nsum 2\n",) * 2, errors
+    assert "".join(errors).count(NCCL_REPLACED) == 1
 
 
 def test_nccl_stays_where_no_gpus_are_simulated(forks: Path, meeting: dict[str, str]) -> None:
@@ -304,6 +295,7 @@ def test_nccl_stays_where_no_gpus_are_simulated(forks: Path, meeting: dict[str, 
     assert NCCL_REPLACED not in error
 
 
+@pytest.mark.slow
 def test_torchvision_is_imported_though_it_was_built_for_cuda(env: dict[str, str]) -> None:
     if importlib.util.find_spec("torchvision") is None:
         pytest.skip("torchvision is not installed")
