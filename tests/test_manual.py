@@ -48,7 +48,7 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
 @pytest.mark.parametrize("path", [README, *sorted(MANUAL.glob("*.md"))], ids=lambda path: path.name)
-def test_links_lead_to_files(path: Path) -> None:
+def test_links_point_to_existing_files(path: Path) -> None:
     for target in LINK.findall(path.read_text(encoding="utf-8")):
         assert target.startswith("https://") or (path.parent / target).exists(), target
 
@@ -58,7 +58,7 @@ def test_the_readme_links_every_chapter() -> None:
     assert [topic for topic in TOPICS if f"(tui/manual/{topic}.md)" not in text] == []
 
 
-def test_the_list_of_flags_has_a_line_for_every_field_and_says_which_kinds_lack_it() -> None:
+def test_the_flag_table_has_a_line_per_field_and_names_the_supported_kinds() -> None:
     lines = flags_as_markdown().splitlines()
     for name, field in JOB_FIELDS.items():
         (line,) = [line for line in lines if f"| `{name}` |" in line]
@@ -78,14 +78,14 @@ def test_the_list_of_keys_names_each_key_and_each_command_once() -> None:
         assert lines.count(f"| `{command.usage}` | {command.help} |") == 1
 
 
-def test_a_table_takes_the_place_of_the_one_before_and_of_nothing_else() -> None:
+def test_a_generated_table_replaces_only_the_previous_one() -> None:
     text = "# Title\n<!-- keys -->\nold\n<!-- /keys -->\nThe rest.\n"
     written = with_part(text, "keys", "new\n")
     assert written == "# Title\n<!-- keys -->\nnew\n<!-- /keys -->\nThe rest.\n"
     assert with_part(written, "keys", "new\n") == written
 
 
-def test_the_map_names_every_room() -> None:
+def test_the_architecture_diagram_names_every_package() -> None:
     """Rooms of rooms may be named by the room alone."""
     drawing = chapter("architecture").read_text(encoding="utf-8").split("```")[1]
     assert len(drawing.strip().splitlines()) <= 30

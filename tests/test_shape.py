@@ -23,7 +23,7 @@ PACKAGES = ("tui", "k8s", "trainer", "themes")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
-def test_the_top_level_holds_what_belongs_there_alone() -> None:
+def test_the_top_level_holds_only_the_expected_entries() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("needs a clone")
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -95,7 +95,7 @@ def test_no_source_file_is_longer_than_600_lines() -> None:
     assert {name: length for name, length in lengths.items() if length > 600} == {}
 
 
-def test_every_module_says_why_it_exists() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [
         str(path.relative_to(ROOT))
         for path in SOURCES
@@ -135,7 +135,7 @@ def imported_by(module: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_the_command_starts_without_what_is_slow_to_import() -> None:
+def test_the_command_starts_without_slow_imports() -> None:
     slow = {"torch", "torchvision", "tensorboard", "kubernetes", "textual", "rich", "numpy", "plotext"}
     assert imported_by("tui.__main__") & slow == set()
 
@@ -151,15 +151,15 @@ def test_the_command_starts_without_what_is_slow_to_import() -> None:
         "k8s.kinds",
     ],
 )
-def test_what_talks_to_clusters_neither_draws_nor_trains(module: str) -> None:
+def test_cluster_modules_import_neither_ui_nor_training_packages(module: str) -> None:
     assert imported_by(module) & {"textual", "rich", "torch", "kubernetes"} == set()
 
 
-def test_what_feeds_the_console_does_not_draw() -> None:
+def test_the_cluster_feed_imports_no_ui_packages() -> None:
     assert imported_by("tui.feeds.cluster_feed") & {"textual", "rich", "torch", "kubernetes"} == set()
 
 
-def test_jobs_are_listed_without_what_creates_them_or_reads_logs() -> None:
+def test_listing_commands_import_no_job_creation_or_log_modules() -> None:
     slow = ("aiohttp", "k8s.job_spec.spec", "k8s.job_spec.field_types", "k8s.logs", "k8s.text.yaml_writer")
     for module in ("list", "get", "top"):
         code = f"import sys, tui.commands.{module}; print([name for name in {slow} if name in sys.modules])"
@@ -189,9 +189,7 @@ NOT_FOR_THE_FIRST_FRAME = (
 
 
 @pytest.mark.parametrize("words", [[], ["--sandbox"]], ids=["kubeconfig", "sandbox"])
-def test_the_console_opens_before_what_talks_to_clusters_is_imported(
-    words: list[str], tmp_path: Path
-) -> None:
+def test_the_console_opens_before_cluster_modules_are_imported(words: list[str], tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     (tmp_path / ".kube" / "config").write_text("")
     code = (
@@ -252,7 +250,7 @@ SHARED_CLASS_NAMES: dict[str, str] = {}
 """Class names that may stand twice, five at most, and why: the same idea in the same sense."""
 
 
-def test_no_room_holds_more_modules_than_one_can_overlook() -> None:
+def test_no_package_exceeds_the_module_limit() -> None:
     rooms = Counter(
         path.parent.relative_to(ROOT).as_posix() for path in SOURCES if path.name != "__init__.py"
     )
@@ -271,7 +269,7 @@ def test_no_class_name_is_defined_twice() -> None:
     assert len(SHARED_CLASS_NAMES) <= 5
 
 
-def test_every_room_says_what_it_is_for_and_what_it_may_not_do() -> None:
+def test_every_package_docstring_has_at_least_two_lines() -> None:
     for path in SOURCES:
         if path.name == "__init__.py" and path.parent.parent != ROOT:
             words = ast.get_docstring(ast.parse(path.read_text())) or ""

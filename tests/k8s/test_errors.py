@@ -51,7 +51,7 @@ def test_each_refusal_has_a_class_of_its_own(code: int, kind: type[KubeError]) -
     assert error.why == "The cluster says: because"
 
 
-def test_what_why_and_what_now_stand_below_each_other() -> None:
+def test_an_error_shows_problem_cause_and_hint_on_separate_lines() -> None:
     error = from_status(403, {"message": 'user "li" cannot list nodes'}, "list nodes")
     assert str(error) == (
         "Could not list nodes.\n"
@@ -60,11 +60,11 @@ def test_what_why_and_what_now_stand_below_each_other() -> None:
     )
 
 
-def test_an_answer_without_words_still_says_something() -> None:
+def test_a_response_without_a_message_reports_its_status_code() -> None:
     assert from_status(500, None, "list pods").why == "The cluster says: The server answered 500."
 
 
-def test_a_taken_name_is_not_a_late_update() -> None:
+def test_a_name_conflict_is_distinguished_from_an_update_conflict() -> None:
     taken = from_status(409, {"reason": "AlreadyExists"}, "create Job a")
     late = from_status(409, {"reason": "Conflict"}, "update Job a")
     assert isinstance(taken, Conflict) and taken.is_name_in_use
@@ -91,14 +91,16 @@ def test_the_fields_that_are_wrong_are_named() -> None:
         ("", {"retryAfterSeconds": [1]}, 1.0),
     ],
 )
-def test_a_busy_server_says_how_long_to_wait(header: str, details: dict[str, object], seconds: float) -> None:
+def test_a_throttled_response_gives_the_retry_delay(
+    header: str, details: dict[str, object], seconds: float
+) -> None:
     error = from_status(429, {"details": details}, "list pods", header)
     assert isinstance(error, Throttled)
     assert error.retry_after_s == seconds
 
 
 @given(st.sampled_from([400, 403, 409, 410, 422, 429, 500]), ANYTHING, st.text())
-def test_whatever_the_body_was_it_becomes_an_error_in_words(code: int, body: object, header: str) -> None:
+def test_any_response_body_becomes_an_error_with_a_message(code: int, body: object, header: str) -> None:
     nested = {"message": body, "reason": body, "details": {"causes": body, "retryAfterSeconds": body}}
     for status in (body, {"message": body, "details": body}, nested):
         assert from_status(code, status, "list pods", header).why
@@ -108,7 +110,7 @@ def test_a_long_refusal_is_cut() -> None:
     assert len(from_status(500, {"message": "x" * 100_000}, "list pods").why) < 2100
 
 
-def test_a_quota_that_is_used_up_is_no_matter_of_rights() -> None:
+def test_an_exceeded_quota_does_not_hint_at_missing_permissions() -> None:
     said = {"message": 'pods "a" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8'}
     error = from_status(403, said, "create Pod a")
     assert isinstance(error, Forbidden)

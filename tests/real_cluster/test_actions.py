@@ -89,7 +89,9 @@ async def test_a_real_server_rejects_another_uid(admin: Client, resource: Resour
         await suspend_job(admin, ref, str(uuid4()), is_suspended=True)
 
 
-async def test_what_alice_may_not_do_is_known_before_and_after(admin: Client, alice: Client) -> None:
+async def test_a_missing_delete_permission_is_known_by_review_and_by_refusal(
+    admin: Client, alice: Client
+) -> None:
     namespace = admin.config.namespace
     await operator_objects.make(admin, JOBS, "theirs", {"template": operator_objects.template("main", 0)})
     ref = JobRef(namespace, "theirs", "Job", "batch/v1")
@@ -105,7 +107,9 @@ async def test_what_alice_may_not_do_is_known_before_and_after(admin: Client, al
     assert permissions.known("delete job", namespace, ref) == refused
 
 
-async def test_a_shell_needs_what_the_review_asks_for(admin: Client, alice: Client) -> None:
+async def test_exec_needs_the_get_permission_that_the_access_review_checks(
+    admin: Client, alice: Client
+) -> None:
     """A websocket is opened by a GET, so the right to create an exec is not enough."""
     namespace = admin.config.namespace
     await operator_objects.make(admin, PODS, "pod", operator_objects.pod_spec("main", 0))
@@ -141,7 +145,7 @@ async def plan_of(admin: Client, **how: Any) -> DeletePlan:
     return delete_plan(snapshot, [job.ref], **how)
 
 
-async def test_what_a_delete_leaves_is_named_until_it_is_gone(admin: Client) -> None:
+async def test_pods_remaining_after_a_delete_are_listed_until_they_are_gone(admin: Client) -> None:
     namespace = admin.config.namespace
     await operator_objects.pytorch_job(admin, "bert", workers=2, gpus=1)
     keep = {"metadata": {"finalizers": ["lab.io/keep"]}}
@@ -167,7 +171,9 @@ async def test_what_a_delete_leaves_is_named_until_it_is_gone(admin: Client) -> 
 
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Orphan"])
-async def test_pods_go_first_or_run_on_as_was_chosen(admin: Client, propagation: str) -> None:
+async def test_pods_are_deleted_or_orphaned_by_the_propagation_policy(
+    admin: Client, propagation: str
+) -> None:
     namespace = admin.config.namespace
     await operator_objects.pytorch_job(admin, "bert", workers=2, gpus=1)
     plan = await plan_of(admin, propagation=propagation)

@@ -138,7 +138,9 @@ async def test_files_in_a_real_container_are_listed_and_read_from_any_offset(cli
     await asyncio.wait([task])
 
 
-async def test_alice_is_told_what_she_may_not_see_and_sees_her_own(kubeconfig: Path, client: Client) -> None:
+async def test_a_restricted_user_sees_their_namespace_and_the_missing_permissions(
+    kubeconfig: Path, client: Client
+) -> None:
     async with await Client.connect(f"{kubeconfig}-alice", namespace="alice") as alice:
         with pytest.raises(Forbidden, match='User "alice" cannot list resource "nodes"'):
             await alice.list(NODES)
@@ -155,7 +157,7 @@ async def test_alice_is_told_what_she_may_not_see_and_sees_her_own(kubeconfig: P
         )
 
 
-async def test_a_command_that_cannot_be_run_is_refused_in_the_servers_words(client: Client) -> None:
+async def test_exec_in_a_missing_pod_raises_not_found_with_the_servers_message(client: Client) -> None:
     with pytest.raises(NotFound, match='pods "nobody" not found'):
         async with client.exec("nobody", client.config.namespace, ["true"]):
             pytest.fail("there is no such pod")

@@ -153,7 +153,9 @@ async def test_jobs_are_explained_as_the_real_cluster_makes_them_wait(admin: Cli
     assert "its memory limit is 32Mi" in answers["grows"].sentence
 
 
-async def test_who_may_not_read_logs_is_told_so_and_gets_the_exit_code(admin: Client, alice: Client) -> None:
+async def test_without_log_permission_the_diagnosis_gives_the_exit_code_and_the_refusal(
+    admin: Client, alice: Client
+) -> None:
     for group, resource in (("", "pods"), ("", "events"), ("batch", "jobs")):
         for verb in ("get", "list"):
             await real_cluster.allow(admin, verb, group, resource)
@@ -188,7 +190,7 @@ async def test_a_quota_that_can_never_allow_a_pod_is_named_with_its_numbers(admi
     assert answers["greedy"].sentence == sentence
 
 
-async def test_a_job_without_an_operator_and_one_that_is_suspended_are_told_apart(admin: Client) -> None:
+async def test_a_job_without_an_operator_is_distinguished_from_a_suspended_job(admin: Client) -> None:
     orphan = pytorch_job("orphan")
     held_back = pytorch_job("held-back")
     held_back["spec"]["runPolicy"] = {"suspend": True}
@@ -202,7 +204,7 @@ async def test_a_job_without_an_operator_and_one_that_is_suspended_are_told_apar
     assert answers["held-back"].sentence == "Suspended: its object says suspend, so it has no pods."
 
 
-async def test_who_may_see_one_namespace_gets_the_schedulers_words(kubeconfig: Path) -> None:
+async def test_a_user_of_one_namespace_gets_the_message_of_the_scheduler(kubeconfig: Path) -> None:
     async with await Client.connect(f"{kubeconfig}-alice", namespace="alice") as alice:
         name = f"huge-{uuid4().hex[:6]}"
         await make(alice, job(name, gpus=16))

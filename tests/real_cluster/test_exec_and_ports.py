@@ -143,7 +143,9 @@ async def test_a_silent_command_is_waited_for_while_the_server_answers(client: C
     assert command.exit_code == 2
 
 
-async def test_refusals_are_in_the_clusters_words(client: Client, kubeconfig: Path) -> None:
+async def test_exec_and_port_forward_errors_contain_the_message_of_the_cluster(
+    client: Client, kubeconfig: Path
+) -> None:
     namespace = client.config.namespace
     for where, words, kind in (
         (("gone", namespace), "not found", NotFound),
@@ -194,7 +196,7 @@ async def test_megabytes_go_both_ways(client: Client) -> None:
         writer.close()
 
 
-async def test_a_port_where_nobody_listens_is_said_and_others_go_on(client: Client) -> None:
+async def test_a_port_without_a_listener_is_reported_and_the_forward_stays_open(client: Client) -> None:
     async with forward(client, POD, client.config.namespace, 9) as opened:
         with pytest.raises(ConnectionResetError):
             await fetch(opened.local_port, "/")

@@ -39,7 +39,7 @@ async def shown(feed: Feed, kind: str, name: str, instances: list[str], gpus: in
     assert adds_up(snapshot), feed.described()
 
 
-async def test_jobs_of_every_kind_run_and_hold_what_the_node_says(admin: Client) -> None:
+async def test_jobs_of_every_kind_run_and_their_gpus_match_the_node(admin: Client) -> None:
     async with feed_of(admin) as feed:
         await operator_objects.pytorch_job(admin, "torch", workers=2, gpus=1)
         await shown(feed, "PyTorchJob", "torch", ["master-0", "worker-0"], 2)
@@ -55,7 +55,7 @@ async def test_jobs_of_every_kind_run_and_hold_what_the_node_says(admin: Client)
         assert names == {"torch", "mpi", "train", "sets", "plain"}, "a part of a job has no row of its own"
 
 
-async def test_whatever_else_holds_gpus_has_a_row_under_its_topmost_owner(admin: Client) -> None:
+async def test_other_gpu_workloads_have_a_row_under_their_topmost_owner(admin: Client) -> None:
     labels = {"app": "notebook"}
     always = operator_objects.template("main", 1, labels)
     always["spec"]["restartPolicy"] = "Always"
@@ -83,7 +83,7 @@ async def test_whatever_else_holds_gpus_has_a_row_under_its_topmost_owner(admin:
         assert names == {"served", "notebook", "alone"}
 
 
-async def test_a_job_that_does_not_fit_waits_and_says_what_why_says(admin: Client) -> None:
+async def test_a_job_that_does_not_fit_is_pending_with_the_reason_from_why(admin: Client) -> None:
     async with feed_of(admin) as feed:
         await operator_objects.pytorch_job(admin, "huge", workers=1, gpus=16)
 

@@ -32,7 +32,9 @@ async def alice(kubeconfig: Path) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_alice_sees_hers_and_is_told_what_she_may_not_see(admin: Client, alice: Client) -> None:
+async def test_a_restricted_user_sees_their_jobs_and_the_forbidden_resources(
+    admin: Client, alice: Client
+) -> None:
     name = f"hers-{uuid4().hex[:6]}"
     await operator_objects.make(admin, PODS, "theirs", operator_objects.pod_spec("main", 1))
     await operator_objects.make(alice, PODS, name, operator_objects.pod_spec("main", 1))
@@ -55,7 +57,9 @@ async def test_alice_sees_hers_and_is_told_what_she_may_not_see(admin: Client, a
         await alice.delete(PODS, name, "alice")
 
 
-async def test_the_list_of_alice_is_partial_and_no_failure(alice: Client, kubeconfig: Path) -> None:
+async def test_the_list_of_a_restricted_user_is_partial_and_exits_with_0(
+    alice: Client, kubeconfig: Path
+) -> None:
     name = f"hers-{uuid4().hex[:6]}"
     await operator_objects.make(alice, PODS, name, operator_objects.pod_spec("main", 1))
     try:
@@ -82,7 +86,7 @@ async def test_the_list_of_alice_is_partial_and_no_failure(alice: Client, kubeco
     [({"as": "alice"}, {"alice"}), ({"as": "nobody", "as-groups": ["nothing"]}, set())],
     ids=["alice", "nobody"],
 )
-async def test_an_admin_who_acts_as_somebody_else_may_do_what_they_may(
+async def test_impersonation_in_the_kubeconfig_uses_the_permissions_of_the_other_user(
     kubeconfig: Path, tmp_path: Path, acting: dict[str, object], namespaces: set[str]
 ) -> None:
     found = yaml.safe_load(kubeconfig.read_text())

@@ -213,7 +213,7 @@ async def findings(client: Client, kind: CreatableKind, spec: JobSpec) -> list[F
     ],
     ids=lambda value: str(value) if isinstance(value, str) and " " not in value else "",
 )
-async def test_what_is_wrong_is_found_at_its_field(
+async def test_each_problem_is_reported_at_its_field(
     client: Client, title: str, change: dict[str, Any], severity: str, field: str, sentence: str
 ) -> None:
     namespace = client.config.namespace
@@ -223,7 +223,7 @@ async def test_what_is_wrong_is_found_at_its_field(
     ]
 
 
-async def test_where_nothing_is_wrong_nothing_is_found(client: Client) -> None:
+async def test_a_correct_job_has_no_findings_on_a_real_server(client: Client) -> None:
     namespace = client.config.namespace
     spec = spec_in(namespace, gpus=1, cpu="1", env_from=(EnvSource(True, "wandb", "token", "KEY"),))
     for kind in SERVED:
@@ -231,12 +231,12 @@ async def test_where_nothing_is_wrong_nothing_is_found(client: Client) -> None:
             assert await findings(client, kind, spec) == []
 
 
-async def test_a_namespace_that_is_not_there_is_the_one_finding(client: Client) -> None:
+async def test_a_missing_namespace_is_the_only_finding(client: Client) -> None:
     (found,) = await findings(client, KIND, spec_in("nowhere", priority_class="urgent"))
     assert found.sentence == "would be refused: there is no namespace nowhere; choose one that exists"
 
 
-async def test_alice_is_told_of_each_kind_that_she_may_not_create(alice: Client) -> None:
+async def test_each_kind_that_the_user_may_not_create_is_a_finding(alice: Client) -> None:
     namespace = alice.config.namespace
     spec = replace(spec_in(namespace), tensorboard=True, mounts=(Mount("unbound", "/d"),), log_dir="/d")
     found = await findings(alice, KIND, spec)

@@ -59,7 +59,7 @@ async def test_a_real_server_takes_the_objects_and_they_read_the_same(admin: Cli
     assert seen == {JOB_SETS, MPI_JOBS, PYTORCH_JOBS, TF_JOBS, TRAIN_JOBS}
 
 
-async def test_of_a_resource_in_several_versions_the_one_that_is_served_is_watched(admin: Client) -> None:
+async def test_only_the_served_version_of_a_resource_is_watched(admin: Client) -> None:
     served = {kind.resource for kind in await discover(admin, KINDS)}
     assert {PYTORCH_JOBS, MPI_JOBS, JOBS} <= served
     assert len([resource for resource in served if resource.full_name == MPI_JOBS.full_name]) == 1

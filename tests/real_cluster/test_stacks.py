@@ -45,7 +45,7 @@ async def report_of(client: Client, name: str, is_so: Callable[[StackReport], ob
     return report
 
 
-async def test_without_python_the_kernel_says_where_a_program_hangs(admin: Client) -> None:
+async def test_a_non_python_process_is_diagnosed_from_proc(admin: Client) -> None:
     shell = {"command": ["sh", "-c", "sleep 600; true"]}
     await admin.create(JOBS, job("hang", container=shell), admin.config.namespace)
     report = await report_of(admin, "hang", lambda found: "(sleeping)" in found.sentence)
@@ -68,7 +68,7 @@ async def test_a_python_process_that_is_armed_gives_its_stack(admin: Client) -> 
     assert report.sentence == "Rank 3 in load_batch (<string>:6)."
 
 
-async def test_who_may_not_run_commands_is_told_what_is_missing(
+async def test_a_missing_exec_permission_is_named_in_the_stack_report(
     admin: Client, kubeconfig: Path, tmp_path: Path
 ) -> None:
     namespace, user = str(admin.config.namespace), f"reader-{uuid4().hex[:6]}"

@@ -117,12 +117,14 @@ async def test_an_exporter_is_read_through_the_api_proxy(admin: Client, serve: S
     assert node.missing is None
 
 
-async def test_one_without_a_known_label_is_found_by_its_port(admin: Client, serve: Serve) -> None:
+async def test_an_exporter_without_a_known_label_is_found_by_its_port(admin: Client, serve: Serve) -> None:
     await serve(exporter("telemetry", SERVING, {"team": "hpc"}), metrics=text("mig"))
     assert [gpu.name for gpu in (await read(admin, admin)).gpus] == ["0:1", "0:13", "1"]
 
 
-async def test_one_that_does_not_listen_says_so_in_the_servers_words(admin: Client, serve: Serve) -> None:
+async def test_an_exporter_that_does_not_listen_is_reported_with_the_servers_message(
+    admin: Client, serve: Serve
+) -> None:
     pod = exporter("dead", SERVING.replace("9400", "9401"), {"app": "nvidia-dcgm-exporter"}, 9401)
     pod["spec"]["containers"][0]["ports"] = [{"name": "metrics", "containerPort": 9400}]
     await serve(pod, metrics=text())
@@ -133,7 +135,9 @@ async def test_one_that_does_not_listen_says_so_in_the_servers_words(admin: Clie
     assert "connection refused" in node.missing.words
 
 
-async def test_what_the_pod_itself_refuses_is_told_as_its_own_words(admin: Client, serve: Serve) -> None:
+async def test_an_http_error_of_the_exporter_is_reported_as_its_own_response(
+    admin: Client, serve: Serve
+) -> None:
     pod = exporter("dcgm-exporter-404", SERVING, {"app": "nvidia-dcgm-exporter"})
     await serve(pod, other="nothing here")
     node = await read(admin, admin)

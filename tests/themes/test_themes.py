@@ -46,7 +46,7 @@ def test_eight_palettes_are_packaged() -> None:
     assert themes.STYLESHEET.is_file()
 
 
-def test_a_theme_is_found_by_its_name_or_what_follows_ours() -> None:
+def test_a_theme_is_found_by_its_name_or_without_the_gpuconsole_prefix() -> None:
     names = [*themes.load(), "mine", "gpuconsole-x", "x"]
     assert themes.find("gpuconsole-safe", names) == "gpuconsole-safe"
     assert themes.find("safe-light", names) == "gpuconsole-safe-light"
@@ -66,7 +66,7 @@ def test_every_text_can_be_read_on_every_background(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COLOURED)
-def test_every_curve_stands_out_from_the_background(name: str) -> None:
+def test_every_curve_contrasts_with_the_background(name: str) -> None:
     colours = names_and_colours(themes.load()[name])
     least = 4.5 if "contrast" in name else 3
     for series in SERIES:
@@ -109,7 +109,7 @@ def least_distance(colours: dict[str, str], names: Sequence[str], eyes: str) -> 
     )
 
 
-def test_the_simulation_knows_what_eyes_confuse() -> None:
+def test_the_simulation_of_colour_blindness_merges_red_and_green() -> None:
     """Red and green of one lightness fall together for the two that confuse them, and only for those."""
     pair = {"red": "#d05050", "green": "#8a8a30"}
     far = {eyes: least_distance(pair, ["red", "green"], eyes)[0] for eyes in EYES}
@@ -122,7 +122,7 @@ def test_the_simulation_knows_what_eyes_confuse() -> None:
 
 @pytest.mark.parametrize("eyes", EYES)
 @pytest.mark.parametrize("name", ["gpuconsole-safe", "gpuconsole-safe-light"])
-def test_statuses_gpus_and_curves_stay_apart_for_all_eyes(name: str, eyes: str) -> None:
+def test_colours_of_statuses_gpus_and_curves_differ_with_any_colour_blindness(name: str, eyes: str) -> None:
     """A difference of 2 can just be seen side by side; these are seen apart, and in thin letters."""
     colours = names_and_colours(themes.load()[name])
     assert least_distance(colours, STATUSES, eyes) >= (9,)
@@ -131,7 +131,7 @@ def test_statuses_gpus_and_curves_stay_apart_for_all_eyes(name: str, eyes: str) 
 
 
 @pytest.mark.parametrize("name", COLOURED)
-def test_curves_of_every_palette_stay_apart_a_little(name: str) -> None:
+def test_curve_colours_of_every_palette_differ(name: str) -> None:
     colours = names_and_colours(themes.load()[name])
     for eyes in EYES:
         assert least_distance(colours, SERIES, eyes) >= (2.5,)
@@ -241,7 +241,7 @@ def test_a_broken_palette_is_named_with_line_and_reason_and_the_others_are_used(
     assert "broken" not in folder.palettes and "whole" in folder.palettes
 
 
-def test_names_that_mean_nothing_are_named_and_left_out(tmp_path: Path) -> None:
+def test_unknown_theme_names_are_reported_and_ignored(tmp_path: Path) -> None:
     text = 'parent = "gpuconsole-mono"\nprimry = "#fff"\n[variables]\nquite = "#777777"\n'
     folder = Folder(tmp_path, mine=text)
     assert folder.said == (
@@ -261,7 +261,9 @@ def test_a_file_that_is_no_text_or_cannot_be_read_stops_nothing(tmp_path: Path) 
 
 @settings(max_examples=100)
 @given(st.text(alphabet=st.sampled_from('abcprimyent="#0f[]{}.\n, $\\é\x00'), max_size=60))
-def test_any_text_makes_a_palette_or_a_complaint(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_any_text_gives_a_palette_or_an_error_message(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
     folder = Folder(tmp_path_factory.mktemp("any"), any=text)
     assert ("any" in folder.palettes) or folder.complaints
 

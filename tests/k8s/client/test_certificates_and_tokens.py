@@ -53,7 +53,7 @@ async def test_a_certificate_replaced_on_disk_is_read_again_after_a_refusal(tmp_
     assert badge.seen == ["mine", "mine", "mine", "newer"]
 
 
-async def test_certificates_inside_a_kubeconfig_are_shown(tmp_path: Path) -> None:
+async def test_inline_client_certificate_data_is_sent_to_the_server(tmp_path: Path) -> None:
     async with server_that_checks(tmp_path) as (cluster, authority):
         mine = issue(authority, "mine")
         cluster.say(VERSION, Badge("mine"))
@@ -79,7 +79,7 @@ async def test_certificates_inside_a_kubeconfig_are_shown(tmp_path: Path) -> Non
     ids=str,
 )
 @pytest.mark.parametrize("is_inline", [False, True])
-async def test_who_has_only_a_certificate_goes_by_its_name_where_the_api_does_not_say(
+async def test_username_falls_back_to_the_client_certificate_subject_without_a_selfsubjectreview(
     tmp_path: Path, more: dict[str, str], name: str, is_inline: bool
 ) -> None:
     async with server_that_checks(tmp_path) as (cluster, authority):
@@ -100,7 +100,7 @@ async def test_an_empty_entry_of_a_kubeconfig_does_not_hide_a_file(tmp_path: Pat
     assert reached.ssl_ca_cert == str(authority.path)
 
 
-async def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
+async def test_an_encrypted_client_key_is_rejected_without_a_password_prompt(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     mine = issue(authority, "mine")
     user = {"client-certificate": str(mine.path), "client-key": str(encrypt(mine.key))}
@@ -157,7 +157,7 @@ async def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Pa
     assert [each.headers["Authorization"] for each in cluster.asked(VERSION)] == ["Bearer old", "Bearer new"]
 
 
-async def test_a_token_file_is_read_again_in_time_and_half_a_file_is_not_believed(tmp_path: Path) -> None:
+async def test_a_token_file_is_reread_periodically_and_a_malformed_one_is_ignored(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old\n")
     reached = await load(write(tmp_path / "config", config(user={"tokenFile": "token"})))
@@ -300,7 +300,7 @@ async def test_in_a_pod_the_service_account_is_used(tmp_path: Path, monkeypatch:
         await load(service_account=tmp_path / "nowhere")
 
 
-async def test_a_server_is_known_by_another_name_where_the_kubeconfig_says_so(tmp_path: Path) -> None:
+async def test_tls_server_name_of_the_kubeconfig_overrides_the_verified_host_name(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     tls = server_tls(issue(authority, "server", names="DNS:api.lab"))
     async with ScriptedCluster(tls) as cluster:

@@ -52,7 +52,7 @@ ALL_PODS = "/api/v1/pods"
 ONE = "/api/v1/namespaces/default/pods/a"
 
 
-async def test_a_refusal_says_what_failed_and_why() -> None:
+async def test_http_error_codes_map_to_exceptions_with_the_operation_and_the_reason() -> None:
     cases: list[tuple[int, type[KubeError]]] = [
         (400, Invalid),
         (401, Unauthorized),
@@ -75,7 +75,7 @@ async def test_a_refusal_says_what_failed_and_why() -> None:
         assert "because of the moon" in caught.value.why
 
 
-async def test_an_answer_that_makes_no_sense_is_said_to_make_none() -> None:
+async def test_a_malformed_response_body_raises_server_failed() -> None:
     cases: list[bytes] = [b"<html>504 Gateway</html>", b"", b"[]", b"null", b"\xff\xfe", b"[" * 100_000]
     for body in cases:
         async with ScriptedCluster() as cluster, cluster.client() as client:
@@ -116,7 +116,7 @@ async def test_a_list_goes_on_until_the_last_page() -> None:
         assert (second.query["continue"], second.query["labelSelector"]) == ("next", "a=b")
 
 
-async def test_a_watch_asks_for_bookmarks_and_gives_whole_lines() -> None:
+async def test_a_watch_requests_bookmarks_and_yields_complete_lines() -> None:
     stream = Stream(b'{"a": "', b"\xc3", b'\xa9"}\n{"b":', b" 1}\n\n", b"last").end()
     opened = []
     async with ScriptedCluster() as cluster, cluster.client() as client:
@@ -152,7 +152,7 @@ async def test_leaving_a_watch_ends_its_connection() -> None:
         await stream.is_over.wait()
 
 
-async def test_a_create_asks_for_strict_validation_only_when_it_is_a_rehearsal() -> None:
+async def test_a_dry_run_create_requests_strict_field_validation() -> None:
     path = "/apis/batch/v1/namespaces/vision/jobs"
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(path, Compute(lambda asked: Answer(json.loads(asked.body), 201)), method="POST")
@@ -244,7 +244,7 @@ async def test_a_refused_command_is_refused_in_the_servers_words() -> None:
                     pytest.fail("it was refused")
 
 
-async def test_no_token_is_said_in_any_error() -> None:
+async def test_errors_do_not_contain_the_bearer_token() -> None:
     secret = "sha256~very-secret"
     key = {"BearerToken": f"Bearer {secret}"}
     async with ScriptedCluster() as cluster, cluster.client(api_key=key) as client:
@@ -256,7 +256,7 @@ async def test_no_token_is_said_in_any_error() -> None:
         assert cluster.asked(ONE)[0].headers["Authorization"] == f"Bearer {secret}"
 
 
-async def test_the_password_of_a_proxy_is_not_said() -> None:
+async def test_errors_do_not_contain_the_proxy_password() -> None:
     async with ScriptedCluster() as cluster:
         host = cluster.host
         client = cluster.client(proxy=host.replace("//", "//li:hidden@"))
@@ -279,7 +279,7 @@ async def test_a_server_is_trusted_by_the_kubeconfigs_certificate_and_by_no_othe
                 await stranger.get_json("/version")
 
 
-async def test_what_the_server_warns_of_is_told_of_changes_and_not_of_reading() -> None:
+async def test_server_warnings_are_reported_for_writes_but_not_for_reads() -> None:
     said = '299 - "first \\"word\\", a \\\\ and more", 299 kube "second"'
     async with ScriptedCluster() as cluster, cluster.client() as client:
         headers = {"Warning": said}
@@ -294,13 +294,13 @@ async def test_what_the_server_warns_of_is_told_of_changes_and_not_of_reading() 
         assert heard == ['first "word", a \\ and more', "second"]
 
 
-def test_a_header_that_warns_of_nothing_is_none() -> None:
+def test_a_malformed_or_non_299_warning_header_is_ignored() -> None:
     cases: list[str] = ["", "299", '299 - "open', '199 - "other"', "299 -", '299 - "\\']
     for header in cases:
         assert warnings_in([header]) == []
 
 
-def test_a_warning_is_told_once() -> None:
+def test_repeated_warnings_are_deduplicated() -> None:
     assert warnings_in(['299 - "a"', '299 - "b", 299 - "a"']) == ["a", "b"]
 
 

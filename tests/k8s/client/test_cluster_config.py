@@ -55,7 +55,7 @@ def write(path: Path, content: object) -> str:
     return str(path)
 
 
-async def test_a_kubeconfig_says_where_the_cluster_is_and_who_asks(tmp_path: Path) -> None:
+async def test_a_kubeconfig_gives_the_server_context_namespace_and_user(tmp_path: Path) -> None:
     reached = await load(write(tmp_path / "config", config("https://10.0.0.1:6443/", {"token": "t"})))
     assert (reached.host, reached.context, reached.namespace) == ("https://10.0.0.1:6443", "lab", "lab-ns")
     assert (reached.user, reached.authorization()) == ("lab-user", "Bearer t")
@@ -63,7 +63,9 @@ async def test_a_kubeconfig_says_where_the_cluster_is_and_who_asks(tmp_path: Pat
     assert (await load(write(tmp_path / "config", json.dumps(config())))).context == "lab"
 
 
-async def test_of_several_files_the_first_of_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_definition_of_a_name_in_several_kubeconfig_files_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = write(tmp_path / "a", config(user={"token": "first"}))
     again = write(tmp_path / "b", config(user={"token": "again"}) | {"current-context": "lab"})
     other = write(tmp_path / "c", config(name="prod", user={"token": "prod"}) | {"current-context": "lab"})
@@ -132,7 +134,7 @@ async def test_without_a_kubeconfig_the_sandbox_is_offered(named: str) -> None:
         {"exec": {"apiVersion": "v1", "command": "sh", "args": ["-c", "echo SECRET"]}},
     ],
 )
-async def test_no_secret_of_a_kubeconfig_is_said_in_an_error(
+async def test_errors_and_logs_do_not_contain_kubeconfig_secrets(
     tmp_path: Path, user: dict[str, Any], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     made = config("https://127.0.0.1:1", user)
@@ -164,7 +166,7 @@ def token_until(expires_s: float) -> str:
     )
 
 
-async def test_an_identity_token_is_used_while_it_is_good_and_its_end_is_said(tmp_path: Path) -> None:
+async def test_an_oidc_id_token_is_used_until_expiry_then_a_login_error_is_raised(tmp_path: Path) -> None:
     for expires_s in (4e9, 1e9):
         token = token_until(expires_s)
         user = {"auth-provider": {"name": "oidc", "config": {"id-token": token}}}
@@ -190,7 +192,7 @@ async def test_an_identity_token_is_used_while_it_is_good_and_its_end_is_said(tm
         ("https://x", {"certificate-authority-data": "bm90aGluZw=="}, "certificate-authority-data: "),
     ],
 )
-async def test_a_server_that_cannot_be_reached_so_is_refused_with_the_reason(
+async def test_an_invalid_server_url_or_ca_is_rejected_with_the_reason(
     tmp_path: Path, server: str, cluster: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(NoCluster) as caught:

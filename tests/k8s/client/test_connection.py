@@ -86,7 +86,7 @@ async def test_a_list_in_pages_takes_one_turn() -> None:
     assert found == [1, 2, 3]
 
 
-async def test_a_busy_server_is_left_alone_by_everybody() -> None:
+async def test_retry_after_of_a_429_pauses_all_requests_of_the_client() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(ALL_PODS, busy("7"))
         cluster.say(VERSION, KNOWN)
@@ -104,7 +104,7 @@ async def test_a_busy_server_is_left_alone_by_everybody() -> None:
         other.cancel()
 
 
-async def test_a_server_that_is_starting_is_left_alone_too() -> None:
+async def test_a_503_pauses_requests_only_with_a_retry_after_header() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(ALL_PODS, busy("9", 503), refusal(503, "no leader"))
         with pytest.raises(ServerFailed):
@@ -134,7 +134,7 @@ async def test_a_command_waits_out_a_short_pause_and_runs() -> None:
             assert (await opened.receive()).data == bytes([SUCCESS[0]]) + SUCCESS[1]
 
 
-async def test_reading_does_not_go_on_for_ever() -> None:
+async def test_a_throttled_read_is_retried_at_most_three_times() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(VERSION, busy("0.01"))
         with pytest.raises(Throttled):
@@ -142,7 +142,7 @@ async def test_reading_does_not_go_on_for_ever() -> None:
     assert len(cluster.asked(VERSION)) == 4
 
 
-async def test_what_changes_something_is_sent_once() -> None:
+async def test_writes_are_never_retried() -> None:
     cases: list[Answer | Cut | Drop | Stall] = [
         busy("0.01"),
         busy("0.01", 503),
@@ -174,7 +174,7 @@ async def test_waiting_for_a_turn_does_not_count_as_waiting_for_an_answer() -> N
         assert [line async for line in client.watch(PODS, version="1")] == [b"one"]
 
 
-async def test_a_server_whose_clock_is_wrong_is_noticed() -> None:
+async def test_a_server_clock_offset_is_detected() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.clock_ahead_s = 3600
         cluster.say(VERSION, KNOWN)
@@ -202,7 +202,7 @@ def test_a_peer_that_is_gone_is_noticed_within_a_minute() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
-async def test_connections_are_made_on_such_sockets() -> None:
+async def test_connections_use_tcp_keepalive() -> None:
     def kept_alive() -> int:
         """Count this process's connections that have keepalive on, as the kernel sees them."""
         mine = {f"{port:04X}" for port in ports}
@@ -271,7 +271,7 @@ def sockets_to(host: str) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
 @pytest.mark.parametrize("is_stream", [True, False], ids=["a watch", "an answer that never begins"])
-async def test_no_socket_outlives_its_client_though_the_server_never_agrees_to_the_end(
+async def test_no_socket_outlives_its_client_when_the_server_never_closes_the_connection(
     tmp_path: Path, is_stream: bool
 ) -> None:
     authority = make_authority(tmp_path)
@@ -351,7 +351,7 @@ async def test_no_proxy_is_respected(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (await load(write(tmp_path / "config", config("https://11.9.9.9")))).proxy == "http://proxy:3128"
 
 
-async def test_a_proxy_of_a_kind_we_do_not_speak_is_said_at_once(tmp_path: Path) -> None:
+async def test_a_socks5_proxy_url_is_rejected_on_load(tmp_path: Path) -> None:
     made = config("https://x", cluster={"proxy-url": "socks5://li:hidden@proxy:1080"})
     with pytest.raises(NoCluster, match="not socks5") as caught:
         await load(write(tmp_path / "config", made))
@@ -361,7 +361,7 @@ async def test_a_proxy_of_a_kind_we_do_not_speak_is_said_at_once(tmp_path: Path)
 PROXY = "http://proxy:3128"
 
 
-def test_a_server_is_reached_through_the_proxy_unless_it_is_excepted() -> None:
+def test_a_proxy_is_used_unless_no_proxy_matches_the_server() -> None:
     cases: list[tuple[str, str, bool]] = [
         ("", "https://10.2.3.4:6443", False),
         ("*", "https://10.2.3.4:6443", True),
@@ -404,7 +404,7 @@ def test_each_scheme_has_a_proxy_of_its_own() -> None:
 
 
 @given(st.text())
-def test_no_exception_breaks_anything(no_proxy: str) -> None:
+def test_any_no_proxy_value_is_parsed_without_an_error(no_proxy: str) -> None:
     assert proxy_from({"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}, "https://10.0.0.1") in ("", PROXY)
 
 
@@ -434,14 +434,16 @@ def test_offsets_below_two_seconds_are_ignored(answers: list[tuple[float, float,
     st.floats(6, 100_000) | st.floats(-100_000, -6),
     st.lists(st.tuples(st.floats(0, 30), st.floats(0, 2), st.floats(0, 1)), min_size=2),
 )
-def test_a_wrong_clock_is_known_after_two(ahead_s: float, answers: list[tuple[float, float, float]]) -> None:
+def test_a_wrong_server_clock_is_detected_after_two_responses(
+    ahead_s: float, answers: list[tuple[float, float, float]]
+) -> None:
     clock = ServerClock()
     for later_s, took_s, share in answers:
         hear(clock, ahead_s, sent_s=NOW_S + later_s, took_s=took_s, share=share)
     assert clock.offset_s == pytest.approx(ahead_s, abs=3.5)
 
 
-def test_an_hour_is_noticed_and_one_answer_of_somebody_else_is_not() -> None:
+def test_a_clock_offset_needs_two_matching_dates_and_ignores_single_outliers() -> None:
     clock = ServerClock()
     hear(clock, 3600, sent_s=NOW_S)
     assert clock.offset_s == 0.0
@@ -457,7 +459,7 @@ def test_an_hour_is_noticed_and_one_answer_of_somebody_else_is_not() -> None:
     assert abs(clock.offset_s) < 1
 
 
-def test_an_answer_that_took_a_minute_says_little_and_moves_nothing() -> None:
+def test_the_date_of_a_slow_response_does_not_change_the_clock_offset() -> None:
     clock = ServerClock()
     for number in range(3):
         hear(clock, 30, sent_s=NOW_S + number, took_s=60)
@@ -465,13 +467,13 @@ def test_an_answer_that_took_a_minute_says_little_and_moves_nothing() -> None:
 
 
 @given(st.text() | st.sampled_from(["", "0", "Mon, 01 Jan 0001 00:00:00 GMT", "Fri, 20 Nov 2026 18:00:00"]))
-def test_a_date_that_is_none_is_not_believed(words: str) -> None:
+def test_an_invalid_date_header_does_not_change_the_clock_offset(words: str) -> None:
     clock = ServerClock()
     clock.observe(words, NOW_S, NOW_S)
     assert clock.offset_s == 0.0
 
 
-def test_our_own_clock_may_jump_back_while_we_wait() -> None:
+def test_a_local_clock_that_jumps_back_does_not_change_the_offset() -> None:
     clock = ServerClock()
     for _ in range(3):
         clock.observe(date(NOW_S), NOW_S, NOW_S - 3600)

@@ -44,7 +44,7 @@ async def test_fifty_refused_requests_run_the_login_command_once(plugin: Plugin)
     assert plugin.runs == 2
 
 
-async def test_who_gives_up_waiting_for_a_login_does_not_end_it_for_the_others(plugin: Plugin) -> None:
+async def test_cancelling_one_request_does_not_cancel_the_shared_exec_plugin_run(plugin: Plugin) -> None:
     async with ScriptedCluster() as cluster:
         reached = await plugin.load(cluster.host)
         cluster.say(VERSION, guarded("token-2"))
@@ -91,7 +91,7 @@ async def test_a_failing_exec_plugin_is_quoted_and_not_run_per_request(plugin: P
         await plugin.load(cluster.host)
 
 
-async def test_credentials_are_renewed_when_they_said_that_they_end(plugin: Plugin) -> None:
+async def test_exec_plugin_credentials_are_renewed_after_their_expiration_timestamp(plugin: Plugin) -> None:
     async with ScriptedCluster() as cluster:
         reached = await plugin.load(cluster.host)
         assert reached.expires == datetime(2099, 1, 1, 0, 0, 0, 123456, UTC)
@@ -109,7 +109,7 @@ async def test_credentials_are_renewed_when_they_said_that_they_end(plugin: Plug
     assert plugin.runs == 3
 
 
-async def test_by_a_clock_that_is_ahead_nothing_is_renewed_at_every_request(plugin: Plugin) -> None:
+async def test_already_expired_credentials_are_not_renewed_at_every_request(plugin: Plugin) -> None:
     plugin.answers(token="token-N", expirationTimestamp="2001-01-01T00:00:00Z")
     async with ScriptedCluster() as cluster:
         cluster.say(VERSION, guarded("token-1"))
@@ -119,7 +119,7 @@ async def test_by_a_clock_that_is_ahead_nothing_is_renewed_at_every_request(plug
     assert plugin.runs == 1
 
 
-async def test_a_new_certificate_of_a_login_command_is_shown_at_once(plugin: Plugin) -> None:
+async def test_a_new_client_certificate_from_an_exec_plugin_is_used_after_a_401(plugin: Plugin) -> None:
     plugin.answers(clientCertificateData="", clientKeyData="")
     async with server_that_checks(plugin.folder) as (cluster, authority):
         for number in (1, 2):
@@ -137,7 +137,7 @@ async def test_a_new_certificate_of_a_login_command_is_shown_at_once(plugin: Plu
     assert reached.authorization() == ""
 
 
-async def test_a_certificate_that_said_when_it_ends_is_renewed_before_it_is_refused(plugin: Plugin) -> None:
+async def test_an_expired_exec_plugin_certificate_is_renewed_before_the_next_request(plugin: Plugin) -> None:
     plugin.answers(clientCertificateData="", clientKeyData="", expirationTimestamp="2099-01-01T00:00:00Z")
     async with server_that_checks(plugin.folder) as (cluster, authority):
         for number in (1, 2):
@@ -163,7 +163,7 @@ async def test_a_login_command_may_give_a_token_and_a_certificate(plugin: Plugin
     assert cluster.asked(VERSION)[0].headers["Authorization"] == "Bearer token-1"
 
 
-async def test_a_login_command_has_no_terminal_and_knows_what_it_needs(plugin: Plugin) -> None:
+async def test_an_exec_plugin_gets_no_terminal_but_its_env_and_cluster_info(plugin: Plugin) -> None:
     script = (
         "import json,os,sys; extra=os.environ['EXTRA']\n"
         "token=f'{os.getsid(0)==os.getpid()}-{sys.stdin.read()!r}-{extra}'\n"
@@ -215,7 +215,7 @@ async def until_written(path: Path) -> int:
     return int(path.read_text())
 
 
-async def test_a_login_that_nobody_waits_for_any_more_leaves_no_process(tmp_path: Path) -> None:
+async def test_a_cancelled_exec_plugin_run_kills_its_process(tmp_path: Path) -> None:
     running = asyncio.create_task(sleeper(tmp_path).run())
     process = await until_written(tmp_path / "pid")
     running.cancel()
@@ -225,12 +225,12 @@ async def test_a_login_that_nobody_waits_for_any_more_leaves_no_process(tmp_path
         os.kill(process, 0)
 
 
-async def test_a_login_command_does_not_keep_everybody_waiting_for_ever(tmp_path: Path) -> None:
+async def test_an_exec_plugin_that_hangs_times_out(tmp_path: Path) -> None:
     with pytest.raises(ExecPluginFailed, match="did not finish in"):
         await sleeper(tmp_path).run(timeout_s=0.05)
 
 
-async def test_a_login_command_that_gives_nothing_says_why() -> None:
+async def test_a_failed_exec_plugin_reports_the_reason_without_secrets() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         (
             {"command": "no-such-login", "installHint": "Get it at\x1b[2J example.com"},
@@ -272,7 +272,7 @@ async def test_an_answer_without_credentials_is_refused(plugin: Plugin, status: 
         await ExecPlugin.from_user(plugin.exec_part(), {}).run()
 
 
-def test_a_login_command_is_shown_without_what_may_be_secret() -> None:
+def test_an_exec_plugin_command_is_shown_without_possibly_secret_arguments() -> None:
     cases: list[tuple[list[str], str]] = [
         (["aws", "eks", "get-token", "--cluster-name", "lab"], "aws eks get-token …"),
         (["kubectl", "oidc-login", "--token=SECRET"], "kubectl oidc-login …"),
@@ -284,7 +284,7 @@ def test_a_login_command_is_shown_without_what_may_be_secret() -> None:
         assert ExecPlugin(words, {}, "v1").shown == shown
 
 
-def test_a_complaint_keeps_its_words_and_loses_its_secrets() -> None:
+def test_exec_plugin_error_output_is_shown_without_secrets() -> None:
     token = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJrdWJlcm5ldGVz.c2lnbmF0dXJl"
     complaint = (
         f'Traceback\nline\nerror: {{"token": "x"}}\nExpired {token}\nSee https://login.example.com/device\n'
@@ -292,7 +292,7 @@ def test_a_complaint_keeps_its_words_and_loses_its_secrets() -> None:
     assert without_secrets(complaint) == "error: {…} Expired … See https://login.example.com/device"
 
 
-async def test_what_access_holds_is_not_printed_with_its_secrets(plugin: Plugin) -> None:
+async def test_repr_of_a_cluster_config_hides_secrets(plugin: Plugin) -> None:
     plugin.answers(token="SECRET")
     user = {"exec": {**plugin.exec_part(), "env": [{"name": "KEY", "value": "SECRET"}]}}
     made = config(user=user, cluster={"proxy-url": "http://li:SECRET@proxy:3128"})
@@ -301,7 +301,7 @@ async def test_what_access_holds_is_not_printed_with_its_secrets(plugin: Plugin)
     assert "SECRET" not in repr(reached)
 
 
-async def test_what_a_login_command_has_started_ends_with_it(tmp_path: Path) -> None:
+async def test_child_processes_of_a_timed_out_exec_plugin_are_killed(tmp_path: Path) -> None:
     started = tmp_path / "child"
     script = f"sleep 1000 & echo $! > {started}.new; mv {started}.new {started}; wait"
     plugin = ExecPlugin(["sh", "-c", script], {}, "client.authentication.k8s.io/v1")
@@ -321,7 +321,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-async def test_an_end_of_credentials_without_a_zone_is_taken_for_utc(plugin: Plugin) -> None:
+async def test_an_expiration_timestamp_without_a_time_zone_is_read_as_utc(plugin: Plugin) -> None:
     plugin.answers(token="token-N", expirationTimestamp="2099-01-01T00:00:00")
     async with ScriptedCluster() as cluster:
         reached = await plugin.load(cluster.host)

@@ -42,7 +42,7 @@ def impersonated(asked: Asked) -> Sequence[tuple[str, str]]:
     return sorted(each for each in headers if each[0].startswith("impersonate-"))
 
 
-async def test_every_request_says_as_whom_it_is_made(tmp_path: Path) -> None:
+async def test_every_request_sends_the_impersonation_headers(tmp_path: Path) -> None:
     async with ScriptedCluster() as cluster:
         path = write(tmp_path / "config", config(cluster.host, {"token": "t", **ACTING}))
         cluster.say(VERSION, Answer({}))
@@ -75,7 +75,7 @@ async def test_every_request_says_as_whom_it_is_made(tmp_path: Path) -> None:
     assert all(impersonated(asked) == SENT for asked in cluster.requests)
 
 
-async def test_without_it_nobody_is_impersonated(tmp_path: Path) -> None:
+async def test_empty_impersonation_fields_impersonate_no_user(tmp_path: Path) -> None:
     reached = await load(write(tmp_path / "config", config(user={"token": "t", "as": "", "as-groups": None})))
     assert (reached.impersonation, reached.acts_as, reached.acting_user) == ((), "", "lab-user")
 
@@ -138,7 +138,7 @@ async def test_known_fields_of_a_user_are_used(tmp_path: Path, field: str) -> No
     ],
     ids=str,
 )
-async def test_what_may_change_who_one_is_and_is_not_understood_is_refused(
+async def test_unknown_or_invalid_kubeconfig_fields_that_affect_identity_are_rejected(
     tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], words: str
 ) -> None:
     path = write(tmp_path / "config", config("https://x", user, cluster=cluster))
@@ -161,7 +161,7 @@ REVIEWS = "/apis/authentication.k8s.io/{}/selfsubjectreviews"
 JANE = Answer({"status": {"userInfo": {"username": "jane@lab.org", "groups": ["a"]}}}, 201)
 
 
-async def test_the_api_says_who_the_user_is_and_is_asked_once() -> None:
+async def test_the_username_is_fetched_from_selfsubjectreviews_and_cached() -> None:
     cases: list[tuple[dict[str, Answer], dict[str, Any], str]] = [
         ({"v1": JANE}, {}, "jane@lab.org"),
         ({"v1beta1": JANE}, {}, "jane@lab.org"),

@@ -70,7 +70,7 @@ def test_a_context_takes_its_cluster_and_user_from_other_files(tmp_path: Path) -
     assert (resolved.cluster["server"], resolved.user) == ("https://lab:6443", {"token": "t"})
 
 
-def test_paths_begin_at_the_folder_of_the_file_that_names_them(tmp_path: Path) -> None:
+def test_relative_paths_resolve_against_the_folder_of_their_kubeconfig(tmp_path: Path) -> None:
     login = {"command": "./bin/login", "apiVersion": "v1"}
     user: dict[str, Any] = {"client-key": "/abs/key", "tokenFile": "../token", "exec": login}
     found = merge([write(tmp_path / "deep" / "a", part("lab", current="lab", **user))]).resolve().user
@@ -81,7 +81,7 @@ def test_paths_begin_at_the_folder_of_the_file_that_names_them(tmp_path: Path) -
     assert merge([write(tmp_path / "b", plain)]).resolve().user["exec"]["command"] == "login"
 
 
-def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
+def test_an_empty_kubeconfig_file_is_ignored(tmp_path: Path) -> None:
     found = merge([write(tmp_path / "empty", ""), write(tmp_path / "a", part("lab", current="lab"))])
     assert (found.current, found.problems) == ("lab", ())
 
@@ -108,7 +108,7 @@ def test_a_broken_file_is_named_but_not_quoted(tmp_path: Path, broken: str, word
     assert "SECRET" not in found.problems[0]
 
 
-def test_which_context_is_current_is_not_guessed_while_a_file_is_broken(tmp_path: Path) -> None:
+def test_the_current_context_is_not_resolved_while_a_kubeconfig_file_is_malformed(tmp_path: Path) -> None:
     found = merge([write(tmp_path / "bad", "a: ["), write(tmp_path / "good", part("lab", current="lab"))])
     with pytest.raises(NoCluster, match="bad"):
         found.resolve()
@@ -133,7 +133,9 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
         (part("\x1b]0;x\x07lab"), "prod", "There are: lab."),
     ],
 )
-def test_what_a_context_lacks_is_said(tmp_path: Path, content: object, name: str, words: str) -> None:
+def test_missing_contexts_clusters_and_users_are_reported_by_name(
+    tmp_path: Path, content: object, name: str, words: str
+) -> None:
     path = write(tmp_path / "config", content)
     with pytest.raises(NoCluster) as caught:
         merge([path]).resolve(name)
@@ -148,7 +150,7 @@ def test_a_cluster_may_be_reached_without_a_user(tmp_path: Path) -> None:
     assert merge([write(tmp_path / "config", content)]).resolve().user == {}
 
 
-def test_files_are_those_that_kubectl_would_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kubeconfig_files_are_chosen_as_by_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     assert kubeconfig_files() == []
@@ -167,7 +169,7 @@ def test_files_are_those_that_kubectl_would_take(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_several_files_say_what_they_say_to_kubectl(tmp_path: Path) -> None:
+def test_several_kubeconfig_files_merge_as_in_kubectl_config_view(tmp_path: Path) -> None:
     login = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": "./login",
@@ -212,7 +214,7 @@ ANYTHING: st.SearchStrategy[Any] = st.recursive(
     st.dictionaries(st.sampled_from(["clusters", "users", "contexts", "current-context", "kind"]), ANYTHING),
     st.text(max_size=5),
 )
-def test_whatever_a_kubeconfig_says_it_is_listed_or_refused(
+def test_any_kubeconfig_content_is_resolved_or_rejected_with_its_path(
     tmp_path_factory: pytest.TempPathFactory, content: Any, name: str
 ) -> None:
     path = write(tmp_path_factory.getbasetemp() / "any", content)
@@ -232,7 +234,7 @@ def test_whatever_a_kubeconfig_says_it_is_listed_or_refused(
         ("/dev/null", "There is no kubeconfig at /dev/null."),
     ],
 )
-async def test_what_is_no_file_is_no_kubeconfig_and_named(
+async def test_a_kubeconfig_path_that_is_not_a_regular_file_is_rejected_and_named(
     path: str, why: str, is_named: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", path)

@@ -66,7 +66,7 @@ class Turns:
         return [at_s for _, at_s in self.went]
 
 
-def test_twenty_go_at_once_and_then_ten_a_second() -> None:
+def test_twenty_requests_burst_and_then_ten_a_second_follow() -> None:
     async def story() -> None:
         turns = Turns(RateLimiter())
         await asyncio.gather(*(turns.take(str(number)) for number in range(40)))
@@ -89,7 +89,7 @@ def test_after_a_silence_the_bucket_is_full_and_no_fuller() -> None:
     run(story)
 
 
-def test_what_the_user_asks_for_goes_before_what_waits_already() -> None:
+def test_urgent_requests_overtake_queued_requests() -> None:
     async def story() -> None:
         turns = Turns(RateLimiter(reserve=0))
         waiting = [turns.ask(f"list {number}") for number in range(30)]
@@ -102,7 +102,7 @@ def test_what_the_user_asks_for_goes_before_what_waits_already() -> None:
     run(story)
 
 
-def test_what_is_done_in_the_background_waits_whatever_it_asks_for_and_so_do_its_tasks() -> None:
+def test_background_requests_are_never_urgent_even_in_child_tasks() -> None:
     async def story() -> None:
         turns = Turns(RateLimiter(reserve=0))
         waiting = [turns.ask(f"list {number}") for number in range(20)]
@@ -149,7 +149,7 @@ def test_background_work_is_never_starved_by_urgent_work_without_end() -> None:
     run(story)
 
 
-def test_who_leaves_the_queue_gives_the_place_back() -> None:
+def test_cancelled_requests_free_their_place_in_the_queue() -> None:
     async def story() -> None:
         turns = Turns(RateLimiter(per_s=1, burst=1, reserve=0))
         await turns.take("first")
@@ -181,7 +181,7 @@ def test_a_turn_that_comes_together_with_a_cancellation_is_not_lost() -> None:
     run(story)
 
 
-def test_a_pause_holds_everybody_and_then_begins_slowly() -> None:
+def test_a_pause_holds_all_requests_and_resumes_at_the_base_rate() -> None:
     async def story() -> None:
         limiter = RateLimiter(reserve=0)
         turns = Turns(limiter)
@@ -196,7 +196,7 @@ def test_a_pause_holds_everybody_and_then_begins_slowly() -> None:
     run(story)
 
 
-def test_no_server_stops_the_program_for_an_hour() -> None:
+def test_a_pause_is_capped_at_the_longest_pause() -> None:
     async def story() -> None:
         turns = Turns(RateLimiter())
         turns.limiter.pause(3600)
@@ -206,7 +206,7 @@ def test_no_server_stops_the_program_for_an_hour() -> None:
     run(story)
 
 
-def test_a_pause_catches_who_waits_already() -> None:
+def test_a_pause_also_delays_queued_requests() -> None:
     async def story() -> None:
         turns = Turns(RateLimiter(per_s=1, burst=1, reserve=0))
         await turns.take("a")
@@ -225,7 +225,7 @@ def test_a_pause_catches_who_waits_already() -> None:
     ),
     st.lists(st.tuples(st.floats(0, 20), st.floats(0, 4)), max_size=3),
 )
-def test_whatever_comes_and_leaves_all_others_go_and_never_faster_than_the_limit(
+def test_all_waiting_requests_are_granted_and_never_faster_than_the_limit(
     requests: list[tuple[float, bool, float | None]], pauses: list[tuple[float, float]]
 ) -> None:
     async def story() -> None:

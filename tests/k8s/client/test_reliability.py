@@ -57,7 +57,7 @@ async def test_a_server_that_restarts_leaves_the_rows_and_their_age_and_then_eve
         assert [each.query["resourceVersion"] for each in cluster.asked(PODS, watch=True)][-1] == "5"
 
 
-async def test_a_dead_cluster_is_probed_once_for_all_and_not_by_everybody() -> None:
+async def test_an_unreachable_cluster_is_probed_once_and_not_by_each_watch() -> None:
     async with ScriptedCluster() as cluster:
         streams = serve_small(cluster)
         async with running(cluster, backoff=HASTY) as feed:
@@ -89,7 +89,7 @@ async def test_a_cluster_that_is_away_from_the_start_appears_when_it_comes() -> 
             assert jobs_of(await feed.until_live(cluster, WATCHED)) == ["bert"]
 
 
-async def test_a_busy_server_is_called_throttled_and_left_alone_for_as_long_as_it_asks() -> None:
+async def test_a_busy_server_is_shown_as_throttled_and_its_retry_after_is_respected() -> None:
     async with ScriptedCluster() as cluster:
         streams = serve_small(cluster)
         busy = refusal(429, "too many requests", headers={"Retry-After": "2"})
@@ -117,7 +117,7 @@ NOTHING_OF_KUBERNETES = {
 
 
 @pytest.mark.parametrize("reply", NOTHING_OF_KUBERNETES.values(), ids=NOTHING_OF_KUBERNETES)
-async def test_a_server_of_something_else_is_no_empty_cluster(reply: Reply) -> None:
+async def test_a_server_without_a_kubernetes_api_is_not_shown_as_an_empty_cluster(reply: Reply) -> None:
     async with ScriptedCluster() as cluster:
         cluster.say_everywhere(reply)
         async with running(cluster, backoff=HASTY) as feed:
@@ -155,7 +155,7 @@ async def test_a_kind_that_is_gone_without_a_status_is_still_gone() -> None:
             assert (snapshot.stale, snapshot.kinds) == ("", ())
 
 
-async def test_a_server_that_fails_for_one_collection_is_said_of_that_one() -> None:
+async def test_a_failing_collection_is_named_while_the_others_stay_live() -> None:
     async with ScriptedCluster() as cluster:
         serve_small(cluster)
         cluster.replace(JOBS, refusal(500, "etcdserver: leader changed"))
@@ -204,7 +204,7 @@ async def test_a_slow_list_shows_its_rows_page_by_page_and_counts_them() -> None
         assert [each.query["limit"] for each in cluster.asked(PODS)] == ["500"] * 3
 
 
-async def test_a_line_of_a_watch_that_makes_no_sense_is_made_up_for_by_a_list() -> None:
+async def test_a_malformed_watch_line_triggers_a_relist() -> None:
     async with ScriptedCluster() as cluster:
         streams = serve_small(cluster)
         cluster.replace(NODES, page([node("n1")], "5"), page([node("n1"), node("n2")], "6"))
@@ -218,7 +218,7 @@ async def test_a_line_of_a_watch_that_makes_no_sense_is_made_up_for_by_a_list() 
 
 
 @pytest.mark.parametrize("ahead_s", [3600.0, -3600.0])
-async def test_ages_are_the_servers_also_when_its_clock_is_an_hour_off(ahead_s: float) -> None:
+async def test_ages_follow_the_server_clock_even_when_it_is_an_hour_off(ahead_s: float) -> None:
     created = datetime.now(UTC) + timedelta(seconds=ahead_s - 630)
     job = pytorch_job("bert", creationTimestamp=created.strftime("%Y-%m-%dT%H:%M:%SZ"))
     async with ScriptedCluster() as cluster:
@@ -231,7 +231,7 @@ async def test_ages_are_the_servers_also_when_its_clock_is_an_hour_off(ahead_s: 
     assert Clock.ahead(snapshot.clock_offset_s).age(snapshot.jobs[0].created) in ("~10m", "~11m")
 
 
-async def test_a_login_that_is_over_is_said_and_tried_again_when_the_user_asks() -> None:
+async def test_an_expired_login_is_shown_and_retried_on_demand() -> None:
     async with ScriptedCluster() as cluster:
         streams = serve_small(cluster)
         over = refusal(401, "Unauthorized")
@@ -254,7 +254,7 @@ async def test_a_login_that_is_over_is_said_and_tried_again_when_the_user_asks()
         assert asked_of(cluster)[PODS] == before[PODS]
 
 
-async def test_a_login_that_is_over_is_tried_again_by_itself() -> None:
+async def test_an_expired_login_is_retried_automatically() -> None:
     async with ScriptedCluster() as cluster:
         serve_small(cluster)
         cluster.replace(PODS, refusal(401, "Unauthorized"))
@@ -264,7 +264,7 @@ async def test_a_login_that_is_over_is_tried_again_by_itself() -> None:
             assert jobs_of(await feed.until_live(cluster, WATCHED)) == ["bert"]
 
 
-async def test_without_the_right_to_list_nodes_those_that_pods_are_on_are_shown() -> None:
+async def test_without_permission_to_list_nodes_the_nodes_of_pods_are_shown() -> None:
     async with ScriptedCluster() as cluster:
         serve_small(cluster)
         cluster.replace(NODES, refusal(403, 'User "li" cannot list resource "nodes"', "Forbidden"))
@@ -278,7 +278,7 @@ async def test_without_the_right_to_list_nodes_those_that_pods_are_on_are_shown(
         assert len(cluster.asked(NODES)) == 1
 
 
-async def test_who_may_list_one_namespace_only_starts_there_and_may_go_to_another() -> None:
+async def test_a_user_restricted_to_one_namespace_starts_there_and_can_switch() -> None:
     other = pytorch_job("gpt", namespace="other")
     async with ScriptedCluster() as cluster:
         serve_small(cluster)

@@ -40,7 +40,7 @@ async def failure(host: str, **config: object) -> Unreachable:
     return found
 
 
-async def test_where_nothing_listens_that_is_said_and_what_to_do() -> None:
+async def test_connection_refused_is_reported_with_advice() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
@@ -49,13 +49,13 @@ async def test_where_nothing_listens_that_is_said_and_what_to_do() -> None:
     assert error.hint == "Start the cluster, or correct the server in the kubeconfig."
 
 
-async def test_a_name_without_an_address_is_said() -> None:
+async def test_an_unresolvable_host_name_is_reported() -> None:
     error = await failure("https://no-such-host.invalid:6443")
     assert error.why == "no-such-host.invalid: no address is known for this name."
     assert "VPN" in error.hint
 
 
-async def test_an_authority_that_is_not_trusted_is_said(tmp_path: Path) -> None:
+async def test_an_untrusted_certificate_authority_is_reported(tmp_path: Path) -> None:
     served, other = make_authority(tmp_path), make_authority(_folder(tmp_path, "other"))
     async with ScriptedCluster(tls=server_tls(issue(served, "server"))) as cluster:
         error = await failure(cluster.host, ssl_ca_cert=str(other.path))
@@ -73,7 +73,7 @@ async def test_the_scheme_of_a_server_may_be_written_in_capitals(tmp_path: Path)
             assert await client.get_json("/version") == {"gitVersion": "v1"}
 
 
-def test_the_default_tls_context_of_aiohttp_trusts_nobody() -> None:
+def test_the_default_tls_context_of_aiohttp_trusts_no_authority() -> None:
     code = (
         "import k8s.client.session, aiohttp.connector\n"
         "context = aiohttp.connector._SSL_CONTEXT_VERIFIED\n"
@@ -84,7 +84,7 @@ def test_the_default_tls_context_of_aiohttp_trusts_nobody() -> None:
     assert done.stdout.split() == ["CERT_REQUIRED", "True", "0"]
 
 
-async def test_a_certificate_for_another_name_is_said(tmp_path: Path) -> None:
+async def test_a_certificate_host_name_mismatch_is_reported(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     certificate = issue(authority, "server", names="DNS:elsewhere.example")
     async with ScriptedCluster(tls=server_tls(certificate)) as cluster:
@@ -94,7 +94,9 @@ async def test_a_certificate_for_another_name_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("year", "state"), [(2020, "has expired"), (2100, "is not valid yet")])
-async def test_a_certificate_out_of_its_time_is_said(tmp_path: Path, year: int, state: str) -> None:
+async def test_an_expired_or_not_yet_valid_certificate_is_reported(
+    tmp_path: Path, year: int, state: str
+) -> None:
     certificate = _valid_in(tmp_path, year)
     async with ScriptedCluster(tls=server_tls(certificate)) as cluster:
         error = await failure(cluster.host, ssl_ca_cert=str(certificate.path))
@@ -102,7 +104,7 @@ async def test_a_certificate_out_of_its_time_is_said(tmp_path: Path, year: int, 
     assert "clock" in error.hint
 
 
-def test_silence_is_told_from_a_connection_that_the_other_end_breaks() -> None:
+def test_a_timeout_is_distinguished_from_a_connection_broken_by_the_peer() -> None:
     cases: list[tuple[Exception | None, bool]] = [
         (ConnectionResetError(errno.ECONNRESET, "reset"), True),
         (OSError(errno.ENETUNREACH, "unreachable"), False),
@@ -115,7 +117,7 @@ def test_silence_is_told_from_a_connection_that_the_other_end_breaks() -> None:
         assert is_broken_by_peer(error) is is_broken
 
 
-async def test_a_server_that_speaks_no_tls_is_said() -> None:
+async def test_a_server_without_tls_is_reported() -> None:
     async with ScriptedCluster() as cluster:
         error = await failure(cluster.host.replace("http:", "https:"))
     assert error.why == f"{cluster.host.removeprefix('http://')}: it does not speak TLS."
@@ -152,7 +154,9 @@ SCHEME, PROXY = "its port, http or https", "proxy-url"
     ],
     ids=lambda value: repr(value)[:30],
 )
-async def test_what_listens_is_named(scheme: str, answer: bytes | None, why: str, hint: str) -> None:
+async def test_connection_errors_name_the_server_or_the_proxy(
+    scheme: str, answer: bytes | None, why: str, hint: str
+) -> None:
     async with answering(answer) as where:
         is_proxied = scheme == "proxy"
         config = ClusterConfig(
@@ -167,7 +171,7 @@ async def test_what_listens_is_named(scheme: str, answer: bytes | None, why: str
     assert "SECRET" not in str(failed.value) and "\n" not in failed.value.why
 
 
-async def test_a_server_that_wants_https_is_asked_for_by_that_name() -> None:
+async def test_an_http_request_to_an_https_server_is_answered_with_a_hint_to_use_https() -> None:
     said = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
     async with answering(said) as where, Client(ClusterConfig(host=f"http://{where}")) as client:
         with pytest.raises(Invalid) as failed:

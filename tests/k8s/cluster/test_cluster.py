@@ -23,7 +23,7 @@ from tests.support.objects import (
 MIG = "nvidia.com/mig-1g.10gb"
 
 
-def test_the_recorded_nodes_come_out_as_they_are() -> None:
+def test_recorded_nodes_have_the_expected_status_and_gpu_shares() -> None:
     nodes, _ = joined(recorded("nodes"), recorded("pods"), recorded("pytorchjobs"))
     assert {name: (row.status, dict(row.resources)) for name, row in nodes.items()} == {
         "gpu-node-0": ("Ready", {GPU: Share(8, 8, 0)}),
@@ -33,7 +33,7 @@ def test_the_recorded_nodes_come_out_as_they_are() -> None:
     assert nodes["gpu-node-1"].gpu_model == "NVIDIA-H100-80GB-HBM3"
 
 
-def test_the_recorded_jobs_come_out_as_they_are() -> None:
+def test_recorded_jobs_have_the_expected_status_gpus_and_reason() -> None:
     cases: list[tuple[str, int, int, Status, str]] = [
         ("done", 1, 0, Status.SUCCEEDED, ""),
         ("fails", 1, 0, Status.FAILED, "master-0 exit 1, 18:36:07"),
@@ -52,7 +52,7 @@ def test_the_recorded_jobs_come_out_as_they_are() -> None:
         assert words in job.reason
 
 
-def test_a_recorded_job_has_its_instances_by_the_older_operators_labels() -> None:
+def test_instances_of_a_recorded_job_are_matched_by_older_operator_labels() -> None:
     _, jobs = joined(recorded("nodes"), recorded("pods"), recorded("pytorchjobs"))
     instances = jobs["waits"].instances
     assert [(each.name, each.node, each.is_chief) for each in instances] == [
@@ -64,14 +64,14 @@ def test_a_recorded_job_has_its_instances_by_the_older_operators_labels() -> Non
     assert jobs["restarts"].instances[0].restarts > 0
 
 
-def test_a_job_without_pods_asks_for_what_its_object_says() -> None:
+def test_a_job_without_pods_requests_the_gpus_of_its_spec() -> None:
     _, jobs = joined([], [], [pytorch_job("bert", workers=4, gpus=8)])
     job = jobs["bert"]
     assert (job.gpus_requested, job.gpus_allocated, job.status) == (32, 0, Status.PENDING)
     assert [each.reason for each in job.instances] == ["no pod yet"] * 4
 
 
-def test_a_pod_that_was_removed_when_its_job_ended_is_not_waited_for() -> None:
+def test_a_pod_removed_when_its_job_ended_is_not_shown_as_pending() -> None:
     ended = [{"type": "Succeeded", "status": "True", "lastTransitionTime": "2026-11-21T12:00:00Z"}]
     bert = pytorch_job("bert", workers=2) | {"status": {"conditions": ended}}
     _, jobs = joined([node("a")], [pod_of(bert, "master-0", on="a", phase="Succeeded")], [bert])
@@ -133,7 +133,7 @@ def test_jobs_of_one_name_in_two_namespaces_keep_their_own_pods() -> None:
     assert {job.ref.namespace: job.gpus_allocated for job in jobs} == {"default": 0, "other": 8}
 
 
-def test_a_job_without_a_master_has_a_chief_all_the_same() -> None:
+def test_a_job_without_a_master_has_worker_0_as_chief() -> None:
     bert = pytorch_job("bert", workers=3)
     del bert["spec"]["pytorchReplicaSpecs"]["Master"]
     _, jobs = joined([], [pod_of(bert, "worker-1", on="n1")], [bert])
@@ -142,7 +142,7 @@ def test_a_job_without_a_master_has_a_chief_all_the_same() -> None:
     assert job.instances[1].node == "n1"
 
 
-def test_slices_of_a_gpu_are_counted_apart_from_whole_ones() -> None:
+def test_mig_slices_are_counted_separately_from_whole_gpus() -> None:
     mixed = node("n1", gpus=4)
     mixed["status"]["allocatable"][MIG] = "7"
     mixed["status"]["capacity"][MIG] = "7"
@@ -159,7 +159,7 @@ def test_a_node_without_accelerators_has_no_shares() -> None:
     assert dict(nodes["cpu-1"].resources) == {}
 
 
-def test_a_pod_on_a_node_that_is_not_listed_is_counted_there_all_the_same() -> None:
+def test_gpus_of_a_pod_on_an_unlisted_node_are_counted_on_that_node() -> None:
     bert = pytorch_job("bert")
     nodes, jobs = joined([], [pod_of(bert, "master-0", on="gone")], [bert])
     row = nodes["gone"]
@@ -167,7 +167,7 @@ def test_a_pod_on_a_node_that_is_not_listed_is_counted_there_all_the_same() -> N
     assert jobs["bert"].gpus_allocated == 8
 
 
-def test_make_believe_gpus_are_marked() -> None:
+def test_simulated_gpus_are_marked() -> None:
     simulated = node("n1")
     simulated["metadata"]["labels"] = {"gpuconsole.dev/simulated": "true"}
     nodes, _ = joined([simulated, node("n2")], [], [])
@@ -187,14 +187,14 @@ def test_a_job_of_128_pods_has_128_places_in_order() -> None:
     assert job.ranks_total == 1024
 
 
-def test_names_that_look_like_markup_stay_as_they_are() -> None:
+def test_names_that_look_like_markup_are_not_changed() -> None:
     odd = pytorch_job("[/b]bold")
     nodes, jobs = joined([node("[red]n")], [pod_of(odd, "master-0", on="[red]n")], [odd])
     assert jobs["[/b]bold"].instances[0].pod == "[/b]bold-master-0"
     assert nodes["[red]n"].holders[0].job == "[/b]bold"
 
 
-def test_a_pod_that_its_job_no_longer_asks_for_is_shown_and_counted() -> None:
+def test_a_surplus_pod_of_a_job_is_shown_and_its_gpus_are_counted() -> None:
     bert = pytorch_job("bert", workers=2, gpus=8)
     pods = [pod_of(bert, place, on="n1") for place in ("master-0", "worker-0", "worker-1")]
     _, jobs = joined([], pods, [bert])
@@ -237,7 +237,7 @@ def test_a_job_that_waits_in_a_queue_is_queued() -> None:
     assert (jobs["bert"].status, jobs["bert"].reason) == (Status.QUEUED, "waits in queue research")
 
 
-def test_somebody_elses_pod_holds_gpus_under_its_owners_name() -> None:
+def test_gpus_of_a_foreign_pod_are_held_under_the_name_of_its_owner() -> None:
     pod = pod_of(pytorch_job("x"), "master-0", on="n1")
     pod["metadata"]["labels"] = {}
     pod["metadata"]["ownerReferences"][0] |= {"kind": "StatefulSet", "name": "notebook", "uid": "set"}
@@ -248,7 +248,7 @@ def test_somebody_elses_pod_holds_gpus_under_its_owners_name() -> None:
     assert (row.gpus_requested, row.gpus_allocated, len(row.instances)) == (8, 8, 1)
 
 
-def test_the_newest_job_stands_first() -> None:
+def test_jobs_are_sorted_newest_first() -> None:
     old = pytorch_job("old", creationTimestamp="2026-11-20T18:00:00Z")
     new = pytorch_job("new", creationTimestamp="2026-11-20T19:00:00Z")
     _, jobs = joined([], [], [old, new])
@@ -263,7 +263,7 @@ def test_pods_that_outlive_their_deleted_job_keep_its_user() -> None:
         assert [job.user for job in joiner.join([], pods, jobs)[1]] == ["li"]
 
 
-def test_a_negative_number_of_gpus_is_none() -> None:
+def test_a_negative_gpu_count_is_treated_as_zero() -> None:
     cases: list[str] = ["-5", "-1", "0"]
     for gpus in cases:
         bert = pytorch_job("bert", gpus=1)

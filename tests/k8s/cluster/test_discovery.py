@@ -67,11 +67,13 @@ def served(preferred: Sequence[str] = (), **plurals: Sequence[str] | None) -> Se
         "a group that would not say",
     ],
 )
-def test_of_several_versions_of_a_kind_one_is_chosen(there: ServedKinds, chosen: list[Named]) -> None:
+def test_one_version_is_chosen_when_a_kind_is_served_in_several(
+    there: ServedKinds, chosen: list[Named]
+) -> None:
     assert list(choose(EVERY, there)) == chosen
 
 
-def test_versions_that_are_stored_apart_are_other_objects() -> None:
+def test_versions_with_different_storage_are_mirrored_separately() -> None:
     places = [("lab.io/v2", "mpijobs"), ("lab.io/v1", "mpijobs")]
     plurals = {version: frozenset({plural}) for version, plural in places}
     names = ["/".join(place) for place in places]
@@ -87,7 +89,7 @@ def test_versions_that_are_stored_apart_are_other_objects() -> None:
     ),
     st.frozensets(st.sampled_from(sorted({kind.resource.api_version for kind in KINDS}))),
 )
-def test_no_job_is_mirrored_twice_where_the_server_says_what_it_has(
+def test_no_job_is_mirrored_twice_when_discovery_lists_the_served_kinds(
     plurals: dict[str, frozenset[str] | None], preferred: frozenset[str]
 ) -> None:
     chosen = choose(KINDS, ServedKinds(plurals, preferred))
@@ -117,7 +119,7 @@ def holds(*plurals: str) -> Answer:
     return Answer({"kind": "APIResourceList", "resources": listed})
 
 
-async def test_groups_are_asked_for_what_they_hold_and_only_those_that_we_know() -> None:
+async def test_discovery_requests_resources_only_from_known_api_groups() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         say_groups(cluster, apps=["v1"], lab_io=["v2", "v1"], batch=["v1", "v1beta1"], metrics_k8s_io=["v1"])
         cluster.say("/apis/lab.io/v1", holds("mpijobs", "torchjobs"))
@@ -141,7 +143,7 @@ async def test_groups_are_asked_for_what_they_hold_and_only_those_that_we_know()
     ],
     ids=["503", "403", "no JSON", "nonsense", "nothing", "gone meanwhile"],
 )
-async def test_a_group_that_is_broken_hides_no_other(reply: Reply, chosen: list[Named]) -> None:
+async def test_a_broken_api_group_does_not_hide_other_groups(reply: Reply, chosen: list[Named]) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         say_groups(cluster, lab_io=["v1", "v2"], batch=["v1"])
         cluster.say("/apis/lab.io/v1", reply)
@@ -150,7 +152,7 @@ async def test_a_group_that_is_broken_hides_no_other(reply: Reply, chosen: list[
         assert list(await discover(client, EVERY)) == chosen
 
 
-async def test_a_server_that_does_not_name_its_groups_is_an_error() -> None:
+async def test_discovery_fails_when_the_api_groups_cannot_be_listed() -> None:
     cases: list[tuple[Reply, type[KubeError]]] = [
         (refusal(403), KubeError),
         (refusal(404), KubeError),
@@ -168,7 +170,7 @@ async def test_a_server_that_does_not_name_its_groups_is_an_error() -> None:
                 await discover(client, EVERY)
 
 
-async def test_a_cluster_lost_between_two_questions_is_not_taken_for_one_without_kinds() -> None:
+async def test_a_cluster_lost_during_discovery_raises_unreachable() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         say_groups(cluster, lab_io=["v1"], batch=["v1"])
         cluster.say("/apis/lab.io/v1", Drop())
@@ -177,7 +179,7 @@ async def test_a_cluster_lost_between_two_questions_is_not_taken_for_one_without
             await discover(client, EVERY)
 
 
-async def test_a_kind_that_a_manifest_names_is_found_with_one_question_for_its_group() -> None:
+async def test_the_rest_mapper_finds_a_kind_with_one_cached_request_per_group_version() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say("/apis/lab.io/v1", holds("mpijobs", "torchjobs"))
         cluster.say("/api/v1", Answer({"resources": [{"name": "nodes", "kind": "Node", "verbs": VERBS}]}))

@@ -211,7 +211,7 @@ def test_an_updated_snapshot_equals_one_from_scratch(steps: list[list[tuple[str,
         before = after
 
 
-def test_what_has_not_changed_is_the_same_picture() -> None:
+def test_an_unchanged_cluster_yields_the_identical_rows() -> None:
     world, joiner = World(), Joiner()
     world.change("nodes", "n0", NodeStatus({GPU: 8}, {GPU: 8}))
     holds = Container("main", resources=Resources(limits={GPU: 2}))
@@ -223,7 +223,7 @@ def test_what_has_not_changed_is_the_same_picture() -> None:
     assert again[1] is job_rows
 
 
-async def test_a_large_cluster_is_joined_in_turns_with_the_same_result() -> None:
+async def test_joining_a_large_cluster_yields_to_the_event_loop() -> None:
     job = pytorch_job("wide", workers=3000, gpus=1)
     pods = [pod_of(job, f"worker-{number}", on="n1", gpus=1) for number in range(2999)]
     read = Reader[Pod](Pod).read_list(listed(*pods))[1]

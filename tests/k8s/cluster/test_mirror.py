@@ -43,7 +43,7 @@ async def test_the_first_listing_shows_each_page_as_it_comes() -> None:
         assert cluster.asked(ALL, watch=True)[0].query["resourceVersion"] == "9"
 
 
-async def test_changes_come_by_themselves() -> None:
+async def test_watch_events_update_the_mirror() -> None:
     stream = Stream()
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")]))
@@ -58,7 +58,7 @@ async def test_changes_come_by_themselves() -> None:
             await watched.until_pods("b")
 
 
-async def test_a_pod_made_again_under_its_name_is_another_pod() -> None:
+async def test_a_pod_recreated_under_the_same_name_replaces_the_old_uid() -> None:
     stream = Stream()
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a", uid="old")]))
@@ -88,7 +88,7 @@ GONE = status_object(410, "too old resource version: 5 (900)", "Expired")
     [refusal(410, "too old resource version: 5 (900)", "Expired"), Stream().event("ERROR", GONE).end()],
     ids=["as an answer", "as a line"],
 )
-async def test_a_forgotten_version_is_listed_again_and_never_resumed(forgotten: Reply) -> None:
+async def test_an_expired_resource_version_triggers_a_relist_and_is_not_resumed(forgotten: Reply) -> None:
     async with ScriptedCluster() as cluster:
         cluster.say(
             ALL, page([pod("a"), pod("b")], "5"), page([pod("b")], following="2"), page([pod("c")], "900")
@@ -112,7 +112,7 @@ async def test_a_server_that_forgets_everything_at_once_is_not_hammered() -> Non
             assert [len(cluster.asked(ALL)), len(cluster.asked(ALL, watch=True))] == [2, 2]
 
 
-async def test_a_list_that_expires_between_its_pages_is_begun_again_as_a_whole_and_no_row_is_lost() -> None:
+async def test_a_list_that_expires_between_pages_restarts_unpaged_and_keeps_all_rows() -> None:
     async with ScriptedCluster() as cluster:
         pages = [page([pod("a")], following="2"), page([pod("b")], following="3"), refusal(410)]
         cluster.say(ALL, *pages, page([pod("b"), pod("c")]))
@@ -146,7 +146,7 @@ async def test_a_list_that_breaks_off_keeps_its_rows(breaks: list[Reply], proble
             await watched.until_pods("a", "b")
 
 
-async def test_a_watch_that_breaks_off_keeps_the_rows_says_so_and_goes_on() -> None:
+async def test_a_broken_watch_keeps_its_rows_reports_the_problem_and_resumes() -> None:
     stream = Stream().event("ADDED", pod("b", "6"))
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")], "5"))
@@ -161,7 +161,7 @@ async def test_a_watch_that_breaks_off_keeps_the_rows_says_so_and_goes_on() -> N
             assert len(cluster.asked(ALL)) == 1
 
 
-async def test_while_the_cluster_is_away_the_time_it_was_last_heard_stands_still() -> None:
+async def test_last_seen_does_not_advance_while_the_cluster_is_unreachable() -> None:
     stream = Stream()
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")]))
@@ -176,7 +176,7 @@ async def test_while_the_cluster_is_away_the_time_it_was_last_heard_stands_still
             assert not watched.mirror.state.is_live
 
 
-async def test_a_quiet_watch_was_true_until_the_server_broke_it() -> None:
+async def test_last_seen_of_an_idle_watch_is_the_time_when_the_connection_broke() -> None:
     stream = Stream()
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")]))
@@ -190,7 +190,7 @@ async def test_a_quiet_watch_was_true_until_the_server_broke_it() -> None:
             assert opened_s < broken_s <= watched.mirror.last_seen_s
 
 
-async def test_a_watch_that_falls_silent_was_true_until_the_server_was_last_heard_of_anything() -> None:
+async def test_last_seen_of_a_silent_watch_is_the_last_response_to_its_client() -> None:
     silent = Backoff(first_s=60.0, watch_s=0, grace_s=0.5)
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")]))
@@ -219,7 +219,7 @@ async def test_a_watch_that_is_never_opened_is_not_called_live() -> None:
         assert not any(is_live for _, _, is_live in watched.states)
 
 
-async def test_nothing_that_a_list_answers_ends_the_mirror() -> None:
+async def test_no_list_response_stops_the_mirror() -> None:
     cases: list[tuple[Reply, type[KubeError]]] = [
         (refusal(401, "Unauthorized"), Unauthorized),
         (refusal(500, "etcd leader changed"), ServerFailed),
@@ -255,7 +255,7 @@ async def test_nothing_that_a_list_answers_ends_the_mirror() -> None:
     ],
     ids=range(10),
 )
-async def test_nothing_that_a_watch_says_ends_the_mirror(line: bytes) -> None:
+async def test_no_malformed_watch_line_stops_the_mirror(line: bytes) -> None:
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")], "5"), page([pod("b")], "6"))
         cluster.say(ALL, Stream(line), Stream().event("ADDED", pod("c")), watch=True)
@@ -265,7 +265,7 @@ async def test_nothing_that_a_watch_says_ends_the_mirror(line: bytes) -> None:
             await watched.until(lambda: "c" in watched.names)
 
 
-async def test_after_a_healthy_watch_the_next_failure_is_the_first_again() -> None:
+async def test_a_healthy_watch_resets_the_backoff() -> None:
     backoff = CountedBackoff()
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, refusal(500), refusal(500), page([pod("a")], "5"), page([pod("b")], "6"))
@@ -279,7 +279,7 @@ async def test_after_a_healthy_watch_the_next_failure_is_the_first_again() -> No
             assert backoff.failures == [1, 2, 1]
 
 
-async def test_an_object_with_a_wrong_field_stays_without_it_and_is_named_until_it_is_put_right() -> None:
+async def test_an_object_with_an_invalid_field_is_kept_without_it_and_named_until_corrected() -> None:
     stream = Stream()
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a"), pod("b"), {"metadata": {"name": 5}}], "5"))
@@ -334,7 +334,7 @@ async def test_a_watch_that_the_server_ends_after_a_while_is_no_error() -> None:
             assert watched.problems == []
 
 
-async def test_a_flood_of_changes_makes_no_new_state_for_each() -> None:
+async def test_a_flood_of_changes_does_not_create_new_mirror_states() -> None:
     stream = Stream()
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")]))
@@ -349,7 +349,7 @@ async def test_a_flood_of_changes_makes_no_new_state_for_each() -> None:
             assert watched.mirror.last_seen_s >= heard_s
 
 
-async def test_a_bookmark_changes_nothing_that_is_shown() -> None:
+async def test_a_bookmark_does_not_publish_a_new_state() -> None:
     stream = Stream()
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")], "5"))
@@ -363,7 +363,7 @@ async def test_a_bookmark_changes_nothing_that_is_shown() -> None:
             assert len(watched.states) == 1
 
 
-async def test_whoever_pokes_does_not_wait() -> None:
+async def test_retry_now_skips_the_backoff_delay() -> None:
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, refusal(500), page([pod("a")]))
         cluster.say(ALL, Stream(), watch=True)
@@ -379,12 +379,12 @@ def test_a_delay_doubles_with_each_failure_up_to_thirty_seconds_and_half_as_much
     assert doubled_s <= DEFAULT_BACKOFF.delay_s(failures) <= doubled_s * 1.5
 
 
-def test_the_delays_of_one_who_fails_again_and_again_are_those_of_its_failures_in_order() -> None:
+def test_backoff_delays_double_up_to_the_longest_with_jitter() -> None:
     backoff = Backoff(first_s=1.0, longest_s=4.0)
     delays_s = islice(backoff.delays(), 5)
     for delay_s, least_s in zip(delays_s, (1.0, 2.0, 4.0, 4.0, 4.0), strict=True):
         assert least_s <= delay_s <= least_s * 1.5
 
 
-def test_two_that_fail_together_do_not_ask_again_at_the_same_moment() -> None:
+def test_backoff_delays_have_jitter() -> None:
     assert len({DEFAULT_BACKOFF.delay_s(1) for _ in range(20)}) > 1

@@ -11,7 +11,7 @@ from tests.scripted.mirror import ALL, MINE, Watched, pod, running
 from tests.scripted.server import ScriptedCluster, Stream, page, refusal
 
 
-async def test_who_may_not_see_all_sees_their_namespace_and_it_is_said() -> None:
+async def test_a_forbidden_cluster_wide_list_falls_back_to_the_own_namespace_and_is_reported() -> None:
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, refusal(403, 'user "li" cannot list pods at the cluster scope'))
         cluster.say(MINE, page([pod("a")]))
@@ -39,7 +39,7 @@ async def test_a_refusal_that_is_over_is_noticed_when_the_watch_ends() -> None:
             assert watched.mirror.missing is None
 
 
-async def test_a_watch_that_is_forbidden_falls_back_with_a_list_of_its_own() -> None:
+async def test_a_forbidden_watch_falls_back_to_a_list_of_the_own_namespace() -> None:
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a"), pod("foreign")], "5"))
         cluster.say(ALL, refusal(403, "cannot watch"), watch=True)
@@ -52,7 +52,7 @@ async def test_a_watch_that_is_forbidden_falls_back_with_a_list_of_its_own() -> 
             assert (watched.mirror.missing.verb, watched.mirror.missing.shown) == ("watch", "mine")
 
 
-async def test_who_may_list_but_not_watch_keeps_what_was_listed_and_lists_again() -> None:
+async def test_listed_rows_are_kept_and_relisted_when_watching_is_forbidden() -> None:
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod("a")], "5"), page([pod("a"), pod("b")], "6"))
         cluster.say(ALL, refusal(403, "cannot watch"), watch=True)
@@ -66,7 +66,7 @@ async def test_who_may_list_but_not_watch_keeps_what_was_listed_and_lists_again(
 
 @pytest.mark.parametrize("names", ["", "a"], ids=["empty", "with a pod"])
 @pytest.mark.parametrize("code", [403, 404])
-async def test_a_refusal_of_what_could_be_watched_is_doubted(code: int, names: str) -> None:
+async def test_a_403_or_404_after_a_working_watch_is_retried_before_fallback(code: int, names: str) -> None:
     stream = Stream()
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, page([pod(name) for name in names]))
@@ -80,7 +80,7 @@ async def test_a_refusal_of_what_could_be_watched_is_doubted(code: int, names: s
             assert cluster.asked(MINE) == []
 
 
-async def test_the_first_list_after_an_outage_doubts_a_refusal() -> None:
+async def test_a_403_of_the_first_list_after_an_outage_is_retried() -> None:
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, refusal(403, "starting"), refusal(403, "starting"), page([pod("a")]))
         cluster.say(ALL, Stream(), watch=True)
@@ -92,7 +92,7 @@ async def test_the_first_list_after_an_outage_doubts_a_refusal() -> None:
             assert cluster.asked(MINE) == []
 
 
-async def test_what_is_refused_is_asked_for_again_at_first_soon_then_rarely() -> None:
+async def test_a_forbidden_list_is_retried_at_growing_intervals() -> None:
     streams = [Stream() for _ in range(4)]
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, refusal(403, "not all"))
@@ -122,7 +122,7 @@ async def test_a_kind_that_is_removed_takes_its_rows_with_it() -> None:
             assert watched.names == []
 
 
-async def test_who_may_see_nothing_is_told_and_asked_for_everything_again_later() -> None:
+async def test_a_fully_forbidden_collection_is_reported_and_retried_cluster_wide_later() -> None:
     async with ScriptedCluster() as cluster:
         cluster.say(ALL, refusal(403, "not all"), page([pod("a")]))
         cluster.say(MINE, refusal(403, "not even mine"))
@@ -146,7 +146,7 @@ async def test_a_kind_that_is_not_served_is_empty_until_it_appears() -> None:
             await watched.until_pods("a")
 
 
-async def test_listing_once_falls_back_too_and_raises_what_is_left() -> None:
+async def test_list_once_falls_back_to_the_namespace_and_raises_its_error() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(ALL, refusal(403, "not all"))
         cluster.say(MINE, page([pod("a")]), refusal(403, "not even mine"))
@@ -157,7 +157,7 @@ async def test_listing_once_falls_back_too_and_raises_what_is_left() -> None:
             await Watched(client, ("", "mine")).mirror.list_once()
 
 
-async def test_a_refusal_after_a_recovery_is_doubted_as_the_first_was() -> None:
+async def test_each_403_after_a_recovery_is_retried_before_fallback() -> None:
     streams = [Stream(), Stream(), Stream()]
     no = refusal(403, "starting")
     async with ScriptedCluster() as cluster:
@@ -174,7 +174,7 @@ async def test_a_refusal_after_a_recovery_is_doubted_as_the_first_was() -> None:
             assert cluster.asked(MINE) == []
 
 
-async def test_a_refusal_that_was_believed_and_is_over_is_doubted_when_it_comes_again() -> None:
+async def test_a_new_403_after_an_accepted_one_was_lifted_is_retried_without_a_relist() -> None:
     first, second = Stream(), Stream()
     no = refusal(403, "starting")
     async with ScriptedCluster() as cluster:

@@ -56,7 +56,7 @@ def sure(found: Holder | None) -> Holder:
     return found
 
 
-def test_a_node_gives_its_gpus_in_one_of_arenas_ways_or_in_slices() -> None:
+def test_the_gpu_sharing_mode_of_a_node_is_detected() -> None:
     cases: list[tuple[Node, str]] = [
         (made(gpu=8), "exclusive"),
         (made(gpu=128), "exclusive"),
@@ -115,7 +115,7 @@ def test_the_model_and_the_memory_of_a_gpu_come_from_labels() -> None:
         assert (row.gpu_model, row.gpu_memory) == (model, memory)
 
 
-def test_a_recorded_node_tells_the_memory_of_its_gpus() -> None:
+def test_the_gpu_memory_of_a_recorded_node_is_read() -> None:
     rows = {row.name: row for row in (node_row(read_node(obj), ()) for obj in recorded("nodes"))}
     assert rows["gpu-node-1"].gpu_memory == 81559 * 2**20
     assert {name: row.mode for name, row in rows.items()} == {
@@ -125,7 +125,7 @@ def test_a_recorded_node_tells_the_memory_of_its_gpus() -> None:
     }
 
 
-def test_gigabytes_of_shared_gpus_are_shown_as_memory_and_never_as_devices() -> None:
+def test_gpushare_memory_is_shown_as_memory_and_not_as_devices() -> None:
     annotations = {"scheduler.framework.gpushare.allocation": '{"0":{"1":16},"1":{"1":8,"0":20}}'}
     one = sure(holder({MEMORY: "44"}, annotations=annotations))
     old = sure(holder({MEMORY: "20"}, annotations={"ALIYUN_COM_GPU_MEM_IDX": "0"}))
@@ -139,7 +139,7 @@ def test_gigabytes_of_shared_gpus_are_shown_as_memory_and_never_as_devices() -> 
     assert row.gpu_memory == 80 * GIB
 
 
-def test_where_shared_memory_is_held_on_unknown_devices_no_fraction_is_claimed() -> None:
+def test_shared_memory_on_unknown_devices_gives_no_fraction_of_devices() -> None:
     row = node_row(made(memory=32, devices=2), [sure(holder({MEMORY: "8"}))])
     assert row.shared is not None
     assert (row.shared.allocated_gib, row.shared.devices_allocated) == (8, None)
@@ -162,12 +162,12 @@ def test_the_gpus_that_were_chosen_by_topology_are_named() -> None:
 
 @settings(max_examples=50)
 @given(st.text(max_size=40) | st.sampled_from(["[1]", '{"0": 1}', '{"0": {"x": 1, "1": "y"}}', "null", "{"]))
-def test_an_annotation_that_makes_no_sense_tells_nothing(text: str) -> None:
+def test_a_malformed_gpushare_annotation_is_ignored(text: str) -> None:
     meta = Meta(annotations={"scheduler.framework.gpushare.allocation": text})
     assert memory_by_device(meta, 8) == {}
 
 
-def test_a_device_with_a_number_without_end_is_none() -> None:
+def test_a_device_index_with_thousands_of_digits_is_ignored() -> None:
     endless = "9" * 5000
     newer = Meta(annotations={"scheduler.framework.gpushare.allocation": f'{{"0": {{"{endless}": 8}}}}'})
     older = Meta(annotations={"ALIYUN_COM_GPU_MEM_IDX": endless})
@@ -196,7 +196,7 @@ def test_a_pod_without_accelerators_is_no_holder() -> None:
     assert holder({"cpu": "4"}) is None
 
 
-def test_what_is_free_is_free_only_where_pods_may_go() -> None:
+def test_free_gpus_are_counted_only_on_schedulable_nodes() -> None:
     busy = [sure(holder({GPU: "3"}))]
     ready = node_row(read_node(node("n1")), busy)
     cordoned = node_row(read_node(node("n2", unschedulable=True)), ())
@@ -243,7 +243,7 @@ def test_free_gpus_of_a_cluster_may_lie_in_small_blocks() -> None:
     assert ClusterSnapshot().largest_free == 0
 
 
-def test_a_node_that_is_not_ready_is_named_with_what_is_wrong() -> None:
+def test_an_unready_node_is_named_with_its_problem() -> None:
     cases: list[tuple[list[dict[str, str]], str]] = [
         ([{"type": "Ready", "status": "Unknown"}], "its node n1 does not answer"),
         ([{"type": "Ready", "status": "False"}], "its node n1 is not ready"),
@@ -256,14 +256,14 @@ def test_a_node_that_is_not_ready_is_named_with_what_is_wrong() -> None:
         assert unready_nodes([read_node(found)]).get("n1", "") == words
 
 
-def test_a_node_names_each_job_that_holds_of_it_once_the_largest_first() -> None:
+def test_a_node_names_each_job_that_holds_gpus_once_largest_first() -> None:
     wide, small = pytorch_job("wide", workers=3, gpus=2), pytorch_job("small", gpus=1)
     pods = [pod_of(wide, place, on="n1", gpus=2) for place in ("master-0", "worker-0", "worker-1")]
     rows, _ = joined([node("n1")], [pod_of(small, "master-0", on="n1", gpus=1), *pods], [wide, small])
     assert rows["n1"].jobs == (("default", "wide", "6"), ("default", "small", "1"))
 
 
-def test_a_node_tells_its_taints_and_since_when_it_is_as_it_is() -> None:
+def test_a_node_row_has_its_taints_and_condition_transition_times() -> None:
     at = "2026-11-21T10:00:00Z"
     obj = node("a", taints=[{"key": "gpu", "value": "only", "effect": "NoSchedule"}])
     obj["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": at}]
@@ -284,7 +284,7 @@ def test_a_node_tells_its_taints_and_since_when_it_is_as_it_is() -> None:
     ],
     ids=["stopped", "reported minutes before", "odd clock", "no report", "no change", "kubelet says so"],
 )
-def test_a_silent_node_counts_from_when_it_was_last_heard(
+def test_an_unknown_node_counts_since_its_last_heartbeat_if_plausible(
     status: str, heard: str | None, changed: str | None, since: str | None
 ) -> None:
     obj = node("a")
@@ -295,7 +295,7 @@ def test_a_silent_node_counts_from_when_it_was_last_heard(
     assert ready.since == (stamp(f"2026-11-21T{since}Z") if since else None)
 
 
-def test_of_two_nodes_of_one_name_the_newer_one_is_shown() -> None:
+def test_the_newer_of_two_nodes_with_the_same_name_is_shown() -> None:
     old, new = node("a", 4), node("a", 8)
     old["metadata"] |= {"uid": "old", "creationTimestamp": "2026-11-20T10:00:00Z"}
     new["metadata"] |= {"uid": "new", "creationTimestamp": "2026-11-21T10:00:00Z"}
@@ -303,7 +303,7 @@ def test_of_two_nodes_of_one_name_the_newer_one_is_shown() -> None:
         assert joined(nodes, [], [])[0]["a"].resources[GPU].total == 8
 
 
-def test_a_report_of_a_kubelet_that_changes_nothing_leaves_the_row_as_it_is() -> None:
+def test_a_new_kubelet_heartbeat_alone_does_not_change_the_node_row() -> None:
     first, second = node("a"), node("a")
     for obj, minute in ((first, 0), (second, 5)):
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": f"2026-11-21T10:0{minute}:00Z"}
@@ -311,7 +311,7 @@ def test_a_report_of_a_kubelet_that_changes_nothing_leaves_the_row_as_it_is() ->
     assert joined([first], [], [])[0]["a"] == joined([second], [], [])[0]["a"]
 
 
-def test_a_holder_tells_since_when_it_holds() -> None:
+def test_a_holder_has_the_time_since_which_it_holds_gpus() -> None:
     bert = pytorch_job("bert", workers=2, gpus=1)
     began, made = "2026-11-21T10:00:00Z", "2026-11-21T09:00:00Z"
     first = pod_of(bert, "master-0", on="a", gpus=1, startTime=began)

@@ -67,7 +67,7 @@ async def looking() -> AsyncIterator[Watched]:
         yield Watched(cluster, client)
 
 
-async def test_an_owner_is_asked_for_once_and_its_own_controller_is_known_then() -> None:
+async def test_an_owner_is_fetched_once_and_gives_its_own_controller() -> None:
     deployment = reference("Deployment", "web")
     async with looking() as watched:
         watched.cluster.say(f"{REPLICA_SETS}/web-1", stored("ReplicaSet", "web-1", deployment))
@@ -94,7 +94,7 @@ async def test_owners_wanted_later_are_found_in_the_background() -> None:
 
 
 @pytest.mark.parametrize("code", [403, 404])
-async def test_an_owner_that_may_not_be_read_is_the_top_one_that_is_known(code: int) -> None:
+async def test_an_unreadable_owner_is_the_topmost_known_owner(code: int) -> None:
     async with looking() as watched:
         watched.cluster.say(f"{DEPLOYMENTS}/web", refusal(code, "no"))
         watched.lookup.update(wanted(reference("Deployment", "web")))
@@ -103,7 +103,7 @@ async def test_an_owner_that_may_not_be_read_is_the_top_one_that_is_known(code: 
         assert (meta.name, meta.namespace, meta.controller) == ("web", "default", None)
 
 
-async def test_a_kind_that_nobody_serves_is_the_top_one_without_asking() -> None:
+async def test_an_owner_of_an_unserved_kind_is_topmost_without_a_request() -> None:
     async with looking() as watched:
         watched.lookup.update(wanted(reference("Notebook", "mine", "kubeflow.org/v1")))
         await watched.lookup.fetch_missing()
@@ -111,7 +111,7 @@ async def test_a_kind_that_nobody_serves_is_the_top_one_without_asking() -> None
         assert watched.cluster.requests == []
 
 
-async def test_the_owner_of_another_uid_with_the_same_name_tells_nothing() -> None:
+async def test_an_owner_with_the_same_name_but_another_uid_is_ignored() -> None:
     async with looking() as watched:
         watched.cluster.say(
             f"{REPLICA_SETS}/web-1", stored("ReplicaSet", "web-1", reference("Deployment", "web"), uid="new")
@@ -121,7 +121,7 @@ async def test_the_owner_of_another_uid_with_the_same_name_tells_nothing() -> No
         assert watched.lookup.owners["old"].controller is None
 
 
-async def test_an_owner_of_no_namespace_is_found_where_it_is() -> None:
+async def test_a_cluster_scoped_owner_is_found() -> None:
     async with looking() as watched:
         watched.cluster.say("/apis/example.com/v1/fleets/all", stored("Fleet", "all"))
         watched.lookup.update(wanted(reference("Fleet", "all", "example.com/v1")))
@@ -129,7 +129,7 @@ async def test_an_owner_of_no_namespace_is_found_where_it_is() -> None:
         assert watched.lookup.owners["Fleet-all"].name == "all"
 
 
-async def test_owners_that_nobody_wants_any_more_are_forgotten() -> None:
+async def test_owners_without_pods_are_dropped_from_the_cache() -> None:
     async with looking() as watched:
         for name in ("web-1", "web-2"):
             watched.cluster.say(f"{REPLICA_SETS}/{name}", stored("ReplicaSet", name))
@@ -148,7 +148,7 @@ async def test_the_number_of_owners_remembered_has_an_end() -> None:
         assert len(watched.lookup.owners) == most
 
 
-async def test_while_the_cluster_is_away_nothing_is_taken_for_known() -> None:
+async def test_a_server_error_while_fetching_an_owner_is_not_cached() -> None:
     async with looking() as watched:
         watched.cluster.say(f"{DEPLOYMENTS}/web", refusal(500, "busy"), stored("Deployment", "web"))
         watched.lookup.update(wanted(reference("Deployment", "web")))

@@ -38,7 +38,7 @@ def rows_of(pods: list[Object], jobs: list[Object], owners: dict[str, Meta] | No
     return {f"{row.ref.kind} {row.ref.name}": row for row in rows}
 
 
-def test_the_jobs_that_do_a_jobs_work_have_no_rows_and_their_pods_are_its_own() -> None:
+def test_child_jobs_have_no_rows_and_their_pods_belong_to_the_top_job() -> None:
     top = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -69,13 +69,13 @@ def test_the_jobs_that_do_a_jobs_work_have_no_rows_and_their_pods_are_its_own() 
     assert [(each.name, each.pod) for each in row.instances] == [("node-0", "bert-node-0-0")]
 
 
-def test_owners_that_own_each_other_are_followed_once() -> None:
+def test_a_cycle_of_owners_is_followed_once() -> None:
     pod = owned(free_pod("web"), by=("ReplicaSet", "web-1", "one"))
     owners = {"one": replica_set("one", above="two"), "two": replica_set("two", above="one")}
     assert list(rows_of([pod], [], owners)) == ["Deployment web"]
 
 
-def test_a_launcher_is_its_mpi_jobs_though_a_batch_job_owns_it() -> None:
+def test_a_launcher_owned_by_a_batch_job_belongs_to_its_mpi_job() -> None:
     mpi = {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
@@ -97,7 +97,7 @@ def test_a_launcher_is_its_mpi_jobs_though_a_batch_job_owns_it() -> None:
         ]
 
 
-def test_pods_of_no_job_stand_under_their_direct_owner_and_then_under_the_topmost() -> None:
+def test_pods_without_a_job_are_listed_under_their_direct_and_then_topmost_owner() -> None:
     pods = [owned(free_pod(f"p{n}"), by=("ReplicaSet", "web-1", "set")) for n in range(2)]
     first = rows_of(pods, [])
     assert {name: row.gpus_allocated for name, row in first.items()} == {"ReplicaSet web-1": 4}
@@ -144,7 +144,7 @@ def ended_pod(phase: str, code: int) -> Object:
     return pod
 
 
-def test_a_lone_pod_that_has_ended_is_like_a_finished_job_and_holds_nothing() -> None:
+def test_a_finished_lone_pod_is_shown_as_a_finished_job_without_gpus() -> None:
     [well] = rows_of([ended_pod("Succeeded", 0)], []).values()
     [ill] = rows_of([ended_pod("Failed", 3)], []).values()
     assert [row.status for row in (well, ill)] == [Status.SUCCEEDED, Status.FAILED]
@@ -155,7 +155,7 @@ def test_a_lone_pod_that_has_ended_is_like_a_finished_job_and_holds_nothing() ->
         assert [each.pod for each in row.instances] == ["x-alone"], "whose log can be read"
 
 
-def test_a_pod_that_has_ended_and_is_an_owners_has_no_row_of_its_own() -> None:
+def test_a_finished_pod_with_an_owner_has_no_row() -> None:
     done = owned(free_pod("p0", phase="Succeeded"), by=("ReplicaSet", "web-1", "set"))
     assert rows_of([done], []) == {}
     up = owned(free_pod("p1"), by=("ReplicaSet", "web-1", "set"))
@@ -175,12 +175,12 @@ def test_a_lone_pod_keeps_its_row_when_it_ends_and_loses_it_when_it_is_gone() ->
     assert row_of() == []
 
 
-def test_a_pod_that_its_node_made_itself_stands_alone() -> None:
+def test_a_static_pod_has_a_row_of_its_own() -> None:
     rows = rows_of([owned(free_pod("static"), by=("Node", "n1", "node"))], [])
     assert list(rows) == ["Pod x-static"]
 
 
-def test_pods_without_a_number_take_the_places_of_their_role_and_the_others_are_shown_too() -> None:
+def test_pods_without_an_index_fill_the_role_places_and_surplus_pods_are_shown() -> None:
     mpi = {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
@@ -199,7 +199,7 @@ def test_pods_without_a_number_take_the_places_of_their_role_and_the_others_are_
     [("2026-11-20T10:00:00Z", True), ("2026-11-20T10:00:01Z", True), ("2026-11-20T09:59:59Z", False)],
     ids=["in the same second", "a second later", "a second before"],
 )
-def test_a_pod_tied_by_label_alone_is_no_older_than_its_job(made: str, is_of_it: bool) -> None:
+def test_a_pod_matched_by_label_alone_must_not_be_older_than_its_job(made: str, is_of_it: bool) -> None:
     job = pytorch_job("bert", creationTimestamp="2026-11-20T10:00:00Z")
     pod = pod_of(job, "master-0", on="n1")
     pod["metadata"].pop("ownerReferences", None)
@@ -312,11 +312,11 @@ def row_of(situation: str) -> Job:
     return jobs[0]
 
 
-def test_every_situation_is_counted_by_hand() -> None:
+def test_every_situation_has_expected_instances_and_gpus() -> None:
     assert set(SITUATIONS) == set(INSTANCES) == set(GPUS)
 
 
-def test_pods_and_children_are_shown_as_the_instances_of_what_the_user_made() -> None:
+def test_pods_of_child_jobs_are_shown_as_instances_of_the_top_job() -> None:
     for situation in SITUATIONS:
         row = row_of(situation)
         assert {each.name: each.pod for each in row.instances} == INSTANCES[situation]

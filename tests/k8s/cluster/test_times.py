@@ -67,7 +67,7 @@ def test_a_job_runs_from_the_start_of_its_first_container() -> None:
     assert found == [(name, expected) for name, _, _, expected in cases]
 
 
-def test_a_job_that_failed_without_its_operators_word_ended_with_its_last_pod() -> None:
+def test_a_job_without_a_failed_condition_finished_with_its_last_pod() -> None:
     job = batch_job("sweep", backoffLimit=0) | {"status": OPERATOR}
     own = {"name": "main", "state": ended(1), "restartCount": 0}
     _, jobs = joined([], [pod_of(job, "x", on="n1", phase="Failed", containerStatuses=[own])], [job])

@@ -109,7 +109,7 @@ def test_a_resumed_trainjob_of_which_only_suspended_is_false_runs_when_its_pods_
     assert (job.status, job.reason, job.gpus_allocated) == (Status.RUNNING, "", 16)
 
 
-def test_a_trainjob_without_conditions_is_what_its_pods_are() -> None:
+def test_a_trainjob_without_conditions_takes_its_status_from_its_pods() -> None:
     bert = train_job("bert")
     running = only(bert | {"status": {}}, pod_in_set(bert, 0, on="n1"), pod_in_set(bert, 1, on="n2"))
     late = only(
@@ -119,13 +119,13 @@ def test_a_trainjob_without_conditions_is_what_its_pods_are() -> None:
     assert late.reason == "1 of 2 pods; node-1 bound, its node has not started it"
 
 
-def test_a_trainjob_that_nobody_answers_says_so() -> None:
+def test_a_trainjob_without_an_operator_response_shows_that_as_its_reason() -> None:
     job = only(train_job("bert"))
     assert (job.status, job.reason) == (Status.PENDING, "no pods yet: its operator has not answered")
     assert (job.gpus_requested, job.gpus_allocated) == (16, 0)
 
 
-def test_of_two_pods_for_one_index_of_a_jobset_the_later_attempt_counts() -> None:
+def test_the_later_attempt_counts_for_a_duplicate_jobset_index() -> None:
     bert = job_set("bert") | {"status": {"restarts": 1}}
     pods = [
         pod_in_set(bert, 0, phase="Failed", uid="old-0"),
@@ -139,7 +139,7 @@ def test_of_two_pods_for_one_index_of_a_jobset_the_later_attempt_counts() -> Non
         assert (job.status, job.gpus_allocated) == (Status.RUNNING, 16)
 
 
-def test_a_jobset_between_two_attempts_is_restarting_and_says_which() -> None:
+def test_a_jobset_between_two_attempts_is_restarting_with_the_attempt_number() -> None:
     job = only(job_set("bert") | {"status": {"restarts": 2, "conditions": []}})
     assert (job.status, job.reason) == (Status.RESTARTING, "2 of 3: no pods yet")
 
@@ -156,7 +156,7 @@ def test_a_chief_that_has_ended_leaves_workers_that_still_hold_gpus_in_the_reaso
     assert job.gpus_allocated == 16
 
 
-def test_a_container_that_its_node_restarts_again_and_again_is_never_healthy() -> None:
+def test_a_crash_looping_container_is_never_shown_as_healthy() -> None:
     bert = pytorch_job("bert")
     last = {"terminated": ENDED}
     states: list[Object] = [{"terminated": ENDED}, {"waiting": {"reason": "CrashLoopBackOff"}}]
@@ -206,13 +206,13 @@ def test_a_gpu_that_only_an_init_container_needs_is_held_for_the_pods_whole_life
     assert (job.gpus_requested, job.gpus_allocated) == (0, 2)
 
 
-def test_what_a_pod_asks_for_by_requests_alone_counts() -> None:
+def test_gpus_listed_only_in_requests_are_counted() -> None:
     pod = pod_of(pytorch_job("bert"), "master-0", on="n1")
     pod["spec"]["containers"][0]["resources"] = {"requests": {GPU: "3"}}
     assert nodes_with(pod, nodes=(node("n1"),))["n1"].gpus_allocated == 3
 
 
-def test_an_evicted_pod_is_told_from_one_that_failed_by_itself() -> None:
+def test_an_evicted_pod_is_distinguished_from_a_failed_one() -> None:
     sweep = saying(batch_job("sweep"), ("Failed", "True"))
     pod = pod_of(sweep, "0", phase="Failed", reason="Evicted", message="The node was low on memory.")
     job = only(sweep, pod)
@@ -220,7 +220,7 @@ def test_an_evicted_pod_is_told_from_one_that_failed_by_itself() -> None:
     assert "Evicted: The node was low on memory." in job.reason
 
 
-def test_a_job_past_its_deadline_does_not_blame_the_pods_that_were_stopped_for_it() -> None:
+def test_a_job_past_its_deadline_does_not_blame_its_terminated_pods() -> None:
     bert = pytorch_job("bert")
     why = "PyTorchJob bert has failed because it was active longer than specified deadline"
     bert["status"] = {"conditions": [{"type": "Failed", "status": "True", "message": why}]}
@@ -247,7 +247,7 @@ def test_the_rank_that_failed_first_is_named_with_the_time() -> None:
 
 
 @pytest.mark.parametrize("situation", ["mpijob-v2beta1-running", "mpijob-v1-running"])
-def test_an_mpi_launcher_is_found_though_a_job_owns_its_pod_or_no_whole_numbers_it(situation: str) -> None:
+def test_an_mpi_launcher_is_found_in_recorded_v1_and_v2beta1_jobs(situation: str) -> None:
     found = objects(situation)
     pods = [each for each in found if each["kind"] == "Pod"]
     jobs = [each for each in found if each["kind"] in ("MPIJob", "Job")]
@@ -260,7 +260,7 @@ def test_an_mpi_launcher_is_found_though_a_job_owns_its_pod_or_no_whole_numbers_
     assert len(job.instances) == len(pods)
 
 
-def test_pods_that_do_not_need_each_other_are_never_half_allocated() -> None:
+def test_independent_pods_are_never_shown_as_half_allocated() -> None:
     sweep = batch_job("sweep", pods=3)
     pods = [
         pod_of(sweep, "aaa", on="n1"),
@@ -280,7 +280,7 @@ def test_pods_that_do_not_need_each_other_are_never_half_allocated() -> None:
     assert only(numbered, *pods).status is Status.PENDING
 
 
-def test_a_server_of_which_one_replica_finds_no_room_runs() -> None:
+def test_a_replica_set_with_one_unschedulable_replica_is_running() -> None:
     pods = [pod_of(batch_job("web"), "aaa", on="n1"), pod_of(batch_job("web"), "bbb", phase="Pending")]
     for pod in pods:
         pod["metadata"]["ownerReferences"][0] |= {"kind": "ReplicaSet", "apiVersion": "apps/v1", "uid": "rs"}

@@ -74,7 +74,9 @@ CASES: list[tuple[str, Any, Any]] = [
 )
 @given(draw=st.data())
 @settings(max_examples=60, deadline=None)
-def test_a_wrong_type_hides_no_object(title: str, obj: Any, reader: Any, draw: st.DataObject) -> None:
+def test_a_field_of_the_wrong_type_does_not_hide_any_object(
+    title: str, obj: Any, reader: Any, draw: st.DataObject
+) -> None:
     kind = next(
         (each for each in KINDS if title == f"{each.resource.kind} {each.resource.api_version}"), None
     )

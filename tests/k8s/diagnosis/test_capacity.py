@@ -38,7 +38,7 @@ def gang(nodes: list[Object], *names: str, spec: Object | None = None, **parts: 
     return evidence_of(*map(instance, found), pods=[pod(name, spec) for name in found], nodes=nodes, **parts)
 
 
-def test_the_largest_free_block_is_held_against_what_each_pod_wants() -> None:
+def test_the_largest_free_block_is_compared_with_the_request_of_each_pod() -> None:
     nodes = [node("a100-1"), node("a100-9"), *(node(f"a100-{i}", unschedulable=True) for i in (5, 6, 7))]
     rows = [held("a100-1", 8, bert_large=8), held("a100-9", 8, gpt=4)]
     answer = explain(gang(nodes, rows=rows))
@@ -57,7 +57,7 @@ def test_the_largest_free_block_is_held_against_what_each_pod_wants() -> None:
     assert "master-0, worker-0, worker-1 and worker-2 each need 8 nvidia.com/gpu" in texts
 
 
-def test_total_free_is_held_against_what_the_gang_wants() -> None:
+def test_the_total_of_free_gpus_is_compared_with_the_request_of_the_gang() -> None:
     nodes = [node(name) for name in "abcd"]
     rows = [held("a", 8), held("b", 8, gpt=1), held("c", 8, gpt=8), held("d", 8, gpt=8)]
     answer = explain(gang(nodes, rows=rows))
@@ -68,7 +68,7 @@ def test_total_free_is_held_against_what_the_gang_wants() -> None:
     assert answer.help[0] == "Request 3 nvidia.com/gpu per pod: 4 pods of that size fit now."
 
 
-def test_pods_for_which_the_empty_cluster_is_too_small_are_not_told_to_wait() -> None:
+def test_pods_too_large_for_the_empty_cluster_are_not_advised_to_wait() -> None:
     nodes = [node("a"), node("b")]
     answer = explain(gang(nodes, rows=[held("a", 8), held("b", 8, gpt=1)]))
     assert answer.sentence == (
@@ -80,7 +80,7 @@ def test_pods_for_which_the_empty_cluster_is_too_small_are_not_told_to_wait() ->
     )
 
 
-def test_pods_that_have_a_node_count_among_those_that_must_fit() -> None:
+def test_scheduled_pods_count_towards_the_pods_that_must_fit() -> None:
     up = instance("master-0", Status.RUNNING, node="a")
     answer = explained(
         up, instance("worker-0"), pods=[pod("worker-0")], nodes=[node("a")], rows=[held("a", 8, b=8)]
@@ -93,13 +93,13 @@ def test_pods_that_have_a_node_count_among_those_that_must_fit() -> None:
 @pytest.mark.parametrize(
     "closed", [node("c", unschedulable=True), silent("c")], ids=["cordoned", "not ready"]
 )
-def test_nodes_that_may_come_back_count_for_what_can_ever_fit(closed: Object) -> None:
+def test_cordoned_and_unready_nodes_count_for_whether_a_job_can_ever_fit(closed: Object) -> None:
     nodes = [node("a"), node("b"), node("d"), closed]
     rows = [held(name, 8, gpt=8) for name in "abcd"]
     assert explain(gang(nodes, rows=rows)).sentence.startswith("Waits for GPUs")
 
 
-def test_a_busy_cluster_says_how_many_are_in_use_and_who_to_wait_for() -> None:
+def test_a_busy_cluster_reports_gpus_in_use_and_the_job_to_wait_for() -> None:
     nodes = [node("a"), node("b"), silent("c")]
     rows = [held("a", 8, small=2, smaller=1, big=5), held("b", 8, huge=8), held("c", 8)]
     answer = explain(gang(nodes, "master-0", rows=rows))
@@ -110,7 +110,7 @@ def test_a_busy_cluster_says_how_many_are_in_use_and_who_to_wait_for() -> None:
     assert not any("a pod:" in line for line in answer.help)
 
 
-def test_a_job_is_never_told_to_wait_for_itself() -> None:
+def test_a_job_is_never_advised_to_wait_for_itself() -> None:
     own = instance("master-0", Status.RUNNING, node="a")
     rows = [held("a", 8, bert=8), held("b", 8, gpt=8)]
     evidence = evidence_of(
@@ -119,7 +119,7 @@ def test_a_job_is_never_told_to_wait_for_itself() -> None:
     assert explain(evidence).help == ("Wait for gpt on b (8 GPUs).",)
 
 
-def test_nobody_is_told_to_wait_for_a_node_that_is_too_small() -> None:
+def test_waiting_for_a_node_that_is_too_small_is_not_advised() -> None:
     nodes, rows = [node("a"), node("b")], [held("a", 8, whole=8), held("b", 8, one=4, other=4)]
     nodes[0]["status"]["allocatable"]["cpu"] = "1"
     spec = spec_of()
@@ -133,7 +133,7 @@ def test_a_node_with_a_single_gpu_is_named_with_who_holds_it() -> None:
     assert texts(answer, "nodes") == ["a: 0 of 1 nvidia.com/gpu free, held by gpt (1)"]
 
 
-def test_what_is_larger_than_any_node_is_too_big_also_when_all_is_free() -> None:
+def test_a_request_larger_than_any_node_is_too_big_even_when_all_gpus_are_free() -> None:
     answer = explain(gang([node("a"), node("b", 4)], spec=spec_of(16), rows=[held("a", 8)]))
     assert answer.sentence == ("Too big: each of 4 pods needs 16 nvidia.com/gpu; the largest node has 8 (a).")
     assert answer.help == ("Request 8 nvidia.com/gpu or less per pod; more pods can make up for it.",)
@@ -155,14 +155,14 @@ def test_resources_that_no_node_has_together_are_named() -> None:
     assert answer.sentence == "Too big: no node has 8 nvidia.com/gpu and 128 cpu together."
 
 
-def test_a_selector_that_matches_nothing_is_said_with_what_there_is() -> None:
+def test_an_unmatched_node_selector_is_reported_with_the_existing_label_values() -> None:
     nodes = [labelled("a", labels={"disk": "hdd"}), labelled("b", labels={"disk": "hdd"}), labelled("c")]
     answer = explain(gang(nodes, "master-0", spec=spec_of(nodeSelector={"disk": "ssd"})))
     assert answer.sentence == "No node matches: master-0 asks for disk=ssd; 3 nodes looked at."
     assert "no node has disk=ssd; disk is hdd (2 nodes)" in [fact.text for fact in answer.facts]
 
 
-def test_an_affinity_that_matches_nothing_is_said_in_words() -> None:
+def test_an_unmatched_node_affinity_is_reported_in_words() -> None:
     term = {"matchExpressions": [{"key": "gpu.memory", "operator": "Gt", "values": ["80000"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     spec = spec_of(affinity={"nodeAffinity": required})
@@ -170,7 +170,7 @@ def test_an_affinity_that_matches_nothing_is_said_in_words() -> None:
     assert answer.sentence == "No node matches: master-0 asks for gpu.memory > 80000; 1 node looked at."
 
 
-def test_taints_that_keep_it_from_all_nodes_are_named() -> None:
+def test_taints_that_keep_a_pod_from_all_nodes_are_named() -> None:
     taint = {"key": "dedicated", "value": "vision", "effect": "NoSchedule"}
     nodes = [node("a", taints=[taint]), node("b", taints=[taint]), node("c", unschedulable=True)]
     answer = explain(gang(nodes, "master-0"))
@@ -184,7 +184,7 @@ def test_taints_that_keep_it_from_all_nodes_are_named() -> None:
     assert "the scheduler says no room" in explain(gang(nodes, "master-0", spec=tolerant)).sentence
 
 
-def test_cpu_that_is_missing_is_said_where_gpus_are_free() -> None:
+def test_missing_cpu_is_reported_when_gpus_are_free() -> None:
     wants = spec_of(1)
     wants["containers"][0]["resources"]["requests"] = {"cpu": "32"}
     used = {"a": {"cpu": Fraction(60)}, "b": {"cpu": Fraction(40)}}
@@ -195,7 +195,7 @@ def test_cpu_that_is_missing_is_said_where_gpus_are_free() -> None:
     )
 
 
-def test_gpus_on_one_node_and_cpu_on_another_are_no_room() -> None:
+def test_free_gpus_and_free_cpu_on_different_nodes_do_not_fit_a_pod() -> None:
     wants = spec_of(4)
     wants["containers"][0]["resources"]["requests"] = {"cpu": "32"}
     used = {"a": {"cpu": Fraction(60)}}
@@ -206,7 +206,7 @@ def test_gpus_on_one_node_and_cpu_on_another_are_no_room() -> None:
     )
 
 
-def test_pods_that_want_different_things_are_placed_one_kind_after_the_other() -> None:
+def test_pods_with_different_requests_are_placed_group_by_group() -> None:
     pods = [pod("launcher-0", spec_of(0)), pod("worker-0"), pod("worker-1")]
     names = ("launcher-0", "worker-0", "worker-1")
     rows = [held("a", 8), held("b", 8, gpt=8)]
@@ -217,7 +217,7 @@ def test_pods_that_want_different_things_are_placed_one_kind_after_the_other() -
     )
 
 
-def test_numbers_that_leave_out_pods_of_others_are_marked() -> None:
+def test_free_numbers_without_pods_of_other_users_are_marked() -> None:
     answer = explain(gang([node("a", 4)], spec=spec_of(8), sees_all_pods=False))
     assert "other users' pods; less may be free" in [f.text for f in answer.facts if f.kind == "unseen"]
 
@@ -284,7 +284,7 @@ def test_the_smallest_blocks_that_hold_all_pods_are_offered() -> None:
     assert offered(nodes, waiting(1, 0)) == {}
 
 
-def test_pods_that_request_different_amounts_share_what_is_free() -> None:
+def test_pods_with_different_requests_share_the_free_gpus() -> None:
     job = waiting(2, 4)
     roles = job["spec"]["pytorchReplicaSpecs"]
     roles["Master"] = deepcopy(roles["Master"])
@@ -306,14 +306,14 @@ def test_nodes_that_keep_the_pods_away_are_not_offered() -> None:
         assert offered([node("a"), other], waiting(1, 2, **spec), [("b", 5)]) == found
 
 
-def test_what_else_a_pod_requests_is_sought_too() -> None:
+def test_other_resource_requests_of_a_pod_must_also_fit_a_free_block() -> None:
     job = waiting(1, 2)
     container = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
     container["resources"]["limits"]["cpu"] = "65"
     assert offered([node("a")], job) is None
 
 
-def test_a_job_of_which_why_says_that_it_has_no_room_is_offered_nothing() -> None:
+def test_a_job_that_diagnosis_reports_without_room_is_offered_no_block() -> None:
     cluster = Cluster(node("a", 8, taints=[TAINT]), node("b", 4))
     tainted = (
         f"0/2 nodes are available: 1 Insufficient {GPU}, 1 node(s) had untolerated taint {{team: vision}}."
@@ -332,7 +332,7 @@ def _found(cluster: Cluster, name: str) -> object:
     return FreeBlocks().find(jobs[name], rows)
 
 
-def test_what_was_found_is_kept_until_the_job_or_the_nodes_are_others() -> None:
+def test_the_found_block_is_cached_until_the_job_or_the_nodes_change() -> None:
     blocks = FreeBlocks()
     rows, jobs = joined([node("a")], [], [waiting(1, 2)])
     job, nodes = jobs["waits"], tuple(rows.values())

@@ -119,7 +119,7 @@ async def test_the_jobs_of_a_recorded_cluster_are_explained() -> None:
         assert unseen(answer) == []
 
 
-async def test_only_what_can_matter_is_asked_for(cluster: ScriptedCluster, client: Client) -> None:
+async def test_only_relevant_objects_are_requested(cluster: ScriptedCluster, client: Client) -> None:
     running = job_of([instance(status=Status.RUNNING, node="a")], Status.RUNNING)
     cluster.say(f"{CORE}/pods/bert-master-0", Say(pod_of(bert(), "master-0", on="a")))
     assert (await ask(client, running, held("a", 8, bert=8))).sentence == "It runs: 1 of 1 pod."
@@ -145,7 +145,9 @@ async def test_only_feasible_nodes_have_their_pods_added_up(cluster: ScriptedClu
     assert selectors == ["spec.nodeName=free,status.phase!=Succeeded,status.phase!=Failed"]
 
 
-async def test_forbidden_reads_are_named_and_stood_in_for(cluster: ScriptedCluster, client: Client) -> None:
+async def test_a_forbidden_node_list_is_named_and_the_scheduler_message_is_shown(
+    cluster: ScriptedCluster, client: Client
+) -> None:
     why = 'nodes is forbidden: User "li" cannot list resource "nodes"'
     cluster.replace("/api/v1/nodes", refusal(403, why, "Forbidden"))
     cluster.replace(f"{CORE}/pods", page([pending(bert())]))

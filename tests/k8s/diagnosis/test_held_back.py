@@ -27,7 +27,7 @@ from tests.support.evidence import (
 from tests.support.objects import Object, node, pytorch_job
 
 
-def test_a_job_without_an_operator_is_said_after_a_minute() -> None:
+def test_a_missing_operator_is_reported_after_a_minute() -> None:
     missing = instance(has_pod=False)
     orphan = pytorch_job("bert")
     answer = explained(missing, manifest=orphan, age_s=300)
@@ -49,9 +49,7 @@ def test_a_job_without_an_operator_is_said_after_a_minute() -> None:
         ),
     ],
 )
-def test_a_spec_that_an_event_alone_calls_invalid_is_not_said_to_have_lost_pods(
-    status: Status, sentence: str
-) -> None:
+def test_a_spec_rejected_only_by_an_event_is_reported_as_invalid(status: Status, sentence: str) -> None:
     said = "PyTorchJobSpec is not valid: 1 worker at least"
     refusal = event("bert", "PyTorchJobFailedValidation", said, kind="PyTorchJob")
     answer = explained(instance(has_pod=False), status=status, events=(refusal,))
@@ -64,7 +62,7 @@ def test_a_job_that_was_deleted_is_gone() -> None:
     assert explained(instance(), is_gone=True).sentence == "It is gone: PyTorchJob bert was deleted."
 
 
-def test_what_keeps_a_deleted_job_is_said() -> None:
+def test_finalizers_and_pods_that_keep_a_deleted_job_are_named() -> None:
     manifest = pytorch_job("bert", finalizers=["lab/keep"])
     answer = explained(instance(has_pod=False), status=Status.TERMINATING, manifest=manifest)
     assert answer.sentence == "Is being deleted: 0 pods left; finalizers keep it: lab/keep."
@@ -72,7 +70,7 @@ def test_what_keeps_a_deleted_job_is_said() -> None:
     assert answer.sentence == "Is being deleted: 1 pod left on a."
 
 
-def test_pods_that_an_operator_has_not_made_are_counted() -> None:
+def test_pods_that_an_operator_has_not_created_are_counted() -> None:
     manifest = pytorch_job("bert", workers=2) | {"status": {"conditions": []}}
     conditions = [{"type": "Created", "status": "True", "message": "PyTorchJob bert is created."}]
     none_yet = evidence_of(
@@ -83,7 +81,7 @@ def test_pods_that_an_operator_has_not_made_are_counted() -> None:
     assert texts(answer, "job") == ["Created is True: PyTorchJob bert is created"]
 
 
-def test_a_suspended_job_says_so() -> None:
+def test_a_suspended_job_is_reported_as_suspended() -> None:
     manifest = pytorch_job("bert") | {"status": {"conditions": []}}
     manifest["spec"]["runPolicy"] = {"suspend": True}
     answer = explained(instance(has_pod=False), status=Status.SUSPENDED, manifest=manifest)
@@ -92,7 +90,7 @@ def test_a_suspended_job_says_so() -> None:
     assert answer.help == ("Resume it: gpuconsole resume bert",)
 
 
-def test_a_job_of_kube_queue_waits_in_it() -> None:
+def test_a_job_suspended_by_kube_queue_is_reported_as_waiting() -> None:
     manifest = pytorch_job("bert", annotations={"scheduling.x-k8s.io/suspend": "true"})
     answer = explained(instance(has_pod=False), status=Status.QUEUED, manifest=manifest)
     assert answer.sentence == "Waits in kube-queue, which has not admitted it."
@@ -125,7 +123,7 @@ def queued(**parts: Any) -> Answer:
     return explained(instance(has_pod=False), status=Status.QUEUED, manifest=manifest, **parts)
 
 
-def test_a_workload_without_quota_says_its_place_and_kueues_words() -> None:
+def test_a_workload_without_quota_reports_its_queue_position_and_kueue_message() -> None:
     answer = queued(workload=workload(NO_QUOTA), local_queues={"research": QUEUE}, queue_positions=(3, 5))
     assert answer.sentence == (
         "Waits in queue research (ClusterQueue gpus), 3 before it: couldn't assign flavors to pod set main: "
@@ -152,7 +150,7 @@ def test_a_workload_with_quota_waits_for_admission_checks() -> None:
     )
 
 
-def test_a_workload_that_was_evicted_or_stopped_says_why() -> None:
+def test_an_evicted_or_deactivated_workload_reports_the_reason() -> None:
     evicted = {
         "type": "Evicted",
         "status": "True",
@@ -167,7 +165,7 @@ def test_a_workload_that_was_evicted_or_stopped_says_why() -> None:
     assert stopped.sentence == "Kueue has deactivated it: its Workload in queue research is not active."
 
 
-def test_a_queue_that_does_not_exist_or_takes_nothing_is_named() -> None:
+def test_a_missing_or_inactive_local_queue_is_named() -> None:
     missing = queued(local_queues={"research": None})
     assert missing.sentence == "Waits in queue research: there is no such LocalQueue in namespace default."
     closed = read(
@@ -184,7 +182,7 @@ def test_a_queue_that_does_not_exist_or_takes_nothing_is_named() -> None:
     assert queued().sentence == "Waits in queue research: Kueue has created no Workload for it in 5 min."
 
 
-def test_an_admitted_workload_no_longer_explains_anything() -> None:
+def test_an_admitted_workload_is_not_reported_as_the_cause() -> None:
     admitted = workload({"type": "Admitted", "status": "True"})
     answer = explained(
         instance(), pods=[pod("master-0")], nodes=[node("a", 4)], rows=[held("a", 4)], workload=admitted
@@ -201,7 +199,7 @@ def test_a_scheduling_gate_is_named() -> None:
     )
 
 
-def test_what_the_server_says_when_it_refuses_pods_becomes_a_sentence() -> None:
+def test_pod_creation_errors_of_the_server_are_explained_in_a_sentence() -> None:
     cases: list[tuple[str, str]] = [
         (
             'pods "bert-master-0" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8, '

@@ -78,7 +78,7 @@ def _body(draw: st.DataObject, obj: Object) -> Say:
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(draw=st.data())
-def test_whatever_a_server_sends_there_is_an_answer_or_an_error_of_ours(draw: st.DataObject) -> None:
+def test_a_diagnosis_of_malformed_objects_returns_an_answer_or_a_kube_error(draw: st.DataObject) -> None:
     asyncio.run(_ask_for_nonsense(draw))
 
 

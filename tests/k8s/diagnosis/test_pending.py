@@ -61,13 +61,13 @@ def labelled(name: str, gpus: int = 8, **labels: str) -> Object:
     return found
 
 
-def test_what_is_larger_than_any_node_is_said_in_one_short_sentence() -> None:
+def test_a_request_larger_than_any_node_gets_a_short_reason() -> None:
     cluster = Cluster(node("a", 8), node("b", 4))
     cluster.add("bert", gpus=16)
     assert cluster.reason("bert") == "Too big: master-0 needs 16; the largest node has 8"
 
 
-def test_what_others_hold_is_counted() -> None:
+def test_gpus_held_by_other_jobs_are_subtracted() -> None:
     cluster = Cluster(node("a", 8), node("b", 8))
     cluster.add("gpt", gpus=8, on="a")
     cluster.add("vit", gpus=4, on="b")
@@ -80,7 +80,7 @@ def test_what_others_hold_is_counted() -> None:
     assert cluster.reason("gpt") == ""
 
 
-def test_all_that_is_taken_and_all_that_is_closed_are_said() -> None:
+def test_fully_used_and_cordoned_nodes_give_different_reasons() -> None:
     cluster = Cluster(node("a", 8), node("b", 8, unschedulable=True))
     cluster.add("gpt", on="a")
     cluster.add("bert")
@@ -91,7 +91,7 @@ def test_all_that_is_taken_and_all_that_is_closed_are_said() -> None:
     )
 
 
-def test_labels_and_taints_count_as_the_jobs_template_has_them() -> None:
+def test_node_selectors_and_tolerations_of_the_pod_template_are_respected() -> None:
     tainted = labelled("a", 8, pool="a100")
     tainted["spec"] = {"taints": [{"key": "team", "value": "nlp", "effect": "NoSchedule"}]}
     cluster = Cluster(tainted, labelled("b", 8, pool="a100"))
@@ -130,7 +130,7 @@ def test_other_resources_keep_their_names() -> None:
     assert cluster.reason("bert") == "Too big: master-0 needs 128 cpu; the largest node has 64"
 
 
-def test_what_arithmetic_does_not_explain_is_said_in_the_schedulers_words() -> None:
+def test_the_scheduler_message_is_shown_when_capacity_does_not_explain_the_wait() -> None:
     cases: list[str] = [
         "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.",
         "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
@@ -151,13 +151,13 @@ def test_a_missing_claim_and_other_schedulers_come_before_too_small_nodes(messag
     assert cluster.reason("bert") == f"master-0: {message}"
 
 
-def test_while_nobody_knows_the_nodes_the_schedulers_words_stand() -> None:
+def test_the_scheduler_message_is_shown_while_the_nodes_are_unknown() -> None:
     cluster = Cluster(node("a", 4))
     cluster.add("bert")
     assert [job.reason for job in cluster.jobs(nodes=())] == [f"master-0: {INSUFFICIENT}"]
 
 
-def test_rows_stay_the_same_values_until_their_sentence_changes() -> None:
+def test_job_rows_are_reused_until_their_reason_changes() -> None:
     cluster = Cluster(node("a", 8), node("b", 8))
     cluster.add("gpt", on="a")
     cluster.add("bert", gpus=16)
@@ -187,7 +187,7 @@ def two_roles(cluster: Cluster, name: str, master: int, worker: int) -> None:
     cluster.declared[-1:] = read_jobs(job)
 
 
-def test_what_the_master_takes_is_not_free_for_the_worker() -> None:
+def test_gpus_taken_by_the_master_are_not_free_for_the_worker() -> None:
     cluster = Cluster(node("a", 8))
     two_roles(cluster, "bert", 6, 4)
     assert cluster.reason("bert") == "Waits for GPUs: worker-0 needs 4; the largest free block is 2 on a"

@@ -85,7 +85,7 @@ UNNAMED_JSON = PY_SPY_JSON.replace('"worker"', 'null, "pid": 7, "os_thread_id": 
         ),
     ],
 )
-def test_a_stack_names_what_the_users_code_called_and_its_line(text: str, place: str) -> None:
+def test_a_stack_is_shown_as_the_call_and_line_of_user_code(text: str, place: str) -> None:
     assert place_of(parse_stack(text), {}).text == place
 
 
@@ -149,7 +149,9 @@ GROUP = "0 default_pg"
         ({0: "garbage", 1: [{"collective_seq_id": "x"}], 2: [None]}, []),
     ],
 )
-def test_flight_recorders_name_who_is_missing(recorders: dict[int, Any], sentences: list[str]) -> None:
+def test_flight_recorders_name_the_ranks_missing_from_a_collective(
+    recorders: dict[int, Any], sentences: list[str]
+) -> None:
     found = compare(
         {rank: {GROUP: entries} for rank, entries in recorders.items()},
         dict.fromkeys(recorders, 100 * 10**9),
@@ -187,7 +189,7 @@ def process(rank: int | None, stack: str = "", **more: object) -> dict[str, obje
     return {**found, **source, **more}
 
 
-def test_equal_stacks_are_one_group_and_the_sentence_names_the_other() -> None:
+def test_equal_stacks_are_grouped_and_the_differing_rank_is_named() -> None:
     stuck = [*past(3), entry(4)]
     ranks = [process(rank, ALL_REDUCE, recorder={GROUP: stuck}) for rank in (0, 1, 3)]
     ranks.append(process(2, LOADER, recorder={GROUP: past(3)}, lines={"/code/data.py:41": "next(loader)"}))
@@ -204,7 +206,7 @@ def test_equal_stacks_are_one_group_and_the_sentence_names_the_other() -> None:
     assert report.sources == ("torch's worker server", "torch's flight recorder")
 
 
-def test_a_killed_rank_and_one_that_does_not_answer_are_named() -> None:
+def test_a_missing_rank_and_an_unresponsive_rank_are_named() -> None:
     silent = process(1, failed={"worker server": "timed out"})
     found, _ = parse_answer(answer(process(0, ALL_REDUCE, recorder={}), silent), instance())
     report = make_report(found, [], [instance(ranks=(0, 1, 2))])
@@ -238,7 +240,7 @@ Command: sh -c own=$(cat /proc/self/cgroup)
 """
 
 
-def test_without_python_the_kernel_says_what_the_program_does() -> None:
+def test_a_program_without_python_is_described_by_its_kernel_wait_channel() -> None:
     found, _ = parse_answer(SHELL.encode(), instance(ranks=(3,)))
     report = make_report(found, [], [instance(ranks=(3,))])
     assert report.sentence == "Rank 3 in hrtimer_nanosleep (sleeping)."

@@ -54,7 +54,7 @@ def test_a_node_that_does_not_answer_or_is_gone_is_named() -> None:
     )
 
 
-def test_an_image_that_cannot_be_had_says_why() -> None:
+def test_an_image_pull_error_is_explained() -> None:
     cases: list[tuple[str, str, str]] = [
         ("ErrImageNeverPull", "is not present with pull policy of Never", "is not on the node, and"),
         ("ErrImagePull", 'failed to resolve reference "lab/train:1": not found', "does not exist"),
@@ -73,7 +73,7 @@ def test_an_image_that_cannot_be_had_says_why() -> None:
         assert answer.sentence.endswith("(worker-0 on a).")
 
 
-def test_while_the_kubelet_backs_off_its_earlier_words_count() -> None:
+def test_an_earlier_pull_error_explains_image_pull_back_off() -> None:
     backing_off = starting(
         containerStatuses=[waiting("ImagePullBackOff", 'Back-off pulling image "lab/train:1"')]
     )
@@ -96,7 +96,7 @@ def test_a_config_map_or_a_secret_that_is_missing_is_named() -> None:
     assert answer.sentence == 'Cannot start worker-0: exec: "trian": not found.'
 
 
-def test_a_volume_that_cannot_be_mounted_says_the_kubelets_words() -> None:
+def test_a_failed_mount_is_reported_with_the_kubelet_message() -> None:
     failed = event(
         "bert-worker-0",
         "FailedMount",
@@ -170,7 +170,7 @@ def init_status(name: str, **state: Any) -> Any:
     return starting(initContainerStatuses=[{"name": name, **state}])
 
 
-def test_workers_that_wait_for_the_master_say_how_the_master_is() -> None:
+def test_workers_waiting_for_the_master_report_the_state_of_the_master() -> None:
     running = init_status("init-pytorch", state={"running": {"startedAt": ago(60)}})
     master = instance("master-0", Status.STARTING, "waits for image: ErrImagePull", node="a")
     answer = explained(master, on_node(), pods=[running], nodes=[node("a")])
@@ -180,7 +180,7 @@ def test_workers_that_wait_for_the_master_say_how_the_master_is() -> None:
     )
 
 
-def test_code_that_cannot_be_fetched_is_said_with_where_to_read_on() -> None:
+def test_a_failed_code_fetch_is_reported_with_the_command_for_its_log() -> None:
     failing = init_status(
         "init-code",
         state={"waiting": {"reason": "CrashLoopBackOff"}},
@@ -199,7 +199,7 @@ def test_code_that_cannot_be_fetched_is_said_with_where_to_read_on() -> None:
     )
 
 
-def test_a_pod_that_is_just_being_started_is_no_mystery() -> None:
+def test_a_pod_being_started_is_reported_as_pulling_or_starting() -> None:
     pulling = event("bert-worker-0", "Pulling", 'Pulling image "lab/train:1"')
     there: dict[str, Any] = {"pods": [starting()], "nodes": [node("a")]}
     assert explained(on_node(), events=(pulling,), **there).sentence == (
@@ -244,7 +244,7 @@ def test_an_init_container_that_ended_a_job_is_named_and_so_is_its_log() -> None
     assert other.sentence.startswith("Failed: init container warm-up of worker-0 ended with exit 1")
 
 
-def test_who_was_only_asked_to_stop_is_not_to_blame() -> None:
+def test_a_rank_terminated_by_sigterm_is_not_blamed() -> None:
     answer = failed(
         starting("worker-0", containerStatuses=[ended(143, at=20)]),
         starting("worker-1", containerStatuses=[ended(1, at=10)]),
@@ -252,7 +252,7 @@ def test_who_was_only_asked_to_stop_is_not_to_blame() -> None:
     assert answer.sentence == "Failed: worker-1 ended with exit 1 first, 11:59:50 UTC."
 
 
-def test_out_of_memory_says_the_limit() -> None:
+def test_an_oom_kill_is_reported_with_the_memory_limit() -> None:
     spec = spec_of(nodeName="a")
     spec["containers"][0]["resources"]["limits"]["memory"] = "64Gi"
     answer = failed(pod("worker-0", spec, containerStatuses=[ended(137, "OOMKilled")]))
@@ -288,7 +288,7 @@ def test_the_exit_codes_of_the_packaged_trainers_are_explained(trainer: str, lau
     assert told_of(1, *command) == ""
 
 
-def test_the_same_codes_of_another_program_are_not() -> None:
+def test_exit_codes_of_other_programs_are_not_explained_as_trainer_codes() -> None:
     cases: list[tuple[str, ...]] = [
         ("python", "train.py"),
         ("python", "-m", "trainer.other"),
@@ -302,7 +302,7 @@ def test_the_same_codes_of_another_program_are_not() -> None:
         assert told_of(4, *trained, name="sidecar") == "", "another container of the trainer's pod"
 
 
-def test_an_eviction_and_a_preemption_are_said_in_the_clusters_words() -> None:
+def test_evictions_and_preemptions_are_reported_with_the_cluster_message() -> None:
     evicted = starting(
         "worker-0", phase="Failed", reason="Evicted", message="The node was low on resource: memory."
     )
@@ -318,7 +318,7 @@ def condition(reason: str, message: str) -> list[Object]:
     return [{"type": "Failed", "status": "True", "reason": reason, "message": message}]
 
 
-def test_deadlines_and_used_up_retries_are_said() -> None:
+def test_exceeded_deadlines_and_exhausted_retries_are_reported() -> None:
     manifest = pytorch_job("bert") | {"status": {"conditions": []}}
     manifest["spec"]["runPolicy"] = {"activeDeadlineSeconds": 7200}
     late = failed(
@@ -337,7 +337,7 @@ def test_deadlines_and_used_up_retries_are_said() -> None:
 
 
 @pytest.mark.parametrize("reached", ["Job has reached the specified backoff limit", ""])
-def test_a_job_that_was_given_no_retries_is_not_said_to_have_used_them(reached: str) -> None:
+def test_a_job_with_backoff_limit_zero_is_not_reported_as_out_of_retries(reached: str) -> None:
     manifest = pytorch_job("bert") | {"status": {"conditions": []}}
     manifest["spec"]["runPolicy"] = {"backoffLimit": 0}
     end = {"manifest": manifest, "conditions": condition("BackoffLimitExceeded", reached)}
@@ -357,7 +357,7 @@ def test_a_job_that_was_given_no_retries_is_not_said_to_have_used_them(reached: 
     )
 
 
-def test_a_failure_of_which_nothing_is_left_says_what_its_operator_says() -> None:
+def test_a_failure_without_pods_is_reported_with_the_operator_message() -> None:
     answer = failed(
         instances=[instance(has_pod=False)],
         reason="1 Master replica(s) failed",
@@ -374,7 +374,7 @@ def test_a_failure_of_which_nothing_is_left_says_what_its_operator_says() -> Non
     assert refused.sentence == "Failed: Found validation errors."
 
 
-def test_a_restart_says_how_often_and_how_it_ended_last() -> None:
+def test_a_restarting_job_reports_its_restart_count_and_last_exit() -> None:
     crashed = starting(
         phase="Running",
         containerStatuses=[
@@ -391,7 +391,7 @@ def test_a_restart_says_how_often_and_how_it_ended_last() -> None:
     assert answer.help == ("See what it printed: gpuconsole logs bert -i worker-0 --previous",)
 
 
-def test_a_job_that_runs_or_has_ended_well_says_so() -> None:
+def test_a_running_or_succeeded_job_is_reported_with_its_pod_counts() -> None:
     up = [instance(f"worker-{index}", Status.RUNNING, node="a") for index in range(4)]
     answer = explained(*up, status=Status.RUNNING)
     assert answer.sentence == "It runs: 4 of 4 pods."
@@ -410,7 +410,7 @@ def test_pods_that_were_removed_when_the_job_ended_are_not_called_pending() -> N
     assert texts(answer, "pods") == ["Succeeded: launcher-0", "Gone: worker-0 and worker-1"]
 
 
-def test_a_job_that_runs_in_part_says_why_the_rest_does_not() -> None:
+def test_a_partly_running_job_reports_why_its_other_pods_wait() -> None:
     up = instance("master-0", Status.RUNNING, node="a")
     answer = explained(
         up,
@@ -423,7 +423,7 @@ def test_a_job_that_runs_in_part_says_why_the_rest_does_not() -> None:
     assert answer.sentence == "Waits for GPUs: worker-0 needs 8 nvidia.com/gpu; none is free (16 in use)."
 
 
-def test_several_causes_are_all_said_the_deepest_first() -> None:
+def test_several_causes_are_all_reported_deepest_first() -> None:
     broken = starting(containerStatuses=[waiting("ErrImagePull", "not found")])
     answer = explained(
         on_node(),
@@ -440,14 +440,14 @@ def test_several_causes_are_all_said_the_deepest_first() -> None:
     ]
 
 
-def test_what_nothing_explains_is_said_to_be_unexplained_with_what_was_looked_at() -> None:
+def test_an_unexplained_job_is_reported_with_the_checked_evidence() -> None:
     odd = instance("worker-0", Status.RESTARTING, node="a")
     answer = explained(odd, status=Status.PENDING, reason="who knows", nodes=[node("a")])
     assert answer.sentence == ("Nothing that was checked explains it: 0 of 1 pod; its status says who knows.")
     assert texts(answer, "checked") == ["0 pods, 1 node, 0 events, created 5 min ago"]
 
 
-def test_the_whole_answer_reads_from_the_sentence_down() -> None:
+def test_the_full_text_of_an_answer_starts_with_its_sentence() -> None:
     answer = explained(instance(), pods=[pod("master-0", MOUNTS)], claims={"corpus": None})
     assert answer.as_text().splitlines()[:4] == [
         "Waits for volume claim corpus, which does not exist in default.",
@@ -458,7 +458,7 @@ def test_the_whole_answer_reads_from_the_sentence_down() -> None:
     assert "What would help:" in answer.as_text()
 
 
-def test_a_running_job_that_is_silent_or_held_up_by_a_rank_says_so() -> None:
+def test_silence_bad_curves_and_stragglers_of_a_running_job_are_reported() -> None:
     def why(**known: Any) -> Answer:
         return explain(
             Evidence(job=replace(job_of([instance(status=Status.RUNNING)], Status.RUNNING), **known), now=NOW)
@@ -482,7 +482,7 @@ def test_a_running_job_that_is_silent_or_held_up_by_a_rank_says_so() -> None:
     assert texts(why(stragglers=waits), "straggler") == ["rank 3 waits for data 41% of each step"]
 
 
-def test_a_rank_that_the_others_waited_for_is_named_although_its_pod_runs() -> None:
+def test_a_rank_that_blocked_the_others_is_named_even_while_its_pod_runs() -> None:
     waited = "RuntimeError: Timed out waiting 1800000ms for recv operation to complete"
     text = f"Traceback (most recent call last):\n  File 'a.py', line 1, in <module>\n{waited}"
     logs = (

@@ -28,7 +28,7 @@ def storage(mode: str = "Immediate") -> Any:
     )
 
 
-def test_a_claim_that_cannot_be_mounted_is_said_before_anything_about_nodes() -> None:
+def test_an_unusable_volume_claim_is_reported_before_node_problems() -> None:
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (None, {}, "Waits for volume claim corpus, which does not exist in default."),
         (
@@ -66,7 +66,7 @@ def test_a_claim_that_cannot_be_mounted_is_said_before_anything_about_nodes() ->
         assert answer.sentence == sentence
 
 
-def test_a_claim_that_waits_for_its_first_pod_keeps_none_from_being_placed() -> None:
+def test_a_wait_for_first_consumer_claim_does_not_block_scheduling() -> None:
     answer = explained(
         instance(),
         pods=[pod("master-0", MOUNTS)],
@@ -78,7 +78,7 @@ def test_a_claim_that_waits_for_its_first_pod_keeps_none_from_being_placed() -> 
     assert answer.sentence == "Waits for GPUs: master-0 needs 8 nvidia.com/gpu; none is free (8 in use)."
 
 
-def test_a_scheduler_that_is_not_there_is_said_after_a_minute() -> None:
+def test_a_missing_scheduler_is_reported_after_a_minute() -> None:
     ignored = spec_of(schedulerName="nobody")
     answer = explained(instance(), pods=[pod("master-0", ignored, conditions=[])], nodes=[node("a")])
     assert answer.sentence == "No scheduler acts on it: nobody has not looked at master-0 for 5 min."
@@ -88,7 +88,7 @@ def test_a_scheduler_that_is_not_there_is_said_after_a_minute() -> None:
     )
 
 
-def test_nodes_that_an_autoscaler_makes_are_waited_for_until_it_has_had_its_time() -> None:
+def test_autoscaler_scale_up_is_reported_until_it_is_overdue_or_refused() -> None:
     def ask(seconds_ago: float, *more: Any) -> Answer:
         asked = event("bert-master-0", "TriggeredScaleUp", "gpu-pool 1->2", seconds_ago=seconds_ago)
         nodes, rows = [node("a")], [held("a", 8, gpt=8)]
@@ -103,7 +103,7 @@ def test_nodes_that_an_autoscaler_makes_are_waited_for_until_it_has_had_its_time
     assert ask(40, refused).sentence.startswith("Waits for GPUs:")
 
 
-def test_a_gang_that_is_not_let_in_says_its_phase_and_its_schedulers_words() -> None:
+def test_a_waiting_pod_group_is_reported_with_its_phase_and_scheduler_message() -> None:
     said = {
         "type": "Unschedulable",
         "status": "True",
@@ -132,14 +132,14 @@ def test_a_gang_that_is_not_let_in_says_its_phase_and_its_schedulers_words() -> 
     assert texts(full, "also")[0].startswith("Waits for its gang:")
 
 
-def test_a_pod_that_takes_anothers_place_says_where_it_goes() -> None:
+def test_a_preempting_pod_is_reported_with_its_nominated_node() -> None:
     answer = explained(
         instance(), pods=[pod("master-0", nominatedNodeName="a")], nodes=[node("a")], rows=[held("a", 8)]
     )
     assert answer.sentence == "Waits until pods of lower priority have left a: master-0 goes there next."
 
 
-def test_what_arithmetic_does_not_see_is_said_in_the_schedulers_words() -> None:
+def test_pod_affinity_and_spread_constraints_are_reported_with_the_scheduler_message() -> None:
     term = [{"topologyKey": "kubernetes.io/hostname"}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": term}
     spread = [
@@ -168,7 +168,7 @@ def test_what_arithmetic_does_not_see_is_said_in_the_schedulers_words() -> None:
     } <= set(texts(answer, "pods"))
 
 
-def test_who_may_not_see_nodes_gets_the_schedulers_words_and_what_was_not_seen() -> None:
+def test_without_permission_to_list_nodes_the_scheduler_message_is_reported() -> None:
     failed = event(
         "bert-master-0", "FailedScheduling", "0/9 nodes are available: 9 Insufficient nvidia.com/gpu."
     )
@@ -186,7 +186,7 @@ def test_who_may_not_see_nodes_gets_the_schedulers_words_and_what_was_not_seen()
     assert texts(answer, "unseen") == ["nodes: User cannot list resource nodes"]
 
 
-def test_what_was_not_counted_on_a_closed_node_is_not_called_free() -> None:
+def test_uncounted_resources_of_a_tainted_node_are_not_reported_as_free() -> None:
     closed = node("a", 0, taints=[{"key": "k", "effect": "NoSchedule"}])
     closed["status"]["allocatable"]["pods"] = "110"
     answer = explained(instance(), pods=[pod("master-0", {"containers": []})], nodes=[closed])

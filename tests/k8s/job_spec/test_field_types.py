@@ -90,7 +90,7 @@ INVALID_TEXTS = (
 )
 
 
-def test_a_text_without_a_value_says_what_is_expected() -> None:
+def test_an_invalid_field_text_is_rejected_with_the_expected_form() -> None:
     for name, text, expected in INVALID_TEXTS:
         with pytest.raises(ValueError, match=expected):
             JOB_FIELDS[name].type.parse(text)
@@ -186,16 +186,16 @@ def test_an_invalid_value_is_reported_at_its_field() -> None:
         assert list(problems) == fields and expected in problems[field], (change, problems)
 
 
-def test_all_mistakes_are_said_at_once() -> None:
+def test_all_invalid_fields_are_reported_at_once() -> None:
     assert set(problems_of(JobSpec())) == {"name", "image", "command"}
 
 
-def test_the_longest_name_leaves_room_for_what_the_operator_adds() -> None:
+def test_the_longest_job_name_leaves_room_for_the_operator_suffix() -> None:
     assert problems_of(replace(GOOD, name="a" * LONGEST_NAME)) == {}
     assert len("a" * LONGEST_NAME + "-worker-123") <= 63
 
 
-def test_a_claim_may_be_written_in_other_ways() -> None:
+def test_a_new_claim_is_parsed_from_several_notations() -> None:
     for text in ("out:2Ti:fast:RWX", "out 2Ti rwx fast", "out 2Ti ReadWriteMany fast", " out  2Ti RWX:fast"):
         assert NewClaim.from_text(text) == NewClaim("out", "2Ti", "fast", "RWX")
 
@@ -215,7 +215,7 @@ def test_every_field_is_declared_in_full() -> None:
         assert all(flag.startswith("-") for flag in declared.flags), name
 
 
-def test_no_flag_and_no_title_stands_for_two_fields() -> None:
+def test_flags_and_titles_of_job_fields_are_unique() -> None:
     flags = Counter(flag for declared in JOB_FIELDS.values() for flag in declared.flags)
     titles = Counter(declared.title for declared in JOB_FIELDS.values())
     assert [name for name, times in (flags + titles).items() if times > 1] == []
@@ -236,5 +236,5 @@ def test_any_text_becomes_a_value_that_can_be_written_or_a_sentence(name: str, t
 
 @settings(max_examples=100)
 @given(st.integers(0, 2**31 - 1))
-def test_a_duration_is_written_as_it_is_read(seconds: int) -> None:
+def test_a_duration_survives_a_round_trip_through_text(seconds: int) -> None:
     assert Duration().parse(Duration().to_text(seconds)) == seconds

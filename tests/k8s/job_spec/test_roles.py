@@ -47,7 +47,7 @@ ROLE = st.builds(
 
 @settings(max_examples=300)
 @given(ROLE)
-def test_any_role_is_one_line_that_is_read_as_it_was(role: Role) -> None:
+def test_any_role_survives_a_round_trip_through_one_line(role: Role) -> None:
     line = role.to_text()
     assert Role.from_text(line) == role
     assert ROLES.parse(line) == (role,)
@@ -78,7 +78,7 @@ def test_any_role_is_one_line_that_is_read_as_it_was(role: Role) -> None:
         ),
     ],
 )
-def test_a_line_says_what_a_role_has_of_its_own(line: str, role: Role) -> None:
+def test_a_role_line_is_parsed_into_the_overrides_of_the_role(line: str, role: Role) -> None:
     assert Role.from_text(line) == role
     assert role.problem() == ""
 
@@ -95,7 +95,7 @@ def test_a_line_says_what_a_role_has_of_its_own(line: str, role: Role) -> None:
         ("worker replicas=", "replicas: Must be a whole number"),
     ],
 )
-def test_a_line_that_is_none_names_the_key(line: str, expected: str) -> None:
+def test_a_malformed_role_line_is_rejected_with_the_key(line: str, expected: str) -> None:
     with pytest.raises(ValueError, match="Line 1") as caught:
         ROLES.parse(line)
     assert expected in str(caught.value)
@@ -113,7 +113,7 @@ def test_a_line_that_is_none_names_the_key(line: str, expected: str) -> None:
         ({"roles": (Role("worker", image="b"),), "worker_image": "c"}, "worker_image", "also sets an image"),
     ],
 )
-def test_what_is_wrong_with_roles_is_said(change: dict[str, Any], field: str, expected: str) -> None:
+def test_invalid_roles_are_reported(change: dict[str, Any], field: str, expected: str) -> None:
     assert expected in problems_of(JobSpec(name="a", image="b", command=("c",), **change))[field]
 
 
@@ -128,19 +128,21 @@ def test_what_is_wrong_with_roles_is_said(change: dict[str, Any], field: str, ex
         ((None, None), 1, [1, 1]),
     ],
 )
-def test_the_last_role_has_the_rest(replicas: tuple[int | None, ...], pods: int, sizes: list[int]) -> None:
+def test_the_last_role_gets_the_remaining_workers(
+    replicas: tuple[int | None, ...], pods: int, sizes: list[int]
+) -> None:
     roles = [Role(f"r{index}", count) for index, count in enumerate(replicas)]
     assert role_sizes(roles, pods) == sizes
 
 
-def test_a_role_has_what_it_names_and_else_what_the_job_has() -> None:
+def test_a_role_inherits_job_values_that_it_does_not_override() -> None:
     spec = JobSpec(image="a", worker_image="w", gpus=2, cpu="4", roles=(Role("worker", gpus=0, cpu=""),))
     of_worker = role_spec(spec, "worker")
     assert (of_worker.image, of_worker.gpus, of_worker.cpu, of_worker.memory) == ("w", 0, "", "")
     assert role_spec(spec, "master").gpus == 2
 
 
-def test_the_pods_of_a_job_are_told_apart_by_their_roles() -> None:
+def test_specs_by_role_split_workers_and_gpus_of_a_job() -> None:
     job = JobSpec(workers=3, gpus=2, roles=(Role("launcher", cpu="1"), Role("worker", gpus=4)))
     assert [(each.workers, each.gpus) for each in specs_by_role(job)] == [(1, 0), (3, 4)]
     assert [each.gpus for each in specs_by_role(JobSpec(gpus=2, roles=(Role("launcher"),)))] == [0, 2]

@@ -107,14 +107,14 @@ def test_arena_logs_and_attaches_to_the_chief(kind: CreatableKind, workers: int)
     assert [each["name"] for each in chief["spec"]["initContainers"]] == [arena.CODE_INIT]
 
 
-def test_arena_has_to_be_told_which_instance_of_an_elastic_job_is_meant() -> None:
+def test_arena_finds_no_chief_pod_in_an_elastic_job() -> None:
     """It has no master: `arena logs` lists its pods and wants `-i`."""
     type_, job, _ = of(PYTORCH, replace(SPEC, elastic_min=1, elastic_max=3))
     found = arena.pods_of(job, type_, pods(PYTORCH, job))
     assert (len(found), arena.chief_of(type_, found)) == (3, None)
 
 
-def test_arena_finds_the_launchers_job_by_its_name() -> None:
+def test_arena_finds_the_mpi_launcher_by_name_and_label() -> None:
     """Source: `pkg/training/trainer_mpi.go`, isChiefJob; without it the job is PENDING for ever."""
     _, job, _ = of(MPI)
     launcher = MPI.run_of(job).launcher["metadata"]
@@ -131,7 +131,7 @@ def test_arena_shows_the_tensorboard(kind: CreatableKind) -> None:
 
 
 @pytest.mark.parametrize("kind", [PYTORCH, MPI, MPIJob()], ids=lambda kind: kind.title)
-def test_arena_deletes_the_job_and_what_it_knows_of(kind: CreatableKind) -> None:
+def test_arena_deletes_the_job_with_its_tensorboard_and_record(kind: CreatableKind) -> None:
     type_, _, objects = of(kind)
     words = [
         "service/bert-tensorboard",
@@ -144,7 +144,7 @@ def test_arena_deletes_the_job_and_what_it_knows_of(kind: CreatableKind) -> None
 
 
 @pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
-def test_arena_is_told_only_of_kinds_that_it_has(kind: CreatableKind) -> None:
+def test_arena_records_are_created_only_for_kinds_that_arena_supports(kind: CreatableKind) -> None:
     type_, job, objects = of(kind)
     has_record = any(f"bert-{type_}" == each["metadata"]["name"] for each in objects.get("configmaps", ()))
     assert has_record == (type_ in arena.SERVED_AS)
@@ -153,7 +153,7 @@ def test_arena_is_told_only_of_kinds_that_it_has(kind: CreatableKind) -> None:
     assert is_listed == (kind.title in ("PyTorchJob", "MPIJob v1alpha1"))
 
 
-def test_arenas_own_job_meets_the_same_conditions() -> None:
+def test_a_recorded_arena_job_meets_the_same_conditions() -> None:
     """What Arena made on a real cluster, by which the conditions above are known to be Arena's."""
     job, record = arena_object("pytorch-dist.pytorchjob"), arena_object("pytorch-dist.configmap")
     service = arena_object("pytorch-dist.tensorboard-service")

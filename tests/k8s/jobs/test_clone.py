@@ -41,7 +41,7 @@ def test_a_clone_has_the_next_free_name(name: str, taken: set[str], free: str) -
     name=st.from_regex(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True),
     numbers=st.sets(st.integers(1, 12)),
 )
-def test_a_name_that_is_offered_is_free_and_fits(name: str, numbers: set[int]) -> None:
+def test_a_suggested_clone_name_is_free_and_at_most_63_characters(name: str, numbers: set[int]) -> None:
     taken = {name, *(f"{name}-{number}" for number in numbers)}
     for _ in range(12):
         free = next_name(name, taken)
@@ -70,7 +70,7 @@ def stored(obj: Object) -> Object:
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_nothing_of_the_old_objects_life_is_in_a_clone(situation: str) -> None:
+def test_a_clone_has_no_server_set_fields_of_the_old_object(situation: str) -> None:
     obj = stored(objects(situation)[0])
     before = deepcopy(obj)
     found = clone(obj, {"x"})
@@ -83,7 +83,7 @@ def test_nothing_of_the_old_objects_life_is_in_a_clone(situation: str) -> None:
     }
 
 
-def test_a_jobs_selector_and_labels_are_made_anew_unless_somebody_chose_them() -> None:
+def test_generated_selectors_and_labels_of_a_batch_job_are_dropped_unless_manual() -> None:
     labels = {"controller-uid": "u", "batch.kubernetes.io/controller-uid": "u", "job-name": "a"}
     template = {"metadata": {"labels": dict(labels)}, "spec": {"containers": []}}
     obj = {
@@ -99,14 +99,14 @@ def test_a_jobs_selector_and_labels_are_made_anew_unless_somebody_chose_them() -
     assert "selector" in cleaned(obj)["spec"]
 
 
-def test_a_job_that_was_held_back_is_cloned_as_one_that_may_run() -> None:
+def test_a_suspended_job_is_cloned_without_suspend() -> None:
     obj = pytorch_job("a")
     obj["spec"]["runPolicy"] = {"suspend": True, "cleanPodPolicy": "None"}
     assert cleaned(obj)["spec"]["runPolicy"] == {"cleanPodPolicy": "None"}
 
 
 @pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
-def test_a_job_of_ours_fits_the_form_and_its_trainer_writes_elsewhere(kind: object) -> None:
+def test_a_clone_of_a_console_job_fits_the_form_and_gets_a_new_log_dir(kind: object) -> None:
     creatable = next(each for each in CREATABLE if each is kind)
     spec = JobSpec(
         name="bert",
@@ -137,7 +137,7 @@ def test_a_job_of_ours_fits_the_form_and_its_trainer_writes_elsewhere(kind: obje
     assert found.mentions_text == "Still refers to bert in: command."
 
 
-def test_a_command_of_somebody_elses_is_left_as_it_is_and_said_to_name_the_old_job() -> None:
+def test_references_to_the_old_job_in_a_foreign_command_are_kept_and_reported() -> None:
     obj = pytorch_job("bert")
     container = obj["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
     container |= {"command": ["train", "--out", "/data/bert/run"], "env": [{"name": "RUN", "value": "bert"}]}
@@ -146,7 +146,7 @@ def test_a_command_of_somebody_elses_is_left_as_it_is_and_said_to_name_the_old_j
     assert found.mentions == ("command", "RUN")
 
 
-def test_of_recorded_jobs_it_is_said_what_the_form_leaves_out() -> None:
+def test_clones_of_recorded_jobs_report_fields_that_the_form_leaves_out() -> None:
     jobs = {
         each["metadata"]["name"]: {**each, "apiVersion": "kubeflow.org/v1"}
         for each in recorded("pytorchjobs")
@@ -170,7 +170,7 @@ def test_of_recorded_jobs_it_is_said_what_the_form_leaves_out() -> None:
 @pytest.mark.parametrize(
     "kind", [each for each in KINDS if each not in CREATABLE], ids=lambda kind: kind.title
 )
-def test_a_job_that_no_form_makes_is_cloned_as_a_manifest(kind: object) -> None:
+def test_a_job_of_a_kind_without_a_form_is_cloned_as_a_manifest(kind: object) -> None:
     situation = next(name for name in SITUATIONS if (obj := objects(name)[0]) and _is_of(obj, kind))
     found = clone(objects(situation)[0])
     assert (found.kind, found.spec, found.is_form_compatible) == (None, None, False)
@@ -184,13 +184,13 @@ def _is_of(obj: Object, kind: object) -> bool:
 @pytest.mark.parametrize(
     "spec", [None, "text", [], {"pytorchReplicaSpecs": {"Master": 7}}, {"runPolicy": "x"}]
 )
-def test_an_object_that_makes_no_sense_is_cloned_as_a_manifest(spec: object) -> None:
+def test_a_malformed_object_is_cloned_as_a_manifest(spec: object) -> None:
     obj = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a"}, "spec": spec}
     assert clone(obj).manifest["metadata"] == {"name": "a-2"}
 
 
 @pytest.mark.parametrize("obj", [{}, {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}])
-def test_what_is_no_job_of_a_known_kind_is_not_cloned(obj: Object) -> None:
+def test_an_object_that_is_not_a_known_job_kind_is_not_cloned(obj: Object) -> None:
     with pytest.raises(NotCloned, match="Could not clone"):
         clone(obj)
 
@@ -207,7 +207,7 @@ def save(volume: Path, run: str, *steps: int, at_s: float = 1000.0) -> None:
         os.utime(path, (at_s, at_s))
 
 
-def test_two_jobs_of_one_name_have_two_folders() -> None:
+def test_run_names_of_the_same_job_differ_by_their_time_stamp() -> None:
     stamps = [run_stamp(NOW), run_stamp(NOW + timedelta(milliseconds=1))]
     assert stamps == ["20261122-082033-417", "20261122-082033-418"]
     names = [run_name("digits-1", stamp) for stamp in stamps]
@@ -215,7 +215,7 @@ def test_two_jobs_of_one_name_have_two_folders() -> None:
     assert [job_of_run(name) for name in (*names, "digits-1")] == ["digits-1"] * 3
 
 
-def test_runs_on_a_volume_are_those_with_checkpoints_the_newest_first(tmp_path: Path) -> None:
+def test_runs_with_checkpoints_are_listed_newest_first(tmp_path: Path) -> None:
     save(tmp_path, "digits-20261122-082033-417", 150, 520, 90, at_s=2000)
     save(tmp_path, "digits", 7, at_s=3000)
     save(tmp_path, "empty")
@@ -239,11 +239,11 @@ def test_runs_on_a_volume_are_those_with_checkpoints_the_newest_first(tmp_path: 
         ("saved", "saved/RUN"),
     ],
 )
-def test_a_folder_becomes_one_of_a_new_run(path: str, moved: str) -> None:
+def test_a_folder_path_is_moved_to_the_new_run(path: str, moved: str) -> None:
     assert moved_folder(path, "bert", "RUN", "logs") == moved
 
 
-def test_a_command_that_goes_on_from_another_run_starts_anew_in_a_new_one() -> None:
+def test_a_resumed_command_is_moved_to_a_new_run_without_resume_must() -> None:
     words = [
         "python", "--epochs", "3", "--log-dir=/w/a-20261122-082033-417/logs-bert-20261122-082034-000",
         "--checkpoint-dir", "/w/a-20261122-082033-417/checkpoints", "--resume", "must", "--out=/w/bert/x",

@@ -38,7 +38,7 @@ async def refused_with(reply: Answer, spec: JobSpec = SPEC) -> JobRejected:
 
 
 @pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
-async def test_what_is_created_is_the_manifest_that_was_shown(kind: CreatableKind) -> None:
+async def test_the_created_object_equals_the_shown_manifest(kind: CreatableKind) -> None:
     path = kind.resource.path("vision")
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(path, Compute(echo), method="POST")
@@ -89,7 +89,7 @@ async def test_a_spec_with_mistakes_is_not_sent() -> None:
         ("spec.something.else", "spec.something.else"),
     ],
 )
-async def test_a_rejected_field_is_named_as_in_the_form(path: str, field: str) -> None:
+async def test_a_rejected_manifest_path_is_mapped_to_its_form_field(path: str, field: str) -> None:
     error = await refused_with(refusal(422, "invalid", "Invalid", causes={path: "must not be so"}))
     assert error.causes == {field: "must not be so"}
 
@@ -113,7 +113,7 @@ async def test_a_rejected_field_is_explained(causes: dict[str, str], found: dict
     assert (await refused_with(refusal(422, "invalid", "Invalid", causes=causes))).causes == found
 
 
-async def test_a_taken_name_or_a_missing_namespace_is_an_error_of_its_field() -> None:
+async def test_an_existing_name_or_a_missing_namespace_is_a_field_error() -> None:
     error = await refused_with(refusal(409, 'pytorchjobs "bert" already exists', "AlreadyExists"))
     assert error.causes == {"name": "A PyTorchJob of this name already exists in vision."}
     assert error.hint == "Choose another name, or delete that job first."
@@ -122,7 +122,7 @@ async def test_a_taken_name_or_a_missing_namespace_is_an_error_of_its_field() ->
 
 
 @pytest.mark.parametrize("seen", [refusal(403, "cannot get namespaces"), Answer({"metadata": {}})])
-async def test_a_kind_that_is_not_served_is_told_from_a_namespace_that_is_missing(seen: Answer) -> None:
+async def test_an_unserved_kind_is_distinguished_from_a_missing_namespace(seen: Answer) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(NAMESPACE, seen)
         with pytest.raises(JobRejected) as caught:
@@ -131,7 +131,7 @@ async def test_a_kind_that_is_not_served_is_told_from_a_namespace_that_is_missin
     assert "operator" in caught.value.hint
 
 
-async def test_a_plain_404_for_a_namespace_that_is_not_there_is_told_as_such() -> None:
+async def test_a_plain_404_is_reported_as_a_missing_namespace() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         with pytest.raises(JobRejected) as caught:
             await create_job(client, KIND, SPEC)
@@ -142,7 +142,9 @@ async def test_a_plain_404_for_a_namespace_that_is_not_there_is_told_as_such() -
     ("reply", "kind"),
     [(refusal(403, "no"), Forbidden), (Drop(), Unreachable), (refusal(409, "changed", "Conflict"), Conflict)],
 )
-async def test_what_is_no_mistake_of_the_wish_stays_what_it_is(reply: Any, kind: type[KubeError]) -> None:
+async def test_errors_unrelated_to_the_spec_are_not_turned_into_invalid(
+    reply: Any, kind: type[KubeError]
+) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, reply, method="POST")
         with pytest.raises(kind) as caught:
@@ -150,7 +152,7 @@ async def test_what_is_no_mistake_of_the_wish_stays_what_it_is(reply: Any, kind:
     assert not isinstance(caught.value, Invalid)
 
 
-async def test_a_job_is_deleted_only_while_it_is_still_that_job() -> None:
+async def test_a_job_is_deleted_with_a_uid_precondition() -> None:
     ref = JobRef("vision", "bert", "PyTorchJob", "kubeflow.org/v1")
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(f"{PATH}/bert", Answer({}), refusal(409, "uid mismatch", "Conflict"), method="DELETE")
@@ -162,7 +164,7 @@ async def test_a_job_is_deleted_only_while_it_is_still_that_job() -> None:
             await delete_job(client, JobRef("vision", "gone", "PyTorchJob", "kubeflow.org/v1"))
 
 
-async def test_what_is_no_job_is_deleted_where_the_cluster_says_that_its_kind_is() -> None:
+async def test_an_object_of_another_kind_is_deleted_at_its_discovered_path() -> None:
     mouse, web = JobRef("vision", "m", "Mouse", "lab.io/v1"), JobRef("vision", "web", "Cat", "lab.io/v1")
     served = {"resources": [{"name": "mice", "kind": "Mouse", "namespaced": True, "verbs": ["delete"]}]}
     async with ScriptedCluster() as cluster, cluster.client() as client:

@@ -66,7 +66,7 @@ async def test_bytes_go_both_ways_and_the_input_can_end() -> None:
     assert command.exit_code == 0
 
 
-async def test_an_old_server_is_not_told_what_it_does_not_know() -> None:
+async def test_end_of_input_is_not_sent_on_the_v4_channel_protocol() -> None:
     heard: Output = []
 
     async def old(speaker: Speaker) -> None:
@@ -83,7 +83,7 @@ async def test_an_old_server_is_not_told_what_it_does_not_know() -> None:
     assert heard == [(exec.STDIN, b"x")]
 
 
-async def test_what_is_asked_for_is_what_the_command_gets() -> None:
+async def test_exec_options_become_query_parameters() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(EXEC, Talk(lambda speaker: speaker.end()))
         for how in ({"has_terminal": True, "container": "main"}, {"has_input": False}):
@@ -95,7 +95,7 @@ async def test_what_is_asked_for_is_what_the_command_gets() -> None:
     ]
 
 
-async def test_the_size_of_a_terminal_is_told() -> None:
+async def test_a_terminal_resize_is_sent() -> None:
     async def tell(speaker: Speaker) -> None:
         channel, content = await speaker.hear()
         await speaker.say(exec.STDOUT, bytes([channel]) + content)
@@ -110,7 +110,7 @@ async def test_the_size_of_a_terminal_is_told() -> None:
     assert json.loads(output[1:]) == {"Width": 120, "Height": 40}
 
 
-async def test_pieces_come_as_they_were_sent_and_empty_ones_say_nothing() -> None:
+async def test_output_chunks_are_kept_and_empty_or_unknown_ones_are_dropped() -> None:
     async def split(speaker: Speaker) -> None:
         await say(speaker, (1, b""), (1, b"\xc3"), (2, b""), (9, b"?"), (1, b"\xa9"))
         await speaker.socket.send_str("\x01text")
@@ -119,7 +119,7 @@ async def test_pieces_come_as_they_were_sent_and_empty_ones_say_nothing() -> Non
     assert await run_against(split) == ([(1, b"\xc3"), (1, b"\xa9"), (1, b"text")], 0)
 
 
-async def test_the_exit_code_is_the_commands_though_its_end_comes_in_pieces() -> None:
+async def test_an_exit_status_split_over_several_messages_gives_the_exit_code() -> None:
     cause = {"reason": "ExitCode", "message": "137"}
     status = json.dumps({"status": "Failure", "details": {"causes": [cause]}}).encode()
 
@@ -139,7 +139,7 @@ async def test_the_exit_code_is_the_commands_though_its_end_comes_in_pieces() ->
         {"status": "Failure", "message": "not found", "details": {"causes": [1, {"reason": "ExitCode"}]}},
     ],
 )
-async def test_what_never_began_is_said_in_the_servers_words(status: dict[str, Any]) -> None:
+async def test_a_command_that_fails_to_start_raises_the_server_message(status: dict[str, Any]) -> None:
     with pytest.raises(ServerFailed, match="not found"):
         await run_against(lambda speaker: speaker.end(**status))
 
@@ -173,7 +173,7 @@ async def test_a_connection_that_ends_before_the_command_is_an_error() -> None:
             await run_against(speak)
 
 
-async def test_a_server_that_is_gone_is_noticed_though_its_connection_stays() -> None:
+async def test_a_server_that_stops_answering_pings_is_detected() -> None:
     async def freeze(speaker: Speaker) -> None:
         while not speaker.socket.closed:
             await speaker.socket.receive()
@@ -185,7 +185,7 @@ async def test_a_server_that_is_gone_is_noticed_though_its_connection_stays() ->
 
 
 @pytest.mark.slow
-async def test_a_server_that_has_nothing_to_say_but_is_there_is_waited_for() -> None:
+async def test_a_silent_server_that_answers_pings_is_waited_for() -> None:
     async def quiet(speaker: Speaker) -> None:
         for _ in range(2):
             message = await speaker.socket.receive()
@@ -202,7 +202,7 @@ async def test_a_server_that_has_nothing_to_say_but_is_there_is_waited_for() -> 
         assert await run(client, ping_s=2.0) == ([], 0)
 
 
-async def test_who_talks_on_and_does_not_listen_is_left_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_keeps_sending_does_not_block_closing(monkeypatch: pytest.MonkeyPatch) -> None:
     async def flood(speaker: Speaker) -> None:
         while True:
             await speaker.say(exec.STDOUT, bytes(100_000))

@@ -51,7 +51,7 @@ def test_the_golden_file_names_every_kind() -> None:
 
 
 @every_kind
-def test_what_is_sent_is_what_the_golden_file_says(kind: JobKind) -> None:
+def test_the_suspend_patch_equals_the_golden_file(kind: JobKind) -> None:
     expected = GOLDEN[f"{kind.resource.kind} {kind.resource.api_version}"]
     assert suspend_patch(kind, is_suspended=True) == expected
     resumed = json.loads(json.dumps(expected).replace("true", "false"))
@@ -59,7 +59,7 @@ def test_what_is_sent_is_what_the_golden_file_says(kind: JobKind) -> None:
 
 
 @every_kind
-def test_a_job_that_is_patched_reads_as_suspended_and_as_resumed_again(kind: JobKind) -> None:
+def test_a_patched_job_is_parsed_as_suspended_and_as_resumed(kind: JobKind) -> None:
     patch = suspend_patch(kind, is_suspended=True)
     if patch is None:
         return
@@ -87,7 +87,7 @@ def taken(asked: Asked) -> Reply:
 
 
 @pytest.mark.parametrize("is_suspended", [True, False])
-async def test_a_job_is_changed_only_while_it_is_that_job_in_that_state(is_suspended: bool) -> None:
+async def test_a_suspend_patch_has_the_uid_and_resource_version_of_the_job(is_suspended: bool) -> None:
     (patch,) = await sent(Compute(taken), is_suspended=is_suspended)
     assert patch.headers["Content-Type"] == "application/merge-patch+json"
     assert json.loads(patch.body) == {
@@ -96,19 +96,19 @@ async def test_a_job_is_changed_only_while_it_is_that_job_in_that_state(is_suspe
     }
 
 
-async def test_a_change_in_between_is_looked_at_and_tried_again() -> None:
+async def test_a_conflicting_change_is_retried_once() -> None:
     patches = await sent(refusal(409, "modified", "Conflict"), Compute(taken))
     assert len(patches) == 2
     with pytest.raises(Conflict, match="Could not change PyTorchJob bert"):
         await sent(refusal(409, "modified", "Conflict"))
 
 
-async def test_a_namesake_made_meanwhile_is_not_touched() -> None:
+async def test_a_job_recreated_under_the_same_name_is_not_patched() -> None:
     with pytest.raises(Conflict, match="Another object has its name now"):
         await sent(Compute(taken), found=pytorch_job("bert", uid="another"))
 
 
-async def test_a_server_that_drops_the_field_has_not_done_it_and_that_is_said() -> None:
+async def test_a_server_that_drops_the_suspend_field_is_reported_as_an_error() -> None:
     with pytest.raises(KubeError) as caught:
         await sent(Answer(pytorch_job("bert")))
     assert str(caught.value) == (
@@ -118,25 +118,25 @@ async def test_a_server_that_drops_the_field_has_not_done_it_and_that_is_said() 
     )
 
 
-async def test_a_job_that_something_else_holds_back_is_not_called_resumed() -> None:
+async def test_a_job_still_suspended_by_kube_queue_is_not_reported_as_resumed() -> None:
     held = pytorch_job("bert", annotations={"scheduling.x-k8s.io/suspend": "true"})
     with pytest.raises(KubeError, match="job is still suspended"):
         await sent(Answer(held), is_suspended=False, found=held)
 
 
 @pytest.mark.parametrize(("reply", "error"), [(refusal(403, "no"), Forbidden), (refusal(404), NotFound)])
-async def test_a_refusal_is_told_in_the_servers_words(reply: Reply, error: type[KubeError]) -> None:
+async def test_a_server_refusal_is_reported(reply: Reply, error: type[KubeError]) -> None:
     with pytest.raises(error):
         await sent(reply)
 
 
-async def test_an_answer_that_is_no_job_is_told_as_such() -> None:
+async def test_an_unreadable_job_in_the_response_is_reported() -> None:
     with pytest.raises(KubeError, match="cannot be read"):
         await sent(Answer({"metadata": {"name": 7}}))
 
 
 @every_kind
-async def test_a_kind_without_a_field_is_never_sent_anything(kind: JobKind) -> None:
+async def test_a_kind_without_a_suspend_field_is_never_patched(kind: JobKind) -> None:
     if kind.suspend_field:
         return
     ref = JobRef("vision", "bert", kind.resource.kind, kind.resource.api_version)
@@ -153,7 +153,7 @@ async def test_a_kind_without_a_field_is_never_sent_anything(kind: JobKind) -> N
         ({"clusterSelector": {"ray.io/cluster": "shared"}}, "not its own"),
     ],
 )
-async def test_a_ray_job_that_its_operator_would_fail_for_it_is_not_suspended(spec: Object, why: str) -> None:
+async def test_a_ray_job_that_would_fail_when_suspended_is_not_patched(spec: Object, why: str) -> None:
     obj = objects("rayjob-running")[0]
     ref = JobRef("vision", "tune", "RayJob", "ray.io/v1")
     path = kind_of(ref).resource.path("vision", "tune")
@@ -164,7 +164,7 @@ async def test_a_ray_job_that_its_operator_would_fail_for_it_is_not_suspended(sp
         assert cluster.asked(path, method="PATCH") == []
 
 
-def test_what_cannot_be_done_is_known_before_it_is_tried() -> None:
+def test_a_job_that_cannot_be_suspended_or_resumed_gives_the_reason() -> None:
     ended = pytorch_job("bert")
     ended["status"] = {"conditions": [{"type": "Succeeded", "status": "True"}]}
     cases = (

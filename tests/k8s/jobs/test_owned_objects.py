@@ -45,7 +45,7 @@ from tests.scripted.object_store import ObjectStore
         (replace(SPEC, log_dir="/dat"), FILES, "log_dir", "/dat is on no volume of the job"),
     ],
 )
-async def test_what_cannot_come_along_is_said_before_anything_is_sent(
+async def test_missing_or_oversized_files_are_rejected_before_any_request(
     client: Client, store: ObjectStore, spec: JobSpec, files: JobFiles, field: str, words: str
 ) -> None:
     with pytest.raises(JobRejected) as caught:
@@ -61,7 +61,7 @@ def objects(spec: JobSpec, files: JobFiles = NO_FILES) -> dict[str, Any]:
     }
 
 
-def test_the_trainers_travel_as_a_zip_that_python_imports_and_that_is_always_the_same() -> None:
+def test_the_trainer_zip_is_importable_and_reproducible() -> None:
     one, other = (objects(SPEC, FILES)["configmaps/bert-trainer"]["binaryData"] for _ in "ab")
     assert one == other
     with zipfile.ZipFile(io.BytesIO(base64.b64decode(one["trainer.zip"]))) as archive:
@@ -69,13 +69,13 @@ def test_the_trainers_travel_as_a_zip_that_python_imports_and_that_is_always_the
         assert archive.read("trainer/ranks.py") == b"x = 1\n"
 
 
-def test_a_config_file_is_text_where_it_can_be() -> None:
+def test_a_config_file_is_stored_as_text_if_it_is_utf8() -> None:
     made = objects(SPEC, FILES)["configmaps/bert-files"]
     assert made["data"] == {"0-conf.yaml": "a: 1\n"}
     assert made["binaryData"] == {"1-conf.yaml": base64.b64encode(b"\xff\xfe").decode()}
 
 
-async def test_a_git_password_is_in_its_secret_and_nowhere_else(client: Client, store: ObjectStore) -> None:
+async def test_a_git_password_is_stored_only_in_its_secret(client: Client, store: ObjectStore) -> None:
     await create_job(client, KIND, GIT)
     assert store.names() == ["configmaps/bert-pytorchjob", JOB, "secrets/bert-git"]
     secret = store.named("secrets/bert-git")
@@ -94,7 +94,7 @@ def test_credentials_in_the_url_go_into_the_secret_too() -> None:
     assert '"https://host.example/team/code.git"' in json.dumps(made)
 
 
-def test_a_login_that_was_asked_for_becomes_the_secret_of_the_job() -> None:
+def test_prompted_git_credentials_become_a_secret_of_the_job() -> None:
     spec = replace(GIT, env={}, sync_source="git@host.example:team/code.git")
     made = objects(spec, JobFiles(git_login={"ssh-privatekey": "KEY"}))
     assert made["secrets/bert-git"]["data"] == {"ssh-privatekey": "S0VZ"}
@@ -102,7 +102,7 @@ def test_a_login_that_was_asked_for_becomes_the_secret_of_the_job() -> None:
     assert "KEY" not in repr(JobFiles(git_login={"ssh-privatekey": "KEY"}))
 
 
-def test_a_login_that_nobody_needs_makes_no_secret() -> None:
+def test_unneeded_git_credentials_create_no_secret() -> None:
     """The code is no repository, or a Secret was named for it."""
     login = JobFiles(git_login={"ssh-privatekey": "KEY"})
     for spec in (replace(GIT, sync_mode=""), replace(GIT, git_secret="team")):
@@ -116,7 +116,7 @@ def test_a_preview_shows_no_secret() -> None:
     assert "czNjcjN0" not in json.dumps(shown)
 
 
-def test_the_record_is_as_arenas_and_holds_no_secret() -> None:
+def test_the_arena_record_matches_arena_and_contains_no_secret() -> None:
     made = objects(replace(GIT, env={**GIT.env, "WANDB_API_KEY": "abc"}))["configmaps/bert-pytorchjob"]
     arena = arena_object("pytorch-dist.configmap")
     assert made["metadata"]["labels"]["createdBy"] == arena["metadata"]["labels"]["createdBy"]
@@ -131,7 +131,7 @@ def test_the_record_is_as_arenas_and_holds_no_secret() -> None:
     ]
 
 
-def test_the_tensorboard_is_arenas_but_waits_for_no_node() -> None:
+def test_the_tensorboard_deployment_matches_arena_with_only_preferred_affinity() -> None:
     spec = replace(
         SPEC,
         name="pytorch-dist",
@@ -177,7 +177,7 @@ def test_tensorboard_mounts_the_event_files(change: dict[str, object], mounted: 
     assert len(pod["volumes"]) == 1
 
 
-async def test_a_clone_has_copies_of_its_own(client: Client, store: ObjectStore) -> None:
+async def test_a_clone_gets_its_own_copies_of_config_maps(client: Client, store: ObjectStore) -> None:
     await create_job(client, KIND, SPEC, files=FILES)
     found = clone(store.named(JOB), {"bert"})
     assert "bert-code" not in json.dumps(found.manifest)
@@ -196,7 +196,7 @@ async def test_a_clone_has_copies_of_its_own(client: Client, store: ObjectStore)
         await copied_owned_objects(client, found.manifest, "bert", "vision")
 
 
-async def test_a_clone_has_a_tensorboard_where_the_job_has_one(client: Client, store: ObjectStore) -> None:
+async def test_a_clone_has_a_tensorboard_if_the_job_has_one(client: Client, store: ObjectStore) -> None:
     await create_job(client, KIND, replace(SPEC, tensorboard_image="board:1"), files=FILES)
     found = clone(store.named(JOB), {"bert"})
 
@@ -228,7 +228,7 @@ async def test_the_pods_of_a_clone_have_their_own_service(client: Client, store:
     assert found.manifest["spec"]["template"]["spec"]["subdomain"] == "bert-2"
 
 
-async def test_a_job_from_git_is_cloned_with_a_copy_of_its_login(client: Client, store: ObjectStore) -> None:
+async def test_a_job_from_git_is_cloned_with_a_copy_of_its_secret(client: Client, store: ObjectStore) -> None:
     await create_job(client, KIND, GIT)
     found = clone(store.named(JOB), {"bert"})
     assert not found.is_form_compatible, "the password is nowhere that the form could read it"
@@ -244,18 +244,18 @@ def test_a_folder_that_a_config_map_holds_needs_no_volume() -> None:
     assert set(problems_with_files(spec, replace(files, code=files.code + b"x"))) == {"sync_source"}
 
 
-def test_what_a_kind_needs_beside_it_comes_before_the_job() -> None:
+def test_a_service_of_a_batch_job_is_created_before_the_job() -> None:
     plain = JobSpec(name="bert", namespace="vision", image="i", command=("c",), workers=2)
     assert [resource for resource, _ in job_objects(BatchJob(), plain)] == [SERVICES, JOBS]
 
 
-def test_permission_is_asked_for_what_cannot_be_left_out() -> None:
+def test_only_required_objects_need_permission() -> None:
     needed = [
         manifest["metadata"]["name"] for _, manifest in job_objects(KIND, SPEC, FILES, is_optional_too=False)
     ]
     assert needed == [each.partition("/")[2] for each in ALL if each != "configmaps/bert-pytorchjob"]
 
 
-def test_a_job_without_files_has_the_record_alone_beside_it() -> None:
+def test_a_job_without_files_creates_only_the_arena_record() -> None:
     plain = JobSpec(name="bert", namespace="vision", image="i", command=("c",))
     assert [resource for resource, _ in job_objects(KIND, plain)] == [KIND.resource, CONFIG_MAPS]

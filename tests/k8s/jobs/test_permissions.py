@@ -68,7 +68,9 @@ def refused(message: str) -> KubeError:
         (None, UNKNOWN),
     ],
 )
-async def test_a_refusal_says_who_may_not_do_what_where_and_why(status: object, right: Permission) -> None:
+async def test_a_denied_access_review_names_user_verb_namespace_and_reason(
+    status: object, right: Permission
+) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, Answer({"status": status}, 201), method="POST")
         assert (
@@ -86,7 +88,7 @@ async def test_a_refusal_says_who_may_not_do_what_where_and_why(status: object, 
         ]
 
 
-async def test_who_asks_may_be_nameless_and_the_place_everywhere() -> None:
+async def test_a_denied_access_review_without_user_or_namespace_is_worded_generally() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         client.config.user = ""
         cluster.say(PATH, MAY_NOT, method="POST")
@@ -94,7 +96,7 @@ async def test_who_asks_may_be_nameless_and_the_place_everywhere() -> None:
         assert right.why == "this user may not get pods/log"
 
 
-def test_every_permission_for_a_job_of_ours_needs_something_and_nothing_is_guessed_of_others() -> None:
+def test_permissions_of_known_kinds_need_resources_and_unknown_kinds_need_none() -> None:
     for permission in ("delete job", "patch job", "get job", "create job", "get pods/log", "create any job"):
         for kind in KINDS:
             ref = JobRef("a", "b", kind.resource.kind, kind.resource.api_version)
@@ -117,7 +119,7 @@ def test_every_permission_for_a_job_of_ours_needs_something_and_nothing_is_guess
         needs_of("filter", BERT)
 
 
-async def test_nothing_is_asked_before_somebody_wants_to_know_and_then_once() -> None:
+async def test_access_reviews_are_sent_on_demand_and_cached() -> None:
     async with reviewing(MAY_NOT) as (cluster, permissions):
         assert permissions.known("delete job", "vision", BERT) == UNKNOWN
         assert cluster.requests == []
@@ -131,7 +133,7 @@ async def test_nothing_is_asked_before_somebody_wants_to_know_and_then_once() ->
         assert permissions.known("get job", "vision", BERT) == UNKNOWN
 
 
-async def test_many_who_want_to_know_at_once_ask_once() -> None:
+async def test_concurrent_fetches_of_a_permission_share_one_review() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         answer = Held(MAY)
         cluster.say(PATH, answer, method="POST")
@@ -143,7 +145,7 @@ async def test_many_who_want_to_know_at_once_ask_once() -> None:
         assert len(asked_of(cluster)) == 1
 
 
-async def test_one_who_leaves_does_not_keep_the_others_from_an_answer() -> None:
+async def test_cancelling_one_fetch_does_not_cancel_the_shared_review() -> None:
     async with reviewing(Held(MAY), MAY) as (cluster, permissions):
         first = asyncio.create_task(permissions.fetch("delete job", "vision", BERT))
         await cluster.until_asked(PATH, method="POST")
@@ -154,14 +156,14 @@ async def test_one_who_leaves_does_not_keep_the_others_from_an_answer() -> None:
         assert first.cancelled() or first.cancelling()
 
 
-async def test_an_answer_is_asked_for_again_once_it_is_old() -> None:
+async def test_an_expired_permission_is_reviewed_again() -> None:
     async with reviewing(MAY_NOT, MAY, ttl_s=0.0) as (_, permissions):
         assert (await permissions.fetch("delete job", "vision", BERT)).is_allowed is False
         assert permissions.known("delete job", "vision", BERT) == UNKNOWN
         assert (await permissions.fetch("delete job", "vision", BERT)).is_allowed is True
 
 
-async def test_what_is_remembered_is_bounded_and_what_is_used_stays() -> None:
+async def test_the_permission_cache_is_bounded_and_evicts_the_least_recently_used() -> None:
     async with reviewing(MAY, max_answers=3) as (_, permissions):
         for namespace in ("a", "b", "c"):
             await permissions.fetch("delete job", namespace, BERT)
@@ -171,7 +173,7 @@ async def test_what_is_remembered_is_bounded_and_what_is_used_stays() -> None:
         assert known == {"a": True, "b": None, "c": True, "d": True}
 
 
-async def test_a_new_login_is_another_user() -> None:
+async def test_cached_permissions_do_not_apply_to_another_login() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, MAY_NOT, MAY, method="POST")
         permissions = Permissions(client)
@@ -221,7 +223,7 @@ async def test_any_kind_that_may_be_made_is_enough_for_a_new_job() -> None:
     assert right.why == f'user "li" may not {words} in namespace "vision"'
 
 
-async def test_what_was_really_refused_is_remembered_in_the_servers_words() -> None:
+async def test_a_forbidden_response_is_recorded_as_a_denied_permission() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         permissions = Permissions(client)
         said = (
@@ -246,7 +248,7 @@ async def test_what_was_really_refused_is_remembered_in_the_servers_words() -> N
         assert cluster.requests == []
 
 
-async def test_a_quota_or_a_webhook_that_refuses_says_nothing_of_rights() -> None:
+async def test_quota_and_webhook_errors_are_not_recorded_as_denied_permissions() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         permissions = Permissions(client)
         permissions.record_refusal(
@@ -274,7 +276,7 @@ class NotingLimiter(RateLimiter):
         await super().acquire(is_urgent=is_urgent)
 
 
-async def test_reviews_wait_behind_what_the_user_waits_for() -> None:
+async def test_access_reviews_are_not_urgent_requests() -> None:
     limiter = NotingLimiter()
     async with ScriptedCluster() as cluster, cluster.client(limiter=limiter) as client:
         cluster.say(PATH, MAY, method="POST")
@@ -287,7 +289,7 @@ async def test_reviews_wait_behind_what_the_user_waits_for() -> None:
         )
 
 
-async def test_what_is_in_no_namespace_is_asked_for_without_one() -> None:
+async def test_permissions_of_cluster_scoped_resources_are_cached_without_a_namespace() -> None:
     async with reviewing(MAY_NOT) as (cluster, permissions):
         assert (await permissions.fetch("patch nodes", "vision")).why == 'user "li" may not patch nodes'
         (asked,) = asked_of(cluster)
@@ -296,7 +298,7 @@ async def test_what_is_in_no_namespace_is_asked_for_without_one() -> None:
 
 
 @pytest.mark.parametrize("resource", [NODES, NAMESPACES, PODS], ids=lambda each: each.plural)
-async def test_what_is_in_no_namespace_is_asked_of_without_one(resource: Resource) -> None:
+async def test_access_reviews_of_cluster_scoped_resources_have_no_namespace(resource: Resource) -> None:
     path = ACCESS_REVIEWS.path()
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(path, Answer({"status": {"allowed": True}}, 201), method="POST")

@@ -27,13 +27,13 @@ async def test_event_files_are_listed_with_their_sizes() -> None:
         ]
 
 
-async def test_bytes_come_as_they_are_from_the_offset_on() -> None:
+async def test_bytes_from_the_offset_are_returned_unchanged() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(EXEC, Socket([(1, b"\x00\xff"), (1, b"\r\n"), SUCCESS]))
         assert await read_from(client, "a", "ns", "/logs/it's $HOME", 7) == b"\x00\xff\r\n"
 
 
-async def test_what_is_run_in_the_container_reads_any_file_from_any_offset(tmp_path: Path) -> None:
+async def test_the_shell_script_reads_any_file_from_any_offset(tmp_path: Path) -> None:
     file = tmp_path / "it's $(odd) -n"
     file.write_bytes(bytes(range(256)) * 10)
     for offset, most, found in ((0, 5, 5), (2555, 100, 5), (2560, 100, 0), (9999, 100, 0)):
@@ -60,7 +60,7 @@ async def test_what_is_run_in_the_container_reads_any_file_from_any_offset(tmp_p
         ([(2, b"x" * 100_000 + b"the end"), (3, b'{"status": "Failure"}')], "the end"),
     ],
 )
-async def test_a_command_that_does_not_end_well_says_why(frames: list[tuple[int, bytes]], words: str) -> None:
+async def test_a_failed_command_reports_the_reason(frames: list[tuple[int, bytes]], words: str) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(EXEC, Socket(frames))
         with pytest.raises(ExecFailed, match=words) as caught:
@@ -75,7 +75,7 @@ async def test_a_command_that_falls_silent_is_given_up() -> None:
             await run(client, "a", "ns", ["cat"])
 
 
-async def test_a_command_that_may_not_be_run_says_so() -> None:
+async def test_a_forbidden_command_raises_the_server_message() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(EXEC, refusal(403, "cannot create pods/exec"))
         with pytest.raises(KubeError, match="cannot create pods/exec"):
@@ -98,7 +98,7 @@ async def folder_of(root: Path | None, path: str, *mounts: dict[str, Any]) -> Pa
         return await local_folder(client, template(*mounts), "ns", path)
 
 
-async def test_a_claim_whose_volume_is_here_is_read_here(tmp_path: Path) -> None:
+async def test_a_path_on_a_mounted_claim_resolves_to_the_local_folder(tmp_path: Path) -> None:
     at = {"name": "w", "mountPath": "/workspace/"}
     assert await folder_of(tmp_path, "/workspace/logs/x", at) == tmp_path / "logs" / "x"
     assert await folder_of(tmp_path, "/workspace", at) == tmp_path
@@ -108,7 +108,7 @@ async def test_a_claim_whose_volume_is_here_is_read_here(tmp_path: Path) -> None
     assert await folder_of(tmp_path / "gone", "/workspace/logs", at) is None
 
 
-async def test_a_part_of_a_volume_is_found_below_its_root(tmp_path: Path) -> None:
+async def test_a_sub_path_is_resolved_below_the_volume_root(tmp_path: Path) -> None:
     at = {"name": "w", "mountPath": "/logs", "subPath": "team/li"}
     assert await folder_of(tmp_path, "/logs/x", at) == tmp_path / "team" / "li" / "x"
 
@@ -134,7 +134,7 @@ async def test_nothing_outside_a_volume_is_read(tmp_path: Path, path: str, mount
     assert await folder_of(tmp_path, path, {"name": "w", **mount}) is None
 
 
-async def test_a_claim_that_is_gone_is_nowhere() -> None:
+async def test_a_missing_claim_has_no_local_folder() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         at = {"name": "w", "mountPath": "/w"}
         assert await local_folder(client, template(at), "ns", "/w/logs") is None

@@ -95,7 +95,7 @@ async def test_bytes_go_both_ways_on_many_connections_at_once() -> None:
         assert (opened.pod, opened.port, opened.last_error) == ("a", PORT, "")
 
 
-async def test_the_ports_number_is_no_content_however_it_comes() -> None:
+async def test_the_port_number_prefix_is_stripped_even_when_split() -> None:
     async def split(speaker: Speaker) -> None:
         for channel, content in (
             (0, NUMBER[:1]),
@@ -111,7 +111,7 @@ async def test_the_ports_number_is_no_content_however_it_comes() -> None:
         assert await reader.read() == b"welcome"
 
 
-async def test_what_fails_ends_its_own_connection_only_and_is_said() -> None:
+async def test_a_failed_connection_does_not_affect_others_and_is_reported() -> None:
     async def refuse(speaker: Speaker) -> None:
         await begin(speaker)
         await speaker.say(CARRIED, b"half")
@@ -141,7 +141,7 @@ async def test_what_fails_ends_its_own_connection_only_and_is_said() -> None:
         assert opened.last_error == ""
 
 
-async def test_a_client_that_has_said_all_still_gets_its_answer() -> None:
+async def test_a_half_closed_client_still_receives_the_response() -> None:
     async def answer_late(speaker: Speaker) -> None:
         await begin(speaker)
         assert await speaker.hear() == (CARRIED, b"question")
@@ -157,7 +157,7 @@ async def test_a_client_that_has_said_all_still_gets_its_answer() -> None:
         assert await reader.read() == b"answer"
 
 
-async def test_a_client_that_leaves_leaves_the_pod_too() -> None:
+async def test_a_client_that_disconnects_closes_the_pod_connection() -> None:
     left = asyncio.Event()
 
     async def listen(speaker: Speaker) -> None:
@@ -179,7 +179,7 @@ async def test_a_client_that_leaves_leaves_the_pod_too() -> None:
         assert opened.last_error == ""
 
 
-async def test_a_pod_is_read_no_faster_than_its_client_reads() -> None:
+async def test_a_slow_client_applies_backpressure_to_the_pod() -> None:
     said = 0
 
     async def flood(speaker: Speaker) -> None:
@@ -203,7 +203,7 @@ async def test_a_pod_is_read_no_faster_than_its_client_reads() -> None:
         await slow.readexactly(before)
 
 
-async def test_nothing_is_left_when_it_is_over() -> None:
+async def test_closing_a_port_forward_closes_connections_and_the_listener() -> None:
     left = asyncio.Event()
 
     async def listen(speaker: Speaker) -> None:
@@ -228,13 +228,13 @@ async def test_nothing_is_left_when_it_is_over() -> None:
 @pytest.mark.parametrize(
     ("reply", "kind"), [(refusal(403, "no", "Forbidden"), Forbidden), (refusal(404, "none"), NotFound)]
 )
-async def test_a_refusal_is_said_before_anything_listens(reply: Reply, kind: type[KubeError]) -> None:
+async def test_a_refused_port_forward_raises_before_listening(reply: Reply, kind: type[KubeError]) -> None:
     with pytest.raises(kind):
         async with forwarded(reply):
             pytest.fail("it was refused")
 
 
-async def test_a_port_that_is_asked_for_is_taken_or_said_to_be_in_use() -> None:
+async def test_a_requested_local_port_is_used_or_reported_as_in_use() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         number = taken.getsockname()[1]

@@ -103,14 +103,14 @@ async def test_a_pod_of_the_job_that_declares_the_port_counts(services: Answer) 
         await found(services, [], chief)
 
 
-async def test_one_that_does_not_run_is_told_from_none() -> None:
+async def test_an_unready_tensorboard_is_distinguished_from_a_missing_one() -> None:
     with pytest.raises(NotFound, match="No pod behind the Service bert-tensorboard is ready"):
         await found([ARENA], [])
     with pytest.raises(NotFound, match="No TensorBoard found for"):
         await found([], [])
 
 
-async def test_services_that_make_no_sense_are_passed_over() -> None:
+async def test_malformed_services_are_skipped() -> None:
     labels = ARENA["metadata"]["labels"]
     odd: list[Object] = [
         {"metadata": {"labels": labels}},

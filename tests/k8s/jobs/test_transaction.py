@@ -52,7 +52,9 @@ async def test_two_submissions_have_two_ids(client: Client, store: ObjectStore) 
 
 @pytest.mark.parametrize("what", ALL)
 @pytest.mark.parametrize("is_done", [True, False], ids=["after it was done", "before"])
-async def test_a_lost_answer_is_safe(client: Client, store: ObjectStore, what: str, is_done: bool) -> None:
+async def test_a_lost_create_response_is_safe(
+    client: Client, store: ObjectStore, what: str, is_done: bool
+) -> None:
     hook = lose(what)
     if is_done:
         store.after = hook
@@ -64,7 +66,9 @@ async def test_a_lost_answer_is_safe(client: Client, store: ObjectStore, what: s
     assert sent == (1 if is_done else 2)
 
 
-async def test_another_users_job_is_never_taken_for_ours(client: Client, store: ObjectStore) -> None:
+async def test_a_job_of_another_submission_is_not_mistaken_for_the_created_one(
+    client: Client, store: ObjectStore
+) -> None:
     path = "/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs/bert"
     store.put(path, {"metadata": {"name": "bert", "annotations": {SUBMISSION_ANNOTATION: "another"}}})
     store.before = lose(JOB)
@@ -75,7 +79,9 @@ async def test_another_users_job_is_never_taken_for_ours(client: Client, store: 
 
 
 @pytest.mark.parametrize("code", [500, 502, 504])
-async def test_a_gateway_timeout_is_no_answer(client: Client, store: ObjectStore, code: int) -> None:
+async def test_a_create_is_retried_after_a_gateway_timeout(
+    client: Client, store: ObjectStore, code: int
+) -> None:
     answers = [refusal(code, "upstream timed out")]
     store.after = lambda asked, what: (
         answers.pop() if (what, asked.method) == (JOB, "POST") and answers else None
@@ -92,7 +98,9 @@ async def test_setting_the_owner_is_retried(client: Client, store: ObjectStore, 
 
 
 @pytest.mark.parametrize("what", ALL)
-async def test_what_is_refused_leaves_nothing_behind(client: Client, store: ObjectStore, what: str) -> None:
+async def test_a_rejected_object_rolls_back_all_created_objects(
+    client: Client, store: ObjectStore, what: str
+) -> None:
     store.before = lambda asked, about: (
         refusal(422, "no such luck", "Invalid") if (about, asked.method) == (what, "POST") else None
     )
@@ -127,7 +135,9 @@ async def test_arenas_record_is_optional(client: Client, store: ObjectStore) -> 
     assert store.names() == []
 
 
-async def test_what_could_not_be_removed_is_named(client: Client, store: ObjectStore) -> None:
+async def test_objects_that_the_rollback_could_not_delete_are_named(
+    client: Client, store: ObjectStore
+) -> None:
     def hook(asked: object, about: str) -> Reply | None:
         method = store.log[-1].split()[0] if store.log else ""
         if (method, about) == ("POST", JOB):
@@ -141,7 +151,9 @@ async def test_what_could_not_be_removed_is_named(client: Client, store: ObjectS
     assert caught.value.hint.endswith("This may be left in namespace vision: configmaps/bert-files.")
 
 
-async def test_a_lost_cluster_is_said(client: Client, store: ObjectStore, cluster: ScriptedCluster) -> None:
+async def test_a_cluster_lost_during_creation_is_reported_with_the_remaining_objects(
+    client: Client, store: ObjectStore, cluster: ScriptedCluster
+) -> None:
     def hook(asked: object, about: str) -> Reply | None:
         if store.log[-1:] == [f"POST {JOB}"]:
             cluster.say_everywhere(Drop())
@@ -154,7 +166,9 @@ async def test_a_lost_cluster_is_said(client: Client, store: ObjectStore, cluste
     assert "pytorchjobs.kubeflow.org/bert, configmaps/bert-trainer" in caught.value.hint
 
 
-async def test_cancelling_undoes_it(client: Client, store: ObjectStore, cluster: ScriptedCluster) -> None:
+async def test_cancelling_a_creation_rolls_back(
+    client: Client, store: ObjectStore, cluster: ScriptedCluster
+) -> None:
     held = Held(refusal(500, "too late"))
     store.after = lambda asked, what: held if (what, asked.method) == (JOB, "POST") else None
     going = asyncio.create_task(create_job(client, KIND, SPEC, files=FILES))
@@ -167,7 +181,7 @@ async def test_cancelling_undoes_it(client: Client, store: ObjectStore, cluster:
     assert store.names() == []
 
 
-async def test_what_the_server_is_about_to_create_when_it_is_cancelled_is_taken_back(
+async def test_an_object_created_after_cancellation_is_deleted(
     client: Client, store: ObjectStore, cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transaction, "GRACE_S", 60.0)
@@ -191,7 +205,9 @@ async def test_what_the_server_is_about_to_create_when_it_is_cancelled_is_taken_
     assert store.names() == []
 
 
-async def test_a_cancelled_upload_pod(client: Client, store: ObjectStore, cluster: ScriptedCluster) -> None:
+async def test_a_cancelled_upload_deletes_its_pod(
+    client: Client, store: ObjectStore, cluster: ScriptedCluster
+) -> None:
     def made(asked: Asked) -> Reply:
         pod = json.loads(asked.body)
         return Answer(store.put(f"{asked.path}/{pod['metadata']['name']}", pod), 201)
@@ -233,7 +249,9 @@ def leftover(**meta: object) -> dict[str, object]:
 DEAD = [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "bert", "uid": "gone"}]
 
 
-async def test_what_a_dead_job_of_the_name_left_is_replaced(client: Client, store: ObjectStore) -> None:
+async def test_leftovers_of_a_deleted_job_with_the_same_name_are_replaced(
+    client: Client, store: ObjectStore
+) -> None:
     for references in (DEAD, []):
         store.objects.clear()
         store.put(CODE_PATH, leftover(ownerReferences=references))
@@ -242,7 +260,7 @@ async def test_what_a_dead_job_of_the_name_left_is_replaced(client: Client, stor
         assert store.named("configmaps/bert-code")["binaryData"]
 
 
-async def test_what_is_somebody_elses_is_left_alone(client: Client, store: ObjectStore) -> None:
+async def test_an_existing_foreign_config_map_is_never_replaced(client: Client, store: ObjectStore) -> None:
     alive = store.put("/apis/batch/v1/namespaces/vision/jobs/bert", {"metadata": {"name": "bert"}})
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": alive["metadata"]["uid"]}
     cases: dict[str, dict[str, Any]] = {
@@ -262,7 +280,9 @@ async def test_what_is_somebody_elses_is_left_alone(client: Client, store: Objec
         assert JOB not in store.names()
 
 
-async def test_a_taken_name_leaves_the_other_job_and_nothing_else(client: Client, store: ObjectStore) -> None:
+async def test_a_name_conflict_keeps_the_existing_job_and_rolls_back(
+    client: Client, store: ObjectStore
+) -> None:
     store.put("/apis/kubeflow.org/v1/namespaces/vision/pytorchjobs/bert", {"metadata": {"name": "bert"}})
     with pytest.raises(JobRejected) as caught:
         await create_job(client, KIND, SPEC, files=FILES)
@@ -341,7 +361,7 @@ async def test_a_claim_that_is_being_deleted_is_not_used(client: Client, store: 
 
 
 @pytest.mark.parametrize("what", [CLAIM, *ALL])
-async def test_a_rejected_job_takes_its_new_claim(client: Client, store: ObjectStore, what: str) -> None:
+async def test_a_rejected_job_rolls_back_its_new_claim(client: Client, store: ObjectStore, what: str) -> None:
     store.before = refuse(what)
     with pytest.raises(JobRejected):
         await create_job(client, KIND, WITH_CLAIM, files=FILES)

@@ -26,7 +26,7 @@ def test_replicas_are_parallel_pods(parallelism: int | None, completions: int | 
     assert len(KIND.replicas(job)) == pods
 
 
-def test_a_pod_of_an_indexed_job_is_told_its_number() -> None:
+def test_a_pod_of_an_indexed_job_has_its_completion_index() -> None:
     replica = KIND.replicas(batch_job("sweep", pods=3, indexed=True))[2]
     assert dict(replica.env) == {"JOB_COMPLETION_INDEX": "2"}
     assert dict(replica.labels)[INDEX] == "2"
@@ -59,14 +59,14 @@ def test_a_pod_of_an_indexed_job_is_told_its_number() -> None:
         ),
     ],
 )
-def test_the_outcome_is_what_its_conditions_hold_true(
+def test_the_outcome_follows_conditions_with_status_true(
     conditions: list[dict[str, Any]], outcome: Status | None, words: str
 ) -> None:
     job = KIND.parse({**batch_job("sweep"), "status": {"conditions": conditions}})
     assert (job.outcome, job.outcome_reason) == (outcome, words)
 
 
-def test_a_failed_job_ended_when_it_failed_though_it_never_completed() -> None:
+def test_a_failed_job_without_completion_time_has_a_finish_time() -> None:
     failed = {"type": "Failed", "status": "True", "lastTransitionTime": "2026-11-20T18:36:10Z"}
     job = KIND.parse({**batch_job("sweep"), "status": {"conditions": [failed]}})
     assert job.finished is not None
@@ -83,7 +83,7 @@ def test_a_failed_job_ended_when_it_failed_though_it_never_completed() -> None:
         (2, "nonsense,3-,-4,99999999999,0-999999999", None, [8, 9]),
     ],
 )
-def test_its_places_are_the_indexes_whose_turn_it_is(
+def test_replicas_of_an_indexed_job_are_its_next_unfinished_indexes(
     parallelism: int, completed: str | None, failed: str | None, indexes: list[int]
 ) -> None:
     job = batch_job("sweep", indexed=True, parallelism=parallelism, completions=10)
@@ -93,7 +93,7 @@ def test_its_places_are_the_indexes_whose_turn_it_is(
     assert [replica.is_chief for replica in found] == [True] + [False] * (parallelism - 1)
 
 
-def test_which_indexes_have_failed_is_told() -> None:
+def test_failed_indexes_are_part_of_the_outcome_reason() -> None:
     job = batch_job("sweep", indexed=True)
     failed = {"type": "Failed", "status": "True", "message": "Job has failed indexes"}
     job["status"] = {"failedIndexes": "1,3-5", "conditions": [failed]}
@@ -104,7 +104,7 @@ def test_which_indexes_have_failed_is_told() -> None:
     ("limit", "failures", "restarts", "allowed"),
     [(6, 2, 2, 6), (0, 1, 0, 0), (None, 3, 3, None), (2**31 - 1, 3, 3, None), (6, None, 0, 6)],
 )
-def test_each_failed_pod_was_a_restart_as_long_as_another_was_allowed(
+def test_failed_pods_count_as_restarts_unless_backoff_limit_is_zero(
     limit: int | None, failures: int | None, restarts: int, allowed: int | None
 ) -> None:
     job = batch_job("sweep", backoffLimit=limit)
@@ -112,25 +112,25 @@ def test_each_failed_pod_was_a_restart_as_long_as_another_was_allowed(
     assert (KIND.parse(job).restarts, KIND.parse(job).restarts_allowed) == (restarts, allowed)
 
 
-def test_a_suspended_job_asks_not_to_run_and_its_progress_is_what_is_done() -> None:
+def test_a_suspended_job_is_parsed_with_the_progress_of_succeeded_pods() -> None:
     job = batch_job("sweep", pods=10, suspend=True)
     job["status"] = {"succeeded": 4}
     assert (KIND.parse(job).is_suspended, KIND.parse(job).progress) == (True, "4 of 10 done")
 
 
-def test_the_pods_of_volcanos_job_are_not_kubernetes_own() -> None:
+def test_pods_of_a_volcano_job_are_not_claimed_by_batch_jobs() -> None:
     for api_version, name in (("batch/v1", "vgg"), ("batch.volcano.sh/v1alpha1", "")):
         assert KIND.job_of(a_pod("vgg-0", {}, kind="Job", apiVersion=api_version, name="vgg")) == name
 
 
-def test_an_index_is_found_where_servers_of_any_age_put_it() -> None:
+def test_the_completion_index_is_read_from_labels_or_annotations() -> None:
     for where in ("labels", "annotations"):
         body = {"metadata": {"name": "x", where: {INDEX: "4"}}}
         assert KIND.instance_of(Reader[Pod](Pod).read(json.dumps(body).encode())) == ("pod", 4)
     assert KIND.instance_of(Reader[Pod](Pod).read(b'{"metadata": {"name": "x"}}')) is None
 
 
-def test_pods_that_train_together_find_the_first_by_a_service_before_it_is_ready() -> None:
+def test_a_multi_pod_job_has_a_headless_service_that_publishes_unready_addresses() -> None:
     spec = JobSpec(name="bert", namespace="lab", image="i", command=("x",), workers=2)
     ((_, service),) = BatchJob().owned_objects(spec)
     assert service["metadata"] == {"name": "bert", "namespace": "lab"}

@@ -37,7 +37,7 @@ def test_torchrun_starts_a_script_however_it_is_quoted(command: tuple[str, ...],
     assert command_of(replace(SPEC, command=command)) == [*PREFIX, *started]
 
 
-def test_t9k_is_given_a_quoted_script_as_words() -> None:
+def test_a_quoted_script_is_split_into_words_for_t9k() -> None:
     manifest = T9K.manifest(replace(SPEC, command=("sh", "-c", "train.py --lr 1")))
     container = manifest["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]
     assert container["args"] == ["train.py", "--lr", "1"]

@@ -37,7 +37,7 @@ def test_every_field_has_an_example() -> None:
 
 
 @every_kind
-def test_a_field_changes_the_manifest_or_the_kind_says_why_not(kind: CreatableKind) -> None:
+def test_a_field_changes_the_manifest_unless_the_kind_lacks_it(kind: CreatableKind) -> None:
     same = {
         name
         for name in EXAMPLES
@@ -58,7 +58,7 @@ def test_a_field_is_read_back_from_the_manifest(kind: CreatableKind) -> None:
 
 
 @every_kind
-def test_what_a_kind_lacks_is_a_field_and_has_a_sentence(kind: CreatableKind) -> None:
+def test_each_lacking_field_of_a_kind_exists_and_has_an_explanation(kind: CreatableKind) -> None:
     for name, sentence in kind.lacks.items():
         assert name in JOB_FIELDS
         assert sentence.endswith(".") and sentence[0].isalpha() and len(sentence) < 100
@@ -108,7 +108,7 @@ def test_the_released_crd_accepts_the_manifest(kind: CreatableKind) -> None:
         assert schema_errors(manifest, schema) == [], name
 
 
-def test_a_schema_finds_what_is_wrong() -> None:
+def test_schema_validation_finds_wrong_types_and_missing_or_unknown_fields() -> None:
     schema = schema_of("pytorchjob-v1")
     manifest = CREATABLE[0].manifest(BASE)
     manifest["spec"] |= {"nprocPerNode": 2, "planted": 1}
@@ -121,20 +121,20 @@ def kinds_of_word(word: str) -> tuple[CreatableKind, ...]:
     return tuple(kind for kind in CREATABLE if word in (kind.word, *kind.aliases))
 
 
-def test_a_word_stands_for_all_versions_of_a_kind_the_newest_first() -> None:
+def test_a_kind_word_resolves_to_all_versions_newest_first() -> None:
     versions = kinds_of_word("mpi")
     assert [kind.resource.version for kind in versions] == ["v2beta1", "v1", "v1alpha1"]
     assert kinds_of_word("mpijob") == versions
     assert kinds_of_word("tfjob") == ()
 
 
-def test_each_word_is_of_one_kind_only() -> None:
+def test_each_kind_word_belongs_to_exactly_one_kind() -> None:
     words = {word for kind in CREATABLE for word in (kind.word, *kind.aliases)}
     for word in words:
         assert len({(kind.resource.group, kind.resource.plural) for kind in kinds_of_word(word)}) == 1
 
 
-def test_only_a_job_of_several_pods_needs_something_beside_it() -> None:
+def test_only_a_multi_pod_batch_job_needs_a_service() -> None:
     for kind in CREATABLE:
         made = kind.owned_objects(BASE)
         assert [resource.kind for resource, _ in made] == (["Service"] if kind.word == "job" else [])
@@ -178,7 +178,7 @@ def mounts(pod: Any, name: str) -> Any:
     ],
     ids=["other units", "a number", "a folder that is written", "a claim that is written"],
 )
-def test_what_means_the_same_is_no_difference(change: Callable[[Any], None]) -> None:
+def test_equivalent_manifests_are_read_back_as_the_same_spec(change: Callable[[Any], None]) -> None:
     obj = PYTORCH.manifest(SPEC)
     change(pod_of(obj))
     assert PYTORCH.spec_from_manifest(obj) == (SPEC, ())
@@ -199,13 +199,15 @@ def test_what_means_the_same_is_no_difference(change: Callable[[Any], None]) -> 
     ],
     ids=["a mount of nothing", "a variable with more", "two claims of devices"],
 )
-def test_what_means_something_else_is_named(change: Callable[[Any], None], lost: set[str]) -> None:
+def test_unsupported_manifest_changes_are_named_as_lost(
+    change: Callable[[Any], None], lost: set[str]
+) -> None:
     obj = PYTORCH.manifest(SPEC)
     change(pod_of(obj))
     assert set(PYTORCH.spec_from_manifest(obj)[1]) == lost
 
 
-def test_a_gang_of_mpi_is_known_by_its_pods_or_by_its_policy() -> None:
+def test_an_mpi_gang_is_detected_by_pod_labels_or_scheduling_policy() -> None:
     spec = JobSpec(name="a", image="i", command=("x",), workers=2, gang=True)
     assert MPI.spec_from_manifest(MPI.manifest(spec))[0].gang
     by_policy, by_pods = MPI.manifest(spec), MPI.manifest(spec)
@@ -219,7 +221,7 @@ def test_a_gang_of_mpi_is_known_by_its_pods_or_by_its_policy() -> None:
     assert not MPI.spec_from_manifest(MPI.manifest(replace(spec, gang=False)))[0].gang
 
 
-def test_what_only_the_launcher_mounts_is_named() -> None:
+def test_a_mount_that_only_the_launcher_has_is_named_as_lost() -> None:
     spec = JobSpec(name="a", image="i", command=("x",), mounts=(Mount("c", "/c"),), mounts_on_launcher=True)
     obj = MPI.manifest(spec)
     launcher = obj["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]

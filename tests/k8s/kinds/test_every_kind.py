@@ -26,13 +26,13 @@ def test_every_kind_has_an_object_to_be_tested_on() -> None:
     assert {type(kind) for kind in KINDS} <= seen
 
 
-def test_kinds_are_told_apart_by_name_and_version_and_by_title() -> None:
+def test_kinds_are_unique_by_name_and_version_and_by_title() -> None:
     assert len({(kind.resource.kind, kind.resource.api_version) for kind in KINDS}) == len(KINDS)
     assert len({kind.title for kind in KINDS}) == len(KINDS)
     assert len({kind.resource for kind in KINDS}) == len(KINDS)
 
 
-def test_a_job_is_found_again_as_what_it_is() -> None:
+def test_a_parsed_job_keeps_its_kind_version_namespace_and_name() -> None:
     for situation in SITUATIONS:
         job, obj = jobs_in(situation)[0], objects(situation)[0]
         assert (job.ref.kind, job.ref.api_version) == (obj["kind"], obj["apiVersion"])
@@ -40,7 +40,7 @@ def test_a_job_is_found_again_as_what_it_is() -> None:
         assert kind_of(job.ref) is kind_named(obj)
 
 
-def test_no_kind_takes_the_pods_of_another() -> None:
+def test_each_pod_is_claimed_by_exactly_one_kind() -> None:
     """Each pod is claimed once, by a kind and for a job that are in the file."""
     for situation in SITUATIONS:
         there = {(job.ref.kind, job.ref.api_version, job.ref.name) for job in jobs_in(situation)}
@@ -54,7 +54,7 @@ def test_no_kind_takes_the_pods_of_another() -> None:
             assert set(claims) <= there, pod.metadata.name
 
 
-def test_the_recorded_pods_are_the_older_pytorch_operators_or_nobodys() -> None:
+def test_recorded_pods_are_claimed_by_pytorchjob_except_tensorboard_pods() -> None:
     for pod in read_pods(*json.loads((RECORDED / "pods.json").read_bytes())["items"]):
         claims = {type(kind).__name__ for kind in KINDS if kind.job_of(pod)}
         assert claims == (set() if pod.metadata.label("role") == "tensorboard" else {"PyTorchJob"})
@@ -74,7 +74,7 @@ def test_a_job_has_a_place_for_each_of_its_pods() -> None:
                 assert found in places if found[1] is not None else found[0] in roles, pod.metadata.name
 
 
-def test_a_place_with_a_name_is_that_of_the_pod_with_the_name() -> None:
+def test_a_named_replica_matches_the_pod_with_that_name() -> None:
     for situation in SITUATIONS:
         job = jobs_in(situation)[0]
         kind = kind_of(job.ref)
@@ -84,7 +84,7 @@ def test_a_place_with_a_name_is_that_of_the_pod_with_the_name() -> None:
                 assert kind.instance_of(pod) == names[pod.metadata.name]
 
 
-def test_one_pod_is_the_chief() -> None:
+def test_each_job_has_exactly_one_chief() -> None:
     for situation in SITUATIONS:
         assert sum(replica.is_chief for replica in jobs_in(situation)[0].replicas) == 1
 
@@ -117,7 +117,7 @@ def count_gpus(obj: object) -> int:
     return sum(int(value) if key == "nvidia.com/gpu" else count_gpus(value) for key, value in obj.items())
 
 
-def test_whatever_else_owns_pods_is_a_kind_too() -> None:
+def test_any_other_owner_of_pods_gets_a_generic_kind() -> None:
     kind = kind_of(JobRef("vision", "web", "Deployment", "apps/v1"))
     assert isinstance(kind, AnyOwner)
     assert (kind.title, kind.container) == ("Deployment", "")
@@ -131,7 +131,7 @@ def test_whatever_else_owns_pods_is_a_kind_too() -> None:
     )
 
 
-def test_what_else_owns_pods_claims_none_and_numbers_none() -> None:
+def test_a_generic_owner_kind_claims_and_numbers_no_pods() -> None:
     kind = kind_of(JobRef("vision", "web", "Deployment", "apps/v1"))
     for situation in SITUATIONS:
         for pod in pods_in(situation):
@@ -142,7 +142,7 @@ def test_what_else_owns_pods_claims_none_and_numbers_none() -> None:
     assert (job.ref.name, job.replicas, job.outcome, job.is_suspended) == ("web", (), None, False)
 
 
-def test_the_user_is_whoever_a_system_says_made_it() -> None:
+def test_the_user_is_read_from_creator_annotations_of_known_systems() -> None:
     for key in ("gpuconsole.dev/user", "arena.kubeflow.org/username", "notebooks.kubeflow.org/creator"):
         for kind in KINDS:
             obj = next(found for each in SITUATIONS for found in objects(each) if kind_named(found) is kind)
@@ -206,7 +206,7 @@ def test_any_object_is_joined_or_rejected(kind: JobKind, data: st.DataObject) ->
 @every_kind
 @given(obj=JSON)
 @settings(max_examples=50)
-def test_whatever_json_comes_it_is_read_or_refused(kind: JobKind, obj: Any) -> None:
+def test_any_json_is_parsed_or_rejected(kind: JobKind, obj: Any) -> None:
     body = json.dumps({"metadata": {"name": "a", "uid": "u"}, "spec": obj, "status": obj}).encode()
     try:
         assert JobReader(kind).read(body).ref.name == "a"

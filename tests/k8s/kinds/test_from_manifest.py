@@ -64,7 +64,7 @@ SPECS = st.builds(
 @every_kind
 @settings(max_examples=150)
 @given(spec=SPECS)
-def test_a_job_of_ours_is_read_back_as_it_was_asked_for(kind: CreatableKind, spec: JobSpec) -> None:
+def test_a_console_manifest_is_read_back_as_the_same_spec(kind: CreatableKind, spec: JobSpec) -> None:
     manifest = kind.manifest(spec)
     found, lost = kind.spec_from_manifest(json.loads(json.dumps(manifest)))
     # What the kind lacks its manifest does not say, so that no object can say it either.
@@ -79,13 +79,13 @@ def test_a_job_of_ours_is_read_back_as_it_was_asked_for(kind: CreatableKind, spe
 
 
 @every_kind
-def test_variables_of_ours_with_other_values_are_the_users(kind: CreatableKind) -> None:
+def test_default_variables_with_other_values_are_kept_as_user_variables(kind: CreatableKind) -> None:
     spec = JobSpec(name="a", image="i", command=("x",), env=dict.fromkeys(sorted(OURS), "0"))
     assert kind.spec_from_manifest(kind.manifest(spec))[0].env == spec.env
 
 
 @every_kind_with_templates
-def test_what_a_server_fills_in_is_no_loss(kind: CreatableKind) -> None:
+def test_defaults_filled_in_by_the_server_are_not_reported_as_lost(kind: CreatableKind) -> None:
     obj = kind.manifest(JobSpec(name="a", image="i:1", command=("x",), env={"A": ""}))
     template = _templates(obj)[0]
     template["metadata"] = {**template.get("metadata", {}), "creationTimestamp": None}
@@ -110,7 +110,7 @@ def test_what_a_server_fills_in_is_no_loss(kind: CreatableKind) -> None:
 
 
 @every_kind_with_templates
-def test_what_a_form_cannot_say_is_named(kind: CreatableKind) -> None:
+def test_manifest_fields_without_a_form_field_are_named_as_lost(kind: CreatableKind) -> None:
     mounts = (Mount("c", "/c"),)
     spec = JobSpec(name="a", image="i", command=("x",), mounts=mounts, mounts_on_launcher=True)
     obj = kind.manifest(spec)
@@ -166,7 +166,7 @@ def test_workers_that_differ_from_the_master_are_named() -> None:
     assert lost == ("worker's own tolerations",)
 
 
-def test_an_elastic_job_without_a_master_is_named_so() -> None:
+def test_a_foreign_elastic_policy_without_a_master_is_named_as_lost() -> None:
     kind = CREATABLE[0]
     obj = kind.manifest(JobSpec(name="a", image="i", command=("x",), workers=3, retries=1))
     roles = obj["spec"]["pytorchReplicaSpecs"]
@@ -177,7 +177,7 @@ def test_an_elastic_job_without_a_master_is_named_so() -> None:
     assert lost == ("elasticPolicy", "no single master")
 
 
-def test_a_job_of_an_older_operator_has_its_policy_elsewhere() -> None:
+def test_a_run_policy_directly_in_the_spec_is_read_back() -> None:
     kind = CREATABLE[0]
     obj = kind.manifest(JobSpec(name="a", image="i", command=("x",), retries=2, clean_pods="All"))
     obj["spec"] |= obj["spec"].pop("runPolicy")
@@ -185,7 +185,7 @@ def test_a_job_of_an_older_operator_has_its_policy_elsewhere() -> None:
     assert (spec.retries, spec.clean_pods, lost) == (2, "All", ())
 
 
-def test_a_job_whose_pods_take_turns_is_named_so() -> None:
+def test_parallelism_and_completion_mode_of_a_foreign_job_are_named_as_lost() -> None:
     kind = BATCH
     obj = kind.manifest(JobSpec(name="a", image="i", command=("x",), workers=10))
     obj["spec"] |= {"parallelism": 2, "completionMode": "NonIndexed"}
@@ -199,7 +199,7 @@ def foreign() -> list[Object]:
 
 
 @pytest.mark.parametrize("obj", foreign(), ids=lambda obj: obj["metadata"]["name"])
-def test_whatever_field_somebody_adds_is_named_and_never_lost_silently(obj: Object) -> None:
+def test_any_added_foreign_field_is_read_or_named_as_lost(obj: Object) -> None:
     obj.pop("status", None)
     kind = next(each for each in CREATABLE if each is kind_named(obj))
     before = kind.spec_from_manifest(obj)

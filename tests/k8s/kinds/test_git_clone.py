@@ -84,7 +84,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_it_is_cloned_once_and_updated_by_the_next_job(world: World) -> None:
+def test_a_repository_is_cloned_once_and_updated_by_the_next_job(world: World) -> None:
     status, output = world.run()
     assert (status, world.text) == (0, "one") and "cloned, at " in output
     (world.folder / "results.txt").write_text("mine")
@@ -97,7 +97,7 @@ def test_it_is_cloned_once_and_updated_by_the_next_job(world: World) -> None:
     assert list(world.temporary.iterdir()) == []
 
 
-def test_pods_that_start_at_once_do_not_trample_on_each_other(world: World) -> None:
+def test_pods_that_start_together_clone_the_repository_once(world: World) -> None:
     with ThreadPoolExecutor(4) as pods:
         ended = [pods.submit(world.run) for _ in range(4)]
     found = [each.result() for each in ended]
@@ -107,7 +107,7 @@ def test_pods_that_start_at_once_do_not_trample_on_each_other(world: World) -> N
     assert world.text == "one"
 
 
-def test_what_somebody_changed_there_stays_and_is_said(world: World) -> None:
+def test_local_changes_and_commits_are_kept_and_reported(world: World) -> None:
     world.run()
     (world.folder / "a.txt").write_text("mine")
     newest = world.commit("two")
@@ -120,7 +120,7 @@ def test_what_somebody_changed_there_stays_and_is_said(world: World) -> None:
     assert (status, world.text) == (0, "mine") and "not updated: there are local commits" in output
 
 
-def test_a_commit_or_a_branch_is_what_is_checked_out(world: World) -> None:
+def test_the_requested_commit_or_branch_is_checked_out(world: World) -> None:
     first = git(world.source, "rev-parse", "HEAD")
     world.commit("two")
     git(world.source, "checkout", "--quiet", "-b", "dev")
@@ -135,7 +135,7 @@ def test_a_commit_or_a_branch_is_what_is_checked_out(world: World) -> None:
     assert status == 1 and "there is no commit 000" in output
 
 
-def test_what_is_in_the_way_is_left_alone(world: World) -> None:
+def test_a_non_empty_folder_or_another_repository_is_not_overwritten(world: World) -> None:
     world.folder.mkdir(parents=True)
     (world.folder / "thesis.txt").write_text("mine")
     status, output = world.run()
@@ -147,7 +147,7 @@ def test_what_is_in_the_way_is_left_alone(world: World) -> None:
     assert status == 1 and f"holds another repository: {world.source}" in output
 
 
-def test_a_token_in_the_address_of_what_is_there_gets_into_no_log(world: World) -> None:
+def test_a_token_in_the_existing_remote_url_is_not_logged(world: World) -> None:
     world.run()
     git(world.folder, "remote", "set-url", "origin", "https://li:s3cr3t@host.example/own.git")
     status, output = world.run({"GIT_SYNC_REPO": "https://host.example/team.git"})
@@ -159,7 +159,7 @@ def test_a_token_in_the_address_of_what_is_there_gets_into_no_log(world: World) 
     assert status != 0 and "holds another" not in output and "s3cr3t" not in output
 
 
-def test_what_a_pod_that_was_killed_left_does_not_stop_the_next(world: World) -> None:
+def test_a_stale_lock_of_a_killed_pod_does_not_block_the_next_clone(world: World) -> None:
     lock, half = world.folder.with_name("code.lock"), world.folder.with_name("code.new")
     lock.mkdir(parents=True)
     half.mkdir()
@@ -169,7 +169,7 @@ def test_what_a_pod_that_was_killed_left_does_not_stop_the_next(world: World) ->
     assert world.text == "one" and not lock.exists() and not half.exists()
 
 
-def test_a_repository_that_is_not_there_leaves_nothing_locked(world: World) -> None:
+def test_a_missing_repository_leaves_no_lock(world: World) -> None:
     status, output = world.run({"GIT_SYNC_REPO": str(world.source / "nothing")})
     assert status != 0 and "nothing" in output
     assert not world.folder.with_name("code.lock").exists()
@@ -213,7 +213,7 @@ def test_a_launcher_without_the_volume_clones_nothing() -> None:
         {"working_dir": "/work", "gpus": 1, "cpu": "4", "trainer": "ddp"},
     ],
 )
-def test_it_is_read_back(kind: CreatableKind, change: dict[str, Any]) -> None:
+def test_a_git_clone_on_a_volume_is_read_back(kind: CreatableKind, change: dict[str, Any]) -> None:
     spec = replace(SPEC, mounts_on_launcher=True, **change)
     manifest = kind.manifest(spec)
     found, lost = kind.spec_from_manifest(manifest)
@@ -243,6 +243,6 @@ def test_root_reads_the_key_that_only_root_may_read() -> None:
         ({}, ""),
     ],
 )
-def test_the_folder_is_on_a_volume_that_stays(change: dict[str, Any], expected: str) -> None:
+def test_the_clone_folder_must_be_on_a_persistent_volume(change: dict[str, Any], expected: str) -> None:
     found = problems_of(replace(SPEC, **change)).get("sync_path", "")
     assert expected in found and bool(expected) == bool(found)

@@ -203,7 +203,7 @@ def test_arenas_guides_give_arenas_manifests(kind: CreatableKind, spec: JobSpec,
 
 
 @pytest.mark.parametrize("is_topology", [False, True], ids=["plain", "topology"])
-def test_the_same_with_resnet50(is_topology: bool) -> None:
+def test_the_resnet50_guide_gives_the_vgg16_manifest_with_other_names(is_topology: bool) -> None:
     vgg16 = VGG16_TOPOLOGY if is_topology else VGG16
     spec = replace(
         vgg16, name=vgg16.name.replace("vgg16", "resnet50"), command=("sh", "-c", MPIRUN.format("resnet50"))
@@ -213,7 +213,7 @@ def test_the_same_with_resnet50(is_topology: bool) -> None:
     assert unexplained(paths, {**OF_OURS, **OF_ARENA, **OTHERWISE}) == set()
 
 
-def test_a_job_of_t9ks_tutorial_is_what_its_file_says_but_for_what_is_better() -> None:
+def test_a_t9k_tutorial_job_matches_its_file_except_for_known_differences() -> None:
     theirs = yaml.safe_load((FIXTURES / "t9k" / "job.yaml").read_text())
     paths = differing(T9K.manifest(TUTORIAL), theirs)
     assert unexplained(paths, OF_TUTORIAL) == set()
@@ -236,7 +236,7 @@ def test_a_job_that_arena_made_is_read_as_it_was_submitted(name: str) -> None:
     assert "annotation" not in " ".join(lost) and "label" not in " ".join(lost)
 
 
-def test_what_arena_finds_its_jobs_and_their_pods_by_is_there() -> None:
+def test_a_manifest_has_the_labels_and_annotations_that_arena_uses() -> None:
     """Source: kubeflow/arena v0.15.5, `pkg/training/trainer_pytorch.go`: `app` and `release`."""
     manifest = PYTORCH.manifest(DIST)
     master, worker = (

@@ -93,7 +93,7 @@ def as_pods(kind: CreatableKind, manifest: Mapping[str, Any]) -> list[Pod]:
 
 
 @every_kind
-def test_the_manifest_is_what_was_looked_at_and_accepted(kind: CreatableKind) -> None:
+def test_the_manifest_equals_the_golden_file(kind: CreatableKind) -> None:
     if os.environ.get("UPDATE_MANIFESTS"):
         golden_of(kind).write_text(to_yaml(kind.manifest(SPEC)))
     assert to_yaml(kind.manifest(SPEC)) == golden_of(kind).read_text()
@@ -108,7 +108,7 @@ def test_a_manifest_reads_the_same_after_yaml_and_has_no_anchors(kind: Creatable
 
 
 @every_kind
-def test_a_manifest_leaves_out_what_nobody_asked_for(kind: CreatableKind) -> None:
+def test_a_manifest_omits_unset_fields(kind: CreatableKind) -> None:
     manifest = kind.manifest(JobSpec(name="a", image="b", command=("c",), shared_memory=""))
     for meta in metadata_in(manifest):
         labels, annotations = meta.pop("labels", {}), meta.pop("annotations", {})
@@ -130,7 +130,7 @@ def metadata_in(value: Any) -> list[dict[str, Any]]:
 
 
 @every_kind
-def test_what_was_asked_for_is_what_is_read_back(kind: CreatableKind) -> None:
+def test_a_parsed_manifest_has_the_values_of_its_spec(kind: CreatableKind) -> None:
     job = kind.parse(json.loads(json.dumps(kind.manifest(SPEC))))
     assert (job.ref.namespace, job.ref.name, job.ref.kind) == ("vision", "bert-base-1", kind.resource.kind)
     assert kind_of(job.ref) is kind
@@ -142,7 +142,7 @@ def test_what_was_asked_for_is_what_is_read_back(kind: CreatableKind) -> None:
 
 
 @every_kind_with_pods
-def test_the_pods_of_a_job_find_their_job_and_their_places(kind: CreatableKind) -> None:
+def test_pods_of_a_job_are_matched_to_their_job_and_replicas(kind: CreatableKind) -> None:
     manifest = kind.manifest(SPEC)
     manifest["metadata"]["uid"] = "job-uid"
     pods = as_pods(kind, manifest)
@@ -157,7 +157,7 @@ def test_the_pods_of_a_job_find_their_job_and_their_places(kind: CreatableKind) 
 
 
 @every_kind
-def test_each_rank_can_be_told_from_its_lines(kind: CreatableKind) -> None:
+def test_log_lines_have_a_rank_prefix(kind: CreatableKind) -> None:
     manifest = kind.manifest(replace(SPEC, env={}))
     for replica in kind.replicas(manifest):
         env = {each["name"]: each.get("value") for each in replica.template["spec"]["containers"][0]["env"]}
@@ -166,21 +166,21 @@ def test_each_rank_can_be_told_from_its_lines(kind: CreatableKind) -> None:
 
 
 @every_kind
-def test_what_the_user_sets_comes_before_what_we_set(kind: CreatableKind) -> None:
+def test_user_variables_override_default_variables(kind: CreatableKind) -> None:
     replica = kind.replicas(kind.manifest(SPEC))[0]
     env = {each["name"]: each.get("value") for each in replica.template["spec"]["containers"][0]["env"]}
     assert env["PET_TEE"] == "1"
 
 
 @every_kind
-def test_a_slip_of_the_keyboard_does_not_eat_the_memory(kind: CreatableKind) -> None:
+def test_the_number_of_parsed_replicas_is_bounded(kind: CreatableKind) -> None:
     job = kind.parse(json.loads(json.dumps(kind.manifest(replace(SPEC, workers=2_000_000_000)))))
     assert len(job.replicas) < 10_000
 
 
 @every_kind
 @given(body=st.binary())
-def test_whatever_bytes_come_they_are_read_or_refused(kind: CreatableKind, body: bytes) -> None:
+def test_any_bytes_are_parsed_or_rejected(kind: CreatableKind, body: bytes) -> None:
     reader = JobReader(kind)
     for read in (reader.read, reader.read_list):
         try:
@@ -190,7 +190,7 @@ def test_whatever_bytes_come_they_are_read_or_refused(kind: CreatableKind, body:
 
 
 @every_kind
-def test_one_job_that_makes_no_sense_does_not_hide_the_others(kind: CreatableKind) -> None:
+def test_a_malformed_job_does_not_hide_the_other_jobs(kind: CreatableKind) -> None:
     good = kind.manifest(SPEC)
     broken = {**good, "metadata": {**good["metadata"], "name": "broken"}, "spec": "nonsense"}
     _, jobs, unreadable = JobReader(kind).read_list(listed(broken, good, {"metadata": [1]}))

@@ -42,7 +42,7 @@ def test_the_command_is_the_launchers_and_the_devices_are_the_workers(kind: MPIJ
 
 
 @both
-def test_each_line_of_the_launchers_log_tells_its_rank(kind: MPIJob | MPIJobV1) -> None:
+def test_launcher_log_lines_are_tagged_with_their_rank(kind: MPIJob | MPIJobV1) -> None:
     launcher, worker = roles_of(kind.manifest(SPEC))
     tagged = {"name": "OMPI_MCA_orte_tag_output", "value": "1"}
     assert tagged in launcher["env"] and tagged not in worker["env"]
@@ -51,7 +51,7 @@ def test_each_line_of_the_launchers_log_tells_its_rank(kind: MPIJob | MPIJobV1) 
 
 
 @both
-def test_a_worker_has_a_slot_for_each_gpu_unless_told_otherwise(kind: MPIJob | MPIJobV1) -> None:
+def test_a_worker_has_one_slot_per_gpu_unless_slots_are_set(kind: MPIJob | MPIJobV1) -> None:
     assert kind.manifest(SPEC)["spec"]["slotsPerWorker"] == 2
     assert kind.manifest(replace(SPEC, gpus=0))["spec"]["slotsPerWorker"] == 1
     assert kind.manifest(replace(SPEC, slots=8))["spec"]["slotsPerWorker"] == 8
@@ -59,7 +59,7 @@ def test_a_worker_has_a_slot_for_each_gpu_unless_told_otherwise(kind: MPIJob | M
 
 
 @both
-def test_the_launcher_mounts_claims_only_if_asked(kind: MPIJob | MPIJobV1) -> None:
+def test_the_launcher_mounts_claims_only_if_requested(kind: MPIJob | MPIJobV1) -> None:
     launcher, worker = roles_of(kind.manifest(SPEC))
     assert [each["mountPath"] for each in launcher["volumeMounts"]] == ["/dev/shm"]
     assert [each["mountPath"] for each in worker["volumeMounts"]] == ["/workspace", "/dev/shm"]
@@ -77,7 +77,7 @@ def test_workers_never_outlive_the_job_and_the_launchers_log_does(
 
 
 @both
-def test_in_debug_mode_the_launcher_sleeps_and_keeps_its_command_at_hand(kind: MPIJob | MPIJobV1) -> None:
+def test_in_debug_mode_the_launcher_sleeps_and_keeps_its_command(kind: MPIJob | MPIJobV1) -> None:
     manifest = kind.manifest(replace(SPEC, debug=True))
     launcher, worker = roles_of(manifest)
     assert launcher["command"][0] == "sh" and launcher["command"][-3:] == ["mpirun", "python", "x.py"]
@@ -87,7 +87,7 @@ def test_in_debug_mode_the_launcher_sleeps_and_keeps_its_command_at_hand(kind: M
 
 
 @both
-def test_a_worker_that_somebody_made_otherwise_is_named(kind: MPIJob | MPIJobV1) -> None:
+def test_foreign_changes_of_the_worker_template_become_a_role_or_are_named(kind: MPIJob | MPIJobV1) -> None:
     manifest = kind.manifest(SPEC)
     worker = manifest["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
     worker["containers"][0] |= {"command": ["sleep"], "workingDir": "/w"}
@@ -97,7 +97,7 @@ def test_a_worker_that_somebody_made_otherwise_is_named(kind: MPIJob | MPIJobV1)
     assert lost == ("the workers' own node selector",)
 
 
-def test_only_v2beta1_says_when_the_launcher_starts() -> None:
+def test_only_v2beta1_supports_a_launcher_creation_policy() -> None:
     late = replace(SPEC, launcher_policy="WaitForWorkersReady")
     manifest = MPIJob().manifest(late)
     assert manifest["spec"]["launcherCreationPolicy"] == "WaitForWorkersReady"
@@ -114,7 +114,7 @@ def test_only_v2beta1_says_when_the_launcher_starts() -> None:
     ],
 )
 @both
-def test_the_ranks_of_workers_that_were_removed_at_the_end_are_those_of_its_slots(
+def test_ranks_of_removed_workers_follow_the_slots_of_a_succeeded_job(
     kind: MPIJob | MPIJobV1, ended: str, launcher_works: bool, ranks: list[tuple[int, ...]]
 ) -> None:
     obj = kind.manifest(replace(SPEC, slots=2))
@@ -127,6 +127,6 @@ def test_the_ranks_of_workers_that_were_removed_at_the_end_are_those_of_its_slot
 
 
 @pytest.mark.parametrize("conditions", [None, "x", ["x"], [{"type": 1}]])
-def test_conditions_that_make_no_sense_give_no_ranks(conditions: object) -> None:
+def test_malformed_conditions_give_no_ranks(conditions: object) -> None:
     obj = MPIJob().manifest(SPEC) | {"status": {"conditions": conditions}}
     assert not any(each.ranks for each in MPIJob().replicas(obj))

@@ -11,7 +11,7 @@ KIND = MPIJobV1Alpha1()
 SPEC = JobSpec(name="bench", image="i:1", command=("mpirun", "x"), workers=4, gpus=1)
 
 
-def test_launcher_and_workers_share_a_template_and_the_launcher_asks_for_nothing() -> None:
+def test_launcher_and_workers_share_a_template_but_the_launcher_requests_no_resources() -> None:
     body = KIND.manifest(SPEC)["spec"]
     assert (body["replicas"], body["launcherResources"]) == (4, {})
     assert body["template"]["spec"]["containers"][0]["command"] == ["mpirun", "x"]
@@ -20,7 +20,7 @@ def test_launcher_and_workers_share_a_template_and_the_launcher_asks_for_nothing
     assert len(workers) == 4
 
 
-def test_gpu_topology_is_asked_for_as_arena_does() -> None:
+def test_gpu_topology_is_requested_with_the_labels_and_resources_of_arena() -> None:
     template = KIND.manifest(replace(SPEC, gpu_topology=True))["spec"]["template"]
     assert template["metadata"]["labels"]["gpu-topology"] == "bench"
     assert template["metadata"]["labels"]["gpu-topology-replica"] == "4"
@@ -33,7 +33,7 @@ def test_gpu_topology_is_asked_for_as_arena_does() -> None:
     assert found == replace(SPEC, gpu_topology=True, clean_pods="Running")
 
 
-def test_the_operator_is_told_whether_the_launcher_mounts_the_claims() -> None:
+def test_mounts_on_launcher_is_written_to_the_spec() -> None:
     spec = replace(SPEC, mounts=(Mount("c", "/c"),), mounts_on_launcher=True)
     assert KIND.manifest(spec)["spec"]["mountsOnLauncher"] is True
     assert KIND.manifest(SPEC)["spec"]["mountsOnLauncher"] is False

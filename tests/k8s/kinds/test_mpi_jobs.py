@@ -19,14 +19,14 @@ from tests.support.objects import join
 NEW, MIDDLE, ARENA = MPIJob(), MPIJobV1(), MPIJobV1Alpha1()
 
 
-def test_what_its_policy_says_is_read() -> None:
+def test_queue_priority_and_retries_are_read_from_the_run_policy() -> None:
     job = jobs_in("mpijob-v2beta1-running")[0]
     assert (job.queue, job.priority, job.restarts_allowed, job.is_suspended) == ("research", "high", 2, False)
     assert (job.outcome, job.min_instances, job.has_status) == (None, None, True)
     assert job.started is not None and job.finished is None
 
 
-def test_a_failure_is_told_in_the_operators_words_and_a_suspension_is_seen() -> None:
+def test_the_failed_condition_message_and_suspend_are_parsed() -> None:
     obj = objects("mpijob-v2beta1-running")[0]
     obj["spec"]["runPolicy"]["suspend"] = True
     assert NEW.parse(obj).is_suspended
@@ -37,20 +37,20 @@ def test_a_failure_is_told_in_the_operators_words_and_a_suspension_is_seen() -> 
     assert (NEW.parse(obj).outcome, NEW.parse(obj).outcome_reason) == (Status.FAILED, "ran out")
 
 
-def test_all_ranks_are_in_the_launchers_log_so_no_pod_is_given_any() -> None:
+def test_mpi_replicas_have_no_ranks_of_their_own() -> None:
     for situation in ("mpijob-v2beta1-running", "mpijob-v1-running", "mpijob-v1alpha1-running"):
         for replica in jobs_in(situation)[0].replicas:
             assert (replica.ranks, replica.ranks_proof) == ((), "none")
 
 
-def test_a_launcher_alone_is_a_job_too() -> None:
+def test_an_mpi_job_with_only_a_launcher_has_one_replica() -> None:
     obj = objects("mpijob-v2beta1-launcher-works")[0]
     del obj["spec"]["mpiReplicaSpecs"]["Worker"]
     assert [replica.instance for replica in NEW.replicas(obj)] == ["launcher-0"]
     assert NEW.replicas({"metadata": {"name": "x"}}) == ()
 
 
-def test_a_worker_is_known_by_its_label_where_its_name_has_no_number() -> None:
+def test_a_worker_index_is_read_from_its_label_if_its_name_has_none() -> None:
     labels = {
         "training.kubeflow.org/operator-name": "mpi-operator",
         "training.kubeflow.org/job-name": "bert",
@@ -77,7 +77,7 @@ def test_pods_of_older_mpi_operators_are_found_by_owner(owner: dict[str, str], i
 
 
 @pytest.mark.parametrize("name", ["arena-mpi", "arena-mpi-topology"])
-def test_what_arena_says_it_asks_for_is_what_is_counted_whichever_resource_it_is(name: str) -> None:
+def test_requested_gpus_of_an_mpi_job_match_the_arena_annotation(name: str) -> None:
     obj = json.loads((FIXTURES / "objects" / f"{name}.json").read_bytes())
     job = ARENA.parse(obj)
     _, rows = join([], [], [job])
@@ -115,7 +115,7 @@ def test_total_gpus_are_divided_as_the_operator_does(asked: dict[str, Any], work
     assert (len(rows[0].instances) - 1, rows[0].gpus_requested) == (workers, gpus)
 
 
-def test_the_launcher_asks_for_its_own_resources_not_for_a_workers() -> None:
+def test_the_launcher_requests_its_own_resources_instead_of_those_of_a_worker() -> None:
     obj = objects("mpijob-v1alpha1-running")[0]
     obj["spec"]["launcherResources"] = {"limits": {"nvidia.com/gpu": 1}}
     _, rows = join([], [], [ARENA.parse(obj)])
@@ -126,19 +126,19 @@ KIND = MPIJobV1()
 SPEC = JobSpec(name="bench", image="i:1", command=("mpirun", "x"), workers=2)
 
 
-def test_what_v2beta1_alone_has_is_not_written() -> None:
+def test_a_v1_manifest_has_no_v2beta1_fields() -> None:
     body = KIND.manifest(SPEC)["spec"]
     assert set(body) == {"slotsPerWorker", "runPolicy", "mpiReplicaSpecs"}
 
 
-def test_an_older_jobs_clean_policy_stands_in_the_spec_itself() -> None:
+def test_a_clean_pod_policy_directly_in_the_spec_is_read() -> None:
     manifest = KIND.manifest(SPEC)
     manifest["spec"]["cleanPodPolicy"] = manifest["spec"]["runPolicy"].pop("cleanPodPolicy")
     spec, lost = KIND.spec_from_manifest(manifest)
     assert (spec.clean_pods, lost) == ("Running", ())
 
 
-def test_kueue_does_not_admit_it_and_no_label_says_that_it_would() -> None:
+def test_a_v1_mpi_job_has_no_kueue_queue_label() -> None:
     manifest = KIND.manifest(JobSpec(name="a", image="i", command=("x",), queue="team-a"))
     assert "kueue.x-k8s.io/queue-name" not in manifest["metadata"]["labels"]
     assert "v2beta1" in KIND.lacks["queue"]

@@ -75,13 +75,13 @@ def test_git_is_fetched_as_arena_fetches_it(kind: CreatableKind) -> None:
     assert {"name": "code-sync", "emptyDir": {}} in pod["volumes"]
 
 
-def test_git_is_fetched_for_a_pod_with_a_device_claim_too_and_takes_none_of_it() -> None:
+def test_the_git_sync_container_does_not_use_the_device_claim_of_its_pod() -> None:
     (init,) = pod_of(replace(GIT, device_claim="one-gpu", cpu="2"))["initContainers"]
     assert init["resources"]["limits"] == {"cpu": "2"}
     assert "claims" not in init["resources"]
 
 
-def test_a_branch_and_a_commit_are_what_git_sync_checks_out() -> None:
+def test_branch_and_commit_are_passed_to_git_sync() -> None:
     (init,) = pod_of(replace(GIT, sync_branch="main", sync_revision="abc"))["initContainers"]
     env = env_of(init)
     assert (env["GIT_SYNC_BRANCH"], env["GIT_SYNC_REV"]) == ("main", "abc")
@@ -89,7 +89,7 @@ def test_a_branch_and_a_commit_are_what_git_sync_checks_out() -> None:
 
 
 @every_fetching_kind
-def test_git_syncs_variables_are_its_alone_and_the_jobs_are_given_to_it_too(kind: CreatableKind) -> None:
+def test_git_sync_gets_the_job_variables_and_keeps_git_sync_variables_to_itself(kind: CreatableKind) -> None:
     env = {"GIT_SYNC_DEPTH": "1", "GIT_SYNC_BRANCH": "dev", "HTTPS_PROXY": "p", "GIT_SYNC_ROOT": "/x"}
     pod = pod_of(replace(GIT, env=env), kind)
     init, main = env_of(pod["initContainers"][0]), env_of(pod["containers"][0])
@@ -182,7 +182,7 @@ def test_a_folder_is_unpacked_by_the_jobs_own_image_without_its_gpus() -> None:
     assert code_folder(spec) == "/work/code"
 
 
-def test_each_config_file_is_one_file_at_its_path() -> None:
+def test_each_config_file_is_mounted_at_its_path() -> None:
     files = (ConfigFile("a", "/etc/a/my conf.yaml"), ConfigFile("b", "/etc/b/my conf.yaml"))
     pod = pod_of(replace(SPEC, config_files=files))
     mounts = [each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "job-files"]
@@ -232,13 +232,13 @@ def test_a_job_is_read_back_into_the_fields_that_made_it(kind: CreatableKind, na
     replace(GIT, env={"GIT_SYNC_PASSWORD": "pw"}),
     replace(SPEC, config_files=(ConfigFile("a", "/etc/a"),)),
 ])  # fmt: skip
-def test_what_no_manifest_holds_is_named_as_lost(spec: JobSpec) -> None:
+def test_code_sources_missing_from_the_manifest_are_named_as_lost(spec: JobSpec) -> None:
     kind = PyTorchJob()
     read, lost = kind.spec_from_manifest(kind.manifest(spec))
     assert read.sync_mode == "" and lost
 
 
-def test_only_git_has_a_login() -> None:
+def test_only_the_git_sync_mode_has_credentials() -> None:
     assert credentials_in(replace(SPEC, env={"GIT_SYNC_PASSWORD": "pw"})) == {}
     assert credentials_in(replace(GIT, sync_source="git@host.example:a/b")) == {}
     assert credentials_in(replace(GIT, env={"GIT_SYNC_PASSWORD": ""})) == {}

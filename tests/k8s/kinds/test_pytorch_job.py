@@ -22,7 +22,7 @@ def env_of(job: dict[str, Any], number: int) -> dict[str, str]:
     return dict(KIND.replicas(job)[number].env)
 
 
-def test_the_operators_variables_are_as_it_sets_them() -> None:
+def test_replica_variables_equal_those_of_the_operator() -> None:
     job = pytorch_job("bert", workers=3, gpus=8)
     assert env_of(job, 0) == {
         "PYTHONUNBUFFERED": "1",
@@ -39,7 +39,7 @@ def test_the_operators_variables_are_as_it_sets_them() -> None:
     assert (env_of(job, 2)["RANK"], env_of(job, 2)["PET_NODE_RANK"]) == ("2", "2")
 
 
-def test_the_operators_names_and_labels_are_as_it_sets_them() -> None:
+def test_replica_names_and_labels_equal_those_of_the_operator() -> None:
     master, worker, _ = KIND.replicas(pytorch_job("bert", workers=3))
     assert (master.name, worker.name) == ("bert-master-0", "bert-worker-0")
     assert dict(master.labels) == {
@@ -82,7 +82,7 @@ def test_the_masters_port_is_the_one_that_its_container_names() -> None:
     assert env_of(job, 0)["MASTER_PORT"] == "29500"
 
 
-def test_without_a_master_nobody_is_told_a_rank() -> None:
+def test_without_a_master_no_replica_has_a_rank_variable() -> None:
     job = pytorch_job("bert", workers=3)
     del job["spec"]["pytorchReplicaSpecs"]["Master"]
     first, second = KIND.replicas(job)
@@ -92,7 +92,7 @@ def test_without_a_master_nobody_is_told_a_rank() -> None:
     assert first.ranks_proof == "assumed"
 
 
-def test_an_elastic_job_is_told_its_rendezvous_and_its_ranks_are_a_guess() -> None:
+def test_an_elastic_job_has_rendezvous_variables_and_assumed_ranks() -> None:
     job = pytorch_job("bert", workers=4, gpus=2)
     del job["spec"]["pytorchReplicaSpecs"]["Master"]
     job["spec"]["elasticPolicy"] = {
@@ -112,7 +112,7 @@ def test_an_elastic_job_is_told_its_rendezvous_and_its_ranks_are_a_guess() -> No
 
 
 @pytest.mark.parametrize(("retries", "policy"), [(0, "Never"), (3, "OnFailure")])
-def test_a_job_may_start_again_only_if_that_was_asked_for(retries: int, policy: str) -> None:
+def test_the_restart_policy_is_never_without_retries(retries: int, policy: str) -> None:
     spec = JobSpec(name="a", image="b", command=("c",), workers=2, retries=retries)
     manifest = KIND.manifest(spec)
     assert [replica.restart_policy for replica in KIND.replicas(manifest)] == [policy] * 2
@@ -124,7 +124,7 @@ def test_one_worker_is_the_master_alone() -> None:
     assert list(manifest["spec"]["pytorchReplicaSpecs"]) == ["Master"]
 
 
-def test_the_recorded_jobs_say_how_they_ended() -> None:
+def test_the_outcomes_of_recorded_jobs_are_parsed() -> None:
     _, jobs, unreadable = JobReader(KIND).read_list((RECORDED / "pytorchjobs.json").read_bytes())
     assert (len(jobs), unreadable) == (8, 0)
     assert {job.ref.name: job.outcome for job in jobs if job.outcome} == {
@@ -135,7 +135,7 @@ def test_the_recorded_jobs_say_how_they_ended() -> None:
     assert all(job.started is not None for job in jobs)
 
 
-def test_a_recorded_failure_is_told_in_the_operators_words() -> None:
+def test_a_recorded_failure_has_the_operator_message_as_its_reason() -> None:
     _, jobs, _ = JobReader(KIND).read_list((RECORDED / "pytorchjobs.json").read_bytes())
     job = next(job for job in jobs if job.ref.name == "fails")
     assert job.outcome_reason == "PyTorchJob fails is failed because 1 Master replica(s) failed."
@@ -151,14 +151,14 @@ def test_a_job_that_arena_made_is_read_with_its_user() -> None:
     assert job.user == "admin"
 
 
-def test_an_older_operators_policy_stands_in_the_spec_itself() -> None:
+def test_policy_fields_directly_in_the_spec_are_read() -> None:
     job = pytorch_job("bert")
     job["spec"] |= {"suspend": True, "backoffLimit": 4, "schedulingPolicy": {"queue": "old"}}
     read = KIND.parse(job)
     assert (read.is_suspended, read.restarts_allowed, read.queue) == (True, 4, "old")
 
 
-def test_an_elastic_job_needs_only_its_fewest_pods_and_others_all_of_theirs() -> None:
+def test_only_an_elastic_job_can_run_with_fewer_than_all_pods() -> None:
     job = pytorch_job("bert", workers=4)
     job["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 2}}
     assert KIND.parse(job).min_instances is None
@@ -166,7 +166,7 @@ def test_an_elastic_job_needs_only_its_fewest_pods_and_others_all_of_theirs() ->
     assert KIND.parse(job).min_instances == 2
 
 
-def test_its_queue_and_priority_are_found_wherever_they_may_stand() -> None:
+def test_queue_and_priority_are_read_from_the_policy_or_kueue_labels() -> None:
     job = pytorch_job("bert")
     job["spec"]["runPolicy"] = {"schedulingPolicy": {"queue": "gang", "priorityClass": "urgent"}}
     read = KIND.parse(job)
@@ -176,7 +176,7 @@ def test_its_queue_and_priority_are_found_wherever_they_may_stand() -> None:
     assert (read.queue, read.priority) == ("team-a", "batch")
 
 
-def test_a_job_in_arenas_queue_waits_there() -> None:
+def test_a_job_suspended_by_the_kube_queue_annotation_is_queued() -> None:
     job = pytorch_job("bert", annotations={"scheduling.x-k8s.io/suspend": "true"})
     assert (KIND.parse(job).is_suspended, KIND.parse(job).queue) == (True, "kube-queue")
     job["metadata"]["annotations"]["scheduling.x-k8s.io/suspend"] = "false"
@@ -184,19 +184,19 @@ def test_a_job_in_arenas_queue_waits_there() -> None:
 
 
 @pytest.mark.parametrize("name", ["arena-pytorch-dist", "arena-pytorch-dist-git"])
-def test_what_arena_says_it_asks_for_is_what_is_counted(name: str) -> None:
+def test_requested_gpus_match_the_arena_annotation(name: str) -> None:
     obj = json.loads((FIXTURES / "objects" / f"{name}.json").read_bytes())
     _, jobs = join([], [], [KIND.parse(obj)])
     assert jobs[0].gpus_requested == int(obj["metadata"]["annotations"]["requestGPUsOfJobOwner"])
 
 
-def test_a_job_of_which_no_operator_has_spoken_is_known_as_such() -> None:
+def test_a_job_without_operator_status_is_detected() -> None:
     job = pytorch_job("bert")
     assert not KIND.parse(job).has_status
     assert KIND.parse({**job, "status": {"conditions": []}}).has_status
 
 
-def test_pods_of_both_operators_are_recognised_and_no_others() -> None:
+def test_only_pods_of_the_two_pytorch_operators_are_recognised() -> None:
     old = {"pytorch-job-name": "bert", "pytorch-replica-type": "worker", "pytorch-replica-index": "3"}
     new = {
         "training.kubeflow.org/job-name": "bert",

@@ -31,7 +31,7 @@ def described(role: dict[str, Any]) -> tuple[Any, ...]:
     return role["replicas"], role["restartPolicy"], container["image"], gpus, words
 
 
-def test_a_t9k_job_has_each_role_as_its_line_says() -> None:
+def test_a_t9k_manifest_has_a_replica_spec_for_each_role() -> None:
     manifest = T9K.manifest(replace(SPEC, workers=6, roles=THREE))
     roles = manifest["spec"]["replicaSpecs"]
     assert [role["type"] for role in roles] == ["master", "ps", "worker"]
@@ -43,7 +43,7 @@ def test_a_t9k_job_has_each_role_as_its_line_says() -> None:
     assert [each.role for each in T9K.replicas(manifest)] == ["master", *["ps"] * 2, *["worker"] * 3]
 
 
-def test_torchrun_starts_in_a_role_what_the_role_says() -> None:
+def test_torchrun_starts_the_command_of_each_role() -> None:
     roles = (Role("master"), Role("worker", command=("other.py", "--x")))
     spec = replace(SPEC, torchrun=True, command=("train.py",), roles=roles)
     master, worker = T9K.manifest(spec)["spec"]["replicaSpecs"]
@@ -51,7 +51,7 @@ def test_torchrun_starts_in_a_role_what_the_role_says() -> None:
     assert (master["replicas"], worker["replicas"]) == (1, 3)
 
 
-def test_torchrun_starts_scripts_in_all_roles_or_programs() -> None:
+def test_with_torchrun_either_all_roles_run_python_scripts_or_none() -> None:
     spec = replace(SPEC, workers=6, roles=THREE, torchrun=True, command=("train.py",))
     expected = "With torchrun, either all roles run Python scripts or none does."
     assert T9K.unsupported(spec) == {"roles": expected}
@@ -87,13 +87,13 @@ def test_a_job_with_roles_is_cloned_exactly(kind: CreatableKind, spec: JobSpec) 
     assert kind.manifest(replace(copy.spec, name="bert")) == manifest
 
 
-def test_devices_of_the_roles_that_have_some_are_the_jobs() -> None:
+def test_the_gpu_resource_of_a_role_is_read_back_as_that_of_the_job() -> None:
     spec = replace(SPEC, gpus=0, gpu_resource="amd.com/gpu", roles=(Role("worker", gpus=8),))
     found, lost = PYTORCH.spec_from_manifest(PYTORCH.manifest(spec))
     assert (found, lost) == (spec, ())
 
 
-def test_a_role_that_differs_in_more_than_a_line_can_say_is_named() -> None:
+def test_a_role_difference_that_no_role_line_supports_is_named_as_lost() -> None:
     manifest = T9K.manifest(replace(SPEC, roles=(Role("master"), Role("worker"))))
     manifest["spec"]["replicaSpecs"][1]["template"]["spec"]["hostNetwork"] = True
     assert T9K.spec_from_manifest(manifest)[1] == ("worker's own host network",)
@@ -130,19 +130,19 @@ def test_unsupported_roles_are_refused(kind: CreatableKind, roles: tuple[Role, .
     assert kind.unsupported(replace(SPEC, roles=roles)).get("roles", "") == expected
 
 
-def test_a_job_of_one_pod_has_no_workers_of_its_own() -> None:
+def test_a_worker_role_in_a_one_pod_job_is_rejected() -> None:
     found = PYTORCH.unsupported(replace(SPEC, workers=1, roles=(Role("worker", gpus=1),)))
     assert found == {"roles": "The roles have 2 pods, the job has 1: change one of them."}
 
 
-def test_how_many_workers_roles_make() -> None:
+def test_workers_are_counted_from_roles() -> None:
     assert T9K.workers_of(THREE) == 6
     assert PYTORCH.workers_of((Role("worker", 3),)) == 4
     assert PYTORCH.workers_of((Role("master", gpus=0),)) == 2
     assert MPI.workers_of((Role("launcher"), Role("worker", 3))) == 3
 
 
-def test_arena_is_told_the_gpus_of_all_roles() -> None:
+def test_the_arena_annotation_counts_the_gpus_of_all_roles() -> None:
     roles = (Role("worker", gpus=8),)
     for kind, gpus in ((PYTORCH, "26"), (MPI, "32")):
         meta = kind.manifest(replace(SPEC, roles=roles))["metadata"]
@@ -150,6 +150,6 @@ def test_arena_is_told_the_gpus_of_all_roles() -> None:
     assert MPI.manifest(replace(SPEC, roles=roles))["spec"]["slotsPerWorker"] == 8
 
 
-def test_every_kind_either_has_roles_or_says_why_not() -> None:
+def test_roles_are_lacking_only_in_job_trainjob_and_mpijob_v1alpha1() -> None:
     without = {kind.title for kind in CREATABLE if "roles" in kind.lacks}
     assert without == {"Job", "TrainJob", "MPIJob v1alpha1"}

@@ -37,7 +37,7 @@ def test_only_conditions_end_a_train_job(conditions: list[dict[str, Any]], outco
     assert (job.outcome, job.is_suspended) == (outcome, False)
 
 
-def test_a_train_job_began_when_it_was_resumed_or_made_but_not_while_it_is_suspended() -> None:
+def test_a_train_job_starts_at_resume_or_creation_and_not_while_suspended() -> None:
     resumed = TRAIN.parse(train_job(conditions=[{**SUSPENDED, "status": "False"}]))
     assert resumed.started is not None and resumed.started.hour == 12
     plain = TRAIN.parse(train_job(jobsStatus=[]))
@@ -48,7 +48,7 @@ def test_a_train_job_began_when_it_was_resumed_or_made_but_not_while_it_is_suspe
     assert (TRAIN.parse(asleep).started, TRAIN.parse(asleep).is_suspended) == (None, True)
 
 
-def test_a_train_job_waits_in_its_queue_and_asks_for_its_nodes() -> None:
+def test_the_queue_and_replicas_of_a_train_job_are_parsed() -> None:
     job = jobs_in("trainjob-restarted")[0]
     assert job.queue == "team-a"
     assert [each.instance for each in job.replicas] == ["node-0", "node-1", "dataset-initializer-0"]
@@ -61,7 +61,7 @@ def test_without_numbers_a_train_job_has_one_node_and_no_ranks() -> None:
     assert (node.instance, node.ranks, node.ranks_proof) == ("node-0", (), "none")
 
 
-def test_a_slip_of_the_keyboard_makes_no_billions_of_ranks() -> None:
+def test_the_number_of_ranks_of_a_train_job_is_bounded() -> None:
     trainer = {"numNodes": 4096, "numProcPerNode": 999_999}
     found = TRAIN.replicas({"metadata": {"name": "a"}, "spec": {"trainer": trainer}})
     assert sum(len(each.ranks) for each in found) <= 2**16
@@ -81,15 +81,15 @@ def test_a_slip_of_the_keyboard_makes_no_billions_of_ranks() -> None:
         (None, ""),
     ],
 )
-def test_its_progress_is_what_the_trainer_reports(trainer_status: Any, words: str) -> None:
+def test_the_progress_of_a_train_job_comes_from_its_trainer_status(trainer_status: Any, words: str) -> None:
     assert TRAIN.parse(train_job(trainerStatus=trainer_status)).progress == words
 
 
-def test_no_more_than_two_metrics_are_told() -> None:
+def test_progress_shows_at_most_two_metrics() -> None:
     assert jobs_in("trainjob-restarted")[0].progress == "61 %, 24 min left, loss 0.31, eval_accuracy 0.77"
 
 
-def test_a_set_tells_how_often_it_was_restarted_and_how_often_it_may_be() -> None:
+def test_restarts_and_allowed_restarts_of_a_jobset_are_parsed() -> None:
     job = jobs_in("jobset-coordinated")[0]
     assert (job.restarts, job.restarts_allowed, job.priority) == (2, 3, "low")
     obj = objects("jobset-coordinated")[0]
@@ -97,7 +97,7 @@ def test_a_set_tells_how_often_it_was_restarted_and_how_often_it_may_be() -> Non
     assert SET.parse(obj).restarts_allowed == 0
 
 
-def test_the_chief_of_a_set_without_a_coordinator_is_no_mere_preparation() -> None:
+def test_the_chief_of_a_jobset_without_a_coordinator_is_not_an_initializer() -> None:
     obj = objects("trainjob-restarted")[1]
     assert [each.instance for each in SET.replicas(obj) if each.is_chief] == ["node-0"]
     obj["spec"]["replicatedJobs"][1]["dependsOn"] = [{"name": "dataset-initializer", "status": "Ready"}]
@@ -108,13 +108,13 @@ def test_the_chief_of_a_set_without_a_coordinator_is_no_mere_preparation() -> No
     ("condition", "outcome"),
     [("Completed", Status.SUCCEEDED), ("Failed", Status.FAILED), ("StartupPolicyInProgress", None)],
 )
-def test_a_set_ends_with_a_condition(condition: str, outcome: Status | None) -> None:
+def test_the_outcome_of_a_jobset_comes_from_its_conditions(condition: str, outcome: Status | None) -> None:
     obj = objects("jobset-coordinated")[0]
     obj["status"]["conditions"] = [{"type": condition, "status": "True", "message": "why"}]
     assert SET.parse(obj).outcome is outcome
 
 
-def test_a_pod_of_an_old_server_has_its_number_in_an_annotation_or_none() -> None:
+def test_a_jobset_pod_without_a_completion_index_has_no_instance() -> None:
     labels = {"jobset.sigs.k8s.io/jobset-name": "a", "jobset.sigs.k8s.io/replicatedjob-name": "w"}
     assert SET.instance_of(a_pod("a-w-0-1-xxxxx", labels)) is None
     labels["batch.kubernetes.io/job-completion-index"] = "1"
@@ -124,7 +124,7 @@ def test_a_pod_of_an_old_server_has_its_number_in_an_annotation_or_none() -> Non
 KIND = VolcanoJob()
 
 
-def test_its_gang_its_queue_and_its_retries_are_read() -> None:
+def test_gang_queue_and_retries_of_a_volcano_job_are_parsed() -> None:
     job = jobs_in("volcano-running")[0]
     assert (job.queue, job.priority, job.min_instances) == ("research", "high", 2)
     assert (job.restarts, job.restarts_allowed) == (1, 5)
@@ -149,7 +149,9 @@ def test_its_gang_its_queue_and_its_retries_are_read() -> None:
         ("Terminated", Status.FAILED, False),
     ],
 )
-def test_its_phase_says_how_it_is(phase: str, outcome: Status | None, is_suspended: bool) -> None:
+def test_the_phase_of_a_volcano_job_gives_its_outcome_and_suspension(
+    phase: str, outcome: Status | None, is_suspended: bool
+) -> None:
     obj = objects("volcano-running")[0]
     obj["status"]["state"] |= {"phase": phase, "message": "so it is"}
     job = KIND.parse(obj)
@@ -158,7 +160,7 @@ def test_its_phase_says_how_it_is(phase: str, outcome: Status | None, is_suspend
     assert (job.finished is not None) == (outcome is not None)
 
 
-def test_pods_have_ranks_only_where_the_plug_in_for_pytorch_numbers_them() -> None:
+def test_volcano_pods_have_ranks_only_with_the_pytorch_plugin() -> None:
     obj = objects("volcano-running")[0]
     assert [(each.ranks, each.ranks_proof) for each in KIND.replicas(obj)] == [
         ((0,), "assumed"),
@@ -169,7 +171,7 @@ def test_pods_have_ranks_only_where_the_plug_in_for_pytorch_numbers_them() -> No
     assert {each.ranks_proof for each in KIND.replicas(obj)} == {"none"}
 
 
-def test_tasks_without_a_name_or_a_number_are_as_volcano_takes_them() -> None:
+def test_volcano_defaults_apply_to_tasks_without_a_name_or_replicas() -> None:
     tasks = [{"replicas": 1, "template": {}}, {"name": "idle", "template": {}}]
     found = KIND.replicas({"metadata": {"name": "a"}, "spec": {"tasks": tasks}})
     assert [each.name for each in found] == ["a-default0-0"]
@@ -177,7 +179,7 @@ def test_tasks_without_a_name_or_a_number_are_as_volcano_takes_them() -> None:
     assert (job.min_instances, job.restarts_allowed, job.has_status) == (None, 3, False)
 
 
-def test_a_pod_that_volcano_only_schedules_is_not_of_its_jobs() -> None:
+def test_a_pod_only_scheduled_by_volcano_belongs_to_no_volcano_job() -> None:
     labels = {"volcano.sh/task-spec": "worker", "volcano.sh/queue-name": "research"}
     assert KIND.job_of(a_pod("bert-worker-0", labels)) == ""
 
@@ -209,7 +211,7 @@ def test_a_ray_job_ends_after_the_last_retry(state: str, program: str, outcome: 
     assert (job.finished is not None) == (outcome is not None)
 
 
-def test_why_a_ray_job_failed_is_told_in_its_words() -> None:
+def test_a_failed_ray_job_has_its_own_message_as_the_reason() -> None:
     obj = objects("rayjob-running")[0]
     obj["status"] |= {"jobDeploymentStatus": "Failed", "reason": "AppFailed", "message": "exit 1"}
     assert JOB.parse(obj).outcome_reason == "AppFailed: exit 1"
@@ -217,7 +219,7 @@ def test_why_a_ray_job_failed_is_told_in_its_words() -> None:
     assert JOB.parse(obj).outcome_reason == "program stopped"
 
 
-def test_a_ray_jobs_retries_and_what_its_program_does_are_told() -> None:
+def test_retries_and_program_status_of_a_ray_job_are_parsed() -> None:
     job = jobs_in("rayjob-running")[0]
     assert (job.restarts, job.restarts_allowed, job.progress) == (1, 2, "program running")
     assert (job.queue, job.min_instances, job.is_suspended) == ("team-a", None, False)
@@ -231,14 +233,14 @@ def test_without_a_submitter_the_head_is_the_chief() -> None:
     assert all(each.role != "submitter" for each in JOB.replicas(obj))
 
 
-def test_a_ray_job_on_somebody_elses_cluster_has_a_submitter_only() -> None:
+def test_a_ray_job_on_a_shared_cluster_has_only_a_submitter() -> None:
     obj = objects("rayjob-running")[0]
     del obj["spec"]["rayClusterSpec"]
     obj["spec"]["clusterSelector"] = {"ray.io/cluster": "shared"}
     assert [each.instance for each in JOB.replicas(obj)] == ["submitter-0"]
 
 
-def test_an_autoscaled_cluster_can_work_with_its_fewest_pods() -> None:
+def test_an_autoscaled_ray_cluster_needs_only_its_minimum_pods() -> None:
     job = jobs_in("raycluster-autoscaled")[0]
     assert (len(job.replicas), job.min_instances) == (4, 2)
     assert (job.priority, job.queue, job.outcome) == ("low", "research", None)
@@ -253,7 +255,7 @@ def test_a_suspended_cluster_has_not_begun() -> None:
     assert CLUSTER.parse(obj).is_suspended
 
 
-def test_the_pod_that_cleans_up_after_a_cluster_is_none_of_its_workers() -> None:
+def test_a_cleanup_pod_is_not_counted_as_a_worker() -> None:
     labels = {"ray.io/cluster": "shared", "ray.io/node-type": "redis-cleanup"}
     assert CLUSTER.instance_of(a_pod("shared-redis-cleanup-x", labels)) == ("redis-cleanup", 0)
     assert CLUSTER.instance_of(a_pod("x", {})) is None

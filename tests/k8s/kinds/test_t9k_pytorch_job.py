@@ -23,7 +23,7 @@ def test_scheduler_restarts_and_elastic_size_are_read() -> None:
     assert job.started is not None
 
 
-def test_the_event_files_are_where_the_claim_of_its_tensorboard_is_mounted() -> None:
+def test_the_log_dir_is_found_below_the_mount_of_the_tensorboard_claim() -> None:
     obj = objects("t9k-pytorch-running")[0]
     assert TORCH.parse(obj).log_dir == "/t9k/mnt/log"
     obj["spec"]["tensorboardSpec"] = {"trainingLogFilesets": ["t9k://pvc/mnist/runs/a"]}
@@ -42,7 +42,7 @@ def test_the_event_files_are_where_the_claim_of_its_tensorboard_is_mounted() -> 
         (None, [(0,), (1,)], "assumed"),
     ],
 )
-def test_ranks_are_counted_by_what_torchrun_starts(
+def test_ranks_follow_the_processes_per_node_of_torchrun(
     torchrun: dict[str, Any] | None, ranks: list[tuple[int, ...]], proof: str
 ) -> None:
     obj = objects("t9k-pytorch-running")[0]
@@ -71,7 +71,7 @@ def test_the_first_pod_of_the_first_role_is_the_master() -> None:
 
 
 @pytest.mark.parametrize("switch", ["enabled", "enable"])
-def test_pause_and_debug_are_two_things(switch: str) -> None:
+def test_a_paused_job_is_distinguished_from_a_job_in_debug_mode(switch: str) -> None:
     obj = objects("t9k-pytorch-running")[0]
     obj["spec"]["runMode"] = {"pause": {switch: True}}
     assert (TORCH.parse(obj).is_suspended, TORCH.parse(obj).progress) == (True, "")
@@ -88,7 +88,9 @@ def test_pause_and_debug_are_two_things(switch: str) -> None:
         ("Failed", Status.FAILED),
     ],
 )
-def test_its_phase_says_how_it_ended_and_its_conditions_when(phase: str, outcome: Status | None) -> None:
+def test_the_phase_gives_the_outcome_and_the_conditions_give_the_finish_time(
+    phase: str, outcome: Status | None
+) -> None:
     obj = objects("t9k-pytorch-running")[0]
     at = {"lastTransitionTime": "2026-11-20T11:00:00Z", "message": "The job exited with an error code."}
     obj["status"] |= {
@@ -104,7 +106,7 @@ def test_its_phase_says_how_it_ended_and_its_conditions_when(phase: str, outcome
     assert (job.finished is not None) == (outcome is not None)
 
 
-def test_an_mpi_job_that_succeeded_has_only_ended() -> None:
+def test_a_succeeded_t9k_mpi_job_refers_to_the_launcher_log() -> None:
     obj = objects("t9k-mpi-worker-form")[0]
     job = MPI.parse({**obj, "status": {"phase": "Succeeded"}})
     assert (job.outcome, job.outcome_reason) == (Status.SUCCEEDED, "it ended: the launcher's log tells how")
@@ -138,7 +140,9 @@ def test_role_and_number_are_at_the_end_of_a_pods_name(name: str, instance: tupl
         ("MPIJob", "kubeflow.org/v1", "", ""),
     ],
 )
-def test_only_a_jobs_own_pods_are_its_pods(kind: str, api_version: str, of_torch: str, of_mpi: str) -> None:
+def test_pods_are_claimed_only_by_the_kind_of_their_owner(
+    kind: str, api_version: str, of_torch: str, of_mpi: str
+) -> None:
     labels = {"tensorstack.dev/owner-name": "mnist"}
     pod = a_pod("mnist-0", labels, kind=kind, apiVersion=api_version, name="mnist")
     assert (TORCH.job_of(pod), MPI.job_of(pod)) == (of_torch, of_mpi)

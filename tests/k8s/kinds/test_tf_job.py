@@ -12,7 +12,7 @@ from tests.k8s.kinds.operator_objects import a_pod, jobs_in, objects
 KIND = TFJob()
 
 
-def test_each_role_has_its_pods_and_the_chief_is_the_one_to_read_first() -> None:
+def test_tfjob_replicas_are_parsed_by_role_and_the_chief_replica_is_chief() -> None:
     job = jobs_in("tfjob-running")[0]
     assert [replica.name for replica in job.replicas] == [
         "dist-mnist-chief-0",
@@ -41,7 +41,7 @@ def test_the_chief_is_the_master_or_else_the_first_worker(roles: tuple[str, ...]
     assert [each.instance for each in KIND.replicas(obj) if each.is_chief] == ([chief] if chief else [])
 
 
-def test_a_role_without_anything_in_it_is_one_pod_and_nonsense_is_none() -> None:
+def test_an_empty_role_has_one_pod_and_a_missing_spec_has_none() -> None:
     assert [
         each.name
         for each in KIND.replicas({"metadata": {"name": "x"}, "spec": {"tfReplicaSpecs": {"Worker": None}}})
@@ -49,18 +49,18 @@ def test_a_role_without_anything_in_it_is_one_pod_and_nonsense_is_none() -> None
     assert KIND.replicas({"metadata": {"name": "x"}}) == ()
 
 
-def test_its_end_is_read_from_its_conditions() -> None:
+def test_the_outcome_of_a_tfjob_comes_from_its_conditions() -> None:
     obj = objects("tfjob-running")[0]
     obj["status"]["conditions"].append({"type": "Succeeded", "status": "True", "message": "done"})
     assert (KIND.parse(obj).outcome, KIND.parse(obj).outcome_reason) == (Status.SUCCEEDED, "done")
 
 
-def test_pods_of_the_older_operator_are_known_too() -> None:
+def test_pods_of_the_older_tf_operator_are_recognised() -> None:
     labels = {"tf-job-name": "mnist", "tf-replica-type": "ps", "tf-replica-index": "1"}
     pod = a_pod("mnist-ps-1", labels)
     assert (KIND.job_of(pod), KIND.instance_of(pod)) == ("mnist", ("ps", 1))
     assert KIND.instance_of(a_pod("mnist-ps-x", {"tf-job-name": "mnist"})) is None
 
 
-def test_it_is_shown_and_not_made() -> None:
+def test_a_tfjob_cannot_be_created() -> None:
     assert KIND.title not in {kind.title for kind in CREATABLE}

@@ -21,7 +21,7 @@ def patched(manifest: Object) -> list[Object]:
     return list(patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"])
 
 
-def test_the_trainer_says_what_runs_and_on_how_many_nodes() -> None:
+def test_the_trainer_section_has_the_command_nodes_and_resources() -> None:
     body = KIND.manifest(SPEC)["spec"]
     assert body["runtimeRef"]["name"] == "torch-distributed"
     assert (body["trainer"]["numNodes"], body["trainer"]["numProcPerNode"]) == (2, 8)
@@ -29,7 +29,7 @@ def test_the_trainer_says_what_runs_and_on_how_many_nodes() -> None:
     assert body["trainer"]["command"] == ["torchrun", "train.py"]
 
 
-def test_with_slots_it_is_one_of_mpi_and_the_launcher_is_patched_too() -> None:
+def test_slots_select_the_mpi_runtime_and_patch_the_launcher() -> None:
     manifest = KIND.manifest(replace(SPEC, slots=4))
     assert manifest["spec"]["runtimeRef"]["name"] == "deepspeed-distributed"
     assert manifest["spec"]["trainer"]["numProcPerNode"] == 4
@@ -46,7 +46,7 @@ def test_a_working_directory_is_entered_by_the_command() -> None:
     assert (spec.working_dir, spec.command) == ("/workspace", SPEC.command)
 
 
-def test_what_others_patch_is_named_and_ours_is_understood_beside_it() -> None:
+def test_runtime_patches_of_other_managers_are_named_as_lost() -> None:
     manifest = KIND.manifest(replace(SPEC, mounts=(Mount("c", "/c"),)))
     other = {"manager": "kueue.x-k8s.io/manager", "trainingRuntimeSpec": {"template": {}}}
     manifest["spec"]["runtimePatches"].append(other)
@@ -54,7 +54,7 @@ def test_what_others_patch_is_named_and_ours_is_understood_beside_it() -> None:
     assert (spec.mounts, lost) == ((Mount("c", "/c"),), ("runtimePatches",))
 
 
-def test_a_patch_of_ours_that_somebody_changed_is_named() -> None:
+def test_a_modified_console_runtime_patch_is_named_as_lost() -> None:
     manifest = KIND.manifest(replace(SPEC, mounts=(Mount("c", "/c"),)))
     patched(manifest)[0]["template"]["spec"]["parallelism"] = 3
     spec, lost = KIND.spec_from_manifest(manifest)
@@ -85,7 +85,7 @@ def test_a_runtime_is_named_and_read_back(name: str, kind: str, reference: str, 
     assert (resource.kind, needed, field) == (kind, reference, "runtime")
 
 
-def test_the_runtime_of_mpi_named_outright_makes_a_job_of_mpi() -> None:
+def test_an_explicit_mpi_runtime_creates_an_mpi_train_job() -> None:
     manifest = KIND.manifest(replace(SPEC, runtime="deepspeed-distributed", processes=2))
     assert [each["name"] for each in patched(manifest)] == ["launcher", "node"]
     read, lost = KIND.spec_from_manifest(manifest)
@@ -107,7 +107,7 @@ def test_whole_secrets_cannot_be_named_and_single_keys_can() -> None:
     assert list(KIND.unsupported(replace(SPEC, env_from=(key, whole)))) == ["env_from"]
 
 
-def test_code_is_not_fetched_as_no_container_can_be_added() -> None:
+def test_code_sync_is_unsupported_for_train_jobs() -> None:
     spec = replace(SPEC, sync_mode="git", sync_source="https://host.example/a.git")
     assert KIND.manifest(spec) == KIND.manifest(SPEC)
     assert list(KIND.unsupported(spec)) == ["sync_mode", "sync_source"]

@@ -55,14 +55,14 @@ def ended_pod(lines: int = 5, exit_code: int = 0, **more: int) -> ScriptedPod:
     return pod
 
 
-async def test_a_finished_log_is_read_and_its_end_is_said() -> None:
+async def test_a_finished_log_is_read_and_its_exit_code_is_reported() -> None:
     pod = ended_pod()
     texts, markers = await read_all(pod)
     assert texts == pod.texts
     assert [(each.mark, each.text) for each in markers] == [(Mark.ENDED, "ended, exit 0")]
 
 
-async def test_the_time_of_writing_is_always_asked_for_and_taken_off_the_line() -> None:
+async def test_timestamps_are_always_requested_and_stripped_from_the_line() -> None:
     pod = ended_pod(2)
     async with connected(pod) as (_, client):
         items = [item async for item in follow(client, target(pod), backoff=QUICK)]
@@ -70,7 +70,7 @@ async def test_the_time_of_writing_is_always_asked_for_and_taken_off_the_line() 
     assert [item.stamp_ns - START_NS for item in items] == [1_000_000, 2_000_000, 2_000_000]
 
 
-async def test_a_line_without_a_time_counts_as_written_with_the_one_before() -> None:
+async def test_a_line_without_a_timestamp_gets_that_of_the_previous_line() -> None:
     pod = ScriptedPod("w0")
     pod.write("hello\nunable to retrieve container logs")  # as the kubelet itself writes the second
     pod.runs[0].exit_code = 0
@@ -102,7 +102,7 @@ async def test_wherever_the_connection_is_cut_every_line_comes_once() -> None:
         assert texts == pod.texts
 
 
-async def test_an_answer_that_ends_while_the_container_runs_is_not_believed() -> None:
+async def test_a_log_stream_that_ends_while_the_container_runs_is_resumed() -> None:
     for end in range(0, 400, 37):
         pod = ScriptedPod("w0")
         for number in range(10):
@@ -117,7 +117,7 @@ async def test_an_answer_that_ends_while_the_container_runs_is_not_believed() ->
         assert [item.text.decode() for item in found if isinstance(item, LogLine)] == pod.texts
 
 
-async def test_lines_of_one_moment_are_told_apart_by_counting() -> None:
+async def test_lines_with_equal_timestamps_are_deduplicated_by_count() -> None:
     pod = ended_pod(30, after_ns=0)
     pod.faults = [Fault(cut_after=41 * 7)]
     texts, _ = await read_all(pod)
@@ -245,7 +245,7 @@ async def test_a_pod_that_is_deleted_ends_the_log() -> None:
     assert found[-1].text == "the pod is gone"
 
 
-async def test_another_pod_of_the_same_name_is_not_taken_for_it() -> None:
+async def test_a_new_pod_with_the_same_name_is_not_followed() -> None:
     pod = ScriptedPod("w0", uid="one")
     pod.write("hello")
     followed = target(pod)
@@ -255,7 +255,7 @@ async def test_another_pod_of_the_same_name_is_not_taken_for_it() -> None:
     assert [item.text for item in found] == ["the pod is gone"]
 
 
-async def test_a_server_in_trouble_is_asked_again_until_it_answers() -> None:
+async def test_server_errors_are_retried_until_the_log_is_read() -> None:
     pod = ended_pod(3)
     pod.faults = [Fault(500, "kubelet refused"), Fault(503, "etcd"), Fault(500, "kubelet refused")]
     texts, markers = await read_all(pod)
@@ -264,7 +264,7 @@ async def test_a_server_in_trouble_is_asked_again_until_it_answers() -> None:
     assert "etcd" in markers[0].text
 
 
-async def test_after_a_good_reading_the_next_failure_is_the_first_again() -> None:
+async def test_a_successful_read_resets_the_backoff() -> None:
     backoff = CountedBackoff()
     pod = ended_pod(20)
     pod.faults = [Fault(500), Fault(500), Fault(cut_after=400), Fault(500), Fault(cut_after=600), Fault(500)]
@@ -273,7 +273,7 @@ async def test_after_a_good_reading_the_next_failure_is_the_first_again() -> Non
     assert backoff.failures == [1, 2, 1, 2, 1, 2]
 
 
-async def test_a_cluster_that_is_away_is_said_once_and_waited_for() -> None:
+async def test_an_unreachable_cluster_is_reported_once_and_retried() -> None:
     pod = ScriptedPod("w0")
     pod.write("before")
     async with connected(pod) as (cluster, client), asyncio.timeout(10):
@@ -292,7 +292,7 @@ async def test_a_cluster_that_is_away_is_said_once_and_waited_for() -> None:
     ]
 
 
-async def test_a_half_open_connection_is_made_anew_and_nothing_is_said() -> None:
+async def test_a_stalled_connection_is_reopened_silently() -> None:
     pod = ended_pod(20)
     pod.faults = [Fault(stall_after=300)]
     texts, markers = await read_all(
@@ -309,7 +309,7 @@ async def test_a_last_line_without_an_end_is_read_once() -> None:
     assert texts == [*pod.texts, "Segmentation fault"]
 
 
-async def test_a_line_that_is_too_long_says_how_much_is_missing() -> None:
+async def test_an_overlong_line_is_cut_and_counts_its_missing_bytes() -> None:
     pod = ScriptedPod("w0")
     pod.write(b"x" * 300_000)
     pod.write("short")
@@ -319,7 +319,7 @@ async def test_a_line_that_is_too_long_says_how_much_is_missing() -> None:
     assert [(len(line.raw), line.missing_bytes) for line in lines] == [(65_536, 234_464), (5, 0)]
 
 
-async def test_binary_and_words_of_the_kubelet_itself_are_kept_as_they_are() -> None:
+async def test_binary_log_lines_are_kept_unchanged() -> None:
     pod = ScriptedPod("w0")
     pod.write(bytes(set(range(256)) - {10}))
     pod.runs[0].exit_code = 0

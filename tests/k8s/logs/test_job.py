@@ -74,7 +74,7 @@ async def test_a_pod_that_comes_later_joins() -> None:
             assert texts(await taken_until(feed, 3)) == second.texts
 
 
-async def test_a_rank_is_shown_with_what_its_pod_says_and_no_other_rank_claims() -> None:
+async def test_a_rank_shows_its_own_lines_and_the_unmarked_lines_of_its_pod() -> None:
     pod = ScriptedPod("job-worker-1")
     for text in ("[rank4]: a", "torchrun says", "[rank5]: b", "[rank4]: c"):
         pod.write(text)
@@ -97,7 +97,7 @@ async def test_a_rank_is_shown_with_what_its_pod_says_and_no_other_rank_claims()
         assert texts(later.take(everything=True)) == ["torchrun says", "b"]
 
 
-async def test_a_rank_seen_elsewhere_than_assumed_is_where_it_was_seen() -> None:
+async def test_an_observed_rank_overrides_its_declared_pod() -> None:
     pod = ScriptedPod("job-worker-1")
     pod.write("[rank2]: I am here")
     async with connected(pod, pod_of(0)) as (_, client):
@@ -109,7 +109,7 @@ async def test_a_rank_seen_elsewhere_than_assumed_is_where_it_was_seen() -> None
         assert logs.instance_of_rank(3) == "worker-0"
 
 
-async def test_all_ranks_of_a_launcher_are_listed_as_they_speak() -> None:
+async def test_launcher_ranks_are_listed_as_their_lines_arrive() -> None:
     pod = ScriptedPod("job-launcher-0")
     for rank in (0, 2, 1):
         pod.write(f"[1,{rank}]<stdout>:hello")
@@ -121,7 +121,7 @@ async def test_all_ranks_of_a_launcher_are_listed_as_they_speak() -> None:
         assert [(row.rank, row.proof) for row in logs.rows()] == [(n, "observed") for n in range(3)]
 
 
-async def test_memory_is_bounded_and_what_was_dropped_is_said() -> None:
+async def test_memory_is_bounded_and_dropped_lines_are_counted() -> None:
     pod = pod_of(0, lines=500)
     async with connected(pod) as (_, client):
         logs = JobLogs(client, [target_of(pod, 0)], rank_lines=100, request=LogRequest(), backoff=QUICK)
@@ -155,7 +155,7 @@ async def test_the_memory_of_many_ranks_is_bounded_too() -> None:
 
 
 @pytest.mark.parametrize("is_over", [True, False])
-async def test_what_is_there_is_read_as_fast_as_it_is_taken_and_nothing_is_dropped(is_over: bool) -> None:
+async def test_existing_lines_are_read_with_backpressure_and_none_are_dropped(is_over: bool) -> None:
     pods = [ScriptedPod(f"job-worker-{rank}", restart_policy="Never") for rank in range(2)]
     for rank, pod in enumerate(pods):
         every = 1 + 9 * rank  # in the same time, rank 1 writes a tenth of what rank 0 does
@@ -182,7 +182,7 @@ async def test_what_is_there_is_read_as_fast_as_it_is_taken_and_nothing_is_dropp
     assert not any(isinstance(item, Marker) and item.may_lack_lines for item in items)
 
 
-async def test_a_view_that_is_opened_late_drops_nothing_of_what_is_there() -> None:
+async def test_a_view_opened_late_drops_no_existing_lines() -> None:
     pods = [pod_of(rank, lines=40_000) for rank in range(3)]
     for pod in pods:
         await pod.end()
@@ -206,7 +206,7 @@ def flood(where: Target, start: int, amount: int, rank: int) -> list[Item]:
     return [LogLine(start + number, b"x", where, start + number, rank) for number in range(amount)]
 
 
-async def test_a_flood_drops_the_oldest_new_lines_of_each_rank_and_keeps_what_was_there() -> None:
+async def test_a_flood_drops_the_oldest_new_lines_of_each_rank_and_keeps_the_history() -> None:
     feed = Feed(EVERYTHING, lambda _: "", max_items=10)
     where = Target("lab", "w0")
     feed.put(where, flood(where, 0, 50, 0), is_history=True)
@@ -232,7 +232,7 @@ async def test_a_source_that_became_silent_does_not_hold_the_others_back() -> No
     assert [item.stamp_ns for item in items] == [0, *range(100, 120)]
 
 
-async def test_a_source_that_the_others_wait_for_is_read_on_however_much_waits() -> None:
+async def test_a_source_that_delays_the_merge_is_read_even_when_the_queue_is_full() -> None:
     feed = Feed(EVERYTHING, lambda _: "", window_s=0.05, max_history=10)
     slow, quick = Target("lab", "w0"), Target("lab", "w1")
     feed.put(quick, flood(quick, 100, 20, 1), is_history=True)
@@ -246,7 +246,7 @@ async def test_a_source_that_the_others_wait_for_is_read_on_however_much_waits()
     assert feed.waiting == 20
 
 
-async def test_closing_a_view_lets_go_of_those_that_wait_for_it() -> None:
+async def test_closing_a_view_releases_blocked_writers() -> None:
     feed = Feed(LogSelection(instance="w0"), lambda _: "", max_history=10)
     where = Target("lab", "w0")
     feed.put(where, flood(where, 0, 20, 0), is_history=True)
@@ -258,7 +258,7 @@ async def test_closing_a_view_lets_go_of_those_that_wait_for_it() -> None:
         await waiting
 
 
-async def test_a_view_that_does_not_take_is_told_what_it_missed() -> None:
+async def test_a_view_that_falls_behind_gets_a_marker_for_the_dropped_lines() -> None:
     feed = Feed(EVERYTHING, lambda _: "", max_items=10)
     where = Target("lab", "w0")
     for number in range(5):
@@ -269,7 +269,7 @@ async def test_a_view_that_does_not_take_is_told_what_it_missed() -> None:
     assert len(items) == 11
 
 
-async def test_a_log_that_may_not_be_read_is_said_at_its_place() -> None:
+async def test_an_unreadable_log_is_reported_among_the_lines() -> None:
     pod = pod_of(0)
     bad = Target("lab", pod.name, "nope", pod.name, "worker-0", (0,))
     async with connected(pod) as (_, client):
@@ -280,7 +280,7 @@ async def test_a_log_that_may_not_be_read_is_said_at_its_place() -> None:
     assert texts(items) == ['-- cannot be read. It has no container "nope".']
 
 
-async def test_an_error_that_ends_the_reading_of_a_run_that_is_over_is_said_once() -> None:
+async def test_an_error_while_reading_a_previous_run_is_reported_once() -> None:
     pod = pod_of(0)
     pod.faults = [Fault(status=500, message="etcd is away")] * 10
     async with connected(pod) as (_, client):
@@ -294,7 +294,7 @@ async def test_an_error_that_ends_the_reading_of_a_run_that_is_over_is_said_once
     assert [text.count("etcd is away") for text in texts(items)] == [1]
 
 
-async def test_what_is_looked_at_is_streamed_first() -> None:
+async def test_the_focused_rank_is_streamed_first() -> None:
     pods = [pod_of(rank) for rank in range(4)]
     async with connected(*pods) as (_, client):
         logs = JobLogs(client, [target_of(p, r) for r, p in enumerate(pods)], max_streams=1, backoff=QUICK)
@@ -309,7 +309,7 @@ async def test_what_is_looked_at_is_streamed_first() -> None:
             assert "now" in texts(await taken_until(feed, 4))
 
 
-async def test_looking_at_other_ranks_while_they_are_read_loses_and_doubles_nothing() -> None:
+async def test_changing_focus_while_logs_are_read_loses_and_duplicates_no_lines() -> None:
     cases: list[int] = [0, 1, 2, 3, 5]
     for turns in cases:
         pods = [pod_of(rank, lines=3_000) for rank in range(3)]

@@ -69,7 +69,7 @@ async def test_an_empty_line_counts_as_a_sign_of_life_but_is_not_shown() -> None
         assert last_text(lines, pod) == b"step 1"
 
 
-async def test_many_logs_are_asked_in_turns_and_none_is_streamed() -> None:
+async def test_many_logs_are_polled_in_turn_and_not_streamed() -> None:
     pods = [ScriptedPod(f"pod-{number}") for number in range(5)]
     for pod in pods:
         pod.write("hello")
@@ -83,7 +83,7 @@ async def test_many_logs_are_asked_in_turns_and_none_is_streamed() -> None:
         assert max(len(pod.requests) for pod in pods) - min(len(pod.requests) for pod in pods) <= 1
 
 
-async def test_of_a_log_that_is_polled_no_more_silence_is_claimed_than_was_seen() -> None:
+async def test_a_polled_log_claims_no_more_silence_than_was_observed() -> None:
     line = LastLine(stamp_ns=100 * NS, raw=b"x", newest_until_s=130.0)
     assert line.silent_s(now_s=500.0) == 30.0
     assert LastLine(stamp_ns=100 * NS, raw=b"x").silent_s(now_s=500.0) == 400.0
@@ -91,7 +91,7 @@ async def test_of_a_log_that_is_polled_no_more_silence_is_claimed_than_was_seen(
     assert LastLine().silent_s(now_s=500.0) is None
 
 
-async def test_a_log_that_may_not_be_read_says_why_and_nothing_is_asked_again() -> None:
+async def test_a_forbidden_log_reports_the_reason_and_is_not_requested_again() -> None:
     pod = ScriptedPod("one")
     words = 'pods "one" is forbidden: User "li" cannot get resource "pods/log"'
     pod.faults = [Fault(status=403, message=words)] * 2
@@ -125,7 +125,7 @@ async def test_a_log_that_is_over_is_read_once() -> None:
         assert len(pod.requests) == 1
 
 
-async def test_what_never_ran_is_not_asked() -> None:
+async def test_logs_of_a_pending_pod_are_not_requested() -> None:
     pod = ScriptedPod("one")
     async with connected(pod) as (_, client), looking(client, pod, status="Pending") as lines:
         pod.write("hello")

@@ -15,7 +15,7 @@ from k8s.logs.prefixes import RULES, RankReader
 AT = int(datetime(2026, 5, 14, 10, 0, 1, tzinfo=UTC).timestamp()) * 1_000_000_000
 
 
-def test_times_as_kubelets_write_them() -> None:
+def test_kubelet_timestamps_are_parsed() -> None:
     cases: list[tuple[bytes, int]] = [
         (b"2026-05-14T10:00:01.123456789Z", AT + 123_456_789),
         (b"2026-05-14T10:00:01.5Z", AT + 500_000_000),
@@ -28,7 +28,7 @@ def test_times_as_kubelets_write_them() -> None:
         assert read_stamp(stamp) == (ns, len(stamp))
 
 
-def test_what_bears_no_time_is_kept_whole() -> None:
+def test_lines_without_a_timestamp_are_kept_whole() -> None:
     cases: list[bytes] = [
         b"",
         b"unable to retrieve container logs for containerd://abc",
@@ -44,7 +44,7 @@ def test_what_bears_no_time_is_kept_whole() -> None:
 
 
 @given(st.integers(1_000_000_000, 4_000_000_000_000_000_000))
-def test_a_time_written_is_read_again(ns: int) -> None:
+def test_a_written_timestamp_is_parsed_back(ns: int) -> None:
     assert read_stamp(write_stamp(ns).encode() + b" x")[0] == ns
 
 
@@ -133,7 +133,7 @@ def test_prefixes_of_a_pod_with_ranks_4_to_7() -> None:
             assert line[owner.prefix_bytes :] == text
 
 
-def test_what_only_looks_like_a_prefix_stays_with_the_pod() -> None:
+def test_a_line_that_only_resembles_a_rank_prefix_has_no_rank() -> None:
     cases: list[bytes] = [
         b"3: a numbered list",
         b"[3] a footnote",
@@ -159,11 +159,11 @@ def test_a_number_in_brackets_is_a_rank_only_in_a_launcher() -> None:
     assert RankReader(prints_all_ranks=True).owner(b"[3] hi") == (3, True, 4)
 
 
-def test_the_only_rank_of_a_pod_wrote_what_bears_no_mark() -> None:
+def test_unmarked_lines_belong_to_the_only_rank_of_a_pod() -> None:
     assert RankReader((9,)).owner(b"hello") == (9, False, 0)
 
 
-def test_a_launcher_speaks_for_itself_even_if_it_has_one_rank() -> None:
+def test_unmarked_launcher_lines_have_no_rank_even_with_one_rank() -> None:
     assert RankReader((0,), prints_all_ranks=True).owner(b"hello").rank is None
 
 
@@ -176,7 +176,7 @@ def test_any_bytes_lose_at_most_a_prefix(line: bytes, ranks: list[int], launcher
 
 
 @given(rank=st.integers(0, 99_999), text=st.binary(max_size=200).filter(lambda text: b"\n" not in text))
-def test_what_our_own_jobs_write_is_always_proven(rank: int, text: bytes) -> None:
+def test_a_bracketed_rank_prefix_always_proves_the_rank(rank: int, text: bytes) -> None:
     line = b"[rank%d]: %s" % (rank, text)
     owner = RankReader((0, 1)).owner(line)
     assert (owner.rank, owner.is_proven, line[owner.prefix_bytes :]) == (rank, True, text)

@@ -358,7 +358,7 @@ def test_a_hung_job_is_silent_soon(name: str) -> None:
     assert at_s <= until_s and found.writers == writers
 
 
-def test_a_quiet_time_that_nothing_announces_raises_an_alarm_once() -> None:
+def test_an_unannounced_pause_raises_alarms_only_the_first_time() -> None:
     timeline = one(counted([1200, 1200, 1200], "loss 0.5 step {epoch}{step:03}"), until_s=5300)
     assert {int(at_s // 1800) for at_s, _ in timeline.alarms()} == {0}
 
@@ -388,7 +388,7 @@ def test_comparing_ranks_costs_in_proportion_to_their_number() -> None:
     assert calls[256] <= 6 * calls[64]
 
 
-def test_a_silence_says_since_when_and_what_is_usual_and_ends_with_the_next_line() -> None:
+def test_a_silence_alarm_has_its_start_and_usual_interval_and_ends_with_the_next_line() -> None:
     timeline = one(steps(0, 300), steps(700, 900, start=200), until_s=900)
     found = list(timeline.alarms())
     assert {(each.since.timestamp() - BEGIN_S, each.usual_s) for _, each in found} == {(300.0, 2.0)}

@@ -62,7 +62,7 @@ async def read_items(
         return [item async for batch in read(client, targets, options, backoff=QUICK) for item in batch]
 
 
-async def test_one_shot_reads_rank_0_of_the_chief_unless_asked_otherwise() -> None:
+async def test_one_shot_reads_rank_0_of_the_chief_by_default() -> None:
     chief, other = ScriptedPod("job-worker-0"), pod_of(1)
     for text in ("[rank0]: a", "[rank1]: b", "torchrun"):
         chief.write(text)
@@ -92,7 +92,7 @@ async def test_logs_that_cannot_be_read_end_the_reading_with_an_error(is_followe
             await read_texts(client, targets, Options(every=True, follow=is_followed))
 
 
-async def test_a_rank_that_nobody_declares_is_found_by_its_lines_or_is_an_error() -> None:
+async def test_an_undeclared_rank_is_found_by_its_lines_or_raises_an_error() -> None:
     silent, spoken = ScriptedPod("job-worker-0"), ScriptedPod("job-worker-1")
     silent.write("a pod that names no rank")
     for text in ("torchrun", "[rank2]: a", "[rank3]: b", "[rank2]: c"):
@@ -116,7 +116,7 @@ async def test_a_rank_that_nobody_declares_is_found_by_its_lines_or_is_an_error(
             await read_texts(client, launcher, Options(rank=9))
 
 
-async def test_following_a_rank_that_nobody_has_ends_with_an_error() -> None:
+async def test_following_a_nonexistent_rank_ends_with_an_error() -> None:
     pod = pod_of(0)
     await pod.end()
     async with connected(pod) as (_, client):
@@ -124,7 +124,7 @@ async def test_following_a_rank_that_nobody_has_ends_with_an_error() -> None:
             await read_texts(client, [target_of(pod)], Options(rank=9, follow=True))
 
 
-async def test_lines_that_name_no_rank_wait_in_bounded_memory_for_the_rank_that_is_sought() -> None:
+async def test_unmarked_lines_are_buffered_within_a_limit_until_the_requested_rank_appears() -> None:
     pod = ScriptedPod("job-launcher-0")
     for number in range(10_003):
         pod.write(f"mpirun {number}")
@@ -135,7 +135,7 @@ async def test_lines_that_name_no_rank_wait_in_bounded_memory_for_the_rank_that_
     assert (found[1], found[-1], len(found)) == ("mpirun 3", "here", 10_002)
 
 
-async def test_one_shot_follows_all_and_takes_new_pods_in() -> None:
+async def test_one_shot_follows_all_pods_and_includes_new_pods() -> None:
     first, second = pod_of(0), pod_of(1)
     await first.end()
     await second.end()
@@ -223,7 +223,7 @@ async def test_wherever_the_connection_of_a_raw_log_is_cut_every_byte_comes_once
         assert "timestamps" not in pod.requests[0]
 
 
-async def test_a_lost_connection_of_a_raw_log_is_told_once_nothing_is_lost() -> None:
+async def test_a_lost_connection_of_a_raw_log_is_reported_once_and_loses_no_bytes() -> None:
     pod = raw_pod()
     pod.faults = [Fault(cut_after=100), Fault(cut_after=20), Fault(500)]
     assert await read_raw(pod) == (bytes_of(pod), [LOST])
@@ -236,7 +236,9 @@ UNMARKED = ("a", "b", "", "c") * 5_001
 
 @pytest.mark.parametrize("texts", [MARKED, UNMARKED])
 @pytest.mark.parametrize("options", [Options(), Options(rank=0), Options(rank=1)], ids=str)
-async def test_of_a_raw_log_the_same_lines_are_chosen(options: Options, texts: Sequence[str]) -> None:
+async def test_raw_and_timestamped_reads_select_the_same_lines(
+    options: Options, texts: Sequence[str]
+) -> None:
     for ranks in ((0, 1), (0, 1, 2)):
         pods = ScriptedPod("job-worker-0"), ScriptedPod("job-worker-0")
         for pod, each in product(pods, texts):
@@ -346,7 +348,7 @@ async def test_all_lines_come_from_the_start_though_the_connection_is_lost_on_th
     assert [text for text in found if not text.startswith("--")] == pod.texts
 
 
-async def test_what_was_rotated_away_comes_from_what_was_held_and_the_rest_is_said_to_be_missing() -> None:
+async def test_rotated_lines_come_from_the_buffer_and_missing_lines_are_reported() -> None:
     pod = written_pod()
     held = held_of(pod, 2)
     pod.runs[0].first_kept = 4
@@ -364,7 +366,7 @@ async def test_what_was_rotated_away_comes_from_what_was_held_and_the_rest_is_sa
     ]
 
 
-async def test_of_a_pod_that_another_one_has_replaced_there_is_what_was_held() -> None:
+async def test_the_log_of_a_replaced_pod_comes_from_the_buffer() -> None:
     pod = written_pod()
     followed, held = target(pod), held_of(pod, 0)
     pod.uid = "another"
@@ -374,7 +376,7 @@ async def test_of_a_pod_that_another_one_has_replaced_there_is_what_was_held() -
     assert "the server no longer has" in "".join(found)
 
 
-async def test_a_log_that_breaks_off_goes_on_with_what_was_held() -> None:
+async def test_an_interrupted_log_is_completed_from_the_buffer() -> None:
     pod = written_pod()
     pod.faults = [Fault(cut_after=80)] + [Fault(500, "kubelet is away")] * 9
     async with connected(pod) as (_, client):

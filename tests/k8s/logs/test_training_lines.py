@@ -165,7 +165,7 @@ def test_a_line_that_only_mentions_a_loss_holds_no_point(row: str) -> None:
         assert [reader.read(line) for line in raw_lines(row)] == [[]]
 
 
-def test_all_of_a_stream_is_counted_over_its_epochs() -> None:
+def test_steps_are_counted_across_epochs() -> None:
     within = [
         f"Epoch {epoch}, batch {batch}, loss={epoch}.{batch}" for epoch in (1, 2, 3) for batch in (5, 9)
     ]
@@ -186,14 +186,14 @@ def test_a_table_is_read_until_it_ends_and_only_from_its_header_on() -> None:
     assert read("epoch     train_loss  valid_loss  time", *["-"] * 300, *rows) == {}
 
 
-def test_the_whole_loss_of_training_comes_first() -> None:
+def test_the_total_training_loss_comes_first() -> None:
     points = TrainingLineReader().read(
         b"step 5 lr: 0.1 val_loss: 3.0 ce_loss: 1.5, total_loss: 2.0 accuracy: 0.5"
     )
     assert [name for name, _ in points[0].scalars[:2]] == ["total_loss", "ce_loss"]
 
 
-def test_bars_of_downloads_and_datasets_are_no_steps() -> None:
+def test_progress_bars_of_downloads_and_datasets_are_not_steps() -> None:
     bars = [
         "Map: 100%|██████████| 50000/50000 [00:09<00:00, 5123.1 examples/s]",
         "  2%|▏ | 11/500 [00:06<04:10,  2it/s]",
@@ -219,7 +219,7 @@ def test_ranks_that_print_the_same_step_make_one_point(source: Target) -> None:
     assert drawn(*lines, *late) == {"loss": [(10, 0), (20, 0), (30, 0)]}
 
 
-def test_of_ranks_that_say_who_they_are_the_first_counts() -> None:
+def test_points_of_labelled_ranks_come_from_the_lowest_rank() -> None:
     lines = [
         LogLine(step * S, LINE % (step, rank), target(4, 5), 0, rank=rank)
         for step in (10, 20)
@@ -231,14 +231,14 @@ def test_of_ranks_that_say_who_they_are_the_first_counts() -> None:
     }
 
 
-def test_a_lone_rank_that_begins_anew_is_drawn_anew_but_what_is_printed_twice_is_one_point() -> None:
+def test_a_restarted_rank_starts_a_new_curve_but_a_repeated_step_adds_no_point() -> None:
     steps = (10, 10, 20, 20, 10, 20)
     lines = [LogLine(at * S, LINE % (step, step / 10), target(0), 0, rank=0) for at, step in enumerate(steps)]
     assert drawn(*lines) == {"loss": [(10, 1), (20, 2)]}
     assert (restarts(*lines[:4]), restarts(*lines)) == ([], [10])
 
 
-def test_ranks_in_one_log_that_begin_anew_a_minute_later_are_drawn_anew() -> None:
+def test_ranks_sharing_a_log_that_restart_a_minute_later_start_a_new_curve() -> None:
     lines = [
         LogLine(second * S, LINE % (step, step / 10), target(0, 1), 0)
         for second, step in ((0, 10), (0, 10), (5, 20), (65, 10), (65, 10))
@@ -257,7 +257,7 @@ PARTS = st.sampled_from(
 ) | st.text(max_size=20)  # fmt: skip
 
 
-def test_names_with_numbers_in_them_do_not_become_charts_without_end() -> None:
+def test_numbered_metric_names_do_not_create_unlimited_charts() -> None:
     lines = [
         LogLine(number * S, f"step 1 loss 0.5 loss_{number:05} 0.5".encode(), target(), number)
         for number in range(2 * MAX_TAGS)
@@ -269,7 +269,7 @@ def test_names_with_numbers_in_them_do_not_become_charts_without_end() -> None:
 
 
 @given(st.lists(st.lists(PARTS, max_size=30), max_size=6))
-def test_no_line_is_too_strange(lines: list[list[str]]) -> None:
+def test_any_text_line_is_parsed_into_valid_points(lines: list[list[str]]) -> None:
     reader = TrainingLineReader()
     points = LogPoints()
     for at, parts in enumerate(lines):
@@ -282,7 +282,7 @@ def test_no_line_is_too_strange(lines: list[list[str]]) -> None:
 
 
 @given(st.lists(st.binary(max_size=80), max_size=8))
-def test_no_bytes_are_too_strange(lines: list[bytes]) -> None:
+def test_any_bytes_are_parsed_without_an_error(lines: list[bytes]) -> None:
     reader = TrainingLineReader()
     for line in lines:
         reader.read(b"loss " + line)
@@ -299,7 +299,7 @@ def test_no_bytes_are_too_strange(lines: list[bytes]) -> None:
         "epoch 3 9", "epoch, 3, 0.5, ", "train 050 2.1 ", "loss 1. ",
     ],
 )  # fmt: skip
-def test_a_long_line_takes_no_longer_than_its_length(unit: str) -> None:
+def test_parsing_a_long_line_takes_linear_time(unit: str) -> None:
     reader = TrainingLineReader()
     line = b"loss " + (unit * (65_536 // len(unit))).encode()
     started = time.process_time()

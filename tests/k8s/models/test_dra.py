@@ -61,7 +61,7 @@ def test_a_device_that_several_pods_share_is_counted_once() -> None:
     assert held_by_pod(found) == {"p1": {DRIVER: 1}}
 
 
-def test_claims_that_hold_no_gpu_count_for_nothing() -> None:
+def test_resource_claims_without_a_gpu_are_not_counted() -> None:
     for claim in [
         ("unused", [given("gpu-0")], []),
         ("looks after it", [given("gpu-0", adminAccess=True)], ["p1"]),
@@ -123,13 +123,13 @@ def test_claimed_devices_add_up_on_nodes_and_in_jobs() -> None:
     assert (rows[0].mode, rows[1].mode) == ("exclusive", "normal")
 
 
-def test_a_node_that_gives_gpus_by_claims_alone_says_so() -> None:
+def test_a_node_offering_gpus_only_by_resource_claims_has_mode_dra() -> None:
     nodes, _ = DeviceClaims().merge(read(node("n1", gpus=0), of=Node), [], [], slices(offer(4)))
     rows, _ = join(nodes, [], [])
     assert (rows[0].mode, rows[0].gpus_total) == ("dra", 4)
 
 
-def test_what_has_not_changed_is_the_same_value_after_merging_again() -> None:
+def test_merging_unchanged_claims_returns_the_identical_objects() -> None:
     bert = pytorch_job("bert")
     pods = read(pod_of(bert, "master-0", on="n1", uid="p1"), pod_of(bert, "worker-0", on="n1"), of=Pod)
     nodes = read(node("n1"), node("n2"), of=Node)
@@ -163,7 +163,7 @@ def box(gpus: int | str, resource: str = GPU, *, is_sidecar: bool = False) -> Co
     )
 
 
-def test_accelerators_are_told_from_the_rest() -> None:
+def test_accelerators_are_distinguished_from_other_resources() -> None:
     for name, is_one in [
         (GPU, True),
         ("nvidia.com/gpu.shared", True),
@@ -188,11 +188,11 @@ def test_gigabytes_of_a_shared_gpu_are_not_devices() -> None:
     assert count({"aliyun.com/gpu-mem": 40, GPU: 2}) == 2
 
 
-def test_a_pod_holds_what_its_containers_hold_together() -> None:
+def test_a_pod_holds_the_sum_of_its_containers_gpus() -> None:
     assert of_pod(PodSpec(containers=[box(2), box("3"), Container()])) == {GPU: 5}
 
 
-def test_an_init_container_that_needs_more_decides() -> None:
+def test_a_larger_init_container_determines_the_gpus_of_a_pod() -> None:
     assert of_pod(PodSpec(containers=[box(2)], init_containers=[box(8)])) == {GPU: 8}
     assert of_pod(PodSpec(containers=[box(8)], init_containers=[box(2), box(3)])) == {GPU: 8}
 
@@ -228,7 +228,7 @@ def test_a_pod_without_accelerators_holds_none() -> None:
     assert of_pod(PodSpec()) == {}
 
 
-def test_what_only_comes_with_an_accelerator_is_none() -> None:
+def test_auxiliary_gpu_resources_are_not_accelerators() -> None:
     for name in [
         "gpu.intel.com/millicores",
         "gpu.intel.com/i915_monitoring",
@@ -241,7 +241,7 @@ def test_what_only_comes_with_an_accelerator_is_none() -> None:
         assert not is_accelerator(name)
 
 
-def test_further_resources_are_accelerators_where_the_user_says_so() -> None:
+def test_user_configured_resources_are_accelerators() -> None:
     assert not is_accelerator("example.com/npu-2")
     with recognising(["example.com/npu-*"]):
         assert is_accelerator("example.com/npu-2")
@@ -253,21 +253,21 @@ def test_further_resources_are_accelerators_where_the_user_says_so() -> None:
     assert not is_accelerator("example.com/npu-2")
 
 
-async def test_what_runs_beside_learns_it_too() -> None:
+async def test_configured_accelerators_are_recognised_in_background_tasks() -> None:
     with recognising(["example.com/npu"]):
         task = asyncio.create_task(asyncio.to_thread(is_accelerator, "example.com/npu"))
     assert await task
 
 
-def test_what_a_pod_asks_for_as_a_whole_takes_the_place_of_its_containers() -> None:
+def test_pod_level_limits_override_container_limits() -> None:
     spec = PodSpec(containers=[box(1), box(1)], resources=Resources(limits={GPU: "4"}))
     assert of_pod(spec) == {GPU: 4}
     assert of_pod(PodSpec(containers=[box(2)], resources=Resources(limits={"cpu": "4"}))) == {GPU: 2}
 
 
-def test_what_a_pods_runtime_needs_is_added() -> None:
+def test_pod_overhead_is_added_to_its_devices() -> None:
     assert of_pod(PodSpec(containers=[box(2)], overhead={GPU: "1", "memory": "1Gi"})) == {GPU: 3}
 
 
-def test_a_quantity_that_is_zero_or_makes_no_sense_is_no_device() -> None:
+def test_a_zero_or_malformed_quantity_counts_no_devices() -> None:
     assert of_pod(PodSpec(containers=[box("many"), box(0), box("0", MIG)])) == {}

@@ -28,7 +28,7 @@ def test_every_recorded_object_is_read() -> None:
         assert (len(items), unreadable, where.resource_version) == (amount, 0, "2962")
 
 
-def test_a_recorded_pod_keeps_what_is_shown_of_it() -> None:
+def test_a_recorded_pod_keeps_the_displayed_fields() -> None:
     pods = {pod.metadata.name: pod for pod in PODS.read_list((RECORDED / "pods.json").read_bytes())[1]}
     pod = pods["restarts-master-0"]
     assert pod.spec.node_name == "gpu-node-0"
@@ -63,12 +63,12 @@ def test_no_object_is_lost_because_of_any_one_null(name: str, reader: Reader[Any
     assert checked > 100
 
 
-def test_a_null_where_there_is_no_default_is_still_a_mistake() -> None:
+def test_a_null_in_a_required_field_is_rejected() -> None:
     with pytest.raises(msgspec.ValidationError):
         PODS.read(b'{"metadata": null}')
 
 
-def test_a_null_takes_nothing_else_with_it() -> None:
+def test_a_null_field_is_dropped_without_losing_other_fields() -> None:
     body = {
         "metadata": {"name": "a", "uid": None, "labels": {"x": None, "y": "z"}, "creationTimestamp": None},
         "status": {
@@ -107,7 +107,7 @@ def test_an_empty_list_is_empty_however_it_is_written(items: str, metadata: str)
     assert (where.continue_, found, unreadable) == ("", [], 0)
 
 
-def test_what_is_no_list_is_refused_by_one_kind_of_error() -> None:
+def test_a_malformed_list_raises_a_decode_error() -> None:
     for body in [
         b"",
         b"not json",
@@ -122,18 +122,18 @@ def test_what_is_no_list_is_refused_by_one_kind_of_error() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"metadata": {"name": "\xff"}}', b'{"a":' + b"[" * 100_000])
-def test_what_is_no_object_is_refused_by_one_kind_of_error(body: bytes) -> None:
+def test_a_malformed_object_raises_a_decode_error(body: bytes) -> None:
     for reader in (PODS, Reader[Any](dict)):
         with pytest.raises(msgspec.DecodeError):
             reader.read(body)
 
 
-def test_fields_that_nobody_knows_are_skipped() -> None:
+def test_unknown_fields_are_skipped() -> None:
     new = node("a") | {"tomorrow": {"deep": [1, 2, {"x": None}]}}
     assert NODES.read(json.dumps(new).encode()).metadata.name == "a"
 
 
-def test_an_event_of_the_old_api_has_no_event_time_and_one_of_the_new_no_other() -> None:
+def test_events_of_the_old_and_the_new_api_both_have_a_time() -> None:
     old = EVENTS.read(b'{"metadata":{"name":"a"},"eventTime":null,"lastTimestamp":"2026-11-20T18:36:10Z"}')
     new = EVENTS.read(
         b'{"metadata":{"name":"a"},"eventTime":"2026-11-20T18:36:10.123456Z","lastTimestamp":null,"count":null}'
@@ -142,7 +142,7 @@ def test_an_event_of_the_old_api_has_no_event_time_and_one_of_the_new_no_other()
     assert new.at > old.at
 
 
-def test_a_time_with_more_digits_than_we_keep_is_read() -> None:
+def test_a_time_with_nanoseconds_is_parsed() -> None:
     pod = PODS.read(b'{"metadata":{"name":"a","creationTimestamp":"2026-11-20T18:36:10.123456789+01:00"}}')
     assert pod.metadata.creation_timestamp is not None
     assert pod.metadata.creation_timestamp.utctimetuple()[3:6] == (17, 36, 10)
@@ -161,7 +161,7 @@ def test_the_metadata_of_any_object_are_read_with_their_nulls() -> None:
         meta_of({"metadata": "a"})
 
 
-def test_what_nobody_reads_is_not_kept() -> None:
+def test_unused_annotations_are_not_kept() -> None:
     body = pod_of(pytorch_job("bert"), "master-0")
     body["metadata"]["managedFields"] = [{"manager": "kubelet"}]
     body["metadata"]["annotations"] = {
@@ -174,7 +174,7 @@ def test_what_nobody_reads_is_not_kept() -> None:
     assert PODS.read(json.dumps(body).encode()).metadata.annotations is None
 
 
-def test_of_a_pods_conditions_only_those_stay_that_tell_something() -> None:
+def test_only_informative_pod_conditions_are_kept() -> None:
     claims = [
         ("Initialized", "True"),
         ("Ready", "True"),
@@ -188,7 +188,7 @@ def test_of_a_pods_conditions_only_those_stay_that_tell_something() -> None:
     assert pod.status.conditions is None
 
 
-def test_the_pods_of_a_job_share_what_they_have_in_common() -> None:
+def test_pods_of_a_job_share_equal_containers_owners_and_namespaces() -> None:
     bert = pytorch_job("bert", workers=3)
     _, (one, other), _ = PODS.read_list(listed(*(pod_of(bert, f"worker-{i}") for i in range(2))))
     assert one.spec.containers is other.spec.containers
@@ -196,7 +196,7 @@ def test_the_pods_of_a_job_share_what_they_have_in_common() -> None:
     assert one.metadata.namespace is other.metadata.namespace
 
 
-def test_containers_that_ask_for_other_amounts_are_not_mixed_up() -> None:
+def test_containers_with_different_limits_are_not_shared() -> None:
     bert = pytorch_job("bert")
     _, pods, _ = PODS.read_list(listed(*(pod_of(bert, f"worker-{gpus}", gpus=gpus) for gpus in (1, 8, 1))))
     limits = [pod.spec.containers[0].resources.limits for pod in pods if pod.spec.containers[0].resources]
@@ -204,13 +204,13 @@ def test_containers_that_ask_for_other_amounts_are_not_mixed_up() -> None:
     assert pods[0].spec.containers is pods[2].spec.containers
 
 
-def test_what_is_shared_is_forgotten_before_it_grows_without_end() -> None:
+def test_the_cache_of_shared_values_is_bounded() -> None:
     for number in range(3 * MAX_SHARED):
         assert shared(("test", number), number) == number
     assert shared(("test", 0), "again") == "again"
 
 
-def test_of_the_templates_of_a_thousand_jobs_only_what_decides_where_they_run_stays() -> None:
+def test_only_the_scheduling_fields_of_a_job_template_are_kept() -> None:
     bert = pytorch_job("bert", workers=2, gpus=4)
     spec = bert["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
     spec |= {"nodeSelector": {"gpu": "a100"}, "priorityClassName": "high"}
@@ -222,7 +222,7 @@ def test_of_the_templates_of_a_thousand_jobs_only_what_decides_where_they_run_st
     assert (job.priority, job.replicas[0].env, job.replicas[0].ranks) == ("high", (), (0, 1, 2, 3))
 
 
-def test_every_annotation_that_tells_a_jobs_user_or_queue_is_kept() -> None:
+def test_annotations_naming_a_jobs_user_or_queue_are_kept() -> None:
     asked = (*USERS, *QUEUES)
     assert gpuconsole_annotations(dict.fromkeys(asked, "x")) == dict.fromkeys(asked, "x")
 
@@ -251,7 +251,7 @@ def test_a_quantity_is_exact() -> None:
         assert parse(text) == value
 
 
-def test_what_is_no_quantity_says_what_one_looks_like() -> None:
+def test_an_invalid_quantity_raises_an_error() -> None:
     for text in [
         "",
         ".",
@@ -282,7 +282,7 @@ def test_no_digit_of_any_number_is_lost(number: int, suffix: str) -> None:
 
 
 @given(st.text() | st.floats() | st.integers())
-def test_garbage_is_refused_or_read_but_nothing_else_happens(found: str | float) -> None:
+def test_any_value_is_a_quantity_or_raises_value_error(found: str | float) -> None:
     try:
         parse(found)
     except ValueError:

@@ -282,7 +282,7 @@ CASES: tuple[tuple[Mapping[str, Reply], dict[str, Any], str], ...] = (
 
 
 @pytest.mark.parametrize(("answers", "change", "expected"), CASES)
-async def test_what_is_wrong_on_the_cluster_is_found_at_its_field_with_a_remedy(
+async def test_a_problem_on_the_cluster_is_reported_at_its_field_with_a_remedy(
     answers: Mapping[str, Reply], change: dict[str, Any], expected: str
 ) -> None:
     (found,) = await findings(answers, **change)
@@ -291,7 +291,7 @@ async def test_what_is_wrong_on_the_cluster_is_found_at_its_field_with_a_remedy(
     assert text in found.sentence and found.remedy
 
 
-async def test_what_the_user_may_not_create_is_found() -> None:
+async def test_a_kind_the_user_may_not_create_is_an_error() -> None:
     (found,) = await findings({}, Compute(forbid))
     assert "may not create pytorchjobs" in found.text and "not in this house" in found.text
     assert found.severity == "error"
@@ -377,19 +377,19 @@ async def test_a_correct_job_has_no_finding(answers: Mapping[str, Reply], change
     assert await findings(answers, **change) == []
 
 
-async def test_what_an_earlier_job_left_of_its_companions_is_no_finding() -> None:
+async def test_a_leftover_config_map_of_an_earlier_job_is_not_a_finding() -> None:
     answers = {f"{SPACE}/configmaps/bert-code": Answer({"metadata": {"name": "bert-code"}})}
     assert await findings(answers, sync_mode="folder", sync_source=".") == []
 
 
-async def test_what_may_not_be_asked_is_no_finding() -> None:
+async def test_forbidden_requests_cause_no_findings() -> None:
     no = refusal(403, "no", "Forbidden")
     answers = dict.fromkeys(FINE, no) | {CLAIM: no, f"{SPACE}/secrets/wandb": no, PRIORITIES: no, QUEUE: no}
     change = {**DATA, "env_from": (EnvSource(True, "wandb"),), "queue": "team"}
     assert [each for each in await findings(answers, no, **change) if each.field != "queue"] == []
 
 
-async def test_an_answer_without_sense_is_no_finding() -> None:
+async def test_a_malformed_claim_is_not_a_finding() -> None:
     assert await findings({CLAIM: Answer({"metadata": 1})}, **DATA) == []
 
 
@@ -398,7 +398,7 @@ async def test_errors_come_first() -> None:
     assert [each.severity for each in found] == ["error", "warning"]
 
 
-async def test_a_claim_that_comes_along_is_not_missing() -> None:
+async def test_a_claim_created_with_the_job_is_not_reported_missing() -> None:
     assert await findings({}, **NEW_DATA) == []
 
 
@@ -427,7 +427,7 @@ async def test_a_runtime_that_is_not_there_is_named_with_those_that_are() -> Non
     assert "no TrainingRuntime mine in default" in said
 
 
-async def test_nothing_is_said_of_runtimes_where_they_are_not_to_be_seen() -> None:
+async def test_unreadable_training_runtimes_cause_no_findings() -> None:
     assert await runtime_findings({}, "mine") == []
     assert await runtime_findings({RUNTIMES: refusal(403, "no")}, "mine") == []
 
@@ -437,7 +437,7 @@ async def test_nothing_is_said_of_runtimes_where_they_are_not_to_be_seen() -> No
     [Answer(b"<html>"), Answer([]), Answer({"items": 7, "status": 7, "metadata": 7}), Answer({"items": [7]})],
     ids=["HTML", "a list", "numbers", "a list of numbers"],
 )
-async def test_answers_that_make_no_sense_find_nothing(nonsense: Answer) -> None:
+async def test_malformed_responses_cause_no_findings(nonsense: Answer) -> None:
     everything = (*FINE, CLAIM, PRIORITIES, QUEUE, f"{SPACE}/secrets/hub", f"{PRIORITIES}/high")
     wanted = {**DATA, **GPUS, "priority_class": "high", "queue": "team", "pull_secrets": ("hub",)}
     found = await findings(dict.fromkeys(everything, nonsense), nonsense, **wanted)
@@ -465,7 +465,7 @@ async def test_a_quota_counts_only_pods_that_run_at_once(indexed: bool, hard: st
 
 
 @pytest.mark.parametrize(("indexed", "fits"), [(True, False), (False, True)])
-async def test_of_pods_that_come_one_by_one_the_nodes_need_hold_one_alone(indexed: bool, fits: bool) -> None:
+async def test_sequential_pods_need_room_for_only_one_pod_at_a_time(indexed: bool, fits: bool) -> None:
     manifest = batch_job("sweep", pods=4, gpus=0, indexed=indexed)
     manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
     async with ScriptedCluster() as cluster, cluster.client() as client:

@@ -102,12 +102,12 @@ def test_a_pod_whose_name_is_too_long_is_found() -> None:
         ("x/y", False),
     ],
 )
-def test_what_is_no_url_of_a_repository_is_found(source: str, is_url: bool) -> None:
+def test_an_invalid_repository_url_is_a_finding(source: str, is_url: bool) -> None:
     git: dict[str, Any] = {"sync_mode": "git", "sync_source": source}
     assert (findings(**git) == []) == is_url
 
 
-def test_a_password_in_a_repository_s_url_is_moved_into_a_secret_and_never_said() -> None:
+def test_a_password_in_a_repository_url_is_accepted_and_never_shown_in_a_finding() -> None:
     git: dict[str, Any] = {"sync_mode": "git"}
     assert findings(**git, sync_source="https://li:hunter2@host/x.git") == []
     (found,) = findings(**git, sync_source="htps:/li:hunter2@host")
@@ -139,7 +139,7 @@ async def sentences(answers: Mapping[str, Reply], review: Reply) -> list[str]:
         return [each.sentence for each in await check_objects(client, OBJECTS, "default")]
 
 
-async def test_a_taken_name_and_a_kind_one_may_not_create_are_told_where_they_are() -> None:
+async def test_a_taken_name_and_a_forbidden_kind_are_reported_for_their_namespace() -> None:
     there = dict.fromkeys([*SPACES.values(), f"{SPACES['default']}/configmaps/script"], Answer({}))
     found = await sentences({**there, "/api/v1": CORE}, Compute(allow_all_but_services))
     assert any("ConfigMap script already exists in default" in text for text in found)
@@ -147,7 +147,7 @@ async def test_a_taken_name_and_a_kind_one_may_not_create_are_told_where_they_ar
     assert not any("board already exists" in text for text in found)
 
 
-async def test_of_a_namespace_that_is_not_there_nothing_else_is_said() -> None:
+async def test_a_missing_namespace_suppresses_other_findings_about_it() -> None:
     missing = refusal(404, 'namespaces "other" not found')
     answers = {SPACES["default"]: Answer({}), SPACES["other"]: missing, "/api/v1": CORE}
     found = await sentences(answers, Compute(allow_all_but_services))
@@ -160,7 +160,7 @@ async def test_of_a_namespace_that_is_not_there_nothing_else_is_said() -> None:
     [Answer(b"<html>"), Answer([]), Answer({"resources": 7, "status": 7}), Answer({"resources": [7]})],
     ids=["HTML", "a list", "numbers", "a list of numbers"],
 )
-async def test_answers_that_make_no_sense_find_nothing(nonsense: Answer) -> None:
+async def test_malformed_responses_cause_no_findings(nonsense: Answer) -> None:
     assert await sentences(dict.fromkeys([*SPACES.values(), "/api/v1"], nonsense), nonsense) == []
 
 
@@ -174,7 +174,7 @@ async def test_checks_that_are_cancelled_before_their_turn_leave_no_warning() ->
         assert cluster.requests == []
 
 
-async def test_a_fault_of_our_own_in_a_check_is_not_hidden() -> None:
+async def test_an_unexpected_exception_in_a_check_is_raised() -> None:
     async def broken() -> list[Finding]:
         raise ZeroDivisionError
 

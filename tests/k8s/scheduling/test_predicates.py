@@ -119,7 +119,7 @@ def test_fields_are_matched_by_the_nodes_name_alone() -> None:
     assert mismatch(other, here)
 
 
-def test_a_selector_and_an_affinity_must_both_hold_and_are_said_in_words() -> None:
+def test_a_node_selector_and_an_affinity_must_both_match_and_are_formatted_as_text() -> None:
     asked = required(
         {"matchExpressions": [requirement("zone", "In", "a", "b"), requirement("gpu", "Exists")]}, {}
     )

@@ -29,7 +29,7 @@ def container(name: str = "main", restart: str = "", **resources: Any) -> dict[s
     return {"name": name, "resources": resources, **({"restartPolicy": restart} if restart else {})}
 
 
-def test_of_a_resource_that_a_node_lacks_there_is_too_little() -> None:
+def test_a_resource_missing_from_a_node_is_insufficient() -> None:
     assert requests.insufficient({"cpu": 2, GPU: 1, "pods": 1}, {"cpu": 2, "pods": 110}) == [GPU]
 
 
@@ -58,20 +58,20 @@ def test_a_sidecar_counts_with_the_containers_and_with_init_containers_after_it(
     assert wanted(containers=[container(requests={"cpu": "6"})], initContainers=init) == {"cpu": "7"}
 
 
-def test_what_the_pod_as_a_whole_asks_for_replaces_the_sum_and_overhead_is_added() -> None:
+def test_pod_level_requests_replace_the_sum_and_overhead_is_added() -> None:
     running = [container(requests={"cpu": "1", GPU: 2})]
     found = wanted(containers=running, resources={"requests": {"cpu": "3"}}, overhead={"cpu": "250m"})
     assert found == {"cpu": "13/4", GPU: "2"}
 
 
-def test_a_pod_takes_one_of_the_pods_of_a_node_and_nothing_of_what_makes_no_sense() -> None:
+def test_a_pod_counts_as_one_pod_and_its_malformed_requests_as_zero() -> None:
     spec: SchedulingSpec = models.convert(
         {"containers": [container(requests={"cpu": "many"})]}, SchedulingSpec
     )
     assert requests.of_pod(spec) == {"pods": 1}
 
 
-def test_free_is_what_is_allocatable_less_what_pods_request_and_gpus_are_as_the_console_counts_them() -> None:
+def test_free_capacity_is_allocatable_minus_requested_with_gpus_from_the_console() -> None:
     (found,) = nodes_of(node("a", 8))
     capacity = NodeCapacity.of(found, {"cpu": 60, GPU: 1}, held("a", 8, gpt=5))
     assert capacity.free == {"cpu": 4, GPU: 3, "pods": 110}
@@ -106,7 +106,7 @@ def test_many_names_are_counted_and_messages_are_cut() -> None:
     assert cut(None) == ""
 
 
-def test_times_are_said_in_their_largest_unit_and_odd_ones_are_not_said() -> None:
+def test_durations_use_their_largest_unit_and_a_missing_time_is_empty() -> None:
     assert [span(each) for each in (-5, 1, 119, 120, 7199, 7200, 200000)] == [
         "0 s", "1 s", "119 s", "2 min", "119 min", "2 h", "2 d",
     ]  # fmt: skip
@@ -144,7 +144,7 @@ def test_free_gpus_are_named_if_all_held_ones_are(node: NodeRow, free: tuple[int
     assert free_gpus(node, V100) == free
 
 
-def test_where_it_is_told_which_are_free_the_best_of_them_is_meant() -> None:
+def test_link_fit_uses_the_best_set_of_the_known_free_gpus() -> None:
     fit = link_fit(row((4, (0, 1, 2, 3))), V100, 4)
     assert fit is not None
     assert (fit.best.gpus, fit.is_nvlink, fit.is_pcie) == ((4, 5, 6, 7), True, False)
@@ -153,7 +153,7 @@ def test_where_it_is_told_which_are_free_the_best_of_them_is_meant() -> None:
     assert (fit.best.gpus, fit.is_nvlink, fit.is_pcie) == ((0, 2, 4, 6), False, True)
 
 
-def test_where_it_is_not_told_only_what_holds_for_any_is_said() -> None:
+def test_link_fit_guarantees_only_the_worst_set_when_the_free_gpus_are_unknown() -> None:
     fit = link_fit(row((4, ())), V100, 4)
     assert fit is not None
     assert (fit.worst.link, fit.best.link, fit.is_nvlink, fit.is_pcie) == ("SYS", "NV1", False, False)
@@ -173,6 +173,6 @@ def test_a_single_gpu_has_no_link_and_more_than_are_free_do_not_fit() -> None:
     assert best_sets(replace(row(), mode="mig"), V100) == []
 
 
-def test_the_best_sets_of_what_is_free() -> None:
+def test_best_sets_are_computed_for_the_free_gpus() -> None:
     assert [each.gpus for each in best_sets(row((4, (0, 1, 2, 3))), V100)] == [(4, 7), (4, 5, 6, 7)]
     assert [len(each.gpus) for each in best_sets(row((2, ())), V100)] == [2, 4, 8]

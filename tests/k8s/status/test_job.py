@@ -33,7 +33,7 @@ TAKEN = (Status.TERMINATING, "being deleted, preempted by a pod of higher priori
 FLAPS = (Status.RUNNING, "restarted 5 times, last OOMKilled at 14:02:03")
 
 
-def test_a_job_has_one_word_and_a_reason() -> None:
+def test_each_job_state_has_a_status_and_a_reason() -> None:
     cases: list[tuple[tuple[Status, str], Status, str]] = [
         (job(total=2), Status.PENDING, "no pods yet"),
         (job(total=2, has_status=False), Status.PENDING, "no pods yet: its operator has not answered"),
@@ -117,7 +117,7 @@ def test_a_failed_job_names_the_rank_that_ended_first_and_when() -> None:
     assert job_status(failed, instances) == (Status.FAILED, "rank 5 exit 1 first, 14:02:11")
 
 
-def test_a_pod_of_several_ranks_is_blamed_by_its_name() -> None:
+def test_a_failed_pod_of_several_ranks_is_named_in_the_reason() -> None:
     instances = [
         instance(0, Status.FAILED, "OOMKilled", ranks=(0, 1), ended=datetime(2026, 1, 1, 9, 0, 5, 0, UTC))
     ]
@@ -158,7 +158,9 @@ JOBS = st.builds(
 
 @settings(max_examples=100)
 @given(JOBS, st.lists(PARTS, max_size=5))
-def test_any_input_has_a_modest_status(said: DeclaredStatus, instances: list[InstanceState]) -> None:
+def test_any_input_gives_a_status_consistent_with_its_pods(
+    said: DeclaredStatus, instances: list[InstanceState]
+) -> None:
     status, reason = job_status(said, instances)
     assert not reason.startswith((";", " "))
     has = {each.status for each in instances}
@@ -170,7 +172,7 @@ def test_any_input_has_a_modest_status(said: DeclaredStatus, instances: list[Ins
         assert said.outcome is Status.SUCCEEDED
 
 
-def test_every_word_has_a_rule_and_every_rule_a_name_of_its_own() -> None:
+def test_every_status_has_a_rule_and_rule_names_are_unique() -> None:
     names = [rule.name for rule in RULES]
     assert len(set(names)) == len(names)
     assert {rule.status for rule in RULES} == set(Status)

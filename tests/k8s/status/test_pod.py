@@ -53,7 +53,7 @@ def waits(reason: str, message: str = "") -> dict[str, Any]:
 RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-20T18:36:10Z"}}
 
 
-def test_a_pod_has_one_word_and_a_reason() -> None:
+def test_each_pod_state_has_a_status_and_a_reason() -> None:
     cases: list[tuple[Pod, Status, str]] = [
         (pod("Succeeded"), Status.SUCCEEDED, ""),
         (pod("Running", container(RUNS)), Status.RUNNING, ""),
@@ -208,7 +208,7 @@ UNREADY = {"n": "its node n does not answer"}
 MARKED = [claim("Ready", "False"), claim("ContainersReady", "True")]
 
 
-def test_what_the_pods_of_an_unready_node_last_said_is_not_taken_for_the_truth() -> None:
+def test_unfinished_pods_of_an_unready_node_have_unknown_status() -> None:
     cases: list[tuple[Pod, Status, str]] = [
         (pod("Running", container(RUNS)), Status.UNKNOWN, UNREADY["n"]),
         (pod("Pending"), Status.UNKNOWN, UNREADY["n"]),
@@ -221,7 +221,7 @@ def test_what_the_pods_of_an_unready_node_last_said_is_not_taken_for_the_truth()
         assert pod_status(found, UNREADY) == (status, reason)
 
 
-def test_a_pod_tells_that_its_node_does_not_answer_where_nodes_may_not_be_listed() -> None:
+def test_a_lost_node_is_detected_from_pod_conditions_when_nodes_cannot_be_listed() -> None:
     marked = pod("Running", container(RUNS), conditions=MARKED)
     assert pod_status(marked) == (Status.UNKNOWN, "its node does not answer")
     not_ready = [claim("Ready", "False", "ContainersNotReady"), claim("ContainersReady", "False")]

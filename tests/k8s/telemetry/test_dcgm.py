@@ -20,7 +20,7 @@ def read(name: str, source: Source = Source.DCGM) -> tuple[GpuReading, ...]:
     return gpu_readings(read_samples(text, METRICS), "gpu-a", source, NOON)
 
 
-def test_each_number_has_the_unit_that_its_name_says() -> None:
+def test_each_dcgm_metric_is_converted_to_the_unit_of_its_field() -> None:
     busy, free = read("current")
     assert busy == GpuReading(
         node="gpu-a",
@@ -52,11 +52,11 @@ def test_every_generation_of_labels_is_understood(name: str) -> None:
     assert free.holders == ()
 
 
-def test_without_attribution_no_holder_is_claimed() -> None:
+def test_gpus_without_pod_labels_have_no_holders() -> None:
     assert [gpu.holders for gpu in read("no-attribution")] == [(), ()]
 
 
-def test_what_a_gpu_does_not_support_is_not_known_and_not_a_huge_number() -> None:
+def test_dcgm_blank_values_are_unknown() -> None:
     first, second = read("blanks")
     for gpu in (first, second):
         assert (gpu.memory_temperature_c, gpu.power_w, gpu.xid, gpu.row_remap_failed) == (None,) * 4
@@ -77,13 +77,13 @@ def test_mig_instances_take_the_place_of_their_gpu_with_their_own_work_and_memor
     assert small.holders == ()
 
 
-def test_what_is_measured_of_the_card_is_not_counted_once_for_each_instance() -> None:
+def test_power_of_a_gpu_is_not_counted_for_each_mig_instance() -> None:
     large, small, whole = read("mig")
     assert (large.power_w, small.power_w, whole.power_w) == (None, None, 61.022)
     assert (large.temperature_c, small.temperature_c, large.xid, small.xid) == (64.0, 64.0, 94, 94)
 
 
-def test_a_gpu_shared_in_time_is_one_gpu_of_several_pods_with_the_numbers_of_the_device() -> None:
+def test_a_time_sliced_gpu_is_counted_once_with_several_holders() -> None:
     shared, free = read("time-slicing")
     assert shared.holders == (PodContainer("vision", "a-0", "main"), PodContainer("nlp", "b-0", "main"))
     assert (shared.utilisation, shared.memory_used, shared.power_w) == (90.0, 30000 * MIB, 301.5)
@@ -101,7 +101,7 @@ def test_fields_that_few_exporters_serve_are_read_where_they_are() -> None:
     assert read("current")[0].ecc_errors is None
 
 
-def test_what_the_exporter_counts_itself_is_read_too() -> None:
+def test_counters_computed_by_the_exporter_are_read() -> None:
     first, second = read("exporter-counts")
     assert (first.throttles, first.xid) == (frozenset({Throttle.POWER_CAP}), 79)
     assert (second.throttles, second.xid) == (frozenset(), 0)
@@ -111,7 +111,7 @@ def samples_of(**labels: str) -> list[Sample]:
     return [Sample("DCGM_FI_DEV_GPU_UTIL", {"gpu": "0", **labels}, 5.0)]
 
 
-def test_through_prometheus_the_exporters_own_pod_is_no_holder() -> None:
+def test_the_exporters_own_pod_in_prometheus_labels_is_not_a_holder() -> None:
     taken = {"exported_namespace": "vision", "exported_pod": "bert-master-0", "exported_container": "pytorch"}
     own = {"namespace": "gpu-operator", "pod": "nvidia-dcgm-exporter-x7k2p", "container": "exporter"}
     for labels, holders in (({**own, **taken}, (BERT,)), (own, ())):
@@ -132,7 +132,7 @@ def test_a_sample_is_found_to_be_of_a_node_by_any_of_the_labels_in_use() -> None
         assert node_of(labels, {"gpu-a", "gpu-b"}) == node
 
 
-def test_a_label_is_no_longer_than_any_name() -> None:
+def test_label_values_are_cut_to_the_maximum_length_of_a_name() -> None:
     huge = dict.fromkeys(("UUID", "modelName", "GPU_I_ID", "pod", "namespace", "container"), "x" * 10000)
     (gpu,) = gpu_readings(samples_of(**huge), "gpu-a", Source.DCGM, NOON)
     assert {len(word) for word in (gpu.uuid, gpu.model, gpu.mig_id, *gpu.holders[0])} == {253}
@@ -155,7 +155,7 @@ VALUES = st.sampled_from(["", "0", "1", "٣", "-1", "9" * 400, "hw_slowdown", "n
         max_size=12,
     )
 )
-def test_no_sample_makes_a_reading_that_cannot_be(samples: list[Sample]) -> None:
+def test_any_samples_give_readings_within_valid_ranges(samples: list[Sample]) -> None:
     for gpu in gpu_readings(samples, "n", Source.DCGM, NOON):
         assert gpu.utilisation is None or 0 <= gpu.utilisation <= 100
         assert gpu.memory_percent is None or 0 <= gpu.memory_percent <= 100

@@ -70,7 +70,7 @@ async def test_a_nodes_gpus_are_read_through_the_proxy_to_its_exporters_pod() ->
     ],
     ids=["503", "404", "500", "404 of its own", "html", "binary", "empty"],
 )  # fmt: skip
-async def test_a_node_whose_exporter_fails_says_why_in_one_line(reply: Reply, words: str) -> None:
+async def test_a_failing_exporter_is_explained_in_one_line(reply: Reply, words: str) -> None:
     node = await read_one(reply)
     assert node.gpus == ()
     assert node.missing is not None
@@ -100,7 +100,7 @@ async def test_a_giant_answer_is_cut_off_and_is_no_reading() -> None:
     assert node.missing.words == "It answers with more than 8 MiB."
 
 
-async def test_a_dead_exporter_hides_no_other() -> None:
+async def test_a_failing_exporter_does_not_hide_other_nodes() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=text(), n2=refusal(503, "dead"), n3=text("mig"))
         found = await reader_of(client).read(["n1", "n2", "n3", "n4"])
@@ -110,7 +110,7 @@ async def test_a_dead_exporter_hides_no_other() -> None:
     assert (missing.cause, missing.words) == (NoReadingsCause.NO_EXPORTER, "No DCGM exporter runs on it.")
 
 
-async def test_only_the_nodes_in_sight_are_read() -> None:
+async def test_only_the_visible_nodes_are_read() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=text(), n2=text(), n3=text())
         reader = reader_of(client)
@@ -119,7 +119,7 @@ async def test_only_the_nodes_in_sight_are_read() -> None:
     assert proxied(cluster) == [proxy_path("n2")]
 
 
-async def test_who_may_not_proxy_is_told_once_and_one_request_finds_it_out() -> None:
+async def test_missing_proxy_permission_is_detected_by_one_request_and_retried_later() -> None:
     moment = Moment()
     async with ScriptedCluster() as cluster, cluster.client() as client:
         refused = refusal(
@@ -137,7 +137,7 @@ async def test_who_may_not_proxy_is_told_once_and_one_request_finds_it_out() -> 
         assert len(proxied(cluster)) == 2
 
 
-async def test_an_exporter_that_failed_is_left_alone_for_a_while_and_looked_for_again() -> None:
+async def test_a_failed_exporter_is_not_read_for_a_while_and_then_searched_again() -> None:
     moment = Moment()
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=refusal(503, "dead"))
@@ -152,7 +152,7 @@ async def test_an_exporter_that_failed_is_left_alone_for_a_while_and_looked_for_
         assert len((await reader.read(["n1"]))["n1"].gpus) == 2
 
 
-async def test_no_more_than_eight_are_read_at_once() -> None:
+async def test_no_more_than_eight_exporters_are_read_at_once() -> None:
     at_once, most, may_go = 0, 0, asyncio.Event()
 
     class Counted:
@@ -182,7 +182,7 @@ async def test_no_more_than_eight_are_read_at_once() -> None:
         refusal(503, 'error trying to reach service: net/http: malformed HTTP response "\\x15\\x03"'),
     ],
 )
-async def test_an_exporter_that_turns_out_to_speak_tls_is_asked_by_https(refused: Reply) -> None:
+async def test_an_exporter_found_to_require_tls_is_read_by_https(refused: Reply) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=refused)
         cluster.say(proxy_path("n1", scheme="https"), text())
@@ -192,7 +192,7 @@ async def test_an_exporter_that_turns_out_to_speak_tls_is_asked_by_https(refused
     assert len(cluster.asked(proxy_path("n1"))) == 1
 
 
-async def test_what_an_exporter_asks_for_is_asked_of_nobody_else() -> None:
+async def test_an_exporters_401_429_or_redirect_does_not_affect_the_client() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         login = Answer(b"Unauthorized\n", 401, {**PLAIN, "WWW-Authenticate": "Basic"})
         busy = Answer(b"slow down\n", 429, {**PLAIN, "Retry-After": "600"})
@@ -211,7 +211,7 @@ async def test_what_an_exporter_asks_for_is_asked_of_nobody_else() -> None:
     assert len(proxied(cluster)) == 3
 
 
-async def test_who_may_not_list_pods_at_all_is_told_that() -> None:
+async def test_missing_permission_to_list_pods_is_reported() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=text())
         cluster.replace("/api/v1/pods", refusal(403, "no"))
@@ -242,7 +242,7 @@ async def test_a_node_that_comes_in_sight_later_is_looked_through_once() -> None
     assert searches == ["spec.nodeName=n1", "spec.nodeName=n2"]
 
 
-async def test_who_may_not_search_the_pods_of_a_node_is_refused_once_whichever_nodes_come_in_sight() -> None:
+async def test_a_forbidden_pod_search_is_not_repeated_for_other_nodes() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say("/version", Answer({"gitVersion": "v1.34.1"}))
         cluster.say("/api/v1/pods", refusal(403, "no", "Forbidden"))
@@ -255,7 +255,7 @@ async def test_who_may_not_search_the_pods_of_a_node_is_refused_once_whichever_n
     assert searches == ["spec.nodeName=n1"]
 
 
-async def test_who_may_not_ask_for_the_version_reads_exporters_all_the_same() -> None:
+async def test_exporters_are_read_when_the_server_version_is_forbidden() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=text())
         cluster.replace("/version", refusal(403, "no", "Forbidden"))
@@ -265,7 +265,7 @@ async def test_who_may_not_ask_for_the_version_reads_exporters_all_the_same() ->
     assert len(cluster.asked("/version")) == 1
 
 
-async def test_in_the_sandbox_the_driver_of_this_machine_is_asked() -> None:
+async def test_gpus_of_a_sandbox_node_are_read_from_nvml_through_the_node_proxy() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say("/version", Answer({"gitVersion": "v1.34.0-gpuconsole-sandbox"}))
         path = "/api/v1/nodes/sandbox-0:9400/proxy/metrics"
@@ -320,7 +320,7 @@ async def test_the_exporters_of_all_installers_are_found(labels: dict[str, str])
         ({"annotations": {"prometheus.io/path": "/../../secrets"}}, ":9400/proxy/metrics"),
     ],
 )
-async def test_it_is_read_at_the_port_and_path_of_its_pod(change: dict[str, Any], end: str) -> None:
+async def test_an_exporter_is_read_at_the_port_and_path_of_its_pod(change: dict[str, Any], end: str) -> None:
     assert (await found_at(exporter_pod("n1", **change))).endswith(f"dcgm-exporter-n1{end}")
 
 
@@ -331,15 +331,15 @@ async def test_it_is_read_at_the_port_and_path_of_its_pod(change: dict[str, Any]
         {"annotations": {"prometheus.io/scheme": "https"}},
     ],
 )
-async def test_one_behind_tls_is_asked_by_https(change: dict[str, Any]) -> None:
+async def test_an_exporter_that_declares_tls_is_read_by_https(change: dict[str, Any]) -> None:
     assert "/pods/https:dcgm-exporter-n1:9400/proxy" in await found_at(exporter_pod("n1", **change))
 
 
-async def test_one_that_does_not_run_is_not_asked() -> None:
+async def test_an_exporter_pod_that_is_not_running_is_not_read() -> None:
     assert await found_at(exporter_pod("n1", phase="Pending")) == ""
 
 
-async def test_of_a_rollout_the_new_one_is_asked() -> None:
+async def test_the_new_exporter_pod_is_used_during_a_rollout() -> None:
     old = exporter_pod("n1", name="old")
     old["metadata"]["deletionTimestamp"] = "2026-11-22T12:00:00Z"
     async with ScriptedCluster() as cluster, cluster.client() as client:
@@ -356,14 +356,16 @@ async def test_of_a_rollout_the_new_one_is_asked() -> None:
         ({"image": "acme/web:1", "ports": [{"name": "metrics", "containerPort": 8080}]}, False),
     ],
 )
-async def test_without_known_labels_image_and_port_decide(change: dict[str, Any], is_found: bool) -> None:
+async def test_an_exporter_without_known_labels_is_recognised_by_image_or_port(
+    change: dict[str, Any], is_found: bool
+) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         say_pods(cluster, exporter_pod("n1", labels={"team": "hpc"}, **change))
         assert (await find_on_node(client, "n1") is not None) is is_found
         assert await find_on_node(client, "n2") is None
 
 
-async def test_who_may_not_list_all_pods_finds_those_of_the_namespaces_that_they_may() -> None:
+async def test_exporters_are_found_in_permitted_namespaces_when_listing_all_pods_is_forbidden() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say("/api/v1/namespaces/other/pods", refusal(403, "no"))
         say_pods(cluster, exporter_pod("n1"), path="/api/v1/namespaces/gpu-operator/pods")
@@ -372,7 +374,7 @@ async def test_who_may_not_list_all_pods_finds_those_of_the_namespaces_that_they
             await find_exporters(client, ("other",))
 
 
-async def test_pods_that_make_no_sense_hide_no_others() -> None:
+async def test_malformed_pods_do_not_hide_valid_pods() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PODS, page([{"metadata": 7}, exporter_pod("n1"), {"spec": {"nodeName": []}}]))
         assert list(await find_exporters(client)) == ["n1"]

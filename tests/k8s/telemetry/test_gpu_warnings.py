@@ -19,41 +19,41 @@ def idle_warnings(history: GpuHistory, **fields: Any) -> list[str]:
     return [each.text for each in warnings_of(last, history.of(key)) if each.kind is WarningKind.IDLE]
 
 
-def test_a_gpu_that_is_allocated_but_idle_for_half_an_hour_is_told_of() -> None:
+def test_an_allocated_gpu_idle_for_half_an_hour_causes_a_warning() -> None:
     idle = gpu(pod="bert-0", utilisation=4.9)
     assert idle_warnings(observed(idle, for_s=1800)) == ["Allocated to default/bert-0, but idle for 30 min."]
     assert idle_warnings(observed(idle, for_s=1770)) == []
 
 
-def test_a_gpu_that_nobody_holds_may_be_idle() -> None:
+def test_an_unallocated_idle_gpu_causes_no_warning() -> None:
     idle = gpu(utilisation=0.0)
     assert idle_warnings(observed(idle, for_s=3600), holders=()) == []
 
 
-def test_work_in_between_begins_the_time_anew() -> None:
+def test_activity_resets_the_idle_time() -> None:
     history = observed(gpu(pod="bert-0", utilisation=0.0), for_s=1500)
     history.add([gpu(at_s=1530, pod="bert-0", utilisation=60.0)])
     observed(gpu(at_s=1560, pod="bert-0", utilisation=0.0), for_s=1500, history=history)
     assert idle_warnings(history) == []
 
 
-def test_what_is_not_known_is_not_idle() -> None:
+def test_unknown_utilisation_is_not_idle() -> None:
     assert idle_warnings(observed(gpu(pod="bert-0", utilisation=None), for_s=3600)) == []
 
 
-def test_another_pod_on_the_same_gpu_begins_the_time_anew() -> None:
+def test_a_new_pod_on_a_gpu_resets_the_idle_time() -> None:
     history = observed(gpu(pod="old", utilisation=0.0), for_s=1500)
     observed(gpu(at_s=1530, pod="bert-0", utilisation=0.0), for_s=600, history=history)
     assert idle_warnings(history) == []
 
 
-def test_time_in_which_nobody_looked_does_not_count_as_idle() -> None:
+def test_a_gap_in_the_samples_does_not_count_as_idle() -> None:
     history = observed(gpu(pod="bert-0", utilisation=0.0), for_s=600)
     observed(gpu(at_s=3000, pod="bert-0", utilisation=0.0), for_s=600, history=history)
     assert idle_warnings(history) == []
 
 
-def test_who_was_given_the_gpu_since_it_was_read_is_not_told_to_be_idle() -> None:
+def test_a_pod_allocated_after_the_last_reading_causes_no_idle_warning() -> None:
     history = observed(gpu(pod="old", utilisation=0.0), for_s=3600)
     last = gpu(at_s=3600, utilisation=0.0)
     assert warnings_of(last, history.of(last.key), [PodContainer("default", "new")]) == ()
@@ -65,7 +65,7 @@ def found(**fields: Any) -> list[tuple[WarningKind, str, bool]]:
     return [(each.kind, each.text, each.is_serious) for each in warnings_of(gpu(**fields))]
 
 
-def test_errors_of_the_gpu_are_told_of() -> None:
+def test_xid_and_ecc_errors_cause_warnings() -> None:
     assert found(xid=79) == [(WarningKind.XID, "Last XID 79: the GPU has fallen off the bus.", True)]
     assert found(xid=31)[0][2] is False
     assert found(xid=999)[0][1] == "Last XID 999."
@@ -92,7 +92,7 @@ def test_errors_of_the_gpu_are_told_of() -> None:
         ),
     ],
 )
-def test_a_throttled_gpu_is_told_of(
+def test_a_throttled_gpu_causes_a_warning(
     throttles: set[Throttle], kind: WarningKind, words: str, is_serious: bool
 ) -> None:
     told = found(throttles=frozenset(throttles), temperature_c=91.0, power_limit_w=400.0)
@@ -126,21 +126,21 @@ def of_bert(*utilisations: float, clocks: list[float] | None = None) -> list[Gpu
     ]
 
 
-def test_the_one_gpu_of_a_job_that_does_far_less_is_told_of() -> None:
+def test_a_gpu_far_less_busy_than_its_peers_causes_a_warning() -> None:
     told = slow(of_bert(95, 96, 20, 94))
     assert [(each.gpu.index, each.text) for each in told] == [
         (2, "Rank 2: works 20 % of the time, its peers 94 %.")
     ]
 
 
-def test_the_one_gpu_of_a_job_with_a_low_clock_is_told_of() -> None:
+def test_a_gpu_with_a_lower_clock_than_its_peers_causes_a_warning() -> None:
     told = slow(of_bert(99, 99, 99, 99, clocks=[1410, 1395, 1410, 765]))
     assert [(each.gpu.index, each.text) for each in told] == [
         (3, "Rank 3: runs at 765 MHz, its peers at 1402 MHz.")
     ]
 
 
-def test_a_low_clock_is_told_of_only_while_the_gpu_works() -> None:
+def test_a_low_clock_causes_a_warning_only_while_the_gpu_is_busy() -> None:
     clocks = [1410.0, 1410.0, 765.0]
     assert slow(of_bert(60, 60, 39, clocks=clocks)) == ()
     assert len(slow(of_bert(60, 60, 40, clocks=clocks))) == 1

@@ -32,13 +32,13 @@ def test_each_rank_has_the_gpu_of_its_pod_by_the_order_of_their_numbers() -> Non
     assert not any(line.is_assumed for line in lines)
 
 
-def test_ranks_of_which_nothing_is_known_are_there_without_a_gpu() -> None:
+def test_ranks_without_readings_are_listed_without_a_gpu() -> None:
     job, _ = bert()
     lines = readings_by_rank(job, telemetry(gpu(0, node="n1", pod="bert-master-0")))
     assert [(line.rank, line.gpu is None) for line in lines] == [(None, False), (2, True), (3, True)]
 
 
-def test_a_pod_of_the_same_name_in_another_namespace_is_not_the_jobs() -> None:
+def test_a_pod_with_the_same_name_in_another_namespace_does_not_match_the_job() -> None:
     job, _ = bert()
     foreign = gpu(0, node="n1", pod="bert-master-0")
     foreign = gpu(0, node="n1", holders=(foreign.holders[0]._replace(namespace="elsewhere"),))

@@ -103,7 +103,7 @@ async def test_keys_are_answered_while_the_samples_of_many_nodes_are_sorted() ->
     assert threads and threading.main_thread() not in threads
 
 
-async def test_all_nodes_are_asked_for_in_one_query() -> None:
+async def test_all_nodes_are_requested_in_one_prometheus_query() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(K8S.path, vector())
         await reader_of(client).gpus(["gpu-a", "gpu-b.lan"])
@@ -126,14 +126,14 @@ async def test_no_query_is_longer_than_the_proxies_on_the_way_take() -> None:
         assert any(name in query for query in queries)
 
 
-def test_every_metric_that_is_read_is_asked_for() -> None:
+def test_the_prometheus_query_covers_every_metric_in_use() -> None:
     pattern = re.search(r'__name__=~"([^"]+)"', gpu_expression(["n1"]))
     assert pattern is not None
     assert [name for name in METRICS if not re.fullmatch(pattern[1], name)] == []
     assert re.fullmatch(pattern[1], "DCGM_FI_DEV_VGPU_LICENSE_STATUS") is None
 
 
-def test_when_a_sample_was_taken_is_asked_of_selectors_alone() -> None:
+def test_the_timestamp_function_is_applied_only_to_plain_selectors() -> None:
     asked = re.findall(r"timestamp\(([^)]*\)?[^)]*)\)", gpu_expression(["n1"]))
     assert len(asked) == 4
     assert [each for each in asked if not each.startswith("DCGM_FI_DEV_FB_USED{") or " or " in each] == []
@@ -174,7 +174,7 @@ async def test_the_network_and_the_disks_of_pods_and_nodes_are_rates_by_their_na
     ],
     ids=str,
 )
-async def test_it_is_found_by_the_labels_of_its_installers(labels: dict[str, str]) -> None:
+async def test_prometheus_is_found_by_the_labels_of_common_installers(labels: dict[str, str]) -> None:
     def answer(asked: Asked) -> Reply:
         key, _, values = re.sub(r" in |=", "\0", asked.query["labelSelector"], count=1).partition("\0")
         return page([service(**labels)] if labels.get(key) in values.strip("()").split(",") else [])
@@ -184,7 +184,7 @@ async def test_it_is_found_by_the_labels_of_its_installers(labels: dict[str, str
         assert await find_prometheus(client) == (K8S,)
 
 
-async def test_the_one_that_knows_of_gpus_is_taken() -> None:
+async def test_the_prometheus_with_gpu_metrics_is_chosen() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         names = ("dead", "plain", "gpus")
         cluster.say("/api/v1/services", page([service(name) for name in names]))
@@ -219,7 +219,7 @@ async def test_where_services_may_not_be_listed_the_usual_names_are_tried() -> N
         (vector(({"a": "b"}, 1.0)), ""),
     ],
 )  # fmt: skip
-async def test_one_that_fails_is_said_once_and_not_asked_again_and_again(reply: Reply, words: str) -> None:
+async def test_a_failing_prometheus_is_reported_and_not_queried_again(reply: Reply, words: str) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(K8S.path, reply)
         reader = reader_of(client)
@@ -238,18 +238,18 @@ async def test_one_that_fails_is_said_once_and_not_asked_again_and_again(reply: 
          PrometheusAddress("vm", "select", "8481", "https", "/select/0/prometheus")),
     ],
 )  # fmt: skip
-def test_an_address_in_the_config_is_read_and_written_alike(text: str, address: PrometheusAddress) -> None:
+def test_a_prometheus_address_survives_parsing_and_formatting(text: str, address: PrometheusAddress) -> None:
     assert parse_address(text) == address
     assert address.name == text
 
 
-def test_an_address_that_makes_no_sense_is_refused() -> None:
+def test_a_malformed_prometheus_address_is_rejected() -> None:
     for text in ["", "prometheus", "http://prometheus:9090", "a/b/../c", "a/b:c:d", "A/b"]:
         with pytest.raises(ValueError, match=re.escape(repr(text))):
             parse_address(text)
 
 
-def test_a_name_that_is_none_gets_into_no_query() -> None:
+def test_an_invalid_name_is_never_put_into_a_query() -> None:
     evil = 'x"} or up{job="'
     for expression in (gpu_expression(["n1", evil]), pod_traffic_expression([("ns", "pod"), ("ns", evil)])):
         assert "job" not in expression
@@ -277,7 +277,7 @@ def line(name: str, labels: dict[str, str], value: float) -> str:
 
 
 @given(st.lists(st.tuples(NAMES, LABELS, FLOATS), max_size=6))
-def test_what_an_exporter_writes_is_read_as_it_was(written: list[tuple[str, dict[str, str], float]]) -> None:
+def test_written_samples_are_parsed_back_unchanged(written: list[tuple[str, dict[str, str], float]]) -> None:
     text = "\n".join(["# HELP a b", *(line(*each) for each in written), ""]).encode()
     assert list(read_samples(text)) == [Sample(*each) for each in written]
 
@@ -315,7 +315,7 @@ a{x="a\\\\b\\"c\\nd"} +Inf
     assert math.isnan(samples[7].value)
 
 
-def test_lines_that_make_no_sense_are_left_out_and_hide_no_others() -> None:
+def test_malformed_metric_lines_are_skipped_without_hiding_valid_lines() -> None:
     text = b'a{x="1 2\nb{x=1} 2\nc{x="1"}\nd{x="1"} two\ne{x="1" 3\n9f 1\n<html>\nok 1\n\xff\xfe 1\n'
     assert [sample.name for sample in read_samples(text)] == ["ok"]
 
@@ -325,11 +325,11 @@ def test_a_line_of_a_megabyte_is_passed_over_at_once() -> None:
     assert [sample.name for sample in read_samples(text)] == ["ok"]
 
 
-def test_only_what_is_wanted_is_read() -> None:
+def test_only_the_requested_metrics_are_parsed() -> None:
     assert [sample.name for sample in read_samples(b"a 1\nb 2\nab 3\n", ["b"])] == ["b"]
 
 
-def test_what_stands_for_no_number_is_not_known() -> None:
+def test_blank_negative_and_non_finite_values_are_unknown() -> None:
     blanks = [2147483632, 2147483634, 2.0**47, 140737488355330.0, 9223372036854775792, 9223372036854775794]
     assert [known(float(blank)) for blank in blanks] == [None] * len(blanks)
     assert [known(value) for value in (math.nan, math.inf, -1.0)] == [None, None, None]

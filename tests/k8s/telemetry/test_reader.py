@@ -41,7 +41,7 @@ def reader_of(client: Client, address: PrometheusAddress | None = None) -> Telem
     return TelemetryReader(client, prometheus=address, now=lambda: NOON)
 
 
-async def test_a_node_whose_exporter_cannot_be_read_is_read_from_prometheus_and_says_so() -> None:
+async def test_a_node_with_a_failing_exporter_is_read_from_prometheus() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=text(), n2=refusal(503, "dead"))
         series = vector(({**BUSY, "Hostname": "n2"}, 55))
@@ -54,7 +54,7 @@ async def test_a_node_whose_exporter_cannot_be_read_is_read_from_prometheus_and_
     assert found.notices == ()
 
 
-async def test_what_may_not_be_read_is_one_notice_for_the_cluster() -> None:
+async def test_a_forbidden_exporter_proxy_gives_one_notice_for_the_cluster() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         refused = refusal(403, "no", "Forbidden")
         gpu_cluster(cluster, n1=refused, n2=refused)
@@ -70,7 +70,7 @@ async def test_what_may_not_be_read_is_one_notice_for_the_cluster() -> None:
         assert len(proxied(cluster)) == 2
 
 
-async def test_who_may_ask_prometheus_nothing_is_told_so_where_no_exporter_is() -> None:
+async def test_a_forbidden_prometheus_is_reported_when_no_exporter_runs() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster)
         cluster.say(PROMETHEUS.path, refusal(403, "no", "Forbidden"))
@@ -95,7 +95,7 @@ async def test_an_exporter_that_stops_answering_leaves_its_last_readings_with_th
     assert found.missing.cause is NoReadingsCause.UNREACHABLE
 
 
-async def test_nothing_is_asked_of_simulated_gpus_or_of_nodes_without_any() -> None:
+async def test_simulated_gpus_and_nodes_without_gpus_are_not_read() -> None:
     rows, _ = joined([node("sim"), node("login", gpus=0)], [], [])
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, sim=text())
@@ -129,7 +129,7 @@ async def test_cpu_memory_network_and_disks_are_read_where_they_are_served() -> 
     assert (of_pod.usage.cpu_cores, of_pod.traffic.received_bps) == (2.0, 9.5)
 
 
-async def test_a_cluster_without_a_metrics_server_or_prometheus_is_asked_for_them_once() -> None:
+async def test_a_missing_metrics_server_and_prometheus_are_searched_once() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=text())
         reader = reader_of(client)
@@ -141,7 +141,7 @@ async def test_a_cluster_without_a_metrics_server_or_prometheus_is_asked_for_the
 
 
 @pytest.mark.parametrize("path", ["/version", "/api/v1/pods"])
-async def test_a_cluster_that_is_away_is_an_answer_and_no_error(path: str) -> None:
+async def test_a_server_error_marks_the_node_unreachable_without_raising(path: str) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=text())
         cluster.replace(path, refusal(500, "broken"))
@@ -166,7 +166,7 @@ async def test_other_makers_devices_need_no_nvidia_exporter() -> None:
 _GONE = NoReadings(NoReadingsCause.UNREACHABLE, "dead")
 
 
-def test_what_is_asked_again_is_not_remembered_for_ever() -> None:
+def test_expired_refusals_are_forgotten() -> None:
     now_s = 0.0
     refusals = Refusals(lambda: now_s)
     tracemalloc.start()
@@ -182,7 +182,7 @@ def test_what_is_asked_again_is_not_remembered_for_ever() -> None:
     assert refusals.get(("node", "gpu-0")) is None
 
 
-def test_a_reading_that_came_twice_is_one_sample() -> None:
+def test_a_repeated_reading_adds_no_sample() -> None:
     history = GpuHistory()
     for at_s in (0, 0, 30, 30, 10):
         history.add([gpu(at_s=at_s)])
@@ -216,7 +216,7 @@ def test_the_gpu_that_was_not_read_for_longest_is_forgotten_first() -> None:
     assert [key.index for key in history.keys] == [0, 2]
 
 
-def test_what_was_before_a_gap_is_no_part_of_what_was_observed_since() -> None:
+def test_samples_before_a_gap_are_excluded() -> None:
     history = observed(gpu(), for_s=300)
     observed(gpu(at_s=2000), for_s=60, history=history)
     history.add([gpu(1), gpu(1, at_s=2000)])
@@ -227,7 +227,7 @@ def test_what_was_before_a_gap_is_no_part_of_what_was_observed_since() -> None:
     assert since[-1].at - since[0].at == timedelta(seconds=60)
 
 
-async def test_nodes_and_pods_come_with_what_they_use_and_since_when_that_is_known() -> None:
+async def test_usage_of_nodes_and_pods_is_read_with_its_timestamp() -> None:
     taken = NOON - timedelta(seconds=12)
     stamp = taken.isoformat().replace("+00:00", "Z")
     node = {"metadata": {"name": "n1"}, "timestamp": stamp, "usage": {"cpu": "1500m", "memory": "2Gi"}}
@@ -248,7 +248,7 @@ async def test_nodes_and_pods_come_with_what_they_use_and_since_when_that_is_kno
     assert pods == {("vision", "bert-0"): Usage(1.25, 2048, Source.METRICS, taken)}
 
 
-async def test_what_makes_no_sense_is_not_known() -> None:
+async def test_malformed_usage_is_unknown() -> None:
     later = (NOON + timedelta(hours=1)).isoformat()
     odd = {"metadata": {"name": "n1"}, "timestamp": later, "usage": {"cpu": "many", "gpu": "1"}}
     async with ScriptedCluster() as cluster, cluster.client() as client:
@@ -258,7 +258,7 @@ async def test_what_makes_no_sense_is_not_known() -> None:
         }
 
 
-async def test_a_cluster_without_a_metrics_server_says_so() -> None:
+async def test_a_missing_metrics_server_raises_not_found() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         with pytest.raises(NotFound):
             await fetch_usage(client, NODE_METRICS, NOON)

@@ -176,7 +176,7 @@ def test_a_secret_that_a_variable_held_is_found_again_wherever_it_is_printed(val
     assert redactor.removed["env WANDB_API_KEY"] >= 2
 
 
-def test_what_training_prints_is_left_as_it_is() -> None:
+def test_ordinary_training_output_is_not_redacted() -> None:
     for text in [
         "step 20 loss=0.5 lr=1e-4 tokens=4096 tokens/s: 812.3k key_dim=64 num_key_value_heads=8",
         "TOKENIZERS_PARALLELISM=false MAX_TOKENS=4096 PWD=/workspace",
@@ -199,7 +199,7 @@ def test_objects_of_a_cluster_without_secrets_are_left_as_they_are() -> None:
             assert Redactor().object(obj) == obj, obj["metadata"]["name"]
 
 
-def test_a_field_that_only_points_at_a_secret_is_left() -> None:
+def test_a_reference_to_a_secret_is_not_redacted() -> None:
     obj = {
         "env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token-of-mine"}}}],
         "volumes": [{"name": "creds", "secret": {"secretName": "wandb-secret"}}],
@@ -247,13 +247,13 @@ def test_a_config_that_a_job_prints_as_yaml_stays_yaml(config: Object) -> None:
 
 @settings(max_examples=200)
 @given(text=st.text(alphabet="token=:k ey\"'\\\n-<>redacted/@{}[]1A.", max_size=80))
-def test_any_text_is_redacted_once_and_for_all(text: str) -> None:
+def test_redaction_of_any_text_is_idempotent(text: str) -> None:
     found = Redactor().text(text)
     assert Redactor().text(found) == found
     assert found.count("\n") <= text.count("\n")
 
 
-def test_what_a_secret_holds_encoded_is_taken_out_decoded_too() -> None:
+def test_a_base64_secret_is_also_redacted_in_decoded_form() -> None:
     redactor = Redactor()
     held = base64.b64encode(b"hunter2-and-more").decode()
     shown = redactor.object({"kind": "Secret", "type": "Opaque", "data": {"login": held}})
@@ -273,7 +273,7 @@ def test_a_secret_that_begins_with_another_leaves_no_tail() -> None:
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o755, 0o775, 0o1777])
-def test_an_own_folder_is_used_and_a_missing_one(tmp_path: Path, mode: int) -> None:
+def test_a_folder_owned_by_the_user_and_a_missing_folder_are_accepted(tmp_path: Path, mode: int) -> None:
     tmp_path.chmod(mode)
     require_own_folder(tmp_path, "XDG_DATA_HOME")
     require_own_folder(tmp_path / "none", "XDG_DATA_HOME")

@@ -70,7 +70,7 @@ def test_clean_text_is_not_touched(text: str) -> None:
     assert sanitize(text) is text
 
 
-def test_what_a_terminal_would_obey_is_dropped_or_shown() -> None:
+def test_terminal_control_sequences_are_dropped_or_made_visible() -> None:
     for given_text, shown in [
         ("\x1b[31mred\x1b[0m", "red"),
         ("\x1b[2J\x1b[Hgone", "gone"),
@@ -108,7 +108,7 @@ def test_only_the_last_state_of_a_progress_line_is_shown() -> None:
     assert log_text(b"\r\r") == ""
 
 
-def test_a_long_line_says_how_much_is_missing() -> None:
+def test_a_cut_line_shows_its_missing_size() -> None:
     assert log_text(b"x" * (DISPLAY_CAP + 64)).endswith("x… +64 B")
     assert log_text(b"x" * 1_204_096).endswith("… +1.2 MB")
     assert cap_line("abc", missing_bytes=2_500) == "abc… +2.5 kB"

@@ -24,20 +24,20 @@ OBJECTS = st.recursive(
 
 
 @given(OBJECTS)
-def test_what_is_written_reads_back_as_the_same(obj: Any) -> None:
+def test_written_yaml_is_parsed_back_unchanged(obj: Any) -> None:
     found = yaml.safe_load(to_text(yaml_lines(obj)))
     assert found == obj
     assert type(found) is type(obj)
 
 
 @given(OBJECTS)
-def test_no_line_holds_what_a_terminal_obeys(obj: Any) -> None:
+def test_no_yaml_line_contains_control_characters(obj: Any) -> None:
     for line in yaml_lines(obj):
         assert not UNSAFE.search(line.text.replace("\t", ""))
         assert line.name_end == 0 or line.text[line.name_end - 1] == ":"
 
 
-def test_it_looks_as_kubectl_writes_it_but_texts_of_several_lines_stay_as_they_are() -> None:
+def test_yaml_matches_the_style_of_kubectl_but_keeps_multiline_text() -> None:
     obj = {
         "metadata": {"name": "bert", "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {}},
         "spec": {
@@ -75,7 +75,7 @@ def test_it_looks_as_kubectl_writes_it_but_texts_of_several_lines_stay_as_they_a
     )
 
 
-def test_names_are_told_from_values() -> None:
+def test_yaml_lines_mark_the_position_of_field_names() -> None:
     lines = yaml_lines({"a": [{"image": "lab/train:1"}]})
     assert [(line.text, line.text[line.name_start : line.name_end]) for line in lines] == [
         ("a:", "a:"),
@@ -83,7 +83,7 @@ def test_names_are_told_from_values() -> None:
     ]
 
 
-def test_each_text_is_asked_for_once() -> None:
+def test_each_string_is_transformed_once() -> None:
     asked: list[str] = []
 
     def say(text: str) -> str:
@@ -95,7 +95,7 @@ def test_each_text_is_asked_for_once() -> None:
     assert asked == ["secret", "x\nsecret\n"]
 
 
-def test_what_is_nested_beyond_reading_is_written_on_one_line() -> None:
+def test_very_deep_nesting_is_written_on_one_line() -> None:
     deep: Any = "end"
     for _ in range(300):
         deep = {"a": deep}

@@ -46,7 +46,7 @@ def printed(text: str = DGX_1V + LEGEND) -> Socket:
     return Socket([(1, text[:100].encode()), (1, text[100:].encode()), SUCCESS])
 
 
-async def test_what_was_measured_is_preferred() -> None:
+async def test_measured_links_are_preferred() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(MAPS, page([config_map("a", MACHINES["dgx-1v"].matrix())]))
         found = await fetch_links(client, row())
@@ -112,7 +112,7 @@ async def test_slices_are_not_counted_as_gpus() -> None:
         assert len((await fetch_links(client, replace(row(14), mode="mig"))).links) == 2
 
 
-async def test_where_no_pod_sees_them_it_is_said_what_is_needed() -> None:
+async def test_unknown_links_are_explained_when_no_pod_sees_all_gpus() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(MAPS, page([{"metadata": {"name": "odd"}, "data": {"linkType": "{"}}]))
         cluster.say(PODS, page([pod("web", "default")]))
@@ -124,7 +124,7 @@ async def test_where_no_pod_sees_them_it_is_said_what_is_needed() -> None:
         ]
 
 
-async def test_all_that_was_measured_is_read_at_once() -> None:
+async def test_measured_links_of_all_nodes_are_read_in_one_request() -> None:
     maps = [config_map(name, MACHINES["dgx-1v"].matrix()) for name in ("a", "b")]
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(MAPS, page([*maps, {"metadata": {"name": "odd"}}]), refusal(403, "no", "Forbidden"))
@@ -168,7 +168,7 @@ def test_the_label_goes_back_to_default() -> None:
         (replace(row(), resources={"amd.com/gpu": Share(8, 0, 0)}), "They are not NVIDIA GPUs"),
     ],
 )
-async def test_no_useless_pod_is_asked_and_a_useful_one_named(node: NodeRow, words: str) -> None:
+async def test_no_pods_are_listed_for_simulated_or_non_nvidia_gpus(node: NodeRow, words: str) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(MAPS, page([]))
         with pytest.raises(UnknownLinks) as caught:

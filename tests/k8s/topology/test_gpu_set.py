@@ -72,7 +72,7 @@ def test_the_sets_of_a_dgx_1v() -> None:
         assert (found.gpus, found.link) == (gpus, link)
 
 
-def test_of_equal_sets_the_one_is_taken_that_the_others_miss_least() -> None:
+def test_the_best_of_equal_sets_leaves_the_other_gpus_best_linked() -> None:
     """GPUs 0 and 1 share a switch; 2 has lost its neighbour: a job with one GPU takes that."""
     found = best_set(PCIE, (0, 1, 2), 1)
     assert found is not None
@@ -96,7 +96,7 @@ def test_numbers_that_do_not_begin_at_zero_are_kept() -> None:
 
 
 @pytest.mark.parametrize("kind", ["noise", "two speeds", "uniform", "pairs"])
-def test_sixteen_gpus_are_chosen_while_one_types(kind: str) -> None:
+def test_the_best_set_of_sixteen_gpus_is_found_within_a_second(kind: str) -> None:
     chance = random.Random(7)
     kinds: dict[str, Callable[[int, int], float]] = {
         "noise": lambda a, b: round(chance.uniform(80, 100), 3),

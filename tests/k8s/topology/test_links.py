@@ -47,7 +47,7 @@ def stored(links: Any = None, bandwidth: Any = None, devices: Any = None) -> dic
     }
 
 
-def test_a_link_carries_what_nccl_reckons_with() -> None:
+def test_link_bandwidths_match_the_assumptions_of_nccl() -> None:
     for link, model, gbytes in [
         ("NV2", "Tesla-V100-SXM2-32GB", 40.0),
         ("NV4", "Tesla-P100-SXM2-16GB", 72.0),
@@ -65,7 +65,7 @@ def test_a_link_carries_what_nccl_reckons_with() -> None:
         assert link_bandwidth(link, model) == pytest.approx(gbytes)
 
 
-def test_what_is_farther_is_never_faster() -> None:
+def test_a_farther_link_is_never_faster() -> None:
     for model in ["", "Tesla-V100", "NVIDIA-A100", "NVIDIA-A10", "NVIDIA-H100", "NVIDIA-B200"]:
         names = ["NV18", "NV4", "PIX", "PXB", "PHB", "NODE", "SYS"]
         speeds = [link_bandwidth(name, model) for name in names]
@@ -73,7 +73,7 @@ def test_what_is_farther_is_never_faster() -> None:
         assert [distance(name) for name in names] == [0, 0, 1, 2, 3, 4, 5]
 
 
-def test_names_of_old_drivers_and_of_ack_mean_the_same() -> None:
+def test_link_names_of_old_drivers_and_of_ack_are_normalized() -> None:
     assert [link_name(text) for text in ("SOC", "N-A", " nv2 ", "GNS", "NV0", "")] == [
         "SYS",
         "X",
@@ -84,7 +84,7 @@ def test_names_of_old_drivers_and_of_ack_mean_the_same() -> None:
     ]
 
 
-def test_what_ack_measured_is_taken_from_its_config_map() -> None:
+def test_links_measured_by_ack_are_read_from_its_config_map() -> None:
     found = read_config_map(stored(ARENA_LINKS, ARENA_BANDWIDTH))
     assert found.links[0] == ("X", "NV2", "NV1", "NV2")
     assert found.links[3] == ("NV2", "NV1", "NV1", "X")
@@ -92,7 +92,7 @@ def test_what_ack_measured_is_taken_from_its_config_map() -> None:
     assert (found.is_measured, found.source) == (True, "ConfigMap kube-system/topo-a")
 
 
-def test_without_measurements_the_constants_stand_in() -> None:
+def test_missing_bandwidths_are_replaced_by_constants() -> None:
     for bandwidth in [None, [[1, 2]], [], "x", [[0] * 4] * 4, [["a"] * 4] * 4, [[10**400] * 4] * 4]:
         found = read_config_map(stored(ARENA_LINKS, bandwidth), "Tesla-V100-SXM2-32GB")
         assert not found.is_measured
@@ -112,7 +112,7 @@ def test_a_config_map_without_links_is_refused() -> None:
         lambda inner: st.lists(inner, max_size=4),
     )
 )
-def test_no_config_map_does_harm(content: Any) -> None:
+def test_any_config_map_is_read_or_rejected(content: Any) -> None:
     try:
         found = read_config_map(stored(content, content, content))
     except UnreadableTopology:
@@ -120,11 +120,11 @@ def test_no_config_map_does_harm(content: Any) -> None:
     assert all(len(row) == len(found.links) for row in (*found.links, *found.bandwidth))
 
 
-def test_a_config_map_tells_whose_it_is() -> None:
+def test_the_node_of_a_config_map_is_read_from_its_label() -> None:
     assert (node_of(stored()), node_of({})) == ("node-a", "")
 
 
-def test_of_a_node_with_one_gpu_nothing_was_measured() -> None:
+def test_a_node_with_one_gpu_has_no_measured_links() -> None:
     assert not read_config_map(stored([["N-A"]], [[745.2]])).is_measured
 
 
@@ -137,7 +137,7 @@ def test_a_matrix_is_written_as_ack_writes_it_and_read_back() -> None:
     assert read_config_map(config_map("a", measured)).bandwidth == measured.bandwidth
 
 
-def test_gpus_fall_into_groups_by_what_links_them() -> None:
+def test_gpus_are_grouped_by_their_links() -> None:
     assert groups_of(V100) == (("NVLink", ((0, 1, 2, 3), (4, 5, 6, 7))),)
     assert groups_of(MACHINES["pcie"].matrix()) == (
         ("PCIe switch", ((0, 1), (2, 3), (4, 5), (6, 7))),
@@ -225,13 +225,13 @@ def test_gpus_at_switches_reach_each_other_over_all_their_links(knows_types: boo
     assert found.links == (("X", "NV12", "NV10"), ("NV12", "X", "NV10"), ("NV10", "NV10", "X"))
 
 
-def test_links_to_the_cpu_are_none_between_gpus() -> None:
+def test_nvlinks_to_the_cpu_are_not_counted_between_gpus() -> None:
     found = read_nvml(ScriptedNvml([["npu"] * 3, ["npu"] * 3], {(0, 1): 10, (1, 0): 20}))
     assert found is not None
     assert found.links == (("X", "PIX"), ("PXB", "X"))
 
 
-def test_what_the_driver_does_not_tell_is_unknown() -> None:
+def test_links_missing_from_nvml_are_unknown() -> None:
     found = read_nvml(ScriptedNvml([[], []], {(0, 1): 30}))
     assert found is not None
     assert found.links == (("X", "PHB"), ("?", "X"))
@@ -239,7 +239,7 @@ def test_what_the_driver_does_not_tell_is_unknown() -> None:
     assert read_nvml(ScriptedNvml([[]], has_driver=False)) is None
 
 
-def test_labels_tell_where_a_node_is() -> None:
+def test_the_network_path_of_a_node_is_read_from_its_labels() -> None:
     for labels, path in [
         ({}, ("",) * 5),
         (
@@ -284,7 +284,7 @@ def test_types_of_links_are_named_nearest_first() -> None:
     assert LinkMatrix.of([["X", "?"], ["PIX", "X"]]).names == ("PIX", "?")
 
 
-def test_the_arrivals_say_where_they_are_from() -> None:
+def test_the_arrivals_file_names_its_origin_and_is_sorted() -> None:
     assert ARRIVALS.read_text().startswith("# Made up, not recorded on any cluster:")
     found = read_arrivals()
     assert len(found) == 400

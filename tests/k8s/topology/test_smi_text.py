@@ -55,7 +55,7 @@ def test_an_affinity_that_is_left_out_does_not_shift_the_others() -> None:
     assert (found.cpus, found.numa) == (("", "8-15"), ("0", "1"))
 
 
-def test_of_a_matrix_that_stands_twice_the_first_counts() -> None:
+def test_the_first_of_two_matrices_is_used() -> None:
     assert read_topology(TWO_BY_HOST_BRIDGE + OLD).links == (("X", "PHB"), ("PHB", "X"))
     again = TWO_BY_HOST_BRIDGE + TWO_BY_HOST_BRIDGE.replace("PHB", "SYS")
     assert read_topology(again).links == (("X", "PHB"), ("PHB", "X"))
@@ -65,7 +65,7 @@ def test_gpus_that_are_not_all_visible_keep_their_numbers() -> None:
     assert read_topology("\tGPU2\tGPU5\nGPU2\t X \tNV4\nGPU5\tNV4\t X \n").gpus == (2, 5)
 
 
-def test_what_is_no_matrix_is_refused() -> None:
+def test_text_without_a_valid_matrix_is_rejected() -> None:
     for text, why in [
         ("", "It contains no GPU matrix"),
         ("No devices were found\n", "It contains no GPU matrix"),
@@ -153,12 +153,12 @@ def test_a_text_that_is_cut_or_changed_is_read_whole_or_refused(data: st.DataObj
 
 
 @given(st.text(alphabet="GPU0123 X\tNV\nSYPIMLmlx5_\x1b[4m"))
-def test_no_text_does_harm(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     with contextlib.suppress(UnreadableTopology):
         read_topology(text)
 
 
-def test_wide_cells_that_run_together_are_told_apart() -> None:
+def test_adjoining_wide_cells_are_separated() -> None:
     """As a driver prints 8 B200 with 16 adapters, whose columns from NIC10 on are too narrow."""
     gpus, nics = [f"GPU{at}" for at in range(8)], [f"NIC{at}" for at in range(16)]
     lines = ["  ".join(["", *gpus, *nics, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])]

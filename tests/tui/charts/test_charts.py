@@ -62,14 +62,14 @@ def test_eight_dots_share_a_cell() -> None:
     assert canvas.row(0) == [("⡇", 1), ("⠰", 2)]
 
 
-def test_the_later_owner_has_a_shared_cell_alone() -> None:
+def test_a_later_curve_overwrites_a_shared_cell() -> None:
     canvas = Canvas(1, 1)
     canvas.column(0, 0, 3, 1)
     canvas.column(1, 0, 0, 2)
     assert canvas.row(0) == [("⠈", 2)]
 
 
-def test_a_line_is_never_interrupted() -> None:
+def test_a_line_has_no_gaps() -> None:
     canvas = Canvas(20, 10)
     canvas.line((0, 0), (39, 39), 1)
     assert all(any(owner for _, owner in canvas.row(y)) for y in range(10))
@@ -79,7 +79,7 @@ def test_a_line_is_never_interrupted() -> None:
 
 
 @given(st.floats(-1e12, 1e12), st.floats(1e-9, 1e12), st.integers(2, 20))
-def test_ticks_are_few_round_and_inside(low: float, width: float, most: int) -> None:
+def test_ticks_are_within_range_and_limited_in_number(low: float, width: float, most: int) -> None:
     high = low + width
     if not high > low:
         return
@@ -95,7 +95,7 @@ def test_ticks_between_the_smallest_floats_are_few() -> None:
         assert len(number_ticks(-high, high, 8)) <= 8
 
 
-def test_ticks_are_labelled_alike() -> None:
+def test_tick_labels_have_a_uniform_format() -> None:
     assert [tick.text for tick in number_ticks(0.2, 2.7, 6)] == ["0.5", "1.0", "1.5", "2.0", "2.5"]
     assert [tick.text for tick in number_ticks(0, 24_117, 6)] == ["0", "5k", "10k", "15k", "20k"]
     assert [tick.text for tick in number_ticks(0, 2.1e-5, 5)] == ["0", "5e-06", "1e-05", "1.5e-05", "2e-05"]
@@ -217,14 +217,14 @@ def assert_is_picture(name: str, drawn: str) -> None:
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_chart_looks_like_its_picture(name: str) -> None:
+def test_a_chart_matches_its_snapshot(name: str) -> None:
     curves, view = PICTURES[name]
     assert_is_picture(name, text_of(draw("train/loss", curves, 72, 14, view)))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)], ids=lambda size: "x".join(map(str, size)))
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_several_runs_look_like_their_picture(name: str, size: tuple[int, int]) -> None:
+def test_overlaid_runs_match_their_snapshot(name: str, size: tuple[int, int]) -> None:
     curves, view = OVERLAYS[name]
     drawn = text_of(draw("train/loss", curves, *size, view))
     assert_is_picture(f"overlay-{name}-{size[0]}x{size[1]}", drawn)
@@ -237,7 +237,7 @@ def test_a_restart_is_marked_on_the_axis() -> None:
     assert ("↻", "note") in drawn.rows[-1]
 
 
-def test_where_a_curve_began_to_go_wrong_is_marked_on_the_axis() -> None:
+def test_the_start_of_an_alert_is_marked_on_the_axis() -> None:
     series = of(*range(100))
     series.mark_alerts([50])
     row = "".join(
@@ -246,7 +246,7 @@ def test_where_a_curve_began_to_go_wrong_is_marked_on_the_axis() -> None:
     assert row.index("!") - row.index("└") == pytest.approx((72 - row.index("└")) / 2, abs=1)
 
 
-def test_broken_values_are_an_alarm_on_the_axis_and_in_the_title() -> None:
+def test_nan_and_inf_values_are_flagged_on_the_axis_and_in_the_title() -> None:
     drawn = draw("loss", [PlotCurve("bert", of(1, 2, math.nan, 4))], 72, 10, PlotOptions())
     assert ("✕", "alarm") in drawn.rows[-1]
     assert ("1 nan or inf", "alarm") in drawn.rows[0]
@@ -313,7 +313,7 @@ def test_runs_without_points_in_view_are_named_under_the_axis() -> None:
     assert "No run counts its tokens" in nobody
 
 
-def test_positions_on_another_axis_are_interpolated_and_never_fall() -> None:
+def test_positions_on_another_axis_are_interpolated_and_monotonic() -> None:
     points, epochs = of(*range(9)), Series()
     axis = StepAxis(points, epochs)
     assert not axis.positions()
@@ -325,7 +325,7 @@ def test_positions_on_another_axis_are_interpolated_and_never_fall() -> None:
     assert StepAxis(same, same).positions() == same.values
 
 
-def test_scalars_of_a_run_give_its_axes() -> None:
+def test_epoch_and_token_scalars_of_a_run_become_its_axes() -> None:
     def curve(run: str, tag: str, *values: float) -> ScalarCurve:
         series = of(*values)
         return ScalarCurve(run, tag, "w", series.steps, series.wall_times, series.values, ())
@@ -344,7 +344,7 @@ def test_scalars_of_a_run_give_its_axes() -> None:
     assert overlay.by_tag()["acc"][0].axes["epoch"] is tags["acc"][0].axes["epoch"]
 
 
-def test_labels_are_shortened_to_what_tells_runs_apart() -> None:
+def test_run_labels_are_shortened_to_their_distinguishing_part() -> None:
     assert labels_of(["sweep-of-bert-lr-1e-3-s1", "sweep-of-bert-lr-1e-4-s1"]) == ["1e-3", "1e-4"]
     assert labels_of(["bert-1", "bert-2"]) == ["bert-1", "bert-2"]
     assert labels_of(["a-very-long-name-of-a-run"] * 2) == [

@@ -23,7 +23,7 @@ def test_points_may_come_one_by_one_or_all_at_once() -> None:
     assert at_once.bands.between(0, 1000) == one_by_one.bands.between(0, 1000)
 
 
-def test_a_job_that_went_back_to_a_checkpoint_writes_its_curve_anew() -> None:
+def test_resuming_from_a_checkpoint_truncates_the_curve_and_records_a_restart() -> None:
     series = of(5, 4, 3, 2, 1)
     series.append([(2, START + 10, 30.0), (3, START + 11, 20.0)])
     assert list(series.steps) == [0, 1, 2, 3]
@@ -38,13 +38,13 @@ def test_a_step_written_twice_counts_once_and_is_no_restart() -> None:
     assert series.restarts == []
 
 
-def test_a_clock_that_goes_back_is_held() -> None:
+def test_wall_times_never_decrease() -> None:
     series = Series()
     series.append([(0, 100.0, 1), (1, 90.0, 1), (2, math.nan, 1), (3, 101.0, 1)])
     assert list(series.wall_times) == [100, 100, 100, 101]
 
 
-def test_an_update_reads_only_what_is_new_unless_the_start_changed() -> None:
+def test_an_update_appends_only_new_points_unless_the_start_changed() -> None:
     series = of(1, 2, 3)
     cuts = series.cuts
     series.update([0, 1, 2, 3], [START] * 4, [1, 2, 3, 4])
@@ -55,9 +55,7 @@ def test_an_update_reads_only_what_is_new_unless_the_start_changed() -> None:
 
 
 @given(st.lists(st.floats(), max_size=600), st.integers(0, 600), st.integers(0, 600))
-def test_bands_know_what_a_reading_of_the_stretch_would_find(
-    values: list[float], one: int, other: int
-) -> None:
+def test_bands_give_the_minimum_and_maximum_of_any_range(values: list[float], one: int, other: int) -> None:
     start, end = sorted((min(one, len(values)), min(other, len(values))))
     series = of(*values)
     finite = [value for value in values[start:end] if math.isfinite(value)]
@@ -72,7 +70,7 @@ def test_bands_know_what_a_reading_of_the_stretch_would_find(
     st.lists(st.tuples(st.integers(0, 50), st.floats(allow_nan=False, allow_infinity=False)), max_size=200),
     st.sampled_from([0.3, 0.9, 0.999]),
 )
-def test_a_series_cut_and_continued_is_like_one_written_straight(
+def test_a_truncated_and_continued_series_equals_one_appended_directly(
     points: list[tuple[int, float]], weight: float
 ) -> None:
     series, kept = Series(), dict[int, float]()
@@ -87,7 +85,7 @@ def test_a_series_cut_and_continued_is_like_one_written_straight(
     assert series.smoothed(weight).values == straight.smoothed(weight).values
 
 
-def test_after_going_back_bands_and_broken_values_are_those_of_a_fresh_series() -> None:
+def test_after_truncation_bands_and_broken_values_equal_those_of_a_fresh_series() -> None:
     for back in [1, 63, 64, 65, 300, 1000]:
 
         def value(step: int) -> float:
@@ -120,7 +118,7 @@ def test_smoothing_follows_tensorboards_rule() -> None:
     assert [repr(value) for value in smoothed] == [repr(value) for value in expected]
 
 
-def test_smoothing_a_long_series_is_the_same_in_one_go_and_in_pieces() -> None:
+def test_incremental_smoothing_equals_smoothing_at_once() -> None:
     chance = random.Random(4)
     points = [(step, START, chance.random()) for step in range(20_000)]
     at_once, pieces = Series(), Series()
@@ -154,7 +152,7 @@ def test_every_extreme_value_is_kept() -> None:
     st.floats(-100, 500),
     st.floats(0.001, 900),
 )
-def test_spans_lie_in_order_on_the_columns_there_are(
+def test_downsampled_spans_are_in_column_order_and_in_range(
     values: list[float], columns: int, low: float, width: float
 ) -> None:
     series = of(*values)

@@ -22,7 +22,7 @@ from tui.jobs.filters import own_names
 from tui.options import local_user
 
 
-async def test_nodes_pods_and_jobs_come_as_one_picture() -> None:
+async def test_nodes_pods_and_jobs_are_joined_into_one_snapshot() -> None:
     async with ScriptedCluster() as cluster:
         serve(cluster)
         async with running(cluster) as feed:
@@ -37,7 +37,7 @@ async def test_nodes_pods_and_jobs_come_as_one_picture() -> None:
     )
 
 
-async def test_ten_pictures_a_second_are_enough_and_the_last_one_is_complete() -> None:
+async def test_snapshots_are_published_at_most_ten_times_a_second_and_the_last_is_complete() -> None:
     async with ScriptedCluster() as cluster:
         streams = serve(cluster)
         async with running(cluster) as feed:
@@ -66,7 +66,7 @@ async def test_nothing_is_published_while_nothing_changes() -> None:
             assert len(feed.published) == before + 1
 
 
-async def test_another_namespace_is_shown_without_asking_the_server() -> None:
+async def test_switching_the_namespace_sends_no_request() -> None:
     other = pytorch_job("gpt", namespace="other")
     async with ScriptedCluster() as cluster:
         streams = serve(cluster)
@@ -82,7 +82,7 @@ async def test_another_namespace_is_shown_without_asking_the_server() -> None:
             assert len(cluster.asked(JOBS)) == 1
 
 
-async def test_what_may_not_be_read_is_named_with_the_servers_reason() -> None:
+async def test_a_forbidden_list_is_a_problem_with_the_servers_message() -> None:
     async with ScriptedCluster() as cluster:
         serve(cluster)
         cluster.forget(NODES)
@@ -95,7 +95,7 @@ async def test_what_may_not_be_read_is_named_with_the_servers_reason() -> None:
     assert [job.gpus_allocated for job in snapshot.jobs] == [8]
 
 
-async def test_a_picture_of_one_namespace_only_says_that_it_is_one() -> None:
+async def test_a_snapshot_limited_to_one_namespace_records_the_missing_permission() -> None:
     mine = "/api/v1/namespaces/mine/pods"
     async with ScriptedCluster() as cluster:
         serve(cluster)
@@ -109,7 +109,7 @@ async def test_a_picture_of_one_namespace_only_says_that_it_is_one() -> None:
     assert dict(snapshot.problems) == {"pods": Missing("list", "pods", shown="mine", why=why)}
 
 
-async def test_a_kind_that_is_not_served_is_no_problem() -> None:
+async def test_an_unserved_kind_is_not_reported_as_a_problem() -> None:
     async with ScriptedCluster() as cluster:
         serve(cluster)
         cluster.forget(JOBS)
@@ -119,7 +119,7 @@ async def test_a_kind_that_is_not_served_is_no_problem() -> None:
     assert [job.gpus_allocated for job in snapshot.jobs] == [8]  # what its pods tell of it
 
 
-async def test_a_lost_cluster_is_said_and_the_rows_stay() -> None:
+async def test_a_lost_cluster_is_reported_and_its_rows_are_kept() -> None:
     async with ScriptedCluster() as cluster:
         streams = serve(cluster)
         for path in streams:
@@ -145,7 +145,7 @@ async def test_a_command_reads_everything_once() -> None:
         assert not any(asked.is_watch for asked in cluster.requests)
 
 
-async def test_a_command_fails_when_the_cluster_cannot_be_read_at_all() -> None:
+async def test_read_once_raises_unreachable_if_the_cluster_is_down() -> None:
     async with ScriptedCluster() as cluster:
         client = cluster.client()
     async with client:
@@ -153,7 +153,7 @@ async def test_a_command_fails_when_the_cluster_cannot_be_read_at_all() -> None:
             await ClusterFeed(client).read_once()
 
 
-async def test_a_command_is_told_what_it_could_not_read() -> None:
+async def test_read_once_reports_forbidden_lists_as_problems() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         serve(cluster)
         cluster.forget(NODES)
@@ -164,7 +164,7 @@ async def test_a_command_is_told_what_it_could_not_read() -> None:
     assert snapshot.is_synced
 
 
-async def test_what_is_shown_is_as_old_as_what_has_been_silent_longest() -> None:
+async def test_the_snapshot_age_is_that_of_the_mirror_silent_longest() -> None:
     reset = Unreachable("Could not list pods.", "reset")
     async with ScriptedCluster() as cluster, cluster.client() as client:
         mirrors: list[Mirror[Pod]] = []
@@ -178,7 +178,7 @@ async def test_what_is_shown_is_as_old_as_what_has_been_silent_longest() -> None
         assert (word, since_s) == ("away", 10.0), "not of what was never heard, nor of what is live"
 
 
-async def test_pictures_that_are_slow_to_make_leave_time_for_keys() -> None:
+async def test_slow_snapshots_are_published_with_proportional_pauses() -> None:
     slow_s = 0.1
     times: list[tuple[float, float]] = []
     async with ScriptedCluster() as cluster:
@@ -213,7 +213,7 @@ def _meta(pod: Pod) -> Meta:
     return pod.metadata
 
 
-async def test_a_server_that_hangs_behind_open_watches_is_away_until_it_answers() -> None:
+async def test_a_server_that_hangs_behind_open_watches_is_marked_away_until_it_answers() -> None:
     attentive = Backoff(first_s=0.01, heartbeat_s=0.2, heartbeat_answer_s=0.05)
     async with ScriptedCluster() as cluster:
         streams = serve_small(cluster)
@@ -243,7 +243,7 @@ async def test_a_server_whose_storage_fails_is_not_live(code: int) -> None:
             assert (snapshot.trouble, "etcdserver" in snapshot.stale) == ("failing", True)
 
 
-async def test_a_cluster_that_is_heard_is_not_asked_whether_it_answers() -> None:
+async def test_a_cluster_that_sends_events_gets_no_heartbeat_requests() -> None:
     async with ScriptedCluster() as cluster:
         streams = serve_small(cluster)
         async with running(cluster, backoff=Backoff(heartbeat_s=0.3)) as feed:
@@ -258,7 +258,7 @@ def _has_nodes(least: int, snapshot: ClusterSnapshot) -> bool:
     return len(snapshot.nodes) >= least
 
 
-async def test_the_user_is_whom_the_api_names() -> None:
+async def test_the_user_name_comes_from_a_self_subject_review() -> None:
     said = Answer({"status": {"userInfo": {"username": "admin"}}}, 201)
     async with ScriptedCluster() as cluster:
         serve_small(cluster)

@@ -22,7 +22,7 @@ from tests.scripted.server import Answer, ScriptedCluster, refusal
 from tui.feeds.cluster_feed import ClusterFeed
 
 
-async def test_a_kind_that_is_installed_later_appears_and_goes_with_its_rows() -> None:
+async def test_a_kind_installed_later_is_mirrored_and_its_rows_disappear_when_it_is_removed() -> None:
     other = {**BERT, "kind": "MPIJob", "apiVersion": "kubeflow.org/v2beta1"}
     other["metadata"] = {**BERT["metadata"], "name": "mpi", "uid": "mpi"}
     other["spec"] = {"mpiReplicaSpecs": {}}
@@ -43,7 +43,7 @@ async def test_a_kind_that_is_installed_later_appears_and_goes_with_its_rows() -
             await feed.until(lambda each: jobs_of(each) == ["bert"])
 
 
-async def test_a_server_that_forgets_a_kind_while_it_starts_takes_no_row_away() -> None:
+async def test_a_kind_temporarily_missing_from_discovery_keeps_its_rows() -> None:
     async with ScriptedCluster() as cluster:
         serve_small(cluster)
         async with running(cluster, backoff=HASTY) as feed:
@@ -67,7 +67,7 @@ async def test_a_kind_in_two_versions_is_mirrored_once() -> None:
         assert len(set(lists)) == 1
 
 
-async def test_the_jobs_of_versions_that_are_stored_apart_are_all_there() -> None:
+async def test_jobs_of_separately_stored_versions_of_a_kind_are_all_listed() -> None:
     async with ScriptedCluster() as cluster:
         serve_small(cluster)
         versions = ("v2beta1", "v1alpha1")
@@ -100,7 +100,7 @@ def review_of(*rules: dict[str, list[str]], incomplete: bool = False) -> Answer:
     )
 
 
-async def test_what_the_rules_of_a_user_do_not_hold_is_not_asked_for() -> None:
+async def test_resources_excluded_by_the_users_rules_are_not_listed() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         refuse_all(cluster)
         cluster.say(
@@ -127,7 +127,7 @@ async def test_what_the_rules_of_a_user_do_not_hold_is_not_asked_for() -> None:
         Answer({"status": {"resourceRules": None}}),
     ],
 )
-async def test_what_the_rules_of_a_user_leave_open_is_asked_for(review: Answer) -> None:
+async def test_resources_not_excluded_by_the_users_rules_are_listed(review: Answer) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         refuse_all(cluster)
         serve_lists(cluster, {"/apis/batch/v1/jobs": []})

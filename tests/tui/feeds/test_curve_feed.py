@@ -49,7 +49,7 @@ async def following(
         await asyncio.wait([task])
 
 
-async def test_a_log_that_is_followed_again_gives_each_point_once() -> None:
+async def test_a_reopened_log_stream_adds_each_point_once() -> None:
     job = pytorch_job("bert", gpus=2)
     pod = pod_of(job, "master-0", containerStatuses=[running])
     async with ScriptedCluster() as cluster, cluster.client() as client:
@@ -76,7 +76,7 @@ def points(feed: CurveFeed) -> dict[str, list[Any]]:
     return {curve.tag: list(zip(curve.steps, curve.values, strict=True)) for curve in feed.curves()}
 
 
-async def test_the_lines_of_rank_0_make_curves_where_there_are_no_event_files() -> None:
+async def test_without_event_files_curves_come_from_the_log_of_rank_0() -> None:
     job = pytorch_job("bert", gpus=2)
     pod = pod_of(job, "master-0", containerStatuses=[running])
     log = Stream(line(1, 2.5), line(1, 7.0, rank=1))
@@ -93,7 +93,7 @@ async def test_the_lines_of_rank_0_make_curves_where_there_are_no_event_files() 
         await log.is_over.wait()
 
 
-async def test_event_files_take_the_place_of_the_log_when_they_come(tmp_path: Path) -> None:
+async def test_event_files_replace_log_curves_when_they_appear(tmp_path: Path) -> None:
     job = job_with_event_files("bert")
     pod = pod_of(job, "master-0", containerStatuses=[running])
     log = Stream(line(1, 2.5))
@@ -110,7 +110,7 @@ async def test_event_files_take_the_place_of_the_log_when_they_come(tmp_path: Pa
             await log.is_over.wait()
 
 
-async def test_the_event_files_of_an_mpi_job_are_where_its_workers_write(tmp_path: Path) -> None:
+async def test_event_files_of_an_mpi_job_are_found_on_its_workers_volume(tmp_path: Path) -> None:
     spec = JobSpec(
         name="bench",
         image="x",

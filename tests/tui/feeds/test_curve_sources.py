@@ -57,7 +57,7 @@ def feed_of(client: Client, job: Object, *, pods: tuple[Object, ...] = (), folde
     return CurveFeed(client, REF, lambda: row, folder=folder)
 
 
-async def test_only_new_bytes_of_all_formats_come_from_a_pod(tmp_path: Path) -> None:
+async def test_metric_files_of_all_formats_are_read_incrementally_from_a_pod(tmp_path: Path) -> None:
     job = job_with_event_files("bert")
     pod = pod_of(job, "master-0", containerStatuses=[running])
     logs = tmp_path / "logs"
@@ -85,7 +85,9 @@ async def test_only_new_bytes_of_all_formats_come_from_a_pod(tmp_path: Path) -> 
     writer.close()
 
 
-async def test_the_folder_is_found_in_the_pod_where_none_is_declared(tmp_path: Path) -> None:
+async def test_metric_folders_are_discovered_in_the_pod_on_request_if_none_is_declared(
+    tmp_path: Path,
+) -> None:
     job = job_with_event_files("bert")
     del job["metadata"]["annotations"]
     pod = pod_of(job, "master-0", containerStatuses=[running])
@@ -124,7 +126,7 @@ def scalars(asked: Asked) -> Answer:
     return Answer(values[asked.query["tag"]])
 
 
-async def test_a_tensorboard_is_read_through_the_proxy_where_no_pod_can_be() -> None:
+async def test_without_a_pod_curves_are_read_from_tensorboard_through_the_api_proxy() -> None:
     job = pytorch_job("bert", gpus=1)
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(OWN, Answer(job))
@@ -141,7 +143,7 @@ async def test_a_tensorboard_is_read_through_the_proxy_where_no_pod_can_be() -> 
 @pytest.mark.parametrize(
     "reply", [Answer(b"<html>"), Answer([1]), refusal(403, "no proxy"), Answer(b"x" * 9_000_000)]
 )
-async def test_what_answers_otherwise_than_a_tensorboard_does_not_hide_the_reason(reply: Answer) -> None:
+async def test_an_invalid_tensorboard_response_does_not_hide_the_missing_folder_error(reply: Answer) -> None:
     job = pytorch_job("bert", gpus=1)
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(OWN, Answer(job))
@@ -160,7 +162,7 @@ def train_job(updated: str, **metrics: str) -> dict[str, Any]:
     }
 
 
-async def test_the_metrics_a_train_job_reports_are_the_last_resort() -> None:
+async def test_curves_fall_back_to_the_metrics_in_a_trainjobs_status() -> None:
     ref = JobRef("default", "llm", "TrainJob", "trainer.kubeflow.org/v1alpha1")
     async with ScriptedCluster() as cluster, cluster.client() as client:
         path = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs/llm"
@@ -171,7 +173,7 @@ async def test_the_metrics_a_train_job_reports_are_the_last_resort() -> None:
         assert (feed.source_text, feed.newest_s) == ("status of TrainJob llm", 1767225600.0)
 
 
-def test_each_update_of_a_status_is_one_point_and_nonsense_is_none() -> None:
+def test_each_trainjob_status_update_adds_one_point_and_a_malformed_status_is_ignored() -> None:
     status = StatusPoints()
     assert status.take(train_job("2026-01-01T00:00:00Z", loss="0.5"))
     assert not status.take(train_job("2026-01-01T00:00:00Z", loss="0.25"))
@@ -259,7 +261,7 @@ async def test_the_volume_of_a_job_without_pods_is_read_through_a_reader_that_is
         assert listed.query["labelSelector"] == f"{READER_LABEL}=true"
 
 
-async def test_a_reader_that_ends_or_is_given_up_is_removed(tmp_path: Path) -> None:
+async def test_a_failed_or_cancelled_reader_pod_is_deleted(tmp_path: Path) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PODS, refusal(403, "no list"))
         cluster.say(PODS, Compute(lambda asked: Answer(json.loads(asked.body), 201)), method="POST")

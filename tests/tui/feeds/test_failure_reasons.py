@@ -108,7 +108,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_row_and_why_name_the_rank_that_failed_first_as_far_as_it_can_be_read(case: Case) -> None:
+async def test_row_and_why_name_the_first_failed_rank_or_the_unreadable_log(case: Case) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         job = job_of(reason=case.verdict, is_over=case.phase == "Failed")
         last = {"lastState": case.last, "restartCount": 1} if case.last is not None else {}
@@ -133,7 +133,9 @@ async def test_row_and_why_name_the_rank_that_failed_first_as_far_as_it_can_be_r
             assert "  ValueError: bad shard 7" in answer.as_text().splitlines()
 
 
-async def test_a_failure_is_read_once_if_it_is_visible_or_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failure_logs_are_read_once_for_visible_jobs_and_the_users_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tui.feeds.reason_feed.POLL_VISIBLE_S", 0.001)
     own: Object = {"annotations": {"arena.kubeflow.org/username": "li"}}
     async with ScriptedCluster() as cluster:

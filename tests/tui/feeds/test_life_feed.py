@@ -61,7 +61,7 @@ async def read(feed: LifeFeed, changed: asyncio.Event, times: int = 1) -> None:
         await asyncio.wait([reading])
 
 
-async def test_the_loss_is_read_from_the_last_lines_of_the_log_behind_what_the_user_waits_for() -> None:
+async def test_the_loss_of_running_jobs_is_read_from_the_last_1000_log_lines() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(LOG, said("step 1 loss 3.5 lr 0.1", "hello", "step 2 loss 2.5 lr 0.1"))
         visible: list[Job] = []
@@ -74,7 +74,7 @@ async def test_the_loss_is_read_from_the_last_lines_of_the_log_behind_what_the_u
         assert asked.query["tailLines"] == "1000" and asked.query.get("follow") != "true"
 
 
-async def test_a_job_is_read_again_only_after_a_while_and_only_while_it_is_wanted() -> None:
+async def test_a_jobs_loss_is_polled_at_intervals_and_only_while_visible() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(LOG, said("step 1 loss 3.5"))
         cluster.say(f"{PODS}/gpt-master-0/log", said("step 1 loss 9"), said("step 2 loss 8"))
@@ -91,7 +91,9 @@ async def test_a_job_is_read_again_only_after_a_while_and_only_while_it_is_wante
         assert len(cluster.asked(LOG)) == 1 and soon.values["job-gpt"] == (8,)
 
 
-async def test_only_the_jobs_that_were_read_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_losses_are_cached_for_visible_and_most_recently_read_jobs_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tui.feeds.life_feed.MAX_JOBS", 2)
     async with ScriptedCluster() as cluster, cluster.client() as client:
         changed, visible = asyncio.Event(), list[Job]()
@@ -131,7 +133,7 @@ async def test_the_loss_in_event_files_on_this_machine_comes_first(tmp_path: Pat
 
 
 @pytest.mark.parametrize("lines", [("hello",), ("step 1 accuracy 0.5",), ()])
-async def test_what_says_no_loss_has_none(lines: tuple[str, ...]) -> None:
+async def test_a_log_without_a_loss_gives_no_value(lines: tuple[str, ...]) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(LOG, said(*lines))
         cluster.say(f"{PODS}/gpt-master-0/log", said("step 1 loss 9"))
@@ -142,7 +144,7 @@ async def test_what_says_no_loss_has_none(lines: tuple[str, ...]) -> None:
         assert feed.values == {"job-gpt": (9,)} and cluster.asked(LOG)
 
 
-async def test_logs_that_may_not_be_read_are_not_asked_for() -> None:
+async def test_forbidden_logs_are_not_requested() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(REVIEWS, Answer({"status": {"allowed": False}}), method="POST")
         visible: list[Job] = []
@@ -183,7 +185,7 @@ async def running_feed(feed: LifeFeed) -> AsyncIterator[None]:
 STEPS = [(100.0 - place, f"step {place} loss 1.5") for place in range(20)]
 
 
-async def test_a_hung_job_of_the_user_is_silent_though_no_view_shows_it() -> None:
+async def test_the_users_own_job_is_checked_for_silence_and_nan_while_not_visible() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         own = replace(running("bert"), user=client.config.acting_user)
         other = replace(running("gpt"), user="chen")
@@ -225,7 +227,7 @@ async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp
         assert len(cluster.asked(LOG)) == count and not life.losses, "it is known"
 
 
-async def test_of_a_pod_that_is_gone_no_older_sample_counts_as_the_last(tmp_path: Path) -> None:
+async def test_no_final_loss_is_stored_if_the_pod_is_gone(tmp_path: Path) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         job = replace(running("bert"), user=client.config.acting_user)
         answers = [now_said(*STEPS)]

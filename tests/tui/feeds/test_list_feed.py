@@ -13,7 +13,7 @@ from tui.feeds.list_feed import ListFeed
 EVENTS = "/api/v1/namespaces/default/events"
 
 
-async def test_events_are_mirrored_while_somebody_looks() -> None:
+async def test_events_are_mirrored_while_the_list_feed_runs() -> None:
     event = {"metadata": {"name": "e1", "uid": "e1"}, "reason": "Scheduled", "eventTime": None}
     stream = Stream()
     came = asyncio.Event()

@@ -46,7 +46,7 @@ async def followed(feed: TelemetryFeed) -> AsyncIterator[asyncio.Queue[Telemetry
             await task
 
 
-async def test_only_what_is_wanted_is_read_and_again_and_again() -> None:
+async def test_only_requested_nodes_are_read_and_they_are_polled() -> None:
     reader = ScriptedReader(whole())
     feed = feed_of(reader)
     feed.aim(["b"])
@@ -56,7 +56,7 @@ async def test_only_what_is_wanted_is_read_and_again_and_again() -> None:
     assert set(reader.asked) == {("b",)}
 
 
-async def test_a_node_that_comes_into_sight_is_read_at_once_and_the_others_not_before_their_time() -> None:
+async def test_a_newly_visible_node_is_read_at_once_without_rereading_the_others() -> None:
     reader = ScriptedReader(whole())
     feed = feed_of(reader, read_s=1e9)
     feed.aim(["a"])
@@ -69,7 +69,7 @@ async def test_a_node_that_comes_into_sight_is_read_at_once_and_the_others_not_b
     assert reader.asked == [("a",), ("b",)]
 
 
-async def test_nothing_is_asked_while_nothing_is_wanted() -> None:
+async def test_nothing_is_read_while_no_nodes_are_requested() -> None:
     reader = ScriptedReader(whole())
     feed = feed_of(reader)
     async with followed(feed) as rounds:
@@ -80,7 +80,7 @@ async def test_nothing_is_asked_while_nothing_is_wanted() -> None:
     assert reader.asked[0] == ("c",)
 
 
-async def test_retrying_asks_for_all_of_it_again() -> None:
+async def test_retry_now_reads_all_requested_nodes_again() -> None:
     reader = ScriptedReader(whole())
     feed = feed_of(reader, read_s=1e9)
     feed.aim(["a"])
@@ -101,7 +101,7 @@ class Unanswered(ScriptedReader):
         return found
 
 
-async def test_while_the_cluster_is_away_the_last_numbers_stay_and_it_is_asked_on() -> None:
+async def test_an_unreachable_cluster_keeps_the_last_readings_and_is_polled_again() -> None:
     reader = Unanswered(whole())
     feed = feed_of(reader)
     feed.aim(["a"])
@@ -123,7 +123,7 @@ async def test_numbers_of_nodes_out_of_sight_are_kept_while_they_are_fresh() -> 
     assert set((await feed.read_once(["c"])).nodes) == {"a", "c"}
 
 
-async def test_why_a_node_tells_nothing_is_kept_while_only_what_pods_use_is_read() -> None:
+async def test_the_reason_for_a_nodes_missing_readings_is_kept_while_only_pod_usage_is_read() -> None:
     reader = ScriptedReader(telemetry_of(missing={"a": NO_EXPORTER}))
     feed = feed_of(reader, read_s=1e9)
     feed.aim(["a"])
@@ -134,7 +134,7 @@ async def test_why_a_node_tells_nothing_is_kept_while_only_what_pods_use_is_read
     assert reader.asked == [("a",), ()]
 
 
-async def test_history_and_hours_know_whose_a_gpu_was_though_the_exporter_does_not_say() -> None:
+async def test_history_and_idle_hours_take_gpu_holders_from_nodes_if_the_exporter_omits_them() -> None:
     reader = ScriptedReader(whole())
     feed = feed_of(reader)
     await feed.read_once(["a"])
@@ -147,7 +147,7 @@ async def test_history_and_hours_know_whose_a_gpu_was_though_the_exporter_does_n
     assert (user, job) == ("li", "bert")
 
 
-async def test_an_old_reading_that_a_dead_exporter_leaves_is_not_counted_for_whoever_came_since() -> None:
+async def test_a_stale_reading_of_a_dead_exporter_is_not_counted_for_the_new_holder() -> None:
     reader = ScriptedReader(telemetry_of(reading("a", 0, 1.0, ago_s=120)))
     rows = [replace(NODES["a"], holders=())]
     feed = TelemetryFeed(reader, lambda: tuple(JOBS.values()), lambda: rows)

@@ -116,7 +116,9 @@ def agrees(reason: str, sentence: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("situation", "expected"), SITUATIONS.items(), ids=lambda each: getattr(each, "__name__", "")
 )
-async def test_a_list_gives_the_sentence_of_why_as_the_reason(situation: Situation, expected: str) -> None:
+async def test_the_listed_reason_of_a_waiting_job_matches_the_sentence_of_why(
+    situation: Situation, expected: str
+) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         serve(cluster, situation)
         feed = ClusterFeed(client)

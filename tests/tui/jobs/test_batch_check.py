@@ -32,7 +32,7 @@ def words(
         (("--batch-size", "1000000"), {"trainer": "mpi", "workers": 8}),
     ],
 )
-def test_nothing_is_said_where_there_are_enough_or_that_is_not_known(
+def test_no_batch_warning_if_there_are_enough_images_or_the_count_is_unknown(
     arguments: Sequence[str], more: dict[str, Any]
 ) -> None:
     assert words(arguments, **more) == ""
@@ -47,10 +47,10 @@ def test_too_few_images_are_counted_over_all_ranks() -> None:
     assert "there are 10;" in words(("--train-images=10",))
 
 
-def test_mpirun_says_how_many_ranks_there_are() -> None:
+def test_the_batch_check_takes_the_rank_count_from_mpirun() -> None:
     assert "64 × 500 ranks" in words((), launcher="mpirun", ranks=500)
     assert words((), launcher="mpirun", ranks=2, workers=4000) == ""
 
 
-def test_a_command_that_is_not_the_trainer_s_own_is_left_alone() -> None:
+def test_the_batch_check_ignores_a_custom_command() -> None:
     assert describe_batch(JobSpec(name="a", image="i", trainer="ddp", command=("true",), workers=4000)) == ""

@@ -89,7 +89,7 @@ def test_every_field_has_an_example_to_clone() -> None:
 
 
 @every_kind
-def test_form_and_command_line_make_the_same_clone_of_every_field(kind: CreatableKind) -> None:
+def test_form_and_clone_command_produce_the_same_manifest_for_every_field(kind: CreatableKind) -> None:
     differences: dict[str, Any] = {}
     count = 0
     for title, spec in specs(kind):

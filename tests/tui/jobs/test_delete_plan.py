@@ -43,7 +43,7 @@ def going(pod: Object, *finalizers: str, phase: str = "Running") -> Object:
     return {**pod, "metadata": meta, "status": {**pod["status"], "phase": phase}}
 
 
-def test_a_plan_says_what_goes_and_what_stays() -> None:
+def test_a_delete_plan_lists_deleted_pods_freed_gpus_and_kept_volume_claims() -> None:
     plan = plan_of()
     assert plan.question == "Delete 1 job?"
     assert plan.lines == (
@@ -71,7 +71,7 @@ def test_a_plan_says_what_goes_and_what_stays() -> None:
         ),
     ],
 )
-def test_each_propagation_says_what_becomes_of_the_pods(
+def test_a_delete_plan_describes_the_pods_fate_for_each_propagation_policy(
     propagation: Propagation, words: str, end: str
 ) -> None:
     plan = plan_of(propagation=propagation)
@@ -106,7 +106,7 @@ def test_each_propagation_says_what_becomes_of_the_pods(
         ),
     ],
 )
-def test_what_has_ended_is_not_ended_and_what_holds_no_gpus_frees_none(
+def test_a_delete_plan_of_finished_or_cpu_only_pods_frees_no_gpus(
     phase: str, gpus: int, propagation: Propagation, words: str, end: str
 ) -> None:
     job = pytorch_job("bert", workers=1, gpus=gpus)
@@ -117,7 +117,7 @@ def test_what_has_ended_is_not_ended_and_what_holds_no_gpus_frees_none(
     assert plan.sentence.endswith(end)
 
 
-def test_finished_pods_are_counted_among_those_that_go() -> None:
+def test_a_delete_plan_includes_finished_pods_in_the_pod_count() -> None:
     job = pytorch_job("bert", workers=2, gpus=8)
     pods = [pod_of(job, "master-0", on="n1", gpus=8), pod_of(job, "worker-0", on="n1", gpus=8)]
     pods[1]["status"] = {**pods[1]["status"], "phase": "Succeeded"}
@@ -125,11 +125,11 @@ def test_finished_pods_are_counted_among_those_that_go() -> None:
     assert plan.consequences[0] == "Deletes 2 pods (1 finished) and their logs, and frees 8 GPUs."
 
 
-def test_a_job_without_pods_has_none_to_delete() -> None:
+def test_a_delete_plan_reports_a_job_without_pods() -> None:
     assert plan_of(seen([], [], [BERT])).consequences[0] == "There are no pods to delete."
 
 
-def test_more_than_a_few_have_to_be_typed_and_marks_that_are_hidden_are_counted() -> None:
+def test_deleting_many_jobs_requires_a_typed_word_and_counts_hidden_jobs() -> None:
     snapshot = seen([], [], [batch_job(f"job-{number}", gpus=0) for number in range(12)])
     refs = [job.ref for job in snapshot.jobs]
     assert delete_plan(snapshot, refs[:MOST_WITHOUT_TYPING]).word == ""
@@ -140,7 +140,7 @@ def test_more_than_a_few_have_to_be_typed_and_marks_that_are_hidden_are_counted(
     assert "2 of these are hidden by the filter." in plan.lines
 
 
-def test_what_is_gone_already_is_no_part_of_a_plan_nor_is_one_named_twice() -> None:
+def test_a_delete_plan_excludes_missing_jobs_and_duplicates() -> None:
     refs = [BEFORE.jobs[0].ref, JobRef("default", "gone", "Job", "batch/v1"), BEFORE.jobs[0].ref]
     assert [job.ref.name for job in delete_plan(BEFORE, refs, hidden=7).jobs] == ["bert"]
     assert delete_plan(BEFORE, refs, hidden=7).hidden == 1
@@ -151,20 +151,20 @@ def left_of(plan: DeletePlan, snapshot: ClusterSnapshot, *pods: Object) -> Lefto
     return left
 
 
-def test_what_is_gone_is_told_at_once() -> None:
+def test_a_completed_deletion_is_reported_at_once() -> None:
     left = find_leftovers(plan_of(), seen([node("n1", 32)], [], []), {})
     assert is_over(left, 0.0)
     assert leftover_lines(left, 4.0) == ("bert is gone.",)
 
 
-def test_until_pods_are_gone_it_is_waited_for_but_not_for_ever() -> None:
+def test_waiting_for_deleted_pods_ends_at_the_time_limit() -> None:
     pods = [going(pod) for pod in PODS]
     left = find_leftovers(plan_of(), seen([node("n1", 32)], pods, []), read(*pods))
     assert not is_over(left, LONGEST_S - 1)
     assert is_over(left, LONGEST_S)
 
 
-def test_what_is_left_is_told_by_name_with_where_it_is_and_what_keeps_it() -> None:
+def test_remaining_pods_are_reported_with_node_and_blocking_cause() -> None:
     silent = node("n1", 32)
     silent["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
     bad = pod_of(BERT, "worker-0", on="n2", uid="uid-worker-0")
@@ -177,13 +177,13 @@ def test_what_is_left_is_told_by_name_with_where_it_is_and_what_keeps_it() -> No
     )
 
 
-def test_a_pod_whose_node_may_not_be_read_can_still_say_that_it_is_lost() -> None:
+def test_a_lost_node_is_recognized_from_the_pods_reason_without_node_permission() -> None:
     lost = {**going(PODS[0]), "status": {"phase": "Running", "reason": "NodeLost"}}
     left = left_of(plan_of(), seen([], [lost], []), lost)
     assert left.pods == (("bert-master-0", "Terminating on n1 (its node does not answer)"),)
 
 
-def test_pods_without_gpus_count_though_no_picture_shows_them_without_their_job() -> None:
+def test_remaining_pods_without_gpus_are_counted_after_their_job_is_removed() -> None:
     job = pytorch_job("cpu", gpus=0)
     pod = pod_of(job, "master-0", gpus=0, on="n1", uid="u")
     plan = plan_of(seen([], [pod], [job]))
@@ -192,13 +192,13 @@ def test_pods_without_gpus_count_though_no_picture_shows_them_without_their_job(
     assert not left_of(plan, after, pod).is_gone
 
 
-def test_pods_that_came_after_the_question_count_too() -> None:
+def test_pods_created_after_the_delete_prompt_are_counted_as_remaining() -> None:
     late = pod_of(BERT, "worker-1", on="n1", uid="uid-late")
     left = left_of(plan_of(), seen([node("n1", 32)], [late], [BERT]), late)
     assert left.pods == (("bert-worker-1", "Running on n1 (nothing has asked it to end)"),)
 
 
-def test_an_object_that_a_finalizer_keeps_is_told_without_pods() -> None:
+def test_a_job_object_blocked_by_finalizers_is_reported() -> None:
     kept = pytorch_job("bert", workers=3, deletionTimestamp="2026-11-20T10:00:00Z", finalizers=["a/b", "c/d"])
     left = left_of(plan_of(), seen([], [], [kept]))
     assert leftover_lines([left], 61.2) == (
@@ -206,13 +206,13 @@ def test_an_object_that_a_finalizer_keeps_is_told_without_pods() -> None:
     )
 
 
-def test_a_namesake_made_meanwhile_is_no_leftover() -> None:
+def test_a_new_job_with_the_same_name_is_not_counted_as_remaining() -> None:
     namesake = pytorch_job("bert", uid="another")
     pod = pod_of(namesake, "master-0", uid="of-another")
     assert left_of(plan_of(), seen([], [pod], [namesake]), pod).is_gone
 
 
-def test_pods_that_were_to_run_on_are_no_leftovers_but_their_gpus_are_named() -> None:
+def test_orphaned_pods_are_not_counted_as_remaining_and_their_gpus_are_reported() -> None:
     orphans = [{**pod, "metadata": {**pod["metadata"], "ownerReferences": []}} for pod in PODS]
     plan = plan_of(propagation="Orphan")
     left = left_of(plan, seen([node("n1", 32)], orphans, []), *orphans)
@@ -231,13 +231,13 @@ def test_pods_that_were_to_run_on_are_no_leftovers_but_their_gpus_are_named() ->
         ({"problems": {"pods": Missing("list", "pods")}}, "This user may not list pods."),
     ],
 )
-def test_where_nobody_can_tell_nothing_is_called_gone(said: dict[str, Any], why: str) -> None:
+def test_a_job_is_not_reported_gone_if_the_snapshot_cannot_prove_it(said: dict[str, Any], why: str) -> None:
     left = left_of(plan_of(), seen([], [], [], **said))
     assert not left.is_gone
     assert leftover_lines([left], 60.0) == (f"bert: nobody can tell whether it is gone. {why}",)
 
 
-def test_many_that_are_gone_are_told_in_one_sentence() -> None:
+def test_several_deleted_jobs_are_reported_in_one_sentence() -> None:
     snapshot = seen([], [], [batch_job(f"job-{number}", gpus=0) for number in range(5)])
     names = [job.ref.name for job in snapshot.jobs]
     gone = [Leftover(job) for job in snapshot.jobs]
@@ -250,7 +250,7 @@ def test_many_that_are_gone_are_told_in_one_sentence() -> None:
     )
 
 
-def test_nothing_from_a_cluster_reaches_the_terminal_as_it_is() -> None:
+def test_control_characters_are_removed_from_delete_plans_and_reports() -> None:
     job: Job = replace(BEFORE.jobs[0], ref=JobRef("default", "b\x1b[2Jert", "Job", "batch/v1"))
     plan = DeletePlan("lab", (job,))
     words = (

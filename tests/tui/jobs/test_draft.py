@@ -27,7 +27,7 @@ from tui.jobs.new_job.draft import (
 
 @settings(max_examples=50)
 @given(st.dictionaries(st.text(max_size=10), st.text(max_size=50)))
-def test_a_draft_comes_back_as_it_was_kept(
+def test_a_saved_draft_is_restored_unchanged(
     tmp_path_factory: pytest.TempPathFactory, values: dict[str, str]
 ) -> None:
     folder = tmp_path_factory.mktemp("state")
@@ -36,7 +36,7 @@ def test_a_draft_comes_back_as_it_was_kept(
     assert draft is not None and draft.values == values
 
 
-def test_a_draft_is_for_its_owner_only_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+def test_a_draft_file_is_private_and_discarded_without_leftovers(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "state"
     save_draft(folder, {"name": "a"})
     save_draft(folder, {"name": "b"})
@@ -64,7 +64,7 @@ def test_a_draft_is_for_its_owner_only_and_leaves_nothing_beside_it(tmp_path: Pa
         json.dumps({"values": {"name": "x" * 5_000_000}, "saved_s": 1}).encode(),
     ],
 )
-def test_a_file_that_is_no_draft_is_set_aside_and_said(tmp_path: Path, raw: bytes) -> None:
+def test_an_invalid_draft_file_is_renamed_and_reported(tmp_path: Path, raw: bytes) -> None:
     (tmp_path / FILE).write_bytes(raw)
     with pytest.raises(DraftError, match=r"is not valid. It was renamed to new-job-draft.broken-1.json"):
         read_draft(tmp_path)
@@ -72,7 +72,7 @@ def test_a_file_that_is_no_draft_is_set_aside_and_said(tmp_path: Path, raw: byte
     assert read_draft(tmp_path) is None
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(DraftError, match=r"Could not save the draft in .*file"):
         save_draft(tmp_path / "file", {})
@@ -82,7 +82,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert last_image(tmp_path / "file") == ""
 
 
-def test_a_form_that_is_closed_writes_nothing_more(tmp_path: Path) -> None:
+def test_a_closed_form_writes_no_draft(tmp_path: Path) -> None:
     form = OpenForm(tmp_path)
     form.keep({"name": "a"})
     form.close()

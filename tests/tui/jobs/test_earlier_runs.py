@@ -43,7 +43,7 @@ def flag(result: FormResult, name: str) -> str:
     return words[words.index(f"--{name}") + 1] if f"--{name}" in words else ""
 
 
-def test_a_job_of_a_name_used_before_starts_in_another_folder(tmp_path: Path) -> None:
+def test_each_new_job_form_gets_a_fresh_checkpoint_folder(tmp_path: Path) -> None:
     folders = set()
     for _ in range(3):
         state = FormModel("default")
@@ -56,14 +56,14 @@ def test_a_job_of_a_name_used_before_starts_in_another_folder(tmp_path: Path) ->
     assert len(folders) == 3
 
 
-def test_on_another_volume_without_a_claim_field_the_folder_is_its_own_too() -> None:
+def test_a_working_directory_on_an_extra_volume_gets_a_fresh_run_folder() -> None:
     values = {"claim": "", "more_volumes": "data:/data", "working_dir": "/data"}
     result = parsed(EarlierRuns(), **values)
     assert flag(result, "checkpoint-dir") == "/data/digits-20261123-000000-000/checkpoints"
     assert result.spec.log_dir == "/data/digits-20261123-000000-000/logs"
 
 
-def test_going_on_from_an_earlier_job_takes_its_checkpoints_and_other_event_files() -> None:
+def test_continuing_a_run_reuses_its_checkpoints_and_writes_new_event_files() -> None:
     earlier = earlier_runs((), RUNS, "/workspace", knows_all_jobs=True)
     result = parsed(earlier, continue_from="digits")
     assert result.problems == {}
@@ -79,20 +79,20 @@ def test_going_on_from_an_earlier_job_takes_its_checkpoints_and_other_event_file
 
 
 @pytest.mark.parametrize("text", ["/workspace/digits", "/workspace/digits/", "/workspace/digits/checkpoints"])
-def test_a_folder_may_be_named_too(text: str) -> None:
+def test_a_run_can_be_continued_from_a_folder_path(text: str) -> None:
     result = parsed(earlier_runs((), RUNS, "/workspace"), continue_from=text)
     assert flag(result, "checkpoint-dir") == "/workspace/digits/checkpoints"
     assert result.continues is not None
     assert result.continues.words(960.0) == "step 7 of digits, saved 1m ago"
 
 
-def test_what_was_continued_once_can_be_continued_again() -> None:
+def test_a_run_that_was_continued_can_be_continued_again() -> None:
     first = job("first", Status.FAILED, f"/workspace/{OLD}/logs-first-{STAMP}")
     found = earlier_runs([first], RUNS, "/workspace").find("first")
     assert (found.folder, found.step, found.status) == (f"/workspace/{OLD}", 520, "Failed")
 
 
-def test_where_the_volume_cannot_be_seen_the_jobs_folder_is_taken_from_its_object() -> None:
+def test_without_volume_access_the_run_folder_is_taken_from_the_job_object() -> None:
     ended = job("digits", Status.SUCCEEDED, f"/workspace/{OLD}/logs")
     result = parsed(earlier_runs([ended], None, "/workspace"), continue_from="digits")
     assert flag(result, "checkpoint-dir") == f"/workspace/{OLD}/checkpoints"
@@ -113,7 +113,7 @@ def test_where_the_volume_cannot_be_seen_the_jobs_folder_is_taken_from_its_objec
         ((Status.SUSPENDED,), RUNS, f"/workspace/{OLD}", "digits is Suspended: wait until it has ended"),
     ],
 )
-def test_what_cannot_be_continued_is_refused_at_the_field(
+def test_an_unusable_continue_value_is_rejected_at_its_field(
     jobs: tuple[Status, ...], runs: Any, text: str, said: str
 ) -> None:
     there = [job("digits", status, f"/workspace/{OLD}/logs") for status in jobs]
@@ -121,7 +121,7 @@ def test_what_cannot_be_continued_is_refused_at_the_field(
     assert result.problems["continue_from"].startswith(said)
 
 
-def test_a_job_of_another_namespace_is_none_that_can_be_continued() -> None:
+def test_a_job_in_another_namespace_cannot_be_continued() -> None:
     elsewhere = job("digits", Status.SUCCEEDED, f"/workspace/{OLD}/logs")
     elsewhere = replace(elsewhere, ref=replace(elsewhere.ref, namespace="vision"))
     state = FormModel("default")
@@ -133,12 +133,12 @@ def test_a_job_of_another_namespace_is_none_that_can_be_continued() -> None:
     assert state.errors == {}
 
 
-def test_to_insist_on_a_checkpoint_without_naming_a_job_is_refused() -> None:
+def test_resume_must_without_a_run_to_continue_is_rejected() -> None:
     result = parsed(EarlierRuns(), **{"ddp.resume": "must"})
     assert "Continue" in result.problems["ddp.resume"]
 
 
-def test_an_earlier_run_of_the_same_name_is_offered_but_not_taken() -> None:
+def test_an_earlier_run_with_the_same_name_is_suggested_but_not_continued() -> None:
     earlier = earlier_runs((), RUNS, "/workspace", knows_all_jobs=True)
     result = parsed(earlier)
     lines = [line.text for line in preflight(result, ClusterSnapshot(), earlier=earlier)]
@@ -148,7 +148,7 @@ def test_an_earlier_run_of_the_same_name_is_offered_but_not_taken() -> None:
     assert "writes to /workspace/digits-20261123-000000-000 on volume claim workspace" in lines
 
 
-def test_a_clone_of_a_job_that_went_on_starts_anew_in_the_form() -> None:
+def test_a_form_clone_of_a_continued_job_starts_from_scratch() -> None:
     earlier = earlier_runs((), RUNS, "/workspace")
     result = parsed(earlier, continue_from="digits")
     state = FormModel("default", clone=clone(result.kind.manifest(result.spec)))
@@ -215,7 +215,7 @@ def test_fields_that_change_nothing_are_hidden(values: dict[str, str], hidden: s
         ({"ddp.schedule": "step"}, {"ddp.gamma", "ddp.step-epochs"}, set()),
     ],
 )
-def test_arguments_of_a_choice_are_shown_with_it(
+def test_trainer_arguments_are_shown_only_for_the_chosen_dataset_or_schedule(
     values: dict[str, str], shown: set[str], hidden: set[str]
 ) -> None:
     found = hidden_fields({**default_values(), **values})
@@ -224,7 +224,7 @@ def test_arguments_of_a_choice_are_shown_with_it(
 
 
 @pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
-def test_what_stands_in_a_hidden_field_is_not_read(kind: Any) -> None:
+def test_values_of_hidden_fields_are_ignored(kind: Any) -> None:
     values = {**default_values(), "name": "a", "claim": "", "gpus": "0", "kind": kind.title}
     hidden = hidden_fields(values)
     assert hidden
@@ -236,7 +236,7 @@ def test_what_stands_in_a_hidden_field_is_not_read(kind: Any) -> None:
 # The volume
 
 
-async def test_a_volume_of_this_machine_is_looked_into(tmp_path: Path) -> None:
+async def test_a_local_volume_is_inspected_for_checkpoints_and_mnist_files(tmp_path: Path) -> None:
     checkpoints = tmp_path / OLD / "checkpoints"
     checkpoints.mkdir(parents=True)
     (checkpoints / "step-00000520.pt").touch()
@@ -264,7 +264,7 @@ async def test_a_volume_of_this_machine_is_looked_into(tmp_path: Path) -> None:
         assert await look("mnist", claim="") == VolumeContent()
 
 
-def test_mnist_without_files_is_said_before_the_job_is_created() -> None:
+def test_the_preflight_reports_missing_mnist_files() -> None:
     result = parsed(EarlierRuns(), **{"ddp.dataset": "mnist"})
 
     def said(volume: VolumeContent | None) -> list[str]:

@@ -120,12 +120,14 @@ TEAM = replacing("team: vision", "team: speech")
         ({"a": {"x": None}}, {"a": {"x": None, "y": {}}}, {"a": {"y": {}}}),
     ],
 )
-def test_a_merge_patch_turns_one_into_the_other(before: Object, after: Object, patch: Object) -> None:
+def test_a_merge_patch_transforms_the_old_object_into_the_new(
+    before: Object, after: Object, patch: Object
+) -> None:
     assert merge_patch(before, after) == patch
     assert patches.without_nulls(patches.merge(deepcopy(before), patch)) == patches.without_nulls(after)
 
 
-def test_the_text_says_what_it_is_and_leaves_out_managed_fields() -> None:
+def test_the_edit_text_has_a_header_and_omits_managed_fields() -> None:
     text = editable_text(bert())
     assert text.startswith("# PyTorchJob default/bert as it is now.")
     assert "managedFields:" not in text and "  uid: job-bert\n" in text
@@ -147,7 +149,7 @@ def test_the_text_says_what_it_is_and_leaves_out_managed_fields() -> None:
         ),
     ],
 )
-def test_what_an_edit_cannot_change_is_named(old: str, new: str, named: str) -> None:
+def test_an_edit_of_an_immutable_field_is_rejected_by_name(old: str, new: str, named: str) -> None:
     text = editable_text(bert())
     assert old in text
     with pytest.raises(ValueError, match=f"{re.escape(named)} cannot be changed by an edit"):
@@ -198,7 +200,7 @@ async def test_invalid_text_is_edited_again_and_kept() -> None:
     assert user.path.read_text() == user.opened[1]
 
 
-async def test_the_server_s_reason_is_shown_and_the_text_can_be_edited_on() -> None:
+async def test_a_rejected_edit_shows_the_servers_reason_and_reopens_the_text() -> None:
     async with ScriptedCluster() as cluster:
         live, user = Live(cluster), User([TEAM, TEAM], "again", "cancel")
         live.refusal = refusal(422, "spec is immutable", "Invalid")
@@ -242,7 +244,7 @@ async def test_after_a_conflict_the_newest_object_has_the_user_s_changes() -> No
     assert live.job["metadata"]["labels"] == {"team": "speech", "queue": "a"}
 
 
-async def test_after_a_conflict_that_is_given_up_both_texts_stay() -> None:
+async def test_a_cancelled_edit_conflict_keeps_both_texts() -> None:
     async with ScriptedCluster() as cluster:
         live, user = Live(cluster), User([TEAM, "vi: exit 1."], "again", "cancel")
         live.before_patch = lambda: None if live.sent else live.change(live.job)
@@ -252,7 +254,7 @@ async def test_after_a_conflict_that_is_given_up_both_texts_stay() -> None:
     assert "team: speech" in (user.path.parent / "bert.1.yaml").read_text()
 
 
-async def test_another_job_of_the_same_name_is_left_alone() -> None:
+async def test_a_recreated_job_with_the_same_name_is_not_edited() -> None:
     async with ScriptedCluster() as cluster:
         live, user = Live(cluster), User([TEAM], "again")
 
@@ -278,7 +280,7 @@ def test_an_editor_that_cannot_be_opened_is_named(env: dict[str, str], words: st
     assert error.value.why == words and "export VISUAL=" in error.value.hint
 
 
-def test_the_editor_is_kubectl_s_or_the_shell_s_with_its_arguments() -> None:
+def test_the_editor_comes_from_kube_editor_or_editor_with_arguments() -> None:
     env = {"EDITOR": "sh -c 'a b'", "VISUAL": " "}
     assert editor_argv(env) == ["sh", "-c", "a b"]
     assert editor_argv({**env, "KUBE_EDITOR": "cat"}) == ["cat"]

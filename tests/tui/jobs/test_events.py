@@ -40,7 +40,7 @@ def names_in(relatives: JobEventFilter, *events: Event) -> list[str | None]:
     return [relatives.name_of(each.involved_object) for each in events]
 
 
-def test_its_own_its_pods_and_what_stands_beside_it() -> None:
+def test_events_of_a_job_include_its_pods_pod_groups_and_workloads() -> None:
     bert = pytorch_job("bert", workers=2, uid=UID)
     _, relatives = relatives_of(bert, pod_of(bert, "worker-0"))
     assert names_in(
@@ -54,7 +54,7 @@ def test_its_own_its_pods_and_what_stands_beside_it() -> None:
     ) == ["job", "worker-0", "PodGroup", "PodGroup", "Workload", "Job worker"]
 
 
-def test_what_belongs_to_others_is_left_out() -> None:
+def test_events_of_other_jobs_and_objects_are_excluded() -> None:
     bert, large = pytorch_job("bert", uid=UID), pytorch_job("bert-large")
     _, relatives = relatives_of(bert, others=(large, batch_job("bert-master")))
     assert (
@@ -72,7 +72,7 @@ def test_what_belongs_to_others_is_left_out() -> None:
     )
 
 
-def test_owners_and_groups_that_pods_name_are_found() -> None:
+def test_events_of_owners_and_pod_groups_referenced_by_pods_are_included() -> None:
     bert = pytorch_job("bert")
     pod = pod_of(bert, "master-0")
     pod["metadata"]["ownerReferences"].append({"kind": "Job", "name": "bert-node-0", "uid": "j"})
@@ -82,7 +82,7 @@ def test_owners_and_groups_that_pods_name_are_found() -> None:
     assert found == ["Job node-0", "PodGroup"]
 
 
-def test_events_that_say_the_same_are_one_and_the_newest_come_first() -> None:
+def test_equal_events_are_folded_and_sorted_newest_first() -> None:
     bert = pytorch_job("bert", workers=3, creationTimestamp="2026-01-01T00:00:00Z")
     pods = [pod_of(bert, place) for place in ("master-0", "worker-0", "worker-1")]
     job, relatives = relatives_of(bert, *pods)

@@ -27,11 +27,11 @@ from tui.text.format import Clock, trouble_text
         ("", set()),
     ],
 )
-def test_a_user_goes_by_the_name_of_the_login_whatever_is_around_it(user: str, found: set[str]) -> None:
+def test_a_user_also_matches_without_oidc_prefix_and_domain(user: str, found: set[str]) -> None:
     assert own_names(user) - own_names("") == found - own_names("")
 
 
-def test_jobs_are_mine_by_their_user_and_all_are_shown_where_none_is_known_to_be() -> None:
+def test_the_mine_filter_matches_the_user_and_shows_all_jobs_if_none_match() -> None:
     jobs = [job("a", user="li"), job("b", user="chen")]
     chosen = filter_jobs(jobs, {"li"}, NOW, only_mine=True)
     assert ([each.ref.name for each in chosen.jobs], chosen.is_mine) == (["a"], True)
@@ -40,9 +40,7 @@ def test_jobs_are_mine_by_their_user_and_all_are_shown_where_none_is_known_to_be
 
 
 @given(st.integers(-3, 20), st.sampled_from(Status))
-def test_only_what_finished_long_ago_is_hidden_and_nothing_is_when_asked_for(
-    days: int, status: Status
-) -> None:
+def test_old_finished_jobs_are_hidden_unless_requested(days: int, status: Status) -> None:
     each = job("a", status=status, finished=NOW - timedelta(days=days))
     is_old = status.is_final and days > FINISHED_DAYS
     assert filter_jobs([each], (), NOW).older == int(is_old)
@@ -68,11 +66,13 @@ def test_a_job_without_a_known_end_is_not_hidden() -> None:
         (Status.SUCCEEDED, "done", False),
     ],
 )
-def test_a_fault_is_what_needs_somebody(status: Status, reason: str, expected: bool) -> None:
+def test_failed_restarting_unknown_and_stuck_jobs_are_faults(
+    status: Status, reason: str, expected: bool
+) -> None:
     assert is_fault(replace(job("a", status=status), reason=reason)) is expected
 
 
-def test_a_running_job_whose_loss_is_nan_is_a_fault_and_says_so() -> None:
+def test_a_running_job_with_nan_loss_or_a_curve_alert_is_a_fault_with_a_reason() -> None:
     broken = replace(job("a", status=Status.RUNNING), reason="", has_nan=True)
     assert is_fault(broken)
     assert not is_fault(replace(broken, has_nan=False))
@@ -82,7 +82,7 @@ def test_a_running_job_whose_loss_is_nan_is_a_fault_and_says_so() -> None:
     assert trouble_text(slow, Clock(NOW)) == "a step takes 12s, usually 4s"
 
 
-def test_ranks_on_a_node_that_does_not_answer_are_silent() -> None:
+def test_ranks_on_an_unreachable_node_are_silent() -> None:
     lost = node("b")
     lost["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
     bert = pytorch_job("bert", workers=2, gpus=4)
@@ -90,7 +90,7 @@ def test_ranks_on_a_node_that_does_not_answer_are_silent() -> None:
     assert silent_ranks(joined([node("a"), lost], pods, [bert])[1]["bert"]) == 4
 
 
-def test_ranks_whose_pods_were_removed_when_the_job_ended_are_not_silent() -> None:
+def test_ranks_of_a_finished_job_without_pods_are_not_silent() -> None:
     ended = {"type": "Succeeded", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     bert = pytorch_job("bert", workers=2, gpus=4) | {"status": {"conditions": [ended]}}
     found = joined([node("a")], [], [bert])[1]["bert"]

@@ -70,7 +70,7 @@ PLAIN = [name for name in JOB_FIELDS if name not in ("trainer", "user", "command
 
 @settings(max_examples=60)
 @given(st.fixed_dictionaries({}, optional={name: texts_of(name) for name in PLAIN}))
-def test_a_job_with_any_fields_comes_back_from_its_spec(values: dict[str, str]) -> None:
+def test_any_form_values_survive_a_round_trip_through_the_spec(values: dict[str, str]) -> None:
     values = {"name": "a", "run": COMMAND, COMMAND: "python x.py", **values}
     result = parse_values({**default_values(), **values}, "li")
     again = parse_values(values_from_spec(result.spec, result.kind), "li")
@@ -84,7 +84,7 @@ TOGETHER |= {"host_mounts", "config_files", "roles", "sync_path"}
 
 
 @pytest.mark.parametrize("name", [name for name in JOB_FIELDS if name != "user"])
-def test_every_field_of_a_job_is_in_the_form_with_the_words_of_its_declaration(name: str) -> None:
+def test_every_job_field_has_a_form_field_with_the_declared_label_and_help(name: str) -> None:
     field = BY_KEY[FORM_KEYS.get(name, name)]
     declared = JOB_FIELDS[name]
     if name not in ("trainer", "mounts", "command"):
@@ -95,7 +95,7 @@ def test_every_field_of_a_job_is_in_the_form_with_the_words_of_its_declaration(n
         assert [value for value, _ in field.choices] == ["false", "true"]
 
 
-def test_each_field_stands_once_and_what_few_need_is_folded() -> None:
+def test_each_form_field_appears_once_and_only_advanced_fields_are_folded() -> None:
     assert len(BY_KEY) == len(JOB_FORM_FIELDS)
     assert [each.title for each in SECTIONS] == [
         "Job",
@@ -116,7 +116,7 @@ def shown(**values: str) -> dict[str, FormField]:
     return {key: field for key, field in BY_KEY.items() if key not in hidden}
 
 
-def test_fields_follow_what_was_chosen_before_them() -> None:
+def test_dependent_form_fields_are_shown_only_for_matching_choices() -> None:
     assert not {"sync_source", "sync_branch", "git_secret"} & shown().keys()
     assert {"sync_source", "sync_branch", "git_secret"} <= shown(sync_mode="git").keys()
     assert "sync_source" in shown(sync_mode="rsync") and "git_secret" not in shown(sync_mode="rsync")
@@ -154,7 +154,7 @@ class KindWithout:
         return getattr(CREATABLE[0], name)
 
 
-def test_what_a_kind_has_not_has_a_reason_for_each_of_the_forms_fields() -> None:
+def test_fields_unsupported_by_a_kind_have_a_reason_for_each_form_field() -> None:
     found = lacking_of(KindWithout())
     assert found["rdzv_backend"] == "it has no torchrun"
     assert {found[key] for key in ("claim", "mount_path", "more_volumes", "continue_from")} == {
@@ -162,7 +162,7 @@ def test_what_a_kind_has_not_has_a_reason_for_each_of_the_forms_fields() -> None
     }
 
 
-def test_a_value_for_another_kind_is_said_where_the_kind_itself_shows_it() -> None:
+def test_a_value_unsupported_by_the_kind_is_reported_as_unused() -> None:
     values = {**default_values(), "name": "a", "kind": "Job", "clean_pods": "All"}
     assert "clean_pods" in hidden_fields(values)
     result = parse_values(values)
@@ -173,7 +173,7 @@ def test_a_value_for_another_kind_is_said_where_the_kind_itself_shows_it() -> No
     assert isinstance(parse_values(values).spec, JobSpec)
 
 
-def test_what_a_kind_cannot_have_of_a_field_that_it_has_is_said_there() -> None:
+def test_an_unsupported_value_of_a_supported_field_is_a_problem_of_that_field() -> None:
     values = {**default_values(), "name": "a", "roles": "chief gpus=1", "workers": "2"}
     said = parse_values(values).problems
     assert said == {"roles": "Its roles are master and worker; there is no chief."}

@@ -34,12 +34,14 @@ def test_a_command_is_split_into_words(command: str, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["", "  ", "a 'b", "''", "a b\0c"])
-def test_a_command_that_is_none_is_refused(command: str) -> None:
+def test_an_empty_or_malformed_hook_command_is_rejected(command: str) -> None:
     with pytest.raises(ValueError):
         parse_command(command)
 
 
-async def test_a_hook_gets_its_facts_and_foreign_text_is_never_run(tmp_path: Path) -> None:
+async def test_a_hook_receives_the_event_in_its_environment_and_hostile_text_is_not_executed(
+    tmp_path: Path,
+) -> None:
     script = f"cd {tmp_path} && printenv GPUCONSOLE_REASON GPUCONSOLE_EXIT_CODE > facts; echo said; exit 3"
     log = tmp_path / "log"
     facts = {"reason": HOSTILE, "exit_code": None}
@@ -50,7 +52,7 @@ async def test_a_hook_gets_its_facts_and_foreign_text_is_never_run(tmp_path: Pat
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_fact_is_short_and_one_line() -> None:
+def test_hook_environment_values_are_one_line_and_truncated() -> None:
     found = hook_environment({"job": "a\n" + "x" * 100_000})["GPUCONSOLE_JOB"]
     assert len(found) == 2000 and "\n" not in found
 
@@ -84,16 +86,18 @@ async def test_a_cancelled_hook_is_killed(tmp_path: Path) -> None:
         (["true"], ""),
     ],
 )
-async def test_why_a_hook_failed_is_said(tmp_path: Path, words: list[str], why: str) -> None:
+async def test_a_failed_hook_is_reported_with_its_exit_status(
+    tmp_path: Path, words: list[str], why: str
+) -> None:
     assert hook_problem(words, await run_hook(words, {}, log_file=tmp_path / "log")) == why
 
 
-async def test_a_hook_without_a_timeout_may_exit_as_after_one() -> None:
+async def test_exit_status_124_without_a_timeout_is_not_reported_as_a_timeout() -> None:
     status = await run_hook(["sh", "-c", "exit 124"], {}, timeout_s=None)
     assert hook_problem(["sh"], status, timeout_s=None) == "sh: exit 124."
 
 
-async def test_a_storm_runs_a_few_at_once_and_reports_once(tmp_path: Path) -> None:
+async def test_excess_hook_runs_are_dropped_and_reported_once(tmp_path: Path) -> None:
     reports: list[str] = []
     runner = HookRunner(["sh", "-c", "exit 7"], tmp_path / "log", reports.append)
     async with asyncio.TaskGroup() as tasks:

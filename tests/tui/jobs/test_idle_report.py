@@ -51,14 +51,14 @@ def hours(ledger: IdleLedger) -> dict[str, tuple[float, float]]:
     return {key[3]: (round(observed, 4), round(idle, 4)) for key, (observed, idle) in ledger.hours().items()}
 
 
-def test_time_between_two_readings_counts_for_the_job_that_held_the_gpu() -> None:
+def test_time_between_two_readings_is_attributed_to_the_job_holding_the_gpu() -> None:
     ledger = ledger_of(at(0, 1, 90), at(3, 1, 90), at(6, 99, 4.9))
     assert hours(ledger) == {"bert": (0.2, 0.1)}
     assert ledger.observed_s == 360
     assert format_observed(ledger) == "6m since 12:00 UTC"
 
 
-def test_nothing_is_counted_from_one_reading_twice_the_same_or_over_a_gap() -> None:
+def test_a_single_repeated_or_widely_spaced_reading_counts_no_time() -> None:
     assert hours(ledger_of(at(0, 1))) == {} and format_observed(ledger_of(at(0, 1))) == ""
     assert hours(ledger_of(at(0, 1), at(0, 1))) == {}
     gap = LONGEST_GAP.total_seconds() / 60 + 0.1
@@ -66,7 +66,7 @@ def test_nothing_is_counted_from_one_reading_twice_the_same_or_over_a_gap() -> N
     assert hours(ledger_of(at(3, 1), at(0, 1), at(4, 1))) == {"bert": (round(1 / 60, 4), round(1 / 60, 4))}
 
 
-def test_what_is_not_known_and_what_changed_hands_meanwhile_is_not_counted() -> None:
+def test_idle_time_with_unknown_utilisation_or_a_changed_holder_is_not_counted() -> None:
     assert hours(ledger_of(at(0, None), at(3, None))) == {}
     assert hours(ledger_of(at(0, 1), at(3, 1, pod="other-0"))) == {}
     assert hours(ledger_of(at(0, 1, pod=""), at(3, 1, pod=""))) == {}
@@ -75,13 +75,13 @@ def test_what_is_not_known_and_what_changed_hands_meanwhile_is_not_counted() -> 
     }
 
 
-def test_those_who_share_a_gpu_have_equal_parts_of_its_time() -> None:
+def test_pods_sharing_a_gpu_split_its_time_equally() -> None:
     both = (PodContainer("default", "bert-master-0"), PodContainer("speech", "x-0"))
     rounds = [[replace(gpu, holders=both) for gpu in at(minutes, 2)] for minutes in (0, 3)]
     assert hours(ledger_of(*rounds)) == {"bert": (0.025, 0.025), "x-0": (0.025, 0.025)}
 
 
-def test_whose_a_gpu_is_is_taken_from_the_nodes_where_its_source_does_not_say() -> None:
+def test_gpu_holders_are_taken_from_the_nodes_if_telemetry_omits_them() -> None:
     nodes, found = joined([node("a", 4)], [pod_of(VIT, "master-0", on="a", gpus=4)], [VIT])
     ledger = IdleLedger()
     for minutes in (0, 3):
@@ -89,7 +89,7 @@ def test_whose_a_gpu_is_is_taken_from_the_nodes_where_its_source_does_not_say() 
     assert hours(ledger) == {"vit": (0.05, 0.05)}
 
 
-def test_users_and_jobs_with_what_they_hold_request_and_leave_idle() -> None:
+def test_usage_by_user_sums_held_requested_and_idle_gpus() -> None:
     ledger = ledger_of(at(0, 1, 90), at(3, 1, 90))
     li, maria = usage_by_user(jobs(), at(3, 1, 90), ledger)
     assert (li.total.user, li.total.gpus_held, li.total.gpus_requested) == ("li", 4, 4)
@@ -109,7 +109,7 @@ def test_without_telemetry_idle_is_not_known_and_not_zero() -> None:
     )
 
 
-def test_the_message_says_only_what_was_seen() -> None:
+def test_the_message_to_the_owner_states_only_observed_idle_gpus() -> None:
     ledger = ledger_of(at(0, 1, 90), at(3, 1, 90))
     user = usage_by_user(jobs(), at(3, 1, 90), ledger)[0]
     assert message_to_owner(user.jobs[0], observed=format_observed(ledger)) == (
@@ -118,12 +118,12 @@ def test_the_message_says_only_what_was_seen() -> None:
     )
 
 
-def test_nodes_that_these_jobs_hold_gpus_of() -> None:
+def test_held_nodes_returns_the_nodes_whose_gpus_the_jobs_hold() -> None:
     nodes, found = joined([node("a", 8), node("b", 8)], PODS, [BERT])
     assert held_nodes(found.values(), nodes.values()) == ["a"]
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_idle_ledger_keeps_a_bounded_number_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_report, "MOST_JOBS", 3)
     ledger = IdleLedger()
     for number in range(6):

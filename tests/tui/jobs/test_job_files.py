@@ -17,11 +17,11 @@ from tui.jobs.new_job.job_files import read_job_files, trainer_files
 SPEC = JobSpec(name="bert", image="i", command=("c",))
 
 
-def test_what_a_job_does_not_need_is_not_read() -> None:
+def test_no_local_files_are_read_for_a_job_without_file_fields() -> None:
     assert read_job_files(SPEC) == NO_FILES
 
 
-def test_folder_config_files_and_trainers_are_read(tmp_path: Path) -> None:
+def test_the_code_folder_config_files_and_trainers_are_read(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("x")
     (tmp_path / "out").symlink_to("/nowhere")
     spec = replace(
@@ -38,7 +38,7 @@ def test_folder_config_files_and_trainers_are_read(tmp_path: Path) -> None:
     assert {"trainer/__init__.py", "trainer/launch.py", "trainer/ddp/checkpoints.py"} <= set(files.trainer)
 
 
-def test_the_home_folder_of_nobody_is_no_file() -> None:
+def test_a_config_file_in_an_unknown_users_home_is_reported_missing() -> None:
     there = (ConfigFile("~nobody-of-this-name/a", "/etc/x"),)
     with pytest.raises(JobRejected) as caught:
         read_job_files(replace(SPEC, config_files=there))
@@ -46,7 +46,7 @@ def test_the_home_folder_of_nobody_is_no_file() -> None:
     assert caught.value.causes == {"config_files": words}
 
 
-def test_all_that_cannot_be_read_is_said_by_field(tmp_path: Path) -> None:
+def test_all_unreadable_files_are_reported_by_field(tmp_path: Path) -> None:
     spec = replace(
         SPEC,
         sync_mode="folder",
@@ -61,7 +61,7 @@ def test_all_that_cannot_be_read_is_said_by_field(tmp_path: Path) -> None:
     }
 
 
-def test_python_runs_the_trainers_out_of_what_travels(tmp_path: Path) -> None:
+def test_python_imports_the_trainers_from_the_zip_archive(tmp_path: Path) -> None:
     archive = tmp_path / "trainer.zip"
     archive.write_bytes(zipped(trainer_files()))
     assert archive.stat().st_size < LONGEST_CONFIG_BYTES / 2

@@ -60,7 +60,7 @@ def test_a_template_of_the_package_fills_a_form_that_can_be_created(name: str) -
             assert getattr(result.spec, key) == value, key
 
 
-def test_the_tutorials_template_says_what_the_tutorial_does() -> None:
+def test_packaged_templates_have_the_values_of_their_tutorials() -> None:
     fields = PACKAGED["torchrun-t9k"].fields
     assert fields["command"] == (
         *("torch_mnist_trainingjob.py", "--log_dir", "log"),
@@ -71,7 +71,7 @@ def test_the_tutorials_template_says_what_the_tutorial_does() -> None:
     assert PACKAGED["mpi-topology-vgg16"].fields["gpu_topology"] is True
 
 
-def test_a_template_is_saved_for_its_owner_and_comes_back(tmp_path: Path) -> None:
+def test_a_saved_template_is_private_and_restores_the_same_spec(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "templates"
     values = {
         **default_values(),
@@ -108,7 +108,7 @@ def test_a_packaged_trainer_is_saved_with_its_arguments(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("run", [COMMAND, "ddp"])
-def test_a_template_keeps_that_the_working_directory_is_the_images_own(tmp_path: Path, run: str) -> None:
+def test_a_template_keeps_the_images_own_working_directory(tmp_path: Path, run: str) -> None:
     values = {**default_values(), "name": "a", "run": run, COMMAND: "true", "claim": "data"}
     values |= {"working_dir": "image"}
     result = parse_values(values)
@@ -119,14 +119,14 @@ def test_a_template_keeps_that_the_working_directory_is_the_images_own(tmp_path:
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b", "x" * 64])
-def test_a_name_that_is_none_for_a_file_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_invalid_template_name_is_rejected(tmp_path: Path, name: str) -> None:
     values = {**default_values(), "name": "a"}
     with pytest.raises(TemplateError, match="Use letters"):
         save_template(tmp_path, name, parse_values(values), values)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     values = {**default_values(), "name": "a"}
     with pytest.raises(TemplateError, match="Could not save"):
@@ -153,14 +153,14 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         ("a: &a [*a]", "there is no field a"),
     ],
 )
-def test_a_file_that_is_no_template_is_said_and_left_out(
+def test_an_invalid_template_file_is_reported_and_skipped(
     tmp_path: Path, text: str | bytes, words: str
 ) -> None:
     sentence = problem(tmp_path, text)
     assert sentence.startswith(f"Template {tmp_path}/bad.yaml:") and words in sentence
 
 
-def test_good_files_beside_a_bad_one_are_offered(tmp_path: Path) -> None:
+def test_valid_templates_are_offered_despite_an_invalid_file(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text("workers: 2")
     (tmp_path / "bad.yaml").write_text("x: 1")
     (tmp_path / "notes.txt").write_text("no template")
@@ -169,7 +169,7 @@ def test_good_files_beside_a_bad_one_are_offered(tmp_path: Path) -> None:
     assert len(problems) == 1
 
 
-def test_values_may_be_written_as_yaml_or_as_in_the_form(tmp_path: Path) -> None:
+def test_template_values_are_accepted_as_yaml_or_in_form_syntax(tmp_path: Path) -> None:
     text = "env: {A: 1, B: true}\nmounts: [data:/data]\ncommand: [python, x.py]\ncpu: 4\nttl_s: 7d"
     template = own(tmp_path, text)
     assert template.fields["env"] == {"A": "1", "B": "true"}
@@ -182,7 +182,7 @@ def test_values_may_be_written_as_yaml_or_as_in_the_form(tmp_path: Path) -> None
 # In the form
 
 
-def test_a_template_fills_what_the_user_has_not_set_and_says_so() -> None:
+def test_a_template_fills_untouched_fields_and_reports_the_changed_fields() -> None:
     state = FormModel("default")
     state.set_value("workers", "7")
     said = state.apply_template(PACKAGED["git-tensorboard"])
@@ -194,7 +194,7 @@ def test_a_template_fills_what_the_user_has_not_set_and_says_so() -> None:
     assert state.result.spec.mounts == (Mount("training-data", "/mnist_data"),)
 
 
-def test_another_template_takes_back_what_the_first_one_set() -> None:
+def test_switching_templates_reverts_the_fields_of_the_previous_one() -> None:
     state = FormModel("default")
     before = dict(state.values)
     state.apply_template(PACKAGED["git-tensorboard"])
@@ -206,7 +206,7 @@ def test_another_template_takes_back_what_the_first_one_set() -> None:
     assert state.values == {**before, "image": "mine:1"}
 
 
-def test_a_template_of_all_fields_names_only_fields_of_a_job() -> None:
+def test_packaged_templates_use_only_fields_of_the_job_spec() -> None:
     for template in PACKAGED.values():
         assert set(template.fields) <= set(JOB_FIELDS)
         assert JobSpec(**template.fields)

@@ -43,7 +43,7 @@ def edited(old: str, new: str) -> ManifestEdits:
     return edits
 
 
-def test_without_edits_it_is_what_the_form_makes() -> None:
+def test_an_unedited_manifest_follows_the_form() -> None:
     edits = ManifestEdits()
     edits.make(made())
     edits.make(made("replicas", 4))
@@ -51,7 +51,7 @@ def test_without_edits_it_is_what_the_form_makes() -> None:
     assert edits.text == to_yaml(made("replicas", 4))
 
 
-def test_an_edit_is_kept_when_the_form_changes_another_place() -> None:
+def test_an_edit_is_kept_when_the_form_changes_another_field() -> None:
     edits = edited("image: i:1", "image: i:2\n    tty: true")
     assert edits.is_edited
     edits.make(made("replicas", 4))
@@ -64,7 +64,7 @@ def test_an_edit_is_kept_when_the_form_changes_another_place() -> None:
     assert edits.conflicts == {}
 
 
-def test_where_both_changed_the_edit_stays_and_its_line_says_what_the_form_has() -> None:
+def test_a_conflicting_edit_is_kept_and_annotated_with_the_forms_value() -> None:
     edits = edited("replicas: 1", "replicas: 7")
     edits.make(made("replicas", 4))
     assert edits.manifest["spec"]["replicas"] == 7
@@ -82,7 +82,7 @@ def test_where_both_changed_the_edit_stays_and_its_line_says_what_the_form_has()
     assert edits.text == to_yaml(made("replicas", 6))
 
 
-def test_what_was_removed_stays_away_and_is_marked_above() -> None:
+def test_a_removed_field_stays_removed_and_is_annotated_on_its_parent() -> None:
     edits = edited("  replicas: 1\n", "")
     edits.make(made("env", []))
     assert "replicas" not in edits.manifest["spec"]
@@ -91,13 +91,13 @@ def test_what_was_removed_stays_away_and_is_marked_above() -> None:
     assert "spec:  # the form says replicas: 9\n" in edits.text
 
 
-def test_an_item_is_found_by_its_name_when_others_come() -> None:
+def test_an_edited_list_item_is_matched_by_name_after_insertions() -> None:
     edits = edited('value: "1"', 'value: "2"')
     edits.make(made("env", [{"name": "B", "value": "x"}, {"name": "A", "value": "1"}]))
     assert edits.manifest["spec"]["env"] == [{"name": "B", "value": "x"}, {"name": "A", "value": "2"}]
 
 
-def test_a_mark_does_not_get_into_a_block_of_text() -> None:
+def test_a_conflict_comment_is_not_inserted_into_a_block_scalar() -> None:
     edits = edited("echo done", "echo 2")
     containers = deepcopy(MADE["spec"]["containers"])
     containers[0]["command"][2] = "python y.py\n"
@@ -107,7 +107,7 @@ def test_a_mark_does_not_get_into_a_block_of_text() -> None:
     assert "# the form says" in edits.text
 
 
-def test_text_that_is_no_yaml_is_said_at_its_line_and_never_lost() -> None:
+def test_invalid_yaml_is_reported_with_its_line_and_the_text_is_kept() -> None:
     edits = edited("replicas: 1", "replicas: [")
     text = edits.text
     with pytest.raises(ValueError, match=r"Line \d+"):
@@ -133,7 +133,9 @@ TREES = st.recursive(
 
 @settings(max_examples=80)
 @given(TREES, TREES, TREES)
-def test_any_three_are_merged_to_yaml_that_reads_as_what_it_means(one: Any, two: Any, three: Any) -> None:
+def test_a_three_way_merge_produces_yaml_that_parses_to_the_merged_manifest(
+    one: Any, two: Any, three: Any
+) -> None:
     edits = ManifestEdits()
     base = {"metadata": {"name": "a"}}
     edits.make({**base, "spec": one})
@@ -144,7 +146,7 @@ def test_any_three_are_merged_to_yaml_that_reads_as_what_it_means(one: Any, two:
         assert edits.manifest == {**base, "spec": three} and not edits.conflicts
 
 
-def test_what_an_alias_repeats_is_a_thing_of_its_own() -> None:
+def test_yaml_aliases_are_expanded_to_independent_copies() -> None:
     found = read_manifest("metadata: {name: a}\none: &pod {gpus: [1]}\ntwo: *pod\n")
     assert found["one"] == found["two"] == {"gpus": [1]}
     assert found["one"] is not found["two"]

@@ -28,7 +28,7 @@ def beside(spec: JobSpec, files: JobFiles, unread: str = "") -> str:
     return documents_beside(objects_beside(KIND, spec, files), spec, files, unread)
 
 
-def test_all_that_is_created_is_shown_in_its_order() -> None:
+def test_all_objects_created_beside_a_job_are_shown_in_creation_order() -> None:
     spec = replace(
         FOLDER,
         tensorboard=True,
@@ -48,7 +48,7 @@ def test_all_that_is_created_is_shown_in_its_order() -> None:
     assert list(config["data"].values()) == ["a: null\n"]
 
 
-def test_a_password_is_masked_and_code_is_its_size() -> None:
+def test_passwords_are_masked_and_code_is_replaced_by_its_size() -> None:
     text = beside(GIT, JobFiles(git_login={"username": "li", "password": "hunter2"}))
     assert "  password: •••\n" in text
     assert "hunter2" not in text
@@ -58,26 +58,26 @@ def test_a_password_is_masked_and_code_is_its_size() -> None:
     assert len(text) < 1_500
 
 
-def test_the_packaged_trainers_are_named_and_not_packed_for_it() -> None:
+def test_the_packaged_trainers_are_shown_as_a_comment_without_zipping() -> None:
     text = beside(replace(SPEC, trainer="ddp"), JobFiles())
     assert "  # zipped, with the packaged trainers\n" in text
 
 
-def test_what_is_not_read_is_said_not_to_be() -> None:
+def test_files_not_yet_read_are_marked_in_the_yaml() -> None:
     spec = replace(FOLDER, config_files=(ConfigFile("a.yaml", "/etc/a.yaml"),), trainer="ddp")
     text = beside(spec, JobFiles(), "not read yet")
     assert text.count(":  # not read yet\n") == 2
     assert "packaged trainers" in text
 
 
-def test_a_folder_that_goes_into_a_volume_is_said_to() -> None:
+def test_code_uploaded_to_a_volume_claim_is_shown_as_a_comment() -> None:
     spec = replace(FOLDER, mounts=(Mount("data", "/data"),))
     text = beside(spec, JobFiles(code=os.urandom(3 * 2**20)))
     assert text.startswith("---\n# 3M of code go into volume claim data before the job is created\n")
     assert "bert-code" not in text
 
 
-def test_a_long_text_is_its_size_and_a_short_one_is_shown() -> None:
+def test_long_config_files_are_replaced_by_their_size_and_short_ones_shown() -> None:
     files = (ConfigFile("a", "/etc/a"), ConfigFile("b", "/etc/b"))
     spec = replace(SPEC, config_files=files)
     text = beside(spec, JobFiles(config_files={"a": b"x" * 4096, "b": b"short"}))

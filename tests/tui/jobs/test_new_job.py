@@ -28,7 +28,7 @@ TEXT = st.text(max_size=60) | st.sampled_from([*WORDS, COMMAND])
 
 @settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), TEXT))
-def test_any_values_become_a_spec_or_a_sentence_for_each_wrong_field(values: dict[str, str]) -> None:
+def test_any_form_values_produce_a_spec_or_a_message_per_invalid_field(values: dict[str, str]) -> None:
     result = parse_values(values, "li")
     assert all(sentence for sentence in result.problems.values())
     assert set(result.problems) <= {*KEYS, *values, "command", "run"}
@@ -39,7 +39,7 @@ def test_any_values_become_a_spec_or_a_sentence_for_each_wrong_field(values: dic
 
 @settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from(KEYS), TEXT))
-def test_a_job_without_problems_is_the_same_job_when_it_is_cloned(values: dict[str, str]) -> None:
+def test_a_valid_job_is_unchanged_by_cloning(values: dict[str, str]) -> None:
     result = parse_values(form_values(**values), "li")
     if not result.problems:
         assert parse_values(values_from_spec(result.spec, result.kind), "li").spec == result.spec
@@ -120,7 +120,7 @@ def test_values_become_fields_of_the_job(values: dict[str, str], key: str, expec
         (form_values(**{"ddp.batch-size": "auto"}), "ddp.batch-size", "'auto' is not a whole number."),
     ],
 )
-def test_a_wrong_value_is_a_problem_of_its_field(values: dict[str, str], key: str, sentence: str) -> None:
+def test_an_invalid_value_is_reported_at_its_field(values: dict[str, str], key: str, sentence: str) -> None:
     problem = parse_values(values).problems[key]
     assert problem.startswith(sentence) and (problem == sentence or not sentence.endswith("."))
 
@@ -139,7 +139,7 @@ def test_defaults_with_a_name_are_ready_to_be_created() -> None:
 
 @pytest.mark.parametrize("folder", ["", "/data", "/root"])
 @pytest.mark.parametrize("claim", ["", "data"])
-def test_a_job_keeps_its_working_directory_or_none_where_a_claim_is_mounted(folder: str, claim: str) -> None:
+def test_a_cloned_job_keeps_its_working_directory_with_or_without_a_claim(folder: str, claim: str) -> None:
     mounts = (Mount(claim, "/data"),) if claim else ()
     spec = JobSpec(name="a", image="i", command=("true",), working_dir=folder, mounts=mounts)
     again = parse_values(values_from_spec(spec, CREATABLE[0]))
@@ -155,7 +155,7 @@ def test_a_trainer_in_the_images_own_directory_writes_to_its_claim() -> None:
     assert "continue_from" in hidden_fields(form_values(working_dir="image", claim=""))
 
 
-def test_where_relative_files_are_is_not_known_in_the_images_own_directory() -> None:
+def test_relative_data_paths_are_not_resolved_in_the_images_own_directory() -> None:
     digits = {"ddp.dataset": "mnist", "ddp.data": "mnist"}
     assert parse_values(form_values(**digits)).mnist == "/workspace/mnist"
     assert parse_values(form_values(working_dir="image", **digits)).mnist == ""
@@ -169,7 +169,7 @@ def test_without_a_claim_a_trainer_writes_to_its_scratch_folder() -> None:
     assert spec.working_dir == ""
 
 
-def test_the_benchmark_runs_under_torchrun_and_is_cloned_as_the_trainer_it_is() -> None:
+def test_the_mpi_benchmark_runs_under_torchrun_and_is_cloned_as_a_trainer() -> None:
     values = form_values(run="mpi", **{"mpi.model": "vgg16", "mpi.fp16-allreduce": "true"})
     result = parse_values(values)
     assert result.problems == {}
@@ -185,7 +185,7 @@ def test_the_benchmark_runs_under_torchrun_and_is_cloned_as_the_trainer_it_is() 
     assert base_name(values) == "mpi"
 
 
-def test_the_form_has_an_mpi_job_start_its_ranks_by_mpirun_and_clones_it_as_the_trainer_it_is() -> None:
+def test_an_mpi_job_form_starts_ranks_with_mpirun_and_is_cloned_as_a_trainer() -> None:
     values = form_values(run="mpi", kind="MPIJob", workers="2", gpus="0", slots="2", **{"mpi.model": "tiny"})
     result = parse_values(values)
     assert result.problems == {}
@@ -216,7 +216,7 @@ def test_the_benchmark_writes_event_files_only_where_they_outlive_the_pod() -> N
     assert "--log-dir" not in result.spec.command
 
 
-def test_what_only_mpirun_needs_has_no_field_where_torchrun_starts_the_ranks() -> None:
+def test_mpirun_only_arguments_have_no_form_field() -> None:
     keys = [each.key for part in trainer_fields(find("mpi")) for each in part]
     assert "mpi.model" in keys
     assert not {"mpi.master-addr", "mpi.master-port", "mpi.log-dir"} & set(keys)
@@ -235,7 +235,7 @@ def test_only_arguments_that_differ_from_the_default_are_in_the_command() -> Non
         assert [each for each in command if each in (f"--{key}", text)] == words
 
 
-def test_the_model_gpt_brings_its_own_batch_size_unless_one_is_typed() -> None:
+def test_the_gpt_model_sets_its_default_batch_size_unless_the_user_set_one() -> None:
     model = FormModel("vision")
     model.set_value("name", "a")
     for name, batch in (("gpt", "8"), ("resnet50", "64"), ("gpt", "8")):
@@ -246,25 +246,25 @@ def test_the_model_gpt_brings_its_own_batch_size_unless_one_is_typed() -> None:
     assert model.values["ddp.batch-size"] == "64"
 
 
-def test_mnist_needs_a_folder() -> None:
+def test_the_mnist_dataset_requires_a_data_folder() -> None:
     result = parse_values(form_values(**{"ddp.dataset": "mnist", "ddp.data": ""}))
     assert "directory" in result.problems["ddp.data"]
 
 
-def test_a_huge_command_is_refused_and_another_volume_is_not() -> None:
+def test_an_overlong_command_is_rejected_and_an_extra_volume_is_accepted() -> None:
     assert "20,000" in parse_values(command("x" * (LONGEST_TEXT + 1))).problems[COMMAND]
     assert parse_values(command("x" * LONGEST_TEXT)).problems == {}
     assert parse_values(form_values(more_volumes="scratch:/scratch")).problems == {}
 
 
-def test_the_server_names_fields_and_the_form_finds_its_own() -> None:
+def test_spec_field_names_map_to_form_fields() -> None:
     assert field_key("mounts", form_values()) == "claim"
     assert field_key("command", form_values()) == "run"
     assert field_key("command", command("x")) == COMMAND
     assert field_key("image", form_values()) == "image"
 
 
-def test_a_name_is_suggested_that_no_job_of_the_namespace_has() -> None:
+def test_the_suggested_name_is_unused_in_the_namespace() -> None:
     state = FormModel("default")
     assert state.values["name"] == "ddp-digits-1"
     state.suggest(cluster(jobs=(job("ddp-digits-1"), job("ddp-digits-3"), job("ddp-digits-2", "vision"))))
@@ -290,7 +290,7 @@ def test_in_a_sandbox_with_two_free_gpus_a_trainer_gets_two_workers(
     assert [*found, state.values["workers"]] == workers
 
 
-def test_every_field_has_a_label_a_help_and_a_default_that_is_right() -> None:
+def test_every_form_field_has_a_label_help_and_valid_default() -> None:
     fields = list(JOB_FORM_FIELDS)
     for trainer in TRAINERS:
         fields += [each for part in trainer_fields(trainer) for each in part]
@@ -300,7 +300,7 @@ def test_every_field_has_a_label_a_help_and_a_default_that_is_right() -> None:
         assert not field.choices or field.default in dict(field.choices) or field.key == "claim"
 
 
-def test_a_job_of_somebody_else_can_be_cloned() -> None:
+def test_a_job_with_a_custom_command_can_be_cloned_into_the_form() -> None:
     spec = JobSpec(name="x", image="i", command=("python", "a b.py", "--x=1"), processes=3, gpus=1)
     values = values_from_spec(spec, CREATABLE[1])
     assert values["kind"] == CREATABLE[1].title
@@ -308,14 +308,14 @@ def test_a_job_of_somebody_else_can_be_cloned() -> None:
     assert values["processes"] == "3"
 
 
-def test_a_trainer_with_arguments_we_do_not_know_is_cloned_as_a_command() -> None:
+def test_a_trainer_with_unknown_arguments_is_cloned_as_a_command() -> None:
     spec = replace(parse_values(form_values()).spec, command=(*TRAINERS[0].command(), "--newer", "1"))
     values = values_from_spec(spec, CREATABLE[0])
     assert values["run"] == COMMAND
     assert values[COMMAND].endswith("--newer 1")
 
 
-def test_a_job_that_was_given_a_scripts_flags_is_cloned_with_the_trainers_own() -> None:
+def test_script_style_flags_are_cloned_as_trainer_arguments() -> None:
     result = parse_values(form_values(run="ddp"))
     command = (*result.spec.command[:6], "--logdir", "/mnt/logs", "--no_cuda")
     again = values_from_spec(replace(result.spec, command=command), result.kind)

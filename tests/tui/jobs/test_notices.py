@@ -106,7 +106,7 @@ TURNS: list[tuple[str, Job | None, Job | None, list[str]]] = [
 @pytest.mark.parametrize(
     ("before", "after", "found"), [each[1:] for each in TURNS], ids=[e[0] for e in TURNS]
 )
-def test_each_turn_of_a_job_of_mine_gives_its_notice(
+def test_each_status_change_of_the_users_own_job_gives_the_expected_notices(
     before: Job | None, after: Job | None, found: list[str]
 ) -> None:
     watched = Watched(toast="mine")
@@ -115,7 +115,7 @@ def test_each_turn_of_a_job_of_mine_gives_its_notice(
     assert watched.events(*filter(None, [after]), after_s=60) == []
 
 
-def test_what_was_silent_or_nan_before_the_console_opened_is_no_news() -> None:
+def test_conditions_from_before_the_console_opened_give_no_notices() -> None:
     watched = Watched()
     watched.see(OLD)
     assert watched.events(replace(OLD, has_nan=True), after_s=30) == []
@@ -131,7 +131,7 @@ def test_what_was_silent_or_nan_before_the_console_opened_is_no_news() -> None:
         assert watched.events(replace(OLD, silence=silence), after_s=600) == found
 
 
-def test_the_first_snapshot_of_a_cluster_and_another_one_give_none() -> None:
+def test_the_first_snapshot_and_a_context_switch_give_no_notices() -> None:
     failed = job(status=Status.FAILED, finished=NOW)
     watched = Watched()
     assert watched.events(OLD, is_synced=False) == []
@@ -140,7 +140,7 @@ def test_the_first_snapshot_of_a_cluster_and_another_one_give_none() -> None:
     assert watched.events(failed, context="lab") == []
 
 
-def test_another_namespace_gives_none_where_not_all_may_be_read() -> None:
+def test_a_namespace_switch_with_limited_permissions_gives_no_notices() -> None:
     refused = {"pods": Missing("list", "pods", shown="default")}
     new = job("new", status=Status.FAILED, created=NOW + timedelta(seconds=5))
     watched = Watched()
@@ -150,7 +150,7 @@ def test_another_namespace_gives_none_where_not_all_may_be_read() -> None:
     assert watched.events(job("other", created=NOW + timedelta(seconds=5)), namespace="vision") == []
 
 
-def test_what_happened_while_the_cluster_was_away_is_told_with_its_times() -> None:
+def test_changes_during_an_outage_give_notices_with_their_actual_times() -> None:
     other, waits = job("other"), job("waits", status=Status.PENDING)
     watched = Watched()
     watched.see(OLD, other, waits)
@@ -170,14 +170,14 @@ def test_what_happened_while_the_cluster_was_away_is_told_with_its_times() -> No
     assert [each.event for each in watched.log.items] == ["started", "restarted", "failed"]
 
 
-def test_a_time_that_includes_the_queue_is_not_that_of_the_start() -> None:
+def test_a_started_notice_of_a_pending_job_uses_the_observed_time() -> None:
     watched = Watched()
     watched.see(job(status=Status.PENDING))
     (found,) = watched.see(job(started=NOW - timedelta(hours=3)))
     assert found.at == watched.now
 
 
-def test_a_flapping_job_is_told_once_and_counted() -> None:
+def test_a_flapping_job_gives_one_notice_with_a_count() -> None:
     watched = Watched()
     watched.see(OLD)
     watched.now += timedelta(minutes=1)
@@ -188,7 +188,7 @@ def test_a_flapping_job_is_told_once_and_counted() -> None:
     assert watched.events(SILENT, after_s=REPEATED.total_seconds() + 1) == ["bert silent"]
 
 
-def test_a_job_ends_once_and_the_failure_of_its_pod_was_no_restart() -> None:
+def test_a_failed_job_is_notified_once_and_replaces_its_restart_notice() -> None:
     watched = Watched()
     watched.see(OLD)
     failed = replace(OLD, status=Status.FAILED)
@@ -197,7 +197,7 @@ def test_a_job_ends_once_and_the_failure_of_its_pod_was_no_restart() -> None:
     assert [each.text for each in watched.log.items] == ["bert failed"]
 
 
-def test_a_pod_that_is_made_again_does_not_start_the_job_again() -> None:
+def test_a_recreated_pod_gives_no_second_started_notice() -> None:
     watched = Watched()
     watched.see(OLD)
     watched.see(broken(OLD))
@@ -216,14 +216,14 @@ def test_a_reason_that_becomes_known_later_replaces_the_first() -> None:
     assert kept.facts("li")["exit_code"] == "1" and kept.facts("li")["time"] == "2026-11-21T12:00:02Z"
 
 
-def test_what_is_silent_is_named_with_its_usual_interval() -> None:
+def test_a_silence_notice_names_the_rank_and_its_usual_interval() -> None:
     watched = Watched()
     watched.see(OLD)
     (found,) = watched.see(SILENT, after_s=99)
     assert found.reason == "no line of rank 2 for 2m, usually every 2s"
 
 
-def test_the_counter_counts_what_was_not_looked_at_and_the_end_of_a_job_only_once() -> None:
+def test_the_counter_counts_unseen_notices_and_each_finished_job_once() -> None:
     watched = Watched()
     watched.see(OLD, job("a"), job("b"))
     watched.see(SILENT, job("a"), replace(job("b"), has_nan=True), after_s=61)
@@ -234,7 +234,7 @@ def test_the_counter_counts_what_was_not_looked_at_and_the_end_of_a_job_only_onc
     assert watched.log.unseen() == {}
 
 
-def test_options_choose_events_and_whose_jobs_are_told() -> None:
+def test_notify_options_select_events_and_job_owners() -> None:
     failed = {"status": Status.FAILED}
     for options, found in (
         ({"events": (NoticeEvent.ENDED,)}, []),
@@ -249,7 +249,7 @@ def test_options_choose_events_and_whose_jobs_are_told() -> None:
         assert len(counter(watched.log.unseen())) == (1 if found and options.get("counter") != "off" else 0)
 
 
-def test_a_storm_is_bounded() -> None:
+def test_the_notice_log_is_bounded() -> None:
     jobs = tuple(job(f"job-{number}") for number in range(1000))
     watched = Watched()
     watched.see(*jobs)

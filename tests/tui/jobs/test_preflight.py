@@ -22,14 +22,14 @@ def said(values: dict[str, str], snapshot: ClusterSnapshot) -> dict[str, str]:
     }
 
 
-def test_a_job_that_fits_is_said_to_fit_now() -> None:
+def test_preflight_reports_a_job_that_fits_now() -> None:
     words = said(form_values(workers="2"), cluster(node("a", 4, 2), node("b", 4)))
     assert words["2 × 1 GPU: fits now on a; 6 of 8 GPUs free, largest free block 4"] == "ok"
     assert words["2 pods × 1 GPU, 1 process per pod = 2 ranks"] == "info"
     assert words["writes to /workspace/bert-1 on volume claim workspace"] == "info"
 
 
-def test_a_step_of_all_ranks_that_takes_more_images_than_there_are_is_said_to_fail() -> None:
+def test_preflight_rejects_a_global_batch_larger_than_the_dataset() -> None:
     words = said(form_values(workers="2", **{"ddp.batch-size": "6001"}), cluster(node("a", 4, 2)))
     assert [severity for text, severity in words.items() if "12,002 images" in text] == ["error"]
     assert not any("images" in text for text in said(form_values(workers="2"), cluster(node("a", 4, 2))))
@@ -74,7 +74,7 @@ def test_the_fit_line_names_the_nodes_and_the_largest_block() -> None:
     assert words["3 × 4 GPUs: fits now on a, b, c; 12 of 12 GPUs free, largest free block 4"] == "ok"
 
 
-def test_the_fit_line_heeds_excluded_nodes_and_tolerations() -> None:
+def test_the_fit_line_respects_excluded_nodes_and_tolerations() -> None:
     words = said(form_values(excluded_nodes="a"), cluster(node("a", 4), node("b", 2)))
     assert words["1 × 1 GPU: fits now on b; 2 of 2 GPUs free, largest free block 2"] == "ok"
     words = said(form_values(excluded_nodes="a"), cluster(node("a", 4)))
@@ -161,7 +161,7 @@ def test_the_fit_line_counts_only_nodes_with_the_labels(
     ],
     ids=["guide", "which are free", "no NVLink", "pods of one GPU", "NVLink first", "not all pods"],
 )
-def test_how_the_gpus_would_be_linked_is_said_of_each_node(
+def test_preflight_describes_the_gpu_links_of_each_node(
     machines: dict[str, str], held: dict[str, tuple[int, ...]], values: dict[str, str], words: str
 ) -> None:
     nodes = []
@@ -179,7 +179,7 @@ def test_how_the_gpus_would_be_linked_is_said_of_each_node(
     )
 
 
-def test_where_it_is_not_told_which_gpus_are_free_no_more_is_said_than_holds_for_any() -> None:
+def test_gpu_links_are_described_conservatively_if_the_free_devices_are_unknown() -> None:
     found = node("a", 8, 4)
     held = replace(found, holders=(Holder("default", "p", "bert", 4, {}),))
     parsed = parse_values(form_values(gpus="4"))
@@ -192,7 +192,7 @@ def test_where_it_is_not_told_which_gpus_are_free_no_more_is_said_than_holds_for
         assert words in [line.text for line in lines]
 
 
-def test_nodes_that_take_no_such_pods_are_not_praised() -> None:
+def test_gpu_links_of_ineligible_nodes_are_not_described() -> None:
     links = {name: MACHINES["dgx-a100"].matrix() for name in "abc"}
     nodes = (node("a", 8, status="Ready, cordoned"), node("b", 8), node("c", 8, resource="other/gpu"))
     parsed = parse_values(form_values(gpus="4", excluded_nodes="b"))
@@ -200,7 +200,7 @@ def test_nodes_that_take_no_such_pods_are_not_praised() -> None:
     assert not any("NVLink" in line.text for line in lines)
 
 
-def test_a_job_with_gpu_topology_is_measured_by_the_resource_that_it_asks_for() -> None:
+def test_a_gpu_topology_job_is_checked_against_the_aliyun_gpu_resource() -> None:
     values = form_values(kind="MPIJob v1alpha1", run="mpi", gpus="1", workers="4", gpu_topology="true")
     plain = said(values, cluster(node("a", 8)))
     text = "would never start: no node has aliyun.com/gpu; available: nvidia.com/gpu"
@@ -209,17 +209,17 @@ def test_a_job_with_gpu_topology_is_measured_by_the_resource_that_it_asks_for() 
     assert words["4 × 1 GPU: fits now on a; 8 of 8 GPUs free, largest free block 8"] == "ok"
 
 
-def test_free_gpus_in_pieces_too_small_are_said_to_make_it_wait() -> None:
+def test_fragmented_free_gpus_give_a_would_wait_warning() -> None:
     words = said(form_values(workers="2", gpus="4"), cluster(node("a", 4, 2), node("b", 4)))
     assert words["would wait: needs 2 × 4 GPUs; 6 of 8 GPUs free, at most 4 on one node (b)"] == "warning"
 
 
-def test_a_cordoned_node_counts_for_later_but_not_for_now() -> None:
+def test_gpus_of_a_cordoned_node_count_as_total_but_not_free() -> None:
     words = said(form_values(), cluster(node("a", 4, status="Ready, cordoned")))
     assert words["would wait: needs 1 × 1 GPU; 0 of 4 GPUs free"] == "warning"
 
 
-def test_how_gpus_behind_a_tolerated_taint_would_be_linked_is_said() -> None:
+def test_gpu_links_of_a_tainted_node_are_described_only_if_tolerated() -> None:
     team = replace(node("a", 8, status="Ready, tainted"), taints=(Taint("team", "nlp", "NoSchedule"),))
     links = {"a": MACHINES["dgx-a100"].matrix()}
     for tolerations, is_told in (("team=nlp:NoSchedule", True), ("", False)):
@@ -228,7 +228,7 @@ def test_how_gpus_behind_a_tolerated_taint_would_be_linked_is_said() -> None:
         assert any("NVLink" in line.text for line in lines) == is_told
 
 
-def test_a_tainted_node_takes_the_job_only_where_the_taint_is_of_the_gpus() -> None:
+def test_only_the_gpu_taint_is_tolerated_by_default() -> None:
     dedicated, of_gpus = Taint("team", "nlp", "NoSchedule"), Taint("nvidia.com/gpu", "", "NoSchedule")
     words = said(form_values(), cluster(replace(node("a", 4), taints=(of_gpus, dedicated))))
     assert words["would wait: needs 1 × 1 GPU; 0 of 4 GPUs free, 1 node tainted"] == "warning"
@@ -236,17 +236,17 @@ def test_a_tainted_node_takes_the_job_only_where_the_taint_is_of_the_gpus() -> N
     assert words["1 × 1 GPU: fits now on a; 4 of 4 GPUs free, largest free block 4"] == "ok"
 
 
-def test_more_than_the_cluster_has_is_said_to_wait_for_ever() -> None:
+def test_a_request_larger_than_any_node_is_reported_as_never_starting() -> None:
     words = said(form_values(gpus="8"), cluster(node("a", 4), node("b", 4)))
     assert words["would never start: needs 1 × 8 GPUs; the cluster has 8, at most 4 per node"] == "error"
 
 
-def test_a_resource_that_no_node_has_is_said_with_those_there_are() -> None:
+def test_an_unavailable_gpu_resource_is_reported_with_the_available_ones() -> None:
     words = said(form_values(), cluster(node("a", 4, resource="amd.com/gpu")))
     assert words["would never start: no node has nvidia.com/gpu; available: amd.com/gpu"] == "error"
 
 
-def test_of_a_resource_that_is_not_counted_it_is_not_said_that_no_node_has_it() -> None:
+def test_an_uncounted_resource_is_reported_as_unknown_rather_than_missing() -> None:
     found = replace(node("a", 0), resources={}, allocatable={"example.com/fpga": "2"})
     words = said(form_values(gpu_resource="example.com/fpga"), cluster(found))
     assert words["cannot tell whether it fits now: example.com/fpga is not counted as a GPU"] == "info"
@@ -260,7 +260,9 @@ def test_of_a_resource_that_is_not_counted_it_is_not_said_that_no_node_has_it() 
         (cluster(node("a", 1), stale="gone"), "cluster unreachable: free GPUs may have changed"),
     ],
 )
-def test_what_is_not_known_is_not_claimed(snapshot: ClusterSnapshot, words: str) -> None:
+def test_preflight_makes_no_fit_claim_without_current_node_data(
+    snapshot: ClusterSnapshot, words: str
+) -> None:
     assert words in said(form_values(), snapshot)
 
 
@@ -269,7 +271,7 @@ def test_simulated_gpus_are_called_simulated() -> None:
     assert "1 × 1 GPU: fits now on a; 8 of 8 GPUs free (simulated), largest free block 8" in words
 
 
-def test_processes_that_share_or_waste_gpus_are_pointed_out() -> None:
+def test_processes_that_share_or_waste_gpus_give_a_warning() -> None:
     assert said(form_values(processes="4"), cluster())["4 processes share 1 GPU in each pod"] == "warning"
     assert (
         said(form_values(gpus="4", processes="1"), cluster())["3 of 4 GPUs in each pod may be idle"]
@@ -277,18 +279,18 @@ def test_processes_that_share_or_waste_gpus_are_pointed_out() -> None:
     )
 
 
-def test_a_command_that_starts_no_processes_is_pointed_out() -> None:
+def test_a_multi_gpu_command_without_torchrun_gives_a_warning() -> None:
     words = "the command must start the processes itself, e.g. with torchrun"
     assert said(command("python train.py", gpus="2"), cluster())[words] == "warning"
     assert words not in said(command("torchrun train.py", gpus="2"), cluster())
 
 
-def test_a_kind_without_ranks_says_that_each_pod_trains_on_its_own() -> None:
+def test_a_multi_worker_batch_job_warns_that_pods_get_no_ranks() -> None:
     words = said(form_values(kind="Job", workers="2"), cluster())
     assert words["pods of a Job get no ranks: each trains on its own"] == "warning"
 
 
-def test_files_that_would_be_lost_and_claims_that_are_missing_are_pointed_out() -> None:
+def test_ephemeral_output_and_missing_claims_give_a_warning() -> None:
     assert (
         said(form_values(claim=""), cluster())["no volume claim: its files are lost with its pods"]
         == "warning"
@@ -300,14 +302,14 @@ def test_files_that_would_be_lost_and_claims_that_are_missing_are_pointed_out() 
         assert PreflightLine("warning", missing) not in lines
 
 
-def test_a_name_that_is_taken_is_seen_before_the_server_says_so() -> None:
+def test_preflight_reports_an_existing_job_name() -> None:
     found = said(form_values(), cluster(jobs=(job("bert-1"),)))
     assert found["would be refused: PyTorchJob bert-1 already exists in default"] == "error"
 
 
 @pytest.mark.parametrize("text", ["9" * 30, "9999", "-1", "many", ""])
 @pytest.mark.parametrize(("key", "label"), [("gpus", "GPUs"), ("workers", "Workers")])
-def test_of_a_number_that_is_none_nothing_is_claimed(key: str, label: str, text: str) -> None:
+def test_an_invalid_gpu_or_worker_count_gives_no_fit_claim(key: str, label: str, text: str) -> None:
     lines = list(said(form_values(**{key: text}), cluster(node("a", 8))))
     assert not any("GPU" in line and line != f"cannot tell the size: {label} is not valid" for line in lines)
     assert lines[0] == f"cannot tell the size: {label} is not valid"

@@ -143,7 +143,7 @@ def test_an_alert_ends_when_the_loss_is_low_again() -> None:
     "tags",
     [["loss/d_loss", "g_loss"], ["D", "G"], ["policy_loss", "loss"], ["critic/q", "loss"], ["ep_return"]],
 )
-def test_losses_that_balance_are_not_judged(tags: Sequence[str]) -> None:
+def test_balanced_losses_such_as_those_of_gans_raise_only_nan_alerts(tags: Sequence[str]) -> None:
     values = BROKEN["jumps"](random.Random(1))
     assert has_balanced_losses(tags)
     assert not loss_alerts(range(len(values)), values, tags=tags, rules=ALL)
@@ -164,7 +164,7 @@ def test_losses_that_balance_are_not_judged(tags: Sequence[str]) -> None:
         "dfl_loss",
     ],
 )
-def test_usual_names_are_not_taken_for_those_of_gans(tag: str) -> None:
+def test_common_loss_names_are_not_classified_as_gan_losses(tag: str) -> None:
     assert not has_balanced_losses([tag])
 
 
@@ -176,7 +176,7 @@ def test_a_loss_that_is_not_finite_is_reported_with_its_first_value() -> None:
     assert loss_alerts([], []) == ()
 
 
-def test_a_plateau_is_reported_only_if_asked() -> None:
+def test_a_plateau_is_reported_only_when_its_rule_is_enabled() -> None:
     values = then(falling(1000), lambda _: 2.0, times=3000, noise=0.01)(random.Random(1))
     steps = range(len(values))
     assert not loss_alerts(steps, values)
@@ -237,7 +237,7 @@ def test_a_rate_that_collapses_is_reported() -> None:
     ]  # fmt: skip
 
 
-def test_a_run_is_judged_by_all_rules() -> None:
+def test_a_run_is_checked_by_all_alert_rules() -> None:
     values = BROKEN["jumps"](random.Random(1))
     steps, times = range(len(values)), clock((len(values) - 1, 1.0))
     rates = [("samples_per_sec", [10.0] * 100 + [1.0] * 10), ("loss", [10.0] * 100 + [1.0] * 10)]
@@ -254,7 +254,9 @@ NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 @given(
     st.lists(st.tuples(st.integers(0, 10**9), NUMBERS, NUMBERS), max_size=200), st.lists(NUMBERS, max_size=99)
 )
-def test_any_series_is_judged(points: list[tuple[int, float, float]], rates: list[float]) -> None:
+def test_any_series_can_be_checked_for_alerts(
+    points: list[tuple[int, float, float]], rates: list[float]
+) -> None:
     steps = [step for step, _, _ in points]
     times, values = [time for _, time, _ in points], [value for _, _, value in points]
     for alert in run_alerts((steps, times, values), rates=[("fps", rates)], rules=ALL):
@@ -267,7 +269,7 @@ def curve(tag: str, values: Sequence[float], first: int = 0) -> ScalarCurve:
     return ScalarCurve(".", tag, "", array("q", steps), array("d", steps), array("d", values), ())
 
 
-def test_a_log_is_judged_as_it_grows_and_its_old_points_are_thinned() -> None:
+def test_a_growing_log_is_checked_for_alerts_while_old_points_are_thinned() -> None:
     values = then(falling(9000), lambda _: 9.0, times=100)(random.Random(1))
     history = RunHistory()
     assert history.alerts() == ()
@@ -285,7 +287,7 @@ def test_a_log_is_judged_as_it_grows_and_its_old_points_are_thinned() -> None:
     assert [each.rule for each in history.alerts()] == [AlertRule.SLOW]
 
 
-def test_full_curves_are_judged_with_their_rates() -> None:
+def test_full_curves_are_checked_for_alerts_with_their_throughput() -> None:
     values = BROKEN["jumps"](random.Random(1))
     curves = {"loss": curve("loss", values), "tokens/s": curve("tokens/s", [9.0] * 50 + [1.0] * 10)}
     found = curve_alerts(curves, "loss")

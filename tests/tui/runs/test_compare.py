@@ -16,7 +16,7 @@ from tui.runs.record import RunRecord, parse_arguments, with_past, with_template
 from tui.text.cells import cell_len
 
 
-def test_only_what_differs_is_shown_beside_the_values() -> None:
+def test_a_comparison_shows_only_differing_settings_beside_the_values() -> None:
     found = Comparison(guide(), now_s=0, sort_by="-throughput")
     assert found.differing == ["placement", "link", "model"]
     assert [row.name for row in found.rows][:2] == ["pytorch-topo-4-resnet50", "pytorch-4-resnet50"]
@@ -28,7 +28,7 @@ def test_only_what_differs_is_shown_beside_the_values() -> None:
     assert equal.differing == [] and [each.key for each in equal.fields()][:2] == ["name", "train/loss"]
 
 
-def test_folders_named_after_their_runs_are_no_difference() -> None:
+def test_folders_named_after_their_runs_do_not_count_as_differing() -> None:
     runs = [
         job(
             name, [1.0], arguments={"--log-dir": f"/work/{name}-20260514/logs", "--model": name, "--out": out}
@@ -98,7 +98,7 @@ def test_any_records_fit_the_terminal(records: list[RunRecord], width: int) -> N
     msgspec.json.encode(comparison.values())
 
 
-def test_arguments_are_read_in_their_spellings_and_secrets_are_not_stored() -> None:
+def test_arguments_are_parsed_in_all_spellings_and_secrets_are_not_stored() -> None:
     script = "cd /code && python train.py --lr 1e-3 --wd=-0.1 -b 8 --amp optim.name=adam"
     command, found = parse_arguments(["bash", "-lc", script, "x", "--seed", "3"])
     assert found == {
@@ -122,7 +122,7 @@ def test_arguments_are_read_in_their_spellings_and_secrets_are_not_stored() -> N
     assert with_template(RunRecord("a"), {"spec": {"containers": []}}) == RunRecord("a")
 
 
-def test_what_a_folder_does_not_tell_is_no_difference_and_a_job_keeps_what_was_recorded() -> None:
+def test_unknown_settings_do_not_count_as_differing_and_a_job_keeps_recorded_values() -> None:
     folder = with_values(RunRecord("f", "runs/f"), [curve("loss", [1.0])])
     assert Comparison([job("a", [2.0]), folder], now_s=0).differing == []
     past = guide()[0]

@@ -172,7 +172,7 @@ every_format = pytest.mark.parametrize(
 
 @every_format
 @pytest.mark.parametrize("piece_bytes", [1 << 30, 7, 1])
-def test_every_format_gives_each_point_once_however_it_arrives(
+def test_every_format_yields_each_point_once_for_any_chunk_size(
     path: str, content: bytes, points: Points, piece_bytes: int
 ) -> None:
     if piece_bytes == 1:
@@ -224,7 +224,7 @@ def fresh_points(path: str, content: bytes, piece_bytes: int = 1 << 30) -> Point
     later=st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(min_size=1, max_size=9)), max_size=3),
     pieces=st.integers(1, 4),
 )
-def test_damage_never_raises_and_never_costs_what_was_before_it(
+def test_damage_in_a_metrics_file_never_raises_and_keeps_the_points_before(
     path: str,
     content: bytes,
     points: Points,
@@ -251,20 +251,20 @@ def test_damage_never_raises_and_never_costs_what_was_before_it(
 
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from([path for path, *_ in EXAMPLES]), st.binary(max_size=400))
-def test_any_file_of_that_name_is_read_without_an_error(path: str, content: bytes) -> None:
+def test_any_content_of_a_metrics_file_is_read_without_an_error(path: str, content: bytes) -> None:
     files = read(path, content, piece_bytes=50)
     files.curves()
     files.texts()
 
 
-def test_lines_after_a_damaged_one_are_read_and_the_damage_is_told() -> None:
+def test_lines_after_a_damaged_line_are_read_and_the_damage_is_reported() -> None:
     content = lines({"step": 1, "loss": 2.5}) + b'{"step": 2, "lo\n[1]\n' + lines({"step": 3, "loss": 2.0})
     files = read("log.jsonl", content)
     assert points_of(files) == {"loss": [(1, 2.5), (3, 2.0)]}
     assert files.problems == {"log.jsonl": "2 damaged records were left out."}
 
 
-def test_a_damaged_block_of_a_run_of_wandb_costs_that_block_alone() -> None:
+def test_a_damaged_wandb_block_loses_only_that_block() -> None:
     records = [history({"loss": float(step), "pad": "x" * 1000}, step) for step in range(200)]
     content = bytearray(wandb_file(records))
     content[40_000] ^= 1
@@ -284,12 +284,12 @@ def test_a_damaged_block_of_a_run_of_wandb_costs_that_block_alone() -> None:
         ("trainer_state.json", b'{"log_history": ['),
     ],
 )
-def test_a_file_that_is_something_else_is_named(path: str, content: bytes) -> None:
+def test_a_metrics_file_with_foreign_content_is_reported(path: str, content: bytes) -> None:
     files = read(path, content)
     assert (files.curves(), [*files.problems]) == ([], [path])
 
 
-def test_a_text_log_or_a_data_set_is_given_up_without_a_word() -> None:
+def test_a_text_log_or_data_set_is_abandoned_silently() -> None:
     for path, line in (
         ("log.txt", b"step 10 loss 1.5\n"),
         ("catalog.jsonl", b'{"text": "loss", "label": 3}\n'),
@@ -301,7 +301,7 @@ def test_a_text_log_or_a_data_set_is_given_up_without_a_word() -> None:
         assert (files.curves(), files.problems) == ([], {})
 
 
-def test_a_csv_whose_header_grows_is_read_again_and_every_point_comes_once(tmp_path: Path) -> None:
+def test_a_csv_with_a_growing_header_is_reread_and_yields_each_point_once(tmp_path: Path) -> None:
     file = tmp_path / "metrics.csv"
     folder = MetricFolder(tmp_path)
     file.write_text("step,loss\n" + "".join(f"{step},{step / 8}\n" for step in range(50)))
@@ -321,7 +321,7 @@ def state(last: int) -> bytes:
     ).encode()
 
 
-def test_the_newest_state_of_a_training_counts_and_a_half_written_one_hides_nothing(tmp_path: Path) -> None:
+def test_the_newest_trainer_state_is_used_and_a_half_written_one_keeps_earlier_points(tmp_path: Path) -> None:
     folder = MetricFolder(tmp_path)
     for step in (10, 20, 100):
         (tmp_path / f"checkpoint-{step}").mkdir()
@@ -343,7 +343,7 @@ def test_the_newest_state_of_a_training_counts_and_a_half_written_one_hides_noth
 
 
 @pytest.mark.parametrize("name", ["metrics.csv", "events.out.tfevents.1.a"])
-def test_what_is_written_while_a_file_is_read_comes_once_too(tmp_path: Path, name: str) -> None:
+def test_points_written_while_a_file_is_read_are_yielded_once(tmp_path: Path, name: str) -> None:
     with EventWriter(tmp_path / "made") as writer:
         for step in range(20):
             writer.write_scalar("loss", step, 0.5)
@@ -365,7 +365,7 @@ def test_what_is_written_while_a_file_is_read_comes_once_too(tmp_path: Path, nam
     assert count == 20
 
 
-def test_event_files_win_per_tag_and_step(tmp_path: Path) -> None:
+def test_event_files_take_precedence_per_tag_and_step(tmp_path: Path) -> None:
     with EventWriter(tmp_path / "runs" / "a") as writer:
         writer.write_scalar("train/loss", 10, 5.0)
     (tmp_path / "trainer_state.json").write_bytes(state(30))
@@ -413,7 +413,7 @@ def test_names_settings_and_sizes_are_bounded_and_clean() -> None:
         ({"timestamp": "0001-01-01T00:00:00+14:00"}, 0.0),
     ],
 )
-def test_times_are_read_in_their_spellings(record: dict[str, Any], time_s: float) -> None:
+def test_timestamps_are_parsed_in_all_spellings(record: dict[str, Any], time_s: float) -> None:
     [curve, *_] = read("log.jsonl", lines({"step": 1, "loss": 1.0, **record})).curves()
     assert list(curve.wall_times) == [time_s]
 
@@ -427,6 +427,6 @@ LARGE: list[tuple[str, Callable[[int], bytes]]] = [
 
 
 @pytest.mark.parametrize("make", [make for _, make in LARGE], ids=[name for name, _ in LARGE])
-def test_numbers_and_nesting_beyond_bounds_are_survived(make: Callable[[int], bytes]) -> None:
+def test_excessive_numbers_and_nesting_do_not_stop_the_reader(make: Callable[[int], bytes]) -> None:
     files = read("log.jsonl", make(0) + lines({"step": 2, "loss": 1.0}))
     assert points_of(files)["loss"][-1] == (2, 1.0)

@@ -21,7 +21,7 @@ def run(uid: str, loss: float | None = 1.0, status: str = "Succeeded") -> RunRec
     return RunRecord(uid, f"job-{uid}", "vision", "PyTorchJob", status=status, tags=tags, seen_s=1.0)
 
 
-def test_a_run_is_known_after_a_restart_and_the_file_is_private(tmp_path: Path) -> None:
+def test_stored_runs_survive_a_restart_in_a_private_file(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     first = RunStore(folder)
     assert first.find("a") is None and "a" not in first and first.records() == []
@@ -44,7 +44,7 @@ def test_two_consoles_keep_each_others_runs(tmp_path: Path) -> None:
     assert one.records() == other.records()
 
 
-def test_only_the_newest_runs_are_kept_and_without_a_folder_none_is_lost(
+def test_only_the_newest_runs_are_retained_also_without_a_writable_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_RUNS", 4)
@@ -77,7 +77,7 @@ DAMAGE = st.one_of(
 
 
 @given(st.lists(DAMAGE, max_size=6), st.integers(0, 6))
-def test_damaged_records_are_named_and_the_good_ones_kept(damage: list[bytes], place: int) -> None:
+def test_damaged_records_are_reported_and_valid_ones_retained(damage: list[bytes], place: int) -> None:
     good = [msgspec.json.encode(run(uid)) for uid in ("good-1", "good-2")]
     lines = [*damage[:place], good[0], *damage[place:], good[1]]
     with TemporaryDirectory() as folder:

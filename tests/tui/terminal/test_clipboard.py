@@ -33,7 +33,7 @@ def a_tool(folder: Path, name: str, script: str) -> str:
     return f"{folder}:{os.defpath}"
 
 
-def test_over_ssh_the_terminal_is_asked_and_nobody_claims_that_it_took_it(tmp_path: Path) -> None:
+def test_over_ssh_the_copy_uses_osc52_and_the_message_promises_no_success(tmp_path: Path) -> None:
     terminal = Terminal()
     copied = copy("a\nb", terminal.write, REMOTE, folder=tmp_path)
     assert terminal.text == "\x1b]52;c;" + base64.b64encode(b"a\nb").decode() + "\x07"
@@ -42,13 +42,13 @@ def test_over_ssh_the_terminal_is_asked_and_nobody_claims_that_it_took_it(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tmux_takes_a_sequence_or_hands_on_what_is_wrapped_with_doubled_escapes() -> None:
+def test_tmux_gets_osc52_both_plain_and_wrapped_for_passthrough() -> None:
     plain = "\x1b]52;c;eA==\x07"
     assert sequence("x", {"TMUX": "/tmp/s,1,0"}) == f"{plain}\x1bPtmux;\x1b{plain}\x1b\\"
     assert sequence("x", {"TERM": "tmux-256color"}) == "\x1b]52;c;eA==\x07"
 
 
-def test_tmux_is_asked_by_its_own_command_also_over_ssh(tmp_path: Path) -> None:
+def test_the_tmux_command_copies_even_over_ssh_and_falls_back_to_osc52(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     path = a_tool(tmp_path / "bin", "tmux", f'printf "%s " "$@" > {taken}; cat >> {taken}')
     terminal = Terminal()
@@ -60,7 +60,7 @@ def test_tmux_is_asked_by_its_own_command_also_over_ssh(tmp_path: Path) -> None:
     assert copy("x", terminal.write, env, folder=tmp_path).how == "osc52"
 
 
-def test_screen_hands_on_pieces_that_it_has_room_for() -> None:
+def test_osc52_is_split_into_chunks_that_gnu_screen_passes_through() -> None:
     text = "x" * 1000
     said = sequence(text, {"STY": "1.pts", "TERM": "screen.xterm-256color"})
     pieces = said.split("\x1b\\")[:-1]
@@ -69,7 +69,7 @@ def test_screen_hands_on_pieces_that_it_has_room_for() -> None:
 
 
 @pytest.mark.parametrize("size", [LARGEST_ENCODED // 4 * 3 - 3, LARGEST_ENCODED // 4 * 3, LARGEST_ENCODED])
-def test_what_is_too_much_for_a_terminal_goes_into_a_file_of_the_owners(tmp_path: Path, size: int) -> None:
+def test_text_too_long_for_osc52_is_copied_to_a_private_file(tmp_path: Path, size: int) -> None:
     terminal = Terminal()
     text = "é" * (size // 2)
     copied = copy(text, terminal.write, REMOTE, folder=tmp_path / "state")
@@ -84,14 +84,14 @@ def test_what_is_too_much_for_a_terminal_goes_into_a_file_of_the_owners(tmp_path
 
 
 @pytest.mark.parametrize("terminal", ["dumb", "linux", "vt100", ""])
-def test_a_terminal_without_a_clipboard_is_not_asked(tmp_path: Path, terminal: str) -> None:
+def test_a_terminal_without_a_clipboard_gets_no_osc52(tmp_path: Path, terminal: str) -> None:
     written = Terminal()
     copied = copy("x", written.write, {**REMOTE, "TERM": terminal}, folder=tmp_path)
     assert (copied.how, written.text) == ("file", "")
     assert copied.words == f"1 line written to {tmp_path / 'clipboard.txt'}: this terminal has no clipboard."
 
 
-def test_at_the_machine_itself_its_tool_takes_the_text(tmp_path: Path) -> None:
+def test_a_local_session_copies_with_a_native_clipboard_tool(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     path = a_tool(tmp_path / "bin", "xclip", f'printf "%s " "$@" > {taken}; cat >> {taken}')
     terminal = Terminal()
@@ -102,7 +102,7 @@ def test_at_the_machine_itself_its_tool_takes_the_text(tmp_path: Path) -> None:
     assert copy("x", terminal.write, {**env, "SSH_TTY": "/dev/pts/1"}, folder=tmp_path).how == "osc52"
 
 
-def test_a_tool_that_fails_gives_way_to_the_terminal(tmp_path: Path) -> None:
+def test_a_failing_clipboard_tool_falls_back_to_osc52(tmp_path: Path) -> None:
     path = a_tool(tmp_path / "bin", "wl-copy", "exit 1")
     terminal = Terminal()
     env = {"TERM": "xterm", "WAYLAND_DISPLAY": "wayland-0", "PATH": path}
@@ -111,7 +111,7 @@ def test_a_tool_that_fails_gives_way_to_the_terminal(tmp_path: Path) -> None:
     assert (forced.how, "no clipboard tool works here" in forced.words) == ("file", True)
 
 
-def test_the_way_can_be_chosen(tmp_path: Path) -> None:
+def test_the_copy_method_can_be_chosen_by_environment_variable(tmp_path: Path) -> None:
     terminal = Terminal()
     path = a_tool(tmp_path / "bin", "xsel", "cat > /dev/null")
     env = {"TERM": "xterm", "DISPLAY": ":0", "PATH": path}
@@ -129,7 +129,7 @@ def test_only_clean_text_is_copied(tmp_path: Path) -> None:
     assert copied.path.read_text() == "ared\u2407\nb<U+202E>c"
 
 
-def test_nothing_is_not_copied_and_a_folder_that_takes_nothing_is_said(tmp_path: Path) -> None:
+def test_empty_text_is_not_copied_and_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     terminal = Terminal()
     assert copy("", terminal.write, REMOTE, folder=tmp_path).words == "There is nothing to copy."
     (tmp_path / "file").write_text("")

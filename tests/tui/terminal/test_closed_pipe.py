@@ -36,7 +36,9 @@ async def wait_in_block(entered: asyncio.Event, go_on: asyncio.Event) -> str:
     return "went on"
 
 
-async def test_a_block_that_waits_ends_when_the_reader_goes_away(make_pipe: Callable[[], int]) -> None:
+async def test_a_waiting_block_ends_with_broken_pipe_when_the_reader_closes(
+    make_pipe: Callable[[], int],
+) -> None:
     pipe = make_pipe()
     entered = asyncio.Event()
     waiting = asyncio.create_task(wait_in_block(entered, asyncio.Event()))
@@ -47,14 +49,14 @@ async def test_a_block_that_waits_ends_when_the_reader_goes_away(make_pipe: Call
     assert not waiting.cancelled()
 
 
-async def test_a_reader_that_was_never_there_ends_it_too(make_pipe: Callable[[], int]) -> None:
+async def test_a_pipe_closed_before_the_block_raises_broken_pipe(make_pipe: Callable[[], int]) -> None:
     pipe = make_pipe()
     os.close(pipe)
     with pytest.raises(BrokenPipeError):
         await wait_in_block(asyncio.Event(), asyncio.Event())
 
 
-async def test_another_cancellation_stays_one(make_pipe: Callable[[], int]) -> None:
+async def test_a_foreign_cancellation_is_not_converted_to_broken_pipe(make_pipe: Callable[[], int]) -> None:
     pipe = make_pipe()
     entered = asyncio.Event()
     waiting = asyncio.create_task(wait_in_block(entered, asyncio.Event()))
@@ -65,7 +67,7 @@ async def test_another_cancellation_stays_one(make_pipe: Callable[[], int]) -> N
     os.close(pipe)
 
 
-async def test_after_the_block_nobody_looks_any_more(make_pipe: Callable[[], int]) -> None:
+async def test_the_pipe_is_not_watched_after_the_block(make_pipe: Callable[[], int]) -> None:
     pipe = make_pipe()
     go_on = asyncio.Event()
     go_on.set()
@@ -74,7 +76,9 @@ async def test_after_the_block_nobody_looks_any_more(make_pipe: Callable[[], int
     await asyncio.sleep(0)
 
 
-async def test_a_file_has_no_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_block_runs_normally_when_stdout_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go_on = asyncio.Event()
     go_on.set()
     with open(tmp_path / "out", "w") as out:
@@ -82,7 +86,7 @@ async def test_a_file_has_no_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert await wait_in_block(asyncio.Event(), go_on) == "went on"
 
 
-async def test_input_of_a_socket_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_input_on_a_socket_as_stdout_does_not_end_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
     entered, go_on = asyncio.Event(), asyncio.Event()
     with ours, theirs, ours.makefile("w") as out:

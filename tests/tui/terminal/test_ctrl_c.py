@@ -80,20 +80,20 @@ def end_of(child: subprocess.Popen[str], *, is_read: bool = True) -> tuple[int, 
     ],
     ids=["in the loop", "beside the loop", "for a thread"],
 )
-def test_what_waits_ends_at_once(waiting: str) -> None:
+def test_ctrl_c_ends_a_waiting_command_immediately(waiting: str) -> None:
     child = command("ready()", waiting)
     press(child)
     assert end_of(child) == (130, "", "")
 
 
-def test_what_is_written_to_a_reader_that_sleeps_ends_at_once() -> None:
+def test_ctrl_c_ends_a_write_to_a_blocked_reader_immediately() -> None:
     child = command("ready()", "sys.stdout.write('x' * 10_000_000)")
     press(child)
     status, _, err = end_of(child, is_read=False)
     assert (status, err) == (130, "")
 
 
-def test_what_is_left_to_print_keeps_nobody_waiting_after_the_end() -> None:
+def test_ctrl_c_does_not_wait_for_buffered_output() -> None:
     write = "sys.stdout = open(1, 'w', 10_000_000, closefd=False); sys.stdout.write('x' * 9_000_000)"
     child = command("ready()", write, "sys.stderr.write('written\\n')", f"await asyncio.sleep({LONG_S})")
     assert child.stderr is not None
@@ -103,7 +103,7 @@ def test_what_is_left_to_print_keeps_nobody_waiting_after_the_end() -> None:
     assert (status, err) == (130, "")
 
 
-def test_what_is_cleared_up_may_take_its_time() -> None:
+def test_ctrl_c_waits_for_slow_cleanup() -> None:
     child = command(
         "try:",
         "    ready()",
@@ -116,7 +116,7 @@ def test_what_is_cleared_up_may_take_its_time() -> None:
     assert end_of(child) == (130, "cleared up\n", "")
 
 
-def test_once_more_ends_also_what_clears_up() -> None:
+def test_a_second_ctrl_c_ends_the_cleanup() -> None:
     child = command(
         "try:",
         "    ready()",
@@ -130,19 +130,19 @@ def test_once_more_ends_also_what_clears_up() -> None:
     assert end_of(child) == (130, "", "")
 
 
-def test_before_the_first_step_nothing_is_begun() -> None:
+def test_ctrl_c_before_the_event_loop_starts_runs_nothing() -> None:
     press_early = "class Early(asyncio.Runner):\n"
     press_early += "    def run(self, work):\n        signal.raise_signal(signal.SIGINT)\n"
     press_early += "        return super().run(work)\nasyncio.Runner = Early\n"
     assert end_of(command("print('begun')", "return 0", before=press_early)) == (130, "", "")
 
 
-def test_in_the_last_step_it_is_not_forgotten() -> None:
+def test_ctrl_c_in_the_last_step_still_exits_with_130() -> None:
     child = command("signal.raise_signal(signal.SIGINT)", "return 0")
     assert end_of(child) == (130, "", "")
 
 
-def test_what_swallows_it_does_not_end_as_if_all_were_done() -> None:
+def test_a_swallowed_ctrl_c_still_exits_with_130() -> None:
     child = command(
         "try:",
         "    ready()",
@@ -154,7 +154,7 @@ def test_what_swallows_it_does_not_end_as_if_all_were_done() -> None:
     assert end_of(child) == (130, "", "")
 
 
-def test_where_it_is_ignored_it_stays_so() -> None:
+def test_an_ignored_sigint_stays_ignored() -> None:
     ignored = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
     child = command(
         "signal.raise_signal(signal.SIGINT)", "await asyncio.sleep(0)", "return 7", before=ignored
@@ -162,12 +162,12 @@ def test_where_it_is_ignored_it_stays_so() -> None:
     assert end_of(child) == (7, "", "")
 
 
-def test_a_command_that_is_not_pressed_ends_as_it_says() -> None:
+def test_a_command_without_ctrl_c_returns_its_own_exit_code() -> None:
     assert end_of(command("await asyncio.to_thread(print, 'done')", "return 3")) == (3, "done\n", "")
 
 
 @pytest.mark.parametrize("module", ["k8s.errors", "tui.commands.support.parser", "asyncio"])
-def test_while_modules_are_imported_it_ends_without_a_traceback(module: str, tmp_path: Path) -> None:
+def test_ctrl_c_during_imports_ends_without_a_traceback(module: str, tmp_path: Path) -> None:
     program = f"""
 import builtins, signal, sys
 real = builtins.__import__
@@ -184,7 +184,7 @@ sys.exit(main(["info"]))
     assert end_of(start("-c", program)) == (130, "ready\n", "")
 
 
-def test_while_a_name_is_looked_up_it_ends_at_once(tmp_path: Path) -> None:
+def test_ctrl_c_during_a_dns_lookup_ends_immediately(tmp_path: Path) -> None:
     config = tmp_path / "kubeconfig"
     config.write_text(
         "{apiVersion: v1, kind: Config, current-context: c, users: [{name: u, user: {token: x}}], "

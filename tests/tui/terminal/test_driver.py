@@ -11,7 +11,7 @@ from tui.terminal import driver
 AN_HOUR_S = 3600.0
 
 
-def test_a_key_is_answered_at_once_while_what_changes_by_itself_waits() -> None:
+def test_a_key_is_painted_immediately_while_background_changes_wait_for_a_frame() -> None:
     with Driven(period_s=AN_HOUR_S) as terminal:
         terminal.wait_for("keys 0")
         terminal.wait_to_be_told(lambda report: report["ticks"] > 500)
@@ -26,7 +26,7 @@ def test_a_key_is_answered_at_once_while_what_changes_by_itself_waits() -> None:
         terminal.wait_for("keys 51")
 
 
-def test_all_that_has_changed_is_on_the_screen_in_the_end() -> None:
+def test_the_screen_finally_shows_every_change() -> None:
     with Driven() as terminal:
         terminal.wait_for("keys 0")
         terminal.send("s")
@@ -34,7 +34,7 @@ def test_all_that_has_changed_is_on_the_screen_in_the_end() -> None:
         terminal.wait_for(lambda _: "\n".join(terminal.lines[1:]) == _shown(halted["ticks"]))
 
 
-def test_textual_still_has_the_timer_that_ours_replaces() -> None:
+def test_textual_still_has_the_update_timer_that_the_driver_replaces() -> None:
     screen: Screen[None] = Screen()
     timer = object()
     setattr(screen, driver._TIMER, timer)

@@ -12,7 +12,7 @@ from tests.support.driver_app import Driven
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h")
 
 
-def test_a_bug_ends_the_console_says_where_it_is_and_restores_the_terminal() -> None:
+def test_a_crash_reports_the_bug_without_secrets_and_restores_the_terminal() -> None:
     with Driven() as terminal:
         terminal.wait_for("keys 0")
         terminal.send("c")
@@ -27,7 +27,7 @@ def test_a_bug_ends_the_console_says_where_it_is_and_restores_the_terminal() -> 
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["term", "int"]
 )
-def test_a_second_signal_ends_at_once_what_takes_too_long_to_end(
+def test_a_second_signal_ends_a_slow_shutdown_immediately(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     with Driven(DRIVEN_WAITS_FOR=str(tmp_path / "never")) as terminal:
@@ -41,7 +41,7 @@ def test_a_second_signal_ends_at_once_what_takes_too_long_to_end(
             assert sequence in terminal.output
 
 
-def test_a_terminal_that_hangs_up_twice_does_not_cut_short_what_is_being_kept(tmp_path: Path) -> None:
+def test_a_second_hangup_does_not_interrupt_saving(tmp_path: Path) -> None:
     may_end = tmp_path / "go on"
     with Driven(DRIVEN_WAITS_FOR=str(may_end)) as terminal:
         terminal.wait_for("keys 0")

@@ -14,7 +14,7 @@ from tui.terminal.driver import (
 )
 
 
-def test_what_changes_first_is_painted_at_once_and_then_ten_times_a_second() -> None:
+def test_the_first_change_is_painted_immediately_and_later_ones_at_ten_frames_per_second() -> None:
     rate = FrameRate(is_remote=False)
     assert rate.due_s(100.0) == 100.0 + TOGETHER_S
     rate.paint(100.0)
@@ -22,13 +22,13 @@ def test_what_changes_first_is_painted_at_once_and_then_ten_times_a_second() -> 
     assert rate.due_s(103.0) == 103.0 + TOGETHER_S
 
 
-def test_over_ssh_it_is_painted_four_times_a_second() -> None:
+def test_over_ssh_the_frame_rate_is_four_per_second() -> None:
     rate = FrameRate(is_remote=True)
     rate.paint(100.0)
     assert rate.due_s(100.01) == 100.0 + SLOW_PERIOD_S == 100.25
 
 
-def test_what_follows_a_key_never_waits_for_the_next_frame() -> None:
+def test_changes_after_a_key_never_wait_for_the_next_frame() -> None:
     rate = FrameRate(is_remote=True)
     rate.paint(100.0)
     rate.press(100.01)
@@ -39,7 +39,7 @@ def test_what_follows_a_key_never_waits_for_the_next_frame() -> None:
     assert rate.due_s(100.01 + PRESS_S) == 100.05 + SLOW_PERIOD_S
 
 
-def test_a_key_that_takes_long_is_answered_at_once_when_it_is_done_but_is_not_waited_for_for_ever() -> None:
+def test_a_slow_key_response_is_painted_immediately_until_a_time_limit() -> None:
     rate = FrameRate(is_remote=False, period_s=60)
     rate.paint(100.0)
     rate.press(100.1)

@@ -77,7 +77,7 @@ async def until(is_so: Callable[[], object]) -> None:
 @pytest.mark.parametrize(
     ("key", "field"), [("f1", "second"), ("f2", "second"), ("f3", "answer"), ("f4", "answer")]
 )
-async def test_what_is_typed_behind_a_key_reaches_the_field_that_it_leads_to(key: str, field: str) -> None:
+async def test_keys_typed_ahead_reach_the_field_that_the_first_key_focuses(key: str, field: str) -> None:
     app = TwoFields()
     async with app.run_test() as pilot:
         await pilot.pause()
@@ -85,7 +85,7 @@ async def test_what_is_typed_behind_a_key_reaches_the_field_that_it_leads_to(key
         await until(lambda: app.texts() == {"first": "a", field: "bc"})
 
 
-async def test_keys_wait_for_what_is_fetched_for_them() -> None:
+async def test_keys_typed_ahead_wait_for_a_fetch_started_by_a_key() -> None:
     app = TwoFields()
     async with app.run_test() as pilot:
         await pilot.pause()
@@ -97,7 +97,7 @@ async def test_keys_wait_for_what_is_fetched_for_them() -> None:
 
 
 @pytest.mark.parametrize("key", ["f5", "f6"])
-async def test_keys_do_not_wait_for_ever(key: str) -> None:
+async def test_keys_typed_ahead_wait_only_up_to_a_time_limit(key: str) -> None:
     app = TwoFields()
     async with app.run_test() as pilot:
         await pilot.pause()

@@ -60,7 +60,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.mark.parametrize("gap_ms", [50, 150, 300])
 @pytest.mark.parametrize("tail", list(ARROWS))
-def test_a_key_torn_apart_over_ssh_is_the_key(clock: Clock, tail: str, gap_ms: int) -> None:
+def test_an_arrow_sequence_split_over_ssh_is_parsed_as_the_arrow_key(
+    clock: Clock, tail: str, gap_ms: int
+) -> None:
     parser = XTermParser()
     found = keys_of(parser.feed(ESCAPE))
     for _ in range(gap_ms // 50):
@@ -70,14 +72,14 @@ def test_a_key_torn_apart_over_ssh_is_the_key(clock: Clock, tail: str, gap_ms: i
     assert found == [ARROWS[tail]]
 
 
-def test_a_lone_escape_over_ssh_is_the_escape_key_soon_enough(clock: Clock) -> None:
+def test_a_lone_escape_over_ssh_becomes_the_escape_key_after_a_delay(clock: Clock) -> None:
     parser = XTermParser()
     assert keys_of(parser.feed(ESCAPE)) == []
     clock.now_s += OVER_SSH_S
     assert keys_of(parser.tick()) == ["escape"]
 
 
-def test_escape_and_another_key_in_one_packet_are_not_taken_apart(clock: Clock) -> None:
+def test_arrow_sequences_in_one_packet_are_parsed_as_arrows(clock: Clock) -> None:
     assert keys_of(XTermParser().feed(ESCAPE + "[B" + ESCAPE + "[A")) == ["down", "up"]
 
 
@@ -96,7 +98,9 @@ def test_escape_and_another_key_in_one_packet_are_not_taken_apart(clock: Clock) 
         (f"{ESCAPE}b", ["ctrl+left"]),
     ],
 )
-def test_escape_and_a_key_right_after_it_are_both_keys(clock: Clock, sent: str, keys: list[str]) -> None:
+def test_escape_followed_directly_by_a_key_is_parsed_as_two_keys(
+    clock: Clock, sent: str, keys: list[str]
+) -> None:
     assert linux_driver.XTermParser is KeyParser  # type: ignore[attr-defined]
     parser = KeyParser()
     found = keys_of(parser.feed(sent))
@@ -126,7 +130,7 @@ def opened(server: LoadServer, folder: Path, delay_ms: str) -> Iterator[Terminal
         yield terminal
 
 
-def test_arrows_in_pieces_move_the_cursor_and_nothing_else(server: LoadServer, tmp_path: Path) -> None:
+def test_split_arrow_sequences_only_move_the_cursor(server: LoadServer, tmp_path: Path) -> None:
     with opened(server, tmp_path, NEVER_MS) as console:
         there = rows(console.text)
         for number in (1, 2, 3):
@@ -139,7 +143,7 @@ def test_arrows_in_pieces_move_the_cursor_and_nothing_else(server: LoadServer, t
         assert "Jobs (" in console.text
 
 
-def test_an_arrow_that_comes_too_late_changes_nothing_and_can_be_gone_back_from(
+def test_a_too_late_arrow_remainder_changes_nothing_on_the_cluster(
     server: LoadServer, tmp_path: Path
 ) -> None:
     asking = {key.keys for key in view_keys(JOBS, ACTIONS) if key.changes_cluster}
@@ -162,7 +166,7 @@ def test_an_arrow_that_comes_too_late_changes_nothing_and_can_be_gone_back_from(
     assert server.count()["changes"] == 0
 
 
-def test_no_key_is_a_bracket_that_an_arrow_in_pieces_leaves_behind() -> None:
+def test_no_key_is_bound_to_a_bracket() -> None:
     brackets = {"[", "]", "left_square_bracket", "right_square_bracket"}
     bound = {key.strip() for _, keys in key_table().sections for each in keys for key in each.keys.split(",")}
     assert not bound & brackets

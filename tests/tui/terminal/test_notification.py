@@ -47,7 +47,7 @@ def test_each_terminal_gets_its_own_sequence(env: dict[str, str], found: str) ->
     "hostile",
     ["a\x1b\\\x1b]52;c;eA==\x07b", "\x07\x9c\x9d0;x\x9c", "4;1;100", "a\nb\r\x00", "\u202ex", "x" * 9999],
 )
-def test_foreign_text_stays_text(term: str, hostile: str) -> None:
+def test_a_hostile_notification_text_cannot_inject_escape_sequences(term: str, hostile: str) -> None:
     plain = notification("a", "b", {"TERM": term})
     found = notification(hostile, hostile, {"TERM": term})
     assert found.count("\x1b") == plain.count("\x1b") and found.count(";") == plain.count(";")
@@ -55,6 +55,6 @@ def test_foreign_text_stays_text(term: str, hostile: str) -> None:
     assert len(found) < 2 * MAX_BODY
 
 
-def test_without_a_body_the_title_is_all() -> None:
+def test_a_notification_without_a_body_has_only_a_title() -> None:
     assert notification("a", "", {"TERM": "xterm-kitty"}) == "\x1b]99;i=gpuconsole:d=1;a\x1b\\"
     assert notification("a", "", {"TERM": "xterm"}) == "\x1b]9;a\x1b\\"

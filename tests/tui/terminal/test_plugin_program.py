@@ -53,7 +53,7 @@ def play(terminal: Terminal) -> None:
     terminal.wait_for("Jobs")
 
 
-async def test_a_program_has_the_terminal_and_the_console_comes_back(tmp_path: Path) -> None:
+async def test_a_plugin_program_gets_the_terminal_and_the_console_resumes_afterwards(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG)
     homes = {f"XDG_{kind}_HOME": str(tmp_path / kind) for kind in ("DATA", "STATE", "CONFIG", "CACHE")}

@@ -75,7 +75,7 @@ def is_whole(terminal: Terminal) -> None:
         assert word not in screen
 
 
-async def test_a_shell_has_the_terminal_and_the_console_comes_back(tmp_path: Path) -> None:
+async def test_a_shell_gets_the_terminal_and_the_console_resumes_afterwards(tmp_path: Path) -> None:
     shell = Shell()
     words = "xsé\x03\x1a\x1b[A"
 
@@ -127,13 +127,13 @@ class TypedAhead:
         yield
 
 
-async def test_a_shell_knows_its_size_before_what_was_typed_ahead() -> None:
+async def test_a_shell_gets_its_size_before_input_typed_ahead() -> None:
     shell: Any = TypedAhead()
     assert await _carry(shell, shell) == 0
     assert shell.sent == [(80, 24), b"stty size\r"]
 
 
-async def test_a_shell_can_be_opened_again_and_again(tmp_path: Path) -> None:
+async def test_a_shell_can_be_opened_repeatedly(tmp_path: Path) -> None:
     def play(terminal: Terminal) -> None:
         for shell in (1, 2, 3):
             before = len(terminal.output)
@@ -147,7 +147,7 @@ async def test_a_shell_can_be_opened_again_and_again(tmp_path: Path) -> None:
     await played(tmp_path, play, Talk(Shell().speak))
 
 
-async def test_a_broken_program_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+async def test_terminal_modes_left_by_a_program_in_a_shell_are_reset(tmp_path: Path) -> None:
     def play(terminal: Terminal) -> None:
         terminal.send("s")
         terminal.wait_for("ready>")
@@ -163,7 +163,7 @@ async def test_a_broken_program_leaves_the_terminal_as_it_was(tmp_path: Path) ->
         assert sequence in after.partition(b"\x1b[?1049h")[0]
 
 
-async def test_a_shell_whose_server_is_gone_says_so(tmp_path: Path) -> None:
+async def test_a_dropped_shell_connection_is_reported(tmp_path: Path) -> None:
     def play(terminal: Terminal) -> None:
         terminal.send("s")
         terminal.wait_for("ready>")
@@ -174,7 +174,7 @@ async def test_a_shell_whose_server_is_gone_says_so(tmp_path: Path) -> None:
     await played(tmp_path, play, Talk(Shell().speak))
 
 
-async def test_a_shell_that_hangs_can_be_left(tmp_path: Path) -> None:
+async def test_a_hanging_shell_can_be_closed_by_pressing_ctrl_right_bracket_twice(tmp_path: Path) -> None:
     async def hang(speaker: Speaker) -> None:
         await speaker.say(exec.STDOUT, b"ready>")
         async for channel, content in speaker.heard():
@@ -193,7 +193,7 @@ async def test_a_shell_that_hangs_can_be_left(tmp_path: Path) -> None:
     await played(tmp_path, play, Talk(hang))
 
 
-async def test_a_refusal_leaves_the_console_where_it_is(tmp_path: Path) -> None:
+async def test_a_forbidden_shell_is_reported_without_leaving_the_console(tmp_path: Path) -> None:
     def play(terminal: Terminal) -> None:
         terminal.send("s")
         terminal.wait_for("cannot get pods/exec")
@@ -224,7 +224,7 @@ async def test_a_signal_in_a_shell_ends_the_console_and_restores_the_terminal(
     await played(tmp_path, play, Talk(Shell().speak))
 
 
-async def test_a_terminal_that_is_gone_ends_the_console(tmp_path: Path) -> None:
+async def test_a_terminal_hangup_in_a_shell_ends_the_console(tmp_path: Path) -> None:
     def play(terminal: Terminal) -> None:
         terminal.send("s")
         terminal.wait_for("ready>")

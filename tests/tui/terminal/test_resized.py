@@ -34,7 +34,7 @@ def console(server: LoadServer, tmp_path: Path) -> Iterator[Terminal]:
         yield terminal
 
 
-def test_after_a_storm_of_sizes_the_last_one_is_painted_and_the_cursor_is_where_it_was(
+def test_after_many_resizes_the_last_size_is_painted_and_the_cursor_is_kept(
     console: Terminal,
 ) -> None:
     console.send("G")

@@ -14,7 +14,7 @@ FRAMES_OF_A_MINUTE = 600
 FAST_S = 0.005
 
 
-def test_keys_and_work_go_on_while_the_terminal_takes_nothing_for_a_minute_of_frames() -> None:
+def test_keys_and_work_continue_in_bounded_memory_while_the_terminal_is_stalled() -> None:
     with Driven(period_s=FAST_S, columns=COLUMNS, lines=LINES) as terminal:
         terminal.wait_for("keys 0")
         with terminal.stalled():
@@ -35,7 +35,7 @@ def test_keys_and_work_go_on_while_the_terminal_takes_nothing_for_a_minute_of_fr
     assert grown_kib < 16 * 1024
 
 
-def test_a_terminal_that_reads_again_is_painted_on() -> None:
+def test_painting_resumes_when_a_stalled_terminal_reads_again() -> None:
     with Driven(period_s=FAST_S) as terminal:
         terminal.wait_for("keys 0")
         for count in (1, 2, 3):
@@ -49,7 +49,7 @@ def test_a_terminal_that_reads_again_is_painted_on() -> None:
             )
 
 
-def test_the_console_ends_by_a_signal_though_the_terminal_takes_nothing() -> None:
+def test_a_signal_ends_the_console_while_the_terminal_is_stalled() -> None:
     with Driven(period_s=FAST_S) as terminal:
         terminal.wait_for("keys 0")
         with terminal.stalled():
@@ -59,7 +59,7 @@ def test_the_console_ends_by_a_signal_though_the_terminal_takes_nothing() -> Non
             assert not terminal.is_raw
 
 
-def test_a_terminal_that_goes_away_ends_the_console() -> None:
+def test_a_terminal_hangup_ends_the_console() -> None:
     with Driven(period_s=FAST_S) as terminal:
         terminal.wait_for("keys 0")
         terminal.hang_up()

@@ -12,7 +12,7 @@ RESTORED = (b"\x1b[?1049l", b"\x1b[?25h")
 TAKEN = b"\x1b[?1049h"
 
 
-def test_ctrl_z_gives_back_the_terminal_and_fg_paints_the_screen_again_and_again() -> None:
+def test_ctrl_z_restores_the_terminal_and_fg_repaints_the_screen_repeatedly() -> None:
     with Driven() as terminal:
         terminal.wait_for("keys 0")
         assert terminal.is_raw
@@ -44,7 +44,7 @@ def test_ctrl_z_gives_back_the_terminal_and_fg_paints_the_screen_again_and_again
         wait_for_rows(terminal)
 
 
-def test_a_suspended_console_that_is_told_to_end_ends_when_it_goes_on() -> None:
+def test_a_suspended_console_ends_on_resume_after_a_sigterm() -> None:
     with Driven() as terminal:
         terminal.wait_for("keys 0")
         terminal.send(CTRL_Z)
@@ -56,7 +56,7 @@ def test_a_suspended_console_that_is_told_to_end_ends_when_it_goes_on() -> None:
         assert terminal.output.rstrip().rfind(TAKEN) < terminal.output.rfind(RESTORED[0])
 
 
-def test_nothing_is_written_once_the_terminal_is_given_back_whether_it_reads_or_not() -> None:
+def test_nothing_is_written_after_the_terminal_was_restored_even_when_stalled() -> None:
     with Driven(period_s=0.005) as terminal:
         terminal.wait_for("keys 0")
         terminal.send(CTRL_Z)

@@ -37,14 +37,14 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
         ("", "none"),
     ],
 )
-def test_a_terminal_has_the_colours_that_its_name_says(
+def test_the_terminal_name_determines_the_number_of_colours(
     monkeypatch: pytest.MonkeyPatch, name: str, colours: str
 ) -> None:
     monkeypatch.setenv("TERM", name)
     assert tty_state.colours() == colours
 
 
-def test_colorterm_says_more_than_the_name_and_no_color_more_than_both(
+def test_colorterm_overrides_the_terminal_name_and_no_color_overrides_both(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -55,7 +55,7 @@ def test_colorterm_says_more_than_the_name_and_no_color_more_than_both(
 
 
 @pytest.mark.parametrize(("connection", "delay"), [("", "100"), ("10.0.0.1 5000 10.0.0.2 22", "350")])
-def test_arrows_may_arrive_in_pieces_over_ssh(
+def test_the_escape_delay_is_longer_over_ssh(
     monkeypatch: pytest.MonkeyPatch, connection: str, delay: str
 ) -> None:
     monkeypatch.setattr(os, "environ", dict(os.environ))
@@ -66,7 +66,7 @@ def test_arrows_may_arrive_in_pieces_over_ssh(
     assert os.environ["TEXTUAL_ANIMATIONS"] == "none"
 
 
-def test_a_size_that_a_shell_exports_does_not_freeze_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exported_columns_and_lines_are_removed_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {**os.environ, "COLUMNS": "80", "LINES": "24"})
     tty_state.prepare()
     assert not {"COLUMNS", "LINES"} & set(os.environ)
@@ -87,7 +87,7 @@ def test_a_size_that_a_shell_exports_does_not_freeze_ours(monkeypatch: pytest.Mo
         ({"LC_CTYPE": "C.UTF-8"}, False),  # as Python leaves it where nothing was said
     ],
 )
-def test_the_users_locale_tells_whether_more_than_ascii_can_be_shown(
+def test_the_locale_determines_whether_output_is_limited_to_ascii(
     monkeypatch: pytest.MonkeyPatch, said: dict[str, str], wanted: bool
 ) -> None:
     for name in ("LANG", "LC_ALL", "LC_CTYPE"):

@@ -61,14 +61,14 @@ def pipe() -> Iterator[Pipe]:
     os.close(pipe.writes)
 
 
-def test_what_is_written_arrives_in_order_and_it_is_said_when_all_is(pipe: Pipe) -> None:
+def test_writes_arrive_in_order_and_the_writer_reports_when_it_is_empty(pipe: Pipe) -> None:
     for word in ("one ", "zwei ", "三"):
         pipe.writer.write(word)
     assert pipe.read(len("one zwei 三".encode())).decode() == "one zwei 三"
     assert pipe.emptied.get(timeout=WAIT_S) is False
 
 
-def test_nothing_waits_for_a_terminal_that_does_not_read_and_little_is_kept(pipe: Pipe) -> None:
+def test_writes_to_a_stalled_terminal_never_block_and_the_buffer_is_bounded(pipe: Pipe) -> None:
     pipe.writer.write("first")
     for _ in range(1000):
         pipe.writer.write(FULL)
@@ -88,7 +88,7 @@ def test_a_terminal_that_reads_slowly_is_not_stuck(pipe: Pipe) -> None:
     assert pipe.read_until_emptied() == (len(FULL) - 65536 + len("behind"), False)
 
 
-def test_when_it_reads_again_it_is_said_that_something_is_missing(pipe: Pipe) -> None:
+def test_dropped_output_is_reported_when_the_terminal_reads_again(pipe: Pipe) -> None:
     for _ in range(100):
         pipe.writer.write(FULL)
     assert pipe.read_until_emptied()[1] is True
@@ -97,7 +97,7 @@ def test_when_it_reads_again_it_is_said_that_something_is_missing(pipe: Pipe) ->
     assert pipe.read_until_emptied()[1] is False
 
 
-def test_what_is_dropped_makes_place_for_what_must_be_written_now(pipe: Pipe) -> None:
+def test_dropping_pending_output_makes_room_for_an_urgent_write(pipe: Pipe) -> None:
     pipe.writer.write(FULL)
     pipe.writer.write(FULL)
     pipe.writer.drop()
@@ -111,14 +111,14 @@ def test_what_is_dropped_makes_place_for_what_must_be_written_now(pipe: Pipe) ->
     assert len(found) <= 2 * len(FULL) + len("restored")
 
 
-def test_a_terminal_that_never_reads_again_is_left_alone(pipe: Pipe) -> None:
+def test_closing_gives_up_on_a_terminal_that_never_reads_again(pipe: Pipe) -> None:
     pipe.writer.write(FULL)
     assert pipe.writer.close(0.01) is False
     pipe.writer.write("nobody will read this")
     assert b"nobody" not in pipe.read(65536)
 
 
-def test_a_terminal_that_is_gone_is_said_once_and_nothing_more_is_written(pipe: Pipe) -> None:
+def test_a_closed_terminal_is_reported_and_later_writes_are_discarded(pipe: Pipe) -> None:
     os.close(pipe.reads)
     pipe.writer.write("hello?")
     assert pipe.hung_up.wait(WAIT_S)
@@ -126,7 +126,7 @@ def test_a_terminal_that_is_gone_is_said_once_and_nothing_more_is_written(pipe: 
     assert pipe.writer.close(WAIT_S)
 
 
-def test_what_the_encoding_cannot_say_is_replaced() -> None:
+def test_unencodable_characters_are_replaced() -> None:
     reads, writes = os.pipe()
     writer = TerminalWriter(writes, "ascii", lambda _took_s, _is_missing: None, lambda: None)
     writer.write("50 €")

@@ -37,7 +37,7 @@ async def read_all(cluster: ScriptedCluster, job: Job, pods: dict[str, PodStatus
         return await LogTails(client).read(job, pods)
 
 
-def test_the_launcher_comes_first_then_who_ended_first_and_who_runs_last() -> None:
+def test_logs_are_read_launcher_first_then_by_end_time_and_running_pods_last() -> None:
     restarted = waiting("CrashLoopBackOff") | {"lastState": ended(1, at=20)["state"]}
     job, pods = failed_job(
         {
@@ -54,7 +54,7 @@ def test_the_launcher_comes_first_then_who_ended_first_and_who_runs_last() -> No
     assert [run.instance.name for run in runs if not run.has_failed] == ["worker-0"]
 
 
-async def test_a_refusal_is_asked_for_once_and_ends_are_known_without_logs() -> None:
+async def test_forbidden_logs_are_not_requested_again_and_exit_codes_remain_known() -> None:
     async with ScriptedCluster() as cluster:
         job, pods = failed_job({f"worker-{n}": [ended(1, at=n)] for n in range(30)})
         cluster.say_everywhere(refusal(403, "pods/log is forbidden", "Forbidden"))
@@ -64,7 +64,7 @@ async def test_a_refusal_is_asked_for_once_and_ends_are_known_without_logs() -> 
         assert len(cluster.requests) <= 6, "those that were under way"
 
 
-async def test_a_large_job_is_read_in_part_and_says_so() -> None:
+async def test_logs_of_a_large_job_are_read_up_to_a_limit_that_is_reported() -> None:
     async with ScriptedCluster() as cluster:
         cluster.say_everywhere(Answer(b"2026-11-21T11:59:49.000000001Z ValueError: bad\n"))
         job, pods = failed_job({f"worker-{n}": [ended(1, at=n)] for n in range(MAX_LOGS + 6)})
@@ -74,7 +74,7 @@ async def test_a_large_job_is_read_in_part_and_says_so() -> None:
         assert [bool(each.lines) for each in found.logs] == [True] * MAX_LOGS + [False] * 6
 
 
-async def test_of_a_log_with_very_long_lines_the_end_is_read() -> None:
+async def test_the_end_of_a_log_with_very_long_lines_is_read() -> None:
     line = b"2026-11-21T11:59:49.000000001Z " + b"x" * 60_000 + b"\n"
     last = b"2026-11-21T11:59:50.000000001Z ValueError: bad\n"
     async with ScriptedCluster() as cluster:
@@ -86,7 +86,7 @@ async def test_of_a_log_with_very_long_lines_the_end_is_read() -> None:
     assert all(each.is_stamped for each in lines)
 
 
-async def test_an_evicted_pod_failed_even_if_none_of_its_containers_did() -> None:
+async def test_an_evicted_pod_counts_as_failed_without_failed_containers() -> None:
     job, _ = failed_job({"worker-0": []})
     pods = {"bert-worker-0": status_of([], reason="Evicted", message="low on memory")}
     async with ScriptedCluster() as cluster:
@@ -126,7 +126,7 @@ def test_more_retries_are_advised_only_where_they_can_help(text: str, sentence: 
     assert any("backoffLimit" in each for each in answer.help) is may_retry
 
 
-def test_of_an_eviction_the_remedy_and_more_retries_are_advised() -> None:
+def test_an_eviction_advises_a_rerun_and_a_higher_backoff_limit() -> None:
     answer = explained(
         instance("worker-0", Status.FAILED, node="a"),
         status=Status.FAILED,

@@ -245,7 +245,7 @@ def texts_of(found: Triage) -> list[str]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(LOGS, max_size=4))
-def test_nonsense_is_survived_and_the_answer_is_safe_and_bounded(logs: list[ContainerLog]) -> None:
+def test_triage_of_arbitrary_logs_is_sanitized_and_bounded(logs: list[ContainerLog]) -> None:
     found = triage(logs)
     if found is None:
         return
