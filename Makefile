@@ -1,6 +1,6 @@
 # make demo      install into .venv and open the console on the single-machine sandbox
-# make test      install the same .venv and run the tests
-# make check     what the continuous checks run: format, lint, types, import rules, tests
+# make test      install the same .venv and run the quick tests, about 95 % of all
+# make check     what the continuous checks run: format, lint, types, import rules, and all tests in three tiers
 # make fix       format and mend what can be mended by itself
 # make bench     our figures beside those of the tools we compare with
 # make fuzz      properties with new random examples, mostly 2,000 each; a check repeats the same ones
@@ -16,7 +16,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c .ci/const
 TORCH := $(shell grep '^torch==' .ci/constraints.txt)
 SETTINGS := pyproject.toml .ci/constraints.txt
 
-.PHONY: demo test check fix bench fuzz mutants zipapp krew pictures clean
+.PHONY: demo test test-slow test-cluster check fix bench fuzz mutants zipapp krew pictures clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/gpuconsole --sandbox
@@ -24,8 +24,17 @@ demo: $(VENV)/.ready
 # More processes than cores: many tests wait for others. tests/conftest.py says who gets what, and when.
 WORKERS ?= 4
 
+PYTEST := $(BIN)/python -m pytest
+
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not slow and not cluster" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test-slow: $(VENV)/.ready-dev
+	$(PYTEST) -m "slow and not cluster" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# One cluster, so one process.
+test-cluster: $(VENV)/.ready-dev
+	$(PYTEST) -m cluster
 
 check: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .
@@ -33,6 +42,8 @@ check: $(VENV)/.ready-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(MAKE) test
+	$(MAKE) test-slow
+	$(MAKE) test-cluster
 
 fix: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .

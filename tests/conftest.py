@@ -1,23 +1,18 @@
-"""Settings of every test run: signals, examples of properties, and the order of files."""
+"""Settings of every test run: signals, examples of properties, event loops."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import os
-import re
 import signal
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadFileScheduling
 
 pytest_plugins = ["tests.tiers"]
 
-# The scheduler knows names only, not marks: a test on the real cluster has to be found by its name.
-ON_REAL_CLUSTER = re.compile(r"/real_cluster/|/test_real_|\[real\b")
 HAS_EAGER_TASKS = hasattr(asyncio, "eager_task_factory")
 FUZZ_EXAMPLES = 2_000
 """Made up by `make fuzz` for each property whose test does not say how many; by a check, a hundred."""
@@ -60,12 +55,11 @@ def _eager_loop() -> asyncio.AbstractEventLoop:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start what takes longest first: the tests on the real cluster, then other slow files."""
-    for item in items:
-        if item.get_closest_marker("cluster") and not ON_REAL_CLUSTER.search(item.nodeid):
-            raise pytest.UsageError(f"{item.nodeid} is on the real cluster, but its name does not say so")
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (not ON_REAL_CLUSTER.search(item.nodeid), item.path not in slow))
+    """Skip tests on the real cluster in parallel processes: there is one cluster."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        for item in items:
+            if item.get_closest_marker("cluster"):
+                item.add_marker(pytest.mark.skip(reason="needs the cluster for itself: make test-cluster"))
 
 
 def pytest_collection_finish() -> None:
@@ -73,15 +67,3 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each process whole files, and one of them all tests on the real cluster."""
-    return FileScheduling(config, log)
-
-
-class FileScheduling(LoadFileScheduling):  # type: ignore[misc]
-    """Schedules files; tests on the real cluster count as one file, for there is one cluster."""
-
-    def _split_scope(self, nodeid: str) -> Any:
-        return "real cluster" if ON_REAL_CLUSTER.search(nodeid) else super()._split_scope(nodeid)
