@@ -21,13 +21,19 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from k8s.snapshot import ClusterSnapshot
 from tests.scripted.server import Answer, ScriptedCluster, Stream, page
-from tests.support.objects import Object, node, pod_of, pytorch_job
-from tests.support.playground import EVENTS, LISTS, Playground, console_on
+from tests.support.guide_runs import ended_run
+from tests.support.hosted_view import hosted
+from tests.support.idle import until
+from tests.support.namespace_objects import CLAIMS, claim, in_namespace
+from tests.support.objects import Object, joined, node, pod_of, pytorch_job
+from tests.support.playground import EVENTS, LISTS, Playground
 from tests.tui.console.hostile_words import (
     BLACK,
     HOSTILE,
     LETTERS,
+    MARKUP,
     NASTY,
     SEQUENCES,
     assert_all_harmless,
@@ -40,7 +46,10 @@ from tui.screens import ACTIONS
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 from tui.screens.dialogs.confirm import ConfirmScreen
-from tui.screens.job.curves import CurvesView
+from tui.screens.lists.jobs import JobsView
+from tui.screens.lists.node_gpus import NodeGpusView
+from tui.screens.lists.nodes import NodesView
+from tui.screens.lists.users import UsersView
 from tui.terminal.line_filters import AsciiOnly, SanitizeFilter
 
 
@@ -93,24 +102,26 @@ async def test_a_widget_that_takes_no_care_can_do_no_harm() -> None:
 class Ungated(Console):
     """The console without its gate: its own widgets must be harmless by themselves.
 
-    But for the prompt, where a name that is accepted must stay the name that it is.
+    Except in the prompt, where a name that is accepted must stay the name that it is.
     """
 
+    is_gated = False
+
     def get_line_filters(self) -> Sequence[LineFilter]:
-        return []
+        return super().get_line_filters() if self.is_gated else []
 
 
-def hostile_objects(text: str) -> dict[str, list[Object]]:
-    """Return a node, a job and its pods that say this wherever a server lets them."""
+def hostile_objects(text: str, long: str) -> dict[str, list[Object]]:
+    """Return a node, a job and its pods with hostile text wherever a server accepts it."""
     job = pytorch_job(
         "bert", workers=2, gpus=4, annotations={"gpuconsole.dev/user": text, text: text}, labels={text: text}
     )
     job["metadata"]["name"] = job_name = text[:2000]
     job["status"] = {
-        "conditions": [{"type": text, "status": "True", "reason": text, "message": text}],
+        "conditions": [{"type": text, "status": "True", "reason": text, "message": long}],
     }
-    waits = {"type": "PodScheduled", "status": "False", "reason": text, "message": text}
-    terminated = {"exitCode": 1, "reason": text, "message": text}
+    waits = {"type": "PodScheduled", "status": "False", "reason": text, "message": long}
+    terminated = {"exitCode": 1, "reason": text, "message": long}
     container = {
         "name": text,
         "restartCount": 2,
@@ -119,25 +130,25 @@ def hostile_objects(text: str) -> dict[str, list[Object]]:
     }
     pods = [
         pod_of(job, "master-0", on=text, gpus=4, containerStatuses=[container]),
-        pod_of(job, "worker-0", phase="Pending", conditions=[waits], reason=text, message=text),
+        pod_of(job, "worker-0", phase="Pending", conditions=[waits], reason=text, message=long),
     ]
     for pod in pods:
         pod["metadata"]["labels"]["training.kubeflow.org/job-name"] = job_name
     gpus = node(text, 8, taints=[{"key": text, "value": text, "effect": text}])
     gpus["metadata"]["labels"] = {"nvidia.com/gpu.product": text, f"node-role.kubernetes.io/{text}": ""}
     gpus["status"]["addresses"] = [{"type": "InternalIP", "address": text}]
-    gpus["status"]["conditions"].append({"type": text, "status": "True", "reason": text, "message": text})
+    gpus["status"]["conditions"].append({"type": text, "status": "True", "reason": text, "message": long})
     return {"nodes": [gpus], "jobs": [job], "pods": pods, "batch": []}
 
 
-def hostile_event(text: str) -> Object:
+def hostile_event(text: str, long: str) -> Object:
     about = {"kind": "PyTorchJob", "name": text[:2000], "uid": "job-bert"}
     return {
         "metadata": {"name": "e", "namespace": "default", "uid": "e"},
         "involvedObject": about,
         "type": text,
         "reason": text,
-        "message": text,
+        "message": long,
         "source": {"component": text},
         "count": 3,
     }
@@ -155,29 +166,34 @@ def hostile_kubeconfig(host: str, text: str) -> Mapping[str, object]:
     }
 
 
-def any_path(text: str) -> Answer:
-    """Return what every path says that nothing else was said for: no, in these words."""
+def refused(text: str) -> Answer:
+    """Return a refusal in these words."""
     status = {"kind": "Status", "status": "Failure", "code": 403, "reason": text, "message": text}
     return Answer(status, 403)
 
 
 @asynccontextmanager
-async def hostile_console(tmp_path: Path, text: str, made: type[Console]) -> AsyncIterator[Playground]:
+async def hostile_console(tmp_path: Path, text: str, long: str) -> AsyncIterator[Playground]:
+    """Open the ungated console on a cluster whose every text is hostile; messages are `long`."""
     async with ScriptedCluster() as cluster:
-        objects = hostile_objects(text)
+        objects = hostile_objects(text, long)
         for name, path in LISTS.items():
             cluster.say(path, page(objects[name]))
             cluster.say(path, Stream(), watch=True)
-        cluster.say(EVENTS, page([hostile_event(text)]))
-        cluster.say(EVENTS, Stream(), watch=True)
+        told = claim("x", text, text, annotations={"owner": text, "description": long})
+        listed = {EVENTS: hostile_event(text, long), in_namespace(CLAIMS): told}
+        for path, obj in listed.items():
+            cluster.say(path, page([obj]))
+            cluster.say(path, Stream(), watch=True)
+        cluster.say(f"{in_namespace(CLAIMS)}/x", Answer(told))
         job = objects["jobs"][0]
         one = f"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/{job['metadata']['name']}"
         cluster.say(one, Answer({**job, text: text}))
-        cluster.say(one, any_path(text), method="DELETE")
+        cluster.say(one, refused(text), method="DELETE")
         for pod in objects["pods"]:
             name = pod["metadata"]["name"]
             cluster.say(
-                f"/api/v1/namespaces/default/pods/{name}/log", Answer(f"{text}\n{text}\r{text}\n".encode())
+                f"/api/v1/namespaces/default/pods/{name}/log", Answer(f"{text}\n{long}\r{text}\n".encode())
             )
         (tmp_path / "kubeconfig").write_text(yaml.safe_dump(hostile_kubeconfig(cluster.host, text)))
         options = ConsoleOptions(
@@ -185,7 +201,9 @@ async def hostile_console(tmp_path: Path, text: str, made: type[Console]) -> Asy
             state_folder=tmp_path / "state",
             config_folder=tmp_path / "config",
         )
-        console = made(options)
+        console = Ungated(options)
+        run = ended_run(text, [1.0], arguments={f"--{text}": text}, labels={text: text}, placement=text)
+        console.context.runs.add(run)
         async with console.run_test(size=(100, 30), notifications=True) as pilot:
             play = Playground(cluster, pilot, {})
             await play.until(lambda: console.snapshot.is_synced and console.snapshot.jobs)
@@ -194,12 +212,22 @@ async def hostile_console(tmp_path: Path, text: str, made: type[Console]) -> Asy
 
 
 LEFT_OUT = {"quit", "shell", "edit", "contexts.switch_context", "request('shell')"}
-"""What would end the test, needs a real terminal, or leaves the cluster's objects behind."""
+"""Actions that would end the test, need a real terminal, or leave the cluster's objects behind."""
+MORE_WAYS = (
+    ("enter", "W"),
+    ("enter", "y"),
+    ("enter", "m"),
+    ("enter", "l", "a", "s"),
+    ("ctrl+d",),
+    ("slash", "x"),
+)
+"""Keys that lead from home to views and dialogs about the job under the cursor."""
 
 
-async def walk(play: Playground, *, presses_keys: bool) -> set[str]:
+async def walk(play: Playground) -> set[str]:
     """Go to every view, pressing its keys once, and look at all that is drawn; name the screens."""
     console, seen, visited = play.console, set[str](), set[str]()
+    assert isinstance(console, Ungated)
     home, is_home_used = "", False
     other_homes = cycle((".", ""))  # filters, of which each shows all jobs
 
@@ -223,7 +251,7 @@ async def walk(play: Playground, *, presses_keys: bool) -> set[str]:
         console.screen.post_message(ActionRequest(where, argument))
         is_new = await look() not in visited
         view = console.screen
-        if is_new and presses_keys and isinstance(view, View):
+        if is_new and isinstance(view, View):
             visited.add(type(view).__name__)
             is_home_used = True
             for key in view.keys:
@@ -242,18 +270,13 @@ async def walk(play: Playground, *, presses_keys: bool) -> set[str]:
         if command.name in LEFT_OUT:
             continue
         await go_home()
-        if command.argument and not isinstance(console, Ungated):
+        if command.argument:
+            console.is_gated = True
             await press("colon", *command.commands[0], "space", "tab")
             await press("escape")
+            console.is_gated = False
         await go(command.name)
-    for keys in (
-        ("enter", "W"),
-        ("enter", "y"),
-        ("enter", "m"),
-        ("enter", "l", "a", "s"),
-        ("ctrl+d",),
-        ("slash", "x"),
-    ):
+    for keys in MORE_WAYS:
         await go_home()
         for name in keys:
             await press(name)
@@ -262,45 +285,32 @@ async def walk(play: Playground, *, presses_keys: bool) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "made"),
-    [("sequences", Console), ("long", Console), ("markup", Ungated), ("letters", Ungated)],
-)
-async def test_a_hostile_cluster_is_drawn_harmlessly_in_every_view(
-    tmp_path: Path, kind: str, made: type[Console]
-) -> None:
-    text = HOSTILE[kind]
-    async with hostile_console(tmp_path, text, made) as play:
-        seen = await walk(play, presses_keys=kind != "long")
-        play.console.notify(text, title=text, severity="error", markup=False)
-        await play.pilot.pause()
-        assert_all_harmless(play.console)
-        play.console.push_screen(ConfirmScreen(text, text, "Delete"))
-        await play.pilot.pause()
-        assert_all_harmless(play.console)
-    assert {
-        "JobsView",
-        "NodesView",
-        "JobView",
-        "LogsScreen",
-        "CurvesView",
-        "TextView",
-        "ContextsView",
-    } <= seen
-    assert {"NewJobScreen", "HelpScreen", "ThemesScreen"} <= seen
+async def test_a_hostile_cluster_is_drawn_harmlessly_in_every_view(tmp_path: Path) -> None:
+    text, long = f"{MARKUP}{SEQUENCES}{LETTERS}", HOSTILE["long"]
+    async with hostile_console(tmp_path, text, long) as play:
+        seen = await walk(play)
+        for words in (text, long):
+            play.console.notify(words, title=words, severity="error", markup=False)
+            await play.pilot.pause()
+            assert_all_harmless(play.console)
+            play.console.push_screen(ConfirmScreen(words, words, "Delete"))
+            await play.pilot.pause()
+            assert_all_harmless(play.console)
+            await play.pilot.press("escape")
+    views = {"JobsView", "NodesView", "JobView", "LogsScreen", "CurvesView", "TextView", "ContextsView"}
+    views |= {"EventsView", "VolumesView", "RunsView", "YamlScreen"}
+    assert views | {"NewJobScreen", "HelpScreen", "ThemesScreen"} <= seen
 
 
-async def test_words_from_the_cluster_are_never_markup(tmp_path: Path) -> None:
-    nasty = pytorch_job("x", gpus=1)
-    nasty["metadata"]["name"] = "[/b]\x1b[31m\u202ered"
-    async with console_on(tmp_path, nodes=[node("[/i]\x1b]0;n\x07")], jobs=[nasty]) as play:
-        assert "[/b]" in play.text
-        assert "\x1b" not in play.text and "\u202e" not in play.text
-        await play.press("enter")
-        assert "[/b]" in play.text
-        await play.press("m")
-        assert isinstance(play.console.screen, CurvesView)
-        await play.press("escape", "escape", "tab")
-        assert "[/i]" in play.text and "\x1b" not in play.text
-        await play.press("escape", "ctrl+d")
-        assert "[/b]" in play.text
+async def test_the_lists_draw_hostile_words_harmlessly_without_the_gate() -> None:
+    text = f"{MARKUP}{SEQUENCES}{LETTERS}"
+    objects = hostile_objects(text, HOSTILE["long"])
+    nodes, jobs = joined(objects["nodes"], objects["pods"], objects["jobs"])
+    shown = ClusterSnapshot(
+        context=text, user=text, nodes=tuple(nodes.values()), jobs=tuple(jobs.values()), is_synced=True
+    )
+    for view in (JobsView(), NodesView(), NodeGpusView(text), UsersView()):
+        async with hosted(view, shown, (160, 40)) as (app, pilot):
+            await pilot.press("g")
+            await until(pilot, lambda: app.text.count("[/b]") > 1)
+            assert_all_harmless(app)

@@ -138,6 +138,9 @@ async def test_contexts_are_listed_with_where_they_lead_and_enter_goes_there(tmp
 
 async def test_a_context_that_is_named_is_gone_to_at_once(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
+        await clusters.command("ctx prdo")
+        await clusters.play.until(lambda: "There are: lab, prod." in clusters.play.text)
+        assert "lab / lab-ns" in clusters.header and "job-lab" in clusters.play.text
         for word, name in (("ctx", "prod"), ("context", "lab"), ("contexts", "prod")):
             await clusters.command(f"{word} {name}")
             await clusters.until_shown(name, f"job-{name}")
@@ -225,13 +228,6 @@ async def test_a_dead_cluster_can_be_gone_to_used_and_left(tmp_path: Path) -> No
         assert "all namespaces" in clusters.header
 
 
-async def test_a_context_that_is_not_there_is_said_and_nothing_is_left(tmp_path: Path) -> None:
-    async with console_on(tmp_path, "lab", "prod") as clusters:
-        await clusters.command("ctx prdo")
-        await clusters.play.until(lambda: "There are: lab, prod." in clusters.play.text)
-        assert "lab / lab-ns" in clusters.header and "job-lab" in clusters.play.text
-
-
 async def test_a_login_that_does_not_work_is_said_under_the_name_of_its_context(tmp_path: Path) -> None:
     version = "client.authentication.k8s.io/v1"
     failing = {"exec": {"apiVersion": version, "command": "sh", "args": ["-c", "echo no badge >&2; exit 1"]}}
@@ -277,21 +273,6 @@ async def test_a_broken_kubeconfig_is_named_in_the_list(tmp_path: Path) -> None:
         assert "There is no context." in clusters.play.text and "SECRET" not in clusters.play.text
         await clusters.play.press("escape")
         assert "job-lab" in clusters.play.text
-
-
-async def test_words_of_a_kubeconfig_never_reach_the_terminal_raw(tmp_path: Path) -> None:
-    nasty = "\x1b]0;title\x07[/b]\u202ered"
-    async with console_on(tmp_path, "lab", extra={nasty: nobody()}) as clusters:
-        play = clusters.play
-        await clusters.command("ctx")
-        await play.until(lambda: play.table.row_count == 2)
-        assert "[/b]<U+202E>red" in play.text
-        await play.press("j" if play.table.cursor_key != nasty else "k", "G")
-        while play.table.cursor_key != nasty:
-            await play.press("k")
-        await play.press("enter")
-        await play.until(lambda: "[/b]<U+202E>red / " in clusters.header)
-        assert "\x1b" not in play.text and "\u202e" not in play.text
 
 
 async def test_the_way_back_to_a_list_that_a_change_of_context_opened_does_not_connect_again(

@@ -159,49 +159,48 @@ async def test_the_cursor_stays_at_the_top_while_the_first_lists_come_in() -> No
         assert table.shown_rows[0].key == "newer" and table.cursor_key == moved_to
 
 
-@pytest.mark.parametrize(
-    ("key", "action"),
-    {
-        "enter": "open_job",
-        "d": "open_job",
-        "l": "logs",
-        "p": "previous_logs",
-        "W": "why",
-        "m": "curves",
-        "y": "yaml",
-        "s": "shell",
-        "f": "port_forward",
-        "b": "clone",
-        "ctrl+d": "delete",
-        "H": "suspend",
-        "R": "resume",
-    }.items(),
-)
-async def test_a_key_asks_for_its_action_with_the_job_under_the_cursor(key: str, action: str) -> None:
+OF_ONE_JOB = {
+    "enter": "open_job",
+    "d": "open_job",
+    "l": "logs",
+    "p": "previous_logs",
+    "W": "why",
+    "m": "curves",
+    "y": "yaml",
+    "s": "shell",
+    "f": "port_forward",
+    "b": "clone",
+    "ctrl+d": "delete",
+    "H": "suspend",
+    "R": "resume",
+}
+OF_NO_JOB = {"n": "new", "0": "all_namespaces", "tab": "next_view"}
+
+
+async def test_a_key_asks_for_its_action_with_the_job_under_the_cursor_or_the_marked_ones() -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
-        await pilot.press("j", key)
-        assert app.requests == [(action, "", ("sweep-lr-3e4",))]
-
-
-@pytest.mark.parametrize(("key", "action"), [("n", "new"), ("0", "all_namespaces"), ("tab", "next_view")])
-async def test_a_key_asks_for_an_action_that_is_about_no_job(key: str, action: str) -> None:
-    async with hosted(JobsView(), picture()) as (app, pilot):
-        await pilot.press(key)
-        assert [name for name, *_ in app.requests] == [action]
-
-
-@pytest.mark.parametrize(("key", "action"), [("ctrl+d", "delete"), ("H", "suspend"), ("R", "resume")])
-async def test_marked_jobs_are_meant_together(key: str, action: str) -> None:
-    async with hosted(JobsView(), picture()) as (app, pilot):
-        await pilot.press("space", "j", "j", "space", "j")
+        await pilot.press("j", *OF_ONE_JOB)
+        assert app.requests == [(action, "", ("sweep-lr-3e4",)) for action in OF_ONE_JOB.values()]
+        app.requests.clear()
+        await pilot.press(*OF_NO_JOB)
+        assert [name for name, *_ in app.requests] == [*OF_NO_JOB.values()]
+        await pilot.press("g", "space", "j", "j", "space", "j")
         assert "2 marked" in app.text
-        await pilot.press(key)
-        assert app.requests == [(action, "", ("llm-70b-eval", "bert-large-ft"))]
+        for key, action in (("ctrl+d", "delete"), ("H", "suspend"), ("R", "resume")):
+            app.requests.clear()
+            await pilot.press(key)
+            assert app.requests == [(action, "", ("llm-70b-eval", "bert-large-ft"))]
+        app.requests.clear()
+        await pilot.press("b")
+        await until(pilot, lambda: "2 jobs are marked, and this takes one; U unmarks." in app.text)
+        assert not app.requests
+        await pilot.press("U", "b")
+        assert [name for name, *_ in app.requests] == ["clone"]
 
 
 async def test_an_empty_list_says_what_is_true_and_what_to_press() -> None:
     only = Missing("list", "pods", shown="default", why="no")
-    for fields, words in (
+    cases: tuple[tuple[dict[str, Any], list[str]], ...] = (
         ({"is_synced": False}, ["Reading the cluster…"]),
         ({"is_synced": False, "progress": "Starting the sandbox…"}, ["Starting the sandbox…"]),
         (
@@ -215,9 +214,11 @@ async def test_an_empty_list_says_what_is_true_and_what_to_press() -> None:
         ({"kinds": ("Job",)}, ["No training operator is installed"]),
         ({"nodes": tuple(joined([node("cpu", 0)], [], [])[0].values())}, ["No node has a GPU"]),
         ({"problems": {"pods": only}}, ["You can see namespace default only"]),
-    ):
-        shown: dict[str, Any] = {"nodes": (), **fields}
-        async with hosted(JobsView(), picture(jobs=(), **shown), (80, 24)) as (app, _):
+    )
+    async with hosted(JobsView(), ClusterSnapshot(), (80, 24)) as (app, pilot):
+        for fields, words in cases:
+            app.view.snapshot = picture(**{"jobs": (), "nodes": (), **fields})
+            await pilot.pause()
             assert [each for each in words if each not in app.text] == [], app.text
             empty = app.screen.query_one(Table).empty
             assert 1 <= len(empty.split("\n")) <= 4
@@ -285,21 +286,21 @@ def test_only_jobs_that_could_still_start_wait_for_gpus(status: Status, waiting:
     assert gpu_totals([waits, more_than_asked]) == (6, waiting)
 
 
-@pytest.mark.parametrize(
-    ("typed", "words"),
-    [
-        ("age:>1m", "> compares nothing: age: takes a regular expression"),
-        ("[unclosed", "'[unclosed' is not a valid regular expression"),
-        ("bogus:x", "There is no column bogus: name, kind, status"),
-    ],
-)
-async def test_a_filter_that_shows_nothing_says_what_is_wrong_with_it(typed: str, words: str) -> None:
+async def test_a_filter_that_shows_nothing_says_what_is_wrong_with_it() -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
-        await pilot.press("slash", *typed)
-        await until(pilot, lambda: f"! {words[:40]}" in app.text.splitlines()[-2])
-        assert typed in app.text.splitlines()[-2]
-        await pilot.press("enter")
-        await until(pilot, lambda: "Nothing matches; 11 hidden" in app.text and words in app.text)
+        for typed, words in (
+            ("age:>1m", "> compares nothing: age: takes a regular expression"),
+            ("[un", "'[un' is not a valid regular expression"),
+            ("bogus:x", "There is no column bogus: name, kind, status"),
+        ):
+            await pilot.press("slash", "ctrl+u", *typed)
+            await until(pilot, lambda words=words: f"! {words[:40]}" in app.text.splitlines()[-2])  # type: ignore[misc]
+            assert typed in app.text.splitlines()[-2]
+            await pilot.press("enter")
+            await until(
+                pilot,
+                lambda words=words: "Nothing matches; 11 hidden" in app.text and words in app.text,  # type: ignore[misc]
+            )
         await pilot.press("slash", "ctrl+u", *"bert")
         await until(pilot, lambda: "!" not in app.text.splitlines()[-2])
 
@@ -335,15 +336,6 @@ def test_a_narrow_list_shows_the_loss_and_long_names_before_whole_kinds_ranks_an
     shown = {columns[place].key: cells for place, cells in fit.widths}
     assert {key: shown.get(key) for key in widths} == widths
     assert width > 80 or shown == widths
-
-
-async def test_what_changes_one_job_is_not_done_while_several_are_marked() -> None:
-    async with hosted(JobsView(), picture()) as (app, pilot):
-        await pilot.press("space", "j", "space", "b")
-        await until(pilot, lambda: "2 jobs are marked, and this takes one; U unmarks." in app.text)
-        assert not app.requests
-        await pilot.press("U", "b")
-        assert [name for name, *_ in app.requests] == ["clone"]
 
 
 def test_a_crash_loop_looks_like_trouble_and_one_restart_like_a_change() -> None:
@@ -404,11 +396,10 @@ def refused(*more: str, why: str = WHY) -> ClusterSnapshot:
     return picture(problems={name: Missing("list", name, why=why) for name in names})
 
 
-@pytest.mark.parametrize("size", [(80, 24), (100, 30), (200, 60), (46, 24)])
-async def test_of_many_kinds_that_may_not_be_listed_as_many_are_named_as_fit(size: tuple[int, int]) -> None:
-    async with hosted(JobsView(), refused(*KINDS), size) as (app, pilot):
-        for width in (size[0], size[0] + 13):
-            await pilot.resize_terminal(width, size[1])
+async def test_of_many_kinds_that_may_not_be_listed_as_many_are_named_as_fit() -> None:
+    async with hosted(JobsView(), refused(*KINDS), (80, 24)) as (app, pilot):
+        for size in ((80, 24), (93, 24), (100, 30), (113, 30), (200, 60), (46, 24), (59, 24)):
+            await pilot.resize_terminal(*size)
             shown = " ".join(app.text.split())
             named = sum(name in shown for name in KINDS)
             assert named == len(KINDS) or f"{len(KINDS) - named} more: :info" in shown

@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from tests.support.guide_runs import GUIDE, ended_run, guide
+from tests.support.guide_runs import GUIDE, guide
 from tests.support.playground import console_on, some_objects
 from tui.runs.store import RUNS_FILE, RunStore
 from tui.screens.documents.text import TextView
@@ -63,20 +62,3 @@ async def test_marked_jobs_are_compared_and_a_damaged_record_is_named(tmp_path: 
         path.write_bytes(path.read_bytes() + b'{"uid": 3}\n')
         await play.press("colon", *"runs", "enter")
         await play.until(lambda: "1 record skipped" in play.text and "pytorch-topo-4-vgg16" in play.text)
-
-
-async def test_hostile_words_of_past_runs_are_drawn_harmlessly(tmp_path: Path) -> None:
-    words = ("[bold]a[/red]", "\x1b]0;title\x07[", "b\n\x9b2J" + "y" * 10_000)
-    async with console_on(tmp_path, size=(80, 24), **some_objects()) as play:
-        for number, word in enumerate(words):
-            hostile = {"arguments": {f"--{word}": word}, "labels": {word: word}, "placement": word}
-            run = ended_run(word, [1.0], **hostile)
-            play.console.context.runs.add(msgspec.structs.replace(run, uid=f"uid-{number}"))
-        await play.press("colon", *"runs", "enter", "g", "space", *["j", "space"] * 2)
-        await play.until(lambda: "3 marked" in play.text and "[bold]a[/red]" in play.text)
-        await play.press("C")
-        await play.until(lambda: "Compare 3 runs" in play.text and "[bold]a[/red]" in play.text)
-        assert not any(char in play.text for char in "\x1b\x07\x9b")
-        await play.press("escape", "enter")
-        await play.until(lambda: "Past runs › " in play.text and "status: Succeeded" in play.text)
-        assert not any(char in play.text for char in "\x1b\x07\x9b")

@@ -81,7 +81,9 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-async def test_the_line_stands_whole_below_the_title(tmp_path: Path) -> None:
+async def test_the_line_stands_whole_below_the_title_and_a_key_opens_its_evidence(
+    tmp_path: Path,
+) -> None:
     async with job_view(tmp_path) as play:
         for size in ((80, 24), (120, 40)):
             await play.pilot.resize_terminal(*size)
@@ -92,10 +94,6 @@ async def test_the_line_stands_whole_below_the_title(tmp_path: Path) -> None:
             assert "─ instances 1" in lines[4]
             assert "master-0 *" in play.text
             assert "W why" in lines[-1]
-
-
-async def test_the_key_opens_all_that_was_seen(tmp_path: Path) -> None:
-    async with job_view(tmp_path, size=(100, 30)) as play:
         await play.press("W")
         await play.until(lambda: isinstance(play.console.screen, TextView))
         await play.until(lambda: SENTENCE in flat(play.text))
@@ -157,11 +155,3 @@ async def test_where_nobody_answers_why_the_reason_of_the_status_stays(tmp_path:
         await play.pilot.pause()
         assert "3 Insufficient nvidia.com/gpu" in flat(play.text)
         assert not play.console.screen.query_one("#why").display
-
-
-async def test_words_of_a_cluster_cannot_move_the_terminal(tmp_path: Path) -> None:
-    told = dict(unscheduled, message="no \x1b]0;title\x07room\x9b2J [/b]")
-    hostile = pod_of(bert, "master-0", phase="Pending", conditions=[told])
-    async with job_view(tmp_path, hostile, refused="nodes") as play:
-        await play.until(lambda: "the scheduler says no room [/b]" in flat(play.text))
-        assert not set("\x1b\x07\x9b") & set(play.text)
