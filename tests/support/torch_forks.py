@@ -19,7 +19,8 @@ from pathlib import Path
 
 from k8s.sandbox.node.torch_loopback import write_plugin
 
-LONGEST_S = 100.0
+LONGEST_S = 200.0
+"""Until a fork is killed, which ends a test that waits for it."""
 SERVER = """
 import json, os, signal, socket, sys, tempfile, traceback
 import torch.distributed

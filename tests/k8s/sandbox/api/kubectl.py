@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from k8s.sandbox.api.http.server import Server
-from tests.k8s.sandbox.calls import Api, Object, pod
+from tests.k8s.sandbox.calls import PATIENCE_S, Api, Object, pod
 from tests.k8s.sandbox.containers import waiting_container
 
 
@@ -57,7 +57,7 @@ class Kubectl:
     async def __call__(self, *words: str, stdin: str = "", code: int = 0) -> Done:
         """Run kubectl to its end and expect this exit code."""
         process = await self.start(*words)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             out, err = await process.communicate(stdin.encode())
         done = Done(process.returncode or 0, out.decode(), err.decode())
         assert done.code == code, f"kubectl {' '.join(words)}: {done.out}{done.err}"

@@ -26,6 +26,7 @@ from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.calls import (
     JSON_PATCH,
     MERGE,
+    PATIENCE_S,
     STRATEGIC,
     Api,
     config,
@@ -97,7 +98,7 @@ async def test_stopping_ends_open_watches(store: Store, tmp_path: Path) -> None:
     async with serving(store, tmp_path) as (server, api), api.watching("pods") as events:
         stopping = asyncio.create_task(server.stop())
         assert await events.next() == {}
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(PATIENCE_S):
             await stopping
 
 
@@ -190,7 +191,7 @@ async def test_many_objects_are_deleted_with_their_namespace(sandbox: Api, store
     sandbox.namespace = "n"
     for number in range(200):
         await sandbox.made("pods", pod(f"p-{number}"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await sandbox.call("DELETE", "/api/v1/namespaces/n")
     assert store.records("pods") == []
 
@@ -389,7 +390,7 @@ async def test_another_user_cannot_hold_connections(sandbox: Api) -> None:
 async def test_requests_without_the_token_are_refused_and_closed(sandbox: Api) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port_of(sandbox))
     writer.write(b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\n\r\n")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         answer = await reader.read()
     assert answer.startswith(b"HTTP/1.1 401 ")
     writer.close()

@@ -269,7 +269,7 @@ async def test_a_thousand_pods_are_listed_quickly(store: Store, tmp_path: Path) 
             body = await response.read()
         took_s = time.process_time() - begun
     print(f"1,000 pods, {len(body) / 1e6:.1f} MB, in {took_s * 1000:.0f} ms")
-    assert took_s < 0.1
+    assert took_s < 1
 
 
 async def test_a_watch_of_a_namespace_shows_no_other(sandbox: Api) -> None:

@@ -205,8 +205,14 @@ class Space:
         """The namespace; jobs may also use it to mark their processes."""
         self.kubeconfig = kubeconfig
 
+    @property
+    def options(self) -> list[str]:
+        """The options of kubectl and of the console that name this namespace."""
+        return ["--kubeconfig", str(self.kubeconfig), "-n", self.name]
+
     async def create(self, resource: Resource, manifest: Manifest) -> Manifest:
-        return await self.client.create(resource, manifest, self.name)
+        metadata = {**manifest["metadata"], "namespace": self.name}
+        return await self.client.create(resource, {**manifest, "metadata": metadata}, self.name)
 
     async def get(self, resource: Resource, name: str) -> Manifest:
         return await self.client.get(resource, name, self.name)
@@ -308,8 +314,7 @@ class Space:
     async def run_console(self, *words: str, cwd: Path | None = None) -> tuple[int | None, str, str]:
         """Run a command of the console in this namespace; return its exit status, output and notices."""
         child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "tui", "--kubeconfig", str(self.kubeconfig), "-n", self.name),
-            *words,
+            *(sys.executable, "-P", "-m", "tui", *self.options, *words),
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             cwd=cwd,
             stdout=asyncio.subprocess.PIPE,
@@ -328,8 +333,9 @@ class Space:
 @asynccontextmanager
 async def own_space(kubeconfig: Path) -> AsyncIterator[Space]:
     """Make a new namespace in a sandbox; its pods and their processes are gone in the end."""
-    async with await Client.connect(str(kubeconfig)) as client:
-        space = Space(client, f"test-{uuid.uuid4().hex[:8]}", kubeconfig)
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    async with await Client.connect(str(kubeconfig), namespace=name) as client:
+        space = Space(client, name, kubeconfig)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space.name}}
         await client.create(NAMESPACES, namespace)
         try:
@@ -366,7 +372,7 @@ def pod(name: str, *command: str, gpus: int = 0, **spec: Any) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"restartPolicy": "Never", "containers": [container], **spec},
     }
 
@@ -392,7 +398,7 @@ def pytorch_job(
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"nprocPerNode": "1", "runPolicy": policy, "pytorchReplicaSpecs": roles},
     }
 
@@ -420,7 +426,7 @@ def mpi_job(
     return {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"slotsPerWorker": slots, "runPolicy": policy, "mpiReplicaSpecs": roles},
     }
 
@@ -431,7 +437,7 @@ def batch_job(name: str, *command: str, policy: str = "Never", **spec: Any) -> M
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {
             "template": {
                 "spec": {

@@ -44,6 +44,7 @@ async def test_waiting_and_following_exit_as_the_job_does(space: Space) -> None:
         assert "raises failed: pod-0 exit 1: KeyError: 'lr'" in err
 
 
+@pytest.mark.slow
 async def test_a_wait_ends_with_the_job(space: Space) -> None:
     await space.create(JOBS, batch_job("removed", "sleep", "300"))
     assert await space.gpuconsole("wait", "removed", "--for=running") == "removed Running\n"

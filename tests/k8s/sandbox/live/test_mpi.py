@@ -121,7 +121,6 @@ def library_of_mpi() -> str:
     return str(library)
 
 
-@pytest.mark.slow
 async def test_ranks_of_two_workers_exchange_data_by_mpi_and_listen_on_loopback_only(space: Space) -> None:
     words = (*MPIRUN, "python", str(RANK.with_name("mpi_sum.py")), library_of_mpi(), "1000")
     await space.create(MPI_JOBS, mpi_job("sum", *words, backoffLimit=0))
@@ -139,7 +138,6 @@ async def test_ranks_of_two_workers_exchange_data_by_mpi_and_listen_on_loopback_
 @pytest.mark.slow
 async def test_arenas_job_runs_the_guides_command(space: Space) -> None:
     job = json.loads((FIXTURES / "objects" / "arena-mpi.json").read_text())
-    job["metadata"].pop("namespace", None)
     container = job["spec"]["template"]["spec"]["containers"][0]
     command, _, _ = container["command"][2].partition(" python ")
     container["command"][2] = f"{command.replace('mpirun', 'mpirun --tag-output')} python {RANK}"
@@ -167,7 +165,9 @@ async def test_the_training_operators_job_runs_four_ranks_in_two_workers_and_the
     space: Space,
 ) -> None:
     words = (*MPIRUN, "python", str(RANK))
-    spec = JobSpec(name="of-v1", image="busybox", workers=2, slots=2, gpus=1, command=words)
+    spec = JobSpec(
+        name="of-v1", namespace=space.name, image="busybox", workers=2, slots=2, gpus=1, command=words
+    )
     for _ in "once", "again":
         await space.create(MPI_JOBS_V1, MPIJobV1().manifest(spec))
         await space.comes(MPI_JOBS_V1, "of-v1", is_finished)
@@ -187,7 +187,6 @@ async def test_the_training_operators_job_runs_four_ranks_in_two_workers_and_the
         await space.goes(CONFIG_MAPS, "of-v1-config")
 
 
-@pytest.mark.slow
 async def test_more_ranks_than_slots_are_refused_by_mpirun(space: Space) -> None:
     await run_ranks(space, "crowd", workers=1, slots=2, backoffLimit=0)
     failed = await space.comes(MPI_JOBS, "crowd", has("Failed"))
@@ -200,7 +199,6 @@ async def test_more_ranks_than_slots_are_refused_by_mpirun(space: Space) -> None
     assert len(words_by_rank(await space.log("crowd-launcher"))) == 4
 
 
-@pytest.mark.slow
 async def test_a_suspended_job_leaves_no_rank_and_runs_again_when_resumed(
     space: Space, tmp_path: Path
 ) -> None:
@@ -217,7 +215,6 @@ async def test_a_suspended_job_leaves_no_rank_and_runs_again_when_resumed(
     await space.comes(MPI_JOBS, "paused", has("Running"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("who", ["worker", "rank", "launcher"])
 async def test_a_killed_launcher_worker_or_rank_fails_the_job_and_leaves_no_rank(
     space: Space, tmp_path: Path, who: str
@@ -246,7 +243,6 @@ async def test_a_killed_launcher_worker_or_rank_fails_the_job_and_leaves_no_rank
         await space.comes(PODS, f"{name}-worker-1", phase("Running"))
 
 
-@pytest.mark.slow
 async def test_a_deleted_job_leaves_no_process(space: Space, tmp_path: Path) -> None:
     await begin(space, "gone", tmp_path)
     await space.delete(MPI_JOBS, "gone")

@@ -11,17 +11,17 @@ import pytest
 from k8s.jobs.port_forward import forward
 from k8s.models.resources import JOBS, PODS
 from k8s.sandbox.node.nodes import Ports
-from tests.k8s.sandbox.live.running import Space, batch_job, phase, pod
+from tests.k8s.sandbox.live.running import PATIENCE_S, Space, batch_job, phase, pod
 from tests.support.shell_app import InTerminal
 from tests.support.terminal import Terminal
 
-pytestmark = pytest.mark.slow
 SERVE = """
 import http.server, sys
 http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bind="127.0.0.1")
 """
 
 
+@pytest.mark.slow
 async def test_the_console_gives_its_terminal_to_a_pod_and_comes_back(space: Space) -> None:
     await space.create(PODS, pod("shelled", "sleep", "600"))
     await space.comes(PODS, "shelled", phase("Running"))
@@ -45,15 +45,16 @@ async def test_the_console_gives_its_terminal_to_a_pod_and_comes_back(space: Spa
     await asyncio.to_thread(use)
 
 
+@pytest.mark.slow
 async def test_the_command_line_opens_a_shell_in_a_job(space: Space) -> None:
     await space.create(JOBS, batch_job("worked", "sleep", "600"))
     await space.comes(JOBS, "worked", lambda job: (job.get("status") or {}).get("active"))
     found = await space.objects(PODS, label_selector="batch.kubernetes.io/job-name=worked")
     await space.comes(PODS, found[0]["metadata"]["name"], phase("Running"))
-    words = [sys.executable, "-P", "-m", "tui", "shell", "worked", "--kubeconfig", str(space.kubeconfig)]
+    words = [sys.executable, "-P", "-m", "tui", "shell", "worked"]
 
     def use() -> None:
-        with Terminal(words, columns=80, lines=24) as terminal:
+        with Terminal([*words, *space.options], columns=80, lines=24) as terminal:
             before = terminal.attributes
             terminal.wait_for("exit or ctrl+d ends it")
             terminal.send("echo $((40 + 2)); exit 3\r")
@@ -68,7 +69,7 @@ async def test_a_web_server_in_a_pod_is_reached_until_the_pod_is_gone(space: Spa
     port = Ports().of("this test")
     await space.create(PODS, pod("serving", "python", "-c", SERVE, str(port)))
     await space.comes(PODS, "serving", phase("Running"))
-    async with asyncio.timeout(30), forward(space.client, "serving", space.name, port) as opened:
+    async with asyncio.timeout(PATIENCE_S), forward(space.client, "serving", space.name, port) as opened:
 
         async def fetch() -> bytes:
             reader, writer = await asyncio.open_connection("127.0.0.1", opened.local_port)
@@ -89,6 +90,7 @@ async def test_a_web_server_in_a_pod_is_reached_until_the_pod_is_gone(space: Spa
         assert opened.last_error
 
 
+@pytest.mark.slow
 async def test_a_signal_ends_a_shell_and_restores_the_terminal(space: Space) -> None:
     await space.create(JOBS, batch_job("signalled", "sleep", "600"))
     await space.comes(JOBS, "signalled", lambda job: (job.get("status") or {}).get("active"))
@@ -97,7 +99,7 @@ async def test_a_signal_ends_a_shell_and_restores_the_terminal(space: Space) -> 
     words = [sys.executable, "-P", "-m", "tui", "shell", "signalled"]
 
     def use() -> None:
-        with Terminal([*words, "--kubeconfig", str(space.kubeconfig)], columns=80, lines=24) as terminal:
+        with Terminal([*words, *space.options], columns=80, lines=24) as terminal:
             before = terminal.attributes
             terminal.wait_for("exit or ctrl+d ends it")
             terminal.wait_for(lambda _: terminal.is_raw)

@@ -28,7 +28,6 @@ ARENA = ROOT / "tests" / "fixtures" / "arena"
 
 def made_by_arena(part: str) -> Manifest:
     found: Manifest = json.loads((ARENA / f"pytorch-dist.tensorboard-{part}.json").read_text())
-    del found["metadata"]["namespace"]
     return found
 
 
@@ -88,14 +87,13 @@ async def test_a_deployment_keeps_its_pods_through_deletion_change_and_scale(spa
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 async def test_kubectl_creates_a_deployment_reads_its_log_and_deletes_it(space: Space) -> None:
     deployment = made_by_arena("deployment")
-    del deployment["metadata"]["annotations"]
-    deployment["metadata"]["name"] = "seen"
+    deployment["metadata"] = {"name": "seen"}
     spec = deployment["spec"]["template"]["spec"]
     del spec["affinity"], spec["volumes"]
     spec["containers"] = pod("c", "sh", "-c", "echo up; exec sleep 300")["spec"]["containers"]
 
     async def kubectl(*words: str, given: str = "") -> str:
-        command = ["kubectl", "--kubeconfig", str(space.kubeconfig), "-n", space.name, *words]
+        command = ["kubectl", *space.options, *words]
         done = await asyncio.to_thread(
             subprocess.run, command, input=given, capture_output=True, text=True, timeout=PATIENCE_S
         )

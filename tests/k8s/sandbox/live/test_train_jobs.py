@@ -100,26 +100,3 @@ async def test_a_runtime_that_is_not_there_is_told(space: Space) -> None:
     )
     with pytest.raises(NotFound):
         await space.get(JOB_SETS, "lost")
-
-
-async def test_a_job_set_restarts_up_to_its_limit(space: Space) -> None:
-    pod_spec = {
-        "restartPolicy": "Never",
-        "containers": [{"name": "c", "image": "busybox", "command": ["false"]}],
-    }
-    group = {
-        "name": "g",
-        "replicas": 2,
-        "template": {"spec": {"backoffLimit": 0, "template": {"spec": pod_spec}}},
-    }
-    job_set = {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": "tries"},
-        "spec": {"replicatedJobs": [group], "failurePolicy": {"maxRestarts": 1}},
-    }
-    await space.create(JOB_SETS, job_set)
-    failed = await space.comes(JOB_SETS, "tries", has("Failed"))
-    assert failed["status"]["restarts"] == 1
-    jobs = await space.objects(JOBS, label_selector="jobset.sigs.k8s.io/jobset-name=tries")
-    assert {job["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"] for job in jobs} == {"1"}

@@ -137,7 +137,7 @@ def test_c10d_meets_at_an_open_store_where_that_is_allowed(forks: Path, env: dic
 
 def rank_of(forks: Path, env: dict[str, str], code: str, rank: int) -> Fork:
     """Start one of two ranks of a job in a sandbox, as an operator does."""
-    return Fork(forks, code, env | {"RANK": str(rank), "WORLD_SIZE": "2"})
+    return Fork(forks, code, env | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"})
 
 
 TWICE = """
