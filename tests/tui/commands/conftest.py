@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import sys
@@ -52,6 +53,57 @@ class Ended:
         return next(line.split() for line in self.out.splitlines() if line.split()[:1] == [name])
 
 
+class PretendedTerminal(io.TextIOWrapper):
+    """A stream that takes itself for a terminal."""
+
+    def __init__(self) -> None:
+        self.written = io.BytesIO()
+        super().__init__(self.written, encoding="utf-8", newline="", write_through=True)
+
+    def isatty(self) -> bool:
+        return True
+
+    @property
+    def printed(self) -> str:
+        """All that was written."""
+        return self.written.getvalue().decode()
+
+
+class Forked:
+    """A command in a process forked from one that has imported it; one runs at a time."""
+
+    def __init__(self, warm: WarmStart, words: tuple[str, ...], home: Path) -> None:
+        self._warm = warm
+        self._err = TemporaryFile()  # noqa: SIM115
+        self.has_ended = False
+        reading, writing = os.pipe()
+        with open(os.devnull) as nothing:
+            warm.start(words, home, [nothing.fileno(), writing, self._err.fileno()])
+        os.close(writing)
+        self.out = open(reading, "rb")  # noqa: SIM115
+
+    async def line(self) -> bytes:
+        """Return the next line that it prints; empty at its end."""
+        return await asyncio.to_thread(self.out.readline)
+
+    async def ends(self) -> tuple[int, bytes, bytes]:
+        """Wait for its end; return its status, and what it has printed since."""
+        out = await asyncio.to_thread(self.out.read)
+        status, err = await self.leave()
+        return status, out, err
+
+    async def leave(self) -> tuple[int, bytes]:
+        """Read no more, which ends it; return its status and what it wrote to stderr."""
+        self.has_ended = True
+        self.out.close()
+        status = await self._warm.end()
+        with self._err as file:
+            file.seek(0)
+            err = file.read()
+        assert b"Traceback" not in err, err
+        return status, err
+
+
 class CommandLine:
     """Runs `gpuconsole` as a user of one machine would, in this process or in one of its own."""
 
@@ -62,6 +114,7 @@ class CommandLine:
         self.warm = warm
         self._monkeypatch = monkeypatch
         self._capsys = capsys
+        self._forked: list[Forked] = []
         folders = {f"XDG_{name}_HOME": str(home / name.lower()) for name in ("CONFIG", "STATE", "DATA")}
         for name, value in {"HOME": str(home), "LOGNAME": "li", "TERM": "dumb", **folders}.items():
             self.set(name, value)
@@ -83,14 +136,19 @@ class CommandLine:
 
     async def process(self, *words: str) -> Ended:
         """Run the command as a process of its own, forked from one that has imported it."""
-        with open(os.devnull) as nothing, TemporaryFile() as out, TemporaryFile() as err:
-            self.warm.start(words, self.home, [each.fileno() for each in (nothing, out, err)])
-            status = await self.warm.end()
-            out.seek(0)
-            err.seek(0)
-            ended = Ended(status, out.read().decode(errors="replace"), err.read().decode())
-        assert "Traceback" not in ended.err, ended.err
-        return ended
+        status, out, err = await self.fork(*words).ends()
+        return Ended(status, out.decode(errors="replace"), err.decode())
+
+    def fork(self, *words: str) -> Forked:
+        """Start the command as a process of its own, of which only the output is of interest."""
+        self._forked.append(Forked(self.warm, words, self.home))
+        return self._forked[-1]
+
+    def close(self) -> None:
+        """End what a failed test has left running."""
+        for each in self._forked:
+            if not each.has_ended:
+                asyncio.run(each.leave())
 
     async def start(self, *words: str) -> asyncio.subprocess.Process:
         """Start the command as a process."""
@@ -144,11 +202,13 @@ def warm(request: pytest.FixtureRequest) -> Iterator[WarmStart]:
 @pytest.fixture
 def alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], warm: WarmStart
-) -> CommandLine:
+) -> Iterator[CommandLine]:
     """Return the command line of a user without a kubeconfig."""
     home = tmp_path / "home"
     home.mkdir()
-    return CommandLine(home, monkeypatch, capsys, warm)
+    line = CommandLine(home, monkeypatch, capsys, warm)
+    yield line
+    line.close()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import os
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.scripted.server import Answer, ScriptedCluster, page
 from tests.support.objects import pytorch_job
 from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine
+from tui.commands.support.output import confirm, confirm_by_word
 
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/waits"
 
@@ -35,10 +37,33 @@ async def answer(asking: Terminal, question: str, keys: str) -> int:
 
 async def test_a_delete_asks_first_and_enter_means_no(run: CommandLine, cluster: ScriptedCluster) -> None:
     question = "Delete PyTorchJob default/waits, with 3 pods and their logs, freeing 8 GPUs? [y/N]"
-    for keys in ("\r", "n\r", "\x04"):
-        with terminal(run, "delete", "waits") as asking:
-            assert await answer(asking, question, keys) == 1
+    with terminal(run, "delete", "waits") as asking:
+        assert await answer(asking, question, "\r") == 1
     assert cluster.asked(PATH, method="DELETE") == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "is_yes", "is_yes_by_default"),
+    [
+        ("\n", False, True),
+        ("", False, False),
+        ("n\n", False, False),
+        ("Yes \n", True, True),
+        ("x\n", False, False),
+    ],
+)
+def test_only_a_yes_is_a_yes_and_the_end_of_input_is_none(
+    monkeypatch: pytest.MonkeyPatch, typed: str, is_yes: bool, is_yes_by_default: bool
+) -> None:
+    for default, expected in ((False, is_yes), (True, is_yes_by_default)):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        assert confirm("Sure?", default=default) is expected
+
+
+@pytest.mark.parametrize(("typed", "is_meant"), [("y\n", False), ("delete 5\n", False), ("delete 6\n", True)])
+def test_a_word_is_typed_in_full(monkeypatch: pytest.MonkeyPatch, typed: str, is_meant: bool) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    assert confirm_by_word("Sure?", "delete 6") is is_meant
 
 
 async def test_a_delete_does_it_once_the_answer_is_yes(run: CommandLine, cluster: ScriptedCluster) -> None:
@@ -111,7 +136,7 @@ async def test_deleting_many_jobs_needs_a_typed_answer(run: CommandLine, cluster
     paths = [f"{PATH.rpartition('/')[0]}/{name}" for name in names]
     for path in paths:
         cluster.say(path, Answer({"status": "Success"}), method="DELETE")
-    for typed, status, times in (("y", 1, 0), ("delete 5", 1, 0), ("delete 6", 0, 1)):
+    for typed, status, times in (("y", 1, 0), ("delete 6", 0, 1)):
         with terminal(run, "delete", *names) as asking:
             assert await answer(asking, 'Type "delete 6" to continue:', f"{typed}\r") == status
         assert [len(cluster.asked(path, method="DELETE")) for path in paths] == [times] * 6
@@ -134,9 +159,8 @@ async def test_git_s_password_is_typed_unseen_and_goes_into_a_secret_of_the_job(
         )
         assert "hunter2" not in asking.text
         assert "secret/demo-git created (dry run)" in asking.text
-    for keys, status in (("\r", 2), ("\x04", 2), ("\x03", 130)):
-        with terminal(run, *words, "python a.py") as asking:
-            assert await answer(asking, "Password or token", keys) == status
+    with terminal(run, *words, "python a.py") as asking:
+        assert await answer(asking, "Password or token", "\r") == 2
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,6 @@ async def test_a_folder_is_plotted_without_a_cluster(alone: CommandLine, folder:
     assert {len(row) for row in ended.out.splitlines() if row.endswith("┐")} == {80}
     assert "\x1b" not in ended.out
     assert any("⠀" < char <= "⣿" for char in ended.out)
-
-
-async def test_with_ascii_there_is_nothing_else(alone: CommandLine, folder: Path) -> None:
     assert (await alone("--ascii", "curves", str(folder))).out.isascii()
 
 
@@ -85,15 +82,22 @@ async def test_two_runs_in_a_folder_are_told_apart(alone: CommandLine, tmp_path:
     assert found["tags"].keys() == {"loss (a)", "loss (b)"}
 
 
-async def test_a_folder_without_event_files_is_told(alone: CommandLine, tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "missing", Path("~nobody-of-this-name/runs")):
-        (await alone("curves", str(path))).reports(1, f"There are no event files or other metrics in {path}.")
-
-
-async def test_a_tag_that_is_not_there_is_told(alone: CommandLine, folder: Path) -> None:
-    ended = await alone("curves", str(folder), "--tag", "lr")
-    assert ended.status == 1
-    assert "train/loss, val/accuracy" in ended.err
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("./missing",), 1, "There are no event files or other metrics in missing."),
+        (("~nobody-of-this-name/runs",), 1, "other metrics in ~nobody-of-this-name/runs."),
+        (("FOLDER", "--tag", "lr"), 1, "train/loss, val/accuracy"),
+        (tuple(f"./run-{number}" for number in range(9)), 2, "9 sources; one chart shows up to 8."),
+    ],
+    ids=["missing", "home", "tag", "many"],
+)
+async def test_sources_that_cannot_be_plotted_are_told(
+    alone: CommandLine, folder: Path, words: tuple[str, ...], status: int, said: str
+) -> None:
+    (await alone("curves", *(str(folder) if word == "FOLDER" else word for word in words))).reports(
+        status, said
+    )
 
 
 @pytest.fixture
@@ -153,12 +157,6 @@ async def test_sources_without_curves_are_named_and_the_others_shown(
     alone_left = await alone("curves", runs[0], str(tmp_path / "missing"), "-o", "csv")
     assert alone_left.out.startswith("run,tag,")
     (await alone("curves", "./none", "./nothing")).reports(1, "There are no event files")
-
-
-async def test_more_runs_than_a_chart_shows_are_refused(alone: CommandLine) -> None:
-    ended = await alone("curves", *(f"./run-{number}" for number in range(9)))
-    assert ended.status == 2
-    assert "9 sources; one chart shows up to 8." in ended.err
 
 
 async def test_a_job_and_a_folder_share_a_chart(

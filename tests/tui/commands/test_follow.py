@@ -15,7 +15,7 @@ from tests import ROOT
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, Stream, page
 from tests.support.objects import pod_of, pytorch_job
 from tests.support.terminal import Terminal
-from tests.tui.commands.conftest import CommandLine
+from tests.tui.commands.conftest import CommandLine, Forked
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
 CREATE = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
@@ -88,14 +88,13 @@ def followed(cluster: ScriptedCluster) -> Followed:
     return Followed(cluster)
 
 
-async def started(run: CommandLine, followed: Followed) -> asyncio.subprocess.Process:
+async def started(run: CommandLine, followed: Followed) -> Forked:
     """Return the command as it has printed the first line of the log."""
-    child = await run.start(*SUBMIT)
-    assert child.stdout is not None
-    assert await child.stdout.readline() == b"PyTorchJob default/demo created.\n"
+    child = run.fork(*SUBMIT)
+    assert await child.line() == b"PyTorchJob default/demo created.\n"
     await followed.cluster.until_asked(f"{CREATE}/demo")
     followed.start()
-    assert await child.stdout.readline() == b"one\n"
+    assert await child.line() == b"one\n"
     return child
 
 
@@ -103,15 +102,15 @@ async def test_a_job_is_followed_until_it_has_succeeded(run: CommandLine, follow
     child = await started(run, followed)
     followed.write(b"2026-11-20T18:36:11.000000001Z two\n")
     followed.end("Succeeded", "")
-    out, err = await child.communicate()
-    assert (child.returncode, out) == (0, b"two\n"), err
+    status, out, err = await child.ends()
+    assert (status, out) == (0, b"two\n"), err
 
 
 async def test_a_job_that_fails_fails_the_command_and_says_why(run: CommandLine, followed: Followed) -> None:
     child = await started(run, followed)
     followed.end("Failed", "ran out of retries")
-    _, err = await child.communicate()
-    assert child.returncode == 1
+    status, _, err = await child.ends()
+    assert status == 1
     assert b"PyTorchJob default/demo failed: master-0 exit 1" in err
     assert err.endswith(b"To see why: gpuconsole why demo\n")
 
@@ -123,15 +122,19 @@ async def test_a_job_that_is_deleted_fails_the_command(run: CommandLine, followe
         followed.cluster.forget(path)
     followed.jobs.event("DELETED", _at(JOB, "7"))
     followed.pods.event("DELETED", _at(pod_of(JOB, "master-0", on="n1"), "7"))
-    _, err = await child.communicate()
-    assert (child.returncode, err.splitlines()[-1]) == (
-        1,
-        b"PyTorchJob default/demo was deleted before it ended.",
-    )
+    status, _, err = await child.ends()
+    assert (status, err.splitlines()[-1]) == (1, b"PyTorchJob default/demo was deleted before it ended.")
 
 
 async def test_ctrl_c_leaves_the_job_and_says_how_to_go_on(run: CommandLine, followed: Followed) -> None:
-    child = await started(run, followed)
+    child = await run.start(*SUBMIT)
+    assert child.stdout is not None
+    await followed.cluster.until_asked(f"{CREATE}/demo")
+    followed.start()
+    assert [await child.stdout.readline() for _ in range(2)] == [
+        b"PyTorchJob default/demo created.\n",
+        b"one\n",
+    ]
     child.send_signal(signal.SIGINT)
     _, err = await child.communicate()
     assert child.returncode == 130
@@ -140,12 +143,12 @@ async def test_ctrl_c_leaves_the_job_and_says_how_to_go_on(run: CommandLine, fol
 
 
 async def test_a_job_that_ends_without_pods_fails(run: CommandLine, followed: Followed) -> None:
-    child = await run.start(*SUBMIT)
+    child = run.fork(*SUBMIT)
     await followed.cluster.until_asked(f"{CREATE}/demo")
     job = {**JOB, "status": {"conditions": [{"type": "Failed", "status": "True", "message": "bad image."}]}}
     followed.jobs.event("ADDED", _at(job, "6"))
-    out, err = await child.communicate()
-    assert (child.returncode, out) == (1, b"PyTorchJob default/demo created.\n")
+    status, out, err = await child.ends()
+    assert (status, out) == (1, b"PyTorchJob default/demo created.\n")
     assert b"PyTorchJob default/demo failed: bad image.\n" in err
 
 

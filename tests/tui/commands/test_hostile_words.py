@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import os
 import pty
@@ -16,7 +15,7 @@ import pytest
 from k8s.text.sanitize import UNSAFE
 from tests.scripted.server import ScriptedCluster, page
 from tests.support.objects import RECORDED, pod_of, pytorch_job
-from tests.tui.commands.conftest import CommandLine, write_kubeconfig
+from tests.tui.commands.conftest import CommandLine, PretendedTerminal, write_kubeconfig
 from trainer.tfevents import EventWriter
 from tui.commands import COMMANDS
 from tui.commands.support.output import write_progress
@@ -201,25 +200,19 @@ def is_harmless(status: int, printed: str) -> None:
     assert printed
 
 
-class PretendedTerminal(io.TextIOWrapper):
-    """A stream that takes itself for a terminal."""
-
-    def __init__(self) -> None:
-        self.written = io.BytesIO()
-        super().__init__(self.written, encoding="utf-8", newline="", write_through=True)
-
-    def isatty(self) -> bool:
-        return True
-
-    @property
-    def printed(self) -> str:
-        """All that was written."""
-        return self.written.getvalue().decode()
-
-
 async def test_what_goes_to_a_pipe_stays_as_it_is(hostile_run: CommandLine, files: dict[str, str]) -> None:
     ended = await hostile_run.process("curves", files["folder"], "-o", "csv")
     assert f"loss{HOSTILE.removesuffix(chr(13))}" in ended.out
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "yaml"])
+async def test_tables_and_objects_hold_no_escapes_in_a_pipe_either(
+    hostile_run: CommandLine, form: str
+) -> None:
+    for words in (("list",), ("top", "jobs")):
+        ended = await hostile_run(*words, "-o", form)
+        assert (ended.status, "evil" in ended.out) == (0, True)
+        assert set(UNSAFE.findall(ended.out)) <= {"\n"}
 
 
 async def on_a_terminal(run: CommandLine, words: list[str]) -> tuple[int, str]:

@@ -143,38 +143,30 @@ async def test_what_cannot_be_parsed_is_wrong_usage(
 
 async def test_a_watched_list_prints_what_changes(run: CommandLine, cluster: ScriptedCluster) -> None:
     changing = Cluster(cluster, "bert", "gpt")
-    child = await run.start("list", "-w")
-    assert child.stdout is not None
-    try:
-        first = [(await child.stdout.readline()).split() for _ in range(3)]
-        assert {line[0] for line in first} == {b"NAME", b"bert", b"gpt"}
-        await changing.until_watched(
-            *("/apis/kubeflow.org/v1/namespaces/default/pytorchjobs", "/api/v1/namespaces/default/pods")
-        )
-        changing.change("gpt", is_over(0))
-        line = await child.stdout.readline()
-        assert line.split()[0] == b"gpt"
-        assert b"Succeeded" in line
-    finally:
-        child.terminate()
-        await child.communicate()
+    child = run.fork("list", "-w")
+    first = [(await child.line()).split() for _ in range(3)]
+    assert {line[0] for line in first} == {b"NAME", b"bert", b"gpt"}
+    await changing.until_watched(
+        *("/apis/kubeflow.org/v1/namespaces/default/pytorchjobs", "/api/v1/namespaces/default/pods")
+    )
+    changing.change("gpt", is_over(0))
+    line = await child.line()
+    assert line.split()[0] == b"gpt"
+    assert b"Succeeded" in line
+    await child.leave()
 
 
 async def test_a_watched_job_prints_its_line_at_each_change(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     changing = Cluster(cluster, "bert", "gpt")
-    child = await run.start("get", "bert", "-w")
-    assert child.stdout is not None
-    try:
-        await asyncio.gather(changing.until_watched(), child.stdout.readline())
-        assert (await child.stdout.readline()).split()[0] == b"bert"
-        changing.change("gpt", is_over(0))
-        changing.end("bert", 3)
-        lines = [await child.stdout.readline()]
-        while b"Failed" not in lines[-1]:
-            lines.append(await child.stdout.readline())
-        assert {line.split()[0] for line in lines} == {b"bert"}
-    finally:
-        child.terminate()
-        await child.communicate()
+    child = run.fork("get", "bert", "-w")
+    await asyncio.gather(changing.until_watched(), child.line())
+    assert (await child.line()).split()[0] == b"bert"
+    changing.change("gpt", is_over(0))
+    changing.end("bert", 3)
+    lines = [await child.line()]
+    while b"Failed" not in lines[-1]:
+        lines.append(await child.line())
+    assert {line.split()[0] for line in lines} == {b"bert"}
+    await child.leave()

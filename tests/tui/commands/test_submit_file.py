@@ -304,18 +304,6 @@ async def test_the_tutorials_file_is_told_of_its_claim(run: CommandLine, cluster
     assert "Warning: would wait: volume claim mnist not found in default" in ended.err
 
 
-async def test_what_fits_no_node_needs_force(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
-    path = written(run, job_with(gpus=64))
-    never = "would never start: needs 1 × 64 GPUs; the cluster has 15, at most 8 per node."
-    ended = await run("submit", "-f", path)
-    assert (ended.status, ended.out) == (1, "")
-    assert ended.err == f"PyTorchJob demo {never}\nNothing was created.\nTo create it all the same: --force\n"
-    assert created(cluster, PYTORCH_JOBS) == []
-    ended = await run("submit", "-f", path, "--force")
-    assert (ended.status, ended.err) == (0, f"Warning: {never}\n")
-
-
 async def test_what_the_file_brings_along_is_not_missed(run: CommandLine, cluster: ScriptedCluster) -> None:
     for path in (CLAIMS, PYTORCH_JOBS):
         cluster.say(path, Compute(echo), method="POST")

@@ -15,7 +15,7 @@ from tests import ROOT
 from tests.scripted.server import Answer, ScriptedCluster, Stream, page
 from tests.support.objects import Object, pod_of, pytorch_job
 from tests.support.terminal import Terminal
-from tests.tui.commands.conftest import CommandLine
+from tests.tui.commands.conftest import CommandLine, Forked
 from tui.commands.wait import AwaitedJob, Wait
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.text.format import Clock
@@ -96,16 +96,16 @@ def is_over(code: int) -> Object:
     return {"conditions": [{"type": "Failed" if code else "Succeeded", "status": "True"}]}
 
 
-async def waiting(run: CommandLine, cluster: Cluster, *words: str) -> asyncio.subprocess.Process:
+async def waiting(run: CommandLine, cluster: Cluster, *words: str) -> Forked:
     """Return `wait` as it watches."""
-    child = await run.start("wait", *words)
+    child = run.fork("wait", *words)
     await cluster.until_watched()
     return child
 
 
-async def ends(child: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
-    out, err = await child.communicate()
-    return child.returncode, out.decode(), err.decode()
+async def ends(child: Forked) -> tuple[int, str, str]:
+    status, out, err = await child.ends()
+    return status, out.decode(), err.decode()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ async def test_the_exit_code_is_found_though_the_pod_is_seen_late_or_gone(
     child = await waiting(run, jobs, "late")
     jobs.change("late", is_over(1))
     assert (await ends(child))[:2] == (3, "late Failed\n")
-    child = await run.start("wait", "gone", "--exec", f"{sys.executable} -c 'import os; print(os.environ)'")
+    child = run.fork("wait", "gone", "--exec", f"{sys.executable} -c 'import os; print(os.environ)'")
     await cluster.until_asked(PODS, 2, watch=True)
     jobs.change("gone-master-0", None)
     jobs.change("gone", is_over(1))
@@ -218,11 +218,13 @@ async def test_a_command_runs_afterwards_without_a_shell_and_does_not_change_the
 
 async def test_ctrl_c_and_a_timeout_say_how_to_go_on(run: CommandLine, cluster: ScriptedCluster) -> None:
     jobs = Cluster(cluster, "a")
-    child = await waiting(run, jobs, "a", "-A", "--timeout=2h", "--for=succeeded", "-T", "pytorchjob")
+    child = await run.start("wait", "a", "-A", "--timeout=2h", "--for=succeeded", "-T", "pytorchjob")
+    await jobs.until_watched()
     child.send_signal(signal.SIGINT)
-    status, out, err = await ends(child)
+    out, err = await child.communicate()
     again = "To wait again: gpuconsole wait a -A -T pytorchjob --for=succeeded --timeout 7200s\n"
-    assert (status, out, err) == (130, "", f"-- Stopped waiting for PyTorchJob default/a. {again}")
+    said = f"-- Stopped waiting for PyTorchJob default/a. {again}"
+    assert (child.returncode, out, err.decode()) == (130, b"", said)
     ended = await run.process("wait", "a", "--timeout=1s")
     assert (ended.status, ended.out) == (124, "a Running\n")
     assert ended.err == (

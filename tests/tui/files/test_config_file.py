@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,17 @@ from hypothesis import strategies as st
 
 from tui.files.config_file import Config, read_config
 from tui.files.keys_file import read_keys
-from tui.options import AlertRule, NoticeEvent, NotifyOptions
+from tui.options import (
+    AlertRule,
+    Alias,
+    ConsoleOptions,
+    ContextSettings,
+    NoticeEvent,
+    NotifyOptions,
+    OwnColumn,
+)
 from tui.screens import key_table
+from tui.tables import column_keys
 
 
 def written(folder: Path, text: str) -> Path:
@@ -22,51 +32,60 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_without_a_file_nothing_is_set(tmp_path: Path) -> None:
+    assert AlertRule.PLATEAU not in Config().alerts
     assert read_config(tmp_path / "config.yaml") == Config()
     assert read_config(written(tmp_path, "# nothing yet\n")) == Config()
 
 
-def test_the_theme_to_begin_with_is_read(tmp_path: Path) -> None:
-    assert read_config(written(tmp_path, "theme: light # by day\nfinished_days: 3\n")).theme == "light"
-
-
-def test_further_accelerators_are_read(tmp_path: Path) -> None:
-    path = written(tmp_path, "accelerators:\n- example.com/npu-*\n- other.com/x\n")
-    assert read_config(path) == Config(accelerators=("example.com/npu-*", "other.com/x"))
-
-
-@pytest.mark.parametrize(("text", "days"), [("7", 7.0), ("0.5", 0.5), ("36500", 36500.0)])
-def test_how_long_finished_jobs_are_shown_is_read(tmp_path: Path, text: str, days: float) -> None:
-    assert read_config(written(tmp_path, f"finished_days: {text}\n")) == Config(finished_days=days)
-
-
-def test_how_home_sums_nodes_up_and_whether_it_reads_losses_is_read(tmp_path: Path) -> None:
-    path = written(tmp_path, "strip_by: topology.kubernetes.io/zone\nloss: off\n")
-    assert read_config(path) == Config(strip_by="topology.kubernetes.io/zone", loss=False)
-    assert read_config(written(tmp_path, "loss: true\n")) == Config()
-
-
-def test_rules_about_curves_are_chosen(tmp_path: Path) -> None:
-    assert read_config(written(tmp_path, "alerts: off\n")) == Config(alerts=())
-    chosen = (AlertRule.NAN, AlertRule.PLATEAU)
-    assert read_config(written(tmp_path, "alerts: [nan, plateau]\n")) == Config(alerts=chosen)
-    assert AlertRule.PLATEAU not in Config().alerts
-
-
 @pytest.mark.parametrize(
-    ("text", "notify"),
+    ("text", "config"),
     [
-        ("notify: off\n", NotifyOptions(events=())),
-        ("notify: {}\n", NotifyOptions()),
-        ("notify: {events: [failed, nan]}\n", NotifyOptions(events=(NoticeEvent.FAILED, NoticeEvent.NAN))),
-        ("notify: {toast: all, counter: off}\n", NotifyOptions(toast="all", counter="off")),
-        ("notify: {terminal: all, bell: off}\n", NotifyOptions(terminal="all", bell="off")),
-        ("notify: {exec: [mail, -s, a b]}\n", NotifyOptions(exec=("mail", "-s", "a b"))),
-        ("notify: {exec: mail -s 'a b'}\n", NotifyOptions(exec=("mail", "-s", "a b"))),
+        ("theme: light # by day\nfinished_days: 3\n", Config(theme="light", finished_days=3.0)),
+        ("accelerators:\n- a.com/npu-*\n- b.com/x\n", Config(accelerators=("a.com/npu-*", "b.com/x"))),
+        ("finished_days: 0.5\n", Config(finished_days=0.5)),
+        ("finished_days: 36500\n", Config(finished_days=36500.0)),
+        ("strip_by: a.io/zone\nloss: off\n", Config(strip_by="a.io/zone", loss=False)),
+        ("loss: true\n", Config()),
+        ("alerts: off\n", Config(alerts=())),
+        ("alerts: [nan, plateau]\n", Config(alerts=(AlertRule.NAN, AlertRule.PLATEAU))),
+        ("prometheus: a/b-k8s:9090/prom\n", Config(prometheus="a/b-k8s:9090/prom")),
+        ("notify: off\n", Config(notify=NotifyOptions(events=()))),
+        ("notify: {}\n", Config(notify=NotifyOptions())),
+        (
+            "notify: {events: [failed, nan]}\n",
+            Config(notify=NotifyOptions(events=(NoticeEvent.FAILED, NoticeEvent.NAN))),
+        ),
+        ("notify: {toast: all, counter: off}\n", Config(notify=NotifyOptions(toast="all", counter="off"))),
+        ("notify: {terminal: all, bell: off}\n", Config(notify=NotifyOptions(terminal="all", bell="off"))),
+        ("notify: {exec: [mail, -s, a b]}\n", Config(notify=NotifyOptions(exec=("mail", "-s", "a b")))),
+        ("notify: {exec: mail -s 'a b'}\n", Config(notify=NotifyOptions(exec=("mail", "-s", "a b")))),
+        (
+            "aliases:\n  Failed: jobs /status:failed\n  po: ':pods kube-system'\n",
+            Config(aliases={"failed": Alias("jobs /status:failed", 2), "po": Alias("pods kube-system", 3)}),
+        ),
+        (
+            "columns:\n  jobs: [name, status, {title: TEAM, path: .metadata.labels.team}]\n"
+            "  nodes: [name, {title: ZONE, path: '{.metadata.labels.zone}'}]\n",
+            Config(
+                columns={
+                    "jobs": ("name", "status", OwnColumn("TEAM", ".metadata.labels.team")),
+                    "nodes": ("name", OwnColumn("ZONE", ".metadata.labels.zone")),
+                }
+            ),
+        ),
+        (
+            "contexts:\n  prod-*: {readonly: true, theme: light}\n  '*': {namespace: vision}\n",
+            Config(
+                contexts=(
+                    ContextSettings(pattern="prod-*", read_only=True, theme="light"),
+                    ContextSettings(pattern="*", namespace="vision"),
+                )
+            ),
+        ),
     ],
 )
-def test_how_jobs_are_reported_is_read(tmp_path: Path, text: str, notify: NotifyOptions) -> None:
-    assert read_config(written(tmp_path, text)) == Config(notify=notify)
+def test_a_setting_is_read(tmp_path: Path, text: str, config: Config) -> None:
+    assert read_config(written(tmp_path, text), column_keys) == config
 
 
 def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None:
@@ -119,6 +138,32 @@ def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None
         ("finished_days: true\n", "line 1, finished_days: a number of days is expected"),
         ("theme: dark\nprometheus: http://prom:9090\n", "line 2, prometheus: a service is expected"),
         ("prometheus: [a]\n", "line 1, prometheus: a service is expected"),
+        ("aliases: [a]\n", "line 1, aliases: commands are expected, as `failed: jobs /status:failed`."),
+        ("aliases:\n  a b: jobs\n", "line 2, aliases: commands are expected"),
+        ("aliases:\n  a: [jobs]\n", "line 2, aliases: commands are expected"),
+        ("aliases:\n  a: ':'\n", "line 2, aliases: commands are expected"),
+        ("aliases:\n  a: jobs\n  a: pods\n", "line 3, aliases: a is given twice."),
+        ('aliases: {a: "jobs \\e[31m"}\n', "line 1, aliases: commands are expected"),
+        ("columns: [name]\n", "line 1, columns: lists and their columns are expected, as `jobs: [name,"),
+        ("columns:\n  job: [name]\n", "line 2, columns: there is no list job; there are jobs, pods, nodes,"),
+        ("columns:\n  jobs: name\n", "line 2, columns: lists and their columns are expected"),
+        ("columns:\n  jobs: []\n", "line 2, columns: lists and their columns are expected"),
+        ("columns:\n  jobs: [nam]\n", "line 2, columns: there is no column nam; there are name, namespace,"),
+        ("columns:\n  jobs: [name, name]\n", "line 2, columns: jobs: name is given twice."),
+        ("columns:\n  jobs: [{title: A}]\n", "line 2, columns: a title and a path are expected, as {title:"),
+        ("columns:\n  jobs: [{title: A, path: b, c: d}]\n", "line 2, columns: a title and a path are"),
+        ("columns:\n  jobs: [{title: A, path: '.a['}]\n", "line 2, columns: a ] is missing in '.a['."),
+        ("columns:\n  jobs: [{title: A, path: [b]}]\n", "line 2, columns: a title and a path are expected"),
+        (f"columns:\n  jobs: [{{title: {'A' * 31}, path: .b}}]\n", "line 2, columns: a title of at most 30"),
+        ("contexts: prod\n", "line 1, contexts: names of contexts and settings are expected, as `prod-*:"),
+        ("contexts:\n  prod: true\n", "line 2, contexts: prod: settings are expected, as `readonly: true`."),
+        ("contexts:\n  a: {readonly: maybe}\n", "line 2, contexts: a: readonly: true or false is expected."),
+        (
+            "contexts:\n  a:\n    read_only: true\n",
+            "line 3, contexts: a: read_only: the settings are readonly,",
+        ),
+        ("contexts:\n  a: {namespace: A_b}\n", "line 2, contexts: a: namespace: the name of a namespace is"),
+        ("contexts:\n  a: {theme: [x]}\n", "line 2, contexts: a: theme: the name of a theme is expected"),
         ("- accelerators\n", "line 1: keys and values are expected"),
         ("a: 1\nb: [1\n", "line 3: "),
         ("a: \x01\n", "line 1: not valid YAML."),
@@ -126,9 +171,9 @@ def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None
 )
 def test_what_makes_no_sense_is_named_with_file_line_and_key(tmp_path: Path, text: str, words: str) -> None:
     path = written(tmp_path, text)
-    found = read_config(path)
+    found = read_config(path, column_keys)
     assert found.problems[0].startswith(f"{path}, {words}")
-    defaults = Config(problems=found.problems, unknown=found.unknown)
+    defaults = Config(problems=found.problems, unknown=found.unknown, contexts=found.contexts)
     assert found == replace(defaults, theme="dark") if "theme: dark" in text else found == defaults
 
 
@@ -141,17 +186,12 @@ def test_every_value_that_makes_no_sense_is_named_and_the_others_hold(tmp_path: 
     ]
 
 
-@pytest.mark.parametrize("text", ["[" * 20_000, "a: " + "[" * 20_000])
+@pytest.mark.parametrize("text", ["{a: " * 20_000, "a: " + "{a: " * 20_000])
 def test_a_file_of_many_levels_is_refused_in_plain_words(tmp_path: Path, text: str) -> None:
     path = written(tmp_path, text)
     words = f"{path} cannot be read: it is nested too deeply."
     assert read_config(path).problems == (words,)
     assert read_keys(path, key_table()).problems == (words,)
-
-
-def test_where_prometheus_is_can_be_said(tmp_path: Path) -> None:
-    path = written(tmp_path, "prometheus: monitoring/prometheus-k8s:9090/prom\n")
-    assert read_config(path).prometheus == "monitoring/prometheus-k8s:9090/prom"
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -167,3 +207,60 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_any_text_is_read_or_named(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = written(tmp_path_factory.mktemp("any"), text)
     assert all(str(path) in problem for problem in read_config(path).problems)
+
+
+def test_a_mistake_makes_no_other_context_writable(tmp_path: Path) -> None:
+    text = "contexts:\n  lab: {readonly: maybe}\n  prod: {readonly: true, colour: red}\n  prod: {}\n"
+    found = read_config(written(tmp_path, text), column_keys)
+    assert len(found.problems) == 1
+    assert ConsoleOptions(contexts=found.contexts).in_context("prod").is_read_only
+
+
+SETTINGS = (
+    ContextSettings(pattern="prod-eu", read_only=False),
+    ContextSettings(pattern="prod-*", read_only=True, namespace="train", theme="light"),
+    ContextSettings(pattern="*", namespace="vision"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "found"),
+    [
+        ("prod-us", {}, (True, "train", "light")),
+        ("prod-eu", {}, (False, "train", "light")),
+        ("lab", {}, (False, "vision", "")),
+        ("lab", {"is_read_only": True}, (True, "vision", "")),
+        ("prod-eu", {"is_read_only": True}, (True, "train", "light")),
+        ("prod-us", {"namespace": "mine"}, (True, "mine", "light")),
+    ],
+)
+def test_the_first_matching_entry_counts_and_flags_count_more(
+    name: str, flags: dict[str, object], found: tuple[bool, str, str]
+) -> None:
+    options = ConsoleOptions(contexts=SETTINGS, **flags)  # type: ignore[arg-type]
+    once = options.in_context(name)
+    assert (once.is_read_only, once.namespace, once.context_theme) == found
+    assert once.in_context("lab").is_read_only == bool(flags.get("is_read_only"))
+    assert once.in_context("prod-us").is_read_only
+
+
+_NAMES = st.sampled_from(["jobs", "nodes", "name", "status", "title", "path", "readonly", "*", "a"])
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6) | _NAMES,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(_NAMES | st.text(max_size=4), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=100)
+@given(st.sampled_from(["aliases", "columns", "contexts"]), _VALUES)
+def test_any_value_of_a_list_is_read_or_named(
+    tmp_path_factory: pytest.TempPathFactory, key: str, value: object
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "config.yaml"
+    path.write_text(json.dumps({key: value}))
+    found = read_config(path, column_keys)
+    assert all(str(path) in problem for problem in found.problems)
+    ConsoleOptions(contexts=found.contexts).in_context("a")

@@ -52,10 +52,7 @@ def test_a_key_may_be_written_as_people_write_it(tmp_path: Path, written: str, n
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (
-            "jobs.lgos: L",
-            "/keys.yaml, line 1: unknown key id 'jobs.lgos'; gpuconsole info --keys",
-        ),
+        ("jobs.lgos: L", "/keys.yaml, line 1: unknown key id 'jobs.lgos'; gpuconsole info --keys"),
         ("\njobs.logs: {a: b}", "line 2: jobs.logs wants a key or a list of keys"),
         ("jobs.logs: alt+l", "'alt+l' is not a key that every terminal sends"),
         ("jobs.logs: wombat", "'wombat' is not a key that every terminal sends"),

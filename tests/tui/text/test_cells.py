@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +15,9 @@ FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 """Three people and what joins them: one picture of two cells."""
 
 
-def test_every_character_takes_the_cells_that_rich_gives_it() -> None:
-    shown = [chr(code) for code in range(0x20, sys.maxunicode + 1) if code != 0x7F]
+def test_every_narrow_character_takes_the_cells_that_rich_gives_it() -> None:
+    # Of texts with others Rich is asked.
+    shown = [chr(code) for code in range(0x20, 0x3000) if code != 0x7F]
     assert [char for char in shown if cells.cell_len(char) != rich_cell_len(char)] == []
 
 

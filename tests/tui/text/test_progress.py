@@ -28,10 +28,7 @@ from tui.text.progress import progress_in
         ("[1,0]<stdout>:Iter #0: 205.5 img/sec per GPU", "iter #0"),
         ("{'loss': 0.5, 'learning_rate': 4.9e-05, 'epoch': 0.13}", "epoch 0.13"),
         ("{'loss': '0.5', 'epoch': '2.5'}", "epoch 2.5"),
-        (
-            "Epoch 3:  42%|████▏     | 420/1000 [00:42<00:58, 10.0it/s, loss=0.512]",
-            "epoch 3 42% ETA 00:58",
-        ),
+        ("Epoch 3:  42%|████▏     | 420/1000 [00:42<00:58, 10.0it/s, loss=0.512]", "epoch 3 42% ETA 00:58"),
         ("epoch: done", ""),
         ("gpu 98% busy", ""),
         ("loss 1.87", ""),
