@@ -1,4 +1,4 @@
-"""What must hold. The rooms are those of the code; `support` and `scripted` are what tests are made of."""
+"""Tests, in packages named like those of the code; `support` and `scripted` hold their helpers."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ ROOT = Path(__file__).resolve().parents[1]
 FIXTURES = ROOT / "tests" / "fixtures"
 """Objects recorded from real clusters."""
 GOLDEN = ROOT / "tests" / "golden"
-"""What was looked at and accepted."""
+"""Reviewed outputs that tests compare with."""

@@ -61,7 +61,7 @@ def flags_as_markdown() -> str:
 
 
 def kinds_with(field: JobField) -> str:
-    """Return which kinds have a field: `all`, or their words, with the versions that alone have it."""
+    """Return the kinds that have a field: `all`, a list of their words, or `none`."""
     words = dict.fromkeys(words_of(kind)[0] for kind in CREATABLE)
     having = [
         word

@@ -116,7 +116,7 @@ async def visit(options: ConsoleOptions) -> None:
 TOUR = ("home", "why", "nodes", "job", "logs", "curves", "new", "delete")
 """The pictures of the tour, in their order."""
 STEP_S = 3
-"""How long each of them is seen."""
+"""Seconds for which each picture is shown."""
 
 
 def make_tour() -> None:
@@ -142,7 +142,7 @@ def make_tour() -> None:
 
 
 def log_of(job: str) -> str:
-    """Return what rank 0 has said."""
+    """Return the log of rank 0."""
     return gpuconsole("--sandbox", "logs", job)
 
 

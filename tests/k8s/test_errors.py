@@ -1,4 +1,4 @@
-"""What a server refuses with, translated once into words that somebody can act on."""
+"""Translation of a server's refusals into messages that a user can act on."""
 
 from __future__ import annotations
 

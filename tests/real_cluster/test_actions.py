@@ -34,7 +34,7 @@ SUSPENDABLE = [kind for kind in KINDS if kind.suspend_field]
 
 
 async def served(client: Client, kind: JobKind) -> bool:
-    """Tell whether the cluster has a kind."""
+    """Return True if the cluster serves a kind."""
     try:
         found = await client.get_json(f"/apis/{kind.resource.api_version}")
     except KubeError:

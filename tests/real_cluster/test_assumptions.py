@@ -1,4 +1,4 @@
-"""What we assume of Kubernetes, asked of a real API server."""
+"""Assumptions about Kubernetes, checked on a real API server."""
 
 from __future__ import annotations
 

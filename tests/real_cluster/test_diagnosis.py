@@ -1,4 +1,4 @@
-"""Why jobs wait, asked of a real API server whose own scheduler, quota and kubelet make them wait."""
+"""Reasons why jobs wait, on a real API server with its own scheduler, quota and kubelet."""
 
 from __future__ import annotations
 

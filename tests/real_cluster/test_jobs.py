@@ -1,4 +1,4 @@
-"""Jobs of every kind on a real cluster: who holds its GPUs, whoever made them."""
+"""Jobs of every kind on a real cluster, and everything else that holds its GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 def adds_up(snapshot: ClusterSnapshot) -> bool:
-    """Tell whether the jobs hold what the nodes say is held."""
+    """Return True if jobs and nodes agree on the number of held GPUs."""
     return sum(job.gpus_allocated for job in snapshot.jobs) == snapshot.gpus_allocated
 
 

@@ -1,4 +1,4 @@
-"""What comes along with a job on a real cluster: its pods run with it, and it goes when the job does."""
+"""Objects created with a job on a real cluster: its pods run with them, and they go when the job does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ made=$(kubectl get configmap {name}-pytorchjob {of_namespace} -o=jsonpath='{{.da
 for each in $made; do kubectl delete $each {of_namespace} || exit; done
 kubectl delete configmap {name}-pytorchjob {of_namespace} --ignore-not-found
 """
-"""What `arena delete` runs. Source: kubeflow/arena v0.15.2, `pkg/workflow/workflow.go`, DeleteJob."""
+"""Commands of `arena delete`. Source: kubeflow/arena v0.15.2, `pkg/workflow/workflow.go`, DeleteJob."""
 
 
 async def goes(client: Client, resource: Resource, name: str) -> None:

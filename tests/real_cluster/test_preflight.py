@@ -1,6 +1,6 @@
-"""What the preflight finds on a real API server, with its own RBAC, quota controller and admission.
+"""Findings of the preflight on a real API server, with its own RBAC, quota controller and admission.
 
-One namespace for all: nothing here may come to be in it.
+One namespace for all tests, in which nothing may be created.
 """
 
 from __future__ import annotations

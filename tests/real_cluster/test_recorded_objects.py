@@ -38,7 +38,7 @@ async def made(client: Client, kind: JobKind, obj: dict[str, Any]) -> DeclaredJo
 
 
 def comparable(job: DeclaredJob) -> DeclaredJob:
-    """Return a job without what each server makes anew, and without what it fills in of templates."""
+    """Return a job without the fields that each server sets and the defaults that it fills into templates."""
     places = tuple(replace(each, template={}, restart_policy="") for each in job.replicas)
     return replace(job, meta=Meta(), ref=replace(job.ref, namespace=""), replicas=places, started=None)
 
@@ -72,7 +72,7 @@ _OF_EVERY_NAMESPACE = ("kube-root-ca.crt", "default-token-")
 
 
 async def made_objects(client: Client) -> set[str]:
-    """Return what there is in the client's namespace: `configmaps/bert-code`."""
+    """Return the names of the objects in the client's namespace, as `configmaps/bert-code`."""
     found = await asyncio.gather(*(client.list(each, client.config.namespace) for each in _MADE))
     return {
         f"{resource.plural}/{obj['metadata']['name']}"

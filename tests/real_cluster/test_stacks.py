@@ -1,4 +1,4 @@
-"""Where the processes of a hung job are, asked through a real kubelet."""
+"""Stacks of a hung job's processes, read through a real kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What GPUs do, read through a real API server's proxies: a pod of busybox serves an exporter's text."""
+"""GPU telemetry through a real API server's proxies: a pod of busybox serves an exporter's text."""
 
 from __future__ import annotations
 

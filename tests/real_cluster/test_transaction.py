@@ -51,7 +51,7 @@ def spec_in(client: Client) -> JobSpec:
 
 
 def expected(kind: CreatableKind, spec: JobSpec) -> set[str]:
-    """Return what a job consists of."""
+    """Return the names of the objects that a job consists of."""
     objects = job_objects(kind, spec, FILES)
     return {f"{resource.plural}/{manifest['metadata']['name']}" for resource, manifest in objects}
 
@@ -117,7 +117,7 @@ class Relay:
         self.loses_before: set[str] = set()
         """Requests of these, as `POST configmaps`, never reach the server, once."""
         self.loses_after: set[str] = set()
-        """These are done, and nobody hears of it, once."""
+        """Requests that the server carries out, but whose answer is lost, once."""
 
     def __call__(self, asked: Asked) -> Reply:
         what = f"{asked.method} {asked.path.split('/')[-1 if asked.method == 'POST' else -2]}"

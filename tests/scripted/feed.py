@@ -1,4 +1,4 @@
-"""A feed of the console that runs on a scripted cluster, and all that it has published."""
+"""A feed of the console on a scripted cluster, and everything that it has published."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def say_kinds(cluster: ScriptedCluster, plurals: dict[str, list[str]]) -> None:
 
 
 WATCHED = (NODES, PODS, JOBS)
-"""What is watched on the small server."""
+"""Resources that are watched on the small server."""
 
 
 class Feed:
@@ -73,7 +73,7 @@ class Feed:
         self.published: list[tuple[float, ClusterSnapshot]] = []
         self._came = asyncio.Event()
         self.on_publish = self.publish
-        """What takes the snapshots; a test may put something slower in its place."""
+        """Receiver of the snapshots; a test may put a slower one in its place."""
 
     def publish(self, snapshot: ClusterSnapshot) -> None:
         self.published.append((asyncio.get_running_loop().time(), snapshot))
@@ -141,7 +141,7 @@ def jobs_of(snapshot: ClusterSnapshot) -> list[str]:
 
 
 def keeps_its_rows(feed: Feed) -> bool:
-    """Tell whether the job and the node were on screen from the first complete picture to the last."""
+    """Return True if the job and the node were in every complete picture."""
     complete = [snapshot for snapshot in feed.snapshots if snapshot.is_synced]
     return bool(complete) and all(
         jobs_of(snapshot) == ["bert"] and len(snapshot.nodes) == 1 for snapshot in complete

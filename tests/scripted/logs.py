@@ -52,7 +52,7 @@ class Run:
 
 @dataclass
 class Fault:
-    """What goes wrong with one request for a log."""
+    """Fault of one request for a log."""
 
     status: int = 0
     """Answer this instead."""
@@ -79,7 +79,7 @@ class ScriptedPod:
     faults: list[Fault] = field(default_factory=list)
     """Used up one per request for the log."""
     requests: list[dict[str, str]] = field(default_factory=list)
-    """What was asked of its log."""
+    """Queries of the requests for its log."""
     open_streams: int = 0
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -283,5 +283,5 @@ async def connected(*pods: ScriptedPod) -> AsyncIterator[tuple[ScriptedCluster, 
 
 
 def target(pod: ScriptedPod, **more: Any) -> Target:
-    """Return what to follow of a scripted pod."""
+    """Return the target that follows a scripted pod."""
     return Target("lab", pod.name, pod_uid=pod.uid or pod.name, **more)

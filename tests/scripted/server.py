@@ -44,7 +44,7 @@ class Asked:
     headers: Mapping[str, str]
     body: bytes
     at_s: float
-    """When it came, by the event loop's clock."""
+    """Arrival time, by the event loop's clock."""
 
     @property
     def is_watch(self) -> bool:
@@ -52,7 +52,7 @@ class Asked:
 
 
 class Reply(Protocol):
-    """What the server does with a request."""
+    """Reaction of the server to a request."""
 
     async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse: ...
 
@@ -152,7 +152,7 @@ class Stream:
 
     def __init__(self, *pieces: object) -> None:
         self.is_over = asyncio.Event()
-        """Somebody asked for it and has left, or it was ended."""
+        """Set once the client has left, or the stream was ended."""
         self._pieces: asyncio.Queue[bytes | type[Drop] | None] = asyncio.Queue()
         for piece in pieces:
             self.send(piece)
@@ -248,16 +248,16 @@ class ScriptedCluster:
         self.requests: list[Asked] = []
         self.host = ""
         self.clock_ahead_s = 0.0
-        """How far its clock is ahead of the real one."""
+        """Seconds by which its clock is ahead of the real one."""
         self._tls = tls
         self._replies: dict[tuple[str, str, bool], list[Reply]] = {}
         self._everywhere: Reply | None = None
         self._came = asyncio.Condition()
 
     def say(self, path: str, *replies: Reply, method: str = "GET", watch: bool = False) -> None:
-        """Add replies to what a path says, one for each request; the last is repeated.
+        """Add replies to a path, one for each request; the last is repeated.
 
-        A path that ends with `/*` speaks for all that lie there and say nothing themselves.
+        A path that ends with `/*` answers for all paths below it without replies of their own.
         """
         self._replies.setdefault((method, path, watch), []).extend(replies)
 
@@ -337,7 +337,7 @@ class ScriptedCluster:
         response.headers["Date"] = formatdate(time.time() + self.clock_ahead_s, usegmt=True)
 
     def _scoped(self, asked: Asked) -> Reply | None:
-        """Return what lies in one namespace of a list that is scripted for all; None for anything else."""
+        """Return one namespace's part of a list that is scripted for all; None for anything else."""
         if (found := _IN_NAMESPACE.fullmatch(asked.path)) is None:
             return None
         everywhere = f"{found['group']}/{found['plural']}"

@@ -28,11 +28,11 @@ class Speaker:
         await self.socket.send_bytes(bytes([channel]) + content)
 
     async def end(self, **status: object) -> None:
-        """Say how a command ended."""
+        """Send the final status of a command."""
         await self.say(3, json.dumps(status or {"status": "Success"}).encode())
 
     async def heard(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield what the client says, until it leaves."""
+        """Yield the client's messages until it leaves."""
         async for message in self.socket:
             assert message.type is WSMsgType.BINARY
             yield message.data[0], message.data[1:]

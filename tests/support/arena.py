@@ -1,4 +1,4 @@
-"""How Arena 0.15.2 finds a job and what is of it: its conditions, each with the place where they stand.
+"""Rules by which Arena 0.15.2 finds a job and its parts, each with its place in the source.
 
 Arena's own program cannot be built where these tests run. `pods_of` and `chief_of` were compared with its
 functions, compiled from its source, on the pods of every kind here. Source of all: kubeflow/arena v0.15.2.
@@ -34,7 +34,7 @@ CODE_INIT = "init-code"
 
 
 def is_listed(job: Object, type_: str, user_id: str = "") -> bool:
-    """Whether `arena list`, `top job` and `prune` see a job; in an isolated namespace with its user's id.
+    """Return True if `arena list`, `top job` and `prune` see a job, with `user_id` in an isolated namespace.
 
     `pkg/training/trainer.go`, GetTrainingJobLabels: the selector `app=TYPE,release`.
     """
@@ -67,10 +67,10 @@ def pods_of(job: Object, type_: str, pods: Iterable[Object]) -> list[Object]:
 
 
 def chief_of(type_: str, pods: Sequence[Object]) -> Object | None:
-    """Return the pod that `logs` and `attach` mean.
+    """Return the pod that `logs` and `attach` choose.
 
-    `pkg/training/trainer_pytorch.go` and `trainer_mpi.go`, isChiefPod; `logs.go`, getInstanceName: one alone
-    is meant whatever it is.
+    `pkg/training/trainer_pytorch.go` and `trainer_mpi.go`, isChiefPod; `logs.go`, getInstanceName: a lone pod
+    is always chosen.
     """
 
     def is_chief(labels: Mapping[str, str]) -> bool:

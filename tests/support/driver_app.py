@@ -99,7 +99,7 @@ class DrivenApp(PacedApp[int]):
 
 
 def rows_at(ticks: int, height: int) -> str:
-    """Return what stands below the first line after so many ticks."""
+    """Return the text below the first line after a number of ticks."""
     return "\n".join(f"{ticks} " * 4 for _ in range(height - 1))
 
 

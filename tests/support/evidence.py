@@ -1,4 +1,4 @@
-"""What `k8s.diagnosis` looks at, built in a line or two."""
+"""Builders of the evidence that `k8s.diagnosis` examines, each in a line or two."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def evidence_of(
     rows: Iterable[NodeRow] = (),
     **parts: Any,
 ) -> Evidence:
-    """Return what was seen of the job bert, whose operator has answered unless a manifest says otherwise."""
+    """Return evidence about the job bert, whose operator has answered unless `manifest` shows otherwise."""
     own = pytorch_job("bert", workers=len(instances)) | {"status": {"conditions": []}}
     found = own if manifest is None else manifest
     return Evidence(

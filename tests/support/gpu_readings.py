@@ -10,7 +10,7 @@ from k8s.telemetry.history import GpuHistory
 from k8s.telemetry.readings import GpuReading, NodeReadings, PodContainer, Source, Telemetry
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
-"""When the tests' readings begin."""
+"""Start of the tests' readings."""
 
 
 def gpu(
@@ -39,7 +39,7 @@ def observed(
 
 
 def telemetry(*readings: GpuReading) -> Telemetry:
-    """Return what was read of the nodes of some GPUs."""
+    """Return telemetry of all nodes that have these readings."""
     names = {reading.node for reading in readings}
     nodes = {
         name: NodeReadings(name, tuple(each for each in readings if each.node == name)) for name in names

@@ -1,4 +1,4 @@
-"""What is around jobs on a cluster, for the views that list it: events, claims, namespaces, quotas."""
+"""Objects around jobs on a cluster, for the views that list them: events, claims, namespaces, quotas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUOTAS = "/api/v1/resourcequotas"
 
 
 def in_namespace(path: str, namespace: str = "default") -> str:
-    """Return where the same is listed in one namespace."""
+    """Return the path of the same list in one namespace."""
     return path.replace("/v1/", f"/v1/namespaces/{namespace}/")
 
 

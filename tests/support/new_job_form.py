@@ -1,4 +1,4 @@
-"""What a user typed into the form, and the cluster that it is for."""
+"""Values of the form for a new job, and snapshots of the cluster that it is for."""
 
 from __future__ import annotations
 

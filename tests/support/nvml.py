@@ -11,7 +11,7 @@ class ScriptedNvml:
     """Stands in for the module `pynvml`."""
 
     class NVMLError(Exception):
-        """What NVML raises."""
+        """The error that NVML raises."""
 
     NVML_TEMPERATURE_GPU, NVML_CLOCK_SM = 0, 1
     NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC = 1, 0
@@ -20,7 +20,7 @@ class ScriptedNvml:
         """Have GPUs that all tell the same: function of NVML, without `nvmlDeviceGet`, to its answer."""
         self._gpus, self._told, self._has_driver = gpus, dict(told or {}), has_driver
         self.opened = 0
-        """How often it was initialised and not shut down."""
+        """Calls of `nvmlInit` without a matching `nvmlShutdown`."""
 
     def nvmlInit(self) -> None:
         if not self._has_driver:
@@ -66,4 +66,4 @@ BUSY: Mapping[str, Any] = {
     "TotalEccErrors": 0,
     "RemappedRows": (0, 0, 0, 0),
 }
-"""What an H100 at work tells."""
+"""Answers of an H100 at work."""

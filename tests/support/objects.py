@@ -15,7 +15,7 @@ from k8s.snapshot import Job, NodeRow
 from tests import FIXTURES
 
 RECORDED = FIXTURES / "cluster-1.36"
-"""What a real 1.36 cluster answered."""
+"""Answers of a real 1.36 cluster."""
 Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
 

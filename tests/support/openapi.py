@@ -28,7 +28,7 @@ def schema_of(name: str) -> dict[str, Any]:
 
 
 def schema_errors(value: Any, schema: dict[str, Any], path: str = "") -> list[str]:
-    """Return what a schema has against a value: wrong types, what is missing, what it does not know."""
+    """Return the violations of a schema by a value: wrong types, missing fields, unknown fields."""
     if schema.get("x-kubernetes-int-or-string"):
         return [] if isinstance(value, int | str) else [f"{path}: is no number or string"]
     expected = schema.get("type", "")

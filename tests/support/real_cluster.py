@@ -14,7 +14,7 @@ from k8s.models.resources import Resource
 from tests import ROOT
 
 FOLDER = ROOT.parent / "shared" / "cluster"
-"""What starts and stops it."""
+"""Folder of the scripts that start and stop it."""
 NODE = "real-node-0"
 """Its one node, which says that it has 8 `nvidia.com/gpu`."""
 STARTING_S = 200
@@ -45,9 +45,9 @@ def start() -> Path:
 
 
 def kill_apiserver(kubeconfig: Path) -> None:
-    """End its API server without warning; `start` brings it back with all that it stored.
+    """Kill its API server without warning; `start` brings it back with everything that it stored.
 
-    Where nobody reaps processes it stays as a zombie, which `start` would take for alive.
+    Removes the file with its pid too: `start` would take a zombie that is never reaped for alive.
     """
     noted = kubeconfig.parent / "run" / "apiserver.pid"
     os.kill(int(noted.read_text()), signal.SIGKILL)

@@ -8,7 +8,7 @@ from typing import Any
 from tests.support.objects import Object, batch_job, node, pod_of, pytorch_job
 
 MPI_JOBS = "/apis/kubeflow.org/v2beta1/mpijobs"
-"""Where the MPIJobs are listed."""
+"""Path of the list of MPIJobs."""
 
 
 def ago(**time: float) -> str:
@@ -71,7 +71,7 @@ def _ended(kind: str, at: str, message: str = "") -> Object:
 
 
 class _Jobs:
-    """The lab's jobs, as old as they are meant to be at the moment when they are made."""
+    """The lab's jobs, with ages that are right at the moment of their creation."""
 
     def __init__(self) -> None:
         self.bert = _job("bert-large-ft", 4, 4, "li", ago(hours=2, minutes=15))
@@ -226,7 +226,7 @@ def _as_told(pod: Object) -> Object:
 
 
 def _notebook(user: str, gpus: int, on: str) -> Object:
-    """Return a pod that nobody owns, and that holds GPUs all the same."""
+    """Return a pod without an owner that holds GPUs."""
     return {
         "metadata": {
             "name": f"notebook-{user}",

@@ -24,12 +24,12 @@ _LETTERS = string.ascii_letters + string.digits
 
 
 def text_of(app: App[Any]) -> str:
-    """Return what stands on the screen, line by line."""
+    """Return the text of the screen, line by line."""
     return "\n".join(strip.text.rstrip() for strip in _strips(app))
 
 
 def looks_of(app: App[Any]) -> str:
-    """Return how every cell looks: a letter for each style, runs of it counted, and the styles below."""
+    """Return the look of every cell: a letter for each style, runs of it counted, and the styles below."""
     letters: dict[str, str] = {}
     lines = []
     for strip in _strips(app):

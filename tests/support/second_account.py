@@ -1,4 +1,4 @@
-"""What another user of this machine can do: the same Python under another account."""
+"""Programs of another user of this machine: the same Python under another account."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a
 
 
 def start(program: str, *words: str) -> subprocess.Popen[str]:
-    """Start a Python program as nobody, outside of everything that is ours."""
+    """Start a Python program under the second account, without our environment and packages."""
     return subprocess.Popen(
         [PYTHON, "-I", "-S", "-c", program, *words],
         stdin=subprocess.PIPE,
@@ -32,7 +32,7 @@ def start(program: str, *words: str) -> subprocess.Popen[str]:
 
 
 def said(program: str, *words: str) -> str:
-    """Run a Python program as nobody to its end; return what it printed."""
+    """Run a Python program under the second account to its end, and return its output."""
     with start(program, *words) as process:
         text, _ = process.communicate(timeout=60)
     assert process.returncode == 0, text

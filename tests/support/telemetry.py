@@ -1,4 +1,4 @@
-"""What GPUs are said to do, scripted: for tests only."""
+"""Scripted readings of GPUs, for tests only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_EXPORTER = NoReadings(NoReadingsCause.NO_EXPORTER, "Nothing on this node tell
 def reading(
     node: str, index: int, utilisation: float | None = 97.0, pod: str = "", **more: Any
 ) -> GpuReading:
-    """Return what an exporter told of one GPU of an A100 just now, or `ago_s` before."""
+    """Return an exporter's reading of one A100, taken just now or `ago_s` before."""
     at = datetime.now(UTC) - timedelta(seconds=more.pop("ago_s", 0))
     told: dict[str, Any] = {
         "uuid": f"GPU-{node}-{index}",

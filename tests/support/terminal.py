@@ -21,7 +21,7 @@ from typing import Any, Self
 import pyte
 
 _LOCAL_FLAGS = 3
-"""Where termios keeps them."""
+"""Index of the local flags in the attributes of termios."""
 _PRIVATE = re.compile(r"\x1b\[[<=>][0-9;]*[a-zA-Z]|\x1b\[\?[0-9;]*\$p|\x1bP[^\x1b]*\x1b\\")
 """Sequences that pyte would print instead of ignoring: keyboard protocol, mode queries, DCS."""
 _ASKS_FOR_FRAMES = b"\x1b[?2026$p"
@@ -50,7 +50,7 @@ class Terminal:
         """Every byte that the program has written."""
         self.exit_code: int | None = None
         self.is_stopped = False
-        """Whether the program is suspended."""
+        """True while the program is suspended."""
         self._shows_whole_frames = shows_whole_frames
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
@@ -83,12 +83,12 @@ class Terminal:
 
     @property
     def is_raw(self) -> bool:
-        """Whether keys go to the program one by one and unseen, as no shell has it."""
+        """True while keys go to the program one by one without an echo, unlike in a shell."""
         return not self.attributes[_LOCAL_FLAGS] & (termios.ICANON | termios.ECHO)
 
     @property
     def attributes(self) -> list[Any]:
-        """How the terminal is set, as termios has it: raw, or as it was."""
+        """The terminal's attributes from termios: raw, or as they were."""
         return termios.tcgetattr(self._fd)
 
     def resize(self, columns: int, lines: int) -> None:
@@ -105,7 +105,7 @@ class Terminal:
         self._screen.reset()
 
     def wait_until_taken(self, timeout_s: float = 20) -> None:
-        """Wait until the program has read all that was typed."""
+        """Wait until the program has read everything typed."""
         with self._slave() as slave:
             self._read_until(lambda: _unread_bytes(slave) == 0, "what was typed was not read", timeout_s)
 

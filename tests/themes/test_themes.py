@@ -85,7 +85,7 @@ PROTANOPIA = ((0.152, 1.053, -0.205), (0.115, 0.786, 0.099), (-0.004, -0.048, 1.
 TRITANOPIA = ((1.256, -0.077, -0.179), (-0.078, 0.931, 0.148), (0.005, 0.691, 0.304))
 USUAL = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
 EYES = {"usual": USUAL, "deutan": DEUTERANOPIA, "protan": PROTANOPIA, "tritan": TRITANOPIA}
-"""What full colour blindness does to linear RGB: Machado, Oliveira and Fernandes (2009), severity 1.0."""
+"""Effect of full colour blindness on linear RGB: Machado, Oliveira and Fernandes (2009), severity 1.0."""
 
 
 def times(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[float]:
@@ -142,7 +142,7 @@ ON_BOTH = {
     "Tango": {"red": "#cc0000", "green": "#4e9a06", "magenta": "#75507b", "cyan": "#06989a"},
     "Campbell": {"red": "#c50f1f", "green": "#13a10e", "magenta": "#881798", "cyan": "#3a96dd"},
 }
-"""What common terminals show for the colours that the ANSI palette takes."""
+"""Colours that common terminals show for those of the ANSI palette."""
 
 
 @pytest.mark.parametrize("terminal", ON_BOTH)

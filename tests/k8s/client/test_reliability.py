@@ -1,4 +1,4 @@
-"""What the user sees, and what the server is asked, when a cluster fails in each of the ways it can.
+"""Snapshots that the user sees, and requests to the server, for each way in which a cluster can fail.
 
 One test for every row of the table of failures that concerns lists and watches.
 """

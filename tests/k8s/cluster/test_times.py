@@ -1,4 +1,4 @@
-"""When a job began to run, and how it ended, from its pods or from what its operator remembers."""
+"""Start and end of jobs, from their pods or from their operator's record."""
 
 from __future__ import annotations
 

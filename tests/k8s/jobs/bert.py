@@ -46,5 +46,5 @@ GIT = replace(
 
 
 def arena_object(name: str) -> Any:
-    """Return what Arena 0.15.2 made on a real cluster."""
+    """Return an object that Arena 0.15.2 created on a real cluster."""
     return json.loads((ROOT / "tests" / "fixtures" / "arena" / f"{name}.json").read_text())

@@ -40,7 +40,7 @@ arenas_kinds = pytest.mark.parametrize("kind", [PYTORCH, MPI], ids=lambda kind: 
 
 
 def made(kind: CreatableKind, spec: JobSpec = SPEC) -> dict[str, list[Manifest]]:
-    """Return what is created for a job, by plural."""
+    """Return the objects created for a job, by plural."""
     found: dict[str, list[Manifest]] = {}
     for resource, manifest in job_objects(kind, spec, JobFiles()):
         found.setdefault(resource.plural, []).append(manifest)
@@ -74,7 +74,7 @@ def in_namespace(namespace: str, pod: Manifest) -> Manifest:
 
 
 def of(kind: CreatableKind, spec: JobSpec = SPEC) -> tuple[str, Manifest, dict[str, list[Manifest]]]:
-    """Return what Arena calls the kind, the job, and all that is created."""
+    """Return Arena's type of a kind, the job, and all objects created for it by plural."""
     objects = made(kind, spec)
     return kind.resource.kind.lower(), objects[kind.resource.plural][0], objects
 
@@ -154,7 +154,7 @@ def test_arena_records_are_created_only_for_kinds_that_arena_supports(kind: Crea
 
 
 def test_a_recorded_arena_job_meets_the_same_conditions() -> None:
-    """What Arena made on a real cluster, by which the conditions above are known to be Arena's."""
+    """Check the conditions above on objects that Arena created on a real cluster."""
     job, record = arena_object("pytorch-dist.pytorchjob"), arena_object("pytorch-dist.configmap")
     service = arena_object("pytorch-dist.tensorboard-service")
     assert arena.is_listed(job, "pytorchjob")

@@ -18,7 +18,7 @@ from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster
 from tests.support.objects import Object, joined, pytorch_job
 
 GOLDEN = json.loads((FIXTURES.parent / "golden" / "kinds" / "suspend.json").read_text())
-"""What is sent to suspend a job of each kind; null for those that have no field for it."""
+"""The patch that suspends a job of each kind; null for kinds without a field for it."""
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert"
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
 

@@ -1,4 +1,4 @@
-"""What comes along with a job: its code and files, its login, its TensorBoard, Arena's record."""
+"""Objects created with a job: its code and files, its login, its TensorBoard, Arena's record."""
 
 from __future__ import annotations
 

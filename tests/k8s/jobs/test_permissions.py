@@ -1,4 +1,4 @@
-"""What a user may do: asked once, remembered for a while, and never guessed."""
+"""Permissions of the user: reviewed once, remembered for a while, and never guessed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DELETE_REFUSED = 'user "li" may not delete pytorchjobs in namespace "vision"'
 
 
 def asked_of(cluster: ScriptedCluster) -> list[dict[str, Any]]:
-    """Return what the cluster was asked about, one for each review."""
+    """Return the resource attributes of each review sent to the cluster."""
     reviews = cluster.asked(PATH, method="POST")
     return [json.loads(each.body)["spec"]["resourceAttributes"] for each in reviews]
 

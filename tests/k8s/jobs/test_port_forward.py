@@ -39,7 +39,7 @@ def talk(speak: Callable[[Speaker], Any]) -> Talk:
 
 
 class Changes:
-    """What a forward tells of itself."""
+    """Changes of a forward, which a test can wait for."""
 
     def __init__(self) -> None:
         self._came = asyncio.Condition()

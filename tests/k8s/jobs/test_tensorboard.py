@@ -1,4 +1,4 @@
-"""Where a job's TensorBoard is: behind Arena's Service, behind one named for it, or in a pod of the job."""
+"""Place of a job's TensorBoard: behind Arena's Service, behind one named for it, or in a pod of the job."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def kind_named(obj: Object) -> JobKind | None:
 
 
 def jobs_in(situation: str) -> list[DeclaredJob]:
-    """Return what a file's jobs say, the user's first."""
+    """Return the declared jobs of a file, the user's first."""
     return [kind.parse(obj) for obj in objects(situation) if (kind := kind_named(obj)) is not None]
 
 

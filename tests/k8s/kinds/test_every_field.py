@@ -22,7 +22,7 @@ every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.ti
 
 
 def spec_with(kind: CreatableKind, name: str, *, without: bool = False) -> JobSpec:
-    """Return a job in which a field has its example value; `without` it, with all that it needs."""
+    """Return a job with the example value of a field; `without` it, with only the other fields it needs."""
     values = dict(OF_KIND.get(kind.word, {}).get(name) or EXAMPLES[name])
     if without:
         values.pop(name)

@@ -1,4 +1,4 @@
-"""What every kind of job promises of objects that anybody made, and of their pods."""
+"""Contract of every kind of job for objects from any source, and for their pods."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_instances_and_gpus_are_known_before_there_are_pods() -> None:
 
 
 def count_gpus(obj: object) -> int:
-    """Return how many accelerators a manifest mentions, wherever it does."""
+    """Return the number of accelerators that a manifest mentions anywhere."""
     if isinstance(obj, list):
         return sum(map(count_gpus, obj))
     if not isinstance(obj, dict):

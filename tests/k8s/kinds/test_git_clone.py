@@ -75,7 +75,7 @@ class World:
 
     @property
     def text(self) -> str:
-        """What the file says in the volume."""
+        """Content of the file in the volume."""
         return (self.folder / "a.txt").read_text()
 
 

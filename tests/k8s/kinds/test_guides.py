@@ -147,7 +147,7 @@ def flat(value: Any, path: str = "") -> dict[str, str]:
 
 
 def content(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a manifest says, volumes under the path where they are mounted, fetching of code aside."""
+    """Return the contents of a manifest, volumes under their mount paths, without the fetching of code."""
     found: dict[str, Any] = json.loads(json.dumps(manifest))
     for pod in pod_specs(found):
         volumes = {each.pop("name"): each for each in pod.pop("volumes", ())}

@@ -1,4 +1,4 @@
-"""What every kind of job promises: its manifest, its pods, its reading of objects by anybody."""
+"""Contract of every kind of job: its manifest, its pods, and its reading of objects from any source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How code comes into pods, and how it is read back out of them."""
+"""Delivery of code into pods, and reading it back from their manifests."""
 
 from __future__ import annotations
 

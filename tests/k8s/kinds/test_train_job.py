@@ -16,7 +16,7 @@ SPEC = JobSpec(name="llama", image="i:1", command=("torchrun", "train.py"), work
 
 
 def patched(manifest: Object) -> list[Object]:
-    """Return what the one patch says of each group of pods."""
+    """Return the patched replicated jobs, one for each group of pods."""
     (patch,) = manifest["spec"]["runtimePatches"]
     return list(patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"])
 

@@ -1,4 +1,4 @@
-"""A kind of job that nobody else knows: the one file that `test_new_kind` adds to a copy of `k8s.kinds`."""
+"""A kind of job unknown to all other modules: the file that `test_new_kind` adds to a copy of `k8s.kinds`."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ class Timeline:
     logs: dict[str, list[tuple[float, str]]]
     until_s: float
     from_s: float = 0.0
-    """When the console starts."""
+    """Start of the console."""
     skew_s: float = 0.0
-    """How far the nodes' clocks are behind."""
+    """Lag of the nodes' clocks."""
     server_clock: Callable[[float], float] = lambda at_s: at_s
     monotonic: Callable[[float], float] = lambda at_s: at_s
     restarts: list[float] = field(default_factory=list)

@@ -29,14 +29,14 @@ def read(*lines: str) -> Points:
 
 
 def drawn(*lines: LogLine) -> Points:
-    """Return what becomes of the lines of a log."""
+    """Return the points of each tag in the lines of a log."""
     points = LogPoints()
     points.add(lines)
     return {tag: list(zip(series.steps, series.values, strict=True)) for tag, series in points.series.items()}
 
 
 def restarts(*lines: LogLine) -> list[int]:
-    """Return the steps at which the loss in a log begins anew."""
+    """Return the steps at which the loss in a log restarts."""
     points = LogPoints()
     points.add(lines)
     return [mark.step for mark in points.series["loss"].restarts]

@@ -1,4 +1,4 @@
-"""What the preflight finds on a cluster, each with a remedy; and that what it may not ask is no finding."""
+"""Findings of the preflight on a cluster, each with a remedy; a check without permission finds nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the preflight finds without asking a cluster."""
+"""Findings of the preflight on a job's own fields, and on names and permissions of objects beside it."""
 
 from __future__ import annotations
 

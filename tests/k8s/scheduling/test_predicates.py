@@ -1,4 +1,4 @@
-"""Which nodes taints, selectors, affinity and requests leave to a pod."""
+"""Nodes that taints, selectors, affinity and requests leave to a pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod wants of each resource and what a node has left, by Kubernetes' rules."""
+"""Requests of a pod and free resources of a node, by Kubernetes' rules."""
 
 from __future__ import annotations
 

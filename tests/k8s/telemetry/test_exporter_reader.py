@@ -40,7 +40,7 @@ def reader_of(client: Client, moment: Moment | None = None) -> ExporterReader:
 
 
 async def read_one(reply: Reply) -> NodeReadings:
-    """Return what is read of a node whose exporter answers like this."""
+    """Return the readings of a node whose exporter sends a reply."""
     async with ScriptedCluster() as cluster, cluster.client() as client:
         gpu_cluster(cluster, n1=reply)
         return (await reader_of(client).read(["n1"]))["n1"]

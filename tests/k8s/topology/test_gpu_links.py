@@ -1,4 +1,4 @@
-"""How a node's GPUs are linked is found by whatever the cluster has, and where nothing tells that is said."""
+"""Discovery of the links between a node's GPUs from any source, with a message where there is none."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_a_pod_without_the_command_does_not_keep_the_next_from_being_tried
 
 
 async def test_a_job_that_holds_all_gpus_sees_them_too() -> None:
-    """Somebody who may look into no other namespace asks an own pod."""
+    """Run the command in the user's own pod when no other namespace may be read."""
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(MAPS, refusal(403, "no", "Forbidden"))
         cluster.say(PODS, refusal(403, "not all pods", "Forbidden"))

@@ -1,4 +1,4 @@
-"""How fast links are, and what else tells of them: Alibaba Cloud's ConfigMap, NVML, labels of nodes."""
+"""Speeds of links and further sources for them: Alibaba Cloud's ConfigMap, NVML, labels of nodes."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class ScriptedNvml:
     NVML_NVLINK_MAX_LINKS = 18
 
     class NVMLError(Exception):
-        """What every call raises that the driver refuses."""
+        """The error of every call that the driver refuses."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What `nvidia-smi topo -m` prints on several machines, as drivers of several years print it."""
+"""Outputs of `nvidia-smi topo -m` on several machines, from drivers of several years."""
 
 from __future__ import annotations
 

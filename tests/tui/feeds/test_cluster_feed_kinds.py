@@ -87,7 +87,7 @@ RULES = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 
 
 def refuse_all(cluster: ScriptedCluster) -> None:
-    """Have a server with three kinds, whose nodes and pods nobody may list."""
+    """Serve three kinds of jobs, and refuse the lists of nodes and pods."""
     served = {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v2beta1": ["mpijobs"], "batch/v1": ["jobs"]}
     say_kinds(cluster, served)
     for path in ("/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/default/pods"):

@@ -1,4 +1,4 @@
-"""Where the curves of a job come from: its event files, or the lines of its log until those say something."""
+"""Sources of a job's curves: its event files, or the lines of its log until those have points."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ NODES, JOBS = joined([node("a"), node("b"), node("c")], [pod_of(BERT, "master-0"
 
 
 def whole() -> Telemetry:
-    """Return what all three nodes tell just now."""
+    """Return fresh telemetry of all three nodes."""
     return telemetry_of(*(reading(name, index, 1.0) for name in "abc" for index in range(8)))
 
 

@@ -18,7 +18,6 @@ from trainer.catalogue import TRAINERS
 from tui.jobs.new_job.form_model import FormModel
 from tui.jobs.new_job.trainer_command import trainer_command
 
-every_kind = pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
 GIT = {"sync_mode": "git", "sync_source": "https://host.example/code.git", "working_dir": "/root"}
 CODE: dict[str, dict[str, Any]] = {
     "sync_mode": GIT,
@@ -54,7 +53,7 @@ SITUATIONS: dict[str, dict[str, Any]] = {
     "unknown argument": {"trainer": "ddp", "command": ("--newer", "1"), **_ON_CLAIM},
     "without a claim": {"trainer": "ddp", "command": (), "log_dir": "logs"},
 }
-"""What a field may depend on."""
+"""Values of other fields that a field may depend on."""
 _STAMP = re.compile(r"-\d{8}-\d{6}-\w+")
 
 
@@ -88,7 +87,13 @@ def test_every_field_has_an_example_to_clone() -> None:
     assert {*CODE, *WITHOUT_OBJECT} == IN_CODE
 
 
-@every_kind
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] * (kind.title != "Job"), id=kind.title)
+        for kind in CREATABLE
+    ],
+)
 def test_form_and_clone_command_produce_the_same_manifest_for_every_field(kind: CreatableKind) -> None:
     differences: dict[str, Any] = {}
     count = 0

@@ -1,4 +1,4 @@
-"""What is asked before a delete, and what is told after it."""
+"""Questions before a delete, and reports after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which events are a job's, and how those that say the same become one."""
+"""Selection of a job's events, and the merging of repeated ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which jobs are mine, at fault or too old, and which ranks are silent."""
+"""Filters for jobs of the user, at fault or too old, and for silent ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of this machine for a job, and what is said where it cannot be."""
+"""Files of this machine that a job needs, and the messages about unreadable ones."""
 
 from __future__ import annotations
 

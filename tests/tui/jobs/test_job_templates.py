@@ -33,7 +33,7 @@ def own(folder: Path, text: str) -> JobTemplate:
 
 
 def problem(folder: Path, text: str | bytes) -> str:
-    """Return what is said of a file with this text."""
+    """Return the problem of a file with this text."""
     (folder / "bad.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
     found, problems = own_templates(folder)
     assert found == []

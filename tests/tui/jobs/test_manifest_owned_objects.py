@@ -1,4 +1,4 @@
-"""What is created beside a job as YAML: Secrets masked, what nobody reads as its size, all of it valid."""
+"""Objects created beside a job as YAML: Secrets masked, long contents as their size, all of it valid."""
 
 from __future__ import annotations
 

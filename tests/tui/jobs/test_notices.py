@@ -1,4 +1,4 @@
-"""What two snapshots say happened to jobs, when, and how often that is told."""
+"""Notices about jobs from two snapshots: their events, times and counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the form says of a job beside its fields: its size, where it fits, where its files go."""
+"""Advice of the form beside its fields: the size of a job, where it fits, where its files go."""
 
 from __future__ import annotations
 

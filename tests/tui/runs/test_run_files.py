@@ -1,4 +1,4 @@
-"""Runs in the files of many frameworks, read while they grow, are written anew, or are damaged."""
+"""Run files of many frameworks, read while they grow, are rewritten, or are damaged."""
 
 from __future__ import annotations
 

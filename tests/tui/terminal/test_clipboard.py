@@ -1,4 +1,4 @@
-"""Copying: by this machine's tool, the terminal, or into a file; what nobody knows is never claimed."""
+"""Copying by this machine's tool, by the terminal, or into a file; an unknown success is never claimed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REMOTE = {"TERM": "xterm-256color", "SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22", 
 
 
 class Terminal:
-    """What was written to a terminal."""
+    """A terminal that keeps the text written to it."""
 
     def __init__(self) -> None:
         self.text = ""

@@ -16,7 +16,7 @@ from tui.terminal.closed_pipe import ended_by_closed_pipe
 
 @pytest.fixture
 def make_pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
-    """Return what makes stdout a pipe, closed by the test: pytest sets stdout after fixtures."""
+    """Yield a function that makes stdout a pipe and returns its reading end: pytest sets stdout late."""
     with ExitStack() as opened:
 
         def make() -> int:

@@ -60,7 +60,7 @@ def press(child: subprocess.Popen[str], after: str = "ready\n") -> None:
 
 
 def end_of(child: subprocess.Popen[str], *, is_read: bool = True) -> tuple[int, str, str]:
-    """Return how it ended and what it printed, on stdout since it was last read."""
+    """Return the exit status and the output, that on stdout since it was last read."""
     with child:
         try:
             if not is_read:

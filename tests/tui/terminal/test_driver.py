@@ -1,4 +1,4 @@
-"""What the cluster changes waits for its frame, what a key does is painted at once."""
+"""Frames: changes of the cluster wait for one, effects of a key are painted at once."""
 
 from __future__ import annotations
 

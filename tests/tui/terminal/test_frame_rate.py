@@ -1,4 +1,4 @@
-"""When a frame may be painted."""
+"""Timing of frames."""
 
 from __future__ import annotations
 

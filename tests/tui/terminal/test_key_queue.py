@@ -61,7 +61,7 @@ class TwoFields(PacedApp[None]):
             self.post_message(events.Key(key, key if len(key) == 1 else None))
 
     def texts(self) -> dict[str | None, str]:
-        """Return what stands in each field that has a text."""
+        """Return the text of each field that has one."""
         fields = [field for screen in self.screen_stack for field in screen.query(Input)]
         return {field.id: field.value for field in fields if field.value}
 

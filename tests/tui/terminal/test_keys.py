@@ -37,7 +37,7 @@ NEVER_MS, AT_ONCE_MS = "600000", "1"
 NODES_COLUMN = "HELD BY"
 """Only in the list of nodes, not in what the prompt offers on the way there."""
 OVER_SSH_S = 0.35
-"""What `terminal.prepare` sets there."""
+"""Escape delay that `terminal.prepare` sets over SSH."""
 
 
 class Clock:
@@ -143,6 +143,7 @@ def test_split_arrow_sequences_only_move_the_cursor(server: LoadServer, tmp_path
         assert "Jobs (" in console.text
 
 
+@pytest.mark.slow
 def test_a_too_late_arrow_remainder_changes_nothing_on_the_cluster(
     server: LoadServer, tmp_path: Path
 ) -> None:

@@ -50,7 +50,7 @@ class Shell:
 
 
 async def played(tmp_path: Path, play: Callable[[Terminal], object], *replies: Reply) -> bytes:
-    """Let a person, in a thread, use the app in a terminal; return all that the app wrote."""
+    """Let `play` use the app in a terminal, in a thread; return all output of the app."""
     async with ScriptedCluster() as cluster:
         cluster.say(EXEC, *replies)
         kubeconfig = write_kubeconfig(tmp_path, cluster.host)

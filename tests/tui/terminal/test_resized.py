@@ -34,6 +34,7 @@ def console(server: LoadServer, tmp_path: Path) -> Iterator[Terminal]:
         yield terminal
 
 
+@pytest.mark.slow
 def test_after_many_resizes_the_last_size_is_painted_and_the_cursor_is_kept(
     console: Terminal,
 ) -> None:

@@ -78,6 +78,7 @@ def test_an_unreachable_cluster_is_reported_without_secrets_and_q_prompts_before
     assert console.wait_for_end() == 0
 
 
+@pytest.mark.slow
 def test_the_values_of_the_form_are_saved_when_the_connection_is_lost(
     console: Terminal, tmp_path: Path
 ) -> None:

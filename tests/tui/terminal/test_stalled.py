@@ -1,9 +1,11 @@
-"""A terminal that does not read loses nothing, holds nobody up and costs no memory."""
+"""A terminal that does not read: it loses nothing, blocks nothing and costs no memory."""
 
 from __future__ import annotations
 
 import signal
 from pathlib import Path
+
+import pytest
 
 from tests.support.driver_app import Driven, rows_at
 from tui.terminal.writer import LARGEST_CHARACTERS
@@ -14,6 +16,7 @@ FRAMES_OF_A_MINUTE = 600
 FAST_S = 0.005
 
 
+@pytest.mark.slow
 def test_keys_and_work_continue_in_bounded_memory_while_the_terminal_is_stalled() -> None:
     with Driven(period_s=FAST_S, columns=COLUMNS, lines=LINES) as terminal:
         terminal.wait_for("keys 0")

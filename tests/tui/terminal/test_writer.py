@@ -1,4 +1,4 @@
-"""What is written to a terminal, whether it reads or not."""
+"""Writing to a terminal, whether it reads or not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tui.terminal.writer import LARGEST_CHARACTERS, TerminalWriter
 
 WAIT_S = 30.0
 FULL = "x" * LARGEST_CHARACTERS
-"""More than a pipe takes while nobody reads."""
+"""More text than an unread pipe takes."""
 
 
 class Pipe:

@@ -15,7 +15,7 @@ CASES = read_cases(Path(__file__).parent / "corpus")
 
 
 def mistakes(case: dict[str, Any]) -> list[str]:
-    """Return what triage says otherwise than expected."""
+    """Return the differences between the expected and the found triage."""
     expected = case["expect"]
     found = triage([container_log(**log) for log in case["logs"]])
     if expected is None or found is None:
