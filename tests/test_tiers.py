@@ -1,0 +1,71 @@
+"""The plugin that keeps the quick tier quick, run on a small suite of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import tiers
+
+pytest_plugins = ["pytester"]
+
+SUITE = """
+    import subprocess, sys, time
+    import pytest
+
+    BURN = "import time\\nwhile time.process_time() < 0.2: pass"
+
+    def burn():
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            pass
+
+    @pytest.fixture(scope="module")
+    def shared():
+        burn()
+
+    def test_dear(): burn()
+    def test_dear_child(): subprocess.run([sys.executable, "-c", BURN])
+    def test_shared_fixture(shared): pass
+    @pytest.mark.slow
+    def test_marked_slow(): burn()
+    @pytest.mark.slow
+    def test_cheap_but_marked_slow(): pass
+    @pytest.mark.end_to_end
+    def test_whole_run(): burn()
+    @pytest.mark.cluster
+    def test_on_a_cluster(): burn()
+    def test_cheap(): pass
+    def test_broken(): assert False
+"""
+INI = """
+    [pytest]
+    asyncio_default_fixture_loop_scope = function
+    markers =
+        slow
+        cluster
+        end_to_end
+"""
+
+
+def test_dear_tests_fail_and_costs_are_printed(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "QUICK_LIMIT_S", 0.1)
+    monkeypatch.setattr(tiers, "SLOW_FLOOR_S", 0.1)
+    pytester.makeini(INI)
+    pytester.makepyfile(SUITE)
+    result = pytester.runpytest_inprocess("-p", "tests.tiers", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=8, failed=1, errors=2)
+    lines = result.outlines
+    # Only unmarked tests fail for their cost, and a shared fixture is not theirs.
+    faults = [line for line in lines if "CPU seconds; a test of the quick tier may use 0.1." in line]
+    assert [line.split("::")[1].split()[0] for line in faults] == ["test_dear", "test_dear_child"]
+    # The dearest come first.
+    start = next(number for number, line in enumerate(lines) if "CPU time:" in line)
+    assert "in 9 tests" in lines[start]
+    costs = [float(line.split()[0]) for line in lines[start + 1 : start + 10]]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[4] > 0.1 > costs[5]
+    # A mark that is not needed is reported.
+    cheap = [line for line in lines if "marked slow, but cheap" in line]
+    assert [line.split("::")[1].split(":")[0] for line in cheap] == ["test_cheap_but_marked_slow"]
