@@ -19,7 +19,7 @@ from tests.support import real_cluster
 from tests.support.objects import GPU, Object, pytorch_job
 from tui.feeds.cluster_feed import ClusterFeed
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 """Longest wait for a scheduler, a controller or a kubelet to have said its word."""
 LOOK_EVERY_S = 0.5
 

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 SERVING = "mkdir /www; seq 1 200000 > /www/numbers; httpd -f -p 8080 -h /www & nc -ll -p 7777 -e cat"
 """A web server, and a program that says back what it hears."""
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 POD = "p"
 
 

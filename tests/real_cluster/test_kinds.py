@@ -70,7 +70,7 @@ async def test_older_mpijobs_pass_their_own_schemas(admin: Client, kind: Creatab
         namespace = admin.config.namespace
         manifest = made(kind, FULL, namespace) | {"apiVersion": resource.api_version}
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while not await is_served(admin, resource, manifest):
                 await asyncio.sleep(0.2)
         await admin.create(resource, manifest, namespace)

@@ -37,7 +37,7 @@ from tui.commands.submission.manifests import ManifestObject
 
 pytestmark = pytest.mark.cluster
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
 KIND = PyTorchJob()
 TITLES = {kind.title: kind for kind in CREATABLE}

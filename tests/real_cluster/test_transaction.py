@@ -27,7 +27,7 @@ from tests.support.real_cluster import BUSYBOX
 
 pytestmark = pytest.mark.cluster
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 KIND = PyTorchJob()
 FILES = JobFiles(code=b"\x1f\x8btar")
 

@@ -113,7 +113,7 @@ class ScriptedPod:
 
     async def until(self, requests: int = 0, streams: int | None = None) -> None:
         """Wait until the log was asked for so often, or so many streams are open."""
-        async with self.changed, asyncio.timeout(10):
+        async with self.changed, asyncio.timeout(120):
             await self.changed.wait_for(
                 lambda: len(self.requests) >= requests and streams in (None, self.open_streams)
             )

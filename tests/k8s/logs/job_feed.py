@@ -37,7 +37,7 @@ async def running(logs: JobLogs) -> AsyncIterator[None]:
 async def taken_until(feed: Feed, amount: int) -> list[Item]:
     """Drain a feed as a view does, until it gave this many items."""
     items: list[Item] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while len(items) < amount:
             items += feed.take()
             await asyncio.sleep(0)

@@ -41,7 +41,7 @@ async def read_all(
     pod: ScriptedPod, wanted: LogRequest = EVERYTHING, backoff: Backoff = QUICK
 ) -> tuple[list[str], list[Marker]]:
     """Follow a pod of a new cluster to its end."""
-    async with connected(pod) as (_, client), asyncio.timeout(20):
+    async with connected(pod) as (_, client), asyncio.timeout(120):
         items = [item async for item in follow(client, target(pod), wanted, backoff=backoff)]
     texts = [item.text.decode() for item in items if isinstance(item, LogLine)]
     return texts, [item for item in items if isinstance(item, Marker)]
@@ -108,7 +108,7 @@ async def test_a_log_stream_that_ends_while_the_container_runs_is_resumed() -> N
         for number in range(10):
             pod.write(f"line {number}", after_ns=400_000_000)
         pod.faults = [Fault(end_after=end)]
-        async with connected(pod) as (_, client), asyncio.timeout(10):
+        async with connected(pod) as (_, client), asyncio.timeout(120):
             found = []
             async for item in follow(client, target(pod), backoff=QUICK):
                 found.append(item)
@@ -146,7 +146,7 @@ async def test_a_tail_stays_a_tail_when_the_connection_is_lost() -> None:
 async def test_a_log_rotated_while_away_is_a_gap() -> None:
     pod = ended_pod(40, after_ns=NS)
     pod.faults = [Fault(cut_after=400)]
-    async with connected(pod) as (_, client), asyncio.timeout(10):
+    async with connected(pod) as (_, client), asyncio.timeout(120):
         found: list[LogLine | Marker] = []
         async for item in follow(client, target(pod), backoff=QUICK):
             found.append(item)
@@ -164,7 +164,7 @@ async def test_a_log_rotated_while_away_is_a_gap() -> None:
 
 async def test_a_container_that_has_not_started_is_waited_for() -> None:
     pod = ScriptedPod("w0", waiting="ContainerCreating")
-    async with connected(pod) as (_, client), asyncio.timeout(10):
+    async with connected(pod) as (_, client), asyncio.timeout(120):
         found = []
         async for item in follow(client, target(pod), backoff=QUICK):
             found.append(item)
@@ -183,7 +183,7 @@ async def test_a_restart_is_followed_and_the_end_of_the_run_before_is_read() -> 
     pod = ScriptedPod("w0")
     pod.write("first run")
     pod.faults = [Fault(cut_after=46)]
-    async with connected(pod) as (_, client), asyncio.timeout(10):
+    async with connected(pod) as (_, client), asyncio.timeout(120):
         found: list[LogLine | Marker] = []
         async for item in follow(client, target(pod), backoff=QUICK):
             found.append(item)
@@ -206,7 +206,7 @@ async def test_a_restart_is_followed_and_the_end_of_the_run_before_is_read() -> 
 
 async def test_a_container_that_crashes_is_waited_for_between_its_runs() -> None:
     pod = ended_pod(2, exit_code=1)
-    async with connected(pod) as (_, client), asyncio.timeout(10):
+    async with connected(pod) as (_, client), asyncio.timeout(120):
         words = []
         async for item in follow(client, target(pod), backoff=QUICK):
             if isinstance(item, Marker):
@@ -221,7 +221,7 @@ async def test_a_container_that_crashes_is_waited_for_between_its_runs() -> None
 @pytest.mark.parametrize(("runs", "gap"), [(1, "1 short run was"), (2, "2 short runs were")])
 async def test_runs_that_came_and_went_unread_are_a_gap(runs: int, gap: str) -> None:
     pod = ended_pod(2, exit_code=1)
-    async with connected(pod) as (_, client), asyncio.timeout(10):
+    async with connected(pod) as (_, client), asyncio.timeout(120):
         markers = []
         async for item in follow(client, target(pod), backoff=QUICK):
             if isinstance(item, Marker):
@@ -236,7 +236,7 @@ async def test_a_pod_that_is_deleted_ends_the_log() -> None:
     pod = ScriptedPod("w0")
     pod.write("hello")
     pod.faults = [Fault(cut_after=37)]
-    async with connected(pod) as (_, client), asyncio.timeout(10):
+    async with connected(pod) as (_, client), asyncio.timeout(120):
         found = []
         async for item in follow(client, target(pod), backoff=QUICK):
             found.append(item)
@@ -250,7 +250,7 @@ async def test_a_new_pod_with_the_same_name_is_not_followed() -> None:
     pod.write("hello")
     followed = target(pod)
     pod.uid = "two"
-    async with connected(pod) as (_, client), asyncio.timeout(10):
+    async with connected(pod) as (_, client), asyncio.timeout(120):
         found = [item async for item in follow(client, followed, backoff=QUICK)]
     assert [item.text for item in found] == ["the pod is gone"]
 
@@ -276,7 +276,7 @@ async def test_a_successful_read_resets_the_backoff() -> None:
 async def test_an_unreachable_cluster_is_reported_once_and_retried() -> None:
     pod = ScriptedPod("w0")
     pod.write("before")
-    async with connected(pod) as (cluster, client), asyncio.timeout(10):
+    async with connected(pod) as (cluster, client), asyncio.timeout(120):
         cluster.is_down = True
         found = []
         async for item in follow(client, target(pod), backoff=QUICK):
@@ -349,7 +349,7 @@ async def test_cancelling_closes_the_connection_at_once() -> None:
 async def test_a_silent_log_that_is_polled_is_read_again_at_its_pace() -> None:
     backoff = CountedBackoff(poll_s=0.01)
     pod = ScriptedPod("w0")
-    async with connected(pod) as (_, client), asyncio.timeout(10):
+    async with connected(pod) as (_, client), asyncio.timeout(120):
         follower = Follower(client, target(pod), backoff=backoff)
         follower.is_streamed = False
         async with aclosing(follower.batches()) as batches:

@@ -42,7 +42,7 @@ async def test_following_ends_when_the_job_is_over_after_its_last_pod() -> None:
         yield [target_of(pod, 0)]
         await is_over.wait()
 
-    async with connected(pod) as (_, client), asyncio.timeout(20):
+    async with connected(pod) as (_, client), asyncio.timeout(120):
         found: list[Item] = []
         async for batch in read(client, snapshots(), Options(follow=True, every=True), backoff=QUICK):
             found += batch
@@ -58,7 +58,7 @@ async def read_texts(client: Client, targets: Sequence[Target], options: Options
 async def read_items(
     client: Client, targets: Sequence[Target] | AsyncIterator[Sequence[Target]], options: Options
 ) -> list[Item]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         return [item async for batch in read(client, targets, options, backoff=QUICK) for item in batch]
 
 
@@ -336,7 +336,7 @@ def held_of(pod: ScriptedPod, first: int, run: int = 0) -> list[Item]:
 
 
 async def whole(client: Client, of: Target, **more: object) -> list[str]:
-    async with asyncio.timeout(20), aclosing(full_log(client, of, backoff=QUICK, **more)) as batches:  # type: ignore[arg-type]
+    async with asyncio.timeout(120), aclosing(full_log(client, of, backoff=QUICK, **more)) as batches:  # type: ignore[arg-type]
         return texts([item async for batch in batches for item in batch])
 
 

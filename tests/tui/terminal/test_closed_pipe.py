@@ -30,7 +30,7 @@ def make_pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
 async def wait_in_block(entered: asyncio.Event, go_on: asyncio.Event) -> str:
     with ended_by_closed_pipe():
         entered.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             await go_on.wait()
     await asyncio.sleep(0)
     return "went on"

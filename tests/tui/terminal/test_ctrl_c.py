@@ -12,7 +12,7 @@ import pytest
 
 from tests import ROOT
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 """Far longer than anything here takes; what hangs would take longer still."""
 LONG_S = 600
 PROGRAM = """

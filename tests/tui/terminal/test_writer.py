@@ -13,7 +13,7 @@ import pytest
 
 from tui.terminal.writer import LARGEST_CHARACTERS, TerminalWriter
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 FULL = "x" * LARGEST_CHARACTERS
 """More text than an unread pipe takes."""
 
