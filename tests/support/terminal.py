@@ -104,7 +104,7 @@ class Terminal:
         """Forget what is on the screen, so that only what is painted from now on is seen."""
         self._screen.reset()
 
-    def wait_until_taken(self, timeout_s: float = 20) -> None:
+    def wait_until_taken(self, timeout_s: float = 120) -> None:
         """Wait until the program has read everything typed."""
         with self._slave() as slave:
             self._read_until(lambda: _unread_bytes(slave) == 0, "what was typed was not read", timeout_s)
@@ -129,7 +129,7 @@ class Terminal:
             self.is_stopped = False
         os.kill(self.pid, number)
 
-    def wait_for(self, wanted: str | Callable[[str], object], timeout_s: float = 30) -> str:
+    def wait_for(self, wanted: str | Callable[[str], object], timeout_s: float = 120) -> str:
         """Read until the screen shows a text, or satisfies a test; return the screen."""
         deadline = time.monotonic() + timeout_s
         satisfied = wanted if callable(wanted) else lambda screen: wanted in screen
@@ -141,13 +141,13 @@ class Terminal:
                 raise AssertionError(f"ended with {self.exit_code} before {wanted!r} on:\n{self.text}")
         return self.text
 
-    def wait_for_end(self, timeout_s: float = 20) -> int:
+    def wait_for_end(self, timeout_s: float = 120) -> int:
         """Read until the program ends; return its exit code, negative for a signal."""
         self._read_until(lambda: self.exit_code is not None, "did not end", timeout_s)
         assert self.exit_code is not None
         return self.exit_code
 
-    def wait_for_stop(self, timeout_s: float = 20) -> None:
+    def wait_for_stop(self, timeout_s: float = 120) -> None:
         """Read until the program is suspended."""
         self._read_until(lambda: self.is_stopped, "was not suspended", timeout_s)
 
