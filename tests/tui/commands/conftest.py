@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import os
+import pty
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -144,6 +145,19 @@ class CommandLine:
         self._forked.append(Forked(self.warm, words, self.home))
         return self._forked[-1]
 
+    async def on_terminal(self, *words: str, typed: str) -> tuple[int, str]:
+        """Run the command on a terminal on which the answers are typed ahead; return status and screen."""
+        self.set("COLUMNS", "160")
+        master, terminal = pty.openpty()
+        try:
+            self.warm.start(words, self.home, [terminal] * 3)
+            os.close(terminal)
+            os.write(master, typed.encode())
+            printed = await asyncio.to_thread(_read_all, master)
+            return await self.warm.end(), printed
+        finally:
+            os.close(master)
+
     def close(self) -> None:
         """End what a failed test has left running."""
         for each in self._forked:
@@ -162,6 +176,15 @@ class CommandLine:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
+
+
+def _read_all(master: int) -> str:
+    found = b""
+    while True:
+        try:
+            found += os.read(master, 65536)
+        except OSError:  # EIO: the last who had it open has ended
+            return found.decode("utf-8", "replace")
 
 
 def _status_of(words: tuple[str, ...]) -> int:

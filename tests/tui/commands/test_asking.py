@@ -37,8 +37,8 @@ async def answer(asking: Terminal, question: str, keys: str) -> int:
 
 async def test_a_delete_asks_first_and_enter_means_no(run: CommandLine, cluster: ScriptedCluster) -> None:
     question = "Delete PyTorchJob default/waits, with 3 pods and their logs, freeing 8 GPUs? [y/N]"
-    with terminal(run, "delete", "waits") as asking:
-        assert await answer(asking, question, "\r") == 1
+    status, screen = await run.on_terminal("delete", "waits", typed="\n")
+    assert (status, question in screen) == (1, True), screen
     assert cluster.asked(PATH, method="DELETE") == []
 
 
@@ -68,9 +68,8 @@ def test_a_word_is_typed_in_full(monkeypatch: pytest.MonkeyPatch, typed: str, is
 
 async def test_a_delete_does_it_once_the_answer_is_yes(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(PATH, Answer({"status": "Success"}), method="DELETE")
-    with terminal(run, "delete", "waits") as asking:
-        assert await answer(asking, "[y/N]", "y\r") == 0
-        assert "PyTorchJob default/waits is being deleted." in asking.text
+    status, screen = await run.on_terminal("delete", "waits", typed="y\n")
+    assert (status, "PyTorchJob default/waits is being deleted." in screen) == (0, True), screen
     assert len(cluster.asked(PATH, method="DELETE")) == 1
 
 
@@ -137,14 +136,14 @@ async def test_deleting_many_jobs_needs_a_typed_answer(run: CommandLine, cluster
     for path in paths:
         cluster.say(path, Answer({"status": "Success"}), method="DELETE")
     for typed, status, times in (("y", 1, 0), ("delete 6", 0, 1)):
-        with terminal(run, "delete", *names) as asking:
-            assert await answer(asking, 'Type "delete 6" to continue:', f"{typed}\r") == status
+        ended, screen = await run.on_terminal("delete", *names, typed=f"{typed}\n")
+        assert (ended, 'Type "delete 6" to continue:' in screen) == (status, True), screen
         assert [len(cluster.asked(path, method="DELETE")) for path in paths] == [times] * 6
 
 
 async def test_suspend_names_the_loss_and_enter_means_no(run: CommandLine, cluster: ScriptedCluster) -> None:
-    with terminal(run, "suspend", "waits") as asking:
-        assert await answer(asking, "frees 8 GPUs. Progress since the last checkpoint is lost", "\r") == 1
+    status, screen = await run.on_terminal("suspend", "waits", typed="\n")
+    assert (status, "frees 8 GPUs. Progress since the last checkpoint is lost" in screen) == (1, True), screen
     assert cluster.asked(PATH, method="PATCH") == []
 
 

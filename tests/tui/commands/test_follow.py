@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import signal
-import sys
 from typing import Any
 
 import pytest
 
-from tests import ROOT
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, Stream, page
 from tests.support.objects import pod_of, pytorch_job
-from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine, Forked
 
 JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
@@ -171,13 +166,7 @@ async def test_there_must_be_one_job_to_follow(
 
 async def test_a_terminal_shows_what_to_type_next(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(CREATE, Compute(_echo), method="POST")
-    words = (sys.executable, "-P", "-m", "tui", *(word for word in SUBMIT if word != "--follow"))
-
-    def seen() -> str:
-        with Terminal(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, folder=run.home) as terminal:
-            return terminal.wait_for("gpuconsole why demo")
-
-    screen = await asyncio.to_thread(seen)
-    assert "PyTorchJob default/demo created." in screen
-    assert "gpuconsole logs demo -f" in screen
-    assert "gpuconsole get demo" in screen
+    status, screen = await run.on_terminal(*(word for word in SUBMIT if word != "--follow"), typed="")
+    assert status == 0
+    for words in ("PyTorchJob default/demo created.", "logs demo -f", "get demo", "why demo"):
+        assert words in screen

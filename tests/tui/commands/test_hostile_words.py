@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import pty
 import re
 import sys
 from pathlib import Path
@@ -187,7 +184,9 @@ async def test_no_escape_is_printed(
 async def test_no_escape_is_written_to_a_terminal(
     hostile_run: CommandLine, files: dict[str, str], line: str
 ) -> None:
-    is_harmless(*await on_a_terminal(hostile_run, [word.format(**files) for word in line.split()]))
+    is_harmless(
+        *await hostile_run.on_terminal(*(word.format(**files) for word in line.split()), typed="n\n\x04")
+    )
 
 
 def is_harmless(status: int, printed: str) -> None:
@@ -215,31 +214,9 @@ async def test_tables_and_objects_hold_no_escapes_in_a_pipe_either(
         assert set(UNSAFE.findall(ended.out)) <= {"\n"}
 
 
-async def on_a_terminal(run: CommandLine, words: list[str]) -> tuple[int, str]:
-    """Run the command where all three of its streams are one terminal; return its status and all it wrote."""
-    master, terminal = pty.openpty()
-    try:
-        run.warm.start(words, run.home, [terminal] * 3)
-        os.close(terminal)
-        os.write(master, b"n\n\x04")  # the answer to whatever is asked
-        printed = await asyncio.to_thread(_read_all, master)
-        return await run.warm.end(), printed.replace("n\r\n", "", 1).replace("^D\b\b", "")
-    finally:
-        os.close(master)
-
-
 def test_progress_is_harmless(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     write_progress("1/2 \x1b[31mred")
     printed = capsys.readouterr().err.removeprefix("\r\x1b[K")
     assert "red" in printed
     assert not UNSAFE.search(printed)
-
-
-def _read_all(master: int) -> str:
-    found = b""
-    while True:
-        try:
-            found += os.read(master, 65536)
-        except OSError:  # EIO: the last who had it open has ended
-            return found.decode("utf-8", "replace")

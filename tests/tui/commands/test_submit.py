@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +12,9 @@ import yaml
 
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import CREATABLE
-from tests import ROOT
 from tests.scripted.feed import say_kinds
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.support.objects import pytorch_job
-from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.submitting import (
     AS_MANIFEST,
@@ -175,16 +170,8 @@ async def test_somebody_at_a_terminal_is_asked_whether_to_create_what_never_fits
     run: CommandLine, cluster: ScriptedCluster, answer: str, status: int
 ) -> None:
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
-    words = (sys.executable, "-P", "-m", "tui", *HUGE, "true")
-
-    def end() -> int | None:
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        with Terminal(words, columns=160, env=env, folder=run.home) as terminal:
-            terminal.wait_for("Create it all the same? [y/N]")
-            terminal.send(answer)
-            return terminal.wait_for_end()
-
-    assert await asyncio.to_thread(end) == status
+    ended, screen = await run.on_terminal(*HUGE, "true", typed=answer)
+    assert (ended, "Create it all the same? [y/N]" in screen) == (status, True), screen
     assert len(cluster.asked(PYTORCH_JOBS, method="POST")) == (1 if status == 0 else 0)
 
 

@@ -140,7 +140,7 @@ def test_a_file_that_cannot_be_read_whole_is_refused(tmp_path: Path, reader: str
 
 LINKS = ",".join(["*{0}"] * 10)
 TEXTS = {
-    "nested": "a: " + "{a: " * 20_000,
+    "nested": "a: " + "{a: " * 4_000,
     "aliases": "a0: &a0 [x]\n"
     + "".join(f"a{n + 1}: &a{n + 1} [{LINKS.format(f'a{n}')}]\n" for n in range(11)),
     "merges": "a0: &a0 {x: 1}\n"
