@@ -1,18 +1,21 @@
-"""A key that changes something on the cluster asks first, with Cancel; with --readonly there is none."""
+"""Keys that change the cluster ask first, with Cancel; with `--readonly` they explain why they do nothing."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from textual.widgets import OptionList
 
-from tests.scripted.server import page
+from tests.scripted.server import Answer, Compute, page
 from tests.support.playground import Playground
-from tests.tui.keys.proofs import names_of
 from tests.tui.keys.world import (
+    BERT,
     PODS,
     PYTORCH_JOBS,
+    Desk,
     at,
     changes,
     look_of,
@@ -22,171 +25,185 @@ from tests.tui.keys.world import (
     unseen,
     world,
 )
-from tui.keys import Key
-from tui.screens import ACTIONS, key_table
+from tui.terminal import pod_shell
 
-CHANGING: dict[str, list[Key]] = {
-    place: found
-    for place, keys in key_table().sections
-    if (found := [key for key in keys if key.changes_cluster])
-    and place not in ("Pods", "Events", "Users", "Notices")
-}
-"""The keys that change something, by where they are."""
-OPENED = {
-    "Jobs": ["g"],
-    "One job": ["g", "enter"],
-    "The nodes above the jobs": ["1", "g"],
-    "Nodes": [*typed("nodes"), "g"],
-    "GPUs of a node": [*typed("nodes"), "g", "enter"],
-}
-"""What is pressed at home, sorted by name, to get there with the job bert or the node a under the cursor."""
-TITLES = {
-    "Jobs": "Jobs (",
-    "One job": "Jobs › bert   ",
-    "The nodes above the jobs": "Jobs (",
-    "Nodes": "Nodes (",
-    "GPUs of a node": "Nodes › a ",
-}
-"""What the line that says what is shown says there."""
-QUESTIONS = {"delete": "Delete", "suspend": "Suspend", "resume": "Resume", "gpu_schedule": "Label"}
-"""The keys that must ask, by the ends of their ids, and what the button beside Cancel says."""
 NODE = "/api/v1/nodes/a"
+DISABLED = "Changes are disabled by --readonly."
 
 
 @pytest.fixture(autouse=True)
-def no_editor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Name an editor that is not installed: there is no terminal for one."""
-    monkeypatch.setenv("KUBE_EDITOR", "none")
+def editor(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Set the user's editor; at first one that is not installed."""
+    for name in ("KUBE_EDITOR", "VISUAL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def choose(words: str) -> None:
+        monkeypatch.setenv("EDITOR", words)
+
+    choose("none-1")
+    return choose
 
 
-def test_keys_that_change_something_are_where_these_tests_press_them() -> None:
-    assert CHANGING.keys() == OPENED.keys()
-    # There, only a shell into the job of the row is opened.
-    for place, keys in key_table().sections:
-        changing = {key.id.partition(".")[2] for key in keys if key.changes_cluster}
-        assert place in CHANGING or changing <= {"shell"}, place
-    asking = {key.id.partition(".")[2] for keys in CHANGING.values() for key in keys}
-    assert asking == {*QUESTIONS, "clone", "edit", "shell", "new"}
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run programs without a terminal, which tests do not have."""
+
+    async def run(argv: Sequence[str], env: Mapping[str, str], hand_over: object) -> int:
+        process = await asyncio.create_subprocess_exec(*argv, env=env)
+        return await process.wait()
+
+    monkeypatch.setattr(pod_shell, "run_program", run)
 
 
-async def go_home(play: Playground) -> None:
-    """Go back to the list of jobs, sorted by name, from wherever a key has led to."""
-    for _ in range(5):
-        if titled(play, " Jobs (")():
-            break
-        await play.press("escape")
-        if seen(play, "Discard your changes?")():
-            await play.press("right", "enter")
-    await play.press("2")
-    if not seen(play, "NAME↑")():  # the list was opened again
-        await play.press("N")
+async def cancel_at_once(play: Desk, key: str, button: str) -> None:
+    """Press a key and enter: the question has the focus on Cancel."""
+    await play.press(key)
+    await play.until(seen(play, " Cancel "))
+    assert look_of(play, " Cancel ") != look_of(play, f" {button} ")
+    await play.press("enter")
+    await play.until(unseen(play, " Cancel "))
 
 
-async def open_place(play: Playground, place: str, job: str = "bert") -> None:
-    """Go there from wherever a key has led to; the jobs are in the order of their names."""
-    there = titled(play, f"Jobs › {job}   " if place == "One job" else TITLES[place])
-    if there() and TITLES[place] != TITLES["Jobs"]:
-        return
-    await go_home(play)
-    if "ode" in place:
-        await play.press(*OPENED[place])
-        await play.until(there)
-        return
-    await play.press("g", *("j" if job == "paused" else ""))
-    await play.until(at(play, job))
-    if place == "One job":
-        await play.press("enter")
-        await play.until(there)
-
-
-@pytest.mark.parametrize("place", OPENED)
-async def test_a_key_that_changes_something_and_enter_at_once_change_nothing(
-    tmp_path: Path, place: str
-) -> None:
+async def test_enter_at_once_after_a_key_that_changes_a_job_changes_nothing(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
-        await play.press("N")
-        for key in CHANGING[place]:
-            what = key.id.partition(".")[2]
-            for name in names_of(key.id):
-                await open_place(play, place, job="paused" if what == "resume" else "bert")
-                await play.press(name)
-                if what in QUESTIONS:
-                    await play.until(seen(play, " Cancel "))
-                    other = QUESTIONS[what]
-                    assert look_of(play, " Cancel ") != look_of(play, f" {other} ")
-                await play.press("enter")
-                if what in QUESTIONS:
-                    await play.until(unseen(play, " Cancel "))
-                elif what in ("new", "clone"):
-                    await play.until(titled(play, "New job"))
-        await open_place(play, place)
+        await play.press("N", "g")
+        await cancel_at_once(play, "ctrl+d", "Delete")
+        await cancel_at_once(play, "H", "Suspend")
+        await play.press("enter")
+        await play.until(titled(play, "Jobs › bert   "))
+        await cancel_at_once(play, "ctrl+d", "Delete")
+        await cancel_at_once(play, "H", "Suspend")
+        await play.press("escape", "j")
+        await play.until(at(play, "paused"))
+        await cancel_at_once(play, "R", "Resume")
         assert changes(play) == []
-        if "ode" in place:
-            play.cluster.say(NODE, page([]), method="PATCH")
-            await play.press("t", "tab", "enter")
-            await play.cluster.until_asked(NODE, method="PATCH")
-            assert changes(play) == [f"PATCH {NODE}"]
-            return
         play.cluster.say(f"{PYTORCH_JOBS}/bert", page([]), method="DELETE")
-        await play.press("ctrl+d", "tab", "enter")
+        await play.press("g", "ctrl+d", "tab", "enter")
         await play.cluster.until_asked(f"{PYTORCH_JOBS}/bert", method="DELETE")
         assert changes(play) == [f"DELETE {PYTORCH_JOBS}/bert"]
 
 
-async def test_with_readonly_such_a_key_does_nothing_and_says_why(tmp_path: Path) -> None:
+async def test_enter_at_once_after_a_key_that_labels_a_node_changes_nothing(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        for keys, there in ((["1", "g"], "Jobs ("), (typed("nodes"), "Nodes ("), (["enter"], "Nodes › a ")):
+            await play.press(*keys)
+            await play.until(titled(play, there))
+            await cancel_at_once(play, "t", "Label")
+        assert changes(play) == []
+        play.cluster.say(NODE, page([]), method="PATCH")
+        await play.press("t", "tab", "enter")
+        await play.cluster.until_asked(NODE, method="PATCH")
+        assert changes(play) == [f"PATCH {NODE}"]
+
+
+async def test_with_readonly_a_key_or_a_command_that_changes_something_says_why_it_does_not(
+    tmp_path: Path,
+) -> None:
     async with world(tmp_path, is_read_only=True) as play:
-        await play.press("N")
-        for place, keys in CHANGING.items():
-            await go_home(play)
-            await play.press(*OPENED[place])
-            await play.until(titled(play, TITLES[place]))
+        await play.press("N", "g")
+        for keys, there, refused in (
+            ((), "Jobs (", ("n", "b", "e", "ctrl+d", "s")),
+            (("enter",), "Jobs › bert   ", ("H", "R")),
+            (("W",), "Jobs › bert › why", ("b",)),
+            (typed("nodes"), "Nodes (", ("t",)),
+        ):
+            await play.press(*keys)
+            await play.until(titled(play, there))
             before = play.console.views.current
             assert before is not None
-            for name in (name for key in keys for name in names_of(key.id)):
-                before.set_line("flash", "")
-                await play.press(name)
-                assert play.console.screen is before, f"{place}: {name} has led somewhere"
-                await play.until(seen(play, "Changes are disabled by --readonly."))
-            before.set_line("flash", "")
-            await play.press(*typed("new"))
-            await play.until(seen(play, "Changes are disabled by --readonly."))
+            for name in ([name] for name in refused):
+                await refuse(play, name)
+            await refuse(play, typed("new"))
+            assert play.console.screen is before, f"a key of {refused} has opened another view"
         assert changes(play) == []
         assert not play.cluster.asked(f"{PODS}/bert-master-0/exec")
 
 
-@pytest.mark.parametrize("is_read_only", [False, True])
-async def test_with_readonly_such_a_key_is_neither_in_footer_nor_help_nor_palette(
-    tmp_path: Path, is_read_only: bool
+async def refuse(play: Playground, keys: Sequence[str]) -> None:
+    """Press keys, and wait for the refusal."""
+    view = play.console.views.current
+    assert view is not None
+    view.set_line("flash", "")
+    await play.press(*keys)
+    await play.until(seen(play, DISABLED))
+
+
+async def test_with_readonly_no_command_that_changes_the_job_is_listed(tmp_path: Path) -> None:
+    async with world(tmp_path, is_read_only=True) as play:
+        await play.press("N", "g", "X")
+        await play.until(seen(play, "gpuconsole why PyTorchJob/bert"))
+        assert not any(word in play.text for word in (" delete ", " patch ", " scale ", " edit ", " shell "))
+
+
+async def test_without_its_editor_the_key_says_what_is_missing(
+    tmp_path: Path, editor: Callable[[str], None]
 ) -> None:
-    async with world(tmp_path, is_read_only=is_read_only, size=(170, 120)) as play:
-        await play.press("N")
-        for place, keys in CHANGING.items():
-            await go_home(play)
-            await play.press(*OPENED[place])
-            await play.until(titled(play, TITLES[place]))
-            footer = f"{play.text.splitlines()[-1]} "
-            await play.press("question_mark")
-            await play.until(seen(play, "Commands, after :"))
-            helped = play.text
-            await play.press("escape", "ctrl+p")
-            offered = await palette(play)
-            for key in keys:
-                start = key.help[:20]
-                assert (f" {key.shown} {key.footer} " in footer) == (bool(key.footer) and not is_read_only)
-                assert (start in helped) != is_read_only, f"{start!r} in the help of {place}"
-                assert (start in offered) != is_read_only, f"{start!r} in the palette of {place}"
-            for command in ACTIONS.commands():
-                if command.changes_cluster and not command.argument:  # others need a job
-                    assert (f":{command.commands[0]} " in offered) != is_read_only
-            await play.press("escape")
+    async with world(tmp_path) as play:
+        await play.press("N", "g")
+        await play.see("e", seen(play, "$EDITOR names none-1, which is not found."))
+        for keys, there in (("enter", "Jobs › bert   "), ("Y", "Jobs › bert › YAML")):
+            editor(f"none-{keys}")
+            await play.press(keys)
+            await play.until(titled(play, there))
+            await play.see("e", seen(play, f"$EDITOR names none-{keys}"))
+        await play.press("escape", "y")
+        await play.until(titled(play, "Jobs › bert › Pod bert-master-0 › YAML"))
+        await play.see("e", seen(play, "Only jobs are edited here."))
+        assert changes(play) == []
 
 
-async def palette(play: Playground) -> str:
-    """Return what the palette offers, once it has offered all."""
+@pytest.mark.usefixtures("programs")
+async def test_the_change_of_an_editor_is_shown_and_applied_once_confirmed(
+    tmp_path: Path, editor: Callable[[str], None]
+) -> None:
+    async with world(tmp_path) as play:
+        editor("true")
+        await play.press("N", "g", "e")
+        await play.until(seen(play, "PyTorchJob bert was not changed."))
+        assert changes(play) == []
+        editor("sed -i s/nprocPerNode:.*/nprocPerNode:\\ auto/")
+        path = f"{PYTORCH_JOBS}/bert"
+        play.cluster.say(path, Answer(BERT), method="PATCH")
+        await play.press("e")
+        await play.until(seen(play, "Apply this change to PyTorchJob bert?", "+  nprocPerNode: auto"))
+        await play.press("enter")
+        await play.until(seen(play, "PyTorchJob bert was not changed. Your text is in "))
+        await play.press(*typed("edit bert"))
+        await play.until(seen(play, "Apply this change"))
+        await play.press("left", "enter")
+        await play.until(seen(play, "PyTorchJob bert is changed."))
+        *dry, last = play.cluster.asked(path, method="PATCH")
+        assert [each.query.get("dryRun") for each in dry] == ["All", "All"] and "dryRun" not in last.query
+        assert json.loads(last.body) == {
+            "metadata": {"uid": "job-bert", "resourceVersion": "1"},
+            "spec": {"nprocPerNode": "auto"},
+        }
 
-    def offered() -> str:
-        options = play.console.screen.query_one(OptionList).options
-        return "".join(f"{option.prompt}\n" for option in options)
 
-    await play.until(lambda: ":quit " in offered())
-    return offered()
+WORKSPACE = "/api/v1/namespaces/default/persistentvolumeclaims/workspace"
+ECHO = Compute(lambda asked: Answer(json.loads(asked.body), 201))
+"""Answer of a server that accepts every new object."""
+
+
+def created(play: Playground) -> list[str]:
+    """Return the names of the jobs that were created, dry runs left out."""
+    asked = play.cluster.asked(PYTORCH_JOBS, method="POST")
+    return [json.loads(each.body)["metadata"]["name"] for each in asked if "dryRun" not in each.query]
+
+
+@pytest.mark.slow
+async def test_keys_of_the_form_jump_and_create_the_job_once_confirmed(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        play.cluster.say(PYTORCH_JOBS, ECHO, method="POST")
+        play.cluster.say(WORKSPACE, Answer({"metadata": {"name": "workspace"}, "status": {"phase": "Bound"}}))
+        await play.press("n")
+        await play.until(at(play, "Name"))
+        await play.see("pagedown", at(play, "Code"))
+        await play.see("pageup", at(play, "Template"))
+        await play.see("ctrl+g", seen(play, "Template           a ", "Namespace"), "escape")
+        await play.press("tab", "x")
+        assert changes(play) == []
+        await play.see("ctrl+o", seen(play, "Create PyTorchJob x in default?"))
+        assert created(play) == []
+        await play.press("enter")
+        await play.until(lambda: created(play) == ["x"])

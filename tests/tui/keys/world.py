@@ -108,6 +108,24 @@ class Desk(Playground):
             await self.rest()
             await self.pilot.pause(0)  # it draws
 
+    async def see(self, key: str, is_so: Callable[[], object], *undo: str) -> None:
+        """Press a key, and wait for its effect, which is not there before.
+
+        Args:
+            key: The key.
+            is_so: Returns whether the effect is on the screen.
+            undo: Keys that end the effect.
+        """
+        try:
+            await self.until(lambda: not is_so())
+            await self.press(key)
+            await self.until(is_so)
+            if undo:
+                await self.press(*undo)
+                await self.until(lambda: not is_so())
+        except AssertionError as error:
+            raise AssertionError(f"{key}, undone by {undo}: {error}") from None
+
 
 class Log:
     """A log of a hundred lines, of which the last is long; it is followed for ever."""
@@ -126,7 +144,7 @@ class Log:
 
 
 @asynccontextmanager
-async def world(tmp_path: Path, **options: Any) -> AsyncIterator[Playground]:
+async def world(tmp_path: Path, **options: Any) -> AsyncIterator[Desk]:
     """Open the console on the small cluster, which lets everybody do everything but open a shell."""
     async with console_on(tmp_path, **{**objects(), "prepare": _say, **options}) as opened:
         yield Desk(opened.cluster, opened.pilot, opened.watches)
