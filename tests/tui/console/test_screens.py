@@ -1,10 +1,10 @@
-"""What the views look like: every one in four sizes and four looks, as it was looked at and accepted."""
+"""Looks of the views: each in two sizes and the dark theme, and in every size and theme if slow tests run."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,8 @@ import pytest
 from aiohttp import web
 
 from k8s.telemetry.readings import NoReadings, NoReadingsCause, PodReadings, Source, Throttle, Usage
-from tests.scripted.server import Answer, ScriptedCluster, Stall, Stream
+from tests.scripted.server import Answer, Compute, ScriptedCluster, Stall, Stream, page
+from tests.support.home_clusters import cluster_of
 from tests.support.namespace_objects import CLAIMS, EVENTS, NAMESPACES, claim, event, namespace, serve
 from tests.support.playground import EVENTS as OWN_EVENTS
 from tests.support.playground import Playground, console_on
@@ -28,7 +29,9 @@ from tui.files.stored_choices import LAYOUTS_FILE
 
 OVER_JOBS = ("delete", "jump", "themes", "quit", "help")
 """Dialogs that are looked at over the list of jobs."""
-SIZES = ((60, 15), (80, 24), (120, 40), (200, 60))
+QUICK_SIZES = ((80, 24), (120, 40))
+SIZES = ((60, 15), *QUICK_SIZES, (200, 60))
+HOME_SIZES = (*SIZES, (160, 45))
 PODS = "api/v1/namespaces/default/pods"
 THEMES = {"dark": "gpuconsole-dark", "light": "gpuconsole-light", "mono": "gpuconsole-mono"}
 VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -56,6 +59,8 @@ VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """Each view: the keys that lead there from home, and words by which it is known to be there, filled."""
 WITH_CHARTS = ("home", "job")
 """Views that `--ascii` draws otherwise; in all others it replaces each glyph by another one."""
+DEAR = ("new",)
+"""Views that take too long for the quick tests."""
 WITH_TELEMETRY = ("node_gpus_read", "users", "usage")
 """Views of a lab whose GPUs are measured; the others are of one without an exporter."""
 NONE_HERE = NoReadings(NoReadingsCause.NO_EXPORTER, "No DCGM exporter runs on it.")
@@ -63,12 +68,36 @@ NOON = datetime(2026, 5, 14, 12, 0, tzinfo=UTC)
 LATER = NOON + timedelta(minutes=4)
 
 
+HOMES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "no_nodes": ({"nodes": 0}, ("llm-70b-eval",)),
+    "no_jobs": ({"nodes": 2, "has_jobs": False}, ("No jobs",)),
+    "2_nodes": ({"nodes": 2}, ("step 300", "loss  0.03", "on gpu-1")),
+    "20_nodes": ({"nodes": 20}, ("step 300", "loss  0.03", "on a100-[1-2]")),
+    "1000_nodes": ({"nodes": 1000}, ("step 300", "loss  0.03", "on a100-[1-2]")),
+}
+"""Clusters, and words by which home is known to be filled at 120x40."""
+
+
+@pytest.fixture(autouse=True)
+def user_is_li(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "li")
+
+
+@pytest.mark.parametrize("view", [view for view in VIEWS if view not in DEAR])
+async def test_a_view_looks_as_accepted(tmp_path: Path, view: str) -> None:
+    async with on_the_lab(tmp_path, view) as play:
+        await compare_sizes(play, view, QUICK_SIZES)
+
+
+@pytest.mark.parametrize("name", HOMES)
+async def test_home_looks_as_accepted(tmp_path: Path, name: str) -> None:
+    async with home_on(tmp_path, name) as play:
+        await compare_sizes(play, f"home_{name}", QUICK_SIZES)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
-async def test_a_view_looks_as_it_was_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str
-) -> None:
-    monkeypatch.setenv("LOGNAME", "li")
+async def test_a_view_looks_as_accepted_in_every_size_and_theme(tmp_path: Path, view: str) -> None:
     seen: dict[tuple[int, int], dict[str, str]] = {size: {} for size in SIZES}
     async with on_the_lab(tmp_path, view) as play:
         for look, theme in THEMES.items():  # the outer loop: a theme costs more than a size
@@ -84,7 +113,46 @@ async def test_a_view_looks_as_it_was_accepted(
                 parts["ascii text"], _ = await resize(play, size)
                 assert parts["ascii text"].isascii()
     for size, parts in seen.items():
-        compare(f"{view}-{size[0]}x{size[1]}", parts)
+        if size in QUICK_SIZES and view not in DEAR:
+            del parts["dark text"], parts["dark looks"]
+            compare(f"themes/{file_of(view, size)}", parts)
+        else:
+            compare(file_of(view, size), parts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOMES)
+async def test_home_looks_as_accepted_in_every_size(tmp_path: Path, name: str) -> None:
+    async with home_on(tmp_path, name) as play:
+        await compare_sizes(play, f"home_{name}", [size for size in HOME_SIZES if size not in QUICK_SIZES])
+
+
+@pytest.mark.slow
+async def test_home_looks_as_accepted_in_every_theme(tmp_path: Path) -> None:
+    sizes = ((120, 40), (200, 60))
+    seen: dict[tuple[int, int], dict[str, str]] = {size: {} for size in sizes}
+    async with home_on(tmp_path, "20_nodes") as play:
+        for look in ("light", "mono"):
+            play.console.theme = THEMES[look]
+            for size, parts in seen.items():
+                parts[f"{look} text"], parts[f"{look} looks"] = await resize(play, size)
+    async with home_on(tmp_path, "20_nodes", is_ascii=True) as play:
+        for size, parts in seen.items():
+            parts["ascii text"], _ = await resize(play, size)
+            assert parts["ascii text"].isascii()
+    for size, parts in seen.items():
+        compare(file_of("home_themes", size), parts)
+
+
+def file_of(view: str, size: tuple[int, int]) -> str:
+    return f"{view}-{size[0]}x{size[1]}"
+
+
+async def compare_sizes(play: Playground, view: str, sizes: Sequence[tuple[int, int]]) -> None:
+    """Compare the screen in the dark theme with what was accepted, in each size."""
+    for size in sizes:
+        text, looks = await resize(play, size)
+        compare(file_of(view, size), {"dark text": text, "dark looks": looks})
 
 
 @asynccontextmanager
@@ -102,6 +170,19 @@ async def on_the_lab(tmp_path: Path, view: str, **options: Any) -> AsyncIterator
             await play.until(lambda: play.is_filled)
             await play.press("colon" if key == ":" else key)
         await play.until(lambda: all(play.text.count(word) >= words.count(word) for word in words))
+        yield play
+
+
+@asynccontextmanager
+async def home_on(tmp_path: Path, name: str, **options: Any) -> AsyncIterator[Playground]:
+    """Open the console on a cluster, with the cursor on the first job by name."""
+    settings, words = HOMES[name]
+    shown: dict[str, Any] = {"prepare": say_of_home, "size": (120, 40), **cluster_of(**settings), **options}
+    async with console_on(tmp_path, **shown) as play:
+        for key in ("N", "g", "3", "t", "2"):  # without the times of lines: they are those of the test
+            await play.until(lambda: play.is_filled)
+            await play.press(key)
+        await play.until(lambda: all(word in play.text for word in words))
         yield play
 
 
@@ -182,6 +263,25 @@ def say(cluster: ScriptedCluster) -> None:
         lines = (f"{ago(hours=-1)} [rank{rank}]: step {step} loss {9 / step:.3f}\n" for step in steps)
         log = f"/{PODS}/bert-large-ft-{place}/log"
         cluster.say(log, Log("".join(lines).encode()))
+
+
+def say_of_home(cluster: ScriptedCluster) -> None:
+    """Give the lab what its jobs print, and each what happened to it alone."""
+    say(cluster)
+    made = event(
+        "1",
+        ("PyTorchJob", "bert-large-ft"),
+        "SuccessfulCreatePod",
+        "Created pod.",
+        at=ago(hours=2, minutes=15),
+    )
+    cluster.forget(OWN_EVENTS)
+    cluster.say(
+        OWN_EVENTS,
+        Compute(
+            lambda asked: page([made] if asked.query["fieldSelector"].endswith("=bert-large-ft") else [])
+        ),
+    )
 
 
 class Log:
