@@ -58,7 +58,8 @@ class TextView(View):
 
     def pause_feeds(self) -> None:
         """Cancel the fetch."""
-        self.workers.cancel_group(self, "read")
+        for group in ("read", "follow"):
+            self.workers.cancel_group(self, group)
 
     @work(exclusive=True, group="read")
     async def read(self) -> None:

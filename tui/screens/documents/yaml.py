@@ -66,7 +66,7 @@ class YamlScreen(TextView):
         obj = await self._client.get(self._resource, self._object_name, self._namespace)
         return to_text(list(object_text(obj).lines))
 
-    @work(exclusive=True, group="read")
+    @work(exclusive=True, group="follow")
     async def read(self) -> None:
         """Read the object, and follow its changes unless auto-refresh is off."""
         self.set_line("notice", "" if self._object is not None else "Reading…")
