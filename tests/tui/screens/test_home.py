@@ -1,34 +1,40 @@
-"""Home: three panes by the size of the terminal, which of them has the keys, and that they come back."""
+"""Home: its panes, the pane that has the keys, what they act on, and the cost of a frame."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
-from textual.widget import AwaitMount
 
-from k8s.snapshot import ClusterSnapshot
+from k8s.snapshot import ClusterSnapshot, Missing, Share
 from tests.scripted.server import WAIT_S
-from tests.support.hosted_view import hosted
+from tests.support.home_clusters import cluster_of
+from tests.support.hosted_view import Hosted, hosted
 from tests.support.idle import until
-from tests.support.objects import node
-from tests.support.playground import Playground, console_on, is_settled
-from tests.tui.keys.world import titled
-from tests.tui.screens.home_lab import lab_of, pane, says, shows_rank_0
+from tests.support.objects import Object, joined, node, pod_of, pytorch_job
+from tests.support.playground import Playground, console_on
+from tests.support.sample_cluster import ago
+from tests.tui.keys.world import at, seen, titled, typed, world
+from tests.tui.screens.home_lab import lab_of, pane
 from tests.tui.screens.test_jobs import picture
 from tui.files.stored_choices import LAYOUTS_FILE
+from tui.screens import ACTIONS
 from tui.screens.base.view import View
-from tui.screens.lists.home_panes import HomeLayout, layout_for
+from tui.screens.lists.home_panes import HomeLayout, HomePanes, layout_for
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
 from tui.screens.lists.users import UsersView
+from tui.text.filter_query import parse_filter
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_bar import NodeBar
-from tui.widgets.log.view import LogView
 from tui.widgets.table.table import Table
 
 
@@ -78,7 +84,7 @@ async def test_what_the_panes_put_off_is_not_shown_while_they_are_closed() -> No
         view.query_one(NodeBar).call_later(until_the_table_is_gone)
         job = snapshot.jobs[0]
         view.panes.show_soon(job, snapshot)
-        assert not is_settled(view.panes)
+        assert not view.panes.is_idle
         app.exit()
 
 
@@ -120,53 +126,36 @@ def titled_logs(play: Playground) -> Callable[[], bool]:
     return titled(play, "Jobs › job-029 › logs")
 
 
-async def test_the_line_below_tells_the_keys_of_the_pane_that_has_them(tmp_path: Path) -> None:
-    objects, _, _ = lab_of(2)
-    async with console_on(tmp_path, **objects) as play:
+async def test_help_and_the_line_below_name_the_keys_of_the_pane_with_the_focus(tmp_path: Path) -> None:
+    async with world(tmp_path, size=(120, 50)) as play:
 
         def last_line() -> str:
             return play.text.splitlines()[-1]
 
         assert last_line().startswith(" enter job  l logs") and "z layout  b clone" in last_line()
         await play.press("1")
-        await play.until(lambda: last_line().startswith(" enter its jobs  esc list"))
-        assert "l logs" not in last_line()
-        await play.press("3")
+        await play.until(lambda: last_line().startswith(" enter its jobs  esc list  d GPUs  T topology"))
+        assert not any(words in last_line() for words in ("l logs", "^d delete", "W why"))
+        await play.press("question_mark")
+        await play.until(seen(play, "Holders of the node's GPUs"))
+        assert "Delete (asks first)" not in play.text
+        await play.press("escape", "3")
         await play.until(lambda: last_line().startswith(" enter logs in full  . next rank"))
         assert "n match" not in last_line() and "esc list" in last_line()
-        await play.press("escape")
+        await play.press("colon", "escape")
+        assert pane(play).holds_focus, "a command gives the keys back to the pane that had them"
+        await play.press("slash", "escape")
+        assert play.table.has_focus
         await play.until(lambda: last_line().startswith(" enter job  l logs"))
         await play.pilot.resize_terminal(60, 15)
         await play.until(lambda: "z layout" not in last_line())
 
 
-async def test_a_cursor_that_moves_on_while_the_log_is_mounted_leaves_one_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    objects, _, _ = lab_of(1)
-    async with console_on(tmp_path, **objects, size=(80, 24)) as play:
-        job_pane, is_mounting = pane(play), asyncio.Event()
-        mount = job_pane.mount
-
-        async def endless(mounting: AwaitMount) -> None:
-            await mounting
-            is_mounting.set()
-            await asyncio.Event().wait()
-
-        with monkeypatch.context() as patch:
-            patch.setattr(job_pane, "mount", lambda *widgets: endless(mount(*widgets)))
-            await play.pilot.resize_terminal(120, 40)
-            await play.until(is_mounting.is_set)
-            job_pane.leave()
-        job_pane.consider()
-        await play.until(lambda: shows_rank_0(play) and "step 99/99 loss 0.091" in says(play))
-        assert len(job_pane.query(LogView)) == 1
-
-
-async def test_a_list_without_jobs_leaves_no_empty_pane(tmp_path: Path) -> None:
-    async with console_on(tmp_path, nodes=[node("a", 8)]) as play:
-        await play.until(lambda: "The log and loss of the selected job appear here" in says(play))
-        assert "│" not in says(play)
+async def test_a_list_without_jobs_leaves_no_empty_pane() -> None:
+    async with hosted(JobsView(), picture(jobs=()), (120, 40)) as (app, pilot):
+        region = app.screen.query_one(JobPane).region
+        await until(pilot, lambda: "The log and loss of the selected job appear here" in app.text)
+        assert "│" not in "".join(app.text.splitlines()[region.y : region.bottom])
 
 
 @pytest.mark.parametrize("make", [JobsView, NodesView, UsersView])
@@ -184,3 +173,240 @@ async def test_what_was_not_read_is_not_counted_as_none(make: Callable[[], View]
                 await until(pilot, lambda words=words: f"nodes ? · {words}" in app.text)  # type: ignore[misc]
             assert "nothing can run" not in app.text
             assert "(0)" not in app.text and "Σ" not in app.text
+
+
+_OF_JOBS = {
+    on.keys.split(",")[-1]: action.name
+    for action in ACTIONS
+    if action.acts_on_job
+    for on in action.on
+    if on.view == "jobs" and on.keys not in ("enter,d", "l", "T")
+}
+"""Keys of jobs that mean nothing else among the nodes, and what they ask for."""
+
+
+def test_every_action_with_a_job_s_permission_or_a_job_as_its_argument_acts_on_a_job() -> None:
+    of_jobs = {"get job", "patch job", "delete job", "get pods/log", "get pods/exec", "get pods/portforward"}
+    for action in ACTIONS:
+        if action.permission in of_jobs or action.argument == "job" or action.takes_many:
+            assert action.acts_on_job, action.name
+    assert len(_OF_JOBS) > 10
+
+
+async def test_keys_of_jobs_do_nothing_while_a_node_has_the_focus_and_say_so() -> None:
+    async with hosted(JobsView(), picture(), (120, 40)) as (app, pilot):
+        await pilot.press("space", "1")
+        await until(pilot, lambda: app.screen.query_one(NodeBar).has_focus)
+        for key in _OF_JOBS:
+            await pilot.press(key)
+            await until(pilot, lambda: "That key is for jobs, and the cursor is on a node" in app.text)
+            app.view.flash("")
+            await until(pilot, lambda: "That key is for jobs" not in app.text)
+        assert app.requests == []
+        assert app.view.current_job() is None and app.view.targets() == [] and not app.view.hidden_targets()
+        await pilot.press("2", *_OF_JOBS)
+        await until(pilot, lambda: [name for name, *_ in app.requests] == [*_OF_JOBS.values()])
+
+
+async def test_a_command_without_a_name_takes_no_job_from_the_list_while_a_node_has_the_focus(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as play:
+        await play.press("1", *typed("why"))
+        await play.until(seen(play, "Which job?"))
+        assert play.console.screen.query_one(NodeBar).has_focus
+        await play.press("2", *typed("why"))
+        await play.until(titled(play, "› why"))
+
+
+async def test_the_cursor_is_at_the_top_while_the_first_lists_come_in_whatever_was_there_before() -> None:
+    every = picture(is_synced=False)
+    begun = [job for job in every.jobs if job.created is not None and not job.status.is_final]
+    jobs = sorted(begun, key=lambda job: job.created or datetime.min.replace(tzinfo=UTC))
+    async with hosted(JobsView(), replace(every, jobs=tuple(jobs[:2]))) as (app, pilot):
+        table = app.screen.query_one(Table)
+        await until(pilot, lambda: table.row_count == 2 and app.view.context.rows.get("jobs"))
+        app.view.snapshot = every
+        await until(pilot, lambda: table.row_count > 2)
+        assert table.cursor_key == table.shown_rows[0].key != jobs[1].uid
+
+
+async def test_a_node_under_the_cursor_points_at_its_jobs_and_enter_lists_only_them() -> None:
+    async with hosted(JobsView(), picture(), (120, 40)) as (app, pilot):
+        await pilot.press("1", "g", "l", "l", "l")
+        await until(pilot, lambda: "▸a100-4" in app.text and "◆  sweep-lr-3e4" in app.text)
+        assert app.text.count("◆  ") == 2
+        await pilot.press("enter")
+        table = app.screen.query_one(Table)
+        listed = {"sweep-lr-3e4", "notebook-li"}
+        await until(pilot, lambda: {row.cells[0].text for row in table.shown_rows} == listed)
+        assert "on a100-4" in app.text
+        await pilot.press("enter")
+        await until(pilot, lambda: app.requests[-1:] == [("nodes", "a100-4", ())])
+        await pilot.press("right", "enter", "2")
+        assert app.view.step_back()
+        await until(pilot, lambda: "◆  " not in app.text and table.row_count == 11)
+
+
+def test_a_group_of_a_model_with_spaces_opens_the_nodes_of_that_model() -> None:
+    group = SimpleNamespace(cursor="Tesla V100 (16 GB)", is_grouped=True)
+    panes: Any = SimpleNamespace(node_bar=group, _context=lambda: SimpleNamespace(strip_by=""))
+    argument = HomePanes.nodes_argument.fget(panes)  # type: ignore[attr-defined]
+    found = parse_filter(argument.removeprefix("/"), ["MODEL"])
+    assert found is not None and not found.problem
+    assert found.accepts(["Tesla V100 (16 GB)"], {"model": 0}, {})
+    assert not found.accepts(["Tesla V100 (32 GB)"], {"model": 0}, {})
+
+
+async def test_keys_of_nodes_ask_for_the_node_under_the_cursor() -> None:
+    async with hosted(JobsView(), picture(), (120, 40)) as (app, pilot):
+        await pilot.press("1", "l", "l")
+        for key, action in (("d", "node_gpus"), ("T", "gpu_links"), ("t", "gpu_schedule"), ("n", "new")):
+            app.requests.clear()
+            await pilot.press(key)
+            await until(pilot, lambda action=action: app.requests == [(action, "a100-3", ())])  # type: ignore[misc]
+        assert app.view.copy_text() == "a100-3"
+        await pilot.resize_terminal(80, 24)
+        app.requests.clear()
+        await until(pilot, lambda: app.screen.query_one(NodeBar).region.height == 2)
+        await pilot.press("1", "d")
+        await until(pilot, lambda: "That key is for one node. Several are selected." in app.text)
+        assert app.requests == [] and app.view.selected_object() == ""
+        assert len(app.view.copy_text().splitlines()) > 1
+
+
+async def test_marks_of_the_list_count_only_while_the_list_has_the_focus() -> None:
+    async with hosted(JobsView(), picture(), (120, 40)) as (app, pilot):
+        await pilot.press("N", "g")
+        await until(pilot, lambda: "a100-1 ◆◆◆◆◆◆◆◆ 8/8" in app.text and "◆ on a100-[1-2]" in app.text)
+        await pilot.press("space", "j", "space")
+        await until(pilot, lambda: "◆" not in app.text and "◇" not in app.text)
+        heading = app.text.splitlines()[1]
+        assert "nodes 10" in heading and "0/11 nodes are available" in heading
+        await pilot.press("j", "H")
+        await until(pilot, lambda: len(app.requests) == 1)
+        (_, _, marked) = app.requests[0]
+        job = app.view.current_job()
+        assert len(marked) == 2 and job is not None and job.name not in marked
+        await pilot.press("3", "H")
+        await until(pilot, lambda: app.requests[1:] == [("suspend", "", (job.name,))])
+        assert app.view.copy_text() == job.name
+
+
+async def test_tab_round_the_lists_leaves_the_cursor_on_its_job_and_on_its_node(tmp_path: Path) -> None:
+    async with world(tmp_path) as play:
+        await play.press("N", "g", "j")
+        job = play.table.cursor_key
+        await play.press("tab", "j")
+        await play.until(titled(play, "Nodes (2)"))
+        assert at(play, "b")()
+        for title in ("Events", "Volumes", "Jobs ("):
+            await play.press("tab")
+            await play.until(titled(play, title))
+        await play.until(lambda: play.table.cursor_key == job)
+        await play.press("tab")
+        await play.until(at(play, "b"))
+        await play.press("escape")
+        await play.until(titled(play, "Jobs ("))
+        await play.until(lambda: play.table.cursor_key == job)
+        await play.press("tab")
+        await play.until(titled(play, "Nodes ("))
+        play.console.context.rows["jobs"] = "no such uid"
+        await play.press("escape")
+        await play.until(titled(play, "Jobs ("))
+        await play.until(lambda: play.table.cursor_key == play.table.shown_rows[0].key)
+
+
+def small_lab(*nodes: Object, **fields: Any) -> ClusterSnapshot:
+    """Return a picture of a job that runs on node b, and of one that would fit there or on node a."""
+    small = pytorch_job("small", gpus=2, creationTimestamp=ago(minutes=1))
+    other = pytorch_job("other", gpus=5, creationTimestamp=ago(hours=1))
+    pods = [pod_of(small, "master-0", phase="Pending", gpus=2), pod_of(other, "master-0", on="b", gpus=5)]
+    rows, jobs = joined(list(nodes), pods, [small, other])
+    return picture(nodes=tuple(rows.values()), jobs=tuple(jobs.values()), **fields)
+
+
+async def test_a_job_that_would_fit_lights_the_smallest_blocks_and_a_node_names_its_jobs() -> None:
+    async with hosted(JobsView(), small_lab(node("a", 8), node("b", 8)), (120, 40)) as (app, pilot):
+        await until(pilot, lambda: "b ▮▮▮▮▮◇◇▯ 5/8" in app.text and "◇ 2 free GPUs on b" in app.text)
+        await pilot.press("1")
+        await until(pilot, lambda: "no job here" in app.text)
+        await pilot.press("l")
+        await until(pilot, lambda: "◆ other" in app.text)
+        strip = app.screen.query_one(NodeBar)
+        cursor = strip.get_component_rich_style("table--cursor", partial=True).bgcolor
+        lit = [each for each in strip.render_line(1) if each.style and each.style.bgcolor == cursor]
+        assert "".join(each.text for each in lit).startswith("▸b ◆◆")
+
+
+async def test_nodes_of_pods_are_shown_with_a_notice_where_nodes_may_not_be_listed() -> None:
+    shown = small_lab(problems={"nodes": Missing("list", "nodes")})
+    async with hosted(JobsView(), shown, (120, 40)) as (app, pilot):
+        await until(pilot, lambda: "nodes 1 · This user may not list nodes" in app.text)
+        await until(pilot, lambda: " b ▮" in app.text)
+
+
+FEW, MANY = 50, 5_000
+SIZE = (200, 60)
+
+
+@pytest.fixture(scope="module")
+def large() -> ClusterSnapshot:
+    """Return a cluster of thousands of nodes, and hundreds of jobs on them."""
+    cluster = cluster_of(MANY)
+    nodes, jobs = joined(cluster["nodes"], cluster["pods"], cluster["jobs"])
+    return picture(nodes=tuple(nodes.values()), jobs=tuple(jobs.values()))
+
+
+def changed(snapshot: ClusterSnapshot, place: int) -> ClusterSnapshot:
+    """Return a picture in which one GPU more is held, or given back, on one node."""
+    nodes = list(snapshot.nodes)
+    (share,) = nodes[place].resources.values()
+    held = (share.allocated + 1) % share.total
+    resources = {"nvidia.com/gpu": Share(share.total, held, share.unhealthy)}
+    nodes[place] = replace(nodes[place], resources=resources)
+    return replace(snapshot, nodes=tuple(nodes))
+
+
+async def calls_of_a_frame(snapshot: ClusterSnapshot, keys: tuple[str, ...], shows: str) -> int:
+    """Return how many functions of ours, and of Textual, are called for a picture with another node."""
+    async with hosted(JobsView(), snapshot, SIZE) as (app, pilot):
+        await pilot.press(*keys)
+        await until(pilot, lambda: shows in strip_text(app))
+        for place in range(20, 23):
+            snapshot = changed(snapshot, place)
+            app.view.snapshot = snapshot
+            await pilot.pause()
+        calls = 0
+
+        def count(_frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        held = strip_text(app), app.text.splitlines()[0]
+        sys.setprofile(count)
+        app.view.snapshot = changed(snapshot, 30)
+        await pilot.pause()
+        sys.setprofile(None)
+        assert (strip_text(app), app.text.splitlines()[0]) != held
+        return calls
+
+
+def strip_text(app: Hosted) -> str:
+    region = app.screen.query_one(NodeBar).region
+    return "\n".join(app.text.splitlines()[region.y : region.bottom])
+
+
+@pytest.mark.parametrize(
+    ("keys", "shows"),
+    [
+        pytest.param(("slash", *"pending", "enter"), "◇ ", id="cursor on a job", marks=pytest.mark.slow),
+        pytest.param(("1",), "▸", id="cursor on a group of nodes"),
+    ],
+)
+async def test_a_frame_with_thousands_of_nodes_calls_no_more_than_one_with_fifty(
+    large: ClusterSnapshot, keys: tuple[str, ...], shows: str
+) -> None:
+    few = await calls_of_a_frame(replace(large, nodes=large.nodes[:FEW]), keys, shows)
+    many = await calls_of_a_frame(large, keys, shows)
+    assert many < 1.5 * few + 3_000, (many, few)
