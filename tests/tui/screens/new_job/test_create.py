@@ -11,13 +11,11 @@ import pytest
 import yaml
 from textual.widgets import Button
 
-from k8s.client.auth.cluster_config import ClusterConfig
-from k8s.client.client import Client
 from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import JobRef
-from tests.scripted.server import WAIT_S, Answer, Drop, Held, Reply, ScriptedCluster, Stall, page, refusal
+from tests.scripted.server import WAIT_S, Answer, Drop, Held, Reply, Stall, page, refusal
 from tests.support.new_job_form import job
-from tests.tui.screens.new_job.world import CLAIMS, ECHO, JOBS, SNAPSHOT, Form, FormApp, form
+from tests.tui.screens.new_job.world import CLAIMS, ECHO, JOBS, SNAPSHOT, form
 from tui.screens.documents import submit
 from tui.screens.documents.submit import READING
 from tui.widgets.form.job_fields import CreateBar, PreflightView
@@ -58,17 +56,7 @@ async def test_one_key_asks_for_confirmation_and_creates_the_job_that_was_confir
         assert it.app.results == [REF]
 
 
-async def test_the_button_creates_without_another_confirmation(tmp_path: Path) -> None:
-    async with form(tmp_path, ECHO) as it:
-        await it.go("env")
-        await it.pilot.press(*["tab"] * 4)
-        assert it.has_button
-        await it.pilot.press("enter")
-        await it.settled()
-        assert len(it.posted) == 2 and it.app.results == [REF]
-
-
-async def test_one_key_asks_the_server_for_a_dry_run(tmp_path: Path) -> None:
+async def test_one_key_sends_a_dry_run_and_the_button_creates_without_a_question(tmp_path: Path) -> None:
     async with form(tmp_path, NO_DRY_RUNS, ECHO, NO_DRY_RUNS, ECHO) as it:
         await it.pilot.press("ctrl+t")
         await it.settled()
@@ -81,10 +69,15 @@ async def test_one_key_asks_the_server_for_a_dry_run(tmp_path: Path) -> None:
         assert "dry run passed at" in it.summary
         await it.write("workers", "2")
         assert "changed since the dry run" in it.summary
-        await it.create()  # a server without dry runs creates the job all the same
-        assert len(it.app.results) == 1
+        await it.go("env")
+        await it.pilot.press(*["tab"] * 4)
+        assert it.has_button
+        await it.pilot.press("enter")  # without another question, and though the server has no dry runs
+        await it.settled()
+        assert len(it.posted) == 4 and it.app.results == [REF]
 
 
+@pytest.mark.slow
 async def test_an_earlier_run_on_the_volume_is_named_and_continued_only_on_request(tmp_path: Path) -> None:
     claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path / "volume")}}}
     old = "ddp-digits-1-20261122-082033-417"
@@ -112,28 +105,29 @@ async def test_an_earlier_run_on_the_volume_is_named_and_continued_only_on_reque
         assert it.master["command"][-2:] == ["--resume", "must"]
 
 
-@pytest.mark.parametrize("creates", [True, False])
+@pytest.mark.slow
 async def test_claims_of_a_new_form_and_of_a_namespace_just_typed_are_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, creates: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(submit, "LONGEST_READ_S", WAIT_S)
     slow, none = Held(page([{"metadata": {"name": "workspace"}}])), Held(page([]))
     async with form(tmp_path, ECHO, claims=slow, waits=False) as it:
-        await it.pilot.pause()
         assert "no volume claim" not in it.summary
-        key = "ctrl+o" if creates else "ctrl+t"
-        await it.pilot.press(key)
+        await it.write("gpus", "many")
+        await it.go("name")
+        await it.pilot.press("ctrl+o")
+        assert it.screen.busy == "" and it.field("gpus").error, "errors are shown before the claims are known"
+        await it.until(lambda: it.focused_key == "gpus")
+        await it.write("gpus", "1")
+        await it.pilot.press("ctrl+t")
         assert it.screen.busy == READING
         await it.until(lambda: any(READING in line for line in it.shown))
-        await it.pilot.press(key)  # once is enough
+        await it.pilot.press("ctrl+t")  # once is enough
         slow.let_go()
         await it.until(lambda: it.screen.busy != READING)
         await it.settled()
-        assert len(it.posted) == (0 if creates else 1)
-        assert all("claimName: workspace" in yaml.safe_dump(each) for each in it.posted)
-        if creates:
-            assert "on volume claim workspace" in it.dialog_text()
-            await it.press("escape")
+        (tried,) = it.posted
+        assert "claimName: workspace" in yaml.safe_dump(tried)
 
         claims, jobs = (path.replace("vision", "nlp") for path in (CLAIMS, JOBS))
         it.cluster.accept_companions("nlp")
@@ -141,9 +135,6 @@ async def test_claims_of_a_new_form_and_of_a_namespace_just_typed_are_waited_for
         it.cluster.say(jobs, ECHO, method="POST")
         assert it.field("claim").value == "workspace"
         await it.write("namespace", "nlp")
-        if creates:  # leaving the field asks for the claims, or else creating does
-            await it.pilot.press("tab")
-            await it.cluster.until_asked(claims)
         await it.pilot.press("ctrl+o")
         assert it.screen.busy == READING
         none.let_go()
@@ -152,16 +143,6 @@ async def test_claims_of_a_new_form_and_of_a_namespace_just_typed_are_waited_for
         await it.settled()
         (made, *_) = it.cluster.asked(jobs, method="POST")
         assert "claimName" not in made.body.decode()
-
-
-async def test_errors_are_shown_before_the_claims_are_known(tmp_path: Path) -> None:
-    async with form(tmp_path, claims=Held(page([])), waits=False) as it:
-        await it.write("gpus", "many")
-        await it.go("name")
-        await it.pilot.press("ctrl+o")
-        assert it.screen.busy == ""
-        assert it.field("gpus").error
-        await it.until(lambda: it.focused_key == "gpus")
 
 
 async def test_the_form_may_be_closed_while_it_waits_for_the_claims(tmp_path: Path) -> None:
@@ -182,6 +163,7 @@ async def test_the_form_may_be_closed_while_it_waits_for_the_claims(tmp_path: Pa
         await it.app.pop_screen()
 
 
+@pytest.mark.slow
 async def test_claims_that_do_not_come_are_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,13 +182,15 @@ REFUSALS: dict[str, Reply] = {
 }
 
 
+@pytest.mark.slow
 async def test_a_refusal_is_explained_and_loses_nothing_that_was_typed(tmp_path: Path) -> None:
     causes = {
         "spec.pytorchReplicaSpecs.Master.template.spec.containers[0].image": "no [/b] registry",
         "spec.template.spec.hostNetwork": "not allowed",
     }
     at_fields = refusal(422, "invalid", "Invalid", causes=causes)
-    async with form(tmp_path, *REFUSALS.values(), at_fields, ECHO, Drop()) as it:
+    replies = (*REFUSALS.values(), at_fields, TAKEN, TAKEN, ECHO, Drop())
+    async with form(tmp_path, *replies) as it:
         await it.write("image", "mine:1")
         for words in REFUSALS:
             await it.create()
@@ -228,33 +212,19 @@ async def test_a_refusal_is_explained_and_loses_nothing_that_was_typed(tmp_path:
         assert "✓" not in it.summary
 
         await it.write("workers", "1")
-        await it.create()
-        assert "It may have been created anyway: look for ddp-digits-1" in it.notice
-
-
-async def test_a_name_that_is_taken_is_marked_and_can_be_tried_again(tmp_path: Path) -> None:
-    async with form(tmp_path, TAKEN, TAKEN, ECHO) as it:
+        posted = len(it.posted)
         for tries in (1, 2):
             await it.create()
             assert it.focused_key == "name"
             assert it.field("name").error == "A PyTorchJob of this name already exists in vision."
-            assert (len(it.posted), it.app.results) == (tries, [])
+            assert (len(it.posted), it.app.results) == (posted + tries, [])
         await it.write("name", "another")
         assert it.field("name").error == ""
         await it.create()
-        assert it.app.results == [replace(REF, name="another")]
+        assert "It may have been created anyway: look for another" in it.notice
 
 
-async def test_a_cluster_that_is_gone_is_reported(tmp_path: Path) -> None:
-    client = Client(ClusterConfig(host="http://127.0.0.1:9"))
-    app = FormApp(client, tmp_path)
-    async with client, app.run_test(size=(80, 24)) as pilot:
-        it = Form(app, pilot, ScriptedCluster())
-        await it.settled()
-        await it.create()
-        assert "Could not create" in it.notice
-
-
+@pytest.mark.slow
 async def test_a_job_is_not_created_twice_by_pressing_twice(tmp_path: Path) -> None:
     async with form(tmp_path, Stall()) as it:
         await it.pilot.press("ctrl+o", "enter")

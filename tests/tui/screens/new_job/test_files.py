@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual.widgets import Input
 
 from k8s.job_spec import JobSpec
@@ -27,26 +28,7 @@ async def import_file(it: Form, path: Path) -> None:
     await it.until(lambda: it.notice not in ("", "✕ ", before))
 
 
-async def test_the_first_field_chooses_a_template_and_says_what_it_set(tmp_path: Path) -> None:
-    async with form(tmp_path, ECHO) as it:
-        await it.choose("template", "git-tensorboard")
-        await it.until(lambda: it.field("sync_mode").value == "git")
-        assert it.field("run").value == "command"
-        assert "Kept your own" not in it.notice
-        assert it.screen.model.values["sync_mode"] == "git"
-        await it.write("image", "mine:1")
-        await it.choose("template", "trainer-ddp")
-        assert it.field("workers").value == "2"
-        assert it.notice.startswith("Template trainer-ddp set Workers")
-        await it.go("name")
-        await it.pilot.press("up")
-        assert it.focused_key == "template"
-        await it.create()
-        made = it.posted[0]
-        assert made["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 1
-        assert "template" not in str(made["metadata"])
-
-
+@pytest.mark.slow
 async def test_the_form_is_saved_as_a_template_and_offered_the_next_time(tmp_path: Path) -> None:
     folder = tmp_path / "templates"
     async with form(tmp_path, templates_folder=folder) as it:
@@ -72,13 +54,25 @@ async def test_the_form_is_saved_as_a_template_and_offered_the_next_time(tmp_pat
         await it.pilot.press("escape")
     (folder / "bad.yaml").write_text("wrokers: 2")
     (tmp_path / FILE).unlink()
-    async with form(tmp_path, templates_folder=folder) as it:
+    async with form(tmp_path, ECHO, templates_folder=folder) as it:
         await it.until(lambda: "there is no field wrokers" in it.notice)
         await it.choose("template", "big")
         assert it.field("workers").value == "5"
+        await it.choose("template", "git-tensorboard")
+        await it.until(lambda: it.field("sync_mode").value == "git")
+        assert it.screen.model.values["sync_mode"] == "git" and it.field("run").value == "command"
+        await it.write("image", "mine:1")
+        await it.choose("template", "trainer-ddp")
+        assert it.field("workers").value == "2"
+        assert it.notice.startswith("Template trainer-ddp set Workers")
+        await it.create()
+        (made, *_) = it.posted
+        assert made["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 1
+        assert "template" not in str(made["metadata"])
 
 
-async def test_a_file_fills_the_form_and_what_is_left_out_is_named(tmp_path: Path) -> None:
+@pytest.mark.slow
+async def test_a_file_fills_the_form_and_one_without_a_job_changes_nothing(tmp_path: Path) -> None:
     def manifest(name: str, workers: int = 1) -> dict[str, object]:
         spec = JobSpec(name=name, namespace="vision", image="i:1", command=("sh", "-c", "x"), workers=workers)
         return CREATABLE[0].manifest(spec)
@@ -91,7 +85,21 @@ async def test_a_file_fills_the_form_and_what_is_left_out_is_named(tmp_path: Pat
     (tmp_path / "list.yaml").write_text(to_yaml(kubectl_list))
     (tmp_path / "several.yaml").write_text("---\n".join(map(to_yaml, jobs)))
     path.write_text("kind: ConfigMap\napiVersion: v1\n---\n" + to_yaml(like))
+    (tmp_path / "a.yaml").write_text("a: [")
+    (tmp_path / "b.yaml").write_text("kind: ConfigMap\napiVersion: v1\n")
+    (tmp_path / "c.yaml").write_text("")
     async with form(tmp_path / "state") as it:
+        for name, problem in (
+            (f"{tmp_path}/a.yaml", "Line 1"),
+            (f"{tmp_path}/b.yaml", "no job in it, but ConfigMap"),
+            (f"{tmp_path}/c.yaml", "no job in it"),
+            ("~nobody-of-this-name/job.yaml", "Could not read ~nobody-of-this-name/job.yaml: No such file"),
+        ):
+            await answer(it, "f3", name)
+            await it.until(lambda problem=problem: problem in it.dialog_text("#problem"))  # type: ignore[misc]
+            await it.pilot.press("escape")
+            await it.until(lambda: it.app.screen is it.screen)
+            assert not it.screen.model.is_dirty
         await import_file(it, path)
         assert it.field("name").value == "bert-3" and it.field("workers").value == "3"
         assert it.field("command").value == "x"
@@ -101,22 +109,3 @@ async def test_a_file_fills_the_form_and_what_is_left_out_is_named(tmp_path: Pat
             assert it.field("name").value == "bert-4"
             assert name in it.notice
             assert "Left out: bert-5; gpuconsole submit -f creates every job of a file." in it.notice
-
-
-async def test_a_file_without_a_job_changes_nothing_and_the_dialog_shows_the_reason(tmp_path: Path) -> None:
-    files = {"a.yaml": "a: [", "b.yaml": "kind: ConfigMap\napiVersion: v1\n", "c.yaml": ""}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    async with form(tmp_path) as it:
-        for name, problem in (
-            (f"{tmp_path}/a.yaml", "Line 1"),
-            (f"{tmp_path}/b.yaml", "no job in it, but ConfigMap"),
-            (f"{tmp_path}/c.yaml", "no job in it"),
-            (f"{tmp_path}/d.yaml", "No such file"),
-            ("~nobody-of-this-name/job.yaml", "Could not read ~nobody-of-this-name/job.yaml: No such file"),
-        ):
-            await answer(it, "f3", name)
-            await it.until(lambda problem=problem: problem in it.dialog_text("#problem"))  # type: ignore[misc]
-            await it.pilot.press("escape")
-            await it.until(lambda: it.app.screen is it.screen)
-            assert not it.screen.model.is_dirty

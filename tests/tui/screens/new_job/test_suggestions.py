@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.scripted.server import Answer, ScriptedCluster, page, refusal
 from tests.tui.screens.new_job.world import CLAIMS, SNAPSHOT, Form, form
 from tui.feeds.form_choices import KEYS, fetch_all, fetch_choices, fetch_node_labels, snapshot_choices
@@ -35,6 +37,7 @@ def is_listed(it: Form, key: str) -> bool:
     return it.field(key).query_one("Suggestions").display
 
 
+@pytest.mark.slow
 async def test_suggestions_are_filtered_and_taken_only_when_pointed_at(tmp_path: Path) -> None:
     claims = page([CLAIM, {"metadata": {"name": "workspace"}}, {"metadata": {"name": "old-data"}}])
     async with form(tmp_path, claims=claims) as it:
@@ -77,6 +80,7 @@ async def test_suggestions_are_filtered_and_taken_only_when_pointed_at(tmp_path:
         assert [(each.claim, each.path) for each in mounts] == [("fast", "/fast"), ("old-data", "/old-data")]
 
 
+@pytest.mark.slow
 async def test_labels_and_nodes_are_suggested_in_fields_that_open_later(tmp_path: Path) -> None:
     async with form(tmp_path) as it:
         nodes = [{"metadata": {"name": "n", "labels": {"gpu": "a100", "zone": "b"}}}]
@@ -93,6 +97,7 @@ async def test_labels_and_nodes_are_suggested_in_fields_that_open_later(tmp_path
         assert listed(it, "excluded_nodes") == ["a100-1  6 free, Ready"]
 
 
+@pytest.mark.slow
 async def test_another_namespace_has_other_claims(tmp_path: Path) -> None:
     async with form(tmp_path) as it:
         await it.until(lambda: it.field("claim").value == "workspace")

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.tui.screens.new_job.world import ECHO, JOBS, form
 from tui.widgets.form.manifest_pane import ManifestPane
 
 
-async def test_the_yaml_is_edited_and_sent_as_edited_after_a_dry_run(tmp_path: Path) -> None:
+@pytest.mark.slow
+async def test_the_yaml_is_edited_and_sent_as_edited_once_it_is_valid(tmp_path: Path) -> None:
     async with form(tmp_path, ECHO, size=(120, 40)) as it:
         await it.write("workers", "3")
         area = await it.edit_yaml()
+        right, wrong = area.text, area.text.replace("  name:", "  name: [")
+        area.load_text(wrong)
+        await it.pilot.press("ctrl+y")
+        await it.write("env", "A=1")
+        await it.pilot.press("ctrl+o")
+        await it.pilot.pause()
+        assert it.notice.startswith("✕ The YAML cannot be submitted. Line ")
+        assert it.posted == []
+        await it.write("env", "")
+        area = await it.edit_yaml()
+        assert area.text == wrong, "it is not lost"
+        area.load_text(right)
         area.load_text(area.text.replace("replicas: 2", "replicas: 5"))
         await it.pilot.pause()
         assert it.screen.query_one(ManifestPane).border_title == "YAML, edited"
@@ -32,21 +47,7 @@ async def test_the_yaml_is_edited_and_sent_as_edited_after_a_dry_run(tmp_path: P
         assert it.master["image"] == "mine:7"
 
 
-async def test_invalid_yaml_is_reported_with_its_line_and_is_neither_sent_nor_lost(tmp_path: Path) -> None:
-    async with form(tmp_path, ECHO, size=(80, 24)) as it:
-        area = await it.edit_yaml()
-        text = area.text.replace("  name:", "  name: [")
-        area.load_text(text)
-        await it.pilot.press("ctrl+y")
-        await it.write("workers", "2")
-        await it.pilot.press("ctrl+o")
-        await it.pilot.pause()
-        assert it.notice.startswith("✕ The YAML cannot be submitted. Line ")
-        assert it.posted == []
-        area = await it.edit_yaml()
-        assert area.text == text
-
-
+@pytest.mark.slow
 async def test_edits_are_in_the_draft_and_come_back(tmp_path: Path) -> None:
     async with form(tmp_path, size=(120, 40)) as it:
         area = await it.edit_yaml()
