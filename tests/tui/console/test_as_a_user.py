@@ -108,10 +108,12 @@ async def test_a_command_about_a_job_means_the_one_under_the_cursor_or_shown_whe
         await play.until(lambda: "Jobs › bert › why" in play.text)
 
 
-async def test_what_is_typed_into_the_palette_is_seen(tmp_path: Path) -> None:
+async def test_the_palette_shows_what_is_typed_and_finds_a_view_by_its_purpose(tmp_path: Path) -> None:
     async with console_on(tmp_path, nodes=[node("a100-1", 8)]) as play:
-        await play.press("ctrl+p", *"volum")
-        await play.until(lambda: "│ volum" in play.text and "Volume claims" in play.text)
+        await play.press("ctrl+p", *"holds their gpus")
+        await play.until(lambda: "│ holds their gpus" in play.text and ":nodes" in play.text)
+        await play.press("enter")
+        await play.until(lambda: "Nodes (1)" in play.text)
 
 
 async def test_a_console_that_changes_nothing_says_so_and_completes_no_command_that_would(

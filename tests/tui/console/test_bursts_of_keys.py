@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from textual import events
 
+from tests.support.event_files import job_with_event_files, serve_event_files
 from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
 from tests.support.objects import pod_of, pytorch_job
 from tests.support.playground import Playground
-from tests.tui.keys.test_keys_of_curves import curves
-from tests.tui.keys.test_keys_of_texts import yaml
 from tests.tui.keys.world import WAITS, seen, typed, world
+from trainer.tfevents import EventWriter
 from tui.screens.documents.info import InfoView
 from tui.widgets.curve_chart import CurveChart
 from tui.widgets.yaml_view import YamlView
@@ -70,6 +70,25 @@ async def info(tmp_path: Path) -> AsyncIterator[Playground]:
         yield play
 
 
+def yaml(tmp_path: Path) -> AbstractAsyncContextManager[Playground]:
+    return opened(tmp_path, *typed("yaml bert"), shows="pytorchReplicaSpecs")
+
+
+@asynccontextmanager
+async def curves(tmp_path: Path) -> AsyncIterator[Playground]:
+    """Open three curves of a job."""
+    learns = job_with_event_files("learns")
+    with EventWriter(tmp_path / "volume" / "logs", flush_s=0) as writer:
+        for step in range(50):
+            for tag in ("train/loss", "val/accuracy", "weights"):
+                writer.write_scalar(tag, step, 0.5 + step / 200)
+    async with world(tmp_path, jobs=[learns], batch=[], size=(120, 32)) as play:
+        serve_event_files(play.cluster, learns, tmp_path / "volume")
+        await play.press(*typed("curves learns"))
+        await play.until(seen(play, "3 tags, 150 points", "train/loss", "val/accuracy"))
+        yield play
+
+
 def log(tmp_path: Path) -> AbstractAsyncContextManager[Playground]:
     return opened(tmp_path, *typed("logs bert"), shows="line 98")
 
@@ -111,21 +130,26 @@ def scrolled(play: Playground) -> float:
     return play.console.screen.query_one(YamlView).scroll_y
 
 
+QUICK = (
+    (help_, "j", "k", texts_below_the_title),
+    (log, "k", "j", texts_below_the_title),
+    (jobs, "j", "k", row_under_the_cursor),
+)
+SLOW = (
+    (help_, "down", "up", texts_below_the_title),
+    (card, "j", "k", texts_below_the_title),
+    (why, "j", "k", texts_below_the_title),
+    (info, "j", "k", words_below_the_title),
+    (yaml, "j", "k", texts_below_the_title),
+    (manifest, "j", "k", scrolled),
+    (curves, "j", "k", focused_chart),
+    (curves, "l", "h", texts_below_the_title),
+)
+
+
 @pytest.mark.parametrize(
     ("view", "key", "back", "place"),
-    [
-        (help_, "j", "k", texts_below_the_title),
-        (help_, "down", "up", texts_below_the_title),
-        (card, "j", "k", texts_below_the_title),
-        (why, "j", "k", texts_below_the_title),
-        (info, "j", "k", words_below_the_title),
-        (yaml, "j", "k", texts_below_the_title),
-        (log, "k", "j", texts_below_the_title),
-        (manifest, "j", "k", scrolled),
-        (jobs, "j", "k", row_under_the_cursor),
-        (curves, "j", "k", focused_chart),
-        (curves, "l", "h", texts_below_the_title),
-    ],
+    [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
 )
 async def test_keys_in_one_packet_count_as_many_as_they_are(
     tmp_path: Path,

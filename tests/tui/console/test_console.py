@@ -12,10 +12,9 @@ from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.cluster.discovery import ServedKinds
 from k8s.kinds import JobRef
 from tests.scripted.server import Answer, Compute, Held, ScriptedCluster, page, refusal
-from tests.support.event_files import job_with_event_files, serve_event_files
 from tests.support.objects import pytorch_job
-from tests.support.playground import ONE_JOB, bert, console_on, some_objects, waits
-from trainer.tfevents import EventWriter
+from tests.support.playground import LISTS, ONE_JOB, bert, console_on, some_objects, waits
+from tui.feeds.curve_feed import LOG_HINT
 from tui.files.served_kinds import store_served
 from tui.screens import ACTIONS
 from tui.screens.dialogs.delete import DeleteScreen
@@ -23,7 +22,6 @@ from tui.screens.dialogs.help import HelpScreen
 from tui.screens.job.job import JobView
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
-from tui.widgets.table.table import Table
 
 
 async def test_home_shows_each_job_with_its_status_and_why_it_waits(tmp_path: Path) -> None:
@@ -38,20 +36,6 @@ async def test_home_shows_each_job_with_its_status_and_why_it_waits(tmp_path: Pa
             assert any("waits" in line and "Pending" in line and "0/16" in line for line in lines)
             assert "Waits for GPUs: room for 1 of 2 pods, each needs 8" in play.text
             assert "Σ 2 jobs · 8 GPUs held · 16 requested and waiting" in play.text
-
-
-async def test_the_filter_works_while_one_types_and_esc_clears_it(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        await play.press("slash", *"PEND")
-        assert play.table.row_count == 1
-        await play.press("enter")
-        assert isinstance(play.console.focused, Table)
-        await play.press("escape")
-        assert play.table.row_count == 2
-        await play.press("slash", "exclamation_mark", *"pend")
-        assert play.table.cursor_key == "job-bert"
-        await play.press("escape")
-        assert play.table.row_count == 2
 
 
 async def test_nodes_say_who_holds_their_gpus_and_lead_to_the_job(tmp_path: Path) -> None:
@@ -101,6 +85,7 @@ async def test_marks_delete_several_and_one_failure_does_not_keep_the_others(tmp
         await play.until(lambda: "li may not delete it" in play.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("comes", ["at once", "later"])
 async def test_after_creating_a_job_the_cursor_is_on_it(tmp_path: Path, comes: str) -> None:
     jobs = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
@@ -142,38 +127,24 @@ async def test_who_moves_the_cursor_before_the_new_row_comes_is_left_there(tmp_p
         assert play.table.cursor_key == last != made["metadata"]["uid"]
 
 
-async def test_commands_go_where_they_say_and_unknown_ones_say_what_there_is(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        await play.press("colon", *"nodes", "enter")
-        assert isinstance(play.console.screen, NodesView)
-        await play.press("colon", *"ns", "space", *"all", "enter")
-        await play.until(lambda: "all namespaces" in play.text)
-        await play.press("colon", *"theme", "space", *"gpuconsole-light", "enter")
-        assert play.console.theme == "gpuconsole-light"
-        await play.press("colon", *"zzzz", "enter")
-        await play.until(lambda: "Unknown command :zzzz. :aliases lists them." in play.text)
-        assert not play.console._notifications, "a toast would cover the next view"
-
-
 async def test_a_command_takes_what_is_typed_after_it_or_says_that_it_takes_nothing(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         name = next(job.ref.name for job in play.console.snapshot.jobs)
         for command, words in (
             (f"jobs {name[:3]}", f"/{name[:3]}"),
-            ("jobs /!zzz", "/!zzz"),
-            ("nodes zzz", "Nothing matches; "),
             ("events /zzz", "/zzz"),
-            ("volumes zzz", "/zzz"),
-            ("users zzz", "/zzz"),
             (f"job {name}", f"Jobs › {name}"),
             ("job nosuch", "No job 'nosuch' here."),
             ("info jobs", ":info takes no argument."),
             ("quit now", ":quit takes no argument."),
             ("vlumes", "Unknown command :vlumes. Did you mean :volumes?"),
+            ("zzzz", "Unknown command :zzzz. :aliases lists them."),
+            ("ns all", "all namespaces"),
             ("NODES /zzz", "Nothing matches; "),
         ):
             await play.press("colon", *("space" if each == " " else each for each in command), "enter")
             await play.until(lambda words=words: words in play.text)  # type: ignore[misc]
+        assert not play.console._notifications, "a toast would cover the next view"
 
 
 async def test_what_makes_no_sense_in_the_users_files_is_told_in_one_view(tmp_path: Path) -> None:
@@ -199,30 +170,6 @@ async def test_help_shows_every_key_of_the_view_and_every_command(tmp_path: Path
         assert isinstance(play.console.screen, JobsView)
 
 
-async def test_curves_grow_are_filtered_and_shown_alone(tmp_path: Path) -> None:
-    learns = job_with_event_files("learns")
-    async with console_on(tmp_path, jobs=[learns]) as play:
-        serve_event_files(play.cluster, learns, tmp_path / "volume")
-        with EventWriter(tmp_path / "volume" / "logs", flush_s=0) as writer:
-            writer.write_scalar("train/loss", 1, 2.0)
-            writer.write_scalar("val/[/b]", 1, 0.5)
-            await play.press("m")
-            await play.until(lambda: "2 tags, 2 points" in play.text)
-            writer.write_scalar("train/loss", 2, 0.25)
-            await play.until(lambda: "2 tags, 3 points" in play.text)
-        assert "train/loss  0.25" in play.text and "val/[/b]" in play.text
-        await play.press("enter")
-        assert "train/loss" in play.text and "val/[/b]" not in play.text
-        await play.press("j")
-        assert "train/loss" not in play.text and "val/[/b]" in play.text
-        await play.press("escape")
-        assert "train/loss" in play.text and "val/[/b]" in play.text
-        await play.press("slash", *"loss", "enter")
-        assert "train/loss  0.25" in play.text and "val/[/b]" not in play.text
-        await play.press("escape")
-        assert "val/[/b]" in play.text
-
-
 async def test_kinds_of_the_last_start_are_listed_before_the_server_names_its_groups(
     tmp_path: Path,
 ) -> None:
@@ -237,3 +184,25 @@ async def test_kinds_of_the_last_start_are_listed_before_the_server_names_its_gr
         await play.until(lambda: "Running" in play.text and "PyTorchJob" in play.text)
         assert len(play.cluster.asked("/apis")) == 1
         held.let_go()
+
+
+async def test_a_lost_cluster_is_said_and_the_rows_stay(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        for path in LISTS.values():
+            play.cluster.forget(path)
+            play.cluster.forget(path, watch=True)
+            play.cluster.say(path, refusal(500, "etcd is gone"))
+            play.cluster.say(path, refusal(500, "etcd is gone"), watch=True)
+        for watch in play.watches.values():
+            watch.drop()
+        await play.until(lambda: "away" in play.text.splitlines()[0])
+        await play.until(lambda: "etcd is gone" in play.text)
+        assert play.table.row_count == 2
+
+
+async def test_a_job_that_names_no_event_files_says_so_in_its_curves(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        play.cluster.say(ONE_JOB, Answer(bert))
+        await play.press("N", "g", "m")
+        await play.until(lambda: "declares no folder for event files" in play.text)
+        assert LOG_HINT in play.text

@@ -30,6 +30,7 @@ BELOW: dict[str, tuple[Sequence[str], str]] = {"detail": (typed("events"), "Imag
 NOTICE = "the server has refused it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["gpuconsole-dark", "gpuconsole-mono", "gpuconsole-ansi"])
 async def test_an_overlay_shows_the_view_behind_it(tmp_path: Path, theme: str) -> None:
     async with world(tmp_path, size=(120, 40)) as play:
@@ -47,6 +48,7 @@ async def test_an_overlay_shows_the_view_behind_it(tmp_path: Path, theme: str) -
             await play.press("escape")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (60, 15)])
 async def test_a_notice_never_lies_over_a_dialog_and_is_said_once_that_is_closed(
     tmp_path: Path, size: tuple[int, int]

@@ -89,33 +89,36 @@ async def after(
 FORM = ["n", *"x1", "tab", "tab", *"ns1", "tab", *"img1", "tab", "3", "tab", "2"]
 
 
+QUICK = (
+    ["ctrl+d", "right", "enter"],
+    ["H", "tab", "enter", "k"],
+    ["slash", *"be", "enter", "enter", "l", "slash", *"line", "enter", "escape", "escape"],
+    ["ctrl+g", "a", "j"],
+    ["q", "escape", "j", "enter", "q", "k"],
+)
+SLOW = (
+    FORM,
+    ["ctrl+d", "tab", "enter", "j"],
+    ["n", *"abc", "escape", "tab", "enter", "j", "enter"],
+    ["n", *"abc", "escape", "enter", "j", "n", "tab", "enter", *"de"],
+    ["n", *"abc", "ctrl+s", "tab", "enter", "j"],
+    ["n", "pagedown", "pagedown", "3", "ctrl+g", "a", *"zz"],
+    ["n", "ctrl+y", "j", "ctrl+y", "q"],
+    ["n", "tab", "enter", "down", "enter", "tab", "7"],
+    ["b", *"77", "tab", "8"],
+    [*typed("nodes"), "j", "enter", "escape", "tab", "slash", *"zz"],
+    ["question_mark", "j", "escape", "j", "enter"],
+    ["ctrl+p", *"node", "enter", "j"],
+    [*typed("theme"), "down", "down", "enter", "j"],
+    [*typed("theme"), "down", "escape", "j", "space"],
+    ["space", "j", "space", "ctrl+d", "tab", "tab", "escape", "enter", "tab"],
+    [*typed("ctx"), "enter", "question_mark", "j"],
+    ["ctrl+d", "ctrl+c", "j"],
+)
+
+
 @pytest.mark.parametrize(
-    "keys",
-    [
-        FORM,
-        ["ctrl+d", "right", "enter"],
-        ["ctrl+d", "tab", "enter", "j"],
-        ["H", "tab", "enter", "k"],
-        ["n", *"abc", "escape", "tab", "enter", "j", "enter"],
-        ["n", *"abc", "escape", "enter", "j", "n", "tab", "enter", *"de"],
-        ["n", *"abc", "ctrl+s", "tab", "enter", "j"],
-        ["n", "pagedown", "pagedown", "3", "ctrl+g", "a", *"zz"],
-        ["n", "ctrl+y", "j", "ctrl+y", "q"],
-        ["n", "tab", "enter", "down", "enter", "tab", "7"],
-        ["b", *"77", "tab", "8"],
-        [*typed("nodes"), "j", "enter", "escape", "tab", "slash", *"zz"],
-        ["slash", *"be", "enter", "enter", "l", "slash", *"line", "enter", "escape", "escape"],
-        ["ctrl+g", "a", "j"],
-        ["question_mark", "j", "escape", "j", "enter"],
-        ["ctrl+p", *"node", "enter", "j"],
-        [*typed("theme"), "down", "down", "enter", "j"],
-        [*typed("theme"), "down", "escape", "j", "space"],
-        ["space", "j", "space", "ctrl+d", "tab", "tab", "escape", "enter", "tab"],
-        ["q", "escape", "j", "enter", "q", "k"],
-        [*typed("ctx"), "enter", "question_mark", "j"],
-        ["ctrl+d", "ctrl+c", "j"],
-    ],
-    ids=" ".join,
+    "keys", [*QUICK, *(pytest.param(keys, marks=pytest.mark.slow) for keys in SLOW)], ids=" ".join
 )
 async def test_keys_in_one_packet_reach_what_they_would_have_reached_one_by_one(
     tmp_path: Path, keys: Sequence[str]
@@ -179,6 +182,7 @@ PHRASES = 8
 """Typed in one packet."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 async def test_whatever_is_typed_in_one_packet_ends_as_if_it_came_one_by_one(
     tmp_path: Path, view: str
@@ -193,6 +197,7 @@ async def test_whatever_is_typed_in_one_packet_ends_as_if_it_came_one_by_one(
     assert at_once == one_by_one, " ".join(keys)
 
 
+@pytest.mark.slow
 async def test_enter_typed_ahead_of_the_answer_creates_a_job_once(tmp_path: Path) -> None:
     async with world(tmp_path, size=(80, 24)) as play:
         play.cluster.say(PYTORCH_JOBS, ECHO, method="POST")

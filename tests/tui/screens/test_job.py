@@ -17,7 +17,6 @@ from k8s.logs import write_stamp
 from tests.scripted.server import Answer, Reply, Stall, Stream, page, refusal
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import EVENTS, Playground, console_on
-from tui.app import Console
 from tui.screens.dialogs.detail import DetailScreen
 from tui.screens.job.job import JobView
 from tui.screens.job.panes import JobPanes
@@ -106,7 +105,9 @@ def panes(play: Playground) -> JobPanes:
     return play.console.screen.query_one(JobPanes)
 
 
-async def test_the_newest_lines_are_shown_with_their_ages_sanitized(tmp_path: Path) -> None:
+async def test_the_newest_lines_are_shown_sanitized_with_their_ages(
+    tmp_path: Path,
+) -> None:
     logs = {
         "master-0": Log(printed("step 2")),
         "worker-0": Log(printed("step 1", ago_s=252)),
@@ -118,15 +119,10 @@ async def test_the_newest_lines_are_shown_with_their_ages_sanitized(tmp_path: Pa
         assert "silent" not in play.text
         assert "step 1" in row(play, "worker-0")
         assert "SAYS" in play.text and not set("\x1b\x9b") & set(play.text)
-
-
-async def test_narrow_screens_leave_the_line_away(
-    tmp_path: Path,
-) -> None:
-    logs = {place: Log(printed("step 1", ago_s=300)) for place in PLACES}
-    async with job_view(tmp_path, logs=logs, size=(80, 24)) as play:
-        await play.until(lambda: len(re.findall(r" 5m\d\ds ", play.text)) == 3)
-        assert "silent!" not in play.text and "SAYS" not in play.text
+        await play.pilot.resize_terminal(80, 24)
+        await play.until(lambda: "SAYS" not in play.text)
+        await play.until(lambda: re.search(r"4m\d\ds", row(play, "worker-0")))
+        assert "step 1" not in play.text and "silent!" not in play.text
 
 
 async def test_that_logs_may_not_be_read_is_said_once(tmp_path: Path) -> None:
@@ -142,14 +138,15 @@ async def test_the_title_tells_how_far_the_job_says_it_is_and_nothing_else(tmp_p
     told = "epoch 2/3 step 120/564 loss 1.5 eta 1m12s"
     async with job_view(tmp_path, logs={"master-0": Log(printed(told))}) as play:
         await play.until(lambda: "3/3 pods · epoch 2/3 step 120/564 ETA 1m12s" in play.text.splitlines()[1])
-    async with job_view(tmp_path, logs={"master-0": Log(printed("hello"))}) as play:
-        await play.until(lambda: has_printed(play, "master-0"))
-        assert play.text.splitlines()[1].endswith("Running · 3/3 pods")
 
 
 async def test_where_its_tensorboard_is_forwarded_to_stays_on_the_screen(tmp_path: Path) -> None:
-    async with job_view(tmp_path, logs={"master-0": Log(printed("hello"))}) as play:
+    async with job_view(tmp_path, logs={"master-0": Log(printed("hello"))}, size=(120, 40)) as play:
         view = play.console.screen
+        await play.until(lambda: has_printed(play, "master-0"))
+        assert play.text.splitlines()[1].endswith("Running · 3/3 pods"), "it prints no progress"
+        await play.pilot.pause()
+        assert not view.query_one(CurveChart).display, "and no loss"
         assert isinstance(view, JobView)
         view.context.forwarded[view.ref] = "http://127.0.0.1:4242"
         view.refresh_view()
@@ -186,20 +183,16 @@ async def test_nothing_is_asked_while_another_view_is_shown(tmp_path: Path) -> N
         await play.until(lambda: has_printed(play, "worker-1"))
         groups = {"events", "lines", "curve"}
         assert {each.group for each in view.workers if not each.is_finished} >= groups
-        await play.press("W")
+        await play.press("question_mark")
+        await play.pilot.pause()
+        assert [each.is_over.is_set() for each in logs["worker-1"].streams] == [False], (
+            "a question stops nothing"
+        )
+        await play.press("escape", "W")
         await play.until(lambda: not {each.group for each in view.workers if not each.is_finished} & groups)
         await logs["worker-1"].streams[0].is_over.wait()
         await play.press("escape")
         await play.until(lambda: {each.group for each in view.workers if not each.is_finished} >= groups)
-
-
-async def test_a_question_above_the_view_does_not_stop_it(tmp_path: Path) -> None:
-    log = Log(printed("step 1"))
-    async with job_view(tmp_path, logs={"worker-1": log}) as play:
-        await play.until(lambda: has_printed(play, "worker-1"))
-        await play.press("question_mark")
-        await play.pilot.pause()
-        assert [each.is_over.is_set() for each in log.streams] == [False]
 
 
 async def test_events_of_all_that_belongs_to_the_job_are_merged_and_folded(tmp_path: Path) -> None:
@@ -230,7 +223,9 @@ async def test_v_shows_the_events_alone_and_enter_one_of_them_in_full(tmp_path: 
         assert "instances" in play.text
 
 
-async def test_tab_goes_round_the_panes_and_f_shows_one_alone(tmp_path: Path) -> None:
+async def test_tab_goes_round_the_panes_and_the_next_view_keeps_the_layout(
+    tmp_path: Path,
+) -> None:
     async with job_view(tmp_path, size=(80, 24)) as play:
         assert "tab: 1 condition" in play.text and "PyTorchJobRunning" not in play.text
         await play.press("tab")
@@ -247,10 +242,8 @@ async def test_tab_goes_round_the_panes_and_f_shows_one_alone(tmp_path: Path) ->
         assert "instances" in play.text and "events" in play.text
         await play.press("escape")
         assert not isinstance(play.console.screen, JobView)
-
-
-async def test_the_layout_is_kept_from_job_to_job(tmp_path: Path) -> None:
-    async with job_view(tmp_path) as play:
+        await play.press("enter")
+        await play.until(lambda: isinstance(play.console.screen, JobView))
         await play.press("v", "escape", "escape")
         await play.press("enter")
         assert panes(play).focused.id == "events"
@@ -273,29 +266,16 @@ async def test_the_loss_is_drawn_from_log_lines_beside_the_instances(tmp_path: P
         assert "declares no folder" not in play.text
 
 
-@pytest.mark.parametrize("width", [109, 120])
-async def test_without_a_curve_or_room_for_it_the_instances_have_the_whole_width(
-    tmp_path: Path, width: int
-) -> None:
-    text = "step 1 loss 2.5" if width < 110 else "nothing to draw"
-    async with job_view(tmp_path, logs={"master-0": Log(printed(text))}, size=(width, 40)) as play:
+async def test_a_view_without_room_for_the_curve_gives_the_instances_the_whole_width(tmp_path: Path) -> None:
+    logs = {"master-0": Log(printed("step 1 loss 2.5"))}
+    async with job_view(tmp_path, logs=logs, size=(109, 40)) as play:
         await play.until(lambda: has_printed(play, "master-0"))
         await play.pilot.pause()
-        assert not play.console.screen.query_one(CurveChart).display
-        assert play.console.screen.query_one("#instances").size.width > width - 4
-
-
-async def test_the_name_of_the_pod_is_copied(tmp_path: Path) -> None:
-    async with job_view(tmp_path) as play:
         view = play.console.screen
-        assert isinstance(view, JobView)
+        assert not view.query_one(CurveChart).display
+        assert view.query_one("#instances").size.width > 109 - 4
         await play.press("j")
-        assert view.copy_text() == "bert-worker-0"
-        assert isinstance(play.console, Console)
-
-
-async def test_a_filter_is_shown_and_works_on_every_pane(tmp_path: Path) -> None:
-    async with job_view(tmp_path) as play:
+        assert isinstance(view, JobView) and view.copy_text() == "bert-worker-0"
         await play.press("slash", *"worker-1", "enter")
         await play.until(lambda: "/worker-1" in play.text.splitlines()[1])
         assert "worker-0" not in play.text and "master-0" not in play.text

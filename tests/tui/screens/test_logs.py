@@ -134,6 +134,10 @@ async def test_rank_0_is_shown_first_and_followed(tmp_path: Path) -> None:
     pods = [pod_of(0), pod_of(1)]
     async with shown(*pods, tmp_path=tmp_path) as pilot:
         await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
+        await pilot.press("p")
+        await until(pilot, lambda: "there was no run before this one" in "".join(panes(pilot)[0]))
+        await pilot.press("p")
+        await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
         await pods[0].say("[rank1]: not for us", "[rank0]: step 1", "torchrun: all is well")
         for size in ((80, 24), (200, 60), (60, 15)):
             await pilot.resize_terminal(*size)
@@ -142,24 +146,14 @@ async def test_rank_0_is_shown_first_and_followed(tmp_path: Path) -> None:
             assert str(pilot.app.screen.query_one(LogView).border_title) == "=0 worker-0"
 
 
-async def test_ranks_are_stepped_through_and_go_round(tmp_path: Path) -> None:
+async def test_ranks_are_stepped_through_merged_shown_side_by_side_and_picked(tmp_path: Path) -> None:
     async with shown(pod_of(0), pod_of(1), tmp_path=tmp_path) as pilot:
         await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
         await pilot.press("full_stop")
         await until(pilot, lambda: panes(pilot) == [["hello from 1"]])
         await pilot.press("comma", "comma")
         await until(pilot, lambda: panes(pilot) == [["hello from 3"]])
-
-
-async def test_all_ranks_are_merged_with_a_column_that_names_them(tmp_path: Path) -> None:
-    async with shown(pod_of(0), pod_of(1), tmp_path=tmp_path) as pilot:
-        await pilot.press("a")
-        await until(pilot, lambda: len(panes(pilot)[0]) == 4)
-        assert sorted(panes(pilot)[0]) == [f"{rank} hello from {rank}" for rank in range(4)]
-
-
-async def test_ranks_are_shown_side_by_side(tmp_path: Path) -> None:
-    async with shown(pod_of(0), pod_of(1), tmp_path=tmp_path) as pilot:
+        await pilot.press("full_stop")
         await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
         await pilot.press("s")
         await until(pilot, lambda: panes(pilot) == [["hello from 0"], ["hello from 1"]])
@@ -169,6 +163,9 @@ async def test_ranks_are_shown_side_by_side(tmp_path: Path) -> None:
         await pilot.press("tab", "full_stop")
         await pilot.press("s")
         await until(pilot, lambda: len(panes(pilot)) == 1)
+        await pilot.press("a")
+        await until(pilot, lambda: len(panes(pilot)[0]) == 4)
+        assert sorted(panes(pilot)[0]) == [f"{rank} hello from {rank}" for rank in range(4)]
 
 
 async def test_marked_ranks_are_opened_together(tmp_path: Path) -> None:
@@ -190,6 +187,11 @@ async def test_a_filter_is_typed_and_says_how_many_match(tmp_path: Path) -> None
         assert "/NCCL  1" in title(pilot)
         await pilot.press("escape")
         await until(pilot, lambda: len(panes(pilot)[0]) == 6)
+        for typed, hint in (("zzz", ""), ("zzz(", "'zzz(' is not a valid regular expression")):
+            await pilot.press("slash", "ctrl+u", *typed)
+            await until(pilot, lambda: "Nothing matches; 6 lines hidden" in "".join(drawn(pilot)))
+            await until(pilot, lambda hint=hint: any(hint in line for line in drawn(pilot)))  # type: ignore[misc]
+            await pilot.press("escape")
 
 
 async def test_a_lost_connection_is_marked_in_its_place(tmp_path: Path) -> None:
@@ -229,15 +231,6 @@ async def test_the_run_before_the_last_restart_can_be_looked_at(tmp_path: Path) 
 
 async def test_another_part_of_the_log_is_asked_for_by_a_digit(tmp_path: Path) -> None:
     pod = pod_of(0)
-    async with shown(pod, tmp_path=tmp_path) as pilot:
-        await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
-        await pilot.press("3")
-        await until(pilot, lambda: pod.requests[-1].get("sinceSeconds") == "300")
-        assert "last 5 min" in title(pilot)
-
-
-async def test_from_the_start_shows_the_oldest_line(tmp_path: Path) -> None:
-    pod = pod_of(0)
     for number in range(200):
         pod.write(f"[rank0]: step {number}")
     async with shown(pod, tmp_path=tmp_path) as pilot:
@@ -245,23 +238,16 @@ async def test_from_the_start_shows_the_oldest_line(tmp_path: Path) -> None:
         await pilot.press("1")
         await until(pilot, lambda: any("step 3" in line for line in drawn(pilot)))
         assert "all since start" in title(pilot) and "held" in title(pilot)
+        await pilot.press("3")
+        await until(pilot, lambda: pod.requests[-1].get("sinceSeconds") == "300")
+        assert "last 5 min" in title(pilot)
 
 
-@pytest.mark.parametrize(
-    ("typed", "hint"),
-    [("zzz", ""), ("zzz(", "'zzz(' is not a valid regular expression")],
-)
-async def test_a_filter_that_matches_no_line_says_so(tmp_path: Path, typed: str, hint: str) -> None:
+async def test_escape_leaves_one_thing_after_the_other_and_connections_end_with_the_screen(
+    tmp_path: Path,
+) -> None:
     pod = pod_of(0)
     async with shown(pod, tmp_path=tmp_path) as pilot:
-        await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
-        await pilot.press("slash", *typed)
-        await until(pilot, lambda: any("Nothing matches; 1 line hidden" in line for line in drawn(pilot)))
-        assert any(hint in line for line in drawn(pilot))
-
-
-async def test_escape_leaves_one_thing_after_the_other(tmp_path: Path) -> None:
-    async with shown(pod_of(0), tmp_path=tmp_path) as pilot:
         app = pilot.app
         assert isinstance(app, Host)
         await pilot.press("f", "r")
@@ -272,14 +258,9 @@ async def test_escape_leaves_one_thing_after_the_other(tmp_path: Path) -> None:
         await pilot.press("escape")
         await pilot.pause()
         assert app.requests == ["back"]
-
-
-async def test_leaving_the_screen_closes_every_connection(tmp_path: Path) -> None:
-    pods = [pod_of(0), pod_of(1)]
-    async with shown(*pods, tmp_path=tmp_path) as pilot:
-        await until(pilot, lambda: all(pod.open_streams == 1 for pod in pods))
+        await until(pilot, lambda: pod.open_streams == 1)
         pilot.app.pop_screen()
-        await until(pilot, lambda: all(pod.open_streams == 0 for pod in pods))
+        await until(pilot, lambda: pod.open_streams == 0)
 
 
 async def test_a_job_without_pods_says_so_and_starts_when_they_come(tmp_path: Path) -> None:
@@ -291,13 +272,6 @@ async def test_a_job_without_pods_says_so_and_starts_when_they_come(tmp_path: Pa
         assert isinstance(app, Host)
         app.snapshot = snapshot_of(pod)
         await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
-
-
-async def test_where_there_was_no_run_before_it_is_said_in_our_words(tmp_path: Path) -> None:
-    async with shown(pod_of(0), tmp_path=tmp_path) as pilot:
-        await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
-        await pilot.press("p")
-        await until(pilot, lambda: "there was no run before this one" in "".join(panes(pilot)[0]))
 
 
 def saved(folder: Path) -> list[bytes]:
@@ -321,6 +295,7 @@ async def test_what_is_saved_is_all_of_it_byte_for_byte_read_again(tmp_path: Pat
     assert saved(folder) == [b"".join(raw + b"\n" for raw in own)]
 
 
+@pytest.mark.slow
 async def test_the_saved_log_of_a_pod_that_is_gone_is_what_was_held_and_says_what_is_missing(
     tmp_path: Path,
 ) -> None:

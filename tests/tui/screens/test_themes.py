@@ -46,7 +46,7 @@ async def test_the_cursor_shows_a_theme_and_enter_keeps_it(tmp_path: Path) -> No
     assert config.read_text() == "# mine\naccelerators: [a.com/b]  # those too\n"
 
 
-async def test_esc_brings_back_the_theme_there_was_and_keeps_nothing(tmp_path: Path) -> None:
+async def test_esc_brings_back_the_theme_there_was_and_a_name_is_worn_for_now(tmp_path: Path) -> None:
     async with console_on(tmp_path, config_folder=tmp_path, theme="safe", **some_objects()) as play:
         assert play.console.theme == "gpuconsole-safe"
         await play.press("colon", *"theme", "enter", "k")
@@ -54,6 +54,11 @@ async def test_esc_brings_back_the_theme_there_was_and_keeps_nothing(tmp_path: P
         await play.press("escape")
         assert play.console.theme == "gpuconsole-safe"
         assert isinstance(play.console.screen, JobsView)
+        await play.press("colon", *"theme", "space", *"contrast-light", "enter")
+        assert play.console.theme == "gpuconsole-contrast-light"
+        await play.press("colon", *"theme", "space", *"nothing", "enter")
+        await play.until(lambda: "No theme 'nothing'." in play.text)
+        assert play.console.theme == "gpuconsole-contrast-light"
         assert not (tmp_path / "state" / THEME_FILE).exists()
 
 
@@ -66,16 +71,6 @@ async def test_a_theme_that_cannot_be_kept_is_worn_and_said(tmp_path: Path) -> N
         assert play.console.theme == NAMES[1]
         await play.until(lambda: "The theme could not be saved." in play.text)
         assert any("Not a directory" in each.message for each in play.console._notifications)
-
-
-async def test_a_name_after_the_command_is_worn_for_now(tmp_path: Path) -> None:
-    async with console_on(tmp_path, config_folder=tmp_path, **some_objects()) as play:
-        await play.press("colon", *"theme", "space", *"contrast-light", "enter")
-        assert play.console.theme == "gpuconsole-contrast-light"
-        await play.press("colon", *"theme", "space", *"nothing", "enter")
-        await play.until(lambda: "No theme 'nothing'." in play.text)
-        assert play.console.theme == "gpuconsole-contrast-light"
-        assert not (tmp_path / "state" / THEME_FILE).exists()
 
 
 async def test_a_broken_theme_of_the_user_is_named_and_stops_nothing(tmp_path: Path) -> None:
@@ -92,9 +87,9 @@ async def test_a_broken_theme_of_the_user_is_named_and_stops_nothing(tmp_path: P
         assert "There is no theme gone." in " ".join(said.split())
 
 
-@pytest.mark.parametrize("size", [(60, 15), (120, 40)])
-async def test_every_theme_draws_every_part(tmp_path: Path, size: tuple[int, int]) -> None:
-    async with console_on(tmp_path, size=size, **some_objects()) as play:
+@pytest.mark.slow
+async def test_every_theme_draws_every_part(tmp_path: Path) -> None:
+    async with console_on(tmp_path, size=(60, 15), **some_objects()) as play:
         await play.press("N")
         for keys, words in (
             ("tab", "Nodes (2)"),

@@ -105,17 +105,6 @@ async def test_a_view_draws_below_a_question_but_below_another_view_only_once_it
         assert jobs.draws[before:] == [(6, True)]
 
 
-async def test_a_filter_and_a_command_in_one_packet_are_told_apart(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        for key in ("slash", "b", "e", "r", "enter", "colon", *"nodes", "enter"):
-            play.console.simulate_key(key)
-        await play.until(lambda: isinstance(play.console.screen, NodesView))
-        jobs = play.console.screen_stack[-1]
-        assert isinstance(jobs, NodesView)
-        await play.press("minus")
-        assert isinstance(play.console.screen, JobsView)
-
-
 async def test_commands_in_one_packet_are_all_run(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         for key in (*typed("jobs"), *typed("nodes"), *typed("logs bert")):
@@ -150,25 +139,6 @@ async def test_enter_runs_what_is_typed_not_what_is_suggested(tmp_path: Path) ->
         assert "Unknown command :nod. Did you mean :node?" in play.text
 
 
-async def test_filters_understand_columns_letters_and_expressions(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        for words, shown in (
-            ("status:run", ["bert"]),
-            ("!status:run", ["waits"]),
-            ("status:run status:pend", ["bert", "waits"]),
-            ("status:run name:wai", []),
-            ("-f bt", ["bert"]),
-            ("!bert", ["waits"]),
-            ("be.t", ["bert"]),
-            ("(", []),
-        ):
-            play.console.screen.filter_text = words  # type: ignore[attr-defined]
-            await play.pilot.pause()
-            text = play.text.replace("▸", " ")
-            assert [name for name in ("bert", "waits") if f"   {name} " in text] == shown, words
-            assert play.table.row_count == len(shown)
-
-
 async def test_a_letter_jumps_to_a_pane(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("enter")
@@ -181,14 +151,6 @@ async def test_a_letter_jumps_to_a_pane(tmp_path: Path) -> None:
         assert play.console.focused in tables
         await play.press("ctrl+g", "escape")
         assert play.console.focused in tables
-
-
-async def test_the_palette_finds_a_key_by_what_it_does(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        await play.press("ctrl+p", *"holds their gpus")
-        await play.until(lambda: ":nodes" in play.text)
-        await play.press("enter")
-        await play.until(lambda: isinstance(play.console.screen, NodesView))
 
 
 async def test_nothing_that_changes_the_cluster_is_offered_when_reading_only(tmp_path: Path) -> None:
@@ -217,7 +179,7 @@ async def test_a_terminal_too_small_says_so_and_gives_everything_back(tmp_path: 
         assert play.table.cursor_key == play.table.shown_rows[1].key
 
 
-@pytest.mark.parametrize("folder", ["c", "config", "c" * 41, "c" * 120])
+@pytest.mark.parametrize("folder", ["config", pytest.param("c" * 120, marks=pytest.mark.slow)])
 async def test_a_users_key_replaces_ours_in_the_view_the_footer_and_the_help(
     tmp_path: Path, folder: str
 ) -> None:

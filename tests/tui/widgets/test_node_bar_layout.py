@@ -1,8 +1,7 @@
-"""The strip of nodes: every node while all fit, else groups; what it costs when little changes."""
+"""The strip of nodes: every node while all fit, else groups, of which only those that change are counted."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -146,22 +145,6 @@ def test_groups_stay_right_while_nodes_change_come_and_go() -> None:
 def _told(group: object) -> tuple[object, ...]:
     values = {name: getattr(group, name) for name in group.__slots__}  # type: ignore[attr-defined]
     return tuple(values | {"blocks": +values["blocks"]} for _ in (0,))
-
-
-def test_thousands_of_nodes_of_which_one_changes_cost_little_more_than_fifty() -> None:
-    def cost_s(amount: int) -> float:
-        nodes = many(amount)
-        strip = NodeBarLayout()
-        strip.lay_out(nodes, NodeBarHighlight(), 120, 4)
-        best = 1.0
-        for number in range(20):
-            nodes = [replace(nodes[0], gpu_memory=number), *nodes[1:]]
-            began_s = time.process_time()
-            strip.lay_out(nodes, NodeBarHighlight(), 120, 4)
-            best = min(best, time.process_time() - began_s)
-        return best
-
-    assert cost_s(5000) < cost_s(50) + 0.004
 
 
 class Labels(dict[str, str]):
