@@ -10,7 +10,6 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -244,20 +243,15 @@ LETTERS = {
 """Actions on a job by letter; each works in the list of jobs, or in the view of one job."""
 
 
-@cache
-def job_keys(view: str) -> Mapping[str, str]:
-    return {name: key.action for key in ACTIONS.keys(view) for name in names_of(key)}
-
-
 def test_a_letter_means_the_same_in_each_list_whose_rows_belong_to_jobs() -> None:
+    def actions(view: str) -> Mapping[str, str]:
+        return {name: key.id for key in ACTIONS.keys(view) for name in names_of(key)}
+
     for letter, action in LETTERS.items():
-        wanted = f"request('{action}')"
-        assert wanted in (job_keys("jobs").get(letter), job_keys("job").get(letter)), letter
+        assert {actions("jobs").get(letter), actions("job").get(letter)} & {f"jobs.{action}", f"job.{action}"}
     for view in ("pods", "node_gpus", "users", "events", "notices"):
-        letters = set("lmuWXys") if view != "pods" else set("lmuWXysp")
-        assert {letter for letter in LETTERS if letter in job_keys(view)} - {"d", "T"} == letters
-        for letter in letters:
-            assert job_keys(view)[letter] == f"request('{LETTERS[letter]}')"
+        for letter in "lmuWXys":
+            assert actions(view)[letter] == f"{view}.{LETTERS[letter]}"
 
 
 CHANGING = {
@@ -281,26 +275,6 @@ def test_only_the_known_keys_change_the_cluster() -> None:
             view, _, name = key.id.partition(".")
             found.setdefault(view, set()).add(name)
     assert found == CHANGING
-
-
-@pytest.mark.parametrize("is_read_only", [False, True])
-@pytest.mark.parametrize("place", CHANGING)
-def test_with_readonly_a_key_that_changes_the_cluster_is_in_neither_footer_nor_help_nor_palette(
-    place: str, is_read_only: bool
-) -> None:
-    view = view_of(VIEWS.get(place, JobsView), is_read_only=is_read_only)
-    keys = view.keys
-    if place == "strip":
-        of_nodes = view.context.keys(ACTIONS.keys("strip"))
-        keys = pane_keys("nodes", keys, of_nodes, ACTIONS)
-    footer = {key.id for key in footer_of(view)} if place != "strip" else {key.id for key in keys}
-    help_lines = {words for _, words in helped(keys, view.context)}
-    palette = {label for label, _ in offered(view)} if place != "strip" else help_lines
-    for name in CHANGING[place]:
-        key = KEYS[f"{place}.{name}"]
-        assert (key.id in footer) != is_read_only
-        assert (key.help in help_lines) != is_read_only
-        assert (key.help in palette) != is_read_only
 
 
 @pytest.mark.parametrize("is_read_only", [False, True])
@@ -337,18 +311,32 @@ def offered(view: View) -> list[tuple[str, str]]:
     return [(label, shortcut) for label, shortcut, _ in ActionProvider(view)._all()]
 
 
+@pytest.mark.parametrize("is_read_only", [False, True])
 @pytest.mark.parametrize("owner", VIEWS.values(), ids=list(VIEWS))
-def test_help_palette_and_footer_have_each_key_of_the_view(owner: type[View]) -> None:
-    view = view_of(owner)
-    keys = [*view_keys(owner.VIEW, ACTIONS), *ACTIONS.keys(EVERYWHERE)]
-    everything = helped(view.keys, view.context)
-    palette = offered(view)
+def test_help_palette_and_footer_have_each_key_of_the_view_that_is_not_withheld(
+    owner: type[View], is_read_only: bool
+) -> None:
+    view = view_of(owner, is_read_only=is_read_only)
+    help_lines, palette = helped(view.keys, view.context), offered(view)
     footer = {key.id for key in footer_of(view)}
     shadowed = {name for key in owner.VIEW.focused for name in names_of(key)}
-    for key in keys:
-        assert (key.all_shown, key.help) in everything
-        assert key.id in ("app.palette", INTERRUPT) or (key.help, key.all_shown) in palette
-        assert (key.id in footer) == bool(set(names_of(key)) - shadowed)
+    for key in (*view_keys(owner.VIEW, ACTIONS), *ACTIONS.keys(EVERYWHERE)):
+        is_there = not (is_read_only and key.changes_cluster)
+        assert ((key.all_shown, key.help) in help_lines) == is_there
+        assert ((key.help, key.all_shown) in palette) == (
+            is_there and key.id not in ("app.palette", INTERRUPT)
+        )
+        assert (key.id in footer) == (is_there and bool(set(names_of(key)) - shadowed))
+
+
+def test_a_focused_node_has_its_keys_in_place_of_those_of_jobs() -> None:
+    for is_read_only in (False, True):
+        view = view_of(JobsView, is_read_only=is_read_only)
+        of_nodes = view.context.keys(ACTIONS.keys("strip"))
+        names = {key.id for key in pane_keys("nodes", view.keys, of_nodes, ACTIONS)}
+        assert ("strip.gpu_schedule" in names) != is_read_only
+        assert "strip.gpu_links" in names and "jobs.mine" in names
+        assert not names & {"jobs.logs", "jobs.delete"}
 
 
 @pytest.mark.parametrize("action", ACTIONS.actions, ids=lambda action: action.name)
