@@ -10,6 +10,5 @@ from tests.trainer.jobs import Job
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:
-    job = Job(tmp_path, forks=True)
-    yield job
-    job.kill()
+    with Job(tmp_path, forks=True) as job:
+        yield job

@@ -9,8 +9,8 @@ import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-_FORKING = multiprocessing.get_context("forkserver")
-_FORKING.set_forkserver_preload(["torch._dynamo", "trainer.train_ddp", "trainer.benchmark.run"])
+FORKING = multiprocessing.get_context("forkserver")
+FORKING.set_forkserver_preload(["torch._dynamo", "trainer.train_ddp", "trainer.benchmark.run"])
 RUNS = {
     "trainer.train_ddp": ("ddp", "trainer.train_ddp"),
     "trainer.train_mpi": ("mpi", "trainer.benchmark.run"),
@@ -31,9 +31,7 @@ class ForkedRank:
             output = os.dup(output)
         with Connection(output, readable=False) as connection:
             ignored = [each for each in (signal.SIGHUP,) if signal.getsignal(each) is signal.SIG_IGN]
-            self._process = _FORKING.Process(
-                target=_be_rank, args=(command, folder, env, connection, ignored)
-            )
+            self._process = FORKING.Process(target=_be_rank, args=(command, folder, env, connection, ignored))
             self._process.start()
         self.pid = self._process.pid or 0
 

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -31,6 +32,12 @@ class Job:
         self.processes: list[subprocess.Popen[str] | ForkedRank] = []
         self.lines: list[list[str]] = []
         self.stdout: int = subprocess.PIPE
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     def start(self, command: list[str], **env: str) -> None:
         everything = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | env

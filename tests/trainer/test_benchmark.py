@@ -196,16 +196,6 @@ def test_the_address_may_be_an_argument_and_the_throughput_all_that_is_measured(
 
 
 @pytest.mark.slow
-def test_when_a_rank_is_killed_the_others_end_with_a_sentence(job: Job) -> None:
-    job.start_mpi_ranks(2, LONG)
-    job.wait_for("Iter #0")
-    job.processes[1].kill()
-    assert job.end() == [1, -signal.SIGKILL]
-    assert job.lines[0][-1].startswith("error: Another rank of the job is gone, so this one stops (")
-    assert "Traceback" not in "\n".join(job.lines[0])
-
-
-@pytest.mark.slow
 def test_asked_to_stop_it_stops_at_once_and_its_points_are_there(job: Job) -> None:
     job.forks = False  # a fork ends with other words
     job.start([*LONG, "--log-dir", "logs"])
@@ -258,16 +248,6 @@ def test_torchrun_says_itself_where_ranks_meet(
     arguments = find("mpi").parser().parse_args(["--master-addr", "x"])
     assert run(arguments, StopRequest()) == 2
     assert capsys.readouterr().err.startswith("error: --master-addr and --master-port are for mpirun;")
-
-
-@pytest.mark.slow
-def test_a_folder_that_rank_0_cannot_write_ends_all_ranks(job: Job) -> None:
-    job.start_mpi_ranks(2, [*QUICK, "--log-dir", "/dev/null/logs"])
-    assert job.end() == [1, 1], job.lines
-    for lines in job.lines:
-        assert lines[1:] == [
-            "error: Cannot write to /dev/null/logs. Not a directory. Choose another folder with --log-dir."
-        ]
 
 
 @pytest.mark.slow

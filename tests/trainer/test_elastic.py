@@ -48,12 +48,9 @@ def test_two_ranks_that_are_stopped_end_with_the_weights_of_two_that_were_not(jo
     assert job.end() == [143, 143], job.lines
     [said] = [line for line in job.lines[0] if line.startswith("Stopped by SIGTERM after step ")]
     step = int(said.split("after step ")[1].split(".")[0])
-    rest = Job(job.folder, forks=True)
-    try:
+    with Job(job.folder, forks=True) as rest:
         rest.start_two([*WORDS, "--resume", "must"])
         assert rest.end() == [0, 0], rest.lines
-    finally:
-        rest.kill()
     assert f": epoch {1 + step // 10}, step {step}" in "\n".join(rest.lines[0])
     ours, theirs = weights_of(rest), weights_of(whole)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
@@ -72,16 +69,13 @@ def test_when_a_rank_is_killed_torchrun_restarts_all_and_the_weights_end_as_if_n
     meet = {"PET_STANDALONE": "1"}
     if rendezvous == "static":
         meet = {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": free_port()}
-    killed = start(tmp_path / "killed", WORDS, **meet)
-    try:
+    with start(tmp_path / "killed", WORDS, **meet) as killed:
         killed.wait_for("epoch 2/12 step 14/")
         os.kill(ranks_of(killed.processes[0].pid)[1], signal.SIGKILL)
         killed.wait_for("restart 1 of 2: a rank failed, and torchrun started all of them again")
         resumed = killed.wait_for("resumed from")
         assert int(resumed.split("step ")[-1]) >= 10
         assert killed.end() == [0], killed.lines
-    finally:
-        killed.kill()
     ours, theirs = weights_of(killed), weights_of(whole)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert list(killed.curves()["train/loss"].steps)[-1] == 120

@@ -133,18 +133,16 @@ def test_what_no_rank_would_send_is_refused(text: str) -> None:
 @pytest.mark.slow
 def test_a_process_that_takes_a_ranks_place_cannot_run_code_in_the_job(tmp_path: Path) -> None:
     """It joins the store before rank 1, and sends a pickle to whoever calls an object collective."""
-    job, marker = Job(tmp_path), tmp_path / "ran"
+    marker = tmp_path / "ran"
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "2"}
     (tmp_path / "attack.py").write_text(ATTACK)
-    try:
+    with Job(tmp_path) as job:
         job.start(["trainer.train_ddp", *SMALL], RANK="0", LOCAL_RANK="0", LOCAL_WORLD_SIZE="2", **env)
         job.start(["attack", str(marker)], RANK="1", PYTHONPATH=str(tmp_path), **env)
         job.wait_for("joined", 1)
         job.processes[1].wait(60)
         assert job.processes[0].wait(60) != 0, "it does not train with what is no rank"
         assert not marker.exists()
-    finally:
-        job.kill()
 
 
 @pytest.mark.slow
@@ -157,9 +155,9 @@ def test_a_process_that_takes_a_ranks_place_cannot_run_code_in_the_job(tmp_path:
 def test_another_account_that_joins_as_a_rank_cannot_run_code_in_the_job(
     tmp_path: Path, command: list[str], receives: int
 ) -> None:
-    job, marker, port = Job(tmp_path), tmp_path / "ran", free_port()
+    marker, port = tmp_path / "ran", free_port()
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    try:
+    with Job(tmp_path) as job:
         job.start(command, RANK="0", **env)
         job.start(["tests.support.rank_impostor", port, str(marker), str(receives)])
         job.wait_for("joined", 1)
@@ -167,8 +165,6 @@ def test_another_account_that_joins_as_a_rank_cannot_run_code_in_the_job(
         assert not marker.exists(), f"a command ran as user {marker.read_text().strip()}"
         assert statuses[0] == 1
         assert job.lines[0][-1].startswith("error: Another rank ")
-    finally:
-        job.kill()
 
 
 def test_the_trainers_name_no_collective_that_unpickles() -> None:

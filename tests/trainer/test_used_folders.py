@@ -1,8 +1,6 @@
 """What a run saves, and what the next one in the same folders makes of it: processes and their files."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,20 +15,9 @@ pytestmark = pytest.mark.slow
 TRAINER = "trainer.train_ddp"
 
 
-@contextmanager
-def job_in(folder: Path) -> Iterator[Job]:
-    """Make the job of a folder; what it started is gone at the end."""
-    folder.mkdir(exist_ok=True)
-    job = Job(folder, forks=True)
-    try:
-        yield job
-    finally:
-        job.kill()
-
-
 def run(folder: Path, *arguments: str, status: int = 0) -> list[str]:
     """Run a training of one process to its end; returns its lines."""
-    with job_in(folder) as job:
+    with Job(folder, forks=True) as job:
         job.start([TRAINER, *arguments])
         assert job.end() == [status], job.lines
         return job.lines[0]
@@ -47,7 +34,7 @@ def stop_after(job: Job, words: str) -> int:
 
 def test_a_new_run_in_a_used_folder_keeps_what_it_writes_and_goes_on_from_it(tmp_path: Path) -> None:
     run(tmp_path, *SMALL, "--epochs", "2")
-    with job_in(tmp_path) as job:
+    with Job(tmp_path, forks=True) as job:
         job.start([TRAINER, *LONG, "--resume", "never"], HOSTNAME="digits-2-master-0")
         step = stop_after(job, " step 14/")
     saved = tmp_path / "checkpoints" / f"step-{step:08d}.pt"
@@ -58,7 +45,7 @@ def test_a_new_run_in_a_used_folder_keeps_what_it_writes_and_goes_on_from_it(tmp
     assert list_checkpoints(saved.parent)[0] == saved
     old = list_checkpoints(saved.parent / "old-1")
     assert [path.name for path in old] == ["step-00000040.pt", "step-00000020.pt"]
-    with job_in(tmp_path) as job:
+    with Job(tmp_path, forks=True) as job:
         job.start([TRAINER, *LONG])
         assert job.wait_for("continues").startswith(f"continues step {step} of digits-2, saved ")
         assert len(job.lines[0]) == 1
@@ -129,10 +116,10 @@ def test_a_checkpoint_that_failed_while_training_went_on_stops_all_ranks(job: Jo
 def test_the_learning_rate_goes_on_where_it_was_when_a_step_becomes_half_as_many_images(
     tmp_path: Path,
 ) -> None:
-    with job_in(tmp_path) as job:
+    with Job(tmp_path, forks=True) as job:
         job.start([TRAINER, *SMALL, "--epochs", "8", "--batch-size", "64"])
         stop_after(job, "epoch 3/8 ")
-    with job_in(tmp_path) as job:
+    with Job(tmp_path, forks=True) as job:
         job.start([TRAINER, *SMALL, "--epochs", "8", "--batch-size", "32"])
         assert job.end() == [0], job.lines
         rates = list(job.curves()["train/lr"].values)

@@ -18,6 +18,7 @@ import aiohttp
 
 Object = dict[str, Any]
 Test = TypeVar("Test", bound=Callable[..., object])
+JOBS, TORCH_JOBS = "batch/v1/jobs", "kubeflow.org/v1/pytorchjobs"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"

@@ -351,7 +351,7 @@ def test_what_is_no_full_disk_stops_training_even_if_a_full_one_would_not(tmp_pa
     assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000001.pt"]
 
 
-WAIT_S = 60
+WAIT_S = 180
 
 
 class SlowFolder(CheckpointFolder):

@@ -22,13 +22,10 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
     """The folder of all runs, and what they said."""
-    job = Job(tmp_path_factory.mktemp("runs"))
-    job.start(["tests.trainer.ddp.forked_runs"])
-    try:
+    with Job(tmp_path_factory.mktemp("runs")) as job:
+        job.start(["tests.trainer.ddp.forked_runs"])
         assert job.end() == [0], job.lines[0][-20:]
-    finally:
-        job.kill()
-    yield job.folder, "\n".join(job.lines[0])
+        yield job.folder, "\n".join(job.lines[0])
 
 
 def newest(folder: Path) -> dict[str, Any]:

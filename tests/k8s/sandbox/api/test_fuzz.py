@@ -270,9 +270,6 @@ def test_durations_are_in_their_largest_unit() -> None:
         assert tables.human_duration(seconds) == text
 
 
-# Selectors
-
-
 requirement = st.tuples(
     words,
     st.sampled_from(["=", "==", "!=", " in ", " notin ", "", "!"]),
@@ -320,13 +317,6 @@ def test_selectors_are_parsed_or_refused(text: str) -> None:
             assert all(holds({"metadata": {"name": "x"}}) in (True, False) for holds in requirements)
 
 
-# Patches
-
-
-def without_nulls(value: Any) -> Any:
-    return patches.without_nulls(value)
-
-
 def merge_patch_between(old: Any, new: Any) -> Any:
     """Return the merge patch from `old` to `new`."""
     if not isinstance(old, dict) or not isinstance(new, dict):
@@ -338,7 +328,7 @@ def merge_patch_between(old: Any, new: Any) -> Any:
     return patch
 
 
-@given(old=objects.map(without_nulls), new=objects.map(without_nulls))
+@given(old=objects.map(patches.without_nulls), new=objects.map(patches.without_nulls))
 def test_a_merge_patch_turns_one_object_into_the_other(old: Object, new: Object) -> None:
     before = copy.deepcopy(old)
     assert patches.merge(old, merge_patch_between(old, new)) == new
@@ -402,9 +392,6 @@ def test_deleting_from_a_value_that_is_not_a_list_is_refused() -> None:
     patch = {"finalizers": True, "$deleteFromPrimitiveList/finalizers": []}
     with pytest.raises(ApiError, match="finalizers is not a list"):
         patches.strategic({}, patch)
-
-
-# Each directive once
 
 
 def test_a_strategic_patch_follows_its_directives() -> None:

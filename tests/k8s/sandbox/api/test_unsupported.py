@@ -19,7 +19,7 @@ from k8s.sandbox.api.admission.unsupported import (
 from k8s.sandbox.api.admission.validation import REFUSED
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.store import Store
-from tests.k8s.sandbox.calls import Answer, Api, Object, job, pod, thing, torch_job
+from tests.k8s.sandbox.calls import TORCH_JOBS, Answer, Api, Object, job, pod, thing, torch_job
 from tests.k8s.sandbox.conftest import TOKEN
 
 PROBE = {"exec": {"command": ["true"]}}
@@ -257,7 +257,6 @@ async def test_a_node_with_containers_causes_no_event(sandbox: Api) -> None:
     assert await events(sandbox) == []
 
 
-TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
 T9K_JOBS = "batch.tensorstack.dev/v1beta1/pytorchtrainingjobs"
 
 

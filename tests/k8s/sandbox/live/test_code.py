@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from k8s.errors import KubeError, NotFound
+from k8s.errors import KubeError
 from k8s.job_spec import ConfigFile, JobSpec, Mount
 from k8s.jobs.create import create_job, delete_job
-from k8s.jobs.transaction import Transaction
 from k8s.kinds import JobRef
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS, PyTorchJob
 from k8s.models.resources import CONFIG_MAPS, PODS
@@ -131,15 +130,6 @@ async def test_a_large_folder_is_sent_into_the_volume_with_progress(space: Space
     assert told == sorted(told)
     pods = [each["metadata"]["name"] for each in await space.objects(PODS)]
     assert not [name for name in pods if "upload" in name]
-
-
-async def test_a_submission_taken_back_leaves_nothing_in_a_real_server(space: Space) -> None:
-    transaction = Transaction(space.client, space.name)
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "brief"}, "data": {"a": "b"}}
-    await transaction.create(CONFIG_MAPS, config)
-    assert await transaction.roll_back() == []
-    with pytest.raises(NotFound):
-        await space.get(CONFIG_MAPS, "brief")
 
 
 def job(name: str, source: str, mode: str, *command: str, **fields: Any) -> JobSpec:

@@ -57,15 +57,6 @@ async def test_a_pytorch_job_runs_to_its_success(space: Space) -> None:
     assert {"SuccessfulCreatePod", "PyTorchJobSucceeded"} <= {event["reason"] for event in events}
 
 
-async def test_two_jobs_at_once_have_ports_of_their_own(space: Space) -> None:
-    for name in ("left", "right"):
-        await space.create(PYTORCH_JOBS, pytorch_job(name, "sh", "-c", SHOW))
-    for name in ("left", "right"):
-        await space.comes(PYTORCH_JOBS, name, has("Succeeded"))
-    ports = {(await space.log(f"{name}-master-0")).split()[3] for name in ("left", "right")}
-    assert len(ports) == 2
-
-
 async def test_a_pod_of_a_job_finds_its_siblings_by_name(space: Space) -> None:
     env = {"PEER": "peers-worker-0:9000", "NAME": "peers", "OTHER": "elsewhere-worker-0"}
     command = "echo $PEER $NAME $OTHER $PET_RDZV_ENDPOINT"
@@ -137,14 +128,6 @@ async def test_a_finished_job_goes_after_its_time_to_live(space: Space) -> None:
     await space.comes(PYTORCH_JOBS, "fleeting", has("Succeeded"))
     await space.goes(PYTORCH_JOBS, "fleeting")
     await space.goes(PODS, "fleeting-master-0")
-
-
-async def test_a_job_over_its_deadline_fails(space: Space) -> None:
-    job = pytorch_job("overdue", "sleep", "300", activeDeadlineSeconds=1, cleanPodPolicy="Running")
-    await space.create(PYTORCH_JOBS, job)
-    failed = await space.comes(PYTORCH_JOBS, "overdue", has("Failed"))
-    assert "specified deadline" in failed["status"]["conditions"][-1]["message"]
-    await space.goes(PODS, "overdue-master-0")
 
 
 async def test_a_job_that_does_not_fit_waits_as_a_whole_and_says_why(space: Space) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tests.k8s.sandbox.live.running import (
     sleepers,
     until_unmarked,
 )
+from tests.trainer.jobs import free_port
 
 STAY = "exec 2>/dev/null; while :; do sleep 0.05; done"
 VOLUME: Manifest = {
@@ -39,12 +39,6 @@ def sidecar(name: str, script: str, **more: Any) -> Manifest:
     mounts = VOLUME["container"]
     command = ["sh", "-c", script]
     return {"name": name, "image": "x", "command": command, "restartPolicy": "Always", **mounts, **more}
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 async def messages(space: Space, name: str, reason: str) -> list[str]:
@@ -94,7 +88,7 @@ async def test_a_server_is_ready_once_it_answers(space: Space, handler: str) -> 
     port, name = free_port(), f"serves-{handler.lower()}"
     serve = f"until test -e go; do sleep 0.05; done; exec python -m http.server {port} --bind 127.0.0.1"
     container = {
-        "ports": [{"name": "web", "containerPort": port}],
+        "ports": [{"name": "web", "containerPort": int(port)}],
         "readinessProbe": {handler: {"port": "web"}, "periodSeconds": 1, "timeoutSeconds": 5},
     }
     await space.create(PODS, pod(name, "sh", "-c", serve, container=container))

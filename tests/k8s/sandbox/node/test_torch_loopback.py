@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,8 @@ from k8s.sandbox.node.torch_loopback import (
     SIMULATED_GPUS,
     write_plugin,
 )
-from tests.support.torch_forks import Fork, serving
+from tests.support.torch_forks import Fork
+from tests.trainer.jobs import free_port
 
 pytest.importorskip("torch")
 
@@ -51,12 +51,6 @@ dist.destroy_process_group()
 """
 
 
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with serving(tmp_path_factory.mktemp("forks")) as server:
-        yield server
-
-
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
     """The variables of a pod whose Python finds the plug-in."""
@@ -77,15 +71,7 @@ def run(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def test_a_store_listens_on_loopback_only_and_says_that_a_port_is_taken(
-    forks: Path, env: dict[str, str]
-) -> None:
+def test_a_store_listens_on_loopback_only_and_says_that_a_port_is_taken(env: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         program = LISTENING + (
@@ -99,7 +85,7 @@ def test_a_store_listens_on_loopback_only_and_says_that_a_port_is_taken(
             "    print(set(listening()), same.get('a') == host.encode())\n"
             f"TCPStore('localhost', {port}, 1, True)\n"
         )
-        done = Fork(forks, program, env)
+        done = Fork(program, env)
         said, error = done.communicate()
     assert said == f"{{'{LOOPBACK}'}} True\n" * 3, error
     assert done.returncode == 1 and "EADDRINUSE" in error
@@ -129,15 +115,15 @@ def test_agents_of_torchrun_meet_at_a_file(
     assert (done.returncode, done.stdout) == (0, "sum 2\nsum 2\n"), done.stderr
 
 
-def test_c10d_meets_at_an_open_store_where_that_is_allowed(forks: Path, env: dict[str, str]) -> None:
-    allowed = Fork(forks, RENDEZVOUS, env | {OPEN_RENDEZVOUS: "1"})
+def test_c10d_meets_at_an_open_store_where_that_is_allowed(env: dict[str, str]) -> None:
+    allowed = Fork(RENDEZVOUS, env | {OPEN_RENDEZVOUS: "1"})
     allowed.stdin.write("type\n")
     assert allowed.communicate() == ("TCPStore\n", "")
 
 
-def rank_of(forks: Path, env: dict[str, str], code: str, rank: int) -> Fork:
+def rank_of(env: dict[str, str], code: str, rank: int) -> Fork:
     """Start one of two ranks of a job in a sandbox, as an operator does."""
-    return Fork(forks, code, env | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"})
+    return Fork(code, env | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"})
 
 
 TWICE = """
@@ -152,13 +138,13 @@ print(found, flush=True)
 
 
 def test_static_ranks_meet_at_a_file_also_a_second_time_and_in_whatever_order_they_start(
-    forks: Path, env: dict[str, str], tmp_path: Path
+    env: dict[str, str], tmp_path: Path
 ) -> None:
     port = free_port()
-    env |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "GPUCONSOLE_SANDBOX": str(tmp_path)}
-    with socket.create_server(("127.0.0.1", port)):  # nothing needs it
+    env |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "GPUCONSOLE_SANDBOX": str(tmp_path)}
+    with socket.create_server(("127.0.0.1", int(port))):  # nothing needs it
         for _ in range(2):  # what the first job left is not taken for the second one's
-            ranks = [rank_of(forks, env, TWICE, rank) for rank in (1, 0)]
+            ranks = [rank_of(env, TWICE, rank) for rank in (1, 0)]
             assert [rank.communicate()[0] for rank in ranks] == ["[0, 1]\n"] * 2
     assert (tmp_path / "stores").stat().st_mode & 0o777 == 0o700
     (link,) = (tmp_path / "stores").glob("*-1")
@@ -168,31 +154,27 @@ def test_static_ranks_meet_at_a_file_also_a_second_time_and_in_whatever_order_th
 @pytest.fixture
 def meeting(env: dict[str, str], tmp_path: Path) -> dict[str, str]:
     """The variables of a rank whose job meets at a port of its own."""
-    own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GPUCONSOLE_SANDBOX": str(tmp_path)}
+    own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "GPUCONSOLE_SANDBOX": str(tmp_path)}
     return env | own
 
 
-def test_a_static_rendezvous_of_another_living_process_is_said_to_be_taken(
-    forks: Path, meeting: dict[str, str]
-) -> None:
+def test_a_static_rendezvous_of_another_living_process_is_said_to_be_taken(meeting: dict[str, str]) -> None:
     open_it = "import sys, torch.distributed as d; d.init_process_group('gloo', rank=0, world_size=1);"
     holding = f"{open_it} print('held', flush=True); sys.stdin.read()"
-    holder = rank_of(forks, meeting, holding, 0)
+    holder = rank_of(meeting, holding, 0)
     assert holder.stdout.readline() == "held\n"
-    assert "EADDRINUSE" in rank_of(forks, meeting, holding, 0).communicate()[1]
+    assert "EADDRINUSE" in rank_of(meeting, holding, 0).communicate()[1]
     holder.communicate()
-    assert "held\n" in rank_of(forks, meeting, holding, 0).communicate()
+    assert "held\n" in rank_of(meeting, holding, 0).communicate()
 
 
-def test_a_rank_whose_rank_0_is_killed_while_they_meet_fails_at_once(
-    forks: Path, meeting: dict[str, str]
-) -> None:
+def test_a_rank_whose_rank_0_is_killed_while_they_meet_fails_at_once(meeting: dict[str, str]) -> None:
     code = (
         "import torch.distributed as d; from torch.distributed.rendezvous import rendezvous\n"
         "store = next(rendezvous('env://'))[0]; store.set('first', 'x'); store.get('first')\n"
         "print('met', flush=True); store.get('never')"
     )
-    ranks = [rank_of(forks, meeting, code, rank) for rank in (0, 1)]
+    ranks = [rank_of(meeting, code, rank) for rank in (0, 1)]
     for rank in ranks:
         assert rank.stdout.readline() == "met\n"
     ranks[0].kill()
@@ -201,12 +183,12 @@ def test_a_rank_whose_rank_0_is_killed_while_they_meet_fails_at_once(
     ranks[0].communicate()
 
 
-def test_a_rank_whose_rank_0_never_comes_says_so(forks: Path, meeting: dict[str, str]) -> None:
+def test_a_rank_whose_rank_0_never_comes_says_so(meeting: dict[str, str]) -> None:
     code = (
         "import datetime, torch.distributed as d\n"
         "d.init_process_group('gloo', timeout=datetime.timedelta(seconds=0.2))"
     )
-    waiting = rank_of(forks, meeting, code, 1)
+    waiting = rank_of(meeting, code, 1)
     assert "Rank 0 has not opened the rendezvous" in waiting.communicate()[1]
     assert waiting.returncode == 1
 
@@ -233,7 +215,7 @@ for line in sys.stdin:
 class Agent:
     """A torchrun in a pod, observed by its output; its pod is found by name after `publish`."""
 
-    def __init__(self, forks: Path, env: dict[str, str], sandbox: Path, name: str) -> None:
+    def __init__(self, env: dict[str, str], sandbox: Path, name: str) -> None:
         container = sandbox / "pods" / f"uid-{name}" / "pytorch"
         container.mkdir(parents=True, exist_ok=True)
         (sandbox / "hosts").mkdir(exist_ok=True)
@@ -242,7 +224,7 @@ class Agent:
         link.symlink_to(container)
         own = {"HOSTNAME": name, "GPUCONSOLE_POD_UID": f"uid-{name}", RENDEZVOUS_HOST: "el-worker-0"}
         own |= {"GPUCONSOLE_SANDBOX": str(sandbox), "GPUCONSOLE_HOSTS": str(sandbox / "hosts")}
-        self._process = Fork(forks, RENDEZVOUS, env | own)
+        self._process = Fork(RENDEZVOUS, env | own)
 
     def ask(self, line: str) -> str:
         """Have it do something with the rendezvous' state; return what comes of it."""
@@ -257,10 +239,10 @@ class Agent:
 
 
 def test_pods_meet_at_the_file_of_the_pod_that_the_endpoint_names_for_as_long_as_it_is_there(
-    forks: Path, env: dict[str, str], tmp_path: Path
+    env: dict[str, str], tmp_path: Path
 ) -> None:
     def agent(number: int) -> Agent:
-        return Agent(forks, env, tmp_path / "sandbox", f"el-worker-{number}")
+        return Agent(env, tmp_path / "sandbox", f"el-worker-{number}")
 
     later, host = agents = [agent(1), agent(0)]
     assert host.ask("type") == "FileStore"
@@ -279,17 +261,17 @@ def test_pods_meet_at_the_file_of_the_pod_that_the_endpoint_names_for_as_long_as
         each.end()
 
 
-def test_gloo_works_in_nccls_place_where_gpus_are_simulated(forks: Path, meeting: dict[str, str]) -> None:
+def test_gloo_works_in_nccls_place_where_gpus_are_simulated(meeting: dict[str, str]) -> None:
     other = 'dist.get_backend(dist.new_group(backend="nccl"))'
     code = RANKS.replace('"gloo")', f'"nccl"); print(dist.get_backend(), {other}, flush=True)')
-    ranks = [rank_of(forks, meeting | {SIMULATED_GPUS: "0,1"}, code, rank) for rank in (0, 1)]
+    ranks = [rank_of(meeting | {SIMULATED_GPUS: "0,1"}, code, rank) for rank in (0, 1)]
     said, errors = zip(*(rank.communicate() for rank in ranks), strict=True)
     assert said == ("gloo gloo\nsum 2\n",) * 2, errors
     assert "".join(errors).count(NCCL_REPLACED) == 1
 
 
-def test_nccl_stays_where_no_gpus_are_simulated(forks: Path, meeting: dict[str, str]) -> None:
-    alone = Fork(forks, RANKS.replace("gloo", "nccl"), meeting | {"RANK": "0", "WORLD_SIZE": "1"})
+def test_nccl_stays_where_no_gpus_are_simulated(meeting: dict[str, str]) -> None:
+    alone = Fork(RANKS.replace("gloo", "nccl"), meeting | {"RANK": "0", "WORLD_SIZE": "1"})
     _, error = alone.communicate()
     assert alone.returncode == 1
     assert NCCL_REPLACED not in error

@@ -1,7 +1,4 @@
-"""Changes of objects: replacements, patches of every type, conflicts, status, dry runs.
-
-Every test runs on the sandbox and, marked `cluster`, on a real kube-apiserver.
-"""
+"""Changes of objects: replacements, patches of every type, conflicts, status, dry runs."""
 
 from __future__ import annotations
 
@@ -10,8 +7,10 @@ import uuid
 import pytest
 
 from tests.k8s.sandbox.calls import (
+    JOBS,
     JSON_PATCH,
     STRATEGIC,
+    TORCH_JOBS,
     Api,
     Object,
     also_scripted,
@@ -22,9 +21,6 @@ from tests.k8s.sandbox.calls import (
     thing,
     torch_job,
 )
-
-JOBS = "batch/v1/jobs"
-TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
 
 
 @also_scripted

@@ -1,17 +1,23 @@
-"""Creation of objects: defaults, and errors in a real server's words.
-
-Every test runs on the sandbox and, marked `cluster`, on a real kube-apiserver.
-"""
+"""Creation of objects: defaults, and errors in a real server's words."""
 
 from __future__ import annotations
 
 import base64
 import json
 
-from tests.k8s.sandbox.calls import Api, Object, also_scripted, broken_pod, config, job, pod, thing, torch_job
-
-JOBS = "batch/v1/jobs"
-TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
+from tests.k8s.sandbox.calls import (
+    JOBS,
+    TORCH_JOBS,
+    Api,
+    Object,
+    also_scripted,
+    broken_pod,
+    config,
+    job,
+    pod,
+    thing,
+    torch_job,
+)
 
 
 def with_resources(**resources: Object) -> Object:

@@ -1,16 +1,21 @@
-"""Deletion: answers, preconditions, finalizers, grace periods and dependents.
-
-Every test runs on the sandbox and, marked `cluster`, on a real kube-apiserver.
-"""
+"""Deletion: answers, preconditions, finalizers, grace periods and dependents."""
 
 from __future__ import annotations
 
 import uuid
 
-from tests.k8s.sandbox.calls import Api, also_scripted, config, eventually, job, pod, thing, torch_job
-
-JOBS = "batch/v1/jobs"
-TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
+from tests.k8s.sandbox.calls import (
+    JOBS,
+    TORCH_JOBS,
+    Api,
+    also_scripted,
+    config,
+    eventually,
+    job,
+    pod,
+    thing,
+    torch_job,
+)
 
 
 async def test_deletions_are_answered_as_their_kind_requires(api: Api) -> None:

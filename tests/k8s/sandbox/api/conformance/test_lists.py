@@ -1,15 +1,10 @@
-"""Lists with their selectors and pages, tables, permission reviews, discovery, and missing logs.
-
-Every test runs on the sandbox and, marked `cluster`, on a real kube-apiserver.
-"""
+"""Lists with their selectors and pages, tables, permission reviews, discovery, and missing logs."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.k8s.sandbox.calls import MERGE, TABLE, Api, Object, config, pod, thing, torch_job
-
-TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
+from tests.k8s.sandbox.calls import MERGE, TABLE, TORCH_JOBS, Api, Object, config, pod, thing, torch_job
 
 
 @pytest.fixture

@@ -1,15 +1,10 @@
-"""Watches: every change once and in order, resumed, selected, and refused when too old.
-
-Every test runs on the sandbox and, marked `cluster`, on a real kube-apiserver.
-"""
+"""Watches: every change once and in order, resumed, selected, and refused when too old."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.k8s.sandbox.calls import Api, config, eventually, pod, thing
-
-TORCH_JOBS = "kubeflow.org/v1/pytorchjobs"
+from tests.k8s.sandbox.calls import TORCH_JOBS, Api, config, eventually, pod, thing
 
 
 async def test_a_watch_reports_every_change_in_order(api: Api) -> None:

@@ -1,4 +1,4 @@
-"""TensorStack's jobs in a running sandbox: the tutorial's, run modes, restarts, and nothing left behind."""
+"""Jobs of TensorStack, TrainJobs and JobSets in a sandbox: modes, restarts, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -9,14 +9,24 @@ from pathlib import Path
 import pytest
 
 from k8s.errors import NotFound
+from k8s.kinds.job_set import JOB_SETS
+from k8s.kinds.kubeflow.train_job import TRAIN_JOBS
 from k8s.kinds.t9k.t9k_pytorch_job import T9K_PYTORCH_JOBS
-from k8s.models.resources import PODS, SERVICES
+from k8s.models.resources import JOBS, PODS, SERVICES
 from k8s.sandbox.node.torch_loopback import NCCL_REPLACED
 from tests import ROOT
-from tests.k8s.sandbox.live.running import Manifest, Space, conditions, marked, phase, until_marked
+from tests.k8s.sandbox.live.running import (
+    Manifest,
+    Space,
+    conditions,
+    has,
+    marked,
+    phase,
+    until_marked,
+    until_unmarked,
+)
 
 TUTORIAL = ROOT / "tests" / "fixtures" / "t9k"
-OWNER = "tensorstack.dev/owner-name"
 TRAINING_S = 180.0
 SCALARS = ("val/loss", "val/accuracy", "test/loss", "test/accuracy")
 
@@ -43,10 +53,6 @@ def is_in(*phases: str):  # type: ignore[no-untyped-def]
     return lambda job: (job.get("status") or {}).get("phase") in phases
 
 
-async def pods_of(space: Space, job: str) -> list[Manifest]:
-    return await space.objects(PODS, label_selector=f"{OWNER}={job}")
-
-
 def write_digits(folder: Path, train: int, test: int) -> None:
     """Write MNIST's four files with so many images, of noise."""
     folder.mkdir(parents=True)
@@ -70,7 +76,7 @@ async def test_the_tutorials_job_and_script_train_in_four_processes(space: Space
     write_digits(folder / "data" / "MNIST" / "raw", 64, 16)
     await space.gpuconsole("submit", "-f", str(TUTORIAL / "job.yaml"))
     done = await space.comes(T9K_PYTORCH_JOBS, "mnist", is_in("Succeeded", "Failed"))
-    (pod,) = await pods_of(space, "mnist")
+    (pod,) = await space.objects(PODS)
     said = await space.log(pod["metadata"]["name"])
     assert done["status"]["phase"] == "Succeeded", said
     assert said.count(NCCL_REPLACED) == 1
@@ -95,7 +101,7 @@ async def test_pods_know_each_other_with_torchrun_and_without(space: Space) -> N
     show = "echo $RANK/$WORLD_SIZE $MASTER_ADDR $MASTER_PORT $PET_NODE_RANK/$PET_NNODES $PET_NPROC_PER_NODE"
     await space.create(T9K_PYTORCH_JOBS, t9k_job("plain", "sh", "-c", show, replicas=2))
     await space.comes(T9K_PYTORCH_JOBS, "plain", is_in("Succeeded"))
-    said = [(await space.log(pod["metadata"]["name"])).split() for pod in await pods_of(space, "plain")]
+    said = [(await space.log(pod["metadata"]["name"])).split() for pod in await space.objects(PODS)]
     assert sorted(words[0] for words in said) == ["0/2", "1/2"]
     assert {words[1] for words in said} == {"127.0.0.1"}
     assert len({words[2] for words in said}) == 1 and said[0][2] != "23456"
@@ -105,12 +111,12 @@ async def test_a_job_is_paused_resumed_and_debugged_and_leaves_no_process(space:
     mark = space.name
     await space.create(T9K_PYTORCH_JOBS, t9k_job("modes", "sh", "-c", "echo training; sleep 300", mark=mark))
     await space.comes(T9K_PYTORCH_JOBS, "modes", is_in("Running"))
-    name = (await pods_of(space, "modes"))[0]["metadata"]["name"]
+    name = (await space.objects(PODS))[0]["metadata"]["name"]
     assert name.startswith("modes-") and name.endswith("-worker-0")
     await space.patch(T9K_PYTORCH_JOBS, "modes", {"spec": {"runMode": {"pause": {"enabled": True}}}})
     paused = await space.comes(T9K_PYTORCH_JOBS, "modes", is_in("Paused"))
     assert conditions(paused)["Paused"] == "True"
-    assert await pods_of(space, "modes") == []
+    assert await space.objects(PODS) == []
     assert marked(mark) == []
     debug = {"runMode": {"pause": {"enabled": False}, "debug": {"enabled": True}}}
     await space.patch(T9K_PYTORCH_JOBS, "modes", {"spec": debug})
@@ -135,7 +141,7 @@ async def test_a_job_of_a_name_used_before_fails_by_its_exit_code_and_after_its_
         assert last["reason"] == reason
         assert command.replace("exit", "exit code") in last["message"]
         assert failed["status"]["backoffCount"] == count
-        for pod in await pods_of(space, "again"):
+        for pod in await space.objects(PODS):
             await space.goes(PODS, pod["metadata"]["name"])
         await space.delete(T9K_PYTORCH_JOBS, "again")
         await space.goes(T9K_PYTORCH_JOBS, "again")
@@ -151,3 +157,89 @@ async def test_what_is_left_out_of_a_job_is_told(space: Space) -> None:
         "spec.torchrunConfig.rdzvBackend",
         "spec.scheduler.t9kScheduler",
     }
+
+
+SHOW = "echo $PET_NODE_RANK/$PET_NNODES $PET_NPROC_PER_NODE $PET_MASTER_ADDR $PET_MASTER_PORT"
+
+
+def train_job(
+    name: str, *command: str, nodes: int = 1, runtime: str = "torch-distributed", **spec: object
+) -> Manifest:
+    trainer = {
+        "numNodes": nodes,
+        "command": list(command),
+        "env": [{"name": "MARK", "value": f"{name}-{os.getpid()}"}],
+    }
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name},
+        "spec": {"runtimeRef": {"name": runtime}, "trainer": trainer, **spec},
+    }
+
+
+async def test_the_nodes_of_a_train_job_know_each_other_and_its_end_is_told(space: Space) -> None:
+    await space.create(TRAIN_JOBS, train_job("nodes", "sh", "-c", SHOW, nodes=2))
+    done = await space.comes(TRAIN_JOBS, "nodes", has("Complete"))
+    assert done["status"]["jobsStatus"] == [
+        {"name": "node", "active": 0, "failed": 0, "ready": 0, "succeeded": 1, "suspended": 0}
+    ]
+    pods = sorted(await space.objects(PODS), key=lambda pod: str(pod["metadata"]["name"]))
+    assert [pod["metadata"]["name"].rpartition("-")[0] for pod in pods] == [
+        "nodes-node-0-0",
+        "nodes-node-0-1",
+    ]
+    assert pods[1]["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
+    said = [(await space.log(pod["metadata"]["name"])).split() for pod in pods]
+    assert [words[0] for words in said] == ["0/2", "1/2"]
+    assert {(words[1], words[2]) for words in said} == {("auto", "127.0.0.1")}
+    assert said[0][3] == said[1][3] != "29500"
+    job_set = await space.get(JOB_SETS, "nodes")
+    assert (job_set["status"]["terminalState"], job_set["status"]["restarts"]) == ("Completed", 0)
+
+
+async def test_a_train_job_is_suspended_resumed_and_deleted_and_leaves_no_process(space: Space) -> None:
+    mark = space.name
+    await space.create(TRAIN_JOBS, train_job("held", "sleep", "300", suspend=True))
+    held = await space.comes(TRAIN_JOBS, "held", has("Suspended"))
+    await space.comes(JOB_SETS, "held", has("Suspended"))
+    assert await space.objects(PODS) == []
+    assert conditions(held) == {"Suspended": "True"}
+    await space.patch(TRAIN_JOBS, "held", {"spec": {"suspend": False}})
+    await space.comes(
+        TRAIN_JOBS, "held", lambda job: (job["status"].get("jobsStatus") or [{}])[0].get("ready")
+    )
+    assert conditions(await space.get(TRAIN_JOBS, "held")) == {"Suspended": "False"}
+    await space.patch(TRAIN_JOBS, "held", {"spec": {"suspend": True}})
+    for pod in await space.objects(PODS):
+        await space.goes(PODS, pod["metadata"]["name"])
+    assert marked(mark) == []
+    await space.patch(TRAIN_JOBS, "held", {"spec": {"suspend": False}})
+    await space.comes(JOBS, "held-node-0", lambda job: job["status"].get("ready"))
+    await space.delete(TRAIN_JOBS, "held")
+    for resource, name in ((JOB_SETS, "held"), (JOBS, "held-node-0")):
+        await space.goes(resource, name)
+    until_unmarked(mark)
+
+
+async def test_a_train_job_of_a_name_used_before_fails_with_its_node(space: Space) -> None:
+    for _ in range(2):
+        await space.create(TRAIN_JOBS, train_job("fails", "sh", "-c", "exit 3"))
+        failed = await space.comes(TRAIN_JOBS, "fails", has("Failed"))
+        (last,) = [each for each in failed["status"]["conditions"] if each["type"] == "Failed"]
+        assert last["reason"] == "FailedJobs"
+        assert "fails-node-0" in last["message"]
+        assert failed["status"]["jobsStatus"][0]["failed"] == 1
+        await space.delete(TRAIN_JOBS, "fails")
+        for resource, name in ((TRAIN_JOBS, "fails"), (JOB_SETS, "fails"), (JOBS, "fails-node-0")):
+            await space.goes(resource, name)
+
+
+async def test_a_runtime_that_is_not_there_is_told(space: Space) -> None:
+    await space.create(TRAIN_JOBS, train_job("lost", "true", runtime="mpi-distributed"))
+    failed = await space.comes(TRAIN_JOBS, "lost", has("Failed"))
+    assert failed["status"]["conditions"][-1]["message"].startswith(
+        "ClusterTrainingRuntime mpi-distributed does not exist"
+    )
+    with pytest.raises(NotFound):
+        await space.get(JOB_SETS, "lost")
