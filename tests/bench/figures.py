@@ -1,34 +1,50 @@
-"""One measured comparison, and how it is printed."""
+"""One measured comparison as a line of text, and helpers that measure."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from tests import ROOT
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What we need for some work, what the peer needs, and what was promised."""
+    """Cost of some work, that of a peer, and the promise."""
 
     work: str
     ours: float
-    peer: str
-    peers: float | None
-    """What the peer needs; None where there is no peer."""
-    promised: str
-    """In words, as DESIGN has it."""
+    peer: str = ""
+    """Name of the peer; empty on a further line about it, and if there is none."""
+    peers: float | None = None
+    """None if there is no peer, or if it is not installed."""
+    promised: str = ""
     unit: str = "s"
-    """Of both numbers: seconds unless said otherwise."""
+    """Unit of both numbers. Rates are better when larger, all else when smaller."""
 
     def __str__(self) -> str:
-        peers, ratio = "", ""
+        peers, ratio = "not installed" if self.peer else "", ""
         if self.peers is not None:
             peers = _words(self.peers, self.unit)
-            ratio = f"{self.peers / self.ours if self.ours else float('inf'):.2f}x"
+            more, less = (self.ours, self.peers) if self.unit.endswith("/s") else (self.peers, self.ours)
+            ratio = f"{more / less if less else float('inf'):.2f}x"
         ours = _words(self.ours, self.unit)
-        compared = f"{ours:>10}   {self.peer:<36} {peers:>10}   {ratio:>8}"
-        return f"{self.work:<46} {compared}   {self.promised}".rstrip()
+        compared = f"{ours:>12}   {self.peer:<28} {peers:>13}   {ratio:>8}"
+        return f"{self.work:<50} {compared}   {self.promised}".rstrip()
+
+
+class Spent(NamedTuple):
+    """Cost of one run of a program."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
 
 
 def best_of(times: int, work: Callable[[], object]) -> float:
@@ -37,10 +53,43 @@ def best_of(times: int, work: Callable[[], object]) -> float:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return how long one run takes."""
-    began = time.perf_counter()
+    """Return the seconds of one run."""
+    began_s = time.perf_counter()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - began_s
+
+
+def spent(command: Sequence[str], env: Mapping[str, str]) -> Spent:
+    """Run a program whose output is read and dropped, and return its cost.
+
+    Raises:
+        AssertionError: The program fails.
+    """
+    began_s = time.perf_counter()
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors)
+        assert process.stdout is not None
+        with process.stdout as output:
+            while os.read(output.fileno(), 1 << 20):
+                pass
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            errors.seek(0)
+            why = errors.read().decode(errors="replace")[-2000:]
+            raise AssertionError(f"{' '.join(command)} ended with {process.returncode}:\n{why}")
+    return Spent(time.perf_counter() - began_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+
+
+@contextmanager
+def console_env(**more: str) -> Iterator[dict[str, str]]:
+    """Yield the environment of a console in a local terminal, with empty folders of its own."""
+    with tempfile.TemporaryDirectory() as home:
+        env = {name: value for name, value in os.environ.items() if name != "SSH_CONNECTION"}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)  # both sides compiled, as they are once installed
+        env |= {f"XDG_{kind}_HOME": home for kind in ("DATA", "STATE", "CONFIG", "CACHE")}
+        env |= {"HOME": home, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
+        yield env | more
 
 
 def _words(number: float, unit: str) -> str:

@@ -1,4 +1,4 @@
-"""One side of the comparison of steps, in a process of its own: prints its figures as a line of JSON."""
+"""One side of the comparison of steps, as a program that prints its figures as a line of JSON."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from trainer.catalogue import find
 from trainer.ddp.batches import TrainBatches
 from trainer.ddp.datasets import open_dataset
-from trainer.ddp.train_state import Precision, mean_loss
+from trainer.ddp.train_state import Precision
 from trainer.distributed.process_group import ProcessGroup, choose_device, retain_freed_memory, set_threads
 from trainer.ranks import Ranks
 from trainer.train_ddp import make_network, make_train_state
@@ -26,13 +26,28 @@ STEPS = 3
 
 _IMAGES = ["--dataset", "images"]
 _GPT = ["--model", "gpt", "--dataset", "sequences"]
+_SMOKE = [
+    *_GPT,
+    "--sequence-length",
+    "16",
+    "--batch-size",
+    "2",
+    "--layers",
+    "1",
+    "--heads",
+    "1",
+    "--width",
+    "16",
+]
 _SIZES = {
     "cpu": {
+        "smoke": _SMOKE,
         "resnet50": ["--model", "resnet50", *_IMAGES, "--image-size", "64", "--batch-size", "8"],
         "vgg16": ["--model", "vgg16", *_IMAGES, "--image-size", "64", "--batch-size", "4"],
         "gpt": [*_GPT, "--sequence-length", "128", "--batch-size", "8"],
     },
     "cuda": {
+        "smoke": _SMOKE,
         "resnet50": ["--model", "resnet50", *_IMAGES, "--batch-size", "128"],
         "vgg16": ["--model", "vgg16", *_IMAGES, "--batch-size", "64"],
         "gpt": [
@@ -85,53 +100,30 @@ def _plain(arguments: argparse.Namespace, group: ProcessGroup) -> dict[str, Any]
 def _ours(arguments: argparse.Namespace, group: ProcessGroup) -> dict[str, Any]:
     retain_freed_memory()
     dataset = open_dataset(arguments, group)
-    state, scale = make_train_state(arguments, dataset, group)
+    state, _ = make_train_state(arguments, dataset, group)
     batches = TrainBatches(dataset.train, arguments.batch_size, group.ranks, 1, dataset.loader)
     loader = batches.epoch_batches(0)
 
     def step() -> None:
         state.train_step(*next(loader))
 
-    step_s = _time(step, group.device)
     layout = "channels last" if arguments.channels_last == "on" else "channels first"
     how = f"{layout}, torch.compile {'off' if state.not_compiled else 'on'}"
-    found = _figures(step_s, arguments.batch_size, dataset, group, state.precision.name, how)
-    found["mfu"] = scale.scalars(arguments.batch_size / step_s).get("train/mfu", 0.0)
-    held: list[tuple[Tensor, Tensor]] = []
-    phases: dict[str, Callable[[], object]] = {
-        "data": lambda: held.append(next(loader)),
-        "forward": lambda: _forward(state, *held[-1]),
-        "forward and backward": lambda: state.backward(*held[-1]),
-        "update": state.update,
-    }
-    times = _phase_times(phases, group.device)
-    times["backward"] = max(0.0, times.pop("forward and backward") - times["forward"])
-    whole = sum(times.values())
-    found["shares"] = {name: times[name] / whole for name in ("data", "forward", "backward", "update")}
-    return found
-
-
-def _forward(state: Any, inputs: Tensor, targets: Tensor) -> None:
-    with state.precision.autocast():
-        mean_loss(state.model(state.precision.inputs(inputs)), targets)
+    return _figures(
+        _time(step, group.device), arguments.batch_size, dataset, group, state.precision.name, how
+    )
 
 
 def _figures(
     step_s: float, batch: int, dataset: Any, group: ProcessGroup, precision: str, how: str
 ) -> dict[str, Any]:
-    units = batch * dataset.units_per_sample
-    samples = "images" if dataset.unit == "images" else "sequences"
     return {
         "step_s": step_s,
-        "per_s": units / step_s,
-        "unit": dataset.unit,
         "batch": batch,
-        "samples": samples,
+        "samples": "images" if dataset.unit == "images" else "sequences",
         "device": group.device_name,
         "precision": precision,
         "how": how,
-        "mfu": 0.0,
-        "shares": {},
     }
 
 
@@ -149,15 +141,6 @@ def _repeat(step: Callable[[], object], steps: int, device: torch.device) -> flo
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter() - began
-
-
-def _phase_times(phases: dict[str, Callable[[], object]], device: torch.device) -> dict[str, float]:
-    """Return the seconds of each phase over some steps, each waited for."""
-    times = dict.fromkeys(phases, 0.0)
-    for _ in range(STEPS):
-        for name, phase in phases.items():
-            times[name] += _repeat(phase, 1, device)
-    return times
 
 
 if __name__ == "__main__":

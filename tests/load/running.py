@@ -96,7 +96,7 @@ class LoadServer:
         self._ask(f"storm?{urlencode(words)}", "POST")
 
     def count(self) -> dict[str, int]:
-        """Return how many watches are open, updates of pods there were, and changes were asked for."""
+        """Return the numbers of open watches, updates of pods, attempted changes and requests."""
         return self._ask("count", "GET")
 
     def truth(self) -> dict[str, Any]:

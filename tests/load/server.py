@@ -47,7 +47,7 @@ class Server:
         self._rows: dict[str, tuple[bytes, bytes]] = {}
         self._watchers: dict[asyncio.Event, web.Request] = {}
         self._storm: asyncio.Task[None] | None = None
-        self._changes = 0
+        self._changes = self._requests = 0
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -62,6 +62,7 @@ class Server:
         return app
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
+        self._requests += 1
         found = discovery(self.cluster.collections, request.path)
         if found is not None:
             return web.json_response(found)
@@ -73,7 +74,8 @@ class Server:
         return _refused(404, "NotFound", "the server could not find the requested resource")
 
     async def _review(self, request: web.Request) -> web.Response:
-        """Let everybody do everything."""
+        """Allow everything."""
+        self._requests += 1
         body = await request.json()
         return web.json_response({**body, "status": {"allowed": True}}, status=201)
 
@@ -205,9 +207,8 @@ class Server:
         self._wake()
 
     async def _count(self, _request: web.Request) -> web.Response:
-        return web.json_response(
-            {"watches": len(self._watchers), "events": self.cluster.events, "changes": self._changes}
-        )
+        counts = {"watches": len(self._watchers), "events": self.cluster.events}
+        return web.json_response({**counts, "changes": self._changes, "requests": self._requests})
 
     async def _blow(self, rate: float, events: int, harm: list[tuple[int, Callable[[], None]]]) -> None:
         """Change pods at a rate until there have been so many events; a late storm lasts longer."""

@@ -1,0 +1,133 @@
+"""A log that grows as fast as its view takes it: `python -m tests.bench.view_app WIDGET STREAMS LINES`.
+
+WIDGET is `LogView`, or `RichLog` or `Log` of Textual. `x` counts a key in the line above: `key COUNT;`.
+That line ends with `done RATE SEARCH_S` when all lines are shown, RATE in lines a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import Iterator
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Label, Log, RichLog
+
+from k8s.logs import EVERYTHING, Feed, LogLine, Target, write_stamp
+from k8s.logs.lines import Splitter
+from tests.support.themed_app import ThemedApp
+from tui.__main__ import GARBAGE
+from tui.widgets.log.lines import MAX_ITEMS
+from tui.widgets.log.view import LogView
+
+RANKS_PER_STREAM, CHUNK_LINES = 8, 1000
+START_NS = 1_778_752_800 * 10**9
+
+
+class Flood(ThemedApp[None]):
+    """A line of words over one log."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "count", priority=True)]
+
+    def __init__(self, name: str, streams: int, lines: int) -> None:
+        super().__init__()
+        self._presses, self._lines, self._outcome = 0, lines, ""
+        self._feed = Feed(EVERYTHING, lambda _: "")
+        self._targets = [
+            Target("lab", f"job-worker-{each}", instance=f"worker-{each}") for each in range(streams)
+        ]
+        several = None if streams == 1 else lambda item: item.writer
+        self._view: Widget
+        if name == "LogView":
+            self._view = LogView(self._feed, name_of=several)
+        else:
+            self._view = {"RichLog": RichLog, "Log": Log}[name](max_lines=MAX_ITEMS)
+
+    def compose(self) -> ComposeResult:
+        """Lay out the words and the log."""
+        yield Label("key 0")
+        yield self._view
+
+    def on_mount(self) -> None:
+        """Start writing."""
+        self._view.focus()
+        self.run_worker(self._write())
+
+    def action_count(self) -> None:
+        """Count a key."""
+        self._presses += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        # Both in one line: a key that comes late must not hide the outcome.
+        self.query_one(Label).update(f"key {self._presses}; {self._outcome}")
+
+    async def _write(self) -> None:
+        bodies = list(_bodies(len(self._targets), self._lines))  # before the clock runs
+        await self._painted()
+        began_s = time.perf_counter()
+        if isinstance(self._view, LogView):
+            await asyncio.gather(*map(self._feed_stream, self._targets, bodies))
+            last = f"step {self._lines // len(self._targets) - 1} "
+            while not self._view.lines.items or last.encode() not in self._view.lines.items[-1].text:
+                await self._painted()
+        else:
+            for chunk in bodies[0]:
+                if isinstance(self._view, Log):
+                    self._view.write(chunk.decode())
+                elif isinstance(self._view, RichLog):
+                    for text in chunk.decode().splitlines():
+                        self._view.write(text)
+                await asyncio.sleep(0)
+        await self._painted()
+        rate, search_s = self._lines / (time.perf_counter() - began_s), 0.0
+        if isinstance(self._view, LogView):
+            began_s = time.perf_counter()
+            self._view.filter_text = "step 77"
+            await self._painted()
+            search_s = time.perf_counter() - began_s
+        self._outcome = f"done {rate:.0f} {search_s:.4f}"
+        self._tell()
+
+    async def _feed_stream(self, target: Target, chunks: list[bytes]) -> None:
+        """Take lines as a follower does, and wait as it does until the view has taken them."""
+        splitter, seq = Splitter(), 0
+        for chunk in chunks:
+            items = []
+            for piece in splitter.feed(chunk):
+                rank, _, _ = piece.raw[5:].partition(b"]")
+                items.append(LogLine(piece.stamp_ns, piece.raw, target, seq, int(rank), True, len(rank) + 8))
+                seq += 1
+            self._feed.put(target, items, is_history=True)
+            await self._feed.until_writable(target)
+            await asyncio.sleep(0)
+        self._feed.put(target, [])  # its history is over: no other waits for it
+
+    async def _painted(self) -> None:
+        painted = asyncio.Event()
+        self.call_after_refresh(painted.set)
+        await painted.wait()
+
+
+def _bodies(streams: int, lines: int) -> Iterator[list[bytes]]:
+    """Yield the log of each stream in chunks: stamped, with the ranks of its pod."""
+    for stream in range(streams):
+        chunks = []
+        for start in range(0, lines // streams, CHUNK_LINES):
+            chunk = []
+            for number in range(start, min(start + CHUNK_LINES, lines // streams)):
+                rank = stream * RANKS_PER_STREAM + number % RANKS_PER_STREAM
+                stamp = write_stamp(START_NS + number * 1_000_000)
+                chunk.append(f"{stamp} [rank{rank}]: step {number} loss 0.{number % 997:03} lr 0.001\n")
+            chunks.append("".join(chunk).encode())
+        yield chunks
+
+
+if __name__ == "__main__":
+    gc.set_threshold(*GARBAGE)  # as the console itself runs
+    Flood(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])).run(mouse=False)
