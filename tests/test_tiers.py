@@ -22,10 +22,12 @@ SUITE = """
     @pytest.fixture(scope="module")
     def shared():
         burn()
+        yield
+        burn()
 
     def test_dear(): burn()
     def test_dear_child(): subprocess.run([sys.executable, "-c", BURN])
-    def test_shared_fixture(shared): pass
+    def test_first_of_a_shared_fixture(shared): pass
     @pytest.mark.slow
     def test_marked_slow(): burn()
     @pytest.mark.slow
@@ -36,6 +38,7 @@ SUITE = """
     def test_on_a_cluster(): burn()
     def test_cheap(): pass
     def test_broken(): assert False
+    def test_last_of_a_shared_fixture(shared): pass
 """
 INI = """
     [pytest]
@@ -55,15 +58,15 @@ def test_dear_tests_fail_and_costs_are_printed(
     pytester.makeini(INI)
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_inprocess("-p", "tests.tiers", "-p", "no:cacheprovider")
-    result.assert_outcomes(passed=8, failed=1, errors=2)
+    result.assert_outcomes(passed=9, failed=1, errors=2)
     lines = result.outlines
     # Only unmarked tests fail for their cost, and a shared fixture is not theirs.
     faults = [line for line in lines if "CPU seconds; a test of the quick tier may use 0.1." in line]
     assert [line.split("::")[1].split()[0] for line in faults] == ["test_dear", "test_dear_child"]
     # The dearest come first.
     start = next(number for number, line in enumerate(lines) if "CPU time:" in line)
-    assert "in 9 tests" in lines[start]
-    costs = [float(line.split()[0]) for line in lines[start + 1 : start + 10]]
+    assert "in 10 tests" in lines[start]
+    costs = [float(line.split()[0]) for line in lines[start + 1 : start + 11]]
     assert costs == sorted(costs, reverse=True)
     assert costs[4] > 0.1 > costs[5]
     # A mark that is not needed is reported.

@@ -25,14 +25,24 @@ class Meter:
     """CPU time of the running test, without that of fixtures which other tests share."""
 
     def __init__(self) -> None:
-        self.start_s = self.shared_s = 0.0
+        self._start_s = self._paused_s = 0.0
+        self._pauses: list[float] = []
 
     def restart(self) -> None:
-        self.start_s, self.shared_s = cpu_s(), 0.0
+        self._start_s, self._paused_s = cpu_s(), 0.0
+
+    def pause(self) -> None:
+        """Stop counting; pauses nest, because one shared fixture may request another."""
+        self._pauses.append(cpu_s())
+
+    def resume(self) -> None:
+        since_s = self._pauses.pop()
+        if not self._pauses:
+            self._paused_s += cpu_s() - since_s
 
     @property
     def test_s(self) -> float:
-        return cpu_s() - self.start_s - self.shared_s
+        return cpu_s() - self._start_s - self._paused_s
 
 
 METER = pytest.StashKey[Meter]()
@@ -68,16 +78,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """Leave the setup of shared fixtures out of the account of the test that happens to come first."""
+    """Leave shared fixtures out of the account of the test that happens to come first or last."""
     if fixturedef.scope == "function":
         return (yield)
     meter = request.config.stash[METER]
-    before_s, start_s = meter.shared_s, cpu_s()
+    # Finalizers run in reverse: the fixture's own teardown, added by the setup, lies between these two.
+    fixturedef.addfinalizer(meter.resume)
+    meter.pause()
     try:
         return (yield)
     finally:
-        # Fixtures that this one requested by name were added meanwhile, and lie inside its own time.
-        meter.shared_s = before_s + cpu_s() - start_s
+        meter.resume()
+        fixturedef.addfinalizer(meter.pause)
 
 
 @pytest.hookimpl(wrapper=True)

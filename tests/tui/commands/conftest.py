@@ -20,7 +20,6 @@ from tests import ROOT
 from tests.scripted.server import Answer, ScriptedCluster, page
 from tests.support.objects import RECORDED
 from tests.support.warm_start import WarmStart
-from tests.tiers import METER, cpu_s
 from tui.__main__ import main
 
 COLLECTIONS = ("nodes", "pods", "services", "persistentvolumeclaims", "events")
@@ -213,13 +212,10 @@ async def cluster() -> AsyncIterator[ScriptedCluster]:
 
 
 @pytest.fixture(scope="session")
-def warm(request: pytest.FixtureRequest) -> Iterator[WarmStart]:
+def warm() -> Iterator[WarmStart]:
     started = WarmStart()
     yield started
-    # The processes of all tests end their account here: it is not the last test's.
-    before_s = cpu_s()
     started.close()
-    request.config.stash[METER].shared_s += cpu_s() - before_s
 
 
 @pytest.fixture
