@@ -1,4 +1,4 @@
-"""Keys that come in one packet, over SSH or by key repeat, count each, in every view that scrolls."""
+"""Keys that come in one packet, over SSH or by key repeat, count each, in every widget that scrolls."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from textual import events
 
 from tests.support.event_files import job_with_event_files, serve_event_files
 from tests.support.namespace_objects import EVENTS, event, in_namespace, serve
-from tests.support.objects import pod_of, pytorch_job
+from tests.support.objects import pytorch_job
 from tests.support.playground import Playground
-from tests.tui.keys.world import WAITS, seen, typed, world
+from tests.tui.keys.world import seen, typed, world
 from trainer.tfevents import EventWriter
-from tui.screens.documents.info import InfoView
 from tui.widgets.curve_chart import CurveChart
 from tui.widgets.yaml_view import YamlView
 
-NO_ROOM = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 PRESSES = 8
 """No view is at its end after so many, and of three charts another one has the focus than after one."""
 
@@ -49,24 +47,6 @@ async def card(tmp_path: Path) -> AsyncIterator[Playground]:
         await play.until(seen(play, "pod/p"))
         await play.press("v")
         await play.until(seen(play, "word 0", "word 1"))
-        yield play
-
-
-def why(tmp_path: Path) -> AbstractAsyncContextManager[Playground]:
-    messages = [f"0/{number} nodes are available." for number in range(30)]
-    pods = [
-        pod_of(WAITS, f"worker-{number}", phase="Pending", gpus=4, conditions=[NO_ROOM | {"message": said}])
-        for number, said in enumerate(messages)
-    ]
-    return opened(tmp_path, *typed("why waits"), shows="Waits", size=(60, 15), pods=pods)
-
-
-@asynccontextmanager
-async def info(tmp_path: Path) -> AsyncIterator[Playground]:
-    async with opened(tmp_path, *typed("info"), shows="job kinds", size=(60, 15)) as play:
-        view = play.console.screen
-        assert isinstance(view, InfoView)
-        await play.until(lambda: "may delete" in view.copy_text() and "perhaps" not in view.copy_text())
         yield play
 
 
@@ -115,11 +95,6 @@ def texts_below_the_title(play: Playground) -> list[str]:
     return [re.sub(r"\d+[smhd]\b", "", line) for line in play.text.splitlines()[2:-1]]
 
 
-def words_below_the_title(play: Playground) -> list[str]:
-    """Return what scrolls without its numbers: the info view tells how far the server's clock is ahead."""
-    return [re.sub(r"\d", "", line) for line in texts_below_the_title(play)]
-
-
 def focused_chart(play: Playground) -> object:
     charts = [*play.console.screen.query(CurveChart)]
     focused = play.console.focused
@@ -138,8 +113,6 @@ QUICK = (
 SLOW = (
     (help_, "down", "up", texts_below_the_title),
     (card, "j", "k", texts_below_the_title),
-    (why, "j", "k", texts_below_the_title),
-    (info, "j", "k", words_below_the_title),
     (yaml, "j", "k", texts_below_the_title),
     (manifest, "j", "k", scrolled),
     (curves, "j", "k", focused_chart),

@@ -40,10 +40,6 @@ made = event("made", ("PyTorchJob", "bert"), "Created", "Created pod bert-master
 elsewhere = event("far", ("Pod", "vis-1"), "BackOff", "Back-off", kind="Warning", namespace="vision")
 
 
-def order_of(play: Playground) -> list[str]:
-    return [row.key.removeprefix("event-") for row in play.table.shown_rows]
-
-
 async def open_events(play: Playground) -> None:
     await play.press("colon", *"events", "enter")
     assert isinstance(play.console.screen, EventsView)
@@ -142,23 +138,6 @@ async def test_zero_shows_all_namespaces_and_back(tmp_path: Path) -> None:
         assert "NAMESPACE" in play.text and "vision" in line_with(play, "vis-1")
         await play.press("0")
         await play.until(lambda: "Events (1)" in play.text and "NAMESPACE" not in play.text)
-
-
-async def test_events_are_sorted_by_any_column_and_filtered(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        serve(play.cluster, HERE, made, *no_room, pulled)
-        await open_events(play)
-        await play.until(lambda: play.table.row_count == 3)
-        assert order_of(play) == ["pulled", "no-room-master-0", "made"]
-        await play.press("A")
-        assert order_of(play) == ["made", "no-room-master-0", "pulled"]
-        await play.press("N")
-        assert order_of(play) == ["no-room-master-0", "pulled", "made"]
-        await play.press("S")
-        assert order_of(play)[-1] == "no-room-master-0"
-        await play.press("slash", *"reason:pull", "enter")
-        assert order_of(play) == ["pulled"]
-        assert "Events (1 of 3)" in play.text
 
 
 async def test_no_events_are_said_with_what_to_press_and_tab_goes_on_to_the_volumes(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from textual import events
-from textual.widgets import Input, Label
+from textual.widgets import Label
 
 from tests.support.objects import pytorch_job
 from tests.support.playground import console_on, some_objects
@@ -116,22 +116,6 @@ async def test_commands_in_one_packet_are_all_run(tmp_path: Path) -> None:
         assert len(play.console.screen_stack) == 2
 
 
-async def test_a_command_is_completed_and_remembered(tmp_path: Path) -> None:
-    async with console_on(tmp_path, **some_objects()) as play:
-        field = play.console.screen.query_one(Input)
-        await play.press("colon", *"logs be")
-        await play.until(lambda: field._suggestion == "logs bert")
-        await play.press("tab")
-        assert field.value == "logs bert"
-        await play.press("escape")
-        await play.press("colon", *"nodes", "enter")
-        await play.press("colon", "up")
-        field = play.console.screen.query_one(Input)
-        assert field.value == "nodes"
-        await play.press("down")
-        assert field.value == ""
-
-
 async def test_enter_runs_what_is_typed_not_what_is_suggested(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("colon", *"nod", "enter")
@@ -151,18 +135,6 @@ async def test_a_letter_jumps_to_a_pane(tmp_path: Path) -> None:
         assert play.console.focused in tables
         await play.press("ctrl+g", "escape")
         assert play.console.focused in tables
-
-
-async def test_nothing_that_changes_the_cluster_is_offered_when_reading_only(tmp_path: Path) -> None:
-    async with console_on(tmp_path, is_read_only=True, **some_objects()) as play:
-        assert "delete" not in play.text
-        assert "new" not in play.text
-        for key in ("ctrl+d", "n"):
-            await play.press(key)
-            assert isinstance(play.console.screen, JobsView)
-        await play.press("question_mark")
-        await play.until(lambda: "Logs (live)" in play.text)
-        assert "Delete" not in play.text and "New job" not in play.text
 
 
 async def test_a_terminal_too_small_says_so_and_gives_everything_back(tmp_path: Path) -> None:

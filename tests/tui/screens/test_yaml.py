@@ -167,21 +167,6 @@ async def test_long_lines_go_on_to_the_side_or_are_broken(tmp_path: Path) -> Non
         assert "apiVersion" in play.text
 
 
-async def test_it_is_read_by_keys(tmp_path: Path) -> None:
-    async with yaml_view(tmp_path, bert(notes=list(range(300))), size=(80, 24)) as play:
-        await play.press("G")
-        assert "- 299" in play.text and reader(play).top_line > 200
-        await play.press("ctrl+b")
-        assert "- 299" not in play.text
-        await play.press("g", "j", "k", "ctrl+d", "ctrl+u")
-        assert reader(play).top_line == 0
-        await play.press("ctrl+f", "ctrl+f")
-        first = reader(play).top_line
-        assert first > 30
-        await play.press("w")
-        assert reader(play).top_line == first
-
-
 @pytest.mark.slow
 async def test_the_largest_objects_stay_quick_enough_to_work_with(tmp_path: Path) -> None:
     huge = bert(
