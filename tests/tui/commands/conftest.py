@@ -23,7 +23,7 @@ from tests.support.warm_start import WarmStart
 from tui.__main__ import main
 
 COLLECTIONS = ("nodes", "pods", "services", "persistentvolumeclaims", "events")
-"""What was recorded of the core; and PyTorchJobs."""
+"""Recorded collections of the core group, beside the PyTorchJobs."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class PretendedTerminal(io.TextIOWrapper):
 
     @property
     def printed(self) -> str:
-        """All that was written."""
+        """Everything written so far."""
         return self.written.getvalue().decode()
 
 

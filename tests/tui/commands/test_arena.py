@@ -70,7 +70,7 @@ JOBS: dict[str, dict[str, Any]] = {
         for model in ("vgg16", "resnet50")
     },
 }
-"""What each asks for, besides name and image, where it is not the default."""
+"""Fields of each job that differ from their defaults, besides name and image."""
 
 
 def words_of(name: str) -> list[str]:
@@ -91,13 +91,13 @@ def job_of(name: str) -> JobSpec:
     return spec_of(flags, "default")
 
 
-def test_every_command_of_the_guides_is_here() -> None:
+def test_every_submit_command_of_the_guides_has_an_expected_job() -> None:
     assert {path.stem for path in GUIDES} == set(JOBS)
     assert len(GUIDES) == 7
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_guides_command_is_read_as_it_was_meant(name: str) -> None:
+def test_a_guide_command_parses_to_the_expected_job_spec(name: str) -> None:
     spec = job_of(name)
     assert spec.name == name
     always = {"namespace", "user", "name", "image"}
@@ -111,7 +111,7 @@ def test_a_guides_command_is_read_as_it_was_meant(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-async def test_a_guides_command_makes_a_manifest(alone: CommandLine, name: str) -> None:
+async def test_a_guide_command_creates_a_job_in_a_client_dry_run(alone: CommandLine, name: str) -> None:
     kind = "PyTorchJob" if words_of(name)[-1].startswith("python ") else "MPIJob"
     ended = await alone(*words_of(name), "--dry-run=client")
     lines = [f"{kind} default/{name} created (dry run).", *BESIDE.get(name, ())]
@@ -127,19 +127,19 @@ BESIDE = {
     ),
     "pytorch-private": ("secret/pytorch-private-git created (dry run)",),
 }
-"""What is created beside the job."""
+"""Lines about objects created beside the job."""
 RECORDED_AS = {
     "pytorch-dist": "arena-pytorch-dist",
     "pytorch-dist-git": "arena-pytorch-dist-git",
     "pytorch-4-vgg16": "arena-mpi",
     "pytorch-topo-4-vgg16": "arena-mpi-topology",
 }
-"""What Arena made of the command on a real cluster; its image and git host were replaced there."""
+"""Objects that Arena created from the command on a real cluster, with image and git host replaced."""
 MPI_JOBS = "/apis/kubeflow.org/v1alpha1/namespaces/default/mpijobs"
 
 
 def essence_of(job: Any) -> dict[str, Any]:
-    """Return what both must have in common: pods, commands, devices, mounts, and what finds them."""
+    """Return the parts that both must have in common: pods, commands, devices, mounts, and labels."""
     spec = job["spec"]
     roles = spec.get("pytorchReplicaSpecs") or {"": spec}
     found: dict[str, Any] = {"labels": {key: job["metadata"]["labels"][key] for key in ("app", "release")}}
@@ -170,7 +170,9 @@ CODE = {"/root/code"}
 
 
 @pytest.mark.parametrize("name", RECORDED_AS)
-async def test_what_is_sent_matches_arena(run: CommandLine, cluster: ScriptedCluster, name: str) -> None:
+async def test_the_submitted_manifest_matches_the_one_recorded_from_arena(
+    run: CommandLine, cluster: ScriptedCluster, name: str
+) -> None:
     say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v1alpha1": ["mpijobs"]})
     beside = ("/apis/apps/v1/namespaces/default/deployments", "/api/v1/namespaces/default/services")
     for path in (MPI_JOBS, "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs", *beside):
@@ -226,7 +228,7 @@ PLACEHOLDERS: dict[str, str] = {
     "arena submit tf --name x python": "TFJobs can be shown and deleted, but not created",
     "arena submit mpi --gputopology=true ***": "--name: Required",
 }
-"""What the guides write that is no whole command, and what is said of it."""
+"""Incomplete commands of the guides, and the messages about them."""
 OTHERS: dict[str, str] = {
     "arena ls": "",
     "arena list -A -T pytorchjob -o wide": "",
@@ -300,7 +302,7 @@ def typed_words(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", READING)
-async def test_a_command_of_the_guides_works_as_it_is_written(guided: CommandLine, line: str) -> None:
+async def test_a_guide_command_succeeds_unchanged(guided: CommandLine, line: str) -> None:
     ended = await guided(*typed_words(line))
     assert ended.status == 0, ended.err
     assert READING[line] in ended.out
@@ -309,12 +311,14 @@ async def test_a_command_of_the_guides_works_as_it_is_written(guided: CommandLin
 
 
 @pytest.mark.parametrize("line", PLACEHOLDERS)
-async def test_what_is_no_whole_command_says_what_is_missing(alone: CommandLine, line: str) -> None:
+async def test_an_incomplete_guide_command_names_the_missing_part(alone: CommandLine, line: str) -> None:
     (await alone(*typed_words(line))).reports(2, PLACEHOLDERS[line])
 
 
 @pytest.mark.parametrize("line", OTHERS)
-async def test_arenas_other_commands_work_or_say_why_not(guided: CommandLine, line: str) -> None:
+async def test_other_arena_commands_succeed_or_explain_why_they_cannot(
+    guided: CommandLine, line: str
+) -> None:
     ended = await guided(*typed_words(line))
     assert OTHERS[line] in ended.err
     assert "Traceback" not in ended.err

@@ -35,7 +35,9 @@ async def answer(asking: Terminal, question: str, keys: str) -> int:
     return await asyncio.to_thread(asking.wait_for_end)
 
 
-async def test_a_delete_asks_first_and_enter_means_no(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_delete_prompts_for_confirmation_and_enter_declines(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     question = "Delete PyTorchJob default/waits, with 3 pods and their logs, freeing 8 GPUs? [y/N]"
     status, screen = await run.on_terminal("delete", "waits", typed="\n")
     assert (status, question in screen) == (1, True), screen
@@ -52,7 +54,7 @@ async def test_a_delete_asks_first_and_enter_means_no(run: CommandLine, cluster:
         ("x\n", False, False),
     ],
 )
-def test_only_a_yes_is_a_yes_and_the_end_of_input_is_none(
+def test_only_yes_confirms_and_the_end_of_input_declines(
     monkeypatch: pytest.MonkeyPatch, typed: str, is_yes: bool, is_yes_by_default: bool
 ) -> None:
     for default, expected in ((False, is_yes), (True, is_yes_by_default)):
@@ -66,7 +68,7 @@ def test_a_word_is_typed_in_full(monkeypatch: pytest.MonkeyPatch, typed: str, is
     assert confirm_by_word("Sure?", "delete 6") is is_meant
 
 
-async def test_a_delete_does_it_once_the_answer_is_yes(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_delete_sends_one_request_after_yes(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(PATH, Answer({"status": "Success"}), method="DELETE")
     status, screen = await run.on_terminal("delete", "waits", typed="y\n")
     assert (status, "PyTorchJob default/waits is being deleted." in screen) == (0, True), screen
@@ -80,7 +82,9 @@ async def test_the_console_offers_the_sandbox_where_there_is_no_cluster(alone: C
     assert not (alone.home / "data").exists()
 
 
-async def test_ctrl_c_at_a_question_is_no_answer(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_ctrl_c_at_a_confirmation_exits_130_and_deletes_nothing(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     with terminal(run, "delete", "waits") as asking:
         assert await answer(asking, "[y/N]", "\x03") == 130
     assert cluster.asked(PATH, method="DELETE") == []
@@ -111,7 +115,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("moment", ["before", "while_it_appears"])
-async def test_ctrl_c_in_the_moment_of_a_question_ends_it(moment: str) -> None:
+async def test_ctrl_c_while_a_confirmation_appears_exits_130(moment: str) -> None:
     asking = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",
@@ -150,7 +154,7 @@ async def test_suspend_names_the_loss_and_enter_means_no(run: CommandLine, clust
 GIT = ("--sync-mode", "git", "--sync-source", "https://host.example/x.git", "--git-user", "li")
 
 
-async def test_git_s_password_is_typed_unseen_and_goes_into_a_secret_of_the_job(run: CommandLine) -> None:
+async def test_the_git_password_prompt_does_not_echo_and_creates_a_secret(run: CommandLine) -> None:
     words = ("submit", "pytorch", "--name", "demo", "--image", "x", *GIT, "--dry-run=client")
     with terminal(run, *words, "python a.py") as asking:
         assert (
@@ -175,7 +179,9 @@ async def test_a_useless_git_user_is_refused(run: CommandLine, words: tuple[str,
     (await run("submit", "pytorch", "--name", "demo", "--image", "x", *words, "python a.py")).reports(2, said)
 
 
-async def test_in_a_pipe_it_prints_the_jobs_and_says_that_it_needs_a_terminal(run: CommandLine) -> None:
+async def test_the_console_in_a_pipe_lists_the_jobs_and_reports_the_missing_terminal(
+    run: CommandLine,
+) -> None:
     listed = await run("list")
     alone = await run()
     assert (alone.status, alone.out) == (2, listed.out)
@@ -184,14 +190,14 @@ async def test_in_a_pipe_it_prints_the_jobs_and_says_that_it_needs_a_terminal(ru
     assert gc.isenabled()
 
 
-async def test_where_nothing_can_be_listed_it_says_why_besides(alone: CommandLine) -> None:
+async def test_the_console_without_cluster_or_terminal_reports_both(alone: CommandLine) -> None:
     ended = await alone()
     assert (ended.status, ended.out) == (2, "")
     assert "No cluster" in ended.err or "kubeconfig" in ended.err
     assert "The console needs a terminal" in ended.err
 
 
-def test_a_terminal_that_cannot_move_its_cursor_is_none(tmp_path: Path) -> None:
+def test_a_dumb_terminal_is_rejected_without_escape_sequences(tmp_path: Path) -> None:
     env = {**os.environ, "TERM": "dumb", "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
     with Terminal([sys.executable, "-P", "-m", "tui"], env=env, folder=ROOT) as terminal:
         assert terminal.wait_for_end() == 2

@@ -1,4 +1,4 @@
-"""`bundle`: one file of the owner's with all that can be read of a job, and none of its secrets."""
+"""`bundle`: one private file with all readable data of a job, and none of its secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PODS_PATH = "/api/v1/namespaces/default/pods"
 KEY = "wandb0123456789abcdef0123456789abcdef012"
 AT = "2026-11-20T18:36:0"
 TOKEN = "secret-token"
-"""What the test's kubeconfig logs in with."""
+"""Token of the test's kubeconfig."""
 
 
 def pods_of(name: str) -> list[Object]:
@@ -107,7 +107,9 @@ async def test_unreadable_parts_are_named_in_the_readme(run: CommandLine, cluste
     assert "Left out: job.yaml: The cluster says: you may not get pytorchjobs" in ended.err
 
 
-async def test_a_folder_that_is_not_there_is_said(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_bundle_reports_a_missing_output_folder_and_a_negative_tail(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     serve(cluster, "running")
     (await run("bundle", "running", "-o", str(run.home / "no" / "x.tar.gz"))).reports(
         1, "No such file or directory"
@@ -115,7 +117,7 @@ async def test_a_folder_that_is_not_there_is_said(run: CommandLine, cluster: Scr
     assert (await run("bundle", "running", "--tail", "-1")).status == 2
 
 
-async def test_cancelling_leaves_the_old_file_alone(cluster: ScriptedCluster, tmp_path: Path) -> None:
+async def test_a_cancelled_bundle_keeps_the_previous_file(cluster: ScriptedCluster, tmp_path: Path) -> None:
     serve(cluster, "running")
     path = tmp_path / "x.tar.gz"
     path.write_bytes(b"the one before")
@@ -138,7 +140,9 @@ async def test_cancelling_leaves_the_old_file_alone(cluster: ScriptedCluster, tm
     assert path.read_bytes() == b"the one before"
 
 
-async def test_the_gang_and_the_queue_of_a_job_are_in_it(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_a_bundle_contains_the_pod_group_and_reports_forbidden_kueue_workloads(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     serve(cluster, "running")
     uid = next(
         each["metadata"]["uid"] for each in recorded("pytorchjobs") if each["metadata"]["name"] == "running"

@@ -1,4 +1,4 @@
-"""`clone`: a job once more under a new name, with all that its object says and nothing of its life."""
+"""`clone`: a copy of a job under a new name, with its whole specification and without its history."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ITS_OWN = {
     '"arena.kubeflow.org/username": "admin"': '"arena.kubeflow.org/username": "li"',
     hashlib.md5(b"admin").hexdigest(): hashlib.md5(b"li").hexdigest(),
 }
-"""What the pods' labels and annotations say of the job and its owner, and what a clone of li's says there."""
+"""Labels and annotations of pods that name the job and its owner, and those of a clone of li's."""
 
 
 async def test_a_clone_has_everything_of_its_original(run: CommandLine, cluster: ScriptedCluster) -> None:

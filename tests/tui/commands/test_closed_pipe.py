@@ -76,7 +76,9 @@ async def ends_quietly(run: CommandLine, err: IO[bytes] | None = None) -> None:
 
 
 @pytest.mark.parametrize("words", KINDS.values(), ids=KINDS)
-async def test_a_reader_that_never_read(full: CommandLine, words: tuple[str, ...]) -> None:
+async def test_a_command_ends_quietly_if_its_reader_never_reads(
+    full: CommandLine, words: tuple[str, ...]
+) -> None:
     os.close(start(full, words))
     await ends_quietly(full)
 
@@ -84,7 +86,9 @@ async def test_a_reader_that_never_read(full: CommandLine, words: tuple[str, ...
 @pytest.mark.parametrize(
     ("words", "size"), [(KINDS["JSON"], 1), (KINDS["log as it is"], 1), (KINDS["log as it is"], 100_000)]
 )
-async def test_a_reader_that_leaves_mid_line(full: CommandLine, words: tuple[str, ...], size: int) -> None:
+async def test_a_command_ends_quietly_if_its_reader_closes_mid_line(
+    full: CommandLine, words: tuple[str, ...], size: int
+) -> None:
     with TemporaryFile() as err:
         reading = start(full, words, err.fileno())
         await asyncio.to_thread(os.read, reading, size)
@@ -111,7 +115,7 @@ def still(cluster: ScriptedCluster) -> ScriptedCluster:
     ],
     ids=["silent", "growing", "growing by lines", "silent by lines", "new job"],
 )
-async def test_a_reader_that_leaves_while_a_log_is_followed(
+async def test_a_followed_log_ends_quietly_when_its_reader_closes(
     full: CommandLine, still: ScriptedCluster, words: tuple[str, ...], lines: int, following: bytes
 ) -> None:
     log = Stream(LINE * lines)
@@ -127,7 +131,7 @@ async def test_a_reader_that_leaves_while_a_log_is_followed(
         await ends_quietly(full, err)
 
 
-async def test_a_reader_that_leaves_while_a_log_is_waited_for(
+async def test_waiting_for_a_log_ends_quietly_when_its_reader_closes(
     full: CommandLine, still: ScriptedCluster
 ) -> None:
     with TemporaryFile() as err:
@@ -138,7 +142,7 @@ async def test_a_reader_that_leaves_while_a_log_is_waited_for(
 
 
 @pytest.mark.usefixtures("still")
-async def test_a_reader_that_leaves_while_nothing_changes(full: CommandLine) -> None:
+async def test_an_idle_watch_ends_quietly_when_its_reader_closes(full: CommandLine) -> None:
     with TemporaryFile() as err:
         reading = start(full, KINDS["watched table"], err.fileno())
         assert b"NAME" in await asyncio.to_thread(os.read, reading, 1000)
@@ -147,7 +151,7 @@ async def test_a_reader_that_leaves_while_nothing_changes(full: CommandLine) -> 
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&-"])
-async def test_streams_closed_at_the_start_are_as_the_null_device(full: CommandLine, closed: str) -> None:
+async def test_a_command_started_with_closed_streams_succeeds(full: CommandLine, closed: str) -> None:
     child = await asyncio.create_subprocess_exec(
         *("sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-P", "-W", "error", "-m", "tui", "list"),
         cwd=full.home,
@@ -169,7 +173,7 @@ async def test_a_full_disk_is_named(full: CommandLine) -> None:
         assert (status, said) == (1, b"Could not use standard output.\nNo space left on device.\n")
 
 
-async def test_a_locale_without_more_than_ascii_gets_no_more(full: CommandLine) -> None:
+async def test_an_ascii_locale_gets_ascii_output(full: CommandLine) -> None:
     full.set("LC_ALL", "C")
     child = await full.start("get", "waits")
     out, err = await child.communicate()

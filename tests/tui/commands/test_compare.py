@@ -40,7 +40,7 @@ async def test_past_runs_are_compared_without_their_cluster(past: CommandLine) -
     assert lines[0].startswith("| MODEL | N | IMG/S |") and "651 ± 240" in lines[2]
 
 
-async def test_what_cannot_be_compared_is_said(past: CommandLine) -> None:
+async def test_compare_reports_invalid_arguments_and_runs_without_metrics(past: CommandLine) -> None:
     (await past("compare", NAMES[0])).reports(2, "Name two or more")
     (await past("compare", *NAMES, "--sort-by", "x")).reports(
         2, "Cannot sort by x. There are: name, throughput"

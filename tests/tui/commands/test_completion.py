@@ -134,7 +134,7 @@ def test_the_word_at_the_cursor_is_completed(
 
 
 @pytest.mark.usefixtures("names")
-def test_another_namespace_or_cluster_has_names_of_its_own() -> None:
+def test_cached_names_are_separate_per_namespace_and_cluster() -> None:
     assert read_names(cluster_key("", "", "vision", is_sandbox=False)) == {}
     assert read_names(cluster_key("", "", "", is_sandbox=True)) == {}
     assert read_names(cluster_key("", "", "", is_sandbox=False))["nodes"] == ["gpu-1", "gpu-2"]
@@ -154,7 +154,7 @@ def test_names_that_could_write_to_the_terminal_are_left_out(capsys: pytest.Capt
 @pytest.mark.parametrize(
     "content", ["", "[]", '{"x": 1', '{"[\\"\\", \\"\\", false, \\"\\"]": 3}', "[" * 9999, '{"x": {}}']
 )
-def test_a_broken_cache_counts_as_none(
+def test_a_corrupt_completion_cache_completes_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
     (Path(completer.state_folder()) / completer.NAMES_FILE).write_text(content)
@@ -173,7 +173,7 @@ async def test_names_are_read_from_the_cluster(run: CommandLine) -> None:
     assert found["nodes"]
 
 
-async def test_of_a_cluster_that_does_not_answer_the_names_are_asked_for_once_and_stay(
+async def test_an_unresponsive_cluster_is_queried_once_and_its_cached_names_are_retained(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     await run.process("completion", "--refresh")

@@ -73,7 +73,9 @@ async def test_csv_has_a_row_for_each_point(alone: CommandLine, folder: Path) ->
     ]
 
 
-async def test_two_runs_in_a_folder_are_told_apart(alone: CommandLine, tmp_path: Path) -> None:
+async def test_curves_of_two_runs_in_one_folder_are_labelled_by_run(
+    alone: CommandLine, tmp_path: Path
+) -> None:
     for name in ("a", "b"):
         written = EventWriter(tmp_path / "runs" / name)
         written.write_scalar("loss", 1, 1.0)
@@ -92,7 +94,7 @@ async def test_two_runs_in_a_folder_are_told_apart(alone: CommandLine, tmp_path:
     ],
     ids=["missing", "home", "tag", "many"],
 )
-async def test_sources_that_cannot_be_plotted_are_told(
+async def test_sources_that_cannot_be_plotted_are_reported(
     alone: CommandLine, folder: Path, words: tuple[str, ...], status: int, said: str
 ) -> None:
     (await alone("curves", *(str(folder) if word == "FOLDER" else word for word in words))).reports(
@@ -208,7 +210,7 @@ async def test_the_age_of_the_newest_point_is_shown(alone: CommandLine, tmp_path
     assert f"Read from {tmp_path}, newest point 2h" in (await alone("curves", str(tmp_path))).out
 
 
-async def test_a_volume_is_read_through_a_pod_once_that_is_confirmed(
+async def test_a_volume_is_read_through_a_temporary_reader_pod_after_confirmation(
     run: CommandLine, cluster: ScriptedCluster, folder: Path
 ) -> None:
     job_writing_to(cluster, "/mnt/runs")
@@ -240,7 +242,9 @@ async def test_a_volume_is_read_through_a_pod_once_that_is_confirmed(
     assert len(cluster.asked(f"{pods}/{pod}", method="DELETE")) == 1
 
 
-async def test_event_files_of_a_pod(run: CommandLine, cluster: ScriptedCluster, folder: Path) -> None:
+async def test_event_files_are_read_from_a_running_pod(
+    run: CommandLine, cluster: ScriptedCluster, folder: Path
+) -> None:
     job_writing_to(cluster, "/mnt/runs")
     (file,) = folder.iterdir()
     body = file.read_bytes()
@@ -268,7 +272,9 @@ async def test_without_event_files_the_log_is_read(run: CommandLine, cluster: Sc
     assert ended.err == ""
 
 
-async def test_losses_come_first_and_numbers_in_names_are_counted(alone: CommandLine, tmp_path: Path) -> None:
+async def test_tags_are_sorted_with_losses_first_and_numbers_in_numeric_order(
+    alone: CommandLine, tmp_path: Path
+) -> None:
     tags = ["loss", "train/loss", "head2/loss", "head10/loss", "val/loss", "val/accuracy", "grad2", "grad10"]
     with EventWriter(tmp_path / "runs") as written:
         for tag in sorted(tags):
@@ -277,7 +283,7 @@ async def test_losses_come_first_and_numbers_in_names_are_counted(alone: Command
     assert list(found["tags"]) == tags
 
 
-async def test_a_job_without_curves_is_told(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_curves_reports_a_job_without_curves(run: CommandLine, cluster: ScriptedCluster) -> None:
     job_writing_to(cluster, "")
     (await run("curves", "running")).reports(1, "There are no curves for PyTorchJob default/running.")
 
@@ -315,7 +321,7 @@ def test_progress_lines_hold_points(line: str, found: dict[str, tuple[int, float
 
 
 @given(st.lists(st.binary(max_size=60)))
-def test_any_lines_can_be_looked_through(raws: list[bytes]) -> None:
+def test_any_log_lines_can_be_scanned_for_points(raws: list[bytes]) -> None:
     lines = [LogLine(1, b"step 5 loss 1 " + raw, SOURCE, 0) for raw in raws]
     points = LogPoints()
     points.add(lines)
@@ -329,7 +335,7 @@ def test_any_lines_can_be_looked_through(raws: list[bytes]) -> None:
     st.booleans(),
     st.text(max_size=5),
 )
-def test_anything_can_be_plotted(
+def test_any_values_can_be_plotted_at_any_width(
     values: list[float], stride: int, width: int, is_ascii: bool, name: str
 ) -> None:
     steps = array("q", [at * stride for at in range(len(values))])
@@ -351,7 +357,7 @@ POINTS = st.lists(st.tuples(st.integers(0, 2**63 - 1), st.floats(), st.floats())
 
 
 @given(st.dictionaries(st.text(), POINTS, max_size=3), st.text())
-def test_the_json_is_that_of_the_standard_library(
+def test_streamed_json_equals_the_output_of_json_dumps(
     found: dict[str, list[tuple[int, float, float]]], source: str
 ) -> None:
     lines = [

@@ -52,13 +52,13 @@ async def test_a_name_that_two_kinds_share_is_not_guessed(run: CommandLine, clus
     assert (await run("delete", "job/waits", "--yes")).out == "Job default/waits is being deleted.\n"
 
 
-async def test_a_job_that_went_meanwhile_is_gone(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_deleting_an_already_deleted_job_succeeds(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(f"{PATH}/done", refusal(404, "not found", "NotFound"), method="DELETE")
     ended = await run("delete", "done", "--yes")
     assert (ended.status, ended.out) == (0, "PyTorchJob default/done is already gone.\n")
 
 
-async def test_the_pods_can_go_first_or_be_left_alone(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_delete_sends_the_chosen_propagation_policy(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(f"{PATH}/waits", Answer({"status": "Success"}), method="DELETE")
     for propagation in ("Foreground", "Orphan"):
         assert (await run("delete", "waits", "--yes", "--propagation", propagation)).status == 0
@@ -80,14 +80,18 @@ def serve_deletion(cluster: ScriptedCluster, *left: Object) -> None:
     cluster.say(f"{PATH}/bert", Answer({"status": "Success"}), method="DELETE")
 
 
-async def test_it_waits_until_job_and_pods_are_gone(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_delete_with_wait_waits_until_job_and_pods_are_gone(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     serve_deletion(cluster)
     ended = await run("delete", "bert", "--yes", "--wait")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out == "PyTorchJob default/bert is being deleted.\nbert is gone.\n"
 
 
-async def test_what_is_left_when_the_time_is_up_is_named(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_delete_names_the_remaining_pods_after_the_wait_timeout(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     stuck = pod_of(pytorch_job("bert"), "worker-0", on="gpu-node-0")
     stuck["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z"
     serve_deletion(cluster, stuck)
@@ -99,7 +103,9 @@ async def test_what_is_left_when_the_time_is_up_is_named(run: CommandLine, clust
     )
 
 
-async def test_a_job_that_stays_is_not_waited_for(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_delete_does_not_wait_for_a_job_whose_deletion_is_forbidden(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     cluster.say(f"{PATH}/waits", refusal(403, "you may not", "Forbidden"), method="DELETE")
     ended = await run("delete", "waits", "--yes", "--wait")
     assert (ended.status, ended.out) == (1, "")

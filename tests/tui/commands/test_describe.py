@@ -20,7 +20,7 @@ LABEL = "ack.node.gpu.schedule"
 
 
 def serve(cluster: ScriptedCluster, **labels: str) -> dict[str, Any]:
-    """Serve one node of the name a, of which nobody holds a GPU."""
+    """Serve one node of the name a, whose GPUs are all free."""
     found = node("a")
     found["metadata"]["labels"] = {
         "nvidia.com/gpu.product": "Tesla-V100-SXM2-32GB",
@@ -62,7 +62,7 @@ async def test_a_node_is_described_with_its_links(run: CommandLine, cluster: Scr
     assert values["links"]["free_gpus"] == list(range(8))
 
 
-async def test_where_nothing_tells_the_rest_is_printed_and_why(
+async def test_describe_node_without_gpu_links_prints_the_rest_and_the_reason(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     serve(cluster)
@@ -75,7 +75,9 @@ async def test_where_nothing_tells_the_rest_is_printed_and_why(
     assert values["links_missing"].startswith("Could not read how")
 
 
-async def test_what_alibaba_cloud_measured_is_printed(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_describe_node_prints_the_topology_from_alibaba_clouds_configmap(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     serve(cluster, ack_node_gpu_schedule="topology")
     cluster.forget(MAPS)
     cluster.say(MAPS, page([config_map("a", MACHINES["dgx-1v"].matrix())]))
@@ -85,24 +87,24 @@ async def test_what_alibaba_cloud_measured_is_printed(run: CommandLine, cluster:
 
 
 @pytest.mark.parametrize("words", [("running",), ("PyTorchJob/running",), ("pytorchjob", "running")])
-async def test_a_job_is_described_as_get_shows_it(words: tuple[str, ...], run: CommandLine) -> None:
+async def test_describe_job_prints_the_same_status_as_get(words: tuple[str, ...], run: CommandLine) -> None:
     described, got = await run("describe", *words), await run("get", "running")
     assert (described.status, described.row("Status:")) == (0, got.row("Status:"))
     assert "Instances:" in described.out
 
 
 @pytest.mark.parametrize("words", ["node", "node a b", "node/"])
-async def test_a_node_needs_one_name(run: CommandLine, words: str) -> None:
+async def test_describe_node_requires_exactly_one_name(run: CommandLine, words: str) -> None:
     (await run("describe", *words.split())).reports(1, "is not a node.\nUse node NODE or node/NODE.")
 
 
-async def test_a_node_that_is_not_there_is_said(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_describe_reports_a_missing_node(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve(cluster)
     ended = await run("describe", "node", "b")
     assert (ended.status, ended.err) == (1, "There is no node b.\nTo list all nodes: gpuconsole top nodes\n")
 
 
-async def test_a_node_is_not_denied_by_who_may_not_list_nodes(
+async def test_describe_node_without_list_permission_does_not_claim_the_node_is_missing(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     serve(cluster)
@@ -113,7 +115,7 @@ async def test_a_node_is_not_denied_by_who_may_not_list_nodes(
     assert ended.err.startswith("Cannot tell whether there is a node b.\nThis user may not list nodes.")
 
 
-async def test_the_guides_label_is_set(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_label_node_sets_the_gpu_schedule_label(run: CommandLine, cluster: ScriptedCluster) -> None:
     found = serve(cluster)
     labelled = {**found, "metadata": {**found["metadata"], "labels": {LABEL: "topology"}}}
     cluster.say(NODE, Answer(labelled), method="PATCH")
@@ -146,7 +148,7 @@ async def test_the_label_is_set_back_with_overwrite(run: CommandLine, cluster: S
         (("job", "a", f"{LABEL}=topology", "-y"), 1, "Use node NODE"),
     ],
 )
-async def test_what_the_command_does_not_do_is_refused(
+async def test_label_refuses_unsupported_labels_objects_and_modes(
     words: tuple[str, ...], status: int, why: str, run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     serve(cluster)

@@ -68,6 +68,6 @@ async def test_an_editor_that_fails_or_is_missing_is_named(
     assert not cluster.asked(PATH, method="PATCH")
 
 
-async def test_no_editor_is_opened_where_nobody_can_confirm_or_may_change(bert: CommandLine) -> None:
+async def test_edit_without_terminal_needs_yes_and_is_refused_with_readonly(bert: CommandLine) -> None:
     (await bert.process("edit", "bert")).reports(2, "pass --yes to edit")
     (await bert.process("--readonly", "edit", "bert", "--yes")).reports(1, "disabled by --readonly")

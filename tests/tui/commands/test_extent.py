@@ -1,4 +1,4 @@
-"""What one-shot commands ask of the server: no more than they print."""
+"""Requests of one-shot commands: no more than their output needs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_command_reads_no_more_than_it_needs(
     assert len(cluster.asked("/api/v1/nodes")) == nodes
 
 
-async def test_the_kinds_are_asked_for_once(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_served_kinds_are_cached_between_commands(run: CommandLine, cluster: ScriptedCluster) -> None:
     announce(cluster, "kubeflow.org/v1")
     first = await run("list")
     assert len(cluster.asked(TORCH)) == 1
@@ -55,7 +55,7 @@ async def test_the_kinds_are_asked_for_once(run: CommandLine, cluster: ScriptedC
     assert len(cluster.asked(GROUPS)) == 2, "whether there are new groups is asked each time"
 
 
-async def test_a_group_that_is_installed_meanwhile_is_found(
+async def test_an_api_group_installed_after_caching_is_discovered(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     cluster.replace(GROUPS, Answer({"groups": [{"name": "apps", "versions": [{"groupVersion": "apps/v1"}]}]}))
@@ -67,7 +67,7 @@ async def test_a_group_that_is_installed_meanwhile_is_found(
     assert len(cluster.asked(listed)) == 1
 
 
-async def test_a_kind_that_is_removed_meanwhile_is_no_error(
+async def test_a_cached_kind_that_the_server_no_longer_serves_causes_no_error(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     announce(cluster, "kubeflow.org/v1")
@@ -88,9 +88,7 @@ async def test_each_request_is_logged_on_request(run: CommandLine, cluster: Scri
     assert f"GET {OWN}" in (await run("list")).err
 
 
-async def test_a_failing_server_is_logged_without_being_asked(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_server_error_is_logged_without_verbose(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.replace("/api/v1/nodes", Answer({"kind": "Status", "message": "etcd is away"}, status=500))
     await run("top", "nodes")
     log = Path(run.home, "state", "gpuconsole", "gpuconsole.log").read_text()
@@ -103,7 +101,9 @@ async def test_a_server_that_cannot_be_reached_is_logged(run: CommandLine) -> No
     assert f"WARNING k8s.client.connection: GET {OWN}?limit=500: Cannot connect" in log
 
 
-async def test_the_log_holds_no_words_that_were_passed_on(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_the_log_omits_passed_arguments_and_the_token(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     await run("shell", "running", "-v", "--", "login", "--password", "hunter2")
     log = Path(run.home, "state", "gpuconsole", "gpuconsole.log").read_text()
     assert "/exec" in log or "/pods" in log

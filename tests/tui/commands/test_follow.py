@@ -101,7 +101,9 @@ async def test_a_job_is_followed_until_it_has_succeeded(run: CommandLine, follow
     assert (status, out) == (0, b"two\n"), err
 
 
-async def test_a_job_that_fails_fails_the_command_and_says_why(run: CommandLine, followed: Followed) -> None:
+async def test_a_followed_job_that_fails_exits_1_and_reports_the_reason(
+    run: CommandLine, followed: Followed
+) -> None:
     child = await started(run, followed)
     followed.end("Failed", "ran out of retries")
     status, _, err = await child.ends()
@@ -121,7 +123,9 @@ async def test_a_job_that_is_deleted_fails_the_command(run: CommandLine, followe
     assert (status, err.splitlines()[-1]) == (1, b"PyTorchJob default/demo was deleted before it ended.")
 
 
-async def test_ctrl_c_leaves_the_job_and_says_how_to_go_on(run: CommandLine, followed: Followed) -> None:
+async def test_ctrl_c_while_following_keeps_the_job_and_prints_how_to_follow_again(
+    run: CommandLine, followed: Followed
+) -> None:
     child = await run.start(*SUBMIT)
     assert child.stdout is not None
     await followed.cluster.until_asked(f"{CREATE}/demo")
@@ -154,7 +158,7 @@ async def test_a_job_that_ends_without_pods_fails(run: CommandLine, followed: Fo
         (("submit", "--follow", "-f", "jobs.yaml"), "--follow: the file has 2 jobs"),
     ],
 )
-async def test_there_must_be_one_job_to_follow(
+async def test_follow_requires_exactly_one_created_job(
     run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], said: str
 ) -> None:
     one = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: NAME}\nspec: {}\n---\n"
@@ -164,7 +168,9 @@ async def test_there_must_be_one_job_to_follow(
     assert cluster.requests == []
 
 
-async def test_a_terminal_shows_what_to_type_next(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_submit_on_a_terminal_suggests_the_next_commands(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     cluster.say(CREATE, Compute(_echo), method="POST")
     status, screen = await run.on_terminal(*(word for word in SUBMIT if word != "--follow"), typed="")
     assert status == 0

@@ -58,7 +58,7 @@ async def test_a_server_needs_no_kubeconfig(alone: CommandLine, cluster: Scripte
         ("ALL_NAMESPACES", "true", f"/api/v1/{CLAIMS}"),
     ],
 )
-async def test_variables_stand_for_flags(
+async def test_namespace_flags_are_read_from_environment_variables_and_overridden_by_flags(
     run: CommandLine, cluster: ScriptedCluster, name: str, value: str, path: str
 ) -> None:
     run.set(f"GPUCONSOLE_{name}", value)
@@ -69,7 +69,9 @@ async def test_variables_stand_for_flags(
     assert cluster.asked(f"/api/v1/namespaces/default/{CLAIMS}")
 
 
-async def test_other_variables_stand_for_flags_too(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_impersonation_token_readonly_and_timeout_flags_are_read_from_the_environment(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     run.set("GPUCONSOLE_AS", "wu")
     run.set("GPUCONSOLE_AS_GROUP", "dev,ops")
     run.set("GPUCONSOLE_TOKEN", "other")
@@ -83,7 +85,7 @@ async def test_other_variables_stand_for_flags_too(run: CommandLine, cluster: Sc
     (await run("list")).reports(2, "--request-timeout: 'soon' is not a duration")
 
 
-async def test_a_plugin_of_kubectl_says_how_it_was_called(
+async def test_a_kubectl_plugin_prints_its_own_invocation_in_help_and_hints(
     run: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["/home/li/bin/kubectl-gpuconsole"])

@@ -21,14 +21,16 @@ def test_every_chapter_is_printed_without_its_markers(topic: str, capsys: pytest
     assert "<!--" not in printed
 
 
-def test_without_a_topic_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_without_a_topic_lists_all_topics(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help"]) == 0
     printed = capsys.readouterr().out
     assert all(f"\n{topic} " in printed for topic in TOPICS)
 
 
 @pytest.mark.parametrize("command", [name for each in COMMANDS for name in (each.name, *each.aliases)])
-def test_help_of_a_command_or_of_a_chapter(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_prints_the_chapter_or_the_usage_of_every_command(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     try:
         main(["help", command])
     except SystemExit as end:
@@ -44,13 +46,13 @@ def test_an_unknown_topic_is_wrong_usage_and_lists_the_topics(capsys: pytest.Cap
     assert "topology" in captured.err
 
 
-def test_the_start_of_a_topic_is_enough_where_it_is_the_only_one() -> None:
+def test_a_unique_prefix_of_a_topic_finds_it_in_any_case() -> None:
     assert find_topic("topo") == "topology"
     assert find_topic("c") == ""
     assert find_topic("LOGS") == "logs"
 
 
-async def test_a_sandbox_that_does_not_run_is_said_not_to(alone: CommandLine) -> None:
+async def test_sandbox_status_and_stop_report_a_sandbox_that_is_not_running(alone: CommandLine) -> None:
     found = (await alone("sandbox", "status", "-o", "json")).values
     assert (found["is_running"], found["pid"], found["started"]) == (False, 0, None)
     assert found["folder"] == str(alone.home / "data/gpuconsole/sandbox")

@@ -20,7 +20,7 @@ from tui.commands.support.output import write_progress
 HOSTILE = "evil\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u200b\x7f\r"
 """Sets the title, clears the screen, turns what is read around, and cannot be seen."""
 _OWN = re.compile(r"\r\x1b\[K")
-"""What `bundle` writes to take its last line away."""
+"""Sequence with which `bundle` erases its last line."""
 _ALLOWED = "\r\n"
 
 
@@ -132,7 +132,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "info": ("info", "info --keys", "info -o yaml"),
     "help": ("help", "help jobs"),
 }
-"""Of every command some that print names which somebody else has given."""
+"""Invocations of each command that print names given by others."""
 ON_A_TERMINAL = (
     "list -o wide",
     "delete evil",
@@ -144,7 +144,7 @@ ON_A_TERMINAL = (
 """A table, questions, progress, and a command that takes the terminal for itself."""
 
 
-def test_every_command_is_tried() -> None:
+def test_every_command_is_tested_with_hostile_text() -> None:
     assert set(LINES) == {command.name for command in COMMANDS}
 
 
@@ -199,7 +199,9 @@ def is_harmless(status: int, printed: str) -> None:
     assert printed
 
 
-async def test_what_goes_to_a_pipe_stays_as_it_is(hostile_run: CommandLine, files: dict[str, str]) -> None:
+async def test_csv_in_a_pipe_keeps_control_characters(
+    hostile_run: CommandLine, files: dict[str, str]
+) -> None:
     ended = await hostile_run.process("curves", files["folder"], "-o", "csv")
     assert f"loss{HOSTILE.removesuffix(chr(13))}" in ended.out
 
@@ -214,7 +216,9 @@ async def test_tables_and_objects_hold_no_escapes_in_a_pipe_either(
         assert set(UNSAFE.findall(ended.out)) <= {"\n"}
 
 
-def test_progress_is_harmless(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_text_is_sanitized(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     write_progress("1/2 \x1b[31mred")
     printed = capsys.readouterr().err.removeprefix("\r\x1b[K")

@@ -63,14 +63,16 @@ async def test_selectors_choose_jobs(jobs: CommandLine, words: tuple[str, ...], 
         ("instances_total", ["gpt", "bert", "resnet"]),
     ],
 )
-async def test_a_field_orders_the_list(jobs: CommandLine, field: str, expected: list[str]) -> None:
+async def test_sort_by_orders_the_list_by_a_field(jobs: CommandLine, field: str, expected: list[str]) -> None:
     ended = await jobs("list", f"--sort-by={field}", "--no-headers")
     found = [line.split()[0] for line in ended.out.splitlines()]
     assert sorted(found) == sorted(expected)
     assert found.index(expected[0]) < found.index(expected[-1])
 
 
-async def test_formats_of_kubectl(jobs: CommandLine) -> None:
+async def test_list_supports_kubectls_name_custom_columns_csv_and_no_headers_formats(
+    jobs: CommandLine,
+) -> None:
     assert set((await jobs("list", "-o", "name")).out.split()) == {f"PyTorchJob/{name}" for name in TEAMS}
     table = (
         await jobs("list", "-o", "custom-columns=JOB:.name,IS:.status,NONE:.nothing", "--sort-by=name")
@@ -100,7 +102,7 @@ async def test_formats_of_kubectl(jobs: CommandLine) -> None:
         ((), False),
     ],
 )
-async def test_logs_are_read_only_for_what_stands_in_them(
+async def test_list_reads_logs_only_for_fields_derived_from_logs(
     run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], expected: bool
 ) -> None:
     assert (await run("list", *words)).status == 0
@@ -133,7 +135,7 @@ async def test_top_and_data_lists_take_the_same_flags(run: CommandLine) -> None:
         (("-o", "jsn"), "did you mean json? choose from table, wide, json, yaml, name, csv"),
     ],
 )
-async def test_what_cannot_be_parsed_is_wrong_usage(
+async def test_a_malformed_selector_sort_path_or_format_is_a_usage_error(
     jobs: CommandLine, words: tuple[str, ...], why: str
 ) -> None:
     ended = await jobs("list", *words)
@@ -141,7 +143,7 @@ async def test_what_cannot_be_parsed_is_wrong_usage(
     assert why in ended.err
 
 
-async def test_a_watched_list_prints_what_changes(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_a_watched_list_prints_only_the_changed_job(run: CommandLine, cluster: ScriptedCluster) -> None:
     changing = Cluster(cluster, "bert", "gpt")
     child = run.fork("list", "-w")
     first = [(await child.line()).split() for _ in range(3)]

@@ -37,14 +37,18 @@ def _as_asked(asked: Asked, log: bytes) -> bytes:
     )
 
 
-async def test_the_chiefs_log_goes_to_stdout_byte_by_byte(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_the_master_pods_log_is_written_to_stdout_unchanged(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     path = serve(cluster, "done-master-0")
     for flags, printed in (((), b"one\n\x1b[31mtwo\x1b[0m \xff\nthree\n"), (("--timestamps",), STAMPED)):
         assert await run.fork("logs", "done", *flags).ends() == (0, printed, b"")
     assert cluster.asked(path)[0].query["container"] == "pytorch"
 
 
-async def test_what_is_asked_for_is_asked_of_the_server(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_logs_passes_tail_since_and_previous_to_the_server(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     path = serve(cluster, "restarts-master-0")
     assert (await run.process("logs", "restarts", "-t", "5", "--since", "1h30m")).status == 0
     assert (await run.process("logs", "restarts", "--previous")).status == 0
@@ -68,7 +72,7 @@ async def test_an_instance_may_be_named(run: CommandLine, cluster: ScriptedClust
         ("done", 'User "li" cannot get resource "pods/log"'),
     ],
 )
-async def test_a_log_that_is_not_there_is_told_with_what_is(
+async def test_a_missing_log_is_reported_with_those_that_exist(
     run: CommandLine, cluster: ScriptedCluster, line: str, said: str
 ) -> None:
     serve(cluster, "running-master-0")
@@ -101,7 +105,7 @@ async def test_following_a_job_that_has_ended_ends(run: CommandLine, live: Scrip
     assert err == b"-- master-0: ended, exit 0\n"
 
 
-async def test_lines_come_as_they_are_written(run: CommandLine, live: ScriptedCluster) -> None:
+async def test_followed_log_lines_are_printed_as_they_arrive(run: CommandLine, live: ScriptedCluster) -> None:
     log = Stream(b"2026-11-20T18:36:10.000000001Z one\n")
     path = "/api/v1/namespaces/default/pods/running-master-0"
     live.say(path, Answer(pod("running-master-0")))
@@ -127,7 +131,9 @@ async def test_following_a_deleted_job_is_reported(run: CommandLine, live: Scrip
     assert b"There is no log to print." in err
 
 
-async def test_an_owner_of_an_owner_can_be_followed(run: CommandLine, live: ScriptedCluster) -> None:
+async def test_logs_of_a_deployment_are_found_through_its_replicaset(
+    run: CommandLine, live: ScriptedCluster
+) -> None:
     def owner(kind: str, name: str) -> dict[str, Any]:
         return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}
 

@@ -26,7 +26,7 @@ def pod(name: str, *owners: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse(cluster: ScriptedCluster, path: str) -> None:
-    """Let nobody list a collection, neither of all namespaces nor of alice's."""
+    """Refuse the list of a collection, both of all namespaces and of alice's."""
     for place in (path.format(""), path.format("namespaces/alice/")):
         cluster.replace(place, refusal(403, f'User "alice" cannot list {place}', "Forbidden"))
 
@@ -44,7 +44,7 @@ def alice(alone: CommandLine, cluster: ScriptedCluster) -> CommandLine:
     return alone
 
 
-async def test_jobs_of_kinds_that_may_not_be_listed_are_rows_by_their_pods(alice: CommandLine) -> None:
+async def test_jobs_of_unlistable_kinds_are_listed_from_their_pods(alice: CommandLine) -> None:
     ended = await alice("list")
     assert ended.err == "Not shown: pytorchjobs, jobs; you may not list them in namespace alice.\n"
     assert ended.status == 0
@@ -53,16 +53,14 @@ async def test_jobs_of_kinds_that_may_not_be_listed_are_rows_by_their_pods(alice
 
 
 @pytest.mark.parametrize("words", [("list",), ("top", "jobs"), ("prune", "--older-than", "7d", "--dry-run")])
-async def test_json_names_what_is_not_shown(alice: CommandLine, words: tuple[str, ...]) -> None:
+async def test_json_lists_unreadable_resources_as_partial(alice: CommandLine, words: tuple[str, ...]) -> None:
     ended = await alice(*words, "-o", "json")
     assert ended.values["partial"] == ["pytorchjobs", "jobs"]
     assert ended.status == 0
     assert len(ended.err.splitlines()) == 1
 
 
-async def test_a_partial_list_without_rows_is_no_failure(
-    alice: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_an_empty_partial_list_succeeds(alice: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.replace("/api/v1/namespaces/alice/pods", page([]))
     ended = await alice("top", "jobs")
     assert (ended.status, ended.out) == (0, "")
@@ -100,7 +98,7 @@ async def test_lists_that_the_server_does_not_serve_are_not_called_refused(
         ]
 
 
-async def test_all_namespaces_of_a_user_of_one_are_that_one(alice: CommandLine) -> None:
+async def test_all_namespaces_falls_back_to_the_only_readable_namespace(alice: CommandLine) -> None:
     ended = await alice("list", "-A")
     assert ended.status == 0
     assert ended.row("alice")[1] == "bert"
@@ -110,7 +108,7 @@ async def test_all_namespaces_of_a_user_of_one_are_that_one(alice: CommandLine) 
     )
 
 
-async def test_a_job_that_is_not_found_may_be_among_what_is_not_shown(alice: CommandLine) -> None:
+async def test_get_of_a_missing_job_names_the_resources_that_cannot_be_listed(alice: CommandLine) -> None:
     found = await alice("get", "bert", "-o", "json")
     assert (found.status, found.err, found.values["kind"]) == (0, "", "PyTorchJob")
     ended = await alice("get", "gpt")
@@ -121,7 +119,7 @@ async def test_a_job_that_is_not_found_may_be_among_what_is_not_shown(alice: Com
     ]
 
 
-async def test_top_nodes_counts_from_the_pods_that_may_be_listed(alice: CommandLine) -> None:
+async def test_top_nodes_without_node_permission_counts_gpus_from_readable_pods(alice: CommandLine) -> None:
     ended = await alice("top", "nodes", "-o", "json")
     assert ended.status == 0
     assert ended.values["partial"] == ["nodes", "pods"]
@@ -143,7 +141,9 @@ async def test_claims_fall_back_to_one_namespace(alice: CommandLine, cluster: Sc
     assert (await alice("data", "list", "-A", "-o", "json")).values["partial"] == ["persistentvolumeclaims"]
 
 
-async def test_every_row_can_be_named_by_its_kind(alice: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_every_listed_row_is_found_by_kind_and_name(
+    alice: CommandLine, cluster: ScriptedCluster
+) -> None:
     web = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web", "controller": True}
     meta = {"name": "web-5d9", "namespace": "alice", "uid": "web-5d9", "ownerReferences": [web]}
     serves = {"kind": "APIResourceList", "groupVersion": "apps/v1"}
@@ -168,7 +168,7 @@ async def test_a_known_kind_without_the_row_is_not_found(run: CommandLine, kind:
     assert ended.err.startswith("There is no ")
 
 
-def test_resources_of_one_plural_are_told_apart_by_their_groups() -> None:
+def test_missing_resources_with_the_same_plural_are_qualified_by_api_group() -> None:
     missing = [
         Missing("list", f"mpijobs.{group}", "li") for group in ("kubeflow.org", "batch.tensorstack.dev")
     ]

@@ -48,7 +48,7 @@ def deleted(cluster: ScriptedCluster) -> set[str]:
     return {each.path.rpartition("/")[2] for each in cluster.requests if each.method == "DELETE"}
 
 
-async def test_what_a_killed_curves_left_goes_too(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_prune_deletes_leftover_reader_pods(run: CommandLine, cluster: ScriptedCluster) -> None:
     pods = "/api/v1/namespaces/default/pods"
     meta = {"name": "bert-reader-x", "namespace": "default", "labels": {READER_LABEL: "true"}}
     cluster.say(pods, page([{"metadata": meta, "status": {"phase": "Failed"}}]))
@@ -59,7 +59,9 @@ async def test_what_a_killed_curves_left_goes_too(run: CommandLine, cluster: Scr
     assert deleted(cluster) == {"bert-reader-x"}
 
 
-async def test_what_ended_long_ago_and_is_ones_own_goes(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_prune_deletes_only_the_users_own_jobs_that_ended_long_ago(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     found = await run("prune", "--older-than", "7d", "--yes")
     assert found.status == 0
     assert deleted(cluster) == {"old", "old-failed"}
@@ -86,7 +88,7 @@ async def test_a_dry_run_deletes_nothing(run: CommandLine, cluster: ScriptedClus
     assert deleted(cluster) == set()
 
 
-async def test_nothing_old_enough_is_no_failure(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_prune_succeeds_if_nothing_is_old_enough(run: CommandLine, cluster: ScriptedCluster) -> None:
     (await run("prune", "--older-than", "99d", "--yes")).reports(0, "Nothing to prune in namespace default.")
 
 
@@ -98,7 +100,9 @@ async def test_a_refused_job_does_not_stop_the_others(run: CommandLine, cluster:
     assert "Could not delete PyTorchJob old.\nThe cluster says: you may not" in found.err
 
 
-async def test_the_last_pod_dates_a_job_without_an_end(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_the_last_pods_end_time_dates_a_job_without_a_completion_time(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     cluster.forget("/apis/batch/v1/jobs")
     job = batch_job("nightly")
     job["metadata"]["annotations"] = {"gpuconsole.dev/user": "li"}
@@ -114,7 +118,7 @@ async def test_the_last_pod_dates_a_job_without_an_end(run: CommandLine, cluster
 
 
 @pytest.mark.parametrize("words", ["", "--older-than soon", "--older-than 7d --status Running"])
-async def test_what_makes_no_sense_is_wrong_usage(
+async def test_prune_rejects_a_missing_age_and_invalid_filters(
     run: CommandLine, cluster: ScriptedCluster, words: str
 ) -> None:
     assert (await run("prune", *words.split(), "--yes")).status == 2

@@ -88,7 +88,7 @@ async def test_t9k_expected_replicas_are_changed(run: CommandLine, cluster: Scri
         (elastic() | {"status": ENDED}, 3, "It has ended."),
     ],
 )
-async def test_what_cannot_be_is_refused_with_the_reason(
+async def test_scale_rejects_non_elastic_jobs_and_out_of_range_replicas(
     run: CommandLine, cluster: ScriptedCluster, job: Object, replicas: int, why: str
 ) -> None:
     serve(cluster, job)
@@ -99,7 +99,7 @@ async def test_what_cannot_be_is_refused_with_the_reason(
 
 
 def asked_for(cluster: ScriptedCluster) -> list[int]:
-    """Return how many workers were asked for."""
+    """Return the number of workers in each patch of the job."""
     patches = [json.loads(asked.body) for asked in cluster.asked(f"{PATH}/bert", method="PATCH")]
     return [patch["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] for patch in patches]
 
@@ -113,7 +113,7 @@ def asked_for(cluster: ScriptedCluster) -> list[int]:
         ("scaleout pytorchjob --name bert", 3),
     ],
 )
-async def test_it_is_scaled_by_so_many_replicas(
+async def test_scalein_and_scaleout_change_the_replicas_by_the_count(
     run: CommandLine, cluster: ScriptedCluster, words: str, workers: int
 ) -> None:
     serve(cluster, elastic())
@@ -123,7 +123,7 @@ async def test_it_is_scaled_by_so_many_replicas(
     assert asked_for(cluster) == [workers]
 
 
-async def test_what_changes_nothing_here_is_said(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_scaleout_reports_flags_without_effect(run: CommandLine, cluster: ScriptedCluster) -> None:
     serve(cluster, elastic())
     ended = await run(*["scaleout", "etjob", "--name=bert", "--timeout=1m0s", "--retry=2", "--yes"])
     assert (ended.status, ended.err) == (0, "Without effect here: --timeout, --retry.\n")
@@ -157,7 +157,9 @@ async def test_an_impossible_count_is_refused(
     assert asked_for(cluster) == []
 
 
-async def test_a_job_that_is_not_elastic_says_so(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_scalein_and_scaleout_reject_a_job_with_fixed_pods(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     cluster.replace("/apis/batch/v1/jobs", page([batch_job("sweep")]))
     cluster.say("/apis/batch/v1/namespaces/default/jobs/sweep", Answer(batch_job("sweep")))
     for words in ("scale sweep --replicas 3", "scalein etjob --name sweep", "scaleout etjob --name sweep"):
@@ -165,7 +167,9 @@ async def test_a_job_that_is_not_elastic_says_so(run: CommandLine, cluster: Scri
 
 
 @pytest.mark.parametrize("words", ["scalein etjob --name=et-mnist", "scale et-mnist --replicas 2"])
-async def test_et_operator_jobs_are_left(run: CommandLine, cluster: ScriptedCluster, words: str) -> None:
+async def test_et_operator_jobs_are_not_scaled(
+    run: CommandLine, cluster: ScriptedCluster, words: str
+) -> None:
     owner = {"apiVersion": "kai.alibabacloud.com/v1alpha1", "kind": "TrainingJob"}
     job = {**owner, "metadata": {"name": "et-mnist", "namespace": "default", "uid": "u"}}
     cluster.replace("/api/v1/pods", page([pod_of(job, "worker-0", on="n1")]))

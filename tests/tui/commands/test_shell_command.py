@@ -84,7 +84,7 @@ async def test_an_old_cluster_cannot_end_input(run: CommandLine, cluster: Script
         (("forward", "bert", "80", "-i", "master-0"), 1, "pod bert-master-0 is not running"),
     ],
 )
-async def test_what_cannot_be_done_is_said(
+async def test_shell_and_forward_report_missing_targets_and_invalid_arguments(
     run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], status: int, said: str
 ) -> None:
     for path in ("exec", "portforward"):
@@ -95,7 +95,7 @@ async def test_what_cannot_be_done_is_said(
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
-async def test_a_forward_prints_its_address_and_lasts_until_a_signal(
+async def test_forward_prints_its_local_address_and_runs_until_a_signal(
     run: CommandLine, cluster: ScriptedCluster, number: signal.Signals, status: int
 ) -> None:
     async def serve(speaker: Speaker) -> None:
@@ -124,7 +124,9 @@ async def test_a_forward_prints_its_address_and_lasts_until_a_signal(
         each.close()
 
 
-async def test_a_tensorboard_is_forwarded_where_it_is(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_forward_tensorboard_uses_the_pod_with_the_tensorboard_port(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     async def serve(speaker: Speaker) -> None:
         await speaker.say(0, b"\x76\x17")
 

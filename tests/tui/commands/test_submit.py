@@ -32,7 +32,9 @@ HUGE = (*DEMO, "--gpus", "64")
 NEVER = "would never start: needs 1 × 64 GPUs; the cluster has 15, at most 8 per node."
 
 
-async def test_what_the_server_warns_of_goes_to_stderr(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_server_warning_headers_are_printed_to_stderr_sanitized(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     def warn(asked: Asked) -> Reply:
         words = "spec.podFailurePolicy: ignored\u202e"
         return Answer(json.loads(asked.body), 201, {"Warning": f'299 - "{words}"'})
@@ -83,7 +85,7 @@ async def test_a_job_is_created_from_flags(run: CommandLine, cluster: ScriptedCl
     assert {"name": "claim-0", "mountPath": "/mnt"} in container["volumeMounts"]
 
 
-async def test_a_dry_run_prints_all_that_would_be_created_and_no_secret(alone: CommandLine) -> None:
+async def test_a_client_dry_run_prints_all_objects_and_masks_secrets(alone: CommandLine) -> None:
     words = (
         *("--sync-mode=git", "--sync-source=https://git/x.git", "-e", "GIT_SYNC_USERNAME=li"),
         *("-e", "GIT_SYNC_PASSWORD=geheim", "--tensorboard", "--logdir=/in/logs", "-d", "claim:/in", "true"),
@@ -105,7 +107,9 @@ async def test_a_dry_run_prints_all_that_would_be_created_and_no_secret(alone: C
     ]
 
 
-async def test_what_is_created_beside_a_job_is_said(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_submit_reports_the_service_created_for_a_multi_worker_job(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     services = "/api/v1/namespaces/default/services"
     for path in (BATCH_JOBS, services):
         cluster.say(path, Compute(echo), method="POST")
@@ -166,7 +170,7 @@ async def test_a_job_that_fits_no_node_needs_force(run: CommandLine, cluster: Sc
 
 
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1)])
-async def test_somebody_at_a_terminal_is_asked_whether_to_create_what_never_fits(
+async def test_submit_on_a_terminal_confirms_a_job_that_fits_no_node(
     run: CommandLine, cluster: ScriptedCluster, answer: str, status: int
 ) -> None:
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
@@ -175,7 +179,9 @@ async def test_somebody_at_a_terminal_is_asked_whether_to_create_what_never_fits
     assert len(cluster.asked(PYTORCH_JOBS, method="POST")) == (1 if status == 0 else 0)
 
 
-async def test_unreadable_nodes_keep_no_job_back(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_a_job_is_created_without_a_fit_check_if_nodes_are_unreadable(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     for path in ("/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/default/pods"):
         cluster.replace(path, refusal(403, "no", "Forbidden"))
     cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
@@ -289,7 +295,7 @@ async def test_a_wrongly_accepted_job_is_warned_about(run: CommandLine, cluster:
     assert ended.err == f"{OVER_LIMIT_WARNING}\n"
 
 
-async def test_a_kind_that_is_not_served_is_said_once(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_an_unserved_kind_is_reported_once(run: CommandLine, cluster: ScriptedCluster) -> None:
     say_kinds(cluster, {"batch/v1": ["jobs"], "kubeflow.org/v1": []})
     ended = await run(*DEMO, "true")
     assert ended.err.splitlines() == [
@@ -343,7 +349,9 @@ def sent_command(cluster: ScriptedCluster) -> list[str]:
     return list(pod["containers"][0]["command"])
 
 
-async def test_a_reused_name_starts_anew(run: CommandLine, cluster: ScriptedCluster, tmp_path: Path) -> None:
+async def test_a_reused_job_name_starts_from_scratch_and_suggests_continue(
+    run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
+) -> None:
     with_checkpoint(cluster, tmp_path / "volume", "demo", 200)
     ended = await run(*TRAINER)
     assert (ended.status, ended.out) == (0, WITH_TRAINER)
@@ -400,7 +408,7 @@ async def test_a_missing_run_is_refused(run: CommandLine, cluster: ScriptedClust
     assert cluster.asked(PYTORCH_JOBS, method="POST") == []
 
 
-async def test_without_a_cluster_only_a_folder_can_be_continued(run: CommandLine) -> None:
+async def test_a_client_dry_run_can_continue_only_from_a_folder(run: CommandLine) -> None:
     found = await manifest_of(run, *TRAINER[1:], "--continue", "/workspace/old", *AS_MANIFEST)
     text = json.dumps(found)
     assert '"--checkpoint-dir", "/workspace/old/checkpoints"' in text
@@ -429,7 +437,7 @@ command: python train.py --epochs 3
 
 @pytest.fixture
 def own(alone: CommandLine) -> CommandLine:
-    """Return the command line of somebody who has a template `ours`."""
+    """Return the command line of a user who has a template `ours`."""
     return with_template(alone, "ours", OURS)
 
 
@@ -448,7 +456,7 @@ def env_of(job: Any) -> dict[str, str]:
     return {each["name"]: each["value"] for each in container_of(job)["env"] if len(each["name"]) == 1}
 
 
-async def test_a_template_is_a_job(own: CommandLine) -> None:
+async def test_a_template_fills_the_jobs_manifest(own: CommandLine) -> None:
     job = await manifest_of(own, "--template", "ours", "--name", "demo", *AS_MANIFEST)
     assert (job["kind"], job["metadata"]["name"]) == ("PyTorchJob", "demo")
     assert job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 2
@@ -463,7 +471,7 @@ async def test_a_template_is_a_job(own: CommandLine) -> None:
     assert tolerated in pod["tolerations"]
 
 
-async def test_flags_override_it(own: CommandLine) -> None:
+async def test_flags_override_the_templates_fields(own: CommandLine) -> None:
     words = (
         *("--template=ours", "--name=demo", "--image=other:2", "--workers", "1", "--gpus=1", "-e", "A=9"),
         *("-e", "C=3", "-d", "mine:/mnt", "--tensorboard=false", "--logdir=/mnt/l", "python other.py"),
@@ -486,7 +494,7 @@ async def test_every_packaged_template_makes_a_job(alone: CommandLine, template:
     assert job["kind"] == kind
 
 
-async def test_the_arguments_of_its_trainer_come_before_those_that_are_typed(alone: CommandLine) -> None:
+async def test_the_templates_trainer_arguments_precede_those_on_the_command_line(alone: CommandLine) -> None:
     text = "kind: PyTorchJob\nimage: x\ntrainer: ddp\narguments: {epochs: 5, batch-size: 32}\n"
     run = with_template(alone, "digits", text)
     words = ("--template", "digits", "--name", "demo", *AS_MANIFEST)
@@ -500,7 +508,7 @@ async def test_the_arguments_of_its_trainer_come_before_those_that_are_typed(alo
     assert container_of(await manifest_of(run, *words, "python a.py"))["command"][-1] == "python a.py"
 
 
-async def test_a_typed_kind_counts_more_than_the_templates(own: CommandLine) -> None:
+async def test_a_kind_on_the_command_line_overrides_the_templates_kind(own: CommandLine) -> None:
     job = await manifest_of(own, "t9k", "--template", "ours", "--name", "demo", *AS_MANIFEST)
     assert job["kind"] == "PyTorchTrainingJob"
     ended = await own("submit", "trainjob", "--template", "torchrun-t9k", "--image=x", "--dry-run=client")
@@ -508,7 +516,7 @@ async def test_a_typed_kind_counts_more_than_the_templates(own: CommandLine) -> 
     assert "--restart-policy: " in ended.err
 
 
-async def test_one_of_your_own_hides_a_packaged_one_of_its_name(alone: CommandLine) -> None:
+async def test_a_users_template_overrides_a_packaged_template_with_the_same_name(alone: CommandLine) -> None:
     run = with_template(alone, "git-gloo", OURS)
     job = await manifest_of(run, "--template", "git-gloo", "--name", "demo", *AS_MANIFEST)
     assert container_of(job)["image"] == "train:1"
@@ -517,7 +525,7 @@ async def test_one_of_your_own_hides_a_packaged_one_of_its_name(alone: CommandLi
     assert ended.out.count("git-gloo ") == 1
 
 
-async def test_its_namespace_counts_unless_another_is_named(alone: CommandLine) -> None:
+async def test_the_templates_namespace_is_used_unless_a_flag_overrides_it(alone: CommandLine) -> None:
     run = with_template(alone, "there", f"{OURS}namespace: vision\n")
     words = ("--template", "there", "--name", "demo", *AS_MANIFEST)
     assert (await manifest_of(run, *words))["metadata"]["namespace"] == "vision"
@@ -542,7 +550,9 @@ KNOWN = ", ".join(["ours", *(template.name for template in PACKAGED)])
         (("pytorch", "--template", "odd"), "template odd: "),
     ],
 )
-async def test_what_cannot_be_meant_is_refused(own: CommandLine, words: tuple[str, ...], said: str) -> None:
+async def test_an_unknown_or_unusable_template_is_rejected(
+    own: CommandLine, words: tuple[str, ...], said: str
+) -> None:
     if "nothing" not in words and words[-1] != "--template":
         with_template(own, "open", "workers: 2\n")
         with_template(own, "tf", "kind: TFJob\n")
@@ -550,7 +560,7 @@ async def test_what_cannot_be_meant_is_refused(own: CommandLine, words: tuple[st
     (await own("submit", *words)).reports(2, said)
 
 
-async def test_a_file_that_is_no_template_is_named_and_the_others_work(own: CommandLine) -> None:
+async def test_an_invalid_template_file_is_reported_and_the_others_still_work(own: CommandLine) -> None:
     with_template(own, "bad", "gpu: 2\n")
     ended = await own("templates")
     assert ended.status == 1

@@ -22,7 +22,9 @@ JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {}}}\nspec: {{}}\n"
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
 
 
-async def test_what_was_printed_can_be_submitted(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_a_printed_manifest_can_be_submitted_as_a_file(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     printed = await run("submit", *SMALL, "true")
     path = run.home / "job.yaml"
     path.write_text(printed.out + printed.out.replace("demo", "demo-2"))
@@ -128,7 +130,9 @@ async def test_nothing_is_sent_of_a_wrong_file(
     assert cluster.requests == []
 
 
-async def test_a_list_of_kubectl_is_its_items(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_a_kubernetes_list_is_submitted_item_by_item(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     items = [yaml.safe_load(JOB.format(name)) for name in ("a", "b")]
     path = run.home / "jobs.json"
@@ -137,7 +141,7 @@ async def test_a_list_of_kubectl_is_its_items(run: CommandLine, cluster: Scripte
     assert (ended.status, ended.out) == (0, "Job default/a created.\nJob default/b created.\n"), ended.err
 
 
-async def test_a_pipe_of_the_shell_may_hold_the_manifest(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_a_manifest_can_be_read_from_a_shell_pipe(run: CommandLine, cluster: ScriptedCluster) -> None:
     cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     reader, writer = os.pipe()
     os.write(writer, JOB.format("piped").encode())
@@ -158,7 +162,7 @@ async def test_a_pipe_of_the_shell_may_hold_the_manifest(run: CommandLine, clust
         (", annotations: {arena.kubeflow.org/username: wang}", None),
     ],
 )
-async def test_a_job_of_a_file_is_annotated_with_its_user_as_one_of_flags_is(
+async def test_a_job_from_a_file_is_annotated_with_the_user_unless_already_annotated(
     run: CommandLine, cluster: ScriptedCluster, annotations: str, user: str | None
 ) -> None:
     if user == "admin":
@@ -207,7 +211,7 @@ SET: dict[str, Any] = {
 
 
 def job_with(gpus: int = 0, workers: int = 1, **pod: Any) -> dict[str, Any]:
-    """Return a PyTorchJob as somebody writes it."""
+    """Return a PyTorchJob as a user writes it."""
     container: dict[str, Any] = {"name": "pytorch", "image": "x", "command": ["train"]}
     if gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
@@ -237,7 +241,7 @@ def written(run: CommandLine, *objects: dict[str, Any]) -> str:
 
 
 def created(cluster: ScriptedCluster, path: str) -> list[Any]:
-    """Return what was created for good."""
+    """Return the objects created without a dry run."""
     return [
         json.loads(each.body)
         for each in cluster.asked(path, method="POST")
@@ -280,7 +284,7 @@ NO_SECRET = "would wait: Secret nope not found in default; create it, or name on
         (job_with(volumes=on_claim("taken")), ""),
     ],
 )
-async def test_a_jobs_manifest_is_checked_as_flags_are(
+async def test_a_jobs_manifest_gets_the_same_preflight_warnings_as_flags(
     run: CommandLine, cluster: ScriptedCluster, job: dict[str, Any], said: str
 ) -> None:
     bound = {"metadata": {"name": "taken"}, "spec": {"accessModes": ["ReadWriteMany"]}}
@@ -292,7 +296,9 @@ async def test_a_jobs_manifest_is_checked_as_flags_are(
     assert ended.err == (f"Warning: {said}.\n" if said else "")
 
 
-async def test_the_tutorials_file_is_told_of_its_claim(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_the_t9k_tutorial_job_warns_about_its_missing_volume_claim(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     cluster.say(
         "/apis/batch.tensorstack.dev/v1beta1/namespaces/default/pytorchtrainingjobs",
         Compute(echo),
@@ -304,7 +310,9 @@ async def test_the_tutorials_file_is_told_of_its_claim(run: CommandLine, cluster
     assert "Warning: would wait: volume claim mnist not found in default" in ended.err
 
 
-async def test_what_the_file_brings_along_is_not_missed(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_a_volume_claim_in_the_same_file_is_not_reported_missing(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     for path in (CLAIMS, PYTORCH_JOBS):
         cluster.say(path, Compute(echo), method="POST")
     ended = await run("submit", "-f", written(run, CLAIM, job_with(volumes=on_claim("fresh"))))
@@ -379,7 +387,7 @@ CHOOSE = "Choose another name, or delete that job first. Nothing was created."
     ],
     ids=["job", "right", "claim"],
 )
-async def test_one_refusal_creates_none_of_several(
+async def test_one_rejected_object_prevents_creation_of_all_objects_in_the_file(
     run: CommandLine,
     cluster: ScriptedCluster,
     replies: list[tuple[str, Reply, str]],
@@ -394,7 +402,9 @@ async def test_one_refusal_creates_none_of_several(
     assert created(cluster, CLAIMS) == []
 
 
-async def test_unknown_objects_are_left_to_the_server(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_unknown_kinds_and_malformed_specs_are_sent_to_the_server_unchecked(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     say_kinds(cluster, {"jobset.x-k8s.io/v1alpha2": ["jobsets"], "kubeflow.org/v1": ["pytorchjobs"]})
     for path in (SETS, PYTORCH_JOBS):
         cluster.say(path, Compute(echo), method="POST")

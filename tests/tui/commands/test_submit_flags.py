@@ -119,7 +119,7 @@ def test_every_field_has_its_flags(name: str, flag: str) -> None:
     assert getattr(spec, name) != field.default
 
 
-def test_what_is_not_said_is_as_the_fields_declare_it() -> None:
+def test_omitted_flags_take_the_declared_defaults() -> None:
     spec = job_of(*SMALL)
     said = {"name", "image", "command", "user"}
     defaults: dict[str, Any] = {name: field.default for name, field in JOB_FIELDS.items() if name not in said}
@@ -142,12 +142,12 @@ def test_switches_are_read_as_pflag_reads_them(words: tuple[str, ...], is_on: bo
     assert (spec.gpu_topology, spec.command) == (is_on, ("sh", "-c", "true"))
 
 
-def test_values_stand_behind_a_space_or_an_equals_sign_and_the_last_counts() -> None:
+def test_flag_values_follow_a_space_or_equals_sign_and_the_last_one_wins() -> None:
     spec = job_of(*SMALL, "--workers", "3", "-p", "low", "-p=high", "--gpus=1", "--gpus=2")
     assert (spec.workers, spec.priority_class, spec.gpus) == (3, "high", 2)
 
 
-def test_flags_that_are_repeated_add_up() -> None:
+def test_repeated_flags_accumulate() -> None:
     spec = job_of(
         *SMALL, *("-e", "A=1"), "-e=B=x=y", "--env=A=2", *("-d", "a:/a"), "--data=b:/b", *("-l", "x=1"),
         *("-a", "y=2"), "--toleration=all", "--selector=gpu=a100", "--data-dir=/h",
@@ -159,7 +159,7 @@ def test_flags_that_are_repeated_add_up() -> None:
 
 
 @pytest.mark.parametrize("value", ['"b"', "1=2", "", "one\n\ttwo\n"])
-def test_a_value_is_taken_as_the_shell_gives_it(value: str) -> None:
+def test_quotes_in_flag_values_are_kept(value: str) -> None:
     assert job_of(*SMALL, "-e", f"A={value}").env == {"A": value}
 
 
@@ -171,7 +171,7 @@ def test_a_value_is_taken_as_the_shell_gives_it(value: str) -> None:
         (("--shell", "bash", "--", "a && sync"), ("bash", "-c", "a && sync")),
     ],
 )
-def test_a_command_is_one_line_for_the_shell_or_words_after_dashes(
+def test_a_command_is_one_shell_line_or_words_after_dashes(
     words: tuple[str, ...], command: tuple[str, ...]
 ) -> None:
     assert job_of(*BASE, *words).command == command
@@ -188,7 +188,7 @@ def test_a_command_is_one_line_for_the_shell_or_words_after_dashes(
         (("--gpus=4", "--nproc-per-node=2"), 2),
     ],
 )
-def test_processes_per_pod_are_said_in_torchruns_words(words: tuple[str, ...], processes: int) -> None:
+def test_nproc_per_node_accepts_torchruns_auto_gpu_and_cpu(words: tuple[str, ...], processes: int) -> None:
     assert job_of(*SMALL, *words).processes == processes
 
 
@@ -201,12 +201,14 @@ def test_processes_per_pod_are_said_in_torchruns_words(words: tuple[str, ...], p
         (("--gpus=1", "--device=amd.com/gpu=2"), ("nvidia.com/gpu", 1, {"amd.com/gpu": "2"})),
     ],
 )
-def test_other_devices_are_the_jobs_gpus_where_it_has_none(words: tuple[str, ...], found: object) -> None:
+def test_a_device_flag_sets_the_gpu_resource_if_no_gpus_are_requested(
+    words: tuple[str, ...], found: object
+) -> None:
     spec = job_of(*SMALL, *words)
     assert (spec.gpu_resource, spec.gpus, dict(spec.devices)) == found
 
 
-def test_a_job_whose_code_is_fetched_works_where_arena_lets_it() -> None:
+def test_a_job_with_synced_code_works_in_root_by_default_like_arena() -> None:
     synced = ("--sync-mode=git", "--sync-source=https://git/x")
     assert job_of(*SMALL, *synced).working_dir == "/root"
     assert job_of(*SMALL, *synced, "--working-dir=/there").working_dir == "/there"
@@ -257,7 +259,7 @@ def test_a_job_whose_code_is_fetched_works_where_arena_lets_it() -> None:
         ("--trainer=mpi --continue=/w/a", "--continue: the trainer mpi writes no checkpoints."),
     ],
 )
-def test_values_that_are_none_are_refused_with_their_flag(line: str, said: str) -> None:
+def test_invalid_flag_values_are_rejected_with_the_flag_name(line: str, said: str) -> None:
     with pytest.raises(WrongUsage) as error:
         job_of(*BASE, *shlex.split(line))
     assert said in str(error.value)
@@ -329,7 +331,7 @@ def test_a_trainer_writes_to_the_workspace_claim_unless_its_folders_are_named(
     assert spec.mounts == ((mine,) if RUN not in " ".join(command) else (mine, workspace))
 
 
-def test_a_claim_mounted_as_the_workspace_takes_its_place() -> None:
+def test_a_claim_mounted_at_workspace_replaces_the_workspace_claim() -> None:
     assert job_of(*BASE, "-d", "mine:/workspace", "--trainer=ddp").mounts == (Mount("mine", "/workspace"),)
 
 
@@ -375,7 +377,7 @@ TEXT = st.text(max_size=12) | st.text(string.ascii_lowercase + string.digits + "
     pairs=st.lists(st.tuples(st.text(min_size=1, max_size=5).filter(lambda name: "=" not in name), TEXT)),
     rest=st.lists(TEXT, max_size=3),
 )  # fmt: skip
-def test_any_flags_make_a_job_or_wrong_usage(
+def test_any_flags_produce_a_valid_job_or_a_usage_error(
     name: str, image: str, cpu: str, memory: str, folder: str, line: str, workers: int, gpus: int,
     pairs: list[tuple[str, str]], rest: list[str],
 ) -> None:  # fmt: skip
@@ -393,13 +395,13 @@ def test_any_flags_make_a_job_or_wrong_usage(
         assert problems_of(spec) == {}
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_invalid_flags_are_reported_together() -> None:
     with pytest.raises(WrongUsage) as error:
         job_of(*SMALL, "--workers=x", "--data=y")
     assert [line.partition(":")[0] for line in str(error.value).splitlines()] == ["--workers", "--data"]
 
 
-def test_what_a_kind_lacks_is_refused_with_its_sentence_and_not_in_its_help() -> None:
+def test_a_flag_unsupported_by_the_kind_is_rejected_and_hidden_from_its_help() -> None:
     lacks = {"ttl_s": "A Job of this kind is kept.", "tensorboard": "It has none."}
     with pytest.raises(WrongUsage) as error:
         job_of(*SMALL, "--ttl-after-finished=1h", "--tensorboard=false", lacks=lacks)
@@ -410,7 +412,7 @@ def test_what_a_kind_lacks_is_refused_with_its_sentence_and_not_in_its_help() ->
     assert "--running-timeout" in parser.format_help()
 
 
-def test_what_nobody_asked_for_is_not_refused() -> None:
+def test_an_unsupported_field_at_its_default_is_not_rejected() -> None:
     assert job_of(*SMALL, "--gpus=2", lacks={"processes": "It has none."}).processes == 2
 
 
@@ -427,14 +429,14 @@ def test_what_nobody_asked_for_is_not_refused() -> None:
         ("t9k", "--ttl-after-finished=1h", "--ttl-after-finished: A PyTorchTrainingJob is kept until"),
     ],
 )
-async def test_a_kind_says_what_it_cannot_have(
+async def test_a_flag_unsupported_by_a_kind_is_rejected_with_the_reason(
     run: CommandLine, cluster: ScriptedCluster, kind: str, flag: str, said: str
 ) -> None:
     (await run("submit", kind, "--name=demo", "--image=x", flag, "true")).reports(2, said)
     assert cluster.requests == []
 
 
-def test_roles_say_how_many_workers_there_are_unless_that_is_said() -> None:
+def test_roles_determine_the_worker_count_unless_workers_is_given() -> None:
     roles = ("--role", "worker replicas=3 image=train:2", "--role=master gpus=0")
     spec = job_of(*SMALL, *roles)
     assert (spec.workers, [role.name for role in spec.roles]) == (4, ["worker", "master"])
@@ -442,7 +444,7 @@ def test_roles_say_how_many_workers_there_are_unless_that_is_said() -> None:
     assert CREATABLE[0].unsupported(spec) == {}
 
 
-def test_the_flag_of_every_field_is_known() -> None:
+def test_every_job_field_has_a_flag() -> None:
     for name, field in JOB_FIELDS.items():
         assert flag_of(name) in (*field.flags, "COMMAND", "-n")
 
@@ -476,7 +478,7 @@ async def test_arenas_config_is_the_kubeconfig(alone: CommandLine) -> None:
     assert "/nowhere/config" in ended.err
 
 
-async def test_a_model_is_not_registered_and_that_is_said(run: CommandLine) -> None:
+async def test_model_registry_flags_warn_that_nothing_is_registered(run: CommandLine) -> None:
     ended = await run("submit", "pytorch", "--model-name", "m", "--model-source=s", *JOB)
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created (dry run).\n")
     assert ended.err == "--model-name, --model-source: registers nothing; there is no model registry here.\n"
@@ -495,7 +497,7 @@ async def test_a_model_is_not_registered_and_that_is_said(run: CommandLine) -> N
         ("get", "a", "b", "--foo"),
     ],
 )
-async def test_an_unknown_option_is_named_alone(
+async def test_an_unknown_option_is_reported_without_its_value(
     run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...]
 ) -> None:
     ended = await run(*words)
@@ -517,7 +519,9 @@ async def test_an_unknown_option_is_named_alone(
         ("dp", "use mpi instead"),
     ],
 )
-async def test_arenas_kinds_that_are_not_made_get_a_sentence(run: CommandLine, kind: str, said: str) -> None:
+async def test_arena_kinds_that_cannot_be_created_are_rejected_with_an_explanation(
+    run: CommandLine, kind: str, said: str
+) -> None:
     ended = await run("submit", kind, "--name=x", "--ps=1", "python train.py")
     ended.reports(2, said)
     assert len(ended.err.splitlines()) == 2
@@ -527,7 +531,7 @@ async def test_arenas_kinds_that_are_not_made_get_a_sentence(run: CommandLine, k
     ("word", "kind"),
     [("pytorch", "PyTorchJob"), ("pytorchjob", "PyTorchJob"), ("py", "PyTorchJob"), ("job", "Job")],
 )
-async def test_arenas_words_for_a_kind_are_known(run: CommandLine, word: str, kind: str) -> None:
+async def test_arenas_aliases_for_pytorchjob_are_accepted(run: CommandLine, word: str, kind: str) -> None:
     assert (await run("submit", word, *JOB)).out == f"{kind} default/demo created (dry run).\n"
 
 
@@ -541,14 +545,14 @@ async def test_arenas_words_for_a_kind_are_known(run: CommandLine, word: str, ki
         (("--sync-mode=folder", "--sync-source=./nothing", "true"), "--sync-source: "),
     ],
 )
-async def test_flags_that_make_no_sense_are_refused_before_anything_is_sent(
+async def test_invalid_flags_are_rejected_before_any_request(
     run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], said: str
 ) -> None:
     (await run("submit", "pytorch", *BASE, *words)).reports(2, said)
     assert cluster.requests == []
 
 
-async def test_the_help_of_a_kind_is_in_the_sections_of_the_form(alone: CommandLine) -> None:
+async def test_the_help_of_a_kind_lists_the_form_sections_in_order(alone: CommandLine) -> None:
     ended = await alone("submit", "pytorch", "--help")
     assert ended.out.startswith(
         "usage: gpuconsole submit pytorch --name NAME --image IMAGE [OPTIONS] COMMAND"
@@ -584,7 +588,9 @@ async def test_torchrun_starts_a_script_quoted_or_not(run: CommandLine, words: t
         ("roles", "worker memory=10", "worker: memory: 10 without a unit is 10 bytes: write e.g. 10Gi."),
     ],
 )
-def test_form_and_flags_refuse_the_same_in_the_same_words(name: str, text: str, sentence: str) -> None:
+def test_form_and_flags_reject_the_same_values_with_the_same_message(
+    name: str, text: str, sentence: str
+) -> None:
     with pytest.raises(WrongUsage) as refused:
         job_of(*SMALL, f"{flag_of(name)}={text}")
     values = {**default_values(), "name": "demo", "run": COMMAND, COMMAND: "true", name: text}

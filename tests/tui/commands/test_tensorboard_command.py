@@ -96,7 +96,7 @@ async def test_event_files_of_a_pod_are_copied(
 
 
 @pytest.mark.slow
-async def test_its_process_is_gone_when_it_ends_however_often_that_is_asked(tmp_path: Path) -> None:
+async def test_repeated_cancellation_still_stops_the_tensorboard_process(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="gpuconsole[trainer] brings it")
     addresses: asyncio.Queue[str] = asyncio.Queue()
 
@@ -115,7 +115,7 @@ async def test_its_process_is_gone_when_it_ends_however_often_that_is_asked(tmp_
         await asyncio.open_connection(address.hostname, address.port)
 
 
-async def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+async def test_tensorboard_reports_a_port_in_use(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="gpuconsole[trainer] brings it")
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
@@ -124,7 +124,7 @@ async def test_a_port_in_use_is_told(tmp_path: Path) -> None:
                 raise AssertionError("it started")
 
 
-async def test_without_tensorboard_it_is_told_how_to_get_it(
+async def test_a_missing_tensorboard_package_is_reported_with_the_install_command(
     run: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_run(run.home / "runs")
@@ -141,13 +141,13 @@ async def test_without_tensorboard_it_is_told_how_to_get_it(
         (("runs", "--port", "0"), 2, "'0' is not a port"),
     ],
 )
-async def test_what_cannot_be_served_is_told(
+async def test_tensorboard_reports_a_missing_folder_or_job_and_an_invalid_port(
     run: CommandLine, words: tuple[str, ...], status: int, said: str
 ) -> None:
     (await run("tensorboard", *words)).reports(status, said)
 
 
-def test_the_line_for_the_user_s_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ssh_session_gets_a_port_forwarding_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "li")
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
     assert ssh_line("http://127.0.0.1:6006/x/") == ""
@@ -183,7 +183,7 @@ def points_in(folder: Path) -> list[tuple[int, float]]:
     return list(zip(curve.steps, curve.values, strict=True))
 
 
-async def test_points_of_a_log_are_written_once(tmp_path: Path) -> None:
+async def test_points_from_a_log_are_written_to_event_files_once(tmp_path: Path) -> None:
     feed, told = Fed(), list[str]()
     running = asyncio.create_task(Spool(tmp_path / "bert", feed, told.append).run())
     changed = await feed.changed
@@ -201,7 +201,7 @@ async def test_points_of_a_log_are_written_once(tmp_path: Path) -> None:
     await asyncio.wait([running])
 
 
-async def test_only_event_files_are_copied_and_none_outside_its_folder(tmp_path: Path) -> None:
+async def test_only_event_files_with_paths_inside_the_spool_folder_are_copied(tmp_path: Path) -> None:
     feed = Fed()
     Spool(tmp_path / "spool" / "bert", feed, print)
     for path in ("a/x.tfevents.1", "../x.tfevents.2", f"{tmp_path}/x.tfevents.3", "metrics.csv"):

@@ -54,7 +54,7 @@ def serve(cluster: ScriptedCluster, nodes: list[dict[str, Any]], pods: list[dict
         cluster.say(f"/api/v1/{name}", page(items))
 
 
-async def test_shared_memory_is_shown_in_gigabytes_and_no_gpu_is_made_up_of_it(
+async def test_shared_gpu_memory_is_shown_in_gib_and_not_counted_as_gpus(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     share = offering("s1", aliyun__gpu_mem="160", aliyun__gpu_count="2")
@@ -85,7 +85,7 @@ async def test_shared_memory_is_shown_in_gigabytes_and_no_gpu_is_made_up_of_it(
     )
 
 
-async def test_gpus_behind_a_taint_or_a_cordon_are_none_that_can_be_had(
+async def test_gpus_on_tainted_or_cordoned_nodes_are_not_counted_as_available(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     tainted, of_gpus, cordoned = (offering(name, nvidia__gpu="3") for name in ("n1", "n2", "n3"))
@@ -101,7 +101,9 @@ async def test_gpus_behind_a_taint_or_a_cordon_are_none_that_can_be_had(
     assert "0/9 (0 %); 3 can be had now, at most 3 on one node, 3 more by tolerating a taint" in out
 
 
-async def test_models_and_memory_are_told_by_labels(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_gpu_model_and_memory_are_read_from_node_labels(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     labels = {"amd.com/gpu.product-name": "MI300X", "amd.com/gpu.vram": "192G"}
     serve(cluster, [offering("a1", labels, amd__gpu="8")], [])
     ended = await run("top", "nodes", "-o", "wide")
@@ -110,7 +112,7 @@ async def test_models_and_memory_are_told_by_labels(run: CommandLine, cluster: S
 
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
 @pytest.mark.parametrize("may_read_slices", [True, False])
-async def test_devices_held_by_claims_are_counted_where_the_server_knows_them(
+async def test_devices_allocated_by_resource_claims_are_counted_on_servers_with_dra(
     run: CommandLine, cluster: ScriptedCluster, version: str, may_read_slices: bool
 ) -> None:
     serve(cluster, [offering("n1")], [has_pod("a", "n1")])
@@ -147,7 +149,7 @@ async def test_a_resource_named_in_the_settings_counts_as_an_accelerator(
     assert (await run("info", "-o", "json")).values["files"]["settings"] == str(folder / "config.yaml")
 
 
-async def test_settings_that_make_no_sense_are_refused_before_anything_is_asked(alone: CommandLine) -> None:
+async def test_an_invalid_accelerators_setting_is_reported_with_file_and_line(alone: CommandLine) -> None:
     folder = alone.home / "config/gpuconsole"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text("\naccelerators: all\n")
@@ -182,7 +184,7 @@ def cluster_pods(exporters: dict[str, Reply]) -> list[Object]:
     ]
 
 
-async def test_each_gpu_is_a_line_with_its_numbers_its_source_and_its_age(
+async def test_top_nodes_live_prints_each_gpus_metrics_source_and_age(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     serve_exporters(cluster, n1=text(), n2=refusal(503, "error trying to reach service"))
@@ -201,7 +203,7 @@ async def test_each_gpu_is_a_line_with_its_numbers_its_source_and_its_age(
     assert lines[-1] == "Measured: 2 GPUs of 4; they work 49 % of the time."
 
 
-async def test_in_json_what_is_measured_stands_beside_what_is_allocated(
+async def test_json_has_live_measurements_next_to_allocations(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     serve_exporters(cluster, n1=text("optional-fields"), n2=text("mig"))
@@ -223,7 +225,9 @@ async def test_in_json_what_is_measured_stands_beside_what_is_allocated(
     assert "live" not in (await run("top", "nodes", "-o", "json")).values["items"][0]
 
 
-async def test_each_rank_of_a_job_is_a_line_with_its_gpu(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_top_jobs_live_prints_each_rank_with_its_gpu(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     serve_exporters(cluster, n1=text("optional-fields"), n2=text())
     assert "bert" in (await run("top", "jobs", "-A")).out
     printed = await run("top", "jobs", "-A", "--live")
@@ -241,7 +245,7 @@ async def test_each_rank_of_a_job_is_a_line_with_its_gpu(run: CommandLine, clust
 
 
 @pytest.mark.parametrize("is_set", [True, False])
-async def test_the_prometheus_that_is_set_is_asked(
+async def test_the_configured_prometheus_is_queried(
     run: CommandLine, cluster: ScriptedCluster, is_set: bool
 ) -> None:
     serve_exporters(cluster, n1=refusal(503, "dead"))
@@ -294,7 +298,7 @@ def lab(cluster: ScriptedCluster, exporter: Reply | None) -> None:
         cluster.say(proxy_path("a"), exporter)
 
 
-async def test_users_are_printed_with_their_jobs_and_what_is_idle_now(
+async def test_top_users_prints_jobs_and_currently_idle_gpus_of_each_user(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     lab(cluster, told(1, 97))
@@ -308,7 +312,9 @@ async def test_users_are_printed_with_their_jobs_and_what_is_idle_now(
     assert ended.out.splitlines()[-1] == said
 
 
-async def test_idle_hours_are_those_that_were_observed(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_idle_gpu_hours_cover_only_the_observed_time(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     lab(cluster, told(1, 97))
     ended = await run("top", "users", "--observe", "1s", "-o", "json")
     li, maria = ended.values["items"]
@@ -332,7 +338,7 @@ async def test_idle_hours_are_those_that_were_observed(run: CommandLine, cluster
         ),
     ],
 )
-async def test_without_telemetry_idle_is_unknown_and_stderr_says_why(
+async def test_without_telemetry_idle_gpus_are_unknown_and_stderr_gives_the_reason(
     run: CommandLine, cluster: ScriptedCluster, exporter: Reply | None, words: str
 ) -> None:
     lab(cluster, exporter)
@@ -345,7 +351,7 @@ async def test_without_telemetry_idle_is_unknown_and_stderr_says_why(
     assert values["observed_from"] is None and words in values["notices"][0]
 
 
-async def test_why_says_what_is_wrong_with_the_gpus_of_a_running_job(
+async def test_the_why_command_reports_gpu_warnings_of_a_running_job(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     lab(cluster, Answer(XID.encode(), headers=PLAIN))

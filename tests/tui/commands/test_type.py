@@ -43,7 +43,9 @@ async def test_a_list_shows_the_jobs_of_one_kind(run: CommandLine) -> None:
         assert [job["kind"] for job in ended.values["items"]] == ["TFJob"]
 
 
-async def test_one_of_two_namesakes_by_kind(run: CommandLine, with_tensorflow: ScriptedCluster) -> None:
+async def test_the_type_flag_selects_one_of_two_jobs_with_the_same_name(
+    run: CommandLine, with_tensorflow: ScriptedCluster
+) -> None:
     ended = await run("get", "dist-mnist", "-n", "vision", "--type", "tfjob")
     assert ended.status == 0
     assert "Kind:       TFJob kubeflow.org/v1" in ended.out
@@ -54,7 +56,9 @@ async def test_one_of_two_namesakes_by_kind(run: CommandLine, with_tensorflow: S
     assert (await run("get", "tf/dist-mnist", "-n", "vision")).status == 0
 
 
-async def test_a_job_of_the_kind_alone_is_deleted(run: CommandLine, with_tensorflow: ScriptedCluster) -> None:
+async def test_delete_with_a_type_deletes_only_the_job_of_that_kind(
+    run: CommandLine, with_tensorflow: ScriptedCluster
+) -> None:
     path = "/apis/kubeflow.org/v1/namespaces/vision/tfjobs/dist-mnist"
     with_tensorflow.say(path, Answer({}), method="DELETE")
     ended = await run("delete", "dist-mnist", "-n", "vision", "--type=tfjob", "--yes")
@@ -63,7 +67,7 @@ async def test_a_job_of_the_kind_alone_is_deleted(run: CommandLine, with_tensorf
     assert len(with_tensorflow.asked(path, method="DELETE")) == 1
 
 
-async def test_a_job_of_another_kind_is_not_meant(run: CommandLine) -> None:
+async def test_the_type_flag_excludes_jobs_of_other_kinds(run: CommandLine) -> None:
     ended = await run("get", "running", "--type", "mpijob")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith("There is no MPIJob running in namespace default.")
@@ -74,7 +78,7 @@ async def test_a_job_of_another_kind_is_not_meant(run: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("words", [("list",), ("get", "x"), ("delete", "x", "--yes")], ids=" ".join)
-async def test_a_kind_that_nobody_knows_is_wrong_usage(run: CommandLine, words: tuple[str, ...]) -> None:
+async def test_an_unknown_type_is_a_usage_error(run: CommandLine, words: tuple[str, ...]) -> None:
     ended = await run(*words, "--type", "nonsense")
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.startswith("Unknown kind 'nonsense'. Known kinds: PyTorchJob, ")
@@ -94,19 +98,19 @@ async def test_a_kind_that_nobody_knows_is_wrong_usage(run: CommandLine, words: 
         ("trainjob", {"TrainJob"}),
     ],
 )
-def test_arenas_words_mean_kinds(word: str, kinds: set[str]) -> None:
+def test_arenas_type_aliases_match_their_kinds(word: str, kinds: set[str]) -> None:
     found = [kind.resource for kind in KINDS if matches_kind(kind, word)]
     volcano = {f"{each.kind} {each.group}" if each.kind == "Job" else each.kind for each in found}
     assert volcano == kinds
 
 
-def test_kinds_of_other_operators_are_found_by_arenas_words() -> None:
+def test_arenas_et_alias_matches_the_et_operators_trainingjob() -> None:
     job = JobRef("default", "x", "TrainingJob", "kai.alibabacloud.com/v1alpha1")
     assert all(matches_kind(kind_of(job), word) for word in ("et", "etjob"))
     assert not matches_kind(kind_of(job), "tf")
 
 
-def test_no_word_stands_for_two_kinds_or_for_one_that_is_not_made() -> None:
+def test_kind_aliases_are_unique_and_exclude_kinds_that_cannot_be_created() -> None:
     words = [word for kind in KINDS if not hasattr(kind, "manifest") for word in words_of(kind)]
     assert len(words) == len(set(words))
     made = {word for kind in KINDS if hasattr(kind, "manifest") for word in words_of(kind)}
@@ -122,7 +126,7 @@ def snapshot() -> ClusterSnapshot:
     return ClusterSnapshot(namespace="vision", jobs=jobs)
 
 
-def test_jobs_of_one_name_and_kind_are_told_apart_by_their_group() -> None:
+def test_jobs_with_the_same_name_and_kind_are_distinguished_by_api_group() -> None:
     for words in ("vgg", "Job/vgg", "jobs/vgg"):
         with pytest.raises(Ambiguous) as caught:
             find_job(snapshot(), words)
@@ -132,21 +136,21 @@ def test_jobs_of_one_name_and_kind_are_told_apart_by_their_group() -> None:
         assert find_job(snapshot(), words).ref.api_version == "batch.volcano.sh/v1alpha1"
 
 
-def test_a_kind_of_several_systems_finds_the_job_of_any() -> None:
+def test_an_mpijob_is_found_in_any_api_group() -> None:
     assert find_job(snapshot(), "MPIJob/resnet").ref.api_version == "kubeflow.org/v1"
     assert find_job(snapshot(), "mpijobs/mpi-example").ref.api_version == "batch.tensorstack.dev/v1beta1"
     with pytest.raises(NotFound, match="There is no MPIJob vgg in namespace vision"):
         find_job(snapshot(), "mpijobs/vgg")
 
 
-def test_a_kind_that_nobody_knows_is_refused_with_those_that_are_known() -> None:
+def test_an_unknown_kind_is_rejected_with_a_list_of_known_kinds() -> None:
     with pytest.raises(WrongUsage, match=r"Unknown kind 'Nonsense'\. Known kinds: PyTorchJob, MPIJob"):
         find_job(snapshot(), "Nonsense/vgg")
     with pytest.raises(WrongUsage, match="is not a job name"):
         find_job(snapshot(), "Job/")
 
 
-def test_what_else_holds_gpus_is_found_by_its_own_kind() -> None:
+def test_a_statefulset_that_holds_gpus_is_found_by_name_and_kind() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u", "controller": True}
     pod = {
         "metadata": {"name": "web-0", "namespace": "vision", "uid": "p", "ownerReferences": [owner]},

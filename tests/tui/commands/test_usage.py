@@ -70,7 +70,7 @@ async def test_every_command_has_a_help_of_its_own(alone: CommandLine) -> None:
         assert "--kubeconfig" in ended.out
 
 
-async def test_the_version_is_printed_without_the_rest(tmp_path: Path) -> None:
+async def test_printing_the_version_does_not_import_asyncio_or_argparse(tmp_path: Path) -> None:
     assert not await imported_by("--version", home=tmp_path) & {"asyncio", "argparse", "importlib.metadata"}
 
 
@@ -100,7 +100,9 @@ async def test_the_version_is_printed(alone: CommandLine) -> None:
         ("list", "--name", "x"),
     ],
 )
-async def test_wrong_usage_is_said_in_a_few_lines(run: CommandLine, words: tuple[str, ...]) -> None:
+async def test_a_usage_error_is_reported_in_at_most_three_lines(
+    run: CommandLine, words: tuple[str, ...]
+) -> None:
     ended = await run(*words)
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.rstrip().endswith("--help")
@@ -108,7 +110,7 @@ async def test_wrong_usage_is_said_in_a_few_lines(run: CommandLine, words: tuple
 
 
 @pytest.mark.parametrize("line", ["top jobs x", "get Nonsense/x", "submit job --name A"])
-async def test_wrong_usage_leads_to_the_help_of_the_command(run: CommandLine, line: str) -> None:
+async def test_a_usage_error_refers_to_the_help_of_the_command(run: CommandLine, line: str) -> None:
     words = line.split()
     assert (await run(*words)).err.rstrip().endswith(f"See gpuconsole {words[0]} --help")
 
@@ -127,7 +129,7 @@ async def test_without_a_kubeconfig_the_sandbox_is_offered(
     (await alone(*words)).reports(1, "There is no kubeconfig at ~/.kube/config", "gpuconsole --sandbox")
 
 
-async def test_a_kubeconfig_that_is_none_is_named(alone: CommandLine) -> None:
+async def test_an_invalid_or_missing_kubeconfig_is_named_in_the_error(alone: CommandLine) -> None:
     broken = alone.home / "broken"
     broken.write_text("a: [b")
     for path in (str(broken), str(alone.home / "missing")):
@@ -142,7 +144,7 @@ async def test_an_unknown_context_is_named(run: CommandLine) -> None:
     assert "mars" in ended.err
 
 
-async def test_a_server_that_is_away_is_said_to_be(alone: CommandLine) -> None:
+async def test_an_unreachable_server_is_reported_with_its_address(alone: CommandLine) -> None:
     alone.set("KUBECONFIG", write_kubeconfig(alone.home, "http://127.0.0.1:9"))
     ended = await alone.process("list")
     assert (ended.status, ended.out) == (1, "")
@@ -153,7 +155,7 @@ async def test_a_server_that_is_away_is_said_to_be(alone: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("code", "words"), [(401, "Unauthorized"), (500, "etcd has no leader"), (429, "too many requests")]
 )
-async def test_a_refusal_is_told_in_the_servers_words(alone: CommandLine, code: int, words: str) -> None:
+async def test_a_server_refusal_is_reported(alone: CommandLine, code: int, words: str) -> None:
     async with ScriptedCluster() as cluster:
         for path in ("/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs"):
             cluster.say(path, refusal(code, words))
@@ -164,7 +166,7 @@ async def test_a_refusal_is_told_in_the_servers_words(alone: CommandLine, code: 
     assert "secret-token" not in ended.err
 
 
-async def test_jobs_that_nobody_may_list_are_no_empty_list(alone: CommandLine) -> None:
+async def test_list_fails_if_no_jobs_may_be_listed(alone: CommandLine) -> None:
     async with ScriptedCluster() as cluster:
         for path in ("/apis/kubeflow.org/v1/pytorchjobs", "/apis/batch/v1/jobs"):
             for place in (path, path.replace("/v1/", "/v1/namespaces/default/")):
@@ -178,7 +180,7 @@ async def test_jobs_that_nobody_may_list_are_no_empty_list(alone: CommandLine) -
     ]
 
 
-async def test_a_job_that_is_not_there_is_named(run: CommandLine) -> None:
+async def test_a_missing_job_is_named_in_the_error(run: CommandLine) -> None:
     for words in (("get", "nope[/b]x"), ("logs", "nope[/b]x"), ("events", "nope[/b]x"), ("curves", "nope")):
         ended = await run(*words)
         assert ended.out == ""
@@ -186,7 +188,7 @@ async def test_a_job_that_is_not_there_is_named(run: CommandLine) -> None:
         assert "nope" in ended.err
 
 
-async def test_a_package_that_intrudes_is_named(alone: CommandLine) -> None:
+async def test_a_foreign_package_that_shadows_ours_is_named_without_a_traceback(alone: CommandLine) -> None:
     (alone.home / "themes").mkdir()
     (alone.home / "themes" / "__init__.py").write_text("")
     child = await asyncio.create_subprocess_exec(
@@ -234,7 +236,7 @@ async def test_ctrl_c_ends_quietly(run: CommandLine, cluster: ScriptedCluster) -
     ],
     ids=" ".join,
 )
-async def test_a_server_that_is_no_kubernetes_api_fails_every_command(
+async def test_every_command_reports_a_server_that_is_not_a_kubernetes_api(
     run: CommandLine, cluster: ScriptedCluster, reply: Answer, words: tuple[str, ...]
 ) -> None:
     cluster.say_everywhere(reply)
@@ -291,7 +293,7 @@ async def test_a_list_fits_the_terminal(
         assert next(line.split()[1] for line in lines if line.startswith("running ")) == "pytorch"
 
 
-async def test_where_the_sandbox_has_ended_it_is_said_how_to_start_it(alone: CommandLine) -> None:
+async def test_an_unreachable_sandbox_is_reported_with_the_start_command(alone: CommandLine) -> None:
     for context, said in ((CONTEXT, "gpuconsole sandbox start"), ("lab", "Start the cluster, or correct")):
         path = Path(write_kubeconfig(alone.home, "http://127.0.0.1:9"))
         path.write_text(path.read_text().replace('"recorded"', f'"{context}"'))

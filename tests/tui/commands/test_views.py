@@ -1,4 +1,4 @@
-"""What `top`, `list`, `get`, `events`, `data list` and `info` say of a recorded cluster, number by number."""
+"""`top`, `list`, `get`, `events`, `data list` and `info` on a recorded cluster, number by number."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIST_KEYS = (
 )
 
 
-async def test_the_newest_line_and_the_last_loss_of_each_job_are_read_once_for_json(
+async def test_list_json_has_the_silence_and_last_loss_of_each_running_job(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     def log(asked: Asked) -> Answer:
@@ -50,7 +50,7 @@ async def test_the_newest_line_and_the_last_loss_of_each_job_are_read_once_for_j
     assert found["done"]["silent_s"] is None
 
 
-async def test_top_nodes_gives_every_number_of_the_recorded_nodes(run: CommandLine) -> None:
+async def test_top_nodes_json_has_all_gpu_numbers_of_the_recorded_nodes(run: CommandLine) -> None:
     ended = await run("top", "nodes", "-o", "json")
     assert ended.status == 0
     found = ended.values
@@ -83,13 +83,13 @@ async def test_top_nodes_prints_a_row_for_each_node_and_the_line_of_the_cluster(
     assert ended.err == ""
 
 
-async def test_wide_nodes_say_who_holds_them(run: CommandLine) -> None:
+async def test_top_nodes_wide_shows_the_jobs_that_hold_each_node(run: CommandLine) -> None:
     ended = await run("top", "nodes", "-o", "wide")
     assert "waits 4, running 2" in ended.out
     assert "HELD BY" not in (await run("top", "nodes")).out
 
 
-async def test_numbers_stand_right_and_columns_align(run: CommandLine) -> None:
+async def test_numbers_are_right_aligned_in_tables(run: CommandLine) -> None:
     lines = (await run("top", "jobs")).out.splitlines()
     ends = {line.index("PyTorchJob") for line in lines[1:9]}
     assert len(ends) == 1
@@ -97,7 +97,7 @@ async def test_numbers_stand_right_and_columns_align(run: CommandLine) -> None:
     assert [line[:edge].split()[-1] for line in lines[1:4]] == ["16", "12", "3"]
 
 
-async def test_top_jobs_adds_up_to_what_the_nodes_say(run: CommandLine) -> None:
+async def test_top_jobs_gpu_total_equals_the_total_of_the_nodes(run: CommandLine) -> None:
     found = (await run("top", "jobs", "-o", "json")).values
     assert "partial" not in found
     assert found["gpus_allocated"] == 15 == sum(job["gpus_allocated"] for job in found["items"])
@@ -107,14 +107,14 @@ async def test_top_jobs_adds_up_to_what_the_nodes_say(run: CommandLine) -> None:
     assert ended.out.endswith("Allocated/Requested GPUs of unfinished jobs: 15/36 (41 %)\n")
 
 
-async def test_top_jobs_shows_ages_and_says_what_its_total_leaves_out(run: CommandLine) -> None:
+async def test_top_jobs_shows_ages_and_the_gpus_excluded_from_its_total(run: CommandLine) -> None:
     for words in ((), ("-o", "wide")):
         ended = await run("top", "jobs", *words)
         assert "AGE" in ended.titles()
         assert "\nNot in the total: 2 GPUs of finished jobs.\n" in ended.out
 
 
-async def test_list_gives_every_number_of_the_recorded_jobs(run: CommandLine) -> None:
+async def test_list_json_has_all_numbers_of_the_recorded_jobs(run: CommandLine) -> None:
     found = (await run("list", "-o", "json")).values
     seen = {
         job["name"]: (job["status"], job["gpus_requested"], job["gpus_allocated"]) for job in found["items"]
@@ -128,7 +128,7 @@ async def test_list_gives_every_number_of_the_recorded_jobs(run: CommandLine) ->
     assert waits["nodes"] == ["gpu-node-0", "gpu-node-1"]
 
 
-async def test_yaml_says_what_json_says(run: CommandLine) -> None:
+async def test_yaml_and_json_output_are_equivalent(run: CommandLine) -> None:
     as_json = (await run("list", "-o", "json")).values
     as_yaml: Any = yaml.safe_load((await run("list", "-o", "yaml")).out)
     ages = [job.pop("age_s") for job in as_json["items"]] + [job.pop("age_s") for job in as_yaml["items"]]
@@ -143,14 +143,14 @@ async def test_all_namespaces_have_a_column_of_their_own(run: CommandLine) -> No
     assert (await run("list")).titles()[0] == "NAME"
 
 
-async def test_flags_for_every_command_may_stand_before_it_and_after_it(run: CommandLine) -> None:
+async def test_global_flags_are_accepted_before_and_after_the_command(run: CommandLine) -> None:
     before = await run("-n", "vision", "list")
     after = await run("list", "-n", "vision")
     assert before == after
     assert (before.status, before.out, before.err) == (0, "", "No jobs in namespace vision.\n")
 
 
-async def test_no_jobs_at_all_is_still_json(run: CommandLine) -> None:
+async def test_list_json_without_jobs_is_an_empty_items_list(run: CommandLine) -> None:
     ended = await run("list", "-n", "vision", "-o", "json")
     assert ended.values == {"items": []}
     assert ended.err == ""
@@ -208,7 +208,7 @@ async def test_data_list_shows_the_claims(run: CommandLine) -> None:
     assert (await run("data", "list")).row("training-data")[1:4] == ["RWX", "10Gi", "Bound"]
 
 
-async def test_info_says_where_things_are_and_what_this_user_may(
+async def test_info_shows_cluster_files_versions_and_the_users_permissions(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     def review(asked: Asked) -> Reply:
@@ -227,7 +227,7 @@ async def test_info_says_where_things_are_and_what_this_user_may(
     assert "secret-token" not in printed.out + printed.err
 
 
-async def test_info_asks_nothing_of_which_the_users_rules_say_that_it_is_refused(
+async def test_info_skips_access_reviews_for_verbs_that_the_users_rules_exclude(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -247,7 +247,7 @@ async def test_info_works_without_a_cluster(alone: CommandLine) -> None:
     assert "There is no kubeconfig" in ended.out
 
 
-async def test_without_the_right_to_read_nodes_jobs_are_whole_and_gpus_are_counted_from_pods(
+async def test_without_node_permission_jobs_are_complete_and_gpus_are_counted_from_pods(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     cluster.forget("/api/v1/nodes")
@@ -265,7 +265,7 @@ async def test_without_the_right_to_read_nodes_jobs_are_whole_and_gpus_are_count
     assert (found["is_partial"], found["partial"]) == (True, ["nodes"])
 
 
-async def test_a_namespace_without_jobs_is_empty_for_its_user_too(
+async def test_a_user_of_one_namespace_without_jobs_gets_an_empty_list(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     for group in ("kubeflow.org/v1/{}pytorchjobs", "batch/v1/{}jobs"):
@@ -279,7 +279,7 @@ async def test_a_namespace_without_jobs_is_empty_for_its_user_too(
 
 
 @pytest.mark.parametrize(("ahead_s", "mark"), [(0.0, ""), (3600.0, "~")])
-async def test_ages_are_marked_where_the_clusters_clock_is_far_from_ours(
+async def test_ages_are_marked_approximate_if_the_clusters_clock_differs(
     run: CommandLine, cluster: ScriptedCluster, ahead_s: float, mark: str
 ) -> None:
     cluster.clock_ahead_s = ahead_s
@@ -297,7 +297,7 @@ def job_object(name: str, namespace: str, gpus: int, *, is_suspended: bool = Fal
     return made
 
 
-async def test_top_jobs_leaves_suspended_jobs_out_of_what_is_requested(
+async def test_top_jobs_excludes_suspended_jobs_from_requested_gpus(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     jobs = [job_object("waits", "default", 4), job_object("rests", "default", 2, is_suspended=True)]
@@ -309,13 +309,13 @@ async def test_top_jobs_leaves_suspended_jobs_out_of_what_is_requested(
     assert (found["gpus_allocated"], found["gpus_requested"]) == (0, found["items"][0]["gpus_requested"])
 
 
-async def test_names_alone_can_be_given_to_another_command(run: CommandLine) -> None:
+async def test_names_from_list_are_accepted_by_get(run: CommandLine) -> None:
     listed = (await run("list", "-o", "name")).out.splitlines()
     assert "PyTorchJob/done" in listed
     assert (await run("get", listed[0], "-o", "json")).status == 0
 
 
-async def test_top_jobs_says_what_finished_pods_and_finished_jobs_still_hold(
+async def test_top_jobs_reports_gpus_still_held_by_finished_pods_and_jobs(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     half, failed = pytorch_job("half", workers=2, gpus=4), pytorch_job("failed", workers=2, gpus=1)

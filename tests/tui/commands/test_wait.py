@@ -122,7 +122,7 @@ async def ends(child: Forked) -> tuple[int, str, str]:
         (("done", "--exec", "'a"), 2, "", '--exec "\'a": No closing quotation.'),
     ],
 )
-async def test_what_is_known_at_once_is_not_waited_for(
+async def test_wait_returns_at_once_if_the_condition_is_already_decided(
     run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], status: int, out: str, said: str
 ) -> None:
     found = await run("wait", *words)
@@ -132,7 +132,7 @@ async def test_what_is_known_at_once_is_not_waited_for(
 
 
 @pytest.mark.parametrize("words", [(), ("a", "--for=nothing"), ("a", "--timeout=5"), ("a", "--exec")])
-async def test_wrong_words_are_refused_before_a_cluster_is_reached_for(
+async def test_wait_rejects_invalid_arguments_before_any_request(
     run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...]
 ) -> None:
     (await run("wait", *words)).reports(2, "See gpuconsole wait --help")
@@ -162,7 +162,7 @@ async def test_the_first_failure_ends_a_wait_for_success(run: CommandLine, clust
     assert (await ends(child))[:2] == (3, "a Running\nb Failed\n")
 
 
-async def test_a_deleted_job_ends_the_wait_and_another_of_its_name_is_not_waited_for(
+async def test_a_deleted_job_ends_the_wait_even_if_recreated_with_the_same_name(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     jobs = Cluster(cluster, "a", "b")
@@ -178,7 +178,7 @@ async def test_a_deleted_job_ends_the_wait_and_another_of_its_name_is_not_waited
     assert "PyTorchJob default/a was deleted before it ended.\n" in err
 
 
-async def test_the_exit_code_is_found_though_the_pod_is_seen_late_or_gone(
+async def test_wait_returns_the_exit_code_of_a_late_pod_and_1_for_a_deleted_pod(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     jobs = Cluster(cluster, "late", "gone")
@@ -216,7 +216,9 @@ async def test_a_command_runs_afterwards_without_a_shell_and_does_not_change_the
     assert (late.status, late.out) == (124, "running Running\n")
 
 
-async def test_ctrl_c_and_a_timeout_say_how_to_go_on(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_ctrl_c_and_timeout_print_the_command_to_wait_again(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     jobs = Cluster(cluster, "a")
     child = await run.start("wait", "a", "-A", "--timeout=2h", "--for=succeeded", "-T", "pytorchjob")
     await jobs.until_watched()
@@ -232,7 +234,7 @@ async def test_ctrl_c_and_a_timeout_say_how_to_go_on(run: CommandLine, cluster: 
     )
 
 
-async def test_what_a_lost_cluster_said_last_is_not_said_to_be_so(
+async def test_wait_reports_an_unreachable_clusters_job_as_unknown_with_its_last_status(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     jobs = Cluster(cluster, "a")
@@ -257,7 +259,7 @@ async def test_a_terminal_shows_each_change(run: CommandLine, cluster: ScriptedC
     assert "-- a: Succeeded" in await asyncio.to_thread(seen, asyncio.get_running_loop())
 
 
-async def test_a_wait_for_silence_ends_when_the_first_job_falls_silent(cluster: ScriptedCluster) -> None:
+async def test_wait_for_silent_ends_when_the_first_job_stops_logging(cluster: ScriptedCluster) -> None:
     jobs = Cluster(cluster, "a", "hung")
     newest = datetime.now(UTC) - timedelta(minutes=10)
     steps = [
@@ -279,7 +281,7 @@ async def test_a_wait_for_silence_ends_when_the_first_job_falls_silent(cluster: 
         assert (wait.status, reasons) == (0, ["no line for 10m, usually every 2s"])
 
 
-async def test_a_job_that_ends_cannot_fall_silent_any_more(run: CommandLine) -> None:
+async def test_wait_for_silent_fails_if_every_job_ended(run: CommandLine) -> None:
     for name, state in (("done", "Succeeded"), ("fails", "Failed")):
         ended = await run("wait", name, "--for=silent")
         assert (ended.status, ended.out) == (1, f"{name} {state}\n")

@@ -23,7 +23,9 @@ def serve_each(cluster: ScriptedCluster) -> None:
         cluster.say(f"{JOBS}/{job['metadata']['name']}", Answer(job))
 
 
-async def test_sentence_then_facts_then_remedies(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_the_why_command_prints_the_sentence_then_facts_then_remedies(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     serve_each(cluster)
     ended = await run("why", "too-big")
     assert (ended.status, ended.err) == (0, "")
@@ -41,7 +43,9 @@ async def test_advised_commands_name_the_cluster(run: CommandLine) -> None:
     assert ended.err.splitlines()[-1] == "To list all jobs: gpuconsole --context recorded list -A"
 
 
-async def test_scripts_get_the_keys_of_the_contract(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_json_and_yaml_of_the_why_command_have_the_documented_keys(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     serve_each(cluster)
     ended = await run("why", "PyTorchJob/too-big", "-o", "json")
     found = ended.values
@@ -53,13 +57,15 @@ async def test_scripts_get_the_keys_of_the_contract(run: CommandLine, cluster: S
     assert as_yaml == found
 
 
-async def test_a_job_that_runs_is_answered_too(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_the_why_command_prints_the_pods_of_a_running_job(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     serve_each(cluster)
     ended = await run("why", "running")
     assert (ended.status, ended.out) == (0, "It runs: 1 of 1 pod.\n\nSeen:\n  pods: Running: master-0\n")
 
 
-async def test_a_job_that_is_not_there_is_said_as_elsewhere(run: CommandLine) -> None:
+async def test_the_why_command_reports_a_missing_job_and_rejects_invalid_usage(run: CommandLine) -> None:
     (await run("why", "nobody")).reports(1, "There is no job nobody in namespace default.")
     assert (await run("why")).status == 2
     assert (await run("why", "too-big", "-o", "wide")).status == 2
@@ -79,7 +85,9 @@ async def test_cluster_text_cannot_move_the_terminal(run: CommandLine, cluster: 
     assert not set("\x1b\x07\x9b\u202e") & set(ended.out + ended.err)
 
 
-async def test_list_get_and_top_show_the_sentence_of_why(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_list_get_and_top_jobs_show_the_reason_from_why(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
     job = pytorch_job("bert", creationTimestamp="2026-11-01T00:00:00Z") | {"status": {"conditions": []}}
     refused = {
         "metadata": {"name": "e", "namespace": "default", "uid": "e"},
@@ -143,7 +151,7 @@ def rank(number: int, line: int, function: str) -> Talk:
 
 
 @pytest.mark.usefixtures("bert")
-async def test_each_ranks_place_and_the_missing_one_are_named(
+async def test_diagnose_names_each_ranks_stack_frame_and_the_rank_missing_from_a_collective(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     for number, (place, function) in enumerate(zip(PLACES, ("step", "load"), strict=True)):
@@ -162,7 +170,7 @@ async def test_each_ranks_place_and_the_missing_one_are_named(
 
 
 @pytest.mark.usefixtures("bert")
-async def test_a_refused_command_says_which_permission_is_missing(
+async def test_diagnose_names_the_missing_pods_exec_permission(
     run: CommandLine, cluster: ScriptedCluster
 ) -> None:
     why = 'pods "bert-master-0" is forbidden: User "li" cannot create resource "pods/exec"'

@@ -25,7 +25,7 @@ def read(tmp_path: Path, text: str) -> UserCauses:
     return read_causes(path)
 
 
-def test_a_cause_of_the_file_is_recognised_before_ours(tmp_path: Path) -> None:
+def test_a_cause_from_the_users_file_is_matched_before_builtin_causes(tmp_path: Path) -> None:
     found = triage(
         [container_log("RuntimeError: lease 7 lost: Connection refused", ranks=(0,), exit=1)],
         read(tmp_path, LEASE).causes,
@@ -36,7 +36,7 @@ def test_a_cause_of_the_file_is_recognised_before_ours(tmp_path: Path) -> None:
     assert found.cause.can_retry_help
 
 
-def test_without_a_file_there_are_ours(tmp_path: Path) -> None:
+def test_without_a_causes_file_builtin_causes_are_used(tmp_path: Path) -> None:
     assert read_causes(tmp_path / "causes.yaml") == UserCauses(CAUSES)
     assert read(tmp_path, "") == UserCauses(CAUSES)
 
@@ -59,7 +59,9 @@ def test_without_a_file_there_are_ours(tmp_path: Path) -> None:
         ("[" + "{a: " * 2000, " cannot be read: it is nested too deeply."),
     ],
 )
-def test_an_invalid_entry_is_reported_and_the_others_hold(text: str, problem: str, tmp_path: Path) -> None:
+def test_an_invalid_cause_is_reported_and_valid_causes_are_kept(
+    text: str, problem: str, tmp_path: Path
+) -> None:
     found = read(tmp_path, f"{LEASE}{text}" if text.startswith("- {") and text.endswith("}") else text)
     assert len(found.problems) == 1
     expected = problem if text.startswith(("lease", "[", "- \x00")) else problem.removeprefix("line 1: ")

@@ -1,4 +1,4 @@
-"""The user's config.yaml: what it sets, and what is said of one that makes no sense."""
+"""The user's config.yaml: its settings, and the messages about invalid ones."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_setting_is_read(tmp_path: Path, text: str, config: Config) -> None:
     assert read_config(written(tmp_path, text), column_keys) == config
 
 
-def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None:
+def test_an_unknown_key_is_reported_with_its_line(tmp_path: Path) -> None:
     path = written(tmp_path, "accelerators: [a.com/b]\nacelerators: [c.com/d]\n? [x]\n: 1\n")
     assert read_config(path) == Config(
         ("a.com/b",), ("acelerators (line 2)", "a key of several parts (line 3)")
@@ -169,7 +169,7 @@ def test_a_key_that_is_no_setting_is_named_with_its_line(tmp_path: Path) -> None
         ("a: \x01\n", "line 1: not valid YAML."),
     ],
 )
-def test_what_makes_no_sense_is_named_with_file_line_and_key(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_value_is_reported_with_file_line_and_key(tmp_path: Path, text: str, words: str) -> None:
     path = written(tmp_path, text)
     found = read_config(path, column_keys)
     assert found.problems[0].startswith(f"{path}, {words}")
@@ -177,7 +177,7 @@ def test_what_makes_no_sense_is_named_with_file_line_and_key(tmp_path: Path, tex
     assert found == replace(defaults, theme="dark") if "theme: dark" in text else found == defaults
 
 
-def test_every_value_that_makes_no_sense_is_named_and_the_others_hold(tmp_path: Path) -> None:
+def test_every_invalid_value_is_reported_and_valid_values_are_kept(tmp_path: Path) -> None:
     path = written(tmp_path, "theme: [a]\nloss: false\nfinished_days: soon\nstrip_by: 5\n")
     found = read_config(path)
     assert not found.loss and found.finished_days == Config().finished_days
@@ -187,7 +187,7 @@ def test_every_value_that_makes_no_sense_is_named_and_the_others_hold(tmp_path: 
 
 
 @pytest.mark.parametrize("text", ["{a: " * 20_000, "a: " + "{a: " * 20_000])
-def test_a_file_of_many_levels_is_refused_in_plain_words(tmp_path: Path, text: str) -> None:
+def test_a_deeply_nested_file_is_rejected_with_a_readable_message(tmp_path: Path, text: str) -> None:
     path = written(tmp_path, text)
     words = f"{path} cannot be read: it is nested too deeply."
     assert read_config(path).problems == (words,)
@@ -204,7 +204,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 @settings(max_examples=50)
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=60))
-def test_any_text_is_read_or_named(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_any_text_is_parsed_and_every_problem_names_the_file(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
     path = written(tmp_path_factory.mktemp("any"), text)
     assert all(str(path) in problem for problem in read_config(path).problems)
 
@@ -234,7 +236,7 @@ SETTINGS = (
         ("prod-us", {"namespace": "mine"}, (True, "mine", "light")),
     ],
 )
-def test_the_first_matching_entry_counts_and_flags_count_more(
+def test_the_first_matching_context_entry_applies_and_flags_override_it(
     name: str, flags: dict[str, object], found: tuple[bool, str, str]
 ) -> None:
     options = ConsoleOptions(contexts=SETTINGS, **flags)  # type: ignore[arg-type]

@@ -128,7 +128,9 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("reader", [*YAML_READERS, *FILE_READERS])
-def test_a_file_that_cannot_be_read_whole_is_refused(tmp_path: Path, reader: str, bad: str) -> None:
+def test_an_unreadable_or_oversized_file_is_rejected_by_every_reader(
+    tmp_path: Path, reader: str, bad: str
+) -> None:
     make, why = BAD[bad]
     path = tmp_path / "named"
     make(path)
@@ -149,13 +151,13 @@ TEXTS = {
     "tab": "kind: Job\n\tmetadata: 1\n",
 }
 NO_PROBLEM = {("kubeconfig", "twice"), ("kubeconfig", "aliases")}
-"""What kubectl accepts too."""
+"""Texts that kubectl accepts too."""
 WORDS = {"nested": "nested too deeply", "twice": "is given twice", "tab": "tab", "aliases": "", "merges": ""}
 
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("reader", [*YAML_READERS, *TEXT_READERS])
-def test_hostile_yaml_is_refused_in_plain_words(tmp_path: Path, reader: str, text: str) -> None:
+def test_hostile_yaml_is_rejected_with_a_readable_message(tmp_path: Path, reader: str, text: str) -> None:
     path = tmp_path / "named"
     path.write_text(TEXTS[text])
     problem = {**YAML_READERS, **TEXT_READERS}[reader](path)

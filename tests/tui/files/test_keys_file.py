@@ -24,7 +24,7 @@ def read(tmp_path: Path, text: str) -> tuple[dict[str, str], str]:
     return dict(found.keymap), "\n".join(found.problems).replace(str(tmp_path), "")
 
 
-def test_without_a_file_every_key_is_ours(tmp_path: Path) -> None:
+def test_without_a_keys_file_the_default_keys_apply(tmp_path: Path) -> None:
     found = read_keys(tmp_path / "keys.yaml", TABLE)
     assert found.keymap == {}
     assert found.problems == ()
@@ -43,7 +43,7 @@ def test_without_a_file_every_key_is_ours(tmp_path: Path) -> None:
         ("F5", "f5"),
     ],
 )
-def test_a_key_may_be_written_as_people_write_it(tmp_path: Path, written: str, named: str) -> None:
+def test_key_names_are_accepted_in_common_spellings(tmp_path: Path, written: str, named: str) -> None:
     keymap, problems = read(tmp_path, f"jobs.logs: {written}\n")
     assert keymap == {"jobs.logs": named}
     assert problems == ""
@@ -62,24 +62,24 @@ def test_a_key_may_be_written_as_people_write_it(tmp_path: Path, written: str, n
         ("jobs.logs: [", "line 1:"),
     ],
 )
-def test_what_makes_no_sense_is_told_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_an_invalid_key_binding_is_reported_with_its_line(tmp_path: Path, text: str, problem: str) -> None:
     keymap, problems = read(tmp_path, text)
     assert keymap == {}
     assert problem in problems
 
 
-def test_one_mistake_does_not_take_the_other_keys_away(tmp_path: Path) -> None:
+def test_an_unknown_key_id_does_not_discard_the_other_bindings(tmp_path: Path) -> None:
     keymap, problems = read(tmp_path, "jobs.logs: L\nnothing.at_all: x\njobs.curves: f3\n")
     assert keymap == {"jobs.logs": "L", "jobs.curves": "f3"}
     assert problems.count("\n") == 0
 
 
-def test_a_key_that_means_two_things_in_one_view_is_told(tmp_path: Path) -> None:
+def test_a_key_bound_to_two_actions_in_one_view_is_reported(tmp_path: Path) -> None:
     _, problems = read(tmp_path, "jobs.logs: n\n")
     assert "Jobs: n means jobs.logs and jobs.new" in problems
 
 
-def test_a_key_that_what_has_the_focus_takes_from_its_view_is_told() -> None:
+def test_a_key_shadowed_by_the_focused_widget_is_reported() -> None:
     for keymap, words in [
         ({"jobs.logs": "j"}, "Jobs: j means table.down and jobs.logs; the first is done."),
         ({"table.mark": "l"}, "Jobs: l means table.mark and jobs.logs; the first is done."),
@@ -91,7 +91,7 @@ def test_a_key_that_what_has_the_focus_takes_from_its_view_is_told() -> None:
         assert words in clashes(keymap, TABLE)
 
 
-def test_the_footer_names_no_key_that_another_one_has() -> None:
+def test_the_footer_omits_keys_shadowed_by_other_bindings() -> None:
     view = NodesView()
     view.context = ViewContext({"nodes.gpu_links": "j", "nodes.next_view": "o"})
     shown = {key.id: key.keys for key in view.bar_keys}
@@ -99,7 +99,7 @@ def test_the_footer_names_no_key_that_another_one_has() -> None:
     assert "nodes.largest_job" not in shown
 
 
-def test_our_own_keys_never_clash() -> None:
+def test_default_keys_do_not_clash() -> None:
     assert list(clashes({}, TABLE)) == []
     assert list(clashes({key.id: key.keys for _, keys in TABLE.sections for key in keys}, TABLE)) == []
 
@@ -110,7 +110,7 @@ def test_ids_are_unique() -> None:
 
 
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: f"jobs.logs: {text}".encode()))
-def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
+def test_any_bytes_are_parsed_or_rejected(raw: bytes) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -120,7 +120,7 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
         assert all(isinstance(keys, str) and keys for keys in found.keymap.values())
 
 
-def test_an_id_that_was_renamed_works_and_is_named(tmp_path: Path) -> None:
+def test_a_renamed_key_id_still_works_and_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "keys.yaml"
     path.write_text("jobs.hold: f12\njobs.logs: L\n")
     keys = read_keys(path, TABLE)
@@ -129,7 +129,7 @@ def test_an_id_that_was_renamed_works_and_is_named(tmp_path: Path) -> None:
     assert keys.renamed == (f"{path}, line 1: jobs.hold is now jobs.suspend.",)
 
 
-def test_every_renamed_id_is_gone_and_leads_to_one_that_is_there() -> None:
+def test_every_renamed_key_id_maps_to_an_existing_id() -> None:
     ids = {key.id for _, keys in TABLE.sections for key in keys}
     assert not RENAMED_IDS.keys() & ids
     assert set(RENAMED_IDS.values()) <= ids

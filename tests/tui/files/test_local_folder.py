@@ -50,7 +50,7 @@ def test_equal_folders_make_equal_archives(folder: Path, tmp_path: Path) -> None
     assert pack_folder(copy).archive != first.archive
 
 
-def test_an_archive_tells_nothing_of_its_maker_and_keeps_what_is_executable(folder: Path) -> None:
+def test_an_archive_omits_owner_and_mtime_and_keeps_the_executable_bit(folder: Path) -> None:
     members = packed(folder)
     assert list(members) == ["run.sh", "sub/model.py", "train.py"]
     assert {(each.uid, each.gid, each.uname, each.gname) for each in members.values()} == {(0, 0, "", "")}
@@ -59,7 +59,7 @@ def test_an_archive_tells_nothing_of_its_maker_and_keeps_what_is_executable(fold
     assert (members["run.sh"].mode, members["train.py"].mode) == (0o755, 0o644)
 
 
-def test_any_tar_unpacks_it(folder: Path, tmp_path: Path) -> None:
+def test_the_archive_is_unpacked_by_the_tar_command(folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "out"
     target.mkdir()
     archive = pack_folder(folder).archive
@@ -67,7 +67,7 @@ def test_any_tar_unpacks_it(folder: Path, tmp_path: Path) -> None:
     assert (target / "sub" / "model.py").read_text() == "x = 1\n"
 
 
-def test_what_gitignore_names_is_left_out_at_every_depth(folder: Path) -> None:
+def test_gitignored_files_are_excluded_at_every_depth(folder: Path) -> None:
     (folder / ".gitignore").write_text("*.log\n!keep.log\n/top\nbuild/\n")
     (folder / "sub" / ".gitignore").write_text("!special.log\nprivate\n")
     for name in ("a.log", "keep.log", "top", "sub/top", "sub/special.log", "sub/b.log", "sub/private"):
@@ -78,7 +78,7 @@ def test_what_gitignore_names_is_left_out_at_every_depth(folder: Path) -> None:
     assert found == {"keep.log", "sub/top", "sub/special.log"}
 
 
-def test_the_rules_of_the_repository_hold_in_a_folder_of_it(folder: Path) -> None:
+def test_gitignore_rules_of_the_repository_apply_in_a_subfolder(folder: Path) -> None:
     (folder / ".git").mkdir()
     (folder / ".gitignore").write_text("/sub/secret\n*.bin\n")
     (folder.parent / ".gitignore").write_text("model.py\n")
@@ -87,7 +87,7 @@ def test_the_rules_of_the_repository_hold_in_a_folder_of_it(folder: Path) -> Non
     assert list(packed(folder / "sub")) == ["model.py"]
 
 
-def test_git_agrees(folder: Path) -> None:
+def test_the_packed_files_equal_those_listed_by_git(folder: Path) -> None:
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     (folder / ".gitignore").write_text("data*/**/x?.py\n\\#a\n**/deep\n!sub/deep\nspaced\\ \n")
     for name in ("data1/a/x1.py", "data1/xy.py", "#a", "sub/deep", "other/deep", "spaced "):
@@ -98,7 +98,7 @@ def test_git_agrees(folder: Path) -> None:
     assert sorted(packed(folder)) == sorted(filter(None, listed.split("\0")))
 
 
-def test_links_that_lead_out_are_named_and_never_followed(folder: Path, tmp_path: Path) -> None:
+def test_symlinks_out_of_the_folder_are_reported_and_not_followed(folder: Path, tmp_path: Path) -> None:
     outside = tmp_path / "secret"
     outside.mkdir()
     (outside / "key").write_text("K")
@@ -121,12 +121,12 @@ def test_links_that_lead_out_are_named_and_never_followed(folder: Path, tmp_path
     assert b"K" not in pack_folder(folder).archive or "key" not in members
 
 
-def test_what_is_no_file_is_not_waited_for(folder: Path) -> None:
+def test_a_fifo_is_excluded_without_blocking(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     assert "pipe" not in packed(folder)
 
 
-def test_what_cannot_be_sent_is_said_in_a_sentence(folder: Path, tmp_path: Path) -> None:
+def test_a_missing_empty_or_oversized_folder_is_rejected_with_a_message(folder: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     (empty / "sub").mkdir(parents=True)
     sentences: dict[str | Path, str] = {
@@ -153,14 +153,14 @@ def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
         pack_folder(folder)
 
 
-def test_a_folder_may_be_named_from_here_or_from_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_found_by_relative_and_home_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
     monkeypatch.setenv("HOME", str(folder.parent))
     assert packed("code").keys() == packed("~/code").keys() == packed(folder).keys()
 
 
 @pytest.mark.parametrize("links", [{"loop": "loop"}, {"a": "b", "b": "a"}, {"in": "sub/../in"}])
-def test_links_that_lead_in_a_circle_are_left_out_and_named(tmp_path: Path, links: dict[str, str]) -> None:
+def test_cyclic_symlinks_are_excluded_and_reported(tmp_path: Path, links: dict[str, str]) -> None:
     (tmp_path / "train.py").write_text("pass")
     (tmp_path / "sub").mkdir()
     for name, target in links.items():
@@ -169,7 +169,7 @@ def test_links_that_lead_in_a_circle_are_left_out_and_named(tmp_path: Path, link
     assert (packed.files, packed.left_out) == (1, tuple(sorted(links)))
 
 
-def test_a_folder_that_is_a_circle_is_no_folder(tmp_path: Path) -> None:
+def test_a_folder_that_is_a_cyclic_symlink_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(FolderError, match="no folder"):
         pack_folder(tmp_path / "loop")

@@ -67,7 +67,7 @@ def test_without_a_file_there_are_no_plugins(tmp_path: Path) -> None:
     assert read(write(tmp_path, "# none yet\nplugins:\n")) == UserPlugins()
 
 
-def test_a_file_of_k9s_is_read(tmp_path: Path) -> None:
+def test_a_k9s_plugins_file_is_read(tmp_path: Path) -> None:
     found = read(write(tmp_path, K9S))
     stern, finalizers = found.plugins
     assert found.problems == () and found.unused == ("helm-values (helm)",)
@@ -123,7 +123,7 @@ def plugin(**fields: object) -> str:
         ("plugins:\n  a: [1\n", "line 3: "),
     ],
 )
-def test_what_cannot_be_used_is_named_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_plugin_entry_is_reported_with_its_line(tmp_path: Path, text: str, words: str) -> None:
     path = write(tmp_path, text)
     assert read(path).problems[0].startswith(f"{path}, {words}")
 
@@ -139,7 +139,7 @@ def test_two_plugins_do_not_share_a_key_or_a_name(tmp_path: Path) -> None:
     ]
 
 
-def test_a_key_is_taken_where_the_user_has_moved_it(tmp_path: Path) -> None:
+def test_plugin_key_conflicts_are_checked_against_the_users_key_bindings(tmp_path: Path) -> None:
     path = write(tmp_path, plugin(shortCut="b"))
     assert read_plugins(path, ACTIONS, VIEWS, {"jobs.clone": "f5"}).problems == ()
     path = write(tmp_path, plugin(shortCut="F5"))
@@ -175,7 +175,9 @@ _VALUES = st.recursive(
 @given(
     st.text(max_size=60) | _VALUES.map(json.dumps) | _VALUES.map(lambda value: json.dumps({"plugins": value}))
 )
-def test_any_text_is_read_or_named(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_any_text_is_parsed_and_every_problem_names_the_file(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
     path = tmp_path_factory.mktemp("any") / "plugins.yaml"
     path.write_bytes(text.encode("utf-8", "replace"))
     found = read(path)

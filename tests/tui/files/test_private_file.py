@@ -15,7 +15,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def test_a_file_and_its_new_folder_are_the_owners_alone(tmp_path: Path) -> None:
+def test_a_private_file_and_its_new_folder_are_accessible_only_by_the_owner(tmp_path: Path) -> None:
     path = tmp_path / "state" / "draft.json"
     previous = os.umask(0)
     try:
@@ -27,7 +27,7 @@ def test_a_file_and_its_new_folder_are_the_owners_alone(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_folder_in_use_stays_as_it_is_and_a_file_of_others_becomes_the_owners(tmp_path: Path) -> None:
+def test_overwriting_makes_the_file_private_and_keeps_the_mode_of_an_existing_folder(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     path, other = tmp_path / "draft.json", tmp_path / "other"
     path.write_text("a much longer text that was there before")
@@ -38,7 +38,7 @@ def test_a_folder_in_use_stays_as_it_is_and_a_file_of_others_becomes_the_owners(
     assert (other.read_text(), mode(tmp_path)) == ("other", 0o755)
 
 
-def test_what_a_killed_console_left_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_leftover_temporary_files_do_not_prevent_writing(tmp_path: Path) -> None:
     left = [tmp_path / f".draft.json-{name}" for name in ("", "abcd1234", "tmp")]
     for path in left:
         path.write_text("half of")
@@ -47,7 +47,7 @@ def test_what_a_killed_console_left_is_in_nobodys_way(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == sorted([*left, tmp_path / "draft.json"])
 
 
-def test_a_link_is_replaced_and_what_it_points_to_is_not_touched(tmp_path: Path) -> None:
+def test_writing_replaces_a_symlink_and_keeps_its_target_unchanged(tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "draft.json"
     target.write_text("somebody's")
     link.symlink_to(target)
@@ -55,7 +55,7 @@ def test_a_link_is_replaced_and_what_it_points_to_is_not_touched(tmp_path: Path)
     assert (target.read_text(), link.read_text(), link.is_symlink()) == ("somebody's", "mine", False)
 
 
-def test_what_is_not_finished_leaves_the_file_that_was_there_and_nothing_else(tmp_path: Path) -> None:
+def test_an_unfinished_write_keeps_the_previous_file_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     path = tmp_path / "bundle.tar.gz"
     path.write_text("before")
     with pytest.raises(ValueError, match="halfway"), PrivateFile(path) as private:
@@ -67,7 +67,7 @@ def test_what_is_not_finished_leaves_the_file_that_was_there_and_nothing_else(tm
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_may_take_another_name_in_the_end_and_be_on_the_disk_then(tmp_path: Path) -> None:
+def test_a_private_file_can_be_placed_under_another_name_with_fsync(tmp_path: Path) -> None:
     with PrivateFile(tmp_path / "view.csv") as private:
         private.file.write(b"rows")
         path = private.replace(tmp_path / "view-2.csv", fsync=True)
@@ -81,6 +81,6 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
         write_private_file(tmp_path / "state" / "draft.json", "text")
 
 
-def test_half_a_character_is_no_reason_to_lose_the_rest(tmp_path: Path) -> None:
+def test_an_unencodable_surrogate_is_replaced_and_the_rest_is_written(tmp_path: Path) -> None:
     write_private_file(tmp_path / "draft.json", "a\ud800b")
     assert (tmp_path / "draft.json").read_text() == "a?b"

@@ -23,7 +23,7 @@ FOUND = ServedKinds(
 )
 
 
-def test_an_answer_is_found_again_for_the_same_server_alone(tmp_path: Path) -> None:
+def test_cached_kinds_are_found_only_for_the_same_host_and_certificate_authority(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     assert find_served(folder, HERE) is None
     store_served(folder, HERE, FOUND)
@@ -34,7 +34,7 @@ def test_an_answer_is_found_again_for_the_same_server_alone(tmp_path: Path) -> N
     assert (folder / SERVED_FILE).stat().st_mode & 0o777 == 0o600
 
 
-def test_an_answer_is_forgotten_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_kinds_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store_served(tmp_path, HERE, FOUND)
     now_s = time.time()
     for later_s, found in ((599.0, FOUND), (601.0, None), (-60.0, None)):  # the clock was set back
@@ -50,7 +50,7 @@ def test_the_newest_servers_are_stored(tmp_path: Path) -> None:
     assert find_served(tmp_path, ClusterConfig(host="https://lab:0")) is None
 
 
-def test_a_group_that_did_not_answer_is_asked_again(tmp_path: Path) -> None:
+def test_an_api_group_without_an_answer_is_not_cached(tmp_path: Path) -> None:
     store_served(tmp_path, HERE, ServedKinds({"batch/v1": None}))
     assert find_served(tmp_path, HERE) is None
 

@@ -18,7 +18,7 @@ from tui.files.stored_choices import (
 )
 
 
-def test_what_is_kept_for_a_context_is_found_the_next_time(tmp_path: Path) -> None:
+def test_a_layout_stored_per_context_is_restored(tmp_path: Path) -> None:
     assert StoredLayouts(tmp_path).find("lab") == ""
     assert StoredLayouts(tmp_path).store("lab", "list")
     assert StoredLayouts(tmp_path).store("farm", "all panes")
@@ -30,33 +30,33 @@ def test_what_is_kept_for_a_context_is_found_the_next_time(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"lab": 7}', "[" * 100_000])
-def test_a_file_that_makes_no_sense_is_as_none_and_is_replaced(tmp_path: Path, text: str) -> None:
+def test_a_malformed_layouts_file_is_treated_as_missing_and_replaced(tmp_path: Path, text: str) -> None:
     (tmp_path / LAYOUTS_FILE).write_text(text)
     kept = StoredLayouts(tmp_path)
     assert kept.find("lab") == ""
     assert kept.store("lab", "list") and StoredLayouts(tmp_path).find("lab") == "list"
 
 
-def test_where_nothing_can_be_written_a_choice_holds_while_the_console_runs(tmp_path: Path) -> None:
+def test_an_unwritable_layout_choice_is_kept_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     kept = StoredLayouts(tmp_path / "file")
     assert not kept.store("lab", "list") and kept.find("lab") == "list"
     assert StoredLayouts().store("lab", "list")
 
 
-def test_the_oldest_choices_go(tmp_path: Path) -> None:
+def test_the_oldest_layout_choices_are_dropped(tmp_path: Path) -> None:
     kept = StoredLayouts(tmp_path)
     for number in range(MAX_CONTEXTS + 1):
         kept.store(f"context-{number}", "list")
     assert (kept.find("context-0"), kept.find("context-1")) == ("", "list")
 
 
-def test_without_a_choice_the_theme_of_the_config_holds(tmp_path: Path) -> None:
+def test_without_a_stored_choice_the_configured_theme_applies(tmp_path: Path) -> None:
     assert read_theme(tmp_path, "") == ""
     assert read_theme(tmp_path, "light") == "light"
 
 
-def test_a_choice_in_the_console_holds_over_the_config_and_the_second_over_the_first(tmp_path: Path) -> None:
+def test_the_latest_stored_theme_overrides_the_configured_theme(tmp_path: Path) -> None:
     store_theme(tmp_path / "state", "dark", "light")
     assert read_theme(tmp_path / "state", "light") == "dark"
     store_theme(tmp_path / "state", "safe", "light")
@@ -65,7 +65,7 @@ def test_a_choice_in_the_console_holds_over_the_config_and_the_second_over_the_f
     assert stat.S_IMODE((tmp_path / "state" / THEME_FILE).stat().st_mode) == 0o600
 
 
-def test_a_theme_written_into_the_config_later_holds_over_the_choice(tmp_path: Path) -> None:
+def test_a_theme_configured_later_overrides_the_stored_choice(tmp_path: Path) -> None:
     store_theme(tmp_path, "dark", "")
     assert read_theme(tmp_path, "contrast") == "contrast"
     store_theme(tmp_path, "safe", "contrast")
@@ -77,21 +77,19 @@ def test_a_theme_written_into_the_config_later_holds_over_the_choice(tmp_path: P
     "content",
     ["", "{", "[]", "null", '{"theme": "dark"}', '{"theme": 1, "config_theme": "light"}', "[" * 9999],
 )
-def test_a_file_that_makes_no_sense_is_as_none_and_the_next_choice_replaces_it(
-    tmp_path: Path, content: str
-) -> None:
+def test_a_malformed_theme_file_is_treated_as_missing_and_replaced(tmp_path: Path, content: str) -> None:
     (tmp_path / THEME_FILE).write_text(content)
     assert read_theme(tmp_path, "light") == "light"
     store_theme(tmp_path, "safe", "light")
     assert read_theme(tmp_path, "light") == "safe"
 
 
-def test_a_file_that_cannot_be_read_is_as_none(tmp_path: Path) -> None:
+def test_an_unreadable_theme_file_is_treated_as_missing(tmp_path: Path) -> None:
     (tmp_path / THEME_FILE).mkdir()
     assert read_theme(tmp_path, "light") == "light"
 
 
-def test_a_choice_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_theme_choice_is_reported(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     with pytest.raises(KubeError, match=r"theme could not be saved\.\n.*theme\.json: File exists\."):
         store_theme(tmp_path / "state", "dark", "")

@@ -10,7 +10,7 @@ from rich.cells import cell_len as rich_cell_len
 from tui.text import cells
 
 CLEAN = st.characters(exclude_categories=["Cc", "Cs"])
-"""What is shown has no control characters; see `k8s.text.sanitize`."""
+"""Characters of shown text, which has no control characters; see `k8s.text.sanitize`."""
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 """Three people and what joins them: one picture of two cells."""
 
@@ -22,11 +22,11 @@ def test_every_narrow_character_takes_the_cells_that_rich_gives_it() -> None:
 
 
 @given(st.text(st.one_of(CLEAN, st.sampled_from("\u200d\ufe0f1❤中é…▮")), max_size=40))
-def test_a_text_takes_the_cells_that_rich_gives_it(text: str) -> None:
+def test_a_text_is_as_wide_as_in_rich(text: str) -> None:
     assert cells.cell_len(text) == rich_cell_len(text)
 
 
-def test_what_is_one_picture_is_not_taken_apart() -> None:
+def test_a_grapheme_cluster_is_never_split() -> None:
     assert cells.head(f"{FAMILY}a", 2) == FAMILY
     assert cells.tail(f"a{FAMILY}", 2) == FAMILY
     assert cells.head(FAMILY, 1) == ""

@@ -64,7 +64,7 @@ def passes(typed: str, *cells: str, labels: dict[str, str] = LABELS) -> bool:
         ("!", True),
     ],
 )
-def test_a_row_is_shown_when_the_filter_says_so(typed: str, is_shown: bool) -> None:
+def test_a_row_is_shown_when_it_matches_the_filter(typed: str, is_shown: bool) -> None:
     assert passes(typed, "bert-large", "Running", "8/8") is is_shown
 
 
@@ -86,7 +86,7 @@ def test_a_row_is_shown_when_the_filter_says_so(typed: str, is_shown: bool) -> N
         ("bert !status:(", "'(' is not a valid regular expression"),
     ],
 )
-def test_a_filter_that_cannot_be_understood_matches_nothing_and_says_why(typed: str, problem: str) -> None:
+def test_an_invalid_filter_matches_nothing_and_reports_its_problem(typed: str, problem: str) -> None:
     found = parse_filter(typed, COLUMNS)
     assert found is not None and found.problem.startswith(problem)
     assert not found.accepts(("bert-large", "Running", "8/8"), PLACES, LABELS)
@@ -125,7 +125,7 @@ TERMS = (
     st.sampled_from(["", "bert", "running 8", "1/1"]),
     st.randoms(use_true_random=False),
 )
-def test_terms_mean_the_same_in_any_order(
+def test_the_order_of_filter_terms_does_not_matter(
     terms: list[tuple[str, Any]], states: set[str], text: str, random: Random
 ) -> None:
     typed = [*(term for term, _ in terms), *(f"status:{state}" for state in states), *filter(None, [text])]
@@ -155,19 +155,19 @@ def test_terms_mean_the_same_in_any_order(
         ("12:30", ""),
     ],
 )
-def test_a_filter_by_which_nothing_may_match_says_why(typed: str, hint: str) -> None:
+def test_a_filter_that_may_match_nothing_has_a_hint(typed: str, hint: str) -> None:
     found = parse_filter(typed, COLUMNS)
     assert (found.hint if found else "").startswith(hint)
     assert bool(found and found.hint) is bool(hint)
 
 
 @given(st.text(max_size=40), st.text(max_size=20))
-def test_any_filter_takes_or_leaves_any_row(typed: str, name: str) -> None:
+def test_any_filter_can_be_applied_to_any_row(typed: str, name: str) -> None:
     assert passes(typed, name, "Running", "8/8") in (True, False)
 
 
 @given(st.text(min_size=1, max_size=20), st.text(max_size=40))
-def test_leaving_out_is_the_opposite(words: str, text: str) -> None:
+def test_a_negated_filter_matches_the_opposite_rows(words: str, text: str) -> None:
     takes, leaves = matcher(words.strip().lstrip("!")), matcher("!" + words.strip().lstrip("!"))
     if takes is not None and leaves is not None:
         assert takes(text) is not leaves(text)

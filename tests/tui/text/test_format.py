@@ -79,18 +79,20 @@ def test_large_numbers_are_short() -> None:
 
 
 @given(st.floats())
-def test_every_number_can_be_said(value: float) -> None:
+def test_any_number_can_be_formatted(value: float) -> None:
     for say in (fmt.number, fmt.si, fmt.age, fmt.duration):
         assert 0 < len(say(value)) < 330
 
 
-def test_one_cell_is_one_gpu_while_they_fit() -> None:
+def test_each_gpu_gets_one_cell_while_all_fit() -> None:
     assert fmt.gpu_bar(3, 2, 1) == "▮▮▮▯▯✕"
     assert fmt.gpu_bar(0, 0, 0) == ""
 
 
 @given(st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 5000), st.integers(3, 80))
-def test_many_gpus_are_shares_in_which_nothing_vanishes(busy: int, free: int, bad: int, width: int) -> None:
+def test_many_gpus_are_drawn_as_shares_with_every_existing_state_visible(
+    busy: int, free: int, bad: int, width: int
+) -> None:
     bar = fmt.gpu_bar(busy, free, bad, width=width)
     assert len(bar) == min(width, busy + free + bad)
     assert ("▮" in bar, "▯" in bar, "✕" in bar) == (busy > 0, free > 0, bad > 0)
@@ -129,16 +131,16 @@ HOSTS = st.from_regex(r"\A[a-c]{0,2}-?[0-9]{1,3}[a-b]?(\.x1)?\Z") | st.from_rege
 
 
 @given(st.sets(HOSTS, max_size=40))
-def test_ranges_stand_for_exactly_the_names_they_were_made_of(names: set[str]) -> None:
+def test_compact_ranges_expand_to_exactly_the_original_names(names: set[str]) -> None:
     assert expanded(fmt.compact_ranges(names)) == names
 
 
-def test_every_status_has_a_look() -> None:
+def test_every_status_has_a_style() -> None:
     statuses = "Queued Pending Starting Running Restarting Suspended Succeeded Failed Terminating Unknown"
     assert set(fmt.STATUS_STYLES) == set(statuses.split())
 
 
-def test_an_age_is_counted_by_the_servers_clock_and_marked_where_that_differs_from_ours() -> None:
+def test_an_age_uses_the_server_clock_and_is_marked_on_clock_skew() -> None:
     at = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
     same, rough = fmt.Clock(at), fmt.Clock(at, is_rough=True)
     assert same.age(at - timedelta(minutes=9)) == "9m"
@@ -151,7 +153,7 @@ def test_an_age_is_counted_by_the_servers_clock_and_marked_where_that_differs_fr
 @pytest.mark.parametrize(
     ("ahead_s", "is_rough"), [(0.0, False), (-4.0, False), (6.0, True), (3600.0, True), (-3600.0, True)]
 )
-def test_a_clock_is_rough_when_it_is_some_seconds_off(ahead_s: float, is_rough: bool) -> None:
+def test_a_clock_is_marked_inexact_when_it_is_some_seconds_off(ahead_s: float, is_rough: bool) -> None:
     before = datetime.now(UTC)
     clock = fmt.Clock.ahead(ahead_s)
     offset = timedelta(seconds=ahead_s)

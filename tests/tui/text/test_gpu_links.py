@@ -45,20 +45,20 @@ Network adapters, with the GPUs nearest to each:
   mlx5_3   6 7 (PIX)"""
 
 
-def test_all_that_is_known_of_a_dgx_1v() -> None:
+def test_the_full_link_report_of_a_dgx_1v_is_rendered() -> None:
     source = "nvidia-smi topo -m in pod gpu-operator/x"
     matrix = read_topology(DGX_1V, "Tesla-V100-SXM2-32GB", source)
     assert "\n".join(link_lines(row((2, (0, 3))), matrix)) == V100
 
 
-def test_where_each_gpu_is_and_which_are_free_is_said_as_far_as_it_is_told() -> None:
+def test_numa_nodes_and_unknown_free_gpus_are_shown_in_the_link_report() -> None:
     lines = link_lines(row((2, ())), read_topology(H100, "NVIDIA-H100-80GB-HBM3"))
     assert "  GPU2 NV18 NV18    X NV18   NUMA 1" in lines
     assert "Best sets (free GPUs are unknown):" in lines
     assert "  mlx5_bond_0   2 3 (PXB)" in lines
 
 
-def test_what_was_measured_is_said_to_be() -> None:
+def test_measured_bandwidth_is_labelled_as_measured() -> None:
     v100 = MACHINES["dgx-1v"].matrix()
     measured = replace(
         v100,
@@ -77,7 +77,7 @@ def test_sixteen_gpus_fit_a_small_terminal_in_ascii() -> None:
         assert all(line.isascii() and len(line) <= 78 for line in lines)
 
 
-def test_links_that_are_not_told_are_not_given_a_speed() -> None:
+def test_unknown_links_have_no_speed() -> None:
     lines = link_lines(row(), LinkMatrix.of([["X", "?"], ["?", "X"]]))
     assert "  ?              ?   not told" in lines
     assert "  2 GPUs: 0 1, ?, speed not known" in lines
@@ -89,7 +89,7 @@ def test_slices_of_gpus_use_no_links() -> None:
     assert not any("Best sets" in line for line in lines)
 
 
-def test_the_place_and_the_label_of_a_node() -> None:
+def test_the_network_location_and_schedule_label_of_a_node_are_shown() -> None:
     node = replace(row(), network=("z", "", "b7", "r1", ""), schedule="topology")
     assert (place_line(node), schedule_line(node)) == (
         "zone z, block b7, rack r1",

@@ -76,7 +76,7 @@ OBJECT = {
         ("{.users[0].user}", "{}"),
     ],
 )
-def test_a_template_prints_what_kubectl_prints(template: str, expected: str) -> None:
+def test_a_jsonpath_template_renders_as_in_the_kubectl_documentation(template: str, expected: str) -> None:
     assert Template(template).render(OBJECT) == expected
 
 
@@ -93,13 +93,13 @@ def test_a_template_prints_what_kubectl_prints(template: str, expected: str) -> 
         ("{...}", "a name is missing"),
     ],
 )
-def test_a_template_that_is_none_is_refused(template: str, why: str) -> None:
+def test_an_invalid_jsonpath_template_is_rejected(template: str, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
         Template(template)
 
 
 @given(st.text("{}[].*?@$'\"\\ab01:,=<>() rangeend\n"), st.text("[].*?@'\"ab01:,=<>()"))
-def test_any_text_is_a_template_or_refused(template: str, path: str) -> None:
+def test_any_text_is_parsed_as_jsonpath_or_rejected(template: str, path: str) -> None:
     for parse in (lambda: Template(template).render(OBJECT), lambda: find(parse_path(path), OBJECT)):
         try:
             parse()
@@ -119,7 +119,7 @@ def test_any_text_is_a_template_or_refused(template: str, path: str) -> None:
         "{.contexts[-1:].name}",
     ],
 )
-def test_kubectl_renders_the_same(tmp_path: Path, template: str) -> None:
+def test_jsonpath_templates_render_as_in_the_installed_kubectl(tmp_path: Path, template: str) -> None:
     config = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -27,7 +27,7 @@ JOB: dict[str, Any] = {
 }
 
 
-def test_secrets_are_hidden_and_counted_and_the_rest_is_all_there() -> None:
+def test_secrets_are_masked_and_counted_and_other_values_stay() -> None:
     written = object_text(JOB)
     text = to_text(list(written.lines))
     assert "hf_abc" not in text and "k3yk3y" not in text
@@ -36,7 +36,7 @@ def test_secrets_are_hidden_and_counted_and_the_rest_is_all_there() -> None:
     assert written.secrets == 2
 
 
-def test_the_values_of_a_secret_are_hidden_also_in_what_was_applied_last() -> None:
+def test_secret_values_are_masked_in_the_last_applied_configuration_too() -> None:
     value = base64.b64encode(b"swordfish-123").decode()
     applied = f'{{"kind":"Secret","data":{{"password":"{value}"}}}}'
     secret = {
@@ -48,13 +48,13 @@ def test_the_values_of_a_secret_are_hidden_also_in_what_was_applied_last() -> No
     assert value not in text and f"password: {MASK}" in text
 
 
-def test_after_a_question_they_are_shown() -> None:
+def test_secrets_are_shown_when_requested() -> None:
     written = object_text(JOB, shows_secrets=True)
     assert "hf_abcdefghijklmnopqrst" in to_text(list(written.lines))
     assert written.secrets == 0
 
 
-def test_managed_fields_are_one_line_until_they_are_asked_for() -> None:
+def test_managed_fields_are_folded_into_one_line() -> None:
     written = object_text(JOB)
     folded = [line.text for line in written.folded]
     assert "  managedFields: … 4 lines folded" in folded

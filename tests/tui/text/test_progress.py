@@ -1,4 +1,4 @@
-"""How far a job is, where one of its lines says so."""
+"""Progress of a job, from its lines."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from tui.text.progress import progress_in
         ("", ""),
     ],
 )
-def test_only_what_a_line_says_is_told(line: str, words: str) -> None:
+def test_progress_is_extracted_only_from_lines_that_report_it(line: str, words: str) -> None:
     assert progress_in(line) == words
 
 
 @given(st.text())
-def test_any_line_can_be_read(line: str) -> None:
+def test_any_line_can_be_parsed_for_progress(line: str) -> None:
     assert len(progress_in(line)) < 200

@@ -16,12 +16,12 @@ def test_the_scale_is_fixed_so_that_rows_can_be_compared() -> None:
     assert "█" not in LEVELS
 
 
-def test_the_last_cell_is_the_newest_value_and_the_others_show_the_highest_of_theirs() -> None:
+def test_the_last_sparkline_cell_is_the_newest_value_and_others_show_their_maximum() -> None:
     assert sparkline([0, 100, 0, 0, 0, 0, 0], 3) == "▇▁▁"
     assert sparkline([100, 100, 100, 0], 2) == "▇▁"
 
 
-def test_what_was_not_seen_is_a_gap_and_what_is_not_yet_seen_is_blank() -> None:
+def test_a_missing_sample_is_a_gap_and_cells_before_the_first_sample_are_blank() -> None:
     assert sparkline([50, None, 50], 5) == f"  ▄{GAP}▄"
     assert sparkline([None], 2) == f" {GAP}"
     assert sparkline([], 4) == "    "
@@ -29,11 +29,11 @@ def test_what_was_not_seen_is_a_gap_and_what_is_not_yet_seen_is_blank() -> None:
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(-10, 200)), max_size=200), st.integers(0, 60))
-def test_it_takes_its_cells_exactly(percents: list[float | None], width: int) -> None:
+def test_a_sparkline_has_exactly_the_requested_width(percents: list[float | None], width: int) -> None:
     assert cell_len(sparkline(percents, width)) == width
 
 
-def test_bars_show_whether_values_fall_and_what_is_no_number() -> None:
+def test_trend_bars_show_falling_values_and_nan() -> None:
     assert trend([7, 6, 5, 4, 3, 2, 1]) == "▇▆▅▄▃▂▁"
     assert trend([1.0]) == "" and trend([]) == ""
     assert trend([2.0, 2.0]) == "▁▁"
