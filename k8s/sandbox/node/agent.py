@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import shutil
 import time
 from collections.abc import Coroutine
@@ -280,12 +281,14 @@ class Agent:
         finally:
             self._devices.release(run.uid)
             del self.runs[run.uid]
-        if run.is_ending and not run.is_gone:
+        if run.ends_at_s < math.inf and not run.is_gone:
             await self._forget(run.pod)
 
     def _end(self, run: PodRun, grace_s: float) -> None:
-        if not run.is_ending:
-            run.is_ending = True
+        # A pod that is deleted again may get less time than at first.
+        ends_at_s = asyncio.get_running_loop().time() + grace_s
+        if ends_at_s < run.ends_at_s:
+            run.ends_at_s = ends_at_s
             self._begin(self._stop(run, grace_s))
 
     async def _stop(self, run: PodRun, grace_s: float) -> None:

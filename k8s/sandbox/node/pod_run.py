@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -66,7 +67,7 @@ class PodRun:
         self.uid = str(pod["metadata"]["uid"])
         self.is_gone = False
         """Its object no longer exists, so no status is published."""
-        self.is_ending = False
+        self.ends_at_s = math.inf
         self.is_stopping = asyncio.Event()
         self._client = client
         self._recorder = recorder

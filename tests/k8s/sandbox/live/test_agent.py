@@ -303,7 +303,9 @@ async def test_a_command_run_in_a_pod_finds_its_volumes(space: Space) -> None:
     assert await space.run_in("asked", "sh", "-c", look) == "0.5\n"
 
 
-async def test_a_pod_that_ignores_its_end_is_killed_after_its_grace_period(space: Space) -> None:
+async def test_a_pod_that_ignores_its_end_is_killed_after_its_grace_period(
+    space: Space,
+) -> None:
     script = "trap '' TERM; echo up; while :; do sleep 0.1; done"
     for name, grace_s in (("stubborn", 1), ("patient", 3600)):
         container = {"env": [{"name": "MARK", "value": f"{name}-{space.name}"}]}
@@ -315,6 +317,8 @@ async def test_a_pod_that_ignores_its_end_is_killed_after_its_grace_period(space
     await space.goes(PODS, "stubborn")
     assert marked(f"stubborn-{space.name}") == []
     assert marked(f"patient-{space.name}"), "its grace period is longer"
+    await space.delete(PODS, "patient", grace_period_s=0)
+    until_unmarked(f"patient-{space.name}")
 
 
 async def test_the_pods_of_a_job_share_the_cores_of_this_machine(space: Space) -> None:
