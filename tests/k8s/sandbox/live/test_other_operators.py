@@ -76,7 +76,7 @@ async def test_the_tutorials_job_and_script_train_in_four_processes(space: Space
     write_digits(folder / "data" / "MNIST" / "raw", 64, 16)
     await space.gpuconsole("submit", "-f", str(TUTORIAL / "job.yaml"))
     done = await space.comes(T9K_PYTORCH_JOBS, "mnist", is_in("Succeeded", "Failed"))
-    (pod,) = await space.objects(PODS)
+    (pod,) = await space.objects(PODS, label_selector="tensorstack.dev/owner-name=mnist")
     said = await space.log(pod["metadata"]["name"])
     assert done["status"]["phase"] == "Succeeded", said
     assert said.count(NCCL_REPLACED) == 1
