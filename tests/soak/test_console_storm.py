@@ -44,7 +44,7 @@ def test_keys_work_in_a_storm_and_every_painted_row_is_right_after_it(tmp_path: 
 
 CHANGES_PER_S, MINUTE_S = 100, 60
 GROWTH_KIB = 32 * 1024
-"""What a minute may cost: far less than the frames that were not written."""
+"""Permitted growth in a minute: far less than the frames that were not written."""
 
 
 def test_a_minute_without_reading_loses_nothing_and_costs_no_memory(tmp_path: Path) -> None:

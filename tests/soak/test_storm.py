@@ -35,7 +35,7 @@ def server() -> Iterator[LoadServer]:
 
 
 class Picture:
-    """What a feed has published last, and how often it was published."""
+    """The last snapshot that a feed has published, and the number of all."""
 
     def __init__(self) -> None:
         self.snapshot = ClusterSnapshot()
@@ -107,7 +107,7 @@ async def test_after_a_storm_every_gpu_and_every_pod_is_where_it_is(server: Load
         await picture.until_true(truth)
 
 
-async def test_a_storm_does_not_publish_a_picture_for_each_update(server: LoadServer) -> None:
+async def test_a_storm_publishes_far_fewer_snapshots_than_updates(server: LoadServer) -> None:
     async with cluster_feed(server) as picture:
         await picture.until_true(await asyncio.to_thread(server.truth))
         before = picture.published
@@ -124,7 +124,7 @@ async def test_watches_that_break_and_are_forgotten_in_a_storm_lose_nothing(serv
         await picture.until_true(await asyncio.to_thread(server.truth))
 
 
-async def test_a_list_that_is_read_while_everything_changes_ends_in_the_truth(server: LoadServer) -> None:
+async def test_a_list_read_during_a_storm_ends_in_the_correct_state(server: LoadServer) -> None:
     await asyncio.to_thread(server.storm, RATE, EVENTS)
     async with cluster_feed(server) as picture:
         await picture.until_true(await asyncio.to_thread(server.truth))

@@ -368,7 +368,7 @@ def test_each_declared_view_has_its_class_and_leaves_actions_of_the_table_to_the
         assert not names & vars(view).keys(), view
 
 
-def test_nothing_dispatches_by_name_past_the_table() -> None:
+def test_no_module_dispatches_functions_by_name_outside_the_action_table() -> None:
     root = Path(tui.__file__).parent
     found = [path for path in root.rglob("*.py") if re.search(r"getattr\((import_)?module", path.read_text())]
     assert found == []
@@ -421,7 +421,7 @@ def test_completion_prefers_the_newest_entry_of_the_history() -> None:
 @pytest.mark.parametrize(
     ("word", "meant"), [("volums", "volumes"), ("pytorchjob", "pytorchjobs"), ("zzz", ""), ("submt", "")]
 )
-def test_an_unknown_command_is_near_one_that_may_be_used(word: str, meant: str) -> None:
+def test_an_unknown_command_suggests_the_nearest_permitted_command(word: str, meant: str) -> None:
     assert nearest_command(word, NAMES["kind"], ACTIONS, is_read_only=True) == meant
 
 
@@ -441,7 +441,7 @@ SOURCES = sorted([*(ROOT / "k8s" / "diagnosis").rglob("*.py"), *(ROOT / "k8s" / 
         ("Start over: gpuconsole sandbox reset", "Start over: gpuconsole sandbox reset"),
     ],
 )
-def test_advice_names_the_key_where_there_is_one(said: str, shown: str) -> None:
+def test_advice_names_the_console_key_of_a_command_when_it_has_one(said: str, shown: str) -> None:
     assert console_advice(said, {}).endswith(shown)
     assert console_advice(said, {"jobs.resume": "ctrl+t"}).endswith(shown.replace(": R", ": ^t"))
 

@@ -25,7 +25,7 @@ COPIED = re.compile(rb"\x1b]52;c;([A-Za-z0-9+/=]+)\x07")
 
 
 @pytest.mark.end_to_end
-def test_a_key_gives_the_terminal_to_the_shell_and_another_has_it_take_a_copy(tmp_path: Path) -> None:
+def test_one_key_suspends_the_console_and_another_copies_by_osc52(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG)
     homes = {f"XDG_{kind}_HOME": str(tmp_path / kind) for kind in ("DATA", "STATE", "CONFIG", "CACHE")}

@@ -109,7 +109,7 @@ def test_each_digit_of_logs_requests_the_part_that_its_help_names() -> None:
 
 
 def saved_lines(state: Path) -> int:
-    """Return how many lines the one saved log has; 0 while there is none."""
+    """Return the number of lines of the one saved log; 0 while there is none."""
     files = list((state / "logs").glob("*.log"))
     return len(files[0].read_text().splitlines()) if files else 0
 
@@ -203,7 +203,7 @@ async def test_enter_opens_only_charts_that_the_filter_shows(tmp_path: Path) -> 
         await play.until(lambda: "train/loss" in play.text and "val/accuracy" not in play.text)
 
 
-async def test_a_tag_that_comes_while_a_filter_is_typed_takes_no_key(tmp_path: Path) -> None:
+async def test_a_new_tag_does_not_take_keys_from_the_filter_prompt(tmp_path: Path) -> None:
     async with curves(tmp_path) as play:
         await play.press("slash", *"ac")
         with EventWriter(tmp_path / "volume" / "logs", flush_s=0) as writer:

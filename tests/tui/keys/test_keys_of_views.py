@@ -436,7 +436,7 @@ async def test_keys_of_every_view_copy_save_refresh_and_quit(
 @pytest.mark.parametrize(
     ("line", "named"), [("", "l on worker-0"), ("[rank3]: ValueError: bad shard 7", "l on rank 3")]
 )
-async def test_why_opens_the_log_of_the_instance_that_its_advice_names(
+async def test_the_log_key_in_the_diagnosis_opens_the_log_of_the_advised_instance(
     tmp_path: Path, line: str, named: str
 ) -> None:
     ended = {"name": "pytorch", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}
@@ -457,7 +457,7 @@ async def test_why_opens_the_log_of_the_instance_that_its_advice_names(
         await play.until(seen(play, "line 99 of bert-worker-0"))
 
 
-async def test_why_of_a_suspended_job_names_the_key_that_resumes_it(tmp_path: Path) -> None:
+async def test_the_diagnosis_of_a_suspended_job_names_the_resume_key(tmp_path: Path) -> None:
     paused = batch_job("paused", 1, 1, suspend=True)
     async with console_on(tmp_path, batch=[paused]) as play:
         play.cluster.say("/apis/batch/v1/namespaces/default/jobs/paused", Answer(paused))

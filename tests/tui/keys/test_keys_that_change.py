@@ -135,9 +135,7 @@ async def test_with_readonly_no_command_that_changes_the_job_is_listed(tmp_path:
         assert not any(word in play.text for word in (" delete ", " patch ", " scale ", " edit ", " shell "))
 
 
-async def test_without_its_editor_the_key_says_what_is_missing(
-    tmp_path: Path, editor: Callable[[str], None]
-) -> None:
+async def test_the_edit_key_reports_a_missing_editor(tmp_path: Path, editor: Callable[[str], None]) -> None:
     async with world(tmp_path) as play:
         await play.press("N", "g")
         await play.see("e", seen(play, "$EDITOR names none-1, which is not found."))
@@ -153,7 +151,7 @@ async def test_without_its_editor_the_key_says_what_is_missing(
 
 
 @pytest.mark.usefixtures("programs")
-async def test_the_change_of_an_editor_is_shown_and_applied_once_confirmed(
+async def test_an_edit_is_shown_as_a_diff_and_applied_after_confirmation(
     tmp_path: Path, editor: Callable[[str], None]
 ) -> None:
     async with world(tmp_path) as play:

@@ -84,7 +84,7 @@ BERT_PODS = [
 
 
 def objects() -> dict[str, Any]:
-    """Return what `console_on` takes."""
+    """Return the arguments of `console_on`."""
     return {
         "nodes": [node("a", 8), node("b", 8)],
         "pods": [
@@ -220,7 +220,7 @@ def order(play: Playground, *names: str) -> list[str]:
 
 
 def look_of(play: Playground, word: str) -> str:
-    """Return how a word is drawn, wherever it stands first; nothing where it does not stand."""
+    """Return the style of the first occurrence of a word on the screen, or an empty string."""
     strips = play.console.screen._compositor.render_strips()
     segments = (segment for strip in strips for segment in strip if word in segment.text)
     return next((str(segment.style) for segment in segments), "")
@@ -232,14 +232,14 @@ def drawn_otherwise(play: Playground, word: str, than: str) -> Callable[[], bool
 
 
 def is_one_piece(play: Playground, text: str) -> bool:
-    """Tell whether a text stands on the screen, all of it drawn alike."""
+    """Return True if a text is on the screen in a single style."""
     return any(
         text in segment.text for strip in play.console.screen._compositor.render_strips() for segment in strip
     )
 
 
 def changes(play: Playground) -> list[str]:
-    """Return what the cluster was asked that may change something, and that did not only ask."""
+    """Return the requests to the cluster that may change something, reviews excluded."""
     return [
         f"{asked.method} {asked.path}"
         for asked in play.cluster.requests
