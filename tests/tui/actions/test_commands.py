@@ -64,7 +64,7 @@ def lines(options: ConsoleOptions, found: Job, instance: str = "", **given: bool
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["plain", "sandbox", "all flags"])
 @pytest.mark.parametrize("found", JOBS, ids=["pods", "no pods", "batch", "hostile"])
-def test_the_parser_takes_each_line_of_gpuconsole(options: ConsoleOptions, found: Job) -> None:
+def test_each_shown_gpuconsole_command_line_is_accepted_by_the_parser(options: ConsoleOptions, found: Job) -> None:
     ours = [words for words in lines(options, found) if words[0] == "gpuconsole"]
     assert len(ours) >= 8
     for words in ours:
@@ -83,7 +83,7 @@ def test_the_parser_takes_each_line_of_gpuconsole(options: ConsoleOptions, found
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["plain", "sandbox", "all flags"])
 @pytest.mark.parametrize("found", JOBS, ids=["pods", "no pods", "batch", "hostile"])
-def test_each_line_of_kubectl_has_known_words(options: ConsoleOptions, found: Job) -> None:
+def test_each_shown_kubectl_command_line_uses_known_words(options: ConsoleOptions, found: Job) -> None:
     for program, *words in lines(options, found):
         if program != "kubectl":
             continue
@@ -98,7 +98,7 @@ def test_each_line_of_kubectl_has_known_words(options: ConsoleOptions, found: Jo
         assert {word for word in own if word.startswith("-")} <= set(KUBECTL[verb]), verb
 
 
-def test_commands_on_pods_need_one() -> None:
+def test_pod_commands_are_shown_only_for_jobs_with_pods() -> None:
     with_pods, without = (
         {words[3] for words in lines(OPTIONS[0], each) if words[0] == "kubectl"} for each in JOBS[:2]
     )

@@ -61,7 +61,7 @@ def test_variables_become_parts_of_single_arguments(argv: list[str], found: list
         (["ssh", "host", "echo", "$COL-TEAM"], "might run"),
     ],
 )
-def test_a_value_that_is_missing_or_that_a_shell_might_run_is_refused(argv: list[str], words: str) -> None:
+def test_missing_variables_and_shell_injectable_values_are_rejected(argv: list[str], words: str) -> None:
     with pytest.raises(Refused, match=words.replace("$", r"\$")):
         substitute(argv, FACTS)
 
@@ -131,7 +131,7 @@ async def test_plugins_run_on_the_selected_row(tmp_path: Path) -> None:
         await play.until(lambda: "There is no program" in play.text)
 
 
-async def test_plugins_are_commands_and_in_the_help(tmp_path: Path) -> None:
+async def test_plugins_are_available_as_commands_and_listed_in_the_help(tmp_path: Path) -> None:
     async with console(tmp_path, size=(120, 60)) as play:
         await play.press("question_mark")
         assert "Say hello" in play.text and "YAML of the job" not in play.text
@@ -166,7 +166,7 @@ async def test_dangerous_plugins_are_hidden_if_nothing_may_be_changed(tmp_path: 
         await play.until(lambda: "hello is done. hello" in play.text)
 
 
-async def test_a_program_in_the_background_ends_with_the_console(tmp_path: Path) -> None:
+async def test_a_background_plugin_process_ends_with_the_console(tmp_path: Path) -> None:
     waits = (
         "import os, sys, time; print(os.getpid(), file=open(sys.argv[1], 'w'), flush=True); time.sleep(600)"
     )
@@ -185,7 +185,7 @@ async def test_a_program_in_the_background_ends_with_the_console(tmp_path: Path)
     raise AssertionError("it goes on")
 
 
-async def test_long_output_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_plugin_output_is_truncated_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "_MOST_BYTES", 2**20)
     many = "for _ in range(20000): print('x' * 99)"
     plugin = {**PYTHON, "shortCut": "F6", "output": "view", "args": ["-c", many]}
@@ -196,7 +196,7 @@ async def test_long_output_is_cut_and_says_so(tmp_path: Path, monkeypatch: pytes
         assert "-- Only the first 1 MiB are kept." in play.text
 
 
-async def test_hostile_names_are_single_arguments(tmp_path: Path) -> None:
+async def test_hostile_job_names_are_passed_as_single_quoted_arguments(tmp_path: Path) -> None:
     hostile = pytorch_job("x;touch$IFS'a", workers=1)
     async with console(tmp_path, jobs=[hostile], pods=[]) as play:
         await play.press("ctrl+l")
