@@ -1,123 +1,70 @@
-"""The modules that are broken, each with the tests that should notice: where a mistake costs something."""
+"""Modules that are broken, where a mistake costs something, and the tests that should notice."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-_EVENT_FILES = ("tests/trainer/test_event_files.py", "tests/trainer/test_event_formats.py")
-_RELIABLE = ("tests/k8s/client/test_reliability.py",)
-_LOGIN = ("tests/k8s/client/test_exec_plugin.py", "tests/k8s/client/test_certificates_and_tokens.py")
-_OWNED = ("tests/k8s/jobs/test_owned_objects.py", "tests/k8s/jobs/test_arena.py")
-_CREATION = tuple(f"tests/k8s/jobs/test_{each}.py" for each in ("create", "transaction", "owned_objects"))
-_FIELDS = tuple(f"tests/k8s/kinds/test_{each}.py" for each in ("every_field", "guides", "from_manifest"))
-_MPI = ("tests/k8s/kinds/test_mpi_jobs.py", "tests/k8s/kinds/test_mpi_job_v1alpha1.py")
-_FORM = tuple(
-    f"tests/tui/jobs/test_{each}.py" for each in ("form_fields", "new_job", "earlier_runs", "preflight")
-)
-_TEMPLATES = ("tests/tui/jobs/test_job_templates.py",)
-# Tests import the package, not its modules: they are not found by their imports.
-_SPEC = (
-    "tests/k8s/job_spec",
-    "tests/k8s/kinds/test_every_field.py",
-    "tests/k8s/kinds/test_roles.py",
-    "tests/tui/jobs/test_form_fields.py",
-    "tests/tui/commands/test_submit_flags.py",
-)
-
-TESTS: Mapping[str, Sequence[str]] = {
-    "k8s/client/rate_limiter.py": ("tests/k8s/client/test_rate_limiter.py",),
-    "k8s/client/connection.py": ("tests/k8s/client/test_connection.py", *_LOGIN),
-    "k8s/client/transport.py": ("tests/k8s/client/test_client.py", "tests/k8s/client/test_connection.py"),
-    "k8s/client/auth/exec_plugin.py": _LOGIN,
-    "k8s/client/auth/kubeconfig.py": ("tests/k8s/client/test_kubeconfig.py",),
-    "k8s/cluster/job_builder.py": ("tests/k8s/cluster",),
-    "k8s/cluster/joiner.py": ("tests/k8s/cluster",),
-    "k8s/cluster/node_rows.py": ("tests/k8s/cluster",),
-    "k8s/cluster/owner_chain.py": ("tests/k8s/cluster",),
-    "k8s/diagnosis/pending.py": ("tests/k8s/diagnosis",),
-    "k8s/diagnosis/shortage.py": ("tests/k8s/diagnosis",),
-    "k8s/diagnosis/causes/unschedulable.py": ("tests/k8s/diagnosis",),
-    "k8s/diagnosis/causes/held_back.py": ("tests/k8s/diagnosis",),
-    "k8s/job_spec/field_types.py": _SPEC,
-    "k8s/job_spec/parts.py": _SPEC,
-    "k8s/job_spec/rules.py": _SPEC,
-    "k8s/job_spec/spec.py": _SPEC,
-    "k8s/jobs/arena_objects.py": _OWNED,
-    "k8s/jobs/owned_objects.py": _OWNED,
-    "k8s/jobs/create.py": _CREATION,
-    "k8s/jobs/transaction.py": _CREATION,
-    "k8s/kinds/batch_job.py": (*_FIELDS, "tests/k8s/kinds/test_batch_job.py"),
-    "k8s/kinds/kubeflow/mpi_manifest.py": (*_FIELDS, *_MPI),
-    "k8s/kinds/kubeflow/pytorch_job.py": (*_FIELDS, "tests/k8s/kinds/test_pytorch_job.py"),
-    "k8s/kinds/kubeflow/train_job.py": (*_FIELDS, "tests/k8s/kinds/test_train_job.py"),
-    "k8s/kinds/pods/command.py": _FIELDS,
-    "k8s/kinds/pods/env.py": _FIELDS,
-    "k8s/kinds/pods/labels.py": _FIELDS,
-    "k8s/kinds/pods/placement.py": _FIELDS,
-    "k8s/kinds/pods/resources.py": _FIELDS,
-    "k8s/kinds/pods/volumes.py": _FIELDS,
-    "k8s/kinds/t9k/t9k_pytorch_job.py": (*_FIELDS, "tests/k8s/kinds/test_t9k_pytorch_job.py"),
-    "k8s/logs/follow.py": ("tests/k8s/logs",),
-    "k8s/logs/lines.py": ("tests/k8s/logs",),
-    "k8s/logs/read.py": ("tests/k8s/logs",),
-    "k8s/models/quantity.py": ("tests/k8s/models",),
-    "k8s/preflight/cluster_checks.py": ("tests/k8s/preflight",),
-    "k8s/preflight/object_checks.py": ("tests/k8s/preflight",),
-    "k8s/preflight/limits.py": ("tests/k8s/preflight",),
-    "k8s/preflight/static_checks.py": ("tests/k8s/preflight",),
-    "k8s/scheduling/predicates.py": ("tests/k8s/scheduling", "tests/k8s/diagnosis"),
-    "k8s/scheduling/requests.py": ("tests/k8s/scheduling",),
-    "k8s/status/job.py": ("tests/k8s/status",),
-    "k8s/status/pod.py": ("tests/k8s/status",),
-    "k8s/telemetry/gpu_warnings.py": ("tests/k8s/telemetry/test_gpu_warnings.py",),
-    "k8s/telemetry/history.py": ("tests/k8s/telemetry",),
-    "k8s/telemetry/job_ranks.py": ("tests/k8s/telemetry/test_job_ranks.py",),
-    "k8s/telemetry/reader.py": ("tests/k8s/telemetry",),
-    "k8s/telemetry/dcgm.py": ("tests/k8s/telemetry/test_dcgm.py",),
-    "k8s/telemetry/exporters.py": ("tests/k8s/telemetry",),
-    "k8s/telemetry/prometheus.py": ("tests/k8s/telemetry/test_prometheus.py",),
-    "k8s/telemetry/prometheus_text.py": ("tests/k8s/telemetry/test_prometheus.py",),
-    "k8s/text/redact.py": ("tests/k8s/text",),
-    "k8s/text/sanitize.py": ("tests/k8s/text",),
-    "k8s/cluster/backoff.py": ("tests/k8s/cluster", *_RELIABLE),
-    "k8s/cluster/discovery.py": ("tests/k8s/cluster", "tests/tui/feeds"),
-    "k8s/cluster/mirror.py": ("tests/k8s/cluster", *_RELIABLE),
-    "trainer/tfevents/columns.py": _EVENT_FILES,
-    "trainer/tfevents/event.py": _EVENT_FILES,
-    "trainer/tfevents/records.py": _EVENT_FILES,
-    "tui/charts/series.py": ("tests/tui/charts",),
-    "tui/feeds/cluster_feed.py": ("tests/tui/feeds", *_RELIABLE),
-    "tui/jobs/delete_plan.py": ("tests/tui/jobs/test_delete_plan.py",),
-    "tui/jobs/events.py": ("tests/tui/jobs/test_events.py",),
-    "tui/jobs/filters.py": ("tests/tui/jobs/test_filters.py", "tests/tui/screens/test_jobs.py"),
-    "tui/jobs/new_job/draft.py": ("tests/tui/jobs/test_draft.py", "tests/tui/screens/new_job/test_draft.py"),
-    "tui/jobs/new_job/fields.py": _FORM,
-    "tui/jobs/new_job/form_spec.py": _FORM,
-    "tui/jobs/new_job/form_model.py": (*_FORM, *_TEMPLATES),
-    "tui/jobs/new_job/job_templates.py": _TEMPLATES,
-    "tui/jobs/new_job/manifest_edits.py": ("tests/tui/jobs/test_manifest_edits.py",),
-    "tui/jobs/new_job/preflight.py": _FORM,
-    "tui/text/filter_query.py": ("tests/tui/text/test_filter_query.py",),
-    "tui/text/format.py": ("tests/tui/text/test_format.py",),
+_BY_FOLDER = {
+    "k8s/client": "rate_limiter connection transport auth/exec_plugin auth/kubeconfig",
+    "k8s/cluster": "job_builder joiner node_rows owner_chain backoff discovery mirror",
+    "k8s/diagnosis": "pending shortage causes/unschedulable causes/held_back",
+    "k8s/job_spec": "field_types parts rules spec",
+    "k8s/jobs": "arena_objects owned_objects create transaction",
+    "k8s/kinds": "batch_job t9k/t9k_pytorch_job",
+    "k8s/kinds/kubeflow": "mpi_manifest pytorch_job train_job",
+    "k8s/kinds/pods": "command env labels placement resources volumes",
+    "k8s/logs": "follow lines read",
+    "k8s/models": "quantity",
+    "k8s/preflight": "cluster_checks object_checks limits static_checks",
+    "k8s/scheduling": "predicates requests",
+    "k8s/status": "job pod",
+    "k8s/telemetry": "gpu_warnings history job_ranks reader dcgm exporters prometheus prometheus_text",
+    "k8s/text": "redact sanitize",
+    "trainer/tfevents": "columns event records",
+    "tui/charts": "series",
+    "tui/feeds": "cluster_feed",
+    "tui/jobs": "delete_plan events filters",
+    "tui/jobs/new_job": "draft fields form_spec form_model job_templates manifest_edits preflight",
+    "tui/text": "filter_query format",
 }
-"""Module to the test files, or folders of them, that are run first when it is broken."""
+MODULES = tuple(f"{folder}/{name}.py" for folder, names in _BY_FOLDER.items() for name in names.split())
+_LEFT_OUT = {"real_cluster", "soak", "load", "bench", "mutants"}
 
-_LEFT_OUT = {"test_shape.py", "real_cluster", "live", "soak", "load", "bench"}
 
+def rounds_of(root: Path, module: str) -> list[tuple[str, ...]]:
+    """Return the test files of a module in two rounds; the second is run if the first notices nothing.
 
-def importers_of(root: Path, module: str) -> list[str]:
-    """Return the other test files that import a module: they are run if the first ones notice nothing.
-
-    Files that need a real cluster, or much time, are left out.
+    First come files that import the module and lie where its package has its tests, or all files there
+    if none of them does; then the others there, and other importers of the module or of names of it that
+    its package exports. Tests that need a real cluster, or much time, are left out.
     """
+    home, imports, names = _home_of(root, module), _imports(root, module), list(_test_files(root))
+    importers = [name for name in names if imports.search((root / name).read_text())]
+    near = [name for name in names if name.startswith(home)]
+    first = [name for name in importers if name in near] or near or importers
+    second = [name for name in dict.fromkeys([*near, *importers]) if name not in first]
+    return [tuple(each) for each in (first, second) if each]
+
+
+def _home_of(root: Path, module: str) -> str:
+    """Return the innermost folder of tests that has the name of one of the module's packages."""
+    packages = Path(module).parents
+    return next(f"tests/{each}/" for each in packages if (root / "tests" / each).is_dir())
+
+
+def _imports(root: Path, module: str) -> re.Pattern[str]:
     package, _, stem = module.removesuffix(".py").replace("/", ".").rpartition(".")
-    imports = re.compile(rf"^ *from {package}(?:\.{stem} import| import .*\b{stem}\b)", re.MULTILINE)
-    found = []
+    exports = root / Path(module).parent / "__init__.py"
+    ways = [rf"\.{stem} import", rf" import .*\b{stem}\b"]
+    if exports.exists() and f".{stem} import" in exports.read_text():
+        ways.append(" import")
+    return re.compile(rf"^ *from {re.escape(package)}(?:{'|'.join(ways)})", re.MULTILINE)
+
+
+def _test_files(root: Path) -> Iterator[str]:
     for path in sorted((root / "tests").rglob("test_*.py")):
-        name = path.relative_to(root).as_posix()
-        is_first = any(name == each or name.startswith(f"{each}/") for each in TESTS[module])
-        if not is_first and not _LEFT_OUT.intersection(name.split("/")):
-            found += [name] if imports.search(path.read_text()) else []
-    return found
+        name = path.relative_to(root)
+        if not _LEFT_OUT.intersection(name.parts):
+            yield name.as_posix()

@@ -1,4 +1,4 @@
-"""Tries breakages in a copy of the tree against the tests that should notice; keeps what came out."""
+"""Runs of the tests against breakages in a copy of the tree; results are kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from tests.mutants.breakages import Breakage, breakage_at, count_breakages
 
 # A breakage that makes a test hang is noticed.
 LONGEST_TEST_S = 100
-LONGEST_S = 300.0
+LONGEST_S = 900.0
+MARKS = {"quick": "not slow and not cluster", "slow": "slow and not cluster"}
+"""Tests of each tier, by their marks."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,11 @@ class Mutant:
     module: str
     breakage: Breakage
     key: str
-    """The same for the same breakage of the same source: what came out of it is not found out twice."""
+    """Hash of the breakage and its source, by which results are found again."""
 
     @property
     def words(self) -> str:
         return f"{self.module}:{self.breakage.line}: {self.breakage.before}  ->  {self.breakage.after}"
-
-
-class BaselineFails(Exception):
-    """The tests of a module fail without any breakage, so that they would notice nothing."""
 
 
 def sample_of(root: Path, modules: Iterable[str], size: int, seed: int) -> list[Mutant]:
@@ -54,10 +52,10 @@ def _mutant(module: str, place: int, source: str) -> Mutant:
     return Mutant(module, breakage_at(source, place), key)
 
 
-def read_results(path: Path) -> dict[str, bool]:
-    """Return which mutants were tried already, and whether they were noticed."""
+def read_results(path: Path) -> dict[tuple[str, str], bool]:
+    """Return by key of the mutant and tier if the mutant was noticed; those not tried yet are not in it."""
     lines = path.read_text().splitlines() if path.exists() else []
-    return {each["key"]: each["noticed"] for each in map(json.loads, lines)}
+    return {(each["key"], each["tier"]): each["noticed"] for each in map(json.loads, lines)}
 
 
 def copy_tree(root: Path, folder: Path) -> None:
@@ -71,32 +69,21 @@ def copy_tree(root: Path, folder: Path) -> None:
     compileall.compile_dir(folder, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
 
 
-def are_green(folder: Path, tests: Sequence[str], longest_s: float = LONGEST_S) -> bool:
-    """Run tests in a copy, and tell whether all pass."""
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "not cluster",
-        f"--timeout={LONGEST_TEST_S}",
-        *tests,
-    ]
-    env = {**os.environ, "PYTHONPATH": str(folder)}
+def are_green(folder: Path, tests: Sequence[str], tier: str) -> bool:
+    """Run the tests of a tier in a copy, and return True if all pass."""
+    words = [sys.executable, "-m", "pytest", "-x", "-q", f"--timeout={LONGEST_TEST_S}", "-m", MARKS[tier]]
+    # The limit of the quick tier is no property of the code: a busy machine would notice every breakage.
+    words += ["-p", "no:cacheprovider", "-p", "no:tests.tiers", *tests]
     child = subprocess.Popen(
         words,
         cwd=folder,
-        env=env,
+        env={**os.environ, "PYTHONPATH": str(folder)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
-        return child.wait(longest_s) in (0, 5)  # 5: all of them need the real cluster
+        return child.wait(LONGEST_S) in (0, 5)  # 5: none of them belongs to the tier
     except subprocess.TimeoutExpired:
         return False
     finally:
@@ -108,45 +95,60 @@ def are_green(folder: Path, tests: Sequence[str], longest_s: float = LONGEST_S) 
 def try_all(
     folder: Path,
     mutants: Iterable[Mutant],
-    tests: Callable[[str], Sequence[Sequence[str]]],
+    rounds_of: Callable[[str], Sequence[Sequence[str]]],
     results: Path,
     *,
+    tiers: Sequence[str],
     until_s: float,
     report: Callable[[str], None],
-) -> dict[str, bool]:
-    """Try the mutants that were not tried yet until the time is up, and return all known results.
+) -> dict[tuple[str, str], bool]:
+    """Try mutants until the time is up, each with further tiers until one notices it; return all results.
 
     Args:
         folder: A copy of the tree.
-        mutants: Mutants to try.
-        tests: Returns the rounds of tests of a module; a round is run if the ones before noticed nothing.
+        mutants: Mutants to try; what is known of them from `results` is not tried again.
+        rounds_of: Returns the rounds of tests of a module; a round is run if those before notice nothing.
         results: File to which each result is appended at once.
-        until_s: When to stop, by `time.monotonic`.
-        report: Called with a line for each mutant.
-
-    Raises:
-        BaselineFails: A round that noticed a breakage fails without one, too.
+        tiers: Tiers to run, by their names in `MARKS`.
+        until_s: End of the time, by `time.monotonic`.
+        report: Called with a line for each result, and for each that tests failing by themselves prevent.
     """
     known = read_results(results)
     proven: set[tuple[str, ...]] = set()
     for mutant in mutants:
-        if mutant.key in known or time.monotonic() > until_s:
-            continue
-        path = folder / mutant.module
-        source = path.read_text()
-        rounds = [tuple(each) for each in tests(mutant.module) if each]
-        try:
-            path.write_text(mutant.breakage.text)
-            failed = next((each for each in rounds if not are_green(folder, each)), None)
-        finally:
-            path.write_text(source)
-        # Twice: a busy machine may spoil one run, and would end all.
-        if failed and failed not in proven and not any(are_green(folder, failed) for _ in range(2)):
-            raise BaselineFails(f"The tests of {mutant.module} fail without any breakage.")
-        proven |= {failed} if failed else set(rounds)
-        known[mutant.key] = failed is not None
-        with results.open("a") as noted:
-            line = {"key": mutant.key, "noticed": known[mutant.key], "words": mutant.words}
-            noted.write(json.dumps(line) + "\n")
-        report(f"{'noticed ' if failed else 'SURVIVES'} {mutant.words}")
+        for tier in tiers:
+            if time.monotonic() > until_s:
+                return known
+            if (mutant.key, tier) not in known:
+                noticed = _is_noticed(folder, mutant, tier, rounds_of(mutant.module), proven)
+                if noticed is None:
+                    report(f"{tier}: the tests of {mutant.module} fail without any breakage")
+                    break
+                known[mutant.key, tier] = noticed
+                line = {"key": mutant.key, "tier": tier, "noticed": noticed, "words": mutant.words}
+                with results.open("a") as noted:
+                    noted.write(json.dumps(line) + "\n")
+                report(f"{tier}: {'noticed ' if noticed else 'SURVIVES'} {mutant.words}")
+            if known[mutant.key, tier]:
+                break
     return known
+
+
+def _is_noticed(
+    folder: Path, mutant: Mutant, tier: str, rounds: Sequence[Sequence[str]], proven: set[tuple[str, ...]]
+) -> bool | None:
+    """Return True if a round of tests fails with the breakage, None if it fails without one, too."""
+    path = folder / mutant.module
+    source = path.read_text()
+    try:
+        path.write_text(mutant.breakage.text)
+        failed = next((tests for tests in rounds if not are_green(folder, tests, tier)), None)
+    finally:
+        path.write_text(source)
+    if failed is None:
+        return False
+    # Twice: a busy machine may spoil one run.
+    if (tier, *failed) not in proven and not any(are_green(folder, failed, tier) for _ in range(2)):
+        return None
+    proven.add((tier, *failed))
+    return True
