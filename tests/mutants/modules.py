@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 _BY_FOLDER = {
@@ -40,9 +40,9 @@ def rounds_of(root: Path, module: str) -> list[tuple[str, ...]]:
     if none of them does; then the others there, and other importers of the module or of names of it that
     its package exports. Tests that need a real cluster, or much time, are left out.
     """
-    home, imports, names = _home_of(root, module), _imports(root, module), list(_test_files(root))
-    importers = [name for name in names if imports.search((root / name).read_text())]
-    near = [name for name in names if name.startswith(home)]
+    home, imports, texts = _home_of(root, module), _imports(root, module), _tests_of(root)
+    importers = [name for name, text in texts.items() if imports.search(text)]
+    near = [name for name in texts if name.startswith(home)]
     first = [name for name in importers if name in near] or near or importers
     second = [name for name in dict.fromkeys([*near, *importers]) if name not in first]
     return [tuple(each) for each in (first, second) if each]
@@ -63,8 +63,8 @@ def _imports(root: Path, module: str) -> re.Pattern[str]:
     return re.compile(rf"^ *from {re.escape(package)}(?:{'|'.join(ways)})", re.MULTILINE)
 
 
-def _test_files(root: Path) -> Iterator[str]:
-    for path in sorted((root / "tests").rglob("test_*.py")):
-        name = path.relative_to(root)
-        if not _LEFT_OUT.intersection(name.parts):
-            yield name.as_posix()
+@cache
+def _tests_of(root: Path) -> dict[str, str]:
+    """Return the texts of the test files by their paths below the root."""
+    names = [path.relative_to(root) for path in sorted((root / "tests").rglob("test_*.py"))]
+    return {each.as_posix(): (root / each).read_text() for each in names if not _LEFT_OUT & {*each.parts}}
