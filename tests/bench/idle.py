@@ -1,4 +1,4 @@
-"""Cost of a console that nobody uses: bytes to the terminal, CPU, and requests to the API."""
+"""Cost of an idle console: bytes to the terminal, CPU, and requests to the API."""
 
 from __future__ import annotations
 

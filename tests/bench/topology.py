@@ -1,4 +1,4 @@
-"""What placing jobs by the links between GPUs is worth: a simulation of whole jobs on four machines.
+"""Gain from placing jobs by the links between GPUs: a simulation of whole jobs on four machines.
 
 Jobs come, wait their turn in order, hold their GPUs and go, as `arrivals.csv` says; that file is made up.
 Each is placed once by the sandbox's scheduler and once by first fit: the first machine with enough free
@@ -23,7 +23,7 @@ from k8s.topology.links import LinkMatrix, is_nvlink
 from k8s.topology.machines import MACHINES
 
 ARRIVALS = Path(__file__).with_name("arrivals.csv")
-"""When jobs come, how many GPUs they want and for how long."""
+"""Jobs by arrival, with their GPUs and durations."""
 GPU = "nvidia.com/gpu"
 CLUSTERS: Mapping[str, tuple[str, ...]] = {
     "4 x DGX-1V": ("dgx-1v",) * 4,
@@ -32,7 +32,7 @@ CLUSTERS: Mapping[str, tuple[str, ...]] = {
     "4 x PCIe server": ("pcie",) * 4,
     "2 x PCIe server, 2 x DGX A100": ("pcie", "pcie", "dgx-a100", "dgx-a100"),
 }
-"""What is compared: the machines of each cluster, in the order in which first fit looks at them."""
+"""Machines of each cluster, in the order of first fit."""
 _WIDTHS = "{:<30} {:>5} {:>12} {:>12} {:>7} {:>12} {:>12} {:>9} {:>9}"
 
 
@@ -47,7 +47,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of all jobs under one way to place them."""
+    """Outcome of all jobs under one way to place them."""
 
     sets: Sequence[GpuSet]
     """The GPUs of each job with more than one."""
@@ -110,7 +110,7 @@ def _node(name: str, gpus: int) -> dict[str, object]:
 
 
 def simulate(arrivals: Sequence[Arrival], machines: Sequence[str], choose: Place) -> Outcome:
-    """Let all jobs come and go; whoever came first is placed first."""
+    """Place all jobs in the order of their arrival."""
     matrices = {f"{at}-{machine}": MACHINES[machine].matrix() for at, machine in enumerate(machines)}
     free: Free = {name: matrix.gpus for name, matrix in matrices.items()}
     ending: list[tuple[float, int, str, tuple[int, ...]]] = []

@@ -1,6 +1,6 @@
-"""A large cluster in memory: what it holds, how a storm changes it, and the truth to hold a picture against.
+"""A large cluster in memory: its objects, storms that change them, and the truth to compare a picture with.
 
-The same seed and the same number of updates give the same cluster, whoever looks and when.
+The same seed and the same number of updates give the same cluster.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _KINDS = (PYTORCH_JOBS, PYTORCH_JOBS, PYTORCH_JOBS, JOBS, PYTORCH_JOBS, MPI_JOBS
 _TEAMS = ("vision", "speech", "language", "robotics", "biology", "default")
 _MODELS = ("bert-large", "resnet50", "llama-finetune", "whisper", "vit-huge", "diffusion-xl", "wav2vec")
 _LIVES = {"running": 60, "finished": 20, "pending": 10, "halfway": 5, "crashing": 5}
-"""What becomes of a job, and of how many in a hundred."""
+"""Fates of jobs, and their shares in a hundred."""
 _CHANGES = {"touch": 80, "crash": 10, "finish": 3, "recreate": 7}
-"""What a storm does to a pod that runs, and how often in a hundred times."""
+"""Changes of a running pod in a storm, and their shares in a hundred."""
 
 
 class Forgotten(Exception):
@@ -117,7 +117,7 @@ class LoadCluster:
         self.collections = {
             resource: Collection(resource, remembered) for resource in (NODES, PODS, *JOB_KINDS, *EMPTY)
         }
-        """What is served."""
+        """Served collections."""
         self._gpus = {f"gpu-{number:04}": healthy_gpus(number) for number in range(nodes)}
         self._nodes = list(self._gpus)
         self._free = dict(self._gpus)
@@ -156,7 +156,7 @@ class LoadCluster:
         return self.events - before
 
     def truth(self) -> dict[str, Any]:
-        """Return what a picture of this cluster must say, as JSON, and nothing of how it came to be."""
+        """Return the content that a picture of this cluster must have, as JSON."""
         held: dict[str, dict[str, int]] = {name: {} for name in self._nodes}
         for pod in self.pods:
             if pod.holds:

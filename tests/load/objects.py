@@ -82,7 +82,7 @@ def node_json(name: str, number: int) -> bytes:
 
 
 def healthy_gpus(number: int) -> int:
-    """Return how many GPUs of a node may be given to pods."""
+    """Return the number of GPUs of a node that pods may use."""
     return GPUS_PER_NODE - (number % 100 == 17)
 
 

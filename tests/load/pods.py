@@ -1,4 +1,4 @@
-"""What a cluster of make-believe holds, in few words, and the same as JSON of realistic size."""
+"""States of jobs and pods of a simulated cluster, and pods as JSON of realistic size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class JobState:
     name: str
     uid: str
     gpus: int
-    """What each of its pods asks for."""
+    """GPUs of each of its pods."""
     outcome: str = ""
     """`Succeeded` or `Failed` when it is over."""
     pods: list[PodState] = field(default_factory=list)
@@ -34,7 +34,7 @@ class JobState:
 
 @dataclass(slots=True, eq=False)
 class PodState:
-    """A pod: all that is true of it."""
+    """State of a pod."""
 
     job: JobState
     name: str
@@ -55,7 +55,7 @@ class PodState:
 
     @property
     def holds(self) -> int:
-        """GPUs of its node that nobody else can have."""
+        """GPUs of its node that no other pod can use."""
         return self.gpus if self.node and self.phase not in ("Succeeded", "Failed") else 0
 
 
@@ -128,7 +128,7 @@ def _labels(pod: PodState) -> Mapping[str, str]:
 
 @lru_cache(maxsize=64)
 def _managed_fields(kind: str, labels: tuple[str, ...]) -> msgspec.Raw:
-    """Return who set which field, the same for all pods of a kind."""
+    """Return the managers of all fields, the same for all pods of a kind."""
     container: Object = {
         f"f:{name}": {}
         for name in ("args", "command", "env", "image", "imagePullPolicy", "name", "ports", "resources")

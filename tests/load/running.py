@@ -47,7 +47,7 @@ class LoadServer:
         self._words = ["--nodes", str(nodes), "--jobs", str(jobs), "--lifetime", str(lifetime_s)]
         self._words += ["--log-lines", str(log_lines), "--whole-log", str(whole_log)]
         self.host = ""
-        """Where it is served."""
+        """Address, with the scheme."""
         self.kubeconfig = Path()
         """For kubectl and the console."""
 
@@ -127,7 +127,7 @@ def told(truth: Mapping[str, Any]) -> Picture:
 
 
 def seen(snapshot: ClusterSnapshot) -> Picture:
-    """Return what a snapshot shows, in the same form."""
+    """Return the content of a snapshot, in the form of `told`."""
     nodes = {
         node.name: (node.gpus_total, {holder.pod: holder.gpus for holder in node.holders})
         for node in snapshot.nodes

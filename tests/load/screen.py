@@ -1,4 +1,4 @@
-"""What the console has painted of a large cluster, read off its screen, and what its process costs."""
+"""Tables of the console, read off its screen, and the cost of its process."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _COUNT = re.compile(r"(?:Jobs|Nodes) \(([\d,]+)")
 
 
 def held(screen: str) -> int | None:
-    """Return how many GPUs the line of totals says are held."""
+    """Return the number of held GPUs in the line of totals."""
     found = _HELD.search(screen)
     return int(found[1].replace(",", "")) if found else None
 
 
 def row_count(screen: str) -> int | None:
-    """Return how many rows the title says there are."""
+    """Return the number of rows in the title."""
     found = _COUNT.search(screen)
     return int(found[1].replace(",", "")) if found else None
 
@@ -89,7 +89,7 @@ class TimedTerminal(Terminal):
     """A terminal that takes in what is written at once, and notes when."""
 
     came_at_s = 0.0
-    """When the newest piece came that is on the screen."""
+    """Time at which the newest piece on the screen came."""
 
     def __enter__(self) -> Self:
         self._pieces: Queue[tuple[float, bytes]] = Queue()
@@ -153,7 +153,7 @@ def demanded(truth: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 class Cost(NamedTuple):
-    """What a running process has cost so far."""
+    """Cost of a running process so far."""
 
     at_s: float
     cpu_s: float

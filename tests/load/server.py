@@ -34,7 +34,7 @@ MOST_CHANGES_A_TURN = 500
 TURN_S = 0.01
 BOOKMARK_S = 2.0
 KEPT_LISTS = 32
-"""How many lists may be read at once, page by page."""
+"""Lists that may be read at once, page by page."""
 
 
 class Server:
@@ -181,7 +181,7 @@ class Server:
         return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"
 
     async def _truth(self, _request: web.Request) -> web.Response:
-        """Say what is true once the storm is over."""
+        """Answer with the truth once the storm is over."""
         if self._storm is not None:
             await self._storm
         return web.json_response(self.cluster.truth())
@@ -251,7 +251,7 @@ def _selected(collection: Collection, namespace: str, query: Mapping[str, str]) 
 
 
 def discovery(resources: Iterable[Resource], path: str) -> dict[str, Any] | None:
-    """Return what the server says about itself at a path, if it says anything there."""
+    """Return the discovery document at a path; None if there is none."""
     resources = list(resources)
     by_version: dict[str, list[Resource]] = {}
     for resource in resources:

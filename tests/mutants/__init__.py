@@ -1,1 +1,1 @@
-"""How much the tests notice: small breakages, one at a time, in a copy of the tree; no part of the checks."""
+"""Small breakages of the code, one at a time, in a copy of the tree: a measure of the tests."""

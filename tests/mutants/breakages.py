@@ -32,7 +32,7 @@ class Breakage:
     """One breakage."""
 
     line: int
-    """Where, in the text as it was."""
+    """Line in the original text."""
     before: str
     after: str
     """The piece of code, and what stands in its place."""
