@@ -40,6 +40,51 @@ def test_the_top_level_holds_only_the_expected_entries() -> None:
     }
 
 
+IN_TMPDIR = "what the user's program leaves in the user's TMPDIR"
+OF_THE_POD = "files in the pod's own TMPDIR and HOME, below the sandbox's private folder"
+STARTED = {
+    "tui/runs/tensorboard.py": "port and path of TensorBoard in .tensorboard-info: in a private TMPDIR",
+    "tui/terminal/clipboard.py": "nothing",
+    "tui/terminal/pod_shell.py": IN_TMPDIR,
+    "tui/commands/edit.py": "the editor's backups, beside the text in a private folder",
+    "tui/commands/completer.py": "the cache of names, in the private state folder",
+    "tui/jobs/hooks.py": IN_TMPDIR,
+    "tui/actions/plugins.py": IN_TMPDIR,
+    "k8s/client/auth/exec_plugin.py": "what the plugin caches in the user's HOME",
+    "k8s/diagnosis/stacks/probe.py": "nothing: py-spy, in the pod",
+    "k8s/sandbox/launcher.py": "the sandbox's private folder",
+    "k8s/sandbox/node/handlers.py": OF_THE_POD,
+    "k8s/sandbox/node/processes.py": OF_THE_POD,
+    "k8s/sandbox/node/shim.py": OF_THE_POD,
+    "k8s/sandbox/node/programs/git_sync.py": OF_THE_POD,
+    "k8s/sandbox/node/programs/mpirun.py": OF_THE_POD,
+    "k8s/sandbox/node/programs/on_loopback.py": OF_THE_POD,
+    "trainer/benchmark/versions.py": "nothing",
+    "trainer/mpi_address.py": "nothing",
+}
+"""Modules that start other programs, and what these leave in folders that others can read."""
+
+
+def test_each_module_that_starts_programs_states_what_they_leave(trees: dict[Path, ast.Module]) -> None:
+    """A program that leaves a secret in TMPDIR, XDG_RUNTIME_DIR or HOME needs a private folder there."""
+    starts = {"create_subprocess_exec", "create_subprocess_shell", "Popen", "run", "call", "check_output"}
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        if (
+            node.func.value.id in ("subprocess", "asyncio")
+            and node.func.attr in starts
+            and ast.unparse(node.func) != "asyncio.run"
+        )
+        or (node.func.value.id == "os" and node.func.attr in ("fork", "posix_spawn", "system"))
+    }
+    assert found == STARTED.keys()
+
+
 def lines_in(paths: Iterable[Path]) -> int:
     return sum(len(path.read_text().splitlines()) for path in paths)
 

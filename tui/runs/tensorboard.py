@@ -41,7 +41,7 @@ sys.argv += ["--path_prefix", "/" + sys.stdin.buffer.readline().decode().strip()
 def end_with_owner():
     while os.read(0, 1024):
         pass
-    shutil.rmtree(sys.argv[2], ignore_errors=True)  # the log folder: links and copies
+    shutil.rmtree(os.path.dirname(sys.argv[2]), ignore_errors=True)  # links and copies
     os._exit(0)
 threading.Thread(target=end_with_owner, daemon=True).start()
 from tensorboard.main import run_main
@@ -160,10 +160,12 @@ async def local_tensorboard(
             "It is an extra of its installation.",
             "Add it with: pip install tensorboard, or install gpuconsole[trainer]. Curves need none of it.",
         )
-    with tempfile.TemporaryDirectory(prefix="gpuconsole-tensorboard-") as spool:
+    with tempfile.TemporaryDirectory(prefix="gpuconsole-tensorboard-") as private:
+        spool = Path(private, "runs")
+        spool.mkdir()
         for name, folder in folders.items():
-            (Path(spool) / name).symlink_to(folder.absolute(), target_is_directory=True)
-        spools = [Spool(Path(spool) / name, feed, tell) for name, feed in feeds.items()]
+            (spool / name).symlink_to(folder.absolute(), target_is_directory=True)
+        spools = [Spool(spool / name, feed, tell) for name, feed in feeds.items()]
         copying = [asyncio.create_task(each.run()) for each in spools]
         try:
             async with _started(spool, port or _free_port()) as address:
@@ -175,15 +177,16 @@ async def local_tensorboard(
 
 
 @asynccontextmanager
-async def _started(folder: str, port: int) -> AsyncIterator[str]:
+async def _started(folder: Path, port: int) -> AsyncIterator[str]:
     # Its data server would serve other accounts without a secret.
-    options = ("--logdir", folder, "--host", LOOPBACK, "--port", str(port), "--load_fast", "false")
+    options = ("--logdir", str(folder), "--host", LOOPBACK, "--port", str(port), "--load_fast", "false")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-c", _PROGRAM, *options, "--reload_interval", str(RELOAD_S)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        # It writes port and path to TMPDIR/.tensorboard-info, readable by all, and follows links there.
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TMPDIR": str(folder.parent)},
         start_new_session=True,  # ctrl+c is for its owner
     )
     assert process.stdin is not None and process.stderr is not None

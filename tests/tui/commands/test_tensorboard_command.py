@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
+import tempfile
 from array import array
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ import aiohttp
 import pytest
 
 from tests.scripted.server import SUCCESS, WAIT_S, ScriptedCluster, Socket
+from tests.support import second_account
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.test_curves import job_writing_to
 from trainer.tfevents import EventFiles, EventFolder, EventWriter, ScalarCurve
@@ -49,7 +52,12 @@ async def test_folders_are_served_below_a_secret_path_until_their_owner_is_kille
     write_run(run.home / "two" / "runs")
     (run.home / "tensorboard.py").write_text("raise SystemExit('a file of the user was imported')")
     run.set("SSH_CONNECTION", "10.1.2.3 50000 10.4.5.6 2222")
-    run.set("TMPDIR", str(run.home))
+    shared, mine = run.home / "shared", run.home / "mine"
+    mine.mkdir()
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / ".tensorboard-info").symlink_to(mine)  # planted by another account, to have a file overwritten
+    run.set("TMPDIR", str(shared))
     child = await run.start("tensorboard", "one/runs", "two/runs")
     assert child.stdout is not None and child.stderr is not None
     async with asyncio.timeout(SLOW_S):
@@ -61,6 +69,11 @@ async def test_folders_are_served_below_a_secret_path_until_their_owner_is_kille
     )
     assert said[1] == b"-- TensorBoard serves 2 runs; ctrl+c to stop\n"
     assert await served(address, "runs", lambda found: len(found) == 2) == ["runs", "runs-2"]
+    assert list(mine.iterdir()) == []
+    (private,) = [each for each in shared.iterdir() if not each.is_symlink()]
+    assert private.stat().st_mode & 0o77 == 0
+    (info,) = (private / ".tensorboard-info").iterdir()
+    assert urlsplit(address).path.strip("/") in info.read_text(), "the secret path, below a private folder"
     host = f"http://127.0.0.1:{port}/"
     async with aiohttp.ClientSession() as session:
         async with session.get(f"{host}data/runs") as answer:
@@ -72,7 +85,32 @@ async def test_folders_are_served_below_a_secret_path_until_their_owner_is_kille
                 while True:
                     async with session.get(host):
                         await asyncio.sleep(0.05)
-    assert not list(run.home.glob("gpuconsole-tensorboard-*")) and list((run.home / "one" / "runs").iterdir())
+    assert not list(shared.glob("gpuconsole-tensorboard-*")) and list((run.home / "one" / "runs").iterdir())
+
+
+HUNT = """
+import os, sys
+for folder, _, names in os.walk(sys.argv[1]):
+    for name in names:
+        path = os.path.join(folder, name)
+        print(path, open(path).read() if os.access(path, os.R_OK) else "")
+"""
+
+
+@pytest.mark.slow
+@second_account.only_root
+async def test_another_account_finds_no_file_that_names_the_secret_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tensorboard", reason="gpuconsole[trainer] brings it")
+    with tempfile.TemporaryDirectory(dir="/tmp") as shared:
+        os.chmod(shared, 0o1777)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        monkeypatch.setenv("TMPDIR", shared)
+        async with local_tensorboard({"a": write_run(tmp_path / "a")}, {}, print) as address:
+            assert await served(address, "runs") == ["a"]
+            assert await asyncio.to_thread(second_account.said, HUNT, shared) == ""
+        monkeypatch.setattr(tempfile, "tempdir", None)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ Started as `python -P tensorboard_program.py ARGUMENTS`; needs only TensorBoard.
 import importlib
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ class TensorBoardSocket:
         self._port = int(flags.port or DEFAULT_PORT)
         folder = Path(os.environ["GPUCONSOLE_SANDBOX"], "pods", os.environ["GPUCONSOLE_POD_UID"], "ports")
         folder.mkdir(mode=0o700, exist_ok=True)
+        tempfile.tempdir = str(folder)  # for .tensorboard-info, also where the pod sets TMPDIR=/tmp
         # By way of the folder: the path itself may be too long for a socket's address.
         at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         serving: Any = importlib.import_module("werkzeug.serving")
