@@ -71,6 +71,7 @@ def strip_texts(play: Playground) -> list[str]:
     return [strip.text for strip in play.console.screen._compositor.render_strips()]
 
 
+@pytest.mark.slow
 async def test_in_ascii_without_colours_everything_can_still_be_told_apart(tmp_path: Path) -> None:
     """By letters alone: what is selected, marked, unhealthy, waiting, focused, and what a button is."""
     objects = some_objects()
