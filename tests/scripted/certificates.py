@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import subprocess
 from dataclasses import dataclass
@@ -25,21 +26,29 @@ def _openssl(*words: str) -> None:
         pytest.skip("openssl is not installed, so there is no certificate to test with")
 
 
-def make_authority(folder: Path) -> Certificate:
-    """Make an authority that signs itself."""
-    return _make(folder, "authority", "basicConstraints=critical,CA:TRUE")
+def make_authority(folder: Path, *, has_key_ids: bool = True) -> Certificate:
+    """Make an authority that signs itself; without key identifiers it is one as EKS makes them."""
+    return _make(folder, "authority", "basicConstraints=critical,CA:TRUE", has_key_ids=has_key_ids)
 
 
-def issue(authority: Certificate, name: str, *, names: str = "IP:127.0.0.1") -> Certificate:
+def issue(
+    authority: Certificate, name: str, *, names: str = "IP:127.0.0.1", has_key_ids: bool = True
+) -> Certificate:
     """Make a certificate for a server at these names, or for a client."""
-    return _make(authority.path.parent, name, f"subjectAltName={names}", signer=authority)
+    folder = authority.path.parent
+    return _make(folder, name, f"subjectAltName={names}", signer=authority, has_key_ids=has_key_ids)
 
 
-def _make(folder: Path, name: str, extension: str, signer: Certificate | None = None) -> Certificate:
+def _make(
+    folder: Path, name: str, extension: str, signer: Certificate | None = None, *, has_key_ids: bool
+) -> Certificate:
     made = Certificate(folder / f"{name}.crt", folder / f"{name}.key")
     words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     words += ["-keyout", str(made.key), "-out", str(made.path), "-days", "2", "-subj", f"/CN={name}"]
     words += ["-addext", extension]
+    if not has_key_ids:
+        words += ["-config", os.devnull]  # the default configuration requires the issuer's
+        words += ["-addext", "subjectKeyIdentifier=none", "-addext", "authorityKeyIdentifier=none"]
     if signer is not None:
         words += ["-CA", str(signer.path), "-CAkey", str(signer.key)]
         words += ["-addext", "basicConstraints=critical,CA:FALSE"]

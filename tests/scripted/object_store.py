@@ -24,7 +24,7 @@ class ObjectStore:
         self.objects: dict[str, Object] = {}
         """By path: `/api/v1/namespaces/default/configmaps/a`."""
         self.log: list[str] = []
-        """What was done, as `POST configmaps/a`, whether the answer was lost or not."""
+        """Requests for changes, as `POST configmaps/a`, those with a lost answer included."""
         self.before: Callable[[Asked, str], Reply | None] = lambda asked, what: None
         """Answers in place of the store, which then does nothing."""
         self.after: Callable[[Asked, str], Reply | None] = lambda asked, what: None
@@ -33,7 +33,7 @@ class ObjectStore:
         cluster.say_everywhere(Compute(self._answer))
 
     def names(self) -> list[str]:
-        """Return what there is, as `configmaps/a`."""
+        """Return the names of the stored objects, as `configmaps/a`."""
         return sorted("/".join(path.split("/")[-2:]) for path in self.objects)
 
     def named(self, what: str) -> Object:

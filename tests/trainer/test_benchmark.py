@@ -96,7 +96,7 @@ def test_a_network_is_measured_on_images_of_its_size() -> None:
 
 
 @pytest.mark.slow
-def test_alone_it_prints_its_lines_and_writes_no_files(job: Job) -> None:
+def test_a_single_process_benchmark_prints_its_lines_and_writes_no_files(job: Job) -> None:
     job.start(QUICK)
     assert job.end() == [0], job.lines
     first = "device cpu, precision fp32, backend none, world size 1, threads "
@@ -108,7 +108,7 @@ def test_alone_it_prints_its_lines_and_writes_no_files(job: Job) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["Open MPI", "Slurm"])
-def test_two_ranks_measure_together_and_the_first_one_tells(job: Job, launcher: str) -> None:
+def test_two_ranks_measure_together_and_rank_0_reports(job: Job, launcher: str) -> None:
     words = [*QUICK, "--log-dir", "logs", "--fp16-allreduce", "--precision", "bf16", "--json", "to/a.json"]
     (job.start_mpi_ranks if launcher == "Open MPI" else job.start_slurm_tasks)(2, words)
     assert job.end() == [0, 0], job.lines
@@ -162,7 +162,7 @@ def test_bus_bandwidth_is_that_of_nccl_tests(ranks: int, expected: float) -> Non
     assert AllReduce(size_bytes=10**9, seconds=1.0, ranks=ranks).bus_gb_per_s == expected
 
 
-def test_the_steps_before_the_clock_runs_are_in_no_figure() -> None:
+def test_warm_up_steps_are_not_measured() -> None:
     calls: list[str] = []
 
     class Step:
@@ -182,7 +182,7 @@ def test_the_steps_before_the_clock_runs_are_in_no_figure() -> None:
 
 
 @pytest.mark.slow
-def test_the_address_may_be_an_argument_and_the_throughput_all_that_is_measured(job: Job) -> None:
+def test_the_master_address_and_throughput_only_are_options_of_the_benchmark(job: Job) -> None:
     port = free_port()
     words = [*QUICK, "--master-addr", "localhost", "--master-port", port, "--throughput-only", "--json", "a"]
     job.start_mpi_ranks(2, words, MASTER_ADDR="gone")
@@ -196,7 +196,7 @@ def test_the_address_may_be_an_argument_and_the_throughput_all_that_is_measured(
 
 
 @pytest.mark.slow
-def test_asked_to_stop_it_stops_at_once_and_its_points_are_there(job: Job) -> None:
+def test_a_benchmark_stops_at_once_on_sigterm_and_keeps_its_points(job: Job) -> None:
     job.forks = False  # a fork ends with other words
     job.start([*LONG, "--log-dir", "logs"])
     job.wait_for("Iter #2")
@@ -240,7 +240,7 @@ def test_a_backend_that_is_not_here_is_refused(backend: str, launcher: str, word
         ProcessGroup(Ranks(0, 2, 0, 2, launcher), torch.device("cpu"), 1, backend)
 
 
-def test_torchrun_says_itself_where_ranks_meet(
+def test_a_master_address_argument_is_rejected_under_torchrun(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "none"}.items():
@@ -251,7 +251,7 @@ def test_torchrun_says_itself_where_ranks_meet(
 
 
 @pytest.mark.slow
-def test_a_precision_that_is_not_here_is_said_by_all_ranks_before_anything_is_measured(job: Job) -> None:
+def test_an_unsupported_precision_is_reported_by_all_ranks_before_measuring(job: Job) -> None:
     job.start_mpi_ranks(2, [*QUICK, "--precision", "fp16"])
     assert job.end() == [2, 2], job.lines
     for lines in job.lines:
@@ -275,7 +275,7 @@ def test_without_torchvision_the_tiny_network_is_offered(job: Job) -> None:
 
 
 @pytest.mark.slow
-def test_under_torchrun_it_measures_too(job: Job) -> None:
+def test_the_benchmark_runs_under_torchrun(job: Job) -> None:
     command = find("mpi").command([*QUICK[1:]], launcher="torchrun")
     job.start(command[3:], PET_STANDALONE="1", PET_NPROC_PER_NODE="2", PET_TEE="3")
     assert job.end() == [0], job.lines

@@ -25,7 +25,7 @@ def test_the_benchmark_is_run_by_mpirun_with_the_ranks_the_job_has() -> None:
     ]  # fmt: skip
 
 
-def test_a_job_without_the_trainers_own_launcher_runs_it_under_what_it_has() -> None:
+def test_a_trainer_can_run_under_the_launcher_of_another_job_kind() -> None:
     assert find("mpi").command(["--num-iters", "3"], launcher="torchrun", ranks=4) == [
         "python", "-P", "-m", "trainer.launch", "-m", "trainer.train_mpi", "--num-iters", "3",
     ]  # fmt: skip
@@ -34,7 +34,7 @@ def test_a_job_without_the_trainers_own_launcher_runs_it_under_what_it_has() -> 
     ]  # fmt: skip
 
 
-def test_a_command_says_which_trainer_runs_there_and_with_what() -> None:
+def test_the_trainer_and_its_arguments_are_recognised_in_a_command() -> None:
     ddp, mpi = find("ddp"), find("mpi")
     words = ["--model", "tiny", "-m", "trainer.train_mpi"]
     for command in (
@@ -132,7 +132,7 @@ def test_the_console_can_read_the_catalogue_ranks_and_event_files_without_torch_
     assert ran.stdout == "[]\n"
 
 
-def test_every_number_has_bounds_and_the_help_says_them() -> None:
+def test_every_number_has_bounds_and_the_help_shows_them() -> None:
     for trainer in TRAINERS:
         text = " ".join(trainer.parser().format_help().split())
         for argument in trainer.arguments:
@@ -146,7 +146,7 @@ def test_every_number_has_bounds_and_the_help_says_them() -> None:
                 assert f"(default: {default}; {argument.bounds}{unit})" in text
 
 
-def test_a_zero_that_is_no_quantity_has_a_word_that_may_be_typed() -> None:
+def test_a_zero_default_has_a_keyword_that_the_parser_accepts() -> None:
     for trainer in TRAINERS:
         for argument in trainer.arguments:
             is_number = isinstance(argument.default, int | float) and not isinstance(argument.default, bool)

@@ -32,7 +32,7 @@ def run(code: str, *paths: Path, **env: str) -> str:
     ).stdout
 
 
-def test_it_imports_no_torch_and_runs_the_sitecustomize_of_the_image(site: Path, tmp_path: Path) -> None:
+def test_the_sitecustomize_imports_no_torch_and_runs_the_one_of_the_image(site: Path, tmp_path: Path) -> None:
     (tmp_path / "image").mkdir()
     (tmp_path / "image" / "sitecustomize.py").write_text("print('of the image')")
     code = "import sys, sitecustomize; print('torch' in sys.modules, sitecustomize.__file__)"
@@ -56,7 +56,7 @@ def test_a_forked_child_writes_its_stacks_to_a_file_of_its_own(site: Path) -> No
     assert run(code, site) == "0 [0]\n"
 
 
-def test_nothing_is_armed_where_the_variable_says_so(site: Path) -> None:
+def test_no_signal_handler_is_installed_when_the_variable_disables_it(site: Path) -> None:
     killed = f"import os; os.kill(os.getpid(), {debuggable.SIGNAL})"
     with pytest.raises(subprocess.CalledProcessError) as ended:
         run(killed, site, GPUCONSOLE_DEBUGGABLE="0")

@@ -1,4 +1,4 @@
-"""What a rank computes on: the GPU of its place on the node, or words about why there is none."""
+"""Device of each rank: the GPU of its place on the node, or a message why there is none."""
 
 import threading
 from typing import Any
@@ -19,7 +19,7 @@ from trainer.train_ddp import run
 
 
 @pytest.mark.parametrize("backend", ["nccl", "mpi"])
-def test_a_backend_that_is_not_there_is_refused_of_a_lone_rank_too(backend: str) -> None:
+def test_an_unavailable_backend_is_rejected_for_a_single_rank_too(backend: str) -> None:
     with pytest.raises(InvalidArguments, match=f"--backend {backend}: "):
         ProcessGroup(Ranks(0, 1, 0, 1, "alone"), torch.device("cpu"), 200, backend)
 
@@ -66,7 +66,7 @@ def test_more_processes_than_gpus_end_all_of_the_node_at_once_with_a_status_of_t
     assert two_gpus == []
 
 
-def test_ranks_on_one_gpu_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_sharing_a_gpu_get_a_too_few_gpus_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **_more: object) -> None:
         raise dist.DistBackendError(
             "NCCL error in: NCCLUtils.cpp:93, invalid usage (run with NCCL_DEBUG=WARN for details)\n"
@@ -82,7 +82,7 @@ def test_ranks_on_one_gpu_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
         group.init()
 
 
-def test_ranks_of_which_some_have_no_gpu_end_with_words_and_do_not_wait_for_each_other(
+def test_ranks_with_mixed_devices_fail_with_the_same_error_without_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")

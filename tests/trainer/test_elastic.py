@@ -63,7 +63,7 @@ def test_two_ranks_that_are_stopped_end_with_the_weights_of_two_that_were_not(jo
     "rendezvous",
     [pytest.param("static", marks=pytest.mark.end_to_end), pytest.param("c10d", marks=pytest.mark.slow)],
 )
-def test_when_a_rank_is_killed_torchrun_restarts_all_and_the_weights_end_as_if_nothing_had_been(
+def test_after_a_killed_rank_torchrun_restarts_all_and_the_final_weights_are_equal(
     tmp_path: Path, rendezvous: str, whole: Job
 ) -> None:
     meet = {"PET_STANDALONE": "1"}

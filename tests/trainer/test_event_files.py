@@ -51,7 +51,7 @@ def steps_of(stream: EventStream, tag: str = "loss") -> list[int]:
     return list(stream.series[tag].steps)
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_written_points_are_read_back(tmp_path: Path) -> None:
     points = [
         ("train/loss", 0, 0.5),
         ("train/loss", 1, math.inf),
@@ -81,7 +81,7 @@ def test_two_writers_in_one_second_have_a_file_each_and_closing_twice_does_no_ha
         writer.close()
 
 
-def test_what_is_flushed_can_be_read_while_the_writer_goes_on(tmp_path: Path) -> None:
+def test_flushed_points_are_readable_while_the_writer_is_open(tmp_path: Path) -> None:
     with EventWriter(tmp_path, flush_s=1e9) as writer:
         folder = EventFolder(tmp_path)
         writer.write_scalar("loss", 1, 1.0)
@@ -196,7 +196,7 @@ def test_two_tags_damaged_in_different_rows_are_both_left_out(tmp_path: Path, ro
         assert steps_of(stream, tag) == [step for step in range(200, 300) if step != 200 + row]
 
 
-def test_a_damaged_length_ends_the_file_and_is_said_but_what_came_before_stays(tmp_path: Path) -> None:
+def test_a_damaged_record_length_ends_the_file_and_keeps_earlier_points(tmp_path: Path) -> None:
     content = written(tmp_path, losses(*range(9))) + b"\xff" * 64
     with pytest.raises(BrokenEvents, match="length does not match its CRC"):
         read_points(content)
@@ -219,7 +219,7 @@ def test_zeros_at_the_tail_are_a_hole_to_be_filled_not_damage(tmp_path: Path) ->
     assert sum(len(fresh.columns) for fresh in folder.read_new()) == 3
 
 
-def test_a_step_that_goes_back_replaces_what_came_after_it_and_leaves_a_mark(tmp_path: Path) -> None:
+def test_a_step_that_goes_back_replaces_later_points_and_marks_a_restart(tmp_path: Path) -> None:
     stream = EventStream()
     stream.feed(written(tmp_path, [*losses(0, 1, 2, 3, 4, 5), ("loss", 2, 9.0), ("loss", 3, 9.5)]))
     series = stream.series["loss"]
@@ -246,7 +246,7 @@ def test_a_restarted_job_goes_on_in_its_second_file(tmp_path: Path) -> None:
     assert [mark.step for mark in curve.restarts] == [3]
 
 
-def test_two_ranks_in_one_folder_do_not_eat_each_other(tmp_path: Path) -> None:
+def test_files_of_two_ranks_in_one_folder_give_separate_curves(tmp_path: Path) -> None:
     files = EventFiles()
     files.feed("events.out.tfevents.1000.host.1.0", body(tmp_path / "a", 0, 2, 4, start=1000))
     files.feed("events.out.tfevents.1000.host.2.0", body(tmp_path / "b", 1, 3, 5, start=1001))
@@ -254,7 +254,7 @@ def test_two_ranks_in_one_folder_do_not_eat_each_other(tmp_path: Path) -> None:
     assert {curve.run for curve in files.curves()} == {"."}
 
 
-def test_reading_again_costs_and_gives_only_what_was_appended(tmp_path: Path) -> None:
+def test_a_second_read_returns_only_appended_points(tmp_path: Path) -> None:
     folder = EventFolder(tmp_path)
     with EventWriter(tmp_path / "run") as writer:
         for step in range(1000):
@@ -269,7 +269,7 @@ def test_reading_again_costs_and_gives_only_what_was_appended(tmp_path: Path) ->
     assert [len(curve) for curve in folder.curves()] == [1001]
 
 
-def test_a_file_that_is_replaced_or_removed_is_read_anew_or_forgotten(tmp_path: Path) -> None:
+def test_a_replaced_file_is_read_again_and_a_removed_file_is_forgotten(tmp_path: Path) -> None:
     file = tmp_path / "events.out.tfevents.1.h.1.0"
     long, short = written(tmp_path / "a", losses(*range(50))), written(tmp_path / "b", losses(7))
     root = tmp_path / "root"
@@ -371,7 +371,7 @@ def test_points_that_found_no_room_are_written_when_there_is_some(
     assert capsys.readouterr().err.count("Curves cannot be written") == 1
 
 
-def test_a_disk_that_is_full_from_the_start_leaves_no_empty_files_and_is_said_once(
+def test_a_full_disk_at_the_start_leaves_no_empty_files_and_is_reported_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with files_of_at_most(0):
@@ -390,7 +390,7 @@ def test_a_disk_that_is_full_from_the_start_leaves_no_empty_files_and_is_said_on
     assert said.out == f"curves are written to {tmp_path} again\n"
 
 
-def test_what_is_lost_at_the_end_is_said_and_is_no_error(
+def test_points_lost_at_the_end_cause_a_warning_and_no_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     curves = CurveWriter(tmp_path)
@@ -403,7 +403,7 @@ def test_what_is_lost_at_the_end_is_said_and_is_no_error(
     assert last == f"warning: The last points of the curves were not written to {tmp_path}."
 
 
-def test_with_what_a_run_was_started_stands_in_its_file_also_where_there_was_no_room_at_first(
+def test_hyperparameters_are_written_even_after_an_initially_full_disk(
     tmp_path: Path,
 ) -> None:
     with files_of_at_most(100):

@@ -187,7 +187,7 @@ def test_a_number_is_found_however_it_is_stored(
         {"histo": summary_pb2.HistogramProto(num=1.0)},
     ],
 )
-def test_what_is_not_one_number_is_no_point(value: dict[str, Any]) -> None:
+def test_values_other_than_a_single_number_are_not_points(value: dict[str, Any]) -> None:
     assert read_points(event(1, **value))[0] == []
 
 
@@ -200,7 +200,7 @@ def test_several_values_in_one_event_are_several_points() -> None:
 HPARAMS: Hparams = {"lr": 0.003, "epochs": 5, "model": "cnn", "download": False, "words": "żółw", "names": ""}
 
 
-def test_the_arguments_of_a_run_are_what_tensorboard_writes() -> None:
+def test_the_hparams_of_a_run_are_encoded_as_tensorboard_encodes_them() -> None:
     theirs = summary_v2.hparams_pb(HPARAMS, start_time_secs=1000.5)
     ours = summary_pb2.Summary.FromString(session_start(HPARAMS, 1000.5))
     [value] = ours.value

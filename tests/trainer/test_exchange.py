@@ -124,7 +124,7 @@ def test_any_bytes_are_a_value_or_an_error(text: bytes, tensors: int) -> None:
         "[" * 5000,
     ],
 )
-def test_what_no_rank_would_send_is_refused(text: str) -> None:
+def test_malformed_exchange_messages_are_rejected(text: str) -> None:
     body = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
     with pytest.raises(TrainingError, match="no rank of this job"):
         decode(torch.tensor([len(text), 0]), body)
@@ -132,7 +132,7 @@ def test_what_no_rank_would_send_is_refused(text: str) -> None:
 
 @pytest.mark.slow
 def test_a_process_that_takes_a_ranks_place_cannot_run_code_in_the_job(tmp_path: Path) -> None:
-    """It joins the store before rank 1, and sends a pickle to whoever calls an object collective."""
+    """Let a process join the store before rank 1, and send a pickle to callers of object collectives."""
     marker = tmp_path / "ran"
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "2"}
     (tmp_path / "attack.py").write_text(ATTACK)

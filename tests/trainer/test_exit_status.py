@@ -1,4 +1,4 @@
-"""What a rank says when its work fails or it is asked to stop, and the status it ends with."""
+"""Message and exit status of a rank when its work fails or a signal stops it."""
 
 import signal
 import subprocess
@@ -42,7 +42,9 @@ compilation terminated.
 """
 
 
-def test_a_compiler_that_fails_is_quoted_and_what_to_do_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_torch_compile_error_quotes_the_compiler_and_gives_a_hint(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert ended(of_compiler(INDUCTOR), capsys) == (
         1,
         "error: torch.compile failed. /tmp/header.hpp:1:10: fatal error: Python.h: No such file or directory."
@@ -76,7 +78,7 @@ def test_a_compiler_that_fails_is_quoted_and_what_to_do_is_said(capsys: pytest.C
         ),
     ],
 )
-def test_what_the_user_can_act_on_is_one_line(
+def test_an_error_that_the_user_can_fix_is_reported_in_a_single_line(
     capsys: pytest.CaptureFixture[str], error: BaseException, status: int, words: str
 ) -> None:
     found, said = ended(error, capsys)
@@ -84,7 +86,7 @@ def test_what_the_user_can_act_on_is_one_line(
     assert said.startswith(words) and said.count("\n") == 1
 
 
-def test_a_fault_of_our_own_keeps_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unexpected_exception_keeps_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError, match="shapes"):
         ended(RuntimeError("shapes do not fit"), capsys)
     with pytest.raises(ZeroDivisionError):

@@ -19,11 +19,11 @@ TOO_SOON = "Stopped by SIGTERM before training began; there is nothing new to sa
 OF_THE_STORE = re.compile(
     r"\[W\d{4} .*TCPStore\.cpp|Exception raised from |<omitting python frames>|frame #\d+: |$"
 )
-"""What torchrun itself writes on a slow machine, when the pod that holds the store has ended before it."""
+"""Output of torchrun on a slow machine when the pod that holds the store has ended before it."""
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 
 
-def test_pods_train_together_and_each_line_names_its_rank_whatever_trainer_py_lies_there(job: Job) -> None:
+def test_pods_train_together_with_rank_prefixes_despite_a_local_trainer_py(job: Job) -> None:
     (job.folder / "trainer.py").write_text("raise SystemExit('the wrong one')")
     job.start_pods(*[[*SMALL, "--epochs", "1"]] * 2, processes=2)
     assert job.end() == [0, 0], job.lines
@@ -57,7 +57,7 @@ def test_a_deleted_pod_saves_its_training_and_the_next_of_its_name_goes_on_from_
 
 
 @SIGNALS
-def test_a_rank_that_waits_for_the_others_leaves_at_once_when_asked(job: Job, number: int) -> None:
+def test_a_rank_waiting_for_other_ranks_stops_at_once_on_a_signal(job: Job, number: int) -> None:
     job.start(
         ["trainer.train_ddp"], RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port()
     )
@@ -73,7 +73,7 @@ def test_a_rank_that_waits_for_the_others_leaves_at_once_when_asked(job: Job, nu
     [("trainer.train_ddp", "before training began; there is nothing new to save."),
      ("trainer.launch", "before the ranks were started.")],
 )  # fmt: skip
-def test_a_process_that_is_still_importing_leaves_at_once_when_asked(
+def test_a_process_still_importing_torch_stops_at_once_on_a_signal(
     job: Job, module: str, words: str, number: int
 ) -> None:
     torch = job.folder / "slow" / "torch"
@@ -88,7 +88,7 @@ def test_a_process_that_is_still_importing_leaves_at_once_when_asked(
     assert job.lines[0] == ["importing", f"Stopped by {signal.Signals(number).name} {words}"]
 
 
-def test_a_pod_asked_to_stop_before_training_leaves_no_rank_behind(job: Job) -> None:
+def test_a_pod_stopped_before_training_leaves_no_rank_running(job: Job) -> None:
     job.start_pods(LONG, processes=2)
     job.wait_for("joins the process group")
     ranks = ranks_of(job.processes[0].pid)
@@ -136,7 +136,7 @@ def test_a_rank_that_fails_before_it_meets_the_others_is_named_by_those_that_wai
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
-def test_a_rank_whose_partner_never_comes_says_so_in_time(job: Job, rank: str) -> None:
+def test_a_rank_whose_peer_never_joins_reports_a_timeout(job: Job, rank: str) -> None:
     words = ["trainer.train_ddp", "--wait-for-others", "1"]
     job.start(words, RANK=rank, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
     assert job.end() == [1]
@@ -145,7 +145,7 @@ def test_a_rank_whose_partner_never_comes_says_so_in_time(job: Job, rank: str) -
 
 
 @pytest.mark.parametrize("module", ["trainer.train_ddp", "trainer.launch"])
-def test_a_port_that_is_taken_is_named_with_what_to_do(job: Job, module: str) -> None:
+def test_a_port_in_use_is_named_with_a_hint(job: Job, module: str) -> None:
     with socket.create_server(("", 0)) as taken:
         port = str(taken.getsockname()[1])
         if module == "trainer.launch":

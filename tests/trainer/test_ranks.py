@@ -72,7 +72,7 @@ def test_a_task_of_srun_knows_its_rank_on_its_node_and_in_the_job() -> None:
     assert Ranks.from_env(SLURM | {"PMI_RANK": "5", "PMI_SIZE": "7"}).launcher == "Slurm"
 
 
-def test_what_srun_only_helped_to_start_has_the_ranks_of_its_own_launcher() -> None:
+def test_ranks_of_mpich_or_torchrun_take_precedence_over_those_of_srun() -> None:
     hydra = {"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
     assert Ranks.from_env(SLURM | hydra) == Ranks(1, 4, 1, 2, "MPICH")
     torchrun = MEETING | {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
@@ -122,7 +122,7 @@ def test_tasks_of_srun_meet_on_the_first_node_at_a_port_of_their_step() -> None:
         ({"RANK": "0", "WORLD_SIZE": "4", "PET_NPROC_PER_NODE": "2"}, "Start the trainer with torchrun"),
     ],
 )
-def test_an_environment_that_contradicts_itself_is_refused_in_words(env: dict[str, str], words: str) -> None:
+def test_an_inconsistent_environment_raises_invalid_arguments(env: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidArguments, match=words):
         Ranks.from_env(MEETING | env)
 
@@ -180,13 +180,13 @@ def find(
         ({}, MPI_SAYS),
     ],
 )
-def test_what_the_job_says_comes_first_and_then_mpi_itself(
+def test_the_master_address_comes_from_the_environment_before_mpi(
     env: dict[str, str], expected: tuple[str, int]
 ) -> None:
     assert find(env) == expected
 
 
-def test_a_host_that_is_named_without_a_port_has_torchruns_where_nobody_can_be_asked() -> None:
+def test_a_master_host_without_a_port_gets_the_default_port_without_mpi() -> None:
     assert find({"MASTER_ADDR": "a"}, mpi=False) == ("a", DEFAULT_PORT)
 
 
@@ -207,10 +207,10 @@ HYDRA = {
     "PMI_FD": "9", "PMI_HOSTNAME": "vm", "PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1",
     "MPI_LOCALNRANKS": "2", "HYDI_CONTROL_FD": "7",
 }  # fmt: skip
-"""All that MPICH 5's mpiexec says to a rank: nothing in it names the job."""
+"""Everything that MPICH 5's mpiexec passes to a rank: nothing in it names the job."""
 
 
-def test_ranks_of_mpich_on_one_machine_meet_at_the_port_that_mpi_told_all_of_them() -> None:
+def test_mpich_ranks_on_one_machine_use_the_port_exchanged_by_mpi() -> None:
     ranks = Ranks.from_env(HYDRA)
     assert find_master(ranks, HYDRA, lambda: MPI_SAYS) == ("127.0.0.1", MPI_SAYS[1])
     with pytest.raises(
@@ -230,7 +230,7 @@ def test_ranks_of_mpich_on_one_machine_meet_at_the_port_that_mpi_told_all_of_the
         "I_MPI_HYDRA_HOST_FILE",
     ],
 )
-def test_without_an_mpi_library_the_hostfile_that_the_job_names_says_it(tmp_path: Path, name: str) -> None:
+def test_without_an_mpi_library_the_master_is_read_from_the_hostfile(tmp_path: Path, name: str) -> None:
     (tmp_path / "hosts").write_text(HOSTFILE)
     (tmp_path / "other").write_text("elsewhere")
     env = {name: str(tmp_path / "hosts")}
@@ -261,7 +261,7 @@ def test_rank_0_refuses_a_hostfile_that_begins_with_another_host(tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", [None, "", "# nothing\n", b"\xff\xfe"])
-def test_when_nothing_says_where_rank_0_is_the_error_says_how_to(
+def test_an_unknown_master_address_raises_an_error_with_a_hint(
     tmp_path: Path, text: str | bytes | None
 ) -> None:
     file = tmp_path / "hostfile"
@@ -326,7 +326,7 @@ def _is_open_mpi() -> bool:
 
 @NEEDS_MPI
 @pytest.mark.slow
-def test_all_ranks_get_the_same_address_and_may_then_end_as_they_like() -> None:
+def test_all_ranks_get_the_same_master_address_and_exit_freely_afterwards() -> None:
     ran = mpirun("-np", "3", sys.executable, "-P", "-c", ASK)
     assert ran.returncode == 0, ran.stderr
     lines = [line for line in ran.stdout.splitlines() if line.startswith("met at")]
@@ -338,7 +338,7 @@ def test_all_ranks_get_the_same_address_and_may_then_end_as_they_like() -> None:
 
 @NEEDS_MPI
 @pytest.mark.slow
-def test_a_rank_that_never_asks_is_not_waited_for_without_end() -> None:
+def test_a_rank_that_never_takes_part_causes_a_timeout() -> None:
     waits = (
         "import os; from trainer.mpi_address import request_mpi; from trainer.messages import TrainingError\n"
         "try:\n    request_mpi(os.environ, 1)\nexcept TrainingError as error:\n    print(error)"
@@ -349,7 +349,7 @@ def test_a_rank_that_never_asks_is_not_waited_for_without_end() -> None:
     ), ran.stderr
 
 
-def test_a_question_that_fails_says_why_in_one_sentence() -> None:
+def test_a_failed_mpi_request_reports_the_reason() -> None:
     with pytest.raises(
         TrainingError, match=r"Could not get the address of rank 0 from MPI\. OMPI.*RANK is 'x'"
     ):

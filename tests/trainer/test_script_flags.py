@@ -21,14 +21,14 @@ ARENA = [
 ]  # fmt: skip
 
 
-def test_the_flags_of_t9ks_script_mean_what_they_mean_there() -> None:
+def test_the_flags_of_the_t9k_script_keep_their_meaning() -> None:
     chosen = find("ddp").parser().parse_args(T9K)
     assert (chosen.backend, chosen.log_dir, chosen.save_path, chosen.device) == (
         "nccl", "log", "./model_state_dict.pt", "cpu",
     )  # fmt: skip
 
 
-def test_the_flags_of_arenas_example_mean_what_they_mean_there() -> None:
+def test_the_flags_of_the_arena_example_keep_their_meaning() -> None:
     chosen = find("ddp").parser().parse_args(ARENA)
     assert (chosen.epochs, chosen.batch_size, chosen.test_batch_size) == (10, 64, 1000)
     assert (chosen.lr, chosen.momentum, chosen.seed) == (0.01, 0.5, 1)
@@ -37,7 +37,7 @@ def test_the_flags_of_arenas_example_mean_what_they_mean_there() -> None:
     assert (chosen.log_every, chosen.log_dir, chosen.save_path) == (10, "logs/mnist", "mnist_cnn.pt")
 
 
-def test_words_of_scripts_become_the_trainers_own_and_no_others_change() -> None:
+def test_script_flags_are_translated_and_other_arguments_stay_unchanged() -> None:
     words = ["--logdir=a", "--dir", "b", "--no-cuda", "--save_model", "--x_y", "c_d", "-n", "--log-every=2"]
     assert find("ddp").own_args(words) == [
         "--log-dir=a", "--log-dir", "b", "--device", "cpu", "--save-path", "mnist_cnn.pt",
@@ -48,7 +48,7 @@ def test_words_of_scripts_become_the_trainers_own_and_no_others_change() -> None
         assert find(trainer).own_args(find(trainer).own_args(words)) == find(trainer).own_args(words)
 
 
-def test_a_folder_of_data_is_what_is_learnt_unless_something_else_is_said() -> None:
+def test_the_data_argument_selects_the_dataset_by_default() -> None:
     parser = find("ddp").parser()
     assert parser.parse_args([]).dataset == "digits"
     assert parser.parse_args(["--data=x"]).dataset == "mnist"
@@ -60,7 +60,7 @@ def test_a_folder_of_data_is_what_is_learnt_unless_something_else_is_said() -> N
     assert find("ddp").own_args(["--model", "cnn", "--epochs", "2"])[-1] == "2"
 
 
-def test_what_a_script_calls_otherwise_is_checked_as_the_trainers_own(
+def test_script_flags_are_validated_like_the_trainers_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for words, error in (
@@ -73,14 +73,14 @@ def test_what_a_script_calls_otherwise_is_checked_as_the_trainers_own(
         assert error in capsys.readouterr().err
 
 
-def test_the_help_says_what_else_an_argument_is_called() -> None:
+def test_the_help_lists_aliases_of_an_argument() -> None:
     text = " ".join(find("ddp").parser().format_help().split())
     assert "also --logdir, --dir (default: logs)" in text
     assert "also --no-cuda for cpu (default: auto)" in text
 
 
 @pytest.mark.slow
-def test_a_run_with_them_leaves_curves_and_the_trained_weights(job: Job) -> None:
+def test_a_run_with_script_flags_writes_curves_and_trained_weights(job: Job) -> None:
     torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
     flags = [*SMALL, *ARENA[2:], "--epochs", "1", "--dir", "logs", "--log_interval", "5", "--data=none"]
     words = ["trainer.train_ddp", *flags, "--dataset", "digits"]
@@ -96,7 +96,7 @@ def test_a_run_with_them_leaves_curves_and_the_trained_weights(job: Job) -> None
     assert not list(job.folder.glob(".*.partial"))
 
 
-def test_a_file_that_cannot_be_written_is_said_before_and_after_and_leaves_nothing(tmp_path: Path) -> None:
+def test_an_unwritable_save_path_is_reported_and_leaves_no_partial_file(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"--save-path: .* is a folder\. Name a file\."):
         check_file("--save-path", tmp_path)
     with pytest.raises(TrainingError, match=r"Cannot write to .*Choose another folder with --save-path"):

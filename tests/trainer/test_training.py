@@ -140,7 +140,7 @@ def test_under_bare_torchrun_the_checkpoint_is_written_too(job: Job) -> None:
     assert list_checkpoints(job.folder / "checkpoints")
 
 
-def test_a_loss_that_is_no_number_stops_both_ranks_and_stands_in_the_curve(job: Job) -> None:
+def test_a_nan_loss_stops_both_ranks_and_is_in_the_curve(job: Job) -> None:
     job.start_two([*LONG, "--lr", "1e30"])
     assert job.end() == [4, 4], job.lines
     for lines in job.lines:
@@ -149,7 +149,7 @@ def test_a_loss_that_is_no_number_stops_both_ranks_and_stands_in_the_curve(job: 
     assert list_checkpoints(job.folder / "checkpoints") == []
 
 
-def test_when_a_rank_is_killed_the_other_says_so_and_fails(job: Job) -> None:
+def test_when_a_rank_is_killed_the_other_rank_fails_with_a_message(job: Job) -> None:
     job.start_two(LONG)
     job.wait_for(" step 14/")
     job.processes[1].kill()
@@ -157,7 +157,7 @@ def test_when_a_rank_is_killed_the_other_says_so_and_fails(job: Job) -> None:
     assert job.lines[0][-1].startswith("error: Another rank of the job is gone, so this one stops (")
 
 
-def test_what_rank_0_cannot_do_stops_the_other_rank_too(job: Job) -> None:
+def test_an_error_of_rank_0_stops_the_other_rank_too(job: Job) -> None:
     (job.folder / "taken").touch()
     job.start_two([*LONG, "--log-dir", "taken"])
     assert job.end() == [1, 1], job.lines
@@ -174,7 +174,7 @@ def test_what_rank_0_cannot_do_stops_the_other_rank_too(job: Job) -> None:
         (["--resume", "must"], 1, "error: There is no checkpoint in checkpoints."),
     ],
 )
-def test_what_cannot_work_is_said_in_one_line(
+def test_an_invalid_start_is_reported_in_a_single_line(
     job: Job, arguments: list[str], status: int, words: str
 ) -> None:
     job.start(["trainer.train_ddp", *arguments])

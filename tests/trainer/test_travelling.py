@@ -38,7 +38,7 @@ def run(folder: Path, *words: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-def test_all_its_files_fit_into_a_config_map_many_times() -> None:
+def test_the_trainer_files_take_less_than_a_quarter_of_a_config_map() -> None:
     files = {path for path in (ROOT / "trainer").rglob("*") if path.is_file() and path.suffix != ".pyc"}
     assert files == {*SOURCES, ROOT / "trainer" / "Dockerfile"}, "only Python travels"
     travelling = trainer_files()
@@ -46,7 +46,7 @@ def test_all_its_files_fit_into_a_config_map_many_times() -> None:
     assert sum(len(content) for content in travelling.values()) < LARGEST_CONFIG_MAP / 4
 
 
-def test_what_travels_is_the_same_code_line_by_line_without_its_documentation() -> None:
+def test_the_shipped_trainer_code_keeps_its_line_numbers_without_documentation() -> None:
     def code(source: str) -> list[tuple[str, int]]:
         """List what is not documentation, each statement with its line."""
         kinds = ast.Assign | ast.Call | ast.Return | ast.If | ast.For | ast.Raise
@@ -64,12 +64,12 @@ def test_what_travels_is_the_same_code_line_by_line_without_its_documentation() 
         assert code(sent) == code(source)
 
 
-def test_they_read_as_python_3_10_which_older_images_have() -> None:
+def test_the_trainer_files_parse_as_python_3_10() -> None:
     for path in SOURCES:
         ast.parse(path.read_text(), feature_version=(3, 10))
 
 
-def test_what_starts_a_job_needs_no_package_at_all(folder: Path) -> None:
+def test_modules_that_start_a_job_need_no_third_party_package(folder: Path) -> None:
     modules = "trainer.catalogue, trainer.ranks, trainer.master, trainer.mpi_address, trainer.tfevents"
     assert run(folder, "-S", "-c", f"import {modules}; print(trainer.__file__)") == [
         str(folder / "trainer" / "__init__.py")

@@ -1,4 +1,4 @@
-"""What a run saves, and what the next one in the same folders makes of it: processes and their files."""
+"""Files that a run saves, and their use by the next run in the same folders, with real processes."""
 
 import signal
 from pathlib import Path
@@ -32,7 +32,7 @@ def stop_after(job: Job, words: str) -> int:
     return int(said.split("after step ")[1].split(".")[0])
 
 
-def test_a_new_run_in_a_used_folder_keeps_what_it_writes_and_goes_on_from_it(tmp_path: Path) -> None:
+def test_a_new_run_in_a_used_folder_resumes_from_its_own_checkpoint(tmp_path: Path) -> None:
     run(tmp_path, *SMALL, "--epochs", "2")
     with Job(tmp_path, forks=True) as job:
         job.start([TRAINER, *LONG, "--resume", "never"], HOSTNAME="digits-2-master-0")
@@ -71,7 +71,7 @@ def test_weights_with_which_validation_gives_no_number_are_not_saved(tmp_path: P
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
-def test_on_a_full_disk_training_goes_on_if_it_may_and_saves_what_comes_after(job: Job) -> None:
+def test_on_full_disk_continue_trains_on_and_saves_later_checkpoints(job: Job) -> None:
     folder = job.folder / "checkpoints"
     folder.mkdir()
     (folder / ".step-00000010.pt.partial").symlink_to("/dev/full")

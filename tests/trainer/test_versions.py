@@ -76,14 +76,16 @@ def api_server(account: Path, body: bytes, status: int = 200) -> Iterator[tuple[
         (b'{"kind": "Status"}', 403, "unknown"),
     ],
 )
-def test_the_api_server_of_the_pod_is_asked(account: Path, body: bytes, status: int, version: str) -> None:
+def test_the_kubernetes_version_is_read_from_the_api_server_of_the_pod(
+    account: Path, body: bytes, status: int, version: str
+) -> None:
     with api_server(account, body, status) as (port, asked):
         env = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port)}
         assert kubernetes_version(env, account) == version
     assert asked == [("/version", "Bearer a-token")]
 
 
-def test_nobody_is_asked_whose_certificate_is_not_the_clusters(account: Path, tmp_path: Path) -> None:
+def test_an_api_server_without_a_trusted_certificate_gets_no_request(account: Path, tmp_path: Path) -> None:
     with api_server(account, b'{"gitVersion": "v1.28.3"}') as (port, asked):
         env = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port)}
         assert kubernetes_version(env, tmp_path) == "unknown"
@@ -123,7 +125,7 @@ def test_the_driver_is_read_from_its_kernel_module(tmp_path: Path, text: str, ve
         (None, ""),
     ],
 )
-def test_without_the_modules_file_nvidia_smi_is_asked(
+def test_without_the_kernel_module_file_the_driver_version_comes_from_nvidia_smi(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, version: str
 ) -> None:
     if script is not None:
@@ -134,7 +136,7 @@ def test_without_the_modules_file_nvidia_smi_is_asked(
     assert driver_version(tmp_path / "none") == version
 
 
-def test_what_is_not_there_is_said_as_such() -> None:
+def test_missing_and_unknown_versions_are_shown_as_such() -> None:
     versions = {
         "Kubernetes": "unknown",
         "NVIDIA driver": "",

@@ -52,7 +52,7 @@ async def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 @pytest.mark.end_to_end
-async def test_it_starts_is_joined_and_stops(paths: SandboxPaths) -> None:
+async def test_a_sandbox_is_started_joined_and_stopped(paths: SandboxPaths) -> None:
     told: list[str] = []
     assert not (await sandbox.status()).is_running
     first = await sandbox.start(QUICK, told.append)
@@ -140,7 +140,7 @@ async def test_a_restart_keeps_address_and_objects_and_a_reset_forgets_them(path
     assert {path.name for path in paths.folder.iterdir()} <= {"sandbox.lock", "start.lock"}
 
 
-async def test_stopping_ends_the_pods_in_order_and_what_exec_left(
+async def test_stopping_terminates_pods_gracefully_and_ends_processes_left_by_exec(
     paths: SandboxPaths, tmp_path: Path
 ) -> None:
     mark, seconds = f"stopping-{os.getpid()}", f"7{os.getpid()}.7"
@@ -162,7 +162,7 @@ async def test_stopping_ends_the_pods_in_order_and_what_exec_left(
     assert stopped["status"]["message"] == "The sandbox was stopped while this pod ran."
 
 
-async def test_killed_with_its_whole_group_it_leaves_no_process_and_says_so_later(
+async def test_a_killed_sandbox_leaves_no_process_and_fails_its_pods_at_the_next_start(
     paths: SandboxPaths,
 ) -> None:
     mark, seconds = f"killed-{os.getpid()}", f"7{os.getpid()}.6"
@@ -187,7 +187,7 @@ async def test_killed_with_its_whole_group_it_leaves_no_process_and_says_so_late
     assert "SandboxStopped" in {event["reason"] for event in events}
 
 
-async def test_one_that_runs_but_does_not_answer_is_said_and_can_be_stopped(paths: SandboxPaths) -> None:
+async def test_an_unresponsive_sandbox_is_reported_and_can_be_stopped(paths: SandboxPaths) -> None:
     address = await sandbox.start(QUICK)
     os.kill(address.pid, signal.SIGSTOP)
     with pytest.raises(KubeError) as refused:
@@ -200,14 +200,14 @@ async def test_one_that_runs_but_does_not_answer_is_said_and_can_be_stopped(path
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-async def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+async def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(KubeError) as refused:
         await sandbox.start()
     assert refused.value.what == "The sandbox cannot use its folder."
 
 
-async def test_a_folder_that_is_a_file_is_said(paths: SandboxPaths) -> None:
+async def test_a_file_in_place_of_the_sandbox_folder_is_reported(paths: SandboxPaths) -> None:
     paths.folder.parent.mkdir(parents=True)
     paths.folder.write_text("")
     with pytest.raises(KubeError) as refused:
@@ -216,7 +216,7 @@ async def test_a_folder_that_is_a_file_is_said(paths: SandboxPaths) -> None:
     assert "XDG_DATA_HOME" in refused.value.hint
 
 
-async def test_a_broken_database_is_said_in_the_consoles_words(paths: SandboxPaths) -> None:
+async def test_a_broken_database_is_reported_as_a_console_error(paths: SandboxPaths) -> None:
     paths.prepare()
     paths.database.write_bytes(b"this is no database" * 100)
     with pytest.raises(KubeError) as refused:
@@ -225,7 +225,9 @@ async def test_a_broken_database_is_said_in_the_consoles_words(paths: SandboxPat
     assert not (await sandbox.status()).is_running
 
 
-async def test_it_stays_while_a_pod_runs_but_not_for_a_deployment(paths: SandboxPaths) -> None:
+async def test_an_idle_sandbox_stays_up_for_a_running_pod_but_not_for_a_deployment(
+    paths: SandboxPaths,
+) -> None:
     address = await sandbox.start(sandbox.SandboxOptions(nodes=1, idle_s=1.0))
     labels = {"app": "serves"}
     template = {"metadata": {"labels": labels}, "spec": pod("p", "sleep", "300")["spec"]}
@@ -246,7 +248,7 @@ async def test_it_stays_while_a_pod_runs_but_not_for_a_deployment(paths: Sandbox
     assert log.read_text().endswith("done\n")
 
 
-async def test_what_an_earlier_sandbox_left_ends_at_the_next_start(paths: SandboxPaths) -> None:
+async def test_processes_left_by_an_earlier_sandbox_end_at_the_next_start(paths: SandboxPaths) -> None:
     seconds = f"7{os.getpid()}.9"
     env = {**os.environ, "GPUCONSOLE_SANDBOX": str(paths.folder), "GPUCONSOLE_POD_UID": "forgotten"}
     # the unmarked child ends first, now and then: its shell must not end by itself then

@@ -18,7 +18,7 @@ from trainer.signals import StopRequest
 from trainer.train_ddp import run
 
 HAS_TORCHVISION = importlib.util.find_spec("torchvision") is not None
-"""Whether there is a network with batch normalization."""
+"""True if there is a network with batch normalization."""
 STOPPED_AT = 6
 """The step after which runs are stopped, in the middle of the first epoch."""
 
@@ -45,7 +45,7 @@ class Case:
     ranks: int
     words: list[str]
     is_stopped: bool = False
-    """Whether they are stopped on their way, and then started again."""
+    """True if they are stopped on their way, and then started again."""
 
 
 GPT_CASES = {

@@ -53,7 +53,7 @@ def test_each_sample_is_taken_once_an_epoch_and_each_epoch_has_its_own_order(
     ),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_with_ranks_that_come_and_go_no_sample_is_ever_a_whole_epoch_ahead_of_another(
+def test_a_changing_number_of_ranks_takes_each_sample_equally_often(
     samples: int, parts: list[tuple[int, int, int]], seed: int
 ) -> None:
     """Each part is a run: its ranks, the samples a step of each, and the steps until it is stopped."""
@@ -75,7 +75,7 @@ def test_with_ranks_that_come_and_go_no_sample_is_ever_a_whole_epoch_ahead_of_an
 
 
 @pytest.mark.parametrize("samples", [48, 50])
-def test_other_ranks_take_the_very_samples_that_one_rank_would_have_taken_next(samples: int) -> None:
+def test_any_number_of_ranks_takes_the_next_samples_in_the_order_of_one_rank(samples: int) -> None:
     alone = [step[0] for step in epoch_of(samples, 1, 1)]
     for world_size in (1, 2, 3):
         steps = epoch_of(samples, 4, world_size, 0, 20)
@@ -88,7 +88,7 @@ def test_other_ranks_take_the_very_samples_that_one_rank_would_have_taken_next(s
         assert set(alone[20:]) <= {sample for step in steps for sample in step}
 
 
-def test_an_order_is_that_of_torchs_own_sampler_so_that_older_checkpoints_go_on_in_theirs() -> None:
+def test_the_sample_order_equals_that_of_torchs_distributed_sampler() -> None:
     from torch.utils.data import DistributedSampler
 
     dataset = torch.utils.data.TensorDataset(torch.zeros(48))
@@ -132,7 +132,7 @@ def test_over_all_ranks_each_validation_image_counts_exactly_once(count: int, wo
     assert sorted(evaluated) == list(range(count))
 
 
-def test_all_ranks_validate_in_as_many_batches_for_each_waits_for_the_others() -> None:
+def test_all_ranks_validate_the_same_number_of_batches() -> None:
     sizes = [
         [len(labels) for _, labels in validation_batches(numbered(9), 2, ranks)] for ranks in ranks_of(4)
     ]
@@ -149,6 +149,6 @@ def test_a_batch_is_floats_from_0_to_1() -> None:
     assert len(validation) == 10
 
 
-def test_too_few_images_for_a_step_are_refused_in_words() -> None:
+def test_too_few_images_for_a_step_raise_a_training_error() -> None:
     with pytest.raises(TrainingError, match="There are 7 training images, but one step takes 8"):
         TrainBatches(numbered(7), 4, ranks_of(2)[0], seed=1)

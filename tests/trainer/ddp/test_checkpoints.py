@@ -67,7 +67,7 @@ def test_the_newest_checkpoint_comes_back_and_only_the_newest_are_kept(tmp_path:
     assert torch.equal(loaded["model"]["weights"], state(100)["model"]["weights"])
 
 
-def test_what_was_just_written_stays_whatever_higher_steps_lie_there(tmp_path: Path) -> None:
+def test_a_new_checkpoint_is_kept_despite_existing_higher_steps(tmp_path: Path) -> None:
     for step in (150, 200):
         save_checkpoint(tmp_path, step, state(step), keep=2)
     path = save_checkpoint(tmp_path, 118, state(118), keep=1)
@@ -117,7 +117,7 @@ def test_the_whole_file_is_on_the_disk_before_it_gets_its_name_and_the_name_afte
 @pytest.mark.parametrize(
     "place", [("model", "bias"), ("optimizer", "state", 0, "exp_avg_sq")], ids=["weights", "optimizer"]
 )
-def test_what_is_not_finite_is_neither_saved_nor_taken(
+def test_a_checkpoint_with_non_finite_values_is_neither_saved_nor_loaded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], number: float, place: tuple[str | int, ...]
 ) -> None:
     save_checkpoint(tmp_path, 1, state(1), keep=2)
@@ -189,7 +189,7 @@ def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
     assert not (tmp_path / "owned").exists()
 
 
-def test_a_file_of_somebody_else_is_not_taken_for_a_checkpoint(tmp_path: Path) -> None:
+def test_a_foreign_file_is_not_loaded_as_a_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "step-00000001.pt"
     torch.save({"weights": torch.zeros(3)}, path)
     with pytest.raises(TrainingError, match=r"not written by this trainer"):
@@ -199,7 +199,7 @@ def test_a_file_of_somebody_else_is_not_taken_for_a_checkpoint(tmp_path: Path) -
     assert list_checkpoints(tmp_path) == [path]
 
 
-def test_a_disk_that_fills_up_in_the_middle_of_a_tensor_is_said_in_its_own_words(tmp_path: Path) -> None:
+def test_a_write_error_within_a_tensor_is_raised_as_os_error_and_leaves_no_file(tmp_path: Path) -> None:
     large = {"step": 1, "model": {"weights": torch.zeros(3_000_000)}}
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
@@ -211,7 +211,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_tensor_is_said_in_its_own_words
     assert names(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_listed_is_said_in_words(tmp_path: Path) -> None:
+def test_an_unreadable_checkpoint_folder_raises_a_training_error(tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     with pytest.raises(TrainingError, match=r"Cannot read .*taken\. Not a directory\. .* --checkpoint-dir"):
         list_checkpoints(tmp_path / "taken")
@@ -238,7 +238,7 @@ def tree(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.pt"))
 
 
-def test_a_run_that_goes_on_says_first_of_which_job_and_since_when(
+def test_a_resumed_run_first_prints_the_job_and_age_of_its_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = saved(folder_of(tmp_path, "ddp-digits-1"), 520)
@@ -251,7 +251,7 @@ def test_a_run_that_goes_on_says_first_of_which_job_and_since_when(
     assert where == f"resumed from {path}: epoch 3, step 520"
 
 
-def test_a_checkpoint_from_before_names_were_recorded_is_as_old_as_its_file(
+def test_a_checkpoint_without_a_recorded_time_is_as_old_as_its_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "step-00000007.pt"
@@ -280,7 +280,7 @@ def test_a_new_run_moves_the_old_ones_checkpoints_aside_each_time(
     assert resume(folder, "auto")["step"] == 3
 
 
-def test_a_new_run_in_an_empty_folder_moves_nothing_and_says_nothing(
+def test_a_new_run_in_an_empty_folder_moves_and_prints_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert folder_of(tmp_path / "none").load("never") is None
@@ -289,7 +289,7 @@ def test_a_new_run_in_an_empty_folder_moves_nothing_and_says_nothing(
     assert capsys.readouterr().out == ""
 
 
-def test_what_is_damaged_and_ahead_goes_aside_so_that_the_next_checkpoint_is_the_newest(
+def test_a_damaged_newer_checkpoint_is_moved_aside_on_resume(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = folder_of(tmp_path)
@@ -305,7 +305,7 @@ def test_what_is_damaged_and_ahead_goes_aside_so_that_the_next_checkpoint_is_the
     assert f"What could not be read is now in {tmp_path}/old-1." in capsys.readouterr().err
 
 
-def test_a_file_that_has_the_name_of_the_folder_aside_is_left_alone(tmp_path: Path) -> None:
+def test_old_checkpoints_go_to_another_folder_if_a_file_has_its_name(tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
     saved(folder, 1)
     (tmp_path / "old-1").write_text("a file of somebody")
@@ -314,7 +314,7 @@ def test_a_file_that_has_the_name_of_the_folder_aside_is_left_alone(tmp_path: Pa
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
-def test_a_full_disk_stops_training_or_not_and_the_words_are_true(
+def test_a_full_disk_stops_training_or_is_reported_by_on_full_disk(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full = tmp_path / ".step-00000002.pt.partial"
@@ -341,7 +341,7 @@ def test_a_full_disk_stops_training_or_not_and_the_words_are_true(
     assert saved(going_on, 2).endswith("step-00000002.pt")
 
 
-def test_what_is_no_full_disk_stops_training_even_if_a_full_one_would_not(tmp_path: Path) -> None:
+def test_other_write_errors_stop_training_despite_on_full_disk_continue(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, continues=True)
     saved(folder, 1)
     (tmp_path / ".step-00000002.pt.partial").mkdir()
@@ -390,7 +390,7 @@ def test_training_goes_on_while_a_copy_is_written(tmp_path: Path) -> None:
     assert saved["random"][0][0].tolist() == [1.0] * 9
 
 
-def test_the_next_waits_until_the_one_before_is_on_the_disk_and_the_last_is_whole_at_the_end(
+def test_a_checkpoint_waits_for_the_previous_write_and_close_completes_the_last(
     tmp_path: Path,
 ) -> None:
     folder, weights = SlowFolder(tmp_path, may_write=False), torch.zeros(9)
@@ -405,7 +405,7 @@ def test_the_next_waits_until_the_one_before_is_on_the_disk_and_the_last_is_whol
     folder.close()
 
 
-def test_weights_that_are_not_finite_are_refused_at_once_and_what_is_under_way_is_finished(
+def test_non_finite_weights_are_rejected_at_once_and_the_running_write_completes(
     tmp_path: Path,
 ) -> None:
     folder = SlowFolder(tmp_path)
@@ -416,7 +416,7 @@ def test_weights_that_are_not_finite_are_refused_at_once_and_what_is_under_way_i
     assert [path.name for path in list_checkpoints(tmp_path)] == ["step-00000001.pt"]
 
 
-def test_what_could_not_be_written_is_known_before_the_next_and_raised_once(
+def test_a_failed_checkpoint_write_is_raised_once_at_the_next_checkpoint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = SlowFolder(tmp_path)
@@ -439,7 +439,7 @@ GPT = ("--model", "gpt", "--dataset", "sequences")
 
 
 def kept(*words: str, vocabulary: int = 256) -> CheckpointArgs:
-    """What a checkpoint of a run with these arguments keeps."""
+    """Return the arguments that a checkpoint of a run with these arguments keeps."""
     arguments = chosen(*words)
     samples: Any
     shape: tuple[int, ...]
@@ -467,7 +467,7 @@ def kept(*words: str, vocabulary: int = 256) -> CheckpointArgs:
         (("--image-size", "32"), (), "--image-size 32 (here 28)"),
     ],
 )
-def test_all_that_a_run_cannot_go_on_with_is_named_with_both_values(
+def test_incompatible_checkpoint_arguments_are_listed_with_both_values(
     before: tuple[str, ...], now: tuple[str, ...], words: str
 ) -> None:
     with pytest.raises(TrainingError) as caught:
@@ -480,7 +480,7 @@ def test_another_vocabulary_is_named_as_it_was_decided() -> None:
         check_resumable(kept(*GPT), kept(*GPT, vocabulary=50257))
 
 
-def test_what_counts_from_now_on_is_said_and_what_is_the_same_is_not() -> None:
+def test_only_changed_arguments_are_reported_when_resuming() -> None:
     before = ("--momentum", "0.5", "--epochs", "2")
     now = ("--momentum", "0.9", "--epochs", "4", "--lr", "0.1", "--weight-decay", "0")
     assert check_resumable(kept(*before), kept(*now)) == (

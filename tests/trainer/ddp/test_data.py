@@ -51,7 +51,7 @@ def test_mnist_is_read_from_its_files_and_from_its_raw_folder(tmp_path: Path) ->
         assert train.inputs.flatten()[:3].tolist() == [0, 1, 2]
 
 
-def test_a_missing_mnist_file_is_named_with_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_mnist_file_is_named_with_a_hint(tmp_path: Path) -> None:
     raw = tmp_path / "MNIST" / "raw"
     write_mnist(raw)
     (raw / LABELS).rename(raw / f"{LABELS}.gz")
@@ -191,7 +191,7 @@ def test_a_folder_without_images_or_with_other_classes_is_refused(tmp_path: Path
         open_image_folder(tmp_path, 14, 1)
 
 
-def test_noise_is_the_same_for_the_same_seed_and_few_of_it_lie_in_memory() -> None:
+def test_noise_is_reproducible_by_seed_and_holds_few_samples_in_memory() -> None:
     ours, theirs, others = (noise_images(10**9, 8, 5, seed) for seed in (1, 1, 2))
     assert len(ours) == 10**9 and len(ours.inputs) == 256
     assert torch.equal(ours.take(torch.tensor([10**9 - 1]))[0], theirs.take(torch.tensor([10**9 - 1]))[0])

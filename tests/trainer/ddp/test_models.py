@@ -54,7 +54,7 @@ def test_the_catalogue_lists_every_classification_network_of_torchvision() -> No
 
 
 @needs_torchvision
-def test_a_network_gets_images_of_the_size_it_is_asked_for_and_others_are_refused() -> None:
+def test_images_are_resized_to_image_size_and_unsupported_sizes_are_rejected() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         network = make_model("alexnet", (3, 32, 32), 5)
@@ -65,7 +65,7 @@ def test_a_network_gets_images_of_the_size_it_is_asked_for_and_others_are_refuse
     assert resized.training
 
 
-def test_a_gpt_predicts_from_what_is_before_and_nothing_after() -> None:
+def test_a_gpt_predicts_only_from_earlier_tokens() -> None:
     torch.manual_seed(1)
     gpt = Gpt(GptSize(vocabulary=50, length=12, layers=2, heads=2, width=8))
     tokens = torch.randint(50, (1, 12))
@@ -105,7 +105,7 @@ def test_a_gpt_predicts_from_what_is_before_and_nothing_after() -> None:
         ),
     ],
 )
-def test_arguments_that_do_not_go_together_are_refused_before_torch_is_imported(
+def test_invalid_and_incompatible_arguments_are_rejected_by_the_parser(
     capsys: pytest.CaptureFixture[str], words: list[str], error: str
 ) -> None:
     with pytest.raises(SystemExit) as exit_:

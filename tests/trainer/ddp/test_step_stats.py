@@ -37,7 +37,7 @@ def never(words: str) -> None:
     raise AssertionError(words)
 
 
-def test_waiting_for_samples_is_told_from_the_rest_of_a_step() -> None:
+def test_time_waiting_for_samples_is_measured_separately() -> None:
     clock = Clock()
 
     def slow_batches() -> Iterator[int]:
@@ -77,7 +77,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], has_driver: 
     monkeypatch.setitem(sys.modules, "pynvml", ScriptedNvml(1, told, has_driver=has_driver))
 
 
-def test_what_nvml_tells_is_drawn_by_rank_and_what_it_does_not_tell_is_left_out(
+def test_available_nvml_readings_are_drawn_by_rank_and_missing_ones_are_omitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = {"HandleByUUID": 3, **BUSY}
@@ -97,7 +97,7 @@ def test_what_nvml_tells_is_drawn_by_rank_and_what_it_does_not_tell_is_left_out(
     assert not [tag for tag in timer.measure().scalars if tag.startswith("gpu/")], "asked again too soon"
 
 
-def test_nvml_is_asked_once_a_second_at_most() -> None:
+def test_nvml_is_read_at_most_once_a_second() -> None:
     clock, nvml = Clock(), ScriptedNvml(1, BUSY)
     telemetry = GpuTelemetry(nvml, 0, clock)
     first = telemetry.read()
@@ -120,7 +120,7 @@ def test_a_gpu_is_found_by_its_place_on_the_bus_where_its_uuid_is_unknown(
     assert said == ["no GPU telemetry: NVML does not know the GPU af1c"]
 
 
-def test_without_a_driver_or_without_pynvml_nothing_is_drawn_and_the_reason_is_said(
+def test_missing_driver_or_pynvml_disables_telemetry_with_a_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []
@@ -134,7 +134,7 @@ def test_without_a_driver_or_without_pynvml_nothing_is_drawn_and_the_reason_is_s
     ]
 
 
-def test_on_the_processor_no_gpu_is_asked_nor_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_cpu_no_telemetry_is_opened_or_reported_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     scripted(monkeypatch, {"HandleByUUID": 0, **BUSY})
     assert open_telemetry(torch.device("cpu"), never) is None
 
@@ -165,7 +165,7 @@ def test_operations_of_resnet18_are_three_times_those_published_for_its_forward_
     assert training_flops(network, (3, 224, 224)) == pytest.approx(3 * published, rel=0.04)
 
 
-def test_what_cannot_be_counted_counts_for_nothing() -> None:
+def test_uncountable_operations_give_zero_flops() -> None:
     class Odd(torch.nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
             super().__init__()
@@ -203,7 +203,7 @@ def test_what_cannot_be_counted_counts_for_nothing() -> None:
         ("", "fp32", 0),
     ],
 )
-def test_a_peak_is_known_by_the_name_of_the_gpu_and_claimed_of_no_other(
+def test_peak_flops_are_known_only_for_listed_gpus_and_precisions(
     name: str, precision: str, teraflops: float
 ) -> None:
     assert peak_flops(name, precision) == teraflops * 1e12

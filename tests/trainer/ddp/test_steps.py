@@ -56,7 +56,7 @@ def test_fp16_skips_a_step_whose_gradients_are_infinite_and_halves_its_scale() -
 
 
 @pytest.mark.parametrize("precision", ["fp64", "fp32", "bf16", "fp16"])
-def test_weights_and_optimizer_are_kept_wide_whatever_is_computed_with(precision: str) -> None:
+def test_weights_stay_in_32_or_64_bit_for_any_precision(precision: str) -> None:
     state = state_of("--precision", precision)
     loss = state.train_step(*lenet_batch())
     assert loss.isfinite()
@@ -65,7 +65,7 @@ def test_weights_and_optimizer_are_kept_wide_whatever_is_computed_with(precision
     assert state.evaluate(*lenet_batch()).dtype == torch.float64
 
 
-def test_what_a_processor_does_not_have_is_refused_and_auto_is_fp32_there() -> None:
+def test_an_unsupported_precision_is_rejected_and_auto_is_fp32_on_a_cpu() -> None:
     assert Precision("auto", CPU).name == "fp32"
     with pytest.raises(InvalidArguments, match="--precision tf32: cpu has no TF32"):
         Precision("tf32", CPU)
@@ -79,7 +79,7 @@ def moved(*words: str) -> Any:
     return weights_of(state) - before
 
 
-def test_a_long_gradient_is_cut_to_the_norm_asked_for_and_not_what_fp16_scales_it_to() -> None:
+def test_gradients_are_clipped_to_the_norm_after_fp16_unscaling() -> None:
     free, cut, far = (moved("--weight-decay", "0", "--clip-norm", norm) for norm in ("0", "0.1", "1e9"))
     assert float(cut.norm()) == pytest.approx(0.1 * 0.1, rel=1e-3)
     assert torch.equal(free, far)
@@ -103,7 +103,7 @@ def test_with_channels_last_weights_and_inputs_have_the_channels_of_a_pixel_side
         )
 
 
-def test_on_another_number_of_ranks_random_numbers_are_those_of_no_step_before() -> None:
+def test_resuming_on_another_number_of_ranks_draws_fresh_random_numbers() -> None:
     state, drawn = state_of(), []
     for step in (1, 2):
         state.train_step(*lenet_batch())
@@ -170,20 +170,20 @@ def test_a_checkpoint_of_another_network_is_refused() -> None:
         ("--channels-last on", "cpu", "on"),
     ],
 )
-def test_channels_are_last_by_themselves_in_16_bit_precision_on_a_gpu(
+def test_channels_last_is_on_by_default_for_16_bit_images_on_a_gpu(
     words: str, device: str, layout: str
 ) -> None:
     assert chosen(*words.split(), device=torch.device(device)).channels_last == layout
 
 
-def test_what_is_evaluated_at_once_fits_as_a_step_does() -> None:
+def test_the_evaluation_batch_size_is_limited_by_the_sample_size() -> None:
     assert eval_batch_size(0, 32, (1, 28, 28)) == 256
     assert eval_batch_size(0, 32, (3, 224, 224)) == 32
     assert eval_batch_size(0, 8, (256,)) == 8
     assert eval_batch_size(7, 32, (1, 28, 28)) == 7
 
 
-def test_compiling_is_off_by_itself_where_it_cannot_work_and_an_error_where_it_is_asked_for(
+def test_compile_auto_is_off_without_a_compiler_and_compile_on_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert state_of("--compile", "off").not_compiled == "as chosen"
@@ -212,7 +212,7 @@ def torch_group() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("torch_group")
-def test_what_is_chosen_of_ddp_reaches_it_and_by_itself_it_keeps_gradients_in_its_buckets() -> None:
+def test_ddp_options_are_passed_on_and_default_to_gradients_as_bucket_views() -> None:
     for words, expected in (
         ("", (25, True, False)),
         ("--bucket-mb 3 --static-graph --copy-buckets", (3, False, True)),
@@ -225,7 +225,7 @@ def test_what_is_chosen_of_ddp_reaches_it_and_by_itself_it_keeps_gradients_in_it
         assert reorders_sums(ddp, ProcessGroup(Ranks(0, 3, 0, 1, "torchrun"), CPU, 1))
 
 
-def test_a_process_alone_has_its_network_bare() -> None:
+def test_a_single_process_does_not_wrap_its_network_in_ddp() -> None:
     network, group = make_model("lenet"), alone()
     assert wrap_ddp(network, group, chosen()) is network
     assert not reorders_sums(network, group)
@@ -241,7 +241,7 @@ def profile(folder: Path, steps: int) -> StepProfiler:
 
 
 @pytest.mark.parametrize(("steps", "last"), [(30, 9), (7, 7)])
-def test_some_steps_are_recorded_and_where_is_said(
+def test_a_profile_of_a_few_steps_is_written_and_its_path_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: int, last: int
 ) -> None:
     path = profile(tmp_path / "profile", steps).path
@@ -257,7 +257,7 @@ def test_some_steps_are_recorded_and_where_is_said(
     assert "ProfilerStep#3" not in marks
 
 
-def test_a_run_that_is_too_short_says_so_and_writes_nothing(
+def test_a_run_too_short_to_profile_prints_a_warning_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile(tmp_path, 4)

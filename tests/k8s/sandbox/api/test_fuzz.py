@@ -198,7 +198,9 @@ def test_one_wrong_value_anywhere_is_stored_or_refused(
     patch=st.dictionaries(st.sampled_from(["metadata", "spec", "status", "kind"]), near_objects, max_size=3),
     subresource=st.sampled_from(["", "status"]),
 )
-def test_any_patch_is_done_or_refused(registry: Registry, key: str, patch: Object, subresource: str) -> None:
+def test_any_patch_is_applied_or_rejected(
+    registry: Registry, key: str, patch: Object, subresource: str
+) -> None:
     served = BY_KEY[key]
     before = copy.deepcopy(registry.get(served, "default", "p").obj)
     for change in (patches.merge, patches.strategic):
@@ -229,7 +231,7 @@ def test_any_patch_is_done_or_refused(registry: Registry, key: str, patch: Objec
         max_size=3,
     )
 )
-def test_any_json_patch_is_done_or_refused(registry: Registry, operations: list[Any]) -> None:
+def test_any_json_patch_is_applied_or_rejected(registry: Registry, operations: list[Any]) -> None:
     before = copy.deepcopy(registry.get(BY_KEY["pods"], "default", "p").obj)
     try:
         registry.patch(

@@ -297,6 +297,28 @@ async def test_apply_and_create_find_mistakes(kubectl: Kubectl) -> None:
     assert (await kubectl.api.get("pods", "p")).code == 404
 
 
+async def test_create_label_annotate_patch_and_wait_work(kubectl: Kubectl) -> None:
+    await kubectl("create", "configmap", "c", "--from-literal=a=1")
+    await kubectl("create", "job", "j", "--image=x", "--", "sleep", "1")
+    await kubectl("run", "p", "--image=x", "--restart=Never")
+    await kubectl("label", "pod", "p", "x=y")
+    await kubectl("annotate", "pod", "p", "note=hello")
+    await kubectl("patch", "pod", "p", "-p", '{"spec":{"containers":[{"name":"p","image":"new"}]}}')
+    await kubectl("patch", "pod", "p", "--type=merge", "-p", '{"metadata":{"labels":{"x":null}}}')
+    addition = '[{"op":"add","path":"/metadata/labels/q","value":"1"}]'
+    await kubectl("patch", "pod", "p", "--type=json", "-p", addition)
+    stored = (await kubectl.api.get("pods", "p")).body
+    assert stored["spec"]["containers"][0]["image"] == "new"
+    assert stored["metadata"]["labels"] == {"run": "p", "q": "1"}
+    assert stored["metadata"]["annotations"] == {"note": "hello"}
+    waiting = asyncio.create_task(kubectl("wait", "--for=condition=Complete", "job/j", "--timeout=100s"))
+    complete = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+    await kubectl.api.patch("batch/v1/jobs", "j", complete, subresource="status")
+    assert "condition met" in (await waiting).out
+    late = await kubectl("wait", "--for=condition=Ready", "pod/none", "--timeout=1s", code=1)
+    assert "not found" in late.err
+
+
 async def test_delete_waits_until_the_object_is_gone(kubectl: Kubectl) -> None:
     await kubectl.run_pod("p")
     deleting = asyncio.create_task(kubectl("delete", "pod", "p"))

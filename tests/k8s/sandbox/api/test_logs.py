@@ -139,7 +139,7 @@ async def test_a_record_is_sent_once_it_is_complete(sandbox: Api, container: Con
         assert await lines.readline() == b"hello\n"
 
 
-async def test_a_line_of_a_megabyte_is_one_line(sandbox: Api, container: Container) -> None:
+async def test_a_line_of_a_megabyte_is_not_split(sandbox: Api, container: Container) -> None:
     line = bytes(range(32, 127)) * 11_000
     parts = [line[at : at + 16_384] for at in range(0, len(line), 16_384)]
     container.write(

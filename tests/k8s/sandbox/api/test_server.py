@@ -40,7 +40,7 @@ from tests.k8s.sandbox.conftest import TOKEN, serving
 from tests.support import second_account
 
 
-async def test_it_listens_on_loopback_only(store: Store, tmp_path: Path) -> None:
+async def test_the_server_refuses_to_listen_on_other_than_loopback(store: Store, tmp_path: Path) -> None:
     server = Server(store, token=TOKEN, pods_root=tmp_path)
     with pytest.raises(ValueError, match="loopback"):
         await server.start(host="0.0.0.0")

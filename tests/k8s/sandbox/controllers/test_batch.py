@@ -30,7 +30,7 @@ def test_an_indexed_job_starts_the_numbers_that_are_missing() -> None:
     assert (plan.status["succeeded"], plan.status["completedIndexes"]) == (1, "0")
 
 
-def test_asking_twice_makes_the_same_pod() -> None:
+def test_repeated_decisions_create_the_same_pod_names() -> None:
     job = stored(batch_job("sweep", "true", completions=2, parallelism=2))
     names = [[each["metadata"]["name"] for each in decide(job, []).create] for _ in range(2)]
     assert names[0] == names[1]
@@ -65,7 +65,7 @@ def test_a_job_ends(spec: Manifest, phases: list[str], condition: str, reason: s
     assert "active" not in plan.status
 
 
-def test_what_succeeded_stays_counted_when_its_pods_are_gone() -> None:
+def test_succeeded_indexes_stay_counted_after_their_pods_are_gone() -> None:
     job = batch_job("sweep", "true", completions=3, parallelism=1, completionMode="Indexed")
     first = decide(stored(job), [indexed(0, "Succeeded"), indexed(1, "Succeeded")])
     assert first.status["completedIndexes"] == "0-1"

@@ -43,7 +43,7 @@ class Cluster:
         assert (await self.api.call("POST", path, written)).code == 201
 
     async def gpus(self, pod: str) -> str:
-        """Return what is written on a pod of which GPUs it has."""
+        """Return the GPUs of a pod as its annotation records them."""
         meta = (await self.api.get("pods", pod)).body["metadata"]
         return str((meta.get("annotations") or {}).get("topology.kubernetes.io/gpu-group", ""))
 
@@ -92,7 +92,7 @@ async def cluster(sandbox: Api) -> AsyncIterator[Cluster]:
         yield Cluster(sandbox, client)
 
 
-async def test_two_looks_before_the_watch_answers_give_each_gpu_once(cluster: Cluster) -> None:
+async def test_recent_bindings_hold_their_gpus_before_the_watch_confirms_them(cluster: Cluster) -> None:
     await cluster.add_node("n", 2)
     await cluster.add("a", 2)
     assert await cluster.look() == {"a": "n"}
@@ -103,7 +103,7 @@ async def test_two_looks_before_the_watch_answers_give_each_gpu_once(cluster: Cl
     assert await cluster.look() == {"a": "n", "b": ""}
 
 
-async def test_one_look_gives_each_gpu_once(cluster: Cluster) -> None:
+async def test_one_scheduling_pass_gives_each_gpu_once(cluster: Cluster) -> None:
     await cluster.add_node("n", 2)
     for name in ("a", "b", "c"):
         await cluster.add(name)
@@ -162,7 +162,7 @@ async def test_a_pod_that_is_over_does_not_complete_a_job(cluster: Cluster, stat
     }
 
 
-async def test_a_pod_of_another_scheduler_is_left_alone(cluster: Cluster) -> None:
+async def test_a_pod_of_another_scheduler_is_ignored(cluster: Cluster) -> None:
     await cluster.add_node("n", 4)
     await cluster.add("theirs", schedulerName="volcano")
     await cluster.add("ours", schedulerName="gpuconsole")
@@ -200,7 +200,7 @@ async def test_a_pod_that_vanished_meanwhile_does_not_stop_the_others(cluster: C
     assert await cluster.bound() == {"b": "n"}
 
 
-async def test_why_a_pod_waits_is_told_once(cluster: Cluster) -> None:
+async def test_a_failed_scheduling_event_is_written_once(cluster: Cluster) -> None:
     await cluster.add_node("n", 1)
     await cluster.add("large", 4)
     for _ in range(2):

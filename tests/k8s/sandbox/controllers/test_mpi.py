@@ -111,7 +111,7 @@ def test_the_launcher_of_mpich_gets_its_own_hostfile() -> None:
     assert not [name for name in found if name.startswith("OMPI")]
 
 
-def test_a_launcher_that_works_too_is_the_first_host() -> None:
+def test_run_launcher_as_worker_makes_the_launcher_the_first_host() -> None:
     job = stored(mpi_job("vgg", "mpirun", workers=1))
     job["spec"]["runLauncherAsWorker"] = True
     plan = decide(job)
@@ -187,7 +187,7 @@ def test_a_suspended_job_has_no_pods_and_a_resumed_one_starts_again() -> None:
     assert "Suspended" not in true_conditions(resumed)
 
 
-def test_a_job_without_a_launcher_is_reported_once_and_left_alone() -> None:
+def test_a_job_without_a_launcher_is_reported_once_and_creates_nothing() -> None:
     job = stored(mpi_job("vgg", "mpirun"))
     del job["spec"]["mpiReplicaSpecs"]["Launcher"]
     plan = decide(job)
@@ -197,7 +197,7 @@ def test_a_job_without_a_launcher_is_reported_once_and_left_alone() -> None:
     assert decide({**job, "status": plan.status}).events == []
 
 
-def test_of_an_arena_job_the_workers_sleep_and_the_launcher_runs_the_command() -> None:
+def test_arena_job_workers_sleep_and_the_launcher_runs_the_command() -> None:
     plan = decide(arena(), kind=ARENA)
     assert "conditions" not in plan.status
     assert names(plan.create) == [f"pytorch-4-vgg16-worker-{i}" for i in range(4)]
@@ -221,7 +221,7 @@ def test_of_an_arena_job_the_workers_sleep_and_the_launcher_runs_the_command() -
     assert modes == {"kubexec.sh": 0o555, "hostfile": 0o444}
 
 
-def test_an_arena_jobs_status_is_one_word_and_its_workers_go_with_it() -> None:
+def test_an_arena_job_reports_its_launcher_status_and_deletes_workers_by_policy() -> None:
     first, name = worker("pytorch-4-vgg16-worker-0"), "pytorch-4-vgg16-launcher"
     assert decide(arena(), worker(name), first, kind=ARENA).status["launcherStatus"] == "Active"
     done = decide(arena(), worker(name, "Succeeded"), first, kind=ARENA)
@@ -246,7 +246,7 @@ def test_an_arena_jobs_lost_worker_is_replaced() -> None:
     ("spec", "slots"),
     [({"slotsPerWorker": 3}, 3), ({"replicas": None, "gpus": 16}, 8), ({"replicas": None, "gpus": 2}, 2)],
 )
-def test_an_arena_job_has_a_rank_for_each_gpu_unless_it_says_otherwise(spec: Manifest, slots: int) -> None:
+def test_an_arena_job_has_a_slot_for_each_gpu_by_default(spec: Manifest, slots: int) -> None:
     config = made(decide(arena(**spec), kind=ARENA), CONFIG_MAPS)["data"]
     assert config["hostfile"].splitlines()[0] == f"pytorch-4-vgg16-worker-0 slots={slots}"
 
@@ -265,7 +265,7 @@ def v1_job(*, workers: int = 2, launcher_gpus: int = 0, **policy: Any) -> Manife
     return job
 
 
-def test_the_training_operator_makes_the_launchers_pod_itself_and_says_where_the_workers_are() -> None:
+def test_the_training_operator_creates_the_launcher_pod_and_a_hostfile_of_workers() -> None:
     plan = by_pods(v1_job())
     first, *workers = plan.create
     assert [each["metadata"]["name"] for each in plan.create] == [

@@ -53,7 +53,7 @@ async def client(kubeconfig: str) -> AsyncIterator[Client]:
             await found.delete(PYTORCH_JOBS, job["metadata"]["name"], NAMESPACE)
 
 
-async def test_a_pytorch_job_of_ours_succeeds_on_a_real_cluster(client: Client) -> None:
+async def test_a_pytorch_job_succeeds_on_a_real_cluster_with_the_sandbox_operators(client: Client) -> None:
     command = "echo $RANK of $WORLD_SIZE at $MASTER_ADDR"
     job = pytorch_job("real", "sh", "-c", command, gpus=1)
     job["metadata"]["namespace"] = NAMESPACE

@@ -157,7 +157,7 @@ def test_a_job_without_a_master_needs_all_its_workers() -> None:
     assert condition_statuses(decide(stored(job), pods))["Succeeded"] == "True"
 
 
-def test_a_name_that_belongs_to_another_job_is_left_alone() -> None:
+def test_a_pod_name_owned_by_another_job_is_not_created() -> None:
     plan = decide(stored(pytorch_job("bert", "true")), [], bert_master_0="another-uid")
     assert [each["metadata"]["name"] for each in plan.create] == ["bert-worker-0"]
 
@@ -168,7 +168,7 @@ def test_a_pod_that_is_leaving_is_waited_for() -> None:
     assert plan.create == []
 
 
-def test_pods_beyond_the_number_asked_for_are_removed() -> None:
+def test_pods_beyond_the_requested_replicas_are_removed() -> None:
     pods = [as_pod(f"bert-{name}", "Running") for name in ("master-0", "worker-0", "worker-1")]
     plan = decide(stored(pytorch_job("bert", "true", workers=1)), pods)
     assert [each["metadata"]["name"] for each in plan.delete] == ["bert-worker-1"]
@@ -190,7 +190,7 @@ def test_a_job_gives_up_at_its_limit(limit: int, restarts: int, in_place: int, g
     ("policy", "removed"),
     [(None, []), ("None", []), ("Running", ["bert-worker-0"]), ("All", ["bert-master-0", "bert-worker-0"])],
 )
-def test_a_finished_job_leaves_what_its_policy_says(policy: str | None, removed: list[str]) -> None:
+def test_a_finished_job_deletes_pods_by_its_clean_pod_policy(policy: str | None, removed: list[str]) -> None:
     job = pytorch_job("bert", "true", cleanPodPolicy=policy)
     pods = [as_pod("bert-master-0", "Succeeded", 0), as_pod("bert-worker-0", "Running")]
     plan = decide(stored(job), pods)
@@ -211,7 +211,7 @@ def test_a_suspended_job_has_no_pods_and_a_resumed_one_starts_again() -> None:
     assert len(resumed.create) == 1
 
 
-def test_time_limits_ask_to_look_again() -> None:
+def test_time_limits_requeue_the_job_until_they_expire() -> None:
     job = pytorch_job("bert", "true", activeDeadlineSeconds=100, ttlSecondsAfterFinished=50)
     assert 95 < (decide(stored(job, {"startTime": ago(3)}), []).requeue_after_s or 0) < 98
     over = decide(stored(job, {"startTime": ago(101)}), [])

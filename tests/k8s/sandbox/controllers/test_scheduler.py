@@ -49,7 +49,7 @@ machines = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 32)), min_size=0
 
 
 @given(gangs, machines)
-def test_a_job_is_placed_as_a_whole_or_not_at_all_and_never_on_what_is_not_there(
+def test_a_job_is_placed_completely_or_not_at_all_within_the_free_capacity(
     sizes: list[tuple[int, int]], nodes: list[tuple[int, int]]
 ) -> None:
     there = [node(f"n{index}", *size) for index, size in enumerate(nodes)]
@@ -71,7 +71,7 @@ def test_a_job_of_equal_pods_is_placed_whenever_it_fits(size: int, count: int, n
     assert bool(placed) == (sum(gpus // size for gpus in nodes) >= count)
 
 
-def test_a_job_goes_to_the_fullest_node_that_takes_it_all() -> None:
+def test_a_job_is_placed_on_the_fullest_node_that_fits_all_its_pods() -> None:
     nodes = [node("empty", 8), node("half", 4), node("nearly", 1)]
     placed, _ = place([pending("a", 2), pending("b", 2)], nodes)
     assert placed == {"a": "half", "b": "half"}
@@ -108,13 +108,13 @@ def test_pods_that_may_only_go_to_one_node_get_it_before_the_others() -> None:
         (node("n", 8, taints=[{"key": "soft", "effect": "PreferNoSchedule"}]), {}, ""),
     ],
 )
-def test_a_reason_why_a_pod_does_not_fit_is_in_kube_schedulers_words(
+def test_infeasible_pods_are_explained_with_kube_scheduler_messages(
     where: NodeCapacity, spec: dict[str, Any], why: str
 ) -> None:
     assert infeasible_text(pending("p", 4, 1, **spec), where) == why
 
 
-def test_a_job_that_does_not_fit_says_how_much_of_it_would() -> None:
+def test_a_job_that_does_not_fit_reports_how_many_pods_would_fit() -> None:
     pods = [pending(f"p{index}", 4) for index in range(3)]
     _, why = place(pods, [node("a"), node("b")])
     assert why == (
@@ -144,7 +144,7 @@ def test_gpus_that_are_given_are_free_ones_and_neighbours_where_possible(free: s
 
 
 @pytest.mark.parametrize(("offered", "free"), [("nvidia.com/gpu", 3), ("aliyun.com/gpu", 3)])
-def test_a_gpu_is_held_by_whatever_name_it_was_asked_for(offered: str, free: int) -> None:
+def test_gpus_held_under_any_resource_name_reduce_the_free_gpus(offered: str, free: int) -> None:
     """A node whose label changed offers other names than its pods hold."""
     pods = [
         {
@@ -165,7 +165,7 @@ def linked(machine: str, *taken: int) -> LinkedGpus:
     return LinkedGpus(matrix, tuple(gpu for gpu in matrix.gpus if gpu not in taken))
 
 
-def test_of_nodes_that_take_a_job_the_best_linked_wins_and_then_the_fullest() -> None:
+def test_the_best_linked_node_is_preferred_and_then_the_fullest() -> None:
     nodes = [node("pcie", 4), node("full", 5), node("quad", 8)]
     links = {
         "pcie": linked("pcie", 4, 5, 6, 7),
@@ -262,7 +262,7 @@ def _nodes(draw: st.DrawFn) -> list[tuple[Object, Object | None]]:
 
 
 @given(_specs, st.integers(1, 4), _nodes())
-def test_why_finds_a_shortage_exactly_where_the_sandbox_cannot_place_a_job_of_equal_pods(
+def test_a_capacity_shortage_is_found_exactly_when_the_sandbox_cannot_place_equal_pods(
     spec: Object, number: int, nodes: list[tuple[Object, Object | None]]
 ) -> None:
     pods = [_pod(f"worker-{index}", spec) for index in range(number)]

@@ -149,7 +149,7 @@ def test_a_pod_of_another_mode_or_size_is_replaced() -> None:
         ("Never", 137, False, "Failed"),
     ],
 )
-def test_a_failed_pod_is_replaced_as_its_role_says(
+def test_a_failed_pod_is_replaced_by_the_restart_policy_of_its_role(
     restart: str, code: int, replaced: bool, phase: str
 ) -> None:
     obj = job(role("node", restart=restart))
@@ -189,7 +189,7 @@ def test_only_the_first_role_decides_how_a_job_ends() -> None:
     assert decide(obj, master, worker).status["phase"] == "Succeeded"
 
 
-def test_always_restarts_what_worked_too_but_for_the_master() -> None:
+def test_restart_policy_always_replaces_succeeded_workers_but_not_the_master() -> None:
     obj = job(role("ps", restart="Always"), role("worker", 1, "Always"))
     master, worker = there(decide(obj), "Running")
     worker["status"]["phase"] = "Succeeded"
@@ -199,7 +199,7 @@ def test_always_restarts_what_worked_too_but_for_the_master() -> None:
 
 
 @pytest.mark.parametrize(("policy", "kept"), [("None", 2), ("Unfinished", 1), ("All", 0), (None, 2)])
-def test_what_a_finished_job_leaves_goes_by_its_policy(policy: str | None, kept: int) -> None:
+def test_a_finished_job_deletes_pods_by_its_clean_up_policy(policy: str | None, kept: int) -> None:
     obj = job(role("ps"), role("worker"), runPolicy={"cleanUpPolicy": policy} if policy else {})
     master, worker = there(decide(obj), "Running")
     master["status"]["phase"] = "Succeeded"
@@ -219,7 +219,7 @@ def test_a_deadline_ends_a_job_and_counts_from_when_it_was_resumed() -> None:
     assert plan.requeue_after_s is not None and 30 < plan.requeue_after_s < 45
 
 
-def test_a_paused_job_has_no_pods_and_resumes_as_it_is_told() -> None:
+def test_a_paused_job_has_no_pods_and_resumes_with_its_resume_command() -> None:
     pods = there(decide(job()), "Running")
     paused = {
         "pause": {"enabled": True, "resumeSpecs": [{"type": "node", "command": ["resume"], "args": ["x"]}]}
@@ -236,7 +236,7 @@ def test_a_paused_job_has_no_pods_and_resumes_as_it_is_told() -> None:
     assert container(made(resumed))[:2] == (["resume"], ["x"])
 
 
-def test_a_role_without_containers_makes_no_sense() -> None:
+def test_a_role_without_containers_is_rejected() -> None:
     empty = role("node")
     empty["template"]["spec"]["containers"] = []
     with pytest.raises(ValueError, match="no containers"):
@@ -280,7 +280,7 @@ def test_a_job_without_a_running_master_runs_no_more() -> None:
     assert condition_statuses(plan)["Running"] == "False"
 
 
-def test_processes_per_node_that_only_torchrun_can_count_are_left_to_it() -> None:
+def test_automatic_processes_per_node_are_passed_to_torchrun() -> None:
     torchrun = {"enabled": True, "procPerNode": "auto"}
     assert container(made(decide(job(torchrunConfig=torchrun))))[2] == {"PET_NPROC_PER_NODE": "auto"}
 
@@ -370,14 +370,14 @@ def test_a_launcher_runs_mpirun_and_finds_its_workers_by_a_hostfile(spec: Manife
         (["-np", "x"], 0, 1),
     ],
 )
-def test_a_worker_takes_as_many_ranks_as_mpirun_is_told_or_has_gpus(
+def test_slots_of_a_worker_come_from_its_gpus_or_the_mpirun_options(
     options: list[str], gpus: int, slots: int
 ) -> None:
     job = mpi_job(worker={"replicas": 2, "extraMPIArgs": options, "cmd": ["x"], "template": worker(gpus)})
     assert T9kMPIJob().slots_of(job) == slots
 
 
-def test_a_launcher_that_says_its_own_command_keeps_it() -> None:
+def test_a_launcher_with_its_own_command_keeps_it() -> None:
     own = {"name": "mpi-launcher", "image": "i", "command": ["sh", "-c", "mpirun hostname"]}
     spec = {"replicaSpecs": [{"type": "launcher", "template": {"spec": {"containers": [own]}}}]}
     (pod,) = decide_mpi(mpi_job(**spec)).create
@@ -406,7 +406,9 @@ def test_the_older_switch_ends_the_workers_of_a_finished_job() -> None:
         ),
     ],
 )
-def test_its_folders_are_those_of_the_claims(asked: dict[str, Any], words: list[str]) -> None:
+def test_tensorboard_reads_the_log_folders_of_the_mounted_claims(
+    asked: dict[str, Any], words: list[str]
+) -> None:
     (_, deployment), (_, service) = tensorstack.tensorboard_of(
         ObservedJob(KIND, job(tensorboardSpec=asked), ())
     )
@@ -425,7 +427,7 @@ def test_a_job_that_names_no_folder_has_none(asked: dict[str, Any] | None) -> No
     assert tensorstack.tensorboard_of(ObservedJob(KIND, job(tensorboardSpec=asked), ())) == []
 
 
-def test_a_job_tells_how_its_tensorboard_is_and_ends_it_when_it_asks_no_more() -> None:
+def test_a_job_reports_its_tensorboard_status_and_removes_it_with_the_spec() -> None:
     asking = job(tensorboardSpec={"trainingLogFilesets": ["t9k://pvc/v/runs"]})
     first = tensorstack.decide(ObservedJob(KIND, asking, ()))
     assert [resource for resource, _ in first.objects] == [DEPLOYMENTS, SERVICES]

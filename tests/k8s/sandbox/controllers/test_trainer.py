@@ -81,7 +81,7 @@ def test_a_train_jobs_nodes_run_its_command_and_know_where_they_meet() -> None:
     ("limits", "processes"),
     [({}, "auto"), ({"cpu": "2500m"}, "2"), ({"cpu": "500m"}, "1"), ({"cpu": "8", "nvidia.com/gpu": 4}, "4")],
 )
-def test_a_node_has_a_process_for_each_gpu_or_else_core(limits: Manifest, processes: str) -> None:
+def test_a_node_runs_one_process_per_gpu_or_else_per_cpu_core(limits: Manifest, processes: str) -> None:
     plan = decide(train_job(trainer={"resourcesPerNode": {"limits": limits} if limits else None}))
     assert env_of(plan)["PET_NPROC_PER_NODE"] == processes
 
@@ -125,7 +125,7 @@ def test_lists_are_merged_by_name_and_replaced_where_nothing_is_named() -> None:
         ({"name": "mine", "kind": "TrainingRuntime"}, {"mpi": {}}, "default", False),
     ],
 )
-def test_a_runtime_is_looked_for_where_the_job_says(
+def test_a_training_runtime_is_found_by_kind_and_namespace(
     asked: Manifest, policy: Manifest, namespace: str, is_found: bool
 ) -> None:
     runtime = deepcopy(TORCH_DISTRIBUTED)
@@ -136,7 +136,7 @@ def test_a_runtime_is_looked_for_where_the_job_says(
     assert conditions(plan) == ({} if is_found else {"Failed": "True TrainingRuntimeNotSupported"})
 
 
-def test_a_train_job_is_as_its_job_set_is() -> None:
+def test_a_train_job_takes_its_status_from_its_job_set() -> None:
     counts = [{"name": "node", "active": 1}]
     running = {
         "metadata": {"name": "bert"},
@@ -218,7 +218,7 @@ def test_a_job_set_makes_its_jobs_and_their_service() -> None:
         ({"successPolicy": {"operator": "All", "targetReplicatedJobs": ["b"]}}, ["Complete", ""], ""),
     ],
 )
-def test_a_job_set_ends_as_its_policies_say(policy: Manifest, ends: list[str], end: str) -> None:
+def test_a_job_set_ends_by_its_success_policy(policy: Manifest, ends: list[str], end: str) -> None:
     obj = job_set(group("a"), group("b"), **policy)
     jobs = [ended(job, word) if word else job for job, word in zip(jobs_of(look(obj)), ends, strict=True)]
     plan = look(obj, *jobs)
@@ -239,7 +239,7 @@ def test_a_job_set_that_may_restart_recreates_all_its_jobs() -> None:
     assert {job["metadata"]["labels"][jobset.ATTEMPT] for job in again} == {"1"}
 
 
-def test_a_group_waits_for_the_one_it_depends_on() -> None:
+def test_a_replicated_job_waits_for_its_dependency() -> None:
     for status, after in (("Complete", "Complete"), ("Ready", "Complete")):
         obj = job_set(group("a"), group("b", dependsOn=[{"name": "a", "status": status}]))
         (first,) = jobs_of(look(obj))
@@ -262,7 +262,7 @@ def test_the_jobs_of_a_job_set_are_suspended_and_resumed_with_it() -> None:
     assert plan.status["replicatedJobsStatus"][0]["name"] == "a"
 
 
-def test_a_job_that_is_over_is_not_suspended_and_one_that_leaves_is_waited_for() -> None:
+def test_a_finished_job_is_not_suspended_and_a_terminating_job_is_not_recreated() -> None:
     obj = job_set(group("a"), group("b"))
     first, second = jobs_of(look(obj))
     held = job_set(group("a"), group("b"), suspend=True)
@@ -276,9 +276,7 @@ def test_a_job_that_is_over_is_not_suspended_and_one_that_leaves_is_waited_for()
 @pytest.mark.parametrize(
     ("wanted", "ready", "come"), [("Complete", 2, False), ("Ready", 1, False), ("Ready", 2, True)]
 )
-def test_a_group_that_is_depended_on_is_ready_when_all_its_pods_are(
-    wanted: str, ready: int, come: bool
-) -> None:
+def test_a_replicated_job_is_ready_when_all_its_pods_are(wanted: str, ready: int, come: bool) -> None:
     obj = job_set(group("a"), group("b", dependsOn=[{"name": "a", "status": wanted}]))
     obj["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] = 2
     (first,) = jobs_of(look(obj))

@@ -33,7 +33,7 @@ from tests.k8s.sandbox.live.running import (
 )
 
 
-async def test_a_pod_that_worked_is_told_as_a_kubelet_tells_it(space: Space) -> None:
+async def test_a_succeeded_pod_has_the_status_that_a_kubelet_reports(space: Space) -> None:
     done = await space.run_pod(pod("works", "sh", "-c", "echo hello"))
     status = done["status"]
     assert status["phase"] == "Succeeded"
@@ -70,7 +70,7 @@ async def test_a_pod_has_ended_only_when_its_gpus_are_free(space: Space) -> None
     ("name", "command", "code", "reason", "signal"),
     [("fails", "exit 3", 3, "Error", None), ("killed", "kill -9 $$$$", 137, "Error", 9)],
 )
-async def test_how_a_container_failed_is_told(
+async def test_a_failed_container_reports_its_exit_code_and_signal(
     space: Space, name: str, command: str, code: int, reason: str, signal: int | None
 ) -> None:
     done = await space.run_pod(pod(name, "sh", "-c", command))
@@ -91,7 +91,9 @@ async def test_how_a_container_failed_is_told(
         ),
     ],
 )
-async def test_what_cannot_start_says_why(space: Space, name: str, manifest: dict, words: str) -> None:  # type: ignore[type-arg]
+async def test_a_container_that_cannot_start_reports_the_reason(
+    space: Space, name: str, manifest: dict, words: str
+) -> None:  # type: ignore[type-arg]
     done = await space.run_pod(manifest)
     ended = done["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
@@ -150,7 +152,7 @@ async def test_a_pod_sees_nothing_of_the_users_environment(space: Space) -> None
     assert names <= allowed
 
 
-async def test_a_claim_stands_for_a_folder_that_pods_share(space: Space) -> None:
+async def test_a_claim_is_backed_by_a_folder_that_pods_mount(space: Space) -> None:
     folder = await space.claim_folder("workspace")
     volumes = [
         {"name": "shared", "persistentVolumeClaim": {"claimName": "workspace"}},
@@ -391,7 +393,7 @@ async def test_memory_that_forked_processes_share_counts_once(space: Space) -> N
     assert phase("Running")(await space.get(PODS, "shares"))
 
 
-async def test_what_a_pod_uses_is_measured_for_it_and_its_node(space: Space) -> None:
+async def test_usage_is_measured_for_a_pod_and_its_node(space: Space) -> None:
     script = "x = bytearray(b'1') * (64 << 20)\nwhile True: pass"
     await space.create(PODS, pod("busy", "sh", "-c", f'python -c "{script}"'))
     node = (await space.comes(PODS, "busy", phase("Running")))["spec"]["nodeName"]

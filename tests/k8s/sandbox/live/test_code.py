@@ -66,7 +66,7 @@ async def submit(space: Space, spec: JobSpec, **options: Any) -> JobRef:
 
 
 async def logs_of(space: Space, name: str) -> list[str]:
-    """Return what master and worker say, once both have succeeded."""
+    """Return the logs of master and worker once both have succeeded."""
     said = []
     for pod in (f"{name}-master-0", f"{name}-worker-0"):
         ended = await space.comes(PODS, pod, phase("Succeeded", "Failed"))
@@ -108,7 +108,7 @@ async def test_code_below_a_volume_is_found_from_the_working_directory(space: Sp
         assert said.splitlines()[1:3] == [f"{number} mine lr: 1", f"{number} mine import os, sys, helper"]
 
 
-async def test_a_packaged_trainer_is_imported_from_what_came_along(space: Space) -> None:
+async def test_a_packaged_trainer_is_imported_from_the_zip_sent_with_the_job(space: Space) -> None:
     command = ("python", "-P", "-c", "import trainer.ranks as ranks; print(ranks.__file__)")
     spec = JobSpec(name="packaged", image="local", workers=2, command=command, trainer="ddp")
     await submit(space, spec)
@@ -162,7 +162,9 @@ async def test_two_workers_run_a_commit_of_a_repository_and_the_second_run_the_n
 
 
 @needs_git
-async def test_a_wrong_branch_is_said_by_the_pod_by_its_log_and_by_why(space: Space, tmp_path: Path) -> None:
+async def test_a_missing_git_branch_is_reported_in_the_pod_status_the_log_and_why(
+    space: Space, tmp_path: Path
+) -> None:
     repository = make_repository(tmp_path / "net")
     spec = job("astray", f"file://{repository}", "git", "true", sync_branch="nope", restart_policy="Never")
     await submit(space, spec)
@@ -179,7 +181,7 @@ async def test_a_wrong_branch_is_said_by_the_pod_by_its_log_and_by_why(space: Sp
     assert first is not None and why in said and f" logs astray -i {first[1]} -c init-code" in said
 
 
-async def test_code_comes_by_rsync_or_it_is_said_that_there_is_none(space: Space, tmp_path: Path) -> None:
+async def test_code_is_fetched_by_rsync_or_a_missing_rsync_is_reported(space: Space, tmp_path: Path) -> None:
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "train.py").write_text("import os; print(os.environ['RANK'], 'by rsync')\n")
     spec = job("copied", f"{tmp_path}/net", "rsync", "python", "/root/code/net/train.py")

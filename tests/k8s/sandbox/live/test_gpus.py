@@ -84,7 +84,9 @@ def job(name: str, gpus: int, pods: int, *command: str, **env: str) -> Manifest:
     return made
 
 
-async def test_a_job_gets_gpus_that_are_near_each_other_and_ack_s_label_is_heeded(space: Space) -> None:
+async def test_a_job_gets_closely_linked_gpus_and_the_ack_label_changes_the_resource_name(
+    space: Space,
+) -> None:
     """Four pods of one GPU each, as in Alibaba Cloud's guide; then the label that the guide sets."""
     known = await fetch_known_links(space.client, {"sandbox-0": "Tesla-V100"})
     assert known["sandbox-0"].links == MACHINES["dgx-1v"].matrix().links
@@ -154,7 +156,7 @@ async def test_the_jobs_of_the_guide_are_compared_after_they_are_gone(space: Spa
 
 @pytest.mark.usefixtures("every_gpu")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler for a stand-in of the driver")
-async def test_what_the_driver_tells_is_shown_with_the_pod_that_has_the_gpu(
+async def test_nvml_readings_are_shown_with_the_pod_that_holds_the_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "driver.c").write_text(DRIVER)

@@ -58,7 +58,7 @@ for step in range(9):
 
 
 @pytest.mark.end_to_end
-async def test_a_hung_job_says_so_in_its_row_in_why_and_among_the_faults(space: Space) -> None:
+async def test_a_hung_job_is_reported_in_its_row_in_why_and_among_the_faults(space: Space) -> None:
     await space.create(PYTORCH_JOBS, pytorch_job("silent", "python", "-c", SILENT, workers=1))
     feed = ClusterFeed(space.client, space.name)
     life = LifeFeed(
@@ -130,7 +130,7 @@ async def test_a_debuggable_job_names_the_rank_its_line_and_the_collective(
 
 @pytest.mark.slow
 @HAS_TORCH
-async def test_a_packaged_trainer_answers_and_a_plain_script_says_how_it_would(
+async def test_a_packaged_trainer_gives_its_stacks_and_a_plain_script_gets_a_debuggable_hint(
     space: Space, tmp_path: Path
 ) -> None:
     words = find("ddp").command([*SMALL, "--epochs", "2000"])

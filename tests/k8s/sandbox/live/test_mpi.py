@@ -250,7 +250,7 @@ async def test_a_deleted_job_leaves_no_process(space: Space, tmp_path: Path) -> 
     until_unmarked(f"BEGUN={tmp_path}")
 
 
-async def test_without_an_mpirun_the_launcher_says_what_to_install(space: Space, tmp_path: Path) -> None:
+async def test_a_launcher_without_mpirun_reports_how_to_install_it(space: Space, tmp_path: Path) -> None:
     script = Path(PROGRAMS["mpirun"][3])
     words = ["sh", "-c", f"PATH=/nowhere exec {sys.executable} -I -S {script} mpirun '' -np 1 true"]
     await space.create(MPI_JOBS, mpi_job("bare", *words, workers=0, backoffLimit=0))

@@ -130,7 +130,7 @@ async def test_a_finished_job_goes_after_its_time_to_live(space: Space) -> None:
     await space.goes(PODS, "fleeting-master-0")
 
 
-async def test_a_job_that_does_not_fit_waits_as_a_whole_and_says_why(space: Space) -> None:
+async def test_all_pods_of_a_job_that_does_not_fit_stay_unschedulable_with_the_reason(space: Space) -> None:
     big = pytorch_job("big", "sleep", "300", workers=2, gpus=4)
     await space.create(PYTORCH_JOBS, big)
     for name in ("big-master-0", "big-worker-0", "big-worker-1"):
@@ -169,7 +169,7 @@ async def test_a_plain_job_is_suspended_and_resumed(space: Space) -> None:
 
 
 GPUS = 8
-"""All that the sandbox has."""
+"""All GPUs of the sandbox."""
 
 
 def a_job(resource: Resource, name: str, mark: str) -> Manifest:

@@ -147,7 +147,7 @@ async def test_a_job_of_a_name_used_before_fails_by_its_exit_code_and_after_its_
         await space.goes(T9K_PYTORCH_JOBS, "again")
 
 
-async def test_what_is_left_out_of_a_job_is_told(space: Space) -> None:
+async def test_unsupported_job_fields_cause_events(space: Space) -> None:
     job = t9k_job("told", "true", torchrunConfig={"enabled": False, "rdzvBackend": "c10d"})
     job["spec"]["scheduler"] = {"t9kScheduler": {"queue": "q"}}
     await space.create(T9K_PYTORCH_JOBS, job)
@@ -178,7 +178,7 @@ def train_job(
     }
 
 
-async def test_the_nodes_of_a_train_job_know_each_other_and_its_end_is_told(space: Space) -> None:
+async def test_nodes_of_a_train_job_share_a_master_address_and_the_job_completes(space: Space) -> None:
     await space.create(TRAIN_JOBS, train_job("nodes", "sh", "-c", SHOW, nodes=2))
     done = await space.comes(TRAIN_JOBS, "nodes", has("Complete"))
     assert done["status"]["jobsStatus"] == [
@@ -235,7 +235,7 @@ async def test_a_train_job_of_a_name_used_before_fails_with_its_node(space: Spac
             await space.goes(resource, name)
 
 
-async def test_a_runtime_that_is_not_there_is_told(space: Space) -> None:
+async def test_a_missing_training_runtime_fails_the_job_with_a_message(space: Space) -> None:
     await space.create(TRAIN_JOBS, train_job("lost", "true", runtime="mpi-distributed"))
     failed = await space.comes(TRAIN_JOBS, "lost", has("Failed"))
     assert failed["status"]["conditions"][-1]["message"].startswith(

@@ -50,7 +50,7 @@ def is_unready(found: Manifest) -> bool:
     return phase("Running")(found) and conditions(found).get("Ready") == "False"
 
 
-async def test_a_container_is_ready_while_its_probe_says_so(space: Space) -> None:
+async def test_a_container_is_ready_while_its_readiness_probe_succeeds(space: Space) -> None:
     probe = {"exec": {"command": ["cat", "ready"]}, "periodSeconds": 1, "failureThreshold": 1}
     manifest = pod("asked-for", "sh", "-c", STAY, container={"readinessProbe": probe})
     await space.create(PODS, manifest)
@@ -144,7 +144,7 @@ async def test_a_sidecar_counts_for_readiness_and_keeps_its_pod_running(space: S
     await space.goes(PODS, "watched")
 
 
-async def test_a_sidecar_that_ends_is_started_again_whatever_the_pods_policy(space: Space) -> None:
+async def test_an_ended_sidecar_is_restarted_despite_the_restart_policy_of_the_pod(space: Space) -> None:
     init = sidecar("flaky", "echo x >>/v/tries; exit 0")
     wait = "until test $(wc -l </v/tries) -ge 3; do sleep 0.05; done"
     done = await space.run_pod(pod("again", "sh", "-c", wait, initContainers=[init], **VOLUME))
@@ -174,7 +174,7 @@ async def test_a_sidecar_does_not_outlive_an_init_container_that_failed(space: S
     until_unmarked(mark)
 
 
-async def test_a_container_is_asked_to_end_after_its_prestop_hook(space: Space) -> None:
+async def test_a_container_gets_sigterm_after_its_prestop_hook(space: Space) -> None:
     hook = {"preStop": {"exec": {"command": ["sh", "-c", "sleep 0.2; echo hook >>/v/order"]}}}
     script = f"trap 'echo asked >>/v/order; cat /v/order; exit 0' TERM; {STAY}"
     manifest = pod("hooked", "sh", "-c", script, **VOLUME)
@@ -184,7 +184,7 @@ async def test_a_container_is_asked_to_end_after_its_prestop_hook(space: Space) 
     assert await space.log("hooked") == "hook\nasked\n"
 
 
-async def test_a_prestop_hook_that_fails_is_told_and_stops_nothing(space: Space) -> None:
+async def test_a_failing_prestop_hook_is_reported_and_does_not_block_deletion(space: Space) -> None:
     hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo no; exit 3"]}}}
     await space.create(PODS, pod("no-hook", "sleep", "300", container={"lifecycle": hook}))
     await space.comes(PODS, "no-hook", phase("Running"))
@@ -193,7 +193,7 @@ async def test_a_prestop_hook_that_fails_is_told_and_stops_nothing(space: Space)
     assert await messages(space, "no-hook", "FailedPreStopHook") == ["PreStopHook failed: no"]
 
 
-async def test_a_hook_has_no_more_time_than_the_pod_and_leaves_nothing(space: Space) -> None:
+async def test_a_prestop_hook_is_limited_by_the_grace_period_and_leaves_no_process(space: Space) -> None:
     mark = space.name
     container = {
         "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", "echo x >>runs; sleep 300"]}}},
@@ -225,7 +225,7 @@ async def test_a_hook_runs_once_though_its_pod_is_ended_twice(space: Space) -> N
     await space.goes(PODS, "twice-ended")
 
 
-async def test_what_exec_left_in_a_pod_ends_with_it(space: Space) -> None:
+async def test_processes_left_by_exec_end_when_the_pod_is_deleted(space: Space) -> None:
     seconds = f"7{os.getpid()}.1"
     await space.create(PODS, pod("haunted", "sleep", "1000"))
     await space.comes(PODS, "haunted", phase("Running"))
@@ -235,7 +235,7 @@ async def test_what_exec_left_in_a_pod_ends_with_it(space: Space) -> None:
     eventually(lambda: not sleepers(seconds))
 
 
-async def test_what_exec_left_ends_with_its_containers_own_end(space: Space, tmp_path: Path) -> None:
+async def test_processes_left_by_exec_end_when_the_container_ends(space: Space, tmp_path: Path) -> None:
     seconds = f"7{os.getpid()}.2"
     script = f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done"
     await space.create(PODS, pod("fading", "sh", "-c", script))
@@ -246,7 +246,7 @@ async def test_what_exec_left_ends_with_its_containers_own_end(space: Space, tmp
     assert sleepers(seconds) == []
 
 
-async def test_what_was_left_when_a_shim_was_killed_ends_with_the_pod(space: Space) -> None:
+async def test_processes_left_by_a_killed_shim_end_with_the_pod(space: Space) -> None:
     seconds = f"7{os.getpid()}.3"
     shell = f"setsid sleep {seconds} & sleep 1000"
     await space.create(PODS, pod("beheaded", "sh", "-c", shell))

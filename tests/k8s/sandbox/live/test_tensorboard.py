@@ -32,7 +32,7 @@ def made_by_arena(part: str) -> Manifest:
 
 
 @pytest.mark.slow
-async def test_what_arena_makes_beside_a_job_is_a_process_that_forward_reaches(space: Space) -> None:
+async def test_the_tensorboard_of_an_arena_job_is_reachable_by_port_forward(space: Space) -> None:
     pytest.importorskip("tensorboard")
     folder = await space.claim_folder("training-data")
     with EventWriter(folder / "pytorch_data" / "logs") as events:

@@ -95,7 +95,7 @@ def test_a_mount_below_the_working_folder_is_found_by_its_relative_path(
     assert (launch.argv[-1], launch.cwd) == (rewritten, "/real/w")
 
 
-def test_what_is_put_in_place_of_a_path_is_not_replaced_again() -> None:
+def test_replaced_paths_are_not_replaced_again() -> None:
     assert rewrite("/a /b", [("/a", "/b"), ("/b", "/a")]) == "/b /a"
 
 
@@ -153,7 +153,9 @@ def test_programs_of_the_sandbox_come_first_on_any_path() -> None:
     assert env_of(PATH="/opt/bin")["PATH"] == "/bin-of-pods:/opt/bin"
 
 
-def test_of_gpus_lent_to_the_sandbox_a_pod_gets_those_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_gets_only_gpus_from_the_cuda_visible_devices_of_the_sandbox(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,GPU-8f2a,1")
     manifest = pod("true")
     lent = context(gpus=(1, 2), is_simulated=False)
@@ -188,7 +190,7 @@ def test_gpus_are_named_to_cuda_only_when_they_exist() -> None:
         (4, {}, {"OMP_NUM_THREADS": ""}, ""),
     ],
 )
-def test_threads_are_the_cpu_limit_or_the_pods_share_of_the_cores_unless_the_user_says(
+def test_omp_num_threads_defaults_to_the_cpu_limit_or_the_share_of_the_cores(
     cores: int, limits: dict[str, str], env: dict[str, str], threads: str
 ) -> None:
     variables = [{"name": name, "value": value} for name, value in env.items()]

@@ -62,13 +62,13 @@ def sync(root: Path, repo: str, *words: str, **variables: str) -> tuple[int, str
     return done.returncode, done.stderr
 
 
-def test_a_login_in_the_address_gets_into_no_log(tmp_path: Path) -> None:
+def test_a_login_in_the_repository_url_is_not_logged(tmp_path: Path) -> None:
     status, said = sync(tmp_path / "code", "https://li:s3cr3t@127.0.0.1:1/team/code.git")
     assert status == 1 and "git clone of https://127.0.0.1:1/team/code.git" in said
     assert "s3cr3t" not in said
 
 
-def test_a_branch_is_fetched_and_the_second_time_what_is_new_of_it(repository: Path, tmp_path: Path) -> None:
+def test_a_branch_is_fetched_and_a_second_sync_gets_its_new_commits(repository: Path, tmp_path: Path) -> None:
     root = tmp_path / "code"
     assert sync(root, f"file://{repository}") == (
         0,
@@ -130,7 +130,7 @@ def test_a_link_that_led_to_another_folder_leaves_it_as_it_is(repository: Path, 
     assert (mine / "said.txt").read_text() == "first"
 
 
-def test_what_a_run_before_left_half_made_is_no_hindrance(repository: Path, tmp_path: Path) -> None:
+def test_a_half_finished_earlier_sync_is_replaced(repository: Path, tmp_path: Path) -> None:
     root = tmp_path / "code"
     (root / ".git").mkdir(parents=True)
     (root / "junk").write_text("")
@@ -196,7 +196,7 @@ def serving(folder: Path) -> Iterator[str]:
         server.server_close()
 
 
-def test_a_private_repository_wants_its_login(repository: Path, tmp_path: Path) -> None:
+def test_a_private_repository_requires_a_login(repository: Path, tmp_path: Path) -> None:
     git(repository, "update-server-info")
     (tmp_path / "password").write_text("s3cret\n")
     with serving(tmp_path) as address:

@@ -62,7 +62,7 @@ def test_real_gpus_are_offered_on_one_node(tmp_path: Path) -> None:
         assert (count, is_simulated) == ((gpus, False) if gpus else (4, True)), lent
 
 
-def test_asking_for_a_shape_gives_simulated_gpus() -> None:
+def test_an_explicit_shape_gives_simulated_gpus() -> None:
     assert shape_of(3, 8) == Shape(("sandbox-0", "sandbox-1", "sandbox-2"), 8, "simulated", is_simulated=True)
 
 
@@ -87,7 +87,7 @@ def read(text: str) -> tuple[GpuReading, ...]:
 
 
 @pytest.mark.usefixtures("every_gpu")
-def test_what_the_driver_tells_is_read_back_as_it_was() -> None:
+def test_nvml_metrics_survive_exporting_and_parsing() -> None:
     nvml = ScriptedNvml(2, BUSY)
     text = exporter_text("sandbox-0", {1: GpuHolder("default", "bert-0", "pytorch")}, nvml)
     free, held = read(text)
@@ -115,7 +115,7 @@ def test_what_the_driver_tells_is_read_back_as_it_was() -> None:
 
 
 @pytest.mark.usefixtures("every_gpu")
-def test_what_the_driver_does_not_tell_is_left_out() -> None:
+def test_values_missing_from_nvml_are_not_exported() -> None:
     (gpu,) = read(exporter_text("sandbox-0", {}, ScriptedNvml(1, {"Temperature": 41})))
     assert (gpu.temperature_c, gpu.utilisation, gpu.power_w, gpu.xid, gpu.throttles) == (
         41.0,
@@ -128,7 +128,7 @@ def test_what_the_driver_does_not_tell_is_left_out() -> None:
 
 @pytest.mark.usefixtures("every_gpu")
 @pytest.mark.parametrize("nvml", [ScriptedNvml(0), ScriptedNvml(8, BUSY, has_driver=False), None])
-def test_without_a_driver_or_a_gpu_nothing_is_told(nvml: ScriptedNvml | None) -> None:
+def test_no_metrics_are_exported_without_a_driver_or_a_gpu(nvml: ScriptedNvml | None) -> None:
     if nvml is None:
         try:
             pynvml.nvmlInit()
@@ -139,7 +139,7 @@ def test_without_a_driver_or_a_gpu_nothing_is_told(nvml: ScriptedNvml | None) ->
 
 
 @pytest.mark.usefixtures("every_gpu")
-def test_all_that_the_driver_is_asked_exists_in_pynvml() -> None:
+def test_every_nvml_name_in_use_exists_in_pynvml() -> None:
     source = Path(nodes.__file__).read_text()
     names = set(re.findall(r"nvml\.(\w+)", source))
     assert len(names) > 12
@@ -147,7 +147,7 @@ def test_all_that_the_driver_is_asked_exists_in_pynvml() -> None:
 
 
 @pytest.mark.usefixtures("every_gpu")
-async def test_the_console_reads_it_through_the_sandboxs_server(store: Store, tmp_path: Path) -> None:
+async def test_the_console_reads_gpu_metrics_through_the_sandbox_server(store: Store, tmp_path: Path) -> None:
     async def metrics(node: str) -> str:
         return exporter_text(node, {}, ScriptedNvml(4, BUSY)) if node == "sandbox-0" else ""
 

@@ -64,11 +64,13 @@ async def test_a_command_runs_where_its_container_does(launch: Launch, tmp_path:
         (["no-such-program"], "[Errno 2] No such file or directory: 'no-such-program'"),
     ],
 )
-async def test_a_command_that_fails_says_why(launch: Launch, words: list[str], why: str) -> None:
+async def test_a_failing_command_reports_its_output_or_exit_status(
+    launch: Launch, words: list[str], why: str
+) -> None:
     assert await run(command(*words), launch) == why
 
 
-async def test_a_command_that_says_much_is_cut_short(launch: Launch) -> None:
+async def test_long_command_output_is_truncated(launch: Launch) -> None:
     why = await run(command("sh", "-c", "head -c 5000000 /dev/zero | tr '\\0' x; exit 1"), launch)
     assert why == "x" * MOST_OUTPUT_BYTES
 
@@ -85,17 +87,17 @@ async def test_an_answer_below_400_is_good(launch: Launch, port: int, path: str,
 
 
 @pytest.mark.parametrize("code", [400, 404, 500])
-async def test_another_answer_is_none(launch: Launch, port: int, code: int) -> None:
+async def test_an_http_status_of_400_or_above_fails_the_probe(launch: Launch, port: int, code: int) -> None:
     why = await run({"httpGet": {"port": str(port), "path": f"/{code}"}}, launch)
     assert why == f"HTTP probe failed with statuscode: {code}"
 
 
-async def test_a_request_has_the_headers_that_it_shall_have(launch: Launch, port: int) -> None:
+async def test_an_http_probe_sends_its_headers(launch: Launch, port: int) -> None:
     headers = [{"name": "X-Who", "value": "probe"}]
     assert await run({"httpGet": {"port": port, "path": "/500", "httpHeaders": headers}}, launch) == ""
 
 
-async def test_who_does_not_answer_in_time_is_not_ready(launch: Launch, port: int) -> None:
+async def test_a_slow_http_probe_times_out(launch: Launch, port: int) -> None:
     assert await run({"httpGet": {"port": port, "path": "/slow"}}, launch, 0.2) == "timed out after 0.2s"
 
 
@@ -107,7 +109,7 @@ async def test_a_port_may_be_named(launch: Launch, port: int) -> None:
 
 
 @pytest.mark.parametrize("port", [0, 70_000, -1, None, {}, "1.5"])
-async def test_a_port_that_is_none_is_said(launch: Launch, port: Any) -> None:
+async def test_an_invalid_probe_port_is_reported(launch: Launch, port: Any) -> None:
     assert "the container has no port" in await run({"tcpSocket": {"port": port}}, launch)
 
 
@@ -125,7 +127,7 @@ async def unused_port() -> int:
     return found
 
 
-async def test_a_pause_lasts_as_long_as_it_says_or_as_there_is_time(launch: Launch) -> None:
+async def test_a_sleep_hook_lasts_its_seconds_or_until_the_timeout(launch: Launch) -> None:
     assert await run({"sleep": {"seconds": 0}}, launch) == ""
     assert await run({"sleep": {"seconds": 300}}, launch, 0.05) == "timed out after 0.05s"
 

@@ -42,7 +42,7 @@ def test_the_guides_command_is_taken_by_open_mpi_5() -> None:
 
 
 @pytest.mark.parametrize("is_installed", [True, False], ids=["installed", "packaged"])
-def test_an_installed_mpirun_is_not_called_by_its_path_for_that_changes_the_ranks_path(
+def test_an_installed_mpirun_is_called_by_name_rather_than_by_path(
     tmp_path: Path, *, is_installed: bool
 ) -> None:
     shell = tmp_path / "mpirun"
@@ -91,12 +91,14 @@ def test_lines_are_tagged_for_open_mpi_5_by_an_option_where_4_takes_a_variable(
         ("", "--wdir /proc/self/cwd"),
     ],
 )  # fmt: skip
-def test_what_mpirun_4_is_given_stays_but_for_this_machine(words: str, adapted: str) -> None:
+def test_mpirun_4_arguments_are_kept_except_for_host_names_and_the_working_directory(
+    words: str, adapted: str
+) -> None:
     assert adapt(words.split(), 4, HOSTS) == (adapted.split(), [])
 
 
 @pytest.mark.parametrize(("release", "added"), [(4, []), (5, ["--output", "tag"])])
-def test_the_variable_that_asks_for_tags_is_an_option_of_open_mpi_5(release: int, added: list[str]) -> None:
+def test_the_tag_output_variable_becomes_an_option_of_open_mpi_5(release: int, added: list[str]) -> None:
     words, _ = adapt(["-np", "2", "./a"], release, HOSTS | {"OMPI_MCA_orte_tag_output": "1"})
     assert words == ["--wdir", "/proc/self/cwd", *added, "-np", "2", "./a"]
 
@@ -152,7 +154,9 @@ def test_the_release_of_open_mpi_is_read_from_its_version(version: str, release:
         ("", "", ""),
     ],
 )
-def test_the_host_stands_behind_sshs_options(words: str, host: str, line: str) -> None:
+def test_ssh_arguments_are_split_into_host_and_command_after_the_options(
+    words: str, host: str, line: str
+) -> None:
     assert split(words.split()) == (host, line)
 
 
@@ -173,12 +177,12 @@ def run(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
 
 
-def test_without_tensorboard_it_fails_with_a_sentence(tmp_path: Path) -> None:
+def test_a_missing_tensorboard_package_fails_with_a_message(tmp_path: Path) -> None:
     done = run(tmp_path, "-I", "-S")
     assert (done.returncode, done.stderr) == (1, f"{NOT_INSTALLED}\n")
 
 
-def test_without_a_folder_it_says_what_tensorboard_says(tmp_path: Path) -> None:
+def test_a_missing_logdir_shows_the_error_of_tensorboard(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     done = run(tmp_path, "-P")
     assert done.returncode == 1

@@ -55,7 +55,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_what_asks_for_all_addresses_listens_on_loopback_and_is_reached_by_this_machines_address() -> None:
+def test_a_wildcard_listener_is_bound_to_loopback_and_reached_by_the_machines_address() -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
@@ -81,7 +81,7 @@ def test_what_asks_for_all_addresses_listens_on_loopback_and_is_reached_by_this_
         ("::ffff:192.0.2.1", "::ffff:192.0.2.1"),
     ],
 )
-def test_an_address_is_kept_unless_it_is_all_of_them(asked: str, gets: str) -> None:
+def test_only_wildcard_addresses_are_replaced_by_loopback(asked: str, gets: str) -> None:
     assert read_back(on_loopback(socket_address(asked))) == ipaddress.ip_address(gets)
 
 
@@ -105,7 +105,7 @@ def read_back(address: bytes) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return ipaddress.ip_address(address[4:8] if len(address) == 16 else address[8:24])
 
 
-def test_within_another_the_outer_one_keeps_it() -> None:
+def test_nested_loopback_wrappers_keep_a_socket_on_loopback() -> None:
     done = run(
         *PROGRAM,
         sys.executable,
@@ -126,11 +126,13 @@ def test_within_another_the_outer_one_keeps_it() -> None:
         (("true",), 0),
     ],
 )
-def test_it_ends_as_the_program_does(words: tuple[str, ...], status: int) -> None:
+def test_the_loopback_wrapper_exits_with_the_status_of_its_program(
+    words: tuple[str, ...], status: int
+) -> None:
     assert run(*words).returncode == status
 
 
-def test_a_signal_is_the_programs_to_answer() -> None:
+def test_a_signal_is_handled_by_the_wrapped_program() -> None:
     line = "trap 'echo asked; exit 5' TERM; echo begun; while :; do sleep 0.1; done"
     process = subprocess.Popen(
         [*PROGRAM, "sh", "sh", "-c", line], stdout=subprocess.PIPE, start_new_session=True

@@ -75,20 +75,20 @@ async def test_a_process_takes_signals_that_the_starter_of_the_sandbox_ignores(
     ("command", "exit_code", "signal_number"),
     [("exit 0", 0, 0), ("exit 7", 7, 0), ("kill -9 $$", 137, 9), ("kill -TERM $$", 143, 15)],
 )
-async def test_how_a_process_ended_is_reported(
+async def test_the_exit_code_and_signal_of_a_process_are_reported(
     tmp_path: Path, command: str, exit_code: int, signal_number: int
 ) -> None:
     ended, _ = await run(tmp_path, "sh", "-c", command)
     assert (ended.exit_code, ended.signal, ended.is_oom) == (exit_code, signal_number, False)
 
 
-async def test_a_command_that_does_not_exist_says_so(tmp_path: Path) -> None:
+async def test_a_missing_command_is_reported(tmp_path: Path) -> None:
     ended, _ = await run(tmp_path, "no-such-program", "x")
     assert ended.exit_code == 128
     assert ended.start_error == 'exec: "no-such-program": executable file not found in $PATH'
 
 
-async def test_a_folder_that_does_not_exist_says_so(tmp_path: Path) -> None:
+async def test_a_missing_working_directory_is_reported(tmp_path: Path) -> None:
     process = await Process.start(Launch(("true",), {}, "/no/such/folder", ()), tmp_path / "c", 0)
     assert "/no/such/folder" in await process.started()
     await process.ended()
@@ -141,7 +141,7 @@ async def test_a_daemon_that_left_its_session_ends_with_the_process(tmp_path: Pa
     assert marked(mark) == []
 
 
-async def test_being_asked_to_end_reaches_every_descendant(tmp_path: Path) -> None:
+async def test_a_stop_request_reaches_every_descendant(tmp_path: Path) -> None:
     child = 'trap "echo child; exit 0" TERM; echo up; sleep 60 & wait'
     script = f"trap 'echo parent; wait; exit 3' TERM; sh -c '{child}' & wait"
     process = await Process.start(launch(tmp_path, "sh", "-c", script), tmp_path / "c", 0)
@@ -208,7 +208,7 @@ async def test_a_full_log_is_rotated_and_the_newest_files_are_kept(tmp_path: Pat
     assert numbers == list(range(numbers[0], 40_000))
 
 
-async def test_of_earlier_runs_only_the_last_ones_log_is_kept(tmp_path: Path) -> None:
+async def test_only_the_log_of_the_last_earlier_run_is_kept(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     for number in range(12):
         process = await Process.start(launch(tmp_path, "echo", str(number)), folder, number)

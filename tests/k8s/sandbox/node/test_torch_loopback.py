@@ -71,7 +71,7 @@ def run(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_store_listens_on_loopback_only_and_says_that_a_port_is_taken(env: dict[str, str]) -> None:
+def test_a_tcp_store_listens_on_loopback_only_and_reports_a_port_in_use(env: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         program = LISTENING + (
@@ -137,7 +137,7 @@ print(found, flush=True)
 """
 
 
-def test_static_ranks_meet_at_a_file_also_a_second_time_and_in_whatever_order_they_start(
+def test_static_ranks_rendezvous_at_a_file_repeatedly_and_in_any_start_order(
     env: dict[str, str], tmp_path: Path
 ) -> None:
     port = free_port()
@@ -158,7 +158,7 @@ def meeting(env: dict[str, str], tmp_path: Path) -> dict[str, str]:
     return env | own
 
 
-def test_a_static_rendezvous_of_another_living_process_is_said_to_be_taken(meeting: dict[str, str]) -> None:
+def test_a_static_rendezvous_held_by_a_running_process_raises_address_in_use(meeting: dict[str, str]) -> None:
     open_it = "import sys, torch.distributed as d; d.init_process_group('gloo', rank=0, world_size=1);"
     holding = f"{open_it} print('held', flush=True); sys.stdin.read()"
     holder = rank_of(meeting, holding, 0)
@@ -183,7 +183,7 @@ def test_a_rank_whose_rank_0_is_killed_while_they_meet_fails_at_once(meeting: di
     ranks[0].communicate()
 
 
-def test_a_rank_whose_rank_0_never_comes_says_so(meeting: dict[str, str]) -> None:
+def test_a_rank_reports_that_rank_0_never_opened_the_rendezvous(meeting: dict[str, str]) -> None:
     code = (
         "import datetime, torch.distributed as d\n"
         "d.init_process_group('gloo', timeout=datetime.timedelta(seconds=0.2))"

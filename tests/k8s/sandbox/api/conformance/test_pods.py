@@ -136,7 +136,7 @@ async def test_timestamps_precede_each_line(pods: Pods) -> None:
     assert [line.partition(b" ")[2] for line in lines[:2]] == [b"line 1", b"line 2"]
 
 
-async def test_a_line_longer_than_a_record_is_one_line(pods: Pods) -> None:
+async def test_a_line_longer_than_a_log_record_is_not_split(pods: Pods) -> None:
     await pods.run("p", f"printf '{LONG}\\nshort\\n'", f"{LONG}\nshort\n".encode(), exit_code=0)
     assert await log(pods.api, "p") == f"{LONG}\nshort\n".encode()
     assert await log(pods.api, "p", tailLines="1") == b"short\n"
@@ -192,7 +192,7 @@ async def test_a_command_runs_in_a_container_and_returns_its_exit_code(pods: Pod
     assert "no-such-program" in absent.status["message"]
 
 
-async def test_a_command_reads_what_the_client_types(pods: Pods) -> None:
+async def test_an_exec_command_reads_stdin_from_the_client(pods: Pods) -> None:
     await pods.run("p", "sleep 60", b"", exit_code=None)
     done = await run_exec(pods.api, "p", ["head", "-n", "1"], stdin=b"hello\n")
     assert (done.out[1], done.status["status"]) == (b"hello\n", "Success")
