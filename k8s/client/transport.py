@@ -237,7 +237,8 @@ _REFUSED_HINT = "Start the cluster, or correct the server in the kubeconfig."
 _SANDBOX_HINT = "The sandbox is not running. Start it with: gpuconsole sandbox start"
 _AUTHORITY_HINT = "Correct certificate-authority-data in the kubeconfig, or get a new kubeconfig."
 _NAME_HINT = "Correct the server in the kubeconfig, or set its tls-server-name."
-_UNTRUSTED = (18, 19, 20, 21)
+# 7: another authority of the same name signed it, and no key identifier tells them apart.
+_UNTRUSTED = (7, 18, 19, 20, 21)
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
 
 

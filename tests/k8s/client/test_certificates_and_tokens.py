@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ssl
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -314,3 +316,37 @@ async def test_tls_server_name_of_the_kubeconfig_overrides_the_verified_host_nam
                 else:
                     with pytest.raises(Unreachable, match="certificate"):
                         await client.get_json(VERSION)
+
+
+async def test_an_authority_without_key_identifiers_is_accepted_and_names_are_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = ssl.create_default_context
+
+    def create_strict(*args: Any, **options: Any) -> ssl.SSLContext:
+        made = create(*args, **options)
+        made.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN  # as Python 3.13
+        return made
+
+    monkeypatch.setattr(ssl, "create_default_context", create_strict)
+    authority = make_authority(tmp_path, has_key_ids=False)
+    (tmp_path / "other").mkdir()
+    stranger = make_authority(tmp_path / "other", has_key_ids=False)
+    tls = server_tls(issue(authority, "server", has_key_ids=False))
+    async with ScriptedCluster(tls) as cluster:
+        cluster.say(VERSION, Answer(KNOWN))
+        for trusted, more, why in (
+            (authority, {}, ""),
+            (authority, {"tls-server-name": "lab"}, "for another name"),
+            (stranger, {}, "not trusted"),
+        ):
+            entry = {"certificate-authority": str(trusted.path), **more}
+            reached = await load(write(tmp_path / "config", config(cluster.host, cluster=entry)))
+            tls_settings = reached.ssl_context()
+            assert tls_settings is not None and tls_settings.verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
+            async with Client(reached) as client:
+                if not why:
+                    assert await client.get_json(VERSION) == KNOWN
+                    continue
+                with pytest.raises(Unreachable, match=why):
+                    await client.get_json(VERSION)
