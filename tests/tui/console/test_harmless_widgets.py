@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from textual.app import ComposeResult
@@ -85,5 +86,6 @@ def test_widgets_draw_any_words_harmlessly(texts: list[str]) -> None:
     asyncio.run(show_all(texts))
 
 
+@pytest.mark.slow
 async def test_widgets_draw_the_worst_words_harmlessly() -> None:
     await show_all([*HOSTILE.values(), HOSTILE["long"] * 10, "\ud83d half", "\n" * 50, "e" + "\u0301" * 1000])
