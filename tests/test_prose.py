@@ -1,4 +1,4 @@
-"""Prose of the source: docstrings open with a verb or a noun, and `Raises:` names conditions."""
+"""Prose of source and tests: docstrings open with a verb or a noun, names of tests state behaviour."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pytest
 from tests import ROOT
 
 SOURCES = sorted(
-    path for package in ("tui", "k8s", "trainer", "themes") for path in (ROOT / package).rglob("*.py")
+    path
+    for package in ("tui", "k8s", "trainer", "themes", "tests")
+    for path in (ROOT / package).rglob("*.py")
 )
 CLAUSE = re.compile(
     r"(What|Which|Whose|Who|How|Why|Where|When|Whether|All that|Whatever|Whoever)\b"
@@ -22,12 +24,26 @@ ODD = re.compile(
     r"\b(That is so|It would not|It is another|[Nn]obody|[Ss]omebody|[Ww]hoever|all that|is meant|are meant"
     r"|in sight|anew|in vain|makes no sense|of it all|was heard)\b"
 )
+RIDDLE = re.compile(
+    r"test_(what|which|whose|who|whom|how|why|whether|whatever|whoever|that|of)_"
+    r"|test_.*_(what|whatever|whoever|whom|nobody|nobodys|somebody|somebodys|everybody|anew|told|tells?"
+    r"|said|says?|saying|asked|asks?|asking|shall|is_none|as_none|are_none|none_of|of_ours|meant|left_alone"
+    r"|in_the_way|believed?|heard|heeded|in_vain|sought|looked_at|nonsense|makes_no_sense|goes_round"
+    r"|poked|wished?|as_far_as|all_that|has_to_be|stands?)(_|$)"
+)
+"""Names of tests that a reader has to solve; the words for messages and requests are in the style guide."""
 CONDITIONLESS = re.compile(r"^\s+[A-Z]\w+: (That|It|A value|The same|So)\b.{0,25}$", re.M)
 
 
-def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+@pytest.fixture(scope="module")
+def trees() -> dict[Path, ast.Module]:
+    """Return the parsed files, by their paths below the root."""
+    return {path.relative_to(ROOT): ast.parse(path.read_text()) for path in SOURCES}
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the line and text of each docstring, those below attributes included."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
         body = getattr(node, "body", None)
         for child in body if isinstance(body, list) else ():
             value = child.value if isinstance(child, ast.Expr) else None
@@ -44,12 +60,14 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     ],
     ids=["openings", "wording", "raises"],
 )
-def test_docstrings_are_plain_technical_english(finds: object, fault: str) -> None:
+def test_docstrings_are_plain_technical_english(
+    trees: dict[Path, ast.Module], finds: object, fault: str
+) -> None:
     assert callable(finds)
     found = [
-        f"{path.relative_to(ROOT)}:{line} {fault}: {text.splitlines()[0]}"
-        for path in SOURCES
-        for line, text in docstrings(path)
+        f"{path}:{line} {fault}: {text.splitlines()[0]}"
+        for path, tree in trees.items()
+        for line, text in docstrings(tree)
         if text and finds(text)
     ]
     assert found == []
@@ -64,5 +82,30 @@ def test_docstrings_are_plain_technical_english(finds: object, fault: str) -> No
         ("Whole pods.", False),
     ],
 )
-def test_clauses_are_told_from_nouns_and_verbs(text: str, is_found: bool) -> None:
+def test_clauses_are_distinguished_from_nouns_and_verbs(text: str, is_found: bool) -> None:
     assert bool(CLAUSE.match(text)) is is_found
+
+
+def test_names_of_tests_state_behaviour_in_plain_english(trees: dict[Path, ast.Module]) -> None:
+    found = [
+        f"{path}:{node.lineno} {node.name}"
+        for path, tree in trees.items()
+        if path.parts[0] == "tests"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and RIDDLE.match(node.name)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_found"),
+    [
+        ("test_what_is_pasted_is_refused", True),
+        ("test_a_pod_that_cannot_be_read_is_none", True),
+        ("test_a_lost_cluster_keeps_its_rows", False),
+        ("test_the_mask_is_none_of_zero", True),
+        ("test_masks_are_applied_once", False),
+    ],
+)
+def test_riddles_are_distinguished_from_sentences(name: str, is_found: bool) -> None:
+    assert bool(RIDDLE.match(name)) is is_found

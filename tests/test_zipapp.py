@@ -42,7 +42,7 @@ def start(zipapp: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def test_it_unpacks_itself_once_however_often_it_starts_at_once(zipapp: Path) -> None:
+def test_the_zipapp_unpacks_once_despite_concurrent_starts(zipapp: Path) -> None:
     running = [start(zipapp, "list", "-A") for _ in range(4)]
     for each in running:
         out, err = each.communicate()
@@ -53,7 +53,7 @@ def test_it_unpacks_itself_once_however_often_it_starts_at_once(zipapp: Path) ->
     assert home.name.startswith("app-")
 
 
-def test_a_changed_program_has_a_folder_of_its_own(zipapp: Path) -> None:
+def test_a_changed_zipapp_unpacks_into_a_folder_of_its_own(zipapp: Path) -> None:
     assert start(zipapp).communicate()[0] == "started\n"
     main = zipapp.parent.parent / "source" / "tui" / "__main__.py"
     main.write_text(MAIN.replace("started", "newer"))
@@ -61,7 +61,7 @@ def test_a_changed_program_has_a_folder_of_its_own(zipapp: Path) -> None:
     assert start(zipapp).communicate()[0] == "newer\n"
 
 
-def test_the_plugin_of_krew_is_what_its_manifest_says(zipapp: Path, tmp_path: Path) -> None:
+def test_the_krew_archive_matches_its_manifest(zipapp: Path, tmp_path: Path) -> None:
     words = [str(zipapp), str(ROOT / "LICENSE"), "0.3.0", "https://example.com/v0.3.0/"]
     subprocess.run([sys.executable, ROOT / ".ci" / "krew.py", *words], check=True)
     manifest = yaml.safe_load((zipapp.parent / "gpuconsole.yaml").read_text())

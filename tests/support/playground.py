@@ -55,10 +55,6 @@ class Playground:
             await self.pilot.pause(POLL_S)
         raise AssertionError(f"never came true: {_source(is_so)}; on screen:\n{self.text}")
 
-    @property
-    def is_filled(self) -> bool:
-        return self.console.is_idle
-
     async def until_idle(self) -> None:
         """Run the console until nothing is queued, drawn or running."""
         await self.until(lambda: self.console.is_idle)

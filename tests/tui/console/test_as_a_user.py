@@ -1,4 +1,4 @@
-"""What somebody who walks through the console in a hurry would stumble over."""
+"""Obstacles for a user who walks through the console in a hurry."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tui.text.empty_states import no_jobs
 
 SHEETS = sorted(Path(tui.screens.__file__).parent.rglob("*.tcss"))
 SHARED = {"view.tcss", "list_view.tcss", "text.tcss"}
-"""Sheets of base classes: what they say is meant for every view that has the part."""
+"""Sheets of base classes, whose rules apply to every view that has the part."""
 
 
 @pytest.mark.parametrize(
     "sheet", [each for each in SHEETS if each.name not in SHARED], ids=lambda each: each.stem
 )
-def test_the_sheet_of_one_view_changes_no_part_of_another_that_was_opened_after_it(sheet: Path) -> None:
+def test_id_selectors_in_a_views_stylesheet_are_scoped_to_its_class(sheet: Path) -> None:
     text = re.sub(r"/\*.*?\*/", "", sheet.read_text(), flags=re.DOTALL)
     selectors = [
         one.strip() for rule in re.findall(r"([^{}]+)\{", text) for one in rule.split(",") if "#" in one
@@ -32,7 +32,7 @@ def test_the_sheet_of_one_view_changes_no_part_of_another_that_was_opened_after_
     assert [one for one in selectors if not re.match(r"[A-Z]\w+", one)] == []
 
 
-async def test_all_lines_of_what_happened_are_said_and_what_does_not_fit_comes_in_a_box(
+async def test_notices_of_one_or_many_lines_are_shown_completely(
     tmp_path: Path,
 ) -> None:
     async with console_on(tmp_path, nodes=[node("a100-1", 8)], size=(80, 24)) as play:
@@ -42,7 +42,7 @@ async def test_all_lines_of_what_happened_are_said_and_what_does_not_fit_comes_i
         await play.until(lambda: all(f"job-{number} is still" in play.text for number in range(3)))
 
 
-async def test_the_question_before_a_delete_says_how_many_marked_jobs_a_filter_hides(tmp_path: Path) -> None:
+async def test_delete_and_suspend_dialogs_count_marked_jobs_hidden_by_the_filter(tmp_path: Path) -> None:
     jobs = [pytorch_job(name, uid=f"uid-{name}") for name in ("bert", "vit")]
     async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=jobs) as play:
         await play.until(lambda: len(play.table.shown_rows) == 2)
@@ -55,7 +55,7 @@ async def test_the_question_before_a_delete_says_how_many_marked_jobs_a_filter_h
         assert "1 of these is hidden by the filter." in play.text
 
 
-async def test_the_way_back_to_a_list_finds_its_cursor_and_its_filter_as_they_were(tmp_path: Path) -> None:
+async def test_returning_to_a_list_restores_its_cursor_and_filter(tmp_path: Path) -> None:
     jobs = [pytorch_job(name, uid=f"uid-{name}") for name in ("bert", "vit", "vit-2")]
     async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=jobs) as play:
         await play.until(lambda: len(play.table.shown_rows) == 3)
@@ -68,7 +68,7 @@ async def test_the_way_back_to_a_list_finds_its_cursor_and_its_filter_as_they_we
         assert play.table.row_count == 2
 
 
-async def test_home_reached_by_escape_from_another_list_is_gone_back_to_as_home(tmp_path: Path) -> None:
+async def test_minus_switches_between_home_and_the_previous_list_after_escape(tmp_path: Path) -> None:
     async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=[pytorch_job("bert")]) as play:
         await play.press("tab", "escape")
         await play.until(lambda: "Jobs (1)" in play.text)
@@ -81,12 +81,12 @@ async def test_home_reached_by_escape_from_another_list_is_gone_back_to_as_home(
 
 
 def snapshot_of(unread: tuple[str, ...], kinds: tuple[str, ...]) -> ClusterSnapshot:
-    """Return what is known where these collections may not be listed in namespace `lab`."""
+    """Return a snapshot of namespace `lab`, where these collections may not be listed."""
     problems = {name: Missing("list", name, "lab", why="No.") for name in unread}
     return ClusterSnapshot(context="c", namespace="lab", is_synced=True, problems=problems, kinds=kinds)
 
 
-def test_what_may_not_be_read_is_not_called_absent() -> None:
+def test_an_empty_list_distinguishes_missing_permission_from_a_missing_operator() -> None:
     nothing = no_jobs(snapshot_of(("pods", "jobs.batch", "pytorchjobs.kubeflow.org"), ()), is_read_only=False)
     assert nothing.startswith("This user may not list jobs in namespace lab.\n:ns switches")
     one_kind = no_jobs(snapshot_of(("nodes", "pytorchjobs.kubeflow.org"), ("Job",)), is_read_only=False)
@@ -94,7 +94,7 @@ def test_what_may_not_be_read_is_not_called_absent() -> None:
     assert "operator" in no_jobs(snapshot_of(("nodes",), ("Job",)), is_read_only=False)
 
 
-async def test_a_command_about_a_job_means_the_one_under_the_cursor_or_shown_where_none_is_named(
+async def test_a_job_command_without_a_name_applies_to_the_selected_or_shown_job(
     tmp_path: Path,
 ) -> None:
     jobs = [pytorch_job(name, uid=f"uid-{name}") for name in ("bert", "vit")]
@@ -108,7 +108,7 @@ async def test_a_command_about_a_job_means_the_one_under_the_cursor_or_shown_whe
         await play.until(lambda: "Jobs › bert › why" in play.text)
 
 
-async def test_the_palette_shows_what_is_typed_and_finds_a_view_by_its_purpose(tmp_path: Path) -> None:
+async def test_the_palette_echoes_input_and_finds_views_by_purpose(tmp_path: Path) -> None:
     async with console_on(tmp_path, nodes=[node("a100-1", 8)]) as play:
         await play.press("ctrl+p", *"holds their gpus")
         await play.until(lambda: "│ holds their gpus" in play.text and ":nodes" in play.text)
@@ -116,7 +116,7 @@ async def test_the_palette_shows_what_is_typed_and_finds_a_view_by_its_purpose(t
         await play.until(lambda: "Nodes (1)" in play.text)
 
 
-async def test_a_console_that_changes_nothing_says_so_and_completes_no_command_that_would(
+async def test_a_read_only_console_shows_read_only_in_the_header(
     tmp_path: Path,
 ) -> None:
     async with console_on(tmp_path, nodes=[node("a100-1", 8)], is_read_only=True, size=(60, 15)) as play:
@@ -126,25 +126,25 @@ async def test_a_console_that_changes_nothing_says_so_and_completes_no_command_t
         assert "read-only" in play.text.split("\n")[0]
 
 
-def test_commands_that_change_are_completed_only_where_something_may_be_changed() -> None:
+def test_mutating_commands_are_not_completed_in_read_only_mode() -> None:
     assert complete("ne", {}, ACTIONS) == "new"
     assert complete("ne", {}, ACTIONS, is_read_only=True) == ""
     assert complete("sub", {}, ACTIONS, is_read_only=True) == ""
 
 
-def test_who_is_not_known_to_the_cluster_is_told_to_log_in_not_that_it_is_away() -> None:
+def test_rejected_credentials_are_reported_with_a_hint_to_log_in_again() -> None:
     words = no_jobs(
         ClusterSnapshot(context="c", stale="Unauthorized", trouble="login expired"), is_read_only=False
     )
     assert words.startswith("The cluster does not accept your credentials") and "Log in again" in words
 
 
-def test_no_operator_is_blamed_for_a_job_that_kubernetes_itself_runs() -> None:
+def test_the_pending_reason_of_a_batch_job_does_not_mention_an_operator() -> None:
     waiting = joined([], [], [batch_job("over-quota"), pytorch_job("bert")])[1]
     assert waiting["over-quota"].reason == "no pods yet"
     assert waiting["bert"].reason == "no pods yet: its operator has not answered"
 
 
-def test_the_file_of_a_bundle_has_a_name_that_a_folder_takes_whatever_the_job_is_called() -> None:
+def test_the_bundle_file_name_is_safe_for_any_job_name() -> None:
     job = joined([], [], [pytorch_job("../a\0b" + "x" * 500)])[1].popitem()[1]
     assert re.fullmatch(r"gpuconsole-[A-Za-z0-9._-]{1,100}-\d{8}-\d{6}\.tar\.gz", bundle_name(job, 0.0))

@@ -36,7 +36,7 @@ def glyphs_of(path: Path) -> Iterator[tuple[str, str]]:
             yield from ((path.name, char) for char in part.value if not char.isascii())
 
 
-def test_every_glyph_that_we_draw_has_its_like() -> None:
+def test_every_glyph_in_the_source_has_an_ascii_replacement() -> None:
     drawn = {found for path in TUI.rglob("*.py") for found in glyphs_of(path)}
     assert {"…", "›", "·", "▮", "▯", "✕", "●", "▸", "Σ", "─"} <= {char for _, char in drawn}
     assert {found for found in drawn if in_ascii(found[1]) == "?"} == set()
@@ -44,7 +44,7 @@ def test_every_glyph_that_we_draw_has_its_like() -> None:
 
 @settings(max_examples=200)
 @given(st.text(st.characters(), max_size=60))
-def test_whatever_is_written_becomes_ascii_of_the_same_width(text: str) -> None:
+def test_any_text_is_converted_to_ascii_of_the_same_width(text: str) -> None:
     (freed,) = SanitizeFilter().apply([Segment(text)], BLACK)
     drawn = in_ascii(freed.text)
     assert drawn.isascii() and (drawn.isprintable() or not drawn)
@@ -63,7 +63,7 @@ def test_whatever_is_written_becomes_ascii_of_the_same_width(text: str) -> None:
         ("e\u0301", "e"),
     ],
 )
-def test_letters_stay_readable_where_they_can(text: str, drawn: str) -> None:
+def test_glyphs_and_accented_letters_are_transliterated_to_ascii(text: str, drawn: str) -> None:
     assert in_ascii(text) == drawn
 
 
@@ -72,7 +72,9 @@ def strip_texts(play: Playground) -> list[str]:
 
 
 @pytest.mark.slow
-async def test_in_ascii_without_colours_everything_can_still_be_told_apart(tmp_path: Path) -> None:
+async def test_ascii_mode_without_colours_marks_selection_status_and_focus_by_characters(
+    tmp_path: Path,
+) -> None:
     """By letters alone: what is selected, marked, unhealthy, waiting, focused, and what a button is."""
     objects = some_objects()
     objects["nodes"] = [node("a", 7, capacity=8), node("b", 8, unschedulable=True)]

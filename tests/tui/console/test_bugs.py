@@ -18,7 +18,7 @@ from tui.widgets.table.table import Table
 
 
 class Bug(Exception):
-    """Something that nobody expected."""
+    """An unexpected error."""
 
 
 def fail(words: str = "token=hunter2secret") -> None:
@@ -71,7 +71,7 @@ def log_of(play: Playground) -> str:
 
 
 @pytest.mark.usefixtures("survives")
-async def test_a_bug_is_reported_and_the_view_goes_on(tmp_path: Path) -> None:
+async def test_an_unexpected_exception_is_logged_and_the_view_keeps_working(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         screen = play.console.screen
         for way, where in product(WAYS, (screen, screen.query_one(Table), screen.query_one(JobPane))):
@@ -97,7 +97,7 @@ async def test_the_same_bug_is_shown_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("survives")
-async def test_updates_that_end_by_a_bug_are_said_to_have_ended(
+async def test_a_crashed_feed_marks_the_snapshot_stale_and_can_be_reconnected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tui.feeds.cluster_feed import ClusterFeed
@@ -115,7 +115,7 @@ async def test_updates_that_end_by_a_bug_are_said_to_have_ended(
 
 
 @pytest.mark.usefixtures("survives")
-def test_a_log_that_cannot_be_written_hides_nothing(tmp_path: Path) -> None:
+def test_an_unwritable_bug_log_still_returns_the_error_location(tmp_path: Path) -> None:
     from tui.files.console_log import LARGEST_LOG_BYTES, log_bug
 
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
@@ -131,7 +131,7 @@ def test_a_log_that_cannot_be_written_hides_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("survives")
-def test_a_full_log_is_replaced_once_by_the_next(tmp_path: Path) -> None:
+def test_a_full_log_is_rotated_and_one_old_log_is_kept(tmp_path: Path) -> None:
     from tui.files.console_log import LARGEST_LOG_BYTES, append_to_log
 
     log = tmp_path / "gpuconsole.log"

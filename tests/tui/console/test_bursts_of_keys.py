@@ -91,7 +91,7 @@ def row_under_the_cursor(play: Playground) -> str | None:
 
 
 def texts_below_the_title(play: Playground) -> list[str]:
-    """Return what scrolls; ages, which grow, are left out."""
+    """Return the lines that scroll, without ages, which grow."""
     return [re.sub(r"\d+[smhd]\b", "", line) for line in play.text.splitlines()[2:-1]]
 
 
@@ -124,7 +124,7 @@ SLOW = (
     ("view", "key", "back", "place"),
     [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
 )
-async def test_keys_in_one_packet_count_as_many_as_they_are(
+async def test_repeated_keys_in_one_packet_count_individually(
     tmp_path: Path,
     view: Callable[[Path], AbstractAsyncContextManager[Playground]],
     key: str,

@@ -38,7 +38,7 @@ async def test_home_shows_each_job_with_its_status_and_why_it_waits(tmp_path: Pa
             assert "Σ 2 jobs · 8 GPUs held · 16 requested and waiting" in play.text
 
 
-async def test_nodes_say_who_holds_their_gpus_and_lead_to_the_job(tmp_path: Path) -> None:
+async def test_the_nodes_view_shows_the_jobs_that_hold_gpus_and_opens_them(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("tab")
         assert isinstance(play.console.screen, NodesView)
@@ -52,7 +52,7 @@ async def test_nodes_say_who_holds_their_gpus_and_lead_to_the_job(tmp_path: Path
         assert isinstance(play.console.screen, NodesView)
 
 
-async def test_delete_asks_with_the_focus_on_cancel_and_paints_nothing_the_server_has_not_said(
+async def test_delete_focuses_cancel_first_and_keeps_the_row_until_the_server_removes_it(
     tmp_path: Path,
 ) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
@@ -73,7 +73,7 @@ async def test_delete_asks_with_the_focus_on_cancel_and_paints_nothing_the_serve
         await play.until(lambda: play.table.row_count == 1)
 
 
-async def test_marks_delete_several_and_one_failure_does_not_keep_the_others(tmp_path: Path) -> None:
+async def test_marked_jobs_are_deleted_together_even_if_one_deletion_fails(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         second = ONE_JOB.replace("bert", "waits")
         play.cluster.say(ONE_JOB, refusal(403, "li may not delete it", "Forbidden"), method="DELETE")
@@ -114,7 +114,7 @@ async def test_after_creating_a_job_the_cursor_is_on_it(tmp_path: Path, comes: s
         assert play.table.cursor_key == first
 
 
-async def test_who_moves_the_cursor_before_the_new_row_comes_is_left_there(tmp_path: Path) -> None:
+async def test_the_cursor_does_not_jump_to_a_created_job_if_it_was_moved_meanwhile(tmp_path: Path) -> None:
     made = pytorch_job("fresh", workers=1, gpus=1)
     async with console_on(tmp_path, **some_objects()) as play:
         view = play.console.screen
@@ -127,7 +127,7 @@ async def test_who_moves_the_cursor_before_the_new_row_comes_is_left_there(tmp_p
         assert play.table.cursor_key == last != made["metadata"]["uid"]
 
 
-async def test_a_command_takes_what_is_typed_after_it_or_says_that_it_takes_nothing(tmp_path: Path) -> None:
+async def test_a_command_uses_its_argument_or_reports_an_unexpected_one(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         name = next(job.ref.name for job in play.console.snapshot.jobs)
         for command, words in (
@@ -147,7 +147,7 @@ async def test_a_command_takes_what_is_typed_after_it_or_says_that_it_takes_noth
         assert not play.console._notifications, "a toast would cover the next view"
 
 
-async def test_what_makes_no_sense_in_the_users_files_is_told_in_one_view(tmp_path: Path) -> None:
+async def test_problems_in_user_files_are_listed_in_one_view_at_start(tmp_path: Path) -> None:
     (tmp_path / "keys.yaml").write_text("jobs.lgos: L\njobs.why: j\n")
     problems = ("config.yaml, line 1, theme: no", "config.yaml, line 4, loss: no")
     options: dict[str, Any] = {"config_folder": tmp_path, "config_problems": problems, "kept_theme": "gone"}
@@ -170,7 +170,7 @@ async def test_help_shows_every_key_of_the_view_and_every_command(tmp_path: Path
         assert isinstance(play.console.screen, JobsView)
 
 
-async def test_kinds_of_the_last_start_are_listed_before_the_server_names_its_groups(
+async def test_cached_kinds_are_listed_before_api_discovery_answers(
     tmp_path: Path,
 ) -> None:
     held = Held(Answer({"groups": [{"name": "apps", "versions": [{"groupVersion": "apps/v1"}]}]}))
@@ -186,7 +186,7 @@ async def test_kinds_of_the_last_start_are_listed_before_the_server_names_its_gr
         held.let_go()
 
 
-async def test_a_lost_cluster_is_said_and_the_rows_stay(tmp_path: Path) -> None:
+async def test_a_lost_cluster_is_reported_and_its_rows_are_kept(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         for path in LISTS.values():
             play.cluster.forget(path)
@@ -200,7 +200,7 @@ async def test_a_lost_cluster_is_said_and_the_rows_stay(tmp_path: Path) -> None:
         assert play.table.row_count == 2
 
 
-async def test_a_job_that_names_no_event_files_says_so_in_its_curves(tmp_path: Path) -> None:
+async def test_the_curves_view_reports_a_job_without_an_event_file_folder(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         play.cluster.say(ONE_JOB, Answer(bert))
         await play.press("N", "g", "m")

@@ -1,4 +1,4 @@
-"""Whatever is said to the console, nothing is drawn that a terminal obeys, and nothing breaks."""
+"""Safety of the console for any text: no terminal control is drawn, and nothing breaks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ from tui.terminal.line_filters import AsciiOnly, SanitizeFilter
 
 @settings(max_examples=200)
 @given(st.lists(NASTY, max_size=5))
-def test_nothing_passes_the_gate_that_a_terminal_obeys(texts: list[str]) -> None:
+def test_the_sanitize_filter_removes_control_sequences_and_links_and_keeps_the_width(
+    texts: list[str],
+) -> None:
     linked = Style(link="http://x\x1b]0;t\x07", bold=True)
     segments = [Segment(text, linked if number % 2 else None) for number, text in enumerate(texts)]
     passed = SanitizeFilter().apply(segments, BLACK)
@@ -66,21 +68,21 @@ def test_nothing_passes_the_gate_that_a_terminal_obeys(texts: list[str]) -> None
     assert "\x1b]" not in "".join(Strip([segment]).render(sent) for segment in passed)
 
 
-def test_control_segments_are_dropped_and_harmless_lines_stay_as_they_are() -> None:
+def test_the_sanitize_filter_drops_control_segments_and_returns_harmless_lines_unchanged() -> None:
     plain = [Segment("bert …", Style(bold=True)), Segment("训练")]
     assert SanitizeFilter().apply(plain, BLACK) is plain
     control = Control.home().segment
     assert SanitizeFilter().apply([*plain, control], BLACK) == plain
 
 
-def test_the_console_asks_the_gate_before_any_filter_that_makes_text_of_control() -> None:
+def test_the_console_applies_the_sanitize_filter_before_other_line_filters() -> None:
     filters = [type(each) for each in Console(ConsoleOptions(is_ascii=True)).get_line_filters()]
     assert filters[:2] == [SanitizeFilter, AsciiOnly]
     assert ANSIToTruecolor in filters[2:]
 
 
 class Careless(Widget):
-    """Draws what it is given, as any widget of somebody else's might."""
+    """A widget that draws its text unchanged, as any third-party widget might."""
 
     DEFAULT_CSS = "Careless { width: 40; height: 3; border: round red; }"
 
@@ -88,7 +90,7 @@ class Careless(Widget):
         return Strip([Segment(SEQUENCES), Control.clear().segment, Segment(LETTERS, Style(link="x\x07"))])
 
 
-async def test_a_widget_that_takes_no_care_can_do_no_harm() -> None:
+async def test_unsanitized_widget_text_is_sanitized_when_rendered() -> None:
     console = Console(ConsoleOptions())
     async with console.run_test(size=(80, 24)) as pilot:
         careless = Careless()
@@ -225,7 +227,7 @@ MORE_WAYS = (
 
 
 async def walk(play: Playground) -> set[str]:
-    """Go to every view, pressing its keys once, and look at all that is drawn; name the screens."""
+    """Go to every view, press its keys once, and check each screen; return the names of the screens."""
     console, seen, visited = play.console, set[str](), set[str]()
     assert isinstance(console, Ungated)
     home, is_home_used = "", False
@@ -285,7 +287,7 @@ async def walk(play: Playground) -> set[str]:
 
 
 @pytest.mark.slow
-async def test_a_hostile_cluster_is_drawn_harmlessly_in_every_view(tmp_path: Path) -> None:
+async def test_every_view_renders_hostile_cluster_text_harmlessly(tmp_path: Path) -> None:
     text, long = f"{MARKUP}{SEQUENCES}{LETTERS}", HOSTILE["long"]
     async with hostile_console(tmp_path, text, long) as play:
         seen = await walk(play)

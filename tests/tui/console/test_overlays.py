@@ -1,4 +1,4 @@
-"""What lies over a view shows the view behind it; and nothing lies over a dialog."""
+"""Overlays, which show the view behind them, and dialogs, which no notice covers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OVERLAYS: dict[str, tuple[Sequence[str], str]] = {
 }
 """Each overlay: the keys that open it, and words that are on it."""
 BELOW: dict[str, tuple[Sequence[str], str]] = {"detail": (typed("events"), "Image is there.")}
-"""What opens the view below where that is not home, and words that are there once it is filled."""
+"""Keys that open the view below where that is not home, and words on it once it is filled."""
 NOTICE = "the server has refused it"
 
 
@@ -50,7 +50,7 @@ async def test_an_overlay_shows_the_view_behind_it(tmp_path: Path, theme: str) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (60, 15)])
-async def test_a_notice_never_lies_over_a_dialog_and_is_said_once_that_is_closed(
+async def test_a_notice_never_covers_a_dialog_and_appears_after_the_dialog_closes(
     tmp_path: Path, size: tuple[int, int]
 ) -> None:
     async with world(tmp_path, size=size) as play:
@@ -74,7 +74,7 @@ async def test_a_notice_never_lies_over_a_dialog_and_is_said_once_that_is_closed
             await play.until(unseen(play, NOTICE))
 
 
-async def test_a_notice_of_what_was_answered_is_said_on_the_view(tmp_path: Path) -> None:
+async def test_a_notice_raised_behind_a_dialog_is_shown_on_the_view_afterwards(tmp_path: Path) -> None:
     async with world(tmp_path, size=(80, 24)) as play:
         await play.press("ctrl+d")
         play.console.notify("It was said meanwhile.")
@@ -97,7 +97,7 @@ def opened(play: Playground, words: str) -> Callable[[], bool]:
 
 
 def dialog(play: Playground) -> list[str]:
-    """Return what stands where the dialog is."""
+    """Return the lines within the area of the dialog."""
     lines = [line.ljust(play.console.size.width) for line in play.text.splitlines()]
     parts = [each.region for each in play.console.screen.children if not each.has_class("-textual-system")]
     return [lines[y][part.x : part.right] for part in parts for y in range(part.y, part.bottom)]

@@ -1,4 +1,4 @@
-"""What keeps a key waiting though nothing is done: the search for cycles of objects that nobody needs."""
+"""Pauses that keep a key waiting: the garbage collector's search for cycles."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def looks() -> Iterator[list[int]]:
         gc.set_threshold(*was)
 
 
-def test_no_look_for_cycles_passes_more_new_objects_than_a_key_can_wait_for() -> None:
+def test_young_generation_garbage_collection_is_short_enough_for_keys() -> None:
     with looks() as passed:
         kept: list[list[list[int]]] = [[[number]] for number in range(20_000)]
         for round_number in range(3):  # as pods that change: new ones come where older ones go
@@ -40,6 +40,6 @@ def test_no_look_for_cycles_passes_more_new_objects_than_a_key_can_wait_for() ->
     assert len(passed) > 5 and max(passed) < MOST
 
 
-def test_cycles_of_old_objects_are_looked_for_seldom() -> None:
+def test_full_garbage_collections_are_rare() -> None:
     new, young, old = GARBAGE
     assert new * young >= 1_000_000 and new * young * old >= 10_000_000

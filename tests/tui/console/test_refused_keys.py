@@ -24,11 +24,11 @@ def refuse_deleting(cluster: ScriptedCluster) -> None:
 
 
 def all_asked(play: Playground) -> bool:
-    """Tell whether no worker asks or is about to ask what may be done."""
+    """Return True if no worker reviews permissions or is about to."""
     return all(worker.is_finished for worker in play.console.workers if worker.group == "permissions")
 
 
-async def test_what_would_be_refused_is_dim_and_says_why(tmp_path: Path) -> None:
+async def test_a_forbidden_action_is_dimmed_and_explains_itself_when_pressed(tmp_path: Path) -> None:
     async with console_on(tmp_path, prepare=refuse_deleting, **some_objects()) as play:
         await play.press("j")
         bar = play.console.screen.query_one(KeyBar)
@@ -42,7 +42,7 @@ async def test_what_would_be_refused_is_dim_and_says_why(tmp_path: Path) -> None
         await play.until(lambda: 'user "li" may' in play.text)
 
 
-async def test_where_the_cluster_does_not_say_everything_is_offered(tmp_path: Path) -> None:
+async def test_all_actions_are_offered_if_access_reviews_are_unavailable(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("j")
         await play.until(lambda: play.cluster.asked(REVIEWS, method="POST"))
@@ -52,7 +52,7 @@ async def test_where_the_cluster_does_not_say_everything_is_offered(tmp_path: Pa
         assert isinstance(play.console.screen, DeleteScreen)
 
 
-async def test_moving_the_cursor_does_not_ask_again(tmp_path: Path) -> None:
+async def test_moving_the_cursor_does_not_repeat_access_reviews(tmp_path: Path) -> None:
     async with console_on(tmp_path, prepare=refuse_deleting, **some_objects()) as play:
         await play.press("j")
         bar = play.console.screen.query_one(KeyBar)
@@ -69,7 +69,7 @@ def is_refused(play: Playground, id: str) -> bool:
     return id in play.console.screen.query_one(KeyBar).refused
 
 
-async def test_who_may_not_change_nodes_is_told_so_where_they_are_labelled(tmp_path: Path) -> None:
+async def test_labelling_a_node_without_permission_is_dimmed_and_explained(tmp_path: Path) -> None:
     def refuse_patching(cluster: ScriptedCluster) -> None:
         def reply(asked: Asked) -> Answer:
             attributes = json.loads(asked.body)["spec"]["resourceAttributes"]

@@ -167,7 +167,7 @@ async def on_the_lab(tmp_path: Path, view: str, **options: Any) -> AsyncIterator
         console = play.console
         console.telemetry_feed = telemetry_of_the_lab(console, is_read=view in WITH_TELEMETRY)
         for key in keys:
-            await play.until(lambda: play.is_filled)
+            await play.until_idle()
             await play.press("colon" if key == ":" else key)
         await play.until(lambda: all(play.text.count(word) >= words.count(word) for word in words))
         yield play
@@ -180,14 +180,14 @@ async def home_on(tmp_path: Path, name: str, **options: Any) -> AsyncIterator[Pl
     shown: dict[str, Any] = {"prepare": say_of_home, "size": (120, 40), **cluster_of(**settings), **options}
     async with console_on(tmp_path, **shown) as play:
         for key in ("N", "g", "3", "t", "2"):  # without the times of lines: they are those of the test
-            await play.until(lambda: play.is_filled)
+            await play.until_idle()
             await play.press(key)
         await play.until(lambda: all(word in play.text for word in words))
         yield play
 
 
 def telemetry_of_the_lab(console: Console, *, is_read: bool) -> TelemetryFeed:
-    """Return what two nodes of the lab tell of their GPUs, always just now; or that none has an exporter."""
+    """Return a feed of two nodes of the lab with fresh GPU readings, or of nodes without an exporter."""
     ahead: dict[str, Any] = {"ago_s": -3600}
     hot = {"xid": 79, "temperature_c": 91.0, "throttles": frozenset({Throttle.THERMAL}), **ahead}
     busy = [reading("a100-1", index, 97 - index, "bert-large-ft-master-0", **ahead) for index in range(4)]
@@ -220,7 +220,7 @@ async def be_quiet(play: Playground) -> tuple[str, str]:
     before, now = ("", ""), ("", "?")
     while before != now:
         before = now
-        await play.until(lambda: play.is_filled)
+        await play.until_idle()
         await play.pilot.pause(0.05)  # what has come is not painted at once
         now = text_of(play.console), looks_of(play.console)
     return now
@@ -285,7 +285,7 @@ def say_of_home(cluster: ScriptedCluster) -> None:
 
 
 class Log:
-    """What a container has printed; it says no more, and whoever follows it waits."""
+    """A log of a container that prints no more; a request to follow it waits."""
 
     def __init__(self, said: bytes) -> None:
         self._said = said

@@ -33,7 +33,7 @@ def key(name: str) -> events.Key:
 
 
 def place(screen: Screen[Any]) -> str:
-    """Return what has the focus, and which of its kind it is."""
+    """Return the focused widget and its position among those of its type."""
     focused = screen.focused
     if focused is None:
         return ""
@@ -81,7 +81,7 @@ async def after(
             if not in_one_packet:
                 await play.rest()
         await play.rest()
-        await play.until(lambda: play.is_filled)
+        await play.until_idle()
         await play.rest()
         return state(play)
 
@@ -120,7 +120,7 @@ SLOW = (
 @pytest.mark.parametrize(
     "keys", [*QUICK, *(pytest.param(keys, marks=pytest.mark.slow) for keys in SLOW)], ids=" ".join
 )
-async def test_keys_in_one_packet_reach_what_they_would_have_reached_one_by_one(
+async def test_keys_sent_in_one_packet_have_the_same_effect_as_keys_sent_one_by_one(
     tmp_path: Path, keys: Sequence[str]
 ) -> None:
     one_by_one = await after(tmp_path, keys, in_one_packet=False)
@@ -164,9 +164,9 @@ ANYWHERE: tuple[tuple[str, ...], ...] = (
     ("H", "right", "right", "enter"),
     ("q", "escape", "escape"),
 )
-"""What may be typed in any view; none of it leaves the console or leads to what only the network fills."""
+"""Keys for any view; none leaves the console or opens a view that only the network fills."""
 IN_CONTEXTS = tuple(phrase for phrase in ANYWHERE if phrase[0] not in ("ctrl+d", "H"))
-"""What may be typed in the list of contexts: without those dialogs enter would change the cluster."""
+"""Keys for the list of contexts: without those dialogs enter would change the cluster."""
 IN_THE_FORM: tuple[tuple[str, ...], ...] = (
     *((letter,) for letter in ("a", "7", "tab", "shift+tab", "backspace", "ctrl+u", "down", "left", "space")),
     ("pagedown",),
@@ -177,14 +177,14 @@ IN_THE_FORM: tuple[tuple[str, ...], ...] = (
     ("enter",),
     ("escape", "escape"),
 )
-"""What may be typed in the form for a new job."""
+"""Keys for the form for a new job."""
 PHRASES = 8
 """Typed in one packet."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
-async def test_whatever_is_typed_in_one_packet_ends_as_if_it_came_one_by_one(
+async def test_random_keys_in_one_packet_have_the_same_effect_as_one_by_one_in_every_view(
     tmp_path: Path, view: str
 ) -> None:
     opened, shows = VIEWS[view]
@@ -198,7 +198,7 @@ async def test_whatever_is_typed_in_one_packet_ends_as_if_it_came_one_by_one(
 
 
 @pytest.mark.slow
-async def test_enter_typed_ahead_of_the_answer_creates_a_job_once(tmp_path: Path) -> None:
+async def test_enter_typed_ahead_of_the_dry_run_creates_the_job_once(tmp_path: Path) -> None:
     async with world(tmp_path, size=(80, 24)) as play:
         play.cluster.say(PYTORCH_JOBS, ECHO, method="POST")
         # Nothing speaks against the job, whether or not that is known by the time of the first key.
@@ -209,6 +209,6 @@ async def test_enter_typed_ahead_of_the_answer_creates_a_job_once(tmp_path: Path
             play.console.post_message(key(name))
         await play.cluster.until_asked(PYTORCH_JOBS, 2, method="POST")
         await play.rest()
-        await play.until(lambda: play.is_filled)
+        await play.until_idle()
         asked = play.cluster.asked(PYTORCH_JOBS, method="POST")
         assert ["dryRun" in each.query for each in asked] == [True, False]

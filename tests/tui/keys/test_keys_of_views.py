@@ -286,7 +286,7 @@ async def test_keys_of_notices_open_the_job_of_the_row(tmp_path: Path) -> None:
         assert changes(play) == []
 
 
-async def test_keys_of_events_and_volumes_open_what_the_row_is_about(tmp_path: Path) -> None:
+async def test_keys_of_events_and_volumes_open_the_object_of_the_row(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         pulled, rebooted, failed = "pod/bert-master-0", "node/a", "pod/notebook"
         await play.press(*typed("events"))

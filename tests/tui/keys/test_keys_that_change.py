@@ -96,7 +96,7 @@ async def test_enter_at_once_after_a_key_that_labels_a_node_changes_nothing(tmp_
         assert changes(play) == [f"PATCH {NODE}"]
 
 
-async def test_with_readonly_a_key_or_a_command_that_changes_something_says_why_it_does_not(
+async def test_keys_and_commands_that_change_something_are_refused_with_readonly(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, is_read_only=True) as play:

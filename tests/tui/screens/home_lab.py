@@ -63,7 +63,7 @@ def pane(play: Playground) -> JobPane:
 
 
 def says(play: Playground) -> str:
-    """Return what stands in the pane of the job."""
+    """Return the text in the pane of the job."""
     region = pane(play).region
     lines = play.text.splitlines()[region.y : region.bottom]
     return "\n".join(line[region.x : region.right] for line in lines)

@@ -62,7 +62,7 @@ def kubeconfig_of(hosts: Mapping[str, str], users: Mapping[str, Any] | None = No
 
 
 def nobody() -> str:
-    """Return an address at which nobody listens."""
+    """Return an address without a listener."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -116,7 +116,7 @@ async def console_on(
             yield clusters
 
 
-async def test_contexts_are_listed_with_where_they_lead_and_enter_goes_there(tmp_path: Path) -> None:
+async def test_contexts_are_listed_with_their_cluster_and_enter_switches_to_one(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
         play = clusters.play
         await clusters.command("ctx")
@@ -136,7 +136,7 @@ async def test_contexts_are_listed_with_where_they_lead_and_enter_goes_there(tmp
         await play.until(lambda: "job-lab" not in play.text)
 
 
-async def test_a_context_that_is_named_is_gone_to_at_once(tmp_path: Path) -> None:
+async def test_a_context_command_with_a_name_switches_immediately(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
         await clusters.command("ctx prdo")
         await clusters.play.until(lambda: "There are: lab, prod." in clusters.play.text)
@@ -161,7 +161,7 @@ async def test_esc_leaves_the_list_of_contexts_and_the_filter_works_in_it(tmp_pa
         assert isinstance(play.console.screen, NodesView)
 
 
-async def test_a_cluster_that_hangs_is_left_at_once_and_its_rows_with_it(tmp_path: Path) -> None:
+async def test_switching_away_from_a_hanging_cluster_clears_its_rows_immediately(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
         play = clusters.play
         hang(clusters.served["lab"], Stall())
@@ -181,7 +181,9 @@ async def test_a_cluster_that_hangs_is_left_at_once_and_its_rows_with_it(tmp_pat
         await clusters.until_shown("lab", "job-again")
 
 
-async def test_what_was_open_of_the_old_cluster_is_closed_and_no_way_leads_back_to_it(tmp_path: Path) -> None:
+async def test_switching_context_closes_views_of_the_old_cluster_and_clears_the_view_history(
+    tmp_path: Path,
+) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
         play = clusters.play
         await play.press("enter")
@@ -197,7 +199,7 @@ async def test_what_was_open_of_the_old_cluster_is_closed_and_no_way_leads_back_
         await play.until(lambda: isinstance(play.console.screen, JobView) and "job-prod" in play.text)
 
 
-async def test_connections_to_the_old_cluster_end(tmp_path: Path) -> None:
+async def test_switching_context_closes_watches_of_the_old_cluster(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
         lab = clusters.served["lab"]
         watch = Stream()
@@ -209,7 +211,7 @@ async def test_connections_to_the_old_cluster_end(tmp_path: Path) -> None:
         await clusters.play.until(watch.is_over.is_set)
 
 
-async def test_a_dead_cluster_can_be_gone_to_used_and_left(tmp_path: Path) -> None:
+async def test_an_unreachable_cluster_can_be_entered_navigated_and_left(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", extra={"dead": nobody()}) as clusters:
         play = clusters.play
         await clusters.command("ctx dead")
@@ -228,7 +230,7 @@ async def test_a_dead_cluster_can_be_gone_to_used_and_left(tmp_path: Path) -> No
         assert "all namespaces" in clusters.header
 
 
-async def test_a_login_that_does_not_work_is_said_under_the_name_of_its_context(tmp_path: Path) -> None:
+async def test_a_failed_login_is_reported_under_the_context_name_and_can_be_retried(tmp_path: Path) -> None:
     version = "client.authentication.k8s.io/v1"
     failing = {"exec": {"apiVersion": version, "command": "sh", "args": ["-c", "echo no badge >&2; exit 1"]}}
     async with console_on(tmp_path, "lab", "prod", users={"prod": failing}) as clusters:
@@ -242,7 +244,7 @@ async def test_a_login_that_does_not_work_is_said_under_the_name_of_its_context(
         await clusters.until_shown("prod", "job-prod")
 
 
-async def test_a_login_command_that_takes_its_time_does_not_hold_the_console(tmp_path: Path) -> None:
+async def test_a_slow_exec_login_does_not_block_the_console(tmp_path: Path) -> None:
     slow = {"exec": {"apiVersion": "v1", "command": "sleep", "args": ["600"]}}
     async with console_on(tmp_path, "lab", "prod", users={"prod": slow}) as clusters:
         await clusters.command("ctx prod")
@@ -252,7 +254,7 @@ async def test_a_login_command_that_takes_its_time_does_not_hold_the_console(tmp
         await clusters.until_shown("lab", "job-lab")
 
 
-async def test_a_namespace_that_is_asked_for_while_connecting_is_shown_afterwards(tmp_path: Path) -> None:
+async def test_a_namespace_chosen_while_connecting_is_shown_once_connected(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     answer = {"apiVersion": "v1", "kind": "ExecCredential", "status": {"token": "t"}}
     script = f"while [ ! -e '{gate}' ]; do sleep 0.05; done; echo '{json.dumps(answer)}'"
@@ -265,7 +267,7 @@ async def test_a_namespace_that_is_asked_for_while_connecting_is_shown_afterward
         await clusters.play.until(lambda: "prod / other" in clusters.header)
 
 
-async def test_a_broken_kubeconfig_is_named_in_the_list(tmp_path: Path) -> None:
+async def test_a_malformed_kubeconfig_is_reported_in_the_context_list_without_secrets(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab") as clusters:
         clusters.kubeconfig.write_text("a: [SECRET")
         await clusters.command("ctx")
@@ -275,7 +277,7 @@ async def test_a_broken_kubeconfig_is_named_in_the_list(tmp_path: Path) -> None:
         assert "job-lab" in clusters.play.text
 
 
-async def test_the_way_back_to_a_list_that_a_change_of_context_opened_does_not_connect_again(
+async def test_going_back_to_the_list_opened_by_a_context_switch_does_not_reconnect(
     tmp_path: Path,
 ) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:

@@ -70,7 +70,7 @@ async def test_marked_jobs_share_a_chart_and_stay_live(tmp_path: Path) -> None:
         await play.until(titled(play, " Jobs ("))
 
 
-async def test_where_a_loss_diverged_is_marked_and_told(tmp_path: Path) -> None:
+async def test_the_step_at_which_a_loss_diverged_is_marked_and_described(tmp_path: Path) -> None:
     with EventWriter(tmp_path / "volume" / NAMES[0], flush_s=0) as writer:
         for step in range(200):
             value = 2 * math.exp(-step / 20) + 0.1 if step < 100 else 3.0
@@ -79,7 +79,7 @@ async def test_where_a_loss_diverged_is_marked_and_told(tmp_path: Path) -> None:
         await play.until(seen(play, "its loss is far above its minimum of 0.1", "since step 100", "!"))
 
 
-async def test_the_view_of_several_jobs_is_opened_again_with_all_of_them(tmp_path: Path) -> None:
+async def test_the_curves_view_of_several_jobs_reopens_with_all_of_them(tmp_path: Path) -> None:
     async with overlaid(tmp_path) as play:
         await play.until(titled(play, "Jobs › 4 jobs › curves"))
         await play.press("W")
@@ -91,7 +91,7 @@ async def test_the_view_of_several_jobs_is_opened_again_with_all_of_them(tmp_pat
         await play.until(seen(play, "No job nobody here."))
 
 
-async def test_more_jobs_than_a_chart_shows_are_refused(tmp_path: Path) -> None:
+async def test_more_jobs_than_a_chart_can_show_are_rejected(tmp_path: Path) -> None:
     async with overlaid(tmp_path, names=tuple(f"sweep-{number}" for number in range(9))) as play:
         await play.until(seen(play, "9 jobs are chosen; one chart shows up to 8."))
         await play.press("g", "j", "space", "m")

@@ -49,7 +49,7 @@ def line_with(play: Playground, word: str) -> str:
     return next((line for line in play.text.splitlines() if word in line), "")
 
 
-async def test_events_are_listed_the_newest_first_and_those_of_a_jobs_pods_as_one(tmp_path: Path) -> None:
+async def test_events_are_listed_newest_first_and_grouped_per_job(tmp_path: Path) -> None:
     async with console_on(tmp_path, size=(80, 24), **some_objects()) as play:
         watch = serve(play.cluster, HERE, made, *no_room, pulled)
         await open_events(play)
@@ -69,7 +69,9 @@ async def test_events_are_listed_the_newest_first_and_those_of_a_jobs_pods_as_on
         assert "Events (3)" in play.text
 
 
-async def test_nothing_is_asked_below_another_view_and_then_it_goes_on(tmp_path: Path) -> None:
+async def test_the_event_watch_stops_below_another_view_and_resumes_without_a_new_list(
+    tmp_path: Path,
+) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         watch = serve(play.cluster, HERE, made)
         await open_events(play)
@@ -89,7 +91,7 @@ async def test_nothing_is_asked_below_another_view_and_then_it_goes_on(tmp_path:
         assert isinstance(play.console.screen, JobsView)
 
 
-async def test_enter_opens_the_job_that_an_event_is_about_and_else_all_it_says(tmp_path: Path) -> None:
+async def test_keys_on_an_event_open_its_details_or_its_job(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         serve(play.cluster, HERE, *no_room, pulled)
         await open_events(play)
@@ -110,7 +112,7 @@ async def test_enter_opens_the_job_that_an_event_is_about_and_else_all_it_says(t
         assert isinstance(play.console.screen, EventsView)
 
 
-async def test_only_warnings_are_shown_when_that_is_meant_also_after_coming_back(tmp_path: Path) -> None:
+async def test_the_warnings_only_filter_persists_after_leaving_and_reopening_the_view(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         watch = serve(play.cluster, HERE, *no_room, pulled)
         await open_events(play)
@@ -127,7 +129,7 @@ async def test_only_warnings_are_shown_when_that_is_meant_also_after_coming_back
         await play.until(lambda: "Pulled" in play.text)
 
 
-async def test_zero_shows_all_namespaces_and_back(tmp_path: Path) -> None:
+async def test_the_zero_key_toggles_all_namespaces(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         serve(play.cluster, HERE, made)
         serve(play.cluster, EVENTS, made, elsewhere)
@@ -140,7 +142,7 @@ async def test_zero_shows_all_namespaces_and_back(tmp_path: Path) -> None:
         await play.until(lambda: "Events (1)" in play.text and "NAMESPACE" not in play.text)
 
 
-async def test_no_events_are_said_with_what_to_press_and_tab_goes_on_to_the_volumes(tmp_path: Path) -> None:
+async def test_an_empty_event_list_names_a_key_and_tab_opens_the_volumes(tmp_path: Path) -> None:
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE)
         await open_events(play)
@@ -150,7 +152,7 @@ async def test_no_events_are_said_with_what_to_press_and_tab_goes_on_to_the_volu
         assert isinstance(play.console.screen, VolumesView)
 
 
-async def test_a_refusal_is_said_in_a_sentence_and_asked_again_when_told(tmp_path: Path) -> None:
+async def test_a_forbidden_event_list_is_explained_and_ctrl_r_retries_it(tmp_path: Path) -> None:
     words = 'events is forbidden: User "li" cannot list resource "events"'
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE, reply=refusal(403, words, "Forbidden"))
@@ -162,7 +164,7 @@ async def test_a_refusal_is_said_in_a_sentence_and_asked_again_when_told(tmp_pat
         await play.until(lambda: "Created" in play.text)
 
 
-async def test_of_all_namespaces_those_are_shown_that_may_be_read(tmp_path: Path) -> None:
+async def test_all_namespaces_falls_back_to_the_namespace_with_permission(tmp_path: Path) -> None:
     words = 'events is forbidden: User "li" cannot list resource "events" at the cluster scope'
     async with console_on(tmp_path, is_all_namespaces=True) as play:
         serve(play.cluster, EVENTS, reply=refusal(403, words, "Forbidden"))
@@ -172,7 +174,7 @@ async def test_of_all_namespaces_those_are_shown_that_may_be_read(tmp_path: Path
         await play.until(lambda: "Created" in play.text and notice in play.text)
 
 
-async def test_a_list_that_comes_late_says_so_until_then(tmp_path: Path) -> None:
+async def test_a_slow_event_list_shows_a_loading_message(tmp_path: Path) -> None:
     late = Held(page([made]))
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE, reply=late)
@@ -182,7 +184,7 @@ async def test_a_list_that_comes_late_says_so_until_then(tmp_path: Path) -> None
         await play.until(lambda: "Created" in play.text)
 
 
-async def test_a_cluster_that_goes_away_is_said_and_the_events_stay(tmp_path: Path) -> None:
+async def test_a_lost_cluster_is_reported_and_keeps_the_events(tmp_path: Path) -> None:
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE, made)
         await open_events(play)
@@ -207,7 +209,7 @@ async def test_a_failing_list_is_named_while_the_rest_is_live(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-async def test_ten_thousand_events_are_a_list_like_any_other(tmp_path: Path) -> None:
+async def test_ten_thousand_events_are_listed_and_the_last_can_be_reached(tmp_path: Path) -> None:
     many = [event(f"e{each}", ("Pod", f"p{each}"), "Pulled", f"pulled {each}") for each in range(10_000)]
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE, *many)
@@ -221,7 +223,7 @@ def events_of(*objects: Object) -> list[Event]:
     return [convert(each, Event) for each in objects]
 
 
-def test_a_line_is_the_same_value_until_one_of_its_events_changes() -> None:
+def test_an_event_group_keeps_its_identity_until_one_of_its_events_changes() -> None:
     teller, events = EventGrouper(), events_of(*no_room, pulled)
     first = teller.group(events, {})
     assert len(first) == 3, "the pods of no job are told apart"
@@ -231,7 +233,7 @@ def test_a_line_is_the_same_value_until_one_of_its_events_changes() -> None:
     assert [id(each) for each in again[1:]] == [id(each) for each in first[1:]]
 
 
-def test_events_of_an_object_that_turns_out_to_be_a_jobs_are_the_jobs() -> None:
+def test_events_are_assigned_to_a_job_once_the_job_is_known() -> None:
     from tests.support.objects import joined
 
     objects = some_objects()
@@ -243,11 +245,11 @@ def test_events_of_an_object_that_turns_out_to_be_a_jobs_are_the_jobs() -> None:
     assert bert["metadata"]["name"] == "bert"
 
 
-def test_an_event_that_says_nothing_is_told_all_the_same() -> None:
+def test_an_event_without_fields_is_still_listed() -> None:
     (told,) = EventGrouper().group(events_of({"metadata": {"uid": "e"}, "reason": None, "count": None}), {})
     assert (told.folded.about, told.folded.count, told.folded.first) == ("?/", 1, None)
 
 
-def test_a_message_without_end_is_cut_when_it_is_read() -> None:
+def test_a_very_long_event_message_is_truncated_when_parsed() -> None:
     (found,) = events_of(event("e", ("Pod", "p"), "R", "x" * 100_000))
     assert found.message is not None and len(found.message) == 4097

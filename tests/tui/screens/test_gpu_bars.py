@@ -15,7 +15,7 @@ def offering(name: str, labels: dict[str, str], offered: dict[str, str], **spec:
     return found
 
 
-async def test_each_node_says_how_it_gives_its_gpus_and_how_much_memory_they_have(tmp_path: Path) -> None:
+async def test_each_node_shows_its_gpu_sharing_mode_and_gpu_memory(tmp_path: Path) -> None:
     h100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81920"}
     nodes = [
         offering("whole", h100, {"nvidia.com/gpu": "8"}),

@@ -1,4 +1,4 @@
-"""What GPUs do, on the screens: numbers with source and age, trends, warnings, and why there are none."""
+"""GPU telemetry on the screens: numbers with source and age, trends, warnings, and reasons for gaps."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def bert() -> JobRef:
     return next(job.ref for job in picture().jobs if job.ref.name == "bert-large-ft")
 
 
-async def test_a_node_shows_what_each_gpu_does_with_source_and_age() -> None:
+async def test_a_node_shows_the_metrics_of_each_gpu_with_source_and_age() -> None:
     async with showing(NodeGpusView("a100-1"), telemetry_of(*of_bert())) as shown:
         assert re.search(r" DCGM \ds ago", shown.app.text)
         busy = next(line for line in shown.app.text.splitlines() if "97%" in line)
@@ -105,20 +105,20 @@ async def test_a_node_shows_what_each_gpu_does_with_source_and_age() -> None:
         assert "!" not in shown.app.text.split("GPU  UTIL")[1]
 
 
-async def test_old_numbers_are_pointed_out() -> None:
+async def test_stale_gpu_metrics_are_marked() -> None:
     old = [replace(gpu, read_at=gpu.read_at - timedelta(minutes=4)) for gpu in of_bert()]
     async with showing(NodeGpusView("a100-1"), telemetry_of(*old)) as shown:
         assert "DCGM 4m ago!" in shown.app.text
 
 
-async def test_on_a_narrow_terminal_the_least_needed_columns_of_gpus_fold() -> None:
+async def test_a_narrow_terminal_hides_low_priority_gpu_columns() -> None:
     async with showing(NodeGpusView("a100-1"), telemetry_of(*of_bert()), (62, 24)) as shown:
         header = next(line for line in shown.app.text.splitlines() if "UTIL" in line)
         assert "MEMORY" in header and "TEMP" in header and "CLOCK" not in header
         assert shown.app.text.count("61G/80G") == 8
 
 
-async def test_without_telemetry_a_node_looks_as_before_with_one_line_that_says_why() -> None:
+async def test_a_node_without_telemetry_adds_only_one_line_with_the_reason() -> None:
     async with hosted(NodeGpusView("a100-1"), picture(), (120, 24)) as (app, _):
         before = [line for line in app.text.splitlines() if line]
     for missing, words in (
@@ -136,7 +136,7 @@ async def test_without_telemetry_a_node_looks_as_before_with_one_line_that_says_
             assert "UTIL" not in shown.app.text
 
 
-async def test_a_gpu_with_a_warning_says_what_why_and_what_now_and_enter_shows_all_of_it() -> None:
+async def test_a_gpu_warning_is_summarized_and_enter_shows_cause_and_remedy() -> None:
     hot = of_bert(throttles=frozenset({Throttle.THERMAL}), temperature_c=91.0, xid=79)
     async with showing(NodeGpusView("a100-1"), telemetry_of(*hot)) as shown:
         text = shown.app.text
@@ -152,7 +152,7 @@ async def test_a_gpu_with_a_warning_says_what_why_and_what_now_and_enter_shows_a
         assert shown.app.requests == []
 
 
-async def test_enter_on_a_holder_still_opens_its_job_and_tab_without_gpus_says_so() -> None:
+async def test_without_telemetry_tab_reports_it_and_enter_on_a_holder_opens_its_job() -> None:
     async with showing(NodeGpusView("a100-1"), telemetry_of(missing={"a100-1": NO_EXPORTER})) as shown:
         await shown.pilot.press("tab")
         assert "No telemetry for these GPUs." in shown.app.text
@@ -160,7 +160,7 @@ async def test_enter_on_a_holder_still_opens_its_job_and_tab_without_gpus_says_s
         assert [request[0] for request in shown.app.requests] == ["open_job"]
 
 
-async def test_the_nodes_in_sight_are_read_and_no_others() -> None:
+async def test_telemetry_is_read_for_visible_gpu_nodes_only() -> None:
     async with showing(NodesView(), telemetry_of(*of_bert()), (120, 12)) as shown:
         assert set(shown.reader.asked[0]) < {node.name for node in picture().nodes}
         assert "h100-1" not in {name for names in shown.reader.asked for name in names}
@@ -169,7 +169,7 @@ async def test_the_nodes_in_sight_are_read_and_no_others() -> None:
         assert "a100-1" not in shown.reader.asked[-1] and "login-1" not in shown.reader.asked[-1]
 
 
-async def test_the_list_of_nodes_has_columns_of_what_their_gpus_do_where_any_tells() -> None:
+async def test_the_node_list_has_gpu_metric_columns_when_any_node_has_telemetry() -> None:
     async with showing(NodesView(), telemetry_of(*of_bert(temperature_c=83.0)), (200, 40)) as shown:
         assert re.search(r"Nodes \(11\)  DCGM \ds ago", shown.app.text)
         told = line_of(shown.app, "a100-1")
@@ -179,7 +179,7 @@ async def test_the_list_of_nodes_has_columns_of_what_their_gpus_do_where_any_tel
         assert "UTIL" not in shown.app.text and "DCGM" not in shown.app.text
 
 
-async def test_nothing_is_read_while_another_view_is_shown() -> None:
+async def test_telemetry_is_not_read_while_another_view_is_shown() -> None:
     async with showing(NodesView(), telemetry_of(*of_bert())) as shown:
         view = shown.app.view
         await shown.app.push_screen(View())
@@ -194,13 +194,13 @@ async def test_nothing_is_read_while_another_view_is_shown() -> None:
         await shown.until(lambda: len(shown.reader.asked) > asked)
 
 
-async def test_ctrl_r_asks_again_for_what_was_refused() -> None:
+async def test_ctrl_r_retries_forbidden_telemetry() -> None:
     async with showing(NodeGpusView("a100-1"), telemetry_of(missing={"a100-1": REFUSED})) as shown:
         shown.app.view.refresh_feeds()
         assert shown.reader.retries == 1
 
 
-async def test_usage_has_a_row_for_each_rank_and_what_its_pod_uses() -> None:
+async def test_usage_has_a_row_per_rank_with_gpu_metrics_and_pod_usage() -> None:
     now = datetime.now(UTC)
     used = PodReadings(
         "default",
@@ -225,7 +225,7 @@ async def test_usage_has_a_row_for_each_rank_and_what_its_pod_uses() -> None:
         await shown.until(lambda: isinstance(shown.app.screen, DetailScreen))
 
 
-async def test_what_is_not_known_of_pods_takes_no_room_from_what_is_known_of_gpus() -> None:
+async def test_missing_pod_usage_adds_no_lines_and_a_forbidden_exporter_is_reported_once() -> None:
     view, used = UsageView(bert()), PodReadings("default", MASTER)
     async with showing(view, telemetry_of(*of_bert(), pods=[used]), (200, 40)) as shown:
         assert '"' not in shown.app.text
@@ -234,7 +234,7 @@ async def test_what_is_not_known_of_pods_takes_no_room_from_what_is_known_of_gpu
         assert shown.app.text.count("You may not get pods/proxy in namespace gpu-operator.") == 1
 
 
-async def test_one_slow_gpu_of_a_job_is_pointed_out_once_it_was_seen_often_enough() -> None:
+async def test_a_slow_gpu_of_a_job_is_reported_after_enough_samples() -> None:
     slow = [reading("a100-1", index, 96, MASTER) for index in range(7)]
     slow.append(reading("a100-1", 7, 20, MASTER))
     view = UsageView(bert())
@@ -248,7 +248,7 @@ async def test_one_slow_gpu_of_a_job_is_pointed_out_once_it_was_seen_often_enoug
         assert "All ranks wait for it" in shown.app.text
 
 
-async def test_the_job_view_has_gpus_of_its_instances_a_warning_below_and_says_why_there_are_none(
+async def test_the_job_view_shows_gpu_metrics_and_warnings_or_the_reason_why_they_are_missing(
     tmp_path: Path,
 ) -> None:
     gpus = [reading("a100-1", 0, 97, "bert-master-0"), reading("a100-1", 1, 87, "bert-master-0")]
@@ -275,7 +275,7 @@ async def test_the_job_view_has_gpus_of_its_instances_a_warning_below_and_says_w
         assert "UTIL" not in play.text
 
 
-async def test_users_are_shown_with_what_they_hold_and_idle_is_not_known_before_it_was_observed() -> None:
+async def test_users_are_listed_with_held_gpus_and_idle_time_is_unknown_until_observed() -> None:
     async with showing(
         UsersView(), telemetry_of(*of_bert(utilisation=1), missing={"a100-4": REFUSED})
     ) as shown:
@@ -287,7 +287,7 @@ async def test_users_are_shown_with_what_they_hold_and_idle_is_not_known_before_
         assert "Σ 4 users · 63 GPUs held · 32 waited for · idle hours not known" in text
 
 
-async def test_users_most_idle_come_first_and_c_copies_what_one_may_send_to_them() -> None:
+async def test_the_most_idle_user_comes_first_and_c_copies_a_message_to_that_user() -> None:
     idle = [reading("a100-3", index, 1.0, "vit-h-pretrain-worker-0") for index in range(8)]
     async with showing(UsersView(), telemetry_of(*idle, *of_bert())) as shown:
         later = [replace(gpu, read_at=gpu.read_at + timedelta(minutes=3)) for gpu in (*idle, *of_bert())]
@@ -328,7 +328,7 @@ async def test_the_console_reads_an_exporter_through_the_api_server_once_a_view_
         assert proxied(play.cluster) == [proxy_path("gpu-a")]
 
 
-async def test_what_may_not_be_read_is_said_in_one_line_and_asked_once(tmp_path: Path) -> None:
+async def test_a_forbidden_exporter_is_reported_in_one_line_and_requested_once(tmp_path: Path) -> None:
     words = 'User "li" cannot get resource "pods/proxy" in API group "" in the namespace "gpu-operator"'
     refused = exporter_on(refusal(403, words, "Forbidden"))
     async with console_on(tmp_path, nodes=[node("gpu-a", 2)], prepare=refused) as play:
@@ -341,7 +341,7 @@ async def test_what_may_not_be_read_is_said_in_one_line_and_asked_once(tmp_path:
         assert proxied(play.cluster) == [proxy_path("gpu-a")]
 
 
-def test_a_trend_is_blank_before_the_first_sample_a_dot_in_a_gap_and_ends_with_the_newest() -> None:
+def test_a_trend_is_blank_before_the_first_sample_and_shows_gaps_as_dots() -> None:
     feed = feed_of(ScriptedReader(Telemetry()))
     key = last().key
     assert trend(feed.history.of(key)) == "–"

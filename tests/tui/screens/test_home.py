@@ -51,12 +51,12 @@ from tui.widgets.table.table import Table
         ((200, 60), HomeLayout.ALL),
     ],
 )
-def test_the_panes_go_by_the_size_of_the_terminal(size: tuple[int, int], layout: HomeLayout) -> None:
+def test_the_home_layout_depends_on_the_terminal_size(size: tuple[int, int], layout: HomeLayout) -> None:
     assert layout_for(*size, "") is layout
     assert layout_for(*size, "no layout of ours") is layout
 
 
-async def test_the_job_stands_below_the_list_or_beside_it_and_the_strip_above() -> None:
+async def test_the_job_pane_is_below_or_beside_the_list_and_the_node_bar_above() -> None:
     async with hosted(JobsView(), picture(), (120, 40)) as (app, pilot):
         strip, job_pane = app.screen.query_one(NodeBar), app.screen.query_one(JobPane)
         table = app.screen.query_one(Table)
@@ -71,7 +71,7 @@ async def test_the_job_stands_below_the_list_or_beside_it_and_the_strip_above() 
         await until(pilot, lambda: not strip.display and table.region.y == 2)
 
 
-async def test_what_the_panes_put_off_is_not_shown_while_they_are_closed() -> None:
+async def test_a_deferred_job_pane_update_is_dropped_while_the_view_closes() -> None:
     async with hosted(JobsView(), picture()) as (app, _):
         view, snapshot = app.screen, picture()
         assert isinstance(view, JobsView)
@@ -88,7 +88,7 @@ async def test_what_the_panes_put_off_is_not_shown_while_they_are_closed() -> No
         app.exit()
 
 
-async def test_z_goes_round_the_layouts_and_the_choice_is_kept_for_the_context(tmp_path: Path) -> None:
+async def test_z_cycles_through_the_layouts_and_the_choice_is_saved_per_context(tmp_path: Path) -> None:
     objects, _, _ = lab_of(2)
     kept = tmp_path / "state" / LAYOUTS_FILE
     async with console_on(tmp_path, **objects) as play:
@@ -113,7 +113,7 @@ async def test_z_goes_round_the_layouts_and_the_choice_is_kept_for_the_context(t
         assert screen.panes.layout is HomeLayout.LIST
 
 
-async def test_home_comes_back_as_it_was_left(tmp_path: Path) -> None:
+async def test_home_restores_its_cursor_and_focused_pane_after_another_view(tmp_path: Path) -> None:
     objects, _, _ = lab_of(30)
     async with console_on(tmp_path, **objects) as play:
         await play.press("N", "G", "3", "enter")
@@ -159,7 +159,7 @@ async def test_a_list_without_jobs_leaves_no_empty_pane() -> None:
 
 
 @pytest.mark.parametrize("make", [JobsView, NodesView, UsersView])
-async def test_what_was_not_read_is_not_counted_as_none(make: Callable[[], View]) -> None:
+async def test_unread_nodes_and_jobs_are_not_counted_as_zero(make: Callable[[], View]) -> None:
     states: dict[str, dict[str, Any]] = {
         "reading…": {"is_synced": False},
         "login expired": {"is_synced": False, "stale": "Log in again.", "trouble": "login expired"},
@@ -193,7 +193,7 @@ def test_every_action_with_a_job_s_permission_or_a_job_as_its_argument_acts_on_a
     assert len(_OF_JOBS) > 10
 
 
-async def test_keys_of_jobs_do_nothing_while_a_node_has_the_focus_and_say_so() -> None:
+async def test_job_keys_do_nothing_and_show_a_message_while_a_node_has_the_focus() -> None:
     async with hosted(JobsView(), picture(), (120, 40)) as (app, pilot):
         await pilot.press("space", "1")
         await until(pilot, lambda: app.screen.query_one(NodeBar).has_focus)
@@ -219,7 +219,7 @@ async def test_a_command_without_a_name_takes_no_job_from_the_list_while_a_node_
         await play.until(titled(play, "› why"))
 
 
-async def test_the_cursor_is_at_the_top_while_the_first_lists_come_in_whatever_was_there_before() -> None:
+async def test_the_cursor_stays_at_the_top_until_the_first_sync_despite_a_remembered_row() -> None:
     every = picture(is_synced=False)
     begun = [job for job in every.jobs if job.created is not None and not job.status.is_final]
     jobs = sorted(begun, key=lambda job: job.created or datetime.min.replace(tzinfo=UTC))
@@ -231,7 +231,7 @@ async def test_the_cursor_is_at_the_top_while_the_first_lists_come_in_whatever_w
         assert table.cursor_key == table.shown_rows[0].key != jobs[1].uid
 
 
-async def test_a_node_under_the_cursor_points_at_its_jobs_and_enter_lists_only_them() -> None:
+async def test_the_selected_node_marks_its_jobs_and_enter_filters_the_list_to_them() -> None:
     async with hosted(JobsView(), picture(), (120, 40)) as (app, pilot):
         await pilot.press("1", "g", "l", "l", "l")
         await until(pilot, lambda: "▸a100-4" in app.text and "◆  sweep-lr-3e4" in app.text)
@@ -258,7 +258,7 @@ def test_a_group_of_a_model_with_spaces_opens_the_nodes_of_that_model() -> None:
     assert not found.accepts(["Tesla V100 (32 GB)"], {"model": 0}, {})
 
 
-async def test_keys_of_nodes_ask_for_the_node_under_the_cursor() -> None:
+async def test_node_keys_request_their_action_for_the_node_under_the_cursor() -> None:
     async with hosted(JobsView(), picture(), (120, 40)) as (app, pilot):
         await pilot.press("1", "l", "l")
         for key, action in (("d", "node_gpus"), ("T", "gpu_links"), ("t", "gpu_schedule"), ("n", "new")):
@@ -275,7 +275,7 @@ async def test_keys_of_nodes_ask_for_the_node_under_the_cursor() -> None:
         assert len(app.view.copy_text().splitlines()) > 1
 
 
-async def test_marks_of_the_list_count_only_while_the_list_has_the_focus() -> None:
+async def test_marked_jobs_are_targets_only_while_the_list_has_the_focus() -> None:
     async with hosted(JobsView(), picture(), (120, 40)) as (app, pilot):
         await pilot.press("N", "g")
         await until(pilot, lambda: "a100-1 ◆◆◆◆◆◆◆◆ 8/8" in app.text and "◆ on a100-[1-2]" in app.text)
@@ -293,7 +293,9 @@ async def test_marks_of_the_list_count_only_while_the_list_has_the_focus() -> No
         assert app.view.copy_text() == job.name
 
 
-async def test_tab_round_the_lists_leaves_the_cursor_on_its_job_and_on_its_node(tmp_path: Path) -> None:
+async def test_cycling_through_the_lists_with_tab_keeps_the_cursor_on_its_job_and_node(
+    tmp_path: Path,
+) -> None:
     async with world(tmp_path) as play:
         await play.press("N", "g", "j")
         job = play.table.cursor_key
@@ -369,7 +371,7 @@ def changed(snapshot: ClusterSnapshot, place: int) -> ClusterSnapshot:
 
 
 async def calls_of_a_frame(snapshot: ClusterSnapshot, keys: tuple[str, ...], shows: str) -> int:
-    """Return how many functions of ours, and of Textual, are called for a picture with another node."""
+    """Return the number of function calls, Textual's included, for a frame after one node has changed."""
     async with hosted(JobsView(), snapshot, SIZE) as (app, pilot):
         await pilot.press(*keys)
         await until(pilot, lambda: shows in strip_text(app))

@@ -24,7 +24,7 @@ from tui.widgets.log.view import LogView
 from tui.widgets.preview import Preview
 
 
-async def test_one_log_is_read_that_of_the_job_on_which_the_cursor_rests(tmp_path: Path) -> None:
+async def test_only_the_log_of_the_selected_job_is_streamed(tmp_path: Path) -> None:
     objects, logs, _ = lab_of(3)
     async with console_on(tmp_path, **objects) as play:
         await play.press("N", "g")
@@ -54,7 +54,7 @@ async def test_one_log_is_read_that_of_the_job_on_which_the_cursor_rests(tmp_pat
         assert reading.is_cancelled and not pane(play).is_idle, "a log is left at once"
 
 
-async def test_a_log_is_that_of_a_rank_once_it_is_known_which_ranks_there_are(tmp_path: Path) -> None:
+async def test_the_log_pane_reopens_by_rank_once_the_ranks_are_known(tmp_path: Path) -> None:
     objects, logs, _ = lab_of(1)
     async with console_on(tmp_path, **objects) as play:
         await play.until(lambda: shows_rank_0(play))
@@ -67,7 +67,7 @@ async def test_a_log_is_that_of_a_rank_once_it_is_known_which_ranks_there_are(tm
         await play.until(lambda: shows_rank_0(play) and len(logs.open) == 1)
 
 
-async def test_the_loss_is_drawn_from_event_files_and_from_where_they_end_from_the_log(
+async def test_the_loss_is_drawn_from_event_files_and_continued_from_the_log(
     tmp_path: Path,
 ) -> None:
     objects, logs, say = lab_of(2)
@@ -95,7 +95,7 @@ def _drawn(play: Playground) -> tuple[str, list[float], int]:
     return chart._tag, [value for value in series.values if value > 100], series.steps[-1]
 
 
-async def test_a_log_that_cannot_be_saved_is_not_called_being_saved_any_more(tmp_path: Path) -> None:
+async def test_a_failed_log_save_is_reported_and_removes_the_saving_message(tmp_path: Path) -> None:
     objects, _, _ = lab_of(1)
     async with console_on(tmp_path, **objects) as play:
         await play.until(lambda: shows_rank_0(play))
@@ -110,7 +110,7 @@ async def test_a_log_that_cannot_be_saved_is_not_called_being_saved_any_more(tmp
         assert "Saving" not in play.text
 
 
-async def test_the_log_in_the_pane_is_copied_and_saved_as_in_full(
+async def test_the_log_pane_copies_visible_lines_and_saves_the_full_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUCONSOLE_CLIPBOARD", "file")
@@ -129,7 +129,7 @@ async def test_the_log_in_the_pane_is_copied_and_saved_as_in_full(
         assert saved.name.startswith("job-000-rank-0-")
 
 
-async def test_no_loss_of_others_is_read_while_a_question_covers_home(tmp_path: Path) -> None:
+async def test_losses_of_other_jobs_are_not_read_while_a_dialog_covers_home(tmp_path: Path) -> None:
     objects, logs, _ = lab_of(2)
     async with console_on(tmp_path, **objects) as play:
 
@@ -149,7 +149,7 @@ async def test_no_loss_of_others_is_read_while_a_question_covers_home(tmp_path: 
 
 
 @pytest.mark.slow
-async def test_a_burst_of_moves_opens_two_logs_at_most(tmp_path: Path) -> None:
+async def test_a_burst_of_cursor_moves_opens_at_most_one_more_log(tmp_path: Path) -> None:
     objects, logs, _ = lab_of(200)
     async with console_on(tmp_path, **objects) as play:
         await play.press("N", "g")
@@ -161,7 +161,7 @@ async def test_a_burst_of_moves_opens_two_logs_at_most(tmp_path: Path) -> None:
         assert len(logs.opened) - first <= 1
 
 
-async def test_no_log_is_read_that_nobody_sees_and_it_is_taken_up_where_it_was_left(tmp_path: Path) -> None:
+async def test_a_hidden_log_pane_stops_reading_and_resumes_without_repeated_lines(tmp_path: Path) -> None:
     objects, logs, _ = lab_of(2)
     async with console_on(tmp_path, **objects) as play:
         await play.press("N", "g")
@@ -182,7 +182,7 @@ async def test_no_log_is_read_that_nobody_sees_and_it_is_taken_up_where_it_was_l
             assert len(texts) == len(set(texts)) == 99, key
 
 
-async def test_who_may_not_read_logs_is_told_so_and_none_is_asked_for(tmp_path: Path) -> None:
+async def test_a_missing_log_permission_is_shown_and_no_log_is_requested(tmp_path: Path) -> None:
     objects, logs, say = lab_of(2)
 
     def refuse(asked: Asked) -> Answer:
@@ -198,14 +198,14 @@ async def test_who_may_not_read_logs_is_told_so_and_none_is_asked_for(tmp_path: 
         assert logs.opened == logs.glanced == []
 
 
-async def test_a_job_that_has_not_started_says_so_and_why(tmp_path: Path) -> None:
+async def test_a_job_without_running_pods_shows_a_message_and_the_preview(tmp_path: Path) -> None:
     waits = pytorch_job("waits", gpus=16)
     async with console_on(tmp_path, nodes=[node("a", 8)], jobs=[waits]) as play:
         await play.until(lambda: "No pod runs yet, so there is no log." in says(play))
         await play.until(lambda: pane(play).query_one(Preview).region.width > 120 // 2)
 
 
-async def test_a_cursor_that_moves_on_while_the_log_is_mounted_leaves_one_log(
+async def test_moving_the_cursor_while_the_log_is_mounted_leaves_one_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     objects, _, _ = lab_of(1)

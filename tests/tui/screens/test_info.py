@@ -1,4 +1,4 @@
-"""What `:info` says: how real the cluster is, what the user may do, and where things are; never a secret."""
+"""`:info`: the kind of cluster, the user's permissions, and the places of files; never a secret."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def review(cluster: ScriptedCluster, reply: Reply = MOST) -> None:
     cluster.say(REVIEWS, reply, method="POST")
 
 
-async def test_info_says_what_is_talked_to_and_what_may_be_done(tmp_path: Path) -> None:
+async def test_info_shows_the_connection_the_permissions_and_the_environment(tmp_path: Path) -> None:
     async with console_on(tmp_path, size=(80, 24), prepare=review, **some_objects()) as play:
         await open_info(play)
         await play.until(lambda: "may list, may create, may not delete" in said(play))
@@ -92,14 +92,16 @@ async def test_info_follows_the_cluster_the_namespace_the_size_and_the_theme(tmp
         assert "may list" in said(play), "what was known stays"
 
 
-async def test_a_server_that_does_not_say_what_may_be_done_is_not_guessed_about(tmp_path: Path) -> None:
+async def test_unknown_permissions_are_shown_as_unknown_when_access_reviews_are_forbidden(
+    tmp_path: Path,
+) -> None:
     silent = refusal(403, "nobody may ask", "Forbidden")
     async with console_on(tmp_path, prepare=partial(review, reply=silent)) as play:
         await open_info(play)
         await play.until(lambda: "perhaps may list" in said(play))
 
 
-async def test_info_tells_what_may_not_be_read_how_far_clocks_differ_and_who_wants_silence(
+async def test_info_shows_unreadable_kinds_clock_skew_and_server_throttling(
     tmp_path: Path,
 ) -> None:
     busy = refusal(429, "busy", "TooManyRequests", headers={"Retry-After": "20"})
@@ -127,7 +129,7 @@ async def test_info_can_be_searched_and_copied(tmp_path: Path, monkeypatch: pyte
         assert "may list" in (tmp_path / "state" / "clipboard.txt").read_text()
 
 
-async def test_where_there_is_no_cluster_all_else_is_told(tmp_path: Path) -> None:
+async def test_info_shows_everything_else_without_a_cluster(tmp_path: Path) -> None:
     nowhere = tmp_path / "kubeconfig"
     nowhere.write_text(json.dumps({"contexts": [], "clusters": [], "users": []}))
     options = ConsoleOptions(kubeconfig=str(nowhere), state_folder=tmp_path, config_folder=tmp_path)
@@ -150,7 +152,7 @@ async def test_where_there_is_no_cluster_all_else_is_told(tmp_path: Path) -> Non
             assert "There is no cluster to connect to" in text and "ctrl+r" in text, text
 
 
-def test_nothing_is_called_real_before_it_is_known_to_be() -> None:
+def test_a_cluster_is_labelled_real_only_once_its_nodes_were_read() -> None:
     simulated = ClusterSnapshot(is_synced=True, nodes=(_simulated(),))
     assert badge(ClusterSnapshot(), is_sandbox=False) == ""
     assert badge(ClusterSnapshot(is_synced=True, kinds=("Job",)), is_sandbox=False) == "REAL"
@@ -176,11 +178,11 @@ def _simulated() -> NodeRow:
         ("", ""),
     ],
 )
-def test_an_address_is_told_without_credentials(host: str, shown: str) -> None:
+def test_an_address_is_shown_without_credentials(host: str, shown: str) -> None:
     assert address(host) == shown
 
 
-def test_what_nobody_knows_is_said_to_be_unknown() -> None:
+def test_unknown_permissions_are_worded_as_perhaps_and_empty_fields_are_omitted() -> None:
     assert (
         verbs_text({"list": True, "create": False, "delete": None})
         == "may list, may not create, perhaps may delete"

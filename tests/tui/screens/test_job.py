@@ -42,7 +42,7 @@ def printed(*texts: str, ago_s: float = 0.0) -> bytes:
 
 
 class Log:
-    """A log that says the same to whoever asks, and is followed for ever."""
+    """A log that sends the same to every client, and is followed for ever."""
 
     def __init__(self, said: bytes = b"") -> None:
         self._said = said
@@ -97,7 +97,7 @@ def row(play: Playground, words: str) -> str:
 
 
 def has_printed(play: Playground, place: str) -> bool:
-    """Tell whether an instance's last line is known."""
+    """Return True if an instance's last line is known."""
     return re.search(r" \d+s ", row(play, place)) is not None
 
 
@@ -125,7 +125,7 @@ async def test_the_newest_lines_are_shown_sanitized_with_their_ages(
         assert "step 1" not in play.text and "silent!" not in play.text
 
 
-async def test_that_logs_may_not_be_read_is_said_once(tmp_path: Path) -> None:
+async def test_a_missing_log_permission_is_reported_once(tmp_path: Path) -> None:
     words = 'pods "bert-master-0" is forbidden: User "li" cannot get resource "pods/log"'
     logs = {place: refusal(403, words, "Forbidden") for place in PLACES}
     async with job_view(tmp_path, logs=logs, size=(140, 40)) as play:
@@ -134,13 +134,13 @@ async def test_that_logs_may_not_be_read_is_said_once(tmp_path: Path) -> None:
         assert 'cannot get resource "pods/log"' in play.text.splitlines()[-2]
 
 
-async def test_the_title_tells_how_far_the_job_says_it_is_and_nothing_else(tmp_path: Path) -> None:
+async def test_the_title_shows_progress_only_if_a_log_line_reports_it(tmp_path: Path) -> None:
     told = "epoch 2/3 step 120/564 loss 1.5 eta 1m12s"
     async with job_view(tmp_path, logs={"master-0": Log(printed(told))}) as play:
         await play.until(lambda: "3/3 pods · epoch 2/3 step 120/564 ETA 1m12s" in play.text.splitlines()[1])
 
 
-async def test_where_its_tensorboard_is_forwarded_to_stays_on_the_screen(tmp_path: Path) -> None:
+async def test_the_tensorboard_url_stays_visible_while_it_is_forwarded(tmp_path: Path) -> None:
     async with job_view(tmp_path, logs={"master-0": Log(printed("hello"))}, size=(120, 40)) as play:
         view = play.console.screen
         await play.until(lambda: has_printed(play, "master-0"))
@@ -157,7 +157,7 @@ async def test_where_its_tensorboard_is_forwarded_to_stays_on_the_screen(tmp_pat
 
 
 @pytest.mark.slow
-async def test_a_tensorboard_starts_here_where_the_cluster_has_none(
+async def test_a_local_tensorboard_is_started_when_the_cluster_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("tensorboard", reason="gpuconsole[trainer] brings it")
@@ -175,7 +175,7 @@ async def test_a_tensorboard_starts_here_where_the_cluster_has_none(
             await asyncio.open_connection(host, int(port))
 
 
-async def test_nothing_is_asked_while_another_view_is_shown(tmp_path: Path) -> None:
+async def test_the_job_view_stops_its_workers_while_another_view_is_shown(tmp_path: Path) -> None:
     logs = {place: Log(printed("step 1")) for place in PLACES}
     async with job_view(tmp_path, logs=logs, size=(120, 40)) as play:
         view = play.console.screen
@@ -195,7 +195,7 @@ async def test_nothing_is_asked_while_another_view_is_shown(tmp_path: Path) -> N
         await play.until(lambda: {each.group for each in view.workers if not each.is_finished} >= groups)
 
 
-async def test_events_of_all_that_belongs_to_the_job_are_merged_and_folded(tmp_path: Path) -> None:
+async def test_events_of_all_objects_of_the_job_are_merged_and_folded(tmp_path: Path) -> None:
     events = [
         *(happened("Pod", f"bert-{place}", "Pulled", message="pulled", type="Normal") for place in PLACES),
         happened("PodGroup", "bert", "Unschedulable", message="no [/b] room", type="Warning", count=3),
@@ -208,7 +208,7 @@ async def test_events_of_all_that_belongs_to_the_job_are_merged_and_folded(tmp_p
         assert "PodGroup" in row(play, "! Unschedulable") and "no [/b] room" in play.text
 
 
-async def test_v_shows_the_events_alone_and_enter_one_of_them_in_full(tmp_path: Path) -> None:
+async def test_v_shows_only_the_events_and_enter_opens_one_in_full(tmp_path: Path) -> None:
     message = "Readiness probe failed: " + "very " * 30 + "late"
     events = [happened("Pod", "bert-worker-1", "Unhealthy", message=message, type="Warning")]
     async with job_view(tmp_path, events=events, size=(80, 24)) as play:
@@ -223,7 +223,7 @@ async def test_v_shows_the_events_alone_and_enter_one_of_them_in_full(tmp_path: 
         assert "instances" in play.text
 
 
-async def test_tab_goes_round_the_panes_and_the_next_view_keeps_the_layout(
+async def test_tab_cycles_the_panes_and_the_next_view_keeps_the_layout(
     tmp_path: Path,
 ) -> None:
     async with job_view(tmp_path, size=(80, 24)) as play:
@@ -281,7 +281,7 @@ async def test_a_view_without_room_for_the_curve_gives_the_instances_the_whole_w
         assert "worker-0" not in play.text and "master-0" not in play.text
 
 
-async def test_a_job_that_is_gone_is_said_and_its_last_state_stays(tmp_path: Path) -> None:
+async def test_a_deleted_job_is_reported_and_its_last_state_stays(tmp_path: Path) -> None:
     async with job_view(tmp_path, logs={"worker-1": Log(printed("step 1"))}) as play:
         await play.until(lambda: has_printed(play, "worker-1"))
         play.watches["jobs"].event("DELETED", bert)

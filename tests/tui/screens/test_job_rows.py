@@ -1,4 +1,4 @@
-"""What the rows and the title of the view of one job say."""
+"""Text of the rows and the title of the view of one job."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def printed(ago_s: float, looked_ago_s: float | None = None) -> LastLine:
 def last_words(
     *lines: LastLine | None, clock: Clock = EXACT, status: Status = Status.RUNNING, **known: Any
 ) -> list[str]:
-    """Return what stands under LAST LINE for instances that printed these lines."""
+    """Return the cells under LAST LINE for instances that printed these lines."""
     instances = [instance(f"worker-{place}", status, ranks=(place,)) for place in range(len(lines))]
     newest = {each.pod: line for each, line in zip(instances, lines, strict=True) if line is not None}
     job = replace(job_of(instances, status), **known)
     return [row.cells[LAST].text for row in instance_rows(job, newest, clock, shows_lines=False)]
 
 
-def test_ages_grow_in_steps_and_who_is_silent_or_slow_is_named() -> None:
+def test_ages_are_rounded_and_silent_or_slow_ranks_are_marked() -> None:
     lines = printed(3), printed(14), printed(252), None
     assert last_words(*lines) == ["0s", "10s", "4m10s", "–"]
     one, all_of_them = (Silence(NOW, 2.0, writers) for writers in (("rank 2",), ()))
@@ -54,7 +54,7 @@ def test_an_age_is_rough_where_clocks_differ_and_never_negative() -> None:
     assert last_words(printed(7), printed(-30), clock=Clock(NOW, is_rough=True)) == ["~5s", "~0s"]
 
 
-def test_of_what_was_looked_at_a_while_ago_only_the_silence_that_was_seen_is_told() -> None:
+def test_the_age_of_the_last_line_is_counted_up_to_the_last_log_read() -> None:
     assert last_words(printed(400, looked_ago_s=390)) == ["10s"]
 
 
@@ -69,7 +69,7 @@ def test_of_what_was_looked_at_a_while_ago_only_the_silence_that_was_seen_is_tol
         (30, "Jobs › bert   Running 2h13m ·…"),
     ],
 )
-def test_the_title_leaves_out_what_matters_least(width: int, title: str) -> None:
+def test_the_title_omits_its_least_important_parts_when_narrow(width: int, title: str) -> None:
     job = job_of([instance(status=Status.RUNNING)], Status.RUNNING)
     job = replace(job, started=NOW - timedelta(hours=2, minutes=13))
     found = job_title(job.ref, job, Clock(NOW), width, progress="epoch 2/3 step 5/9")
@@ -77,7 +77,7 @@ def test_the_title_leaves_out_what_matters_least(width: int, title: str) -> None
     assert cell_len(found) <= width
 
 
-def test_the_title_of_a_job_that_ended_tells_how_long_it_ran_and_of_one_that_is_gone_that() -> None:
+def test_the_title_shows_the_duration_of_a_finished_job_and_marks_a_deleted_one() -> None:
     job = job_of([instance(status=Status.FAILED)], Status.FAILED)
     job = replace(job, started=NOW - timedelta(hours=5), finished=NOW - timedelta(hours=4))
     assert "Failed 1h00m · 0/1 pods" in job_title(job.ref, job, Clock(NOW), 120)
@@ -86,7 +86,7 @@ def test_the_title_of_a_job_that_ended_tells_how_long_it_ran_and_of_one_that_is_
     assert job_title(job.ref, None, Clock(NOW), 120) == "Jobs › bert   PyTorchJob kubeflow.org/v1"
 
 
-def test_the_title_of_a_job_that_waits_tells_how_long() -> None:
+def test_the_title_of_a_waiting_job_shows_its_waiting_time() -> None:
     for status, restarts, words in (
         (Status.PENDING, 0, "Pending 5m"),
         (Status.STARTING, 0, "Starting 5m"),
@@ -109,10 +109,10 @@ def test_the_title_of_a_job_that_waits_tells_how_long() -> None:
         (1.2e9, "1e+09  "),
     ],
 )
-def test_the_bars_of_all_losses_begin_below_each_other(last: float, words: str) -> None:
+def test_the_bars_of_all_losses_are_aligned(last: float, words: str) -> None:
     assert loss_cell({"a": [last + 9, last]}, "a").text == f"{words}▇▁"
 
 
-def test_a_loss_that_is_no_number_is_loud_and_one_that_was_not_read_is_a_dash() -> None:
+def test_a_nan_loss_is_marked_and_an_unread_loss_is_a_dash() -> None:
     assert loss_cell({"a": [1.0, math.nan]}, "a").text == "nan    ✕"
     assert loss_cell({}, "a").text == "–"

@@ -60,7 +60,7 @@ def line_of(app: Hosted, name: str) -> str:
     return next(line for line in app.text.splitlines() if f" {name} " in line)
 
 
-async def test_mine_faults_and_older_jobs_are_shown_by_a_key_each_and_the_title_counts_them() -> None:
+async def test_own_faulty_and_older_jobs_are_toggled_by_keys_and_counted_in_the_title() -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
         assert "Jobs (11 of 14)  3 older hidden" in app.text
         await pilot.press("M")
@@ -80,7 +80,7 @@ async def test_mine_faults_and_older_jobs_are_shown_by_a_key_each_and_the_title_
 @pytest.mark.parametrize(
     ("days", "words"), [(1.0, "1 job finished more than 1 day ago, and none since."), (3.0, "Jobs (1)")]
 )
-async def test_how_long_finished_jobs_are_shown_is_the_users_to_say(
+async def test_the_finished_days_setting_decides_how_long_finished_jobs_are_shown(
     tmp_path: Path, days: float, words: str
 ) -> None:
     done = pytorch_job("done")
@@ -99,14 +99,14 @@ async def test_jobs_all_shows_the_old_ones_too() -> None:
         assert "ablation-1" in names(app) and "Jobs (14)" in app.text
 
 
-async def test_where_no_job_is_known_to_be_mine_that_is_said_and_all_are_shown() -> None:
+async def test_all_jobs_and_a_message_are_shown_when_no_job_belongs_to_the_user() -> None:
     async with hosted(JobsView(), picture(user="nobody-here")) as (app, pilot):
         await pilot.press("M")
         assert len(names(app)) == 11
         assert "none is known to be yours; showing all" in app.text
 
 
-async def test_a_row_counts_gpus_and_silent_ranks_and_writes_nodes_briefly() -> None:
+async def test_a_row_counts_gpus_and_silent_ranks_and_abbreviates_nodes() -> None:
     async with hosted(JobsView(), picture(), (120, 40)) as (app, _):
         assert "16/16   4/4     16  a100-[1-2]" in line_of(app, "bert-large-ft")
         assert "8 !8" in line_of(app, "whisper-v3-large")
@@ -125,7 +125,7 @@ async def test_wide_rows_have_a_column_for_the_reason_in_place_of_a_second_line(
         assert "└" in app.text and "REASON" not in app.text
 
 
-async def test_jobs_are_sorted_by_name_age_and_status_and_turned_round() -> None:
+async def test_jobs_are_sorted_by_name_age_and_status_in_both_directions() -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
         table = app.screen.query_one(Table)
 
@@ -142,7 +142,7 @@ async def test_jobs_are_sorted_by_name_age_and_status_and_turned_round() -> None
         assert order()[0] == "llm-70b-eval" and order()[-1] == "whisper-v3-large"
 
 
-async def test_the_cursor_stays_at_the_top_while_the_first_lists_come_in() -> None:
+async def test_the_cursor_stays_at_the_top_during_the_first_sync_and_follows_its_job_afterwards() -> None:
     jobs = picture().jobs
     part = replace(jobs[0], uid="part-of-another", created=datetime.now(UTC))
     async with hosted(JobsView(), picture(jobs=(part, *jobs[3:5]), is_synced=False)) as (app, pilot):
@@ -177,7 +177,7 @@ OF_ONE_JOB = {
 OF_NO_JOB = {"n": "new", "0": "all_namespaces", "tab": "next_view"}
 
 
-async def test_a_key_asks_for_its_action_with_the_job_under_the_cursor_or_the_marked_ones() -> None:
+async def test_a_key_requests_its_action_for_the_cursor_or_the_marked_jobs() -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
         await pilot.press("j", *OF_ONE_JOB)
         assert app.requests == [(action, "", ("sweep-lr-3e4",)) for action in OF_ONE_JOB.values()]
@@ -198,7 +198,7 @@ async def test_a_key_asks_for_its_action_with_the_job_under_the_cursor_or_the_ma
         assert [name for name, *_ in app.requests] == ["clone"]
 
 
-async def test_an_empty_list_says_what_is_true_and_what_to_press() -> None:
+async def test_an_empty_list_shows_the_reason_and_the_keys_to_press() -> None:
     only = Missing("list", "pods", shown="default", why="no")
     cases: tuple[tuple[dict[str, Any], list[str]], ...] = (
         ({"is_synced": False}, ["Reading the cluster…"]),
@@ -225,7 +225,7 @@ async def test_an_empty_list_says_what_is_true_and_what_to_press() -> None:
             assert max(map(len, empty.split("\n"))) <= 77, empty
 
 
-async def test_a_list_of_old_jobs_or_without_faults_says_which_key_shows_the_others() -> None:
+async def test_a_list_emptied_by_the_age_or_fault_filter_names_the_key_that_shows_all() -> None:
     old = job("old", status=Status.SUCCEEDED, finished=NOW - timedelta(days=400))
     async with hosted(JobsView(), picture(jobs=(old,))) as (app, pilot):
         assert (
@@ -235,7 +235,7 @@ async def test_a_list_of_old_jobs_or_without_faults_says_which_key_shows_the_oth
         assert "No faults: no job failed" in app.text and "F shows all 1." in app.text
 
 
-async def test_what_is_switched_on_holds_while_the_console_runs() -> None:
+async def test_a_toggled_job_filter_persists_in_the_next_job_list() -> None:
     first, second = JobsView(), JobsView()
     second.context = first.context
     async with hosted(first, picture()) as (_, pilot):
@@ -244,7 +244,7 @@ async def test_what_is_switched_on_holds_while_the_console_runs() -> None:
         assert "Jobs (mine 3 of 14)" in app.text
 
 
-async def test_a_job_of_kubernetes_own_kind_is_shown_like_any_other() -> None:
+async def test_a_batch_job_is_listed_like_a_training_job() -> None:
     sweep = batch_job("sweep", 3, 1)
     jobs = tuple(joined([], [], [sweep])[1].values())
     async with hosted(JobsView(), picture(jobs=jobs)) as (app, _):
@@ -255,7 +255,7 @@ def held_by(of: dict[str, Any], gpus: int) -> dict[str, Any]:
     return pod_of(of, "master-0", on="n1", gpus=gpus)
 
 
-async def test_the_totals_are_of_the_jobs_that_are_listed_and_of_no_others() -> None:
+async def test_the_totals_count_the_listed_jobs_only() -> None:
     mine, other = pytorch_job("mine", gpus=4), pytorch_job("other", gpus=3, namespace="vision")
     nodes, jobs = joined([node("n1")], [held_by(mine, 4), held_by(other, 3)], [mine, other])
     shown = {"nodes": tuple(nodes.values()), "is_synced": True}
@@ -286,7 +286,7 @@ def test_only_jobs_that_could_still_start_wait_for_gpus(status: Status, waiting:
     assert gpu_totals([waits, more_than_asked]) == (6, waiting)
 
 
-async def test_a_filter_that_shows_nothing_says_what_is_wrong_with_it() -> None:
+async def test_a_filter_without_matches_shows_the_problem_with_the_filter() -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
         for typed, words in (
             ("age:>1m", "> compares nothing: age: takes a regular expression"),
@@ -305,7 +305,7 @@ async def test_a_filter_that_shows_nothing_says_what_is_wrong_with_it() -> None:
         await until(pilot, lambda: "!" not in app.text.splitlines()[-2])
 
 
-async def test_what_is_said_of_a_label_that_is_none_goes_when_it_is_one() -> None:
+async def test_the_error_of_an_invalid_label_selector_is_cleared_once_it_is_valid() -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
         await pilot.press("slash", *"-l ", "equals_sign")
         await until(pilot, lambda: "'=' is not a label" in app.text.splitlines()[-2])
@@ -338,7 +338,7 @@ def test_a_narrow_list_shows_the_loss_and_long_names_before_whole_kinds_ranks_an
     assert width > 80 or shown == widths
 
 
-def test_a_crash_loop_looks_like_trouble_and_one_restart_like_a_change() -> None:
+def test_a_crash_loop_is_highlighted_but_a_single_restart_is_not() -> None:
     for status, reason, restarts, shown in (
         ("Restarting", "exit 1, restarted 32 times", 32, ("! Restarting", "pending")),
         ("Restarting", "exit 1, CrashLoopBackOff", 1, ("! Restarting", "pending")),
@@ -349,7 +349,7 @@ def test_a_crash_loop_looks_like_trouble_and_one_restart_like_a_change() -> None
         assert status_run(status, reason, restarts) == shown
 
 
-async def test_a_job_in_a_crash_loop_is_shown_as_one() -> None:
+async def test_a_job_in_a_crash_loop_is_highlighted_in_the_list() -> None:
     import msgspec
 
     found = job("sick", status=Status.RESTARTING)
@@ -359,7 +359,7 @@ async def test_a_job_in_a_crash_loop_is_shown_as_one() -> None:
         assert ("! Restarting", "pending") in [(cell.text, cell.style) for cell in row.cells]
 
 
-async def test_saved_jobs_have_durations_in_seconds_and_nothing_where_nothing_is_known() -> None:
+async def test_exported_jobs_have_durations_in_seconds_and_empty_cells_for_unknown_values() -> None:
     view = JobsView()
     now = datetime.now(UTC)
     runs = job("runs", status=Status.RUNNING, created=now - timedelta(hours=2), user="")
@@ -396,7 +396,7 @@ def refused(*more: str, why: str = WHY) -> ClusterSnapshot:
     return picture(problems={name: Missing("list", name, why=why) for name in names})
 
 
-async def test_of_many_kinds_that_may_not_be_listed_as_many_are_named_as_fit() -> None:
+async def test_as_many_forbidden_kinds_are_named_as_fit_and_the_rest_are_counted() -> None:
     async with hosted(JobsView(), refused(*KINDS), (80, 24)) as (app, pilot):
         for size in ((80, 24), (93, 24), (100, 30), (113, 30), (200, 60), (46, 24), (59, 24)):
             await pilot.resize_terminal(*size)
@@ -405,7 +405,7 @@ async def test_of_many_kinds_that_may_not_be_listed_as_many_are_named_as_fit() -
             assert named == len(KINDS) or f"{len(KINDS) - named} more: :info" in shown
 
 
-async def test_few_kinds_that_may_not_be_listed_are_all_named_and_a_long_reason_is_cut() -> None:
+async def test_a_few_forbidden_kinds_are_all_named_and_a_long_reason_is_truncated() -> None:
     async with hosted(JobsView(), refused(*KINDS[:2]), (100, 30)) as (app, _):
         shown = " ".join(app.text.split())
         assert "The same for jobs.batch, jobsets.jobset.x-k8s.io." in shown
@@ -414,7 +414,9 @@ async def test_few_kinds_that_may_not_be_listed_are_all_named_and_a_long_reason_
             assert words in " ".join(app.text.split())
 
 
-async def test_losses_that_come_together_are_painted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_losses_that_arrive_together_are_painted_in_one_refresh(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with hosted(JobsView(), picture()) as (app, pilot):
         view = app.screen
         painted: list[bool] = []

@@ -113,7 +113,7 @@ async def shown(
 
 
 def panes(pilot: Pilot[None]) -> list[list[str]]:
-    """What each pane says, without times and markers' rules."""
+    """Return the lines of each pane, without times and the rules of markers."""
     found = []
     for view in pilot.app.screen.query(LogView):
         rows = [view.render_line(y).text[:-1].rstrip() for y in range(view.content_size.height)]
@@ -176,7 +176,7 @@ async def test_marked_ranks_are_opened_together(tmp_path: Path) -> None:
         assert not pilot.app.screen.query_one("#ranks", Table).display
 
 
-async def test_a_filter_is_typed_and_says_how_many_match(tmp_path: Path) -> None:
+async def test_a_log_filter_shows_the_number_of_matches(tmp_path: Path) -> None:
     pod = pod_of(0)
     for number in range(5):
         pod.write(f"[rank0]: step {number} {'nccl' if number == 3 else ''}")
@@ -204,7 +204,7 @@ async def test_a_lost_connection_is_marked_in_its_place(tmp_path: Path) -> None:
         assert "nothing lost" in panes(pilot)[0][1]
 
 
-async def test_a_pod_that_starts_later_joins(tmp_path: Path) -> None:
+async def test_the_log_of_a_pod_that_starts_later_is_added(tmp_path: Path) -> None:
     first, second = pod_of(0), pod_of(1)
     async with shown(first, second, tmp_path=tmp_path) as pilot:
         app = pilot.app
@@ -215,7 +215,7 @@ async def test_a_pod_that_starts_later_joins(tmp_path: Path) -> None:
         await until(pilot, lambda: len(panes(pilot)[0]) == 4)
 
 
-async def test_the_run_before_the_last_restart_can_be_looked_at(tmp_path: Path) -> None:
+async def test_the_log_of_the_previous_run_can_be_shown(tmp_path: Path) -> None:
     pod = pod_of(0)
     pod.runs[0].exit_code = 1
     pod.runs.append(Run())
@@ -229,7 +229,7 @@ async def test_the_run_before_the_last_restart_can_be_looked_at(tmp_path: Path) 
         await until(pilot, lambda: panes(pilot) == [["second run"]])
 
 
-async def test_another_part_of_the_log_is_asked_for_by_a_digit(tmp_path: Path) -> None:
+async def test_a_digit_requests_another_time_window_of_the_log(tmp_path: Path) -> None:
     pod = pod_of(0)
     for number in range(200):
         pod.write(f"[rank0]: step {number}")
@@ -263,7 +263,7 @@ async def test_escape_leaves_one_thing_after_the_other_and_connections_end_with_
         await until(pilot, lambda: pod.open_streams == 0)
 
 
-async def test_a_job_without_pods_says_so_and_starts_when_they_come(tmp_path: Path) -> None:
+async def test_a_job_without_pods_shows_a_message_until_its_pods_appear(tmp_path: Path) -> None:
     pod = pod_of(0)
     async with connected(pod) as (_, client), Host(client, tmp_path).run_test() as pilot:
         await pilot.pause()
@@ -275,11 +275,11 @@ async def test_a_job_without_pods_says_so_and_starts_when_they_come(tmp_path: Pa
 
 
 def saved(folder: Path) -> list[bytes]:
-    """Return what the saved files hold, the oldest first."""
+    """Return the contents of the saved files, the oldest first."""
     return [path.read_bytes() for path in sorted(folder.glob("*.log"))]
 
 
-async def test_what_is_saved_is_all_of_it_byte_for_byte_read_again(tmp_path: Path) -> None:
+async def test_a_saved_log_is_refetched_completely_and_byte_for_byte(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     pod = pod_of(0)
     pod.write(b"[rank0]: \x1b]0;title\x07\xff\x00 [b]not markup[/b]")
@@ -296,7 +296,7 @@ async def test_what_is_saved_is_all_of_it_byte_for_byte_read_again(tmp_path: Pat
 
 
 @pytest.mark.slow
-async def test_the_saved_log_of_a_pod_that_is_gone_is_what_was_held_and_says_what_is_missing(
+async def test_the_saved_log_of_a_deleted_pod_has_the_retained_lines_and_counts_the_missing(
     tmp_path: Path,
 ) -> None:
     pod = pod_of(0)
@@ -322,7 +322,7 @@ async def test_the_saved_log_of_a_pod_that_is_gone_is_what_was_held_and_says_wha
     assert "the server no longer has" in notes[2]
 
 
-async def test_all_ranks_are_saved_by_time_each_line_with_its_rank(tmp_path: Path) -> None:
+async def test_logs_of_all_ranks_are_saved_with_the_rank_on_each_line(tmp_path: Path) -> None:
     pods = [pod_of(0), pod_of(1)]
     async with shown(*pods, tmp_path=tmp_path) as pilot:
         await pilot.press("a")
@@ -339,7 +339,7 @@ async def test_all_ranks_are_saved_by_time_each_line_with_its_rank(tmp_path: Pat
     ]
 
 
-async def test_a_log_that_was_saved_can_be_saved_again_when_it_has_grown(tmp_path: Path) -> None:
+async def test_a_log_can_be_saved_again_after_it_has_grown(tmp_path: Path) -> None:
     pod = pod_of(0)
     async with shown(pod, tmp_path=tmp_path) as pilot:
         await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
@@ -351,7 +351,7 @@ async def test_a_log_that_was_saved_can_be_saved_again_when_it_has_grown(tmp_pat
     assert newest.read_bytes() == b"[rank0]: hello from 0\n[rank0]: later 0\n"
 
 
-async def test_a_save_goes_on_when_its_view_is_left(tmp_path: Path) -> None:
+async def test_a_save_completes_after_its_view_is_closed(tmp_path: Path) -> None:
     pod = pod_of(0)
     async with shown(pod, tmp_path=tmp_path) as pilot:
         await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
@@ -361,7 +361,7 @@ async def test_a_save_goes_on_when_its_view_is_left(tmp_path: Path) -> None:
     assert saved(tmp_path) == [b"[rank0]: hello from 0\n"]
 
 
-async def test_a_log_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
+async def test_a_failed_log_save_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     async with shown(pod_of(0), tmp_path=tmp_path / "file" / "logs") as pilot:
         await until(pilot, lambda: panes(pilot) == [["hello from 0"]])

@@ -67,7 +67,7 @@ async def opened(*replies: Reply, obj: dict[str, Any] | None = None) -> AsyncIte
             yield Opened(pilot, screen, cluster, answers)
 
 
-async def test_it_says_why_it_is_no_form_and_where_the_old_name_stands() -> None:
+async def test_the_notice_explains_the_missing_form_and_references_to_the_old_name() -> None:
     async with opened() as it:
         assert it.notice.startswith("The form cannot express command of the image, hostAliases.")
         assert it.notice.endswith("Still refers to bert in: for.")
@@ -76,7 +76,7 @@ async def test_it_says_why_it_is_no_form_and_where_the_old_name_stands() -> None
         assert it.lines.has_focus
 
 
-async def test_a_kind_without_a_form_says_what_to_do_above_a_button_that_does_it() -> None:
+async def test_a_kind_without_form_fields_shows_instructions_and_a_create_button() -> None:
     job_set = {
         "kind": "JobSet",
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -91,7 +91,7 @@ async def test_a_kind_without_a_form_says_what_to_do_above_a_button_that_does_it
         assert isinstance(it.pilot.app.screen, ConfirmScreen)
 
 
-async def test_what_is_typed_is_what_is_created_after_the_server_was_asked() -> None:
+async def test_the_edited_manifest_is_created_after_a_confirmation_and_a_dry_run() -> None:
     async with opened(MADE, MADE) as it:
         it.lines.load_text(it.lines.text.replace("for: bert", "for: all"))
         await it.pilot.press("ctrl+o")
@@ -109,7 +109,7 @@ async def test_what_is_typed_is_what_is_created_after_the_server_was_asked() -> 
         assert it.answers == [JobRef("default", "bert-2", "PyTorchJob", "kubeflow.org/v1")]
 
 
-async def test_a_check_creates_nothing() -> None:
+async def test_a_dry_run_creates_nothing() -> None:
     async with opened(MADE) as it:
         await it.pilot.press("ctrl+t")
         await it.settled()
@@ -117,7 +117,7 @@ async def test_a_check_creates_nothing() -> None:
         assert [each.query["dryRun"] for each in it.cluster.asked(JOBS, method="POST")] == ["All"]
 
 
-async def test_what_the_server_refuses_is_said_and_stays_to_be_mended() -> None:
+async def test_a_rejected_manifest_is_reported_and_stays_open_for_editing() -> None:
     async with opened(refusal(422, "spec.x is wrong", "Invalid")) as it:
         await it.pilot.press("ctrl+o", "enter")
         await it.settled()
@@ -126,7 +126,7 @@ async def test_what_the_server_refuses_is_said_and_stays_to_be_mended() -> None:
         assert it.answers == []
 
 
-async def test_text_that_is_no_manifest_is_not_sent() -> None:
+async def test_an_invalid_manifest_is_not_sent() -> None:
     async with opened() as it:
         for text, words in (
             ("a: [", "Line 1"),
@@ -143,7 +143,7 @@ async def test_text_that_is_no_manifest_is_not_sent() -> None:
         assert it.cluster.asked(JOBS, method="POST") == []
 
 
-async def test_leaving_asks_only_when_something_was_typed() -> None:
+async def test_leaving_prompts_only_after_an_edit() -> None:
     async with opened() as it:
         it.lines.load_text("a: 1")
         await it.pilot.press("escape")
@@ -159,7 +159,7 @@ async def test_leaving_asks_only_when_something_was_typed() -> None:
         assert it.answers == [None]
 
 
-async def test_a_hostile_manifest_is_text_and_nothing_else() -> None:
+async def test_control_characters_in_a_manifest_are_sanitized() -> None:
     job = next(each for each in recorded("pytorchjobs") if each["metadata"]["name"] == "done")
     job["apiVersion"] = "kubeflow.org/v1"
     job["metadata"]["annotations"] = {"x": "\x1b]0;title\x07[/b]\u202e"}

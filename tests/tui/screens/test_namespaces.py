@@ -49,7 +49,7 @@ def words_of(play: Playground, name: str) -> list[str]:
     return next((words for words in lines if words[:1] == [name]), [])
 
 
-async def test_each_namespace_says_what_it_holds_waits_for_and_may_have(tmp_path: Path) -> None:
+async def test_each_namespace_shows_its_jobs_held_and_requested_gpus_and_quota(tmp_path: Path) -> None:
     async with console_on(tmp_path, **objects()) as play:
         watch = serve(play.cluster, NAMESPACES, *ALL)
         serve(play.cluster, QUOTAS, quota("gpus", 8, 64), quota("tight", 8, 8, namespace="vision"))
@@ -66,7 +66,7 @@ async def test_each_namespace_says_what_it_holds_waits_for_and_may_have(tmp_path
         await play.until(lambda: "Terminating" in words_of(play, "nlp"))
 
 
-async def test_enter_goes_to_the_jobs_of_a_namespace_and_those_used_lately_come_first(tmp_path: Path) -> None:
+async def test_enter_opens_the_jobs_of_a_namespace_and_recent_namespaces_come_first(tmp_path: Path) -> None:
     async with console_on(tmp_path, **objects()) as play:
         serve(play.cluster, NAMESPACES, *ALL)
         serve(play.cluster, QUOTAS)
@@ -89,7 +89,7 @@ async def test_enter_goes_to_the_jobs_of_a_namespace_and_those_used_lately_come_
         await play.until(lambda: "lab / default" in play.text)
 
 
-async def test_a_name_after_the_command_goes_there_at_once(tmp_path: Path) -> None:
+async def test_a_namespace_command_with_a_name_switches_immediately(tmp_path: Path) -> None:
     async with console_on(tmp_path, **objects()) as play:
         await play.press("colon", *"ns", "space", *"vision", "enter")
         await play.until(lambda: "lab / vision" in play.text)
@@ -98,7 +98,7 @@ async def test_a_name_after_the_command_goes_there_at_once(tmp_path: Path) -> No
         assert play.console.context.recent == ["vision"]
 
 
-async def test_a_namespace_that_does_not_exist_is_not_gone_to(tmp_path: Path) -> None:
+async def test_an_unknown_namespace_is_reported_and_the_current_one_stays(tmp_path: Path) -> None:
     async with console_on(tmp_path, **objects()) as play:
         play.cluster.say("/api/v1/namespaces/empty", Answer(namespace("empty")))
         play.cluster.say("/api/v1/namespaces/nosuch", refusal(404, "not found", "NotFound"))
@@ -133,7 +133,7 @@ async def test_jobs_takes_a_namespace_or_a_filter_and_so_do_the_kinds(tmp_path: 
             assert isinstance(play.console.screen, JobsView)
 
 
-async def test_namespaces_that_are_not_shown_are_offered_while_one_types(tmp_path: Path) -> None:
+async def test_namespaces_known_from_jobs_are_suggested_while_typing(tmp_path: Path) -> None:
     async with console_on(tmp_path, **objects()) as play:
         field = play.console.screen.query_one(Input)
         await play.press("colon", *"ns", "space", "v")
@@ -159,7 +159,7 @@ async def test_namespaces_are_sorted_and_left(tmp_path: Path) -> None:
         assert isinstance(play.console.screen, JobsView)
 
 
-async def test_where_they_may_not_be_listed_those_that_are_seen_are_shown(tmp_path: Path) -> None:
+async def test_namespaces_known_from_jobs_are_shown_when_listing_is_forbidden(tmp_path: Path) -> None:
     words = 'User "li" cannot list resource "namespaces" at the cluster scope'
     async with console_on(tmp_path, **objects()) as play:
         serve(play.cluster, NAMESPACES, reply=refusal(403, words, "Forbidden"))
@@ -172,7 +172,7 @@ async def test_where_they_may_not_be_listed_those_that_are_seen_are_shown(tmp_pa
         assert words_of(play, "all")
 
 
-async def test_whoever_may_see_one_namespace_only_is_not_offered_all(tmp_path: Path) -> None:
+async def test_all_namespaces_is_not_offered_to_a_user_limited_to_one_namespace(tmp_path: Path) -> None:
     one = "/api/v1/namespaces/default/pods"
     async with console_on(tmp_path, refused="pods", nodes=[node("a")]) as play:
         serve(play.cluster, one)
@@ -186,7 +186,7 @@ async def test_whoever_may_see_one_namespace_only_is_not_offered_all(tmp_path: P
         assert not words_of(play, "all")
 
 
-async def test_late_namespaces_and_a_cluster_that_is_not_there_are_said(tmp_path: Path) -> None:
+async def test_slow_namespaces_and_an_unreachable_cluster_are_reported(tmp_path: Path) -> None:
     late = Held(page(ALL))
     async with console_on(tmp_path) as play:
         serve(play.cluster, NAMESPACES, reply=late)
@@ -205,20 +205,20 @@ def quotas(*objects: Object) -> list[Quota]:
     return [convert(each, Quota) for each in objects]
 
 
-def test_of_several_quotas_the_one_that_leaves_least_counts() -> None:
+def test_the_tightest_of_several_quotas_applies() -> None:
     two = quota("wide", 2, 64), quota("tight", 2, 4)
     found = limits_by_namespace(quotas(*two, quota("other", 9, 8, namespace="x")))
     assert found["default"] == QuotaUsage(2, 4, "nvidia.com/gpu")
     assert found["x"].left == 0
 
 
-def test_a_quota_of_something_else_is_none_of_gpus() -> None:
+def test_quotas_without_gpu_requests_are_ignored() -> None:
     hard = {"requests.cpu": "4", "pods": "9", "nvidia.com/gpu": "1"}
     cpus = {"metadata": {"namespace": "x"}, "status": {"hard": hard}}
     assert limits_by_namespace(quotas(cpus, {"metadata": {}, "status": {"hard": None}})) == {}
 
 
-def test_those_used_lately_come_first_in_the_order_of_their_use() -> None:
+def test_recent_namespaces_come_first_in_order_of_use() -> None:
     names = [
         place.name
         for place in recent_first(

@@ -61,11 +61,11 @@ def test_each_gpu_is_a_cell_in_the_colour_of_the_job_that_holds_it() -> None:
     assert node_cells(row(0)) == []
 
 
-def test_jobs_beside_each_other_have_different_shapes_for_those_who_see_no_colours() -> None:
+def test_adjacent_jobs_have_different_shapes_without_colours() -> None:
     assert drawn(row(8, a=2, b=2, c=2, d=2)) == "▮▮▰▰▮▮▰▰"
 
 
-def test_no_two_jobs_of_a_node_share_colour_and_shape_while_pairs_last() -> None:
+def test_no_two_jobs_of_a_node_share_colour_and_shape_until_all_pairs_are_used() -> None:
     alike = [name for name in (f"job{number}" for number in range(200)) if job_style(name) == COLOURS[0]][:12]
     marks = job_marks(tuple(alike))
     assert len(set(marks)) == len(alike) == len(COLOURS) * len(HELD)
@@ -78,7 +78,7 @@ def test_no_two_jobs_of_a_node_share_colour_and_shape_while_pairs_last() -> None
     assert len(job_marks(tuple(f"job{number}" for number in range(40)))) == 40
 
 
-async def test_columns_that_say_nothing_give_their_room_to_who_holds_the_gpus() -> None:
+async def test_empty_columns_are_hidden_to_make_room_for_the_gpu_holders() -> None:
     full = row(8, **{f"longer-name-{number}": 1 for number in range(3)})
     async with hosted(NodesView(), ClusterSnapshot(nodes=(full,), is_synced=True), (125, 24)) as (app, _):
         header = next(line for line in app.text.splitlines() if "HELD BY" in line)
@@ -89,7 +89,7 @@ async def test_columns_that_say_nothing_give_their_room_to_who_holds_the_gpus() 
         assert "MODEL" in app.text
 
 
-def test_gpus_whose_numbers_are_known_are_where_they_are() -> None:
+def test_gpus_with_known_indices_are_drawn_at_their_index() -> None:
     holders = (
         Holder("default", "a-0", "a", 3, {GPU: 3}, devices=(0, 1, 6)),
         Holder("default", "b-0", "b", 1, {GPU: 1}, devices=(3,)),
@@ -106,7 +106,7 @@ def test_gpus_whose_numbers_are_known_are_where_they_are() -> None:
     st.integers(0, 20),
     st.integers(3, 40),
 )
-def test_cells_never_exceed_their_width_and_nothing_that_exists_vanishes(
+def test_gpu_cells_fit_their_width_and_show_every_existing_state(
     held: list[int], free: int, bad: int, width: int
 ) -> None:
     jobs = {f"job{number}": gpus for number, gpus in enumerate(held)}
@@ -141,7 +141,7 @@ def test_a_job_has_one_colour_everywhere(name: str) -> None:
         ("not listed", (), 0, "not listed"),
     ],
 )
-def test_a_nodes_status_is_one_word_and_what_has_to_be_known_beside_it(
+def test_a_node_status_shows_one_word_plus_relevant_conditions(
     status: str, conditions: tuple[tuple[str, str], ...], bad: int, words: str
 ) -> None:
     claims = tuple(
@@ -150,7 +150,7 @@ def test_a_nodes_status_is_one_word_and_what_has_to_be_known_beside_it(
     assert node_status(replace(row(8, bad), status=status, conditions=claims), Clock(NOW)) == words
 
 
-def test_a_silent_node_is_not_ready_since_it_was_last_heard() -> None:
+def test_a_not_ready_age_is_counted_from_the_last_heartbeat() -> None:
     changed, heard = (NOW - timedelta(seconds=seconds) for seconds in (4, 54))
     ready = Condition("Ready", "Unknown", last_transition_time=changed, last_heartbeat_time=heard)
     silent = replace(row(8), status="NotReady", conditions=(ready,))
@@ -164,7 +164,7 @@ def test_a_taint_is_short_in_a_list_and_whole_elsewhere() -> None:
     assert format_taints(Taint("spot", "", "NoExecute")) == "NoExecute spot"
 
 
-def test_totals_tell_the_free_blocks_and_a_job_that_no_block_is_large_enough_for() -> None:
+def test_totals_show_free_blocks_and_a_job_that_fits_in_no_block() -> None:
     waits = pytorch_job("waits", workers=2, gpus=4)
     jobs = tuple(joined([], [], [waits])[1].values())
     nodes = (row(8), replace(row(8, a=5), name="b"), replace(row(8, a=5), name="c"), row(8, a=8))
@@ -181,7 +181,7 @@ def test_totals_tell_the_free_blocks_and_a_job_that_no_block_is_large_enough_for
     assert totals(refused) == "Σ 4 nodes · 18 of ? GPUs held"
 
 
-async def test_the_list_says_of_each_node_who_holds_it_and_how_it_is() -> None:
+async def test_the_node_list_shows_gpu_holders_and_status_of_each_node() -> None:
     async with hosted(NodesView(), picture(), (80, 24)) as (app, pilot):
         for size in ((80, 24), (120, 40), (200, 60)):
             await pilot.resize_terminal(*size)
@@ -202,7 +202,7 @@ async def test_the_list_says_of_each_node_who_holds_it_and_how_it_is() -> None:
         assert "control-plane" in line_of(app, "login-1")
 
 
-async def test_nodes_are_sorted_by_name_and_by_what_is_free() -> None:
+async def test_nodes_are_sorted_by_name_and_by_free_gpus() -> None:
     async with hosted(NodesView(), picture()) as (app, pilot):
         table = app.screen.query_one(Table)
         assert [each.key for each in table.shown_rows][:2] == ["a100-1", "a100-2"]
@@ -224,7 +224,7 @@ async def test_keys_lead_from_a_node_to_its_holders_its_job_and_the_next_view() 
         ]
 
 
-async def test_a_node_that_nobody_holds_or_others_do_leads_to_no_job_and_that_is_said() -> None:
+async def test_opening_the_job_of_a_free_or_foreign_held_node_shows_a_message() -> None:
     async with hosted(NodesView(), picture(jobs=())) as (app, pilot):
         await pilot.press("o")
         assert "Its GPUs are held from another namespace" in app.text
@@ -233,7 +233,7 @@ async def test_a_node_that_nobody_holds_or_others_do_leads_to_no_job_and_that_is
         assert app.requests == []
 
 
-async def test_without_nodes_the_list_says_why_and_what_to_press() -> None:
+async def test_an_empty_node_list_shows_the_reason_and_the_key_to_press() -> None:
     cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({"is_synced": False}, "Reading the cluster…"),
         ({}, "The cluster has no nodes yet"),
@@ -247,7 +247,7 @@ async def test_without_nodes_the_list_says_why_and_what_to_press() -> None:
             assert words in app.text
 
 
-async def test_holders_are_told_each_with_job_pod_and_since_when_and_what_is_left() -> None:
+async def test_gpu_holders_are_listed_with_job_pod_and_age_and_the_free_gpus() -> None:
     async with hosted(NodeGpusView("a100-4"), picture()) as (app, _):
         assert "Nodes › a100-4   8 × A100-SXM4-80GB · Ready" in app.text
         line = line_of(app, "sweep-lr-3e4")
@@ -269,7 +269,7 @@ async def test_keys_lead_from_a_holder_to_its_job() -> None:
         assert app.requests == [(action, "worker-0", ("bert-large-ft",)) for action in actions]
 
 
-async def test_free_gpus_and_other_peoples_lead_nowhere_and_that_is_said() -> None:
+async def test_enter_on_free_or_foreign_gpus_shows_a_message() -> None:
     async with hosted(NodeGpusView("a100-4"), picture(jobs=())) as (app, pilot):
         await pilot.press("enter")
         assert "Its job is in another namespace" in app.text
@@ -280,7 +280,7 @@ async def test_free_gpus_and_other_peoples_lead_nowhere_and_that_is_said() -> No
         assert app.requests == [("gpu_links", "", ()), ("gpu_schedule", "", ())], "keys of the node"
 
 
-async def test_holders_are_sorted_by_since_when_they_hold() -> None:
+async def test_gpu_holders_are_sorted_by_age() -> None:
     async with hosted(NodeGpusView("a100-4"), picture()) as (app, pilot):
         table = app.screen.query_one(Table)
         await pilot.press("A")
@@ -289,14 +289,14 @@ async def test_holders_are_sorted_by_since_when_they_hold() -> None:
         assert table.shown_rows[0].key == "default/notebook-li"
 
 
-async def test_a_node_that_goes_while_one_looks_is_missed() -> None:
+async def test_a_node_removed_while_its_view_is_open_is_reported() -> None:
     async with hosted(NodeGpusView("a100-4"), picture()) as (app, pilot):
         app.view.snapshot = picture(nodes=())
         await pilot.pause()
         assert "not found; it may have been removed" in app.text
 
 
-async def test_numbers_of_gpus_are_named_where_the_scheduler_wrote_them_down() -> None:
+async def test_gpu_indices_from_the_scheduler_annotation_are_shown() -> None:
     bert = pytorch_job("bert", gpus=2)
     pod = pod_of(bert, "master-0", on="a", gpus=2)
     pod["metadata"]["annotations"] = {"topology.kubernetes.io/gpu-group": "1,3"}

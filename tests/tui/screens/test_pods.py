@@ -33,7 +33,7 @@ def words_of(play: Playground, name: str) -> list[str]:
     return next((words for words in lines if words[:1] == [name]), [])
 
 
-async def test_pods_of_my_jobs_are_listed_and_those_of_all_at_a_key(tmp_path: Path) -> None:
+async def test_pods_of_own_jobs_are_listed_and_a_key_shows_all(tmp_path: Path) -> None:
     async with console_on(tmp_path, nodes=[node("a", 8)], pods=[MASTER, OTHER], jobs=[BERT, VIT]) as play:
         await play.press(*typed("pods"))
         await play.until(titled(play, " Pods (mine 1)"))
@@ -60,7 +60,7 @@ async def test_pods_of_my_jobs_are_listed_and_those_of_all_at_a_key(tmp_path: Pa
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
-async def test_a_list_without_pods_says_why(tmp_path: Path, size: tuple[int, int]) -> None:
+async def test_an_empty_pod_list_shows_the_reason(tmp_path: Path, size: tuple[int, int]) -> None:
     async with console_on(tmp_path, jobs=[BERT], size=size) as play:
         await play.press(*typed("pods"))
         await play.until(lambda: "No job has a pod in namespace default." in play.text)
@@ -68,7 +68,7 @@ async def test_a_list_without_pods_says_why(tmp_path: Path, size: tuple[int, int
         await play.until(lambda: "No pod is selected." in play.text)
 
 
-async def test_pods_that_may_not_be_listed_are_not_called_none(tmp_path: Path) -> None:
+async def test_a_forbidden_pod_list_is_reported_instead_of_shown_as_empty(tmp_path: Path) -> None:
     def refuse(cluster: ScriptedCluster) -> None:
         cluster.replace("/api/v1/namespaces/default/pods", refusal(403, "not you", "Forbidden"))
 

@@ -14,7 +14,7 @@ HELP = (
 )
 
 
-async def test_why_there_is_no_text_can_be_read_to_its_last_word_and_the_text_comes_as_it_should() -> None:
+async def test_an_error_is_shown_in_full_until_the_text_loads_and_a_later_error_keeps_the_text() -> None:
     answers: list[Forbidden | str] = [
         Forbidden("Could not read the links.", TRIED, HELP),
         "GPU0 X",

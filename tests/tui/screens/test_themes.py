@@ -62,7 +62,7 @@ async def test_esc_brings_back_the_theme_there_was_and_a_name_is_worn_for_now(tm
         assert not (tmp_path / "state" / THEME_FILE).exists()
 
 
-async def test_a_theme_that_cannot_be_kept_is_worn_and_said(tmp_path: Path) -> None:
+async def test_a_theme_that_cannot_be_saved_is_applied_and_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     state = tmp_path / "file" / "state"
     async with console_on(tmp_path, state_folder=state, config_folder=tmp_path, **some_objects()) as play:
@@ -73,7 +73,7 @@ async def test_a_theme_that_cannot_be_kept_is_worn_and_said(tmp_path: Path) -> N
         assert any("Not a directory" in each.message for each in play.console._notifications)
 
 
-async def test_a_broken_theme_of_the_user_is_named_and_stops_nothing(tmp_path: Path) -> None:
+async def test_a_malformed_user_theme_is_reported_and_the_others_still_load(tmp_path: Path) -> None:
     (tmp_path / "themes").mkdir()
     (tmp_path / "themes" / "broken.toml").write_text("primary = [/b]")
     (tmp_path / "themes" / "mine.toml").write_text('parent = "gpuconsole-light"\nprimary = "#ff00ff"\n')
@@ -121,19 +121,19 @@ async def test_every_theme_draws_every_part(tmp_path: Path) -> None:
         ("", False, "true", "gone", ""),
     ],
 )
-def test_what_is_asked_for_now_wins_then_the_terminal_then_what_is_kept(
+def test_the_theme_flag_precedes_terminal_capabilities_and_the_saved_theme(
     tmp_path: Path, asked: str, is_mono: bool, colours: Colours, kept: str, chosen: str
 ) -> None:
     options = ConsoleOptions(theme=asked, is_mono=is_mono, kept_theme=kept, config_folder=tmp_path)
     assert choose_theme(options, colours) == chosen
 
 
-def test_where_the_chosen_theme_was_deleted_that_of_the_config_holds(tmp_path: Path) -> None:
+def test_a_deleted_saved_theme_falls_back_to_the_configured_theme(tmp_path: Path) -> None:
     options = ConsoleOptions(kept_theme="gone", config_theme="safe", config_folder=tmp_path)
     assert choose_theme(options, "true") == "gpuconsole-safe"
 
 
-def test_a_theme_that_is_not_there_is_wrong_usage_and_says_which_there_are(tmp_path: Path) -> None:
+def test_an_unknown_theme_is_a_usage_error_that_lists_the_themes(tmp_path: Path) -> None:
     (tmp_path / "gpuconsole" / "themes").mkdir(parents=True)
     (tmp_path / "gpuconsole" / "themes" / "mine.toml").write_text('parent = "gpuconsole-dark"')
     env = {**os.environ, "TERM": "xterm-256color", "XDG_CONFIG_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
@@ -160,7 +160,7 @@ COLOURED = re.compile(rb"\x1b\[(?:[0-9]+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[
         (("--theme", "dark"), {}, "mono", True),
     ],
 )
-def test_no_colour_is_sent_where_none_is_wanted(
+def test_no_colour_is_sent_when_disabled_by_environment_flag_or_saved_theme(
     tmp_path: Path, words: tuple[str, ...], said: dict[str, str], kept: str, is_coloured: bool
 ) -> None:
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig_of("http://127.0.0.1:1")))

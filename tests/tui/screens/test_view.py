@@ -1,4 +1,4 @@
-"""What every view has: the way back, the prompt, the palette, jumping, the user's own keys, a least size."""
+"""Features of every view: the way back, prompt, palette, jumps, the user's own keys, a least size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tui.tables.column import Cell, Column, Row
 from tui.widgets.table.table import Table
 
 
-async def test_minus_goes_to_the_view_before_and_back_again_without_end(tmp_path: Path) -> None:
+async def test_minus_toggles_between_the_last_two_views_without_growing_the_stack(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("minus")
         assert "No previous view yet" in play.text
@@ -48,7 +48,7 @@ async def test_minus_goes_to_the_view_before_and_back_again_without_end(tmp_path
         assert isinstance(play.console.screen, JobView)
 
 
-async def test_the_way_to_a_view_that_lies_below_is_the_way_back_to_it(tmp_path: Path) -> None:
+async def test_minus_returns_to_the_view_below_on_the_screen_stack(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("enter")
         await play.until(lambda: isinstance(play.console.screen, JobView))
@@ -74,7 +74,7 @@ class Drawn(ListView):
         self.draws.append((table.row_count, table.flashes))
 
 
-async def test_a_view_draws_below_a_question_but_below_another_view_only_once_it_is_shown_again(
+async def test_a_view_redraws_below_a_dialog_but_below_another_view_only_when_shown_again(
     tmp_path: Path,
 ) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
@@ -116,7 +116,7 @@ async def test_commands_in_one_packet_are_all_run(tmp_path: Path) -> None:
         assert len(play.console.screen_stack) == 2
 
 
-async def test_enter_runs_what_is_typed_not_what_is_suggested(tmp_path: Path) -> None:
+async def test_enter_runs_the_typed_command_rather_than_the_suggestion(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("colon", *"nod", "enter")
         assert isinstance(play.console.screen, JobsView)
@@ -137,7 +137,9 @@ async def test_a_letter_jumps_to_a_pane(tmp_path: Path) -> None:
         assert play.console.focused in tables
 
 
-async def test_a_terminal_too_small_says_so_and_gives_everything_back(tmp_path: Path) -> None:
+async def test_a_too_small_terminal_shows_a_message_and_restores_the_view_when_resized(
+    tmp_path: Path,
+) -> None:
     async with console_on(tmp_path, size=(80, 24), **some_objects()) as play:
         await play.press("j")
         await play.pilot.resize_terminal(59, 14)
@@ -152,7 +154,7 @@ async def test_a_terminal_too_small_says_so_and_gives_everything_back(tmp_path: 
 
 
 @pytest.mark.parametrize("folder", ["config", pytest.param("c" * 120, marks=pytest.mark.slow)])
-async def test_a_users_key_replaces_ours_in_the_view_the_footer_and_the_help(
+async def test_a_user_key_replaces_the_default_key_in_the_view_and_the_footer(
     tmp_path: Path, folder: str
 ) -> None:
     keys = tmp_path / folder
@@ -169,7 +171,7 @@ async def test_a_users_key_replaces_ours_in_the_view_the_footer_and_the_help(
         assert isinstance(play.console.screen, NodesView)
 
 
-async def test_nothing_is_asked_for_a_view_without_its_widgets(tmp_path: Path) -> None:
+async def test_permissions_are_not_requested_for_a_view_without_its_widgets(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         find_permissions(play.console, half := JobsView())
         half._add_child(Label(id="title"))  # its table is gone already
@@ -190,7 +192,7 @@ def every_list(base: type[ListView] = ListView) -> Iterator[type[ListView]]:
         yield from every_list(each)
 
 
-def test_a_list_that_opens_rows_in_its_own_way_does_not_open_them_in_the_usual_way_too() -> None:
+def test_a_list_with_its_own_row_handler_prevents_the_default_handler() -> None:
     for module in pkgutil.walk_packages(screens.__path__, f"{screens.__name__}."):
         importlib.import_module(module.name)
     for each in every_list():

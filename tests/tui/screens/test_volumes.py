@@ -37,7 +37,7 @@ async def open_volumes(play: Playground, word: str = "volumes") -> None:
     assert isinstance(play.console.screen, VolumesView)
 
 
-async def test_claims_are_listed_as_data_list_does_and_live(tmp_path: Path) -> None:
+async def test_volume_claims_are_listed_with_details_and_updated_live(tmp_path: Path) -> None:
     async with console_on(tmp_path, size=(80, 24), **some_objects()) as play:
         serve(play.cluster, SAID, about(scratch, "WaitForFirstConsumer", "waiting for first consumer"))
         watch = serve(play.cluster, HERE, workspace, imagenet, scratch, lost)
@@ -58,7 +58,7 @@ async def test_claims_are_listed_as_data_list_does_and_live(tmp_path: Path) -> N
         assert asked.query["fieldSelector"] == "involvedObject.kind=PersistentVolumeClaim"
 
 
-async def test_a_claim_that_waits_says_what_was_last_said_of_it(tmp_path: Path) -> None:
+async def test_a_pending_volume_claim_shows_its_latest_event(tmp_path: Path) -> None:
     tiny = claim("tiny", "1Gi", "Pending", storage="")
     async with console_on(tmp_path) as play:
         said = serve(play.cluster, SAID)
@@ -69,7 +69,7 @@ async def test_a_claim_that_waits_says_what_was_last_said_of_it(tmp_path: Path) 
         await play.until(lambda: "└ no storage class is set" in play.text)
 
 
-async def test_enter_tells_all_that_is_known_and_which_pods_use_it(tmp_path: Path) -> None:
+async def test_enter_on_a_volume_claim_shows_its_details_and_the_pods_that_use_it(tmp_path: Path) -> None:
     pod: Object = {
         "metadata": {"name": "bert-master-0", "namespace": "default"},
         "spec": {
@@ -137,7 +137,7 @@ async def test_zero_shows_all_namespaces_and_tab_goes_to_the_jobs(tmp_path: Path
         assert isinstance(play.console.screen, JobsView)
 
 
-async def test_a_refusal_is_said_in_a_sentence(tmp_path: Path) -> None:
+async def test_a_forbidden_volume_claim_list_is_explained(tmp_path: Path) -> None:
     words = 'User "li" cannot list resource "persistentvolumeclaims"'
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE, reply=refusal(403, words, "Forbidden"))
@@ -146,7 +146,7 @@ async def test_a_refusal_is_said_in_a_sentence(tmp_path: Path) -> None:
         assert words in play.text and ":info shows your permissions" in play.text
 
 
-async def test_claims_are_listed_though_nobody_may_say_what_happened_to_them(tmp_path: Path) -> None:
+async def test_volume_claims_are_listed_when_their_events_are_forbidden(tmp_path: Path) -> None:
     async with console_on(tmp_path) as play:
         serve(play.cluster, SAID, reply=refusal(403, "no events", "Forbidden"))
         serve(play.cluster, HERE, scratch)

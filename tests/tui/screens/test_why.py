@@ -71,17 +71,17 @@ def shown(play: Playground) -> ClusterSnapshot:
 
 
 def _is_reported(play: Playground, words: str) -> bool:
-    """Tell whether the job's reason has these words."""
+    """Return True if the job's reason has these words."""
     job = shown(play).job(REF)
     return job is not None and words in job.reason
 
 
 def flat(text: str) -> str:
-    """Return what is on screen as running text."""
+    """Return the text of a screen as running text."""
     return " ".join(text.split())
 
 
-async def test_the_line_stands_whole_below_the_title_and_a_key_opens_its_evidence(
+async def test_the_reason_is_shown_whole_below_the_title_and_a_key_opens_its_evidence(
     tmp_path: Path,
 ) -> None:
     async with job_view(tmp_path) as play:
@@ -105,7 +105,7 @@ async def test_the_line_stands_whole_below_the_title_and_a_key_opens_its_evidenc
         assert isinstance(play.console.screen, JobView)
 
 
-async def test_a_job_that_runs_needs_no_line_and_nobody_is_asked(tmp_path: Path) -> None:
+async def test_a_running_job_shows_no_reason_line_and_requests_no_diagnosis(tmp_path: Path) -> None:
     async with job_view(tmp_path, pod_of(bert, "master-0", on="a100-9")) as play:
         await play.until(lambda: "Running · 1/1 pods" in play.text)
         await play.pilot.pause()
@@ -113,7 +113,7 @@ async def test_a_job_that_runs_needs_no_line_and_nobody_is_asked(tmp_path: Path)
         assert play.cluster.asked(OWN) == []
 
 
-async def test_it_is_asked_again_when_the_job_changes_and_only_then(tmp_path: Path) -> None:
+async def test_the_diagnosis_is_repeated_only_when_the_job_changes(tmp_path: Path) -> None:
     async with job_view(tmp_path) as play:
         await play.until(lambda: SENTENCE in flat(play.text))
         assert len(play.cluster.asked(OWN)) == 1
@@ -137,7 +137,7 @@ def _no_image() -> Object:
     return {"name": "pytorch", "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}
 
 
-async def test_a_job_that_changes_all_the_time_is_asked_about_now_and_then_only(tmp_path: Path) -> None:
+async def test_the_diagnosis_of_a_constantly_changing_job_is_rate_limited(tmp_path: Path) -> None:
     async with job_view(tmp_path, diagnosis_interval_s=3600) as play:
         await play.until(lambda: SENTENCE in flat(play.text))
         for number in range(5):
@@ -149,7 +149,7 @@ async def test_a_job_that_changes_all_the_time_is_asked_about_now_and_then_only(
         assert len(play.cluster.asked(OWN)) == 1
 
 
-async def test_where_nobody_answers_why_the_reason_of_the_status_stays(tmp_path: Path) -> None:
+async def test_a_failed_diagnosis_leaves_the_status_reason_visible(tmp_path: Path) -> None:
     async with job_view(tmp_path, own=refusal(500, "etcd is away")) as play:
         await play.cluster.until_asked(OWN)
         await play.pilot.pause()

@@ -52,7 +52,7 @@ def reader(play: Playground) -> TextLines:
     return play.console.screen.query_one(TextLines)
 
 
-async def test_it_is_shown_with_secrets_hidden_and_managed_fields_folded(tmp_path: Path) -> None:
+async def test_yaml_is_shown_with_secrets_hidden_and_managed_fields_folded(tmp_path: Path) -> None:
     async with yaml_view(tmp_path) as play:
         assert "Jobs › bert › YAML" in title(play) and "1 secret hidden" in title(play)
         assert "value: ••••" in play.text and TOKEN not in play.text
@@ -63,7 +63,7 @@ async def test_it_is_shown_with_secrets_hidden_and_managed_fields_folded(tmp_pat
         await play.until(lambda: "manager: kubectl" not in play.text)
 
 
-async def test_a_search_marks_matches_counts_them_and_goes_round(tmp_path: Path) -> None:
+async def test_a_search_counts_matches_and_wraps_around(tmp_path: Path) -> None:
     notes = [f"note {number}" for number in range(100)]
     async with yaml_view(tmp_path, bert(notes=notes), size=(80, 24)) as play:
         lines = play.text.count("\n")
@@ -80,7 +80,7 @@ async def test_a_search_marks_matches_counts_them_and_goes_round(tmp_path: Path)
         await play.until(lambda: "nothing found" in title(play))
 
 
-async def test_secrets_are_shown_after_a_question_only_and_never_copied(tmp_path: Path) -> None:
+async def test_secrets_are_shown_only_after_confirmation_and_never_copied(tmp_path: Path) -> None:
     async with yaml_view(tmp_path) as play:
         await play.press("x")
         assert isinstance(play.console.screen, ConfirmScreen)
@@ -101,7 +101,7 @@ def is_watch(asked: Asked) -> bool:
     return asked.query.get("fieldSelector") == "metadata.name=bert"
 
 
-async def test_it_follows_the_object_by_a_watch_and_says_when_it_is_gone(tmp_path: Path) -> None:
+async def test_the_yaml_view_watches_its_object_and_reports_its_deletion(tmp_path: Path) -> None:
     watch = Stream()
     async with yaml_view(tmp_path, watch=watch) as play:
         await play.until(lambda: any(is_watch(each) for each in play.cluster.requests))
@@ -115,7 +115,7 @@ async def test_it_follows_the_object_by_a_watch_and_says_when_it_is_gone(tmp_pat
         assert "suspend: true" in play.text
 
 
-async def test_it_stands_still_when_asked_and_reads_again_on_demand(tmp_path: Path) -> None:
+async def test_the_yaml_view_can_be_paused_and_refreshed_manually(tmp_path: Path) -> None:
     watch = Stream()
     async with yaml_view(tmp_path, watch=watch) as play:
         await play.until(lambda: " live" in title(play))
@@ -129,7 +129,7 @@ async def test_it_stands_still_when_asked_and_reads_again_on_demand(tmp_path: Pa
         await play.until(lambda: "suspend: true" in play.text)
 
 
-async def test_what_may_be_read_but_not_watched_is_said(tmp_path: Path) -> None:
+async def test_a_missing_watch_permission_is_reported_above_the_yaml(tmp_path: Path) -> None:
     async with yaml_view(tmp_path, watch=refusal(403, "cannot watch", "Forbidden")) as play:
         await play.until(lambda: "not live: you may not watch it" in title(play))
         assert "kind: PyTorchJob" in play.text
@@ -155,7 +155,7 @@ async def test_any_object_is_named_by_its_kind_and_its_secrets_are_hidden(tmp_pa
         await play.until(lambda: "cannot get secrets" in play.text)
 
 
-async def test_long_lines_go_on_to_the_side_or_are_broken(tmp_path: Path) -> None:
+async def test_long_yaml_lines_scroll_sideways_or_wrap(tmp_path: Path) -> None:
     async with yaml_view(tmp_path, bert(words="word " * 60 + "end"), size=(80, 40)) as play:
         assert "end" not in play.text and "›" in play.text
         await play.press("w")
@@ -168,7 +168,7 @@ async def test_long_lines_go_on_to_the_side_or_are_broken(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-async def test_the_largest_objects_stay_quick_enough_to_work_with(tmp_path: Path) -> None:
+async def test_a_very_large_object_can_be_scrolled_searched_and_wrapped(tmp_path: Path) -> None:
     huge = bert(
         notes=[{"name": f"n{number}", "value": f"some words {number}"} for number in range(25_000)],
         blob="x" * 500_000,

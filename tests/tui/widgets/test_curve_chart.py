@@ -42,7 +42,7 @@ def lines(app: ChartApp) -> list[str]:
     return [app.chart.render_line(y).text for y in range(app.chart.size.height)]
 
 
-async def test_a_chart_fills_the_space_it_has_in_every_theme() -> None:
+async def test_a_chart_fills_its_space_in_every_theme() -> None:
     curves = [PlotCurve(f"job-{index}", falling()) for index in range(7)]
     app = ChartApp(*curves, view=PlotOptions(smoothing=0.6, cursor=3))
     async with app.run_test(size=(120, 30)) as pilot:

@@ -1,4 +1,4 @@
-"""What of a table has just changed, and for how long that is said."""
+"""Marks on recently changed cells of a table, and their duration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def noted(before: Row, after: Row) -> Flashes:
     return flashes
 
 
-def test_another_text_in_a_column_that_flashes_is_pointed_at() -> None:
+def test_a_changed_cell_in_a_flashing_column_is_recorded() -> None:
     assert noted(row("Pending"), row("Running")).of("a") == (1,)
 
 
@@ -32,13 +32,13 @@ def test_another_text_in_a_column_that_flashes_is_pointed_at() -> None:
         (row("Running"), row("Failed", key="new")),
     ],
 )
-def test_ages_and_new_rows_are_no_changes(before: Row, after: Row) -> None:
+def test_changed_ages_and_new_rows_do_not_flash(before: Row, after: Row) -> None:
     flashes = noted(before, after)
     assert flashes.of(after.key) == ()
     assert flashes.next_end_s is None
 
 
-def test_changes_soon_after_each_other_end_together() -> None:
+def test_flashes_of_nearby_changes_end_together() -> None:
     flashes = noted(row("Pending"), row("Running"))
     flashes.record(COLUMNS, {"b": row("Pending", key="b")}, [row("Failed", key="b")], 9.6)
     end_s = flashes.next_end_s

@@ -65,12 +65,12 @@ def rows(view: LogView) -> list[str]:
 
 
 def texts(view: LogView) -> list[str]:
-    """What is on screen, without the times."""
+    """Return the lines on the screen without their times."""
     return [row[13:] if view.shows_times else row for row in rows(view) if row]
 
 
 @pytest.mark.parametrize("key", ["k", "up", "pageup", "ctrl+u", "g"])
-async def test_a_log_follows_its_end_until_the_reader_goes_up_and_counts_what_comes(key: str) -> None:
+async def test_a_log_follows_its_end_until_scrolled_up_and_then_counts_new_lines(key: str) -> None:
     feed = feed_of(*map(line, range(99)))
     async with Host(LogView(feed)).run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -92,7 +92,7 @@ async def test_a_log_follows_its_end_until_the_reader_goes_up_and_counts_what_co
         assert not view.border_subtitle
 
 
-async def test_the_readers_place_stays_when_old_lines_go() -> None:
+async def test_the_scroll_position_stays_when_old_lines_are_dropped() -> None:
     view = LogView(max_items=1100)
     async with Host(view).run_test(size=(80, 24)) as pilot:
         await settled(pilot)
@@ -104,7 +104,7 @@ async def test_the_readers_place_stays_when_old_lines_go() -> None:
         assert texts(view) == before
 
 
-async def test_a_filter_hides_what_does_not_match_and_markers_stay() -> None:
+async def test_a_log_filter_hides_other_lines_but_keeps_markers() -> None:
     items = [line(number, f"step {number} {'NCCL' if number % 10 == 0 else 'loss'}") for number in range(50)]
     gap = Marker(Mark.GAP, "gap: lines may be missing", HERE, AT + 50_000_000, 50)
     async with Host(LogView(feed_of(*items, gap))).run_test(size=(80, 24)) as pilot:
@@ -180,7 +180,7 @@ async def test_a_mark_is_drawn_and_the_screen_is_copied_as_clean_text() -> None:
         assert app.copied.startswith("ared\nb\n── mark 1")
 
 
-async def test_what_is_not_held_any_more_is_said_for_each_rank_at_the_start() -> None:
+async def test_the_start_of_the_log_counts_dropped_lines_per_rank() -> None:
     feed = Feed(EVERYTHING, lambda _: "", window_s=0.0, dropped_lines={"rank 10": 7})
     view = LogView(feed, max_items=160)
     async with Host(view).run_test(size=(90, 24)) as pilot:
@@ -210,7 +210,7 @@ async def test_what_is_not_held_any_more_is_said_for_each_rank_at_the_start() ->
 
 @pytest.mark.parametrize("wraps", [False, True])
 @pytest.mark.parametrize("typed", ["", "step 1", "!step 1"])
-async def test_rows_and_matches_stay_true_when_old_lines_go(wraps: bool, typed: str) -> None:
+async def test_rows_and_matches_stay_correct_when_old_lines_are_dropped(wraps: bool, typed: str) -> None:
     items = [line(number, f"step {number} " + "loss " * (number % 40)) for number in range(700)]
     view = LogView(max_items=320)
     async with Host(view).run_test(size=(60, 24)) as pilot:
@@ -235,7 +235,7 @@ async def test_rows_and_matches_stay_true_when_old_lines_go(wraps: bool, typed: 
             )
 
 
-async def test_what_the_reader_looks_at_stays_when_old_lines_go_wrapped_and_filtered() -> None:
+async def test_the_scroll_position_of_a_wrapped_filtered_log_stays_when_old_lines_are_dropped() -> None:
     view = LogView(max_items=320)
     async with Host(view).run_test(size=(60, 24)) as pilot:
         await settled(pilot)
@@ -251,7 +251,7 @@ async def test_what_the_reader_looks_at_stays_when_old_lines_go_wrapped_and_filt
                 assert texts(view) == before
 
 
-async def test_no_byte_of_a_log_reaches_the_terminal_as_it_is() -> None:
+async def test_any_log_bytes_are_sanitized_before_drawing() -> None:
     hostile = Marker(Mark.NOTE, "\x1b[2J\u202e[/b]", HERE)
     anything = st.lists(st.one_of(st.binary(max_size=120), st.text(max_size=60).map(str.encode)), max_size=8)
     view = LogView(name_of=lambda _: "\x9bm")
@@ -272,22 +272,22 @@ async def test_no_byte_of_a_log_reaches_the_terminal_as_it_is() -> None:
 
 
 @given(text=st.text(alphabet="ab中文é ", max_size=60), width=st.integers(2, 20))
-def test_wrapped_parts_fit_and_make_the_whole(text: str, width: int) -> None:
+def test_wrapped_parts_fit_the_width_and_are_in_order(text: str, width: int) -> None:
     cuts = [0, *wrap_cuts(text, width)]
     assert all(end - start <= width for start, end in pairwise(cuts))
     assert cuts == sorted(cuts)
 
 
-def test_progress_lines_show_where_they_are_now() -> None:
+def test_a_progress_line_shows_its_latest_state() -> None:
     assert plain_text(line(0, b" 10%|#   |\r 50%|##  |\r100%|####|")) == "100%|####|"
 
 
-def test_a_filter_that_leaves_out_highlights_nothing() -> None:
+def test_a_negated_filter_highlights_nothing() -> None:
     assert pattern_of("!x") is None
     assert pattern_of("a(") is not None
 
 
-async def test_a_flood_is_taken_in_and_a_key_is_answered_meanwhile() -> None:
+async def test_a_flood_of_log_lines_is_drained_in_batches_and_keys_still_work() -> None:
     feed = Feed(EVERYTHING, lambda _: "", window_s=0.0, max_items=10_000_000)
     items = [line(number, f"step {number} loss 1.234 lr 2.1e-05 412 img/s") for number in range(200_000)]
     view = LogView(feed)
@@ -305,7 +305,7 @@ async def test_a_flood_is_taken_in_and_a_key_is_answered_meanwhile() -> None:
         assert texts(view)[-1].startswith("step 199999")
 
 
-async def test_a_row_that_only_scrolls_is_not_drawn_again() -> None:
+async def test_a_row_that_only_scrolls_is_not_redrawn() -> None:
     app = Host(LogView(feed_of(*(line(number) for number in range(200)))))
 
     async with app.run_test(size=(80, 24)) as pilot:
@@ -323,7 +323,7 @@ async def test_a_row_that_only_scrolls_is_not_drawn_again() -> None:
         assert drawn_anew <= 2
 
 
-async def test_rows_are_drawn_anew_when_they_are_to_look_otherwise() -> None:
+async def test_log_rows_are_redrawn_when_their_appearance_changes() -> None:
     feed = feed_of(*(line(number, f"step {number} " + "x" * 100) for number in range(200)))
     app = Host(LogView(feed))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -351,7 +351,7 @@ async def test_rows_are_drawn_anew_when_they_are_to_look_otherwise() -> None:
             assert seen[-1] != seen[-2], len(seen)
 
 
-async def test_a_theme_that_differs_only_in_the_colour_of_times_is_seen() -> None:
+async def test_log_rows_are_redrawn_when_only_the_timestamp_colour_changes() -> None:
     app = Host(LogView(feed_of(line(0))))
     about: dict[str, Any] = {**themes.load()[themes.DEFAULT]}
     variables = {**about["variables"], "quiet": "#ff0000"}

@@ -39,7 +39,7 @@ def laid_out(nodes: Sequence[NodeRow], light: NodeBarHighlight = UNLIT, **room: 
     return strip
 
 
-def test_every_node_is_shown_while_all_fit_and_their_sums_by_model_from_there_on() -> None:
+def test_nodes_are_shown_individually_while_they_fit_and_grouped_by_model_otherwise() -> None:
     strip = laid_out(many(48))
     assert not strip.is_grouped and len(strip.entries) == 48 and strip.rows <= 12
     strip = laid_out(many(400) + many(50, "NVIDIA-H100", 400))
@@ -48,7 +48,7 @@ def test_every_node_is_shown_while_all_fit_and_their_sums_by_model_from_there_on
     assert shown(strip)[0] == "nodes 450 · free in blocks 8×450"
 
 
-def test_groups_say_less_where_there_is_little_room_and_the_heading_keeps_what_is_pointed_at() -> None:
+def test_node_groups_are_abbreviated_when_narrow_and_the_heading_keeps_the_highlight() -> None:
     models = ("NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-L40S", "Tesla-V100-SXM2-32GB")
     nodes = [row for place, model in enumerate(models) for row in many(250, model, 250 * place)]
     nodes += [replace(row("shut", 2), name="n-cordoned", status="Ready, cordoned", gpu_model=models[0])]
@@ -70,12 +70,12 @@ def test_groups_say_less_where_there_is_little_room_and_the_heading_keeps_what_i
     assert "".join(text for text, _ in hidden).endswith("… · +3 lines")
 
 
-def test_nodes_stand_in_the_order_in_which_people_count() -> None:
+def test_nodes_are_sorted_naturally_by_number() -> None:
     strip = laid_out([row(f"a-{number}") for number in (1, 10, 2, 21)])
     assert [entry.key for entry in strip.entries] == ["a-1", "a-2", "a-10", "a-21"]
 
 
-def test_nodes_without_gpus_are_no_part_of_it() -> None:
+def test_nodes_without_gpus_are_left_out_of_the_node_bar() -> None:
     cpu = joined([node("cpu", 0)], [], [])[0]["cpu"]
     assert shown(laid_out([cpu, row("a")]))[0] == "nodes 1 · free in blocks 8"
     assert shown(laid_out([])) == ["no nodes, so nothing can run"]
@@ -83,7 +83,7 @@ def test_nodes_without_gpus_are_no_part_of_it() -> None:
     assert shown(laid_out([row("a", 8)]))[0] == "nodes 1 · no GPU is free"
 
 
-def test_what_takes_no_pods_is_seen_without_colour() -> None:
+def test_unschedulable_and_unhealthy_nodes_are_marked_in_words() -> None:
     bad = replace(row("c"), resources={"nvidia.com/gpu": Share(6, 0, 2)})
     tainted = row("d", status="Ready, tainted")
     strip = laid_out([row("a", status="Ready, cordoned"), row("b", 8, status="NotReady"), bad, tainted])
@@ -96,7 +96,7 @@ def test_what_takes_no_pods_is_seen_without_colour() -> None:
     assert "GPUs" in line and "1 not ready  1 cordoned  1 tainted  2 unhealthy" in line
 
 
-def test_groups_go_by_a_label_where_one_is_set() -> None:
+def test_nodes_are_grouped_by_the_configured_label() -> None:
     strip = NodeBarLayout("zone")
     nodes = [replace(each, labels={"zone": f"z{place % 2}"}) for place, each in enumerate(many(100))]
     strip.lay_out([*nodes, row("other")], NodeBarHighlight(), 120, 4)
@@ -104,7 +104,7 @@ def test_groups_go_by_a_label_where_one_is_set() -> None:
     assert strip.names_under(NO_LABEL) == {"other"}
 
 
-def test_a_job_is_lit_on_its_nodes_and_in_its_group_and_a_dim_strip_has_one_look() -> None:
+def test_a_job_is_highlighted_in_its_node_group_and_a_dim_bar_has_one_style() -> None:
     light = NodeBarHighlight(frozenset({("default", "bert")}), {"n-0001": 8}, words="◆ on n-0001")
     strip = laid_out(many(400), light)
     assert "A100 ▯" in shown(strip, light)[1]  # nobody holds what is only said to be held
@@ -115,14 +115,14 @@ def test_a_job_is_lit_on_its_nodes_and_in_its_group_and_a_dim_strip_has_one_look
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 119])
-def test_no_line_is_wider_than_there_is_room(width: int) -> None:
+def test_the_node_bar_heading_fits_the_width(width: int) -> None:
     for nodes in (many(3), many(400), [row("x" * 60, gpu_model="y" * 60)]):
         strip = laid_out(nodes, width=width, rows=8)
         light = NodeBarHighlight(words="z" * 200)
         assert cell_len(shown(strip, light, width)[0]) <= width
 
 
-def test_groups_stay_right_while_nodes_change_come_and_go() -> None:
+def test_node_groups_stay_correct_while_nodes_change_appear_and_disappear() -> None:
     groups = NodeGroups()
     nodes = many(20)
     for changed in (
@@ -157,7 +157,7 @@ class Labels(dict[str, str]):
         return super().get(key, default)
 
 
-def test_a_node_that_comes_before_thousands_is_the_only_one_that_is_counted() -> None:
+def test_adding_one_node_before_thousands_counts_only_that_node() -> None:
     nodes = [replace(each, labels=Labels()) for each in many(5000)]
     groups = NodeGroups("zone")
     groups.update(nodes)

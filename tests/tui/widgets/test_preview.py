@@ -55,7 +55,7 @@ def text_of(lines: Lines) -> str:
 
 
 def says(*said: Reply) -> Callable[[ScriptedCluster], None]:
-    """Return what lets a cluster answer so when it is asked for bert's events, once after the other."""
+    """Return a function that lets a cluster send these replies, one after the other, for bert's events."""
 
     def say(cluster: ScriptedCluster) -> None:
         cluster.forget(EVENTS)
@@ -65,7 +65,7 @@ def says(*said: Reply) -> Callable[[ScriptedCluster], None]:
 
 
 def pane(play: Playground) -> str:
-    """Return what the pane says."""
+    """Return the text of the pane."""
     preview = play.console.screen.query_one(Preview)
     return "\n".join(preview.render_line(y).text for y in range(preview.size.height))
 
@@ -78,7 +78,7 @@ def test_wrapped_words_fit_their_width_and_none_is_lost(text: str, width: int) -
     assert "".join("".join(lines).split()) == "".join(sanitize(text).split())
 
 
-def test_a_job_tells_why_and_what_happened() -> None:
+def test_the_job_preview_shows_the_reason_and_events() -> None:
     found = replace(job("bert", user="li"), reason="worker-1 exit 1, restarted once")
     glance = PreviewData(
         (event(type="Warning", reason="BackOff", count=3, message="restarting failed container"),),
@@ -89,7 +89,7 @@ def test_a_job_tells_why_and_what_happened() -> None:
     assert len(text_of(job_preview(found, glance, Clock(NOW), 60, 4)).split("\n")) == 4
 
 
-def test_a_job_tells_what_could_not_be_seen_and_that_there_is_nothing() -> None:
+def test_the_job_preview_reports_forbidden_and_missing_events() -> None:
     refused = PreviewData(events_problem="May not list events.")
     told = text_of(job_preview(job("a"), refused, Clock(NOW), 60, 30))
     assert "May not list events." in told
@@ -97,7 +97,7 @@ def test_a_job_tells_what_could_not_be_seen_and_that_there_is_nothing() -> None:
     assert "None; a cluster forgets them after an hour." in silent
 
 
-def test_a_node_tells_who_holds_it_what_keeps_pods_away_and_what_is_wrong_with_it() -> None:
+def test_the_node_preview_shows_holders_taints_and_failing_conditions() -> None:
     obj = node("a", taints=[{"key": "nvidia.com/gpu", "value": "only", "effect": "NoSchedule"}])
     since = (NOW - timedelta(minutes=12)).isoformat()
     lost = {
@@ -123,7 +123,7 @@ def test_a_node_tells_who_holds_it_what_keeps_pods_away_and_what_is_wrong_with_i
 
 @settings(max_examples=60)
 @given(st.text(max_size=80), st.integers(4, 70), st.integers(1, 40))
-def test_whatever_a_cluster_says_the_story_is_harmless_and_fits(words: str, width: int, height: int) -> None:
+def test_the_job_preview_is_sanitized_and_fits_for_any_text(words: str, width: int, height: int) -> None:
     told = event(type="Warning", reason=words, message=words)
     found = replace(job("a", user=words, progress=words), reason=words)
     glance = PreviewData((told,) * 3)
@@ -133,12 +133,12 @@ def test_whatever_a_cluster_says_the_story_is_harmless_and_fits(words: str, widt
         assert not any(UNSAFE.search(text) for text, _ in line)
 
 
-async def test_a_wide_terminal_shows_the_row_of_the_cursor_and_asks_once_for_it(tmp_path: Path) -> None:
+async def test_a_wide_terminal_previews_the_selected_row_and_requests_its_events_once(tmp_path: Path) -> None:
     said = says(page([happened("e", message="pulled [/b] the image")]))
     async with console_on(tmp_path, size=WIDE, prepare=said, **some_objects()) as play:
         await play.press("N", "g")
         await play.until(lambda: "pulled [/b] the image" in pane(play))
-        await play.until(lambda: play.is_filled)  # its pods may come after the job
+        await play.until_idle()  # its pods may come after the job
         preview = play.console.screen.query_one(Preview)
         asked = len(play.cluster.asked(EVENTS))
         for _ in range(3):
@@ -159,7 +159,7 @@ async def test_a_wide_terminal_shows_the_row_of_the_cursor_and_asks_once_for_it(
         await play.until(lambda: "held by" in pane(play))
 
 
-async def test_a_narrow_terminal_has_no_preview_and_z_says_what_it_needs() -> None:
+async def test_a_narrow_terminal_has_no_preview_and_z_reports_the_required_width() -> None:
     async with hosted(NodesView(), picture(), (139, 40)) as (app, pilot):
         assert not app.screen.query_one(Preview).display
         await pilot.press("z")
@@ -169,13 +169,13 @@ async def test_a_narrow_terminal_has_no_preview_and_z_says_what_it_needs() -> No
         assert app.screen.query_one(Preview).display
 
 
-async def test_other_lists_have_no_preview_and_z_says_which_have() -> None:
+async def test_z_in_a_list_without_preview_names_the_lists_that_have_one() -> None:
     async with hosted(ContextsView(Kubeconfig), picture(), WIDE) as (app, pilot):
         await pilot.press("z")
         await until(pilot, lambda: "Only the lists of jobs and nodes have a preview." in app.text)
 
 
-async def test_a_row_that_changes_while_it_is_asked_about_is_asked_about_again(tmp_path: Path) -> None:
+async def test_a_row_that_changes_during_its_preview_request_is_requested_again(tmp_path: Path) -> None:
     said = says(Stall(), Stall(), page([happened("e", message="pulled")]))
     async with console_on(tmp_path, size=WIDE, prepare=said, **some_objects()) as play:
         await play.press("N", "g")
@@ -185,7 +185,7 @@ async def test_a_row_that_changes_while_it_is_asked_about_is_asked_about_again(t
         await play.until(lambda: "pulled" in pane(play))
 
 
-async def test_what_the_cursor_has_left_is_not_asked_for_any_more(tmp_path: Path) -> None:
+async def test_moving_the_cursor_cancels_the_preview_request_of_the_previous_row(tmp_path: Path) -> None:
     async with console_on(tmp_path, size=WIDE, prepare=says(Stall()), **some_objects()) as play:
         await play.press("N", "g")
         await play.cluster.until_asked(EVENTS)

@@ -39,25 +39,27 @@ def names(rows: RowSet) -> list[str]:
         ("a" + "9" * 30, "a1" + "0" * 30),
     ],
 )
-def test_numbers_within_words_are_sorted_as_people_count(smaller: str, larger: str) -> None:
+def test_numbers_within_words_are_sorted_naturally(smaller: str, larger: str) -> None:
     assert natural_key(smaller) < natural_key(larger)
 
 
-def test_case_and_leading_zeros_make_no_order() -> None:
+def test_case_and_leading_zeros_do_not_affect_the_order() -> None:
     assert natural_key("Rank-07") == natural_key("rank-7")
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12), st.text("abc-", max_size=3))
-def test_any_two_numbers_after_the_same_words_are_in_their_order(one: int, other: int, words: str) -> None:
+def test_any_two_numbers_after_a_common_prefix_are_sorted_numerically(
+    one: int, other: int, words: str
+) -> None:
     assert (natural_key(f"{words}{one}") < natural_key(f"{words}{other}")) == (one < other)
 
 
 @pytest.mark.parametrize("cell", [Cell(""), Cell("–", "quiet"), Cell("7", sort=float("nan"))])
-def test_a_cell_that_says_nothing_has_no_place_in_the_order(cell: Cell) -> None:
+def test_an_empty_or_nan_cell_has_no_sort_key(cell: Cell) -> None:
     assert sort_key(cell) is None
 
 
-def test_what_is_not_known_comes_last_either_way() -> None:
+def test_unknown_values_are_sorted_last_in_both_directions() -> None:
     keys = [None, 3.0, "b", 1.0, None, "a"]
     assert [keys[place] for place in sorted_places(keys, largest_first=False)] == [
         1.0,
@@ -88,7 +90,7 @@ def test_equal_rows_stay_in_the_order_given_when_the_order_is_reversed() -> None
     assert names(rows) == ["a", "b", "c", "d"]
 
 
-def test_an_order_waits_for_its_column() -> None:
+def test_a_sort_order_applies_once_its_column_appears() -> None:
     rows = RowSet(COLUMNS)
     rows.sort(("size", False))
     rows.set_columns(COLUMNS[:1], [Row(key, (Cell(key),)) for key in "ab"])
@@ -97,7 +99,7 @@ def test_an_order_waits_for_its_column() -> None:
     assert names(rows) == ["b", "a"]
 
 
-def test_a_row_is_asked_once_while_it_is_the_same_object() -> None:
+def test_a_row_is_filtered_once_while_it_is_the_same_object() -> None:
     asked: list[str] = []
 
     def wanted(each: Row) -> bool:
@@ -148,7 +150,7 @@ def plainly(rows: Sequence[Row], pattern: str, order: tuple[str, bool] | None) -
 
 
 @given(_STEPS, st.booleans())
-def test_what_is_shown_is_what_filtering_and_sorting_all_rows_anew_would_show(
+def test_incremental_filtering_and_sorting_equals_a_full_recomputation(
     steps: list[tuple[str, Any]], keeps_objects: bool
 ) -> None:
     rows = RowSet(COLUMNS)
@@ -170,7 +172,7 @@ def test_what_is_shown_is_what_filtering_and_sorting_all_rows_anew_would_show(
         assert [rows.find(key) for key in names(rows)] == list(range(len(rows.shown)))
 
 
-def test_the_nearest_row_below_stands_for_one_that_is_gone() -> None:
+def test_the_nearest_remaining_row_below_replaces_a_removed_row() -> None:
     rows = RowSet(COLUMNS)
     before = [row(key) for key in "abcde"]
     rows.replace([row(key) for key in "xabe"])
@@ -223,7 +225,7 @@ class Maker:
         return Row(thing.name, (Cell(thing.name),))
 
 
-def test_only_what_has_changed_gets_a_new_row() -> None:
+def test_only_changed_objects_get_a_new_row() -> None:
     kept, make = RowCache[Thing](), Maker()
     things = [Thing("a"), Thing("b"), Thing("c")]
     first = kept.rows(things, make, drawn_for=1)
@@ -234,7 +236,7 @@ def test_only_what_has_changed_gets_a_new_row() -> None:
     assert second[1] is not first[1]
 
 
-def test_rows_come_in_the_order_asked_for_and_those_of_things_that_are_gone_are_forgotten() -> None:
+def test_cached_rows_follow_the_given_order_and_rows_of_removed_objects_are_dropped() -> None:
     kept, make = RowCache[Thing](), Maker()
     a, b, c = Thing("a"), Thing("b"), Thing("c")
     kept.rows([a, b, c], make, drawn_for=1)
@@ -243,7 +245,7 @@ def test_rows_come_in_the_order_asked_for_and_those_of_things_that_are_gone_are_
     assert make.made == ["a", "b", "c", "b"]
 
 
-def test_all_rows_are_made_anew_when_what_they_depend_on_changes() -> None:
+def test_all_cached_rows_are_rebuilt_when_their_dependencies_change() -> None:
     kept, make = RowCache[Thing](), Maker()
     things = [Thing("a"), Thing("b")]
     kept.rows(things, make, drawn_for=(True, False))
@@ -251,7 +253,7 @@ def test_all_rows_are_made_anew_when_what_they_depend_on_changes() -> None:
     assert make.made == ["a", "b", "a", "b"]
 
 
-def test_a_young_age_is_written_each_second_and_an_old_one_when_it_shows() -> None:
+def test_a_row_is_rebuilt_each_second_while_young_and_only_when_its_shown_age_changes_later() -> None:
     kept, make = RowCache[Thing](), Maker()
     things = [Thing("young", 10.0), Thing("old", 3600.0)]
     for now_s in (0.0, 0.5, 1.0, 20.0, 36.0):

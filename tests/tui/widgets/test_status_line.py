@@ -37,7 +37,7 @@ class Lined(App[None]):
         yield StatusLine()
 
 
-async def test_the_line_tells_how_far_it_can_be_trusted() -> None:
+async def test_the_status_line_shows_the_freshness_and_completeness_of_the_data() -> None:
     rows, jobs = joined([node("n1")], [pod_of(BERT, "master-0", on="n1", gpus=5)], [BERT])
     app = Lined()
     async with app.run_test(size=(100, 3)) as pilot:

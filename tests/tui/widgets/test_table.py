@@ -219,7 +219,7 @@ async def test_narrow_tables_drop_columns_by_priority_and_count_them() -> None:
         assert [line.split()[-2] for line in app.lines[1:5]] == ["PyTorch", "MPIJob", "RayClus…", "GangOf"]
 
 
-async def test_a_row_and_its_detail_are_one_stop_of_the_cursor_and_both_visible() -> None:
+async def test_a_row_and_its_detail_are_selected_as_one_and_both_visible() -> None:
     app = TableApp([row("a", detail="└ waits: 3 nodes cordoned"), row("b"), row("c")])
     async with app.run_test(size=(80, 10)) as pilot:
         await pilot.press("j")
@@ -256,7 +256,9 @@ async def test_ten_thousand_rows_are_set_and_moved_through() -> None:
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4), st.booleans()), min_size=1, max_size=12),
     st.integers(-5, 300),
 )
-def test_columns_fit_whenever_the_needed_ones_do(natural: list[tuple[int, int, bool]], width: int) -> None:
+def test_columns_fit_the_width_whenever_the_required_ones_fit(
+    natural: list[tuple[int, int, bool]], width: int
+) -> None:
     columns = [
         Column(str(index), "", priority=priority, elide="end" if elides else "")
         for index, (_, priority, elides) in enumerate(natural)

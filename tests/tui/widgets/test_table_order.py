@@ -109,7 +109,7 @@ async def test_any_column_can_be_picked_and_sorted_by_and_reversed() -> None:
         assert underlined() == [], "the arrow shows it from now on"
 
 
-async def test_a_long_list_keeps_its_place_and_a_bar_shows_it() -> None:
+async def test_a_long_list_keeps_its_scroll_position_and_shows_a_scrollbar() -> None:
     app = OrderApp([row(f"job-{index}") for index in range(100)])
     async with app.run_test(size=(80, 24)) as pilot:
 
@@ -177,7 +177,7 @@ async def test_wide_tables_show_columns_whole_and_are_scrolled_sideways() -> Non
         assert "COLUMN-1" in painted(app.table)[0]
 
 
-async def test_titles_from_outside_are_harmless() -> None:
+async def test_column_titles_are_sanitized() -> None:
     nasty = "T\x1b[31mI\u202eT"
     app = OrderApp([Row("a", (Cell("a"),))], columns=[Column("t", nasty, min_width=20)])
     async with app.run_test(size=(80, 12)):
@@ -213,7 +213,7 @@ async def test_only_a_changed_cell_flashes_and_flashes_can_be_turned_off() -> No
         assert reversed_texts(app, 1) == []
 
 
-async def test_a_flash_under_a_reversed_cursor_is_set_off_from_it() -> None:
+async def test_a_flash_is_visible_under_a_reversed_cursor() -> None:
     app = OrderApp([row("a", "Pending")])
     app.theme = themes.MONO
     async with app.run_test(size=(80, 24)):
@@ -333,7 +333,7 @@ def _hold(table: Table, wanted: Sequence[str]) -> None:
 # Examples take long enough as they are found; making them smaller takes minutes.
 @settings(max_examples=30, phases=(Phase.explicit, Phase.generate))
 @given(_ROWS, _STEPS)
-def test_whatever_happens_the_screen_shows_the_rows_as_they_are_with_the_cursor_in_sight(
+def test_after_any_steps_the_table_shows_current_rows_with_the_cursor_visible(
     rows: list[Row], steps: list[tuple[str, Any]]
 ) -> None:
     asyncio.run(_go_through(rows, steps))

@@ -1,4 +1,4 @@
-"""Which rows are in sight, and where the scroll thumb is: for texts, logs and tables alike."""
+"""Visible rows and the scroll thumb, for texts, logs and tables alike."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def texts(view: LogViewport) -> list[str]:
 
 
 @given(height=st.integers(0, 60), row_count=st.integers(0, 5000), row=st.integers(-10, 6000))
-def test_the_thumb_stays_inside_and_touches_an_end_only_there(height: int, row_count: int, row: int) -> None:
+def test_the_scroll_thumb_stays_inside_and_touches_an_end_only_at_that_end(
+    height: int, row_count: int, row: int
+) -> None:
     view = viewport(height, row_count, row)
     if row_count <= height:
         assert not view.thumb and view.top == 0
@@ -48,14 +50,14 @@ def test_the_thumb_stays_inside_and_touches_an_end_only_there(height: int, row_c
         assert not view.is_at_end or view.thumb.stop == height
 
 
-def test_the_thumb_is_as_long_as_the_share_of_rows_that_is_in_sight() -> None:
+def test_the_scroll_thumb_length_is_the_share_of_visible_rows() -> None:
     assert viewport(20, 20).thumb == range(0)
     assert viewport(20, 40).thumb == range(10)
     assert viewport(20, 40, math.inf).thumb == range(10, 20)
     assert len(viewport(20, 100_000, 50_000).thumb) == 1
 
 
-def test_what_is_revealed_is_scrolled_to_no_further_than_it_takes() -> None:
+def test_revealing_a_row_scrolls_no_further_than_needed() -> None:
     view = viewport(10, 100, 50)
     view.reveal(55, 56)
     assert view.top == 50
@@ -67,7 +69,7 @@ def test_what_is_revealed_is_scrolled_to_no_further_than_it_takes() -> None:
     assert view.rows == range(2, 12)
 
 
-def test_a_log_that_is_followed_shows_its_end_and_one_that_is_read_its_place() -> None:
+def test_a_followed_log_shows_its_end_and_a_scrolled_log_keeps_its_position() -> None:
     view = LogViewport(max_items=1000)
     view.resize(3)
     assert view.add(log_lines(0, 10))
@@ -82,7 +84,7 @@ def test_a_log_that_is_followed_shows_its_end_and_one_that_is_read_its_place() -
     assert view.follows and view.new_lines == 0 and texts(view)[-1] == "line 19"
 
 
-def test_the_cursor_of_a_table_and_what_is_above_it_stay_while_rows_come_and_go() -> None:
+def test_the_table_cursor_and_the_rows_above_it_stay_while_rows_change() -> None:
     rows = RowSet([Column("name", "NAME")])
     view = TableViewport(rows)
     view.resize(4)

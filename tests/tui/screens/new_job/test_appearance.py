@@ -26,7 +26,7 @@ NASTY = (
     "a\nb",
     "\udcff",
 )
-"""What people and programs paste into forms."""
+"""Texts that people and programs paste into forms."""
 
 
 def styles_of(it: Form, text: str) -> list[Style]:
@@ -78,7 +78,7 @@ async def test_every_theme_draws_the_form_in_every_size_readably(tmp_path: Path)
 
 
 @pytest.mark.slow
-async def test_anything_pasted_is_harmless_and_refused_at_its_field(tmp_path: Path) -> None:
+async def test_pasted_text_is_sanitized_and_invalid_values_are_marked_at_their_field(tmp_path: Path) -> None:
     async with form(tmp_path, ECHO, size=(120, 40)) as it:
         await it.write("env", "A=1\rB=two words\r\rC=3\r")
         assert it.screen.model.result.spec.env == {"A": "1", "B": "two words", "C": "3"}

@@ -112,14 +112,14 @@ async def test_a_check_is_repeated_only_for_another_job_or_once_it_is_old() -> N
         assert "quota team" not in it.summary and not it.checks.is_old
 
 
-def test_gpu_links_are_read_when_nodes_are_known_which_may_be_after_the_form_opened() -> None:
+def test_gpu_links_are_read_once_the_nodes_are_known_even_after_the_form_opened() -> None:
     suggestions = FormSuggestions(cast(Client, None), None, cast(FormModel, None))
     assert not suggestions.take_models_to_link(replace(SNAPSHOT, nodes=()))
     assert suggestions.take_models_to_link(SNAPSHOT)
     assert not suggestions.take_models_to_link(SNAPSHOT)
 
 
-async def test_what_the_snapshot_shows_is_not_repeated_or_contradicted() -> None:
+async def test_cluster_findings_neither_repeat_nor_contradict_the_snapshot() -> None:
     taken = Answer({"metadata": {"name": "ddp-digits-1"}})
     size = {"cpu": "2", "memory": "8Gi", GPU: "8", "pods": "110"}
     status = {"allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
@@ -141,7 +141,7 @@ async def test_what_the_snapshot_shows_is_not_repeated_or_contradicted() -> None
 
 
 @pytest.mark.slow
-async def test_creating_what_cannot_start_asks_with_the_reason_and_cancel_has_the_focus(
+async def test_creating_an_unschedulable_job_prompts_with_the_reason_and_focuses_cancel(
     tmp_path: Path,
 ) -> None:
     answers = {f"{CLAIMS}/workspace": UNBOUND, QUOTAS: quota("0")}

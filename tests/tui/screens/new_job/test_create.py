@@ -25,7 +25,7 @@ NO_DRY_RUNS = refusal(400, 'admission webhook "x" does not support dry run', "Ba
 TAKEN = refusal(409, "exists", "AlreadyExists")
 
 
-async def test_one_key_asks_for_confirmation_and_creates_the_job_that_was_confirmed(tmp_path: Path) -> None:
+async def test_one_key_opens_a_confirmation_and_enter_creates_the_confirmed_job(tmp_path: Path) -> None:
     async with form(tmp_path, ECHO) as it:
         await it.go("image")
         await it.pilot.press("ctrl+o")
@@ -106,7 +106,7 @@ async def test_an_earlier_run_on_the_volume_is_named_and_continued_only_on_reque
 
 
 @pytest.mark.slow
-async def test_claims_of_a_new_form_and_of_a_namespace_just_typed_are_waited_for(
+async def test_submitting_waits_for_the_volume_claims_of_a_new_form_or_a_changed_namespace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(submit, "LONGEST_READ_S", WAIT_S)
@@ -145,7 +145,7 @@ async def test_claims_of_a_new_form_and_of_a_namespace_just_typed_are_waited_for
         assert "claimName" not in made.body.decode()
 
 
-async def test_the_form_may_be_closed_while_it_waits_for_the_claims(tmp_path: Path) -> None:
+async def test_the_form_can_be_closed_while_waiting_for_volume_claims(tmp_path: Path) -> None:
     async with form(tmp_path, claims=Held(page([])), waits=False) as it:
         await it.pilot.press("ctrl+o")
         screen, known = it.screen, it.screen.reading()
@@ -164,9 +164,7 @@ async def test_the_form_may_be_closed_while_it_waits_for_the_claims(tmp_path: Pa
 
 
 @pytest.mark.slow
-async def test_claims_that_do_not_come_are_not_waited_for_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_waiting_for_volume_claims_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submit, "LONGEST_READ_S", 0.05)
     async with form(tmp_path, ECHO, claims=Held(page([])), waits=False) as it:
         await it.pilot.press("ctrl+o")
@@ -183,7 +181,7 @@ REFUSALS: dict[str, Reply] = {
 
 
 @pytest.mark.slow
-async def test_a_refusal_is_explained_and_loses_nothing_that_was_typed(tmp_path: Path) -> None:
+async def test_a_rejected_create_is_explained_and_keeps_the_form_values(tmp_path: Path) -> None:
     causes = {
         "spec.pytorchReplicaSpecs.Master.template.spec.containers[0].image": "no [/b] registry",
         "spec.template.spec.hostNetwork": "not allowed",

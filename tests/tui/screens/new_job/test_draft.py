@@ -14,7 +14,7 @@ from tests.tui.screens.new_job.world import ECHO, form
 from tui.jobs.new_job.draft import FILE, OpenForm, read_draft, recover_draft, save_last_image
 
 
-async def test_leaving_an_untouched_form_asks_nothing(tmp_path: Path) -> None:
+async def test_leaving_an_unmodified_form_shows_no_prompt(tmp_path: Path) -> None:
     save_last_image(tmp_path, "registry/mine:7")
     async with form(tmp_path, size=(120, 40)) as it:
         assert it.field("image").value == "registry/mine:7", "the last image is suggested again"
@@ -107,7 +107,7 @@ def test_the_values_of_an_earlier_version_are_the_next_draft(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
-def test_a_form_that_is_open_elsewhere_is_not_offered_and_keeps_its_draft(
+def test_a_form_open_in_another_console_is_not_offered_and_keeps_its_draft(
     tmp_path: Path, *, is_saved: bool
 ) -> None:
     other, own = OpenForm(tmp_path), OpenForm(tmp_path)

@@ -79,7 +79,7 @@ async def test_keys_move_through_the_fields_and_the_focused_one_is_visible_with_
 
 
 @pytest.mark.slow
-async def test_problems_are_shown_once_the_field_was_touched_or_the_job_requested(
+async def test_field_errors_are_shown_once_the_field_was_edited_or_the_job_submitted(
     tmp_path: Path,
 ) -> None:
     async with form(tmp_path, ECHO, size=(80, 24)) as it:
@@ -129,7 +129,7 @@ async def test_problems_are_shown_once_the_field_was_touched_or_the_job_requeste
 
 
 @pytest.mark.slow
-async def test_a_suggested_name_never_replaces_what_is_typed_or_deleted(tmp_path: Path) -> None:
+async def test_a_suggested_name_never_replaces_a_typed_or_cleared_name(tmp_path: Path) -> None:
     async with form(tmp_path) as it:
         await it.go("ddp.dataset")
         await it.pilot.press("right")

@@ -1,4 +1,4 @@
-"""What the form shows, computed by its model: suggestions, visible errors, fields without an effect."""
+"""Model of the form: suggestions, visible errors, fields without an effect."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_trainer_gets_two_workers_in_a_sandbox_with_two_free_gpus() -> None:
         assert not model.is_dirty, case
 
 
-def test_the_number_of_workers_is_suggested_once_and_yields_to_what_is_typed() -> None:
+def test_the_number_of_workers_is_suggested_once_and_yields_to_input() -> None:
     model = FormModel("vision")
     for held in (0, 2):  # free once, and not any more
         model.suggest(sandbox(held))

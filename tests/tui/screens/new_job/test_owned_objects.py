@@ -69,7 +69,7 @@ async def test_the_yaml_shows_owned_objects_and_a_folder_once_its_field_is_left(
 
 
 @pytest.mark.slow
-async def test_git_credentials_are_typed_unseen_and_stored_in_the_secret_only(tmp_path: Path) -> None:
+async def test_git_credentials_are_masked_and_stored_in_the_secret_only(tmp_path: Path) -> None:
     templates = tmp_path / "templates"
     async with form(tmp_path / "state", ECHO, size=WIDE, templates_folder=templates) as it:
         it.cluster.say(SECRETS, ECHO, method="POST")

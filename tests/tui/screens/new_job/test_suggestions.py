@@ -38,7 +38,7 @@ def is_listed(it: Form, key: str) -> bool:
 
 
 @pytest.mark.slow
-async def test_suggestions_are_filtered_and_taken_only_when_pointed_at(tmp_path: Path) -> None:
+async def test_suggestions_are_filtered_and_applied_only_when_selected(tmp_path: Path) -> None:
     claims = page([CLAIM, {"metadata": {"name": "workspace"}}, {"metadata": {"name": "old-data"}}])
     async with form(tmp_path, claims=claims) as it:
         assert it.field("claim").value == "workspace"
@@ -135,7 +135,7 @@ async def test_runtimes_of_the_cluster_and_of_the_namespace_are_offered() -> Non
         assert found.options == (("trainingruntime/b", ""),) and found.problem == ""
 
 
-async def test_what_may_not_be_listed_can_be_typed_and_the_help_says_so() -> None:
+async def test_a_forbidden_list_has_no_options_and_its_error_is_reported() -> None:
     for key in KEYS:
         async with ScriptedCluster() as cluster, cluster.client() as client:
             refused = refusal(403, "li cannot list these", "Forbidden")
@@ -149,7 +149,7 @@ async def test_what_may_not_be_listed_can_be_typed_and_the_help_says_so() -> Non
             assert asked.query["fieldSelector"] == "type=kubernetes.io/dockerconfigjson"
 
 
-async def test_a_kind_that_is_not_served_has_no_names_and_no_complaint() -> None:
+async def test_an_unserved_kind_has_no_options_and_reports_no_error() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         for key, path in PATHS.items():
             missing = refusal(404, "not found", "NotFound")
@@ -160,7 +160,7 @@ async def test_a_kind_that_is_not_served_has_no_names_and_no_complaint() -> None
         assert "no nodes for li" in (await fetch_node_labels(client)).problem
 
 
-def test_gpus_and_nodes_are_named_with_what_is_free() -> None:
+def test_gpu_and_node_options_show_free_gpus() -> None:
     node = replace(SNAPSHOT.nodes[0], gpu_model="A100")
     found = snapshot_choices(replace(SNAPSHOT, nodes=(node,)))
     assert found["gpu_resource"].options == (("nvidia.com/gpu", "6 of 8 free, A100"),)

@@ -48,7 +48,7 @@ async def test_the_yaml_is_edited_and_sent_as_edited_once_it_is_valid(tmp_path: 
 
 
 @pytest.mark.slow
-async def test_edits_are_in_the_draft_and_come_back(tmp_path: Path) -> None:
+async def test_yaml_edits_are_saved_in_the_draft_and_restored(tmp_path: Path) -> None:
     async with form(tmp_path, size=(120, 40)) as it:
         area = await it.edit_yaml()
         area.load_text(area.text + "extra: 1\n")

@@ -86,7 +86,7 @@ class FormApp(ThemedApp[None]):
 
 @dataclass
 class Form:
-    """What a test sees of the form, and does to it."""
+    """The form in a running app, with its widgets and the actions of a test."""
 
     app: FormApp
     pilot: Pilot[None]
