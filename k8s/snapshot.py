@@ -70,7 +70,10 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def units(self) -> int:
-        """Number of devices held, or GiB on nodes that share GPUs by memory."""
+        """Number of devices held, or GiB on nodes that share GPUs by memory.
+
+        0 for a part of a device that counts for another pod.
+        """
         return self.gpus or sum(self.resources.values())
 
 
@@ -146,13 +149,16 @@ class NodeRow:
 
     @property
     def jobs(self) -> tuple[tuple[str, str, str], ...]:
-        """Namespace, name and amount held (`2`, `24G`) of each job, the largest first."""
+        """Namespace, name and amount held (`2`, `24G`, `shared`) of each job, the largest first."""
         pods_by_job: dict[tuple[str, str], list[Holder]] = {}
         for holder in self.holders:
             pods_by_job.setdefault((holder.namespace, holder.job), []).append(holder)
         units = {job: sum(pod.units for pod in pods) for job, pods in pods_by_job.items()}
         unit = {job: "" if pods[0].gpus else "G" for job, pods in pods_by_job.items()}
-        return tuple((*job, f"{units[job]}{unit[job]}") for job in sorted(units, key=lambda job: -units[job]))
+        return tuple(
+            (*job, f"{units[job]}{unit[job]}" if units[job] else "shared")
+            for job in sorted(units, key=lambda job: -units[job])
+        )
 
     @property
     def gpus_total(self) -> int:

@@ -118,7 +118,8 @@ def build_job(
     now = (instances, _held(members), _started(job, members))
     if before is not None and (before.instances, before.gpus_allocated, before.started) == now:
         return before
-    return _row(job, instances, matched, members, sum(gpus[slot] for _, slot, _ in entry.replicas))
+    requested = sum([each.gpus for each in instances[: len(entry.replicas)]])
+    return _row(job, instances, matched, members, requested)
 
 
 def build_owner_job(
@@ -250,6 +251,8 @@ def _instances(
             found.append(_podless(entry, replica, slot, number))
         else:
             matched.append(here)
+            if here.pod.spec.claimed:  # a template does not show what its claims get
+                number = max(number, here.gpus)
             shown = here.instance
             if shown is None or here.replica is not replica or shown.gpus != number:
                 shown = here.show_as(replica, _instance(here.pod, replica, container, number, unready))

@@ -123,8 +123,8 @@ def of_pod(spec: PodSpec) -> Counts:
     """Return the accelerators that a pod holds once it is bound.
 
     The larger of two sums: all containers with the sidecars, or any one init container
-    with the sidecars that started before it. Pod-level resources replace this sum, and the
-    overhead of the runtime class is added.
+    with the sidecars that started before it. Pod-level resources replace this sum, devices of resource
+    claims replace the limits that they serve, and the overhead of the runtime class is added.
 
     Source: Kubernetes, "Init Containers: resource sharing within containers", "Pod
     Overhead" and "Pod-level resources".
@@ -138,6 +138,8 @@ def of_pod(spec: PodSpec) -> Counts:
     held = _COUNTED[key][-1]
     if spec.resources is not None:
         held = {**held, **asked(spec.resources)}
+    if spec.claimed_limits:
+        held = {name: number for name, number in held.items() if name not in spec.claimed_limits}
     if spec.overhead or spec.claimed:
         held = total((held, in_quantities(spec.overhead), spec.claimed or {}))
     return held

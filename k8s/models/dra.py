@@ -1,18 +1,24 @@
 """Devices held through resource claims (DRA), merged into pods and nodes.
 
-Such devices are in no container's limits and in no node's allocatable. They count as a
-resource with the name of their driver: `gpu.nvidia.com`, without a slash.
+Such devices are in no node's allocatable. They count as the extended resource of their device
+class, `amd.com/gpu`, or else as a resource with the name of their driver, `gpu.amd.com`. Limits for
+which the scheduler made a claim are in a container's limits too, and count once, by the claim.
+
+The unit is the card: partitions that draw on one set of counters, and all shares of a device,
+are one GPU with several holders.
 
 The API fields are the same in v1, v1beta2 and v1beta1, unless a docstring says otherwise.
 
-Source: Kubernetes, "Dynamic Resource Allocation"; API reference, `resource.k8s.io`.
+Source: Kubernetes, "Dynamic Resource Allocation"; API reference, `resource.k8s.io`; KEP-5004
+(extended resources), 4815 (partitions), 5075 (shares), 5729 (claims of a PodGroup), 5055 (taints).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -47,9 +53,10 @@ class ClaimAllocation(Value, frozen=True):
 
 
 class ClaimConsumer(Value, frozen=True):
-    """An object that may use the allocated devices."""
+    """An object that may use the allocated devices: a pod, or a PodGroup whose pods may."""
 
     resource: str = ""
+    name: str = ""
     uid: str = ""
 
 
@@ -80,25 +87,55 @@ class DeviceAttribute(Value, frozen=True):
     string: str = ""
 
 
+class CounterConsumption(Value, frozen=True):
+    """The set of counters from which a partition of a card takes its part."""
+
+    counter_set: str = ""
+
+
+class DeviceTaint(Value, frozen=True):
+    """A taint that keeps claims from a device, unless its effect is None."""
+
+    effect: str = ""
+
+
 class BasicDevice(Value, frozen=True):
-    """A device in v1beta1, which nests its attributes."""
+    """The properties of a device."""
 
-    attributes: dict[str, DeviceAttribute] | None = None
-
-
-class SliceDevice(Value, frozen=True):
-    """A device in a ResourceSlice; in v1beta1 its attributes are in `basic`."""
-
-    name: str = ""
     node_name: str = ""
     attributes: dict[str, DeviceAttribute] | None = None
-    basic: BasicDevice = BasicDevice()
+    consumes_counters: list[CounterConsumption] | None = None
+    taints: list[DeviceTaint] | None = None
+
+
+class SliceDevice(BasicDevice, frozen=True):
+    """A device in a ResourceSlice; v1beta1 has its properties in `basic`."""
+
+    name: str = ""
+    basic: BasicDevice | None = None
 
     @property
-    def type(self) -> str:
-        """The driver's name for the device type: `gpu`, `mig`; empty if it has none."""
-        attributes = self.attributes or self.basic.attributes or {}
-        return attributes["type"].string if "type" in attributes else ""
+    def properties(self) -> BasicDevice:
+        """The properties, in whatever version."""
+        return self.basic or self
+
+    @property
+    def card(self) -> str:
+        """The counter set of the card that it is a part or the whole of; else its own name."""
+        consumed = self.properties.consumes_counters
+        return consumed[0].counter_set if consumed else self.name
+
+    @property
+    def is_counted(self) -> bool:
+        """Return False if it is another way to use a card that has a device of its own."""
+        attributes = self.properties.attributes or {}
+        kind = attributes["type"].string if "type" in attributes else ""
+        return kind not in _PARTS or bool(self.properties.consumes_counters)
+
+    @property
+    def is_tainted(self) -> bool:
+        """Return True if claims must tolerate a taint to get it."""
+        return any(each.effect in ("NoSchedule", "NoExecute") for each in self.properties.taints or ())
 
 
 class ResourceSliceSpec(Value, frozen=True):
@@ -117,72 +154,162 @@ class ResourceSlice(Value, frozen=True):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
+class CelSelector(Value, frozen=True):
+    """A condition on devices, as `device.driver == "gpu.amd.com"`."""
+
+    expression: str = ""
+
+
+class DeviceSelector(Value, frozen=True):
+    """A condition on devices in one of several languages, of which CEL is the only one."""
+
+    cel: CelSelector = CelSelector()
+
+
+class DeviceClassSpec(Value, frozen=True):
+    """Conditions that all devices of a class meet, and the extended resource that they serve."""
+
+    selectors: list[DeviceSelector] | None = None
+    extended_resource_name: str = ""
+
+
+class DeviceClass(Value, frozen=True):
+    """A class of devices that claims request."""
+
+    metadata: Meta
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
 # `v1` since Kubernetes 1.34.
 GROUP = "resource.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceKind:
-    """Claims, or the slices in which drivers advertise devices, in one API version."""
+    """Claims, classes, or the slices in which drivers advertise devices, in one API version."""
 
     resource: Resource
-    value_type: type[ResourceClaim | ResourceSlice]
+    value_type: type[ResourceClaim | ResourceSlice | DeviceClass]
 
 
-_VERSIONS = ("v1", "v1beta2", "v1beta1")
-DEVICE_KINDS = (
-    *(
-        DeviceKind(Resource(GROUP, version, "resourceclaims", "ResourceClaim"), ResourceClaim)
-        for version in _VERSIONS
-    ),
-    *(
-        DeviceKind(
-            Resource(GROUP, version, "resourceslices", "ResourceSlice", is_namespaced=False), ResourceSlice
-        )
-        for version in _VERSIONS
-    ),
+DEVICE_KINDS = tuple(
+    DeviceKind(Resource(GROUP, version, plural, value_type.__name__, is_namespaced=is_namespaced), value_type)
+    for plural, value_type, is_namespaced in (
+        ("resourceclaims", ResourceClaim, True),
+        ("resourceslices", ResourceSlice, False),
+        ("deviceclasses", DeviceClass, False),
+    )
+    for version in ("v1", "v1beta2", "v1beta1")
 )
 """Readable kinds, the newest version first."""
 # Device types that duplicate others: partitions of a device, or another way to use it.
 _PARTS = frozenset({"mig", "vfio", "amdgpu-partition"})
+_DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
+_OF_PARTS = re.compile(f"""["']({"|".join(sorted(_PARTS))})["']""")
 
 T = TypeVar("T", Node, Pod)
 
 
-def held_by_pod(claims: Iterable[ResourceClaim]) -> dict[str, Counts]:
-    """Return the devices of each pod that holds any: pod UID to driver to count.
+class Advertised(NamedTuple):
+    """Cards of a node by resource: those that can be claimed, and all of them."""
 
-    A shared device counts for the first pod only, so that the sum is the number in use.
+    allocatable: Counts
+    capacity: Counts
+
+
+def resource_by_driver(classes: Iterable[DeviceClass]) -> dict[str, str]:
+    """Return the extended resource that the whole devices of a driver serve, if there is exactly one."""
+    found: dict[str, set[str]] = {}
+    for each in classes:
+        name = each.spec.extended_resource_name
+        text = " ".join(selector.cel.expression for selector in each.spec.selectors or ())
+        if is_accelerator(name) and not _OF_PARTS.search(text):
+            for driver in _DRIVER.findall(text):
+                found.setdefault(driver, set()).add(name)
+    return {driver: names.pop() for driver, names in found.items() if len(names) == 1}
+
+
+def held_by_pod(
+    claims: Iterable[ResourceClaim],
+    pods: Iterable[Pod] = (),
+    slices: Iterable[ResourceSlice] = (),
+    resources: Mapping[str, str] | None = None,
+) -> dict[str, Counts]:
+    """Return the cards of each pod that holds any: pod UID to resource to count.
+
+    A card counts for the first pod that has it or a part of it, so that the sum is the number in use;
+    other pods have a count of 0. `resources` has the resource of a driver, unless that is its name.
     """
     held: dict[str, Counts] = {}
     counted = set()
+    cards = {
+        (spec.driver, spec.pool.name, device.name): device.card
+        for spec in _newest(slices)
+        for device in spec.devices
+    }
+    pods = list(pods)
+    finished = {pod.metadata.uid for pod in pods if pod.is_finished}
     for claim in sorted(claims, key=lambda claim: (claim.metadata.namespace, claim.metadata.name)):
-        users = [each.uid for each in claim.status.reserved_for or () if each.resource == "pods"]
         allocation = claim.status.allocation
-        for result in (allocation.devices.results or ()) if allocation is not None and users else ():
+        users = [uid for uid in _users(claim, pods) if uid not in finished]
+        for result in (allocation.devices.results or ()) if allocation is not None else ():
+            resource = (resources or {}).get(result.driver, result.driver)
+            if not users or result.admin_access or not is_accelerator(resource):
+                continue
             device = (result.driver, result.pool, result.device)
-            if device not in counted and not result.admin_access and is_accelerator(result.driver):
-                counted.add(device)
-                counts = held.setdefault(users[0], {})
-                counts[result.driver] = counts.get(result.driver, 0) + 1
+            card = (result.driver, result.pool, cards.get(device, result.device))
+            for uid in users:
+                counts = held.setdefault(uid, {})
+                counts[resource] = counts.get(resource, 0) + (card not in counted)
+                counted.add(card)
     return held
 
 
-def advertised_by_node(slices: Iterable[ResourceSlice]) -> dict[str, Counts]:
-    """Return the devices that can be claimed on each node: node name to driver to count."""
+def _users(claim: ResourceClaim, pods: Iterable[Pod]) -> Iterator[str]:
+    # A claim that is reserved for a PodGroup does not list the pods.
+    meta = claim.metadata
+    for consumer in claim.status.reserved_for or ():
+        if consumer.resource == "pods":
+            yield consumer.uid
+        elif consumer.resource == "podgroups":
+            for pod in pods:
+                group = pod.spec.scheduling_group
+                if (
+                    group is not None
+                    and group.pod_group_name == consumer.name
+                    and pod.metadata.namespace == meta.namespace
+                    and meta.name in pod.claim_names
+                ):
+                    yield pod.metadata.uid
+
+
+def _newest(slices: Iterable[ResourceSlice]) -> list[ResourceSliceSpec]:
+    found = [each.spec for each in slices]
     newest: dict[tuple[str, str], int] = {}
-    found = [each.spec for each in slices if is_accelerator(each.spec.driver)]
     for spec in found:
         pool = (spec.driver, spec.pool.name)
         newest[pool] = max(newest.get(pool, 0), spec.pool.generation)
-    offered: dict[str, Counts] = {}
-    for spec in found:
-        if spec.pool.generation < newest[spec.driver, spec.pool.name]:
-            continue
-        for device in (each for each in spec.devices if each.type not in _PARTS):
-            counts = offered.setdefault(spec.node_name or device.node_name, {})
-            counts[spec.driver] = counts.get(spec.driver, 0) + 1
-    return offered
+    return [spec for spec in found if spec.pool.generation >= newest[spec.driver, spec.pool.name]]
+
+
+def advertised_by_node(
+    slices: Iterable[ResourceSlice], resources: Mapping[str, str] | None = None
+) -> dict[str, Advertised]:
+    """Return the cards that can be claimed on each node, by node name."""
+    usable: dict[tuple[str, str, str, str], bool] = {}
+    for spec in _newest(slices):
+        resource = (resources or {}).get(spec.driver, spec.driver)
+        for device in spec.devices if is_accelerator(resource) else ():
+            if device.is_counted:
+                node = spec.node_name or device.properties.node_name
+                card = (node, resource, spec.pool.name, device.card)
+                usable[card] = usable.get(card, False) or not device.is_tainted
+    found: dict[str, Advertised] = {}
+    for (node, resource, _, _), is_usable in usable.items():
+        allocatable, capacity = found.setdefault(node, Advertised({}, {}))
+        allocatable[resource] = allocatable.get(resource, 0) + is_usable
+        capacity[resource] = capacity.get(resource, 0) + 1
+    return found
 
 
 class DeviceClaims:
@@ -190,17 +317,21 @@ class DeviceClaims:
 
     def __init__(self) -> None:
         self._pods: dict[str, tuple[Pod, Counts, Pod]] = {}
-        self._nodes: dict[str, tuple[Node, Counts, Node]] = {}
+        self._nodes: dict[str, tuple[Node, Advertised, Node]] = {}
 
     def merge(
         self,
         nodes: Iterable[Node],
         pods: Iterable[Pod],
-        claims: Iterable[ResourceClaim],
-        slices: Iterable[ResourceSlice],
+        devices: Iterable[ResourceClaim | ResourceSlice | DeviceClass],
     ) -> tuple[Iterable[Node], Iterable[Pod]]:
         """Return the nodes with the devices they advertise, and the pods with the devices they hold."""
-        offered, held = advertised_by_node(slices), held_by_pod(claims)
+        devices = list(devices)
+        claims = [each for each in devices if isinstance(each, ResourceClaim)]
+        slices = [each for each in devices if isinstance(each, ResourceSlice)]
+        resources = resource_by_driver(each for each in devices if isinstance(each, DeviceClass))
+        offered = advertised_by_node(slices, resources)
+        held = held_by_pod(claims, pods, slices, resources) if claims else {}
         if offered:
             nodes = [
                 _merged(self._nodes, name, node, offered[name], _with_advertised) if name in offered else node
@@ -221,25 +352,28 @@ class DeviceClaims:
 
 
 def _merged(
-    known: dict[str, tuple[T, Counts, T]], key: str, obj: T, counts: Counts, make: Callable[[T, Counts], T]
+    known: dict[str, tuple[T, Any, T]], key: str, obj: T, found: Any, make: Callable[[T, Any], T]
 ) -> T:
     before = known.get(key)
-    if before is None or before[0] is not obj or before[1] != counts:
-        before = known[key] = (obj, counts, make(obj, counts))
+    if before is None or before[0] is not obj or before[1] != found:
+        before = known[key] = (obj, found, make(obj, found))
     return before[2]
 
 
-def _with_advertised(node: Node, counts: Counts) -> Node:
+def _with_advertised(node: Node, advertised: Advertised) -> Node:
     status = node.status
     return replace(
         node,
         status=replace(
             status,
-            allocatable={**(status.allocatable or {}), **counts},
-            capacity={**(status.capacity or {}), **counts},
+            allocatable={**(status.allocatable or {}), **advertised.allocatable},
+            capacity={**(status.capacity or {}), **advertised.capacity},
         ),
     )
 
 
 def _with_claims(pod: Pod, counts: Counts) -> Pod:
-    return replace(pod, spec=replace(pod.spec, claimed=counts))
+    extended = pod.status.extended_resource_claim_status
+    mappings = (extended.request_mappings or ()) if extended is not None else ()
+    limits = tuple(sorted({each.resource_name for each in mappings}))
+    return replace(pod, spec=replace(pod.spec, claimed=counts, claimed_limits=limits))

@@ -38,6 +38,18 @@ class Container(Value, frozen=True):
         return self.name, self.image, self.restart_policy, requests, limits
 
 
+class PodClaim(Value, frozen=True):
+    """A resource claim of a pod, in `spec` or `status`; the name is empty if a template makes the claim."""
+
+    resource_claim_name: str = ""
+
+
+class SchedulingGroup(Value, frozen=True):
+    """`spec.schedulingGroup`: the native PodGroup with which a pod is scheduled."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(Value, frozen=True):
     """The containers of a pod, its node, and its restart policy."""
 
@@ -47,8 +59,12 @@ class PodSpec(Value, frozen=True):
     overhead: Quantities | None = None
     resources: Resources | None = None
     """Pod-level resources, since Kubernetes 1.34."""
+    resource_claims: list[PodClaim] | None = None
+    scheduling_group: SchedulingGroup | None = None
     claimed: dict[str, int] | None = None
-    """Not an API field: driver to devices held through claims, see `k8s.models.dra`."""
+    """Not an API field: resource to devices held through claims, see `k8s.models.dra`."""
+    claimed_limits: tuple[str, ...] = ()
+    """Not an API field: resources of its limits whose devices are in `claimed`."""
     priority_class_name: str = ""
     restart_policy: str = ""
 
@@ -112,6 +128,18 @@ class ContainerStatus(Value, frozen=True):
     restart_count: int = 0
 
 
+class ExtendedRequest(Value, frozen=True):
+    """An extended resource of a container that a resource claim provides."""
+
+    resource_name: str = ""
+
+
+class ExtendedResourceClaim(Value, frozen=True):
+    """`status.extendedResourceClaimStatus`: the claim that the scheduler made for limits of a pod."""
+
+    request_mappings: list[ExtendedRequest] | None = None
+
+
 # Every running pod has these; once true, they carry no information.
 _USUAL = frozenset({"ContainersReady", "Initialized", "PodReadyToStartContainers", "PodScheduled", "Ready"})
 
@@ -130,6 +158,8 @@ class PodStatus(Value, frozen=True):
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     start_time: datetime | None = None
+    resource_claim_statuses: list[PodClaim] | None = None
+    extended_resource_claim_status: ExtendedResourceClaim | None = None
 
     def __post_init__(self) -> None:
         force_setattr(self, "phase", sys.intern(self.phase))
@@ -154,3 +184,12 @@ class Pod(Value, frozen=True):
     def is_finished(self) -> bool:
         """Return True if all containers have ended for good, which frees their resources."""
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def claim_names(self) -> set[str]:
+        """Return the names of its resource claims, except the one made for its limits."""
+        return {
+            each.resource_claim_name
+            for each in (*(self.spec.resource_claims or ()), *(self.status.resource_claim_statuses or ()))
+            if each.resource_claim_name
+        }

@@ -110,7 +110,9 @@ async def placement_findings(client: Client, kind: CreatableKind, manifest: Mani
     if not nodes or not pods:
         return []
     if (never := find_shortage(pods, capacity, is_never_feasible)) is not None:
-        if never.is_about_accelerators and never.pod_set.spec.affinity is None:
+        # Devices of resource claims are in no node's allocatable.
+        is_offered = any(each.allocatable.get(never.main) for each in capacity.nodes.values())
+        if never.is_about_accelerators and (never.pod_set.spec.affinity is None or not is_offered):
             return []
         return [error(_field_of(never), f"{NEVER}{_why(never)}", _remedy(never))]
     shut = find_shortage(pods, capacity)

@@ -68,10 +68,14 @@ class NodeCapacity:
             requested: Total requests of its pods; None if unknown, then only accelerators count as taken.
             row: The node as shown, whose accelerator counts cover all visible pods.
         """
-        allocatable = allocatable_of(node)
-        shares = row.resources.items() if row is not None else ()
+        shares = row.resources if row is not None else {}
+        # Devices of resource claims are in the row only.
+        allocatable = {
+            **{name: share.total for name, share in shares.items() if share.total},
+            **allocatable_of(node),
+        }
         counted: ResourceList = {
-            name: share.total - share.allocated for name, share in shares if name in allocatable
+            name: share.total - share.allocated for name, share in shares.items() if name in allocatable
         }
         return cls(node, allocatable, subtract(allocatable, requested or {}) | counted)
 

@@ -30,7 +30,7 @@ from k8s.errors import (
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
 from k8s.kinds.parse import JobReader
 from k8s.models import Meta, Node, Pod, Reader
-from k8s.models.dra import DEVICE_KINDS, DeviceClaims, DeviceKind, ResourceClaim, ResourceSlice
+from k8s.models.dra import DEVICE_KINDS, DeviceClaims, DeviceKind
 from k8s.models.resources import NODES, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Job
 from tui.feeds.reason_feed import Mirrored, ReasonFeed
@@ -383,12 +383,7 @@ class ClusterFeed:
 
     def _objects(self) -> tuple[Iterable[Node], Iterable[Pod], Iterable[DeclaredJob], Mapping[str, Meta]]:
         devices = [each for mirror in self._devices.values() for each in mirror.objects.values()]
-        nodes, pods = self._claims.merge(
-            self._nodes.objects.values(),
-            self._pods.objects.values(),
-            [each for each in devices if isinstance(each, ResourceClaim)],
-            [each for each in devices if isinstance(each, ResourceSlice)],
-        )
+        nodes, pods = self._claims.merge(self._nodes.objects.values(), self._pods.objects.values(), devices)
         return nodes, pods, self._declared(), self._owner_lookup.owners
 
     def _with_rows(self, header: ClusterSnapshot, rows: Rows) -> ClusterSnapshot:
@@ -439,8 +434,9 @@ class ClusterFeed:
         return list(by_uid.values())
 
 
-def _meta(obj: Node | Pod | ResourceClaim | ResourceSlice) -> Meta:
-    return obj.metadata
+def _meta(obj: Any) -> Meta:
+    found: Meta = obj.metadata
+    return found
 
 
 def _meta_of_job(job: DeclaredJob) -> Meta:

@@ -7,7 +7,14 @@ from typing import Any
 
 from k8s.models import Container, Node, Pod, PodSpec, Reader, Resources
 from k8s.models.accelerators import count, is_accelerator, is_countable, of_pod, recognising
-from k8s.models.dra import DeviceClaims, ResourceClaim, ResourceSlice, advertised_by_node, held_by_pod
+from k8s.models.dra import (
+    Advertised,
+    DeviceClaims,
+    ResourceClaim,
+    ResourceSlice,
+    advertised_by_node,
+    held_by_pod,
+)
 from k8s.snapshot import Share
 from tests.support.objects import GPU, join, listed, node, pod_of, pytorch_job, read_jobs
 
@@ -49,6 +56,10 @@ def offer(count: int, on: str = "n1", driver: str = DRIVER, generation: int = 1)
     return {"driver": driver, "nodeName": on, "pool": pool, "devices": devices}
 
 
+def all_usable(cards: int) -> Advertised:
+    return Advertised({DRIVER: cards}, {DRIVER: cards})
+
+
 def test_each_pod_holds_the_devices_of_its_claims() -> None:
     found = claims(
         ("a", [given("gpu-0"), given("gpu-1")], ["p1"]), ("b", [given("gpu-0", pool="n2")], ["p2"])
@@ -58,7 +69,7 @@ def test_each_pod_holds_the_devices_of_its_claims() -> None:
 
 def test_a_device_that_several_pods_share_is_counted_once() -> None:
     found = claims(("b", [given("gpu-0")], ["p3"]), ("a", [given("gpu-0"), given("gpu-0")], ["p1", "p2"]))
-    assert held_by_pod(found) == {"p1": {DRIVER: 1}}
+    assert held_by_pod(found) == {"p1": {DRIVER: 1}, "p2": {DRIVER: 0}, "p3": {DRIVER: 0}}
 
 
 def test_resource_claims_without_a_gpu_are_not_counted() -> None:
@@ -84,14 +95,14 @@ def test_a_node_offers_the_devices_of_the_newest_slices() -> None:
     found = slices(
         offer(4, generation=1), offer(8, generation=2), offer(2, on="n2"), offer(3, driver="dra.net")
     )
-    assert advertised_by_node(found) == {"n1": {DRIVER: 8}, "n2": {DRIVER: 2}}
+    assert advertised_by_node(found) == {"n1": all_usable(8), "n2": all_usable(2)}
 
 
 def test_slices_of_a_gpu_are_not_offered_beside_the_whole() -> None:
     whole = {"name": "gpu-0", "basic": {"attributes": {"type": {"string": "gpu"}, "index": {"int": 0}}}}
     part = {"name": "mig-0", "basic": {"attributes": {"type": {"string": "mig"}}}}
     old = offer(0) | {"devices": [whole, part, {"name": "unnamed"}]}
-    assert advertised_by_node(slices(old)) == {"n1": {DRIVER: 2}}
+    assert advertised_by_node(slices(old)) == {"n1": all_usable(2)}
 
 
 def test_a_slice_may_name_the_node_of_each_device() -> None:
@@ -101,7 +112,10 @@ def test_a_slice_may_name_the_node_of_each_device() -> None:
         {"name": "b", "nodeName": "n2"},
         {"name": "c", "nodeName": "n2"},
     ]
-    assert advertised_by_node(slices(each | {"devices": devices})) == {"n1": {DRIVER: 1}, "n2": {DRIVER: 2}}
+    assert advertised_by_node(slices(each | {"devices": devices})) == {
+        "n1": all_usable(1),
+        "n2": all_usable(2),
+    }
 
 
 def read(*objects: dict[str, Any], of: Any) -> list[Any]:
@@ -114,7 +128,7 @@ def test_claimed_devices_add_up_on_nodes_and_in_jobs() -> None:
     pods = read(pod_of(bert, "master-0", on="n1", gpus=0, uid="p1"), of=Pod)
     nodes = read(node("n1", gpus=8), node("n2", gpus=0), of=Node)
     merged_nodes, merged_pods = DeviceClaims().merge(
-        nodes, pods, claims(("a", [given("gpu-0"), given("gpu-1")], ["p1"])), slices(offer(4))
+        nodes, pods, [*claims(("a", [given("gpu-0"), given("gpu-1")], ["p1"])), *slices(offer(4))]
     )
     rows, jobs = join(merged_nodes, merged_pods, read_jobs(bert))
     assert dict(rows[0].resources) == {GPU: Share(8, 0, 0), DRIVER: Share(4, 2, 0)}
@@ -124,7 +138,7 @@ def test_claimed_devices_add_up_on_nodes_and_in_jobs() -> None:
 
 
 def test_a_node_offering_gpus_only_by_resource_claims_has_mode_dra() -> None:
-    nodes, _ = DeviceClaims().merge(read(node("n1", gpus=0), of=Node), [], [], slices(offer(4)))
+    nodes, _ = DeviceClaims().merge(read(node("n1", gpus=0), of=Node), [], slices(offer(4)))
     rows, _ = join(nodes, [], [])
     assert (rows[0].mode, rows[0].gpus_total) == ("dra", 4)
 
@@ -137,7 +151,7 @@ def test_merging_unchanged_claims_returns_the_identical_objects() -> None:
     offer_4 = slices(offer(4))
 
     def merged(*devices: dict[str, Any]) -> tuple[list[Node], list[Pod]]:
-        found = both.merge(nodes, pods, claims(("a", list(devices), ["p1"])), offer_4)
+        found = both.merge(nodes, pods, [*claims(("a", list(devices), ["p1"])), *offer_4])
         return list(found[0]), list(found[1])
 
     before, again, more = (
@@ -145,7 +159,7 @@ def test_merging_unchanged_claims_returns_the_identical_objects() -> None:
         merged(given("gpu-0")),
         merged(given("gpu-0"), given("gpu-1")),
     )
-    none = both.merge(nodes, pods, [], [])
+    none = both.merge(nodes, pods, [])
     for old, new in zip((*before[0], *before[1]), (*again[0], *again[1]), strict=True):
         assert old is new
     assert more[1][0] is not before[1][0]

@@ -1,0 +1,360 @@
+"""Objects of clusters of 1.34 to 1.37, and the sums and rows that they become.
+
+Each line of a case is a node, `n1: 2 of 4, bert 2`, or a job, `bert: Running 2 of 2`, with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from k8s.models import Node, Pod, Reader, convert
+from k8s.models.dra import DeviceClaims, DeviceClass, ResourceClaim, ResourceSlice
+from k8s.snapshot import Job, NodeRow
+from tests.support.objects import GPU, RECORDED, Object, join, listed, node, pod_of, pytorch_job, read_jobs
+
+AMD, NVIDIA = "gpu.amd.com", "gpu.nvidia.com"
+_TYPES: dict[str, Any] = {
+    "ResourceClaim": ResourceClaim,
+    "ResourceSlice": ResourceSlice,
+    "DeviceClass": DeviceClass,
+}
+
+
+class Case(NamedTuple):
+    title: str
+    objects: list[Object]
+    lines: list[str]
+
+
+def shown(objects: Iterable[Object]) -> list[str]:
+    """Return the rows of nodes, pods, devices and jobs; nodes and pods may lack a kind."""
+    kinds: dict[str, list[Object]] = {}
+    for each in objects:
+        default = "Pod" if "containers" in each["spec"] else "Node"
+        kinds.setdefault(each.get("kind", default), []).append(each)
+    nodes = Reader[Node](Node).read_list(listed(*kinds.pop("Node", [])))[1]
+    pods = Reader[Pod](Pod).read_list(listed(*kinds.pop("Pod", [])))[1]
+    devices = [convert(each, type_) for kind, type_ in _TYPES.items() for each in kinds.pop(kind, [])]
+    merged_nodes, merged_pods = DeviceClaims().merge(nodes, pods, devices)
+    jobs = read_jobs(*(each for of_kind in kinds.values() for each in of_kind))
+    node_rows, job_rows = join(merged_nodes, merged_pods, jobs)
+    return [*map(node_line, node_rows), *map(job_line, sorted(job_rows, key=lambda job: job.ref.name))]
+
+
+def node_line(row: NodeRow) -> str:
+    bad = f", {row.gpus_unhealthy} out of order" if row.gpus_unhealthy else ""
+    held = [f"{job} {amount}" for _, job, amount in row.jobs]
+    return ", ".join((f"{row.name}: {row.gpus_allocated} of {row.gpus_total}{bad}", *held))
+
+
+def job_line(job: Job) -> str:
+    reason = f" ({job.reason})" if job.reason else ""
+    return f"{job.ref.name}: {job.status} {job.gpus_allocated} of {job.gpus_requested}{reason}"
+
+
+def check(cases: Iterable[Case]) -> None:
+    failures = [
+        (title, found, lines) for title, objects, lines in cases if (found := shown(objects)) != lines
+    ]
+    assert not failures, "\n".join(f"{title}:\n  {found}\n  {lines}" for title, found, lines in failures)
+
+
+def device(name: str, *, of: str = "", kind: str = "", taint: str = "") -> Object:
+    """Return a device; a partition of the card `of`, if that is given."""
+    found: Object = {"name": name, "attributes": {"type": {"string": kind}} if kind else {}}
+    if of:
+        found["consumesCounters"] = [{"counterSet": of, "counters": {"memory": {"value": "10Gi"}}}]
+    if taint:
+        found["taints"] = [{"key": "lab.io/xid", "value": "79", "effect": taint}]
+    return found
+
+
+def slice_of(on: str, *devices: Object | str, driver: str = AMD) -> Object:
+    return {
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{on}-{driver}"},
+        "spec": {
+            "driver": driver,
+            "nodeName": on,
+            "pool": {"name": on, "generation": 1, "resourceSliceCount": 1},
+            "devices": [device(each) if isinstance(each, str) else each for each in devices],
+        },
+    }
+
+
+def claim(name: str, pool: str, devices: str, *users: str, driver: str = AMD, group: str = "") -> Object:
+    """Return a claim that got `devices`, reserved for the pods of some uids, or for a PodGroup."""
+    results = [
+        {"request": "r", "driver": driver, "pool": pool, "device": each} for each in devices.split(",")
+    ]
+    reserved = [{"resource": "pods", "name": uid, "uid": uid} for uid in users]
+    if group:
+        reserved = [
+            {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": group, "uid": f"g-{group}"}
+        ]
+    return {
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {},
+        "status": {"allocation": {"devices": {"results": results}}, "reservedFor": reserved},
+    }
+
+
+def class_of(resource: str, driver: str, *types: str) -> Object:
+    """Return the class of a driver's devices that limits on `resource` get."""
+    expression = " && ".join(
+        [f"device.driver == '{driver}'"]
+        + [f"device.attributes['{driver}'].type == '{each}'" for each in types]
+    )
+    return {
+        "kind": "DeviceClass",
+        "metadata": {"name": f"{resource.partition('/')[2]}.{driver}"},
+        "spec": {"extendedResourceName": resource, "selectors": [{"cel": {"expression": expression}}]},
+    }
+
+
+def lone(name: str, on: str, limits: dict[str, int] | None = None, **spec: Any) -> Object:
+    """Return a running pod without an owner."""
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {
+            "nodeName": on,
+            "containers": [{"name": "m", "resources": {"limits": limits or {}}}],
+            **spec,
+        },
+        "status": {"phase": "Running"},
+    }
+
+
+def served(pod: Object, *resources: str) -> Object:
+    """Add the claim that the scheduler made for the limits of a pod."""
+    mappings = [
+        {"containerName": "m", "resourceName": each, "requestName": f"container-0-request-{n}"}
+        for n, each in enumerate(resources)
+    ]
+    pod["status"]["extendedResourceClaimStatus"] = {
+        "resourceClaimName": f"{pod['metadata']['name']}-extended-resources-x7",
+        "requestMappings": mappings,
+    }
+    return pod
+
+
+def bare(name: str) -> Object:
+    """Return a node whose kubelet has no device plugin."""
+    found = node(name)
+    for amounts in ("allocatable", "capacity"):
+        del found["status"][amounts][GPU]
+    return found
+
+
+def in_group(pod: Object, group: str, claim_name: str) -> Object:
+    """Make a pod one of a PodGroup, and let it use a claim."""
+    pod["spec"] |= {"schedulingGroup": {"podGroupName": group}, "resourceClaims": [{"name": "gpu"}]}
+    pod["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": claim_name}]
+    return pod
+
+
+def recorded(name: str) -> list[Object]:
+    found: Object = json.loads((RECORDED / f"{name}.json").read_bytes())
+    items: list[Object] = found.get("items", [found])
+    return items
+
+
+def test_a_device_counts_once_on_its_node_in_its_job_and_in_every_sum() -> None:
+    bert = pytorch_job("bert", gpus=3)
+    extended = served(pod_of(bert, "master-0", on="n1", gpus=3, uid="p1"), GPU)
+    of_bert = claim("bert-x", "n1", "a,b,c", "p1", driver=NVIDIA)
+    offer = slice_of("n1", "a", "b", "c", "d", driver=NVIDIA)
+    whole_class = class_of(GPU, NVIDIA, "gpu")
+    parts = [device(f"gpu-{card}-{part}", of=f"gpu-{card}") for card in (0, 1) for part in range(4)]
+    cut = slice_of("n1", *parts, device("gpu-0", of="gpu-0"), device("gpu-1", of="gpu-1"))
+    check(
+        [
+            Case(
+                "limits that a recorded 1.36 cluster serves with a claim",
+                [bare("gpu-node-0"), *recorded("dra-extended-resource")],
+                [
+                    "gpu-node-0: 2 of 4, dra-ext 2",
+                    "dra-ext: Starting 2 of 2 (pod-0 its container is being created)",
+                ],
+            ),
+            Case(
+                "the same for a user who may not read device classes",
+                [bare("gpu-node-0"), *recorded("dra-extended-resource")[1:]],
+                [
+                    "gpu-node-0: 2 of 4, dra-ext 2",
+                    "dra-ext: Starting 2 of 2 (pod-0 its container is being created)",
+                ],
+            ),
+            Case(
+                "a job whose limits a claim serves",
+                [bare("n1"), extended, bert, of_bert, offer, whole_class],
+                ["n1: 3 of 4, bert 3", "bert: Running 3 of 3"],
+            ),
+            Case(
+                "limits whose claim may not be read",
+                [bare("n1"), extended, bert, offer, whole_class],
+                ["n1: 3 of 4, bert 3", "bert: Running 3 of 3"],
+            ),
+            Case(
+                "limits, and a claim of its own",
+                [
+                    bare("n1"),
+                    extended,
+                    bert,
+                    of_bert,
+                    claim("own", "n1", "d", "p1", driver=NVIDIA),
+                    offer,
+                    whole_class,
+                ],
+                ["n1: 4 of 4, bert 4", "bert: Running 4 of 4"],
+            ),
+            Case(
+                "a node with a device plugin beside one with slices",
+                [
+                    bare("n1"),
+                    node("n2", gpus=8),
+                    extended,
+                    bert,
+                    of_bert,
+                    lone("probe", "n2", {GPU: 5}),
+                    offer,
+                    whole_class,
+                ],
+                [
+                    "n1: 3 of 4, bert 3",
+                    "n2: 5 of 8, probe 5",
+                    "bert: Running 3 of 3",
+                    "probe: Running 5 of 5",
+                ],
+            ),
+            Case(
+                "two classes of one driver for different extended resources",
+                [
+                    bare("n1"),
+                    extended,
+                    bert,
+                    of_bert,
+                    offer,
+                    class_of("amd.com/gpu", NVIDIA),
+                    whole_class,
+                ],
+                ["n1: 3 of 4, bert 3", "bert: Running 3 of 3"],
+            ),
+            Case(
+                "a class for the partitions of a card",
+                [
+                    bare("n1"),
+                    served(lone("eval", "n1", {"nvidia.com/mig-1g.10gb": 1}), "nvidia.com/mig-1g.10gb"),
+                    claim("e", "n1", "m", "eval", driver=NVIDIA),
+                    slice_of("n1", device("a", of="a"), device("m", of="a", kind="mig"), driver=NVIDIA),
+                    class_of("nvidia.com/mig-1g.10gb", NVIDIA, "mig"),
+                    whole_class,
+                ],
+                ["n1: 1 of 1, eval 1", "eval: Running 1 of 1"],
+            ),
+            Case(
+                "a job that gets its devices by claims alone",
+                [
+                    bare("n1"),
+                    pytorch_job("glm", gpus=0),
+                    pod_of(pytorch_job("glm"), "master-0", on="n1", gpus=0, uid="g"),
+                    claim("g", "n1", "a,b", "g", driver=NVIDIA),
+                    offer,
+                    whole_class,
+                ],
+                ["n1: 2 of 4, glm 2", "glm: Running 2 of 2"],
+            ),
+            Case(
+                "partitions of a card in two claims",
+                [
+                    bare("n1"),
+                    lone("eval", "n1"),
+                    lone("tune", "n1"),
+                    cut,
+                    claim("a", "n1", "gpu-1-0", "tune"),
+                    claim("b", "n1", "gpu-1-2,gpu-1-3", "eval"),
+                ],
+                ["n1: 1 of 2, tune 1, eval shared", "eval: Running 0 of 0", "tune: Running 1 of 1"],
+            ),
+            Case(
+                "partitions of both cards in one claim",
+                [
+                    bare("n1"),
+                    lone("eval", "n1"),
+                    cut,
+                    claim("a", "n1", "gpu-0-1,gpu-1-1,gpu-1-2", "eval"),
+                ],
+                ["n1: 2 of 2, eval 2", "eval: Running 2 of 2"],
+            ),
+            Case(
+                "shares of a device that several claims have",
+                [
+                    bare("n1"),
+                    lone("eval", "n1"),
+                    lone("tune", "n1"),
+                    slice_of("n1", device("x") | {"allowMultipleAllocations": True}, "y"),
+                    claim("a", "n1", "x", "eval"),
+                    claim("b", "n1", "x", "tune"),
+                ],
+                ["n1: 1 of 2, eval 1, tune shared", "eval: Running 1 of 1", "tune: Running 0 of 0"],
+            ),
+            Case(
+                "a claim that two pods share, of which the first has ended",
+                [
+                    bare("n1"),
+                    lone("eval", "n1") | {"status": {"phase": "Succeeded"}},
+                    lone("tune", "n1"),
+                    slice_of("n1", "x"),
+                    claim("a", "n1", "x", "eval", "tune"),
+                ],
+                ["n1: 1 of 1, tune 1", "tune: Running 1 of 1"],
+            ),
+            Case(
+                "a claim reserved for a PodGroup",
+                [
+                    bare("n1"),
+                    in_group(lone("eval", "n1"), "gang", "shared-x"),
+                    in_group(lone("tune", "n1"), "gang", "shared-x"),
+                    in_group(lone("odd", "n1"), "others", "shared-x"),
+                    slice_of("n1", "x", "y"),
+                    claim("shared-x", "n1", "x,y", group="gang"),
+                ],
+                ["n1: 2 of 2, eval 2, tune shared", "eval: Running 2 of 2", "tune: Running 0 of 0"],
+            ),
+            Case(
+                "tainted devices are out of order, unless a taint only informs",
+                [
+                    bare("n1"),
+                    slice_of("n1", "a", device("b", taint="NoExecute"), device("c", taint="None")),
+                ],
+                ["n1: 0 of 2, 1 out of order"],
+            ),
+            Case(
+                "a card is out of order once all its parts are tainted",
+                [
+                    bare("n1"),
+                    slice_of(
+                        "n1",
+                        device("a-0", of="a", taint="NoSchedule"),
+                        device("a-1", of="a"),
+                        device("b-0", of="b", taint="NoSchedule"),
+                        device("b-1", of="b", taint="NoSchedule"),
+                    ),
+                ],
+                ["n1: 0 of 1, 1 out of order"],
+            ),
+            Case(
+                "a v1beta1 slice nests the properties of a device",
+                [
+                    bare("n1"),
+                    slice_of(
+                        "n1", {"name": "a", "basic": device("", of="card-a")}, {"name": "b", "basic": {}}
+                    ),
+                ],
+                ["n1: 0 of 2"],
+            ),
+        ]
+    )
