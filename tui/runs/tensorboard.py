@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from k8s.client.auth.proxies import with_direct_loopback
 from k8s.errors import KubeError
 from trainer.tfevents import EventFiles, EventFolder, EventWriter, NewPoints, ScalarCurve
 from tui.runs.formats import MetricFiles
@@ -186,7 +187,7 @@ async def _started(folder: Path, port: int) -> AsyncIterator[str]:
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
         # It writes port and path to TMPDIR/.tensorboard-info, readable by all, and follows links there.
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TMPDIR": str(folder.parent)},
+        env=with_direct_loopback(os.environ) | {"TF_CPP_MIN_LOG_LEVEL": "3", "TMPDIR": str(folder.parent)},
         start_new_session=True,  # ctrl+c is for its owner
     )
     assert process.stdin is not None and process.stderr is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import ipaddress
 import os
 import ssl
 import tempfile
@@ -24,6 +23,7 @@ from urllib.parse import quote, urlsplit
 from k8s.client.auth.exec_plugin import Credentials, ExecPlugin, ExecPluginFailed, without_secrets
 from k8s.client.auth.kubeconfig import SANDBOX_HINT, UNUSABLE, Context, ResolvedContext, read_kubeconfig
 from k8s.client.auth.overrides import ConfigOverrides
+from k8s.client.auth.proxies import is_loopback, proxy_for
 from k8s.errors import UNAUTHORIZED_HINT, NoCluster, Unauthorized
 from k8s.text.home import file_problem, read_named_file
 from k8s.text.sanitize import sanitize
@@ -34,7 +34,6 @@ __all__ = ["SANDBOX_HINT", "ClusterConfig", "load"]
 IN_CLUSTER = "in-cluster"
 # Token, certificate authority and namespace of a pod.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _PEM_HINT = "Correct it in the kubeconfig, or get a new kubeconfig."
 # Seconds before a token file is read again. Source: client-go.
 TOKEN_FILE_S = 60.0
@@ -83,7 +82,7 @@ class ClusterConfig:
     @property
     def is_local(self) -> bool:
         """Return True if the server is on this machine."""
-        return urlsplit(self.host).hostname in ("127.0.0.1", "localhost", "::1")
+        return is_loopback(urlsplit(self.host).hostname or "")
 
     @property
     def acts_as(self) -> str:
@@ -292,7 +291,7 @@ async def _from_context(resolved: ResolvedContext) -> ClusterConfig:
     )
     if urlsplit(config.host).scheme == "https":
         _read_certificates(config, cluster, user)
-    config.proxy = _proxy(cluster.get("proxy-url"), config.host)
+    config.proxy = proxy_for(cluster.get("proxy-url"), config.host)
     if token := user.get("token"):
         config.api_key["BearerToken"] = _bearer(str(token))
     elif isinstance(plugin := user.get("exec"), Mapping):
@@ -410,13 +409,6 @@ def _in_cluster(namespace: str, folder: Path) -> ClusterConfig:
     return config
 
 
-def _proxy(named: str | None, host: str) -> str | None:
-    proxy = named or proxy_from(os.environ, host)
-    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
-        raise ValueError(f"only http and https proxies can be used, not {urlsplit(proxy).scheme or 'this'}")
-    return proxy or None
-
-
 def _bearer(token: str) -> str:
     token = token.strip()
     if not token or not token.isascii() or not token.isprintable():
@@ -427,55 +419,3 @@ def _bearer(token: str) -> str:
 def _load_certificate(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
     # Without a password OpenSSL would prompt on the terminal that the console draws on.
     context.load_cert_chain(certificate, key, password=lambda: "")
-
-
-def proxy_from(environment: Mapping[str, str], server: str) -> str:
-    """Return the address of the proxy for `server`; empty for a direct connection.
-
-    Source: golang.org/x/net/http/httpproxy, and apimachinery's NewProxierWithNoProxyCIDR.
-    """
-    parts = urlsplit(server)
-    host = (parts.hostname or "").rstrip(".")
-    name = f"{parts.scheme}_proxy"
-    proxy = environment.get(name.upper()) or environment.get(name) or ""
-    if not proxy or _is_loopback(host):
-        return ""
-    port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
-    exceptions = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
-    if any(_is_excepted(host, port, each.strip().lower()) for each in exceptions.split(",")):
-        return ""
-    return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def _is_loopback(host: str) -> bool:
-    address = _address(host)
-    return host == "localhost" or (address is not None and address.is_loopback)
-
-
-def _is_excepted(host: str, port: int, exception: str) -> bool:
-    # An entry of NO_PROXY is `*`, an address, a network, or a domain, each but `*` with an optional port.
-    if exception in ("", "*"):
-        return exception == "*"
-    address = _address(host)
-    if address is not None and "/" in exception:
-        try:
-            return address in ipaddress.ip_network(exception, strict=False)
-        except ValueError:
-            return False
-    named, colon, wanted_port = exception.rpartition(":")
-    if colon and wanted_port.isdecimal() and (named.endswith("]") or ":" not in named):
-        if wanted_port.lstrip("0") != str(port):
-            return False
-        exception = named
-    if address is not None:
-        return address == _address(exception.strip("[]"))
-    if exception.startswith(("*.", ".")):
-        return host.endswith(exception.removeprefix("*"))
-    return host == exception or host.endswith(f".{exception}")
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None

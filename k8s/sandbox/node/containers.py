@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from k8s.client.auth.proxies import with_direct_loopback
 from k8s.models import quantity
 from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.node.programs import PROGRAMS, image_of
@@ -155,7 +156,7 @@ def environment(
     env |= {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "TMPDIR": f"{home}/tmp"}
     threads = str(_threads(own, pod, container, context))
     env |= {"HOSTNAME": str(pod["metadata"]["name"]), "OMP_NUM_THREADS": threads, **ON_LOOPBACK}
-    env |= own
+    env = with_direct_loopback({**env, **own})
     env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), str(context.python_path))))
     env.pop(OPEN_RENDEZVOUS, None)
     if context.allows_open_rendezvous:

@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.client.auth.cluster_config import ClusterConfig, load, proxy_from
+from k8s.client.auth.cluster_config import ClusterConfig, load
+from k8s.client.auth.proxies import proxy_from
 from k8s.client.client import Client
 from k8s.client.connection import ServerClock
 from k8s.client.rate_limiter import RateLimiter

@@ -52,7 +52,11 @@ async def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 @pytest.mark.end_to_end
-async def test_a_sandbox_is_started_joined_and_stopped(paths: SandboxPaths) -> None:
+async def test_a_sandbox_starts_joins_and_stops_with_any_proxy_set(
+    paths: SandboxPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
     told: list[str] = []
     assert not (await sandbox.status()).is_running
     first = await sandbox.start(QUICK, told.append)
@@ -63,6 +67,8 @@ async def test_a_sandbox_is_started_joined_and_stopped(paths: SandboxPaths) -> N
     found = await sandbox.status()
     assert (found.is_running, found.answers, found.pid) == (True, True, first.pid)
     reject_readable_secrets(paths)
+    async with await Client.connect(str(first.kubeconfig)) as client:
+        assert len(await client.list(NODES)) == QUICK.nodes
     assert await sandbox.stop()
     assert not await sandbox.stop()
     assert not (await sandbox.status()).is_running

@@ -14,6 +14,7 @@ from k8s.sandbox.node.nodes import Ports, ephemeral
 from k8s.sandbox.node.programs import PROGRAMS
 from k8s.sandbox.pod_folder import rewrite
 
+DIRECT = "localhost,127.0.0.1,::1"
 MOUNTS = (("/workspace/deep", "/real/b"), ("/workspace", "/real/a"), ("/mnt/x.y", "/real/c"))
 
 
@@ -132,6 +133,23 @@ def test_references_are_expanded_as_kubernetes_does(text: str, expanded: str) ->
 )
 def test_the_names_of_a_jobs_pods_become_this_machine(name: str, value: str, becomes: str) -> None:
     assert env_of(**{name: value})[name] == becomes
+
+
+@pytest.mark.parametrize(
+    ("declared", "upper", "lower"),
+    [
+        ({"HTTPS_PROXY": "http://cache:3128"}, DIRECT, DIRECT),
+        ({"NO_PROXY": "10.0.0.0/8, .lab"}, f"10.0.0.0/8,.lab,{DIRECT}", f"10.0.0.0/8,.lab,{DIRECT}"),
+        ({"NO_PROXY": ".lab,::1", "no_proxy": "lake"}, ".lab,::1,localhost,127.0.0.1", f"lake,{DIRECT}"),
+        ({"no_proxy": "*"}, "*", "*"),
+    ],
+    ids=str,
+)
+def test_programs_of_a_pod_reach_loopback_without_a_proxy(
+    declared: dict[str, str], upper: str, lower: str
+) -> None:
+    env = env_of(**declared)
+    assert (env["NO_PROXY"], env["no_proxy"]) == (upper, lower)
 
 
 @pytest.mark.parametrize(
