@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
-from typing import ClassVar
+from typing import IO, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -25,7 +25,7 @@ from tui.__main__ import GARBAGE
 from tui.widgets.log.lines import MAX_ITEMS
 from tui.widgets.log.view import LogView
 
-RANKS_PER_STREAM, CHUNK_LINES = 8, 1000
+RANKS_PER_STREAM, CHUNK_BYTES = 8, 65_536
 START_NS = 1_778_752_800 * 10**9
 
 
@@ -68,7 +68,7 @@ class Flood(ThemedApp[None]):
         self.query_one(Label).update(f"key {self._presses}; {self._outcome}")
 
     async def _write(self) -> None:
-        bodies = list(_bodies(len(self._targets), self._lines))  # before the clock runs
+        bodies = [_body(each, self._lines // len(self._targets)) for each in range(len(self._targets))]
         await self._painted()
         began_s = time.perf_counter()
         if isinstance(self._view, LogView):
@@ -77,11 +77,12 @@ class Flood(ThemedApp[None]):
             while not self._view.lines.items or last.encode() not in self._view.lines.items[-1].text:
                 await self._painted()
         else:
-            for chunk in bodies[0]:
+            while chunk := bodies[0].readlines(CHUNK_BYTES):
+                texts = [line.decode().rstrip("\n") for line in chunk]
                 if isinstance(self._view, Log):
-                    self._view.write(chunk.decode())
+                    self._view.write_lines(texts)
                 elif isinstance(self._view, RichLog):
-                    for text in chunk.decode().splitlines():
+                    for text in texts:
                         self._view.write(text)
                 await asyncio.sleep(0)
         await self._painted()
@@ -94,10 +95,10 @@ class Flood(ThemedApp[None]):
         self._outcome = f"done {rate:.0f} {search_s:.4f}"
         self._tell()
 
-    async def _feed_stream(self, target: Target, chunks: list[bytes]) -> None:
+    async def _feed_stream(self, target: Target, body: IO[bytes]) -> None:
         """Take lines as a follower does, and wait as it does until the view has taken them."""
         splitter, seq = Splitter(), 0
-        for chunk in chunks:
+        while chunk := body.read(CHUNK_BYTES):
             items = []
             for piece in splitter.feed(chunk):
                 rank, _, _ = piece.raw[5:].partition(b"]")
@@ -114,18 +115,17 @@ class Flood(ThemedApp[None]):
         await painted.wait()
 
 
-def _bodies(streams: int, lines: int) -> Iterator[list[bytes]]:
-    """Yield the log of each stream in chunks: stamped, with the ranks of its pod."""
-    for stream in range(streams):
-        chunks = []
-        for start in range(0, lines // streams, CHUNK_LINES):
-            chunk = []
-            for number in range(start, min(start + CHUNK_LINES, lines // streams)):
-                rank = stream * RANKS_PER_STREAM + number % RANKS_PER_STREAM
-                stamp = write_stamp(START_NS + number * 1_000_000)
-                chunk.append(f"{stamp} [rank{rank}]: step {number} loss 0.{number % 997:03} lr 0.001\n")
-            chunks.append("".join(chunk).encode())
-        yield chunks
+def _body(stream: int, lines: int) -> IO[bytes]:
+    """Return the log of a pod, stamped and with its ranks, in a file: it is no memory of the view."""
+    body = tempfile.TemporaryFile()  # noqa: SIM115, it is closed with the program
+    for number in range(lines):
+        rank = stream * RANKS_PER_STREAM + number % RANKS_PER_STREAM
+        stamp = write_stamp(START_NS + number * 1_000_000)
+        body.write(
+            b"%b [rank%d]: step %d loss 0.%03d lr 0.001\n" % (stamp.encode(), rank, number, number % 997)
+        )
+    body.seek(0)
+    return body
 
 
 if __name__ == "__main__":
