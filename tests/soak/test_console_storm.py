@@ -13,6 +13,8 @@ from tests.load.screen import COLUMNS, LINES, PAINTED_S, TimedTerminal, demanded
 from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.slow
+LIFETIME_S = 900.0
+"""Limit for the server, so that none outlives its test; far more than a test takes."""
 
 
 def test_keys_work_in_a_storm_and_every_painted_row_is_right_after_it(tmp_path: Path) -> None:
@@ -22,7 +24,7 @@ def test_keys_work_in_a_storm_and_every_painted_row_is_right_after_it(tmp_path: 
         "HOME": str(tmp_path),
         "TERM": "xterm-256color",
     }
-    with LoadServer(60, 60, lifetime_s=300) as server:
+    with LoadServer(60, 60, lifetime_s=LIFETIME_S) as server:
         command = [sys.executable, "-P", "-m", "tui", "-A", "--kubeconfig", str(server.kubeconfig)]
         with TimedTerminal(command, columns=COLUMNS, lines=LINES, env=env) as terminal:
             before = server.truth()
@@ -54,12 +56,12 @@ def test_a_minute_without_reading_loses_nothing_and_costs_no_memory(tmp_path: Pa
         "HOME": str(tmp_path),
         "TERM": "xterm-256color",
     }
-    with LoadServer(60, 60, lifetime_s=300) as server:
+    with LoadServer(60, 60, lifetime_s=LIFETIME_S) as server:
         command = [sys.executable, "-P", "-m", "tui", "-A", "--kubeconfig", str(server.kubeconfig)]
         with Terminal(command, columns=COLUMNS, lines=LINES, env=env) as terminal:
             terminal.wait_for("─ live", PAINTED_S)
             terminal.send("o")  # jobs that finished long ago too
-            terminal.wait_for(lambda screen: "older hidden" not in screen)
+            terminal.wait_for(lambda screen: "older hidden" not in screen, PAINTED_S)
             before_kib = resident_kib(terminal.pid)
             server.storm(CHANGES_PER_S, CHANGES_PER_S * MINUTE_S)
             truth = server.truth()  # comes when the storm is over; nobody reads the terminal until then

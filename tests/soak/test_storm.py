@@ -30,7 +30,7 @@ PATIENCE_S = 90.0
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LoadServer]:
-    with LoadServer(NODES, JOBS, lifetime_s=300) as running:
+    with LoadServer(NODES, JOBS, lifetime_s=900) as running:
         yield running
 
 
