@@ -11,6 +11,8 @@ import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 
+from tests.bench.figures import Figure
+
 ROWS: Mapping[str, str] = {
     "start": "start.start",
     "commands": "start.commands",
@@ -24,7 +26,6 @@ ROWS: Mapping[str, str] = {
     "draw": "curves.draw_curve",
     "step": "step.step",
     "idle": "idle.idle",
-    "topology": "topology.measure",
 }
 """Module and function of each row; it takes True for a size of a few seconds."""
 
@@ -51,7 +52,7 @@ def main(words: Sequence[str], rows: Mapping[str, str] = ROWS) -> int:
 def _is_measured(name: str, place: str, is_smoke: bool) -> bool:
     module, _, function = place.rpartition(".")
     try:
-        figures: Iterable[object] = getattr(importlib.import_module(f"tests.bench.{module}"), function)(
+        figures: Iterable[Figure] = getattr(importlib.import_module(f"tests.bench.{module}"), function)(
             is_smoke
         )
         for figure in figures:

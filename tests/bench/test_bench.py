@@ -25,7 +25,6 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "json": ("3,000 scalars to JSON",),
     "draw": ("draw 3,000 points",),
     "step": ("step of smoke", "our defaults"),
-    "topology": ("4 x DGX-1V",),
     "idle": ("idle console over SSH", "share of a core", "requests to the API"),
 }
 """Beginnings of the lines that each row prints."""
