@@ -60,7 +60,7 @@ def bugs_end_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def workers_are_given_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse a coroutine as a worker's work: nobody awaits it where the worker is cancelled early."""
+    """Refuse a coroutine as a worker's work: it is never awaited where the worker is cancelled early."""
     prepare = Worker.__init__
 
     def prepare_function(worker: Worker[Any], node: Any, work: Any, **options: Any) -> None:
