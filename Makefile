@@ -2,9 +2,9 @@
 # make test      install the same .venv and run the quick tests, about 95 % of all
 # make check     what the continuous checks run: format, lint, types, import rules, and all tests in three tiers
 # make fix       format and mend what can be mended by itself
-# make bench     our figures beside those of the tools we compare with
+# make bench     our figures beside those of the tools we compare with; BENCH=--smoke in a tiny size, or names of rows
 # make fuzz      properties with new random examples, mostly 2,000 each; a check repeats the same ones
-# make mutants   small breakages, one at a time, and which of them the tests notice (half an hour)
+# make mutants   small breakages, one at a time, and which of them the tests notice (MUTANTS="--sample 20 --tier both")
 # make krew      archive and manifest for kubectl's plugin manager, to be downloaded from the folder URL=…
 # make zipapp    dist/gpuconsole.pyz: the console in one file, for this platform and version of Python
 # make pictures  the screens in README, taken from a real run in the sandbox
@@ -50,7 +50,7 @@ fix: $(VENV)/.ready-dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.ready-dev
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench $(BENCH)
 
 fuzz: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -m "hypothesis and not cluster" -n $(WORKERS) --hypothesis-profile=fuzz --timeout=3600
