@@ -12,13 +12,14 @@ KubeError                  what failed, why in the server's words, what to do ne
 ├── Invalid                400, 422: refused, with the fields that are wrong
 ├── Throttled              429, with the seconds to wait
 └── ServerFailed           5xx, or an answer that cannot be read
+    └── TooLarge           an answer beyond a limit, with the seconds to wait
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 
 class KubeError(Exception):
@@ -103,6 +104,23 @@ class ServerFailed(KubeError):
 
     retry_after_s: float = 0.0
     """Retry-After of the server; 0 if it sent none."""
+
+
+class TooLarge(ServerFailed):
+    """Answer beyond a limit. Reading it again costs as much again, so that must not be soon."""
+
+    def __init__(self, what: str, why: str = "", hint: str = "") -> None:
+        super().__init__(what, why, hint)
+        self.retry_after_s = 60.0
+
+
+E = TypeVar("E", bound=BaseException)
+
+
+def without_frames(error: E) -> E:
+    """Return the error for storage: without traceback and causes, whose frames hold all that was read."""
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error
 
 
 FORBIDDEN_HINT = "Pick another namespace, or ask for a role that allows it."

@@ -85,6 +85,69 @@ def test_each_module_that_starts_programs_states_what_they_leave(trees: dict[Pat
     assert found == STARTED.keys()
 
 
+def test_errors_are_stored_without_their_frames(trees: dict[Path, ast.Module]) -> None:
+    """A stored error keeps what the frames below had read; it and a frame with it in a variable, each other.
+
+    `without_frames` drops them. A function that raises an error from a variable deletes the variable.
+    """
+    found = set()
+    for path, tree in trees.items():
+        # A rank ends with its error; the sandbox is a process of its own.
+        if path.is_relative_to(ROOT / "trainer") or path.is_relative_to(ROOT / "k8s" / "sandbox"):
+            continue
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            nodes = [each for each in ast.walk(function) if isinstance(each, STATEMENTS)]
+            handlers = [each for each in nodes if isinstance(each, ast.ExceptHandler)]
+            caught = [
+                (node, each.name)
+                for each in handlers
+                for node in ast.walk(each)
+                if isinstance(node, STATEMENTS)
+            ]
+            deletes = [each for each in nodes if isinstance(each, ast.Delete)]
+            deleted = {ast.unparse(name) for each in deletes for name in each.targets}
+            stored = [
+                node
+                for node, name in caught
+                if name in values_stored_by(node) and ast.unparse(node).split(" = ")[0] not in deleted
+            ]
+            stored += [
+                each
+                for each in nodes
+                if isinstance(each, ast.Raise)
+                and isinstance(each.exc, ast.Name)
+                and each.exc.id.islower()
+                and each.exc.id not in {*deleted, *(handler.name for handler in handlers)}
+            ]
+            found |= {f"{path.relative_to(ROOT)}:{each.lineno}: {ast.unparse(each)}" for each in stored}
+    assert found == set()
+
+
+STATEMENTS = (ast.stmt, ast.expr, ast.ExceptHandler)
+
+
+def values_stored_by(node: ast.AST) -> set[str]:
+    """Return the variables that a statement assigns, returns or appends as they are."""
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.Return):
+        values = [node.value]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        values = [*node.args] if node.func.attr in ("append", "put_nowait", "set_exception", "add") else []
+    else:
+        return set()
+    names = set()
+    while values:
+        match values.pop():
+            case ast.IfExp(body=first, orelse=second):
+                values += [first, second]
+            case ast.Tuple(elts=several) | ast.BoolOp(values=several):
+                values += several
+            case ast.Name(id=name):
+                names.add(name)
+    return names
+
+
 def lines_in(paths: Iterable[Path]) -> int:
     return sum(len(path.read_text().splitlines()) for path in paths)
 

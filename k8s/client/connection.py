@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from k8s.client.auth.cluster_config import ClusterConfig
+from k8s.client.auth.proxies import is_socks
 from k8s.client.plain_session import PlainSession
 from k8s.client.rate_limiter import RateLimiter
 from k8s.client.transport import (
@@ -143,7 +144,7 @@ class Connection:
         if self._session is None:
             from k8s.client.session import AiohttpSession
 
-            self._session = AiohttpSession()
+            self._session = AiohttpSession(self.config.proxy)
         return self._session
 
     async def lines(self, body: Body, doing: str) -> AsyncIterator[bytes]:
@@ -248,7 +249,10 @@ class Connection:
                 if retry_after and pause_s <= SHORT_WAIT_S and waits_left:
                     waits_left -= 1
                     continue
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # its traceback leads to this frame: they would keep each other
 
     async def _request(
         self, method: str, path: str, *, follows_redirects: bool, is_stream: bool, **request: Any
@@ -312,7 +316,8 @@ class Connection:
         if certificate != self._tls_of:
             self._tls, self._tls_of = self.config.ssl_context(), certificate
         tls = self._tls if self._tls is not None else True  # True: plain http
-        return {"ssl": tls, "proxy": self.config.proxy, "server_hostname": self.config.tls_server_name}
+        proxy = None if is_socks(self.config.proxy) else self.config.proxy  # SOCKS is the session's
+        return {"ssl": tls, "proxy": proxy, "server_hostname": self.config.tls_server_name}
 
     def _headers(self, content_type: str = "", accept: str = "application/json") -> list[tuple[str, str]]:
         headers = [("Accept", accept), ("User-Agent", "gpuconsole"), *self.config.impersonation]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from k8s.errors import SANDBOX_CONTEXT, KubeError, ServerFailed, Unreachable
+from k8s.errors import SANDBOX_CONTEXT, KubeError, ServerFailed, TooLarge, Unreachable
 
 if TYPE_CHECKING:
     from k8s.client.auth.cluster_config import ClusterConfig
@@ -101,7 +101,7 @@ async def read_answer(body: Body, doing: str, most: int) -> bytes:
     """Return a whole body; `most` counts bytes after decompression.
 
     Raises:
-        ServerFailed: The body is longer than `most`.
+        TooLarge: The body is longer than `most`.
     """
     found = bytearray()
     async for chunk in body.iter_any():
@@ -115,7 +115,7 @@ def check_page(doing: str, pages: int, token: str, previous_token: str) -> None:
     """Check that a paged list makes progress.
 
     Raises:
-        ServerFailed: The next page is the same one, or there are more than `MOST_PAGES`.
+        TooLarge: The next page is the same one, or there are more than `MOST_PAGES`.
     """
     if token and token == previous_token:
         raise _too_large(doing, f"Page {pages + 1} of its list is page {pages} again.")
@@ -123,9 +123,9 @@ def check_page(doing: str, pages: int, token: str, previous_token: str) -> None:
         raise _too_large(doing, f"Its list does not end after {MOST_PAGES} pages.")
 
 
-def _too_large(doing: str, why: str) -> ServerFailed:
+def _too_large(doing: str, why: str) -> TooLarge:
     hint = "Check the server in the kubeconfig, and any proxy before it; pick one namespace to read less."
-    return ServerFailed(f"Could not {doing}.", why, hint)
+    return TooLarge(f"Could not {doing}.", why, hint)
 
 
 @contextmanager
@@ -232,7 +232,7 @@ def _tls_message(where: str, error: OSError) -> tuple[str, str]:
 
 _NETWORK_HINT = "Check the network or VPN, and the server in the kubeconfig."
 _SCHEME_HINT = "Check the server in the kubeconfig: its port, http or https."
-_PROXY_HINT = "Check proxy-url in the kubeconfig, or HTTPS_PROXY, HTTP_PROXY and NO_PROXY."
+_PROXY_HINT = "Check proxy-url in the kubeconfig, or HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY."
 _REFUSED_HINT = "Start the cluster, or correct the server in the kubeconfig."
 _SANDBOX_HINT = "The sandbox is not running. Start it with: gpuconsole sandbox start"
 _AUTHORITY_HINT = "Correct certificate-authority-data in the kubeconfig, or get a new kubeconfig."

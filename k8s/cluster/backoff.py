@@ -12,7 +12,15 @@ from itertools import count
 
 from k8s.client.client import Client
 from k8s.client.server_version import fetch_version
-from k8s.errors import KubeError, NotKubernetes, Throttled, Unauthorized, Unreachable
+from k8s.errors import (
+    KubeError,
+    NotKubernetes,
+    Throttled,
+    TooLarge,
+    Unauthorized,
+    Unreachable,
+    without_frames,
+)
 
 # These errors concern the server or the user, not one collection.
 _CLUSTER_WIDE_ERRORS = (Unreachable, NotKubernetes, Unauthorized)
@@ -102,7 +110,7 @@ class ServerProbe:
                 try:
                     await fetch_version(self._client)
                 except NotKubernetes as found:
-                    self._set_problem(found)
+                    self._set_problem(without_frames(found))
                 except KubeError:
                     return error
             return self.problem if isinstance(self.problem, NotKubernetes) else error
@@ -118,7 +126,7 @@ class ServerProbe:
             await pause_unauthorized(self._client, woken, self.backoff)
             return
         delay_s = next(delays)
-        if isinstance(error, Throttled):
+        if isinstance(error, Throttled | TooLarge):
             delay_s = max(delay_s, error.retry_after_s)
         await pause(woken, delay_s)
 
@@ -150,7 +158,7 @@ class ServerProbe:
         try:
             await fetch_version(self._client)
         except _CLUSTER_WIDE_ERRORS as error:
-            return error
+            return without_frames(error)
         except KubeError:  # a refusal is an answer
             return None
         return None

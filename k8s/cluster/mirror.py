@@ -20,7 +20,7 @@ from msgspec.structs import force_setattr
 from k8s.client.client import Client
 from k8s.client.transport import check_page, translated, unparsable
 from k8s.cluster.backoff import ServerProbe, pause
-from k8s.errors import Expired, Forbidden, KubeError, NotFound, Throttled, from_status
+from k8s.errors import Expired, Forbidden, KubeError, NotFound, Throttled, from_status, without_frames
 from k8s.models import WATCH_LINE, ListMeta, Meta, Reader
 from k8s.models.reader import AnyObject
 from k8s.models.resources import Resource
@@ -188,7 +188,7 @@ class Mirror(Generic[T]):
                 await self._list()
             await self._watch()
         except KubeError as error:
-            return error
+            return without_frames(error)
         return None
 
     async def _back_off(self, problem: KubeError, delays: Iterator[float]) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from k8s import models
 from k8s.client.client import Client
 from k8s.diagnosis.phrases import cut
-from k8s.errors import Forbidden, KubeError, NotFound
+from k8s.errors import Forbidden, KubeError, NotFound, without_frames
 from k8s.models import Reader
 from k8s.models.resources import Resource
 
@@ -43,7 +43,7 @@ class Fetcher:
         except KubeError as error:
             if isinstance(error, Forbidden):
                 self._record_unseen(f"{resource.kind} {name}", error)
-            return error
+            return without_frames(error)
 
     async def get_by_name(
         self, resource: Resource, kind: type[T], wanted: Iterable[str], namespace: str = ""

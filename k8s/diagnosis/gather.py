@@ -133,7 +133,10 @@ async def _first_round(fetcher: Fetcher, evidence: Evidence, kind: JobKind) -> E
         _fetch_if(evidence.podless, lambda: fetcher.list_all(LIMIT_RANGES, LimitRange, ref.namespace)),
     )
     if isinstance(own, KubeError) and not isinstance(own, (Forbidden, NotFound)):
-        raise own
+        try:
+            raise own
+        finally:
+            del own  # its traceback leads to this frame
     manifest: Mapping[str, Any] = own if isinstance(own, dict) else {}
     # An object of that name with another uid is another job.
     is_other = bool(evidence.job.uid) and dig(manifest, "metadata", "uid") not in (None, evidence.job.uid)

@@ -174,7 +174,10 @@ async def create_manifest(
             error.hint = f"{error.hint} {remains}".strip()
         if error is caught:
             raise
-        raise error from caught
+        try:
+            raise error from caught
+        finally:
+            del error  # its traceback leads to this frame
     except asyncio.CancelledError:
         await transaction.roll_back()
         raise

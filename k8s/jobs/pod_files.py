@@ -19,14 +19,15 @@ import aiohttp
 
 from k8s.client.client import Client
 from k8s.client.transport import status_of, translated
-from k8s.errors import KubeError, NotFound
+from k8s.errors import KubeError, NotFound, TooLarge
 from k8s.models.resources import CLAIMS
 
 # Annotation of a claim whose volume is a folder on this machine.
 LOCAL_PATH = "gpuconsole.dev/path"
 # Limit of one `read_from`.
 READ_LIMIT_BYTES = 32 * 2**20
-_EXEC_LIMIT_BYTES = 64 * 2**20
+# Limit of a list of files.
+_LIST_LIMIT_BYTES = 8 * 2**20
 _ERROR_LIMIT_BYTES = 500
 _READ = 'exec <"$1" && tail -c "+$2" | head -c "$3"'
 # The folders of a program may be many.
@@ -53,12 +54,19 @@ class ExecFailed(KubeError):
 
 
 async def run(
-    client: Client, pod: str, namespace: str, command: Sequence[str], *, container: str = ""
+    client: Client,
+    pod: str,
+    namespace: str,
+    command: Sequence[str],
+    *,
+    container: str = "",
+    limit_bytes: int = _LIST_LIMIT_BYTES,
 ) -> bytes:
     """Run a command and return its standard output.
 
     Raises:
-        ExecFailed: The command failed, or wrote more than 64 MiB.
+        TooLarge: The command wrote more than `limit_bytes`.
+        ExecFailed: The command failed.
         KubeError: The command could not be started.
     """
     output, errors = bytearray(), bytearray()
@@ -75,8 +83,10 @@ async def run(
                     errors = (errors + content)[-_ERROR_LIMIT_BYTES:]
                 elif channel == 3:
                     ending = content
-                if len(output) > _EXEC_LIMIT_BYTES:
-                    raise ExecFailed(f"Could not read from {pod}.", "It sent more than 64 MiB at once.")
+                if len(output) > limit_bytes:
+                    output.clear()  # not until the error is gone
+                    why = f"It sent more than {limit_bytes >> 10:,} KiB, the most that is read at once."
+                    raise TooLarge(f"Could not read from {pod}.", why)
     status = status_of(ending)
     if status.get("status") != "Success":
         why = errors.decode("utf-8", "replace") or str(status.get("message") or "The connection broke.")
@@ -142,7 +152,7 @@ async def read_from(
 ) -> bytes:
     """Return a file's content from an offset, at most `limit_bytes`."""
     words = ["sh", "-c", _READ, "sh", path, str(offset + 1), str(limit_bytes)]
-    return await run(client, pod, namespace, words, container=container)
+    return await run(client, pod, namespace, words, container=container, limit_bytes=limit_bytes)
 
 
 def is_on_claim(template: Mapping[str, Any], path: str) -> bool:

@@ -121,15 +121,14 @@ class Transaction:
         except Conflict as error:
             if not error.is_name_in_use:
                 raise
-            taken = error
-        name = text_of(manifest["metadata"]["name"])
-        try:
-            held = await self._client.get(resource, name, self._namespace)
-        except NotFound:
-            return await self.create(resource, manifest)
-        if why := await self._in_use(held, nested(manifest, "metadata", "labels").get(label), label):
-            taken.hint = f"{why} Choose another name, or delete that {resource.kind} first."
-            raise taken
+            name = text_of(manifest["metadata"]["name"])
+            try:
+                held = await self._client.get(resource, name, self._namespace)
+            except NotFound:
+                return await self.create(resource, manifest)
+            if why := await self._in_use(held, nested(manifest, "metadata", "labels").get(label), label):
+                error.hint = f"{why} Choose another name, or delete that {resource.kind} first."
+                raise
         if self._is_dry_run:
             return held
         await self._delete(resource, name, text_of(held["metadata"].get("uid")))
@@ -201,7 +200,10 @@ class Transaction:
             except KubeError:
                 break
             return found if self._is_ours(found) else None
-        raise lost
+        try:
+            raise lost
+        finally:
+            del lost  # its traceback leads to this frame
 
     async def _in_use(self, held: Manifest, value: object, label: str) -> str:
         # Empty for leftovers of a deleted job of ours.

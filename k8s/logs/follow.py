@@ -21,7 +21,7 @@ import msgspec
 from k8s.client.client import Client
 from k8s.client.transport import translated
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff, pause, pause_unauthorized
-from k8s.errors import Forbidden, Invalid, KubeError, NotFound, Throttled, Unauthorized, Unreachable
+from k8s.errors import Forbidden, Invalid, KubeError, NotFound, Throttled, TooLarge, Unauthorized, Unreachable
 from k8s.logs.lines import (
     MAX_LINE_BYTES,
     Item,
@@ -39,7 +39,7 @@ from k8s.logs.prefixes import RankReader
 from k8s.models import ContainerStatus, Pod, Terminated
 from k8s.models.resources import PODS
 from k8s.status import Status
-from k8s.status.pod import pod_status
+from k8s.status.pod import pod_status, restarts_in_place
 
 # Decoded before other tasks get a turn: two or three milliseconds of work.
 _BYTES_PER_TURN = 32 * 1024
@@ -109,12 +109,9 @@ def container_view(obj: Mapping[str, Any], container: str) -> ContainerView | No
     status = next((each for each in statuses if each.name == name), ContainerStatus(name))
     now, last = status.state, status.last_state.terminated
     uid, run = pod.metadata.uid, status.restart_count
-    policy = str((obj.get("spec") or {}).get("restartPolicy") or "Always")
     last_exit = _exit_text(last)
     if now.terminated is not None:
-        failed = now.terminated.exit_code != 0
-        again = (policy == "Always" and name not in init) or (policy != "Never" and failed)
-        again = again and not pod.is_finished and pod.metadata.deletion_timestamp is None
+        again = restarts_in_place(pod, name, now.terminated.exit_code)
         return ContainerView(uid, run, True, True, again, _exit_text(now.terminated), last_exit)
     if pod.is_finished:
         reason = pod_status(pod)[1] or pod.status.phase
@@ -330,7 +327,9 @@ class Follower:
                 if isinstance(error, Unauthorized):
                     await pause_unauthorized(self._client, self._woken, self._backoff)
                 else:
-                    await self._back_off(error.retry_after_s if isinstance(error, Throttled) else 0.0)
+                    await self._back_off(
+                        error.retry_after_s if isinstance(error, Throttled | TooLarge) else 0.0
+                    )
 
     def _is_final(self, error: KubeError) -> bool:
         if isinstance(error, _NoSuchContainer):

@@ -55,10 +55,14 @@ async def run_checks(checks: Iterable[Check]) -> list[list[Finding]]:
     """Return the findings of each check; none for a check that failed."""
     # Tasks from the start: a coroutine cancelled before its turn would never be awaited.
     answers = await asyncio.gather(*checks, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException) and not isinstance(answer, _TELLS_NOTHING):
-            raise answer
-    return [[] if isinstance(answer, BaseException) else answer for answer in answers]
+    errors = (each for each in answers if isinstance(each, BaseException))
+    bug = next((each for each in errors if not isinstance(each, _TELLS_NOTHING)), None)
+    try:
+        if bug is not None:
+            raise bug
+        return [[] if isinstance(answer, BaseException) else answer for answer in answers]
+    finally:
+        del bug, answers, errors  # its traceback leads to this frame
 
 
 async def namespace_is_missing(client: Client, namespace: str) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 from k8s.client.client import Client
 from k8s.client.server_version import fetch_version
 from k8s.client.transport import unparsable
-from k8s.errors import Forbidden, KubeError, ServerFailed
+from k8s.errors import Forbidden, KubeError, ServerFailed, without_frames
 from k8s.models import Meta, Reader, Value
 from k8s.models.resources import NODES, PODS, Resource
 from k8s.snapshot import SANDBOX_VERSION
@@ -117,10 +117,13 @@ async def find_exporters(client: Client, namespaces: Iterable[str] = ("",)) -> d
                 for exporter in await _list(client, namespace, selector=selector):
                     found.setdefault(exporter.node, exporter)
         except KubeError as error:
-            refused = error
-    if not found and refused is not None:
-        raise refused
-    return found
+            refused = without_frames(error)
+    try:
+        if not found and refused is not None:
+            raise refused
+        return found
+    finally:
+        del refused  # its traceback leads to this frame
 
 
 async def find_on_node(client: Client, node: str) -> Exporter | None:

@@ -20,7 +20,7 @@ import msgspec
 
 from k8s.client.client import Client
 from k8s.client.transport import unparsable
-from k8s.errors import Forbidden, KubeError
+from k8s.errors import Forbidden, KubeError, without_frames
 from k8s.models import Meta, Reader, Value
 from k8s.models.resources import SERVICES
 from k8s.snapshot import NodeRow
@@ -215,16 +215,19 @@ async def choose(client: Client, candidates: Sequence[PrometheusAddress]) -> Pro
         try:
             found = await query(client, address, f"count({_USUAL})", within_s=CHOOSE_S)
         except Forbidden as error:
-            refused = error
+            refused = without_frames(error)
             continue
         except KubeError:
             continue
         if found:
             return address
         answering = answering or address
-    if answering is None and refused is not None:
-        raise refused
-    return answering
+    try:
+        if answering is None and refused is not None:
+            raise refused
+        return answering
+    finally:
+        del refused  # its traceback leads to this frame
 
 
 def gpu_expression(nodes: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from k8s.client.client import Client
-from k8s.errors import KubeError
+from k8s.errors import KubeError, without_frames
 from k8s.jobs.reader_pod import running_reader
 from k8s.logs import LogLine, Options, read, targets_of
 from k8s.snapshot import ClusterSnapshot, Job
@@ -138,18 +138,19 @@ async def _read_all(
             if source.startswith((".", "/", "~")):
                 raise NoCurves(f"There are no event files or other metrics in {folder}.")
             if failure is not None:
-                raise failure
+                problems.append((source, failure))
+                continue
             if connection is None:
                 try:
                     client = await stack.enter_async_context(cluster(options))
                     connection = client, await read_jobs(options, client)
                 except KubeError as error:
-                    failure = error
+                    failure = without_frames(error)
                     raise
             client, snapshot = connection
             found[source] = await _from_job(client, find_job(snapshot, source), flags)
         except (KubeError, WrongUsage) as error:
-            problems.append((source, error))
+            problems.append((source, without_frames(error)))
     return found, problems
 
 

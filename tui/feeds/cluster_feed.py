@@ -26,6 +26,7 @@ from k8s.errors import (
     Throttled,
     Unauthorized,
     Unreachable,
+    without_frames,
 )
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
 from k8s.kinds.parse import JobReader
@@ -218,7 +219,7 @@ class ClusterFeed:
                 try:
                     await min(live, key=lambda mirror: len(mirror.objects)).check_server()
                 except KubeError as error:
-                    found = error
+                    found = without_frames(error)
                 else:
                     for mirror in live:
                         mirror.last_seen_s = loop.time()

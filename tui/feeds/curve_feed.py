@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from k8s.client.client import Client
-from k8s.errors import KubeError, NotFound
+from k8s.errors import KubeError, NotFound, TooLarge
 from k8s.jobs import pod_files, reader_pod
 from k8s.jobs.create import resource_of
 from k8s.jobs.tensorboard import tensorboard_proxy
@@ -161,6 +161,7 @@ class CurveFeed:
                     self.problem = "; ".join(self.events.problems.values())
                 except KubeError as error:
                     self.problem = error.why or error.what
+                    pause_s = error.retry_after_s if isinstance(error, TooLarge) else REMOTE_S
                 self._has_event_points |= has_news
                 await self._consider_log()
                 has_news |= await self._read_status()
@@ -299,20 +300,16 @@ class CurveFeed:
         if is_local or (folder and await self._find_local(folder, writer)):
             assert isinstance(self.events, EventFolder)
             return bool(await asyncio.to_thread(self.events.read_new)), LOCAL_S
-        has_news, problem = False, None
         try:
             folder = folder or await self._search(writer)
             has_news = await self._read_from_pod(writer, folder)
             self._has_file_points |= has_news
         except KubeError as error:
-            problem = error
-        if has_news or (problem is None and self._has_file_points):
-            return has_news, REMOTE_S
-        if await self._read_tensorboard():
-            return True, REMOTE_S
-        if problem is not None and (self._tensorboard is None or not self._tensorboard.name):
-            raise problem
-        return False, REMOTE_S
+            has_tensorboard_news = await self._read_tensorboard()
+            if self._tensorboard is None or not self._tensorboard.name:
+                raise
+            return has_tensorboard_news, error.retry_after_s if isinstance(error, TooLarge) else REMOTE_S
+        return has_news or (not self._has_file_points and await self._read_tensorboard()), REMOTE_S
 
     def _instance(self, writer: Replica | None) -> Instance | None:
         # The pod that writes; None if it does not exist.

@@ -248,7 +248,10 @@ def _entries(
             yield key.value, each, line_of(key)
             continue
         if problems is None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # its traceback leads to this frame
         problems.append(error)
 
 

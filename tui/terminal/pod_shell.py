@@ -80,8 +80,11 @@ def handed_over(app: Suspendable) -> Iterator[None]:
                 # Textual's `suspend` does not come back by itself when something is raised in it.
                 failure = error
         app.refresh(layout=True)
-    if failure is not None:
-        raise failure
+    try:
+        if failure is not None:
+            raise failure
+    finally:
+        del failure  # its traceback leads to this frame
 
 
 def _scroll_away() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import math
+import tracemalloc
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from tests.k8s.jobs.test_tensorboard import ARENA
 from tests.scripted.server import SUCCESS, Answer, Asked, Compute, ScriptedCluster, Socket, page, refusal
 from tests.support.event_files import job_with_event_files
 from tests.support.objects import Object, joined, pod_of, pytorch_job
-from tests.tui.feeds.test_curve_feed import OWN, REF, points, running
+from tests.tui.feeds.test_curve_feed import OWN, REF, following, points, running, until
 from trainer.tfevents import EventWriter
 from tui.feeds.curve_feed import CurveFeed, StatusPoints
 
@@ -83,6 +85,50 @@ async def test_metric_files_of_all_formats_are_read_incrementally_from_a_pod(tmp
         assert points(feed)["loss"][-1] == (20_000, 1.5)
         assert len(pods.sent) == 2 and len(pods.sent[1]) < 100
     writer.close()
+
+
+FLOOD = Socket([(1, b"x" * 2**20)] * 9)
+"""More than is read of a list of files."""
+
+
+async def test_a_pod_that_floods_costs_no_memory_however_often_it_is_read() -> None:
+    job = job_with_event_files("bert")
+    pod = pod_of(job, "master-0", containerStatuses=[running])
+    gc.collect()
+    gc.disable()  # the console's full collections are rare: what is in a cycle stays
+    tracemalloc.start()
+    try:
+        async with ScriptedCluster() as cluster, cluster.client() as client:
+            cluster.say(OWN, Answer(job))
+            cluster.say(f"{PODS}/bert-master-0/exec", FLOOD)
+            feed = feed_of(client, job, pods=(pod,))
+            for _ in range(4):
+                with pytest.raises(KubeError, match="more than 8,192 KiB"):
+                    await feed.read_once()
+        assert [each for each in gc.get_objects() if isinstance(each, KubeError)] == []
+        assert tracemalloc.get_traced_memory()[0] < 4 * 2**20
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+
+
+async def test_a_read_that_overflowed_is_not_repeated_at_the_pace_of_one_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = job_with_event_files("bert")
+    pod = pod_of(job, "master-0", containerStatuses=[running])
+    monkeypatch.setattr("tui.feeds.curve_feed.REMOTE_S", 0.001)
+    path = f"{PODS}/bert-master-0/exec"
+    async with ScriptedCluster() as flooding, ScriptedCluster() as failing:
+        flooding.say(path, FLOOD)
+        failing.say(path, Socket([(3, b'{"status": "Failure"}')]))
+        async with flooding.client() as one, failing.client() as other:
+            for cluster in (flooding, failing):
+                cluster.say(OWN, Answer(job))
+            async with following(one, job, pod) as feed, following(other, job, pod):
+                await until(lambda: feed.problem)
+                await failing.until_asked(path, 20)
+                assert len(flooding.asked(path)) == 1
 
 
 async def test_metric_folders_are_discovered_in_the_pod_on_request_if_none_is_declared(

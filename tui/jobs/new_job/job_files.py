@@ -44,7 +44,10 @@ def read_job_files(spec: JobSpec) -> JobFiles:
     if problems:
         refused = JobRejected(f"Could not read what job {spec.name} needs.", "\n".join(problems.values()))
         refused.causes = problems
-        raise refused
+        try:
+            raise refused
+        finally:
+            del refused  # its traceback leads to this frame
     own = Path(catalogue.__file__).with_name("debuggable.py")
     return replace(
         files,

@@ -57,7 +57,7 @@ def decode(body: bytes, kind: str) -> Any:
         if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(decoded) > MAX_DEPTH:
             raise ValueError("exceeded max depth")
     except (ValueError, RecursionError) as error:
-        why = "exceeded max depth" if isinstance(error, RecursionError) else error
+        why = "exceeded max depth" if isinstance(error, RecursionError) else str(error)
         raise api_errors.bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
             f"couldn't get version/kind; json parse error: {why}"
