@@ -67,7 +67,7 @@ class Member(msgspec.Struct, gc=False, eq=False):
 
     def show_as(self, replica: Replica, instance: Instance) -> Instance:
         """Remember the instance shown for this pod at a replica, and return it."""
-        self.replica, self.instance, self.state = replica, instance, _state(instance)
+        self.replica, self.instance, self.state = replica, instance, _state(instance, self.pod)
         return instance
 
     @property
@@ -113,7 +113,12 @@ def build_job(
         owner = part.job.meta.controller
         if owner is not None and owner.uid == job.meta.uid and job.restarts_allowed is None:
             restarts = max(job.restarts, part.job.restarts)
-            job = replace(job, restarts=restarts, restarts_allowed=part.job.restarts_allowed)
+            job = replace(
+                job,
+                restarts=restarts,
+                restarts_allowed=part.job.restarts_allowed,
+                counts_pod_restarts=part.job.counts_pod_restarts,
+            )
     instances, matched = _instances(entry, members, gpus, unready)
     now = (instances, _held(members), _started(job, members))
     if before is not None and (before.instances, before.gpus_allocated, before.started) == now:
@@ -162,6 +167,7 @@ def _row(
             min_instances=job.min_instances,
             restarts=job.restarts,
             restarts_allowed=job.restarts_allowed,
+            counts_pod_restarts=job.counts_pod_restarts,
             has_status=job.has_status,
             unreadable=job.meta.unreadable,
         ),
@@ -333,7 +339,7 @@ def _instance(
     )
 
 
-def _state(instance: Instance) -> InstanceState:
+def _state(instance: Instance, pod: Pod) -> InstanceState:
     return InstanceState(
         instance.name,
         instance.ranks,
@@ -342,7 +348,8 @@ def _state(instance: Instance) -> InstanceState:
         instance.gpus,
         instance.finished,
         bool(instance.node),
-        instance.restarts,
+        # With Never, containers restart by rules, which operators do not count.
+        0 if pod.spec.restart_policy == "Never" else instance.restarts,
     )
 
 

@@ -83,6 +83,8 @@ class DeclaredJob:
     restarts: int = 0
     restarts_allowed: int | None = None
     """None if the object has no limit."""
+    counts_pod_restarts: bool = True
+    """Restarts of its containers count towards `restarts_allowed`, too."""
     has_status: bool = True
     tensorboard: str = ""
     progress: str = ""

@@ -50,7 +50,12 @@ class JobSet:
         job = read_suspendable(obj, self, succeeded="Completed")
         return replace(
             job,
-            restarts=count_of(status.get("restarts")) or 0,
+            # With the strategy InPlaceRestart, attempts are counted beside the restarts with new pods.
+            restarts=max(
+                count_of(status.get("restarts")) or 0,
+                count_of(status.get("currentInPlaceRestartAttempt")) or 0,
+            ),
+            counts_pod_restarts=False,
             restarts_allowed=count_of(nested(spec, "failurePolicy").get("maxRestarts")) or 0,
         )
 

@@ -19,6 +19,27 @@ class Resources(Value, frozen=True):
     limits: Quantities | None = None
 
 
+class ExitCodes(Value, frozen=True):
+    """Exit codes to which a restart rule applies: those `In` or `NotIn` the values."""
+
+    operator: str = ""
+    values: list[int] | None = None
+
+
+class RestartRule(Value, frozen=True):
+    """An entry of `restartPolicyRules`; the first that applies decides before any restart policy."""
+
+    action: str = ""
+    """`Restart`, or `RestartAllContainers` of the pod."""
+    exit_codes: ExitCodes | None = None
+
+    def applies_to(self, exit_code: int) -> bool:
+        """Return True if it decides after an exit."""
+        codes = self.exit_codes or ExitCodes()
+        is_listed = exit_code in (codes.values or ())
+        return is_listed if codes.operator == "In" else codes.operator == "NotIn" and not is_listed
+
+
 class Container(Value, frozen=True):
     """A container of a pod's spec."""
 
@@ -26,16 +47,18 @@ class Container(Value, frozen=True):
     image: str = ""
     resources: Resources | None = None
     restart_policy: str = ""
-    """`Always` makes an init container a sidecar."""
+    """`Always` makes an init container a sidecar; empty for the policy of the pod."""
+    restart_policy_rules: list[RestartRule] | None = None
 
     def key(self) -> Hashable:
         """Return a key that is equal for equal containers."""
         asked = self.resources
+        rules = msgspec.json.encode(self.restart_policy_rules) if self.restart_policy_rules else b""
         if asked is None:
-            return self.name, self.image, self.restart_policy
+            return self.name, self.image, self.restart_policy, rules
         requests = tuple(asked.requests.items()) if asked.requests else None
         limits = tuple(asked.limits.items()) if asked.limits else None
-        return self.name, self.image, self.restart_policy, requests, limits
+        return self.name, self.image, self.restart_policy, rules, requests, limits
 
 
 class PodClaim(Value, frozen=True):

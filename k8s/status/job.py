@@ -36,6 +36,7 @@ class DeclaredStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     restarts: int = 0
     restarts_allowed: int | None = None
     """None if the object does not say."""
+    counts_pod_restarts: bool = True
     has_status: bool = True
     unreadable: str = ""
 
@@ -52,6 +53,7 @@ class InstanceState(msgspec.Struct, frozen=True, gc=False):
     ended: datetime | None = None
     is_bound: bool = True
     restarts: int = 0
+    """Restarts of its containers that may count towards the limit of the job."""
 
 
 class _Counted:
@@ -65,7 +67,8 @@ class _Counted:
         self.running = counts[Status.RUNNING]
         self.up = self.running + counts[Status.SUCCEEDED]
         self.left = len(instances) - counts[Status.SUCCEEDED] - counts[Status.FAILED]
-        self.restarts = job.restarts + sum(instance.restarts for instance in instances)
+        of_pods = sum(instance.restarts for instance in instances) if job.counts_pod_restarts else 0
+        self.restarts = job.restarts + of_pods
 
     def of(self, status: Status) -> list[InstanceState]:
         return (

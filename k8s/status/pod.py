@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from k8s.models import Condition, ContainerStatus, Pod, Terminated
+from k8s.models import Condition, Container, ContainerStatus, Pod, Terminated
 from k8s.status import Status
 
 NONE_UNREADY: Mapping[str, str] = {}
@@ -39,6 +39,8 @@ _DISRUPTIONS = {
     "DeletionByPodGC": "its node is gone",
     "TerminationByKubelet": "ended by its node",
 }
+# Action of a restart rule, and the pod condition while the kubelet carries it out.
+_RESTART_ALL, _RESTARTING_ALL = "RestartAllContainers", "AllContainersRestarting"
 # Reasons of a container that waits although nothing is wrong.
 _NO_NEWS = frozenset({"", "ContainerCreating", "PodInitializing"})
 _EPOCH_YEAR = 1970
@@ -64,7 +66,46 @@ def pod_status(pod: Pod, unready: Mapping[str, str] = NONE_UNREADY) -> tuple[Sta
         return Status.TERMINATING, ", ".join(filter(None, ("being deleted", why, lost)))
     if lost:
         return Status.UNKNOWN, lost
+    if restarts := _restarts_all(pod):
+        return Status.RESTARTING, restarts
     return _running(pod) if pod.status.phase == "Running" else _pending(pod)
+
+
+def restarts_in_place(pod: Pod, container: str, exit_code: int) -> bool:
+    """Return True if the kubelet starts a container again after this exit.
+
+    A rule decides before the policy of the container, and that before the policy of the pod.
+
+    Source: KEP-5307 and KEP-5532; kubelet, `ShouldContainerBeRestarted`.
+    """
+    if pod.is_finished or pod.metadata.deletion_timestamp is not None:
+        return False
+    if _rule_action(pod, container, exit_code) or _restarts_all(pod):
+        return True
+    spec = _container_spec(pod, container)
+    policy = spec.restart_policy or pod.spec.restart_policy or "Always"
+    is_init = not spec.restart_policy and any(each is spec for each in pod.spec.init_containers or ())
+    return (policy == "Always" and not is_init) or (policy != "Never" and exit_code != 0)
+
+
+def _container_spec(pod: Pod, name: str) -> Container:
+    every = (*pod.spec.containers, *(pod.spec.init_containers or ()))
+    return next((each for each in every if each.name == name), Container())
+
+
+def _rule_action(pod: Pod, container: str, exit_code: int) -> str:
+    rules = _container_spec(pod, container).restart_policy_rules or ()
+    return next((rule.action for rule in rules if rule.applies_to(exit_code)), "")
+
+
+def _restarts_all(pod: Pod) -> str:
+    """Return the reason why all containers of a pod are stopped and started again; empty if they are not."""
+    for status in _all_statuses(pod):
+        ended = status.state.terminated
+        if ended is not None and _rule_action(pod, status.name, ended.exit_code) == _RESTART_ALL:
+            return f"{status.name} {exit_text(ended)}, all its containers restart"
+    found = _condition(pod, _RESTARTING_ALL)
+    return "all its containers restart" if found is not None and found.status == "True" else ""
 
 
 def ended_at(pod: Pod) -> datetime | None:
@@ -190,10 +231,12 @@ def _running(pod: Pod) -> tuple[Status, str]:
             last = status.last_state.terminated
             why = f"{exit_text(last)}, " if last is not None else ""
             return Status.RESTARTING, f"{why}{status.state.waiting.reason}{_times(status)}"
-        if ended is not None and ended.exit_code:
-            if pod.spec.restart_policy == "Never":
+        if ended is not None and (ended.exit_code or _rule_action(pod, status.name, ended.exit_code)):
+            if restarts_in_place(pod, status.name, ended.exit_code):
+                return Status.RESTARTING, f"{exit_text(ended)}{_times(status)}"
+            if any(each.state.running is not None for each in pod.status.container_statuses or ()):
                 return Status.FAILED, f"{status.name} {exit_text(ended)}, its other containers run on"
-            return Status.RESTARTING, f"{exit_text(ended)}{_times(status)}"
+            return Status.FAILED, _why_failed(pod)  # for seconds, until the kubelet reports the phase too
         if ended is not None:
             over = status.name
         else:
@@ -230,7 +273,11 @@ def _pending(pod: Pod) -> tuple[Status, str]:
         scheduled = _condition(pod, "PodScheduled")
         why = (scheduled.message or scheduled.reason) if scheduled and scheduled.status == "False" else ""
         return Status.PENDING, why or "not scheduled"
-    return Status.STARTING, _init(pod) or _container(pod) or "bound, its node has not started it"
+    text = _init(pod) or _container(pod) or "bound, its node has not started it"
+    # A pod whose containers all restart is Pending until its init containers have run again.
+    if _condition(pod, _RESTARTING_ALL) is not None:
+        return Status.RESTARTING, f"all its containers restart: {text}"
+    return Status.STARTING, text
 
 
 def _init(pod: Pod) -> str:

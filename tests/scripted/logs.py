@@ -75,6 +75,8 @@ class ScriptedPod:
     waiting: str = ""
     """The container waits for this reason."""
     restart_policy: str = "OnFailure"
+    restarts_after: tuple[int, ...] = ()
+    """Exit codes after which a rule restarts the container, whatever the policy."""
     is_gone: bool = False
     faults: list[Fault] = field(default_factory=list)
     """Used up one per request for the log."""
@@ -133,9 +135,13 @@ class ScriptedPod:
             phase = "Pending" if len(self.runs) == 1 else "Running"
         elif run.exit_code is not None:
             state = {"terminated": _terminated(run)}
-            if not (run.exit_code and self.restart_policy != "Never"):
+            if run.exit_code not in self.restarts_after and not (
+                run.exit_code and self.restart_policy != "Never"
+            ):
                 phase = "Failed" if run.exit_code else "Succeeded"
         status = {"name": "main", "state": state, "restartCount": len(self.runs) - 1}
+        codes = {"operator": "In", "values": list(self.restarts_after)}
+        rule = {"action": "Restart", "exitCodes": codes}
         if len(self.runs) > 1:
             status["lastState"] = {"terminated": _terminated(self.runs[-2])}
         return {
@@ -143,7 +149,7 @@ class ScriptedPod:
             "spec": {
                 "restartPolicy": self.restart_policy,
                 "nodeName": "n1",
-                "containers": [{"name": "main"}],
+                "containers": [{"name": "main", "restartPolicyRules": [rule]}],
             },
             "status": {"phase": phase, "containerStatuses": [status]},
         }

@@ -12,7 +12,18 @@ from typing import Any, NamedTuple
 from k8s.models import Node, Pod, Reader, convert
 from k8s.models.dra import DeviceClaims, DeviceClass, ResourceClaim, ResourceSlice
 from k8s.snapshot import Job, NodeRow
-from tests.support.objects import GPU, RECORDED, Object, join, listed, node, pod_of, pytorch_job, read_jobs
+from tests.support.objects import (
+    GPU,
+    RECORDED,
+    Object,
+    batch_job,
+    join,
+    listed,
+    node,
+    pod_of,
+    pytorch_job,
+    read_jobs,
+)
 
 AMD, NVIDIA = "gpu.amd.com", "gpu.nvidia.com"
 _TYPES: dict[str, Any] = {
@@ -355,6 +366,93 @@ def test_a_device_counts_once_on_its_node_in_its_job_and_in_every_sum() -> None:
                     ),
                 ],
                 ["n1: 0 of 2"],
+            ),
+        ]
+    )
+
+
+def restarting(pod: Object, code: int, times: int, *values: int) -> Object:
+    """Give the container of a pod a rule for some exit codes, and let it have exited."""
+    rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": list(values)}}
+    pod["spec"]["restartPolicy"] = "Never"
+    pod["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+    name = pod["spec"]["containers"][0]["name"]
+    ended = {"terminated": {"exitCode": code, "reason": "Error"}}
+    pod["status"]["containerStatuses"] = [{"name": name, "state": ended, "restartCount": times}]
+    return pod
+
+
+def set_of(name: str, pods: int, **status: Any) -> list[Object]:
+    """Return a JobSet that restarts in place, and its running pods, each restarted as often."""
+    template = {
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "w", "resources": {"limits": {GPU: 1}}}]}
+    }
+    group = {"name": "w", "replicas": 1, "template": {"spec": {"parallelism": pods, "template": template}}}
+    owner: Object = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {
+            "failurePolicy": {"maxRestarts": 5, "restartStrategy": "InPlaceRestart"},
+            "replicatedJobs": [group],
+        },
+        "status": status,
+    }
+    found = [owner]
+    for index in range(pods):
+        pod = lone(f"{name}-w-0-{index}", "n1", {GPU: 1})
+        pod["metadata"]["labels"] = {
+            "jobset.sigs.k8s.io/jobset-name": name,
+            "jobset.sigs.k8s.io/replicatedjob-name": "w",
+            "batch.kubernetes.io/job-completion-index": str(index),
+        }
+        pod["metadata"]["ownerReferences"] = [
+            {
+                "kind": "JobSet",
+                "apiVersion": owner["apiVersion"],
+                "name": name,
+                "uid": name,
+                "controller": True,
+            }
+        ]
+        found.append(restarting(pod, 42, status.get("currentInPlaceRestartAttempt", 0), 42))
+    return found
+
+
+def test_a_container_that_restarts_in_place_does_not_end_its_job() -> None:
+    gemma = batch_job("gemma", pods=2, indexed=True, backoffLimit=4)
+    up = pod_of(gemma, "1", on="n1", gpus=1)
+
+    def first(code: int, times: int) -> Object:
+        return restarting(pod_of(gemma, "0", on="n1", gpus=1), code, times, 42, 43)
+
+    check(
+        [
+            Case(
+                "a recorded pod between two runs",
+                [node("gpu-node-0", gpus=2), *recorded("pod-restart-rule")],
+                [
+                    "gpu-node-0: 1 of 2, rule-restart 1",
+                    "rule-restart: Restarting 1 of 1 (pod-0 exit 42, restarted once)",
+                ],
+            ),
+            Case(
+                "a pod of a Job that a rule restarts",
+                [node("n1"), gemma, first(43, 3), up],
+                [
+                    "n1: 2 of 8, gemma 2",
+                    "gemma: Restarting 2 of 2 (1 of 2 pods; pod-0 exit 43, restarted 3 times)",
+                ],
+            ),
+            Case(
+                "one for whose exit there is no rule",
+                [node("n1"), gemma, first(1, 3), up],
+                ["n1: 2 of 8, gemma 2", "gemma: Restarting 2 of 2 (1 of 2 pods; pod-0 exit 1)"],
+            ),
+            Case(
+                "the attempts of a JobSet are not added to the restarts of its pods",
+                [node("n1"), *set_of("llama", 3, currentInPlaceRestartAttempt=2, restarts=1)],
+                ["n1: 3 of 8, llama 3", "llama: Restarting 3 of 3 (2 of 5: w-0 exit 42, restarted twice)"],
             ),
         ]
     )

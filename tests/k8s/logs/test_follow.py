@@ -204,8 +204,11 @@ async def test_a_restart_is_followed_and_the_end_of_the_run_before_is_read() -> 
     assert isinstance(found[1], Marker) and found[1].mark is Mark.RECONNECTED
 
 
-async def test_a_container_that_crashes_is_waited_for_between_its_runs() -> None:
-    pod = ended_pod(2, exit_code=1)
+@pytest.mark.parametrize("rule", [(), (7, 3)])
+async def test_a_container_that_crashes_is_waited_for_between_its_runs(rule: tuple[int, ...]) -> None:
+    pod = ended_pod(2, exit_code=3)
+    if rule:
+        pod.restart_policy, pod.restarts_after = "Never", rule
     async with connected(pod) as (_, client), asyncio.timeout(120):
         words = []
         async for item in follow(client, target(pod), backoff=QUICK):
@@ -215,7 +218,7 @@ async def test_a_container_that_crashes_is_waited_for_between_its_runs() -> None
                     pod.runs.append(Run())
                     pod.write("again")
                     await pod.end()
-    assert words == ["ended, exit 1; waits for a restart", "restart #1, exit 1", "ended, exit 0"]
+    assert words == ["ended, exit 3; waits for a restart", "restart #1, exit 3", "ended, exit 0"]
 
 
 @pytest.mark.parametrize(("runs", "gap"), [(1, "1 short run was"), (2, "2 short runs were")])

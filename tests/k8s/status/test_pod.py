@@ -19,11 +19,12 @@ def pod(
     node: str = "n",
     deleted: bool = False,
     policy: str = "",
+    spec: dict[str, Any] | None = None,
     **status: Any,
 ) -> Pod:
     meta = {"name": "a"} | ({"deletionTimestamp": "2026-11-20T18:36:10Z"} if deleted else {})
     inits = [{"name": "fetch"}, {"name": "wait"}, {"name": "proxy", "restartPolicy": "Always"}]
-    spec = {"nodeName": node, "restartPolicy": policy, "initContainers": inits}
+    spec = {"nodeName": node, "restartPolicy": policy, "initContainers": inits, **(spec or {})}
     status |= {"phase": phase, "containerStatuses": containers, "initContainerStatuses": init}
     return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Pod)
 
@@ -48,6 +49,19 @@ def claim(kind: str, truth: str, reason: str | None = None, message: str | None 
 
 def waits(reason: str, message: str = "") -> dict[str, Any]:
     return {"waiting": {"reason": reason, "message": message}}
+
+
+def ruled(*rules: tuple[str, str, list[int]], policy: str = "Never", name: str = "main") -> dict[str, Any]:
+    """Return a container whose exits are handled by rules of an action, an operator and values."""
+    found = [
+        {"action": action, "exitCodes": {"operator": operator, "values": values}}
+        for action, operator, values in rules
+    ]
+    return {"name": name, "restartPolicy": policy, "restartPolicyRules": found}
+
+
+def with_rules(*containers: dict[str, Any]) -> dict[str, Any]:
+    return {"restartPolicy": "Never", "containers": list(containers)}
 
 
 RUNS: dict[str, Any] = {"running": {"startedAt": "2026-11-20T18:36:10Z"}}
@@ -133,6 +147,12 @@ def test_each_pod_state_has_a_status_and_a_reason() -> None:
             pod("Running", container(ended(2)), container(RUNS), policy="Never"),
             Status.FAILED,
             "main exit 2, its other containers run on",
+        ),
+        (pod("Running", container(ended(2)), policy="Never"), Status.FAILED, "exit 2"),
+        (
+            pod("Running", container(ended(1)), container(ended(0), name="b"), policy="Never"),
+            Status.FAILED,
+            "exit 1",
         ),
         (pod("Running", container(ended(0, "Completed"))), Status.RUNNING, "its containers have ended"),
         (
@@ -246,3 +266,93 @@ def test_a_pod_that_only_waits_for_a_readiness_gate_has_not_lost_its_node() -> N
     gated = [claim("Ready", "False", "ReadinessGatesNotReady", why), claim("ContainersReady", "True")]
     found = pod("Running", container(RUNS), conditions=gated)
     assert pod_status(found) == (Status.RUNNING, "")
+
+
+ONCE, ALL = "Restart", "RestartAllContainers"
+
+
+def test_a_restart_rule_decides_before_the_restart_policy() -> None:
+    sidecar = {"name": "watch", "restartPolicy": "Always", **ruled((ALL, "In", [88]), name="watch")}
+    again = claim("AllContainersRestarting", "True", "ContainerExited")
+    started = claim("AllContainersRestarting", "False")
+    cases: list[tuple[Pod, Status, str]] = [
+        (
+            pod("Running", container(ended(42), restarts=1), spec=with_rules(ruled((ONCE, "In", [9, 42])))),
+            Status.RESTARTING,
+            "exit 42, restarted once",
+        ),
+        (
+            pod("Running", container(ended(1)), spec=with_rules(ruled((ONCE, "In", [42])))),
+            Status.FAILED,
+            "exit 1",
+        ),
+        (
+            pod("Running", container(ended(1)), spec=with_rules(ruled((ONCE, "NotIn", [42])))),
+            Status.RESTARTING,
+            "exit 1",
+        ),
+        (
+            pod("Running", container(ended(42)), spec=with_rules(ruled((ONCE, "NotIn", [42])))),
+            Status.FAILED,
+            "exit 42",
+        ),
+        (
+            pod("Running", container(ended(0)), spec=with_rules(ruled((ONCE, "In", [0])))),
+            Status.RESTARTING,
+            "exit 0",
+        ),
+        (
+            pod("Running", container(ended(5)), spec=with_rules(ruled(policy="OnFailure"))),
+            Status.RESTARTING,
+            "exit 5",
+        ),
+        (
+            pod("Failed", container(ended(42)), spec=with_rules(ruled((ONCE, "In", [42])))),
+            Status.FAILED,
+            "exit 42",
+        ),
+        (
+            pod("Running", container(ended(42)), spec=with_rules(ruled((ONCE, "In", [42]))), deleted=True),
+            Status.TERMINATING,
+            "being deleted",
+        ),
+        (
+            pod(
+                "Running",
+                container(ended(1)),
+                container(ended(88), name="b"),
+                spec=with_rules(ruled(), ruled((ALL, "In", [88]), name="b")),
+            ),
+            Status.RESTARTING,
+            "b exit 88, all its containers restart",
+        ),
+        (
+            pod(
+                "Running",
+                container(RUNS),
+                init=(container(ended(88), name="watch"),),
+                spec=with_rules(ruled()) | {"initContainers": [sidecar]},
+            ),
+            Status.RESTARTING,
+            "watch exit 88, all its containers restart",
+        ),
+        (
+            pod("Running", container(ended(137)), spec=with_rules(ruled()), conditions=[again]),
+            Status.RESTARTING,
+            "all its containers restart",
+        ),
+        (
+            pod(
+                "Pending",
+                container(waits("PodInitializing"), ended(137), restarts=1),
+                init=(container(RUNS, name="fetch"),),
+                policy="Never",
+                conditions=[started],
+            ),
+            Status.RESTARTING,
+            "all its containers restart: init 0/3: fetch runs",
+        ),
+        (pod("Running", container(RUNS), policy="Never", conditions=[started]), Status.RUNNING, ""),
+    ]
+    for given, status, reason in cases:
+        assert pod_status(given) == (status, reason)
