@@ -34,6 +34,7 @@ _SEQUENCE = re.compile(
     # Character sets, keypad modes, save and restore: what `tput sgr0` and its like write.
     + r"|\x1b[()*+\-./][0-9A-Za-z]|\x1b[=>78]"
 )
+_NOT_IN_FILE_NAMES = re.compile(r"[^\w.-]+")
 _SGR = re.compile(r"(?:\x1b\[|\x9b)([0-9;:]*)m")
 _BINARY_SHARE = 0.1
 
@@ -65,6 +66,15 @@ def sanitize(text: str) -> str:
     if (text.isascii() and text.isprintable()) or not UNSAFE.search(text):
         return text
     return _pictured(_SEQUENCE.sub("", text))
+
+
+def file_name(text: str, most_bytes: int = 100) -> str:
+    """Return a file name made from text of others: letters, digits and `_-.`, neither hidden nor a path.
+
+    Equal names may come from different texts.
+    """
+    name = _NOT_IN_FILE_NAMES.sub("-", text).lstrip(".-").encode("utf-8", "replace")[:most_bytes]
+    return name.decode("utf-8", "ignore").rstrip(".-") or "unnamed"
 
 
 def sanitize_lines(text: str) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 from k8s.snapshot import Job
@@ -17,7 +16,7 @@ from tui.commands.support.job_name import NAME_HELP, find_job
 from tui.commands.support.output import WrongUsage, write, write_stderr
 from tui.feeds.curve_feed import CurveFeed
 from tui.options import ConsoleOptions
-from tui.runs.tensorboard import local_tensorboard, ssh_line
+from tui.runs.tensorboard import free_name, local_tensorboard, ssh_line
 from tui.terminal.tty_state import caught_signal
 from tui.text.format import plural
 
@@ -39,7 +38,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             client = await stack.enter_async_context(cluster(options))
             snapshot = await read_jobs(options, client)
             for job in [find_job(snapshot, name) for name in names]:
-                name = _free_name(job.ref.name, (*folders, *feeds))
+                name = free_name(job.ref.name, (*folders, *feeds))
                 feeds[name] = CurveFeed(client, job.ref, partial(_same, job))
         serving = local_tensorboard(folders, feeds, write_stderr, flags.port)
         address = await stack.enter_async_context(serving)
@@ -59,17 +58,12 @@ def _folders(sources: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
     for source in sources:
         folder = expand_home(source)
         if folder.is_dir():
-            folders[_free_name(folder.resolve().name or "root", folders)] = folder
+            folders[free_name(folder.resolve().name or "root", folders)] = folder
         elif source.startswith((".", "/", "~")):
             raise WrongUsage(f"There is no folder {folder}.")
         else:
             names.append(source)
     return folders, names
-
-
-def _free_name(wanted: str, taken: Collection[str]) -> str:
-    numbered = (f"{wanted}-{number}" for number in count(2))
-    return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
 
 
 def _same(job: Job) -> Job:

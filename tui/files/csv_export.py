@@ -10,14 +10,13 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from k8s.text.sanitize import sanitize
+from k8s.text.sanitize import file_name, sanitize
 from tui.files.private_file import PrivateFile, make_private_folder
 
 FOLDER = "saved"
 # A spreadsheet runs such cells as formulas. Source: OWASP, "CSV Injection".
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _HARMLESS = re.compile(r"-|[-+]?[0-9]+(\.[0-9]+)?%?")
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 Cell = str | int | float | datetime | None
 """None is an empty cell."""
@@ -45,7 +44,7 @@ def save_table(
     """
     folder = state_folder / FOLDER
     make_private_folder(folder)
-    stem = f"{_UNFIT.sub('-', view).strip('-.')[:80] or 'view'}-{now:%Y%m%d-%H%M%S}"
+    stem = f"{file_name(view)}-{now:%Y%m%d-%H%M%S}"
     with PrivateFile(folder / f"{stem}.csv") as private:
         private.file.write(table_csv(columns, rows).encode(errors="replace"))
         return private.replace(_free_path(folder, stem))

@@ -9,7 +9,6 @@ import asyncio
 import gzip
 import io
 import platform
-import re
 import tarfile
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
@@ -31,7 +30,7 @@ from k8s.logs import Target, targets_of
 from k8s.models.resources import EVENTS, PODS, Resource
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.text.redact import Redactor
-from k8s.text.sanitize import log_text
+from k8s.text.sanitize import file_name, log_text
 from k8s.text.yaml_writer import to_yaml
 from tui.files.private_file import PrivateFile
 from tui.text.format import plural
@@ -126,8 +125,9 @@ Object = dict[str, Any]
 
 def bundle_name(job: Job, now_s: float) -> str:
     """Return the file name of a job's bundle, reduced to safe characters."""
-    name = re.sub(r"[^A-Za-z0-9.-]", "_", job.ref.name)[:100]
-    return f"gpuconsole-{name}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_s))}.tar.gz"
+    return (
+        f"gpuconsole-{file_name(job.ref.name)}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_s))}.tar.gz"
+    )
 
 
 async def make_bundle(
@@ -314,7 +314,7 @@ class _Collector:
         instance = self._instance(target)
         is_first = instance.containers[:1] == (target.container,)
         name = target.name if is_first else f"{target.name}.{target.container}"
-        name = f"logs/{name}{'.previous' if is_previous else ''}.log"
+        name = f"logs/{file_name(name, 200)}{'.previous' if is_previous else ''}.log"
         ranks = self._job.ranks_total if target.prints_all_ranks else len(target.ranks)
         amount = min(self._tail * max(1, ranks if is_first else 1), MAX_LINES)
         async with turns:

@@ -17,7 +17,7 @@ from k8s.errors import Conflict, Invalid, KubeError
 from k8s.jobs.create import resource_of
 from k8s.kinds import JobRef, Manifest
 from k8s.text.redact import Redactor
-from k8s.text.sanitize import sanitize
+from k8s.text.sanitize import file_name, sanitize
 from k8s.text.yaml_writer import to_yaml
 from tui.files.private_file import write_private_file
 from tui.jobs.new_job.manifest_edits import merge_changes
@@ -142,7 +142,7 @@ async def edit_job(client: Client, ref: JobRef, run_editor: RunEditor, ask: Ask)
     obj = await client.get(*place, ref.namespace)
     # A folder of mode 0700, so that an editor's backups are private too.
     folder = Path(tempfile.mkdtemp(prefix="gpuconsole-edit-"))
-    path = folder / f"{ref.name.replace('/', '_')[:100]}.yaml"
+    path = folder / f"{file_name(ref.name)}.yaml"
     cancel, again = ("cancel", "Cancel"), ("again", "Edit again")
     unedited = editable_text(obj)
     write_private_file(path, unedited)

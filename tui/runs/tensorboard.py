@@ -17,14 +17,16 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from k8s.client.auth.proxies import with_direct_loopback
 from k8s.errors import KubeError
+from k8s.text.sanitize import file_name
 from trainer.tfevents import EventFiles, EventFolder, EventWriter, NewPoints, ScalarCurve
 from tui.runs.formats import MetricFiles
 
@@ -164,9 +166,13 @@ async def local_tensorboard(
     with tempfile.TemporaryDirectory(prefix="gpuconsole-tensorboard-") as private:
         spool = Path(private, "runs")
         spool.mkdir()
+        paths: dict[str, Path] = {}
+        for name in (*folders, *feeds):
+            taken = [path.name for path in paths.values()]
+            paths[name] = spool / free_name(file_name(name), taken)
         for name, folder in folders.items():
-            (spool / name).symlink_to(folder.absolute(), target_is_directory=True)
-        spools = [Spool(spool / name, feed, tell) for name, feed in feeds.items()]
+            paths[name].symlink_to(folder.absolute(), target_is_directory=True)
+        spools = [Spool(paths[name], feed, tell) for name, feed in feeds.items()]
         copying = [asyncio.create_task(each.run()) for each in spools]
         try:
             async with _started(spool, port or _free_port()) as address:
@@ -234,6 +240,12 @@ def _free_port() -> int:
     with socket.socket() as free:
         free.bind((LOOPBACK, 0))
         return int(free.getsockname()[1])
+
+
+def free_name(wanted: str, taken: Collection[str]) -> str:
+    """Return the name, or with a number if it is taken."""
+    numbered = (f"{wanted}-{number}" for number in count(2))
+    return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
 
 
 def ssh_line(address: str) -> str:

@@ -11,6 +11,7 @@ from k8s.text.sanitize import (
     cap_line,
     collapse_carriage_returns,
     decode,
+    file_name,
     log_runs,
     log_text,
     sanitize,
@@ -51,6 +52,29 @@ def test_no_control_character_survives(text: str) -> None:
     assert not FORBIDDEN & set(clean)
     assert sanitize(clean) == clean
     clean.encode("utf-8")
+
+
+@given(NASTY)
+def test_a_file_name_from_any_text_stays_in_its_folder(text: str) -> None:
+    name = file_name(text)
+    assert name and name not in (".", "..") and len(name.encode()) <= 100
+    assert not set("/\\\0\n ") & set(name) and not name.startswith((".", "-"))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("llama-7b_run.2", "llama-7b_run.2"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("..", "unnamed"),
+        ("", "unnamed"),
+        ("--help", "help"),
+        ("höme 家/a", "höme-家-a"),
+        ("家" * 60, "家" * 33),
+    ],
+)
+def test_file_names_keep_what_is_harmless(text: str, name: str) -> None:
+    assert file_name(text) == name
 
 
 @given(st.one_of(st.binary(max_size=300), NASTY))

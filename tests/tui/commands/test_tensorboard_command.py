@@ -153,13 +153,19 @@ async def test_repeated_cancellation_still_stops_the_tensorboard_process(tmp_pat
         await asyncio.open_connection(address.hostname, address.port)
 
 
-async def test_tensorboard_reports_a_port_in_use(tmp_path: Path) -> None:
+async def test_tensorboard_reports_a_port_in_use_and_leaves_no_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("tensorboard", reason="gpuconsole[trainer] brings it")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    feeds = {name: Fed(b"x") for name in ("../../out", "out", "a/b", str(tmp_path / "out"))}
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         with pytest.raises(NoTensorBoard, match=f"(?s)TensorBoard did not start.*{port}"):
-            async with local_tensorboard({"a": tmp_path}, {}, print, port):
+            async with local_tensorboard({"a": tmp_path}, feeds, print, port):
                 raise AssertionError("it started")
+    assert all(feed.changed.done() for feed in feeds.values())
+    assert list(tmp_path.iterdir()) == [], "the names of jobs do not lead out of the folder of copies"
 
 
 async def test_a_missing_tensorboard_package_is_reported_with_the_install_command(
@@ -199,7 +205,8 @@ class Fed:
     problem = ""
     is_from_log = True
 
-    def __init__(self) -> None:
+    def __init__(self, chunk: bytes = b"") -> None:
+        self._chunk = chunk
         self.events: EventFiles = EventFiles()
         self.found: list[ScalarCurve] = []
         self.changed: asyncio.Future[Callable[[], Awaitable[None]]] = asyncio.Future()
@@ -208,6 +215,7 @@ class Fed:
         return self.found
 
     async def run(self, on_change: Callable[[], Awaitable[None]]) -> None:
+        self.events.feed("out.tfevents.1", self._chunk)
         self.changed.set_result(on_change)
         await asyncio.Event().wait()
 

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.kinds.pod_code import strip_credentials
+from k8s.text.sanitize import file_name
 from tui.files.private_file import make_private_folder, write_private_file
 
 FOLDER = "contexts"
@@ -52,7 +53,7 @@ def context_folder(state_folder: Path, config: ClusterConfig) -> Path:
     """
     server = "" if config.is_local else config.host
     mark = hashlib.sha256(f"{config.context}\n{server}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    name = re.sub(r"[^A-Za-z0-9.-]+", "-", config.context)[:60]
+    name = file_name(config.context.replace("_", "-"), 60)
     return state_folder / FOLDER / f"{name}-{mark}"
 
 

@@ -26,6 +26,7 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from k8s.logs import Feed, Item, JobLogs, LogLine, LogSelection, Mark, Marker, Target
+from k8s.text.sanitize import file_name
 from tui.files.log_file import save_log
 from tui.keys import LOG, Key
 from tui.text.format import count, plural
@@ -407,7 +408,7 @@ class LogSaves:
             choice: Selected ranks.
             view: View that shows it.
         """
-        path = folder / f"{name}-{choice}.log".replace(" ", "-").replace("/", "-")
+        path = folder / f"{file_name(f'{name}-{choice}', 200)}.log"
         begun = self._begun.get(path)
         if begun is None or begun.is_finished:
             items = logs.read_full(choice, view.lines.held, view.lines.gone)
