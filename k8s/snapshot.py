@@ -268,6 +268,8 @@ class Job:
     restarts: int = 0
     tensorboard: str = ""
     progress: str = ""
+    log_file: str = ""
+    """File in its chief's pod with the program's output; empty if the container log has it."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     """Those that are kept, see `k8s.models.base`."""

@@ -20,7 +20,7 @@ from k8s.models import LONG_AGO, Meta, Pod, PodSpec, accelerators
 from k8s.snapshot import Holder, Instance, Job
 from k8s.status import Status
 from k8s.status.job import DeclaredStatus, InstanceState, job_status
-from k8s.status.pod import began_at, ended_at, exit_code, pod_status
+from k8s.status.pod import began_at, ended_at, exit_code, main_container, pod_status
 
 # Phase to sort key; every other phase is 2.
 _LIVELINESS = {"Failed": 0, "Succeeded": 1}
@@ -197,6 +197,7 @@ def _row(
         restarts=job.restarts,
         tensorboard=job.tensorboard,
         progress=job.progress,
+        log_file=job.log_file,
         labels=job.meta.labels or {},
         annotations=job.meta.annotations or {},
         finalizers=tuple(job.meta.finalizers or ()),
@@ -353,12 +354,12 @@ def _state(instance: Instance, pod: Pod) -> InstanceState:
     )
 
 
-def _containers(pod: Pod, first: str) -> tuple[str, ...]:
+def _containers(pod: Pod, own: str) -> tuple[str, ...]:
     containers, init_containers = pod.spec.containers, pod.spec.init_containers or ()
     if len(containers) == 1 and not init_containers:
         return (containers[0].name,)
-    names = [each.name for each in containers]
-    names.sort(key=lambda name: name != first)
+    names, main = [each.name for each in containers], main_container(pod.metadata, pod.spec, own)
+    names.sort(key=lambda name: name != main)
     return (*names, *[each.name for each in init_containers])
 
 

@@ -37,7 +37,7 @@ def reader_manifest(
         namespace: Namespace of the job.
         template: Template of the pod that wrote the files.
         image: Image with a shell and `find`; empty for that of the job.
-        container: Container of the template whose mounts are copied; empty for the first.
+        container: Container of the template whose image is used; empty for the first.
 
     Raises:
         KubeError: No claim is mounted.
@@ -45,8 +45,9 @@ def reader_manifest(
     spec = nested(template, "spec")
     claims = [each for each in spec.get("volumes") or () if each.get("persistentVolumeClaim")]
     names = {each.get("name") for each in claims}
-    containers = [each for each in spec.get("containers") or () if container in ("", each.get("name"))]
-    mounts = [each for found in containers for each in found.get("volumeMounts") or ()]
+    containers = sorted(spec.get("containers") or (), key=lambda each: each.get("name") != container)
+    every = [each for found in containers for each in found.get("volumeMounts") or ()]
+    mounts = list({each.get("mountPath"): each for each in reversed(every)}.values())
     mounts = [each for each in mounts if each.get("name") in names and not each.get("subPathExpr")]
     if not containers or not mounts:
         raise KubeError(f"There is no volume of {job} to read.", "Its pods mount no volume claim.")

@@ -89,6 +89,8 @@ class DeclaredJob:
     tensorboard: str = ""
     progress: str = ""
     unsuspendable: str = ""
+    log_file: str = ""
+    """File in its chief's pod with the program's output; empty if the container log has it."""
 
 
 class JobKind(Protocol):

@@ -39,7 +39,7 @@ from k8s.logs.prefixes import RankReader
 from k8s.models import ContainerStatus, Pod, Terminated
 from k8s.models.resources import PODS
 from k8s.status import Status
-from k8s.status.pod import pod_status, restarts_in_place
+from k8s.status.pod import main_container, pod_status, restarts_in_place
 
 # Decoded before other tasks get a turn: two or three milliseconds of work.
 _BYTES_PER_TURN = 32 * 1024
@@ -91,7 +91,7 @@ UNKNOWN = ContainerView("", 0, True, False, True, "")
 
 
 def container_view(obj: Mapping[str, Any], container: str) -> ContainerView | None:
-    """Return the state of a pod's container, by default the first; None if the pod has no such container.
+    """Return the state of a pod's container, by default its main one; None if it has no such container.
 
     Raises:
         KubeError: The object is not a well-formed pod.
@@ -105,7 +105,7 @@ def container_view(obj: Mapping[str, Any], container: str) -> ContainerView | No
     names = [each.name for each in pod.spec.containers]
     if container and container not in (*names, *init):
         return None
-    name = container or next(iter(names), "")
+    name = container or main_container(pod.metadata, pod.spec)
     status = next((each for each in statuses if each.name == name), ContainerStatus(name))
     now, last = status.state, status.last_state.terminated
     uid, run = pod.metadata.uid, status.restart_count

@@ -21,6 +21,7 @@ ANNOTATION_PREFIXES = (
     "gpuconsole.dev/",
     "jobset.sigs.k8s.io/",
     "kai.scheduler/",
+    "kubectl.kubernetes.io/default-",
     "kueue.x-k8s.io/",
     "notebooks.kubeflow.org/creator",
     "opendatahub.io/username",

@@ -13,10 +13,11 @@ from k8s.models.base import Condition, Meta, Quantities, Value, shared
 
 
 class Resources(Value, frozen=True):
-    """Requests and limits by resource name."""
+    """Requests and limits by resource name, and names of resource claims."""
 
     requests: Quantities | None = None
     limits: Quantities | None = None
+    claims: list[dict[str, str]] | None = None
 
 
 class ExitCodes(Value, frozen=True):
@@ -58,7 +59,7 @@ class Container(Value, frozen=True):
             return self.name, self.image, self.restart_policy, rules
         requests = tuple(asked.requests.items()) if asked.requests else None
         limits = tuple(asked.limits.items()) if asked.limits else None
-        return self.name, self.image, self.restart_policy, rules, requests, limits
+        return self.name, self.image, self.restart_policy, rules, requests, limits, bool(asked.claims)
 
 
 class PodClaim(Value, frozen=True):

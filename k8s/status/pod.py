@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from k8s.models import Condition, Container, ContainerStatus, Pod, Terminated
+from k8s.models import Condition, Container, ContainerStatus, Meta, Pod, PodSpec, Terminated, accelerators
 from k8s.status import Status
+from k8s.text.runtime_message import runtime_message
 
 NONE_UNREADY: Mapping[str, str] = {}
 # Exit of a container that something else stopped: never the cause.
@@ -41,6 +42,11 @@ _DISRUPTIONS = {
 }
 # Action of a restart rule, and the pod condition while the kubelet carries it out.
 _RESTART_ALL, _RESTARTING_ALL = "RestartAllContainers", "AllContainersRestarting"
+# Annotations that name the container of a pod for `kubectl logs` and `kubectl exec`; the second is older.
+_DEFAULT_CONTAINER = (
+    "kubectl.kubernetes.io/default-container",
+    "kubectl.kubernetes.io/default-logs-container",
+)
 # Reasons of a container that waits although nothing is wrong.
 _NO_NEWS = frozenset({"", "ContainerCreating", "PodInitializing"})
 _EPOCH_YEAR = 1970
@@ -69,6 +75,25 @@ def pod_status(pod: Pod, unready: Mapping[str, str] = NONE_UNREADY) -> tuple[Sta
     if restarts := _restarts_all(pod):
         return Status.RESTARTING, restarts
     return _running(pod) if pod.status.phase == "Running" else _pending(pod)
+
+
+def main_container(meta: Meta, spec: PodSpec, own: str = "") -> str:
+    """Return the container whose log, files and exit are those of a pod; empty if there is no container.
+
+    Injected sidecars may come first, so the name that the kind of job prescribes (`own`) decides, then
+    the annotations that kubectl reads, then the accelerators.
+    """
+    names = [each.name for each in spec.containers]
+    for name in (own, *(meta.annotation(key) for key in _DEFAULT_CONTAINER)):
+        if name in names:
+            return name
+    return next((each.name for each in spec.containers if _has_devices(each)), next(iter(names), ""))
+
+
+def _has_devices(container: Container) -> bool:
+    return bool(accelerators.of_container(container)) or bool(
+        container.resources is not None and container.resources.claims
+    )
 
 
 def restarts_in_place(pod: Pod, container: str, exit_code: int) -> bool:
@@ -218,7 +243,7 @@ def _why_failed(pod: Pod) -> str:
 
 def _with_message(text: str, message: str) -> str:
     # The last line is where Python says what was raised.
-    lines = message.strip().splitlines()
+    lines = runtime_message(message.strip()).splitlines()
     return f"{text}: {lines[-1].strip()}" if lines else text
 
 

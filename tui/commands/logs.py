@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from contextlib import aclosing
+from dataclasses import replace
 
 from k8s.errors import NotFound
 from k8s.logs import Options, targets_of
@@ -12,7 +13,8 @@ from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_feed
 from tui.commands.support.job_name import add_job, find_job, titles
 from tui.commands.support.log_output import FollowedJob, print_log
-from tui.options import ConsoleOptions
+from tui.commands.support.output import write_stderr
+from tui.options import ConsoleOptions, command_line
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -65,6 +67,11 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         snapshot, feed = await read_feed(options, client, is_narrow=not is_wide, has_nodes=is_wide)
         job = find_job(snapshot, flags.job, flags.job_type)
         _check_container(job, flags.container)
+        if job.log_file and not (flags.container or flags.instance or flags.all):
+            here = replace(options, namespace=job.ref.namespace)
+            chief = next((each.name for each in job.instances if each.is_chief), "")
+            command = command_line(here, "shell", job.ref.name, "-i", chief, "--", "cat", job.log_file)
+            write_stderr(f"-- the program prints to a file, not to this log; to read it: {command}")
         if not wanted.follow:
             targets = targets_of(job, container=flags.container)
             if not targets:

@@ -269,11 +269,13 @@ class CurveFeed:
         declared = await self._declared()
         writer = _writer(declared, self.folder or declared.log_dir)
         template: dict[str, Any] = dict(writer.template) if writer is not None else {}
+        container = ""
         if (instance := self._instance(writer)) is not None:
             # A pod that has ended knows volumes that a template may leave to a runtime.
             with suppress(NotFound):
                 template = await self._client.get(PODS, instance.pod, self._ref.namespace)
-        return reader_pod.reader_manifest(self._ref.name, self._ref.namespace, template, image)
+            container = instance.containers[0]
+        return reader_pod.reader_manifest(self._ref.name, self._ref.namespace, template, image, container)
 
     async def _find_local(self, folder: str, writer: Replica | None) -> bool:
         # Returns True if the folder of the event files is on this machine.

@@ -100,7 +100,8 @@ async def describe_run(
         obj = await client.get(resource_of(job.ref), job.ref.name, job.ref.namespace)
         replicas = kind_of(job.ref).parse(obj).replicas
         if chief := min(replicas, key=lambda each: not each.is_chief, default=None):
-            record = with_template(record, chief.template)
+            of_chief = next((each.containers[:1] for each in job.instances if each.is_chief), ())
+            record = with_template(record, chief.template, *of_chief)
     gpus = gpus or gpus_of(job, place)
     nodes = {*job.nodes, *gpus}
     models = {node.name: node.gpu_model for node in place.nodes if node.name in nodes}

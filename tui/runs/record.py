@@ -255,15 +255,15 @@ def _hparams(texts: Iterable[RunText]) -> dict[str, str]:
     return _few(Redactor().object({name: text for name, text in found.items() if "\n" not in text}))
 
 
-def with_template(record: RunRecord, template: Mapping[str, Any]) -> RunRecord:
-    """Return the record with the image, command and variables of a pod template, secrets redacted."""
+def with_template(record: RunRecord, template: Mapping[str, Any], container: str = "") -> RunRecord:
+    """Return the record with image, command and variables of a container, by default the first, redacted."""
     from k8s.text.redact import Redactor
 
     spec = Redactor().object(template.get("spec") or {})
     containers = [each for each in spec.get("containers") or () if isinstance(each, Mapping)]
     if not containers:
         return record
-    first = containers[0]
+    first = next((each for each in containers if each.get("name") == container), containers[0])
     words = [str(word) for name in ("command", "args") for word in first.get(name) or ()]
     command, arguments = parse_arguments(words)
     return msgspec.structs.replace(

@@ -328,7 +328,7 @@ def starting(evidence: Evidence) -> Cause | None:
         and last.reason == "Pulling"
     ]
     if pulling:
-        images = {evidence.spec(each).containers[0].image for each in bound if evidence.spec(each).containers}
+        images = {evidence.image_of(each, name) for each in bound for name in each.containers[:1]}
         return Cause(
             f"Pulls its image: {names(pulling)} {verb(pulling, 'waits', 'wait')} for {names(sorted(images))}."
         )

@@ -31,7 +31,8 @@ class RayJob:
 
     title = "RayJob"
     resource = RAY_JOBS
-    container = ""
+    # The only one of the submitter; in SidecarMode beside Ray in the head pod.
+    container = "ray-job-submitter"
     suspend_field = "spec.suspend"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
@@ -50,6 +51,7 @@ class RayJob:
             restarts_allowed=count_of(spec.get("backoffLimit")) or 0,
             progress=f"program {program.lower()}" if program and not outcome.status else "",
             unsuspendable=_unsuspendable(spec),
+            log_file=_driver_log(spec, status),
         )
 
     def replicas(self, obj: Manifest) -> tuple[Replica, ...]:
@@ -76,6 +78,13 @@ class RayJob:
 
 def _has_submitter(obj: Manifest) -> bool:
     return (text_of(nested(obj, "spec").get("submissionMode")) or _BY_JOB) == _BY_JOB
+
+
+def _driver_log(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    # Without a submitter, no container prints what the driver does. Source: Ray, "Configuring logging".
+    job_id = text_of(status.get("jobId"))
+    is_printed = (text_of(spec.get("submissionMode")) or _BY_JOB) in (_BY_JOB, "SidecarMode")
+    return f"/tmp/ray/session_latest/logs/job-driver-{job_id}.log" if job_id and not is_printed else ""
 
 
 def _unsuspendable(spec: Mapping[str, Any]) -> str:

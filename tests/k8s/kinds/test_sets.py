@@ -230,6 +230,9 @@ def test_without_a_submitter_the_head_is_the_chief() -> None:
     obj = objects("rayjob-running")[0]
     obj["spec"]["submissionMode"] = "HTTPMode"
     assert [each.instance for each in JOB.replicas(obj) if each.is_chief] == ["head-0"]
+    assert JOB.parse(obj).log_file == "/tmp/ray/session_latest/logs/job-driver-tune-x2k9q.log"
+    obj["spec"]["submissionMode"] = "SidecarMode"
+    assert (JOB.container, JOB.parse(obj).log_file) == ("ray-job-submitter", "")
     assert all(each.role != "submitter" for each in JOB.replicas(obj))
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from k8s.models import Pod
 from k8s.status import Status
-from k8s.status.pod import ended_at, pod_status
+from k8s.status.pod import ended_at, main_container, pod_status
 
 
 def pod(
@@ -356,3 +356,23 @@ def test_a_restart_rule_decides_before_the_restart_policy() -> None:
     ]
     for given, status, reason in cases:
         assert pod_status(given) == (status, reason)
+
+
+def test_the_main_container_is_found_beside_injected_ones() -> None:
+    gpu: dict[str, Any] = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+    claimed: dict[str, Any] = {"resources": {"claims": [{"name": "gpu"}]}}
+    key, old = "kubectl.kubernetes.io/default-container", "kubectl.kubernetes.io/default-logs-container"
+    cases: list[tuple[str, dict[str, dict[str, Any]], dict[str, str], str]] = [
+        ("pytorch", {"proxy": gpu, "pytorch": {}}, {key: "proxy"}, "pytorch"),
+        ("pytorch", {"proxy": gpu, "train": {}}, {key: "train"}, "train"),
+        ("", {"proxy": {}, "train": gpu, "dump": {}}, {old: "dump"}, "dump"),
+        ("", {"proxy": {}, "train": gpu, "dump": {}}, {key: "train", old: "dump"}, "train"),
+        ("", {"proxy": {}, "train": gpu}, {key: "gone"}, "train"),
+        ("main", {"proxy": {}, "dump": {}, "train": claimed}, {}, "train"),
+        ("", {"train": {}, "proxy": {}}, {}, "train"),
+        ("", {}, {}, ""),
+    ]
+    for own, containers, notes, found in cases:
+        spec = {"containers": [{"name": name, **more} for name, more in containers.items()]}
+        given = msgspec.convert({"metadata": {"annotations": notes}, "spec": spec}, Pod)
+        assert main_container(given.metadata, given.spec, own) == found

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.k8s.kinds.operator_objects import objects
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster, Stream, page, refusal
 from tests.support.objects import recorded
 from tests.tui.commands.conftest import CommandLine
@@ -79,6 +80,22 @@ async def test_a_missing_log_is_reported_with_those_that_exist(
     path = serve(cluster, "done-master-0")
     cluster.replace(path, refusal(403, 'User "li" cannot get resource "pods/log"', "Forbidden"))
     (await run("logs", *line.split())).reports(1, said)
+
+
+async def test_logs_of_a_ray_job_without_a_submitter_name_the_file_of_its_driver(
+    run: CommandLine, cluster: ScriptedCluster
+) -> None:
+    job, owned, *rest = objects("rayjob-running")
+    job["spec"]["submissionMode"] = "HTTPMode"
+    head = next(each for each in rest if each["metadata"].get("labels", {}).get("ray.io/node-type") == "head")
+    for path, item in (("rayjobs", job), ("rayclusters", owned)):
+        cluster.say(f"/apis/ray.io/v1/{path}", page([item]))
+    cluster.replace("/api/v1/pods", page([head]))
+    path = f"/api/v1/namespaces/vision/pods/{head['metadata']['name']}"
+    cluster.say(path, Answer(head))
+    cluster.say(f"{path}/log", Answer(b"2026-11-20T18:36:10.000000001Z ray started\n"))
+    ended = await run.process("logs", "rayjob/tune", "-A")
+    assert "job-driver-tune-x2k9q.log" in ended.err and "-n vision" in ended.err
 
 
 async def test_a_job_without_pods_has_no_log(run: CommandLine, cluster: ScriptedCluster) -> None:

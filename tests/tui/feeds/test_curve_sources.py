@@ -262,6 +262,10 @@ def test_a_reader_mounts_the_claims_of_the_job_read_only_and_nothing_else() -> N
     assert (spec["activeDeadlineSeconds"], spec["tolerations"]) == (LIFE_S, [{"key": "gpu"}])
     assert not {"serviceAccountName", "env"} & {*spec, *container}
     assert reader_manifest("bert", "ns", template, "busybox")["spec"]["containers"][0]["image"] == "busybox"
+    proxy = {"name": "proxy", "image": "proxy:1", "volumeMounts": [{"name": "w", "mountPath": "/w"}]}
+    template["spec"]["containers"] = [proxy, {**template["spec"]["containers"][0], "name": "train"}]
+    mixed = reader_manifest("bert", "ns", template, container="train")["spec"]["containers"][0]
+    assert (mixed["image"], len(mixed["volumeMounts"])) == ("torch:2", 1)
     with pytest.raises(KubeError, match="mount no volume claim"):
         reader_manifest("bert", "ns", {"spec": {"containers": [{"image": "x"}]}})
 

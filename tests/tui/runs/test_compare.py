@@ -119,6 +119,8 @@ def test_arguments_are_parsed_in_all_spellings_and_secrets_are_not_stored() -> N
     record = with_template(RunRecord("a"), template)
     assert "0123456789abcdef" not in str(record) and "hf_abc" not in str(record)
     assert (record.env["LR"], record.code, record.image) == ("1", "https://h/r.git@abc", "i")
+    template["spec"]["containers"].append({"name": "train", "image": "torch"})
+    assert with_template(RunRecord("a"), template, "train").image == "torch"
     assert with_template(RunRecord("a"), {"spec": {"containers": []}}) == RunRecord("a")
 
 
