@@ -32,9 +32,7 @@ def test_id_selectors_in_a_views_stylesheet_are_scoped_to_its_class(sheet: Path)
     assert [one for one in selectors if not re.match(r"[A-Z]\w+", one)] == []
 
 
-async def test_notices_of_one_or_many_lines_are_shown_completely(
-    tmp_path: Path,
-) -> None:
+async def test_notices_of_one_or_many_lines_are_shown_completely(tmp_path: Path) -> None:
     async with console_on(tmp_path, nodes=[node("a100-1", 8)], size=(80, 24)) as play:
         play.console.notify("bert is gone.\nvit is gone; 2 pods of it stay as asked.")
         await play.until(lambda: "bert is gone. vit is gone; 2 pods of it stay as asked." in play.text)
@@ -94,9 +92,7 @@ def test_an_empty_list_distinguishes_missing_permission_from_a_missing_operator(
     assert "operator" in no_jobs(snapshot_of(("nodes",), ("Job",)), is_read_only=False)
 
 
-async def test_a_job_command_without_a_name_applies_to_the_selected_or_shown_job(
-    tmp_path: Path,
-) -> None:
+async def test_a_job_command_without_a_name_applies_to_the_selected_or_shown_job(tmp_path: Path) -> None:
     jobs = [pytorch_job(name, uid=f"uid-{name}") for name in ("bert", "vit")]
     async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=jobs) as play:
         await play.until(lambda: len(play.table.shown_rows) == 2)
@@ -116,9 +112,7 @@ async def test_the_palette_echoes_input_and_finds_views_by_purpose(tmp_path: Pat
         await play.until(lambda: "Nodes (1)" in play.text)
 
 
-async def test_a_read_only_console_shows_read_only_in_the_header(
-    tmp_path: Path,
-) -> None:
+async def test_a_read_only_console_shows_read_only_in_the_header(tmp_path: Path) -> None:
     async with console_on(tmp_path, nodes=[node("a100-1", 8)], is_read_only=True, size=(60, 15)) as play:
         assert "read-only" in play.text.split("\n")[0]
         await play.press("tab")

@@ -170,9 +170,7 @@ async def test_help_shows_every_key_of_the_view_and_every_command(tmp_path: Path
         assert isinstance(play.console.screen, JobsView)
 
 
-async def test_cached_kinds_are_listed_before_api_discovery_answers(
-    tmp_path: Path,
-) -> None:
+async def test_cached_kinds_are_listed_before_api_discovery_answers(tmp_path: Path) -> None:
     held = Held(Answer({"groups": [{"name": "apps", "versions": [{"groupVersion": "apps/v1"}]}]}))
 
     def prepare(cluster: ScriptedCluster) -> None:

@@ -119,9 +119,7 @@ def hostile_objects(text: str, long: str) -> dict[str, list[Object]]:
         "bert", workers=2, gpus=4, annotations={"gpuconsole.dev/user": text, text: text}, labels={text: text}
     )
     job["metadata"]["name"] = job_name = text[:2000]
-    job["status"] = {
-        "conditions": [{"type": text, "status": "True", "reason": text, "message": long}],
-    }
+    job["status"] = {"conditions": [{"type": text, "status": "True", "reason": text, "message": long}]}
     waits = {"type": "PodScheduled", "status": "False", "reason": text, "message": long}
     terminated = {"exitCode": 1, "reason": text, "message": long}
     container = {

@@ -82,13 +82,7 @@ def test_a_delete_plan_describes_the_pods_fate_for_each_propagation_policy(
 @pytest.mark.parametrize(
     ("phase", "gpus", "propagation", "words", "end"),
     [
-        (
-            "Succeeded",
-            8,
-            "Background",
-            "Deletes 1 finished pod and its logs.",
-            "with 1 pod and its logs?",
-        ),
+        ("Succeeded", 8, "Background", "Deletes 1 finished pod and its logs.", "with 1 pod and its logs?"),
         ("Running", 0, "Background", "Deletes 1 pod and its logs.", "with 1 pod and its logs?"),
         (
             "Failed",

@@ -169,9 +169,7 @@ _OF_OTHERS = {
 _OF_MPI = {"slots", "launcher_policy", "mounts_on_launcher", "gpu_topology"}
 """Fields that jobs for MPI alone have."""
 
-_OF_TOKENS = {
-    *("ddp.vocabulary", "ddp.sequence-length", "ddp.layers", "ddp.heads", "ddp.width"),
-}
+_OF_TOKENS = {*("ddp.vocabulary", "ddp.sequence-length", "ddp.layers", "ddp.heads", "ddp.width")}
 """Arguments that sequences of tokens alone have."""
 _OF_OTHER_CHOICES = {
     *("ddp.classes", "ddp.augment", "ddp.workers", "ddp.token-bytes", "ddp.step-epochs", "ddp.gamma"),

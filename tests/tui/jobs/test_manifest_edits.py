@@ -18,9 +18,7 @@ MADE: dict[str, Any] = {
     "metadata": {"name": "a"},
     "spec": {
         "replicas": 1,
-        "containers": [
-            {"name": "main", "image": "i:1", "command": ["sh", "-c", "python x.py\necho done\n"]},
-        ],
+        "containers": [{"name": "main", "image": "i:1", "command": ["sh", "-c", "python x.py\necho done\n"]}],
         "env": [{"name": "A", "value": "1"}],
     },
 }

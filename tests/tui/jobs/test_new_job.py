@@ -104,11 +104,7 @@ def test_values_become_fields_of_the_job(values: dict[str, str], key: str, expec
         (form_values(env="A"), "env", "Line 1: expected NAME=value."),
         (form_values(env="A=1\n=2"), "env", "Line 2: expected NAME=value."),
         (form_values(env="A=1\nA=2"), "env", "Line 2: duplicate name A."),
-        (
-            form_values(env="1A=1"),
-            "env",
-            "'1A' is not a valid variable name: use letters, digits and '_'.",
-        ),
+        (form_values(env="1A=1"), "env", "'1A' is not a valid variable name: use letters, digits and '_'."),
         (form_values(claim="a b"), "claim", "Use lowercase letters"),
         (form_values(mount_path="data"), "mount_path", "'data' is not a mount path"),
         (form_values(more_volumes="scratch"), "more_volumes", ""),

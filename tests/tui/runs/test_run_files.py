@@ -107,8 +107,7 @@ EXAMPLES: list[tuple[str, bytes, Points]] = [
     (
         "20260101_000000/vis_data/scalars.json",
         lines(
-            {"lr": 0.5, "loss": 2.5, "epoch": 1, "iter": 50, "step": 50},
-            {"coco/bbox_mAP": 0.25, "step": 1},
+            {"lr": 0.5, "loss": 2.5, "epoch": 1, "iter": 50, "step": 50}, {"coco/bbox_mAP": 0.25, "step": 1}
         ),
         {"epoch": [(50, 1.0)], "lr": [(50, 0.5)], "loss": [(50, 2.5)], "coco/bbox_mAP": [(1, 0.25)]},
     ),

@@ -277,9 +277,7 @@ async def test_a_malformed_kubeconfig_is_reported_in_the_context_list_without_se
         assert "job-lab" in clusters.play.text
 
 
-async def test_going_back_to_the_list_opened_by_a_context_switch_does_not_reconnect(
-    tmp_path: Path,
-) -> None:
+async def test_going_back_to_the_list_opened_by_a_context_switch_does_not_reconnect(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
         await clusters.until_shown("lab", "job-lab")
         await clusters.command("ctx prod")

@@ -67,9 +67,7 @@ async def test_the_log_pane_reopens_by_rank_once_the_ranks_are_known(tmp_path: P
         await play.until(lambda: shows_rank_0(play) and len(logs.open) == 1)
 
 
-async def test_the_loss_is_drawn_from_event_files_and_continued_from_the_log(
-    tmp_path: Path,
-) -> None:
+async def test_the_loss_is_drawn_from_event_files_and_continued_from_the_log(tmp_path: Path) -> None:
     objects, logs, say = lab_of(2)
     write_losses(tmp_path / "logs", 50)
 
@@ -166,11 +164,7 @@ async def test_a_hidden_log_pane_stops_reading_and_resumes_without_repeated_line
     async with console_on(tmp_path, **objects) as play:
         await play.press("N", "g")
         await play.until(lambda: "step 99/99" in says(play) and len(logs.open) == 1)
-        for key, *back in (
-            ("ctrl+d", "escape"),
-            ("tab", "minus"),
-            ("z", "z", "z", "z"),
-        ):
+        for key, *back in (("ctrl+d", "escape"), ("tab", "minus"), ("z", "z", "z", "z")):
             await play.press(key)
             await play.until(lambda: logs.open == [])
             await play.press(*back)

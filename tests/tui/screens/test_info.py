@@ -101,9 +101,7 @@ async def test_unknown_permissions_are_shown_as_unknown_when_access_reviews_are_
         await play.until(lambda: "perhaps may list" in said(play))
 
 
-async def test_info_shows_unreadable_kinds_clock_skew_and_server_throttling(
-    tmp_path: Path,
-) -> None:
+async def test_info_shows_unreadable_kinds_clock_skew_and_server_throttling(tmp_path: Path) -> None:
     busy = refusal(429, "busy", "TooManyRequests", headers={"Retry-After": "20"})
     async with console_on(tmp_path, refused="nodes", prepare=partial(review, reply=busy)) as play:
         play.cluster.clock_ahead_s = 120.0

@@ -105,9 +105,7 @@ def panes(play: Playground) -> JobPanes:
     return play.console.screen.query_one(JobPanes)
 
 
-async def test_the_newest_lines_are_shown_sanitized_with_their_ages(
-    tmp_path: Path,
-) -> None:
+async def test_the_newest_lines_are_shown_sanitized_with_their_ages(tmp_path: Path) -> None:
     logs = {
         "master-0": Log(printed("step 2")),
         "worker-0": Log(printed("step 1", ago_s=252)),
@@ -223,9 +221,7 @@ async def test_v_shows_only_the_events_and_enter_opens_one_in_full(tmp_path: Pat
         assert "instances" in play.text
 
 
-async def test_tab_cycles_the_panes_and_the_next_view_keeps_the_layout(
-    tmp_path: Path,
-) -> None:
+async def test_tab_cycles_the_panes_and_the_next_view_keeps_the_layout(tmp_path: Path) -> None:
     async with job_view(tmp_path, size=(80, 24)) as play:
         assert "tab: 1 condition" in play.text and "PyTorchJobRunning" not in play.text
         await play.press("tab")

@@ -100,12 +100,7 @@ def test_gpus_with_known_indices_are_drawn_at_their_index() -> None:
     assert drawn(replace(found, holders=twice)) == "▮▮▮▰▯▯▯▯"
 
 
-@given(
-    st.lists(st.integers(1, 40), max_size=40),
-    st.integers(0, 60),
-    st.integers(0, 20),
-    st.integers(3, 40),
-)
+@given(st.lists(st.integers(1, 40), max_size=40), st.integers(0, 60), st.integers(0, 20), st.integers(3, 40))
 def test_gpu_cells_fit_their_width_and_show_every_existing_state(
     held: list[int], free: int, bad: int, width: int
 ) -> None:

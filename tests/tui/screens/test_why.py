@@ -81,9 +81,7 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-async def test_the_reason_is_shown_whole_below_the_title_and_a_key_opens_its_evidence(
-    tmp_path: Path,
-) -> None:
+async def test_the_reason_is_shown_whole_below_the_title_and_a_key_opens_its_evidence(tmp_path: Path) -> None:
     async with job_view(tmp_path) as play:
         for size in ((80, 24), (120, 40)):
             await play.pilot.resize_terminal(*size)

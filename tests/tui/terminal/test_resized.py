@@ -35,9 +35,7 @@ def console(server: LoadServer, tmp_path: Path) -> Iterator[Terminal]:
 
 
 @pytest.mark.slow
-def test_after_many_resizes_the_last_size_is_painted_and_the_cursor_is_kept(
-    console: Terminal,
-) -> None:
+def test_after_many_resizes_the_last_size_is_painted_and_the_cursor_is_kept(console: Terminal) -> None:
     console.send("G")
     console.wait_for(lambda screen: len(rows(screen)) == JOBS and chosen(screen) == rows(screen)[-1])
     there = rows(console.text)

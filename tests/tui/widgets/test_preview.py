@@ -81,7 +81,7 @@ def test_wrapped_words_fit_their_width_and_none_is_lost(text: str, width: int) -
 def test_the_job_preview_shows_the_reason_and_events() -> None:
     found = replace(job("bert", user="li"), reason="worker-1 exit 1, restarted once")
     glance = PreviewData(
-        (event(type="Warning", reason="BackOff", count=3, message="restarting failed container"),),
+        (event(type="Warning", reason="BackOff", count=3, message="restarting failed container"),)
     )
     told = text_of(job_preview(found, glance, Clock(NOW), 60, 20))
     for words in ("PyTorchJob · default · li", "worker-1 exit 1", "1h00m BackOff ×3: restarting"):

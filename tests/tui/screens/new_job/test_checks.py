@@ -17,17 +17,7 @@ from k8s.topology.ack import config_map
 from k8s.topology.machines import MACHINES
 from tests.scripted.server import Answer, Held, Reply, ScriptedCluster, Stall, page
 from tests.support.new_job_form import job
-from tests.tui.screens.new_job.world import (
-    BOUND,
-    CLAIMS,
-    ECHO,
-    GPU,
-    JOBS,
-    QUOTAS,
-    SNAPSHOT,
-    form,
-    say_fine,
-)
+from tests.tui.screens.new_job.world import BOUND, CLAIMS, ECHO, GPU, JOBS, QUOTAS, SNAPSHOT, form, say_fine
 from tui.jobs.new_job.form_model import FormModel
 from tui.screens.documents.form_requests import CheckTimes, FormChecks, FormSuggestions
 

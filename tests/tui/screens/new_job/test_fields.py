@@ -79,9 +79,7 @@ async def test_keys_move_through_the_fields_and_the_focused_one_is_visible_with_
 
 
 @pytest.mark.slow
-async def test_field_errors_are_shown_once_the_field_was_edited_or_the_job_submitted(
-    tmp_path: Path,
-) -> None:
+async def test_field_errors_are_shown_once_the_field_was_edited_or_the_job_submitted(tmp_path: Path) -> None:
     async with form(tmp_path, ECHO, size=(80, 24)) as it:
         assert not it.screen.query_one(ManifestPane).display
         await it.go("image")
