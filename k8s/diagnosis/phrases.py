@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from k8s.models import Condition
 from k8s.scheduling.requests import Amount
+from k8s.text.runtime_message import runtime_message, shorten
 
 # Further names are counted.
 NAMES_SHOWN = 3
@@ -72,9 +73,8 @@ def _zoned(moment: datetime) -> datetime:
 
 
 def cut(message: str | None) -> str:
-    """Return a message on one line, without its final full stop, at most `MESSAGE_CAP` long."""
-    one_line = " ".join((message or "").split()).rstrip(".")
-    return one_line if len(one_line) <= MESSAGE_CAP else f"{one_line[:MESSAGE_CAP]}…"
+    """Return the telling part of a message on one line, without its final full stop, `MESSAGE_CAP` long."""
+    return shorten(" ".join(runtime_message(message or "").split()).rstrip("."), MESSAGE_CAP)
 
 
 def amount(resource: str, number: Amount) -> str:

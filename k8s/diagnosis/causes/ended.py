@@ -13,6 +13,7 @@ from k8s.diagnosis.causes.held_back import refused
 from k8s.diagnosis.causes.not_started import CODE_INITS
 from k8s.diagnosis.evidence import Evidence, dig
 from k8s.diagnosis.failures import Triage
+from k8s.diagnosis.failures.triage_result import NEVER_STARTED
 from k8s.diagnosis.phrases import clock, count, cut, names, order, span
 from k8s.models import Terminated
 from k8s.snapshot import Instance, Job
@@ -43,7 +44,6 @@ _LIMITS = {
     "BackoffLimitExceeded": ("all its retries are used", "Allow more of them: backoffLimit."),
     "PodFailurePolicy": ("its pod failure policy ended it", ""),
 }
-_NEVER_STARTED = ("StartError", "ContainerCannotRun")
 _NO_RETRIES = ("it had no retries", "Allow some: backoffLimit.")
 
 
@@ -142,7 +142,7 @@ def container_ended(evidence: Evidence) -> Cause | None:
     known = found.cause if found is not None else None
     may_help = "deadline" in limit or (known is not None and known.can_retry_help)
     advised = [advice] if advice and may_help else []
-    logged = [] if first.state.reason in _NEVER_STARTED else [log + previous]
+    logged = [] if first.state.reason in NEVER_STARTED else [log + previous]
     remedies = (found.remedy,) if found is not None and found.remedy else _memory_help(first)
     told = _triage_facts(found) if found is not None else ()
     return Cause(sentence, (*told, *facts, *_operator_facts(evidence)), (*remedies, *logged, *advised))

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.evidence import Evidence
+from k8s.diagnosis.failures import ContainerLog, triage
+from k8s.diagnosis.failures.triage_result import NEVER_STARTED
 from k8s.diagnosis.phrases import count, cut, names, seconds_between, span, verb
 from k8s.models import ContainerStatus, Event, Terminated
 from k8s.scheduling.predicates import is_ready
@@ -15,7 +17,6 @@ from k8s.snapshot import Instance
 from k8s.status import Status
 from k8s.status.pod import PULL_REASONS, exit_text
 
-_CONFIG_REASONS = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError")
 # These init containers of operators only wait until the master's name resolves.
 _MASTER_INITS = ("init-pytorch",)
 CODE_INITS = ("init-code",)
@@ -158,16 +159,24 @@ def config(evidence: Evidence) -> Cause | None:
     for instance in evidence.unstarted:
         for status, _ in evidence.containers(instance):
             waiting = status.state.waiting
-            if waiting is None or waiting.reason not in _CONFIG_REASONS:
+            if waiting is None or waiting.reason not in NEVER_STARTED:
                 continue
             message = cut(waiting.message)
             if missing := _missing_object(message, evidence.spec(instance)):
                 what, remedy = missing
                 fact = Fact("pods", f"{status.name}: {waiting.reason}: {message}")
                 return Cause(f"Waits for {what} ({instance.name}).", (fact,), (remedy,))
+            # The runtime's messages are those of containers that ended before they began.
+            log = ContainerLog(
+                instance.name, exit_code=128, end_reason=waiting.reason, message=waiting.message
+            )
+            found = triage([log], evidence.causes)
+            cause = found.cause if found is not None else None
+            known = (Fact("cause", cause.name),) if found and cause and found.saw != waiting.reason else ()
             return Cause(
                 f"Cannot start {instance.name}: {message or waiting.reason}.",
-                (Fact("pods", f"{status.name}: {waiting.reason}"),),
+                (Fact("pods", f"{status.name}: {waiting.reason}"), *known),
+                (found.remedy,) if found is not None and found.remedy else (),
             )
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -20,7 +20,8 @@ from k8s.diagnosis.failures.errors import (
     read_texts,
 )
 from k8s.diagnosis.failures.reports import RankReport, find_reports
-from k8s.diagnosis.failures.triage_result import ContainerLog, Triage
+from k8s.diagnosis.failures.triage_result import NEVER_STARTED, ContainerLog, Triage
+from k8s.text.runtime_message import runtime_message, shorten
 from k8s.text.sanitize import sanitize
 
 # Limits of what is shown.
@@ -61,19 +62,34 @@ _NETWORK = any_of(r"vendor err|NET/|ibv_|No route to host|unreachable|Connection
 _TERSE = any_of(
     r"NCCL|CUDA|cuDNN|cuBLAS|gloo|c10d|c10::|DistBackend|DistNetwork|std::|Aborted",  # native code
     r"DataLoader|Horovod|\bMPI|UCX|\bray\b|CalledProcess|ChildFailed|SystemExit|SyntaxError",
+    r"HCCL|\bACL\b|acl api|\bsyn[A-Z]|Habana|(?:Worker|Actor)\w*Error\b|cquantize|Machine list",
     r"writing file|serializ|exited unexpectedly|(?:previous|above) error|error messages|^\w+$",
     flags=re.IGNORECASE,
 )
 _VAGUE = any_of(
     r"^(?:c10::\w+|std::\w+|Aborted|SystemExit|Killed)\b(?!: \S)",
-    r"unhandled (?:system|cuda) error|, invalid usage|, internal error|^RuntimeError\s*$",
+    r"errors? above|unhandled (?:system|cuda) error|, invalid usage|, internal error|^RuntimeError\s*$",
+)
+# Lists of what may have happened: no evidence, whichever cause they name.
+_GUESSES = any_of(
+    r"\b(?:potential|possible|probable|common|likely) (?:root )?(?:causes?|reasons?)\b(?P<list>.*)",
+    r"\bmay have exceeded\b[^.]*",
+    flags=re.IGNORECASE,
+)
+_LISTED = re.compile(r"\s*(?:\(?\d{1,2}[).]|[-*\u2022])\s")
+# The rank for which the rank that prints it waited, or which ended first.
+_BLAMED = any_of(
+    r"remote ?(?:user ?)?rank(?: id)?[ =:\[]{1,3}(\d{1,6})|\bfrom rank: (\d{1,6})\b",
+    r"ncclUniqueId from \[(\d{1,6})\]|due to .{0,40}\b(?:from|on) rank (\d{1,6})\b",
+    r"Connecting to rank (\d{1,6}) failed",
+    flags=re.IGNORECASE,
 )
 # A child was killed; the state of the container may tell why.
 _KILLED = any_of(r"killed by signal: Killed|exited unexpectedly|BrokenProcessPool|\bSIGKILL\b")
 # The error of a rank that waited for another, rather than was stopped.
 _WAITED = any_of(
-    r"time[d ]{0,2}out|peer|broken pipe|remote (?:process|error)|bytes|watchdog|barrier|socket",
-    r"aborted on|clients",
+    r"time[ds ]{0,2}out|NCCLABORTEDCOMM|peer|broken pipe|remote (?:process|error)|bytes|watchdog|barrier",
+    r"aborted on|clients|socket",
     flags=re.IGNORECASE,
 )
 _STEP = any_of(
@@ -87,6 +103,8 @@ _AFTERMATH = any_of(
 )
 _HEALTHY = any_of(
     r"\wwarning: |warnings\.warn|^\s*NOTE|is not set|disabled|fall(?:ing)? back|using defaults?",
+    # Launchers stop the ranks that are left.
+    r"closing signal|killing subprocess|zombies|\*\*\* STEP \S+ ON \S+ CANCELLED AT [^ ]+ \*",
     r"\b(?:0|no) (?:errors?|nan)\b|\berrors?[:=] ?0\b|error[_ ]rate|without errors?",
     flags=re.IGNORECASE,
 )
@@ -103,6 +121,7 @@ _SYMPTOMS = tuple(
 )
 _DIFFERENT = "different collectives"
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_FILE = re.compile(r'^ +File "(?:[^"\n]*/)?([^"/\n]+)"', re.MULTILINE)
 _SEQUENCE = re.compile(r"SeqNum=(\d+), OpType=(\w+)")
 
 
@@ -241,6 +260,7 @@ def _suspects(run: _Run, known: set[str], collateral: Sequence[re.Pattern[str]])
     if log.exit_code is None:
         # A running container may have handled its other errors.
         found = [each for each in found if each.level in (_Level.REAL, _Level.COLLATERAL)]
+    root = next((each for each in run.reports if each.is_root), None)
     for report in run.reports:
         # A hard end needs an error of the rank's own; the launcher's summary may have been given its rank.
         worst = _Level.ACCUSED if report.is_hard else _Level.COLLATERAL
@@ -250,7 +270,12 @@ def _suspects(run: _Run, known: set[str], collateral: Sequence[re.Pattern[str]])
         level = _Level.COLLATERAL
         if report.is_absent or 0 < (report.code or 0) < 128:
             level = _Level.ACCUSED
-        suspect = _Suspect(run, _Level.REAL if report.is_hard else level, report.rank, report.stamp_ns)
+        if report.is_hard:
+            # The launcher saw another rank fail before.
+            level = _Level.ACCUSED if root and root.rank != report.rank and not root.signal else _Level.REAL
+        suspect = _Suspect(run, level, report.rank, report.stamp_ns)
+        if report.is_root:
+            suspect.stamp_ns = min(each.stamp_ns for each in run.reports) - 1
         suspect.report, suspect.is_absent, suspect.is_hung = report, report.is_absent, report.is_absent
         found.append(suspect)
     hard = next((each for each in (log.pod_reason, log.end_reason) if each in known), "")
@@ -297,10 +322,13 @@ def _absentee(logs: Sequence[ContainerLog], suspects: Sequence[_Suspect], first:
     # The launcher stops who still runs at the end: a rank that hangs, not one that left.
     stopped = missing & {each.rank for each in victims if each.error is None}
     is_hung = bool(stopped) and bool(re.search(r"(?i)timed ?out|timeout", said))
-    if sequence and all(set(log.ranks) & waiting for log in logs):
-        return sequence
+    blamed = (_blamed(victims) & world) - waiting
     missing = (stopped if is_hung else missing - stopped) or missing
-    if _NETWORK.search(said) or not waiting or not 0 < len(missing) <= max(1, len(world) // 2):
+    if len(blamed) == 1:
+        missing = blamed
+    elif sequence and all(set(log.ranks) & waiting for log in logs):
+        return sequence
+    elif _NETWORK.search(said) or not waiting or not 0 < len(missing) <= max(1, len(world) // 2):
         return sequence or first
     owners = sorted(
         (log for log in logs if set(log.ranks) & missing),
@@ -313,6 +341,11 @@ def _absentee(logs: Sequence[ContainerLog], suspects: Sequence[_Suspect], first:
         return own
     run = own.run if own else _Run(owners[0], [], [], [])
     return _Suspect(run, _Level.ACCUSED, rank, first.stamp_ns, first.error, is_absent=True, is_hung=is_hung)
+
+
+def _blamed(victims: Iterable[_Suspect]) -> set[int]:
+    texts = (text for each in victims if each.error for text in each.error.lines)
+    return {int(next(filter(None, found.groups()))) for text in texts for found in _BLAMED.finditer(text)}
 
 
 def _behind(suspects: Sequence[_Suspect]) -> _Suspect | None:
@@ -343,6 +376,7 @@ class _Verdict:
         self._cause: FailureCause | None = None
         self._saw = ""
         self._is_line = False
+        self._message = runtime_message(first.run.log.message)
         """True if `_saw` is a line of the log, not a state."""
 
     def result(self) -> Triage:
@@ -355,8 +389,8 @@ class _Verdict:
         ended = self._ended()
         reason = f"{first.name} {ended}".strip() + (f": {error}" if error else "")
         is_told = first.report is not None or first.is_absent
-        if not error and (why := log.message or (self._saw if self._is_line and not is_told else "")):
-            reason += f": {why}"
+        if not error and (why := self._message or (self._saw if self._is_line and not is_told else "")):
+            reason += f": {shorten(' '.join(why.split()), _REASON_CHARS - len(reason) - 2)}"
         if not self._saw:
             last = next((each.text for each in reversed(first.run.texts) if re.search(r"\w", each.text)), "")
             self._saw = error or last
@@ -412,9 +446,15 @@ class _Verdict:
         states = [each for each in (first.state, report.signal if report else "") if each]
         if first.error and _KILLED.search(first.error.headline):
             states += (log.pod_reason, log.end_reason)
+        # The runtime's message says more than the state.
+        if first.state in NEVER_STARTED and self._by_text([self._message, log.message]):
+            return
         if self._by_state(each for each in states if not each.startswith(("exit", "SIG"))):
             return
         own = error.texts if error else []
+        if error and (frames := _FILE.findall("\n".join(error.lines))):
+            # Of some exceptions only the place of the last frame tells the cause.
+            own.append(f"{frames[-1]}: {error.headline}")
         is_terse = error is None or error.kind != "exception" or bool(_TERSE.search(" ".join(own)))
         context = self._context()
         # How a process ended explains less than any other line.
@@ -425,7 +465,7 @@ class _Verdict:
         found = (
             (is_terse and self._by_text(context, [each for each in self._causes if each.is_decisive]))
             or self._by_text(own + context if is_vague else own, specific)
-            or self._by_text([_cut(log.message, 2000)])
+            or self._by_text([_cut(self._message, 2000), _cut(log.message, 2000)])
             or self._by_text(context if is_terse else filter(NATIVE_COMPLAINT.search, context), of_own)
             or (report and report.is_absent and self._by_state(["absent"]))
             or self._by_text(own)
@@ -442,10 +482,10 @@ class _Verdict:
         return self._cause is not None
 
     def _by_text(self, texts: Iterable[str], causes: Sequence[FailureCause] | None = None) -> bool:
-        texts = [text for text in texts if text.strip()]
+        known = {proof: text for proof, text in _without_guesses(texts) if proof.strip()}
         for cause in self._causes if causes is None else causes:
-            if cause.pattern and (text := next(filter(compiled(cause.pattern).search, texts), "")):
-                self._cause, self._saw, self._is_line = cause, text.strip(), True
+            if cause.pattern and (proof := next(filter(compiled(cause.pattern).search, known), "")):
+                self._cause, self._saw, self._is_line = cause, known[proof].strip(), True
                 return True
         return False
 
@@ -485,9 +525,12 @@ class _Verdict:
                     groups = {name: _cut(value, 150) for name, value in named.items()} | groups
                     break
         if first.run.log.message:
-            groups.setdefault("message", _cut(first.run.log.message, 200).rstrip("."))
+            message = shorten(" ".join(self._message.split()), 200)
+            groups.setdefault("message", sanitize(message).rstrip("."))
         if first.is_absent:
             groups.setdefault("absent", str(first.rank))
+        elif first.error and cause.is_collateral and len(blamed := _blamed([first]) - {first.rank}) == 1:
+            groups.setdefault("absent", str(blamed.pop()))
         return groups
 
     def _others(self) -> list[str]:
@@ -525,6 +568,17 @@ class _Verdict:
                         f"{label} waiting for {name}" if self._first.is_hung else f"{label} after {name} left"
                     )
         return headline[:120]
+
+
+def _without_guesses(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each text without what it only supposes, and the text itself."""
+    is_list = False
+    for text in texts:
+        if is_list and _LISTED.match(text):
+            continue
+        guess = _GUESSES.search(text)
+        is_list = guess is not None and not (guess["list"] or "").strip(" :.")
+        yield (_GUESSES.sub("", text) if guess else text), text
 
 
 def _cut(text: str, most: int) -> str:

@@ -64,7 +64,7 @@ _LOGGED = any_of(
 # error of NCCL, further lines may give the cause, but are not shown.
 _OPEN = re.compile(r"[:,=(\[{\\]\s*$|^[^\"]*\"[^\"]*$|\([^)]*$|\[[^\]]*$|\{[^}]*$")
 _INDENTED = re.compile(r"[\s*+|)\]}~^-]|$")
-_VERBOSE = re.compile(r"NCCL|\.\s*$")
+_VERBOSE = re.compile(r"[NH]CCL|Hccl|\bACL\b|\.\s*$")
 _TERMINATE = re.compile(r"terminate called after throwing an instance of '([^']{1,200})'")
 _STILL_RUNS = "terminate called without an active exception"
 _WHAT = re.compile(r"\s*what\(\):\s*(.*)")
@@ -77,6 +77,7 @@ _NATIVE = any_of(
     r"((?:^F\d{4} |\[F\d{3,4} ).*|Check failed: .+|(?:FATAL|fatal error): .+)",  # glog, MPICH
     r"\*\*\* (SIG\w+) (?:received|\(@0x)",  # absl, glog
     r"terminated with exception: (.+)|(Watchdog caught collective operation timeout.*)",  # ProcessGroupNCCL
+    r"(\[\w+\] \[Fatal\] .+)",  # LightGBM
     r"^(CUDA (?:error|failure)\b.*|.{0,200}: Test (?:CUDA|NCCL) failure.*)",  # nccl-tests
 )
 _SHELL = any_of(
@@ -107,7 +108,7 @@ _NOTABLE_WORDS = (
     "no module|missing|signal|what():|expired|no such|exec |nccl warn|.cpp:|ssh: |local_rank|resolve|"
     "but didn't|process name|running at|stalled ranks|/task:|return code|usage|invalid|unknown |exceeded|"
     "unrecognized|assert|bus |memory|as root|xid|slots|nan|: e |*** sig|-finite|exchange_id|closed by|in use|"
-    "memlock|no kernel|limit"
+    "memlock|no kernel|limit|times out|hccl|loaded runtime|root cause|mesh master|acquired"
 )
 _NOTABLE = tuple(_NOTABLE_WORDS.split("|"))
 _LOOSE_LABEL = re.compile(r" {0,4}(\d{1,5}): |\[(\d{1,5})\] ?")
@@ -121,6 +122,7 @@ _PREFIX_RANK = re.compile(r"(?i)\brank[ =:]{0,2}(\d{1,6})\b")
 _TABLE_RANK = re.compile(r"  rank +: (\d{1,6})")
 # A process numbers the GPUs that it sees, which torchrun does not restrict.
 _NCCL_DEVICE = re.compile(r"\S+:\d+:\d+ \[(\d{1,2})\] .*NCCL WARN")
+ROOT_CAUSE = "Root Cause (first observed failure)"
 _NUMBERS = re.compile(r"\d+")
 _CLOCK = re.compile(r"\d\d:\d\d")
 
@@ -346,6 +348,8 @@ class _ErrorReader:
         self._open: dict[tuple[int | None, str], _Block] = {}
         self._ignored: set[int | None] = set()
         self._table_rank: int | None = None
+        # When a table of failures was printed, and whether its root cause follows.
+        self._table_ns, self._is_root = 0, False
 
     def read(self, index: int, line: RankedText) -> None:
         """Read the next line."""
@@ -357,6 +361,8 @@ class _ErrorReader:
             text = text[tag.end() :]
         if found := _TABLE_RANK.match(text):
             self._table_rank = int(found[1])
+            self._table_ns = self._table_ns or stamp_ns
+        self._is_root |= ROOT_CAUSE in text
         if header := _HEADER.search(text):
             self._read_header(index, stamp_ns, rank, text, header)
             return
@@ -388,6 +394,9 @@ class _ErrorReader:
         key = (rank, _NUMBERS.sub("0", prefix) if _CLOCK.search(prefix) else prefix)
         if prefix.strip() == "traceback :" and self._table_rank is not None:
             rank = self._table_rank
+            if self._is_root and self._table_ns:
+                # The launcher lists the failure that it saw first behind the others.
+                stamp_ns = self._table_ns - 1
         block = self._open.get(key) or (self._open.get((rank, "")) if header[1] else None)
         if block is not None and block.state != "over":
             is_near = not stamp_ns or abs(stamp_ns - block.stamp_ns) <= _BLOCK_GAP_NS

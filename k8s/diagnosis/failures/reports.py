@@ -10,7 +10,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from k8s.diagnosis.failures.errors import RankedText
+from k8s.diagnosis.failures.errors import ROOT_CAUSE, RankedText
 from k8s.diagnosis.failures.triage_result import signal_name
 
 # A process that got one of these was not told to stop by its launcher.
@@ -34,6 +34,7 @@ _BY_RANK = (
         r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on(?: signal (?P<code>\d+)(?P<sig>))?"
     ),
     re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d+)"),
+    re.compile(r"^Abort\((?P<code>\d+)\) on node \d+ \(rank (?P<rank>\d+) in comm"),  # MPICH
     re.compile(r"Process (?P<rank>\d+) exit with status code (?P<code>\d+)"),
     re.compile(
         r"srun: error: \S+: tasks? (?P<rank>\d+)[\d,-]*: (?:Exited with exit code (?P<code>\d+)"
@@ -72,6 +73,8 @@ class RankReport:
     """Its launcher killed it, because it ignored SIGTERM."""
     is_absent: bool = False
     """The rank did not reach a collective."""
+    is_root: bool = False
+    """Its launcher names it the first of several failures."""
 
     @property
     def signal(self) -> str:
@@ -90,11 +93,12 @@ def find_reports(texts: Sequence[RankedText], ranks: Sequence[int]) -> list[Rank
     """Return the reports in a container's log; `ranks` are its own, by local rank."""
     found: list[RankReport] = []
     rank: int | None = None
-    forces = False
+    forces = is_root = False
     for index, (stamp_ns, _, text, is_notable) in enumerate(texts):
         if not is_notable:
             continue
         forces = forces or "forcefully exiting via" in text
+        is_root = is_root or ROOT_CAUSE in text
         code: int | None = None
         unsigned: re.Match[str] | None = None
         if named := _TABLE_RANK.match(text) or _MPI_NAME.search(text) or _HYDRA_RANK.match(text):
@@ -121,7 +125,10 @@ def find_reports(texts: Sequence[RankedText], ranks: Sequence[int]) -> list[Rank
             rank, code = _named(text, ranks)
         if rank is not None or (code is None and (unsigned := _DEEPSPEED.search(text))):
             code = int(unsigned["code"]) if rank is None and unsigned else code
-            found.append(RankReport(rank, code, stamp_ns, index, text, is_forced=forces and code == -9))
+            is_forced = forces and code == -9
+            found.append(
+                RankReport(rank, code, stamp_ns, index, text, is_forced, is_root=is_root and text[:1] == " ")
+            )
         rank = None
     return found
 

@@ -13,6 +13,15 @@ from k8s.diagnosis.failures.causes import CAUSES, FailureCause
 if TYPE_CHECKING:
     from k8s.logs.lines import LogLine
 
+# States of a container that was never started: the runtime's message says why, and there is no log.
+NEVER_STARTED = (
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+    "StartError",
+    "ContainerCannotRun",
+)
+
 
 def signal_name(number: int) -> str:
     """Return the name of a signal; empty for an unknown one."""

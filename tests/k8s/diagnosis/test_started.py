@@ -96,6 +96,23 @@ def test_a_config_map_or_a_secret_that_is_missing_is_named() -> None:
     assert answer.sentence == 'Cannot start worker-0: exec: "trian": not found.'
 
 
+def test_the_message_of_a_runtime_that_cannot_start_a_container_names_the_cause() -> None:
+    layers = "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+    layers += "runc create failed: unable to start container process: error during container init: "
+    layers += (
+        "error running prestart hook #0: exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'\n"
+    )
+    fault = "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.9"
+    for reason in ("RunContainerError", "StartError", "CreateContainerError"):
+        broken = starting(containerStatuses=[waiting(reason, f"{layers}{fault}: unknown")])
+        answer = explained(on_node(), pods=[broken], nodes=[node("a")])
+        assert answer.sentence == f"Cannot start worker-0: {fault}."
+        assert texts(answer, "cause") == ["driver too old"]
+        assert answer.help[0].startswith("Use an image with an older CUDA version")
+    long = starting(containerStatuses=[waiting("RunContainerError", f"{'layer: ' * 200}{fault}")])
+    assert explained(on_node(), pods=[long], nodes=[node("a")]).sentence.endswith(f"{fault}.")
+
+
 def test_a_failed_mount_is_reported_with_the_kubelet_message() -> None:
     failed = event(
         "bert-worker-0",
