@@ -12,8 +12,10 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
+from urllib.parse import unquote, urlsplit
 from weakref import WeakSet
 
+from k8s.client.auth.proxies import is_socks
 from k8s.client.transport import CONNECT_S, Query
 
 
@@ -52,6 +54,7 @@ _KEEPALIVE: Sequence[tuple[str, int]] = (
 )
 # For the closing handshake of a websocket, and for all sockets at the end.
 CLOSE_S = 1.0
+_SOCKS_PORT = 1080
 
 
 class Response(aiohttp.ClientResponse):
@@ -65,10 +68,15 @@ class Response(aiohttp.ClientResponse):
 class AiohttpSession:
     """An aiohttp session whose sockets notice dead peers, and are all closed at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, proxy: str | None = None) -> None:
+        """Prepare the session; a SOCKS proxy is used for all of it, any other is named with each request."""
         self._sockets: WeakSet[socket.socket] = WeakSet()
         # No limit: every stream occupies a connection, and a job may have hundreds of ranks.
-        connector = aiohttp.TCPConnector(limit=0, socket_factory=self._make_socket)
+        connector = (
+            _SocksConnector(proxy, self._sockets)
+            if proxy and is_socks(proxy)
+            else aiohttp.TCPConnector(limit=0, socket_factory=self._make_socket)
+        )
         self._session = aiohttp.ClientSession(
             connector=connector, auto_decompress=True, response_class=Response
         )
@@ -147,11 +155,76 @@ def make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """Create a socket with TCP keepalive, so that a dead peer is detected on a silent connection."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family=family, type=kind, proto=protocol)
+    _keep_alive(made)
+    return made
+
+
+def _keep_alive(made: socket.socket) -> None:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE:
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return made
+
+
+class _Unresolved(aiohttp.abc.AbstractResolver):
+    """Leaves names to the proxy."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[aiohttp.abc.ResolveResult]:
+        return [{"hostname": host, "host": host, "port": port, "family": family, "proto": 0, "flags": 0}]
+
+    async def close(self) -> None:
+        pass
+
+
+class _SocksConnector(aiohttp.TCPConnector):
+    """Connections through a SOCKS proxy.
+
+    aiohttp-socks does the same, but drops `server_hostname` and gives no access to the socket.
+    """
+
+    def __init__(self, proxy: str, sockets: WeakSet[socket.socket]) -> None:
+        super().__init__(limit=0, resolver=_Unresolved())
+        self._address = urlsplit(proxy)
+        self._sockets = sockets
+
+    # Where aiohttp opens its TCP connections: private, and the only way in.
+    async def _wrap_create_connection(
+        self, *args: Any, req: aiohttp.ClientRequest, timeout: aiohttp.ClientTimeout, **options: Any
+    ) -> tuple[asyncio.Transport, aiohttp.client_proto.ResponseHandler]:
+        server = options.pop("addr_infos")[0][4]
+        made = await self._tunnel(req.connection_key, server[0], server[1], timeout.sock_connect)
+        try:
+            return await self._wrap_existing_connection(*args, req=req, timeout=timeout, sock=made, **options)
+        except BaseException:
+            made.close()
+            raise
+
+    async def _tunnel(
+        self, key: aiohttp.client_reqrep.ConnectionKey, host: str, port: int, connect_s: float | None
+    ) -> socket.socket:
+        from python_socks import ProxyConnectionError, ProxyError, ProxyType
+        from python_socks.async_.asyncio import Proxy
+
+        parts = self._address
+        name, password = (unquote(each or "") for each in (parts.username, parts.password))
+        proxy_host, proxy_port = parts.hostname or "", parts.port or _SOCKS_PORT
+        proxy = Proxy(ProxyType.SOCKS5, proxy_host, proxy_port, name, password, rdns=True)
+        try:
+            made = await proxy.connect(host, port, connect_s)
+        except (ProxyConnectionError, ProxyError) as error:
+            cause = error.__cause__
+            refused = OSError(
+                0, f"it could not connect to {host}:{port}: {str(error).rstrip('.') or 'it hung up'}"
+            )
+            reason = cause if isinstance(error, OSError) and isinstance(cause, OSError) else refused
+            raise aiohttp.ClientProxyConnectionError(
+                key._replace(host=proxy_host, port=proxy_port), reason
+            ) from error
+        _keep_alive(made)
+        self._sockets.add(made)
+        return made
 
 
 async def close_socket(opened: aiohttp.ClientWebSocketResponse) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _SCHEMES = ("http", "https")
+_SOCKS = ("socks5", "socks5h")
+_SOCKS_PACKAGE = "pip install 'python-socks[asyncio]'"
 
 
 def proxy_for(named: str | None, server: str) -> str | None:
@@ -18,10 +21,27 @@ def proxy_for(named: str | None, server: str) -> str | None:
     Raises:
         ValueError: The proxy cannot be used.
     """
-    proxy = named or proxy_from(os.environ, server)
-    if proxy and urlsplit(proxy).scheme not in _SCHEMES:
-        raise ValueError(f"only http and https proxies can be used, not {urlsplit(proxy).scheme or 'this'}")
-    return proxy or None
+    source, proxy = ("proxy-url", named) if named else _from_environment(os.environ, server)
+    if not proxy:
+        return None
+    try:
+        parts = urlsplit(proxy)
+        is_address = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # it may hold a password
+        raise ValueError(f"{source}: the address of the proxy is malformed") from None
+    if parts.scheme not in (*_SCHEMES, *_SOCKS):
+        scheme = parts.scheme or "this"
+        raise ValueError(f"{source}: only http, https and socks5 proxies can be used, not {scheme}")
+    if not is_address:
+        raise ValueError(f"{source}: the address of the proxy is malformed")
+    if is_socks(proxy) and find_spec("python_socks") is None:
+        raise ValueError(f"{source}: a {parts.scheme} proxy needs one more package: {_SOCKS_PACKAGE}")
+    return proxy
+
+
+def is_socks(proxy: str | None) -> bool:
+    """Return True if a proxy speaks SOCKS5; it then resolves the names."""
+    return urlsplit(proxy or "").scheme in _SOCKS
 
 
 def with_direct_loopback(environment: Mapping[str, str]) -> dict[str, str]:
@@ -35,22 +55,30 @@ def with_direct_loopback(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def proxy_from(environment: Mapping[str, str], server: str) -> str:
-    """Return the address of the proxy for `server`; empty for a direct connection.
+def _from_environment(environment: Mapping[str, str], server: str) -> tuple[str, str]:
+    """Return the variable that names the proxy for `server`, and its value; empty for a direct connection.
 
-    Source: golang.org/x/net/http/httpproxy, and apimachinery's NewProxierWithNoProxyCIDR.
+    Source: golang.org/x/net/http/httpproxy, and apimachinery's NewProxierWithNoProxyCIDR. `ALL_PROXY`, which
+    they do not read, counts where there is no proxy for the scheme, as for curl.
     """
     parts = urlsplit(server)
     host = (parts.hostname or "").rstrip(".")
-    name = f"{parts.scheme}_proxy"
-    proxy = environment.get(name.upper()) or environment.get(name) or ""
-    if not proxy or is_loopback(host):
-        return ""
+    names = (f"{parts.scheme}_proxy", "all_proxy")
+    variables = (each for name in names for each in (name.upper(), name) if environment.get(each))
+    variable = next(variables, "")
+    if not variable or is_loopback(host):
+        return "", ""
     port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
     exceptions = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
     if any(_is_excepted(host, port, each.strip().lower()) for each in exceptions.split(",")):
-        return ""
-    return proxy if "://" in proxy else f"http://{proxy}"
+        return "", ""
+    proxy = environment[variable]
+    return variable, proxy if "://" in proxy else f"http://{proxy}"
+
+
+def proxy_from(environment: Mapping[str, str], server: str) -> str:
+    """Return the address of the proxy that the environment names for `server`; empty for none."""
+    return _from_environment(environment, server)[1]
 
 
 def is_loopback(host: str) -> bool:
