@@ -257,7 +257,7 @@ class _Collector:
         names = {self._job.ref.name} | {each.pod for each in self._job.instances if each.pod}
         events = await self._client.list(EVENTS, self._job.ref.namespace)
         mine = [each for each in events if (each.get("involvedObject") or {}).get("name") in names]
-        return [_as(EVENTS, each) for each in sorted(mine, key=lambda each: str(each.get("lastTimestamp")))]
+        return [_as(EVENTS, each) for each in sorted(mine, key=_event_time)]
 
     async def _groups(self) -> list[Object]:
         # PodGroups and Workloads, of any scheduler and queue.
@@ -384,3 +384,8 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
+
+
+def _event_time(event: Object) -> str:
+    times = ((event.get("series") or {}).get("lastObservedTime"), event.get("lastTimestamp"))
+    return str(next(filter(None, (*times, event.get("eventTime"))), ""))

@@ -142,6 +142,49 @@ def test_events_of_the_old_and_the_new_api_both_have_a_time() -> None:
     assert new.at > old.at
 
 
+def test_the_repetitions_of_an_event_give_its_time_count_and_source() -> None:
+    kubelet = {"component": "kubelet"}
+    series = {"count": 7, "lastObservedTime": "2026-11-20T18:36:50.5Z"}
+    recent: dict[str, Any] = {"eventTime": "2026-11-20T18:36:10.25Z", "reportingComponent": "kueue"}
+    cases: list[tuple[dict[str, Any], str, str, int, str]] = [
+        (recent, "36:10.250000", "36:10.250000", 1, "kueue"),
+        (recent | {"series": series, "firstTimestamp": None}, "36:10.250000", "36:50.500000", 7, "kueue"),
+        (
+            recent | {"series": {"count": None, "lastObservedTime": None}},
+            "36:10.250000",
+            "36:10.250000",
+            1,
+            "kueue",
+        ),
+        # A component may write both.
+        (
+            {
+                "series": series,
+                "lastTimestamp": "2026-11-20T18:36:59Z",
+                "count": 9,
+                "source": kubelet,
+                **recent,
+            },
+            "36:10.250000",
+            "36:59.000000",
+            9,
+            "kubelet",
+        ),
+        (
+            {"firstTimestamp": "2026-11-20T18:36:01Z", "series": series, "source": kubelet},
+            "36:01.000000",
+            "36:50.500000",
+            7,
+            "kubelet",
+        ),
+    ]
+    for fields, first, last, times_seen, source in cases:
+        found = EVENTS.read(json.dumps({"metadata": {"name": "a"}, **fields}).encode())
+        assert found.first_timestamp is not None and found.at is not None
+        times = [f"{at:%M:%S.%f}" for at in (found.first_timestamp, found.at)]
+        assert (*times, found.count, found.source.component) == (first, last, times_seen, source)
+
+
 def test_a_time_with_nanoseconds_is_parsed() -> None:
     pod = PODS.read(b'{"metadata":{"name":"a","creationTimestamp":"2026-11-20T18:36:10.123456789+01:00"}}')
     assert pod.metadata.creation_timestamp is not None

@@ -7,8 +7,8 @@ from typing import Any
 from k8s import models
 from k8s.models import Event, Pod
 from k8s.snapshot import Job
-from tests.support.objects import Object, batch_job, joined, pod_of, pytorch_job
-from tui.jobs.events import JobEventFilter, fold_job_events, full_text
+from tests.support.objects import Object, batch_job, joined, pod_of, pytorch_job, recorded
+from tui.jobs.events import EventGrouper, JobEventFilter, fold_job_events, full_text
 
 UID = "0a1b2c3d-0000-4000-8000-000000000000"
 
@@ -103,3 +103,14 @@ def test_equal_events_are_folded_and_sorted_newest_first() -> None:
     assert (
         text.startswith("pulled\n") and "seen        3 times" in text and "Pod default/bert-worker-1" in text
     )
+
+
+def test_recorded_events_of_the_scheduler_have_their_repetitions() -> None:
+    found = EventGrouper().group([models.convert(each, Event) for each in recorded("event-series")], {})
+    assert [(each.folded.about, each.folded.count) for each in found] == [
+        ("pod/many-08-g8797", 3),
+        ("pod/many-07-svzgv", 2),
+        ("pod/deadline-4jw79", 2),
+    ]
+    lines = full_text(found[0].folded)
+    assert ":53:39" in lines and ":53:41" in lines and "default-scheduler" in lines
