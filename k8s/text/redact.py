@@ -140,7 +140,7 @@ _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
 
 
 class Redactor:
-    """Redactor for related texts: a secret found in one part is redacted in later parts too."""
+    """Redactor for related texts: a secret found in one is redacted everywhere in it, and in later ones."""
 
     def __init__(self) -> None:
         self.removed: Counter[str] = Counter()
@@ -156,14 +156,30 @@ class Redactor:
 
     def object(self, value: Any) -> Any:
         """Return a JSON value without secrets; the argument is not changed."""
+        return self._in_two_passes(self._object, value)
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets: a log, a command line, YAML or JSON."""
+        found: str = self._in_two_passes(self._text, text)
+        return found
+
+    def _in_two_passes(self, redact: Callable[[Any], Any], value: Any) -> Any:
+        # What comes first may repeat a secret that only a later field names: `command` stands before `env`.
+        known, removed = len(self._known), self.removed.copy()
+        found = redact(value)
+        if len(self._known) > known:
+            self.removed = removed
+            found = redact(value)
+        return found
+
+    def _object(self, value: Any) -> Any:
         if isinstance(value, Mapping):
             return self._mapping(value)
         if isinstance(value, (list, tuple)):
             return self._list(value)
-        return self.text(value) if isinstance(value, str) else value
+        return self._text(value) if isinstance(value, str) else value
 
-    def text(self, text: str) -> str:
-        """Return a text without secrets: a log, a command line, YAML or JSON."""
+    def _text(self, text: str) -> str:
         found = self._json(text)
         if found is not None:
             return found
@@ -171,30 +187,31 @@ class Redactor:
         return "\n".join(self._lines(text.split("\n")))
 
     def _mapping(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        # Fields that are redacted as a whole; each of their secrets is counted once.
+        whole: dict[str, Any] = {}
         name, held = value.get("name"), value.get("value")
         if isinstance(name, str) and isinstance(held, str) and names_secret(name, held):
-            return {**self._fields(value), "value": self._secret(f"env {name}", held)}
-        found = self._fields(value)
-        if value.get("kind") == "SecretList" and isinstance(value.get("items"), list):
-            found["items"] = [self.object({**each, "kind": "Secret"}) for each in value["items"]]
-        if _is_secret(value):
+            whole["value"] = self._secret(f"env {name}", held)
+        elif value.get("kind") == "SecretList" and isinstance(value.get("items"), list):
+            whole["items"] = [self._object({**each, "kind": "Secret"}) for each in value["items"]]
+        elif _is_secret(value):
             for field in ("data", "stringData"):
                 if isinstance(value.get(field), Mapping):
-                    found[field] = {
+                    whole[field] = {
                         key: self._secret(f"secret {key}", str(each)) for key, each in value[field].items()
                     }
-        return found
+        return {**self._fields({**value, **dict.fromkeys(whole)}), **whole}
 
     def _fields(self, value: Mapping[str, Any]) -> dict[str, Any]:
         return {key: self._field(str(key), each) for key, each in value.items()}
 
     def _field(self, name: str, value: Any) -> Any:
         if name in STRUCTURAL or isinstance(value, (bool, Mapping)) or value is None:
-            return self.object(value)
+            return self._object(value)
         if isinstance(value, (list, tuple)):
             is_secret = all(isinstance(each, str) and names_secret(name, each) for each in value)
             return [self._secret(name, each) for each in value] if is_secret else self._list(value)
-        return self._secret(name, str(value)) if names_secret(name, str(value)) else self.object(value)
+        return self._secret(name, str(value)) if names_secret(name, str(value)) else self._object(value)
 
     def _list(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:
         # The word after a flag that names a secret is one: `--token`, `abc`.
@@ -204,7 +221,7 @@ class Redactor:
             if isinstance(each, str) and flag and not each.startswith("--") and names_secret(flag, each):
                 found.append(self._secret(flag, each))
             else:
-                found.append(self.object(each))
+                found.append(self._object(each))
             flag = each if isinstance(each, str) and _FLAG.fullmatch(each) else ""
         return found
 
@@ -215,7 +232,7 @@ class Redactor:
             return None
         try:
             value = json.loads(stripped)
-            redacted = self.object(value)
+            redacted = self._object(value)
             return text if redacted == value else json.dumps(redacted, ensure_ascii=False)
         except (ValueError, RecursionError):
             return None

@@ -89,6 +89,28 @@ def test_no_secret_in_an_object_survives(name: str, value: str, place: Any) -> N
     assert Redactor().object(found) == found
 
 
+SECRET = "correct-horse-7x"
+NAMES_IT = {"env": [{"name": "REGISTRY_PASSWORD", "value": SECRET}]}
+REPEATS_IT = (
+    {"command": ["sh", "-c", f"docker login -u li -p={SECRET} reg"]},
+    {"args": [SECRET]},
+    {"annotations": {"note": f"with {SECRET}"}},
+    {"last": json.dumps({"args": [SECRET], **NAMES_IT})},
+)
+
+
+@pytest.mark.parametrize("repeats", REPEATS_IT)
+def test_redaction_does_not_depend_on_the_order_of_fields(repeats: Object) -> None:
+    orders = ({**NAMES_IT, **repeats}, {**repeats, **NAMES_IT}, [NAMES_IT, repeats], [repeats, NAMES_IT])
+    removed = set()
+    for obj in orders:
+        redactor = Redactor()
+        assert SECRET not in json.dumps(redactor.object(obj))
+        removed.add(tuple(sorted(redactor.removed.items())))
+    assert len(removed) == 1, "each mark is counted once, in any order"
+    assert SECRET not in Redactor().text(f"got {SECRET}\nREGISTRY_PASSWORD={SECRET}")
+
+
 def _strings(value: Any) -> list[str]:
     if isinstance(value, dict):
         return [text for each in value.values() for text in _strings(each)]

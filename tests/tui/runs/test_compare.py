@@ -106,12 +106,13 @@ def test_arguments_are_parsed_in_all_spellings_and_secrets_are_not_stored() -> N
     }  # fmt: skip
     assert command == "cd /code && python train.py x"
     assert parse_arguments(["sh", "-c", "echo 'open"])[0] == "echo 'open"
-    environment = [{"name": "WANDB_API_KEY", "value": "0123456789abcdef" * 2}, {"name": "LR", "value": "1"}]
+    key = "0123456789abcdef" * 2
+    environment = [{"name": "WANDB_API_KEY", "value": key}, {"name": "LR", "value": "1"}]
     git = [{"name": "GIT_SYNC_REPO", "value": "https://h/r.git"}, {"name": "GIT_SYNC_REV", "value": "abc"}]
     template = {
         "spec": {
             "containers": [
-                {"image": "i", "args": ["--token", "hf_abcdefghijklmnopqrst"], "env": environment}
+                {"image": "i", "args": ["--token", "hf_abcdefghijklmnopqrst", "-x", key], "env": environment}
             ],
             "initContainers": [{"env": git}],
         }

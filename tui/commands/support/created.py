@@ -43,7 +43,10 @@ def shown_manifests(manifests: Sequence[Manifest], *, with_secrets: bool) -> lis
     if with_secrets:
         return list(manifests)
     redactor = Redactor()
-    shown = [masked(each) if each.get("kind") == "Secret" else redactor.object(each) for each in manifests]
+    redactor.object([each for each in manifests if each.get("kind") == "Secret"])  # remembers the secrets
+    redactor.removed.clear()
+    redacted = redactor.object([{} if each.get("kind") == "Secret" else each for each in manifests])
+    shown = [found or masked(each) for each, found in zip(manifests, redacted, strict=True)]
     if redactor.removed:
         write_stderr(f"Redacted: {', '.join(redactor.removed)}. To print them: {_FLAG}")
     return shown
