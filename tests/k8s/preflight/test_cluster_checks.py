@@ -15,7 +15,7 @@ from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.preflight import Finding, check_against_cluster
 from k8s.preflight.limits import placement_findings, quota_findings
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
-from tests.support.objects import batch_job
+from tests.support.objects import Object, batch_job
 
 KIND = CREATABLE[0]
 SPACE = "/api/v1/namespaces/default"
@@ -33,6 +33,8 @@ DATA: dict[str, Any] = {"mounts": (Mount("data", "/data"),)}
 NEW_DATA: dict[str, Any] = {**DATA, "new_claims": (NewClaim("data", "10Gi"),)}
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 GPUS: dict[str, Any] = {"workers": 3, "gpus": 4}
+GPU = "requests.nvidia.com/gpu"
+WANDB: Mapping[str, Reply] = {f"{SPACE}/secrets/wandb": Answer({"data": {"token": "eA=="}})}
 
 
 def allow(asked: Asked) -> Answer:
@@ -45,26 +47,37 @@ def forbid(asked: Asked) -> Answer:
 
 
 def claim(phase: str = "Bound", *modes: str, storage_class: str = "", size: str = "") -> Answer:
-    requests = {"storage": size} if size else {}
-    return Answer(
-        {
-            "metadata": {"name": "data"},
-            "spec": {
-                "accessModes": list(modes),
-                "storageClassName": storage_class,
-                "resources": {"requests": requests},
-            },
-            "status": {"phase": phase},
-        }
-    )
+    resources = {"requests": {"storage": size} if size else {}}
+    spec = {"accessModes": list(modes), "storageClassName": storage_class, "resources": resources}
+    return Answer({"metadata": {"name": "data"}, "spec": spec, "status": {"phase": phase}})
 
 
-def quota(hard: Mapping[str, str], used: Mapping[str, str]) -> Answer:
-    return page([{"metadata": {"name": "gpus"}, "spec": {}, "status": {"hard": hard, "used": used}}])
+def quota(used: str = "", **hard: str) -> dict[str, Reply]:
+    """Return the answer with a quota of `gpus` or `pods`, and the GPUs that are used of it."""
+    limits = {{"gpus": GPU}.get(name, name): amount for name, amount in hard.items()}
+    status = {"hard": limits, "used": {GPU: used} if used else {}}
+    return {f"{SPACE}/resourcequotas": page([{"metadata": {"name": "gpus"}, "spec": {}, "status": status}])}
 
 
 def limit_range(kind: str, most: Mapping[str, str]) -> Answer:
     return page([{"metadata": {"name": "small"}, "spec": {"limits": [{"type": kind, "max": most}]}}])
+
+
+def classes(name: str, **annotations: str) -> Answer:
+    """Return the list of the one storage class."""
+    marks = {
+        f"storageclass.kubernetes.io/{key.replace('_', '-')}": value for key, value in annotations.items()
+    }
+    return page([{"metadata": {"name": name, "annotations": marks}}])
+
+
+def queue(*conditions: Mapping[str, str]) -> dict[str, Reply]:
+    return {QUEUE: Answer({"status": {"conditions": list(conditions)}})}
+
+
+def sized(**allocatable: str) -> Object:
+    """Return the change of a node that has nothing but these."""
+    return {"status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}}
 
 
 def nodes(*changes: Mapping[str, Any]) -> Answer:
@@ -80,7 +93,6 @@ def nodes(*changes: Mapping[str, Any]) -> Answer:
 
 
 NODES = "/api/v1/nodes"
-SMALL: dict[str, Any] = {"conditions": [{"type": "Ready", "status": "True"}]}
 TAINTED: dict[str, Any] = {"spec": {"taints": [{"key": "dedicated", "value": "a", "effect": "NoSchedule"}]}}
 GPU_TAINT: dict[str, Any] = {"spec": {"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]}}
 A100: dict[str, Any] = {"metadata": {"labels": {"gpu": "a100"}}}
@@ -90,15 +102,11 @@ CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pytorchjobs.kubef
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 WITH_VOLCANO: Mapping[str, Reply] = {
     "/apis": Answer(
-        {
-            "groups": [
-                {"name": version.partition("/")[0], "versions": [{"groupVersion": version}]}
-                for version in ("kubeflow.org/v1", VOLCANO)
-            ]
-        }
+        {"groups": [{"name": each.partition("/")[0], "versions": [{"groupVersion": each}]}
+                    for each in ("kubeflow.org/v1", VOLCANO)]}
     ),
     f"/apis/{VOLCANO}": Answer({"resources": [{"name": "podgroups", "verbs": ["list", "watch"]}]}),
-}
+}  # fmt: skip
 
 
 def crd(spec: Mapping[str, Any]) -> Answer:
@@ -132,156 +140,76 @@ async def findings(answers: Mapping[str, Reply], review: Reply | None = None, **
         return found
 
 
-CASES: tuple[tuple[Mapping[str, Reply], dict[str, Any], str], ...] = (
-    ({SPACE: refusal(404, 'namespaces "default" not found')}, {}, "error namespace: no namespace"),
-    (
-        {"/apis/kubeflow.org/v1": Answer({**SERVED, "resources": []})},
-        {},
-        "error kind: does not serve PyTorchJob kubeflow.org/v1; choose another kind",
-    ),
-    (
-        {
-            "/apis": Answer({"groups": [{"name": "kubeflow.org", **NEWER}]}),
-            "/apis/kubeflow.org": Answer(NEWER),
-            "/apis/kubeflow.org/v1": Answer({**SERVED, "resources": []}),
-            "/apis/kubeflow.org/v2": Answer(SERVED),
-        },
-        {},
-        "error kind: does not serve PyTorchJob kubeflow.org/v1, but kubeflow.org/v2; write apiVersion:",
-    ),
-    (
-        {"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert": Answer({"metadata": {}})},
-        {},
-        "error name: PyTorchJob bert already exists in default; choose another name",
-    ),
-    ({}, DATA, "error mounts: volume claim data not found in default"),
-    ({CLAIM: claim("Lost")}, DATA, "error mounts: volume claim data is Lost"),
-    ({CLAIM: claim("Pending")}, DATA, "warning mounts: volume claim data is not bound"),
-    (
-        {CLAIM: claim("Bound", "ReadWriteOnce")},
-        {**DATA, "workers": 2},
-        "warning mounts: unless all 2 pods fit on one node: volume claim data",
-    ),
-    (
-        {CLAIM: claim("Bound", "ReadWriteOncePod")},
-        {**DATA, "workers": 2},
-        "error mounts: one pod alone may mount volume claim data (RWOP), not 2",
-    ),
-    ({CLAIM: claim("Bound", "ReadOnlyMany")}, DATA, "warning mounts: is read-only (ROX)"),
-    (
-        {CLAIM: claim("Bound", "ReadWriteMany", size="1Gi")},
-        NEW_DATA,
-        "error new_claims: volume claim data already exists with 1Gi, less than 10Gi; choose another name",
-    ),
-    (
-        {CLAIM: claim("Bound", "ReadWriteMany", size="10Gi")},
-        NEW_DATA,
-        "warning new_claims: would use volume claim data, which already exists (10Gi)",
-    ),
-    ({}, {**NEW_DATA, "workers": 2}, "warning mounts: unless all 2 pods fit on one node"),
-    (
-        {CLASSES: page([{"metadata": {"name": "fast"}}])},
-        {"new_claims": (NewClaim("data", "10Gi", "slow"),)},
-        "error new_claims: there is no StorageClass slow; choose one of fast",
-    ),
-    (
-        {CLASSES: page([{"metadata": {"name": "fast"}}])},
-        {**NEW_DATA, "new_claims": (NewClaim("data", "10Gi", ""),)},
-        "warning new_claims: no StorageClass is the default, and volume claim data names none; choose one",
-    ),
-    (
-        {CRD: crd({"runPolicy": {"properties": {"cleanPodPolicy": {}}}})},
-        {"suspend": True},
-        "warning suspend: would start at once: PyTorchJobs of this cluster have no spec.runPolicy.suspend",
-    ),
-    ({}, {"gang": True}, "warning gang: no scheduler of this cluster supports pod groups"),
-    ({}, {"scheduler": "volcano"}, "warning scheduler: this cluster has no PodGroups of Volcano"),
-    ({}, {"pull_secrets": ("reg",)}, "error pull_secrets: Secret reg not found in default"),
-    (
-        {},
-        {"git_secret": "git", "sync_mode": "git", "sync_source": "/x"},
-        "error git_secret: Secret git not found",
-    ),
-    ({}, {"env_from": (EnvSource(False, "paths"),)}, "error env_from: ConfigMap paths not found in default"),
-    (
-        {f"{SPACE}/secrets/wandb": Answer({"data": {"token": "eA=="}})},
-        {"env_from": (EnvSource(True, "wandb", "key", "KEY"),)},
-        "error env_from: Secret wandb has no key key; its keys: token",
-    ),
-    (
-        {PRIORITIES: page([{"metadata": {"name": "low"}}])},
-        {"priority_class": "high"},
-        "error priority_class: no PriorityClass high; choose one of low",
-    ),
-    ({}, {"queue": "team"}, "error queue: no LocalQueue team in default"),
-    (
-        {
-            QUEUE: Answer(
-                {"status": {"conditions": [{"type": "Active", "status": "False", "message": "Stopped."}]}}
-            )
-        },
-        {"queue": "team"},
-        "warning queue: LocalQueue team admits nothing: Stopped; choose another queue",
-    ),
-    (
-        {
-            f"{SPACE}/resourcequotas": quota(
-                {"requests.nvidia.com/gpu": "16"}, {"requests.nvidia.com/gpu": "8"}
-            )
-        },
-        GPUS,
-        "warning gpus: all pods need 12 nvidia.com/gpu, quota gpus has 8 of 16 left; ask for less",
-    ),
-    (
-        {f"{SPACE}/resourcequotas": quota({"requests.nvidia.com/gpu": "8"}, {})},
-        GPUS,
-        "error gpus: would never start: all pods need 12 nvidia.com/gpu, quota gpus allows 8",
-    ),
-    (
-        {f"{SPACE}/resourcequotas": quota({"pods": "2"}, {"pods": "0"})},
-        GPUS,
-        "error workers: all pods need 3 pods, quota gpus allows 2",
-    ),
-    (
-        {f"{SPACE}/limitranges": limit_range("Container", {"cpu": "2"}), NODES: page([])},
-        {"cpu": "4"},
-        "error cpu: master needs 4 cpu, LimitRange small allows at most 2 a container",
-    ),
-    ({}, {"cpu": "64"}, "error cpu: would never start: master-0 needs 64 cpu; the largest node has 2; ask"),
-    (
-        {},
-        {"memory": "900Gi"},
-        "error memory: would never start: master-0 needs 900Gi memory; the largest node has 8Gi; ask",
-    ),
-    (
-        {NODES: nodes({}, A100)},
-        {"node_selector": {"gpu": "h100"}},
-        "error node_selector: would never start: no node matches: master-0 asks for gpu=h100; choose labels",
-    ),
-    (
-        {NODES: nodes(TAINTED)},
-        {},
-        "error tolerations: no node that is large enough takes master-0 (dedicated=a:NoSchedule); tolerate",
-    ),
-    (
-        {NODES: nodes(CORDONED)},
-        {},
-        "warning node_selector: would wait: no open node can take master-0 (1 node cordoned); wait for n0",
-    ),
-    (
-        {NODES: nodes({}, {})},
-        {"workers": 5, "cpu": "1"},
-        "error cpu: 5 pods need 1 cpu each; the empty cluster has room for 4; ask for fewer",
-    ),
-    (
-        {NODES: nodes({}, {"status": {**SMALL, "allocatable": {"cpu": "64", "memory": "1Gi"}}})},
-        {"cpu": "4", "memory": "4Gi"},
-        "error cpu: would never start: no node has 4 cpu and 4Gi memory together; ask for less",
-    ),
-)
+NONE_SERVED = Answer({**SERVED, "resources": []})
 
 
-@pytest.mark.parametrize(("answers", "change", "expected"), CASES)
+@pytest.mark.parametrize(
+    ("answers", "change", "expected"),
+    [
+        ({SPACE: refusal(404, 'namespaces "default" not found')}, {}, "error namespace: no namespace"),
+        ({"/apis/kubeflow.org/v1": NONE_SERVED}, {},
+         "error kind: does not serve PyTorchJob kubeflow.org/v1; choose another kind"),
+        ({"/apis": Answer({"groups": [{"name": "kubeflow.org", **NEWER}]}),
+          "/apis/kubeflow.org": Answer(NEWER),
+          "/apis/kubeflow.org/v1": NONE_SERVED, "/apis/kubeflow.org/v2": Answer(SERVED)}, {},
+         "error kind: does not serve PyTorchJob kubeflow.org/v1, but kubeflow.org/v2; write apiVersion:"),
+        ({"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert": Answer({"metadata": {}})}, {},
+         "error name: PyTorchJob bert already exists in default; choose another name"),
+        ({}, DATA, "error mounts: volume claim data not found in default"),
+        ({CLAIM: claim("Lost")}, DATA, "error mounts: volume claim data is Lost"),
+        ({CLAIM: claim("Pending")}, DATA, "warning mounts: volume claim data is not bound"),
+        ({CLAIM: claim("Bound", "ReadWriteOnce")}, {**DATA, "workers": 2},
+         "warning mounts: unless all 2 pods fit on one node: volume claim data"),
+        ({CLAIM: claim("Bound", "ReadWriteOncePod")}, {**DATA, "workers": 2},
+         "error mounts: one pod alone may mount volume claim data (RWOP), not 2"),
+        ({CLAIM: claim("Bound", "ReadOnlyMany")}, DATA, "warning mounts: is read-only (ROX)"),
+        ({CLAIM: claim("Bound", "ReadWriteMany", size="1Gi")}, NEW_DATA,
+         "error new_claims: volume claim data already exists with 1Gi, less than 10Gi; choose another name"),
+        ({CLAIM: claim("Bound", "ReadWriteMany", size="10Gi")}, NEW_DATA,
+         "warning new_claims: would use volume claim data, which already exists (10Gi)"),
+        ({}, {**NEW_DATA, "workers": 2}, "warning mounts: unless all 2 pods fit on one node"),
+        ({CLASSES: classes("fast")}, {"new_claims": (NewClaim("data", "10Gi", "slow"),)},
+         "error new_claims: there is no StorageClass slow; choose one of fast"),
+        ({CLASSES: classes("fast")}, {**NEW_DATA, "new_claims": (NewClaim("data", "10Gi", ""),)},
+         "warning new_claims: no StorageClass is the default, and volume claim data names none; choose one"),
+        ({CRD: crd({"runPolicy": {"properties": {"cleanPodPolicy": {}}}})}, {"suspend": True},
+         "warning suspend: would start at once: PyTorchJobs of this cluster have no spec.runPolicy.suspend"),
+        ({}, {"gang": True}, "warning gang: no scheduler of this cluster supports pod groups"),
+        ({}, {"scheduler": "volcano"}, "warning scheduler: this cluster has no PodGroups of Volcano"),
+        ({}, {"pull_secrets": ("reg",)}, "error pull_secrets: Secret reg not found in default"),
+        ({}, {"git_secret": "git", "sync_mode": "git", "sync_source": "/x"},
+         "error git_secret: Secret git not found"),
+        ({}, {"env_from": (EnvSource(False, "paths"),)},
+         "error env_from: ConfigMap paths not found in default"),
+        (WANDB, {"env_from": (EnvSource(True, "wandb", "key", "KEY"),)},
+         "error env_from: Secret wandb has no key key; its keys: token"),
+        ({PRIORITIES: page([{"metadata": {"name": "low"}}])}, {"priority_class": "high"},
+         "error priority_class: no PriorityClass high; choose one of low"),
+        ({}, {"queue": "team"}, "error queue: no LocalQueue team in default"),
+        (queue({"type": "Active", "status": "False", "message": "Stopped."}), {"queue": "team"},
+         "warning queue: LocalQueue team admits nothing: Stopped; choose another queue"),
+        (quota(gpus="16", used="8"), GPUS,
+         "warning gpus: all pods need 12 nvidia.com/gpu, quota gpus has 8 of 16 left; ask for less"),
+        (quota(gpus="8"), GPUS,
+         "error gpus: would never start: all pods need 12 nvidia.com/gpu, quota gpus allows 8"),
+        (quota(pods="2"), GPUS, "error workers: all pods need 3 pods, quota gpus allows 2"),
+        ({f"{SPACE}/limitranges": limit_range("Container", {"cpu": "2"}), NODES: page([])}, {"cpu": "4"},
+         "error cpu: master needs 4 cpu, LimitRange small allows at most 2 a container"),
+        ({}, {"cpu": "64"}, "error cpu: would never start: master-0 needs 64 cpu; the largest node has 2"),
+        ({}, {"memory": "900Gi"},
+         "error memory: would never start: master-0 needs 900Gi memory; the largest node has 8Gi; ask"),
+        ({NODES: nodes({}, A100)}, {"node_selector": {"gpu": "h100"}},
+         "error node_selector: would never start: no node matches: master-0 asks for gpu=h100; choose"),
+        ({NODES: nodes(TAINTED)}, {},
+         "error tolerations: no node that is large enough takes master-0 (dedicated=a:NoSchedule); tolerate"),
+        ({NODES: nodes(CORDONED)}, {},
+         "warning node_selector: would wait: no open node can take master-0 (1 node cordoned); wait for n0"),
+        ({NODES: nodes({}, {})}, {"workers": 5, "cpu": "1"},
+         "error cpu: 5 pods need 1 cpu each; the empty cluster has room for 4; ask for fewer"),
+        ({NODES: nodes({}, sized(cpu="64", memory="1Gi"))}, {"cpu": "4", "memory": "4Gi"},
+         "error cpu: would never start: no node has 4 cpu and 4Gi memory together; ask for less"),
+    ],
+)  # fmt: skip
 async def test_a_problem_on_the_cluster_is_reported_at_its_field_with_a_remedy(
     answers: Mapping[str, Reply], change: dict[str, Any], expected: str
 ) -> None:
@@ -297,6 +225,10 @@ async def test_a_kind_the_user_may_not_create_is_an_error() -> None:
     assert found.severity == "error"
 
 
+WAITING = Answer({"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFirstConsumer"})
+"""A storage class that makes volumes where the first pod runs."""
+
+
 @pytest.mark.parametrize(
     ("answers", "change"),
     [
@@ -305,12 +237,7 @@ async def test_a_kind_the_user_may_not_create_is_an_error() -> None:
         ({CLAIM: claim("Bound", "ReadWriteOnce")}, DATA),
         ({CLAIM: claim("Bound", "ReadWriteOnce", "ReadOnlyMany")}, {**DATA, "workers": 4}),
         (
-            {
-                CLAIM: claim("Pending", "ReadWriteMany", storage_class="local"),
-                "/apis/storage.k8s.io/v1/storageclasses/local": Answer(
-                    {"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFirstConsumer"}
-                ),
-            },
+            {CLAIM: claim("Pending", "ReadWriteMany", storage_class="local"), f"{CLASSES}/local": WAITING},
             DATA,
         ),
         ({f"{PRIORITIES}/high": Answer({"metadata": {"name": "high"}})}, {"priority_class": "high"}),
@@ -319,46 +246,18 @@ async def test_a_kind_the_user_may_not_create_is_an_error() -> None:
         (WITH_VOLCANO, {"gang": True, "scheduler": "volcano"}),
         ({}, {"workers": 2, "new_claims": (NewClaim("data", "10Gi"),)}),
         (
-            {
-                CLASSES: page(
-                    [
-                        {
-                            "metadata": {
-                                "name": "fast",
-                                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
-                            }
-                        }
-                    ]
-                )
-            },
+            {CLASSES: classes("fast", is_default_class="true")},
             {**DATA, "new_claims": (NewClaim("data", "10Gi"),)},
         ),
-        (
-            {f"{SPACE}/secrets/wandb": Answer({"data": {"token": "eA=="}})},
-            {"env_from": (EnvSource(True, "wandb", "token", "KEY"),)},
-        ),
+        (WANDB, {"env_from": (EnvSource(True, "wandb", "token", "KEY"),)}),
         ({QUEUE: Answer({"status": {}})}, {"queue": "team"}),
         (
-            {
-                QUEUE: Answer(
-                    {
-                        "status": {
-                            "conditions": [
-                                {"type": "Active", "status": "True"},
-                                {"type": "Other", "status": "False"},
-                            ]
-                        }
-                    }
-                )
-            },
+            queue({"type": "Active", "status": "True"}, {"type": "Other", "status": "False"}),
             {"queue": "team"},
         ),
-        ({f"{SPACE}/resourcequotas": quota({"requests.nvidia.com/gpu": "12"}, {})}, GPUS),
+        (quota(gpus="12"), GPUS),
         (
-            {
-                f"{SPACE}/limitranges": limit_range("Container", {"cpu": "4"}),
-                NODES: nodes({"status": {**SMALL, "allocatable": {"cpu": "8"}}}),
-            },
+            {f"{SPACE}/limitranges": limit_range("Container", {"cpu": "4"}), NODES: nodes(sized(cpu="8"))},
             {"cpu": "4"},
         ),
         ({NODES: nodes({}, A100)}, {"node_selector": {"gpu": "a100"}}),
@@ -371,15 +270,17 @@ async def test_a_kind_the_user_may_not_create_is_an_error() -> None:
         ({}, {"gpus": 64}),
         ({NODES: refusal(403, "no nodes for you")}, {"cpu": "64"}),
         ({NODES: page([])}, {"cpu": "64"}),
+        ({CLAIM: Answer({"metadata": 1})}, DATA),
+        ({}, NEW_DATA),
+        # A config map that an earlier job of this name left is replaced.
+        (
+            {f"{SPACE}/configmaps/bert-code": Answer({"metadata": {"name": "bert-code"}})},
+            {"sync_mode": "folder", "sync_source": "."},
+        ),
     ],
 )
 async def test_a_correct_job_has_no_finding(answers: Mapping[str, Reply], change: dict[str, Any]) -> None:
     assert await findings(answers, **change) == []
-
-
-async def test_a_leftover_config_map_of_an_earlier_job_is_not_a_finding() -> None:
-    answers = {f"{SPACE}/configmaps/bert-code": Answer({"metadata": {"name": "bert-code"}})}
-    assert await findings(answers, sync_mode="folder", sync_source=".") == []
 
 
 async def test_forbidden_requests_cause_no_findings() -> None:
@@ -389,17 +290,9 @@ async def test_forbidden_requests_cause_no_findings() -> None:
     assert [each for each in await findings(answers, no, **change) if each.field != "queue"] == []
 
 
-async def test_a_malformed_claim_is_not_a_finding() -> None:
-    assert await findings({CLAIM: Answer({"metadata": 1})}, **DATA) == []
-
-
 async def test_errors_come_first() -> None:
     found = await findings({CLAIM: claim("Pending")}, **DATA, queue="team")
     assert [each.severity for each in found] == ["error", "warning"]
-
-
-async def test_a_claim_created_with_the_job_is_not_reported_missing() -> None:
-    assert await findings({}, **NEW_DATA) == []
 
 
 RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
@@ -459,7 +352,8 @@ BATCH = next(kind for kind in CREATABLE if kind.resource.kind == "Job")
 async def test_a_quota_counts_only_pods_that_run_at_once(indexed: bool, hard: str, said: str) -> None:
     manifest = batch_job("sweep", pods=4, indexed=indexed)
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(f"{SPACE}/resourcequotas", quota({"requests.nvidia.com/gpu": hard}, {}))
+        for path, reply in quota(gpus=hard).items():
+            cluster.say(path, reply)
         found = await quota_findings(client, BATCH, JobSpec(name="sweep"), manifest)
     assert [each.text for each in found] == ([said] if said else [])
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -25,25 +27,41 @@ from tests.support.gpu_readings import NOON
 from tests.support.objects import Object
 
 
-class Moment:
-    """A clock that a test puts forward."""
+class Exporters:
+    """A scripted cluster, and a reader of its exporters with a clock that a test puts forward."""
 
-    def __init__(self) -> None:
-        self.now_s = 1000.0
+    def __init__(self, cluster: ScriptedCluster, client: Client) -> None:
+        self.cluster, self.client, self.now_s = cluster, client, 1000.0
+        self._reader = ExporterReader(client, Refusals(lambda: self.now_s), lambda: NOON)
 
-    def __call__(self) -> float:
-        return self.now_s
+    async def read(self, *nodes: str) -> dict[str, NodeReadings]:
+        return await self._reader.read(list(nodes))
+
+    async def gpus_of(self, node: str) -> int:
+        return len((await self.read(node))[node].gpus)
+
+    def searches(self) -> list[str]:
+        queries = (each.query for each in self.cluster.requests)
+        return [each["fieldSelector"] for each in queries if "fieldSelector" in each]
 
 
-def reader_of(client: Client, moment: Moment | None = None) -> ExporterReader:
-    return ExporterReader(client, Refusals(moment or Moment()), lambda: NOON)
+@asynccontextmanager
+async def scripted() -> AsyncIterator[Exporters]:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        yield Exporters(cluster, client)
+
+
+@pytest.fixture
+async def there() -> AsyncIterator[Exporters]:
+    async with scripted() as exporters:
+        yield exporters
 
 
 async def read_one(reply: Reply) -> NodeReadings:
     """Return the readings of a node whose exporter sends a reply."""
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        gpu_cluster(cluster, n1=reply)
-        return (await reader_of(client).read(["n1"]))["n1"]
+    async with scripted() as there:
+        gpu_cluster(there.cluster, n1=reply)
+        return (await there.read("n1"))["n1"]
 
 
 async def test_a_nodes_gpus_are_read_through_the_proxy_to_its_exporters_pod() -> None:
@@ -84,14 +102,13 @@ async def test_a_connection_that_breaks_is_a_failure_of_that_node(reply: Reply) 
     assert node.missing.cause is NoReadingsCause.UNREACHABLE
 
 
-async def test_an_answer_that_never_ends_is_not_waited_for() -> None:
+async def test_an_answer_that_never_ends_is_not_waited_for(there: Exporters) -> None:
     endless = Stream(b"DCGM_FI_DEV_GPU_UTIL")
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        for path, reply in (("/never", Stall()), ("/endless", endless)):
-            cluster.say(path, reply)
-            with pytest.raises(Unreachable) as raised:
-                await fetch_proxied(client, path, "read it", within_s=0.2)
-            assert raised.value.why == "It did not answer in time."
+    for path, reply in (("/never", Stall()), ("/endless", endless)):
+        there.cluster.say(path, reply)
+        with pytest.raises(Unreachable) as raised:
+            await fetch_proxied(there.client, path, "read it", within_s=0.2)
+        assert raised.value.why == "It did not answer in time."
 
 
 async def test_a_giant_answer_is_cut_off_and_is_no_reading() -> None:
@@ -100,59 +117,50 @@ async def test_a_giant_answer_is_cut_off_and_is_no_reading() -> None:
     assert node.missing.words == "It answers with more than 8 MiB."
 
 
-async def test_a_failing_exporter_does_not_hide_other_nodes() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        gpu_cluster(cluster, n1=text(), n2=refusal(503, "dead"), n3=text("mig"))
-        found = await reader_of(client).read(["n1", "n2", "n3", "n4"])
+async def test_a_failing_exporter_does_not_hide_other_nodes(there: Exporters) -> None:
+    gpu_cluster(there.cluster, n1=text(), n2=refusal(503, "dead"), n3=text("mig"))
+    found = await there.read("n1", "n2", "n3", "n4")
     assert [len(found[node].gpus) for node in ("n1", "n2", "n3", "n4")] == [2, 0, 3, 0]
     missing = found["n4"].missing
     assert missing is not None
     assert (missing.cause, missing.words) == (NoReadingsCause.NO_EXPORTER, "No DCGM exporter runs on it.")
 
 
-async def test_only_the_visible_nodes_are_read() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        gpu_cluster(cluster, n1=text(), n2=text(), n3=text())
-        reader = reader_of(client)
-        await reader.read(["n2"])
-        await reader.read([])
-    assert proxied(cluster) == [proxy_path("n2")]
+async def test_only_the_visible_nodes_are_read(there: Exporters) -> None:
+    gpu_cluster(there.cluster, n1=text(), n2=text(), n3=text())
+    await there.read("n2")
+    await there.read()
+    assert proxied(there.cluster) == [proxy_path("n2")]
 
 
-async def test_missing_proxy_permission_is_detected_by_one_request_and_retried_later() -> None:
-    moment = Moment()
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        refused = refusal(
-            403, 'pods "x" is forbidden: User "li" cannot get resource "pods/proxy"', "Forbidden"
-        )
-        gpu_cluster(cluster, n1=refused, n2=refused, n3=refused, n4=refused)
-        reader = reader_of(client, moment)
-        for _ in range(3):
-            found = await reader.read(["n1", "n2", "n3", "n4"])
-        assert len(proxied(cluster)) == 1
-        words = {node.missing.words for node in found.values() if node.missing}
-        assert words == {"You may not get pods/proxy in namespace gpu-operator."}
-        moment.now_s += REFUSED_S + 1
-        await reader.read(["n1"])
-        assert len(proxied(cluster)) == 2
+async def test_missing_proxy_permission_is_detected_by_one_request_and_retried_later(
+    there: Exporters,
+) -> None:
+    refused = refusal(403, 'pods "x" is forbidden: User "li" cannot get resource "pods/proxy"', "Forbidden")
+    gpu_cluster(there.cluster, n1=refused, n2=refused, n3=refused, n4=refused)
+    for _ in range(3):
+        found = await there.read("n1", "n2", "n3", "n4")
+    assert len(proxied(there.cluster)) == 1
+    words = {node.missing.words for node in found.values() if node.missing}
+    assert words == {"You may not get pods/proxy in namespace gpu-operator."}
+    there.now_s += REFUSED_S + 1
+    await there.read("n1")
+    assert len(proxied(there.cluster)) == 2
 
 
-async def test_a_failed_exporter_is_not_read_for_a_while_and_then_searched_again() -> None:
-    moment = Moment()
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        gpu_cluster(cluster, n1=refusal(503, "dead"))
-        reader = reader_of(client, moment)
-        await reader.read(["n1"])
-        await reader.read(["n1"])
-        assert len(proxied(cluster)) == 1
-        cluster.forget("/api/v1/pods")
-        say_pods(cluster, exporter_pod("n1", name="dcgm-exporter-new"))
-        cluster.say(proxy_path("new"), text())
-        moment.now_s += FAILED_S + 1
-        assert len((await reader.read(["n1"]))["n1"].gpus) == 2
+async def test_a_failed_exporter_is_not_read_for_a_while_and_then_searched_again(there: Exporters) -> None:
+    gpu_cluster(there.cluster, n1=refusal(503, "dead"))
+    await there.read("n1")
+    await there.read("n1")
+    assert len(proxied(there.cluster)) == 1
+    there.cluster.forget("/api/v1/pods")
+    say_pods(there.cluster, exporter_pod("n1", name="dcgm-exporter-new"))
+    there.cluster.say(proxy_path("new"), text())
+    there.now_s += FAILED_S + 1
+    assert await there.gpus_of("n1") == 2
 
 
-async def test_no_more_than_eight_exporters_are_read_at_once() -> None:
+async def test_no_more_than_eight_exporters_are_read_at_once(there: Exporters) -> None:
     at_once, most, may_go = 0, 0, asyncio.Event()
 
     class Counted:
@@ -164,13 +172,12 @@ async def test_no_more_than_eight_exporters_are_read_at_once() -> None:
             at_once -= 1
             return await text().answer(request, closing)  # type: ignore[arg-type]
 
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        nodes = [f"n{number}" for number in range(20)]
-        gpu_cluster(cluster, n0=text(), **dict.fromkeys(nodes[1:], Counted()))  # type: ignore[arg-type]
-        reading = asyncio.create_task(reader_of(client).read(nodes))
-        await cluster.until_asked(proxy_path(nodes[MAX_AT_ONCE]))
-        may_go.set()
-        found = await reading
+    nodes = [f"n{number}" for number in range(20)]
+    gpu_cluster(there.cluster, n0=text(), **dict.fromkeys(nodes[1:], Counted()))  # type: ignore[arg-type]
+    reading = asyncio.create_task(there.read(*nodes))
+    await there.cluster.until_asked(proxy_path(nodes[MAX_AT_ONCE]))
+    may_go.set()
+    found = await reading
     assert most == MAX_AT_ONCE
     assert all(len(node.gpus) == 2 for node in found.values())
 
@@ -182,97 +189,82 @@ async def test_no_more_than_eight_exporters_are_read_at_once() -> None:
         refusal(503, 'error trying to reach service: net/http: malformed HTTP response "\\x15\\x03"'),
     ],
 )
-async def test_an_exporter_found_to_require_tls_is_read_by_https(refused: Reply) -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        gpu_cluster(cluster, n1=refused)
-        cluster.say(proxy_path("n1", scheme="https"), text())
-        reader = reader_of(client)
-        for _ in range(3):
-            assert len((await reader.read(["n1"]))["n1"].gpus) == 2
-    assert len(cluster.asked(proxy_path("n1"))) == 1
+async def test_an_exporter_found_to_require_tls_is_read_by_https(there: Exporters, refused: Reply) -> None:
+    gpu_cluster(there.cluster, n1=refused)
+    there.cluster.say(proxy_path("n1", scheme="https"), text())
+    for _ in range(3):
+        assert await there.gpus_of("n1") == 2
+    assert len(there.cluster.asked(proxy_path("n1"))) == 1
 
 
-async def test_an_exporters_401_429_or_redirect_does_not_affect_the_client() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        login = Answer(b"Unauthorized\n", 401, {**PLAIN, "WWW-Authenticate": "Basic"})
-        busy = Answer(b"slow down\n", 429, {**PLAIN, "Retry-After": "600"})
-        away = Answer(b"", 302, {"Location": f"{cluster.host}/elsewhere"})
-        gpu_cluster(cluster, n1=login, n2=busy, n3=away)
-        found = await reader_of(client).read(["n1", "n2", "n3"])
-        assert client.throttled_until_s == 0
-        await client.get_json("/version")
+async def test_an_exporters_401_429_or_redirect_does_not_affect_the_client(there: Exporters) -> None:
+    login = Answer(b"Unauthorized\n", 401, {**PLAIN, "WWW-Authenticate": "Basic"})
+    busy = Answer(b"slow down\n", 429, {**PLAIN, "Retry-After": "600"})
+    away = Answer(b"", 302, {"Location": f"{there.cluster.host}/elsewhere"})
+    gpu_cluster(there.cluster, n1=login, n2=busy, n3=away)
+    found = await there.read("n1", "n2", "n3")
+    assert there.client.throttled_until_s == 0
+    await there.client.get_json("/version")
     words = [found[node].missing for node in ("n1", "n2", "n3")]
     assert [each.words for each in words if each] == [
         "It answers 401: Unauthorized",
         "It answers 429: slow down",
         "dcgm-exporter-n3 reports no GPU.",
     ]
-    assert cluster.asked("/elsewhere") == []
-    assert len(proxied(cluster)) == 3
+    assert there.cluster.asked("/elsewhere") == []
+    assert len(proxied(there.cluster)) == 3
 
 
-async def test_missing_permission_to_list_pods_is_reported() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        gpu_cluster(cluster, n1=text())
-        cluster.replace("/api/v1/pods", refusal(403, "no"))
-        for namespace in ("gpu-operator", "nvidia-gpu-operator", "monitoring", "kube-system"):
-            cluster.say(f"/api/v1/namespaces/{namespace}/pods", refusal(403, "no"))
-        cluster.say("/api/v1/namespaces/gke-managed-system/pods", refusal(403, "no"))
-        cluster.say("/api/v1/namespaces/default/pods", refusal(403, "no"))
-        reader = reader_of(client)
-        found = await reader.read(["n1"])
-        asked = len(cluster.requests)
-        await reader.read(["n1"])
+async def test_missing_permission_to_list_pods_is_reported(there: Exporters) -> None:
+    gpu_cluster(there.cluster, n1=text())
+    there.cluster.replace("/api/v1/pods", refusal(403, "no"))
+    usual = ("gpu-operator", "nvidia-gpu-operator", "monitoring", "kube-system", "gke-managed-system")
+    for namespace in (*usual, "default"):
+        there.cluster.say(f"/api/v1/namespaces/{namespace}/pods", refusal(403, "no"))
+    found = await there.read("n1")
+    asked = len(there.cluster.requests)
+    await there.read("n1")
     assert found["n1"].missing is not None
     assert found["n1"].missing.cause is NoReadingsCause.FORBIDDEN
     assert found["n1"].missing.words == "You may not list pods, so no DCGM exporter is found."
-    assert len(cluster.requests) == asked
+    assert len(there.cluster.requests) == asked
 
 
-async def test_a_node_that_comes_in_sight_later_is_looked_through_once() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say("/version", Answer({"gitVersion": "v1.34.1"}))
-        say_pods(cluster, exporter_pod("n2", labels={"team": "hpc"}))
-        cluster.say(proxy_path("n2"), text())
-        reader = reader_of(client)
-        await reader.read(["n1"])
-        for _ in range(2):
-            assert len((await reader.read(["n1", "n2"]))["n2"].gpus) == 2
-        searches = [each.query["fieldSelector"] for each in cluster.requests if "fieldSelector" in each.query]
-    assert searches == ["spec.nodeName=n1", "spec.nodeName=n2"]
+async def test_a_node_that_comes_in_sight_later_is_looked_through_once(there: Exporters) -> None:
+    there.cluster.say("/version", Answer({"gitVersion": "v1.34.1"}))
+    say_pods(there.cluster, exporter_pod("n2", labels={"team": "hpc"}))
+    there.cluster.say(proxy_path("n2"), text())
+    await there.read("n1")
+    for _ in range(2):
+        assert len((await there.read("n1", "n2"))["n2"].gpus) == 2
+    assert there.searches() == ["spec.nodeName=n1", "spec.nodeName=n2"]
 
 
-async def test_a_forbidden_pod_search_is_not_repeated_for_other_nodes() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say("/version", Answer({"gitVersion": "v1.34.1"}))
-        cluster.say("/api/v1/pods", refusal(403, "no", "Forbidden"))
-        say_pods(cluster, exporter_pod("n0"), path="/api/v1/namespaces/gpu-operator/pods")
-        reader = reader_of(client)
-        for node in ("n1", "n2", "n3"):
-            found = await reader.read([node])
-            assert found[node].missing is not None
-        searches = [each.query["fieldSelector"] for each in cluster.requests if "fieldSelector" in each.query]
-    assert searches == ["spec.nodeName=n1"]
+async def test_a_forbidden_pod_search_is_not_repeated_for_other_nodes(there: Exporters) -> None:
+    there.cluster.say("/version", Answer({"gitVersion": "v1.34.1"}))
+    there.cluster.say("/api/v1/pods", refusal(403, "no", "Forbidden"))
+    say_pods(there.cluster, exporter_pod("n0"), path="/api/v1/namespaces/gpu-operator/pods")
+    for node in ("n1", "n2", "n3"):
+        found = await there.read(node)
+        assert found[node].missing is not None
+    assert there.searches() == ["spec.nodeName=n1"]
 
 
-async def test_exporters_are_read_when_the_server_version_is_forbidden() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        gpu_cluster(cluster, n1=text())
-        cluster.replace("/version", refusal(403, "no", "Forbidden"))
-        reader = reader_of(client)
-        for _ in range(2):
-            assert len((await reader.read(["n1"]))["n1"].gpus) == 2
-    assert len(cluster.asked("/version")) == 1
+async def test_exporters_are_read_when_the_server_version_is_forbidden(there: Exporters) -> None:
+    gpu_cluster(there.cluster, n1=text())
+    there.cluster.replace("/version", refusal(403, "no", "Forbidden"))
+    for _ in range(2):
+        assert await there.gpus_of("n1") == 2
+    assert len(there.cluster.asked("/version")) == 1
 
 
-async def test_gpus_of_a_sandbox_node_are_read_from_nvml_through_the_node_proxy() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say("/version", Answer({"gitVersion": "v1.34.0-gpuconsole-sandbox"}))
-        path = "/api/v1/nodes/sandbox-0:9400/proxy/metrics"
-        cluster.say(path, text())
-        found = await reader_of(client).read(["sandbox-0"])
+async def test_gpus_of_a_sandbox_node_are_read_from_nvml_through_the_node_proxy(there: Exporters) -> None:
+    there.cluster.say("/version", Answer({"gitVersion": "v1.34.0-gpuconsole-sandbox"}))
+    path = "/api/v1/nodes/sandbox-0:9400/proxy/metrics"
+    there.cluster.say(path, text())
+    found = await there.read("sandbox-0")
     assert {gpu.source for gpu in found["sandbox-0"].gpus} == {Source.NVML}
-    assert proxied(cluster) == [path]
+    assert proxied(there.cluster) == [path]
 
 
 async def found_at(pod: Object) -> str:
@@ -282,6 +274,7 @@ async def found_at(pod: Object) -> str:
         return next((each.path for each in (await find_exporters(client)).values()), "")
 
 
+HEALTH = {"name": "health", "containerPort": 80}
 USUAL = "/api/v1/namespaces/gpu-operator/pods/dcgm-exporter-n1:9400/proxy/metrics"
 
 
@@ -305,15 +298,7 @@ async def test_the_exporters_of_all_installers_are_found(labels: dict[str, str])
     [
         ({"ports": []}, ":9400/proxy/metrics"),
         ({"ports": [{"name": "metrics", "containerPort": 9445}]}, ":9445/proxy/metrics"),
-        (
-            {
-                "ports": [
-                    {"name": "health", "containerPort": 80},
-                    {"name": "gpu-metrics", "containerPort": 81},
-                ]
-            },
-            ":81/proxy/metrics",
-        ),
+        ({"ports": [HEALTH, {"name": "gpu-metrics", "containerPort": 81}]}, ":81/proxy/metrics"),
         ({"ports": [], "annotations": {"prometheus.io/port": "9500"}}, ":9500/proxy/metrics"),
         ({"ports": [], "annotations": {"prometheus.io/port": "nonsense"}}, ":9400/proxy/metrics"),
         ({"annotations": {"prometheus.io/path": "/dcgm"}}, ":9400/proxy/dcgm"),
@@ -339,12 +324,11 @@ async def test_an_exporter_pod_that_is_not_running_is_not_read() -> None:
     assert await found_at(exporter_pod("n1", phase="Pending")) == ""
 
 
-async def test_the_new_exporter_pod_is_used_during_a_rollout() -> None:
+async def test_the_new_exporter_pod_is_used_during_a_rollout(there: Exporters) -> None:
     old = exporter_pod("n1", name="old")
     old["metadata"]["deletionTimestamp"] = "2026-11-22T12:00:00Z"
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        say_pods(cluster, old, exporter_pod("n1", name="new"))
-        assert [each.pod for each in (await find_exporters(client)).values()] == ["new"]
+    say_pods(there.cluster, old, exporter_pod("n1", name="new"))
+    assert [each.pod for each in (await find_exporters(there.client)).values()] == ["new"]
 
 
 @pytest.mark.parametrize(
@@ -357,24 +341,23 @@ async def test_the_new_exporter_pod_is_used_during_a_rollout() -> None:
     ],
 )
 async def test_an_exporter_without_known_labels_is_recognised_by_image_or_port(
-    change: dict[str, Any], is_found: bool
+    there: Exporters, change: dict[str, Any], is_found: bool
 ) -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        say_pods(cluster, exporter_pod("n1", labels={"team": "hpc"}, **change))
-        assert (await find_on_node(client, "n1") is not None) is is_found
-        assert await find_on_node(client, "n2") is None
+    say_pods(there.cluster, exporter_pod("n1", labels={"team": "hpc"}, **change))
+    assert (await find_on_node(there.client, "n1") is not None) is is_found
+    assert await find_on_node(there.client, "n2") is None
 
 
-async def test_exporters_are_found_in_permitted_namespaces_when_listing_all_pods_is_forbidden() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say("/api/v1/namespaces/other/pods", refusal(403, "no"))
-        say_pods(cluster, exporter_pod("n1"), path="/api/v1/namespaces/gpu-operator/pods")
-        assert list(await find_exporters(client, ("other", "gpu-operator"))) == ["n1"]
-        with pytest.raises(Forbidden):
-            await find_exporters(client, ("other",))
+async def test_exporters_are_found_in_permitted_namespaces_when_listing_all_pods_is_forbidden(
+    there: Exporters,
+) -> None:
+    there.cluster.say("/api/v1/namespaces/other/pods", refusal(403, "no"))
+    say_pods(there.cluster, exporter_pod("n1"), path="/api/v1/namespaces/gpu-operator/pods")
+    assert list(await find_exporters(there.client, ("other", "gpu-operator"))) == ["n1"]
+    with pytest.raises(Forbidden):
+        await find_exporters(there.client, ("other",))
 
 
-async def test_malformed_pods_do_not_hide_valid_pods() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(PODS, page([{"metadata": 7}, exporter_pod("n1"), {"spec": {"nodeName": []}}]))
-        assert list(await find_exporters(client)) == ["n1"]
+async def test_malformed_pods_do_not_hide_valid_pods(there: Exporters) -> None:
+    there.cluster.say(PODS, page([{"metadata": 7}, exporter_pod("n1"), {"spec": {"nodeName": []}}]))
+    assert list(await find_exporters(there.client)) == ["n1"]

@@ -35,39 +35,23 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     store.close()
 
 
-kinds = st.sampled_from(
-    [
-        "pods",
-        "jobs.batch",
-        "pytorchjobs.kubeflow.org",
-        "configmaps",
-        "services",
-        "nodes",
-        "persistentvolumeclaims",
-        "secrets",
-        "events",
-        "namespaces",
-    ]
-)
+KINDS = [
+    *("pods", "jobs.batch", "pytorchjobs.kubeflow.org", "configmaps", "services", "nodes"),
+    *("persistentvolumeclaims", "secrets", "events", "namespaces"),
+]
 UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 settled = settings(max_examples=150, suppress_health_check=UNCHECKED)
 
 
 @settled
-@given(key=kinds, body=near_objects, spec=near_objects, meta=near_objects)
+@given(key=st.sampled_from(KINDS), body=near_objects, spec=near_objects, meta=near_objects)
 def test_any_body_is_stored_or_refused(registry: Registry, key: str, body: Any, spec: Any, meta: Any) -> None:
     served = BY_KEY[key]
     bodies = [body]
     if isinstance(body, dict):
         bodies.append({**body, "metadata": {"name": "x"}, "spec": spec})
-        bodies.append(
-            {
-                **pod("x"),
-                "kind": served.resource.kind,
-                "apiVersion": served.resource.api_version,
-                "metadata": meta,
-            }
-        )
+        made_as = {"kind": served.resource.kind, "apiVersion": served.resource.api_version}
+        bodies.append({**pod("x"), **made_as, "metadata": meta})
     for each in bodies:
         try:
             namespace = "default" if served.resource.is_namespaced else ""
@@ -78,36 +62,39 @@ def test_any_body_is_stored_or_refused(registry: Registry, key: str, body: Any, 
             assert len(tables.cells(key, made)) == len(tables.column_definitions(key))
 
 
+AT = "2026-11-20T10:00:00Z"
+READY = {"type": "Ready", "status": "True"}
+OWNER = {"kind": "Job", "name": "j", "uid": "u"}
+CLAIM = {"accessModes": ["ReadWriteOnce"]}
+CONTAINER = {
+    "name": "a",
+    "ready": True,
+    "restartCount": 1,
+    "state": {"running": {"startedAt": AT}},
+    "lastState": {"terminated": {"exitCode": 1, "finishedAt": AT}},
+}
 RICH: dict[str, Object] = {
-    "pods": pod("x", node="n", labels={"a": "b"}, ownerReferences=[{"kind": "Job", "name": "j", "uid": "u"}])
-    | {
+    "pods": {
+        **pod("x", node="n", labels={"a": "b"}, ownerReferences=[OWNER]),
         "status": {
             "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [READY],
             "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 0}}}],
-            "containerStatuses": [
-                {
-                    "name": "a",
-                    "ready": True,
-                    "restartCount": 1,
-                    "state": {"running": {"startedAt": "2026-11-20T10:00:00Z"}},
-                    "lastState": {"terminated": {"exitCode": 1, "finishedAt": "2026-11-20T10:00:00Z"}},
-                }
-            ],
-        }
+            "containerStatuses": [CONTAINER],
+        },
     },
-    "jobs.batch": job("x", completions=2, completionMode="Indexed")
-    | {"status": {"startTime": "2026-11-20T10:00:00Z", "conditions": [{"type": "Failed", "status": "True"}]}},
-    "pytorchjobs.kubeflow.org": torch_job(
-        "x", status={"conditions": [{"type": "Running", "status": "True"}]}
-    ),
+    "jobs.batch": {
+        **job("x", completions=2, completionMode="Indexed"),
+        "status": {"startTime": AT, "conditions": [{"type": "Failed", "status": "True"}]},
+    },
+    "pytorchjobs.kubeflow.org": torch_job("x", status={"conditions": [READY | {"type": "Running"}]}),
     "nodes": thing(
         "Node",
         "x",
         spec={"unschedulable": True, "taints": [{"key": "a", "effect": "NoSchedule"}]},
         status={
             "capacity": {"cpu": 2},
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [READY],
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
             "nodeInfo": {"kubeletVersion": "v1"},
         },
@@ -117,19 +104,15 @@ RICH: dict[str, Object] = {
         "x",
         involvedObject={"kind": "Pod", "name": "p"},
         source={"component": "kubelet"},
-        lastTimestamp="2026-11-20T10:00:00Z",
+        lastTimestamp=AT,
         count=2,
     ),
     "services": thing("Service", "x", spec={"ports": [{"port": 80, "nodePort": 1}], "selector": {"a": "b"}}),
     "persistentvolumeclaims": thing(
         "PersistentVolumeClaim",
         "x",
-        spec={
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
-            "volumeName": "v",
-        },
-        status={"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]},
+        spec={**CLAIM, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "v"},
+        status={**CLAIM, "phase": "Bound", "capacity": {"storage": "1Gi"}},
     ),
     "secrets": thing("Secret", "x", stringData={"a": "b"}, type="Opaque"),
     "configmaps": config("x"),
@@ -181,9 +164,8 @@ def test_one_wrong_value_anywhere_is_stored_or_refused(
             registry.create(served, namespace, RICH[key], Write())
             at_once = DeleteOptions(grace_period_seconds=0, propagation_policy="Background")
             try:
-                made = registry.replace(
-                    served, namespace, "x", {**made, **obj}, Write(dry_run=True), "status"
-                )
+                changed = {**made, **obj}
+                made = registry.replace(served, namespace, "x", changed, Write(dry_run=True), "status")
             finally:
                 registry.delete(served, namespace, "x", at_once)
     except ApiError as error:
@@ -214,36 +196,29 @@ def test_any_patch_is_applied_or_rejected(
     assert registry.get(served, "default", "p").obj == before
 
 
-@settled
-@given(
-    operations=st.lists(
-        st.fixed_dictionaries(
-            {"op": st.sampled_from(["add", "remove", "replace", "test", "move", "copy", "x"])},
-            optional={
-                "path": st.sampled_from(
-                    ["", "/", "/metadata", "/spec/containers/0", "/spec/containers/-", "/a~", "b"]
-                ),
-                "from": st.sampled_from(["/spec", "/none", ""]),
-                "value": near_objects,
-            },
-        )
-        | near_objects,
-        max_size=3,
-    )
+OPERATIONS = ["add", "remove", "replace", "test", "move", "copy", "x"]
+POINTERS = ["", "/", "/metadata", "/spec/containers/0", "/spec/containers/-", "/a~", "b"]
+operation = st.fixed_dictionaries(
+    {"op": st.sampled_from(OPERATIONS)},
+    optional={
+        "path": st.sampled_from(POINTERS),
+        "from": st.sampled_from(["/spec", "/none", ""]),
+        "value": near_objects,
+    },
 )
+
+
+@settled
+@given(operations=st.lists(operation | near_objects, max_size=3))
 def test_any_json_patch_is_applied_or_rejected(registry: Registry, operations: list[Any]) -> None:
-    before = copy.deepcopy(registry.get(BY_KEY["pods"], "default", "p").obj)
+    pods = BY_KEY["pods"]
+    before = copy.deepcopy(registry.get(pods, "default", "p").obj)
+    patch = functools.partial(patches.json_patch, patch=operations)
     try:
-        registry.patch(
-            BY_KEY["pods"],
-            "default",
-            "p",
-            lambda old: patches.json_patch(old, operations),
-            Write(dry_run=True),
-        )
+        registry.patch(pods, "default", "p", patch, Write(dry_run=True))
     except ApiError as error:
         assert error.code in (400, 409, 422)
-    assert registry.get(BY_KEY["pods"], "default", "p").obj == before
+    assert registry.get(pods, "default", "p").obj == before
 
 
 def test_stored_objects_are_never_changed_in_place(tmp_path: Path) -> None:
@@ -258,18 +233,13 @@ def test_stored_objects_are_never_changed_in_place(tmp_path: Path) -> None:
     store.close()
 
 
-def test_durations_are_in_their_largest_unit() -> None:
-    for seconds, text in (
-        (-1, "0s"),
-        (119, "119s"),
-        (120, "2m"),
-        (7199, "119m"),
-        (11_100, "3h"),
-        (172_799, "47h"),
-        (172_800, "2d"),
-        (63_072_000, "2y"),
-    ):
-        assert tables.human_duration(seconds) == text
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (11_100, "3h"), (172_799, "47h"),
+     (172_800, "2d"), (63_072_000, "2y")],
+)  # fmt: skip
+def test_durations_are_in_their_largest_unit(seconds: int, text: str) -> None:
+    assert tables.human_duration(seconds) == text
 
 
 requirement = st.tuples(
@@ -344,11 +314,8 @@ def test_without_named_lists_a_strategic_patch_is_a_merge_patch(old: Object, pat
     assert old == before
 
 
-elements = st.lists(
-    st.fixed_dictionaries({"name": words}, optional={"x": st.integers()}),
-    max_size=4,
-    unique_by=lambda e: e["name"],
-)
+element = st.fixed_dictionaries({"name": words}, optional={"x": st.integers()})
+elements = st.lists(element, max_size=4, unique_by=lambda e: e["name"])
 
 
 @given(old=elements, new=elements)
@@ -361,27 +328,17 @@ def test_a_strategic_patch_merges_elements_by_name(old: list[Object], new: list[
     assert len(merged) == len(wanted)
 
 
-@given(
-    old=objects,
-    patch=st.recursive(
-        near_objects,
-        lambda inner: st.dictionaries(
-            st.sampled_from(
-                [
-                    "$patch",
-                    "$retainKeys",
-                    "$setElementOrder/containers",
-                    "containers",
-                    "finalizers",
-                    "$deleteFromPrimitiveList/finalizers",
-                ]
-            ),
-            inner,
-            max_size=3,
-        ),
-        max_leaves=6,
-    ),
-)
+DIRECTIVES = [
+    *("$patch", "$retainKeys", "$setElementOrder/containers", "$deleteFromPrimitiveList/finalizers"),
+    *("containers", "finalizers"),
+]
+
+
+def with_directives(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Object]:
+    return st.dictionaries(st.sampled_from(DIRECTIVES), inner, max_size=3)
+
+
+@given(old=objects, patch=st.recursive(near_objects, with_directives, max_leaves=6))
 def test_strategic_patches_are_applied_or_refused(old: Object, patch: Any) -> None:
     for target in (old, {"containers": [{"name": "a"}], "finalizers": ["a"]}):
         try:
@@ -396,8 +353,18 @@ def test_deleting_from_a_value_that_is_not_a_list_is_refused() -> None:
         patches.strategic({}, patch)
 
 
-def test_a_strategic_patch_follows_its_directives() -> None:
-    for old, patch, new in (
+NAMED_ABC = [{"name": "A"}, {"name": "B"}, {"name": "C"}]
+TOLERATIONS = {"tolerations": [{"key": "b"}]}
+VALUES = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}, {"name": "C", "value": "4"}]
+CHANGED_B = {"name": "B", "value": "3"}
+SERVICE_PORT = {"ports": [{"port": 80, "name": "b"}]}
+MOUNTS = [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}]
+A_80, B_80 = {"containerPort": 80, "name": "a"}, {"containerPort": 80, "name": "b"}
+
+
+@pytest.mark.parametrize(
+    ("old", "patch", "new"),
+    [
         ({"a": 1, "b": 2}, {"a": None}, {"b": 2}),
         ({"a": {"b": 1}}, {"a": {"c": 2}}, {"a": {"b": 1, "c": 2}}),
         ({"a": {"b": 1}}, {"a": {"$patch": "delete"}}, {"a": {}}),
@@ -406,46 +373,32 @@ def test_a_strategic_patch_follows_its_directives() -> None:
         ({"finalizers": ["a", "b"]}, {"finalizers": ["b", "c"]}, {"finalizers": ["a", "b", "c"]}),
         ({"finalizers": ["a", "b"]}, {"$deleteFromPrimitiveList/finalizers": ["a"]}, {"finalizers": ["b"]}),
         ({"args": ["a", "b"]}, {"args": ["c"]}, {"args": ["c"]}),
-        ({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "b"}]}, {"tolerations": [{"key": "b"}]}),
+        ({"tolerations": [{"key": "a"}]}, TOLERATIONS, TOLERATIONS),
+        ({"env": VALUES[:2]}, {"env": [CHANGED_B, VALUES[2]]}, {"env": [VALUES[0], CHANGED_B, VALUES[2]]}),
         (
-            {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
-            {"env": [{"name": "B", "value": "3"}, {"name": "C", "value": "4"}]},
-            {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "3"}, {"name": "C", "value": "4"}]},
-        ),
-        (
-            {"env": [{"name": "A"}, {"name": "B"}]},
+            {"env": NAMED_ABC[:2]},
             {"env": [{"name": "A", "$patch": "delete"}, {"name": "X", "$patch": "delete"}]},
             {"env": [{"name": "B"}]},
         ),
+        ({"env": NAMED_ABC[:2]}, {"env": [{"$patch": "replace"}, {"name": "C"}]}, {"env": [{"name": "C"}]}),
         (
-            {"env": [{"name": "A"}, {"name": "B"}]},
-            {"env": [{"$patch": "replace"}, {"name": "C"}]},
-            {"env": [{"name": "C"}]},
-        ),
-        (
-            {"env": [{"name": "A"}, {"name": "B"}, {"name": "C"}]},
+            {"env": NAMED_ABC},
             {"$setElementOrder/env": [{"name": "C"}, {"name": "A"}]},
             {"env": [{"name": "C"}, {"name": "A"}, {"name": "B"}]},
         ),
         (
-            {"ports": [{"containerPort": 80, "name": "a"}]},
-            {"ports": [{"containerPort": 80, "name": "b"}, {"containerPort": 81}]},
-            {"ports": [{"containerPort": 80, "name": "b"}, {"containerPort": 81}]},
+            {"ports": [A_80]},
+            {"ports": [B_80, {"containerPort": 81}]},
+            {"ports": [B_80, {"containerPort": 81}]},
         ),
-        (
-            {"ports": [{"port": 80, "name": "a"}]},
-            {"ports": [{"port": 80, "name": "b"}]},
-            {"ports": [{"port": 80, "name": "b"}]},
-        ),
-        (
-            {"volumeMounts": [{"name": "v", "mountPath": "/a"}]},
-            {"volumeMounts": [{"name": "v", "mountPath": "/b"}]},
-            {"volumeMounts": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}]},
-        ),
-    ):
-        before = copy.deepcopy(old)
-        assert patches.strategic(old, patch) == new
-        assert old == before
+        ({"ports": [{"port": 80, "name": "a"}]}, SERVICE_PORT, SERVICE_PORT),
+        ({"volumeMounts": MOUNTS[:1]}, {"volumeMounts": MOUNTS[1:]}, {"volumeMounts": MOUNTS}),
+    ],
+)
+def test_a_strategic_patch_follows_its_directives(old: Object, patch: Object, new: Object) -> None:
+    before = copy.deepcopy(old)
+    assert patches.strategic(old, patch) == new
+    assert old == before
 
 
 def test_an_element_without_the_key_of_its_list_is_refused() -> None:
