@@ -268,6 +268,8 @@ class Job:
     restarts: int = 0
     tensorboard: str = ""
     progress: str = ""
+    is_elsewhere: bool = False
+    """Its pods are in another cluster."""
     log_file: str = ""
     """File in its chief's pod with the program's output; empty if the container log has it."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -291,10 +293,10 @@ class Job:
     def gpus_waiting(self) -> int:
         """GPUs requested but not allocated.
 
-        0 for jobs that are finished, suspended or being deleted. Succeeded pods are not recreated;
-        failed ones may be, unless the job runs on without them.
+        0 for jobs that are finished, suspended, being deleted or in another cluster. Succeeded pods are
+        not recreated; failed ones may be, unless the job runs on without them.
         """
-        if not self.status.expects_pods:
+        if not self.status.expects_pods or self.is_elsewhere:
             return 0
         done = ("Succeeded", "Failed") if self.status == "Running" else ("Succeeded",)
         ended = sum(each.gpus for each in self.instances if each.status in done)

@@ -169,6 +169,8 @@ def _row(
             restarts_allowed=job.restarts_allowed,
             counts_pod_restarts=job.counts_pod_restarts,
             has_status=job.has_status,
+            is_elsewhere=job.is_elsewhere,
+            has_started=job.started is not None,
             unreadable=job.meta.unreadable,
         ),
         [each.state for each in matched if each.state is not None],
@@ -198,6 +200,7 @@ def _row(
         tensorboard=job.tensorboard,
         progress=job.progress,
         log_file=job.log_file,
+        is_elsewhere=job.is_elsewhere,
         labels=job.meta.labels or {},
         annotations=job.meta.annotations or {},
         finalizers=tuple(job.meta.finalizers or ()),
@@ -217,7 +220,7 @@ def _started(job: DeclaredJob, members: Collection[Member]) -> datetime | None:
         and (has_ended or each.status == "True")
         and (at := each.last_transition_time) is not None
     ]
-    return min(runs, default=None if members or not has_ended else job.started)
+    return min(runs, default=None if members or not (has_ended or job.is_elsewhere) else job.started)
 
 
 def _held(members: Iterable[Member]) -> int:
@@ -306,6 +309,8 @@ def _podless(entry: JobEntry, replica: Replica, slot: _Slot, gpus: int) -> Insta
             shown = msgspec.structs.replace(shown, status=Status.SUCCEEDED, reason="its pod was removed")
         elif entry.job.outcome is not None:
             shown = msgspec.structs.replace(shown, status=Status.UNKNOWN, reason="its pod is gone")
+        elif entry.job.is_elsewhere:
+            shown = msgspec.structs.replace(shown, status=Status.UNKNOWN, reason="in another cluster")
         entry.podless[slot] = shown
     return shown
 

@@ -37,6 +37,7 @@ from k8s.models.namespace import Quota
 from k8s.models.resources import CLAIMS, EVENTS, NODES, PODS, QUOTAS, SECRETS, Resource
 from k8s.scheduling import requests
 from k8s.scheduling.predicates import infeasible_node, main_resource
+from k8s.scheduling.scheduling_spec import SchedulingSpec
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
 
@@ -49,6 +50,10 @@ POD_GROUPS = (
     Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"),
     Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),
     Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup"),
+)
+# Of Kubernetes itself, KEP-4671 and KEP-5832; pods name them in `spec.schedulingGroup`.
+NATIVE_POD_GROUPS = tuple(
+    Resource("scheduling.k8s.io", version, "podgroups", "PodGroup") for version in ("v1beta1", "v1alpha2")
 )
 KUEUE = "kueue.x-k8s.io"
 KUEUE_VERSIONS = ("v1beta2", "v1beta1")
@@ -249,7 +254,7 @@ async def _second_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
             if unfinished and evidence.podless
             else [],
         ),
-        _pod_group(fetcher, group_names if waiting else [], namespace),
+        _pod_group(fetcher, group_names, _native_groups(specs), namespace) if waiting else _no_group(),
         _fetch_if(is_queued and unfinished, lambda: _workload(fetcher, job)),
         _events(fetcher, job, [each.pod for each in restless if each.pod][:MOST_PODS_WITH_EVENTS]),
     )
@@ -286,9 +291,20 @@ def _group_names(evidence: Evidence) -> list[str]:
     return list(dict.fromkeys(name for name in found if isinstance(name, str) and name))[:2]
 
 
-async def _pod_group(fetcher: Fetcher, names: list[str], namespace: str) -> PodGroup | None:
+def _native_groups(specs: Iterable[SchedulingSpec]) -> list[str]:
+    return list({each.scheduling_group.pod_group_name for each in specs if each.scheduling_group is not None})
+
+
+async def _no_group() -> None:
+    return None
+
+
+async def _pod_group(
+    fetcher: Fetcher, names: list[str], native: list[str], namespace: str
+) -> PodGroup | None:
+    wanted = [(each, names) for each in POD_GROUPS] + [(each, native) for each in NATIVE_POD_GROUPS]
     found = await asyncio.gather(
-        *(fetcher.get_by_name(resource, PodGroup, names, namespace) for resource in POD_GROUPS if names)
+        *(fetcher.get_by_name(resource, PodGroup, each, namespace) for resource, each in wanted if each)
     )
     return next((group for each in found for group in each.values() if group is not None), None)
 

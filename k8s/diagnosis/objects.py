@@ -88,6 +88,7 @@ class ExistingObject(Value, frozen=True):
 
 class _PodGroupSpec(Value, frozen=True):
     min_member: int = 0
+    scheduling_policy: dict[str, dict[str, int]] | None = None
     queue: str = ""
 
 
@@ -97,11 +98,17 @@ class _PodGroupStatus(Value, frozen=True):
 
 
 class PodGroup(Value, frozen=True):
-    """A gang of Volcano or scheduler-plugins."""
+    """A gang of Volcano, scheduler-plugins or Kubernetes, which counts in `schedulingPolicy`."""
 
     metadata: Meta
     spec: _PodGroupSpec = _PodGroupSpec()
     status: _PodGroupStatus = _PodGroupStatus()
+
+    @property
+    def min_pods(self) -> int:
+        """Return the number of pods that must start together."""
+        policy = self.spec.scheduling_policy or {}
+        return self.spec.min_member or policy.get("gang", {}).get("minCount", 0)
 
 
 class _WorkloadSpec(Value, frozen=True):
@@ -130,6 +137,7 @@ class WorkloadStatus(Value, frozen=True):
 
     conditions: list[Condition] | None = None
     admission: _Admission | None = None
+    cluster_name: str = ""
     admission_checks: list[_AdmissionCheck] | None = None
     requeue_state: _RequeueState | None = None
 

@@ -24,6 +24,7 @@ WAITING: tuple[Rule, ...] = (
     held_back.being_deleted,
     queued.kueue,
     queued.suspended,
+    queued.elsewhere,
     held_back.operator_absent,
     held_back.refused,
     admission.cannot_create,
@@ -115,6 +116,7 @@ _BLOCKERS: tuple[Rule, ...] = (
     held_back.being_deleted,
     queued.kueue,
     queued.suspended,
+    queued.elsewhere,
     held_back.operator_absent,
 )
 

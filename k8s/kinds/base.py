@@ -89,6 +89,8 @@ class DeclaredJob:
     tensorboard: str = ""
     progress: str = ""
     unsuspendable: str = ""
+    is_elsewhere: bool = False
+    """Its pods are in another cluster, of which only the status is mirrored here."""
     log_file: str = ""
     """File in its chief's pod with the program's output; empty if the container log has it."""
 

@@ -36,6 +36,8 @@ _PRIORITIES = ("kueue.x-k8s.io/priority-class", "ray.io/priority-class-name")
 # Annotation of `arena submit --queue`: kube-queue starts the job when there is capacity.
 _KUBE_QUEUE = "scheduling.x-k8s.io/suspend"
 
+# `managedBy` of a job that Kueue runs on another cluster. Source: KEP-4368; Kueue, "MultiKueue".
+_MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 _MOST_RANKS = 2**16
 # The fields that decide where a pod can run.
 _KEPT_OF_CONTAINER = ("name", "image", "resources", "restartPolicy")
@@ -165,6 +167,7 @@ def read_job(
     meta = meta_of(obj)
     status = read_status(obj)
     waits_for_kube_queue = meta.annotation(_KUBE_QUEUE) == "true"
+    managers = (nested(obj, "spec").get("managedBy"), nested(obj, "spec", "runPolicy").get("managedBy"))
     return DeclaredJob(
         ref=JobRef(meta.namespace, meta.name, resource.kind, resource.api_version),
         meta=meta,
@@ -181,6 +184,7 @@ def read_job(
         user=next((user for key in USERS if (user := meta.annotation(key))), ""),
         queue=_first(meta, QUEUES) or queue or ("kube-queue" if waits_for_kube_queue else ""),
         has_status=bool(obj.get("status")),
+        is_elsewhere=_MULTIKUEUE in managers,
     )
 
 

@@ -17,6 +17,8 @@ from k8s.status.pod import ASKED_TO_STOP
 TOLD_TO_SUSPEND = "told to suspend"
 # Start of the reason of a job that holds GPUs for some pods while others find no node.
 HALF_ALLOCATED = "half-allocated"
+# Reason of a job that another cluster runs.
+ELSEWHERE = "runs on another cluster; its pods are not in this one"
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -38,6 +40,9 @@ class DeclaredStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """None if the object does not say."""
     counts_pod_restarts: bool = True
     has_status: bool = True
+    is_elsewhere: bool = False
+    """Its pods are in another cluster."""
+    has_started: bool = False
     unreadable: str = ""
 
 
@@ -156,6 +161,8 @@ def _queue(it: _Counted) -> str:
 
 
 def _no_pods(it: _Counted) -> str:
+    if it.job.is_elsewhere:
+        return "waits for a place on another cluster"
     if it.job.restarts:
         return f"{_attempt(it)}no pods yet"
     return "no pods yet" if it.job.has_status else "no pods yet: its operator has not answered"
@@ -259,6 +266,12 @@ RULES = (
     # An operator that does not know the field starts the job, or lets it run on.
     StatusRule("not suspended", lambda it: it.job.is_suspended and it.running > 0, Status.RUNNING, _runs_on),
     StatusRule("suspended", lambda it: it.job.is_suspended, Status.SUSPENDED, _still_there),
+    StatusRule(
+        "runs elsewhere",
+        lambda it: it.job.is_elsewhere and not it.instances and it.job.has_started,
+        Status.RUNNING,
+        lambda _: ELSEWHERE,
+    ),
     # Between two attempts all pods are gone for a moment: that is not a job that never began.
     StatusRule(
         "between attempts", lambda it: not it.instances and it.job.restarts > 0, Status.RESTARTING, _no_pods

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.evidence import Evidence
-from k8s.diagnosis.objects import Workload
+from k8s.diagnosis.objects import Workload, WorkloadStatus
 from k8s.diagnosis.phrases import condition_text, count, cut, names, seconds_between, span
 from k8s.status import Status
 
+# Of MultiKueue's admission check, in versions that do not write `clusterName`.
+_RESERVED_ON = re.compile(r'got reservation on "([^"]+)"')
 # ACK's kube-queue holds a job back with this annotation.
 KUBE_QUEUE = "scheduling.x-k8s.io/suspend"
 
@@ -45,6 +49,20 @@ def kueue(evidence: Evidence) -> Cause | None:
         f"Waits in {where}{place}{f': {why}' if why else ''}.",
         tuple(facts),
         ("Request less, wait for the jobs before it, or use another queue.",),
+    )
+
+
+def elsewhere(evidence: Evidence) -> Cause | None:
+    """Detect a job that Kueue runs on another cluster."""
+    if not evidence.job.is_elsewhere or evidence.job.status is not Status.RUNNING:
+        return None
+    status = evidence.workload.status if evidence.workload is not None else WorkloadStatus()
+    messages = " ".join(each.message for each in status.admission_checks or ())
+    found = _RESERVED_ON.search(messages)
+    cluster = status.cluster_name or (found[1] if found else "another cluster")
+    return Cause(
+        f"Runs on {cluster}, its pods are not in this cluster.",
+        help=("Its log, shell and curves are there: use the context of that cluster.",),
     )
 
 

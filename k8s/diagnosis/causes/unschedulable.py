@@ -21,6 +21,8 @@ from k8s.snapshot import Instance
 # Time for new nodes to come. Source: cluster-autoscaler's --max-node-provision-time.
 SCALE_UP_S = 900.0
 _MEANS_UNSCHEDULED = "PodScheduled"
+# Condition of a PodGroup of Kubernetes, which has no phase.
+_GROUP_PLACED = "PodGroupScheduled"
 _GROUP_RUNS = ("Running", "Scheduled", "Finished", "Completed")
 # Nodes that get a fact of their own.
 _NODES_SHOWN = 6
@@ -145,12 +147,20 @@ def capacity(evidence: Evidence) -> Cause | None:
         return None
     unseen = () if evidence.sees_all_pods else (Fact("unseen", "other users' pods; less may be free"),)
     group = evidence.pod_group
-    gang = (
-        (Fact("gang", f"PodGroup {group.metadata.name}: all {group.spec.min_member} pods must fit at once"),)
-        if group is not None and group.spec.min_member > 1
-        else ()
-    )
-    return replace(cause, facts=(*cause.facts, *gang, *_scheduler_facts(evidence), *unseen))
+    if group is None or group.min_pods < 2:
+        return replace(cause, facts=(*cause.facts, *_scheduler_facts(evidence), *unseen))
+    together = f"PodGroup {group.metadata.name}: all {group.min_pods} pods must fit at once"
+    shortage = find_shortage(evidence.pod_sets, evidence.capacity)
+    is_busy = shortage is not None and shortage.kind is ShortageKind.BUSY and bool(cause.brief)
+    fit = shortage.placed + len(evidence.unfinished) - len(evidence.unscheduled) if shortage else 0
+    if is_busy and len(evidence.pod_sets) == 1 and 0 < fit < group.min_pods:
+        text = (
+            f"Waits for its gang: {group.min_pods} must start together, {fit} {'fits' if fit == 1 else 'fit'}"
+        )
+        together += f"; {cause.sentence}"
+        cause = replace(cause, sentence=f"{text}.", brief=text)
+    facts = (*cause.facts, Fact("gang", together), *_scheduler_facts(evidence), *unseen)
+    return replace(cause, facts=facts)
 
 
 def gang(evidence: Evidence) -> Cause | None:
@@ -158,11 +168,15 @@ def gang(evidence: Evidence) -> Cause | None:
     group = evidence.pod_group
     if group is None or not evidence.unscheduled or group.status.phase in _GROUP_RUNS:
         return None
-    messages = [each for each in group.status.conditions or () if each.status == "True" and each.message]
-    unschedulable = next((each for each in messages if each.type == "Unschedulable"), None)
+    messages = [
+        each
+        for each in group.status.conditions or ()
+        if each.message and each.status == ("False" if each.type == _GROUP_PLACED else "True")
+    ]
+    unschedulable = next((each for each in messages if each.type in ("Unschedulable", _GROUP_PLACED)), None)
     why = f": {cut(unschedulable.message)}" if unschedulable is not None else ""
     queue = f" in queue {group.spec.queue}" if group.spec.queue else ""
-    together = f"; {group.spec.min_member} pods must start together" if group.spec.min_member > 1 else ""
+    together = f"; {group.min_pods} pods must start together" if group.min_pods > 1 else ""
     phase = group.status.phase or "new"
     return Cause(
         f"Waits for its gang: PodGroup {group.metadata.name} is {phase}{queue}{together}{why}.",

@@ -40,6 +40,12 @@ def run_policy(obj: Manifest) -> Manifest:
     return {**spec, **nested(spec, "runPolicy")}
 
 
+def replica_specs(obj: Manifest, field: str) -> dict[str, Manifest]:
+    """Return the replica specs of a job by type, as `Worker`; operators accept types in any case."""
+    found = nested(obj, "spec", field)
+    return {str(role).capitalize(): each or {} for role, each in found.items()}
+
+
 def read_kubeflow_job(obj: Manifest, resource: Resource, replicas: tuple[Replica, ...]) -> DeclaredJob:
     """Read a job with Kubeflow's conditions and run policy."""
     policy = run_policy(obj)

@@ -16,6 +16,7 @@ from k8s.kinds.kubeflow.kubeflow_job import (
     JOB_ROLE,
     OPERATOR_NAME,
     REPLICA_INDEX,
+    replica_specs,
     run_policy,
 )
 from k8s.kinds.kubeflow.mpi_manifest import NOT_OF_MPI, KubeflowMPIJob, mpi_manifest
@@ -198,7 +199,7 @@ def launcher_and_workers(obj: Manifest, *, launcher_name: str) -> tuple[Replica,
     workers left: its ranks follow from its slots.
     """
     spec = nested(obj, "spec")
-    roles = nested(spec, "mpiReplicaSpecs")
+    roles = replica_specs(obj, "mpiReplicaSpecs")
     slots = slots_per_worker(spec) if _has_succeeded(obj) else 0
     launchers = 1 if spec.get("runLauncherAsWorker") is True else 0
     name = nested(obj, "metadata").get("name")

@@ -21,6 +21,7 @@ from k8s.kinds.kubeflow.kubeflow_job import (
     OperatorPods,
     pop_run_policy,
     read_kubeflow_job,
+    replica_specs,
     run_policy_of,
 )
 from k8s.kinds.parse import ParsedPart, count_of, named, nested, ranks_from, replica_count
@@ -132,7 +133,7 @@ class PyTorchJob(OperatorPods, CreatableKind):
         """Return the master and the workers."""
         name = str((obj.get("metadata") or {}).get("name", ""))
         spec = obj.get("spec") or {}
-        roles = spec.get("pytorchReplicaSpecs") or {}
+        roles = replica_specs(obj, "pytorchReplicaSpecs")
         counts = {role: replica_count(roles[role].get("replicas")) for role in _ROLES if roles.get(role)}
         has_master = bool(counts.get("Master"))
         per_node = str(spec.get("nprocPerNode") or "auto")

@@ -456,3 +456,65 @@ def test_a_container_that_restarts_in_place_does_not_end_its_job() -> None:
             ),
         ]
     )
+
+
+def elsewhere(kind: str, **status: Any) -> Object:
+    """Return a job of two GPUs that MultiKueue runs on another cluster."""
+    job = batch_job("opus", pods=2) if kind == "Job" else pytorch_job("opus", workers=2, gpus=1)
+    manager = {"managedBy": "kueue.x-k8s.io/multikueue"}
+    job["spec"] |= manager if kind == "Job" else {"runPolicy": manager}
+    return job | {"status": status}
+
+
+def test_a_job_on_another_cluster_runs_and_holds_nothing_here() -> None:
+    since = "2026-11-20T18:36:10Z"
+    runs, reason = (
+        {"type": "Running", "status": "True"},
+        "runs on another cluster; its pods are not in this one",
+    )
+    waiting = "opus: Pending 0 of 2 (waits for a place on another cluster)"
+    done = {"type": "Complete", "status": "True"}
+    check(
+        [
+            Case(
+                "a Job", [elsewhere("Job", active=2, startTime=since)], [f"opus: Running 0 of 2 ({reason})"]
+            ),
+            Case("a Job that has no place yet", [elsewhere("Job")], [waiting]),
+            Case("a Job that has ended", [elsewhere("Job", conditions=[done])], ["opus: Succeeded 0 of 2"]),
+            Case(
+                "a PyTorchJob",
+                [elsewhere("PyTorchJob", conditions=[runs], startTime=since)],
+                [f"opus: Running 0 of 2 ({reason})"],
+            ),
+            Case("a PyTorchJob that has no place yet", [elsewhere("PyTorchJob")], [waiting]),
+            Case(
+                "a job that its own controller manages",
+                [batch_job("opus", pods=2, managedBy="kubernetes.io/job-controller")],
+                ["opus: Pending 0 of 2 (no pods yet)"],
+            ),
+        ]
+    )
+    job = join([], [], read_jobs(elsewhere("Job", active=2, startTime=since)))[1][0]
+    assert (job.gpus_waiting, job.started is not None) == (0, True)
+    assert {(each.status, each.reason) for each in job.instances} == {("Unknown", "in another cluster")}
+
+
+def test_replica_types_are_read_in_any_case() -> None:
+    job, pods = pytorch_job("t5", workers=2, gpus=2), []
+    specs = job["spec"]["pytorchReplicaSpecs"]
+    for place in ("master-0", "worker-0"):
+        pods.append(pod_of(job, place, on="n1", gpus=2))
+    job["spec"]["pytorchReplicaSpecs"] = {"master": specs["Master"], "WORKER": specs["Worker"]}
+    launcher = {"replicas": 1, "template": {"spec": {"containers": [{"name": "l"}]}}}
+    mpi: Object = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "ring", "namespace": "default", "uid": "ring"},
+        "spec": {"mpiReplicaSpecs": {"launcher": launcher, "worker": specs["Worker"] | {"replicas": 3}}},
+    }
+    check(
+        [
+            Case("a PyTorchJob", [node("n1"), job, *pods], ["n1: 4 of 8, t5 4", "t5: Running 4 of 4"]),
+            Case("an MPIJob", [mpi], ["ring: Pending 0 of 6 (no pods yet: its operator has not answered)"]),
+        ]
+    )

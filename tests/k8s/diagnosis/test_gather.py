@@ -245,6 +245,15 @@ async def test_references_and_gangs_are_looked_up(cluster: ScriptedCluster, clie
     assert answer.sentence == "Waits for its gang: PodGroup gang is Pending; 4 pods must start together."
 
 
+async def test_the_native_pod_group_of_a_pod_is_looked_up(cluster: ScriptedCluster, client: Client) -> None:
+    own = pending(bert(), schedulingGroup={"podGroupName": "bert-g"})
+    cluster.replace(f"{CORE}/pods", page([own]))
+    group = {"metadata": {"name": "bert-g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
+    cluster.say("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups/bert-g", Say(group))
+    answer = await ask(client, waiting_job(), held("a", 8))
+    assert answer.sentence == "Waits for its gang: PodGroup bert-g is new; 3 pods must start together."
+
+
 async def test_events_of_a_job_in_between_are_found(cluster: ScriptedCluster, client: Client) -> None:
     refused = {
         "metadata": {"name": "e", "uid": "e"},

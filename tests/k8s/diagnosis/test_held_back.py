@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.support.evidence import (
     explained,
     held,
     instance,
+    job_of,
     on_node,
     pod,
     read,
@@ -298,3 +300,17 @@ def test_a_priority_class_or_an_account_that_is_missing_is_named() -> None:
     assert explained(no_pod, accounts={"trainer": None}).sentence == (
         "Its pods cannot be created: there is no ServiceAccount trainer."
     )
+
+
+def test_a_job_on_another_cluster_names_the_cluster() -> None:
+    job = replace(job_of([instance(has_pod=False, status=Status.UNKNOWN)], Status.RUNNING), is_elsewhere=True)
+    admitted = {"type": "Admitted", "status": "True"}
+    check = {"name": "mk", "state": "Ready", "message": 'The workload got reservation on "worker-us"'}
+    for status, cluster in (
+        ({"clusterName": "worker-eu"}, "worker-eu"),
+        ({"admissionChecks": [check]}, "worker-us"),
+        ({}, "another cluster"),
+    ):
+        found = read(o.Workload, {"metadata": {"name": "w"}, "status": {"conditions": [admitted], **status}})
+        answer = explain(replace(evidence_of(instance()), job=job, workload=found))
+        assert answer.sentence == f"Runs on {cluster}, its pods are not in this cluster."

@@ -103,6 +103,44 @@ def test_autoscaler_scale_up_is_reported_until_it_is_overdue_or_refused() -> Non
     assert ask(40, refused).sentence.startswith("Waits for GPUs:")
 
 
+def test_a_gang_of_which_a_part_fits_waits_for_all_of_it() -> None:
+    names = [f"worker-{number}" for number in range(5)]
+    for spec, said in (
+        (
+            {"schedulingPolicy": {"gang": {"minCount": 5}}},
+            "Waits for its gang: 5 must start together, 2 fit.",
+        ),
+        ({"minMember": 4}, "Waits for its gang: 4 must start together, 2 fit."),
+        ({"schedulingPolicy": {"basic": {}}}, "Waits for GPUs: room for 2 of 5 pods"),
+    ):
+        group = read(o.PodGroup, {"metadata": {"name": "gang"}, "spec": spec})
+        answer = explained(
+            *map(instance, names),
+            pods=list(map(pod, names)),
+            nodes=list(map(node, "abcde")),
+            rows=[held("a", 8), held("b", 8), *(held(each, 8, gpt=8) for each in "cde")],
+            pod_group=group,
+        )
+        assert answer.sentence.startswith(said)
+
+
+def test_a_native_pod_group_is_reported_with_its_condition() -> None:
+    said = {
+        "type": "PodGroupScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "2 of 3 placed",
+    }
+    spec = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    group = read(o.PodGroup, {"metadata": {"name": "g"}, "spec": spec, "status": {"conditions": [said]}})
+    answer = explained(
+        instance(), pods=[pod("master-0")], nodes=[node("a")], rows=[held("a", 8)], pod_group=group
+    )
+    assert answer.sentence == (
+        "Waits for its gang: PodGroup g is new; 3 pods must start together: 2 of 3 placed."
+    )
+
+
 def test_a_waiting_pod_group_is_reported_with_its_phase_and_scheduler_message() -> None:
     said = {
         "type": "Unschedulable",
