@@ -33,6 +33,8 @@ MOST_BETWEEN_ROWS = 200
 _BENCHMARK = re.compile(rf"\bIter #(\d{{1,9}}): ({NUMBER}) (img/sec per \S{{1,20}})")
 _SHARE = re.compile(r"\b(?:accuracy|acc):? (\d{1,12})/(\d{1,12}) \(", re.IGNORECASE)
 _BACKSPACES = re.compile(rb"\x08+")
+# Control characters as syslog writes them.
+_ESCAPED = re.compile(rb"#(011|015|033)")
 _WHOLE_LOSS = re.compile(
     r"(?:^|[/.])(?:(?:train|avg|average|mean|running|overall|total|tot)_)*loss$|_total_loss$|loss[/_]total$",
     re.IGNORECASE,
@@ -47,6 +49,82 @@ _PLAIN_WORDS = frozenset({
 
 Scalars = tuple[tuple[str, float], ...]
 
+# Names in other languages, by their English ones; the first match counts. Those of counters need a number.
+_NAMES = {
+    "loss": r"损失(?!函数)(?:值)?|損失(?!関数|函數)(?:値|值)?|손실(?!\s?함수)(?:값)?"
+    r"|лосс|(?:функци[ия] )?потер(?:и|я|ь)\b"
+    r"|(?<![^\W_])(?:verlust|p[ée]rdida|perte|perda|perdita)s?\b",
+    "train loss": r"(?<![^\W_])trainingsverlust\b",
+    "val loss": r"(?<![^\W_])validierungsverlust\b",
+    "test loss": r"(?<![^\W_])testverlust\b",
+    "total loss": r"(?<![^\W_])gesamtverlust\b",
+    "train": r"训练集?|訓練|学習(?!率)|학습(?!률)|훈련|(?:на )?обучени[еяи]|обучающ\w+|entrenamiento"
+    r"|entra[iî]nement|treino|treinamento"
+    r"|addestramento|apprentissage",
+    "val": r"验证集?|驗證集?|検証|검증|(?:на )?валидаци[ияю]|валидационн\w+|validaci[óo]n|valida[çc][ãa]o"
+    r"|validazione|validierung",
+    "test": r"测试集?|測試集?|テスト|테스트|(?:на )?тест\w{0,5}\b|prueba|teste\b",
+    "avg": r"平均|평균|средн\w+|durchschnittliche[rns]?|moyenne|promedi[oa]|m[ée]dia\b",
+    "total": r"总|總|総|общ(?:ая|ие|ий)",
+    "best": r"最佳|最好|最优|最優|最小|最低|最高|최고|최저"
+    r"|лучш\w+|mejor|meilleure?|melhor|migliore|beste[rns]?\b",
+    "previous": r"上一|前回|이전",
+    "current": r"当前|當前|現在|현재|текущ\w+|actual\b",
+    "target": r"目标|目標",
+    "weight": r"权重|權重|重み|가중치|вес\b",
+    "coef": r"系数|係數|係数",
+    "acc": r"准确率|準確率|正确率|正解率|정확도|точность|genauigkeit|exactitude|acur[áa]cia",
+    "lr": r"学习率|學習率|学習率|학습률",
+    "batch": r"批次|バッチ|배치",
+    "epoch": r"(?:轮次|轮数|輪次|エポック|에포크|에폭|эпоха|epoche|[ée]poca|[ée]poque)(?=\W{0,8}\d)",
+    "step": r"(?:步骤|步驟|步数|步數|步|ステップ|스텝|단계|шаг|schritt|paso|passo|[ée]tape)(?=\W{0,8}\d)",
+    "iter": r"(?:迭代(?:次数|次數)?|反復|반복"
+    r"|итерация|iteraci[óo]n|it[ée]ration|itera[çc][ãa]o)(?=\W{0,8}\d)",
+}
+_WORDS_OF = tuple(_NAMES)
+_FOREIGN = re.compile("|".join(f"({pattern})" for pattern in _NAMES.values()), re.IGNORECASE)
+# `第3轮`, `第 3/10 エポック`, `第200步`.
+_ORDINAL = re.compile(
+    r"第\s?(\d{1,12}(?:\s?/\s?\d{1,12})?)\s?(?:个|個)?(?:(轮|輪|エポック|epoch)|步|次迭代|ステップ)"
+)
+# `loss de train`: in Romance languages and Russian the split follows.
+_SPLIT_BEHIND = re.compile(
+    r"\bloss (?:d[^\w\s]|(?:de|du|en|di|do|da|la|na)\s){0,2}\s?(train|val(?:idation)?|test)\b"
+)
+# `分类 loss`: one of several, whatever the word means.
+_PART = re.compile(r"(?<=[^\W\d_a-zA-Z]) loss\b")
+_AVERAGE_BEHIND = re.compile(r"\bloss (avg|total)\b")
+# Full-width signs.
+_PUNCTUATION = str.maketrans(
+    "\uff08\uff09\uff0c\uff1a\uff1b\uff1d\uff5c\u3001\u3002\u3010\u3011", "(),:;=|,.[]"
+)
+_SURPLUS_SPACE = re.compile(r" (?=[:,\"'\])])|(?<=[\"'(\[]) | {2,}(?=\S)")
+# What a line needs to be in another language: those in ASCII, the others in UTF-8.
+_ASCII_SIGNS = ("verlust", "perte", "perd", "epoca", "schritt", "paso ")
+_SIGNS = re.compile(
+    "损失|損失|손실|轮|輪|步|迭代|エポック|ステップ|에포크|에폭|스텝|Потер|потер|Лосс|лосс|Эпоха|эпоха|Шаг|шаг"
+    "|é|É|erlust|[Pp]ert|[Pp]erd|poca|chritt".encode()
+)
+_DIGIT = re.compile(rb"[0-9]")
+
+
+def _in_english(raw: bytes) -> str:
+    """Return the text of a line, with names of other languages in English."""
+    # Cells of tables stay apart by more than the spaces within them.
+    text = log_text(raw[: 4 * LONGEST_CHARS].replace(b"\t", b"   "), cap=LONGEST_CHARS)
+    if text.isascii():
+        low = text.lower()
+        if not any(sign in low for sign in _ASCII_SIGNS):
+            return text
+    elif not _SIGNS.search(raw[: 4 * LONGEST_CHARS]):
+        return text
+    text = _ORDINAL.sub(
+        lambda found: f" {'epoch' if found[2] else 'step'} {found[1]} ", text.translate(_PUNCTUATION)
+    )
+    english = _FOREIGN.sub(lambda found: f" {_WORDS_OF[(found.lastindex or 1) - 1]} ", text)
+    english = _SURPLUS_SPACE.sub(lambda found: " " * (len(found[0]) > 1), english)
+    return _PART.sub(" part loss", _AVERAGE_BEHIND.sub(r"\1 loss", _SPLIT_BEHIND.sub(r"\1 loss", english)))
+
 
 def _is_worth_reading(raw: bytes) -> bool:
     # Several times faster than one pattern, and than searching bytes.
@@ -56,7 +134,10 @@ def _is_worth_reading(raw: bytes) -> bool:
         or "it/s" in low or "s/it" in low or "batch" in low or "nll" in low or "mse" in low or "err" in low
         or "obj" in low or "cost" in low or "entropy" in low or "learn:" in low or " avg," in low
         or "'s " in low or "e-0" in low or "train" in low or "l1:" in low or "round " in low
+        or "verlust" in low or "perte" in low or "perd" in low or "epoca" in low or "schritt" in low
+        or "paso " in low
         or (raw[:1].isdigit() and len(raw) < 40)
+        or (not raw.isascii() and bool(_DIGIT.search(raw) and _SIGNS.search(raw[: 4 * LONGEST_CHARS])))
     )  # fmt: skip
 
 
@@ -64,7 +145,7 @@ def step_in(raw: bytes) -> int | None:
     """Return the step, or else the epoch, that a line names; progress bars and evaluations name none."""
     if not _is_worth_reading(raw):
         return None
-    place = place_in(log_text(raw[: 4 * LONGEST_CHARS], cap=LONGEST_CHARS))
+    place = place_in(_in_english(raw))
     if place is None or place.is_bar or (place.total and place.epoch is not None and not place.is_global):
         return None
     return place.epoch if place.step is None else place.step
@@ -102,14 +183,10 @@ class TrainingLineReader:
             return []
         if b"\x08" in raw:
             raw = _BACKSPACES.sub(b"\r", raw)
+        if b"#0" in raw:
+            raw = _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), raw)
         parts = raw.rsplit(b"\r", MOST_PARTS)[-MOST_PARTS:] if b"\r" in raw else [raw]
-        # Cells of tables stay apart by more than the spaces within them.
-        texts = (
-            log_text(part[: 4 * LONGEST_CHARS].replace(b"\t", b"   "), cap=LONGEST_CHARS)
-            for part in parts
-            if part
-        )
-        return [point for text in texts for point in self._points(text)]
+        return [point for part in parts if part for point in self._points(_in_english(part))]
 
     def _points(self, text: str) -> Iterator[TrainingPoint]:
         if benchmark := _BENCHMARK.search(text) if "img/sec" in text else None:

@@ -49,6 +49,11 @@ _CHORE = re.compile(
     r"\W{0,4}(?:map|download|load|fetch|token|generat|filter|convert|pack|resolv|sav|extract|writ|read|creat|cach|upload"
     r"|process|sanity)"
 )
+_SCALES = {"": 1, "k": 1000, "m": 10**6, "g": 10**9}
+_SCALED = re.compile(
+    r"(?<![\w./])(\d{1,9}(?:\.\d{1,3})?)([kmg]?)(its?|steps?|batch(?:es)?|ex|img)?"
+    r"(?:/\s?(\d{1,9}(?:\.\d{1,3})?)([kmg]?)(its?|steps?|batch(?:es)?|ex|img)?)?(?=\s{0,2}\[|\s|$)"
+)
 _LEADING_FRACTION = r"^\W{0,3}(?P<step>\d{1,12})/(?P<total>\d{1,12})(?:: |\s(?!\s?\d\d:))"
 _STARTS_WITH_FRACTION = re.compile(_LEADING_FRACTION)
 # A text that each form holds, the form, and its first epoch.
@@ -62,7 +67,12 @@ _RARE_FORMS: tuple[tuple[str, re.Pattern[str], int], ...] = tuple(
         ("steps", r"\b(?P<step>\d{1,12})\s{0,4}(?:/\s{0,4}\d{1,12}\s{0,4})?steps\b(?!/)", 1),
         ("iter", r"\b(?P<step>\d{1,12})\s{0,4}(?:/\s{0,4}\d{1,12}\s{0,4})?iter(?:ation)?s\b(?!/)", 1),
         ("[", r"^\W{0,3}\[(?P<epoch>\d{1,9}),\s{1,8}(?P<step>\d{1,12})\]", 1),
-        ("it", r"\b(?P<step>\d{1,12})it(?:/| \[)", 1),
+        ("it", r"\b(?P<step>\d{1,12})it(?:/(?!s)| \[)", 1),
+        ("after ", r"\bafter (?P<step>\d{1,12}) (?:\w{1,20} ){0,2}"
+            r"(?:step|iteration|batch|epoch)(?:s|es|\(e?s\))?(?!\w)", 1),
+        ("/", r"(?:^|[\]|>-]\s|:\d\d(?:[.,]\d{1,6})?\s)\W{0,8}(?P<epoch>\d{1,6})\s?/\s?\d{1,6}"
+            r"[\])]?[\s,|:-]{1,8}[\[(]?\s{0,8}(?P<step>\d{1,12})\s?/\s{0,8}(?P<total>\d{1,12})"
+            r"[\])]?(?!\s?[/\d])", 1),
         ("epoch/", r"\bepoch/(?:iter\w{0,6}|step|batch)\W{1,4}(?P<epoch>\d{1,9})/(?P<step>\d{1,12})", 1),
         ("ms run", r"^\s{0,8}(?P<step>\d{1,12})\s{1,8}\d[\d.]{0,12} ms run", 1),
         ("loss ", r"\bloss (?P<step>\d{1,12}) (?=\d{1,9}\.\d)", 1),
@@ -82,7 +92,10 @@ _LEADING = re.compile(
 _WENET = re.compile(r"\b(?:train|cv)(?: \|[^|]{0,40}\|)? batch (\d{1,9})/(\d{1,12}) ")
 _HEADING = re.compile(
     r"(?:^|[-:\]>\d]\s)\W{0,40}(?:(?:going into|end of|start(?:ing|ed)?|begin|train(?:ing)?)\s)?\W{0,4}"
-    r"epoch\W{0,40}(\d{1,9})(?:\s?(?:/|of)\s?\d{1,9})?(?:\W{0,40}|\s(?:took|elapsed|finished|done|ended|end|start(?:s|ed)?|begins?)\b.{0,60})$"
+    r"epoch\W{0,40}(\d{1,9})(?:\s?(?:/|of)\s?\d{1,9})?\]?(?:\W{0,40}"
+    r"|\s?[|,;(-]{1,2}\s?(?:(?:epoch\s)?(?:time|took|elapsed|duration|eta|lr)\b|\d).{0,80}"
+    r"|\s(?:results?|summary|stat(?:istic)?s|metrics|report|结果|結果)\b.{0,40}"
+    r"|\s(?:took|elapsed|finished|done|ended|end|start(?:s|ed)?|begins?)\b.{0,60})$"
 )
 _GLOBAL_WORDS = frozenset({"global", "current", "cur", "acc", "completed", "env", "opt", "optimizer"})
 _OWN_WORDS = frozenset({"train", "training", "trainer", "lightning", "progress", "batch", "this", "runtime"})
@@ -130,9 +143,21 @@ def _integer(digits: str) -> int:
     return int(digits.replace(",", ""))
 
 
+def _unscaled(found: re.Match[str]) -> str:
+    """Return a count of tqdm, `1.23kit` or `12.0it/900it`, in whole numbers."""
+    digits, scale, unit, total, total_scale, total_unit = found.groups()
+    if not (unit or total) or not (scale or unit or total_scale or total_unit or "." in digits):
+        return found[0]
+    count = round(float(digits) * _SCALES[scale])
+    unit = "" if total and found.string.startswith("[", found.end() + 1) else unit or ""
+    return f"{count}{unit}/{round(float(total) * _SCALES[total_scale])}" if total else f"{count}{unit}"
+
+
 def place_in(text: str) -> RunPosition | None:
     """Return the position that a line names."""
     low = text.lower()
+    if "it" in low or "k/" in low:
+        low = _SCALED.sub(_unscaled, low)
     epoch: int | None = None
     epochs: int | None = None
     first_epoch, start, end, rank, is_bare = 1, 0, 0, 0, False
@@ -257,7 +282,10 @@ _SHOWN = re.compile(
 )
 _GAN = re.compile(r"[GDgd](?:_[A-Za-z])?")
 _SPLIT = re.compile(
-    r"\b(train|val|valid|validation|validating|test|testing|eval|evaluation|dev|cv)(?![./\w])"
+    r"(?<![\w-])(train|val|valid|validation|validating|test|testing|eval|evaluation|dev|cv)(?![./\w-])"
+)
+_LOGGER = re.compile(
+    r".{0,80}?\b(?:info|debug)\b(?::[\w.-]{1,60}:|\s{0,8}\|\s[\w.]{1,60}:[\w<>.]{1,60}:\d{1,6}\b|\]?(?=\s))"
 )
 _TRAINING = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])(?!\.py)")
 _SECOND = re.compile(r" (\d{1,9}\.\d{1,20})(?![\w.])")
@@ -336,7 +364,9 @@ def pairs_in(text: str, *, has_place: bool, follows_place: bool = False) -> list
         ]
         if not any(pair.is_loss for pair in pairs) and (unnamed := _UNNAMED.search(text)):
             digits = unnamed[1] or unnamed[2] or unnamed[3] or unnamed[4]
-            if (has_place or not digits.isdecimal()) and not _NO_LOSS.search(unnamed[0].replace("_", " ")):
+            if (has_place or not digits.isdecimal()) and not _NO_LOSS.search(
+                text[max(0, unnamed.start() - 24) : unnamed.end()].replace("_", " ")
+            ):
                 pairs.append(Pair("loss/objective" if unnamed[2] else "loss", float(digits), is_loss=True))
     return [pair for pair in pairs if pair.is_loss or is_shown(pair.name)]
 
@@ -414,6 +444,8 @@ def _qualifiers(gap: str) -> list[str]:
     """Return up to two words just before a name that belong to it: `train` of `train loss`."""
     words: list[str] = []
     for word in reversed(gap[-48:].split(" ")[:-1] if gap.endswith(" ") else []):
+        if word[-1:] == "." and word[:-1].lower() in _SPLIT_WORDS:
+            word = word[:-1]  # `Val. Loss`
         if not _WORDS.fullmatch(word) or word[-1] == "." or _is_stop_word(word) or len(words) == 2:
             # `[D loss: 0.5]`
             if word[:1] in "[(\"'" and _WORDS.fullmatch(word[1:]) and len(words) < 2:
@@ -429,6 +461,9 @@ def _is_stop_word(word: str) -> bool:
 
 def _line_split(before: str) -> str:
     """Return the split that the text before the first loss names, unless it is about training."""
+    # The name of a logger says nothing about the data.
+    logger = _LOGGER.match(before) if "info" in before or "debug" in before else None
+    before = before[logger.end() :] if logger else before
     found = _SPLIT.findall(before)
     if not found or _TRAINING.search(before):
         return ""
@@ -483,7 +518,8 @@ def is_source_or_settings(text: str, *, has_place: bool) -> bool:
         return True
     if (": " in text and _ERROR.search(text[:200])) or (" --" in text and _OPTION.search(text)):
         return True
-    if text.endswith(".") and not any(sign in text for sign in ":=|["):
+    is_value = has_place and text[-2:-1].isdecimal()
+    if text.endswith(".") and not is_value and not any(sign in text for sign in ":=|["):
         return True
     if len(set(_SETTINGS.findall(text))) > (2 if has_place else 1) or (not has_place and _BEST.search(text)):
         return True

@@ -22,6 +22,8 @@ _LINK = re.compile(r"X|N/A|SOC|SYS|NODE|PHB|PXB|PIX|NV[0-9]{1,2}")
 # Neighbouring cells run together if there are many columns: `PXBNODE`.
 _GLUED = re.compile(rf"(?:{_LINK.pattern}){{2,}}")
 _NIC_LEGEND = re.compile(r"\s*(NIC[0-9]{1,3})\s*:\s*(\S+)\s*")
+# So do names of devices: `NIC8NIC9`, `NIC15CPU Affinity`.
+_GLUED_NAMES = re.compile(r"(?<=\d)(?=(?:GPU|NIC|mlx\d_)\d|(?:CPU|NUMA) Aff|GPU NUMA)")
 # First words of the columns after the devices: CPU Affinity, NUMA Affinity, GPU NUMA ID.
 _HEADINGS = ("CPU", "NUMA", "GPU")
 
@@ -70,12 +72,12 @@ def read_topology(text: str, model: str = "", source: str = "") -> LinkMatrix:
 
 
 def _is_header(line: str) -> bool:
-    cells = line.split()
+    cells = _GLUED_NAMES.sub(" ", line).split()
     return _GPU.fullmatch(cells[0]) is not None and (len(cells) < 2 or not _LINK.fullmatch(cells[1]))
 
 
 def _columns(header: str) -> tuple[list[str], list[str]]:
-    cells = header.split()
+    cells = _GLUED_NAMES.sub(" ", header).split()
     end = next((at for at, word in enumerate(cells) if word in _HEADINGS), len(cells))
     if len(set(cells[:end])) != end:
         raise UnreadableTopology("A device is named twice in its header.")
@@ -98,6 +100,9 @@ def _rows(lines: Sequence[str], devices: Sequence[str]) -> dict[str, tuple[list[
         if cells[0] not in devices or cells[0] in rows:
             continue
         found = cells[1 : 1 + len(devices)]
+        further = cells[1 + len(devices) : 2 + len(devices)]
+        if further and further != ["N/A"] and _LINK.fullmatch(further[0]):
+            raise UnreadableTopology(f"The row of {cells[0]} has more links than the header has devices.")
         if len(found) == len(devices) and all(map(_LINK.fullmatch, found)):
             rows[cells[0]] = [link_name(word) for word in found], _behind(line, cells, len(devices))
     return rows

@@ -126,6 +126,16 @@ def restarts(*lines: LogLine) -> list[int]:
             {"train_loss": [(250, 2.0975)], "val_loss": [(250, 2.1125)], "loss": [(251, 2.09)]},
             id="nanogpt",
         ),
+        pytest.param(
+            ["Epoch: 07 | Time: 2m 9s", "\tTrain Loss: 1.204 | Train Acc: 0.5", "\t Val. Loss: 1.35"],
+            {"train_loss": [(7, 1.204)], "train_acc": [(7, 0.5)], "val_loss": [(7, 1.35)]},
+            id="heading-above-the-losses",
+        ),
+        pytest.param(
+            ["步骤 40\uff1a训练损失 0.9\uff0c验证损失 1.1", "Шаг 50: потери на обучении 0.8, потери на валидации 1.0"],
+            {"train_loss": [(40, 0.9), (50, 0.8)], "val_loss": [(40, 1.1), (50, 1.0)]},
+            id="other-languages",
+        ),
         pytest.param(["Train Epoch: 999999999 [1/999999999999 (0%)] loss=1"], {}, id="too-far"),
         pytest.param(["Train Epoch: 1 [64/60000 (1%)]", "Iter #x: 2 img/sec per GPU", "loss"], {}, id="none"),
     ],

@@ -74,6 +74,9 @@ def test_text_without_a_valid_matrix_is_rejected() -> None:
         ("\tGPU0\tGPU1\nGPU0\t X \tNV1\nGPU1\tNV", "The row of GPU1 is missing"),
         ("\tGPU0\tGPU1\nGPU0\tNV1\t X \nGPU1\t X \tNV1\n", "does not fit the header"),
         ("\tGPU0\tGPU0\nGPU0\t X \tNV1\n", "named twice"),
+        ("  GPU0 NIC9NIC1NIC1\nGPU0  X  PXB SYS SYS\n", "named twice"),
+        ("  GPU0 GPU1 NIC8NI\nGPU0  X  NV4 PXB SYS\nGPU1 NV4  X  SYS PXB\n", "has more links"),
+        ("  GPU0 GPU1\nGPU0  X  NV4 NODE NODE  0-15\nGPU1 NV4  X  SYS SYS  0-15\n", "has more links"),
     ]:
         with pytest.raises(UnreadableTopology, match=why):
             read_topology(text)
@@ -172,3 +175,6 @@ def test_adjoining_wide_cells_are_separated() -> None:
     assert found.nic_links[6][10:] == ("NODE", "NODE", "PXB", "PXB", "NODE", "NODE")
     assert found.nic_links[0][:3] == ("PXB", "PXB", "NODE")
     assert (found.cpus[7], found.numa[7]) == ("0-55,112-167", "1")
+    for wide in ("  NIC9  NIC10  NIC11  ", "NIC15  CPU"):
+        lines[0] = lines[0].replace(wide, "".join(wide.split()))
+    assert read_topology("\n".join(lines)) == found
