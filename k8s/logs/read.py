@@ -18,6 +18,7 @@ from k8s.logs.feed import MAX_STREAMS, LogSelection, by_time
 from k8s.logs.follow import Follower, LogRequest
 from k8s.logs.lines import (
     LONGEST_LINE_BYTES,
+    MAX_LINE_BYTES,
     Item,
     LogBlock,
     LogLine,
@@ -33,7 +34,7 @@ from k8s.text.sanitize import log_text, sanitize
 _WINDOW_S = 0.25
 _WAITING_BATCHES = 64
 _TERMINAL_CHARS = 1_000_000
-_WITHHELD_LINES = 10_000
+_WITHHELD_LINES, _WITHHELD_BYTES = 10_000, 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,25 +166,29 @@ class _OwnLines:
     # The lines of one rank of a pod that runs several. Those that name no rank, as torchrun's own, count
     # until a line names one: in a pod that marks no lines, any may be the rank's.
     def __init__(self, selection: LogSelection, instance: str, *, withholds: bool) -> None:
-        self._selection, self._instance, self._withholds = selection, instance, withholds
+        self._selection, self._instance, self.withholds = selection, instance, withholds
         self._withheld: list[Item] = []
+        self._withheld_bytes = 0
         self.is_marked = False
 
-    def take(self, batch: Sequence[Item]) -> list[Item]:
+    def take(self, batch: Sequence[Item], *, has_no_end: bool = False) -> list[Item]:
+        # A line without an end is not withheld: it may be of any length.
         chosen: list[Item] = []
         rank = self._selection.rank
         for item in batch:
             if isinstance(item, LogLine):
                 if item.rank is not None and not self.is_marked:
-                    self.is_marked = True
+                    self.is_marked, self.withholds = True, False
                     self._withheld.clear()
                 if item.rank != rank if self.is_marked else not self._matches(item):
                     continue
-                if self._withholds and not self.is_marked:
+                if self.withholds:
                     self._withheld.append(item)
-                    if len(self._withheld) < _WITHHELD_LINES:
+                    self._withheld_bytes += len(item.raw)
+                    is_full = len(self._withheld) >= _WITHHELD_LINES or self._withheld_bytes > _WITHHELD_BYTES
+                    if not (is_full or has_no_end):
                         continue
-                    self._withholds = False
+                    self.withholds = False
                     chosen += self.rest()
                     continue
             elif not self._matches(item):
@@ -205,23 +210,54 @@ class _RankBlocks:
         self._target, self._own = target, own
         self._ranks = (rank,) if own is not None else (rank, None)
         self._reader = RankReader(target.ranks, prints_all_ranks=target.prints_all_ranks)
-        self._partial = b""
+        self._partial = bytearray()
+        # Of a line that is passed on or left out in pieces: True if it is passed on.
+        self._passes: bool | None = None
 
     def take(self, batch: Sequence[Item]) -> list[Item]:
         chosen: list[Item] = []
-        owner_of, ranks = self._reader.owner, self._ranks
         for item in batch:
             if not isinstance(item, LogBlock):
                 chosen.append(item)
                 continue
-            *lines, self._partial = (self._partial + item.raw).split(b"\n")
-            if self._own is not None and not self._own.is_marked:
-                chosen += self._own.take(
-                    [LogLine(0, each, self._target, 0, *owner_of(each)) for each in lines]
-                )
-            elif text := b"".join([line + b"\n" for line in lines if owner_of(line)[0] in ranks]):
-                chosen.append(LogBlock(0, text, self._target, 0))
+            raw = item.raw
+            if self._passes is not None:
+                end = raw.find(b"\n") + 1 or len(raw)
+                chosen += self._block(raw[:end]) if self._passes else []
+                self._passes = None if raw[end - 1 : end] == b"\n" else self._passes
+                raw = raw[end:]
+            *lines, rest = raw.split(b"\n")
+            if lines:
+                lines[0] = bytes(self._partial) + lines[0]
+                self._partial.clear()
+                chosen += self._take_lines(lines)
+            self._partial += rest
+            is_withheld = self._own is not None and self._own.withholds
+            if len(self._partial) > (_WITHHELD_BYTES if is_withheld else MAX_LINE_BYTES):
+                chosen += self._begin_long(bytes(self._partial))
+                self._partial.clear()
         return chosen
+
+    def _take_lines(self, lines: Sequence[bytes]) -> list[Item]:
+        owner_of = self._reader.owner
+        if self._own is not None and not self._own.is_marked:
+            return self._own.take([LogLine(0, each, self._target, 0, *owner_of(each)) for each in lines])
+        return self._block(b"".join([line + b"\n" for line in lines if owner_of(line)[0] in self._ranks]))
+
+    def _begin_long(self, start: bytes) -> list[Item]:
+        line = LogLine(0, start, self._target, 0, *self._reader.owner(start))
+        if self._own is None or self._own.is_marked:
+            self._passes = line.rank in self._ranks
+            return self._block(start) if self._passes else []
+        found = self._own.take([line], has_no_end=True)
+        self._passes = any(each is line for each in found)
+        return [
+            *(each for each in found if each is not line),
+            *(self._block(start) if self._passes else ()),
+        ]
+
+    def _block(self, text: bytes) -> list[Item]:
+        return [LogBlock(0, text, self._target, 0)] if text else []
 
 
 class _RankFinder:

@@ -27,8 +27,10 @@ from k8s.logs import (
     Target,
     read,
 )
-from k8s.logs.feed import by_time
+from k8s.logs.feed import LogSelection, by_time
 from k8s.logs.job import full_log
+from k8s.logs.lines import MAX_LINE_BYTES, LogBlock
+from k8s.logs.read import _OwnLines, _RankBlocks
 from tests.k8s.logs.job_feed import pod_of, running, taken_until, target_of, texts
 from tests.scripted.logs import QUICK, START_NS, Fault, Run, ScriptedPod, connected, target
 
@@ -247,6 +249,42 @@ async def test_raw_and_timestamped_reads_select_the_same_lines(
         raw, _ = await read_raw(pods[0], replace(options, raw=True), ranks)
         assert raw == (await read_raw(pods[1], options, ranks))[0]
         assert [pod.requests[0].get("timestamps") for pod in pods] == [None, "true"]
+
+
+LONG = b"." * 300_000
+
+
+@pytest.mark.parametrize("options", [Options(), Options(rank=0), Options(rank=1)], ids=str)
+@pytest.mark.parametrize(
+    "texts",
+    [
+        (LONG,),
+        (b"a", LONG, b"b"),
+        (b"[rank0]: " + LONG, b"[rank1]: " + LONG, b"[rank0]: a"),
+        (b"a", LONG, b"[rank1]: b", LONG, b"[rank0]: c"),
+    ],
+    ids=["alone", "between", "marked", "unmarked first"],
+)
+async def test_a_line_without_an_end_comes_in_pieces(texts: Sequence[bytes], options: Options) -> None:
+    pods = ScriptedPod("job-worker-0"), ScriptedPod("job-worker-0")
+    for pod, each in product(pods, texts):
+        pod.write(each)
+    raw, _ = await read_raw(pods[0], replace(options, raw=True), (0, 1))
+    assert raw == (await read_raw(pods[1], options, (0, 1)))[0]
+    async with connected(pods[0]) as (_, client):
+        items = await read_items(client, [target_of(pods[0], 0, 1)], replace(options, raw=True))
+    pieces = [len(each.raw) for each in items if isinstance(each, LogLine)]
+    assert options.rank is not None or max(pieces) <= 2**17 + MAX_LINE_BYTES
+
+
+def test_a_rank_of_a_log_without_line_ends_is_withheld_within_a_limit() -> None:
+    blocks = _RankBlocks(
+        Target("ns", "p", ranks=(0, 1)), 1, _OwnLines(LogSelection(rank=1), "p", withholds=True)
+    )
+    chunk = LogBlock(0, b"." * 2**20, Target("ns", "p"), 0)
+    taken = [[each for each in blocks.take([chunk]) if isinstance(each, LogLine)] for _ in range(20)]
+    passed = [sum(len(each.raw) for each in found) >> 20 for found in taken]
+    assert passed == [0] * 16 + [17, 1, 1, 1]
 
 
 async def test_a_raw_log_that_ends_within_a_line_is_read_again() -> None:
