@@ -292,7 +292,7 @@ def _group_names(evidence: Evidence) -> list[str]:
 
 
 def _native_groups(specs: Iterable[SchedulingSpec]) -> list[str]:
-    return list({each.scheduling_group.pod_group_name for each in specs if each.scheduling_group is not None})
+    return list({(each.scheduling_group or {}).get("podGroupName", "") for each in specs} - {""})
 
 
 async def _no_group() -> None:

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from k8s.models.accelerators import Counts, is_accelerator
 from k8s.models.base import Meta, Value
-from k8s.models.node import Node
+from k8s.models.node import Node, Taint
 from k8s.models.pod import Pod
 from k8s.models.resources import Resource
 
@@ -93,19 +93,13 @@ class CounterConsumption(Value, frozen=True):
     counter_set: str = ""
 
 
-class DeviceTaint(Value, frozen=True):
-    """A taint that keeps claims from a device, unless its effect is None."""
-
-    effect: str = ""
-
-
 class BasicDevice(Value, frozen=True):
     """The properties of a device."""
 
     node_name: str = ""
     attributes: dict[str, DeviceAttribute] | None = None
     consumes_counters: list[CounterConsumption] | None = None
-    taints: list[DeviceTaint] | None = None
+    taints: list[Taint] | None = None
 
 
 class SliceDevice(BasicDevice, frozen=True):
@@ -154,22 +148,11 @@ class ResourceSlice(Value, frozen=True):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
-class CelSelector(Value, frozen=True):
-    """A condition on devices, as `device.driver == "gpu.amd.com"`."""
-
-    expression: str = ""
-
-
-class DeviceSelector(Value, frozen=True):
-    """A condition on devices in one of several languages, of which CEL is the only one."""
-
-    cel: CelSelector = CelSelector()
-
-
 class DeviceClassSpec(Value, frozen=True):
     """Conditions that all devices of a class meet, and the extended resource that they serve."""
 
-    selectors: list[DeviceSelector] | None = None
+    selectors: list[dict[str, dict[str, str]]] | None = None
+    """Each with a CEL `expression`, as `device.driver == "gpu.amd.com"`."""
     extended_resource_name: str = ""
 
 
@@ -222,7 +205,8 @@ def resource_by_driver(classes: Iterable[DeviceClass]) -> dict[str, str]:
     found: dict[str, set[str]] = {}
     for each in classes:
         name = each.spec.extended_resource_name
-        text = " ".join(selector.cel.expression for selector in each.spec.selectors or ())
+        conditions = (selector.get("cel", {}) for selector in each.spec.selectors or ())
+        text = " ".join(found.get("expression", "") for found in conditions)
         if is_accelerator(name) and not _OF_PARTS.search(text):
             for driver in _DRIVER.findall(text):
                 found.setdefault(driver, set()).add(name)
@@ -273,13 +257,8 @@ def _users(claim: ResourceClaim, pods: Iterable[Pod]) -> Iterator[str]:
             yield consumer.uid
         elif consumer.resource == "podgroups":
             for pod in pods:
-                group = pod.spec.scheduling_group
-                if (
-                    group is not None
-                    and group.pod_group_name == consumer.name
-                    and pod.metadata.namespace == meta.namespace
-                    and meta.name in pod.claim_names
-                ):
+                is_member = (pod.spec.scheduling_group or {}).get("podGroupName") == consumer.name
+                if is_member and pod.metadata.namespace == meta.namespace and meta.name in pod.claim_names:
                     yield pod.metadata.uid
 
 
@@ -375,5 +354,5 @@ def _with_advertised(node: Node, advertised: Advertised) -> Node:
 def _with_claims(pod: Pod, counts: Counts) -> Pod:
     extended = pod.status.extended_resource_claim_status
     mappings = (extended.request_mappings or ()) if extended is not None else ()
-    limits = tuple(sorted({each.resource_name for each in mappings}))
+    limits = tuple(sorted({each.get("resourceName", "") for each in mappings}))
     return replace(pod, spec=replace(pod.spec, claimed=counts, claimed_limits=limits))

@@ -62,18 +62,6 @@ class Container(Value, frozen=True):
         return self.name, self.image, self.restart_policy, rules, requests, limits, bool(asked.claims)
 
 
-class PodClaim(Value, frozen=True):
-    """A resource claim of a pod, in `spec` or `status`; the name is empty if a template makes the claim."""
-
-    resource_claim_name: str = ""
-
-
-class SchedulingGroup(Value, frozen=True):
-    """`spec.schedulingGroup`: the native PodGroup with which a pod is scheduled."""
-
-    pod_group_name: str = ""
-
-
 class PodSpec(Value, frozen=True):
     """The containers of a pod, its node, and its restart policy."""
 
@@ -83,8 +71,9 @@ class PodSpec(Value, frozen=True):
     overhead: Quantities | None = None
     resources: Resources | None = None
     """Pod-level resources, since Kubernetes 1.34."""
-    resource_claims: list[PodClaim] | None = None
-    scheduling_group: SchedulingGroup | None = None
+    resource_claims: list[dict[str, str]] | None = None
+    scheduling_group: dict[str, str] | None = None
+    """`podGroupName`: the native PodGroup with which the pod is scheduled."""
     claimed: dict[str, int] | None = None
     """Not an API field: resource to devices held through claims, see `k8s.models.dra`."""
     claimed_limits: tuple[str, ...] = ()
@@ -152,16 +141,10 @@ class ContainerStatus(Value, frozen=True):
     restart_count: int = 0
 
 
-class ExtendedRequest(Value, frozen=True):
-    """An extended resource of a container that a resource claim provides."""
-
-    resource_name: str = ""
-
-
 class ExtendedResourceClaim(Value, frozen=True):
-    """`status.extendedResourceClaimStatus`: the claim that the scheduler made for limits of a pod."""
+    """The claim that the scheduler made for limits of a pod; each mapping has a `resourceName`."""
 
-    request_mappings: list[ExtendedRequest] | None = None
+    request_mappings: list[dict[str, str]] | None = None
 
 
 # Every running pod has these; once true, they carry no information.
@@ -182,7 +165,7 @@ class PodStatus(Value, frozen=True):
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     start_time: datetime | None = None
-    resource_claim_statuses: list[PodClaim] | None = None
+    resource_claim_statuses: list[dict[str, str]] | None = None
     extended_resource_claim_status: ExtendedResourceClaim | None = None
 
     def __post_init__(self) -> None:
@@ -212,8 +195,5 @@ class Pod(Value, frozen=True):
     @property
     def claim_names(self) -> set[str]:
         """Return the names of its resource claims, except the one made for its limits."""
-        return {
-            each.resource_claim_name
-            for each in (*(self.spec.resource_claims or ()), *(self.status.resource_claim_statuses or ()))
-            if each.resource_claim_name
-        }
+        found = (*(self.spec.resource_claims or ()), *(self.status.resource_claim_statuses or ()))
+        return {each["resourceClaimName"] for each in found if "resourceClaimName" in each}
