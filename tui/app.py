@@ -252,15 +252,15 @@ class Console(PacedApp[int]):
         await asyncio.to_thread(_import_modules, *slow)
         from k8s.client.client import Client
         from k8s.jobs.permissions import Permissions
+        from tui.actions.context import login_dialog
         from tui.actions.notices import Notifier
         from tui.feeds.cluster_feed import ClusterFeed
         from tui.files.served_kinds import find_served, store_served
 
         try:
             options = await self._resolve_options(self.options, self._show_progress)
-            client = await Client.connect(
-                options.kubeconfig, options.context, options.namespace, options.overrides, is_brief=True
-            )
+            where = options.kubeconfig, options.context, options.namespace, options.overrides
+            client = await Client.connect(*where, is_brief=True, dialog=login_dialog(self))
         except KubeError as error:
             self.snapshot = replace(self.snapshot, stale=str(error), is_synced=True, progress="")
             return

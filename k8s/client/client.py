@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from k8s.client.auth.cluster_config import ClusterConfig, load
+from k8s.client.auth.exec_plugin import LoginDialog
 from k8s.client.auth.overrides import ConfigOverrides
 from k8s.client.connection import Connection
 from k8s.client.rate_limiter import RateLimiter
@@ -99,10 +100,11 @@ class Client:
         overrides: ConfigOverrides | None = None,
         *,
         is_brief: bool = False,
+        dialog: LoginDialog | None = None,
     ) -> Self:
-        """Create a client from a kubeconfig, or raise `NoCluster`; nothing is sent yet."""
+        """Create a client as `load` reads its configuration, or raise `NoCluster`; nothing is sent yet."""
         overrides = overrides or ConfigOverrides()
-        config = await load(kubeconfig, context, namespace, overrides)
+        config = await load(kubeconfig, context, namespace, overrides, dialog=dialog)
         return cls(config, request_s=overrides.request_s or REQUEST_S, is_brief=is_brief)
 
     async def close(self) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -22,9 +22,14 @@ from tui.screens.lists.jobs import JobsView
 from tui.terminal.key_queue import keys_held
 
 if TYPE_CHECKING:
+    from k8s.client.auth.exec_plugin import LoginDialog
     from tui.app import Console
 
 MOST_RECENT = 20
+# End of an exec plugin's output that is shown while the console connects.
+_DIALOG_CHARS, _DIALOG_LINES = 2_000, 3
+# A device code has to be typed elsewhere.
+TOAST_S = 60.0
 # Anything else would be another path of the API.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
@@ -160,9 +165,42 @@ def refresh(console: Console, request: ActionRequest) -> None:
     if (view := console.views.current) is not None:
         view.refresh_feeds()
     if console.cluster_feed is not None:
+        if (plugin := console.cluster_feed.client.config.exec_plugin) is not None:
+            plugin.dialog.lend_terminal = partial(_lend_terminal, console, plugin.dialog)
         console.cluster_feed.retry_now()
     else:
         console.connect()
+
+
+def login_dialog(console: Console) -> LoginDialog:
+    """Return the means by which exec plugins reach the user: the connecting view, and the terminal once."""
+    from k8s.client.auth.exec_plugin import LoginDialog
+
+    shown = ""
+
+    def show(text: str) -> None:
+        nonlocal shown
+        shown = f"{shown}{text}"[-_DIALOG_CHARS:]
+        lines = [line.strip() for line in shown.split("\n") if line.strip()]
+        if console.client is None:
+            progress = "\n".join(("Waiting for your login…", *lines[-_DIALOG_LINES:]))
+            console.snapshot = replace(console.snapshot, stale="", is_synced=False, progress=progress)
+        elif text.strip():
+            console.notify(text.strip(), title="Message of your exec plugin", timeout=TOAST_S, markup=False)
+
+    dialog = LoginDialog(show, hint="Press ctrl+r to log in on this terminal.")
+    dialog.lend_terminal = partial(_lend_terminal, console, dialog)
+    return dialog
+
+
+@contextmanager
+def _lend_terminal(console: Console, dialog: LoginDialog) -> Iterator[None]:
+    from tui.terminal.pod_shell import handed_over, signals_left_to_program
+
+    # Once for each ctrl+r: a renewal must not take the terminal from somebody who types.
+    dialog.lend_terminal = None
+    with handed_over(console), signals_left_to_program():
+        yield
 
 
 FUNCTIONS: Functions = {

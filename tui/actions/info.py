@@ -123,7 +123,7 @@ def _cluster(console: Console, snapshot: ClusterSnapshot) -> Fields:
 def _link(snapshot: ClusterSnapshot) -> str:
     if snapshot.stale:
         return " ".join(snapshot.stale.split())
-    return "live" if snapshot.is_synced else snapshot.progress or "reading"
+    return "live" if snapshot.is_synced else " ".join(snapshot.progress.split()) or "reading"
 
 
 def _clock(ahead_s: float) -> str:

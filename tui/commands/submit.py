@@ -35,7 +35,7 @@ from tui.commands.submission.refusals import Refusal, reported_once, warn_of
 from tui.commands.submission.submit_checks import check_submit
 from tui.commands.submission.submit_flags import add_spec_arguments, complain, model_flags, spec_of
 from tui.commands.submission.template import fill_in, template_named, with_kind
-from tui.commands.support.connect import check_may_change, cluster, read_jobs
+from tui.commands.support.connect import check_may_change, cluster, login_dialog, read_jobs
 from tui.commands.support.created import add_show_secrets, shown_manifests, write_owned_objects
 from tui.commands.support.log_output import follow_to_end
 from tui.commands.support.output import WrongUsage, confirm, is_interactive, write, write_object, write_stderr
@@ -348,7 +348,7 @@ async def _nodes(options: ConsoleOptions, client: Client) -> ClusterSnapshot | N
 
 async def _namespace(options: ConsoleOptions) -> str:
     try:
-        config = await load(options.kubeconfig, options.context, options.namespace)
+        config = await load(options.kubeconfig, options.context, options.namespace, dialog=login_dialog())
     except NoCluster:
         return options.namespace or "default"
     return config.namespace

@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from k8s.client.auth.exec_plugin import Credentials, ExecPlugin, ExecPluginFailed, without_secrets
+from k8s.client.auth.exec_plugin import (
+    Credentials,
+    ExecPlugin,
+    ExecPluginFailed,
+    LoginDialog,
+    NeedsTerminal,
+    without_secrets,
+)
 from k8s.client.auth.kubeconfig import SANDBOX_HINT, UNUSABLE, Context, ResolvedContext, read_kubeconfig
 from k8s.client.auth.overrides import ConfigOverrides
 from k8s.client.auth.proxies import is_loopback, proxy_for
@@ -156,6 +163,8 @@ class ClusterConfig:
         """
         try:
             await self._fetch_credentials()
+        except NeedsTerminal as error:
+            raise Unauthorized("Could not log in again.", str(error), error.hint) from None
         except ExecPluginFailed as error:
             run = f"Login expired: run {self.exec_plugin.shown}. It says: " if self.exec_plugin else ""
             raise Unauthorized("Could not log in again.", f"{run}{error}", UNAUTHORIZED_HINT) from None
@@ -242,12 +251,13 @@ async def load(
     namespace: str = "",
     overrides: ConfigOverrides | None = None,
     *,
+    dialog: LoginDialog | None = None,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> ClusterConfig:
     """Read `kubeconfig`, else kubectl's default, else a pod's service account; fetch credentials.
 
     `overrides` replace parts of a kubeconfig, or of a service account the user to act as; with a server
-    among them no kubeconfig is needed.
+    among them no kubeconfig is needed. Exec plugins reach the user by `dialog`, now and at renewals.
 
     Raises:
         NoCluster: None was found, or it cannot be used; the hint suggests the sandbox.
@@ -264,10 +274,9 @@ async def load(
     resolved = replace(resolved, context=where, user=overrides.user(resolved.user))
     files = ", ".join(str(path) for path in merged.files) or "--server"
     try:
-        config = await _from_context(resolved)
+        config = await _from_context(resolved, dialog or LoginDialog())
     except ExecPluginFailed as error:
-        hint = "Run the exec plugin of your kubeconfig by hand to see what is wrong."
-        raise NoCluster("Could not log in to the cluster.", str(error), hint) from None
+        raise NoCluster("Could not log in to the cluster.", str(error), error.hint) from None
     except (OSError, ValueError) as error:
         named = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
         why = f"{files}: {named}{without_secrets(file_problem(error))}"
@@ -276,7 +285,7 @@ async def load(
     return config
 
 
-async def _from_context(resolved: ResolvedContext) -> ClusterConfig:
+async def _from_context(resolved: ResolvedContext, dialog: LoginDialog) -> ClusterConfig:
     where, user, cluster = resolved.context, resolved.user, resolved.cluster
     _check_server(where.server)
     config = ClusterConfig(
@@ -295,7 +304,7 @@ async def _from_context(resolved: ResolvedContext) -> ClusterConfig:
     if token := user.get("token"):
         config.api_key["BearerToken"] = _bearer(str(token))
     elif isinstance(plugin := user.get("exec"), Mapping):
-        config.exec_plugin = ExecPlugin.from_user(plugin, cluster)
+        config.exec_plugin = ExecPlugin.from_user(plugin, cluster, dialog)
     elif "auth-provider" in user:
         config.auth_provider = _auth_provider_of(resolved)
     elif "username" in user:

@@ -2,27 +2,33 @@
 
 The kubernetes package could run them, too, but lets them use our terminal and any amount of time,
 and drops the certificate if there is a token. Protocol: client.authentication.k8s.io.
+
+Plugins talk to the user on stderr (a device code, a prompt): `LoginDialog` shows it and lends the terminal.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import codecs
 import json
 import os
 import re
 import signal
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Self
 
 from k8s.text.home import read_named_file
-from k8s.text.sanitize import sanitize
+from k8s.text.sanitize import sanitize, sanitize_lines
 
 # Generous: the user may have to confirm the login in a browser.
 TIMEOUT_S = 60.0
+# For a plugin that has the user's attention: device codes are valid for so long.
+DIALOG_S = 900.0
 # This extension of a cluster is passed to exec plugins as `config`.
 CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
 _MESSAGE_CHARS = 300
@@ -34,6 +40,30 @@ _CONTENTS = re.compile(r"\{.*\}", re.DOTALL)
 
 class ExecPluginFailed(Exception):
     """An exec plugin gave no credentials. The message contains no secret."""
+
+    hint = "Run the exec plugin of your kubeconfig by hand to see what is wrong."
+
+
+@dataclass(slots=True)
+class LoginDialog:
+    """Means by which exec plugins reach the user."""
+
+    show: Callable[[str], None] | None = None
+    """Receives their error output as it arrives, sanitised; None leaves it to the error if they fail."""
+    lend_terminal: Callable[[], AbstractContextManager[None]] | None = None
+    """While it is entered, stdin and stderr are a terminal for the plugin alone; None without one."""
+    is_lent_if_available: bool = False
+    """Lend it also to plugins that can do without: `interactiveMode: IfAvailable`."""
+    hint: str = "Run it on a terminal."
+    """Advice where a plugin needs a terminal, and there is none to lend."""
+
+
+class NeedsTerminal(ExecPluginFailed):
+    """The plugin runs on a terminal only, and there is none to lend."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +87,13 @@ class ExecPlugin:
     cluster: Mapping[str, Any] | None = None
     """Cluster details for the plugin; None unless it asks for `provideClusterInfo`."""
     install_hint: str = ""
-    wants_terminal: bool = False
+    interactive_mode: str = "IfAvailable"
+    dialog: LoginDialog = field(default_factory=LoginDialog, repr=False)
 
     @classmethod
-    def from_user(cls, exec_config: Mapping[str, Any], cluster: Mapping[str, Any]) -> Self:
+    def from_user(
+        cls, exec_config: Mapping[str, Any], cluster: Mapping[str, Any], dialog: LoginDialog | None = None
+    ) -> Self:
         """Parse the `exec` entry of a kubeconfig's user.
 
         Raises:
@@ -79,7 +112,8 @@ class ExecPlugin:
             api_version=exec_config["apiVersion"],
             cluster=_cluster_info(cluster) if exec_config.get("provideClusterInfo") else None,
             install_hint=str(exec_config.get("installHint") or ""),
-            wants_terminal=exec_config.get("interactiveMode") == "Always",
+            interactive_mode=str(exec_config.get("interactiveMode") or "IfAvailable"),
+            dialog=dialog or LoginDialog(),
         )
 
     @property
@@ -94,33 +128,46 @@ class ExecPlugin:
         return sanitize(" ".join([*shown, *hidden]))
 
     async def run(self, timeout_s: float = TIMEOUT_S) -> Credentials:
-        """Run the plugin without a terminal; kill it on cancellation or timeout.
+        """Run the plugin; kill it on cancellation or timeout, which is longer once it talks to the user.
 
         Raises:
             ExecPluginFailed: The plugin gave no credentials.
         """
-        if self.wants_terminal:
-            raise ExecPluginFailed(f"{self.shown} needs a terminal.")
-        exec_info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
-        if self.cluster is not None:
-            exec_info["spec"] = {"interactive": False, "cluster": self.cluster}
-        pipe = asyncio.subprocess.PIPE
+        lend = self.dialog.lend_terminal
+        if self.interactive_mode == "Always" and lend is None:
+            message = f"{self.shown} needs a terminal (interactiveMode: Always)."
+            raise NeedsTerminal(message, self.dialog.hint)
+        is_lent = self.interactive_mode == "Always" or (
+            self.interactive_mode == "IfAvailable" and self.dialog.is_lent_if_available
+        )
+        if lend is None or not is_lent:
+            return await self._run(timeout_s, is_interactive=False)
+        with lend():
+            return await self._run(DIALOG_S, is_interactive=True)
+
+    async def _run(self, timeout_s: float, *, is_interactive: bool) -> Credentials:
+        spec = {"interactive": is_interactive} | (
+            {"cluster": self.cluster} if self.cluster is not None else {}
+        )
+        exec_info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
         try:
-            # In a new session it cannot open the terminal that the console draws on.
+            # Otherwise in a new session, in which it cannot open the terminal that the console draws on.
             process = await asyncio.create_subprocess_exec(
                 *self.argv,
                 env={**os.environ, **self.env, "KUBERNETES_EXEC_INFO": json.dumps(exec_info)},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=pipe,
-                stderr=pipe,
-                start_new_session=True,
+                stdin=None if is_interactive else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=None if is_interactive else asyncio.subprocess.PIPE,
+                start_new_session=not is_interactive,
             )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else "its arguments cannot be passed on"
             raise ExecPluginFailed(sanitize(f"{self.argv[0]}: {why}. {self.install_hint}".strip())) from None
+        kill = process.kill if is_interactive else partial(os.killpg, process.pid, signal.SIGKILL)
         try:
-            async with asyncio.timeout(timeout_s):
-                reads = [_read_all(stream, process.pid) for stream in (process.stdout, process.stderr)]
+            async with asyncio.timeout(timeout_s) as limit:
+                show = partial(self._show, limit) if self.dialog.show is not None else None
+                reads = [_read_all(process.stdout, kill), _read_all(process.stderr, kill, show)]
                 output, stderr = await asyncio.gather(*reads)
                 await process.wait()
         except TimeoutError:
@@ -128,7 +175,7 @@ class ExecPlugin:
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                    kill()
                 await process.wait()
         if max(len(output), len(stderr)) > _MOST_BYTES:
             raise ExecPluginFailed(f"{self.shown} printed more than 1 MiB, so it was stopped.")
@@ -136,6 +183,11 @@ class ExecPlugin:
             message = without_secrets(stderr.decode("utf-8", "replace"))
             raise ExecPluginFailed(message or f"{self.shown} exited with status {process.returncode}.")
         return self._read(output)
+
+    def _show(self, limit: asyncio.Timeout, text: str) -> None:
+        limit.reschedule(asyncio.get_running_loop().time() + DIALOG_S)
+        if self.dialog.show is not None:
+            self.dialog.show(text)
 
     def _read(self, output: bytes) -> Credentials:
         try:
@@ -158,13 +210,18 @@ class ExecPlugin:
         return credentials
 
 
-async def _read_all(stream: asyncio.StreamReader | None, pid: int) -> bytes:
+async def _read_all(
+    stream: asyncio.StreamReader | None, kill: Callable[[], None], show: Callable[[str], None] | None = None
+) -> bytes:
     content = b""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while stream is not None and (chunk := await stream.read(65536)):
         content = (content + chunk)[: _MOST_BYTES + 1]
         if len(content) > _MOST_BYTES:  # keep reading: asyncio sees no exit while a pipe holds unread bytes
             with suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
+                kill()
+        elif show is not None:
+            show(sanitize_lines(decoder.decode(chunk).replace("\r\n", "\n").replace("\r", "\n")))
     return content
 
 

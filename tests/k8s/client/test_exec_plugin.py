@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from k8s.client.auth.cluster_config import load
-from k8s.client.auth.exec_plugin import ExecPlugin, ExecPluginFailed, without_secrets
+from k8s.client.auth.exec_plugin import ExecPlugin, ExecPluginFailed, LoginDialog, without_secrets
 from k8s.client.client import Client
 from k8s.errors import NoCluster, Unauthorized
 from tests.k8s.client.login import KNOWN, LONG_AGO, VERSION, Badge, Plugin, guarded, server_that_checks
@@ -238,7 +238,10 @@ async def test_a_failed_exec_plugin_reports_the_reason_without_secrets() -> None
         ),
         ({"command": "no-such-login"}, "no-such-login: No such file"),
         ({"command": "a\0b"}, "cannot be passed on"),
-        ({"command": "aws", "interactiveMode": "Always"}, "needs a terminal"),
+        (
+            {"command": "aws", "interactiveMode": "Always"},
+            r"aws needs a terminal \(interactiveMode: Always\)",
+        ),
         ({"command": "sh", "args": ["-c", "exit 7"]}, "exited with status 7"),
         (
             {"command": "sh", "args": ["-c", 'echo \'{"token": "SECRET"}\'']},
@@ -335,3 +338,35 @@ async def test_a_login_command_that_never_stops_printing_is_ended(stream: str) -
     plugin = ExecPlugin(argv=[sys.executable, "-c", program], env={}, api_version="v1")
     with pytest.raises(ExecPluginFailed, match="printed more than 1 MiB"):
         await plugin.run(WAIT_S)
+
+
+async def test_the_lines_of_an_exec_plugin_are_shown_while_it_waits_for_the_user(tmp_path: Path) -> None:
+    script = (
+        "import json,os,sys,time\n"
+        "sys.stderr.write('Enter KXPQ-7731\\r\\n\\x1b[2JPIN: '); sys.stderr.flush()\n"
+        f"while not os.path.exists({str(tmp_path / 'confirmed')!r}): time.sleep(0.01)\n"
+        "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
+        "print(json.dumps({**info, 'status': {'token': str(info['spec']['interactive'])}}))"
+    )
+    shown: list[str] = []
+    confirmed = tmp_path / "confirmed"
+
+    def show(text: str) -> None:
+        shown.append(text)
+        if "PIN: " in "".join(shown):
+            confirmed.touch()
+
+    entry = {"apiVersion": "v1", "command": sys.executable, "args": ["-c", script]}
+    plugin = ExecPlugin.from_user(entry, {}, LoginDialog(show))
+    assert (await plugin.run(WAIT_S)).token == "False"
+    assert "".join(shown) == "Enter KXPQ-7731\nPIN: "
+
+
+async def test_a_plugin_that_always_needs_a_terminal_is_refused_with_advice_and_not_run(
+    plugin: Plugin,
+) -> None:
+    user = {"exec": plugin.exec_part(interactiveMode="Always")}
+    made = write(plugin.folder / "config", config(user=user))
+    with pytest.raises(NoCluster, match="needs a terminal") as caught:
+        await load(made, dialog=LoginDialog(hint="Run it on a terminal: gpuconsole list"))
+    assert (caught.value.hint, plugin.runs) == ("Run it on a terminal: gpuconsole list", 0)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+import shlex
+import sys
+import termios
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from k8s.client.auth.exec_plugin import LoginDialog
 from k8s.client.client import Client
 from k8s.client.server_version import fetch_version
 from k8s.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, NotFound, NotKubernetes
 from k8s.snapshot import ClusterSnapshot
-from tui.commands.support.output import write_stderr
+from k8s.text.sanitize import sanitize
+from tui.commands.support.output import is_interactive, write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.files.served_kinds import find_served, store_served
-from tui.options import ConsoleOptions, command_line
+from tui.options import ConsoleOptions, command_line, program
 from tui.text.format import Clock
 
 if TYPE_CHECKING:
@@ -37,7 +42,7 @@ async def cluster(options: ConsoleOptions, *, is_brief: bool = False) -> AsyncIt
     """
     options = await with_sandbox(options)
     where = options.kubeconfig, options.context, options.namespace, options.overrides
-    async with await Client.connect(*where, is_brief=is_brief) as client:
+    async with await Client.connect(*where, is_brief=is_brief, dialog=login_dialog()) as client:
         client.on_warning(lambda words: write_stderr(f"Warning: {words}"))
         try:
             yield client
@@ -45,6 +50,35 @@ async def cluster(options: ConsoleOptions, *, is_brief: bool = False) -> AsyncIt
             if _is_foreign(error):
                 await _check_is_kubernetes(client)
             raise
+
+
+def login_dialog() -> LoginDialog:
+    """Return the means by which exec plugins reach the user of a command: its terminal, if there is one."""
+    return LoginDialog(
+        show=_show_at_once if sys.stderr.isatty() else None,
+        lend_terminal=_restored_terminal if is_interactive() else None,
+        is_lent_if_available=True,
+        hint=f"Run it on a terminal: {_own_line()}",
+    )
+
+
+def _own_line() -> str:
+    return sanitize(shlex.join([*program().split(), *sys.argv[1:]]))
+
+
+def _show_at_once(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+@contextmanager
+def _restored_terminal() -> Iterator[None]:
+    # A plugin that is killed at its prompt for a password leaves the terminal without echo.
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 def _is_foreign(error: BaseException | None) -> bool:
@@ -169,6 +203,8 @@ def check_may_change(options: ConsoleOptions, doing: str) -> None:
 
 def with_cluster_flags(options: ConsoleOptions, text: str) -> str:
     """Return text whose commands name this run's cluster, so that they can be pasted as they are."""
+    if _own_line() in text:
+        return text
     return _COMMAND.sub(lambda _: f"{command_line(options)} ", text)
 
 

@@ -24,7 +24,8 @@ PREVIEW_COLUMNS = 140
 
 def progress_of(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     """Return the title part that shows the progress of the first sync."""
-    return (snapshot.progress,) if snapshot.progress and not snapshot.is_synced else ()
+    progress = snapshot.progress.partition("\n")[0]
+    return (progress,) if progress and not snapshot.is_synced else ()
 
 
 class ListView(View):

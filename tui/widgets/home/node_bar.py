@@ -93,7 +93,8 @@ class NodeBar(Widget, can_focus=True):
         missing = snapshot.missing_gpus
         unread = "" if snapshot.nodes else no_cluster(snapshot)
         if unread:
-            unread = snapshot.trouble or ("no cluster" if snapshot.stale else snapshot.progress or "reading…")
+            progress = snapshot.progress.partition("\n")[0] or "reading…"
+            unread = snapshot.trouble or ("no cluster" if snapshot.stale else progress)
         self._problem = missing[0].words if missing else unread
         self._update()
 
