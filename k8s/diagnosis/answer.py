@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # reading waiting jobs needs no patterns of failures
     from k8s.diagnosis.failures import Triage
 
-# The last lines of a traceback, where only the most telling part is shown.
-FEW_LINES = 6
-
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -48,17 +45,16 @@ class Answer:
     triage: Triage | None = None
     """The failure that the logs show; None for other states, and if they show none."""
 
-    def as_text(self, advice: Callable[[str], str] = str, *, traceback_lines: int | None = None) -> str:
-        """Return plain text; `advice` adapts a line to where it is read, the console or the command line.
-
-        `traceback_lines` limits the traceback of the rank that failed first to its last lines.
-        """
+    def as_text(self, advice: Callable[[str], str] = str) -> str:
+        """Return plain text; `advice` adapts a line to where it is read, the console or the command line."""
         lines = [self.sentence]
         if self.facts:
             lines += ["", "Seen:", *(f"  {fact.kind}: {fact.text}" for fact in self.facts)]
-        if self.triage is not None and len(self.triage.traceback) > 1:
-            shown = self.triage.traceback[-traceback_lines:] if traceback_lines else self.triage.traceback
-            lines += ["", f"Error of {self.triage.culprit}:", *(f"  {line}" for line in shown)]
         if self.help:
             lines += ["", "What would help:", *(f"  {advice(line)}" for line in self.help)]
+        if self.triage is not None and len(self.triage.traceback) > 1:
+            from k8s.diagnosis.stacks.frames import folded_traceback
+
+            shown = folded_traceback(self.triage.traceback)
+            lines += ["", f"Error of {self.triage.culprit}:", *(f"  {line}" for line in shown)]
         return "\n".join(lines)

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 
 from k8s.client.client import Client
-from k8s.diagnosis.answer import FEW_LINES, Answer
+from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.gather import answer_why
 from k8s.snapshot import Job
 from k8s.text.sanitize import sanitize
@@ -34,7 +34,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if flags.output in ("json", "yaml"):
         write_object(answer_values(answer), flags.output)
     else:
-        write_text(answer.as_text(traceback_lines=FEW_LINES))
+        write_text(answer.as_text())
     return 0
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from k8s.diagnosis.stacks.frames import folded_traceback
 from k8s.text.sanitize import decode, log_text
 
 if TYPE_CHECKING:
@@ -335,6 +336,8 @@ class _Block:
     def _append(self, text: str) -> None:
         lines = self.error.lines
         lines.append(text[:LINE_CHARS])
+        if len(lines) > TRACEBACK_LINES:
+            lines[:] = folded_traceback(lines)
         if len(lines) > TRACEBACK_LINES:
             # The head shows where it began, the end what happened.
             del lines[TRACEBACK_LINES // 4]

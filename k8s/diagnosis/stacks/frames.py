@@ -1,4 +1,4 @@
-"""Python stacks as faulthandler and py-spy print them, and the place that they name."""
+"""Python stacks as faulthandler and py-spy print them, the place that they name, and tracebacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ MOST_FRAMES, LONGEST_NAME = 100, 300
 _THREAD = re.compile(r"(Current thread|Thread) (?:0x)?[0-9a-fA-F]+(?:[ :(].*)?$")
 _FRAME = re.compile(r'  File "(.*)", line (\d{1,9}|\?\?\?) in (.*)$')
 _PY_SPY_FRAME = re.compile(r"    (\S.*) \((.*):(\d{1,9})\)$")
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<frozen |\.zip/torch/")
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<frozen |\.zip/torch/")
+_TRACEBACK_FRAME = re.compile(r'(\s+)File "([^"\n]*)", line (\d{1,9})')
+_FOLDED = re.compile(r"\s+… (\d+) frames? of libraries, to ")
 _PREFIX = re.compile(r".*/(?:site|dist)-packages/|.*\.zip/")
 # Functions of libraries that say nothing about what the user called.
 _WRAPPERS = re.compile(
@@ -56,6 +58,28 @@ class Frame:
 
     def __str__(self) -> str:
         return f"{self.function} ({_PREFIX.sub('', self.file)}:{self.line})"
+
+
+def folded_traceback(lines: Sequence[str]) -> list[str]:
+    """Return the lines of a traceback with one line for each run of frames of libraries."""
+    found: list[str] = []
+    count, indent, is_library = 0, "", False
+    for line in lines:
+        frame, folded = _TRACEBACK_FRAME.match(line), _FOLDED.match(line)
+        if folded or (frame and _LIBRARY.search(frame[2])):
+            count += int(folded[1]) if folded else 1
+            if count > 1 and is_library:
+                found.pop()
+            indent = frame[1] if frame else indent
+            place = f"{_PREFIX.sub('', frame[2])}:{frame[3]}" if frame else line.rpartition(", to ")[2]
+            found.append(f"{indent or '  '}… {count} frame{'s' * (count > 1)} of libraries, to {place}")
+            is_library = True
+        elif (
+            not is_library or frame or not line[:1].isspace() or len(line) - len(line.lstrip()) < len(indent)
+        ):
+            found.append(line)
+            count, is_library = 0, False
+    return found
 
 
 def parse_stack(text: str) -> tuple[Frame, ...]:

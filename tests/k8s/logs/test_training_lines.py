@@ -132,7 +132,10 @@ def restarts(*lines: LogLine) -> list[int]:
             id="heading-above-the-losses",
         ),
         pytest.param(
-            ["步骤 40\uff1a训练损失 0.9\uff0c验证损失 1.1", "Шаг 50: потери на обучении 0.8, потери на валидации 1.0"],
+            [
+                "步骤 40\uff1a训练损失 0.9\uff0c验证损失 1.1",
+                "Шаг 50: потери на обучении 0.8, потери на валидации 1.0",
+            ],
             {"train_loss": [(40, 0.9), (50, 0.8)], "val_loss": [(40, 1.1), (50, 1.0)]},
             id="other-languages",
         ),

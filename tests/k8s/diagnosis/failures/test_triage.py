@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.failures import CAUSES, ContainerLog, FailureCause, Triage, triage
 from k8s.diagnosis.failures.causes import compiled
 from k8s.text.sanitize import sanitize
@@ -291,3 +292,35 @@ def test_ten_thousand_lines_are_read_quickly() -> None:
         began = time.process_time()
         triage([container_log("\n".join([text] * 20), ranks=(0, 1), exit=1)])
         assert time.process_time() - began < 20, text[:20]
+
+
+def test_the_users_frame_stays_between_folded_frames_of_libraries_below_the_advice() -> None:
+    site = "/usr/lib/python3.11/site-packages"
+    called = [
+        f'  File "{site}/lightning/loop.py", line {n}, in run\n    self.advance()' for n in range(1, 41)
+    ]
+    torch = [
+        f'  File "{site}/torch/nn/module.py", line {n}, in _call\n    return f(x)\n           ^^^^'
+        for n in range(41, 90)
+    ]
+    lines = [
+        'Traceback (most recent call last):\n  File "/src/fit.py", line 9, in <module>\n    main()',
+        *called,
+    ]
+    lines += ['  File "/src/layers.py", line 31, in forward\n    return self.mix(x @ self.w)', *torch]
+    lines += ["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB."]
+    found = triage([container_log("\n".join(lines), ranks=(2,), exit=1, finished=9)])
+    assert found is not None
+    answer = Answer("Failed", "Failed: rank 2.", help=(found.remedy,), triage=found)
+    shown = answer.as_text().splitlines()
+    assert shown.index("What would help:") < shown.index("Error of rank 2:")
+    assert shown[shown.index("Error of rank 2:") + 1 :] == [
+        "  Traceback (most recent call last):",
+        '    File "/src/fit.py", line 9, in <module>',
+        "      main()",
+        "    … 40 frames of libraries, to lightning/loop.py:40",
+        '    File "/src/layers.py", line 31, in forward',
+        "      return self.mix(x @ self.w)",
+        "    … 49 frames of libraries, to torch/nn/module.py:89",
+        "  torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB.",
+    ]
