@@ -54,10 +54,14 @@ class Client:
         config: ClusterConfig,
         *,
         request_s: float = REQUEST_S,
+        answer_s: float = 0.0,
         limiter: RateLimiter | None = None,
         is_brief: bool = False,
     ) -> None:
         """Create a client without sending anything. Needs a running event loop.
+
+        A server may be silent for `request_s`, and take `answer_s` for a whole answer that is no stream; 0
+        stands for `ANSWER_TIMES` as long.
 
         With `is_brief`, aiohttp is imported only for streams, proxies, and answers that are out of the
         ordinary: it takes 200 ms, as long as a handful of requests.
@@ -67,7 +71,9 @@ class Client:
         """
         self.config = config
         self._request_s = request_s
-        self._connection = Connection(config, limiter or RateLimiter(), request_s, is_brief=is_brief)
+        answer_s = answer_s or ANSWER_TIMES * request_s
+        limiter = limiter or RateLimiter()
+        self._connection = Connection(config, limiter, request_s, answer_s, is_brief=is_brief)
 
     @property
     def server_clock_offset_s(self) -> float:
@@ -105,7 +111,8 @@ class Client:
         """Create a client as `load` reads its configuration, or raise `NoCluster`; nothing is sent yet."""
         overrides = overrides or ConfigOverrides()
         config = await load(kubeconfig, context, namespace, overrides, dialog=dialog)
-        return cls(config, request_s=overrides.request_s or REQUEST_S, is_brief=is_brief)
+        request_s = overrides.request_s
+        return cls(config, request_s=request_s or REQUEST_S, answer_s=request_s, is_brief=is_brief)
 
     async def close(self) -> None:
         """Close all streams and connections."""
@@ -420,7 +427,8 @@ class Client:
         self, method: str, path: str, doing: str, *, most_bytes: int = MOST_ANSWER_BYTES, **request: Any
     ) -> bytes:
         with translated(doing, self.config):
-            response = await self._connection.send(method, path, doing, idle_s=self._request_s, **request)
-            with closing(response):
-                async with asyncio.timeout(ANSWER_TIMES * self._request_s):
+            async with asyncio.timeout(None) as limit:
+                request.update(idle_s=self._request_s, limit=limit)
+                response = await self._connection.send(method, path, doing, **request)
+                with closing(response):
                     return await read_answer(response.content, doing, most_bytes)

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.auth.proxies import is_socks
@@ -33,6 +34,7 @@ from k8s.client.transport import (
     warnings_in,
 )
 from k8s.errors import KubeError, ServerFailed, Throttled, Unauthorized, Unreachable, from_status
+from k8s.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     import aiohttp
@@ -49,6 +51,7 @@ MOST_PAUSES, PAUSE_S = 20, 0.05
 MOST_ERROR_BYTES = 1 << 20
 # `Date` has whole seconds, and answers take time: less than this is jitter.
 SLACK_S = 2.0
+_REDIRECT_HINT = "Correct the server in the kubeconfig."
 _LOGGED = frozenset(
     {"watch", "limit", "resourceVersion", "labelSelector", "fieldSelector", "follow", "tailLines", "dryRun"}
 )
@@ -96,7 +99,13 @@ class Connection:
     """The connections to one server for one user."""
 
     def __init__(
-        self, config: ClusterConfig, limiter: RateLimiter, request_s: float, *, is_brief: bool
+        self,
+        config: ClusterConfig,
+        limiter: RateLimiter,
+        request_s: float,
+        answer_s: float,
+        *,
+        is_brief: bool,
     ) -> None:
         """Prepare the connections; nothing is sent yet. `is_brief` is explained at `Client`.
 
@@ -106,6 +115,7 @@ class Connection:
         self.config = config
         self.limiter = limiter
         self.request_s = request_s
+        self.answer_s = answer_s
         self.on_warning: Callable[[str], None] | None = None
         self.clock = ServerClock()
         self.last_seen_s = 0.0
@@ -179,6 +189,7 @@ class Connection:
         accept: str = "application/json",
         idle_s: float | None = None,
         open_s: float | None = None,
+        limit: asyncio.Timeout | None = None,
         is_urgent: bool = True,
         has_turn: bool = False,
         is_proxied: bool = False,
@@ -187,7 +198,8 @@ class Connection:
         """Send a request in its turn and return the response when its headers arrive.
 
         `doing` names the attempt in errors: "create PyTorchJob bert". `idle_s` is the longest silence, None
-        for ever, and `open_s` the longest time from the request's turn to the headers. With `has_turn` it
+        for ever, and `open_s` the longest time from the request's turn to the headers. `limit` is set to end
+        `answer_s` after the turn; waits for turns and logins do not count. With `has_turn` the request
         continues a request that had its turn, as further pages of a list do. With `is_proxied` the server
         passes it on to a pod or service, whose errors are not the API server's. With `is_stream` the body
         may be large or endless.
@@ -204,6 +216,8 @@ class Connection:
                 raise Unreachable(f"Could not {doing}.", "The connection to this cluster has been closed.")
             identity = self.config.identity()
             sent_s = time.time()
+            if limit is not None:
+                limit.reschedule(asyncio.get_running_loop().time() + self.answer_s)
             async with asyncio.timeout(open_s):
                 response = await self._request(
                     method,
@@ -212,7 +226,8 @@ class Connection:
                     payload=payload,
                     headers=self._headers(content_type if payload is not None else "", accept),
                     idle_s=idle_s,
-                    follows_redirects=not is_proxied,  # a pod could redirect our credentials anywhere
+                    # A pod could redirect our credentials anywhere, and a body may hold secrets.
+                    follows_redirects=method == "GET" and not is_proxied,
                     is_stream=is_stream or is_proxied,
                 )
                 took_s = time.time() - sent_s
@@ -225,12 +240,21 @@ class Connection:
                     response.status,
                     took_s * 1000,
                 )
+                if response.status // 100 == 3 and not is_proxied:
+                    response.close()
+                    place = urlsplit(response.header("Location"))
+                    why = (
+                        f"The server redirects to {place.hostname or place.path}; only reading follows that."
+                    )
+                    raise ServerFailed(f"Could not {doing}.", sanitize(why), _REDIRECT_HINT)
                 if response.status < 400:
                     self._record_last_seen()
                     self._pass_warnings_on(method, response)
                     return response
                 with closing(response):
                     answer = await read_at_most(response.content, MOST_ERROR_BYTES)
+            if limit is not None:
+                limit.reschedule(None)
             retry_after = response.header("Retry-After")
             status = status_of(answer)
             if is_proxied and status.get("kind") != "Status":
@@ -263,7 +287,10 @@ class Connection:
         if self._plain is not None and self._session is None and not is_stream:
             name = self.config.tls_server_name
             try:
-                return await self._plain.request(method, url, tls=self._tls, server_name=name, **request)
+                answer = await self._plain.request(method, url, tls=self._tls, server_name=name, **request)
+                if answer.status // 100 != 3 or not follows_redirects:
+                    return answer
+                answer.close()
             except TimeoutError:
                 raise
             except OSError:

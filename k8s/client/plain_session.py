@@ -25,7 +25,7 @@ _BUFFER_BYTES = 256 * 1024
 # Before the next address of a server is tried beside the first. Source: RFC 8305.
 _NEXT_ADDRESS_S = 0.25
 _SAFE = re.compile(r"[!-~]+")
-_STATUS = re.compile(rb"HTTP/1\.([01]) (2\d\d|[45]\d\d)(?: .*)?")
+_STATUS = re.compile(rb"HTTP/1\.([01]) ([2-5]\d\d)(?: .*)?")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\0\r\n]*)")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n")
 _LENGTH = re.compile(r"\d{1,15}")

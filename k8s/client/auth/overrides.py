@@ -18,7 +18,7 @@ class ConfigOverrides:
     as_user: str = ""
     as_groups: tuple[str, ...] = ()
     request_s: float = 0.0
-    """Longest silence of a server that answers; 0 for the default."""
+    """Longest time for an answer that is no stream; 0 for the default."""
 
     def user(self, user: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a user entry of a kubeconfig with these settings."""

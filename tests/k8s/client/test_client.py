@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from k8s.client import transport
+from k8s.client.auth.overrides import ConfigOverrides
 from k8s.client.client import Client
 from k8s.client.transport import MOST_ANSWER_BYTES, MOST_LINE_BYTES, lines, warnings_in
 from k8s.cluster.mirror import Mirror
@@ -31,9 +32,11 @@ from k8s.errors import (
 )
 from k8s.models import Meta, Pod, Reader
 from k8s.models.resources import JOBS, PODS
+from tests.k8s.client.test_cluster_config import config, write
 from tests.scripted.certificates import issue, make_authority, server_tls
 from tests.scripted.server import (
     SUCCESS,
+    WAIT_S,
     Answer,
     Asked,
     Compute,
@@ -310,14 +313,21 @@ Request = Callable[[Client], Awaitable[object]]
 
 
 class Trickle:
-    """A body that sends a byte now and then, for ever."""
+    """A body that sends a byte now and then, for ever or until it is an empty list."""
+
+    def __init__(self, times: int | None = None) -> None:
+        self._times = times
 
     async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
-        while not closing.is_set():
+        for sent in count():
+            if closing.is_set() or sent == self._times:
+                break
             await response.write(b" ")
             await asyncio.sleep(0.01)
+        if not closing.is_set():
+            await response.write(b"{}")
         return response
 
 
@@ -377,3 +387,41 @@ async def test_an_answer_without_end_is_given_up_with_a_reason(
             await request_(client)
     assert words in caught.value.why
     assert "pods" in caught.value.what and caught.value.hint
+
+
+async def test_a_request_timeout_counts_for_the_whole_answer(tmp_path: Path) -> None:
+    async with ScriptedCluster() as cluster:
+        cluster.say(ALL_PODS, Trickle(60))
+        made = write(tmp_path / "config", config(cluster.host))
+        for request_s, is_whole in ((WAIT_S, True), (0.15, False)):
+            async with await Client.connect(made, overrides=ConfigOverrides(request_s=request_s)) as client:
+                if is_whole:
+                    assert await client.list(PODS) == []
+                    continue
+                with pytest.raises(Unreachable, match="did not answer in time"):
+                    await client.list(PODS)
+
+
+@pytest.mark.parametrize("status", [301, 307, 308])
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+async def test_a_redirected_change_is_not_sent_elsewhere(method: str, status: int) -> None:
+    async with ScriptedCluster() as cluster, ScriptedCluster() as stranger, cluster.client() as client:
+        away = Answer({}, status, {"Location": f"{stranger.host}/steal?x=1"})
+        cluster.say(ONE, away, method=method)
+        cluster.say(ONE.rpartition("/")[0], away, method=method)
+        with pytest.raises(ServerFailed) as caught:
+            if method == "POST":
+                await client.create(PODS, {"metadata": {"name": "a"}}, "default")
+            elif method == "PATCH":
+                await client.patch(PODS, "a", {}, "default")
+            else:
+                await client.delete(PODS, "a", "default")
+        assert caught.value.why == "The server redirects to 127.0.0.1; only reading follows that."
+        assert stranger.requests == [] and len(cluster.requests) == 1
+
+
+async def test_reading_follows_a_redirect_on_the_same_server() -> None:
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(ONE, Answer({}, 307, {"Location": "/elsewhere"}))
+        cluster.say("/elsewhere", Answer({"kind": "Pod"}))
+        assert await client.get(PODS, "a", "default") == {"kind": "Pod"}

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.scripted.server import Asked, ScriptedCluster
+from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -18,24 +23,20 @@ def groups_of(asked: Asked) -> list[str]:
     return [value for name, value in asked.headers.items() if name == "Impersonate-Group"]
 
 
-async def test_the_user_to_act_as_is_sent_with_each_request(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_the_user_to_act_as_is_sent_with_each_request(run: CommandLine) -> None:
     ended = await run("list", "--as", "wu", "--as-group=dev", "--as-group=ops")
     assert ended.status == 0, ended.err
-    assert cluster.requests
-    for asked in cluster.requests:
+    assert run.cluster.requests
+    for asked in run.cluster.requests:
         assert asked.headers.get("Impersonate-User") == "wu"
         assert groups_of(asked) == ["dev", "ops"]
         assert asked.headers["Authorization"] == "Bearer secret-token"
     (await run("list", "--as-group", "dev")).reports(2, "--as-group needs --as")
 
 
-async def test_a_token_and_a_server_replace_those_of_the_kubeconfig(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    assert (await run("list", "--token", "other", "--server", f"{cluster.host}/")).status == 0
-    assert cluster.asked(PODS)[-1].headers["Authorization"] == "Bearer other"
+async def test_a_token_and_a_server_replace_those_of_the_kubeconfig(run: CommandLine) -> None:
+    assert (await run("list", "--token", "other", "--server", f"{run.cluster.host}/")).status == 0
+    assert run.cluster.asked(PODS)[-1].headers["Authorization"] == "Bearer other"
     gone = await run("list", "--server", "http://127.0.0.1:1")
     assert gone.status == 1
     assert "Traceback" not in gone.err
@@ -51,6 +52,24 @@ async def test_a_server_needs_no_kubeconfig(alone: CommandLine, cluster: Scripte
     (await alone("list")).reports(1, "--sandbox")
 
 
+async def test_the_console_needs_no_kubeconfig_with_a_server(
+    tmp_path: Path, cluster: ScriptedCluster
+) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "KUBERNETES_SERVICE_HOST"}
+    env |= {"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
+    words = [sys.executable, "-P", "-m", "tui", "--server", cluster.host, "--token", "other"]
+
+    def open_console() -> None:
+        with Terminal(words, env=env, folder=ROOT) as terminal:
+            terminal.wait_for(lambda text: cluster.requests or "sandbox?" in text)
+            assert "sandbox?" not in terminal.text
+            terminal.send("\x03")
+            terminal.wait_for_end()
+
+    await asyncio.to_thread(open_console)
+    assert cluster.requests[0].headers["Authorization"] == "Bearer other"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "path"),
     [
@@ -59,25 +78,25 @@ async def test_a_server_needs_no_kubeconfig(alone: CommandLine, cluster: Scripte
     ],
 )
 async def test_namespace_flags_are_read_from_environment_variables_and_overridden_by_flags(
-    run: CommandLine, cluster: ScriptedCluster, name: str, value: str, path: str
+    run: CommandLine, name: str, value: str, path: str
 ) -> None:
     run.set(f"GPUCONSOLE_{name}", value)
     await run("data", "list")
-    assert len(cluster.asked(path)) == 1
+    assert len(run.cluster.asked(path)) == 1
     await run("data", "list", "-n", "default")
-    assert len(cluster.asked(path)) == 1
-    assert cluster.asked(f"/api/v1/namespaces/default/{CLAIMS}")
+    assert len(run.cluster.asked(path)) == 1
+    assert run.cluster.asked(f"/api/v1/namespaces/default/{CLAIMS}")
 
 
 async def test_impersonation_token_readonly_and_timeout_flags_are_read_from_the_environment(
-    run: CommandLine, cluster: ScriptedCluster
+    run: CommandLine,
 ) -> None:
     run.set("GPUCONSOLE_AS", "wu")
     run.set("GPUCONSOLE_AS_GROUP", "dev,ops")
     run.set("GPUCONSOLE_TOKEN", "other")
     run.set("GPUCONSOLE_READONLY", "1")
     assert (await run("list")).status == 0
-    asked = cluster.asked(PODS)[-1]
+    asked = run.cluster.asked(PODS)[-1]
     assert groups_of(asked) == ["dev", "ops"]
     assert asked.headers["Authorization"] == "Bearer other"
     (await run("delete", "running", "--yes")).reports(1, "--readonly")
