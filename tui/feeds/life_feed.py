@@ -352,7 +352,7 @@ class LifeFeed:
         sent_s, now_s = time.time(), asyncio.get_running_loop().time()
         newest_s = reads.liveness.newest_of(target)
         since = rfc3339(int(newest_s)) if newest_s else ""  # that line again, to detect gaps
-        found = await read_tail(self.client, target, lines, since_time=since, idle_s=IDLE_S, is_urgent=False)
+        found = await read_tail(self.client, target, lines, since_time=since, idle_s=IDLE_S)
         sent_s += self.client.server_clock_offset_s
         return found, await asyncio.to_thread(reads.liveness.add, target, found, sent_s, now_s)
 
@@ -379,7 +379,7 @@ class LifeFeed:
             return
         await self._describe(reads)
         if (target := next(iter(targets_of(reads.job)), None)) is not None:
-            tail = await read_tail(self.client, target, FIRST_LINES, is_urgent=False)
+            tail = await read_tail(self.client, target, FIRST_LINES)
             newest_s = reads.liveness.newest_of(target) or 0.0
             if reads.run is not None:
                 new = [line for line in tail if line.stamp_ns > newest_s * 1e9]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from k8s.diagnosis.stacks import rank_stacks
 from k8s.diagnosis.stacks.collectives import compare
 from k8s.diagnosis.stacks.frames import parse_stack, place_of
+from k8s.diagnosis.stacks.probe import choose_ranks
 from k8s.diagnosis.stacks.rank_stacks import make_report, parse_answer
 from k8s.snapshot import Instance
 from k8s.status import Status
@@ -270,6 +271,31 @@ def test_any_answer_of_a_pod_becomes_a_report(processes: list[Any], now: Any) ->
         found, problem = parse_answer(each, instance(ranks=(0,)))
         report = make_report(found, [problem] if problem else [], [instance(ranks=(0,))])
         assert report.as_text().isprintable() or "\n" in report.as_text()
+
+
+PYTHON, EXACT, PROGRAM = (True, False), (True, True), (False, False)
+
+
+@pytest.mark.parametrize(
+    ("tree", "chosen"),
+    [
+        ({1: (0, PROGRAM), 2: (1, PYTHON), 3: (2, EXACT), 4: (2, EXACT), 5: (3, PYTHON)}, [3, 4]),
+        ({1: (0, PROGRAM), 2: (1, PYTHON)}, [2]),
+        ({1: (0, PROGRAM), 2: (1, PYTHON), 3: (2, PYTHON)}, [2]),
+        ({1: (0, EXACT), 9: (0, PROGRAM), 10: (9, EXACT)}, [1]),
+        ({7: (0, PYTHON)}, [7]),
+        ({1: (0, PROGRAM), 2: (1, PROGRAM)}, [2]),
+    ],
+    ids=["torchrun", "no ranks named", "child", "shell of another", "no process 1", "no Python"],
+)
+def test_one_process_is_chosen_for_each_rank(
+    tree: dict[int, tuple[int, tuple[bool, bool]]], chosen: list[int]
+) -> None:
+    processes = {
+        pid: {"pid": pid, "parent": parent, "is_python": is_python, "is_exact": is_exact, "rank": None}
+        for pid, (parent, (is_python, is_exact)) in tree.items()
+    }
+    assert [each["pid"] for each in choose_ranks(processes)] == chosen
 
 
 PROBE = Path(rank_stacks.__file__).with_name("probe.py")

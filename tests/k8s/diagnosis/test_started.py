@@ -10,7 +10,9 @@ import pytest
 from msgspec import structs
 
 from k8s.diagnosis.answer import Answer
+from k8s.diagnosis.causes.ended import _triage_facts
 from k8s.diagnosis.evidence import Evidence
+from k8s.diagnosis.failures.triage_result import Triage
 from k8s.diagnosis.rules import explain
 from k8s.scheduling.scheduling_spec import ObjectVolumeSource, Volume
 from k8s.snapshot import CurveAlert, Silence, Straggler
@@ -38,6 +40,15 @@ from trainer.catalogue import find
 from trainer.messages import DamagedCheckpoints, MissingData, NotFinite, NothingToTrain, PortInUse, TooFewGpus
 
 MOUNTS = spec_of(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "corpus"}}])
+
+
+@pytest.mark.parametrize(
+    ("saw", "lines"),
+    [("", []), ("ValueError: bad shard 7", []), ("cuda: out of memory", ["cuda: out of memory"])],
+)
+def test_the_line_of_a_cause_is_a_fact_unless_it_is_the_error_itself(saw: str, lines: list[str]) -> None:
+    found = Triage("rank 2", 2, "worker-0", "", "ValueError: bad shard 7", None, "", "", saw, (), (), None)
+    assert [each.text for each in _triage_facts(found) if each.kind == "line"] == lines
 
 
 def test_a_node_that_does_not_answer_or_is_gone_is_named() -> None:

@@ -276,6 +276,17 @@ async def test_a_successful_read_resets_the_backoff() -> None:
     assert backoff.failures == [1, 2, 1, 2, 1, 2]
 
 
+async def test_streams_that_end_at_once_are_reopened_after_growing_delays() -> None:
+    backoff = CountedBackoff(first_s=60.0)
+    pod = ScriptedPod("w0", faults=[Fault(end_after=0)] * 4)
+    pod.write("a")
+    async with connected(pod) as (_, client), asyncio.timeout(120):
+        async for item in follow(client, target(pod), backoff=backoff):
+            if isinstance(item, LogLine):
+                break
+    assert backoff.failures == [1, 2, 3, 4]
+
+
 async def test_an_unreachable_cluster_is_reported_once_and_retried() -> None:
     pod = ScriptedPod("w0")
     pod.write("before")

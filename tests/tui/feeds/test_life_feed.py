@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from k8s.client.client import Client
+from k8s.client.rate_limiter import RateLimiter, _is_background
 from k8s.jobs.permissions import Permissions
 from k8s.snapshot import Job
 from k8s.status import Status
@@ -205,8 +206,21 @@ async def test_the_users_own_job_is_checked_for_silence_and_nan_while_not_visibl
         assert not cluster.asked(f"{PODS}/gpt-master-0/log")
 
 
+class RecordingLimiter(RateLimiter):
+    """Records the requests that go before those of the background."""
+
+    def __init__(self) -> None:
+        super().__init__(1000, 1000)
+        self.urgent = 0
+
+    async def acquire(self, *, is_urgent: bool) -> None:
+        self.urgent += is_urgent and not _is_background.get()
+        await super().acquire(is_urgent=is_urgent)
+
+
 async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp_path: Path) -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
+    limiter = RecordingLimiter()
+    async with ScriptedCluster() as cluster, cluster.client(limiter=limiter) as client:
         job = replace(running("bert"), user=client.config.acting_user)
         answers = [now_said(*STEPS)]
         cluster.say(LOG, Compute(lambda _: answers[0]))
@@ -218,6 +232,7 @@ async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp
             jobs = (replace(job, status=Status.SUCCEEDED),)
             await until(lambda: job.uid in feed.runs)
         assert RunStore(tmp_path).find(job.uid) == 0.25 and feed.values[job.uid][-1] == 0.25
+        assert limiter.urgent == 0
         # The tracebacks of many ranks may follow the last loss.
         assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
         await read_life(client, jobs, RunStore())
