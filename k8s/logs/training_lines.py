@@ -159,6 +159,8 @@ class TrainingPoint:
     """As printed; counted over all epochs if a script counts within them, in samples, batches or steps."""
     scalars: Scalars
     """The losses of training come first."""
+    is_bar: bool = False
+    """A progress bar showed them."""
 
 
 class TrainingLineReader:
@@ -172,10 +174,18 @@ class TrainingLineReader:
         # Steps of earlier epochs, where a script counts within epochs and prints no total.
         self._base = self._index = 0
         self._index_epoch = -1
-        self._longest_bar = self._bar_step = self._unplaced = 0
+        self._longest_bar = self._bar_step = self._last_bar_step = self._unplaced = 0
+        # Starts of a bar since the last line that names a step, and such lines that followed one start each.
+        self._bar_starts = self._lines_with_bars = 0
+        self._line_step: int | None = None
         self._lists_losses = False
         self._columns: TableColumns | None = None
         self._lines_since_row = 0
+
+    @property
+    def has_inner_bars(self) -> bool:
+        """Return True if each step has a bar of its own; lines tell the steps, so the bars give no points."""
+        return self._lines_with_bars > 2
 
     def read(self, raw: bytes) -> list[TrainingPoint]:
         """Return the points of a line, which may hold several bars separated by carriage returns."""
@@ -200,6 +210,12 @@ class TrainingLineReader:
             return
         self._lists_losses = text.rstrip().endswith(":") and "loss" in text.lower()
         place = place_in(text)
+        if place is not None and place.is_bar:
+            at = place.step or 0
+            self._bar_starts += at < self._last_bar_step or at == self._last_bar_step == place.total
+            self._last_bar_step = at
+            if self.has_inner_bars:
+                return
         if place is not None and place.is_bar and place.total and place.total >= self._longest_bar:
             self._longest_bar, self._bar_step = place.total, place.step or 0
         pairs = self._pairs(text, place)
@@ -215,12 +231,16 @@ class TrainingLineReader:
             return
         if is_source_or_settings(text, has_place=place is not None):
             return
+        if has_loss and place is not None and place.step is not None and not place.is_bar:
+            advanced = place.step - (self._line_step or 0)
+            self._lines_with_bars += 0 < advanced <= 2 * self._bar_starts
+            self._line_step, self._bar_starts = place.step, 0
         step = self._step_of(text, place, pairs)
         if step is not None and step <= LARGEST_STEP:
             values: dict[str, float] = {}
             for pair in sorted(pairs, key=_order):
                 values.setdefault(pair.name, pair.value)
-            yield TrainingPoint(step, tuple(values.items()))
+            yield TrainingPoint(step, tuple(values.items()), is_bar=place is not None and place.is_bar)
 
     def _pairs(self, text: str, place: RunPosition | None) -> list[Pair]:
         pairs = pairs_in(text, has_place=place is not None, follows_place=self._step is not None)

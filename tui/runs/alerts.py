@@ -31,7 +31,7 @@ IMPROVED, FELL, LEAST_FALL = 0.1, 3.0, 3
 RECOVERS = 0.1
 # Values without improvement, at least and as a share of all, and the improvement that counts.
 PLATEAU, PLATEAU_SHARE, BETTER = 500, 0.5, 0.005
-# Newest intervals, earlier ones, multiple of the usual time of a step, and the least time it must last.
+# Newest intervals and earlier ones, at least; multiple of the usual time of a step; least span of the newest.
 SLOW, USUAL, TIMES, SLOW_S = 10, 30, 3.0, 60.0
 # Limits of what is kept of a job's log.
 MAX_POINTS, MAX_TAGS, MAX_RATES, MAX_RATE = 4000, 128, 4, 300
@@ -160,14 +160,17 @@ def slow_alert(steps: Sequence[int], times: Sequence[float]) -> Alert | None:
         for index, (last, step, start, end) in enumerate(pairs, 1)
         if step > last and end >= start
     ]
-    if len(found) < SLOW + USUAL:
+    count = SLOW
+    while count < len(found) and times[-1] - times[found[-count][0] - 1] < SLOW_S:
+        count += 1
+    if len(found) < count + USUAL:
         return None
-    usual = median(each for _, each in found[:-SLOW])
-    newest = [each for _, each in found[-SLOW:]]
+    usual = median(each for _, each in found[:-count])
+    newest = [each for _, each in found[-count:]]
     limit = TIMES * usual
     # Most intervals of each half, so that neither an evaluation nor a burst of buffered lines decides.
-    is_slow = min(median(newest[: SLOW // 2]), median(newest[SLOW // 2 :])) > limit
-    since = found[-SLOW][0]
+    is_slow = min(median(newest[: count // 2]), median(newest[count // 2 :])) > limit
+    since = found[-count][0]
     if not usual or not is_slow or times[-1] - times[since - 1] < SLOW_S:
         return None
     text = f"a step takes {_seconds(median(newest))}, usually {_seconds(usual)}"

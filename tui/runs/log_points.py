@@ -25,6 +25,8 @@ class LogPoints:
         self.series: dict[str, ScalarSeries] = {}
         self._reader = TrainingLineReader()
         self._seen_ns: dict[str, dict[int, int]] = {}
+        # Scalars that only bars have shown so far.
+        self._of_bars: set[str] = set()
 
     def add(self, lines: Iterable[LogLine]) -> bool:
         """Add lines; return True if they held points.
@@ -38,7 +40,15 @@ class LogPoints:
                 continue
             is_shared = line.rank is None and (len(line.source.ranks) != 1 or line.source.prints_all_ranks)
             for point in self._reader.read(line.text):
+                if self._of_bars and self._reader.has_inner_bars:
+                    for tag in self._of_bars:
+                        self.series.pop(tag, None)
+                    self._of_bars.clear()
                 for tag, value in point.scalars:
+                    if point.is_bar and tag not in self.series:
+                        self._of_bars.add(tag)
+                    elif not point.is_bar:
+                        self._of_bars.discard(tag)
                     if tag not in self.series and len(self.series) >= MAX_TAGS:
                         continue
                     if is_shared and self._is_repeated(tag, point.step, line.stamp_ns):

@@ -259,6 +259,35 @@ def test_ranks_sharing_a_log_that_restart_a_minute_later_start_a_new_curve() -> 
     assert (restarts(*lines[:3]), restarts(*lines)) == ([], [10])
 
 
+@pytest.mark.parametrize("shown", ["1/4 2/4 3/4 4/4", "4/4"])
+@pytest.mark.parametrize("tag", ["loss", "micro_loss"])
+def test_lines_that_cover_the_run_count_rather_than_a_bar_in_each_step(shown: str, tag: str) -> None:
+    bar = "accumulate: |####| {} [00:01<00:01, 3.9it/s, {}=0.7]"
+    texts: list[str] = []
+    for step in range(1, 61):
+        texts += [
+            "\r".join(bar.format(at, tag) for at in shown.split()),
+            f"step {step} train loss {9 / step}",
+        ]
+    lines = [LogLine(at * S, text.encode(), target(0), at) for at, text in enumerate(texts)]
+    found = drawn(*lines)
+    assert list(found) == ["train_loss"]
+    assert found["train_loss"] == [(step, pytest.approx(9 / step)) for step in range(1, 61)]
+
+
+def test_bars_of_epochs_count_beside_lines_of_their_last_steps() -> None:
+    texts = [
+        text
+        for epoch in range(1, 9)
+        for text in (
+            *(f" {at}/90 [==>...] - ETA: 3s - loss: 0.5" for at in (30, 60, 90)),
+            f"step {90 * epoch} loss 0.4",
+        )
+    ]
+    lines = [LogLine(at * S, text.encode(), target(0), at) for at, text in enumerate(texts)]
+    assert {30, 60, 90} < {step for step, _ in drawn(*lines)["loss"]}
+
+
 PARTS = st.sampled_from(
     [
         "Train Epoch: 1 [", "640/60000", " (1%)]", "epoch 1/10, batch ", "Iter #", "0: 205.5 img/sec per GPU",
@@ -320,3 +349,12 @@ def test_parsing_a_long_line_takes_linear_time(unit: str) -> None:
         reader.read(line)
         progress_in(line.decode())
     assert time.process_time() - started < 1.5
+
+
+@pytest.mark.parametrize("word", sorted(PLAIN_WORDS := (
+    "train training trainer total avg av average mean running epoch batch step lm loss losses logloss "
+    "main reduced overall current objective"
+).split()))  # fmt: skip
+def test_a_loss_of_training_without_a_position_is_a_point_and_no_other_is(word: str) -> None:
+    assert [point.step for point in TrainingLineReader().read(f"{word}_loss 0.5".encode())] == [1]
+    assert TrainingLineReader().read(f"{word}_dog_loss 0.5".encode()) == []

@@ -224,6 +224,12 @@ def test_steps_that_take_much_longer_are_reported() -> None:
         AlertRule.SLOW, 201, "a step takes 2s, usually 400ms"
     )
     assert slow_alert([0] * len(times), times) is None
+    # Lines that come more often than every 6 s: the newest 60 s are compared with all before.
+    often = clock((400, 0.5), (40, 2.0))
+    assert slow_alert(range(len(often)), often) == Alert(
+        AlertRule.SLOW, 411, "a step takes 2s, usually 500ms"
+    )
+    assert slow_alert(range(421), often[:421]) is None
 
 
 def test_a_rate_that_collapses_is_reported() -> None:
