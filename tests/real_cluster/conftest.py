@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -35,3 +36,31 @@ async def alice(kubeconfig: Path, admin: Client) -> AsyncIterator[Client]:
     path = kubeconfig.with_name("kubeconfig-alice")
     async with await Client.connect(str(path), namespace=admin.config.namespace) as client:
         yield client
+
+
+@pytest.fixture
+async def editor(kubeconfig: Path) -> AsyncIterator[Client]:
+    """A client of alice, who has the role `edit` in the namespace of her name, and nothing else."""
+    path = kubeconfig.with_name("kubeconfig-alice")
+    async with await Client.connect(str(path), namespace="alice") as client:
+        yield client
+
+
+def shared_namespace(
+    kubeconfig: Path, prefix: str, prepare: Callable[[Client], Awaitable[None]]
+) -> Iterator[str]:
+    """Make a namespace with what `prepare` puts there, yield its name, and delete it."""
+    name = f"{prefix}-{uuid4().hex[:8]}"
+
+    async def make() -> None:
+        async with await Client.connect(str(kubeconfig), namespace=name) as client:
+            await client.create(NAMESPACES, {"metadata": {"name": name}})
+            await prepare(client)
+
+    async def remove() -> None:
+        async with await Client.connect(str(kubeconfig)) as client:
+            await client.delete(NAMESPACES, name)
+
+    asyncio.run(make())
+    yield name
+    asyncio.run(remove())

@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -16,11 +15,12 @@ from k8s.errors import Forbidden, Invalid, KubeError, NotFound
 from k8s.jobs import exec
 from k8s.jobs.port_forward import forward
 from k8s.logs import LogLine, Options, Target, read, targets_of
-from k8s.models.resources import JOBS, NAMESPACES, PODS
+from k8s.models.resources import JOBS, PODS
 from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status
 from tests.k8s.sandbox.live.running import comes, goes
 from tests.real_cluster import operator_objects
+from tests.real_cluster.conftest import shared_namespace
 from tests.real_cluster.feed import feed_of, job_called
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -34,20 +34,7 @@ POD = "p"
 @pytest.fixture(scope="module")
 def shared(kubeconfig: Path) -> Iterator[str]:
     """A namespace with a running pod, for the tests that leave it as it is."""
-    namespace = f"console-{uuid4().hex[:8]}"
-
-    async def make() -> None:
-        async with await Client.connect(str(kubeconfig), namespace=namespace) as client:
-            await client.create(NAMESPACES, {"metadata": {"name": namespace}})
-            await make_pod(client)
-
-    async def remove() -> None:
-        async with await Client.connect(str(kubeconfig)) as client:
-            await client.delete(NAMESPACES, namespace)
-
-    asyncio.run(make())
-    yield namespace
-    asyncio.run(remove())
+    yield from shared_namespace(kubeconfig, "console", make_pod)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,22 +23,14 @@ from tests.real_cluster.feed import feed_of, job_called
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
-@pytest.fixture
-async def alice(kubeconfig: Path) -> AsyncIterator[Client]:
-    """A client of the user who has the role `edit` in the namespace of her name, and nothing else."""
-    path = kubeconfig.with_name("kubeconfig-alice")
-    async with await Client.connect(str(path), namespace="alice") as client:
-        yield client
-
-
 async def test_a_restricted_user_sees_their_jobs_and_the_forbidden_resources(
-    admin: Client, alice: Client
+    admin: Client, editor: Client
 ) -> None:
     name = f"hers-{uuid4().hex[:6]}"
     await operator_objects.make(admin, PODS, "theirs", operator_objects.pod_spec("main", 1))
-    await operator_objects.make(alice, PODS, name, operator_objects.pod_spec("main", 1))
+    await operator_objects.make(editor, PODS, name, operator_objects.pod_spec("main", 1))
     try:
-        async with feed_of(alice, "alice") as feed:
+        async with feed_of(editor, "alice") as feed:
             snapshot = await feed.until(
                 lambda now: (job := job_called(now, "Pod", name)) is not None and job.gpus_allocated == 1
             )
@@ -54,14 +45,14 @@ async def test_a_restricted_user_sees_their_jobs_and_the_forbidden_resources(
             assert 'cannot list resource "pytorchjobs"' in words
             assert snapshot.stale == ""
     finally:
-        await alice.delete(PODS, name, "alice")
+        await editor.delete(PODS, name, "alice")
 
 
 async def test_the_list_of_a_restricted_user_is_partial_and_exits_with_0(
-    alice: Client, kubeconfig: Path
+    editor: Client, kubeconfig: Path
 ) -> None:
     name = f"hers-{uuid4().hex[:6]}"
-    await operator_objects.make(alice, PODS, name, operator_objects.pod_spec("main", 1))
+    await operator_objects.make(editor, PODS, name, operator_objects.pod_spec("main", 1))
     try:
         child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "tui", "list", "-n", "alice", "-o", "json"),
@@ -72,7 +63,7 @@ async def test_the_list_of_a_restricted_user_is_partial_and_exits_with_0(
         )
         out, err = await child.communicate()
     finally:
-        await alice.delete(PODS, name, "alice")
+        await editor.delete(PODS, name, "alice")
     found = json.loads(out)
     assert ("Pod", name) in {(job["kind"], job["name"]) for job in found["items"]}
     assert "pytorchjobs" in found["partial"]

@@ -30,6 +30,7 @@ from k8s.preflight import Finding, check_against_cluster
 from k8s.snapshot import ClusterSnapshot
 from tests import ROOT
 from tests.real_cluster import operator_objects
+from tests.real_cluster.conftest import shared_namespace
 from tests.real_cluster.test_recorded_objects import SERVED, made_objects
 from tests.support.real_cluster import BUSYBOX
 from tui.commands.submission.manifest_checks import check_manifests
@@ -69,20 +70,7 @@ async def prepare(client: Client) -> None:
 @pytest.fixture(scope="module")
 def namespace(kubeconfig: Path) -> Iterator[str]:
     """The one namespace of these tests, in which something is wrong with everything."""
-    name = f"preflight-{uuid4().hex[:8]}"
-
-    async def make() -> None:
-        async with await Client.connect(str(kubeconfig), namespace=name) as client:
-            await client.create(NAMESPACES, {"metadata": {"name": name}})
-            await prepare(client)
-
-    async def remove() -> None:
-        async with await Client.connect(str(kubeconfig)) as client:
-            await client.delete(NAMESPACES, name)
-
-    asyncio.run(make())
-    yield name
-    asyncio.run(remove())
+    yield from shared_namespace(kubeconfig, "preflight", prepare)
 
 
 @pytest.fixture
@@ -117,110 +105,54 @@ async def findings(client: Client, kind: CreatableKind, spec: JobSpec) -> list[F
 
 
 @pytest.mark.parametrize(
-    ("title", "change", "severity", "field", "sentence"),
+    ("title", "change", "expected"),
     [
-        (
-            "PyTorchJob",
-            {"name": "taken"},
-            "error",
-            "name",
-            "would be refused: PyTorchJob taken already exists in HERE; "
-            "choose another name, or delete that one first",
-        ),
-        (
-            "PyTorchJob",
-            {"mounts": (Mount("unbound", "/data"),)},
-            "warning",
-            "mounts",
-            "would wait: volume claim unbound is not bound; "
-            "see the claim's events: its volume cannot be provisioned yet",
-        ),
-        (
-            "PyTorchJob",
-            {"mounts": (Mount("nowhere", "/data"),)},
-            "error",
-            "mounts",
-            "would wait: volume claim nowhere not found in HERE; choose one that exists, or create it",
-        ),
-        (
-            "Job",
-            {"pull_secrets": ("registry",)},
-            "error",
-            "pull_secrets",
-            "would wait: Secret registry not found in HERE; create it, or name one that exists",
-        ),
-        (
-            "PyTorchJob",
-            {"env_from": (EnvSource(True, "wandb", "key", "KEY"),)},
-            "error",
-            "env_from",
-            "would wait: Secret wandb has no key key; its keys: token",
-        ),
-        (
-            "PyTorchJob",
-            {"cpu": "1500m"},
-            "error",
-            "cpu",
-            "would be refused: master needs 1.5 cpu, LimitRange small allows at most 1 a container; "
-            "ask for an amount within the limits",
-        ),
-        (
-            "PyTorchJob",
-            {"priority_class": "urgent"},
-            "error",
-            "priority_class",
-            "would never start: there is no PriorityClass urgent; "
-            "choose one of system-cluster-critical, system-node-critical",
-        ),
-        (
-            "MPIJob",
-            {"workers": 3, "gpus": 1},
-            "warning",
-            "gpus",
-            "would wait: all pods need 3 nvidia.com/gpu, quota team has 2 of 4 left; "
-            "ask for less, or end other jobs in HERE",
-        ),
-        (
-            "PyTorchJob",
-            {"workers": 3, "gpus": 2},
-            "error",
-            "gpus",
-            "would never start: all pods need 6 nvidia.com/gpu, quota team allows 4; "
-            "ask for less, or for more quota in HERE",
-        ),
-        (
-            "PyTorchTrainingJob",
-            {},
-            "error",
-            "kind",
-            "would be refused: this cluster does not serve PyTorchTrainingJob batch.tensorstack.dev/v1beta1; "
-            "choose another kind of job, or ask for its operator to be installed",
-        ),
-        (
-            "TrainJob",
-            {},
-            "error",
-            "runtime",
-            "would fail: there is no ClusterTrainingRuntime torch-distributed; ask for it to be installed",
-        ),
-        (
-            "PyTorchJob",
-            {"queue": "team"},
-            "error",
-            "queue",
-            "would wait: there is no LocalQueue team in HERE; choose one that exists, or leave it empty",
-        ),
+        ("PyTorchJob", {"name": "taken"},
+         "error name: would be refused: PyTorchJob taken already exists in HERE; "
+         "choose another name, or delete that one first"),
+        ("PyTorchJob", {"mounts": (Mount("unbound", "/data"),)},
+         "warning mounts: would wait: volume claim unbound is not bound; "
+         "see the claim's events: its volume cannot be provisioned yet"),
+        ("PyTorchJob", {"mounts": (Mount("nowhere", "/data"),)},
+         "error mounts: would wait: volume claim nowhere not found in HERE; "
+         "choose one that exists, or create it"),
+        ("Job", {"pull_secrets": ("registry",)},
+         "error pull_secrets: would wait: Secret registry not found in HERE; "
+         "create it, or name one that exists"),
+        ("PyTorchJob", {"env_from": (EnvSource(True, "wandb", "key", "KEY"),)},
+         "error env_from: would wait: Secret wandb has no key key; its keys: token"),
+        ("PyTorchJob", {"cpu": "1500m"},
+         "error cpu: would be refused: master needs 1.5 cpu, LimitRange small allows at most 1 a container; "
+         "ask for an amount within the limits"),
+        ("PyTorchJob", {"priority_class": "urgent"},
+         "error priority_class: would never start: there is no PriorityClass urgent; "
+         "choose one of system-cluster-critical, system-node-critical"),
+        ("MPIJob", {"workers": 3, "gpus": 1},
+         "warning gpus: would wait: all pods need 3 nvidia.com/gpu, quota team has 2 of 4 left; "
+         "ask for less, or end other jobs in HERE"),
+        ("PyTorchJob", {"workers": 3, "gpus": 2},
+         "error gpus: would never start: all pods need 6 nvidia.com/gpu, quota team allows 4; "
+         "ask for less, or for more quota in HERE"),
+        ("PyTorchTrainingJob", {},
+         "error kind: would be refused: this cluster does not serve PyTorchTrainingJob "
+         "batch.tensorstack.dev/v1beta1; "
+         "choose another kind of job, or ask for its operator to be installed"),
+        ("TrainJob", {},
+         "error runtime: would fail: there is no ClusterTrainingRuntime torch-distributed; "
+         "ask for it to be installed"),
+        ("PyTorchJob", {"queue": "team"},
+         "error queue: would wait: there is no LocalQueue team in HERE; "
+         "choose one that exists, or leave it empty"),
     ],
-    ids=lambda value: str(value) if isinstance(value, str) and " " not in value else "",
-)
+    ids=lambda value: value.partition(":")[0] if isinstance(value, str) else "",
+)  # fmt: skip
 async def test_each_problem_is_reported_at_its_field(
-    client: Client, title: str, change: dict[str, Any], severity: str, field: str, sentence: str
+    client: Client, title: str, change: dict[str, Any], expected: str
 ) -> None:
     namespace = client.config.namespace
     found = await findings(client, TITLES[title], spec_in(namespace, **change))
-    assert [(each.severity, each.field, each.sentence) for each in found] == [
-        (severity, field, sentence.replace("HERE", namespace))
-    ]
+    said = [f"{each.severity} {each.field}: {each.sentence}" for each in found]
+    assert said == [expected.replace("HERE", namespace)]
 
 
 async def test_a_correct_job_has_no_findings_on_a_real_server(client: Client) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -145,18 +144,10 @@ async def test_an_http_error_of_the_exporter_is_reported_as_its_own_response(
     assert node.missing.words.startswith("It answers 404:")
 
 
-@pytest.fixture
-async def alice(kubeconfig: Path) -> AsyncIterator[Client]:
-    """A client of the user who has the role `edit` in the namespace of her name, and nothing else."""
-    path = kubeconfig.with_name("kubeconfig-alice")
-    async with await Client.connect(str(path), namespace="alice") as client:
-        yield client
-
-
-async def test_missing_permissions_are_named(admin: Client, alice: Client, serve: Serve) -> None:
+async def test_missing_permissions_are_named(admin: Client, editor: Client, serve: Serve) -> None:
     await serve(exporter("dcgm-exporter-x7k2p", SERVING, DCGM), metrics=text())
     rows = [await node_row(admin)]
-    found = await TelemetryReader(alice).read(rows)
+    found = await TelemetryReader(editor).read(rows)
     assert found.notices == ("GPUs are not measured: you may not list pods, so no DCGM exporter is found.",)
     name = f"sees-pods-{uuid4().hex[:6]}"
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
@@ -168,7 +159,7 @@ async def test_missing_permissions_are_named(admin: Client, alice: Client, serve
         await admin.create(ROLE_BINDINGS, binding)
         words = f"GPUs are not measured: you may not get pods/proxy in namespace {admin.config.namespace}."
         async with asyncio.timeout(PATIENCE_S):  # the authorizer learns of it in its own time
-            while (await TelemetryReader(alice).read(rows)).notices != (words,):
+            while (await TelemetryReader(editor).read(rows)).notices != (words,):
                 await asyncio.sleep(0.1)
     finally:
         await admin.delete(ROLE_BINDINGS, name)
