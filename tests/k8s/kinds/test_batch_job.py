@@ -15,6 +15,8 @@ from tests.k8s.kinds.operator_objects import a_pod
 from tests.support.objects import batch_job
 
 KIND = BatchJob()
+FAILED = {"type": "Failed", "status": "True"}
+EXCEEDED = FAILED | {"reason": "BackoffLimitExceeded", "message": "Job has reached its backoff limit"}
 
 
 @pytest.mark.parametrize(
@@ -39,24 +41,8 @@ def test_a_pod_of_an_indexed_job_has_its_completion_index() -> None:
         ([], None, ""),
         ([{"type": "Complete", "status": "True"}], Status.SUCCEEDED, ""),
         ([{"type": "Complete", "status": "False"}, {"type": "Suspended", "status": "True"}], None, ""),
-        (
-            [
-                {"type": "FailureTarget", "status": "True"},
-                {
-                    "type": "Failed",
-                    "status": "True",
-                    "reason": "BackoffLimitExceeded",
-                    "message": "Job has reached the specified backoff limit",
-                },
-            ],
-            Status.FAILED,
-            "Job has reached the specified backoff limit",
-        ),
-        (
-            [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}],
-            Status.FAILED,
-            "DeadlineExceeded",
-        ),
+        ([FAILED | {"type": "FailureTarget"}, EXCEEDED], Status.FAILED, "Job has reached its backoff limit"),
+        ([FAILED | {"reason": "DeadlineExceeded"}], Status.FAILED, "DeadlineExceeded"),
     ],
 )
 def test_the_outcome_follows_conditions_with_status_true(
@@ -67,8 +53,8 @@ def test_the_outcome_follows_conditions_with_status_true(
 
 
 def test_a_failed_job_without_completion_time_has_a_finish_time() -> None:
-    failed = {"type": "Failed", "status": "True", "lastTransitionTime": "2026-11-20T18:36:10Z"}
-    job = KIND.parse({**batch_job("sweep"), "status": {"conditions": [failed]}})
+    status = {"conditions": [FAILED | {"lastTransitionTime": "2026-11-20T18:36:10Z"}]}
+    job = KIND.parse({**batch_job("sweep"), "status": status})
     assert job.finished is not None
 
 
@@ -95,7 +81,7 @@ def test_replicas_of_an_indexed_job_are_its_next_unfinished_indexes(
 
 def test_failed_indexes_are_part_of_the_outcome_reason() -> None:
     job = batch_job("sweep", indexed=True)
-    failed = {"type": "Failed", "status": "True", "message": "Job has failed indexes"}
+    failed = FAILED | {"message": "Job has failed indexes"}
     job["status"] = {"failedIndexes": "1,3-5", "conditions": [failed]}
     assert KIND.parse(job).outcome_reason == "Job has failed indexes; failed indexes: 1,3-5"
 

@@ -5,6 +5,7 @@ What differs does so on purpose: each difference stands in a table with its reas
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -130,18 +131,14 @@ OF_TUTORIAL = {
 def flat(value: Any, path: str = "") -> dict[str, str]:
     """Return each value of a manifest by its path; lists of what has a name by that, mounts by their path."""
     if isinstance(value, Mapping):
-        return {
-            key: each for name, inner in value.items() for key, each in flat(inner, f"{path}.{name}").items()
-        }
+        pairs = (flat(inner, f"{path}.{name}").items() for name, inner in value.items())
+        return dict(itertools.chain.from_iterable(pairs))
     if isinstance(value, list):
         found: dict[str, str] = {}
         for index, inner in enumerate(value):
             is_variable = isinstance(inner, Mapping) and set(inner) == {"name", "value"}
-            found |= (
-                {f"{path}.{inner['name']}": inner["value"]}
-                if is_variable
-                else flat(inner, f"{path}[{index}]")
-            )
+            own = {f"{path}.{inner['name']}": inner["value"]} if is_variable else {}
+            found |= own or flat(inner, f"{path}[{index}]")
         return found
     return {path: str(value)}
 
@@ -155,9 +152,8 @@ def content(manifest: Mapping[str, Any]) -> dict[str, str]:
         for container in pod["containers"]:
             mounts = {mount.pop("mountPath"): mount for mount in container.pop("volumeMounts", ())}
             mounts.pop("/root/code", None)
-            container["mounts"] = {
-                path: {**volumes[mount.pop("name")], **mount} for path, mount in mounts.items()
-            }
+            found_at = {path: {**volumes[each.pop("name")], **each} for path, each in mounts.items()}
+            container["mounts"] = found_at
     return flat(found)
 
 
@@ -205,9 +201,8 @@ def test_arenas_guides_give_arenas_manifests(kind: CreatableKind, spec: JobSpec,
 @pytest.mark.parametrize("is_topology", [False, True], ids=["plain", "topology"])
 def test_the_resnet50_guide_gives_the_vgg16_manifest_with_other_names(is_topology: bool) -> None:
     vgg16 = VGG16_TOPOLOGY if is_topology else VGG16
-    spec = replace(
-        vgg16, name=vgg16.name.replace("vgg16", "resnet50"), command=("sh", "-c", MPIRUN.format("resnet50"))
-    )
+    name, command = vgg16.name.replace("vgg16", "resnet50"), ("sh", "-c", MPIRUN.format("resnet50"))
+    spec = replace(vgg16, name=name, command=command)
     theirs = json.dumps(of_arena(f"{vgg16.name}.mpijob")).replace("vgg16", "resnet50")
     paths = differing(ARENA_MPI.manifest(spec), json.loads(theirs))
     assert unexplained(paths, {**OF_OURS, **OF_ARENA, **OTHERWISE}) == set()

@@ -156,20 +156,18 @@ def test_pods_of_a_job_are_matched_to_their_job_and_replicas(kind: CreatableKind
             assert pod.metadata.label(key) == value
 
 
+def variables(replica: Replica) -> dict[str, str | None]:
+    containers = replica.template["spec"]["containers"]
+    return {each["name"]: each.get("value") for each in containers[0]["env"]}
+
+
 @every_kind
-def test_log_lines_have_a_rank_prefix(kind: CreatableKind) -> None:
-    manifest = kind.manifest(replace(SPEC, env={}))
-    for replica in kind.replicas(manifest):
-        env = {each["name"]: each.get("value") for each in replica.template["spec"]["containers"][0]["env"]}
+def test_log_lines_have_a_rank_prefix_unless_a_users_variable_changes_it(kind: CreatableKind) -> None:
+    for replica in kind.replicas(kind.manifest(replace(SPEC, env={}))):
+        env = variables(replica)
         assert env["PET_TEE"] == "3"
         assert env["TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"] == "[rank${rank}]: "
-
-
-@every_kind
-def test_user_variables_override_default_variables(kind: CreatableKind) -> None:
-    replica = kind.replicas(kind.manifest(SPEC))[0]
-    env = {each["name"]: each.get("value") for each in replica.template["spec"]["containers"][0]["env"]}
-    assert env["PET_TEE"] == "1"
+    assert variables(kind.replicas(kind.manifest(SPEC))[0])["PET_TEE"] == "1"
 
 
 @every_kind
@@ -203,14 +201,8 @@ def test_a_malformed_job_does_not_hide_the_other_jobs(kind: CreatableKind) -> No
 def test_a_job_is_not_lost_because_of_nulls(kind: CreatableKind) -> None:
     obj = kind.manifest(SPEC)
     obj["metadata"] |= {"labels": None, "creationTimestamp": None, "uid": None, "ownerReferences": None}
-    obj["status"] = {
-        "conditions": [
-            {"type": "Running", "status": "True", "reason": None, "lastTransitionTime": None},
-            None,
-        ],
-        "startTime": None,
-        "completionTime": None,
-    }
+    running = {"type": "Running", "status": "True", "reason": None, "lastTransitionTime": None}
+    obj["status"] = {"conditions": [running, None], "startTime": None, "completionTime": None}
     job = JobReader(kind).read(json.dumps(obj).encode())
     assert [condition.type for condition in job.conditions] == ["Running"]
     assert JobReader(kind).read(json.dumps({**obj, "status": None}).encode()).conditions == ()

@@ -48,16 +48,10 @@ print(json.dumps({
 
 def trial(index: int) -> Object:
     """Return a pod of the job that only its labels name: its owner is an object in between."""
-    return {
-        "metadata": {
-            "name": f"sweep-{index}",
-            "namespace": "lab",
-            "uid": f"pod-{index}",
-            "labels": {"tune.example.org/study": "sweep", "tune.example.org/trial": str(index)},
-        },
-        "spec": {"nodeName": "a", "containers": [{"name": "trial", "resources": {"limits": {GPU: "2"}}}]},
-        "status": {"phase": "Running"},
-    }
+    labels = {"tune.example.org/study": "sweep", "tune.example.org/trial": str(index)}
+    meta = {"name": f"sweep-{index}", "namespace": "lab", "uid": f"pod-{index}", "labels": labels}
+    spec = {"nodeName": "a", **JOB["spec"]["template"]["spec"]}
+    return {"metadata": meta, "spec": spec, "status": {"phase": "Running"}}
 
 
 def shown(folder: Path, *objects: list[Object]) -> dict[str, Any]:
@@ -87,26 +81,15 @@ def test_a_kind_added_by_one_file_and_one_line_is_mirrored_and_its_jobs_have_row
     shutil.copy(ROOT / "tests" / "k8s" / "kinds" / "tune_job.py", kinds)
     listing = kinds / "__init__.py"
     text = listing.read_text()
-    assert "\nKINDS: tuple[JobKind, ...] = (\n" in text
-    text = text.replace(
-        "\nKINDS: tuple[JobKind, ...] = (\n", "\nKINDS: tuple[JobKind, ...] = (\n    TuneJob(),\n"
-    )
+    head = "\nKINDS: tuple[JobKind, ...] = (\n"
+    assert head in text
+    text = text.replace(head, f"{head}    TuneJob(),\n")
     listing.write_text(text.replace("\nCREATABLE:", "\nfrom k8s.kinds.tune_job import TuneJob\n\nCREATABLE:"))
 
+    first, last = (["trial-" + name, "sweep-" + name, "a", "Running"] for name in "02")
+    trials = [first, ["trial-1", "", "", "Pending"], last]
     assert shown(tmp_path, *objects) == {
         "mirrored": ["TuneJob"],
         "titles": ["TuneJob"],
-        "rows": [
-            [
-                "sweep",
-                "Running",
-                6,
-                4,
-                [
-                    ["trial-0", "sweep-0", "a", "Running"],
-                    ["trial-1", "", "", "Pending"],
-                    ["trial-2", "sweep-2", "a", "Running"],
-                ],
-            ]
-        ],
+        "rows": [["sweep", "Running", 6, 4, trials]],
     }

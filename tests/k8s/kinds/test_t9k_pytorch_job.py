@@ -54,14 +54,8 @@ def test_ranks_follow_the_processes_per_node_of_torchrun(
 def test_the_first_pod_of_the_first_role_is_the_master() -> None:
     obj = objects("t9k-pytorch-running")[0]
     template = obj["spec"]["replicaSpecs"][0]["template"]
-    obj["spec"] |= {
-        "elastic": None,
-        "torchrunConfig": None,
-        "replicaSpecs": [
-            {"type": "ps", "replicas": 1},
-            {"type": "worker", "replicas": 2, "template": template},
-        ],
-    }
+    roles = [{"type": "ps", "replicas": 1}, {"type": "worker", "replicas": 2, "template": template}]
+    obj["spec"] |= {"elastic": None, "torchrunConfig": None, "replicaSpecs": roles}
     found = TORCH.replicas(obj)
     assert [(each.instance, each.ranks, each.is_chief) for each in found] == [
         ("ps-0", (0,), True),
@@ -93,13 +87,9 @@ def test_the_phase_gives_the_outcome_and_the_conditions_give_the_finish_time(
 ) -> None:
     obj = objects("t9k-pytorch-running")[0]
     at = {"lastTransitionTime": "2026-11-20T11:00:00Z", "message": "The job exited with an error code."}
-    obj["status"] |= {
-        "phase": phase,
-        "conditions": [
-            {"type": "Completed", "status": str(phase == "Succeeded"), **at},
-            {"type": "Failed", "status": str(phase == "Failed"), **at},
-        ],
-    }
+    ends = {"Completed": phase == "Succeeded", "Failed": phase == "Failed"}
+    conditions = [{"type": end, "status": str(is_true), **at} for end, is_true in ends.items()]
+    obj["status"] |= {"phase": phase, "conditions": conditions}
     job = TORCH.parse(obj)
     assert job.outcome is outcome
     assert job.outcome_reason == ("The job exited with an error code." if outcome else "")
@@ -132,17 +122,17 @@ def test_role_and_number_are_at_the_end_of_a_pods_name(name: str, instance: tupl
 
 
 @pytest.mark.parametrize(
-    ("kind", "api_version", "of_torch", "of_mpi"),
+    ("kind", "api_version", "jobs"),
     [
-        ("Notebook", "tensorstack.dev/v1beta1", "", ""),
-        ("PyTorchTrainingJob", API, "mnist", ""),
-        ("MPIJob", API, "", "mnist"),
-        ("MPIJob", "kubeflow.org/v1", "", ""),
+        ("Notebook", "tensorstack.dev/v1beta1", ("", "")),
+        ("PyTorchTrainingJob", API, ("mnist", "")),
+        ("MPIJob", API, ("", "mnist")),
+        ("MPIJob", "kubeflow.org/v1", ("", "")),
     ],
 )
 def test_pods_are_claimed_only_by_the_kind_of_their_owner(
-    kind: str, api_version: str, of_torch: str, of_mpi: str
+    kind: str, api_version: str, jobs: tuple[str, str]
 ) -> None:
     labels = {"tensorstack.dev/owner-name": "mnist"}
     pod = a_pod("mnist-0", labels, kind=kind, apiVersion=api_version, name="mnist")
-    assert (TORCH.job_of(pod), MPI.job_of(pod)) == (of_torch, of_mpi)
+    assert (TORCH.job_of(pod), MPI.job_of(pod)) == jobs

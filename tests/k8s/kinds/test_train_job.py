@@ -75,11 +75,8 @@ def test_a_runtime_is_named_and_read_back(name: str, kind: str, reference: str, 
     manifest = KIND.manifest(spec)
     if slots and not name:
         reference = "deepspeed-distributed"
-    assert manifest["spec"]["runtimeRef"] == {
-        "apiGroup": "trainer.kubeflow.org",
-        "kind": kind,
-        "name": reference,
-    }
+    expected = {"apiGroup": "trainer.kubeflow.org", "kind": kind, "name": reference}
+    assert manifest["spec"]["runtimeRef"] == expected
     assert KIND.spec_from_manifest(manifest) == (spec, ())
     ((resource, needed, field),) = KIND.needs(spec)
     assert (resource.kind, needed, field) == (kind, reference, "runtime")
