@@ -28,11 +28,10 @@ from tests.scripted.server import (
 )
 
 PATH = ACCESS_REVIEWS.path()
-ACTIONS = ("delete", "suspend", "resume", "yaml", "clone", "logs", "shell", "forward", "new")
-"""Everything that may be refused, by the console's names."""
 BERT = JobRef("vision", "bert", "PyTorchJob", "kubeflow.org/v1")
 MAY = Answer({"status": {"allowed": True}}, 201)
 MAY_NOT = Answer({"status": {"allowed": False}}, 201)
+THREE = ("delete job", "get job", "get pods/exec")
 DELETE_REFUSED = 'user "li" may not delete pytorchjobs in namespace "vision"'
 
 
@@ -73,19 +72,10 @@ async def test_a_denied_access_review_names_user_verb_namespace_and_reason(
 ) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say(PATH, Answer({"status": status}, 201), method="POST")
-        assert (
-            await review(client, ResourceAttributes("delete", "kubeflow.org", "pytorchjobs"), "vision")
-            == right
-        )
-        assert asked_of(cluster) == [
-            {
-                "verb": "delete",
-                "group": "kubeflow.org",
-                "resource": "pytorchjobs",
-                "subresource": "",
-                "namespace": "vision",
-            }
-        ]
+        attributes = ResourceAttributes("delete", "kubeflow.org", "pytorchjobs")
+        assert await review(client, attributes, "vision") == right
+        wanted = {"verb": "delete", "group": "kubeflow.org", "resource": "pytorchjobs", "subresource": ""}
+        assert asked_of(cluster) == [wanted | {"namespace": "vision"}]
 
 
 async def test_a_denied_access_review_without_user_or_namespace_is_worded_generally() -> None:
@@ -103,18 +93,15 @@ def test_permissions_of_known_kinds_need_resources_and_unknown_kinds_need_none()
             needs = needs_of(permission, ref)
             assert {each.verb for each in needs} == {permission.partition(" ")[0]}
             if permission.endswith(" job") and "any" not in permission:
-                assert [(each.group, each.plural) for each in needs] == [
-                    (kind.resource.group, kind.resource.plural)
-                ]
-    assert needs_of("delete job", JobRef("a", "b", "Mouse", "lab.io/v1")) == ()
-    assert needs_of("get pods/exec", JobRef("a", "b", "Mouse", "lab.io/v1")) == (
-        ResourceAttributes("get", "", "pods", "exec"),
-    )
+                of_kind = (kind.resource.group, kind.resource.plural)
+                assert [(each.group, each.plural) for each in needs] == [of_kind]
+    mouse = JobRef("a", "b", "Mouse", "lab.io/v1")
+    assert needs_of("delete job", mouse) == ()
+    assert needs_of("get pods/exec", mouse) == (ResourceAttributes("get", "", "pods", "exec"),)
     assert needs_of("patch nodes") == (ResourceAttributes.of("patch", NODES),)
     assert needs_of("delete job") == ()
-    assert {each.plural for each in needs_of("create any job")} == {
-        kind.resource.plural for kind in CREATABLE
-    }
+    created = {each.plural for each in needs_of("create any job")}
+    assert created == {kind.resource.plural for kind in CREATABLE}
     with pytest.raises(ValueError, match="no permission"):
         needs_of("filter", BERT)
 
@@ -234,15 +221,13 @@ async def test_a_forbidden_response_is_recorded_as_a_denied_permission() -> None
         right = permissions.known("delete job", "vision", BERT)
         assert right == Permission(False, 'user "alice" may not delete pytorchjobs in namespace "vision"')
         permissions.record_refusal(refused(f"{said}: the cluster is frozen until Monday"))
-        assert permissions.known("delete job", "vision", BERT).why.endswith(
-            '"vision": the cluster is frozen until Monday'
+        why = permissions.known("delete job", "vision", BERT).why
+        assert why.endswith('"vision": the cluster is frozen until Monday')
+        said = (
+            'pods "bert-master-0" is forbidden: User "alice" cannot get resource "pods/exec" '
+            'in API group "" in the namespace "vision"'
         )
-        permissions.record_refusal(
-            refused(
-                'pods "bert-master-0" is forbidden: User "alice" cannot get resource "pods/exec" '
-                'in API group "" in the namespace "vision"'
-            )
-        )
+        permissions.record_refusal(refused(said))
         assert permissions.known("get pods/exec", "vision", BERT).is_allowed is False
         assert permissions.known("get pods/log", "vision", BERT) == UNKNOWN
         assert cluster.requests == []
@@ -251,17 +236,12 @@ async def test_a_forbidden_response_is_recorded_as_a_denied_permission() -> None
 async def test_quota_and_webhook_errors_are_not_recorded_as_denied_permissions() -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
         permissions = Permissions(client)
-        permissions.record_refusal(
-            refused('jobs.batch "b" is forbidden: exceeded quota: jobs, requested: count/jobs.batch=1')
-        )
+        quota = 'jobs.batch "b" is forbidden: exceeded quota: jobs, requested: count/jobs.batch=1'
+        words = 'User "a" cannot delete resource "jobs" in API group "batch"'
+        permissions.record_refusal(refused(quota))
         permissions.record_refusal(Forbidden("Could not delete it.", "A webhook is against it."))
-        permissions.record_refusal(
-            KubeError("Could not delete it.", 'User "a" cannot delete resource "jobs" in API group "batch"')
-        )
-        assert all(
-            permissions.known(action, "vision", BERT) == UNKNOWN
-            for action in ("delete job", "get job", "get pods/exec")
-        )
+        permissions.record_refusal(KubeError("Could not delete it.", words))
+        assert {permissions.known(each, "vision", BERT) for each in THREE} == {UNKNOWN}
 
 
 class NotingLimiter(RateLimiter):
@@ -281,12 +261,9 @@ async def test_access_reviews_are_not_urgent_requests() -> None:
     async with ScriptedCluster() as cluster, cluster.client(limiter=limiter) as client:
         cluster.say(PATH, MAY, method="POST")
         permissions = Permissions(client)
-        await permissions.fetch_all(["delete job", "get job", "get pods/exec"], "vision", BERT)
+        await permissions.fetch_all(THREE, "vision", BERT)
         assert limiter.urgent == [False] * 3
-        assert all(
-            permissions.known(each, "vision", BERT).is_allowed
-            for each in ("delete job", "get job", "get pods/exec")
-        )
+        assert all(permissions.known(each, "vision", BERT).is_allowed for each in THREE)
 
 
 async def test_permissions_of_cluster_scoped_resources_are_cached_without_a_namespace() -> None:
@@ -299,9 +276,8 @@ async def test_permissions_of_cluster_scoped_resources_are_cached_without_a_name
 
 @pytest.mark.parametrize("resource", [NODES, NAMESPACES, PODS], ids=lambda each: each.plural)
 async def test_access_reviews_of_cluster_scoped_resources_have_no_namespace(resource: Resource) -> None:
-    path = ACCESS_REVIEWS.path()
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(path, Answer({"status": {"allowed": True}}, 201), method="POST")
+        cluster.say(PATH, MAY, method="POST")
         await review(client, ResourceAttributes.of("list", resource), "alice")
-    asked = json.loads(cluster.asked(path, method="POST")[0].body)["spec"]["resourceAttributes"]
+        (asked,) = asked_of(cluster)
     assert asked["namespace"] == ("alice" if resource.is_namespaced else "")

@@ -12,7 +12,7 @@ from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.node.containers import CannotStart, ContainerContext, expand, launch_of
 from k8s.sandbox.node.nodes import Ports, ephemeral
 from k8s.sandbox.node.programs import PROGRAMS
-from k8s.sandbox.pod_folder import rewrite
+from k8s.sandbox.pod_folder import Launch, rewrite
 
 DIRECT = "localhost,127.0.0.1,::1"
 MOUNTS = (("/workspace/deep", "/real/b"), ("/workspace", "/real/a"), ("/mnt/x.y", "/real/c"))
@@ -39,10 +39,12 @@ def pod(*command: str, **container: Any) -> dict[str, Any]:
     return {"metadata": {"name": "bert-worker-0", "namespace": "default", "uid": "u"}, "spec": spec}
 
 
+def launched(manifest: dict[str, Any], where: ContainerContext | None = None) -> Launch:
+    return launch_of(manifest, manifest["spec"]["containers"][0], where or context())
+
+
 def env_of(**env: str) -> Any:
-    variables = [{"name": name, "value": value} for name, value in env.items()]
-    manifest = pod("true", env=variables)
-    return launch_of(manifest, manifest["spec"]["containers"][0], context()).env
+    return launched(pod("true", env=[{"name": name, "value": value} for name, value in env.items()])).env
 
 
 @pytest.mark.parametrize(
@@ -89,8 +91,7 @@ def test_a_mount_below_the_working_folder_is_found_by_its_relative_path(
     volumes = {name: Path("/real") / name for name in ("w", "code", "b")}
     paths = {"w": "/w", "code": "/w/code", "b": "/w/a/b"}
     mounts = [{"name": name, "mountPath": path} for name, path in paths.items()]
-    manifest = pod("sh", "-c", text, workingDir="/w", volumeMounts=mounts)
-    launch = launch_of(manifest, manifest["spec"]["containers"][0], context(volumes=volumes))
+    launch = launched(pod("sh", "-c", text, workingDir="/w", volumeMounts=mounts), context(volumes=volumes))
     if rewritten is None:
         rewritten = "python /real/code/x.py --out=/real/code/out '/real/code/a b'"
     assert (launch.argv[-1], launch.cwd) == (rewritten, "/real/w")
@@ -162,8 +163,7 @@ def test_programs_of_a_pod_reach_loopback_without_a_proxy(
     ],
 )
 def test_python_is_this_python(word: str, first: list[str]) -> None:
-    manifest = pod(word, "x.py")
-    launch = launch_of(manifest, manifest["spec"]["containers"][0], context())
+    launch = launched(pod(word, "x.py"))
     assert list(launch.argv) == [*first, "x.py"]
 
 
@@ -175,20 +175,17 @@ def test_a_pod_gets_only_gpus_from_the_cuda_visible_devices_of_the_sandbox(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,GPU-8f2a,1")
-    manifest = pod("true")
-    lent = context(gpus=(1, 2), is_simulated=False)
-    env = launch_of(manifest, manifest["spec"]["containers"][0], lent).env
+    env = launched(pod("true"), context(gpus=(1, 2), is_simulated=False)).env
     assert env["CUDA_VISIBLE_DEVICES"] == "GPU-8f2a,1"
 
 
 @pytest.mark.usefixtures("every_gpu")
 def test_gpus_are_named_to_cuda_only_when_they_exist() -> None:
     manifest = pod("true", env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "7"}])
-    container = manifest["spec"]["containers"][0]
-    real = launch_of(manifest, container, context(gpus=(2, 3), is_simulated=False)).env
+    real = launched(manifest, context(gpus=(2, 3), is_simulated=False)).env
     assert (real["CUDA_VISIBLE_DEVICES"], real["CUDA_DEVICE_ORDER"]) == ("2,3", "PCI_BUS_ID")
     assert "GPUCONSOLE_SIMULATED_GPUS" not in real
-    simulated = launch_of(manifest, container, context(gpus=(2, 3))).env
+    simulated = launched(manifest, context(gpus=(2, 3))).env
     assert (simulated["CUDA_VISIBLE_DEVICES"], simulated["GPUCONSOLE_SIMULATED_GPUS"]) == ("", "2,3")
 
 
@@ -212,53 +209,44 @@ def test_omp_num_threads_defaults_to_the_cpu_limit_or_the_share_of_the_cores(
     cores: int, limits: dict[str, str], env: dict[str, str], threads: str
 ) -> None:
     variables = [{"name": name, "value": value} for name, value in env.items()]
-    manifest = pod("true", env=variables, resources={"limits": limits})
-    launch = launch_of(manifest, manifest["spec"]["containers"][0], context(cores=cores))
+    launch = launched(pod("true", env=variables, resources={"limits": limits}), context(cores=cores))
     assert launch.env["OMP_NUM_THREADS"] == threads
 
 
 def test_the_limit_of_the_whole_pod_counts_where_its_container_has_none() -> None:
     manifest = pod("true")
     manifest["spec"]["resources"] = {"limits": {"cpu": "3"}}
-    launch = launch_of(manifest, manifest["spec"]["containers"][0], context(cores=8))
-    assert launch.env["OMP_NUM_THREADS"] == "3"
+    assert launched(manifest, context(cores=8)).env["OMP_NUM_THREADS"] == "3"
 
 
 def test_ranks_that_share_a_pod_share_its_cores() -> None:
     manifest = pod("true")
     manifest["metadata"]["annotations"] = {PROCESSES: "4"}
-    launch = launch_of(manifest, manifest["spec"]["containers"][0], context(cores=8))
-    assert launch.env["OMP_NUM_THREADS"] == "2"
+    assert launched(manifest, context(cores=8)).env["OMP_NUM_THREADS"] == "2"
 
 
 @pytest.mark.parametrize("folder", ["/", "/root", "/root/"])
 def test_the_home_of_an_image_is_the_pods_own_folder(folder: str) -> None:
-    manifest = pod("true", workingDir=folder)
-    assert launch_of(manifest, manifest["spec"]["containers"][0], context()).cwd == "/scratch"
+    assert launched(pod("true", workingDir=folder)).cwd == "/scratch"
 
 
 @pytest.mark.parametrize("word", ["mpirun", "/usr/local/bin/mpirun", "/usr/sbin/sshd"])
 def test_a_program_of_the_image_that_every_pod_has_is_found_wherever_it_is(word: str) -> None:
-    launch = launch_of(pod(word), pod(word)["spec"]["containers"][0], context())
+    launch = launched(pod(word))
     assert launch.argv[: len(PROGRAMS[Path(word).name])] == PROGRAMS[Path(word).name]
 
 
 def test_a_folder_of_the_machine_is_used_only_when_it_is_mounted() -> None:
     mounts = [{"name": "code", "mountPath": "/home/me/code"}]
-    manifest = pod("true", workingDir="/home/me/code/src", volumeMounts=mounts)
-    container = manifest["spec"]["containers"][0]
-    assert launch_of(manifest, container, context(volumes={"code": None})).cwd == "/home/me/code/src"
-    manifest = pod("true", workingDir="/home/me/code/src")
+    mounted = pod("true", workingDir="/home/me/code/src", volumeMounts=mounts)
+    assert launched(mounted, context(volumes={"code": None})).cwd == "/home/me/code/src"
     with pytest.raises(CannotStart, match="Mount a volume there"):
-        launch_of(manifest, manifest["spec"]["containers"][0], context())
+        launched(pod("true", workingDir="/home/me/code/src"))
 
 
 def test_a_mount_cannot_leave_its_volume() -> None:
     mounts = [{"name": "v", "mountPath": "/data", "subPath": "../../etc"}]
-    manifest = pod("ls", "/data", volumeMounts=mounts)
-    launch = launch_of(
-        manifest, manifest["spec"]["containers"][0], context(volumes={"v": Path("/volumes/v")})
-    )
+    launch = launched(pod("ls", "/data", volumeMounts=mounts), context(volumes={"v": Path("/volumes/v")}))
     assert launch.argv == ("ls", "/volumes/v/etc")
 
 
@@ -275,5 +263,4 @@ def test_each_job_has_a_port_outside_the_kernels_ephemeral_range() -> None:
 
 @pytest.mark.parametrize("command", [("mpirun", "-np", "2", "hostname"), ("sh", "-c", "mpirun hostname")])
 def test_mpirun_starts_where_its_launcher_lacks_the_volume_of_its_folder(command: tuple[str, ...]) -> None:
-    manifest = pod(*command, workingDir="/workspace")
-    assert launch_of(manifest, manifest["spec"]["containers"][0], context()).cwd == "/scratch"
+    assert launched(pod(*command, workingDir="/workspace")).cwd == "/scratch"
