@@ -28,6 +28,8 @@ from k8s.topology.machines import MACHINES
 from tests.support.evidence import evidence_of, instance, labelled
 from tests.support.objects import GPU, Object
 
+NLP = {"key": "team", "value": "nlp", "effect": "NoSchedule"}
+
 
 def node(name: str, gpus: int = 4, cpu: int = 64, **spec: Any) -> NodeCapacity:
     """Return an empty node that is ready unless told otherwise; `labels` are its own."""
@@ -95,16 +97,8 @@ def test_pods_that_may_only_go_to_one_node_get_it_before_the_others() -> None:
             {"nodeSelector": {"gpu": "h100"}},
             "node(s) didn't match Pod's node affinity/selector",
         ),
-        (
-            node("n", 8, taints=[{"key": "team", "value": "nlp", "effect": "NoSchedule"}]),
-            {},
-            "node(s) had untolerated taint {team: nlp}",
-        ),
-        (
-            node("n", 8, taints=[{"key": "team", "value": "nlp", "effect": "NoSchedule"}]),
-            {"tolerations": [{"key": "team", "operator": "Exists"}]},
-            "",
-        ),
+        (node("n", 8, taints=[NLP]), {}, "node(s) had untolerated taint {team: nlp}"),
+        (node("n", 8, taints=[NLP]), {"tolerations": [{"key": "team", "operator": "Exists"}]}, ""),
         (node("n", 8, taints=[{"key": "soft", "effect": "PreferNoSchedule"}]), {}, ""),
     ],
 )
@@ -147,10 +141,7 @@ def test_gpus_that_are_given_are_free_ones_and_neighbours_where_possible(free: s
 def test_gpus_held_under_any_resource_name_reduce_the_free_gpus(offered: str, free: int) -> None:
     """A node whose label changed offers other names than its pods hold."""
     pods = [
-        {
-            "metadata": {"name": name},
-            "spec": {"containers": [{"name": "c", "resources": {"limits": {name: gpus}}}]},
-        }
+        {"metadata": {"name": name}, "spec": {"containers": [{"resources": {"limits": {name: gpus}}}]}}
         for name, gpus in ((GPU, 4), ("aliyun.com/gpu", 1))
     ]
     status = {"allocatable": {offered: "8", "pods": "110"}, "conditions": []}
@@ -167,11 +158,8 @@ def linked(machine: str, *taken: int) -> LinkedGpus:
 
 def test_the_best_linked_node_is_preferred_and_then_the_fullest() -> None:
     nodes = [node("pcie", 4), node("full", 5), node("quad", 8)]
-    links = {
-        "pcie": linked("pcie", 4, 5, 6, 7),
-        "full": linked("dgx-1v", 0, 3, 6),
-        "quad": linked("dgx-a100"),
-    }
+    full, quad = linked("dgx-1v", 0, 3, 6), linked("dgx-a100")
+    links = {"pcie": linked("pcie", 4, 5, 6, 7), "full": full, "quad": quad}
     assert place([pending("a", 4)], nodes)[0] == {"a": "pcie"}
     assert place([pending("a", 4)], nodes, links)[0] == {"a": "quad"}
     assert place([pending(name, 1) for name in "abcd"], nodes, links)[0] == dict.fromkeys("abcd", "quad")
@@ -223,17 +211,16 @@ _format_amounts = st.fixed_dictionaries(
     {},
     optional={
         "cpu": st.sampled_from(["500m", "1", "2", "3"]),
-        GPU: st.integers(0, 4).map(str),
         "memory": st.sampled_from(["64Mi", "1Gi"]),
+        GPU: st.integers(0, 4).map(str),
     },
 )
 _resources = st.fixed_dictionaries({}, optional={"requests": _format_amounts, "limits": _format_amounts})
 
 
 def _containers(**more: Any) -> st.SearchStrategy[list[Object]]:
-    return st.lists(
-        st.fixed_dictionaries({"name": st.just("c"), "resources": _resources}, optional=more), max_size=3
-    )
+    container = st.fixed_dictionaries({"name": st.just("c"), "resources": _resources}, optional=more)
+    return st.lists(container, max_size=3)
 
 
 _specs = st.fixed_dictionaries(
@@ -245,7 +232,7 @@ _specs = st.fixed_dictionaries(
         "tolerations": st.just([{"key": "team", "operator": "Exists"}]),
     },
 )
-_taints = st.sampled_from([[], [{"key": "team", "value": "nlp", "effect": "NoSchedule"}]])
+_taints = st.sampled_from([[], [NLP]])
 
 
 @st.composite
@@ -268,15 +255,16 @@ def test_a_capacity_shortage_is_found_exactly_when_the_sandbox_cannot_place_equa
     pods = [_pod(f"worker-{index}", spec) for index in range(number)]
     there = [node_capacity(node, [_pod("other", own)] if own else []) for node, own in nodes]
     placed, _ = place([pending_pod(pod) for pod in pods], there)
+    used = {
+        str(node["metadata"]["name"]): requests.of_pod(models.convert(_pod("other", own), FullPod).spec)
+        for node, own in nodes
+        if own
+    }
     evidence = evidence_of(
         *(instance(f"worker-{index}") for index in range(number)),
         pods=[models.convert(pod, FullPod) for pod in pods],
         nodes=[node for node, _ in nodes],
-        requested_by_node={
-            str(node["metadata"]["name"]): requests.of_pod(models.convert(_pod("other", own), FullPod).spec)
-            for node, own in nodes
-            if own
-        },
+        requested_by_node=used,
     )
     assert (capacity(evidence) is None) == (len(placed) == number)
 

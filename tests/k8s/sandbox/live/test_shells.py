@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,24 +61,42 @@ async def test_the_console_gives_its_terminal_to_a_pod_and_comes_back(space: Spa
     await asyncio.to_thread(use)
 
 
-@pytest.mark.slow
-async def test_the_command_line_opens_a_shell_in_a_job(space: Space) -> None:
-    await space.create(JOBS, batch_job("worked", "sleep", "600"))
-    await space.comes(JOBS, "worked", lambda job: (job.get("status") or {}).get("active"))
-    found = await space.objects(PODS, label_selector="batch.kubernetes.io/job-name=worked")
+async def shell_into(space: Space, name: str, use: Callable[[Terminal], None]) -> None:
+    """Open a shell in a new job by the command line, and check that it leaves its terminal as it was."""
+    await space.create(JOBS, batch_job(name, "sleep", "600"))
+    await space.comes(JOBS, name, lambda job: (job.get("status") or {}).get("active"))
+    found = await space.objects(PODS, label_selector=f"batch.kubernetes.io/job-name={name}")
     await space.comes(PODS, found[0]["metadata"]["name"], phase("Running"))
-    words = [sys.executable, "-P", "-m", "tui", "shell", "worked"]
+    words = [sys.executable, "-P", "-m", "tui", "shell", name, *space.options]
 
-    def use() -> None:
-        with Terminal([*words, *space.options], columns=80, lines=24) as terminal:
+    def run() -> None:
+        with Terminal(words, columns=80, lines=24) as terminal:
             before = terminal.attributes
             terminal.wait_for("exit or ctrl+d ends it")
-            terminal.send("echo $((40 + 2)); exit 3\r")
-            assert terminal.wait_for_end() == 3
-            assert "42" in terminal.text
+            use(terminal)
             assert terminal.attributes == before
 
-    await asyncio.to_thread(use)
+    await asyncio.to_thread(run)
+
+
+@pytest.mark.slow
+async def test_the_command_line_opens_a_shell_in_a_job(space: Space) -> None:
+    def use(terminal: Terminal) -> None:
+        terminal.send("echo $((40 + 2)); exit 3\r")
+        assert terminal.wait_for_end() == 3
+        assert "42" in terminal.text
+
+    await shell_into(space, "worked", use)
+
+
+@pytest.mark.slow
+async def test_a_signal_ends_a_shell_and_restores_the_terminal(space: Space) -> None:
+    def use(terminal: Terminal) -> None:
+        terminal.wait_for(lambda _: terminal.is_raw)
+        terminal.signal(signal.SIGTERM)
+        assert terminal.wait_for_end() == 143
+
+    await shell_into(space, "signalled", use)
 
 
 async def test_a_web_server_in_a_pod_is_reached_until_the_pod_is_gone(space: Space) -> None:
@@ -103,26 +122,6 @@ async def test_a_web_server_in_a_pod_is_reached_until_the_pod_is_gone(space: Spa
         while await fetch():
             await asyncio.sleep(0.05)
         assert opened.last_error
-
-
-@pytest.mark.slow
-async def test_a_signal_ends_a_shell_and_restores_the_terminal(space: Space) -> None:
-    await space.create(JOBS, batch_job("signalled", "sleep", "600"))
-    await space.comes(JOBS, "signalled", lambda job: (job.get("status") or {}).get("active"))
-    found = await space.objects(PODS, label_selector="batch.kubernetes.io/job-name=signalled")
-    await space.comes(PODS, found[0]["metadata"]["name"], phase("Running"))
-    words = [sys.executable, "-P", "-m", "tui", "shell", "signalled"]
-
-    def use() -> None:
-        with Terminal([*words, *space.options], columns=80, lines=24) as terminal:
-            before = terminal.attributes
-            terminal.wait_for("exit or ctrl+d ends it")
-            terminal.wait_for(lambda _: terminal.is_raw)
-            terminal.signal(signal.SIGTERM)
-            assert terminal.wait_for_end() == 143
-            assert terminal.attributes == before
-
-    await asyncio.to_thread(use)
 
 
 RANKS = """
