@@ -118,7 +118,7 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
     shared = shared_memory(node, holders)
     resources = {
         name: Share(
-            _total(name, total, allocated),
+            _total(name, total, allocated, node.status.capacity),
             allocated.get(name, 0),
             max(0, capacity.get(name, 0) - total.get(name, 0)),
         )
@@ -181,9 +181,12 @@ def _mode(node: Node, resources: Mapping[str, Share], shared: SharedGpuMemory | 
     return "exclusive" if offers else "normal"
 
 
-def _total(name: str, total: Mapping[str, int], allocated: Mapping[str, int]) -> int:
-    is_driver = "/" not in name
-    return max(total.get(name, 0), allocated.get(name, 0)) if is_driver else total.get(name, 0)
+def _total(
+    name: str, total: Mapping[str, int], allocated: Mapping[str, int], capacity: Mapping[str, Any] | None
+) -> int:
+    # Devices of resource claims are held although no slice that offers them may be read.
+    is_claimed = "/" not in name or (capacity is not None and name not in capacity)
+    return max(total.get(name, 0), allocated.get(name, 0)) if is_claimed else total.get(name, 0)
 
 
 def _memory_of_each(shared: SharedGpuMemory | None) -> int:

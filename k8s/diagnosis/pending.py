@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from k8s.diagnosis.answer import Answer
-from k8s.diagnosis.shortage import PodSet, find_shortage, pod_sets
+from k8s.diagnosis.shortage import PodSet, find_shortage, is_refuted, pod_sets
 from k8s.kinds import DeclaredJob
 from k8s.kinds.base import Replica
 from k8s.models import Node, Taint
@@ -138,10 +138,9 @@ class PendingReasons:
                 for each in found.pod_sets
                 if each.signature in self._verdicts
             }
-            if found.shown.reason != (sentences[key] or job.reason):
-                found.shown = (
-                    replace(job, reason=sentences[key], lacks_capacity=True) if sentences[key] else job
-                )
+            sentence = "" if is_refuted(sentences[key], job.reason) else sentences[key]
+            if found.shown.reason != (sentence or job.reason):
+                found.shown = replace(job, reason=sentence, lacks_capacity=True) if sentence else job
             waiting[uid] = found
         self._sentences, self._verdicts, self._waiting = sentences, verdicts, waiting
         replaced = {uid: each.shown for uid, each in waiting.items() if each.shown is not each.job}

@@ -23,6 +23,8 @@ from k8s.scheduling.predicates import (
 from k8s.scheduling.requests import PODS, Amount, ResourceList
 from k8s.scheduling.scheduling_spec import SchedulingSpec
 
+_NOT_OFFERED = "No node has "
+
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
@@ -154,7 +156,7 @@ class Shortage:
             case ShortageKind.TOO_BIG:
                 most, _ = self.largest
                 if most <= 0:
-                    return f"No node has {main}: {wants}"
+                    return f"{_NOT_OFFERED}{main}: {wants}"
                 return f"Too big: {wants}; the largest node has {bare_amount(main, most)}"
             case ShortageKind.TOO_BIG_TOGETHER:
                 return f"Too big: no node has {_describe_combined(pod_set.requested)} together"
@@ -230,6 +232,14 @@ class Shortage:
         }
         best = min(lacks, key=lambda name: (len(lacks[name]), name))
         return best, names(sorted(lacks[best], key=importance))
+
+
+def is_refuted(brief: str, message: str) -> bool:
+    """Return True if a scheduler found devices of a resource that no node lists.
+
+    They are claimed, and their slices may not be read here.
+    """
+    return brief.startswith(_NOT_OFFERED) and "allocate all claims" in message
 
 
 UnfitNodes = Callable[[ClusterCapacity, PodSet], Sequence[InfeasibleNode]]

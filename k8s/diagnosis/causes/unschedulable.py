@@ -10,7 +10,14 @@ from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.causes.held_back import PATIENCE_S
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.phrases import amount, bare_amount, count, cut, names, seconds_between, span, verb
-from k8s.diagnosis.shortage import PodSet, Shortage, ShortageKind, find_shortage, is_never_feasible
+from k8s.diagnosis.shortage import (
+    PodSet,
+    Shortage,
+    ShortageKind,
+    find_shortage,
+    is_never_feasible,
+    is_refuted,
+)
 from k8s.models import accelerators
 from k8s.models.claim import Claim
 from k8s.scheduling.predicates import ClusterCapacity, InfeasibleNode, InfeasibleReason, importance
@@ -143,7 +150,7 @@ def capacity(evidence: Evidence) -> Cause | None:
     cause = _insufficient_capacity(
         evidence.pod_sets, evidence.capacity, evidence.holders_by_node, evidence.together
     )
-    if cause is None:
+    if cause is None or any(is_refuted(cause.brief, fact.text) for fact in _scheduler_facts(evidence)):
         return None
     unseen = () if evidence.sees_all_pods else (Fact("unseen", "other users' pods; less may be free"),)
     group = evidence.pod_group

@@ -205,6 +205,16 @@ def test_a_device_counts_once_on_its_node_in_its_job_and_in_every_sum() -> None:
                 ["n1: 3 of 4, bert 3", "bert: Running 3 of 3"],
             ),
             Case(
+                "limits whose slices may not be read",
+                [bare("n1"), node("n2"), extended, bert, of_bert],
+                ["n1: 3 of 3, bert 3", "n2: 0 of 8", "bert: Running 3 of 3"],
+            ),
+            Case(
+                "limits of which nothing but the pod may be read",
+                [bare("n1"), node("n2"), extended, bert],
+                ["n1: 3 of 3, bert 3", "n2: 0 of 8", "bert: Running 3 of 3"],
+            ),
+            Case(
                 "limits whose claim may not be read",
                 [bare("n1"), extended, bert, offer, whole_class],
                 ["n1: 3 of 4, bert 3", "bert: Running 3 of 3"],

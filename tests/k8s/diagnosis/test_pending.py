@@ -151,6 +151,15 @@ def test_a_missing_claim_and_other_schedulers_come_before_too_small_nodes(messag
     assert cluster.reason("bert") == f"master-0: {message}"
 
 
+def test_devices_of_claims_that_no_node_lists_are_left_to_the_scheduler() -> None:
+    message = "0/1 nodes are available: 1 cannot allocate all claims."
+    cluster = Cluster(node("a", 0))
+    cluster.add("bert", gpus=2, message=message)
+    cluster.add("vit", gpus=2)
+    assert message in cluster.reason("bert")
+    assert cluster.reason("vit").startswith("No node has nvidia.com/gpu")
+
+
 def test_the_scheduler_message_is_shown_while_the_nodes_are_unknown() -> None:
     cluster = Cluster(node("a", 4))
     cluster.add("bert")

@@ -124,6 +124,14 @@ def test_a_gang_of_which_a_part_fits_waits_for_all_of_it() -> None:
         assert answer.sentence.startswith(said)
 
 
+def test_devices_that_only_the_scheduler_sees_are_not_called_missing() -> None:
+    message = "0/1 nodes are available: 1 cannot allocate all claims."
+    unplaced = {"type": "PodScheduled", "status": "False", "message": message}
+    bare = node("a", gpus=0)
+    answer = explained(instance(), pods=[pod("master-0", conditions=[unplaced])], nodes=[bare])
+    assert answer.sentence.startswith("Waits for a node: master-0; the scheduler says 0/1 nodes")
+
+
 def test_a_native_pod_group_is_reported_with_its_condition() -> None:
     said = {
         "type": "PodGroupScheduled",
