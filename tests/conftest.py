@@ -42,6 +42,16 @@ def every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
 
 
+@pytest.fixture(scope="session")
+def imported_torch() -> None:
+    """Let the process from which ranks are forked import torch, which is no test's own cost."""
+    from tests.trainer.forked_rank import FORKING
+
+    process = FORKING.Process(target=int)
+    process.start()
+    process.join()
+
+
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Start tasks eagerly where Python can: Textual does so in a terminal, but not in its own tests."""
     is_server = "/k8s/sandbox/" in item.nodeid

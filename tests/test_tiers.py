@@ -14,6 +14,8 @@ SUITE = """
 
     BURN = "import time\\nwhile time.process_time() < 0.2: pass"
 
+    SERVER = "import time\\nwhile time.process_time() < 0.2: pass\\nprint('ready', flush=True)\\ninput()"
+
     def burn():
         end = time.process_time() + 0.2
         while time.process_time() < end:
@@ -27,6 +29,16 @@ SUITE = """
 
     def test_dear(): burn()
     def test_dear_child(): subprocess.run([sys.executable, "-c", BURN])
+    @pytest.fixture(scope="module")
+    def servers():
+        started = []
+        yield started
+        for each in started:
+            each.communicate()
+
+    def test_dear_running_child(servers):
+        servers.append(subprocess.Popen([sys.executable, "-c", SERVER], stdin=-1, stdout=-1))
+        assert servers[0].stdout.readline()
     def test_first_of_a_shared_fixture(shared): pass
     @pytest.mark.slow
     def test_marked_slow(): burn()
@@ -58,17 +70,21 @@ def test_dear_tests_fail_and_costs_are_printed(
     pytester.makeini(INI)
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_inprocess("-p", "tests.tiers", "-p", "no:cacheprovider")
-    result.assert_outcomes(passed=9, failed=1, errors=2)
+    result.assert_outcomes(passed=10, failed=1, errors=3)
     lines = result.outlines
     # Only unmarked tests fail for their cost, and a shared fixture is not theirs.
     faults = [line for line in lines if "CPU seconds; a test of the quick tier may use 0.1." in line]
-    assert [line.split("::")[1].split()[0] for line in faults] == ["test_dear", "test_dear_child"]
+    assert [line.split("::")[1].split()[0] for line in faults] == [
+        "test_dear",
+        "test_dear_child",
+        "test_dear_running_child",
+    ]
     # The dearest come first.
     start = next(number for number, line in enumerate(lines) if "CPU time:" in line)
-    assert "in 10 tests" in lines[start]
-    costs = [float(line.split()[0]) for line in lines[start + 1 : start + 11]]
+    assert "in 11 tests" in lines[start]
+    costs = [float(line.split()[0]) for line in lines[start + 1 : start + 12]]
     assert costs == sorted(costs, reverse=True)
-    assert costs[4] > 0.1 > costs[5]
+    assert costs[5] > 0.1 > costs[6]
     # A mark that is not needed is reported.
     cheap = [line for line in lines if "marked slow, but cheap" in line]
     assert [line.split("::")[1].split(":")[0] for line in cheap] == ["test_cheap_but_marked_slow"]

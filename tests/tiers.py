@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 QUICK_LIMIT_S = 3.0
-"""CPU seconds that an unmarked test may use: its own process and the children that it has waited for."""
+"""CPU seconds that an unmarked test may use, in its own process and in children."""
 SLOW_FLOOR_S = 0.5
 """A test marked `slow` that uses less is reported: it may belong into the quick tier."""
 DEAREST = 10
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 CPU_S = "cpu_s"
 """Name of the property of a report, which pytest-xdist sends to the controller."""
 
@@ -49,9 +52,18 @@ METER = pytest.StashKey[Meter]()
 
 
 def cpu_s() -> float:
-    """Return the CPU seconds of this process and of its children that have ended."""
+    """Return the CPU seconds of this process and of its children, with what these have waited for.
+
+    Running children count too: a server from which tests fork, or the sandbox of a worker. Source: proc(5).
+    """
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    ticks = 0
+    for listed in Path("/proc/self/task").glob("*/children"):
+        for pid in listed.read_text().split():
+            with suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime
+    return times.user + times.system + times.children_user + times.children_system + ticks / TICKS_PER_S
 
 
 def fault_of(used_s: float, marks: set[str]) -> str | None:

@@ -9,6 +9,6 @@ from tests.trainer.jobs import Job
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
+def job(tmp_path: Path, imported_torch: None) -> Iterator[Job]:
     with Job(tmp_path, forks=True) as job:
         yield job

@@ -52,7 +52,7 @@ dist.destroy_process_group()
 
 
 @pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
+def env(tmp_path: Path, imported_torch: None) -> dict[str, str]:
     """The variables of a pod whose Python finds the plug-in."""
     write_plugin(tmp_path / "python")
     usual = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
