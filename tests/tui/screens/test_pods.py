@@ -53,19 +53,18 @@ async def test_pods_of_own_jobs_are_listed_and_a_key_shows_all(tmp_path: Path) -
         await play.until(titled(play, " Pods (2)"))
         assert words_of(play, "[red]vit-master-0")[1:3] == ["[red]vit", "Running"]
         assert "Σ 2 pods of 2 jobs · 8 GPUs" in play.text
+        play.watches["pods"].event("MODIFIED", OTHER | {"status": {"phase": "Succeeded"}})
+        await play.until(lambda: "Σ 2 pods of 2 jobs · 4 GPUs" in play.text)
         await play.press(*typed("po /vit"))
         await play.until(titled(play, " Pods (1 of 2)  /vit"))
-        await play.press("escape", "escape")
-        await play.until(lambda: isinstance(play.console.screen, JobsView))
+        await play.press("escape", "escape", shows=JobsView)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 async def test_an_empty_pod_list_shows_the_reason(tmp_path: Path, size: tuple[int, int]) -> None:
     async with console_on(tmp_path, jobs=[BERT], size=size) as play:
-        await play.press(*typed("pods"))
-        await play.until(lambda: "No job has a pod in namespace default." in play.text)
-        await play.press("l")
-        await play.until(lambda: "No pod is selected." in play.text)
+        await play.press(*typed("pods"), shows="No job has a pod in namespace default.")
+        await play.press("l", shows="No pod is selected.")
 
 
 async def test_a_forbidden_pod_list_is_reported_instead_of_shown_as_empty(tmp_path: Path) -> None:
@@ -73,5 +72,4 @@ async def test_a_forbidden_pod_list_is_reported_instead_of_shown_as_empty(tmp_pa
         cluster.replace("/api/v1/namespaces/default/pods", refusal(403, "not you", "Forbidden"))
 
     async with console_on(tmp_path, jobs=[BERT], refused="pods", prepare=refuse) as play:
-        await play.press(*typed("pods"))
-        await play.until(lambda: "This user may not list pods" in play.text)
+        await play.press(*typed("pods"), shows="This user may not list pods")

@@ -94,7 +94,8 @@ class PodsView(ListView):
         unknown = "none is known to be yours; showing all" if is_mine and not has_mine and total else ""
         self.set_list_title(f"Pods ({which}{amount})", unknown, *progress_of(self.snapshot))
         jobs = len({line.job for line in self._lines.values()})
-        gpus = sum(line.instance.gpus for line in self._lines.values() if line.instance.node)
+        held = (each.instance for each in self._lines.values() if each.instance.node)
+        gpus = sum(each.gpus for each in held if not each.status.is_final)
         self.set_line("totals", f"Σ {plural(total, 'pod')} of {plural(jobs, 'job')} · {plural(gpus, 'GPU')}")
 
     def action_mine(self) -> None:
