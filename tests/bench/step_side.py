@@ -27,17 +27,8 @@ STEPS = 3
 _IMAGES = ["--dataset", "images"]
 _GPT = ["--model", "gpt", "--dataset", "sequences"]
 _SMOKE = [
-    *_GPT,
-    "--sequence-length",
-    "16",
-    "--batch-size",
-    "2",
-    "--layers",
-    "1",
-    "--heads",
-    "1",
-    "--width",
-    "16",
+    *(*_GPT, "--sequence-length", "16", "--batch-size", "2"),
+    *("--layers", "1", "--heads", "1", "--width", "16"),
 ]
 _SIZES = {
     "cpu": {

@@ -18,13 +18,8 @@ from tests.load.pods import JobState, PodState, pod_json
 MPI_JOBS = Resource("kubeflow.org", "v1", "mpijobs", "MPIJob")
 JOB_KINDS = (PYTORCH_JOBS, MPI_JOBS, JOBS)
 EMPTY = tuple(
-    Resource("", "v1", plural, kind)
-    for plural, kind in (
-        ("events", "Event"),
-        ("resourcequotas", "ResourceQuota"),
-        ("limitranges", "LimitRange"),
-        ("persistentvolumeclaims", "PersistentVolumeClaim"),
-    )
+    Resource("", "v1", f"{kind.lower()}s", kind)
+    for kind in ("Event", "ResourceQuota", "LimitRange", "PersistentVolumeClaim")
 )
 """Served, with nothing in them."""
 _SIZES = (1, 1, 2, 4, 8, 8, 12, 16, 16, 32)

@@ -15,21 +15,17 @@ def node_json(name: str, number: int) -> bytes:
     is_cordoned = number % 100 == 42
     quantities = {"cpu": "128", "ephemeral-storage": "3514Gi", "memory": "2014Gi", "pods": "110"}
     capacity = {**quantities, GPU: str(GPUS_PER_NODE), "rdma/hca": "8"}
+    pressure = ("MemoryPressure", "DiskPressure", "PIDPressure")
+    times = {"lastHeartbeatTime": CHANGED, "lastTransitionTime": CREATED}
     conditions = [
         {
             "type": kind,
             "status": status,
-            "lastHeartbeatTime": CHANGED,
-            "lastTransitionTime": CREATED,
             "reason": f"Kubelet{kind}",
-            "message": f"kubelet reports {kind} {status}",
+            "message": f"{kind} is {status}",
+            **times,
         }
-        for kind, status in (
-            ("MemoryPressure", "False"),
-            ("DiskPressure", "False"),
-            ("PIDPressure", "False"),
-            ("Ready", "True"),
-        )
+        for kind, status in {**dict.fromkeys(pressure, "False"), "Ready": "True"}.items()
     ]
     images = [
         {"names": [f"registry.example.com/train@sha256:{each:064x}"], "sizeBytes": 9_000_000_000 + each}
@@ -115,16 +111,9 @@ def _roles(job: JobState) -> list[str]:
 
 def _job_spec(job: JobState, counts: dict[str, int]) -> Object:
     if job.kind == "Job":
-        template = pod_template(job, job.gpus)
-        number = len(job.pods)
-        return {
-            "completions": number,
-            "parallelism": number,
-            "completionMode": "Indexed",
-            "backoffLimit": 6,
-            "suspend": False,
-            "template": template,
-        }
+        counts = dict.fromkeys(("completions", "parallelism"), len(job.pods))
+        how = {"completionMode": "Indexed", "backoffLimit": 6, "suspend": False}
+        return {**counts, **how, "template": pod_template(job, job.gpus)}
     replicas = {
         role.capitalize(): {
             "replicas": count,
@@ -150,8 +139,7 @@ def _job_status(job: JobState) -> Object:
             "status": "False" if name == "Running" and job.outcome else "True",
             "reason": f"{job.kind}{name}",
             "message": f"{job.kind} {job.name} is {name.lower()}.",
-            "lastUpdateTime": STARTED,
-            "lastTransitionTime": STARTED,
+            **dict.fromkeys(("lastUpdateTime", "lastTransitionTime"), STARTED),
         }
         for name in names
     ]

@@ -13,6 +13,20 @@ Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
 CREATED, STARTED, CHANGED = "2026-11-02T08:15:04Z", "2026-11-02T08:15:31Z", "2026-11-20T17:02:11Z"
 _CONTAINER = {"PyTorchJob": "pytorch", "MPIJob": "mpi", "Job": "main"}
+_ENV = {
+    "NCCL_DEBUG": "WARN",
+    "NCCL_IB_HCA": "mlx5_0,mlx5_1,mlx5_2,mlx5_3",
+    "NCCL_SOCKET_IFNAME": "eth0",
+    "OMP_NUM_THREADS": "12",
+    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+    "HF_HOME": "/mnt/dataset/huggingface",
+    "WANDB_MODE": "offline",
+}
+_MOUNTS: list[Object] = [
+    {"name": "dataset", "mountPath": "/mnt/dataset", "readOnly": True},
+    {"name": "output", "mountPath": "/mnt/output"},
+    {"name": "dshm", "mountPath": "/dev/shm"},
+]
 
 
 @dataclass(slots=True, eq=False)
@@ -63,29 +77,15 @@ def pod_json(pod: PodState) -> bytes:
     """Return a pod as its API server would send it."""
     if not pod.spec:
         pod.spec = msgspec.json.encode(_pod_spec(pod))
-    return msgspec.json.encode(
-        {
-            "kind": "Pod",
-            "apiVersion": "v1",
-            "metadata": pod_metadata(pod),
-            "spec": msgspec.Raw(pod.spec),
-            "status": pod_status(pod),
-        }
-    )
+    parts = {"metadata": pod_metadata(pod), "spec": msgspec.Raw(pod.spec), "status": pod_status(pod)}
+    return msgspec.json.encode({"kind": "Pod", "apiVersion": "v1", **parts})
 
 
 def pod_metadata(pod: PodState) -> Object:
     """Return the metadata, managedFields among it."""
     job = pod.job
     labels = {"app.kubernetes.io/part-of": "training", "team": job.namespace, **_labels(pod)}
-    owner = {
-        "apiVersion": job.api_version,
-        "kind": job.kind,
-        "name": job.name,
-        "uid": job.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    owner = {"apiVersion": job.api_version, "kind": job.kind, "name": job.name, "uid": job.uid}
     found: Object = {
         "name": pod.name,
         "generateName": f"{job.name}-",
@@ -99,7 +99,7 @@ def pod_metadata(pod: PodState) -> Object:
             "sidecar.istio.io/inject": "false",
             "scheduling.k8s.io/group-name": job.name,
         },
-        "ownerReferences": [owner],
+        "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
         "finalizers": [],
         "managedFields": _managed_fields(job.kind, tuple(labels)),
     }
@@ -129,71 +129,41 @@ def _labels(pod: PodState) -> Mapping[str, str]:
 @lru_cache(maxsize=64)
 def _managed_fields(kind: str, labels: tuple[str, ...]) -> msgspec.Raw:
     """Return the managers of all fields, the same for all pods of a kind."""
-    container: Object = {
-        f"f:{name}": {}
-        for name in ("args", "command", "env", "image", "imagePullPolicy", "name", "ports", "resources")
-    }
-    container["f:env"] = {
-        ".": {},
-        **{
-            f'k:{{"name":"{name}"}}': {".": {}, "f:name": {}, "f:value": {}}
-            for name in ("MASTER_ADDR", "MASTER_PORT", "NCCL_DEBUG", "PET_NNODES", "RANK", "WORLD_SIZE")
-        },
-    }
+    variables = ("MASTER_ADDR", "MASTER_PORT", "NCCL_DEBUG", "PET_NNODES", "RANK", "WORLD_SIZE")
+    env = {".": {}, **{f'k:{{"name":"{name}"}}': {".": {}, **_fields("name value")} for name in variables}}
+    container = _fields("args command image imagePullPolicy name ports resources") | {"f:env": env}
+    volume = {".": {}, **_fields("name persistentVolumeClaim")}
     made = {
         "f:metadata": {
-            "f:labels": {".": {}, **{f"f:{label}": {} for label in labels}},
+            "f:labels": {".": {}, **_fields(" ".join(labels))},
             "f:ownerReferences": {".": {}, 'k:{"uid":"owner"}': {}},
         },
         "f:spec": {
+            **_fields(
+                "dnsPolicy enableServiceLinks restartPolicy schedulerName terminationGracePeriodSeconds"
+            ),
             "f:containers": {f'k:{{"name":"{_CONTAINER[kind]}"}}': {".": {}, **container}},
-            "f:dnsPolicy": {},
-            "f:enableServiceLinks": {},
-            "f:restartPolicy": {},
-            "f:schedulerName": {},
-            "f:terminationGracePeriodSeconds": {},
-            "f:volumes": {
-                ".": {},
-                'k:{"name":"dataset"}': {".": {}, "f:name": {}, "f:persistentVolumeClaim": {}},
-            },
+            "f:volumes": {".": {}, 'k:{"name":"dataset"}': volume},
         },
     }
-    conditions: Object = {
-        f'k:{{"type":"{name}"}}': {
-            ".": {},
-            "f:lastProbeTime": {},
-            "f:lastTransitionTime": {},
-            "f:status": {},
-            "f:type": {},
-        }
-        for name in ("ContainersReady", "Initialized", "PodReadyToStartContainers", "Ready")
-    }
-    kept = {
-        "f:status": {
-            "f:conditions": conditions,
-            "f:containerStatuses": {},
-            "f:hostIP": {},
-            "f:phase": {},
-            "f:podIP": {},
-            "f:podIPs": {},
-            "f:startTime": {},
-        }
-    }
+    condition = {".": {}, **_fields("lastProbeTime lastTransitionTime status type")}
+    names = ("ContainersReady", "Initialized", "PodReadyToStartContainers", "Ready")
+    conditions = {f'k:{{"type":"{name}"}}': condition for name in names}
+    others = _fields("containerStatuses hostIP phase podIP podIPs startTime")
+    kept = {"f:status": {"f:conditions": conditions, **others}}
     return msgspec.Raw(
         msgspec.json.encode([_managed("training-operator", made, ""), _managed("kubelet", kept, "status")])
     )
 
 
+def _fields(names: str) -> Object:
+    return {f"f:{name}": {} for name in names.split()}
+
+
 def _managed(manager: str, fields: Object, subresource: str) -> Object:
-    return {
-        "manager": manager,
-        "operation": "Update",
-        "apiVersion": "v1",
-        "time": CREATED,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": fields,
-        **({"subresource": subresource} if subresource else {}),
-    }
+    found: Object = {"manager": manager, "operation": "Update", "apiVersion": "v1", "time": CREATED}
+    found |= {"fieldsType": "FieldsV1", "fieldsV1": fields}
+    return found | ({"subresource": subresource} if subresource else {})
 
 
 def pod_template(job: JobState, gpus: int) -> Object:
@@ -207,24 +177,9 @@ def pod_template(job: JobState, gpus: int) -> Object:
         "name": _CONTAINER[job.kind],
         "image": f"registry.example.com/{job.namespace}/train:2026.11.2-cu128",
         "command": ["bash", "-c", command],
-        "env": [
-            {"name": name, "value": value}
-            for name, value in (
-                ("NCCL_DEBUG", "WARN"),
-                ("NCCL_IB_HCA", "mlx5_0,mlx5_1,mlx5_2,mlx5_3"),
-                ("NCCL_SOCKET_IFNAME", "eth0"),
-                ("OMP_NUM_THREADS", "12"),
-                ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
-                ("HF_HOME", "/mnt/dataset/huggingface"),
-                ("WANDB_MODE", "offline"),
-            )
-        ],
+        "env": [{"name": name, "value": value} for name, value in _ENV.items()],
         "resources": {"limits": quantities, "requests": quantities},
-        "volumeMounts": [
-            {"name": "dataset", "mountPath": "/mnt/dataset", "readOnly": True},
-            {"name": "output", "mountPath": "/mnt/output"},
-            {"name": "dshm", "mountPath": "/dev/shm"},
-        ],
+        "volumeMounts": [*_MOUNTS],
     }
     return {
         "metadata": {"labels": {"team": job.namespace}, "annotations": {"sidecar.istio.io/inject": "false"}},
@@ -240,19 +195,19 @@ def pod_template(job: JobState, gpus: int) -> Object:
     }
 
 
+EVICTED = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+
+
 def _pod_spec(pod: PodState) -> Object:
     job = pod.job
     spec: Object = pod_template(job, pod.gpus)["spec"]
     container = spec["containers"][0]
-    container["env"] += [
-        {"name": "PYTHONUNBUFFERED", "value": "1"},
-        {"name": "MASTER_ADDR", "value": f"{job.name}-master-0"},
-        {"name": "MASTER_PORT", "value": "23456"},
-        {"name": "WORLD_SIZE", "value": str(len(job.pods))},
-        {"name": "RANK", "value": str(pod.index)},
-        {"name": "PET_NNODES", "value": str(len(job.pods))},
-        {"name": "POD_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}},
-    ]
+    size = str(len(job.pods))
+    env = {"PYTHONUNBUFFERED": "1", "MASTER_ADDR": f"{job.name}-master-0", "MASTER_PORT": "23456"}
+    env |= {"WORLD_SIZE": size, "RANK": str(pod.index), "PET_NNODES": size}
+    address = {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}
+    container["env"] += [{"name": name, "value": value} for name, value in env.items()]
+    container["env"].append({"name": "POD_IP", "valueFrom": address})
     container |= {
         "ports": [{"name": "pytorchjob-port", "containerPort": 23456, "protocol": "TCP"}],
         "terminationMessagePath": "/dev/termination-log",
@@ -284,18 +239,7 @@ def _pod_spec(pod: PodState) -> Object:
         "terminationGracePeriodSeconds": 30,
         "tolerations": [
             {"key": GPU, "operator": "Exists", "effect": "NoSchedule"},
-            {
-                "key": "node.kubernetes.io/not-ready",
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": 300,
-            },
-            {
-                "key": "node.kubernetes.io/unreachable",
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": 300,
-            },
+            *({"key": f"node.kubernetes.io/{key}", **EVICTED} for key in ("not-ready", "unreachable")),
         ],
     }
 
@@ -336,13 +280,8 @@ def _condition(name: str, status: str, reason: str = "", message: str = "") -> O
 
 def _container_status(pod: PodState) -> Object:
     container = f"containerd://{pod.uid.replace('-', '') * 2}"
-    died = {
-        "exitCode": 1,
-        "reason": "Error",
-        "startedAt": STARTED,
-        "finishedAt": CHANGED,
-        "containerID": container,
-    }
+    died = {"exitCode": 1, "reason": "Error", "startedAt": STARTED, "finishedAt": CHANGED}
+    died |= {"containerID": container}
     ended = {"exitCode": 0, "reason": "Completed"} if pod.phase == "Succeeded" else {}
     state: Object = {"running": {"startedAt": STARTED}}
     if pod.phase in ("Succeeded", "Failed"):
@@ -360,9 +299,5 @@ def _container_status(pod: PodState) -> Object:
         "image": f"registry.example.com/{pod.job.namespace}/train:2026.11.2-cu128",
         "imageID": f"registry.example.com/{pod.job.namespace}/train@sha256:{container[-64:]}",
         "containerID": container,
-        "volumeMounts": [
-            {"name": "dataset", "mountPath": "/mnt/dataset", "readOnly": True},
-            {"name": "output", "mountPath": "/mnt/output"},
-            {"name": "dshm", "mountPath": "/dev/shm"},
-        ],
+        "volumeMounts": _MOUNTS,
     }

@@ -273,22 +273,14 @@ def discovery(resources: Iterable[Resource], path: str) -> dict[str, Any] | None
     }
     for api_version, here in by_version.items():
         place = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-        documents[place] = {
-            "kind": "APIResourceList",
-            "apiVersion": "v1",
-            "groupVersion": api_version,
-            "resources": [
-                {
-                    "name": each.plural,
-                    "singularName": each.kind.lower(),
-                    "namespaced": each.is_namespaced,
-                    "kind": each.kind,
-                    "verbs": ["get", "list", "watch"],
-                }
-                for each in here
-            ],
-        }
+        about = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version}
+        documents[place] = {**about, "resources": [_described(each) for each in here]}
     return documents.get(path.rstrip("/") or "/")
+
+
+def _described(resource: Resource) -> dict[str, Any]:
+    names = {"name": resource.plural, "singularName": resource.kind.lower(), "kind": resource.kind}
+    return {**names, "namespaced": resource.is_namespaced, "verbs": ["get", "list", "watch"]}
 
 
 def _status(code: int, reason: str, message: str) -> dict[str, Any]:
