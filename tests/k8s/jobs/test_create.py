@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, Unreachable
+from k8s.errors import Conflict, Forbidden, KubeError, NotFound, Unreachable
 from k8s.job_spec import SUBMISSION_ANNOTATION, JobSpec
 from k8s.jobs.create import JobRejected, check, create_job, delete_job, resource_of
 from k8s.kinds import CREATABLE, CreatableKind, JobRef
@@ -113,6 +113,9 @@ async def test_a_rejected_field_is_explained(causes: dict[str, str], found: dict
     assert (await refused_with(refusal(422, "invalid", "Invalid", causes=causes))).causes == found
 
 
+UNSERVED = "This cluster does not serve PyTorchJob kubeflow.org/v1."
+
+
 async def test_an_existing_name_or_a_missing_namespace_is_a_field_error() -> None:
     error = await refused_with(refusal(409, 'pytorchjobs "bert" already exists', "AlreadyExists"))
     assert error.causes == {"name": "A PyTorchJob of this name already exists in vision."}
@@ -121,35 +124,28 @@ async def test_an_existing_name_or_a_missing_namespace_is_a_field_error() -> Non
     assert error.causes == {"namespace": "There is no namespace vision."}
 
 
-@pytest.mark.parametrize("seen", [refusal(403, "cannot get namespaces"), Answer({"metadata": {}})])
-async def test_an_unserved_kind_is_distinguished_from_a_missing_namespace(seen: Answer) -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(NAMESPACE, seen)
-        with pytest.raises(JobRejected) as caught:
-            await create_job(client, KIND, SPEC)
-    assert caught.value.why == "This cluster does not serve PyTorchJob kubeflow.org/v1."
-    assert "operator" in caught.value.hint
-
-
-async def test_a_plain_404_is_reported_as_a_missing_namespace() -> None:
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        with pytest.raises(JobRejected) as caught:
-            await create_job(client, KIND, SPEC)
-    assert "namespace" in caught.value.causes
-
-
 @pytest.mark.parametrize(
-    ("reply", "kind"),
-    [(refusal(403, "no"), Forbidden), (Drop(), Unreachable), (refusal(409, "changed", "Conflict"), Conflict)],
+    ("answers", "error", "why"),
+    [
+        ({NAMESPACE: refusal(403, "cannot get namespaces")}, JobRejected, UNSERVED),
+        ({NAMESPACE: Answer({"metadata": {}})}, JobRejected, UNSERVED),
+        ({}, JobRejected, "There is no namespace vision."),
+        ({PATH: refusal(403, "no")}, Forbidden, "no"),
+        ({PATH: Drop()}, Unreachable, ""),
+        ({PATH: refusal(409, "changed", "Conflict")}, Conflict, "changed"),
+    ],
+    ids=["an unserved kind", "the same", "a missing namespace", "forbidden", "unreachable", "a conflict"],
 )
-async def test_errors_unrelated_to_the_spec_are_not_turned_into_invalid(
-    reply: Any, kind: type[KubeError]
+async def test_each_failure_to_create_a_job_has_its_error(
+    answers: dict[str, Any], error: type[KubeError], why: str
 ) -> None:
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        cluster.say(PATH, reply, method="POST")
-        with pytest.raises(kind) as caught:
+        for path, reply in answers.items():
+            cluster.say(path, reply, method="POST" if path == PATH else "GET")
+        with pytest.raises(error) as caught:
             await create_job(client, KIND, SPEC)
-    assert not isinstance(caught.value, Invalid)
+    assert type(caught.value) is error and why in caught.value.why
+    assert ("operator" in caught.value.hint) == (why == UNSERVED)
 
 
 async def test_a_job_is_deleted_with_a_uid_precondition() -> None:

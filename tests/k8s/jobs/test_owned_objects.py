@@ -28,23 +28,16 @@ from tests.scripted.object_store import ObjectStore
     ("spec", "files", "field", "words"),
     [
         (SPEC, replace(FILES, code=b""), "sync_source", "has not been read"),
-        (
-            replace(SPEC, mounts=(Mount("data", "/data", is_read_only=True),)),
-            replace(FILES, code=bytes(LONGEST_CONFIG_BYTES + 1)),
-            "sync_source",
-            "1,024 KiB. Add a writable volume (-d claim:/path)",
-        ),
+        (replace(SPEC, mounts=(Mount("data", "/data", is_read_only=True),)),
+         replace(FILES, code=bytes(LONGEST_CONFIG_BYTES + 1)), "sync_source",
+         "1,024 KiB. Add a writable volume (-d claim:/path)"),
         (SPEC, replace(FILES, config_files={"a.yaml": b""}), "config_files", "b.yaml has not been read."),
-        (
-            SPEC,
-            replace(FILES, config_files={"a.yaml": bytes(600_000), "b.yaml": bytes(600_000)}),
-            "config_files",
-            "The config files: 1,171 KiB; a ConfigMap holds 1,024 KiB.",
-        ),
+        (SPEC, replace(FILES, config_files={"a.yaml": bytes(600_000), "b.yaml": bytes(600_000)}),
+         "config_files", "The config files: 1,171 KiB; a ConfigMap holds 1,024 KiB."),
         (SPEC, replace(FILES, trainer={}), "trainer", "have not been read"),
         (replace(SPEC, log_dir="/dat"), FILES, "log_dir", "/dat is on no volume of the job"),
     ],
-)
+)  # fmt: skip
 async def test_missing_or_oversized_files_are_rejected_before_any_request(
     client: Client, store: ObjectStore, spec: JobSpec, files: JobFiles, field: str, words: str
 ) -> None:
@@ -132,13 +125,8 @@ def test_the_arena_record_matches_arena_and_contains_no_secret() -> None:
 
 
 def test_the_tensorboard_deployment_matches_arena_with_only_preferred_affinity() -> None:
-    spec = replace(
-        SPEC,
-        name="pytorch-dist",
-        mounts=(Mount("training-data", "/mnist_data"),),
-        log_dir="/mnist_data/pytorch_data/logs",
-        tensorboard_image="tb:1",
-    )
+    mounts, log_dir = (Mount("training-data", "/mnist_data"),), "/mnist_data/pytorch_data/logs"
+    spec = replace(SPEC, name="pytorch-dist", mounts=mounts, log_dir=log_dir, tensorboard_image="tb:1")
     made = objects(spec, FILES)
     ours = made["deployments/pytorch-dist-tensorboard"]
     theirs = arena_object("pytorch-dist.tensorboard-deployment")
@@ -149,10 +137,8 @@ def test_the_tensorboard_deployment_matches_arena_with_only_preferred_affinity()
     assert pod["volumes"][0]["persistentVolumeClaim"] == wanted["volumes"][0]["persistentVolumeClaim"]
     assert pod["containers"][0]["volumeMounts"][0]["mountPath"] == "/mnist_data"
     assert set(pod["affinity"]["podAffinity"]) == {"preferredDuringSchedulingIgnoredDuringExecution"}
-    service, like = (
-        made["services/pytorch-dist-tensorboard"],
-        arena_object("pytorch-dist.tensorboard-service"),
-    )
+    service = made["services/pytorch-dist-tensorboard"]
+    like = arena_object("pytorch-dist.tensorboard-service")
     assert service["spec"]["type"] == like["spec"]["type"] == "NodePort"
     assert service["spec"]["ports"][0]["port"] == like["spec"]["ports"][0]["port"]
     selected = service["spec"]["selector"].items()
@@ -162,18 +148,15 @@ def test_the_tensorboard_deployment_matches_arena_with_only_preferred_affinity()
 @pytest.mark.parametrize(
     ("change", "mounted"),
     [
-        ({}, {"name": "events", "mountPath": "/data/logs", "readOnly": True, "subPath": "team"}),
-        ({"log_dir": "/data/else"}, {"name": "events", "mountPath": "/data", "readOnly": True}),
-        (
-            {"log_dir": "/host/x/y", "host_mounts": (HostMount("/nfs", "/host/x"),)},
-            {"name": "events", "mountPath": "/host/x", "readOnly": True},
-        ),
+        ({}, {"mountPath": "/data/logs", "subPath": "team"}),
+        ({"log_dir": "/data/else"}, {"mountPath": "/data"}),
+        ({"log_dir": "/host/x/y", "host_mounts": (HostMount("/nfs", "/host/x"),)}, {"mountPath": "/host/x"}),
     ],
 )
 def test_tensorboard_mounts_the_event_files(change: dict[str, object], mounted: dict[str, object]) -> None:
     made = objects(replace(SPEC, **change), FILES)["deployments/bert-tensorboard"]  # type: ignore[arg-type]
     pod = made["spec"]["template"]["spec"]
-    assert pod["containers"][0]["volumeMounts"] == [mounted]
+    assert pod["containers"][0]["volumeMounts"] == [{"name": "events", "readOnly": True, **mounted}]
     assert len(pod["volumes"]) == 1
 
 
@@ -244,18 +227,14 @@ def test_a_folder_that_a_config_map_holds_needs_no_volume() -> None:
     assert set(problems_with_files(spec, replace(files, code=files.code + b"x"))) == {"sync_source"}
 
 
-def test_a_service_of_a_batch_job_is_created_before_the_job() -> None:
-    plain = JobSpec(name="bert", namespace="vision", image="i", command=("c",), workers=2)
-    assert [resource for resource, _ in job_objects(BatchJob(), plain)] == [SERVICES, JOBS]
-
-
 def test_only_required_objects_need_permission() -> None:
-    needed = [
-        manifest["metadata"]["name"] for _, manifest in job_objects(KIND, SPEC, FILES, is_optional_too=False)
-    ]
+    objects = job_objects(KIND, SPEC, FILES, is_optional_too=False)
+    needed = [manifest["metadata"]["name"] for _, manifest in objects]
     assert needed == [each.partition("/")[2] for each in ALL if each != "configmaps/bert-pytorchjob"]
 
 
-def test_a_job_without_files_creates_only_the_arena_record() -> None:
+def test_objects_of_a_job_are_created_in_order() -> None:
     plain = JobSpec(name="bert", namespace="vision", image="i", command=("c",))
     assert [resource for resource, _ in job_objects(KIND, plain)] == [KIND.resource, CONFIG_MAPS]
+    several = replace(plain, workers=2)
+    assert [resource for resource, _ in job_objects(BatchJob(), several)] == [SERVICES, JOBS]

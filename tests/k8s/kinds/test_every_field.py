@@ -188,17 +188,13 @@ def test_equivalent_manifests_are_read_back_as_the_same_spec(change: Callable[[A
     ("change", "lost"),
     [
         (lambda pod: mounts(pod, "/c").update(name="nowhere"), {"mount /c", "volume claim-0"}),
-        (
-            lambda pod: pod["containers"][0]["env"].append({"name": "A", "value": "1", "other": 2}),
-            {"variable A's other"},
-        ),
-        (
-            lambda pod: pod["resourceClaims"].append({"name": "second"}),
-            {"resourceClaims", "resources.claims"},
-        ),
+        (lambda pod: pod["containers"][0]["env"].append({"name": "A", "value": "1", "other": 2}),
+         {"variable A's other"}),
+        (lambda pod: pod["resourceClaims"].append({"name": "second"}),
+         {"resourceClaims", "resources.claims"}),
     ],
     ids=["a mount of nothing", "a variable with more", "two claims of devices"],
-)
+)  # fmt: skip
 def test_unsupported_manifest_changes_are_named_as_lost(
     change: Callable[[Any], None], lost: set[str]
 ) -> None:

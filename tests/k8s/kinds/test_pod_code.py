@@ -104,20 +104,18 @@ def ref(secret: str, key: str) -> Part:
     return {"secretKeyRef": {"name": secret, "key": key}}
 
 
+TEAM = ref("team", "username")
+
+
 @pytest.mark.parametrize(
     ("change", "username", "password"),
     [
-        ({"git_secret": "team"}, ref("team", "username"), ref("team", "password")),
+        ({"git_secret": "team"}, TEAM, ref("team", "password")),
         (
             {"env": {"GIT_SYNC_USERNAME": "li", "GIT_SYNC_PASSWORD": "pw"}},
-            ref("bert-git", "username"),
-            ref("bert-git", "password"),
+            *(ref("bert-git", key) for key in ("username", "password")),
         ),
-        (
-            {"git_secret": "team", "env": {"GIT_SYNC_PASSWORD": "pw"}},
-            ref("team", "username"),
-            ref("bert-git", "password"),
-        ),
+        ({"git_secret": "team", "env": {"GIT_SYNC_PASSWORD": "pw"}}, TEAM, ref("bert-git", "password")),
         ({"sync_source": "https://tok@host.example/a.git"}, ref("bert-git", "username"), None),
     ],
 )
@@ -169,9 +167,8 @@ def test_rsync_fetches_as_arenas_does() -> None:
 
 
 def test_a_folder_is_unpacked_by_the_jobs_own_image_without_its_gpus() -> None:
-    spec = replace(
-        SPEC, sync_mode="folder", sync_source=".", gpus=2, cpu="4", pull_policy="Never", working_dir="/work"
-    )
+    folder = replace(SPEC, sync_mode="folder", sync_source=".", working_dir="/work")
+    spec = replace(folder, gpus=2, cpu="4", pull_policy="Never")
     pod = pod_of(spec)
     (init,) = pod["initContainers"]
     assert (init["image"], init["imagePullPolicy"]) == ("pytorch:1", "Never")
@@ -186,10 +183,8 @@ def test_each_config_file_is_mounted_at_its_path() -> None:
     files = (ConfigFile("a", "/etc/a/my conf.yaml"), ConfigFile("b", "/etc/b/my conf.yaml"))
     pod = pod_of(replace(SPEC, config_files=files))
     mounts = [each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "job-files"]
-    assert [(each["mountPath"], each["subPath"]) for each in mounts] == [
-        ("/etc/a/my conf.yaml", "0-my_conf.yaml"),
-        ("/etc/b/my conf.yaml", "1-my_conf.yaml"),
-    ]
+    paths = {each["mountPath"]: each["subPath"] for each in mounts}
+    assert paths == {"/etc/a/my conf.yaml": "0-my_conf.yaml", "/etc/b/my conf.yaml": "1-my_conf.yaml"}
     assert {"name": "job-files", "configMap": {"name": "bert-files"}} in pod["volumes"]
 
 
