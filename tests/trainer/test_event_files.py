@@ -47,31 +47,24 @@ def body(folder: Path, *steps: int, start: float) -> bytes:
     return version(start) + content[len(version(0.0)) :]
 
 
+def streamed(content: bytes) -> EventStream:
+    stream = EventStream()
+    stream.feed(content)
+    return stream
+
+
 def steps_of(stream: EventStream, tag: str = "loss") -> list[int]:
     return list(stream.series[tag].steps)
 
 
 def test_written_points_are_read_back(tmp_path: Path) -> None:
-    points = [
-        ("train/loss", 0, 0.5),
-        ("train/loss", 1, math.inf),
-        ("val/π", 300, -2.0),
-        ("x" * 200, 1 << 40, 1e300),
-    ]
-    read, used = read_points(content := written(tmp_path, points))
+    points = [("train/loss", 0, 0.5), ("train/loss", 1, math.inf), ("val/π", 300, -2.0), ("loss", -5, 0.25)]
+    content = written(tmp_path, [*points, ("x" * 200, 1 << 40, 1e300), ("loss", 9, math.nan)])
+    (*read, huge, unknown), used = read_points(content)
     assert used == len(content)
-    assert read == [
-        Point("train/loss", 0, 1000.0, 0.5),
-        Point("train/loss", 1, 1001.0, math.inf),
-        Point("val/π", 300, 1002.0, -2.0),
-        Point("x" * 200, 1 << 40, 1003.0, math.inf),
-    ]
-
-
-def test_a_negative_step_and_not_a_number_are_kept(tmp_path: Path) -> None:
-    [point], _ = read_points(written(tmp_path, [("loss", -5, math.nan)]))
-    assert point.step == -5
-    assert math.isnan(point.value)
+    assert read == [Point(tag, step, 1000.0 + at, value) for at, (tag, step, value) in enumerate(points)]
+    assert huge == Point("x" * 200, 1 << 40, 1004.0, math.inf)
+    assert math.isnan(unknown.value)
 
 
 def test_two_writers_in_one_second_have_a_file_each_and_closing_twice_does_no_harm(tmp_path: Path) -> None:
@@ -93,31 +86,28 @@ def test_flushed_points_are_readable_while_the_writer_is_open(tmp_path: Path) ->
         assert [fresh.columns.tag for fresh in folder.read_new()] == ["at once"]
 
 
-@quick
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["a", "loss/train", "b" * 130]),
-            st.integers(-3, 1 << 50),
-            st.floats(width=32, allow_nan=False),
-        ),
-        max_size=60,
-    ),
-    st.lists(st.integers(1, 500), max_size=10),
+point = st.tuples(
+    st.sampled_from(["a", "loss/train", "b" * 130]),
+    st.integers(-3, 1 << 50),
+    st.floats(width=32, allow_nan=False),
 )
+
+
+@quick
+@given(st.lists(point, max_size=60), st.lists(st.integers(1, 500), max_size=10))
 def test_a_stream_cut_anywhere_gives_the_points_of_the_whole_file(
     tmp_path_factory: pytest.TempPathFactory, points: list[tuple[str, int, float]], cuts: list[int]
 ) -> None:
     content = written(tmp_path_factory.mktemp("run"), points)
     stream = EventStream()
-    streamed, at = [], 0
+    rows, at = [], 0
     for length in [*cuts, len(content)]:
         for columns in stream.feed(content[at : at + length]):
-            streamed += [(columns.tag, *row) for row in zip(columns.steps, columns.values, strict=True)]
+            rows += [(columns.tag, *row) for row in zip(columns.steps, columns.values, strict=True)]
         at += length
     expected = [(point.tag, point.step, point.value) for point in read_points(content)[0]]
     for tag in {tag for tag, *_ in expected}:
-        assert [row for row in streamed if row[0] == tag] == [row for row in expected if row[0] == tag]
+        assert [row for row in rows if row[0] == tag] == [row for row in expected if row[0] == tag]
     assert stream.offset == len(content)
     assert not stream.problem
 
@@ -129,8 +119,7 @@ def test_many_rows_read_as_columns_are_the_points_read_one_by_one(
 ) -> None:
     points = [(f"tag {k}", first + row, row / (k + 1)) for row in range(rows) for k in range(tags)]
     content = written(tmp_path_factory.mktemp("run"), points)
-    stream = EventStream()
-    stream.feed(content)
+    stream = streamed(content)
     expected = read_points(content)[0]
     for tag, series in stream.series.items():
         mine = [point for point in expected if point.tag == tag]
@@ -143,8 +132,7 @@ def test_many_rows_read_as_columns_are_the_points_read_one_by_one(
 @quick
 @given(st.binary(max_size=400))
 def test_arbitrary_bytes_never_break_the_argparse_type(noise: bytes) -> None:
-    stream = EventStream()
-    stream.feed(noise)
+    stream = streamed(noise)
     stream.feed(frame(noise))
     try:
         points, used = read_points(frame(noise) + noise)
@@ -161,8 +149,7 @@ def test_a_flipped_bit_costs_at_most_its_own_record_or_is_named(
     content = bytearray(written(tmp_path_factory.mktemp("run"), losses(*range(30))))
     at %= len(content)
     content[at] ^= 1 << bit
-    stream = EventStream()
-    stream.feed(bytes(content))
+    stream = streamed(bytes(content))
     steps = steps_of(stream) if stream.series else []
     assert steps == sorted(set(steps))
     assert set(steps) <= set(range(30))
@@ -174,8 +161,7 @@ def test_a_flipped_bit_costs_at_most_its_own_record_or_is_named(
 def test_a_damaged_payload_is_skipped_and_counted_also_in_the_middle_of_many_rows(tmp_path: Path) -> None:
     content = bytearray(written(tmp_path, losses(*range(200, 300))))
     content[len(content) // 2] ^= 0x40
-    stream = EventStream()
-    stream.feed(bytes(content))
+    stream = streamed(bytes(content))
     assert stream.skipped == 1
     assert len(steps_of(stream)) == 99
     assert not stream.problem
@@ -189,8 +175,7 @@ def test_two_tags_damaged_in_different_rows_are_both_left_out(tmp_path: Path, ro
     record_bytes = (len(content) - len(version(0.0))) // len(points)
     for place, row in enumerate(rows):
         content[len(version(0.0)) + (2 * row + place + 1) * record_bytes - 5] ^= 0x40
-    stream = EventStream()
-    stream.feed(bytes(content))
+    stream = streamed(bytes(content))
     assert stream.skipped == 2
     for tag, row in zip(tags, rows, strict=True):
         assert steps_of(stream, tag) == [step for step in range(200, 300) if step != 200 + row]
@@ -200,8 +185,7 @@ def test_a_damaged_record_length_ends_the_file_and_keeps_earlier_points(tmp_path
     content = written(tmp_path, losses(*range(9))) + b"\xff" * 64
     with pytest.raises(BrokenEvents, match="length does not match its CRC"):
         read_points(content)
-    stream = EventStream()
-    stream.feed(content)
+    stream = streamed(content)
     assert steps_of(stream) == list(range(9))
     assert "length does not match its CRC" in stream.problem
     assert stream.feed(b"more") == []
@@ -220,8 +204,7 @@ def test_zeros_at_the_tail_are_a_hole_to_be_filled_not_damage(tmp_path: Path) ->
 
 
 def test_a_step_that_goes_back_replaces_later_points_and_marks_a_restart(tmp_path: Path) -> None:
-    stream = EventStream()
-    stream.feed(written(tmp_path, [*losses(0, 1, 2, 3, 4, 5), ("loss", 2, 9.0), ("loss", 3, 9.5)]))
+    stream = streamed(written(tmp_path, [*losses(0, 1, 2, 3, 4, 5), ("loss", 2, 9.0), ("loss", 3, 9.5)]))
     series = stream.series["loss"]
     assert list(series.steps) == [0, 1, 2, 3]
     assert list(series.values) == [0, 0.125, 9.0, 9.5]
@@ -229,8 +212,7 @@ def test_a_step_that_goes_back_replaces_later_points_and_marks_a_restart(tmp_pat
 
 
 def test_the_same_step_twice_keeps_the_last_without_a_mark(tmp_path: Path) -> None:
-    stream = EventStream()
-    stream.feed(written(tmp_path, [("loss", 1, 1.0), ("loss", 1, 2.0), ("loss", 2, 3.0)]))
+    stream = streamed(written(tmp_path, [("loss", 1, 1.0), ("loss", 1, 2.0), ("loss", 2, 3.0)]))
     assert list(stream.series["loss"].values) == [2.0, 3.0]
     assert stream.series["loss"].restarts == []
 
@@ -270,11 +252,10 @@ def test_a_second_read_returns_only_appended_points(tmp_path: Path) -> None:
 
 
 def test_a_replaced_file_is_read_again_and_a_removed_file_is_forgotten(tmp_path: Path) -> None:
-    file = tmp_path / "events.out.tfevents.1.h.1.0"
     long, short = written(tmp_path / "a", losses(*range(50))), written(tmp_path / "b", losses(7))
     root = tmp_path / "root"
     root.mkdir()
-    file = root / file.name
+    file = root / "events.out.tfevents.1.h.1.0"
     folder = EventFolder(root)
     file.write_bytes(long)
     folder.read_new()
@@ -403,9 +384,7 @@ def test_points_lost_at_the_end_cause_a_warning_and_no_error(
     assert last == f"warning: The last points of the curves were not written to {tmp_path}."
 
 
-def test_hyperparameters_are_written_even_after_an_initially_full_disk(
-    tmp_path: Path,
-) -> None:
+def test_hyperparameters_are_written_even_after_an_initially_full_disk(tmp_path: Path) -> None:
     with files_of_at_most(100):
         curves = CurveWriter(tmp_path, {"lr": 0.25, "model": "cnn"})
     curves.write(1, {"train/loss": 0.5})

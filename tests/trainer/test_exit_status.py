@@ -61,23 +61,14 @@ def test_a_torch_compile_error_quotes_the_compiler_and_gives_a_hint(
         (MissingData("No file.", now="Bring it."), 5, "error: No file. Bring it."),
         (TrainingError("It broke."), 1, "error: It broke."),
         (MemoryError(), 1, "error: The memory is full. Take less."),
-        (
-            RuntimeError("[enforce fail] cannot allocate memory: 8 bytes"),
-            1,
-            "error: The memory is full. Take",
-        ),
-        (
-            torch.OutOfMemoryError("Tried 2 GiB. More"),
-            1,
-            "error: The GPU's memory is full. Tried 2 GiB. Choose",
-        ),
-        (
-            torch.distributed.DistNetworkError("gone"),
-            1,
-            "error: Another rank of the job is gone, so this one",
-        ),
+        (RuntimeError("[enforce fail] cannot allocate memory: 8 bytes"), 1,
+         "error: The memory is full. Take"),
+        (torch.OutOfMemoryError("Tried 2 GiB. More"), 1,
+         "error: The GPU's memory is full. Tried 2 GiB. Choose"),
+        (torch.distributed.DistNetworkError("gone"), 1,
+         "error: Another rank of the job is gone, so this one"),
     ],
-)
+)  # fmt: skip
 def test_an_error_that_the_user_can_fix_is_reported_in_a_single_line(
     capsys: pytest.CaptureFixture[str], error: BaseException, status: int, words: str
 ) -> None:

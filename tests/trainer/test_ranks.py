@@ -18,35 +18,31 @@ from trainer.ranks import Ranks, job_name
 MEETING = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456"}
 
 
-def test_a_process_started_alone_is_the_first_and_only_one() -> None:
-    ranks = Ranks.from_env({})
-    assert ranks == Ranks(0, 1, 0, 1, "alone")
-    assert ranks.is_first
+TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+}
+MPICH = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
 
 
-def test_torchrun_gives_global_and_local_ranks() -> None:
-    env = MEETING | {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
-    ranks = Ranks.from_env(env | {"TORCHELASTIC_RUN_ID": "none", "PET_NPROC_PER_NODE": "4"})
-    assert ranks == Ranks(5, 8, 1, 4, "torchrun")
-    assert not ranks.is_first
-    assert not ranks.is_first_here
-
-
-def test_the_operators_environment_means_one_process_a_pod() -> None:
-    ranks = Ranks.from_env(MEETING | {"RANK": "1", "WORLD_SIZE": "2"})
-    assert ranks == Ranks(1, 2, 0, 1, "the environment")
-
-
-def test_open_mpi_inside_a_pod_wins_over_the_pods_own_rank() -> None:
-    env = MEETING | {"RANK": "0", "WORLD_SIZE": "1"}
-    env |= {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}
-    env |= {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
-    assert Ranks.from_env(env) == Ranks(3, 4, 1, 2, "Open MPI")
-
-
-def test_mpich_gives_ranks_too() -> None:
-    env = MEETING | {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
-    assert Ranks.from_env(env) == Ranks(1, 2, 1, 2, "MPICH")
+@pytest.mark.parametrize(
+    ("env", "ranks"),
+    [
+        ({}, Ranks(0, 1, 0, 1, "alone")),
+        (MEETING | TORCHRUN | {"TORCHELASTIC_RUN_ID": "none", "PET_NPROC_PER_NODE": "4"},
+         Ranks(5, 8, 1, 4, "torchrun")),
+        (MEETING | {"RANK": "1", "WORLD_SIZE": "2"}, Ranks(1, 2, 0, 1, "the environment")),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, Ranks(0, 1, 0, 1, "the environment")),
+        (MEETING | {"RANK": "0", "WORLD_SIZE": "1"} | OPEN_MPI, Ranks(3, 4, 1, 2, "Open MPI")),
+        (MEETING | MPICH, Ranks(1, 2, 1, 2, "MPICH")),
+    ],
+    ids=["alone", "torchrun", "an operator", "one rank without a master address", "Open MPI", "MPICH"],
+)  # fmt: skip
+def test_ranks_are_read_as_each_launcher_gives_them(env: dict[str, str], ranks: Ranks) -> None:
+    assert Ranks.from_env(env) == ranks
+    assert ranks.is_first == (ranks.rank == 0)
+    assert ranks.is_first_here == (ranks.local_rank == 0)
 
 
 SLURM = {
@@ -73,8 +69,7 @@ def test_a_task_of_srun_knows_its_rank_on_its_node_and_in_the_job() -> None:
 
 
 def test_ranks_of_mpich_or_torchrun_take_precedence_over_those_of_srun() -> None:
-    hydra = {"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
-    assert Ranks.from_env(SLURM | hydra) == Ranks(1, 4, 1, 2, "MPICH")
+    assert Ranks.from_env(SLURM | MPICH) == Ranks(1, 2, 1, 2, "MPICH")
     torchrun = MEETING | {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
     assert Ranks.from_env(SLURM | torchrun).launcher == "torchrun"
 
@@ -113,10 +108,7 @@ def test_tasks_of_srun_meet_on_the_first_node_at_a_port_of_their_step() -> None:
         ({"RANK": "1"}, "WORLD_SIZE is not set"),
         ({"WORLD_SIZE": "2"}, "RANK is not set"),
         ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}, "LOCAL_RANK is 1 but LOCAL_WORLD_SIZE is 1"),
-        (
-            {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "2"},
-            "LOCAL_WORLD_SIZE is 2 but WORLD_SIZE is only 1",
-        ),
+        ({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "2"}, "is 2 but WORLD_SIZE is only 1"),
         ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": ""}, "MASTER_ADDR is not set"),
         ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "http"}, "MASTER_PORT is 'http'"),
         ({"RANK": "0", "WORLD_SIZE": "4", "PET_NPROC_PER_NODE": "2"}, "Start the trainer with torchrun"),
@@ -125,10 +117,6 @@ def test_tasks_of_srun_meet_on_the_first_node_at_a_port_of_their_step() -> None:
 def test_an_inconsistent_environment_raises_invalid_arguments(env: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidArguments, match=words):
         Ranks.from_env(MEETING | env)
-
-
-def test_a_job_of_one_needs_no_master_address() -> None:
-    assert Ranks.from_env({"RANK": "0", "WORLD_SIZE": "1"}).world_size == 1
 
 
 @pytest.mark.parametrize(
@@ -224,10 +212,8 @@ def test_mpich_ranks_on_one_machine_use_the_port_exchanged_by_mpi() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "OMPI_MCA_orte_default_hostfile",
-        "PRTE_MCA_prte_default_hostfile",
-        "HYDRA_HOST_FILE",
-        "I_MPI_HYDRA_HOST_FILE",
+        *("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"),
+        *("HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE"),
     ],
 )
 def test_without_an_mpi_library_the_master_is_read_from_the_hostfile(tmp_path: Path, name: str) -> None:

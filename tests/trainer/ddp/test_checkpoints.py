@@ -390,9 +390,7 @@ def test_training_goes_on_while_a_copy_is_written(tmp_path: Path) -> None:
     assert saved["random"][0][0].tolist() == [1.0] * 9
 
 
-def test_a_checkpoint_waits_for_the_previous_write_and_close_completes_the_last(
-    tmp_path: Path,
-) -> None:
+def test_a_checkpoint_waits_for_the_previous_write_and_close_completes_the_last(tmp_path: Path) -> None:
     folder, weights = SlowFolder(tmp_path, may_write=False), torch.zeros(9)
     folder.start(copied_state(1, weights))
     second = threading.Thread(target=folder.start, args=(copied_state(2, weights),))
@@ -405,9 +403,7 @@ def test_a_checkpoint_waits_for_the_previous_write_and_close_completes_the_last(
     folder.close()
 
 
-def test_non_finite_weights_are_rejected_at_once_and_the_running_write_completes(
-    tmp_path: Path,
-) -> None:
+def test_non_finite_weights_are_rejected_at_once_and_the_running_write_completes(tmp_path: Path) -> None:
     folder = SlowFolder(tmp_path)
     folder.start(copied_state(1, torch.zeros(9)))
     with pytest.raises(NotFinite, match="no longer finite after step 2"):
@@ -435,6 +431,7 @@ def test_a_failed_checkpoint_write_is_raised_once_at_the_next_checkpoint(
     assert capsys.readouterr().err.count("error: Could not write the checkpoint") == 1
 
 
+SGD = ("--optimizer", "sgd", "--momentum", "0.9")
 GPT = ("--model", "gpt", "--dataset", "sequences")
 
 
@@ -459,11 +456,7 @@ def kept(*words: str, vocabulary: int = 256) -> CheckpointArgs:
         ((*GPT, "--layers", "2", "--width", "64"), GPT, "--layers 2 (here 4), --width 64 (here 128)"),
         ((*GPT, "--sequence-length", "64"), GPT, "--sequence-length 64 (here 256)"),
         ((), ("--momentum", "0.5"), "--optimizer adamw (here sgd), --momentum 0 (here 0.5)"),
-        (
-            ("--optimizer", "sgd", "--momentum", "0.9"),
-            ("--optimizer", "adamw", "--lr", "1"),
-            "--optimizer sgd (here adamw), --momentum 0.9 (here 0)",
-        ),
+        (SGD, ("--optimizer", "adamw", "--lr", "1"), "--optimizer sgd (here adamw), --momentum 0.9 (here 0)"),
         (("--image-size", "32"), (), "--image-size 32 (here 28)"),
     ],
 )

@@ -81,30 +81,22 @@ def test_a_gpt_predicts_only_from_earlier_tokens() -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (
-            ["--model", "gpt"],
-            "gpt cannot train on --dataset digits; name a text or token file with --data, or",
-        ),
+        (["--model", "gpt"],
+         "gpt cannot train on --dataset digits; name a text or token file with --data, or"),
         (["--dataset", "tokens"], "cnn cannot train on --dataset tokens; choose --model gpt"),
         (["--parallel", "fsdp"], "unrecognized arguments: --parallel fsdp"),
         (["--dataset", "cifar10"], "'cifar10' is none of digits, mnist, folder, tokens, images, sequences"),
         (["--batch-size", "0"], "argument --batch-size: 0 is not 1 or more"),
         (["--batch-size", "auto"], "argument --batch-size: 'auto' is not a whole number"),
         (["--model", "resnt50"], "'resnt50' is none of the 84 there are; did you mean resnet50"),
-        (
-            ["--model", "gpt", "--dataset", "sequences", "--width", "130"],
-            "130 is not a multiple of --heads 4",
-        ),
-        (
-            ["--model", "gpt", "--dataset", "tokens", "--token-bytes", "2"],
-            "argument --vocabulary: required if --token-bytes is not 1",
-        ),
-        (
-            ["--model", "gpt", "--dataset", "sequences", "--token-bytes", "4"],
-            "argument --vocabulary: required if --token-bytes is not 1 (GPT-2's is 50257)",
-        ),
+        (["--model", "gpt", "--dataset", "sequences", "--width", "130"],
+         "130 is not a multiple of --heads 4"),
+        (["--model", "gpt", "--dataset", "tokens", "--token-bytes", "2"],
+         "argument --vocabulary: required if --token-bytes is not 1"),
+        (["--model", "gpt", "--dataset", "sequences", "--token-bytes", "4"],
+         "argument --vocabulary: required if --token-bytes is not 1 (GPT-2's is 50257)"),
     ],
-)
+)  # fmt: skip
 def test_invalid_and_incompatible_arguments_are_rejected_by_the_parser(
     capsys: pytest.CaptureFixture[str], words: list[str], error: str
 ) -> None:

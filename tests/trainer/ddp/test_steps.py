@@ -97,10 +97,9 @@ def test_with_channels_last_weights_and_inputs_have_the_channels_of_a_pixel_side
         inputs, targets = lenet_batch()
         state.train_step(inputs.expand(-1, 1, 28, 28), targets)
         state.evaluate(inputs, targets)
-        of_weights = second.weight.is_contiguous(memory_format=torch.channels_last)
-        assert [of_weights, *(each.is_contiguous(memory_format=torch.channels_last) for each in seen)] == (
-            [is_last] * 3
-        )
+        tensors = (second.weight, *seen)
+        found = [each.is_contiguous(memory_format=torch.channels_last) for each in tensors]
+        assert found == [is_last] * 3
 
 
 def test_resuming_on_another_number_of_ranks_draws_fresh_random_numbers() -> None:
@@ -125,6 +124,9 @@ def test_batches_that_are_accumulated_make_the_step_of_one_large_batch() -> None
     assert torch.allclose(weights_of(whole), weights_of(parts), rtol=0, atol=1e-12)
 
 
+STEPS = "--schedule step --warmup 0 --gamma 0.5 --epochs 10"
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -133,14 +135,8 @@ def test_batches_that_are_accumulated_make_the_step_of_one_large_batch() -> None
         ("--schedule constant --warmup 0", {0.0: 1.0}),
         ("--warmup 0", {0.0: 1.0, 0.5: 0.5, 1.0: 0.0}),
         ("--warmup 1", {0.5: 0.525, 1.0: 0.0}),
-        (
-            "--schedule step --warmup 0 --gamma 0.5 --epochs 10",
-            {0.0: 1.0, 0.09: 1.0, 0.1: 0.5, 0.25: 0.25, 0.3: 0.125},
-        ),
-        (
-            "--schedule step --warmup 0 --gamma 0.5 --epochs 10 --step-epochs 3",
-            {0.29: 1.0, 0.3: 0.5, 0.6: 0.25},
-        ),
+        (STEPS, {0.0: 1.0, 0.09: 1.0, 0.1: 0.5, 0.25: 0.25, 0.3: 0.125}),
+        (f"{STEPS} --step-epochs 3", {0.29: 1.0, 0.3: 0.5, 0.6: 0.25}),
     ],
 )
 def test_the_learning_rate_follows_its_schedule(words: str, expected: dict[float, float]) -> None:
@@ -245,12 +241,9 @@ def test_a_profile_of_a_few_steps_is_written_and_its_path_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: int, last: int
 ) -> None:
     path = profile(tmp_path / "profile", steps).path
-    assert (
-        f"profile of steps 5 to {last} in {path} (open it at https://ui.perfetto.dev"
-        in capsys.readouterr().out
-    )
-    events = json.loads(path.read_text())["traceEvents"]
-    names = {event.get("name") for event in events}
+    words = f"profile of steps 5 to {last} in {path} (open it at https://ui.perfetto.dev"
+    assert words in capsys.readouterr().out
+    names = {event.get("name") for event in json.loads(path.read_text())["traceEvents"]}
     assert "aten::linear" in names
     marks = {name for name in names if str(name).startswith("ProfilerStep#")}
     assert {f"ProfilerStep#{step - 1}" for step in range(5, last + 1)} <= marks
@@ -262,10 +255,8 @@ def test_a_run_too_short_to_profile_prints_a_warning_and_writes_nothing(
 ) -> None:
     profile(tmp_path, 4)
     assert list(tmp_path.iterdir()) == []
-    assert (
-        "No profile was written: it begins with step 5 of a run, and this one took 4."
-        in capsys.readouterr().err
-    )
+    words = "No profile was written: it begins with step 5 of a run, and this one took 4."
+    assert words in capsys.readouterr().err
 
 
 def test_a_profile_that_finds_no_place_ends_no_training(
