@@ -100,22 +100,18 @@ def test_a_damaged_database_is_reported(tmp_path: Path) -> None:
     assert "reset" in error.value.hint
 
 
-def test_a_damaged_object_is_reported(store: Store) -> None:
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [("UPDATE objects SET body = x'7b'", "damaged"), ("PRAGMA user_version = 99", "newer")],
+    ids=["a damaged object", "a database of a newer program"],
+)
+def test_a_database_that_cannot_be_read_is_refused(store: Store, change: str, why: str) -> None:
     store.put("pods", obj("a"))
     store.close()
     with sqlite3.connect(store.path) as database:
-        database.execute("UPDATE objects SET body = x'7b'")
+        database.execute(change)
     database.close()
-    with pytest.raises(StoreError, match="damaged"):
-        Store(store.path)
-
-
-def test_a_database_of_a_newer_program_is_refused(store: Store) -> None:
-    store.close()
-    with sqlite3.connect(store.path) as database:
-        database.execute("PRAGMA user_version = 99")
-    database.close()
-    with pytest.raises(StoreError, match="newer"):
+    with pytest.raises(StoreError, match=why):
         Store(store.path)
 
 

@@ -172,14 +172,10 @@ async def test_warnings_about_custom_jobs_name_the_path_of_the_field(sandbox: Ap
     probed = ("readinessGates", "containers[0].livenessProbe")
     for plural, manifest, at, fields in (
         ("kubeflow.org/v1/pytorchjobs", torch, "spec.pytorchReplicaSpecs.Master.template.spec.", probed),
-        (
-            f"{t9k}/pytorchtrainingjobs",
-            thing("PyTorchTrainingJob", "t", t9k, spec=roles),
-            "spec.replicaSpecs[0].template.spec.",
-            probed,
-        ),
+        (f"{t9k}/pytorchtrainingjobs", thing("PyTorchTrainingJob", "t", t9k, spec=roles),
+         "spec.replicaSpecs[0].template.spec.", probed),
         (f"{trainer}/trainjobs", thing("TrainJob", "t", trainer, spec=fetched), "spec.", ("initializer",)),
-    ):
+    ):  # fmt: skip
         answer = await sandbox.create(plural, manifest)
         wanted = [f'299 - "{at}{field}' for field in fields]
         assert [warning.split(": ")[0] for warning in warned(answer)] == wanted

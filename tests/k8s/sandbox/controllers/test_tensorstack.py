@@ -20,21 +20,14 @@ KIND = T9kPyTorchJob()
 
 def role(kind: str, replicas: int = 1, restart: str = "ExitCode", **container: Any) -> Manifest:
     main = {"name": "main", "command": ["sh"], "args": ["-c", "true"], **container}
-    return {
-        "type": kind,
-        "replicas": replicas,
-        "restartPolicy": restart,
-        "template": {"spec": {"initContainers": [{"name": "first"}], "containers": [main]}},
-    }
+    template = {"spec": {"initContainers": [{"name": "first"}], "containers": [main]}}
+    return {"type": kind, "replicas": replicas, "restartPolicy": restart, "template": template}
 
 
 def job(*roles: Manifest, status: Manifest | None = None, **spec: Any) -> Manifest:
     meta = {"name": "bert", "namespace": "default", "uid": UID}
-    return {
-        "metadata": meta,
-        "spec": {"replicaSpecs": list(roles or [role("node")]), **spec},
-        "status": status or {},
-    }
+    spec["replicaSpecs"] = list(roles or [role("node")])
+    return {"metadata": meta, "spec": spec, "status": status or {}}
 
 
 def decide(obj: Manifest, *pods: Manifest, **owners: str) -> Plan:
@@ -81,13 +74,8 @@ def test_pods_are_named_for_job_role_and_number_and_never_restart_themselves() -
 
 
 def test_torchrun_takes_the_arguments_and_the_command_is_ignored() -> None:
-    torchrun = {
-        "enabled": True,
-        "procPerNode": "4",
-        "maxRestarts": 3,
-        "rdzvBackend": "c10d",
-        "extraOptions": ["--tee=3"],
-    }
+    counts = {"procPerNode": "4", "maxRestarts": 3}
+    torchrun = {"enabled": True, "rdzvBackend": "c10d", "extraOptions": ["--tee=3"], **counts}
     plan = decide(job(role("node", args=["train.py", "--x"]), torchrunConfig=torchrun))
     command, args, env = container(made(plan))
     assert command == ["torchrun", "--standalone", "--max-restarts=3", "--tee=3"]
@@ -103,24 +91,20 @@ def test_torchrun_takes_the_arguments_and_the_command_is_ignored() -> None:
 def test_the_training_container_is_the_one_named_python_else_the_first() -> None:
     two = role("node")
     two["template"]["spec"]["containers"].append({"name": "python", "command": ["python"], "args": ["t.py"]})
-    for _ in range(2):
+
+    def commands() -> list[list[str]]:
         debug = decide(job(two, runMode={"debug": {"enabled": True}}))
-        commands = [each.get("command") for each in made(debug)["spec"]["containers"]]
-        assert commands == [["sh"], ["sleep", "inf"]]
+        return [each["command"] for each in made(debug)["spec"]["containers"]]
+
+    for _ in range(2):
+        assert commands() == [["sh"], ["sleep", "inf"]]
     two["template"]["spec"]["containers"][1]["name"] = "other"
-    debug = decide(job(two, runMode={"debug": {"enabled": True}}))
-    assert [each.get("command") for each in made(debug)["spec"]["containers"]] == [
-        ["sleep", "inf"],
-        ["python"],
-    ]
+    assert commands() == [["sleep", "inf"], ["python"]]
 
 
 def test_debug_takes_its_own_command_and_may_skip_init_containers() -> None:
-    debug = {
-        "enabled": True,
-        "replicaSpecs": [{"type": "node", "skipInitContainer": True, "command": ["top"]}],
-    }
-    pod = made(decide(job(runMode={"debug": debug})))
+    roles = [{"type": "node", "skipInitContainer": True, "command": ["top"]}]
+    pod = made(decide(job(runMode={"debug": {"enabled": True, "replicaSpecs": roles}})))
     assert container(pod)[:2] == (["top"], [])
     assert "initContainers" not in pod["spec"]
 
@@ -173,9 +157,8 @@ def test_the_backoff_limit_is_shared_by_all_roles() -> None:
         each["status"]["phase"] = "Failed"
     plan = decide(obj, first, *others)
     assert plan.status["phase"] == "Failed"
-    assert [each["reason"] for each in plan.status["conditions"] if each["type"] == "Failed"] == [
-        "BackoffLimitExceeded"
-    ]
+    failed = [each["reason"] for each in plan.status["conditions"] if each["type"] == "Failed"]
+    assert failed == ["BackoffLimitExceeded"]
 
 
 def test_only_the_first_role_decides_how_a_job_ends() -> None:
@@ -221,9 +204,8 @@ def test_a_deadline_ends_a_job_and_counts_from_when_it_was_resumed() -> None:
 
 def test_a_paused_job_has_no_pods_and_resumes_with_its_resume_command() -> None:
     pods = there(decide(job()), "Running")
-    paused = {
-        "pause": {"enabled": True, "resumeSpecs": [{"type": "node", "command": ["resume"], "args": ["x"]}]}
-    }
+    again = {"type": "node", "command": ["resume"], "args": ["x"]}
+    paused = {"pause": {"enabled": True, "resumeSpecs": [again]}}
     ending = decide(job(runMode=paused, status={"phase": "Running"}), *pods)
     assert (ending.delete, ending.status["phase"]) == (pods, "Running")
     gone = decide(job(runMode=paused, status=ending.status))
@@ -289,11 +271,8 @@ def test_a_command_to_resume_with_takes_torchruns_place() -> None:
     mode = {"pause": {"enabled": False, "resumeSpecs": [{"type": "node", "command": ["resume"]}]}}
     obj = job(torchrunConfig={"enabled": True, "procPerNode": "2"}, runMode=mode, status={"phase": "Paused"})
     assert container(made(decide(obj)))[0][0] == "torchrun"
-    since = [
-        {"type": kind, "status": "True", "reason": "-", "lastTransitionTime": ago(9)}
-        for kind in ("Initialized", "Paused")
-    ]
-    obj["status"]["conditions"] = since
+    since = {"status": "True", "reason": "-", "lastTransitionTime": ago(9)}
+    obj["status"]["conditions"] = [{"type": "Initialized", **since}, {"type": "Paused", **since}]
     assert container(made(decide(obj)))[0] == ["resume"]
 
 
@@ -307,28 +286,19 @@ def mpi_job(**spec: Any) -> Manifest:
 
 def worker(gpus: int = 0) -> Manifest:
     limits = {"nvidia.com/gpu": gpus} if gpus else {}
-    container = {
-        "name": "mpi-worker",
-        "image": "i",
-        "resources": {"limits": limits},
-        "env": [{"name": "A", "value": "b"}],
-    }
+    own = {"name": "mpi-worker", "image": "i", "env": [{"name": "A", "value": "b"}]}
+    container = {**own, "resources": {"limits": limits}}
     return {"spec": {"containers": [{"name": "beside", "image": "i"}, container]}}
 
 
+MCA = {"btl": "^openib"}
+OPTIONS, COMMAND = ["-N", "3"], ["./walk", "20"]
 OLDER = {
-    "worker": {
-        "replicas": 2,
-        "extraMPIArgs": ["-N", "3"],
-        "cmd": ["./walk", "20"],
-        "template": worker(gpus=1),
-    },
-    "mca": {"btl": "^openib"},
+    "worker": {"replicas": 2, "extraMPIArgs": OPTIONS, "cmd": COMMAND, "template": worker(gpus=1)},
+    "mca": MCA,
 }
-
-
 NEWER = {
-    "mpiConfig": {"mca": {"btl": "^openib"}, "extraArgs": ["-N", "3"], "script": ["./walk", "20"]},
+    "mpiConfig": {"mca": MCA, "extraArgs": OPTIONS, "script": COMMAND},
     "replicaSpecs": [
         {"type": "worker", "replicas": 2, "template": worker(gpus=1)},
         {"type": "launcher", "template": {"spec": {"containers": [{"name": "mpi-launcher", "image": "i"}]}}},
@@ -343,10 +313,8 @@ def test_a_launcher_runs_mpirun_and_finds_its_workers_by_a_hostfile(spec: Manife
     prefix = names[0].removesuffix("-launcher-0")
     assert names == [f"{prefix}-launcher-0", f"{prefix}-worker-0", f"{prefix}-worker-1"]
     launcher, *workers = [pod["spec"] for pod in plan.create]
-    running = [each for each in launcher["containers"] if each.get("command")]
-    assert [each["command"] for each in running] == [
-        ["mpirun", "--mca", "btl", "^openib", "-N", "3", "./walk", "20"]
-    ]
+    commands = [each["command"] for each in launcher["containers"] if each.get("command")]
+    assert commands == [["mpirun", "--mca", "btl", "^openib", *OPTIONS, *COMMAND]]
     assert all(not (each.get("resources") or {}).get("limits") for each in launcher["containers"])
     for each in workers:
         assert [found.get("command") for found in each["containers"]] == [None, ["/usr/sbin/sshd", "-De"]]
@@ -409,9 +377,8 @@ def test_the_older_switch_ends_the_workers_of_a_finished_job() -> None:
 def test_tensorboard_reads_the_log_folders_of_the_mounted_claims(
     asked: dict[str, Any], words: list[str]
 ) -> None:
-    (_, deployment), (_, service) = tensorstack.tensorboard_of(
-        ObservedJob(KIND, job(tensorboardSpec=asked), ())
-    )
+    observed = ObservedJob(KIND, job(tensorboardSpec=asked), ())
+    (_, deployment), (_, service) = tensorstack.tensorboard_of(observed)
     pod_spec = deployment["spec"]["template"]["spec"]
     (container,) = pod_spec["containers"]
     assert container["command"] == ["tensorboard", *words, "--host", "0.0.0.0"]

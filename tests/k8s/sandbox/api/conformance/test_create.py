@@ -175,29 +175,17 @@ async def test_wrong_objects_are_refused_with_their_fields(api: Api) -> None:
         ("configmaps", thing("ConfigMap", ""), ["metadata.name"]),
         ("configmaps", config("c", labels={"a b": "c"}), ["metadata.labels"]),
         ("configmaps", config("c", labels={"a": "b c"}), ["metadata.labels"]),
-        (
-            "persistentvolumeclaims",
-            thing("PersistentVolumeClaim", "c", spec={}),
-            ["spec.accessModes", "spec.resources[storage]"],
-        ),
-        (
-            "pods",
-            with_resources(limits={"nvidia.com/gpu": 2}, requests={"nvidia.com/gpu": 1}),
-            ["spec.containers[0].resources.requests"],
-        ),
-        (
-            "pods",
-            with_resources(limits={"nvidia.com/gpu": 1}, requests={"nvidia.com/gpu": 2}),
-            ["spec.containers[0].resources.requests"],
-        ),
+        ("persistentvolumeclaims", thing("PersistentVolumeClaim", "c", spec={}),
+         ["spec.accessModes", "spec.resources[storage]"]),
+        ("pods", with_resources(limits={"nvidia.com/gpu": 2}, requests={"nvidia.com/gpu": 1}),
+         ["spec.containers[0].resources.requests"]),
+        ("pods", with_resources(limits={"nvidia.com/gpu": 1}, requests={"nvidia.com/gpu": 2}),
+         ["spec.containers[0].resources.requests"]),
         (JOBS, job("j", backoffLimit=-1), ["spec.backoffLimit"]),
-        (
-            JOBS,
-            job("j", template={"spec": {}}),
-            ["spec.template.spec.containers", "spec.template.spec.restartPolicy"],
-        ),
+        (JOBS, job("j", template={"spec": {}}),
+         ["spec.template.spec.containers", "spec.template.spec.restartPolicy"]),
         (TORCH_JOBS, torch_job("t", spec={}), ["spec.pytorchReplicaSpecs"]),
-    ):
+    ):  # fmt: skip
         answer = await api.create(plural, obj)
         assert (answer.code, answer.reason, answer.fields) == (422, "Invalid", fields)
 
@@ -209,20 +197,12 @@ async def test_bodies_that_are_not_a_pod_are_refused(api: Api) -> None:
         (b"<x/>", "text/xml", 415, "UnsupportedMediaType"),
         (b" " * (4 << 20), "application/json", 413, "RequestEntityTooLarge"),
         (json.dumps(config("c")).encode(), "application/json", 400, "BadRequest"),
-        (
-            json.dumps(thing("Pod", "p", spec={"containers": "x"})).encode(),
-            "application/json",
-            400,
-            "BadRequest",
-        ),
-        (
-            json.dumps(pod("p") | {"metadata": {"name": "p", "labels": {"a": 1}}}).encode(),
-            "application/json",
-            400,
-            "BadRequest",
-        ),
+        (json.dumps(thing("Pod", "p", spec={"containers": "x"})).encode(), "application/json", 400,
+         "BadRequest"),
+        (json.dumps(pod("p") | {"metadata": {"name": "p", "labels": {"a": 1}}}).encode(), "application/json",
+         400, "BadRequest"),
         (json.dumps(pod("p", namespace="elsewhere")).encode(), "application/json", 400, "BadRequest"),
-    ):
+    ):  # fmt: skip
         answer = await api.call("POST", api.path("pods"), body, content_type=content_type)
         assert (answer.code, answer.reason, answer.body["kind"]) == (code, reason, "Status"), body[:80]
 
