@@ -75,28 +75,20 @@ def test_xid_and_ecc_errors_cause_warnings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("throttles", "kind", "words", "is_serious"),
+    ("throttles", "kind", "cause"),
     [
-        ({Throttle.THERMAL}, WarningKind.THERMAL, "Slowed down by its heat at 91 °C.", True),
-        (
-            {Throttle.HARDWARE, Throttle.HARDWARE_THERMAL},
-            WarningKind.THERMAL,
-            "Slowed down by its heat at 91 °C.",
-            True,
-        ),
+        ({Throttle.THERMAL}, WarningKind.THERMAL, "its heat at 91 °C"),
+        ({Throttle.HARDWARE, Throttle.HARDWARE_THERMAL}, WarningKind.THERMAL, "its heat at 91 °C"),
         (
             {Throttle.HARDWARE, Throttle.POWER_BRAKE},
             WarningKind.POWER,
-            "Slowed down by the power brake: the server lacks power.",
-            True,
+            "the power brake: the server lacks power",
         ),
     ],
 )
-def test_a_throttled_gpu_causes_a_warning(
-    throttles: set[Throttle], kind: WarningKind, words: str, is_serious: bool
-) -> None:
+def test_a_throttled_gpu_causes_a_warning(throttles: set[Throttle], kind: WarningKind, cause: str) -> None:
     told = found(throttles=frozenset(throttles), temperature_c=91.0, power_limit_w=400.0)
-    assert told == [(kind, words, is_serious)]
+    assert told == [(kind, f"Slowed down by {cause}.", True)]
 
 
 def test_a_gpu_at_its_power_limit_is_just_busy() -> None:
@@ -126,18 +118,18 @@ def of_bert(*utilisations: float, clocks: list[float] | None = None) -> list[Gpu
     ]
 
 
-def test_a_gpu_far_less_busy_than_its_peers_causes_a_warning() -> None:
-    told = slow(of_bert(95, 96, 20, 94))
-    assert [(each.gpu.index, each.text) for each in told] == [
-        (2, "Rank 2: works 20 % of the time, its peers 94 %.")
-    ]
-
-
-def test_a_gpu_with_a_lower_clock_than_its_peers_causes_a_warning() -> None:
-    told = slow(of_bert(99, 99, 99, 99, clocks=[1410, 1395, 1410, 765]))
-    assert [(each.gpu.index, each.text) for each in told] == [
-        (3, "Rank 3: runs at 765 MHz, its peers at 1402 MHz.")
-    ]
+@pytest.mark.parametrize(
+    ("busy", "clocks", "index", "text"),
+    [
+        ([95, 96, 20, 94], None, 2, "Rank 2: works 20 % of the time, its peers 94 %."),
+        ([99] * 4, [1410, 1395, 1410, 765], 3, "Rank 3: runs at 765 MHz, its peers at 1402 MHz."),
+    ],
+    ids=["less busy", "a lower clock"],
+)
+def test_a_gpu_that_is_slower_than_its_peers_causes_a_warning(
+    busy: list[float], clocks: list[float] | None, index: int, text: str
+) -> None:
+    assert [(each.gpu.index, each.text) for each in slow(of_bert(*busy, clocks=clocks))] == [(index, text)]
 
 
 def test_a_low_clock_causes_a_warning_only_while_the_gpu_is_busy() -> None:

@@ -73,14 +73,8 @@ def test_a_farther_link_is_never_faster() -> None:
 
 
 def test_link_names_of_old_drivers_and_of_ack_are_normalized() -> None:
-    assert [link_name(text) for text in ("SOC", "N-A", " nv2 ", "GNS", "NV0", "")] == [
-        "SYS",
-        "X",
-        "NV2",
-        "?",
-        "?",
-        "?",
-    ]
+    names = {"SOC": "SYS", "N-A": "X", " nv2 ": "NV2", "GNS": "?", "NV0": "?", "": "?"}
+    assert {text: link_name(text) for text in names} == names
 
 
 def test_links_measured_by_ack_are_read_from_its_config_map() -> None:
@@ -105,12 +99,10 @@ def test_a_config_map_without_links_is_refused() -> None:
             read_config_map(stored(links))
 
 
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.floats() | st.text(max_size=4),
-        lambda inner: st.lists(inner, max_size=4),
-    )
-)
+values = st.none() | st.booleans() | st.floats() | st.text(max_size=4)
+
+
+@given(st.recursive(values, lambda inner: st.lists(inner, max_size=4)))
 def test_any_config_map_is_read_or_rejected(content: Any) -> None:
     try:
         found = read_config_map(stored(content, content, content))
@@ -239,24 +231,16 @@ def test_links_missing_from_nvml_are_unknown() -> None:
 
 
 def test_the_network_path_of_a_node_is_read_from_its_labels() -> None:
+    zone, rack = "topology.kubernetes.io/zone", "cloud.provider.com/topology-rack"
+    leaf, clique = "network.topology.nvidia.com/leaf", "nvidia.com/gpu.clique"
+    block, subblock = "cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock"
+    layers = {f"topology.k8s.aws/network-node-layer-{level}": f"nn-{level}" for level in (1, 2, 3)}
     for labels, path in [
         ({}, ("",) * 5),
-        (
-            {"topology.kubernetes.io/zone": "z", "cloud.provider.com/topology-rack": "r"},
-            ("z", "", "", "r", ""),
-        ),
-        (
-            {"network.topology.nvidia.com/leaf": "s1", "nvidia.com/gpu.clique": "c.1"},
-            ("", "", "", "s1", "c.1"),
-        ),
-        (
-            {f"topology.k8s.aws/network-node-layer-{level}": f"nn-{level}" for level in (1, 2, 3)},
-            ("", "nn-1", "nn-2", "nn-3", ""),
-        ),
-        (
-            {"cloud.google.com/gce-topology-block": "b", "cloud.google.com/gce-topology-subblock": "s"},
-            ("", "", "b", "s", ""),
-        ),
+        ({zone: "z", rack: "r"}, ("z", "", "", "r", "")),
+        ({leaf: "s1", clique: "c.1"}, ("", "", "", "s1", "c.1")),
+        (layers, ("", "nn-1", "nn-2", "nn-3", "")),
+        ({block: "b", subblock: "s"}, ("", "", "b", "s", "")),
     ]:
         assert network_path(labels) == path
 
