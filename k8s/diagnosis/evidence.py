@@ -70,6 +70,8 @@ class Evidence:
     local_queues: Mapping[str, LocalQueue | None] = field(default_factory=dict)
     queue_positions: tuple[int, int] | None = None
     """Workloads before it in its LocalQueue, and in the ClusterQueue."""
+    silent_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds without a sign of life of the jobs that probably hang, by name."""
     logs: tuple[ContainerLog, ...] = ()
     """Ends of the logs of a failed or restarting job."""
     causes: Sequence[FailureCause] = CAUSES

@@ -27,7 +27,7 @@ from k8s.diagnosis.objects import (
     StorageClass,
     Workload,
 )
-from k8s.diagnosis.phrases import order
+from k8s.diagnosis.phrases import order, seconds_between
 from k8s.diagnosis.rules import explain
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
@@ -109,9 +109,13 @@ async def gather(
     """
     fetcher = fetcher or Fetcher(client)
     kind = kind_of(job.ref)
+    now = datetime.now(UTC) + timedelta(seconds=client.server_clock_offset_s)
     evidence = Evidence(
         job=job,
-        now=datetime.now(UTC) + timedelta(seconds=client.server_clock_offset_s),
+        now=now,
+        silent_s={
+            each.ref.name: seconds_between(each.silence.since, now) for each in snapshot.jobs if each.silence
+        },
         node_rows={row.name: row for row in snapshot.nodes},
         sees_all_pods=PODS.plural not in snapshot.problems,
         nodes=tuple(nodes) or None,

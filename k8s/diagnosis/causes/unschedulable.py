@@ -148,7 +148,7 @@ def capacity(evidence: Evidence) -> Cause | None:
     if evidence.capacity is None or not evidence.capacity.nodes or not evidence.pod_sets:
         return None
     cause = _insufficient_capacity(
-        evidence.pod_sets, evidence.capacity, evidence.holders_by_node, evidence.together
+        evidence.pod_sets, evidence.capacity, evidence.holders_by_node, evidence.together, evidence.silent_s
     )
     if cause is None or any(is_refuted(cause.brief, fact.text) for fact in _scheduler_facts(evidence)):
         return None
@@ -285,12 +285,14 @@ def _insufficient_capacity(
     pod_sets: Sequence[PodSet],
     capacity: ClusterCapacity,
     holders: Mapping[str, Counter[str]],
-    together: Sequence[PodSet] = (),
+    together: Sequence[PodSet],
+    silent_s: Mapping[str, float],
 ) -> Cause | None:
     """Return the reason why not all pods find a node; None if, by arithmetic, they all do.
 
     `pod_sets` are the pods without a node, `together` those that must run at once, including pods that
-    have a node, and `holders` the accelerators held on each node, by other job.
+    have a node, `holders` the accelerators held on each node, by other job, and `silent_s` the jobs that
+    probably hang.
     """
     shortage = find_shortage(pod_sets, capacity)
     if shortage is None:
@@ -314,7 +316,7 @@ def _insufficient_capacity(
         case ShortageKind.BUSY:
             advice = [
                 *_smaller(shortage),
-                *_pods_to_wait_for(shortage, holders),
+                *_pods_to_wait_for(shortage, holders, silent_s),
                 *_advice_on_closed(shortage.closed_with_main),
             ]
             facts = [pods, *closed, *nodes]
@@ -416,11 +418,13 @@ def _smaller(shortage: Shortage) -> list[str]:
     return []
 
 
-def _pods_to_wait_for(shortage: Shortage, holders: Mapping[str, Counter[str]]) -> list[str]:
+def _pods_to_wait_for(
+    shortage: Shortage, holders: Mapping[str, Counter[str]], silent_s: Mapping[str, float]
+) -> list[str]:
     main, requested = shortage.main, shortage.pod_set.requested
     if not accelerators.is_accelerator(main):
         return []
-    best: tuple[int, int, str, list[tuple[str, int]]] | None = None
+    best: tuple[int, int, int, str, list[tuple[str, int]]] | None = None
     for node in shortage.open:
         if insufficient(requested, node.allocatable):
             continue
@@ -431,9 +435,17 @@ def _pods_to_wait_for(shortage: Shortage, holders: Mapping[str, Counter[str]]) -
                 leaving.append((job, gpus))
                 missing -= gpus
         if leaving and missing <= 0:
-            option = (len(leaving), sum(gpus for _, gpus in leaving), node.name, leaving)
+            hung = sum(job in silent_s for job, _ in leaving)
+            option = (hung, len(leaving), sum(gpus for _, gpus in leaving), node.name, leaving)
             best = min(best, option) if best is not None else option
     if best is None:
         return []
-    _, freed, where, jobs = best
+    _, _, freed, where, jobs = best
+    if hanging := [job for job, _ in jobs if job in silent_s]:
+        quiet = span(max(silent_s[job] for job in hanging))
+        has = verb(hanging, "has", "have")
+        return [
+            f"Do not wait for {names(hanging)} on {where} ({count(freed, 'GPU')}), which {has} printed "
+            f"nothing for {quiet}. See whether it hangs: gpuconsole diagnose {hanging[0]}"
+        ]
     return [f"Wait for {names(job for job, _ in jobs)} on {where} ({count(freed, 'GPU')})."]

@@ -119,6 +119,19 @@ def test_a_job_is_never_advised_to_wait_for_itself() -> None:
     assert explain(evidence).help == ("Wait for gpt on b (8 GPUs).",)
 
 
+def test_a_job_that_hangs_is_not_waited_for() -> None:
+    nodes = [node("a"), node("b")]
+    silent = {"bloom": 1800.0}
+    rows = [held("a", 8, bloom=8), held("b", 8, opt=4, vit=4)]
+    answer = explain(gang(nodes, "master-0", rows=rows, silent_s=silent))
+    assert answer.help[0] == "Wait for opt and vit on b (8 GPUs)."
+    answer = explain(gang(nodes[:1], "master-0", rows=rows[:1], silent_s=silent))
+    assert answer.help[0] == (
+        "Do not wait for bloom on a (8 GPUs), which has printed nothing for 30 min. "
+        "See whether it hangs: gpuconsole diagnose bloom"
+    )
+
+
 def test_waiting_for_a_node_that_is_too_small_is_not_advised() -> None:
     nodes, rows = [node("a"), node("b")], [held("a", 8, whole=8), held("b", 8, one=4, other=4)]
     nodes[0]["status"]["allocatable"]["cpu"] = "1"
