@@ -97,7 +97,8 @@ async def start(
         KubeError: The sandbox could not be started, or does not answer.
     """
     paths = SandboxPaths.default()
-    paths.prepare()
+    if not paths.is_held:  # joining writes nothing: the disk may be full
+        paths.prepare()
     async with _start_lock_held(paths, progress):
         if paths.is_held:
             progress("Joining the sandbox that runs")

@@ -28,6 +28,8 @@ from typing import Any
 # Bytes of a line in one record; longer lines are split, as by containerd.
 LONGEST_RECORD = 16 * 1024
 _READ_BYTES = 64 * 1024
+# Of a record: time, stream, tag and their spaces.
+_HEAD_BYTES = len("2026-05-14T10:00:00.123456789Z stdout F ")
 _KILL_TIMEOUT_S, _REQUEST_S = 10.0, 2.0
 EXEC_SOCKET = "exec.sock"
 Manifest = dict[str, Any]
@@ -78,6 +80,7 @@ class Log:
         for stream, partial in self._partial.items():
             if partial:
                 self._write(self._record(stream, b"P", bytes(partial)))
+        self._write(b"")  # reports what was lost
         os.close(self._file)
 
     def _record(self, stream: bytes, tag: bytes, text: bytes) -> bytes:
@@ -91,11 +94,13 @@ class Log:
 
     def _write(self, records: bytes) -> None:
         # When the disk is full, lost bytes are counted and reported once writing works again.
-        if not records:
+        if not records and not self._lost_bytes:
             return
+        notice = b""
         if self._lost_bytes:
             message = b"gpuconsole: %d bytes of this log were lost." % self._lost_bytes
-            records = b"\n" * self._is_torn + self._record(b"stderr", b"F", message) + records
+            notice = b"\n" * self._is_torn + self._record(b"stderr", b"F", message)
+            records = notice + records
         if self._size and self._size + len(records) > self._max_bytes:
             self._rotate()
         left = memoryview(records)
@@ -103,8 +108,12 @@ class Log:
             while left:
                 left = left[os.write(self._file, left) :]
         except OSError as error:
-            self._is_torn = self._is_torn or 0 < len(left) < len(records)
-            self._lost_bytes += len(left)
+            written = len(records) - len(left)
+            if written:
+                self._is_torn = records[written - 1] != 0x0A
+            if notice and written >= len(notice):
+                self._lost_bytes = 0
+            self._lost_bytes += _text_bytes(records, max(written, len(notice)))
             self.error = f"The log could not be written: {error.strerror}."
         else:
             self._lost_bytes, self._is_torn = 0, False
@@ -126,6 +135,16 @@ class Log:
     @staticmethod
     def _open(path: str) -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _text_bytes(records: bytes, start: int) -> int:
+    """Return how much output of the process is in records from an offset, which may be within one."""
+    at = records.rfind(b"\n", 0, start) + 1
+    texts = [
+        (each[_HEAD_BYTES:], each[_HEAD_BYTES - 2 : _HEAD_BYTES - 1])
+        for each in records[at:].split(b"\n")[:-1]
+    ]
+    return sum(len(text) + (tag == b"F") for text, tag in texts) - max(0, start - at - _HEAD_BYTES)
 
 
 def descendants(root: int) -> list[int]:
@@ -321,6 +340,8 @@ def main(process_path: str, log_path: str, max_bytes: str, max_files: str) -> No
     if status is None:
         return
     log.close()
+    if log.error:
+        report(log_error=log.error)
     code = os.waitstatus_to_exitcode(status)
     ended_by = -code if code < 0 else 0
     oom = ended_by == signal.SIGKILL and not was_killed and oom_kills() > oom_before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -37,6 +38,11 @@ from tests.k8s.sandbox.live.running import (
     until_marked,
 )
 
+
+def disk_full(*_: object) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 QUICK = sandbox.SandboxOptions(nodes=2, gpus_per_node=4, restart_delay_s=0.2)
 
 
@@ -61,7 +67,9 @@ async def test_a_sandbox_starts_joins_and_stops_with_any_proxy_set(
     assert not (await sandbox.status()).is_running
     first = await sandbox.start(QUICK, told.append)
     assert told[0] == "Starting the sandbox" and told[-1] == "Setting up nodes and volumes"
-    second = await sandbox.start()
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_bytes", disk_full)
+        second = await sandbox.start()
     assert (first.was_running, second.was_running) == (False, True)
     assert (second.pid, second.url) == (first.pid, first.url)
     found = await sandbox.status()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 from k8s.sandbox.node.process_tree import ProcessStat, trees
 from k8s.sandbox.node.processes import Ended, Process
+from k8s.sandbox.node.shim import Log
 from k8s.sandbox.pod_folder import Launch, LogLimits, log_of, log_parts
 from tests import ROOT
 from tests.k8s.sandbox.live.running import marked
@@ -189,6 +191,45 @@ async def test_a_full_disk_costs_lines_but_not_the_run(tmp_path: Path) -> None:
     assert not await process.started()
     assert (await process.ended()).exit_code == 5
     assert process.log_error == "The log could not be written: No space left on device."
+
+
+class FullDisk:
+    """`os.write` to a disk with so many bytes left."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.kept = bytearray()
+
+    def write(self, _: int, content: bytes | memoryview) -> int:
+        if not self.left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        taken = bytes(content[: self.left])
+        self.kept += taken
+        self.left -= len(taken)
+        return len(taken)
+
+
+@pytest.mark.parametrize("room", [0, 20, 45, 100, 160, 1000])
+def test_lost_bytes_of_a_log_are_those_of_the_output(
+    room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk()
+    log = Log(str(tmp_path / "0.log"), 10**6, 3)
+    monkeypatch.setattr("os.write", disk.write)
+    sent = 0
+    for room_now in (room, 0, room, 10**6):
+        disk.left = room_now
+        chunk = b"step 1 loss 0.5\n" * 10 + b"x\n"
+        log.write(b"stdout", chunk)
+        sent += len(chunk)
+    records = bytes(disk.kept).split(b"\n")[:-1]
+    notices = [re.search(rb"gpuconsole: (\d+) bytes of this log were lost", each) for each in records]
+    lost = sum(int(each[1]) for each in notices if each)
+    texts = [each[40:] for each in records if not each[40:].startswith(b"gpuc")]
+    whole = [each for each in texts if each in (b"step 1 loss 0.5", b"x")]
+    torn = sum(map(len, texts)) - sum(map(len, whole))
+    assert lost + torn + sum(len(each) + 1 for each in whole) == sent
+    assert lost
 
 
 async def test_a_full_log_is_rotated_and_the_newest_files_are_kept(tmp_path: Path) -> None:
