@@ -218,42 +218,41 @@ class RecordingLimiter(RateLimiter):
         await super().acquire(is_urgent=is_urgent)
 
 
-async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp_path: Path) -> None:
-    limiter = RecordingLimiter()
-    async with ScriptedCluster() as cluster, cluster.client(limiter=limiter) as client:
-        job = replace(running("bert"), user=client.config.acting_user)
-        answers = [now_said(*STEPS)]
-        cluster.say(LOG, Compute(lambda _: answers[0]))
-        jobs: tuple[Job, ...] = (job,)
-        feed = LifeFeed(client, None, lambda: jobs, runs=RunStore(tmp_path))
-        async with running_feed(feed):
-            await until(lambda: feed.values)
-            answers[0] = now_said(*STEPS, (0.0, "step 20 loss 0.25"))
-            jobs = (replace(job, status=Status.SUCCEEDED),)
-            await until(lambda: job.uid in feed.runs)
-        assert RunStore(tmp_path).find(job.uid) == 0.25 and feed.values[job.uid][-1] == 0.25
-        assert limiter.urgent == 0
-        # The tracebacks of many ranks may follow the last loss.
-        assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
-        await read_life(client, jobs, RunStore())
-        assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
-        count = len(cluster.asked(LOG))
-        life = await read_life(client, jobs, RunStore(tmp_path))
-        assert len(cluster.asked(LOG)) == count and not life.losses, "it is known"
-
-
-async def test_no_final_loss_is_stored_if_the_pod_is_gone(tmp_path: Path) -> None:
+@asynccontextmanager
+async def ended(
+    folder: Path, last: Answer, status: Status
+) -> AsyncIterator[tuple[ScriptedCluster, Client, LifeFeed, Job]]:
+    """Let a watched job of this user end, whose log is then answered with `last`, until that is recorded."""
     async with ScriptedCluster() as cluster, cluster.client() as client:
         job = replace(running("bert"), user=client.config.acting_user)
         answers = [now_said(*STEPS)]
         cluster.say(LOG, Compute(lambda _: answers[0]))
         jobs: tuple[Job, ...] = (job,)
-        feed = LifeFeed(client, None, lambda: jobs, runs=RunStore(tmp_path))
+        feed = LifeFeed(client, None, lambda: jobs, runs=RunStore(folder))
         async with running_feed(feed):
             await until(lambda: feed.values)
-            answers[0] = refusal(404, "pods bert-master-0 not found", "NotFound")
-            jobs = (replace(job, status=Status.FAILED),)
+            answers[0] = last
+            jobs = (replace(job, status=status),)
             await until(lambda: job.uid in feed.runs)
+        yield cluster, client, feed, jobs[0]
+
+
+async def test_the_last_loss_of_a_job_that_ends_is_read_once_more_and_stored(tmp_path: Path) -> None:
+    last = now_said(*STEPS, (0.0, "step 20 loss 0.25"))
+    async with ended(tmp_path, last, Status.SUCCEEDED) as (cluster, client, feed, job):
+        assert RunStore(tmp_path).find(job.uid) == 0.25 and feed.values[job.uid][-1] == 0.25
+        # The tracebacks of many ranks may follow the last loss.
+        assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
+        await read_life(client, (job,), RunStore())
+        assert cluster.asked(LOG)[-1].query["tailLines"] == "1000"
+        count = len(cluster.asked(LOG))
+        life = await read_life(client, (job,), RunStore(tmp_path))
+        assert len(cluster.asked(LOG)) == count and not life.losses, "it is known"
+
+
+async def test_no_final_loss_is_stored_if_the_pod_is_gone(tmp_path: Path) -> None:
+    gone = refusal(404, "pods bert-master-0 not found", "NotFound")
+    async with ended(tmp_path, gone, Status.FAILED) as (_, _, feed, job):
         assert RunStore(tmp_path).find(job.uid) is None and not feed.values
 
 

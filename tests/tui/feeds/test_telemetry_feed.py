@@ -56,7 +56,7 @@ async def test_only_requested_nodes_are_read_and_they_are_polled() -> None:
     assert set(reader.asked) == {("b",)}
 
 
-async def test_a_newly_visible_node_is_read_at_once_without_rereading_the_others() -> None:
+async def test_a_newly_visible_node_is_read_at_once_and_all_are_read_again_on_retry() -> None:
     reader = ScriptedReader(whole())
     feed = feed_of(reader, read_s=1e9)
     feed.aim(["a"])
@@ -66,7 +66,10 @@ async def test_a_newly_visible_node_is_read_at_once_without_rereading_the_others
             await asyncio.sleep(0)
         feed.aim(["a", "b"])
         assert set((await rounds.get()).nodes) == {"a", "b"}
-    assert reader.asked == [("a",), ("b",)]
+        assert reader.asked == [("a",), ("b",)]
+        feed.retry_now()
+        await rounds.get()
+    assert reader.asked[2:] == [("a", "b")] and reader.retries == 1
 
 
 async def test_nothing_is_read_while_no_nodes_are_requested() -> None:
@@ -78,17 +81,6 @@ async def test_nothing_is_read_while_no_nodes_are_requested() -> None:
         feed.aim(["c"])
         await rounds.get()
     assert reader.asked[0] == ("c",)
-
-
-async def test_retry_now_reads_all_requested_nodes_again() -> None:
-    reader = ScriptedReader(whole())
-    feed = feed_of(reader, read_s=1e9)
-    feed.aim(["a"])
-    async with followed(feed) as rounds:
-        await rounds.get()
-        feed.retry_now()
-        await rounds.get()
-    assert reader.asked == [("a",), ("a",)] and reader.retries == 1
 
 
 class Unanswered(ScriptedReader):

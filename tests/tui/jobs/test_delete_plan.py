@@ -33,6 +33,9 @@ def seen(nodes: list[Object], pods: list[Object], jobs: list[Object], **said: An
 BEFORE = seen([node("n1", 32)], PODS, [BERT])
 
 
+ONLY = "Deletes the jobs only:"
+
+
 def plan_of(snapshot: ClusterSnapshot = BEFORE, **how: Any) -> DeletePlan:
     return delete_plan(snapshot, [job.ref for job in snapshot.jobs], **how)
 
@@ -59,16 +62,8 @@ def test_a_delete_plan_lists_deleted_pods_freed_gpus_and_kept_volume_claims() ->
 @pytest.mark.parametrize(
     ("propagation", "words", "end"),
     [
-        (
-            "Foreground",
-            "Deletes 3 pods and their logs, and frees 24 GPUs. The jobs stay listed",
-            "freeing 24",
-        ),
-        (
-            "Orphan",
-            "Deletes the jobs only: 3 pods keep running, hold 24 GPUs and are no longer managed.",
-            "leave 3 pods",
-        ),
+        ("Foreground", "Deletes 3 pods and their logs, and frees 24 GPUs. The jobs stay", "freeing 24"),
+        ("Orphan", f"{ONLY} 3 pods keep running, hold 24 GPUs and are no longer managed.", "leave 3 pods"),
     ],
 )
 def test_a_delete_plan_describes_the_pods_fate_for_each_propagation_policy(
@@ -84,20 +79,8 @@ def test_a_delete_plan_describes_the_pods_fate_for_each_propagation_policy(
     [
         ("Succeeded", 8, "Background", "Deletes 1 finished pod and its logs.", "with 1 pod and its logs?"),
         ("Running", 0, "Background", "Deletes 1 pod and its logs.", "with 1 pod and its logs?"),
-        (
-            "Failed",
-            8,
-            "Orphan",
-            "Deletes the jobs only: finished pods and their logs are kept.",
-            "but leave the finished pods?",
-        ),
-        (
-            "Running",
-            0,
-            "Orphan",
-            "Deletes the jobs only: 1 pod keeps running and is no longer managed.",
-            "leave 1 pod running?",
-        ),
+        ("Failed", 8, "Orphan", f"{ONLY} finished pods and their logs are kept.", "leave the finished pods?"),
+        ("Running", 0, "Orphan", f"{ONLY} 1 pod keeps running and is no longer", "leave 1 pod running?"),
     ],
 )
 def test_a_delete_plan_of_finished_or_cpu_only_pods_frees_no_gpus(
@@ -247,11 +230,8 @@ def test_several_deleted_jobs_are_reported_in_one_sentence() -> None:
 def test_control_characters_are_removed_from_delete_plans_and_reports() -> None:
     job: Job = replace(BEFORE.jobs[0], ref=JobRef("default", "b\x1b[2Jert", "Job", "batch/v1"))
     plan = DeletePlan("lab", (job,))
-    words = (
-        *plan.lines,
-        plan.sentence,
-        *leftover_lines([Leftover(job, is_there=True, finalizers=("\x1b[1m",))], 60.0),
-    )
+    words = (*plan.lines, plan.sentence)
+    words += leftover_lines([Leftover(job, is_there=True, finalizers=("\x1b[1m",))], 60.0)
     words += leftover_lines([Leftover(job, pods=(("\x1b]0;x\x07", "Running"),))], 60.0)
     assert not any(ord(char) < 32 for line in words for char in line)
     assert GPU not in "".join(words)

@@ -13,6 +13,11 @@ from tests.support.new_job_form import cluster, command, form_values, job, node
 from tui.jobs.new_job.form_spec import parse_values
 from tui.jobs.new_job.preflight import PreflightLine, preflight
 
+NEVER = "would never start: needs"
+MPI, OLD = {"kind": "MPIJob", "run": "mpi"}, {"kind": "MPIJob v1alpha1"}
+FOUR_SLOTS = {"workers": "2", "gpus": "1", "slots": "4"}
+FOUR_PODS = {**MPI, "gpus": "1", "workers": "4"}
+
 
 def said(values: dict[str, str], snapshot: ClusterSnapshot) -> dict[str, str]:
     """Return the severity of each preflight line, by its text."""
@@ -40,22 +45,10 @@ def test_preflight_rejects_a_global_batch_larger_than_the_dataset() -> None:
     [
         ({"workers": "3", "gpus": "2"}, "3 pods × 2 GPUs, 2 processes per pod = 6 ranks"),
         ({"gpus": "0"}, "1 pod × no GPU, 1 process per pod = 1 rank"),
-        (
-            {"kind": "MPIJob", "run": "mpi", "workers": "3", "gpus": "2"},
-            "3 pods × 2 GPUs and launcher, 2 slots per pod = 6 ranks",
-        ),
-        (
-            {"kind": "MPIJob", "run": "mpi", "workers": "3", "gpus": "0"},
-            "3 pods × no GPU and launcher, 1 slot per pod = 3 ranks",
-        ),
-        (
-            {"kind": "MPIJob", "run": "mpi", "workers": "2", "gpus": "1", "slots": "4"},
-            "2 pods × 1 GPU and launcher, 4 slots per pod = 8 ranks",
-        ),
-        (
-            {"kind": "MPIJob v1alpha1", "run": "mpi", "workers": "2", "gpus": "1", "slots": "4"},
-            "2 pods × 1 GPU and launcher, 1 slot per pod = 2 ranks",
-        ),
+        ({**MPI, "workers": "3", "gpus": "2"}, "3 pods × 2 GPUs and launcher, 2 slots per pod = 6 ranks"),
+        ({**MPI, "workers": "3", "gpus": "0"}, "3 pods × no GPU and launcher, 1 slot per pod = 3 ranks"),
+        ({**MPI, **FOUR_SLOTS}, "2 pods × 1 GPU and launcher, 4 slots per pod = 8 ranks"),
+        ({**MPI, **OLD, **FOUR_SLOTS}, "2 pods × 1 GPU and launcher, 1 slot per pod = 2 ranks"),
         ({"kind": "Job", "gpus": "1"}, "1 pod × 1 GPU"),
     ],
 )
@@ -78,10 +71,7 @@ def test_the_fit_line_respects_excluded_nodes_and_tolerations() -> None:
     words = said(form_values(excluded_nodes="a"), cluster(node("a", 4), node("b", 2)))
     assert words["1 × 1 GPU: fits now on b; 2 of 2 GPUs free, largest free block 2"] == "ok"
     words = said(form_values(excluded_nodes="a"), cluster(node("a", 4)))
-    assert (
-        words["would never start: needs 1 × 1 GPU; no node that it allows has nvidia.com/gpu (excluded: a)"]
-        == "error"
-    )
+    assert words[f"{NEVER} 1 × 1 GPU; no node that it allows has nvidia.com/gpu (excluded: a)"] == "error"
     tainted = replace(node("a", 4), taints=(Taint("team", "nlp", "NoSchedule"),))
     words = said(form_values(tolerations="team=nlp:NoSchedule"), cluster(tainted))
     assert words["1 × 1 GPU: fits now on a; 4 of 4 GPUs free, largest free block 4"] == "ok"
@@ -94,19 +84,17 @@ def test_the_fit_line_respects_excluded_nodes_and_tolerations() -> None:
         ({"node_selector": "gpu=h100"}, "would never start: no node matches", "info"),
         (
             {"node_selector": "gpu=none"},
-            "would never start: needs 1 × 1 GPU; no node that it allows has nvidia.com/gpu "
-            "(only with gpu=none)",
+            f"{NEVER} 1 × 1 GPU; no node that it allows has nvidia.com/gpu (only with gpu=none)",
             "error",
         ),
         (
             {"gpus": "8", "excluded_nodes": "b"},
-            "would never start: needs 1 × 8 GPUs; the cluster has 4, at most 4 per node "
-            "(only with gpu=a100; excluded: b)",
+            f"{NEVER} 1 × 8 GPUs; the cluster has 4, at most 4 per node (only with gpu=a100; excluded: b)",
             "error",
         ),
         (
             {"workers": "2", "gpus": "4"},
-            "would never start: needs 2 × 4 GPUs; the cluster has 4, at most 4 per node (only with gpu=a100)",
+            f"{NEVER} 2 × 4 GPUs; the cluster has 4, at most 4 per node (only with gpu=a100)",
             "error",
         ),
     ],
@@ -140,12 +128,7 @@ def test_the_fit_line_counts_only_nodes_with_the_labels(
             "b: 6 free, 4 of them NVLink-connected; a: 4 free over PCIe, expect about half",
         ),
         ({"a": "pcie"}, {}, {"gpus": "2"}, "a: 8 free, 2 of them over PCIe"),
-        (
-            {"a": "dgx-1v"},
-            {},
-            {"gpus": "1", "workers": "4", "kind": "MPIJob", "run": "mpi"},
-            "a: 8 free, 4 of them NVLink-connected",
-        ),
+        ({"a": "dgx-1v"}, {}, FOUR_PODS, "a: 8 free, 4 of them NVLink-connected"),
         (
             {"a": "pcie", "b": "dgx-1v"},
             {"b": (2, 3, 4, 5, 6, 7)},
@@ -155,7 +138,7 @@ def test_the_fit_line_counts_only_nodes_with_the_labels(
         (
             {"a": "dgx-a100", "b": "pcie"},
             {"a": (0, 1, 2, 3, 4, 5)},
-            {"gpus": "1", "workers": "4", "kind": "MPIJob", "run": "mpi"},
+            FOUR_PODS,
             "b: 8 free, 4 of them over PCIe",
         ),
     ],
@@ -174,9 +157,8 @@ def test_preflight_describes_the_gpu_links_of_each_node(
     parsed = parse_values(form_values(**values))
     lines = {line.text: line.severity for line in preflight(parsed, cluster(*nodes), links=links)}
     assert lines[words] == "info"
-    assert not any(
-        "free," in text for text in said(form_values(**values), cluster(*nodes)) if "GPUs free" not in text
-    )
+    without = said(form_values(**values), cluster(*nodes))
+    assert not any("free," in text for text in without if "GPUs free" not in text)
 
 
 def test_gpu_links_are_described_conservatively_if_the_free_devices_are_unknown() -> None:
@@ -273,10 +255,8 @@ def test_simulated_gpus_are_called_simulated() -> None:
 
 def test_processes_that_share_or_waste_gpus_give_a_warning() -> None:
     assert said(form_values(processes="4"), cluster())["4 processes share 1 GPU in each pod"] == "warning"
-    assert (
-        said(form_values(gpus="4", processes="1"), cluster())["3 of 4 GPUs in each pod may be idle"]
-        == "warning"
-    )
+    words = said(form_values(gpus="4", processes="1"), cluster())
+    assert words["3 of 4 GPUs in each pod may be idle"] == "warning"
 
 
 def test_a_multi_gpu_command_without_torchrun_gives_a_warning() -> None:
@@ -291,10 +271,8 @@ def test_a_multi_worker_batch_job_warns_that_pods_get_no_ranks() -> None:
 
 
 def test_ephemeral_output_and_missing_claims_give_a_warning() -> None:
-    assert (
-        said(form_values(claim=""), cluster())["no volume claim: its files are lost with its pods"]
-        == "warning"
-    )
+    words = said(form_values(claim=""), cluster())
+    assert words["no volume claim: its files are lost with its pods"] == "warning"
     missing = "would wait: volume claim scratch not found in default"
     assert said(form_values(claim="scratch"), cluster())[missing] == "warning"
     for claims, namespace in ((None, "default"), (["workspace"], "vision")):
