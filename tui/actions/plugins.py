@@ -39,7 +39,33 @@ _INTERPRETERS = {
     *("sh", "ash", "bash", "dash", "fish", "ksh", "zsh", "perl", "python", "python3", "ruby", "node")
 }
 # These hand all their words to a shell.
-_SHELL_WORDS = {"eval", "ssh", "su", "watch"}
+_SHELL_WORDS = {
+    *("eval", "ssh", "mosh", "su", "runuser", "watch", "tmux", "screen", "byobu", "zellij", "parallel"),
+    *("script", "at", "batch", "expect", "entr", "hyperfine"),
+}
+# These run a part of a word; a whole word is an argument.
+_RUN_WORDS = {
+    *("awk", "gawk", "mawk", "nawk", "sed", "gsed", "jq", "yq", "php", "lua", "osascript", "Rscript", "env"),
+    *(
+        "vi",
+        "vim",
+        "nvim",
+        "emacs",
+        "gdb",
+        "sqlite3",
+        "psql",
+        "mysql",
+        "make",
+        "xargs",
+        "git",
+        "rsync",
+        "find",
+    ),
+}
+# With such a flag these hand their words to a shell.
+_ROOT, _SHELL_FLAG = {"sudo", "doas"}, re.compile(r"-\w*[si]\w*|--(?:shell|login)")
+# In a word with these, a variable is a part of a script, whatever program runs it.
+_SCRIPT_CHARACTERS = re.compile(r"[\s'\"`;|&<>(){}]")
 _SCRIPT_FLAG = re.compile(r"-\w*[ce]")
 # Has no meaning to any shell or interpreter.
 _HARMLESS = re.compile(r"[\w.:/@%+=,][\w.:/@%+=,-]*|", re.ASCII)
@@ -100,12 +126,18 @@ def substitute(argv: Sequence[str], facts: Mapping[str, str]) -> list[str]:
     for place, word in enumerate(argv):
         programs = {PurePath(each).name for each in argv[:place]}
         is_script = bool(programs & _INTERPRETERS) and _SCRIPT_FLAG.fullmatch(argv[place - 1]) is not None
-        value_of = partial(_value, facts=facts, is_code=is_script or bool(programs & _SHELL_WORDS))
+        is_script |= bool(programs & _SHELL_WORDS)
+        is_script |= bool(programs & _ROOT) and any(map(_SHELL_FLAG.fullmatch, argv[1:place]))
+        is_part = not _VARIABLE.fullmatch(word)
+        may_run = is_part and bool(
+            programs & _RUN_WORDS or _SCRIPT_CHARACTERS.search(_VARIABLE.sub("", word))
+        )
+        value_of = partial(_value, facts=facts, is_code=is_script, may_run=may_run)
         found.append(_VARIABLE.sub(value_of, word))
     return found
 
 
-def _value(match: re.Match[str], facts: Mapping[str, str], is_code: bool) -> str:
+def _value(match: re.Match[str], facts: Mapping[str, str], is_code: bool, may_run: bool) -> str:
     negated, name = (match[1], match[2]) if match[2] else (match[3], match[4])
     rest = ""
     # As in `$NAME-debug`: hyphens belong to a name only in those of columns.
@@ -122,10 +154,10 @@ def _value(match: re.Match[str], facts: Mapping[str, str], is_code: bool) -> str
     value = facts[name]
     if negated and value.lower() in ("true", "false"):
         value = "false" if value.lower() == "true" else "true"
-    if is_code and not _HARMLESS.fullmatch(value):
+    if (is_code or may_run) and not _HARMLESS.fullmatch(value):
         raise Refused(
-            f"${name} is {sanitize(value)!r}, which a shell might run. Pass it as an argument after the "
-            "script, and use it there as $1."
+            f"${name} is {sanitize(value)!r}, which a shell might run. Pass it as a word of its own after "
+            "the script, and use it there as $1."
         )
     if "\0" in value:
         raise Refused(f"${name} contains a NUL character.")

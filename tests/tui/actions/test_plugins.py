@@ -31,7 +31,10 @@ FACTS = {"NAME": "bert", "NAMESPACE": "lab", "COL-TEAM": HOSTILE, "COL-SUSPEND":
         (["x", "$NAME-debug", "$NAMESPACE/$NAME.yaml"], ["x", "bert-debug", "lab/bert.yaml"]),
         (["x", "${NAME}_1", "${COL-%CPU/L}"], ["x", "bert_1", "5"]),
         (["x", "$!COL-SUSPEND", "$COL-SUSPEND"], ["x", "false", "true"]),
-        (["x", "$COL-TEAM", "a $COL-TEAM"], ["x", HOSTILE, f"a {HOSTILE}"]),
+        (["x", "$COL-TEAM", "--team=$COL-TEAM"], ["x", HOSTILE, f"--team={HOSTILE}"]),
+        (["sudo", "-u", "li", "kubectl", "$COL-TEAM"], ["sudo", "-u", "li", "kubectl", HOSTILE]),
+        (["awk", "{print}", "$COL-TEAM"], ["awk", "{print}", HOSTILE]),
+        (["tmux", "new-window", "kubectl logs $NAME"], ["tmux", "new-window", "kubectl logs bert"]),
         (
             ["sh", "-c", "echo $NAME $1 $OTHER", "sh", "$COL-TEAM"],
             ["sh", "-c", "echo bert $1 $OTHER", "sh", HOSTILE],
@@ -54,11 +57,22 @@ def test_variables_become_parts_of_single_arguments(argv: list[str], found: list
     [
         (["x", "$POD"], "no $POD"),
         (["x", "$COL-NOWHERE"], "no $COL-NOWHERE"),
+        (["x", "a '$POD'"], "no $POD"),
         (["sh", "-c", "echo $COL-TEAM"], "might run"),
         (["sudo", "/bin/bash", "-lc", "echo '$COL-TEAM'"], "might run"),
         (["kubectl", "exec", "a", "--", "sh", "-c", "echo $COL-TEAM"], "might run"),
         (["python3", "-c", "print('$COL-TEAM')"], "might run"),
         (["ssh", "host", "echo", "$COL-TEAM"], "might run"),
+        (["tmux", "new-window", "$COL-TEAM"], "might run"),
+        (["tmux", "split-window", "-h", "less $COL-TEAM"], "might run"),
+        (["screen", "-X", "exec", "$COL-TEAM"], "might run"),
+        (["sudo", "-s", "echo", "$COL-TEAM"], "might run"),
+        (["sudo", "-u", "li", "-i", "echo", "$COL-TEAM"], "might run"),
+        (["awk", 'BEGIN{system("$COL-TEAM")}'], "might run"),
+        (["sed", "s/a/$COL-TEAM/e"], "might run"),
+        (["vim", "+!$COL-TEAM"], "might run"),
+        (["git", "-c", "core.pager=$COL-TEAM", "log"], "might run"),
+        (["unknown-runner", "run '$COL-TEAM'"], "might run"),
     ],
 )
 def test_missing_variables_and_shell_injectable_values_are_rejected(argv: list[str], words: str) -> None:
@@ -185,7 +199,9 @@ async def test_a_background_plugin_process_ends_with_the_console(tmp_path: Path)
     raise AssertionError("it goes on")
 
 
-async def test_long_plugin_output_is_truncated_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_plugin_output_is_truncated_with_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plugins, "_MOST_BYTES", 2**20)
     many = "for _ in range(20000): print('x' * 99)"
     plugin = {**PYTHON, "shortCut": "F6", "output": "view", "args": ["-c", many]}
