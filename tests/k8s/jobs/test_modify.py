@@ -40,9 +40,9 @@ def row(name: str = "bert", **meta: Any) -> Job:
     return joined([], [], [pytorch_job(name, **meta)])[1][name]
 
 
-def suspended(**meta: Any) -> Job:
+def suspended(policy: Object | None = None, **meta: Any) -> Job:
     obj = pytorch_job("bert", **meta)
-    obj["spec"]["runPolicy"] = {"suspend": True}
+    obj["spec"]["runPolicy"] = {"suspend": True, **(policy or {})}
     return joined([], [], [obj])[1]["bert"]
 
 
@@ -167,6 +167,8 @@ async def test_a_ray_job_that_would_fail_when_suspended_is_not_patched(spec: Obj
 def test_a_job_that_cannot_be_suspended_or_resumed_gives_the_reason() -> None:
     ended = pytorch_job("bert")
     ended["status"] = {"conditions": [{"type": "Succeeded", "status": "True"}]}
+    of_kueue = suspended(labels={"kueue.x-k8s.io/queue-name": "team-a"})
+    of_kube_queue = row(annotations={"scheduling.x-k8s.io/suspend": "true"})
     cases = (
         (row(), True, ""),
         (row(), False, "It is not suspended."),
@@ -174,22 +176,9 @@ def test_a_job_that_cannot_be_suspended_or_resumed_gives_the_reason() -> None:
         (suspended(), False, ""),
         (joined([], [], [ended])[1]["bert"], True, "It has ended."),
         (row(deletionTimestamp="2026-11-20T10:00:00Z"), True, "It is being deleted."),
-        (
-            suspended(labels={"kueue.x-k8s.io/queue-name": "team-a"}),
-            False,
-            "Kueue decides when it runs, by queue team-a: change its Workload instead.",
-        ),
-        (
-            row(annotations={"scheduling.x-k8s.io/suspend": "true"}),
-            False,
-            "It is suspended until kube-queue has room for it.",
-        ),
+        (of_kueue, False, "Kueue decides when it runs, by queue team-a: change its Workload instead."),
+        (of_kube_queue, False, "It is suspended until kube-queue has room for it."),
+        (suspended({"schedulingPolicy": {"queue": "default"}}), False, ""),
     )
     for job, is_suspended, why in cases:
         assert why_not(job, is_suspended=is_suspended) == why
-
-
-def test_a_job_in_a_queue_that_only_schedules_can_be_resumed() -> None:
-    obj = pytorch_job("bert")
-    obj["spec"]["runPolicy"] = {"suspend": True, "schedulingPolicy": {"queue": "default"}}
-    assert why_not(joined([], [], [obj])[1]["bert"], is_suspended=False) == ""

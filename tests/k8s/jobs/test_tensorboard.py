@@ -36,11 +36,8 @@ def bert() -> tuple[Job, Object]:
 
 def serving(name: str, *ports: Object, **status: Any) -> Object:
     """Return a pod that declares ports."""
-    return {
-        "metadata": {"name": name},
-        "spec": {"containers": [{"name": "a"}, {"name": "b", "ports": list(ports)}]},
-        "status": status or READY,
-    }
+    spec = {"containers": [{"name": "a"}, {"name": "b", "ports": list(ports)}]}
+    return {"metadata": {"name": name}, "spec": spec, "status": status or READY}
 
 
 async def found(services: object, pods: list[Object], chief: Object | None = None) -> tuple[PodPort, str]:
@@ -66,10 +63,8 @@ async def test_arenas_service_leads_to_a_ready_pod() -> None:
 
 async def test_a_port_that_is_named_is_looked_up_in_the_pod() -> None:
     service = copy.deepcopy(ARENA)
-    service["spec"]["ports"] = [
-        {"name": "metrics", "port": 9090},
-        {"name": "http-tensorboard", "port": 80, "targetPort": "web"},
-    ]
+    board = {"name": "http-tensorboard", "port": 80, "targetPort": "web"}
+    service["spec"]["ports"] = [{"name": "metrics", "port": 9090}, board]
     other, web = {"name": "metrics", "containerPort": 9090}, {"name": "web", "containerPort": 8080}
     place, _ = await found([service], [serving("old", other), serving("new", other, web)])
     assert place == PodPort("default", "new", 8080)
@@ -117,7 +112,6 @@ async def test_malformed_services_are_skipped() -> None:
         {"metadata": {"labels": labels}, "spec": {"selector": {"a": "b"}, "ports": [None, {"port": "x"}]}},
         {"spec": None},
     ]
+    pods = [serving("tb"), {"metadata": {"name": "x"}, "status": READY, "spec": {"containers": 1}}]
     with pytest.raises(NotFound):
-        await found(
-            odd, [serving("tb"), {"metadata": {"name": "x"}, "status": READY, "spec": {"containers": 1}}]
-        )
+        await found(odd, pods)

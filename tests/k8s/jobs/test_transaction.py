@@ -331,14 +331,10 @@ async def test_a_large_enough_claim_is_used_and_reported(store: JobStore) -> Non
     ("size", "meta", "sentence"),
     [
         ("1Gi", {}, "Volume claim data already exists with 1Gi, less than 10Gi."),
-        (
-            "10Gi",
-            {"deletionTimestamp": "2026-01-01T00:00:00Z"},
-            "Volume claim data is still being deleted.",
-        ),
+        ("10Gi", {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "Volume claim data is still being deleted."),
     ],
     ids=["too small", "being deleted"],
-)
+)  # fmt: skip
 async def test_a_claim_that_cannot_be_used_is_an_error_of_the_field(
     store: JobStore, size: str, meta: dict[str, str], sentence: str
 ) -> None:
