@@ -375,26 +375,18 @@ A_80, B_80 = {"containerPort": 80, "name": "a"}, {"containerPort": 80, "name": "
         ({"args": ["a", "b"]}, {"args": ["c"]}, {"args": ["c"]}),
         ({"tolerations": [{"key": "a"}]}, TOLERATIONS, TOLERATIONS),
         ({"env": VALUES[:2]}, {"env": [CHANGED_B, VALUES[2]]}, {"env": [VALUES[0], CHANGED_B, VALUES[2]]}),
-        (
-            {"env": NAMED_ABC[:2]},
-            {"env": [{"name": "A", "$patch": "delete"}, {"name": "X", "$patch": "delete"}]},
-            {"env": [{"name": "B"}]},
-        ),
+        ({"env": NAMED_ABC[:2]},
+         {"env": [{"name": "A", "$patch": "delete"}, {"name": "X", "$patch": "delete"}]},
+         {"env": [{"name": "B"}]}),
         ({"env": NAMED_ABC[:2]}, {"env": [{"$patch": "replace"}, {"name": "C"}]}, {"env": [{"name": "C"}]}),
-        (
-            {"env": NAMED_ABC},
-            {"$setElementOrder/env": [{"name": "C"}, {"name": "A"}]},
-            {"env": [{"name": "C"}, {"name": "A"}, {"name": "B"}]},
-        ),
-        (
-            {"ports": [A_80]},
-            {"ports": [B_80, {"containerPort": 81}]},
-            {"ports": [B_80, {"containerPort": 81}]},
-        ),
+        ({"env": NAMED_ABC}, {"$setElementOrder/env": [{"name": "C"}, {"name": "A"}]},
+         {"env": [{"name": "C"}, {"name": "A"}, {"name": "B"}]}),
+        ({"ports": [A_80]}, {"ports": [B_80, {"containerPort": 81}]},
+         {"ports": [B_80, {"containerPort": 81}]}),
         ({"ports": [{"port": 80, "name": "a"}]}, SERVICE_PORT, SERVICE_PORT),
         ({"volumeMounts": MOUNTS[:1]}, {"volumeMounts": MOUNTS[1:]}, {"volumeMounts": MOUNTS}),
     ],
-)
+)  # fmt: skip
 def test_a_strategic_patch_follows_its_directives(old: Object, patch: Object, new: Object) -> None:
     before = copy.deepcopy(old)
     assert patches.strategic(old, patch) == new

@@ -120,19 +120,14 @@ async def test_the_default_namespace_exists(sandbox: Api) -> None:
 async def test_misspelt_fields_are_refused_in_strict_mode(sandbox: Api) -> None:
     for plural, obj, field in (
         ("pods", pod("p") | {"spek": {}}, "spek"),
-        (
-            "pods",
-            thing("Pod", "p", spec={"containers": [{"name": "a", "imagee": "x"}]}),
-            "spec.containers[0].imagee",
-        ),
+        ("pods", thing("Pod", "p", spec={"containers": [{"name": "a", "imagee": "x"}]}),
+         "spec.containers[0].imagee"),
         ("batch/v1/jobs", job("j", paralelism=1), "spec.paralelism"),
-        (
-            "kubeflow.org/v1/pytorchjobs",
-            torch_job("t", spec={"pytorchReplicaSpecs": {"Master": {"replica": 1}}}),
-            "spec.pytorchReplicaSpecs.Master.replica",
-        ),
+        ("kubeflow.org/v1/pytorchjobs",
+         torch_job("t", spec={"pytorchReplicaSpecs": {"Master": {"replica": 1}}}),
+         "spec.pytorchReplicaSpecs.Master.replica"),
         ("configmaps", config("c", lables={}), "metadata.lables"),
-    ):
+    ):  # fmt: skip
         answer = await sandbox.create(plural, obj, fieldValidation="Strict", dryRun="All")
         assert (answer.code, answer.reason) == (400, "BadRequest")
         assert f'strict decoding error: unknown field "{field}"' in answer.body["message"]
@@ -213,39 +208,19 @@ PYTHON = re.compile(
     r"\b(int|str|dict|list|NoneType|None|True|False|codec|char|byte|bool|float|tuple)\b|`|literal|class|member|[Ee]xpecting"
 )
 SECRET = "do-not-tell"
+NUMBERS = ("resourceVersion", "limit", "continue", "timeoutSeconds", "watch", "sendInitialEvents")
 ASKED = [
-    *(
-        f"{name}=abc"
-        for name in ("resourceVersion", "limit", "continue", "timeoutSeconds", "watch", "sendInitialEvents")
-    ),
-    *(
-        "resourceVersion=-1",
-        "limit=1.5",
-        "continue=eyJ2IjoieCJ9",
-        "continue=%21%21",
-        "continue=W10",
-        "continue=NQ",
-    ),
+    *(f"{name}=abc" for name in NUMBERS),
+    *("resourceVersion=-1", "limit=1.5"),
+    *("continue=eyJ2IjoieCJ9", "continue=%21%21", "continue=W10", "continue=NQ"),
     *("labelSelector=a%3D%3D%3D", "labelSelector=%28", "fieldSelector=x", "resourceVersionMatch=x"),
 ]
 PATCHES: list[object] = [
-    *(
-        [{"op": op, "path": path, "value": "w"}]
-        for op in ("replace", "test", "frob")
-        for path in ("/data/k/x", "k")
-    ),
+    *([{"op": op, "path": "/data/k/x", "value": "w"}] for op in ("replace", "test", "frob")),
+    *([{"op": op, "path": "k", "value": "w"}] for op in ("replace", "test", "frob")),
     *([{"op": "remove", "path": path}] for path in ("/nope", "/metadata/finalizers/-1", "")),
-    *(
-        [1],
-        [None],
-        {},
-        5,
-        None,
-        [{"path": "/k"}],
-        [{"op": None}],
-        [{"op": ["x"], "path": {}}],
-        [{"op": "copy"}],
-    ),
+    *([1], [None], {}, 5, None),
+    *([{"path": "/k"}], [{"op": None}], [{"op": ["x"], "path": {}}], [{"op": "copy"}]),
     *([{"op": "add", "path": "/data/z", "value": value}] for value in (5, 1.5, True)),
     [{"op": "add", "path": "/data/z", "value": {"a": 1}}],
 ]

@@ -76,14 +76,9 @@ def test_a_new_job_gets_workers_launcher_hostfile_and_service() -> None:
         "training.kubeflow.org/replica-index": "1",
     }
     assert second["metadata"]["annotations"] == {GANG: "3", PROCESSES: "3", RESTARTS: "0"}
-    assert second["metadata"]["ownerReferences"][0] == {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
-        "name": "vgg",
-        "uid": UID,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    owner = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "vgg", "uid": UID}
+    controls = {"controller": True, "blockOwnerDeletion": True}
+    assert second["metadata"]["ownerReferences"][0] == owner | controls
     assert (second["spec"]["hostname"], second["spec"]["subdomain"]) == ("vgg-worker-1", "vgg")
     assert second["spec"]["containers"][0]["command"] == ["/usr/sbin/sshd", "-De"]
     assert env(second["spec"]) == {"K_MPI_JOB_ROLE": "worker"}
@@ -161,10 +156,8 @@ def test_a_failed_launcher_is_replaced_up_to_the_limit_and_a_failed_worker_is_le
     job = stored(mpi_job("vgg", "mpirun", workers=1, backoffLimit=1))
     pods = [worker("vgg-launcher", "Failed"), worker("vgg-worker-0", "Failed")]
     retried = decide(job, *pods)
-    assert (names(retried.delete), true_conditions(retried)["Restarting"]) == (
-        ["vgg-launcher"],
-        "MPIJobRestarting",
-    )
+    assert names(retried.delete) == ["vgg-launcher"]
+    assert true_conditions(retried)["Restarting"] == "MPIJobRestarting"
     (again,) = decide(job, pods[1], restarts=1).create
     assert again["metadata"]["annotations"][GANG] == "1", "it must not wait for the failed worker"
     failed = decide(job, *pods, restarts=1)
@@ -268,11 +261,7 @@ def v1_job(*, workers: int = 2, launcher_gpus: int = 0, **policy: Any) -> Manife
 def test_the_training_operator_creates_the_launcher_pod_and_a_hostfile_of_workers() -> None:
     plan = by_pods(v1_job())
     first, *workers = plan.create
-    assert [each["metadata"]["name"] for each in plan.create] == [
-        "vgg-launcher",
-        "vgg-worker-0",
-        "vgg-worker-1",
-    ]
+    assert names(plan.create) == ["vgg-launcher", "vgg-worker-0", "vgg-worker-1"]
     assert first["metadata"]["labels"] == {
         "training.kubeflow.org/operator-name": "mpijob-controller",
         "training.kubeflow.org/job-name": "vgg",
@@ -289,11 +278,8 @@ def test_the_training_operator_creates_the_launcher_pod_and_a_hostfile_of_worker
         "NVIDIA_VISIBLE_DEVICES": "",
         "NVIDIA_DRIVER_CAPABILITIES": "",
     }
-    assert [each["key"] for each in first["spec"]["volumes"][-1]["configMap"]["items"]] == [
-        "kubexec.sh",
-        "hostfile",
-        "discover_hosts.sh",
-    ]
+    files = [each["key"] for each in first["spec"]["volumes"][-1]["configMap"]["items"]]
+    assert files == ["kubexec.sh", "hostfile", "discover_hosts.sh"]
     assert [resource for resource, _ in plan.objects] == [CONFIG_MAPS]
     config = made(plan, CONFIG_MAPS)
     assert config["metadata"]["ownerReferences"][0]["apiVersion"] == "kubeflow.org/v1"

@@ -36,10 +36,8 @@ async def test_a_json_patch_follows_its_operations_or_does_nothing(api: Api) -> 
         {"op": "test", "path": "/metadata/labels/a", "value": "1"},
         {"op": "add", "path": "/metadata/labels/b~1c", "value": "2"},
     ]
-    assert (await api.patch("pods", "p", patch, JSON_PATCH)).body["metadata"]["labels"] == {
-        "a": "1",
-        "b/c": "2",
-    }
+    changed = (await api.patch("pods", "p", patch, JSON_PATCH)).body
+    assert changed["metadata"]["labels"] == {"a": "1", "b/c": "2"}
     for wrong, code in (
         ([{"op": "test", "path": "/metadata/labels/a", "value": "9"}], 422),
         ([{"op": "replace", "path": "/metadata/no/where", "value": 1}], 422),
@@ -50,15 +48,11 @@ async def test_a_json_patch_follows_its_operations_or_does_nothing(api: Api) -> 
 
 async def test_a_strategic_patch_merges_named_lists(api: Api) -> None:
     await api.made("pods", pod("p", containers=("a", "b"), finalizers=["x.io/a"]))
-    patch: Object = {
-        "metadata": {"finalizers": ["x.io/b"]},
-        "spec": {"containers": [{"name": "b", "image": "new"}]},
-    }
+    containers = {"containers": [{"name": "b", "image": "new"}]}
+    patch: Object = {"metadata": {"finalizers": ["x.io/b"]}, "spec": containers}
     answer = await api.patch("pods", "p", patch, STRATEGIC)
-    assert [(each["name"], each["image"]) for each in answer.body["spec"]["containers"]] == [
-        ("a", "busybox"),
-        ("b", "new"),
-    ]
+    images = {each["name"]: each["image"] for each in answer.body["spec"]["containers"]}
+    assert images == {"a": "busybox", "b": "new"}
     assert sorted(answer.body["metadata"]["finalizers"]) == ["x.io/a", "x.io/b"]
     patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["x.io/a", "x.io/b"]}}
     assert "finalizers" not in (await api.patch("pods", "p", patch, STRATEGIC)).body["metadata"]
@@ -127,11 +121,10 @@ async def test_fields_that_do_not_exist_are_dropped(api: Api) -> None:
 async def test_changing_an_outdated_version_is_a_conflict(api: Api) -> None:
     made = await api.made("configmaps", config("c"))
     await api.patch("configmaps", "c", {"data": {"k": "2"}})
+    outdated = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}}
     for answer in (
         await api.call("PUT", api.path("configmaps", "c"), made),
-        await api.patch(
-            "configmaps", "c", {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}}
-        ),
+        await api.patch("configmaps", "c", outdated),
     ):
         assert (answer.code, answer.reason) == (409, "Conflict")
         assert answer.body["message"] == (
@@ -158,10 +151,8 @@ async def test_a_replacement_must_be_of_the_same_object(api: Api) -> None:
 
 async def test_fields_of_the_server_cannot_be_changed(api: Api) -> None:
     made = await api.made("configmaps", config("c"))
-    patch = {
-        "metadata": {"creationTimestamp": "2001-01-01T00:00:00Z", "generation": 7, "deletionTimestamp": None}
-    }
-    meta = (await api.patch("configmaps", "c", patch)).body["metadata"]
+    fields = {"creationTimestamp": "2001-01-01T00:00:00Z", "generation": 7, "deletionTimestamp": None}
+    meta = (await api.patch("configmaps", "c", {"metadata": fields})).body["metadata"]
     assert meta["creationTimestamp"] == made["metadata"]["creationTimestamp"]
     assert (await api.patch("configmaps", "c", {"metadata": {"name": "d"}})).code in (400, 422)
 
@@ -219,9 +210,8 @@ async def test_a_pod_is_bound_once(api: Api) -> None:
     assert (answer.code, answer.body["status"]) == (201, "Success")
     bound = (await api.get("pods", "p")).body
     assert bound["spec"]["nodeName"] == "nowhere"
-    assert [(each["type"], each["status"]) for each in bound["status"]["conditions"]] == [
-        ("PodScheduled", "True")
-    ]
+    conditions = [(each["type"], each["status"]) for each in bound["status"]["conditions"]]
+    assert conditions == [("PodScheduled", "True")]
     again = await api.call("POST", api.path("pods", "p", "binding"), binding)
     assert (again.code, again.reason) == (409, "Conflict")
     assert 'pod p is already assigned to node "nowhere"' in again.body["message"]
