@@ -236,30 +236,22 @@ WAITING = Answer({"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFi
         ({CLAIM: claim("Bound", "ReadWriteMany")}, {**DATA, "workers": 4}),
         ({CLAIM: claim("Bound", "ReadWriteOnce")}, DATA),
         ({CLAIM: claim("Bound", "ReadWriteOnce", "ReadOnlyMany")}, {**DATA, "workers": 4}),
-        (
-            {CLAIM: claim("Pending", "ReadWriteMany", storage_class="local"), f"{CLASSES}/local": WAITING},
-            DATA,
-        ),
+        ({CLAIM: claim("Pending", "ReadWriteMany", storage_class="local"), f"{CLASSES}/local": WAITING},
+         DATA),
         ({f"{PRIORITIES}/high": Answer({"metadata": {"name": "high"}})}, {"priority_class": "high"}),
         ({CRD: crd({"runPolicy": {"properties": {"suspend": {}}}})}, {"suspend": True}),
         ({CRD: crd({"runPolicy": {}})}, {"suspend": True}),
         (WITH_VOLCANO, {"gang": True, "scheduler": "volcano"}),
         ({}, {"workers": 2, "new_claims": (NewClaim("data", "10Gi"),)}),
-        (
-            {CLASSES: classes("fast", is_default_class="true")},
-            {**DATA, "new_claims": (NewClaim("data", "10Gi"),)},
-        ),
+        ({CLASSES: classes("fast", is_default_class="true")},
+         {**DATA, "new_claims": (NewClaim("data", "10Gi"),)}),
         (WANDB, {"env_from": (EnvSource(True, "wandb", "token", "KEY"),)}),
         ({QUEUE: Answer({"status": {}})}, {"queue": "team"}),
-        (
-            queue({"type": "Active", "status": "True"}, {"type": "Other", "status": "False"}),
-            {"queue": "team"},
-        ),
+        (queue({"type": "Active", "status": "True"}, {"type": "Other", "status": "False"}),
+         {"queue": "team"}),
         (quota(gpus="12"), GPUS),
-        (
-            {f"{SPACE}/limitranges": limit_range("Container", {"cpu": "4"}), NODES: nodes(sized(cpu="8"))},
-            {"cpu": "4"},
-        ),
+        ({f"{SPACE}/limitranges": limit_range("Container", {"cpu": "4"}), NODES: nodes(sized(cpu="8"))},
+         {"cpu": "4"}),
         ({NODES: nodes({}, A100)}, {"node_selector": {"gpu": "a100"}}),
         ({NODES: nodes(TAINTED, {})}, {}),
         ({NODES: nodes(TAINTED)}, {"tolerations": (PodToleration("dedicated", "a", "", "Equal"),)}),
@@ -273,12 +265,10 @@ WAITING = Answer({"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFi
         ({CLAIM: Answer({"metadata": 1})}, DATA),
         ({}, NEW_DATA),
         # A config map that an earlier job of this name left is replaced.
-        (
-            {f"{SPACE}/configmaps/bert-code": Answer({"metadata": {"name": "bert-code"}})},
-            {"sync_mode": "folder", "sync_source": "."},
-        ),
+        ({f"{SPACE}/configmaps/bert-code": Answer({"metadata": {"name": "bert-code"}})},
+         {"sync_mode": "folder", "sync_source": "."}),
     ],
-)
+)  # fmt: skip
 async def test_a_correct_job_has_no_finding(answers: Mapping[str, Reply], change: dict[str, Any]) -> None:
     assert await findings(answers, **change) == []
 

@@ -21,7 +21,7 @@ from tests.k8s.telemetry.test_prometheus import BUSY, answering, vector
 from tests.scripted.server import ScriptedCluster, page, refusal
 from tests.scripted.telemetry import gpu_cluster, proxied, proxy_path, text
 from tests.support.gpu_readings import NOON, gpu, observed
-from tests.support.objects import joined, node, pod_of, pytorch_job
+from tests.support.objects import Object, joined, node, pod_of, pytorch_job
 
 PROMETHEUS = PrometheusAddress("monitoring", "prometheus-k8s", "web")
 
@@ -47,10 +47,8 @@ async def test_a_node_with_a_failing_exporter_is_read_from_prometheus() -> None:
         series = vector(({**BUSY, "Hostname": "n2"}, 55))
         cluster.say(PROMETHEUS.path, answering(read_at=series))
         found = await reader_of(client, PROMETHEUS).read(rows_of("n1", "n2"))
-    assert [(node.source, node.missing) for node in found.nodes.values()] == [
-        (Source.DCGM, None),
-        (Source.PROMETHEUS, None),
-    ]
+    assert [node.source for node in found.nodes.values()] == [Source.DCGM, Source.PROMETHEUS]
+    assert [node.missing for node in found.nodes.values()] == [None, None]
     assert found.notices == ()
 
 
@@ -60,9 +58,8 @@ async def test_a_forbidden_exporter_proxy_gives_one_notice_for_the_cluster() -> 
         gpu_cluster(cluster, n1=refused, n2=refused)
         reader = reader_of(client)
         found = await reader.read(rows_of("n1", "n2"))
-        assert found.notices == (
-            "GPUs are not measured: you may not get pods/proxy in namespace gpu-operator.",
-        )
+        words = "GPUs are not measured: you may not get pods/proxy in namespace gpu-operator."
+        assert found.notices == (words,)
         await reader.read(rows_of("n1", "n2"))
         assert len(proxied(cluster)) == 1
         reader.retry_now()
@@ -95,16 +92,26 @@ async def test_an_exporter_that_stops_answering_leaves_its_last_readings_with_th
     assert found.missing.cause is NoReadingsCause.UNREACHABLE
 
 
-async def test_simulated_gpus_and_nodes_without_gpus_are_not_read() -> None:
-    rows, _ = joined([node("sim"), node("login", gpus=0)], [], [])
+AMD = node("n1", gpus=0) | {"status": {"allocatable": {"amd.com/gpu": "8"}}}
+
+
+@pytest.mark.parametrize(
+    ("made", "is_simulated", "words"),
+    [
+        (node("n1"), True, "Its GPUs are simulated: there is nothing to measure."),
+        (node("n1", gpus=0), False, ""),
+        (AMD, False, "Its devices are not measured: only NVIDIA GPUs are supported."),
+    ],
+    ids=["simulated", "no GPUs", "devices of another maker"],
+)
+async def test_nodes_without_nvidia_gpus_are_not_read(made: Object, is_simulated: bool, words: str) -> None:
+    rows, _ = joined([made], [], [])
     async with ScriptedCluster() as cluster, cluster.client() as client:
-        gpu_cluster(cluster, sim=text())
-        found = await reader_of(client).read([replace(rows["sim"], is_simulated=True), rows["login"]])
+        gpu_cluster(cluster, n1=text())
+        found = await reader_of(client).read([replace(rows["n1"], is_simulated=is_simulated)])
     assert proxied(cluster) == []
-    missing = found.nodes["sim"].missing
-    assert missing is not None
-    assert missing.words == "Its GPUs are simulated: there is nothing to measure."
-    assert found.nodes["login"].missing is None
+    missing = found.nodes["n1"].missing
+    assert (missing.words if missing else "") == words
 
 
 async def test_cpu_memory_network_and_disks_are_read_where_they_are_served() -> None:
@@ -149,18 +156,6 @@ async def test_a_server_error_marks_the_node_unreachable_without_raising(path: s
     missing = found.nodes["n1"].missing
     assert missing is not None
     assert (missing.cause, missing.words) == (NoReadingsCause.UNREACHABLE, "broken")
-
-
-async def test_other_makers_devices_need_no_nvidia_exporter() -> None:
-    amd = node("mi300", gpus=0) | {"status": {"allocatable": {"amd.com/gpu": "8"}}}
-    rows, _ = joined([amd], [], [])
-    async with ScriptedCluster() as cluster, cluster.client() as client:
-        gpu_cluster(cluster, mi300=text())
-        found = await reader_of(client).read([rows["mi300"]])
-    assert proxied(cluster) == []
-    missing = found.nodes["mi300"].missing
-    assert missing is not None
-    assert missing.words == "Its devices are not measured: only NVIDIA GPUs are supported."
 
 
 _GONE = NoReadings(NoReadingsCause.UNREACHABLE, "dead")
@@ -253,9 +248,8 @@ async def test_malformed_usage_is_unknown() -> None:
     odd = {"metadata": {"name": "n1"}, "timestamp": later, "usage": {"cpu": "many", "gpu": "1"}}
     async with ScriptedCluster() as cluster, cluster.client() as client:
         cluster.say("/apis/metrics.k8s.io/v1beta1/nodes", page([odd, {"metadata": []}]))
-        assert await fetch_usage(client, NODE_METRICS, NOON) == {
-            ("", "n1"): Usage(None, None, Source.METRICS, NOON)
-        }
+        found = await fetch_usage(client, NODE_METRICS, NOON)
+    assert found == {("", "n1"): Usage(None, None, Source.METRICS, NOON)}
 
 
 async def test_a_missing_metrics_server_raises_not_found() -> None:

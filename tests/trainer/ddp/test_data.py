@@ -25,12 +25,10 @@ IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 def write_mnist(raw: Path, count: int = 6) -> None:
     raw.mkdir(parents=True, exist_ok=True)
     for prefix in ("train", "t10k"):
-        (raw / f"{prefix}-images-idx3-ubyte").write_bytes(
-            struct.pack(">IIII", 2051, count, 28, 28) + bytes(k % 256 for k in range(784 * count))
-        )
-        (raw / f"{prefix}-labels-idx1-ubyte").write_bytes(
-            struct.pack(">II", 2049, count) + bytes(range(count))
-        )
+        images = struct.pack(">IIII", 2051, count, 28, 28) + bytes(k % 256 for k in range(784 * count))
+        (raw / f"{prefix}-images-idx3-ubyte").write_bytes(images)
+        labels = struct.pack(">II", 2049, count) + bytes(range(count))
+        (raw / f"{prefix}-labels-idx1-ubyte").write_bytes(labels)
 
 
 def test_many_images_stay_in_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,9 +53,8 @@ def test_a_missing_mnist_file_is_named_with_a_hint(tmp_path: Path) -> None:
     raw = tmp_path / "MNIST" / "raw"
     write_mnist(raw)
     (raw / LABELS).rename(raw / f"{LABELS}.gz")
-    with pytest.raises(
-        MissingData, match=r"there is no .*train-labels-idx1-ubyte \(only its .gz.* --download"
-    ):
+    words = r"there is no .*train-labels-idx1-ubyte \(only its .gz.* --download"
+    with pytest.raises(MissingData, match=words):
         open_mnist(tmp_path)
 
 
@@ -97,9 +94,8 @@ def test_tokens_are_windows_of_one_mapped_file_with_the_token_after_each(tmp_pat
 
 def test_a_folder_of_tokens_has_a_file_for_each_part(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_bytes(b"hello world")
-    with pytest.raises(
-        MissingData, match=r"There is no .*val\.bin\. Files of tokens or text there: train\.txt\."
-    ):
+    words = r"There is no .*val\.bin\. Files of tokens or text there: train\.txt\."
+    with pytest.raises(MissingData, match=words):
         open_tokens(tmp_path, 4, 1, 256)
     (tmp_path / "val.bin").write_bytes(b"hello")
     train, validation = open_tokens(tmp_path, 4, 1, 256)
@@ -109,9 +105,8 @@ def test_a_folder_of_tokens_has_a_file_for_each_part(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["shakespeare.txt", "tokens.bin"])
 def test_a_folder_with_a_single_file_of_text_or_tokens_is_that_file(tmp_path: Path, name: str) -> None:
-    with pytest.raises(
-        MissingData, match=r"text there: none\. Put train\.bin and val\.bin there, or name one"
-    ):
+    words = r"text there: none\. Put train\.bin and val\.bin there, or name one"
+    with pytest.raises(MissingData, match=words):
         open_tokens(tmp_path, 4, 1, 256)
     (tmp_path / name).write_bytes(bytes(range(100)))
     (tmp_path / "README.md").write_text("not learnt from")
