@@ -48,15 +48,26 @@ def test_tmux_gets_osc52_both_plain_and_wrapped_for_passthrough() -> None:
     assert sequence("x", {"TERM": "tmux-256color"}) == "\x1b]52;c;eA==\x07"
 
 
-def test_the_tmux_command_copies_even_over_ssh_and_falls_back_to_osc52(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tool", "session", "words"),
+    [
+        ("tmux", {**REMOTE, "TMUX": "/tmp/s,1,0"}, "load-buffer -w -"),
+        ("xclip", {"TERM": "xterm", "DISPLAY": ":0"}, "-selection clipboard"),
+        ("wl-copy", {"TERM": "xterm", "WAYLAND_DISPLAY": "wayland-0"}, ""),
+    ],
+)
+def test_a_tool_of_this_machine_or_of_tmux_copies_and_falls_back_to_osc52(
+    tmp_path: Path, tool: str, session: dict[str, str], words: str
+) -> None:
     taken = tmp_path / "taken"
-    path = a_tool(tmp_path / "bin", "tmux", f'printf "%s " "$@" > {taken}; cat >> {taken}')
+    path = a_tool(tmp_path / "bin", tool, f'printf "%s " "$@" > {taken}; cat >> {taken}')
     terminal = Terminal()
-    env = {**REMOTE, "TMUX": "/tmp/s,1,0", "PATH": path}
-    copied = copy("x", terminal.write, env, folder=tmp_path)
-    assert taken.read_text() == "load-buffer -w - x"
-    assert (copied.words, terminal.text, way(env)) == ("1 line copied by tmux.", "", "the tool tmux")
-    a_tool(tmp_path / "bin", "tmux", "exit 1")  # before 3.2 it knew no -w
+    env = {**session, "PATH": path}
+    copied = copy("héllo", terminal.write, env, folder=tmp_path)
+    assert taken.read_text() == f"{words} héllo"
+    assert (copied.how, copied.words, terminal.text) == ("native", f"1 line copied by {tool}.", "")
+    assert way(env) == f"the tool {tool}"
+    a_tool(tmp_path / "bin", tool, "exit 1")  # tmux before 3.2 knew no -w
     assert copy("x", terminal.write, env, folder=tmp_path).how == "osc52"
 
 
@@ -91,23 +102,10 @@ def test_a_terminal_without_a_clipboard_gets_no_osc52(tmp_path: Path, terminal: 
     assert copied.words == f"1 line written to {tmp_path / 'clipboard.txt'}: this terminal has no clipboard."
 
 
-def test_a_local_session_copies_with_a_native_clipboard_tool(tmp_path: Path) -> None:
-    taken = tmp_path / "taken"
-    path = a_tool(tmp_path / "bin", "xclip", f'printf "%s " "$@" > {taken}; cat >> {taken}')
-    terminal = Terminal()
-    env = {"TERM": "xterm", "DISPLAY": ":0", "PATH": path}
-    copied = copy("héllo", terminal.write, env, folder=tmp_path)
-    assert taken.read_text() == "-selection clipboard héllo"
-    assert (copied.how, copied.words, terminal.text) == ("native", "1 line copied by xclip.", "")
-    assert copy("x", terminal.write, {**env, "SSH_TTY": "/dev/pts/1"}, folder=tmp_path).how == "osc52"
-
-
-def test_a_failing_clipboard_tool_falls_back_to_osc52(tmp_path: Path) -> None:
+def test_a_failing_clipboard_tool_required_by_the_environment_leaves_a_file(tmp_path: Path) -> None:
     path = a_tool(tmp_path / "bin", "wl-copy", "exit 1")
-    terminal = Terminal()
-    env = {"TERM": "xterm", "WAYLAND_DISPLAY": "wayland-0", "PATH": path}
-    assert copy("x", terminal.write, env, folder=tmp_path).how == "osc52"
-    forced = copy("x", terminal.write, {**env, "GPUCONSOLE_CLIPBOARD": "native"}, folder=tmp_path)
+    env = {"TERM": "xterm", "WAYLAND_DISPLAY": "wayland-0", "PATH": path, "GPUCONSOLE_CLIPBOARD": "native"}
+    forced = copy("x", Terminal().write, env, folder=tmp_path)
     assert (forced.how, "no clipboard tool works here" in forced.words) == ("file", True)
 
 
@@ -115,11 +113,10 @@ def test_the_copy_method_can_be_chosen_by_environment_variable(tmp_path: Path) -
     terminal = Terminal()
     path = a_tool(tmp_path / "bin", "xsel", "cat > /dev/null")
     env = {"TERM": "xterm", "DISPLAY": ":0", "PATH": path}
-    ways = {
-        way: copy("x", terminal.write, {**env, "GPUCONSOLE_CLIPBOARD": way}, folder=tmp_path).how
-        for way in ("auto", "native", "osc52", "file")
-    }
-    assert ways == {"auto": "native", "native": "native", "osc52": "osc52", "file": "file"}
+    for chosen, how in {"auto": "native", "native": "native", "osc52": "osc52", "file": "file"}.items():
+        copied = copy("x", terminal.write, {**env, "GPUCONSOLE_CLIPBOARD": chosen}, folder=tmp_path)
+        assert copied.how == how
+    assert copy("x", terminal.write, {**env, "SSH_TTY": "/dev/pts/1"}, folder=tmp_path).how == "osc52"
 
 
 def test_only_clean_text_is_copied(tmp_path: Path) -> None:

@@ -71,19 +71,40 @@ def end_of(child: subprocess.Popen[str], *, is_read: bool = True) -> tuple[int, 
     return child.returncode, out, err
 
 
+WAITS = ("try:", "    ready()", f"    await asyncio.sleep({LONG_S})")
+
+
 @pytest.mark.parametrize(
-    "waiting",
+    ("lines", "presses", "printed"),
     [
-        f"await asyncio.sleep({LONG_S})",
-        f"time.sleep({LONG_S})",
-        f"await asyncio.to_thread(time.sleep, {LONG_S})",
+        (("ready()", f"await asyncio.sleep({LONG_S})"), 1, ""),
+        (("ready()", f"time.sleep({LONG_S})"), 1, ""),
+        (("ready()", f"await asyncio.to_thread(time.sleep, {LONG_S})"), 1, ""),
+        (
+            (
+                *WAITS,
+                "finally:",
+                "    for _ in range(6): await asyncio.sleep(STUCK_S / 4)",
+                "    print('done')",
+            ),
+            1,
+            "done\n",
+        ),
+        ((*WAITS, "finally:", "    ready()", f"    await asyncio.sleep({LONG_S})"), 2, ""),
+        ((*WAITS, "except asyncio.CancelledError:", "    return 0"), 1, ""),
     ],
-    ids=["in the loop", "beside the loop", "for a thread"],
+    ids=[
+        *("waits in the loop", "waits beside the loop", "waits for a thread"),
+        *("cleans up slowly", "cleans up until pressed again", "swallows the cancellation"),
+    ],
 )
-def test_ctrl_c_ends_a_waiting_command_immediately(waiting: str) -> None:
-    child = command("ready()", waiting)
-    press(child)
-    assert end_of(child) == (130, "", "")
+def test_ctrl_c_ends_a_command_with_130_after_its_cleanup(
+    lines: tuple[str, ...], presses: int, printed: str
+) -> None:
+    child = command(*lines)
+    for _ in range(presses):
+        press(child)
+    assert end_of(child) == (130, printed, "")
 
 
 def test_ctrl_c_ends_a_write_to_a_blocked_reader_immediately() -> None:
@@ -103,33 +124,6 @@ def test_ctrl_c_does_not_wait_for_buffered_output() -> None:
     assert (status, err) == (130, "")
 
 
-def test_ctrl_c_waits_for_slow_cleanup() -> None:
-    child = command(
-        "try:",
-        "    ready()",
-        f"    await asyncio.sleep({LONG_S})",
-        "finally:",
-        "    for _ in range(6): await asyncio.sleep(STUCK_S / 4)",
-        "    print('cleared up')",
-    )
-    press(child)
-    assert end_of(child) == (130, "cleared up\n", "")
-
-
-def test_a_second_ctrl_c_ends_the_cleanup() -> None:
-    child = command(
-        "try:",
-        "    ready()",
-        f"    await asyncio.sleep({LONG_S})",
-        "finally:",
-        "    ready()",
-        f"    await asyncio.sleep({LONG_S})",
-    )
-    press(child)
-    press(child)
-    assert end_of(child) == (130, "", "")
-
-
 def test_ctrl_c_before_the_event_loop_starts_runs_nothing() -> None:
     press_early = "class Early(asyncio.Runner):\n"
     press_early += "    def run(self, work):\n        signal.raise_signal(signal.SIGINT)\n"
@@ -139,18 +133,6 @@ def test_ctrl_c_before_the_event_loop_starts_runs_nothing() -> None:
 
 def test_ctrl_c_in_the_last_step_still_exits_with_130() -> None:
     child = command("signal.raise_signal(signal.SIGINT)", "return 0")
-    assert end_of(child) == (130, "", "")
-
-
-def test_a_swallowed_ctrl_c_still_exits_with_130() -> None:
-    child = command(
-        "try:",
-        "    ready()",
-        f"    await asyncio.sleep({LONG_S})",
-        "except asyncio.CancelledError:",
-        "    return 0",
-    )
-    press(child)
     assert end_of(child) == (130, "", "")
 
 

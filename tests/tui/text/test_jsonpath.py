@@ -21,20 +21,14 @@ OBJECT = {
         {
             "kind": "None",
             "metadata": {"name": "127.0.0.1", "labels": {"kubernetes.io/hostname": "127.0.0.1"}},
-            "status": {
-                "capacity": {"cpu": "4"},
-                "addresses": [{"type": "LegacyHostIP", "address": "127.0.0.1"}],
-            },
+            "status": {"capacity": {"cpu": "4"}, "addresses": [{"address": "127.0.0.1"}]},
         },
         {
             "kind": "None",
             "metadata": {"name": "127.0.0.2"},
             "status": {
                 "capacity": {"cpu": "8"},
-                "addresses": [
-                    {"type": "LegacyHostIP", "address": "127.0.0.2"},
-                    {"type": "another", "address": "127.0.0.3"},
-                ],
+                "addresses": [{"address": "127.0.0.2"}, {"type": "another", "address": "127.0.0.3"}],
             },
         },
     ],

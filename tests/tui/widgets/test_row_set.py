@@ -61,22 +61,11 @@ def test_an_empty_or_nan_cell_has_no_sort_key(cell: Cell) -> None:
 
 def test_unknown_values_are_sorted_last_in_both_directions() -> None:
     keys = [None, 3.0, "b", 1.0, None, "a"]
-    assert [keys[place] for place in sorted_places(keys, largest_first=False)] == [
-        1.0,
-        3.0,
-        "a",
-        "b",
-        None,
-        None,
-    ]
-    assert [keys[place] for place in sorted_places(keys, largest_first=True)] == [
-        "b",
-        "a",
-        3.0,
-        1.0,
-        None,
-        None,
-    ]
+    for largest_first, expected in (
+        (False, [1.0, 3.0, "a", "b", None, None]),
+        (True, ["b", "a", 3.0, 1.0, None, None]),
+    ):
+        assert [keys[place] for place in sorted_places(keys, largest_first=largest_first)] == expected
 
 
 def test_equal_rows_stay_in_the_order_given_when_the_order_is_reversed() -> None:
