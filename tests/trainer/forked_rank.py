@@ -30,8 +30,7 @@ class ForkedRank:
         else:
             output = os.dup(output)
         with Connection(output, readable=False) as connection:
-            ignored = [each for each in (signal.SIGHUP,) if signal.getsignal(each) is signal.SIG_IGN]
-            self._process = FORKING.Process(target=_be_rank, args=(command, folder, env, connection, ignored))
+            self._process = FORKING.Process(target=_be_rank, args=(command, folder, env, connection))
             self._process.start()
         self.pid = self._process.pid or 0
 
@@ -60,9 +59,7 @@ class ForkedRank:
         return text, None
 
 
-def _be_rank(
-    command: list[str], folder: Path, env: dict[str, str], output: Connection, ignored: list[signal.Signals]
-) -> None:
+def _be_rank(command: list[str], folder: Path, env: dict[str, str], output: Connection) -> None:
     """Do what `python -m` does with the module of the command once torch is imported."""
     for descriptor in (1, 2):
         os.dup2(output.fileno(), descriptor)
@@ -71,8 +68,6 @@ def _be_rank(
     os.environ.clear()
     os.environ.update(env)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    for each in ignored:
-        signal.signal(each, signal.SIG_IGN)
     from trainer.catalogue import find
     from trainer.signals import StopRequest
 
