@@ -34,6 +34,13 @@ CREATE TABLE IF NOT EXISTS objects (
 CREATE TABLE IF NOT EXISTS counter (version INTEGER NOT NULL);
 INSERT INTO counter SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM counter);
 """
+# More than the 1,000 pages of 4 KiB after which the write-ahead log is reused.
+RESERVE_BYTES = 5 << 20
+_RESERVE = f"""
+CREATE TABLE IF NOT EXISTS reserve (body BLOB);
+INSERT INTO reserve VALUES (zeroblob({RESERVE_BYTES}));
+DROP TABLE reserve;
+"""
 
 
 class StoreError(KubeError):
@@ -210,6 +217,9 @@ class Store:
                 "Upgrade gpuconsole, or start over: gpuconsole sandbox reset",
             )
         database.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
+        # Free pages in the database and a log of full length, which SQLite both reuses: on a full disk, the
+        # job that has filled it can be deleted.
+        database.executescript(_RESERVE)
         self.version = database.execute("SELECT version FROM counter").fetchone()[0]
         for kind, namespace, name, body in database.execute(
             "SELECT kind, namespace, name, body FROM objects"

@@ -14,7 +14,7 @@ from k8s.errors import Expired
 from k8s.sandbox.api.admission.registry import Write
 from k8s.sandbox.api.http import lists
 from k8s.sandbox.api.served import BY_KEY
-from k8s.sandbox.api.store import Object, Store, StoreError
+from k8s.sandbox.api.store import RESERVE_BYTES, Object, Store, StoreError
 from tests.k8s.sandbox.calls import Api, config, pod, thing
 from tests.k8s.sandbox.conftest import serving
 
@@ -124,8 +124,20 @@ def test_a_path_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
+def test_on_a_full_disk_objects_are_still_changed_and_removed(store: Store) -> None:
+    assert Path(f"{store.path}-wal").stat().st_size > RESERVE_BYTES, "its full length before it is reused"
+    pages = store._database.execute("PRAGMA page_count").fetchone()[0]
+    store._database.execute(f"PRAGMA max_page_count = {pages}")
+    for number in range(100):
+        store.put("pods", obj(f"a{number}", spec="x" * 8_000))
+    for number in range(100):
+        store.remove("pods", "n", f"a{number}")
+    assert names(store) == []
+
+
 def test_a_full_disk_refuses_the_write_and_changes_nothing(store: Store) -> None:
     store.put("pods", obj("a"))
+    store._database.execute("VACUUM")  # uses up the reserve
     pages = store._database.execute("PRAGMA page_count").fetchone()[0]
     store._database.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreError) as error:
