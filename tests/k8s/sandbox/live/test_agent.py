@@ -80,25 +80,25 @@ async def test_a_failed_container_reports_its_exit_code_and_signal(
 
 
 @pytest.mark.parametrize(
-    ("name", "manifest", "words"),
+    ("manifest", "words"),
     [
-        ("no-command", pod("no-command", "no-such-program"), "executable file not found in $PATH"),
-        ("no-entry", pod("no-entry"), "must say its command"),
+        (pod("no-command", "no-such-program"), "executable file not found in $PATH"),
+        (pod("no-entry"), "must say its command"),
         (
-            "no-folder",
             pod("no-folder", "true", container={"workingDir": "/workspace/code"}),
             "workingDir /workspace/code is in no volume",
         ),
     ],
+    ids=["no command", "no entry point", "no folder"],
 )
 async def test_a_container_that_cannot_start_reports_the_reason(
-    space: Space, name: str, manifest: dict, words: str
-) -> None:  # type: ignore[type-arg]
+    space: Space, manifest: Manifest, words: str
+) -> None:
     done = await space.run_pod(manifest)
     ended = done["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
     assert words in ended["message"]
-    assert "Failed" in await space.reasons(name)
+    assert "Failed" in await space.reasons(manifest["metadata"]["name"])
 
 
 async def test_variables_come_from_everywhere_kubernetes_lets_them(space: Space) -> None:
