@@ -24,7 +24,7 @@ from tests import ROOT
 from tests.k8s.sandbox.calls import wording
 
 Manifest = dict[str, Any]
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 """Longest wait for anything, on a machine that does much else."""
 
 
