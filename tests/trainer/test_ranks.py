@@ -19,12 +19,6 @@ MEETING = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456"}
 
 
 TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
-OPEN_MPI = {
-    "OMPI_COMM_WORLD_RANK": "3",
-    "OMPI_COMM_WORLD_SIZE": "4",
-    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-}
 MPICH = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
 
 
@@ -36,7 +30,7 @@ MPICH = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRA
          Ranks(5, 8, 1, 4, "torchrun")),
         (MEETING | {"RANK": "1", "WORLD_SIZE": "2"}, Ranks(1, 2, 0, 1, "the environment")),
         ({"RANK": "0", "WORLD_SIZE": "1"}, Ranks(0, 1, 0, 1, "the environment")),
-        (MEETING | {"RANK": "0", "WORLD_SIZE": "1"} | OPEN_MPI, Ranks(3, 4, 1, 2, "Open MPI")),
+        (MEETING | {"RANK": "0", "WORLD_SIZE": "1"} | open_mpi_env(3, 4, 2), Ranks(3, 4, 1, 2, "Open MPI")),
         (MEETING | MPICH, Ranks(1, 2, 1, 2, "MPICH")),
     ],
     ids=["alone", "torchrun", "an operator", "one rank without a master address", "Open MPI", "MPICH"],

@@ -43,13 +43,10 @@ def findings(**change: Any) -> list[Finding]:
         ({"cpu": "1", "cpu_request": "1500m"}, "cpu_request", "more than the limit of 1"),
         ({"host_network": True}, "host_network", "a node with port 23456 free"),
         ({"memory": "1Gi", "memory_request": "2Gi"}, "memory_request", "at most 1Gi"),
-        (
-            {"mounts": (Mount("a", "/w"), Mount("b", "/w/data"))},
-            "mounts",
-            "the volume at /w/data covers that folder of the one at /w",
-        ),
+        ({"mounts": (Mount("a", "/w"), Mount("b", "/w/data"))}, "mounts",
+         "the volume at /w/data covers that folder of the one at /w"),
     ],
-)
+)  # fmt: skip
 def test_each_problem_has_its_field_and_a_hint(change: dict[str, Any], field: str, expected: str) -> None:
     found = findings(**change)
     assert [each.field for each in found] == [field]

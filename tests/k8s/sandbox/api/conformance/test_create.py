@@ -208,9 +208,7 @@ async def test_bodies_that_are_not_a_pod_are_refused(api: Api) -> None:
 
 
 async def test_invalid_quantities_are_refused(api: Api) -> None:
-    wanted = pod("p")
-    wanted["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1x"}}
-    answer = await api.create("pods", wanted)
+    answer = await api.create("pods", with_resources(limits={"cpu": "1x"}))
     assert (answer.code, answer.reason) == (400, "BadRequest")
 
 
