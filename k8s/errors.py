@@ -118,7 +118,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 def without_frames(error: E) -> E:
-    """Return the error for storage: without traceback and causes, whose frames hold all that was read."""
+    """Drop the traceback and the causes of an error to be stored: their frames hold the bytes read."""
     error.__traceback__ = error.__cause__ = error.__context__ = None
     return error
 

@@ -65,7 +65,7 @@ STARTED = {
 """Modules that start other programs, and what these leave in folders that others can read."""
 
 
-def test_each_module_that_starts_programs_states_what_they_leave(trees: dict[Path, ast.Module]) -> None:
+def test_each_module_that_starts_programs_lists_their_files(trees: dict[Path, ast.Module]) -> None:
     """A program that leaves a secret in TMPDIR, XDG_RUNTIME_DIR or HOME needs a private folder there."""
     starts = {"create_subprocess_exec", "create_subprocess_shell", "Popen", "run", "call", "check_output"}
     found = {

@@ -138,7 +138,7 @@ class Log:
 
 
 def _text_bytes(records: bytes, start: int) -> int:
-    """Return how much output of the process is in records from an offset, which may be within one."""
+    """Count the output of the process in records, from an offset at or within one."""
     at = records.rfind(b"\n", 0, start) + 1
     texts = [
         (each[_HEAD_BYTES:], each[_HEAD_BYTES - 2 : _HEAD_BYTES - 1])

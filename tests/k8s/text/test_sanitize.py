@@ -73,7 +73,7 @@ def test_a_file_name_from_any_text_stays_in_its_folder(text: str) -> None:
         ("家" * 60, "家" * 33),
     ],
 )
-def test_file_names_keep_what_is_harmless(text: str, name: str) -> None:
+def test_file_names_keep_harmless_characters(text: str, name: str) -> None:
     assert file_name(text) == name
 
 
