@@ -107,6 +107,9 @@ class Forked:
 class CommandLine:
     """Runs `gpuconsole` as a user of one machine would, in this process or in one of its own."""
 
+    cluster: ScriptedCluster
+    """The recorded cluster, of the fixture `run` alone."""
+
     def __init__(
         self, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], warm: WarmStart
     ) -> None:
@@ -234,6 +237,7 @@ def alone(
 def run(alone: CommandLine, cluster: ScriptedCluster) -> CommandLine:
     """Return the command line of a user of the recorded cluster."""
     alone.set("KUBECONFIG", write_kubeconfig(alone.home, cluster.host))
+    alone.cluster = cluster
     return alone
 
 

@@ -33,39 +33,28 @@ DIST = (
     "python /root/code/mnist-pytorch/mnist.py --epochs 10 --backend nccl --dir /mnist_data/pytorch_data/logs"
     " --data /mnist_data/pytorch_data/"
 )
-GIT = {
-    "sync_mode": "git",
-    "sync_source": "https://code.aliyun.com/370272561/mnist-pytorch.git",
-    "working_dir": "/root",
-}
-MPI = {"gpus": 1, "workers": 4}
+CODE = "https://code.aliyun.com/370272561/mnist-pytorch.git"
+
+
+def shell(line: str, **fields: Any) -> dict[str, Any]:
+    """Return fields of a job that runs a line of the shell."""
+    return {"command": ("sh", "-c", line), **fields}
+
+
+def with_code(line: str, **fields: Any) -> dict[str, Any]:
+    """Return fields of a job that takes its code from git."""
+    return shell(line, sync_mode="git", sync_source=CODE, working_dir="/root", **fields)
+
+
+GLOO = "python /root/code/mnist-pytorch/mnist.py --backend gloo"
+LOGS = "/mnist_data/pytorch_data/logs"
+DATA = (Mount("training-data", "/mnist_data"),)
 JOBS: dict[str, dict[str, Any]] = {
-    "pytorch-dist": {
-        **GIT,
-        "gpus": 1,
-        "workers": 3,
-        "mounts": (Mount("training-data", "/mnist_data"),),
-        "tensorboard": True,
-        "log_dir": "/mnist_data/pytorch_data/logs",
-        "command": ("sh", "-c", DIST),
-    },
-    "pytorch-dist-git": {
-        **GIT,
-        "gpus": 1,
-        "workers": 2,
-        "command": ("sh", "-c", "python /root/code/mnist-pytorch/mnist.py --backend gloo"),
-    },
-    "pytorch-private": {
-        **GIT,
-        "env": {"GIT_SYNC_USERNAME": "yourname", "GIT_SYNC_PASSWORD": "yourpwd"},
-        "command": ("sh", "-c", "python /root/code/mnist-pytorch/mnist.py --backend gloo"),
-    },
+    "pytorch-dist": with_code(DIST, gpus=1, workers=3, mounts=DATA, tensorboard=True, log_dir=LOGS),
+    "pytorch-dist-git": with_code(GLOO, gpus=1, workers=2),
+    "pytorch-private": with_code(GLOO, env={"GIT_SYNC_USERNAME": "yourname", "GIT_SYNC_PASSWORD": "yourpwd"}),
     **{
-        f"pytorch-{topo}4-{model}": {
-            **MPI,
-            "gpu_topology": bool(topo),
-            "command": ("sh", "-c", BENCHMARK.format(model)),
-        }
+        f"pytorch-{topo}4-{model}": shell(BENCHMARK.format(model), gpus=1, workers=4, gpu_topology=bool(topo))
         for topo in ("topo-", "")
         for model in ("vgg16", "resnet50")
     },
@@ -154,7 +143,7 @@ def essence_of(job: Any) -> dict[str, Any]:
             # For the recording the inner quotes were kept from the shell.
             "command": [word.replace('-np "4"', "-np 4") for word in container["command"]],
             "limits": container["resources"]["limits"],
-            "mounts": {each["mountPath"] for each in container.get("volumeMounts", ())} - CODE,
+            "mounts": {each["mountPath"] for each in container.get("volumeMounts", ())} - {"/root/code"},
             "claims": [
                 each["persistentVolumeClaim"]["claimName"]
                 for each in pod.get("volumes", ())
@@ -166,25 +155,19 @@ def essence_of(job: Any) -> dict[str, Any]:
     return found
 
 
-CODE = {"/root/code"}
-
-
 @pytest.mark.parametrize("name", RECORDED_AS)
 async def test_the_submitted_manifest_matches_the_one_recorded_from_arena(
-    run: CommandLine, cluster: ScriptedCluster, name: str
+    run: CommandLine, name: str
 ) -> None:
-    say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v1alpha1": ["mpijobs"]})
+    say_kinds(run.cluster, {"kubeflow.org/v1": ["pytorchjobs"], "kubeflow.org/v1alpha1": ["mpijobs"]})
     beside = ("/apis/apps/v1/namespaces/default/deployments", "/api/v1/namespaces/default/services")
     for path in (MPI_JOBS, "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs", *beside):
-        cluster.say(path, Compute(echo), method="POST")
+        run.cluster.say(path, Compute(echo), method="POST")
     ended = await run(*words_of(name), "--dry-run=server", "-o", "json")
     assert ended.status == 0, ended.err
     recorded = json.loads((FIXTURES / "objects" / f"{RECORDED_AS[name]}.json").read_text())
-    (asked,) = [
-        each
-        for each in cluster.requests
-        if each.method == "POST" and each.path.endswith(("torchjobs", "mpijobs"))
-    ]
+    posted = [each for each in run.cluster.requests if each.method == "POST"]
+    (asked,) = [each for each in posted if each.path.endswith(("torchjobs", "mpijobs"))]
     sent = json.loads(asked.body)
     assert (sent["kind"], sent["apiVersion"]) == (recorded["kind"], recorded["apiVersion"])
     assert essence_of(sent) == essence_of(recorded)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.scripted.server import Answer, ScriptedCluster, page
+from tests.scripted.server import Answer, page
 from tests.support.objects import pytorch_job
 from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine
@@ -35,13 +35,11 @@ async def answer(asking: Terminal, question: str, keys: str) -> int:
     return await asyncio.to_thread(asking.wait_for_end)
 
 
-async def test_delete_prompts_for_confirmation_and_enter_declines(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_delete_prompts_for_confirmation_and_enter_declines(run: CommandLine) -> None:
     question = "Delete PyTorchJob default/waits, with 3 pods and their logs, freeing 8 GPUs? [y/N]"
     status, screen = await run.on_terminal("delete", "waits", typed="\n")
     assert (status, question in screen) == (1, True), screen
-    assert cluster.asked(PATH, method="DELETE") == []
+    assert run.cluster.asked(PATH, method="DELETE") == []
 
 
 @pytest.mark.parametrize(
@@ -68,11 +66,11 @@ def test_a_word_is_typed_in_full(monkeypatch: pytest.MonkeyPatch, typed: str, is
     assert confirm_by_word("Sure?", "delete 6") is is_meant
 
 
-async def test_delete_sends_one_request_after_yes(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(PATH, Answer({"status": "Success"}), method="DELETE")
+async def test_delete_sends_one_request_after_yes(run: CommandLine) -> None:
+    run.cluster.say(PATH, Answer({"status": "Success"}), method="DELETE")
     status, screen = await run.on_terminal("delete", "waits", typed="y\n")
     assert (status, "PyTorchJob default/waits is being deleted." in screen) == (0, True), screen
-    assert len(cluster.asked(PATH, method="DELETE")) == 1
+    assert len(run.cluster.asked(PATH, method="DELETE")) == 1
 
 
 async def test_the_console_offers_the_sandbox_where_there_is_no_cluster(alone: CommandLine) -> None:
@@ -82,12 +80,10 @@ async def test_the_console_offers_the_sandbox_where_there_is_no_cluster(alone: C
     assert not (alone.home / "data").exists()
 
 
-async def test_ctrl_c_at_a_confirmation_exits_130_and_deletes_nothing(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_ctrl_c_at_a_confirmation_exits_130_and_deletes_nothing(run: CommandLine) -> None:
     with terminal(run, "delete", "waits") as asking:
         assert await answer(asking, "[y/N]", "\x03") == 130
-    assert cluster.asked(PATH, method="DELETE") == []
+    assert run.cluster.asked(PATH, method="DELETE") == []
 
 
 PRESSED = """
@@ -132,23 +128,23 @@ async def test_ctrl_c_while_a_confirmation_appears_exits_130(moment: str) -> Non
             await asking.wait()
 
 
-async def test_deleting_many_jobs_needs_a_typed_answer(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_deleting_many_jobs_needs_a_typed_answer(run: CommandLine) -> None:
     jobs = [pytorch_job(f"job-{number}") for number in range(6)]
-    cluster.replace("/apis/kubeflow.org/v1/pytorchjobs", page(jobs))
+    run.cluster.replace("/apis/kubeflow.org/v1/pytorchjobs", page(jobs))
     names = [job["metadata"]["name"] for job in jobs]
     paths = [f"{PATH.rpartition('/')[0]}/{name}" for name in names]
     for path in paths:
-        cluster.say(path, Answer({"status": "Success"}), method="DELETE")
+        run.cluster.say(path, Answer({"status": "Success"}), method="DELETE")
     for typed, status, times in (("y", 1, 0), ("delete 6", 0, 1)):
         ended, screen = await run.on_terminal("delete", *names, typed=f"{typed}\n")
         assert (ended, 'Type "delete 6" to continue:' in screen) == (status, True), screen
-        assert [len(cluster.asked(path, method="DELETE")) for path in paths] == [times] * 6
+        assert [len(run.cluster.asked(path, method="DELETE")) for path in paths] == [times] * 6
 
 
-async def test_suspend_names_the_loss_and_enter_means_no(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_suspend_names_the_loss_and_enter_means_no(run: CommandLine) -> None:
     status, screen = await run.on_terminal("suspend", "waits", typed="\n")
     assert (status, "frees 8 GPUs. Progress since the last checkpoint is lost" in screen) == (1, True), screen
-    assert cluster.asked(PATH, method="PATCH") == []
+    assert run.cluster.asked(PATH, method="PATCH") == []
 
 
 GIT = ("--sync-mode", "git", "--sync-source", "https://host.example/x.git", "--git-user", "li")
@@ -206,32 +202,21 @@ def test_a_dumb_terminal_is_rejected_without_escape_sequences(tmp_path: Path) ->
 
 
 CHANGES = (
-    *(
-        "delete waits",
-        "suspend waits",
-        "resume waits",
-        "clone done",
-        "prune --older-than 7d",
-        "sandbox reset",
-    ),
-    *("scale bert --replicas 3", "scalein etjob --name bert", "scaleout etjob --name bert"),
+    *("delete waits", "suspend waits", "resume waits", "clone done", "prune --older-than 7d"),
+    *("sandbox reset", "scale bert --replicas 3", "scalein etjob --name bert", "scaleout etjob --name bert"),
 )
 
 
 @pytest.mark.parametrize("words", CHANGES)
-async def test_without_a_terminal_a_change_needs_yes(
-    run: CommandLine, cluster: ScriptedCluster, words: str
-) -> None:
+async def test_without_a_terminal_a_change_needs_yes(run: CommandLine, words: str) -> None:
     (await run(*words.split())).reports(2, "pass --yes")
-    assert cluster.requests == []
+    assert run.cluster.requests == []
 
 
 WITHOUT_A_QUESTION = ("submit job --name demo --image x true", "sandbox start", "sandbox stop", "shell bert")
 
 
 @pytest.mark.parametrize("words", [*(f"{each} --yes" for each in CHANGES), *WITHOUT_A_QUESTION])
-async def test_nothing_is_changed_with_readonly(
-    run: CommandLine, cluster: ScriptedCluster, words: str
-) -> None:
+async def test_nothing_is_changed_with_readonly(run: CommandLine, words: str) -> None:
     (await run("--readonly", *words.split())).reports(1, "Changes are disabled by --readonly.")
-    assert cluster.requests == []
+    assert run.cluster.requests == []

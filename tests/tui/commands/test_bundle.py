@@ -57,8 +57,8 @@ def unpacked(path: Path) -> dict[str, str]:
         return found
 
 
-async def test_a_bundle_has_everything_but_secrets(run: CommandLine, cluster: ScriptedCluster) -> None:
-    serve(cluster, "running")
+async def test_a_bundle_has_everything_but_secrets(run: CommandLine) -> None:
+    serve(run.cluster, "running")
     path = run.home / "running.tar.gz"
     ended = await run("bundle", "running", "-o", str(path), "--tail", "50")
     assert (ended.status, ended.out) == (0, f"{path}\n"), ended.err
@@ -84,20 +84,20 @@ async def test_a_bundle_has_everything_but_secrets(run: CommandLine, cluster: Sc
     assert {"context: recorded", "server: v1.36.2"} <= {
         line if not line.startswith("server") else line[:15] for line in files["versions.txt"].splitlines()
     }
-    assert cluster.host not in files["versions.txt"]
+    assert run.cluster.host not in files["versions.txt"]
     assert {pod["kind"] for pod in yaml.safe_load_all(files["pods.yaml"])} == {"Pod"}
     assert "env WANDB_API_KEY  2 x" in files["README.txt"]
-    (asked,) = cluster.asked(f"{PODS_PATH}/{pods_of('running')[0]['metadata']['name']}/log")
+    (asked,) = run.cluster.asked(f"{PODS_PATH}/{pods_of('running')[0]['metadata']['name']}/log")
     assert asked.query["tailLines"] == "50"
 
 
-async def test_unreadable_parts_are_named_in_the_readme(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_unreadable_parts_are_named_in_the_readme(run: CommandLine) -> None:
     path = run.home / "x.tar.gz"
-    cluster.say(f"{JOBS}/running", refusal(403, "you may not get pytorchjobs", "Forbidden"))
-    cluster.say(f"{JOBS}/running", refusal(403, "you may not get pytorchjobs", "Forbidden"))
+    run.cluster.say(f"{JOBS}/running", refusal(403, "you may not get pytorchjobs", "Forbidden"))
+    run.cluster.say(f"{JOBS}/running", refusal(403, "you may not get pytorchjobs", "Forbidden"))
     pod = pods_of("running")[0]["metadata"]["name"]
-    cluster.say(f"{PODS_PATH}/{pod}/log", refusal(400, "container is waiting to start", "BadRequest"))
-    cluster.replace("/api/v1/namespaces/default/events", Answer(b"nonsense"))
+    run.cluster.say(f"{PODS_PATH}/{pod}/log", refusal(400, "container is waiting to start", "BadRequest"))
+    run.cluster.replace("/api/v1/namespaces/default/events", Answer(b"nonsense"))
     ended = await run("bundle", "running", "-o", str(path))
     assert ended.status == 0
     readme = unpacked(path)["README.txt"]
@@ -107,10 +107,8 @@ async def test_unreadable_parts_are_named_in_the_readme(run: CommandLine, cluste
     assert "Left out: job.yaml: The cluster says: you may not get pytorchjobs" in ended.err
 
 
-async def test_bundle_reports_a_missing_output_folder_and_a_negative_tail(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    serve(cluster, "running")
+async def test_bundle_reports_a_missing_output_folder_and_a_negative_tail(run: CommandLine) -> None:
+    serve(run.cluster, "running")
     (await run("bundle", "running", "-o", str(run.home / "no" / "x.tar.gz"))).reports(
         1, "No such file or directory"
     )
@@ -141,16 +139,16 @@ async def test_a_cancelled_bundle_keeps_the_previous_file(cluster: ScriptedClust
 
 
 async def test_a_bundle_contains_the_pod_group_and_reports_forbidden_kueue_workloads(
-    run: CommandLine, cluster: ScriptedCluster
+    run: CommandLine,
 ) -> None:
-    serve(cluster, "running")
+    serve(run.cluster, "running")
     uid = next(
         each["metadata"]["uid"] for each in recorded("pytorchjobs") if each["metadata"]["name"] == "running"
     )
     mine = {"metadata": {"name": "podgroup-1", "ownerReferences": [{"uid": uid}]}, "spec": {"minMember": 1}}
     other = {"metadata": {"name": "podgroup-2"}}
-    cluster.say("/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups", page([mine, other]))
-    cluster.say(
+    run.cluster.say("/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups", page([mine, other]))
+    run.cluster.say(
         "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads",
         refusal(403, "no workloads for you", "Forbidden"),
     )

@@ -31,12 +31,12 @@ ITS_OWN = {
 """Labels and annotations of pods that name the job and its owner, and those of a clone of li's."""
 
 
-async def test_a_clone_has_everything_of_its_original(run: CommandLine, cluster: ScriptedCluster) -> None:
-    job = serve(cluster, "pytorch-dist-git")
+async def test_a_clone_has_everything_of_its_original(run: CommandLine) -> None:
+    job = serve(run.cluster, "pytorch-dist-git")
     ended = await run("clone", "pytorch-dist-git", "--yes")
     assert (ended.status, ended.out) == (0, "PyTorchJob default/pytorch-dist-git-2 created.\n")
     assert ended.err == "Still refers to pytorch-dist-git in: name.\n"
-    (asked,) = cluster.asked(JOBS, method="POST")
+    (asked,) = run.cluster.asked(JOBS, method="POST")
     made = json.loads(asked.body)
     roles = json.dumps(job["spec"]["pytorchReplicaSpecs"])
     for was, now in ITS_OWN.items():
@@ -48,40 +48,40 @@ async def test_a_clone_has_everything_of_its_original(run: CommandLine, cluster:
     assert "status" not in made
 
 
-async def test_a_dry_run_shows_and_sends_nothing(run: CommandLine, cluster: ScriptedCluster) -> None:
-    serve(cluster, "done")
+async def test_a_dry_run_shows_and_sends_nothing(run: CommandLine) -> None:
+    serve(run.cluster, "done")
     ended = await run("clone", "done", "--name", "again", "--dry-run", "client", "-o", "yaml", "--readonly")
     assert ended.status == 0
     assert yaml.safe_load(ended.out)["metadata"]["name"] == "again"
-    assert cluster.asked(JOBS, method="POST") == []
+    assert run.cluster.asked(JOBS, method="POST") == []
     ended = await run("clone", "done", "--dry-run", "server")
     assert ended.out == "PyTorchJob default/done-2 created (server dry run).\n"
-    (asked,) = cluster.asked(JOBS, method="POST")
+    (asked,) = run.cluster.asked(JOBS, method="POST")
     assert asked.query["dryRun"] == "All"
 
 
-async def test_output_needs_no_yes_but_creating_does(run: CommandLine, cluster: ScriptedCluster) -> None:
-    serve(cluster, "done")
+async def test_output_needs_no_yes_but_creating_does(run: CommandLine) -> None:
+    serve(run.cluster, "done")
     ended = await run.process("clone", "done", "-o", "yaml")
     assert (ended.status, ended.err) == (0, "Still refers to done in: command, hostnames.\n")
     assert yaml.safe_load(ended.out)["metadata"]["name"] == "done-2"
     ended = await run("clone", "done", "-o", "json", "--readonly")
     assert (ended.status, ended.values["metadata"]["name"]) == (0, "done-2")
-    assert cluster.asked(JOBS, method="POST") == []
+    assert run.cluster.asked(JOBS, method="POST") == []
     ended = await run("clone", "done", "-o", "json", "--yes")
     assert (ended.status, ended.values["metadata"]["name"]) == (0, "done-2")
-    assert len(cluster.asked(JOBS, method="POST")) == 1
+    assert len(run.cluster.asked(JOBS, method="POST")) == 1
 
 
-async def test_an_invalid_name_is_refused_at_once(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_an_invalid_name_is_refused_at_once(run: CommandLine) -> None:
     ended = await run("clone", "done", "--name", "B A", "--yes")
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.startswith("--name: Use lowercase letters")
-    assert not [each for each in cluster.requests if each.method == "POST"]
+    assert not [each for each in run.cluster.requests if each.method == "POST"]
 
 
-async def test_secrets_in_variables_are_redacted(run: CommandLine, cluster: ScriptedCluster) -> None:
-    job = serve(cluster, "done")
+async def test_secrets_in_variables_are_redacted(run: CommandLine) -> None:
+    job = serve(run.cluster, "done")
     for role in job["spec"]["pytorchReplicaSpecs"].values():
         variables = role["template"]["spec"]["containers"][0].setdefault("env", [])
         variables += [
@@ -100,5 +100,5 @@ async def test_secrets_in_variables_are_redacted(run: CommandLine, cluster: Scri
             False,
         )
     assert (await run("clone", "done", "-o", "yaml", "--yes")).status == 0
-    (asked,) = cluster.asked(JOBS, method="POST")
+    (asked,) = run.cluster.asked(JOBS, method="POST")
     assert b"s3cr3t-abc" in asked.body

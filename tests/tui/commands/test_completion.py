@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.scripted.server import WAIT_S, ScriptedCluster, Stall
+from tests.scripted.server import WAIT_S, Stall
 from tests.support.terminal import Terminal
 from tests.tui.commands.conftest import CommandLine
 from tui.commands import completer, completion
@@ -174,16 +174,16 @@ async def test_names_are_read_from_the_cluster(run: CommandLine) -> None:
 
 
 async def test_an_unresponsive_cluster_is_queried_once_and_its_cached_names_are_retained(
-    run: CommandLine, cluster: ScriptedCluster
+    run: CommandLine,
 ) -> None:
     await run.process("completion", "--refresh")
     key = cluster_key("", "", "", is_sandbox=False)
-    known, before = read_names(key), len(cluster.asked("/api/v1/nodes"))
-    cluster.say_everywhere(Stall())
+    known, before = read_names(key), len(run.cluster.asked("/api/v1/nodes"))
+    run.cluster.say_everywhere(Stall())
     first = await run.start("completion", "--refresh")
-    await cluster.until_asked("/api/v1/nodes", times=before + 1)
+    await run.cluster.until_asked("/api/v1/nodes", times=before + 1)
     assert (await run.process("completion", "--refresh")).status == 0
-    assert len(cluster.asked("/api/v1/nodes")) == before + 1
+    assert len(run.cluster.asked("/api/v1/nodes")) == before + 1
     first.terminate()
     await first.communicate()
     assert read_names(key) == known

@@ -161,12 +161,10 @@ async def test_sources_without_curves_are_named_and_the_others_shown(
     (await alone("curves", "./none", "./nothing")).reports(1, "There are no event files")
 
 
-async def test_a_job_and_a_folder_share_a_chart(
-    run: CommandLine, cluster: ScriptedCluster, folder: Path, runs: list[str]
-) -> None:
-    job_writing_to(cluster, "/mnt/runs")
+async def test_a_job_and_a_folder_share_a_chart(run: CommandLine, folder: Path, runs: list[str]) -> None:
+    job_writing_to(run.cluster, "/mnt/runs")
     claim = {"metadata": {"annotations": {"gpuconsole.dev/path": str(folder.parent)}}}
-    cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/training-data", Answer(claim))
+    run.cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/training-data", Answer(claim))
     found = (await run("curves", "running", runs[0], "-o", "json")).values
     assert found["sources"] == {"running": "/mnt/runs on this machine", runs[0]: runs[0]}
 
@@ -185,10 +183,10 @@ def job_writing_to(cluster: ScriptedCluster, log_dir: str) -> None:
     cluster.say(JOB_PATH, Answer(job))
 
 
-async def test_a_local_volume_is_read(run: CommandLine, cluster: ScriptedCluster, folder: Path) -> None:
-    job_writing_to(cluster, "/mnt/runs")
+async def test_a_local_volume_is_read(run: CommandLine, folder: Path) -> None:
+    job_writing_to(run.cluster, "/mnt/runs")
     claim = {"metadata": {"annotations": {"gpuconsole.dev/path": str(folder.parent)}}}
-    cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/training-data", Answer(claim))
+    run.cluster.say("/api/v1/namespaces/default/persistentvolumeclaims/training-data", Answer(claim))
     found = (await run("curves", "running", "-o", "json")).values
     assert len(found["tags"]["train/loss"]) == 100
     assert found["source"] == "/mnt/runs on this machine"
@@ -211,9 +209,9 @@ async def test_the_age_of_the_newest_point_is_shown(alone: CommandLine, tmp_path
 
 
 async def test_a_volume_is_read_through_a_temporary_reader_pod_after_confirmation(
-    run: CommandLine, cluster: ScriptedCluster, folder: Path
+    run: CommandLine, folder: Path
 ) -> None:
-    job_writing_to(cluster, "/mnt/runs")
+    job_writing_to(run.cluster, "/mnt/runs")
     pods = "/api/v1/namespaces/default/pods"
     (await run("curves", "running", "--reader-pod")).reports(2, "pass --yes")
     (await run("--readonly", "curves", "running", "--reader-pod", "--yes")).reports(1, "disabled")
@@ -226,44 +224,42 @@ async def test_a_volume_is_read_through_a_temporary_reader_pod_after_confirmatio
         created.append(body["metadata"]["name"])
         assert body["spec"]["containers"][0]["image"] == "busybox"
         of_pod = f"{pods}/{created[-1]}/exec"
-        cluster.say(of_pod, Socket([(1, listed), SUCCESS]), Socket([(1, file.read_bytes()), SUCCESS]))
+        run.cluster.say(of_pod, Socket([(1, listed), SUCCESS]), Socket([(1, file.read_bytes()), SUCCESS]))
         return Answer(body, 201)
 
-    cluster.say(f"{pods}/running-master-0", refusal(404, "gone", "NotFound"))
-    cluster.say(f"{pods}/running-master-0/exec", refusal(403, "no exec"))
-    cluster.say(pods, Compute(create), method="POST")
-    cluster.say(f"{pods}/*", Answer({"status": {"phase": "Running"}}))
-    cluster.say(f"{pods}/*", Answer({}), method="DELETE")
+    run.cluster.say(f"{pods}/running-master-0", refusal(404, "gone", "NotFound"))
+    run.cluster.say(f"{pods}/running-master-0/exec", refusal(403, "no exec"))
+    run.cluster.say(pods, Compute(create), method="POST")
+    run.cluster.say(f"{pods}/*", Answer({"status": {"phase": "Running"}}))
+    run.cluster.say(f"{pods}/*", Answer({}), method="DELETE")
     ended = await run("curves", "running", "--reader-pod", "--image", "busybox", "--yes", "-o", "json")
     [pod] = created
     assert ended.values["source"] == f"/mnt/runs in {pod}"
     assert len(ended.values["tags"]["train/loss"]) == 100
     assert f"reading through pod {pod}, which is deleted afterwards" in ended.err
-    assert len(cluster.asked(f"{pods}/{pod}", method="DELETE")) == 1
+    assert len(run.cluster.asked(f"{pods}/{pod}", method="DELETE")) == 1
 
 
-async def test_event_files_are_read_from_a_running_pod(
-    run: CommandLine, cluster: ScriptedCluster, folder: Path
-) -> None:
-    job_writing_to(cluster, "/mnt/runs")
+async def test_event_files_are_read_from_a_running_pod(run: CommandLine, folder: Path) -> None:
+    job_writing_to(run.cluster, "/mnt/runs")
     (file,) = folder.iterdir()
     body = file.read_bytes()
     listed = f"{len(body)} /mnt/runs/{file.name}\n".encode()
     path = "/api/v1/namespaces/default/pods/running-master-0/exec"
-    cluster.say(path, Socket([(1, listed), SUCCESS]), Socket([(1, body), SUCCESS]))
+    run.cluster.say(path, Socket([(1, listed), SUCCESS]), Socket([(1, body), SUCCESS]))
     found = (await run("curves", "running", "-o", "json")).values
     assert len(found["tags"]["train/loss"]) == 100
     assert found["source"] == "/mnt/runs in running-master-0"
 
 
-async def test_without_event_files_the_log_is_read(run: CommandLine, cluster: ScriptedCluster) -> None:
-    job_writing_to(cluster, "")
+async def test_without_event_files_the_log_is_read(run: CommandLine) -> None:
+    job_writing_to(run.cluster, "")
     pod = next(each for each in recorded("pods") if each["metadata"]["name"] == "running-master-0")
     path = "/api/v1/namespaces/default/pods/running-master-0"
-    cluster.say(path, Answer(pod))
+    run.cluster.say(path, Answer(pod))
     stamps = [f"2026-11-20T18:36:{second}.000000000Z" for second in range(10, 60)]
     lines = [f"{stamp} epoch 1/2 step {at}/50 loss {9 - at / 10}" for at, stamp in enumerate(stamps)]
-    cluster.say(f"{path}/log", Answer("\n".join(lines).encode()))
+    run.cluster.say(f"{path}/log", Answer("\n".join(lines).encode()))
     ended = await run("curves", "running", "-o", "json")
     assert ended.values["source"] == "the log of master-0"
     points = ended.values["tags"]["loss"]
@@ -283,8 +279,8 @@ async def test_tags_are_sorted_with_losses_first_and_numbers_in_numeric_order(
     assert list(found["tags"]) == tags
 
 
-async def test_curves_reports_a_job_without_curves(run: CommandLine, cluster: ScriptedCluster) -> None:
-    job_writing_to(cluster, "")
+async def test_curves_reports_a_job_without_curves(run: CommandLine) -> None:
+    job_writing_to(run.cluster, "")
     (await run("curves", "running")).reports(1, "There are no curves for PyTorchJob default/running.")
 
 

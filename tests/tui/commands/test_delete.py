@@ -15,11 +15,11 @@ JOBS = "/apis/kubeflow.org/v1/pytorchjobs"
 PATH = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 
 
-async def test_a_job_is_deleted_by_its_uid(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(f"{PATH}/waits", Answer({"status": "Success"}), method="DELETE")
+async def test_a_job_is_deleted_by_its_uid(run: CommandLine) -> None:
+    run.cluster.say(f"{PATH}/waits", Answer({"status": "Success"}), method="DELETE")
     ended = await run("delete", "waits", "--yes")
     assert (ended.status, ended.out, ended.err) == (0, "PyTorchJob default/waits is being deleted.\n", "")
-    (asked,) = cluster.asked(f"{PATH}/waits", method="DELETE")
+    (asked,) = run.cluster.asked(f"{PATH}/waits", method="DELETE")
     options = json.loads(asked.body)
     assert options["preconditions"]["uid"]
     assert options["propagationPolicy"] == "Background"
@@ -31,38 +31,38 @@ async def test_advice_about_a_missing_job_names_the_cluster(run: CommandLine, co
     assert "To list all jobs: gpuconsole --context recorded list -A" in ended.err
 
 
-async def test_a_missing_job_does_not_stop_the_others(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(f"{PATH}/done", Answer({"status": "Success"}), method="DELETE")
-    cluster.say(f"{PATH}/fails", refusal(403, "you may not", "Forbidden"), method="DELETE")
+async def test_a_missing_job_does_not_stop_the_others(run: CommandLine) -> None:
+    run.cluster.say(f"{PATH}/done", Answer({"status": "Success"}), method="DELETE")
+    run.cluster.say(f"{PATH}/fails", refusal(403, "you may not", "Forbidden"), method="DELETE")
     ended = await run("delete", "nope", "fails", "done", "done", "--yes")
     assert ended.status == 1
     assert ended.out == "PyTorchJob default/done is being deleted.\n"
     assert "There is no job nope in namespace default." in ended.err
     assert "To list all jobs: gpuconsole list -A" in ended.err
     assert "you may not" in ended.err
-    assert len(cluster.asked(f"{PATH}/done", method="DELETE")) == 1
+    assert len(run.cluster.asked(f"{PATH}/done", method="DELETE")) == 1
 
 
-async def test_a_name_that_two_kinds_share_is_not_guessed(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.replace("/apis/batch/v1/jobs", page([batch_job("waits")]))
-    cluster.say("/apis/batch/v1/namespaces/default/jobs/waits", Answer({}), method="DELETE")
+async def test_a_name_that_two_kinds_share_is_not_guessed(run: CommandLine) -> None:
+    run.cluster.replace("/apis/batch/v1/jobs", page([batch_job("waits")]))
+    run.cluster.say("/apis/batch/v1/namespaces/default/jobs/waits", Answer({}), method="DELETE")
     ended = await run("delete", "waits", "--yes")
     ended.reports(1, "2 jobs are named waits.")
     assert {"PyTorchJob/waits", "Job/waits"} <= set(ended.err.split())
     assert (await run("delete", "job/waits", "--yes")).out == "Job default/waits is being deleted.\n"
 
 
-async def test_deleting_an_already_deleted_job_succeeds(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(f"{PATH}/done", refusal(404, "not found", "NotFound"), method="DELETE")
+async def test_deleting_an_already_deleted_job_succeeds(run: CommandLine) -> None:
+    run.cluster.say(f"{PATH}/done", refusal(404, "not found", "NotFound"), method="DELETE")
     ended = await run("delete", "done", "--yes")
     assert (ended.status, ended.out) == (0, "PyTorchJob default/done is already gone.\n")
 
 
-async def test_delete_sends_the_chosen_propagation_policy(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(f"{PATH}/waits", Answer({"status": "Success"}), method="DELETE")
+async def test_delete_sends_the_chosen_propagation_policy(run: CommandLine) -> None:
+    run.cluster.say(f"{PATH}/waits", Answer({"status": "Success"}), method="DELETE")
     for propagation in ("Foreground", "Orphan"):
         assert (await run("delete", "waits", "--yes", "--propagation", propagation)).status == 0
-        assert json.loads(cluster.requests[-1].body)["propagationPolicy"] == propagation
+        assert json.loads(run.cluster.requests[-1].body)["propagationPolicy"] == propagation
     assert (await run("delete", "waits", "--yes", "--propagation", "Sideways")).status == 2
 
 
@@ -80,21 +80,17 @@ def serve_deletion(cluster: ScriptedCluster, *left: Object) -> None:
     cluster.say(f"{PATH}/bert", Answer({"status": "Success"}), method="DELETE")
 
 
-async def test_delete_with_wait_waits_until_job_and_pods_are_gone(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    serve_deletion(cluster)
+async def test_delete_with_wait_waits_until_job_and_pods_are_gone(run: CommandLine) -> None:
+    serve_deletion(run.cluster)
     ended = await run("delete", "bert", "--yes", "--wait")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out == "PyTorchJob default/bert is being deleted.\nbert is gone.\n"
 
 
-async def test_delete_names_the_remaining_pods_after_the_wait_timeout(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_delete_names_the_remaining_pods_after_the_wait_timeout(run: CommandLine) -> None:
     stuck = pod_of(pytorch_job("bert"), "worker-0", on="gpu-node-0")
     stuck["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z"
-    serve_deletion(cluster, stuck)
+    serve_deletion(run.cluster, stuck)
     ended = await run("delete", "bert", "--yes", "--wait", "--timeout", "0.2")
     assert ended.status == 1
     assert ended.out == "PyTorchJob default/bert is being deleted.\n"
@@ -103,17 +99,15 @@ async def test_delete_names_the_remaining_pods_after_the_wait_timeout(
     )
 
 
-async def test_delete_does_not_wait_for_a_job_whose_deletion_is_forbidden(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    cluster.say(f"{PATH}/waits", refusal(403, "you may not", "Forbidden"), method="DELETE")
+async def test_delete_does_not_wait_for_a_job_whose_deletion_is_forbidden(run: CommandLine) -> None:
+    run.cluster.say(f"{PATH}/waits", refusal(403, "you may not", "Forbidden"), method="DELETE")
     ended = await run("delete", "waits", "--yes", "--wait")
     assert (ended.status, ended.out) == (1, "")
     assert "nobody can tell" not in ended.err
 
 
-async def test_waiting_keeps_the_failure_of_another_job(run: CommandLine, cluster: ScriptedCluster) -> None:
-    serve_deletion(cluster)
+async def test_waiting_keeps_the_failure_of_another_job(run: CommandLine) -> None:
+    serve_deletion(run.cluster)
     ended = await run("delete", "bert", "nope", "--yes", "--wait")
     assert (ended.status, ended.out) == (1, "PyTorchJob default/bert is being deleted.\nbert is gone.\n")
     assert "There is no job nope in namespace default." in ended.err
@@ -144,20 +138,20 @@ def suspended(name: str) -> Object:
     ids=["suspend", "resume"],
 )
 async def test_a_job_is_held_back_or_let_go_by_its_uid(
-    run: CommandLine, cluster: ScriptedCluster, command: str, job: Object, said: str, suspend: bool
+    run: CommandLine, command: str, job: Object, said: str, suspend: bool
 ) -> None:
-    serve_changes(cluster, job)
+    serve_changes(run.cluster, job)
     ended = await run(command, "bert", "--yes")
     assert (ended.status, ended.out, ended.err) == (0, f"PyTorchJob default/bert is being {said}.\n", "")
-    (asked,) = cluster.asked(f"{PATH}/bert", method="PATCH")
+    (asked,) = run.cluster.asked(f"{PATH}/bert", method="PATCH")
     sent = json.loads(asked.body)
     assert sent["metadata"] == {"uid": "job-bert", "resourceVersion": "1"}
     assert sent["spec"] == {"runPolicy": {"suspend": suspend}}
 
 
-async def test_one_failure_does_not_stop_the_others(run: CommandLine, cluster: ScriptedCluster) -> None:
-    serve_changes(cluster, pytorch_job("bert"), suspended("asleep"), pytorch_job("refused"))
-    cluster.replace(f"{PATH}/refused", refusal(403, "you may not", "Forbidden"), method="PATCH")
+async def test_one_failure_does_not_stop_the_others(run: CommandLine) -> None:
+    serve_changes(run.cluster, pytorch_job("bert"), suspended("asleep"), pytorch_job("refused"))
+    run.cluster.replace(f"{PATH}/refused", refusal(403, "you may not", "Forbidden"), method="PATCH")
     ended = await run("suspend", "nope", "asleep", "refused", "bert", "--yes")
     assert ended.status == 1
     assert ended.out == "PyTorchJob default/bert is being suspended.\n"

@@ -32,8 +32,8 @@ def serve(cluster: ScriptedCluster, **labels: str) -> dict[str, Any]:
     return found
 
 
-async def test_a_node_is_described_with_its_links(run: CommandLine, cluster: ScriptedCluster) -> None:
-    serve(cluster, topology_kubernetes_io__zone="z")
+async def test_a_node_is_described_with_its_links(run: CommandLine) -> None:
+    serve(run.cluster, topology_kubernetes_io__zone="z")
     exporter = {
         "metadata": {
             "name": "nvidia-dcgm-exporter-x",
@@ -43,10 +43,10 @@ async def test_a_node_is_described_with_its_links(run: CommandLine, cluster: Scr
         },
         "spec": {"nodeName": "a", "containers": [{"name": "exporter"}]},
     }
-    cluster.forget("/api/v1/pods")
-    cluster.say("/api/v1/pods", page([exporter]))
+    run.cluster.forget("/api/v1/pods")
+    run.cluster.say("/api/v1/pods", page([exporter]))
     path = "/api/v1/namespaces/gpu-operator/pods/nvidia-dcgm-exporter-x/exec"
-    cluster.say(path, Socket([(1, (DGX_1V + LEGEND).encode()), SUCCESS]))
+    run.cluster.say(path, Socket([(1, (DGX_1V + LEGEND).encode()), SUCCESS]))
     ended = await run("describe", "node", "a")
     assert (ended.status, ended.err) == (0, "")
     assert ended.row("GPUs:") == ["GPUs:", "8", "Tesla-V100-SXM2-32GB"]
@@ -62,10 +62,8 @@ async def test_a_node_is_described_with_its_links(run: CommandLine, cluster: Scr
     assert values["links"]["free_gpus"] == list(range(8))
 
 
-async def test_describe_node_without_gpu_links_prints_the_rest_and_the_reason(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    serve(cluster)
+async def test_describe_node_without_gpu_links_prints_the_rest_and_the_reason(run: CommandLine) -> None:
+    serve(run.cluster)
     ended = await run("describe", "node", "a")
     assert ended.status == 0
     assert ended.row("Allocated:") == ["Allocated:", "0", "of", "8"]
@@ -75,12 +73,10 @@ async def test_describe_node_without_gpu_links_prints_the_rest_and_the_reason(
     assert values["links_missing"].startswith("Could not read how")
 
 
-async def test_describe_node_prints_the_topology_from_alibaba_clouds_configmap(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    serve(cluster, ack_node_gpu_schedule="topology")
-    cluster.forget(MAPS)
-    cluster.say(MAPS, page([config_map("a", MACHINES["dgx-1v"].matrix())]))
+async def test_describe_node_prints_the_topology_from_alibaba_clouds_configmap(run: CommandLine) -> None:
+    serve(run.cluster, ack_node_gpu_schedule="topology")
+    run.cluster.forget(MAPS)
+    run.cluster.say(MAPS, page([config_map("a", MACHINES["dgx-1v"].matrix())]))
     ended = await run("describe", "node", "a")
     assert ended.row("Schedule:") == ["Schedule:", "ack.node.gpu.schedule=topology"]
     assert "\nby ConfigMap kube-system/a-gpu-topology:\n" in ended.out
@@ -98,42 +94,42 @@ async def test_describe_node_requires_exactly_one_name(run: CommandLine, words: 
     (await run("describe", *words.split())).reports(1, "is not a node.\nUse node NODE or node/NODE.")
 
 
-async def test_describe_reports_a_missing_node(run: CommandLine, cluster: ScriptedCluster) -> None:
-    serve(cluster)
+async def test_describe_reports_a_missing_node(run: CommandLine) -> None:
+    serve(run.cluster)
     ended = await run("describe", "node", "b")
     assert (ended.status, ended.err) == (1, "There is no node b.\nTo list all nodes: gpuconsole top nodes\n")
 
 
 async def test_describe_node_without_list_permission_does_not_claim_the_node_is_missing(
-    run: CommandLine, cluster: ScriptedCluster
+    run: CommandLine,
 ) -> None:
-    serve(cluster)
-    cluster.forget(NODES)
-    cluster.say(NODES, refusal(403, 'nodes is forbidden: User "li" cannot list', "Forbidden"))
+    serve(run.cluster)
+    run.cluster.forget(NODES)
+    run.cluster.say(NODES, refusal(403, 'nodes is forbidden: User "li" cannot list', "Forbidden"))
     ended = await run("describe", "node", "b")
     assert ended.status == 1
     assert ended.err.startswith("Cannot tell whether there is a node b.\nThis user may not list nodes.")
 
 
-async def test_label_node_sets_the_gpu_schedule_label(run: CommandLine, cluster: ScriptedCluster) -> None:
-    found = serve(cluster)
+async def test_label_node_sets_the_gpu_schedule_label(run: CommandLine) -> None:
+    found = serve(run.cluster)
     labelled = {**found, "metadata": {**found["metadata"], "labels": {LABEL: "topology"}}}
-    cluster.say(NODE, Answer(labelled), method="PATCH")
+    run.cluster.say(NODE, Answer(labelled), method="PATCH")
     ended = await run("label", "node", "a", f"{LABEL}=topology", "--yes")
     assert (ended.status, ended.out) == (0, f"Node a is labelled {LABEL}=topology.\n")
-    (asked,) = cluster.asked(NODE, method="PATCH")
+    (asked,) = run.cluster.asked(NODE, method="PATCH")
     assert json.loads(asked.body) == {"metadata": {"labels": {LABEL: "topology"}}}
 
 
-async def test_the_label_is_set_back_with_overwrite(run: CommandLine, cluster: ScriptedCluster) -> None:
-    found = serve(cluster, ack_node_gpu_schedule="topology")
+async def test_the_label_is_set_back_with_overwrite(run: CommandLine) -> None:
+    found = serve(run.cluster, ack_node_gpu_schedule="topology")
     ended = await run("label", "node", "a", f"{LABEL}=topology", "--yes")
     assert (ended.status, ended.out) == (0, f"Node a has {LABEL}=topology already.\n")
     ended = await run("label", "node", "a", f"{LABEL}=default", "--yes")
     assert ended.status == 2 and "pass --overwrite to change it." in ended.err
-    assert not cluster.asked(NODE, method="PATCH")
+    assert not run.cluster.asked(NODE, method="PATCH")
     labelled = {**found, "metadata": {**found["metadata"], "labels": {LABEL: "default"}}}
-    cluster.say(NODE, Answer(labelled), method="PATCH")
+    run.cluster.say(NODE, Answer(labelled), method="PATCH")
     ended = await run("label", "node/a", f"{LABEL}=default", "--overwrite", "--yes")
     assert (ended.status, ended.out) == (0, f"Node a is labelled {LABEL}=default.\n")
 
@@ -149,17 +145,17 @@ async def test_the_label_is_set_back_with_overwrite(run: CommandLine, cluster: S
     ],
 )
 async def test_label_refuses_unsupported_labels_objects_and_modes(
-    words: tuple[str, ...], status: int, why: str, run: CommandLine, cluster: ScriptedCluster
+    words: tuple[str, ...], status: int, why: str, run: CommandLine
 ) -> None:
-    serve(cluster)
+    serve(run.cluster)
     ended = await run("label", *words)
     assert ended.status == status
     assert why in ended.err
-    assert not cluster.asked(NODE, method="PATCH")
+    assert not run.cluster.asked(NODE, method="PATCH")
 
 
-async def test_the_versions_of_a_node_are_printed(run: CommandLine, cluster: ScriptedCluster) -> None:
-    found = serve(cluster)
+async def test_the_versions_of_a_node_are_printed(run: CommandLine) -> None:
+    found = serve(run.cluster)
     driver, cuda = "nvidia.com/cuda.driver", "nvidia.com/cuda.runtime"
     found["metadata"]["labels"] |= {
         f"{driver}.major": "580",
@@ -173,8 +169,8 @@ async def test_the_versions_of_a_node_are_printed(run: CommandLine, cluster: Scr
         "containerRuntimeVersion": "containerd://2.1.9",
         "kubeletVersion": "v1.36.2",
     }
-    cluster.forget(NODES)
-    cluster.say(NODES, page([found]))
+    run.cluster.forget(NODES)
+    run.cluster.say(NODES, page([found]))
     ended = await run("describe", "node", "a")
     assert ended.row("Kubelet:") == ["Kubelet:", "v1.36.2"]
     assert ended.row("CUDA:") == ["CUDA:", "13.0"]

@@ -36,48 +36,46 @@ def announce(cluster: ScriptedCluster, *versions: str) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
 async def test_a_command_reads_no_more_than_it_needs(
-    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], asked: str, nodes: int
+    run: CommandLine, words: tuple[str, ...], asked: str, nodes: int
 ) -> None:
-    cluster.say(f"{OWN}/running-master-0/log", Answer(b"step 1\n"))
+    run.cluster.say(f"{OWN}/running-master-0/log", Answer(b"step 1\n"))
     await run(*words)
-    pods = [each.path for each in cluster.requests if each.path.endswith("/pods")]
+    pods = [each.path for each in run.cluster.requests if each.path.endswith("/pods")]
     assert pods == [asked]
-    assert len(cluster.asked("/api/v1/nodes")) == nodes
+    assert len(run.cluster.asked("/api/v1/nodes")) == nodes
 
 
-async def test_served_kinds_are_cached_between_commands(run: CommandLine, cluster: ScriptedCluster) -> None:
-    announce(cluster, "kubeflow.org/v1")
+async def test_served_kinds_are_cached_between_commands(run: CommandLine) -> None:
+    announce(run.cluster, "kubeflow.org/v1")
     first = await run("list")
-    assert len(cluster.asked(TORCH)) == 1
+    assert len(run.cluster.asked(TORCH)) == 1
     second = await run("list")
     assert (second.out, second.status) == (first.out, 0)
-    assert len(cluster.asked(TORCH)) == 1, "known from the first run"
-    assert len(cluster.asked(GROUPS)) == 2, "whether there are new groups is asked each time"
+    assert len(run.cluster.asked(TORCH)) == 1, "known from the first run"
+    assert len(run.cluster.asked(GROUPS)) == 2, "whether there are new groups is asked each time"
 
 
-async def test_an_api_group_installed_after_caching_is_discovered(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    cluster.replace(GROUPS, Answer({"groups": [{"name": "apps", "versions": [{"groupVersion": "apps/v1"}]}]}))
+async def test_an_api_group_installed_after_caching_is_discovered(run: CommandLine) -> None:
+    run.cluster.replace(
+        GROUPS, Answer({"groups": [{"name": "apps", "versions": [{"groupVersion": "apps/v1"}]}]})
+    )
     listed = f"{TORCH}/namespaces/default/pytorchjobs"
     await run("list")
-    assert not cluster.asked(listed)
-    announce(cluster, "apps/v1", "kubeflow.org/v1")
+    assert not run.cluster.asked(listed)
+    announce(run.cluster, "apps/v1", "kubeflow.org/v1")
     await run("list")
-    assert len(cluster.asked(listed)) == 1
+    assert len(run.cluster.asked(listed)) == 1
 
 
-async def test_a_cached_kind_that_the_server_no_longer_serves_causes_no_error(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    announce(cluster, "kubeflow.org/v1")
+async def test_a_cached_kind_that_the_server_no_longer_serves_causes_no_error(run: CommandLine) -> None:
+    announce(run.cluster, "kubeflow.org/v1")
     await run("list")
-    cluster.forget(f"{TORCH}/pytorchjobs")
+    run.cluster.forget(f"{TORCH}/pytorchjobs")
     ended = await run("list")
     assert (ended.status, "Traceback" in ended.err) == (0, False)
 
 
-async def test_each_request_is_logged_on_request(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_each_request_is_logged_on_request(run: CommandLine) -> None:
     log = Path(run.home, "state", "gpuconsole", "gpuconsole.log")
     assert (await run("list")).err == ""
     assert not log.exists()
@@ -88,8 +86,8 @@ async def test_each_request_is_logged_on_request(run: CommandLine, cluster: Scri
     assert f"GET {OWN}" in (await run("list")).err
 
 
-async def test_a_server_error_is_logged_without_verbose(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.replace("/api/v1/nodes", Answer({"kind": "Status", "message": "etcd is away"}, status=500))
+async def test_a_server_error_is_logged_without_verbose(run: CommandLine) -> None:
+    run.cluster.replace("/api/v1/nodes", Answer({"kind": "Status", "message": "etcd is away"}, status=500))
     await run("top", "nodes")
     log = Path(run.home, "state", "gpuconsole", "gpuconsole.log").read_text()
     assert "WARNING k8s.client.connection: GET /api/v1/nodes?limit=500: 500 in " in log
@@ -101,9 +99,7 @@ async def test_a_server_that_cannot_be_reached_is_logged(run: CommandLine) -> No
     assert f"WARNING k8s.client.connection: GET {OWN}?limit=500: Cannot connect" in log
 
 
-async def test_the_log_omits_passed_arguments_and_the_token(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_the_log_omits_passed_arguments_and_the_token(run: CommandLine) -> None:
     await run("shell", "running", "-v", "--", "login", "--password", "hunter2")
     log = Path(run.home, "state", "gpuconsole", "gpuconsole.log").read_text()
     assert "/exec" in log or "/pods" in log

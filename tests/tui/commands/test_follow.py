@@ -159,19 +159,17 @@ async def test_a_job_that_ends_without_pods_fails(run: CommandLine, followed: Fo
     ],
 )
 async def test_follow_requires_exactly_one_created_job(
-    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], said: str
+    run: CommandLine, words: tuple[str, ...], said: str
 ) -> None:
     one = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: NAME}\nspec: {}\n---\n"
     path = run.home / "jobs.yaml"
     path.write_text(one.replace("NAME", "a") + one.replace("NAME", "b"))
     (await run(*(str(path) if word == "jobs.yaml" else word for word in words))).reports(2, said)
-    assert cluster.requests == []
+    assert run.cluster.requests == []
 
 
-async def test_submit_on_a_terminal_suggests_the_next_commands(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    cluster.say(CREATE, Compute(_echo), method="POST")
+async def test_submit_on_a_terminal_suggests_the_next_commands(run: CommandLine) -> None:
+    run.cluster.say(CREATE, Compute(_echo), method="POST")
     status, screen = await run.on_terminal(*(word for word in SUBMIT if word != "--follow"), typed="")
     assert status == 0
     for words in ("PyTorchJob default/demo created.", "logs demo -f", "get demo", "why demo"):

@@ -103,10 +103,10 @@ async def test_list_supports_kubectls_name_custom_columns_csv_and_no_headers_for
     ],
 )
 async def test_list_reads_logs_only_for_fields_derived_from_logs(
-    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], expected: bool
+    run: CommandLine, words: tuple[str, ...], expected: bool
 ) -> None:
     assert (await run("list", *words)).status == 0
-    assert any(asked.path.endswith("/log") for asked in cluster.requests) is expected
+    assert any(asked.path.endswith("/log") for asked in run.cluster.requests) is expected
 
 
 async def test_top_and_data_lists_take_the_same_flags(run: CommandLine) -> None:
@@ -143,8 +143,8 @@ async def test_a_malformed_selector_sort_path_or_format_is_a_usage_error(
     assert why in ended.err
 
 
-async def test_a_watched_list_prints_only_the_changed_job(run: CommandLine, cluster: ScriptedCluster) -> None:
-    changing = Cluster(cluster, "bert", "gpt")
+async def test_a_watched_list_prints_only_the_changed_job(run: CommandLine) -> None:
+    changing = Cluster(run.cluster, "bert", "gpt")
     child = run.fork("list", "-w")
     first = [(await child.line()).split() for _ in range(3)]
     assert {line[0] for line in first} == {b"NAME", b"bert", b"gpt"}
@@ -158,10 +158,8 @@ async def test_a_watched_list_prints_only_the_changed_job(run: CommandLine, clus
     await child.leave()
 
 
-async def test_a_watched_job_prints_its_line_at_each_change(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    changing = Cluster(cluster, "bert", "gpt")
+async def test_a_watched_job_prints_its_line_at_each_change(run: CommandLine) -> None:
+    changing = Cluster(run.cluster, "bert", "gpt")
     child = run.fork("get", "bert", "-w")
     await asyncio.gather(changing.until_watched(), child.line())
     assert (await child.line()).split()[0] == b"bert"

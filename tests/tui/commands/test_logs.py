@@ -38,30 +38,26 @@ def _as_asked(asked: Asked, log: bytes) -> bytes:
     )
 
 
-async def test_the_master_pods_log_is_written_to_stdout_unchanged(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    path = serve(cluster, "done-master-0")
+async def test_the_master_pods_log_is_written_to_stdout_unchanged(run: CommandLine) -> None:
+    path = serve(run.cluster, "done-master-0")
     for flags, printed in (((), b"one\n\x1b[31mtwo\x1b[0m \xff\nthree\n"), (("--timestamps",), STAMPED)):
         assert await run.fork("logs", "done", *flags).ends() == (0, printed, b"")
-    assert cluster.asked(path)[0].query["container"] == "pytorch"
+    assert run.cluster.asked(path)[0].query["container"] == "pytorch"
 
 
-async def test_logs_passes_tail_since_and_previous_to_the_server(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    path = serve(cluster, "restarts-master-0")
+async def test_logs_passes_tail_since_and_previous_to_the_server(run: CommandLine) -> None:
+    path = serve(run.cluster, "restarts-master-0")
     assert (await run.process("logs", "restarts", "-t", "5", "--since", "1h30m")).status == 0
     assert (await run.process("logs", "restarts", "--previous")).status == 0
-    first, second = (each.query for each in cluster.asked(path))
+    first, second = (each.query for each in run.cluster.asked(path))
     assert (first["tailLines"], first["sinceSeconds"]) == ("5", "5400")
     assert second["previous"] == "true"
 
 
-async def test_an_instance_may_be_named(run: CommandLine, cluster: ScriptedCluster) -> None:
-    path = serve(cluster, "waits-master-0")
+async def test_an_instance_may_be_named(run: CommandLine) -> None:
+    path = serve(run.cluster, "waits-master-0")
     assert (await run.process("logs", "waits", "-i", "master-0")).status == 0
-    assert len(cluster.asked(path)) == 1
+    assert len(run.cluster.asked(path)) == 1
 
 
 @pytest.mark.parametrize(
@@ -74,33 +70,31 @@ async def test_an_instance_may_be_named(run: CommandLine, cluster: ScriptedClust
     ],
 )
 async def test_a_missing_log_is_reported_with_those_that_exist(
-    run: CommandLine, cluster: ScriptedCluster, line: str, said: str
+    run: CommandLine, line: str, said: str
 ) -> None:
-    serve(cluster, "running-master-0")
-    path = serve(cluster, "done-master-0")
-    cluster.replace(path, refusal(403, 'User "li" cannot get resource "pods/log"', "Forbidden"))
+    serve(run.cluster, "running-master-0")
+    path = serve(run.cluster, "done-master-0")
+    run.cluster.replace(path, refusal(403, 'User "li" cannot get resource "pods/log"', "Forbidden"))
     (await run("logs", *line.split())).reports(1, said)
 
 
-async def test_logs_of_a_ray_job_without_a_submitter_name_the_file_of_its_driver(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_logs_of_a_ray_job_without_a_submitter_name_the_file_of_its_driver(run: CommandLine) -> None:
     job, owned, *rest = objects("rayjob-running")
     job["spec"]["submissionMode"] = "HTTPMode"
     head = next(each for each in rest if each["metadata"].get("labels", {}).get("ray.io/node-type") == "head")
     for path, item in (("rayjobs", job), ("rayclusters", owned)):
-        cluster.say(f"/apis/ray.io/v1/{path}", page([item]))
-    cluster.replace("/api/v1/pods", page([head]))
+        run.cluster.say(f"/apis/ray.io/v1/{path}", page([item]))
+    run.cluster.replace("/api/v1/pods", page([head]))
     path = f"/api/v1/namespaces/vision/pods/{head['metadata']['name']}"
-    cluster.say(path, Answer(head))
-    cluster.say(f"{path}/log", Answer(b"2026-11-20T18:36:10.000000001Z ray started\n"))
+    run.cluster.say(path, Answer(head))
+    run.cluster.say(f"{path}/log", Answer(b"2026-11-20T18:36:10.000000001Z ray started\n"))
     ended = await run.process("logs", "rayjob/tune", "-A")
     assert "job-driver-tune-x2k9q.log" in ended.err and "-n vision" in ended.err
 
 
-async def test_a_job_without_pods_has_no_log(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_a_job_without_pods_has_no_log(run: CommandLine) -> None:
     for path in ("/api/v1/pods", "/api/v1/namespaces/default/pods"):
-        cluster.replace(path, page([]))
+        run.cluster.replace(path, page([]))
     ended = await run("logs", "too-big")
     assert ended.status == 1
     assert ended.err.startswith("PyTorchJob default/too-big has no log to read yet.\nIt has no pods")

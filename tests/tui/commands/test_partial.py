@@ -180,12 +180,12 @@ def test_missing_resources_with_the_same_plural_are_qualified_by_api_group() -> 
     assert missing_line(missing[:1]) == "Not shown: mpijobs; you may not list them in namespace li."
 
 
-async def test_an_unreadable_job_is_listed_with_the_cause(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_an_unreadable_job_is_listed_with_the_cause(run: CommandLine) -> None:
     broken = pytorch_job("bert") | {"status": {"startTime": "garbage"}}
     jobs = "/apis/kubeflow.org/v1/{}pytorchjobs"
     for path in (jobs.format(""), jobs.format("namespaces/default/"), "/api/v1/pods"):
-        cluster.replace(path, page([broken] if "kubeflow" in path else []))
-    cluster.say(f"{jobs.format('namespaces/default/')}/bert", Answer(broken))
+        run.cluster.replace(path, page([broken] if "kubeflow" in path else []))
+    run.cluster.say(f"{jobs.format('namespaces/default/')}/bert", Answer(broken))
     wrong = "Invalid RFC3339 encoded datetime - at `$.status.startTime`"
     ended = await run("list")
     assert (ended.status, ended.row("bert")[1:3]) == (0, ["PyTorchJob", "Unknown"])

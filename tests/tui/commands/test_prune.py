@@ -48,23 +48,21 @@ def deleted(cluster: ScriptedCluster) -> set[str]:
     return {each.path.rpartition("/")[2] for each in cluster.requests if each.method == "DELETE"}
 
 
-async def test_prune_deletes_leftover_reader_pods(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_prune_deletes_leftover_reader_pods(run: CommandLine) -> None:
     pods = "/api/v1/namespaces/default/pods"
     meta = {"name": "bert-reader-x", "namespace": "default", "labels": {READER_LABEL: "true"}}
-    cluster.say(pods, page([{"metadata": meta, "status": {"phase": "Failed"}}]))
-    cluster.say(f"{pods}/bert-reader-x", Answer({}), method="DELETE")
+    run.cluster.say(pods, page([{"metadata": meta, "status": {"phase": "Failed"}}]))
+    run.cluster.say(f"{pods}/bert-reader-x", Answer({}), method="DELETE")
     assert "bert-reader-x" not in (await run("prune", "--older-than", "7d", "--dry-run")).err
     found = await run("prune", "--older-than", "90d", "--yes")
     assert "Deleted ended reader pods: bert-reader-x." in found.err
-    assert deleted(cluster) == {"bert-reader-x"}
+    assert deleted(run.cluster) == {"bert-reader-x"}
 
 
-async def test_prune_deletes_only_the_users_own_jobs_that_ended_long_ago(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_prune_deletes_only_the_users_own_jobs_that_ended_long_ago(run: CommandLine) -> None:
     found = await run("prune", "--older-than", "7d", "--yes")
     assert found.status == 0
-    assert deleted(cluster) == {"old", "old-failed"}
+    assert deleted(run.cluster) == {"old", "old-failed"}
     assert found.titles() == ["NAME", "KIND", "STATUS", "ENDED", "USER"]
     assert found.row("old") == ["old", "PyTorchJob", "Succeeded", "8d2h", "li"]
     assert found.row("old-failed")[2:4] == ["Failed", "9d2h"]
@@ -73,53 +71,49 @@ async def test_prune_deletes_only_the_users_own_jobs_that_ended_long_ago(
     assert "PyTorchJob default/old is being deleted." in found.err
 
 
-async def test_all_users_and_a_status_can_be_chosen(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_all_users_and_a_status_can_be_chosen(run: CommandLine) -> None:
     await run("prune", "--older-than", "7d", "--status", "failed", "--yes")
-    assert deleted(cluster) == {"old-failed"}
+    assert deleted(run.cluster) == {"old-failed"}
     await run("prune", "--older-than", "1d", "--all-users", "--status", "Succeeded,Failed", "--yes")
-    assert deleted(cluster) == {"old", "old-failed", "young", "theirs"}
+    assert deleted(run.cluster) == {"old", "old-failed", "young", "theirs"}
 
 
-async def test_a_dry_run_deletes_nothing(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_a_dry_run_deletes_nothing(run: CommandLine) -> None:
     found = await run.process("prune", "--older-than", "7d", "--dry-run", "--readonly", "-o", "json")
     assert found.status == 0
     assert {each["name"] for each in found.values["items"]} == {"old", "old-failed"}
     assert found.values["items"][0]["finished"]
-    assert deleted(cluster) == set()
+    assert deleted(run.cluster) == set()
 
 
-async def test_prune_succeeds_if_nothing_is_old_enough(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_prune_succeeds_if_nothing_is_old_enough(run: CommandLine) -> None:
     (await run("prune", "--older-than", "99d", "--yes")).reports(0, "Nothing to prune in namespace default.")
 
 
-async def test_a_refused_job_does_not_stop_the_others(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.replace(f"{PATH}/old", refusal(403, "you may not", "Forbidden"), method="DELETE")
+async def test_a_refused_job_does_not_stop_the_others(run: CommandLine) -> None:
+    run.cluster.replace(f"{PATH}/old", refusal(403, "you may not", "Forbidden"), method="DELETE")
     found = await run("prune", "--older-than", "7d", "--yes")
     assert found.status == 1
-    assert deleted(cluster) == {"old", "old-failed"}
+    assert deleted(run.cluster) == {"old", "old-failed"}
     assert "Could not delete PyTorchJob old.\nThe cluster says: you may not" in found.err
 
 
-async def test_the_last_pods_end_time_dates_a_job_without_a_completion_time(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    cluster.forget("/apis/batch/v1/jobs")
+async def test_the_last_pods_end_time_dates_a_job_without_a_completion_time(run: CommandLine) -> None:
+    run.cluster.forget("/apis/batch/v1/jobs")
     job = batch_job("nightly")
     job["metadata"]["annotations"] = {"gpuconsole.dev/user": "li"}
     job["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
     pod = pod_of(job, "x", on="n", phase="Failed")
     terminated = {"exitCode": 1, "finishedAt": ago(10.1)}
     pod["status"]["containerStatuses"] = [{"name": "main", "state": {"terminated": terminated}}]
-    cluster.say("/apis/batch/v1/jobs", page([job]))
+    run.cluster.say("/apis/batch/v1/jobs", page([job]))
     for path in ("/api/v1/pods", "/api/v1/namespaces/default/pods"):
-        cluster.replace(path, page([pod]))
+        run.cluster.replace(path, page([pod]))
     found = await run("prune", "--older-than", "7d", "--dry-run")
     assert found.row("nightly") == ["nightly", "Job", "Failed", "10d2h", "li"]
 
 
 @pytest.mark.parametrize("words", ["", "--older-than soon", "--older-than 7d --status Running"])
-async def test_prune_rejects_a_missing_age_and_invalid_filters(
-    run: CommandLine, cluster: ScriptedCluster, words: str
-) -> None:
+async def test_prune_rejects_a_missing_age_and_invalid_filters(run: CommandLine, words: str) -> None:
     assert (await run("prune", *words.split(), "--yes")).status == 2
-    assert cluster.requests == []
+    assert run.cluster.requests == []

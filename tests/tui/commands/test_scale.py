@@ -43,20 +43,20 @@ def serve(cluster: ScriptedCluster, job: Object) -> None:
     cluster.say(path, Compute(taken), method="PATCH")
 
 
-async def test_the_workers_of_an_elastic_job_are_changed(run: CommandLine, cluster: ScriptedCluster) -> None:
-    serve(cluster, elastic())
+async def test_the_workers_of_an_elastic_job_are_changed(run: CommandLine) -> None:
+    serve(run.cluster, elastic())
     ended = await run("scale", "bert", "--replicas", "4", "--yes")
     assert (ended.status, ended.out, ended.err) == (
         0,
         "PyTorchJob default/bert scaled from 2 to 4 replicas.\n",
         "",
     )
-    (asked,) = cluster.asked(f"{PATH}/bert", method="PATCH")
+    (asked,) = run.cluster.asked(f"{PATH}/bert", method="PATCH")
     spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 4}}}
     assert json.loads(asked.body) == {"metadata": SAME, "spec": spec}
 
 
-async def test_t9k_expected_replicas_are_changed(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_t9k_expected_replicas_are_changed(run: CommandLine) -> None:
     job = {
         "apiVersion": "batch.tensorstack.dev/v1beta1",
         "kind": "PyTorchTrainingJob",
@@ -64,16 +64,16 @@ async def test_t9k_expected_replicas_are_changed(run: CommandLine, cluster: Scri
         "spec": {"elastic": {"enabled": True, "minReplicas": 1, "maxReplicas": 4, "expectedReplicas": 4}},
     }
     path = "/apis/batch.tensorstack.dev/v1beta1/namespaces/default/pytorchtrainingjobs/mnist"
-    say_kinds(cluster, {"batch.tensorstack.dev/v1beta1": ["pytorchtrainingjobs"]})
-    cluster.say("/apis/batch.tensorstack.dev/v1beta1/pytorchtrainingjobs", page([job]))
-    cluster.say(path, Answer(job))
-    cluster.say(path, Compute(lambda asked: Answer(merged(job, json.loads(asked.body)))), method="PATCH")
+    say_kinds(run.cluster, {"batch.tensorstack.dev/v1beta1": ["pytorchtrainingjobs"]})
+    run.cluster.say("/apis/batch.tensorstack.dev/v1beta1/pytorchtrainingjobs", page([job]))
+    run.cluster.say(path, Answer(job))
+    run.cluster.say(path, Compute(lambda asked: Answer(merged(job, json.loads(asked.body)))), method="PATCH")
     ended = await run("scale", "mnist", "--replicas=2", "--yes")
     assert (ended.status, ended.out) == (
         0,
         "PyTorchTrainingJob default/mnist scaled from 4 to 2 replicas.\n",
     ), ended.err
-    (asked,) = cluster.asked(path, method="PATCH")
+    (asked,) = run.cluster.asked(path, method="PATCH")
     assert json.loads(asked.body)["spec"] == {"elastic": {"expectedReplicas": 2}}
 
 
@@ -89,13 +89,13 @@ async def test_t9k_expected_replicas_are_changed(run: CommandLine, cluster: Scri
     ],
 )
 async def test_scale_rejects_non_elastic_jobs_and_out_of_range_replicas(
-    run: CommandLine, cluster: ScriptedCluster, job: Object, replicas: int, why: str
+    run: CommandLine, job: Object, replicas: int, why: str
 ) -> None:
-    serve(cluster, job)
+    serve(run.cluster, job)
     ended = await run("scale", "bert", "--replicas", str(replicas), "--yes")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith(f"Could not scale PyTorchJob bert.\n{why}")
-    assert cluster.asked(f"{PATH}/bert", method="PATCH") == []
+    assert run.cluster.asked(f"{PATH}/bert", method="PATCH") == []
 
 
 def asked_for(cluster: ScriptedCluster) -> list[int]:
@@ -114,20 +114,20 @@ def asked_for(cluster: ScriptedCluster) -> list[int]:
     ],
 )
 async def test_scalein_and_scaleout_change_the_replicas_by_the_count(
-    run: CommandLine, cluster: ScriptedCluster, words: str, workers: int
+    run: CommandLine, words: str, workers: int
 ) -> None:
-    serve(cluster, elastic())
+    serve(run.cluster, elastic())
     ended = await run(*words.split(), "--yes")
     said = f"PyTorchJob default/bert scaled from 2 to {workers} replica{'s' if workers > 1 else ''}.\n"
     assert (ended.status, ended.out, ended.err) == (0, said, "")
-    assert asked_for(cluster) == [workers]
+    assert asked_for(run.cluster) == [workers]
 
 
-async def test_scaleout_reports_flags_without_effect(run: CommandLine, cluster: ScriptedCluster) -> None:
-    serve(cluster, elastic())
+async def test_scaleout_reports_flags_without_effect(run: CommandLine) -> None:
+    serve(run.cluster, elastic())
     ended = await run(*["scaleout", "etjob", "--name=bert", "--timeout=1m0s", "--retry=2", "--yes"])
     assert (ended.status, ended.err) == (0, "Without effect here: --timeout, --retry.\n")
-    assert asked_for(cluster) == [3]
+    assert asked_for(run.cluster) == [3]
 
 
 @pytest.mark.parametrize(
@@ -149,30 +149,24 @@ async def test_scaleout_reports_flags_without_effect(run: CommandLine, cluster: 
         ("scalein nothing --name bert --yes", 2, "Unknown kind 'nothing'"),
     ],
 )
-async def test_an_impossible_count_is_refused(
-    run: CommandLine, cluster: ScriptedCluster, words: str, status: int, said: str
-) -> None:
-    serve(cluster, elastic())
+async def test_an_impossible_count_is_refused(run: CommandLine, words: str, status: int, said: str) -> None:
+    serve(run.cluster, elastic())
     (await run(*words.split())).reports(status, said)
-    assert asked_for(cluster) == []
+    assert asked_for(run.cluster) == []
 
 
-async def test_scalein_and_scaleout_reject_a_job_with_fixed_pods(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    cluster.replace("/apis/batch/v1/jobs", page([batch_job("sweep")]))
-    cluster.say("/apis/batch/v1/namespaces/default/jobs/sweep", Answer(batch_job("sweep")))
+async def test_scalein_and_scaleout_reject_a_job_with_fixed_pods(run: CommandLine) -> None:
+    run.cluster.replace("/apis/batch/v1/jobs", page([batch_job("sweep")]))
+    run.cluster.say("/apis/batch/v1/namespaces/default/jobs/sweep", Answer(batch_job("sweep")))
     for words in ("scale sweep --replicas 3", "scalein etjob --name sweep", "scaleout etjob --name sweep"):
         (await run(*words.split(), "--yes")).reports(1, "The number of pods of a Job is fixed.")
 
 
 @pytest.mark.parametrize("words", ["scalein etjob --name=et-mnist", "scale et-mnist --replicas 2"])
-async def test_et_operator_jobs_are_not_scaled(
-    run: CommandLine, cluster: ScriptedCluster, words: str
-) -> None:
+async def test_et_operator_jobs_are_not_scaled(run: CommandLine, words: str) -> None:
     owner = {"apiVersion": "kai.alibabacloud.com/v1alpha1", "kind": "TrainingJob"}
     job = {**owner, "metadata": {"name": "et-mnist", "namespace": "default", "uid": "u"}}
-    cluster.replace("/api/v1/pods", page([pod_of(job, "worker-0", on="n1")]))
+    run.cluster.replace("/api/v1/pods", page([pod_of(job, "worker-0", on="n1")]))
     (await run(*words.split(), "--yes")).reports(
         1, "Could not scale TrainingJob et-mnist.\nAlibaba's et-operator scales it"
     )

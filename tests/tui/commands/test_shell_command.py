@@ -39,26 +39,24 @@ async def sum_up(speaker: Speaker) -> None:
     await speaker.end(status="Failure", details={"causes": [cause]})
 
 
-async def test_a_command_has_input_output_and_an_exit_code(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    cluster.say(f"{PODS}/bert-worker-0/exec", Talk(sum_up, (V5,)))
+async def test_a_command_has_input_output_and_an_exit_code(run: CommandLine) -> None:
+    run.cluster.say(f"{PODS}/bert-worker-0/exec", Talk(sum_up, (V5,)))
     child = await run.start("shell", "bert", "--", "wc", "-c")
     assert await child.communicate(b"x" * 1_000_000) == (b"1000000 bytes\n\xff", b"done\n")
     assert child.returncode == 3
-    (asked,) = cluster.asked(f"{PODS}/bert-worker-0/exec")
+    (asked,) = run.cluster.asked(f"{PODS}/bert-worker-0/exec")
     assert asked.query["container"] == "pytorch"
     assert "tty" not in asked.query
 
 
-async def test_an_old_cluster_cannot_end_input(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_an_old_cluster_cannot_end_input(run: CommandLine) -> None:
     async def take(speaker: Speaker) -> None:
         assert await speaker.hear() == (exec.STDIN, b"abc")
         await has_said.wait()
         await speaker.end()
 
     has_said = asyncio.Event()
-    cluster.say(f"{PODS}/bert-worker-0/exec", Talk(take, (V4,)))
+    run.cluster.say(f"{PODS}/bert-worker-0/exec", Talk(take, (V4,)))
     child = await run.start("shell", "bert", "--", "cat")
     assert child.stdin is not None and child.stderr is not None
     child.stdin.write(b"abc")
@@ -85,18 +83,18 @@ async def test_an_old_cluster_cannot_end_input(run: CommandLine, cluster: Script
     ],
 )
 async def test_shell_and_forward_report_missing_targets_and_invalid_arguments(
-    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], status: int, said: str
+    run: CommandLine, words: tuple[str, ...], status: int, said: str
 ) -> None:
     for path in ("exec", "portforward"):
-        cluster.say(f"{PODS}/bert-master-0/{path}", refusal(500, "pod bert-master-0 is not running"))
+        run.cluster.say(f"{PODS}/bert-master-0/{path}", refusal(500, "pod bert-master-0 is not running"))
     for name in ("bert-master-0", "bert-worker-0"):
-        cluster.say(f"{PODS}/{name}", Answer({"metadata": {"name": name}}))
+        run.cluster.say(f"{PODS}/{name}", Answer({"metadata": {"name": name}}))
     (await run(*words)).reports(status, said)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
 async def test_forward_prints_its_local_address_and_runs_until_a_signal(
-    run: CommandLine, cluster: ScriptedCluster, number: signal.Signals, status: int
+    run: CommandLine, number: signal.Signals, status: int
 ) -> None:
     async def serve(speaker: Speaker) -> None:
         await speaker.say(0, b"\x50\0")
@@ -106,7 +104,7 @@ async def test_forward_prints_its_local_address_and_runs_until_a_signal(
 
     path = f"{PODS}/bert-worker-0/portforward"
     gone = refusal(404, 'pods "bert-worker-0" not found')
-    cluster.say(path, Talk(serve, (V4,)), Talk(serve, (V4,)), gone, gone)
+    run.cluster.say(path, Talk(serve, (V4,)), Talk(serve, (V4,)), gone, gone)
     child = await run.start("forward", "bert", "80")
     assert child.stdout is not None and child.stderr is not None
     async with asyncio.timeout(WAIT_S):
@@ -124,21 +122,19 @@ async def test_forward_prints_its_local_address_and_runs_until_a_signal(
         each.close()
 
 
-async def test_forward_tensorboard_uses_the_pod_with_the_tensorboard_port(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_forward_tensorboard_uses_the_pod_with_the_tensorboard_port(run: CommandLine) -> None:
     async def serve(speaker: Speaker) -> None:
         await speaker.say(0, b"\x76\x17")
 
-    cluster.say(f"{PODS}/bert-worker-0", Answer({"metadata": {"name": "bert-worker-0"}}))
+    run.cluster.say(f"{PODS}/bert-worker-0", Answer({"metadata": {"name": "bert-worker-0"}}))
     container = {"name": "tb", "ports": [{"containerPort": 6006}]}
     master = {"spec": {"containers": [container]}, "status": {"phase": "Running"}}
-    cluster.say(f"{PODS}/bert-master-0", Answer(master))
-    cluster.say(f"{PODS}/bert-master-0/portforward", Talk(serve, (V4,)))
+    run.cluster.say(f"{PODS}/bert-master-0", Answer(master))
+    run.cluster.say(f"{PODS}/bert-master-0/portforward", Talk(serve, (V4,)))
     child = await run.start("forward", "bert", "--tensorboard")
     assert child.stdout is not None
     async with asyncio.timeout(WAIT_S):
         assert (await child.stdout.readline()).startswith(b"http://127.0.0.1:")
         child.send_signal(signal.SIGINT)
         assert await child.wait() == 0
-    assert cluster.asked(f"{PODS}/bert-master-0/portforward")[0].query == {"ports": "6006"}
+    assert run.cluster.asked(f"{PODS}/bert-master-0/portforward")[0].query == {"ports": "6006"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +33,20 @@ HUGE = (*DEMO, "--gpus", "64")
 NEVER = "would never start: needs 1 × 64 GPUs; the cluster has 15, at most 8 per node."
 
 
-async def test_server_warning_headers_are_printed_to_stderr_sanitized(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_server_warning_headers_are_printed_to_stderr_sanitized(run: CommandLine) -> None:
     def warn(asked: Asked) -> Reply:
         words = "spec.podFailurePolicy: ignored\u202e"
         return Answer(json.loads(asked.body), 201, {"Warning": f'299 - "{words}"'})
 
-    cluster.say(BATCH_JOBS, Compute(warn), method="POST")
+    run.cluster.say(BATCH_JOBS, Compute(warn), method="POST")
     ended = await run("submit", "job", "--name", "demo", "--image", "x", "true")
     assert (ended.status, ended.out) == (0, "Job default/demo created.\n")
     assert ended.err.startswith("Warning: spec.podFailurePolicy: ignored")
     assert "\u202e" not in ended.err
 
 
-async def test_a_job_is_created_from_flags(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+async def test_a_job_is_created_from_flags(run: CommandLine) -> None:
+    run.cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended = await run(
         "submit", "pytorch", "--name", "demo", "--image", "train:1", "--workers", "3", "--gpus", "2",
         "--cpu", "4", "--memory", "8Gi", "--share-memory", "1Gi", "--retry", "2",
@@ -62,7 +61,7 @@ async def test_a_job_is_created_from_flags(run: CommandLine, cluster: ScriptedCl
         "Warning: would wait: no open node can take 3 pods (1 node not ready); wait for gpu-node-1.",
         "Warning: would wait: needs 3 × 2 GPUs; 0 of 15 GPUs free.",
     ]
-    (asked,) = cluster.asked(PYTORCH_JOBS, method="POST")
+    (asked,) = run.cluster.asked(PYTORCH_JOBS, method="POST")
     sent = json.loads(asked.body)
     assert asked.query["fieldManager"] == "gpuconsole"
     assert sent["metadata"]["annotations"].pop("gpuconsole.dev/submission")
@@ -107,30 +106,28 @@ async def test_a_client_dry_run_prints_all_objects_and_masks_secrets(alone: Comm
     ]
 
 
-async def test_submit_reports_the_service_created_for_a_multi_worker_job(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_submit_reports_the_service_created_for_a_multi_worker_job(run: CommandLine) -> None:
     services = "/api/v1/namespaces/default/services"
     for path in (BATCH_JOBS, services):
-        cluster.say(path, Compute(echo), method="POST")
-    cluster.say(f"{services}/demo", Answer({}), method="PATCH")
+        run.cluster.say(path, Compute(echo), method="POST")
+    run.cluster.say(f"{services}/demo", Answer({}), method="PATCH")
     ended = await run("submit", "job", "--name", "demo", "--image", "x", "--workers", "2", "true")
     assert ended.err == ""
     assert ended.out == "Job default/demo created.\nservice/demo created\n"
-    (asked,) = cluster.asked(services, method="POST")
+    (asked,) = run.cluster.asked(services, method="POST")
     assert json.loads(asked.body)["spec"]["clusterIP"] == "None"
 
 
-async def test_a_claim_is_created(run: CommandLine, alone: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_a_claim_is_created(run: CommandLine, alone: CommandLine) -> None:
     new = ("--create-claim", "tutorial:1Gi", "-d", "tutorial:/t", "true")
     ended = await alone("submit", *SMALL, *new)
     claim, *_ = yaml.safe_load_all(ended.out)
     assert (claim["metadata"]["name"], claim["spec"]["accessModes"]) == ("tutorial", ["ReadWriteOnce"])
     claims = "/api/v1/namespaces/default/persistentvolumeclaims"
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    run.cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     taken = refusal(409, "tutorial already exists", "AlreadyExists")
-    cluster.say(claims, Compute(echo), taken, method="POST")
-    cluster.say(f"{claims}/tutorial", refusal(404, "not found", "NotFound"), Answer(claim))
+    run.cluster.say(claims, Compute(echo), taken, method="POST")
+    run.cluster.say(f"{claims}/tutorial", refusal(404, "not found", "NotFound"), Answer(claim))
     words = ("submit", "pytorch", "--name", "demo", "--image", "x", *new)
     ended = await run(*words)
     assert ended.err == ""
@@ -140,11 +137,11 @@ async def test_a_claim_is_created(run: CommandLine, alone: CommandLine, cluster:
     assert ended.out.endswith("persistentvolumeclaim/tutorial used, it is there already\n")
 
 
-async def test_a_server_dry_run_creates_nothing(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
+async def test_a_server_dry_run_creates_nothing(run: CommandLine) -> None:
+    run.cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     ended = await run("submit", "job", "--name", "demo", "--image", "x", "--dry-run=server", "true")
     assert (ended.status, ended.out) == (0, "Job default/demo created (server dry run).\n")
-    (asked,) = cluster.asked(BATCH_JOBS, method="POST")
+    (asked,) = run.cluster.asked(BATCH_JOBS, method="POST")
     assert asked.query["dryRun"] == "All"
 
 
@@ -155,14 +152,14 @@ async def test_a_dry_run_by_the_client_needs_no_cluster(alone: CommandLine) -> N
     assert found["metadata"]["namespace"] == "vision"
 
 
-async def test_a_job_that_fits_no_node_needs_force(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+async def test_a_job_that_fits_no_node_needs_force(run: CommandLine) -> None:
+    run.cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended = await run(*HUGE, "true")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err == (
         f"PyTorchJob demo {NEVER}\nNothing was created.\nTo create it all the same: --force\n"
     )
-    assert cluster.asked(PYTORCH_JOBS, method="POST") == []
+    assert run.cluster.asked(PYTORCH_JOBS, method="POST") == []
     for flag, dry_run in (("--force", ""), ("--dry-run=server", " (server dry run)")):
         ended = await run(*HUGE, flag, "true")
         assert (ended.status, ended.out) == (0, f"PyTorchJob default/demo created{dry_run}.\n")
@@ -171,20 +168,18 @@ async def test_a_job_that_fits_no_node_needs_force(run: CommandLine, cluster: Sc
 
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1)])
 async def test_submit_on_a_terminal_confirms_a_job_that_fits_no_node(
-    run: CommandLine, cluster: ScriptedCluster, answer: str, status: int
+    run: CommandLine, answer: str, status: int
 ) -> None:
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    run.cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended, screen = await run.on_terminal(*HUGE, "true", typed=answer)
     assert (ended, "Create it all the same? [y/N]" in screen) == (status, True), screen
-    assert len(cluster.asked(PYTORCH_JOBS, method="POST")) == (1 if status == 0 else 0)
+    assert len(run.cluster.asked(PYTORCH_JOBS, method="POST")) == (1 if status == 0 else 0)
 
 
-async def test_a_job_is_created_without_a_fit_check_if_nodes_are_unreadable(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_job_is_created_without_a_fit_check_if_nodes_are_unreadable(run: CommandLine) -> None:
     for path in ("/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/default/pods"):
-        cluster.replace(path, refusal(403, "no", "Forbidden"))
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+        run.cluster.replace(path, refusal(403, "no", "Forbidden"))
+    run.cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended = await run(*HUGE, "true")
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
 
@@ -207,96 +202,63 @@ DENIED = Answer({"status": {"allowed": False, "denied": True}}, 201)
 REQUESTS = "spec.template.spec.containers[0].resources.requests"
 LESS = 'Invalid value: "2": must be less than or equal to cpu limit of 1'
 NOT_CREATED = "Could not create PyTorchJob demo."
+CHOOSE = f"The cluster says: {TAKEN}\nChoose another name, or delete that job first."
+REFUSALS: dict[str, tuple[Iterable[tuple[str, Reply, str]], tuple[str, ...], str]] = {
+    "name": (NAME_IS_TAKEN, DEMO, f"{NOT_CREATED}\n{CHOOSE}"),
+    "dry run": (
+        NAME_IS_TAKEN,
+        (*DEMO, "--dry-run=server"),
+        f"Could not create PyTorchJob demo in a dry run.\n{CHOOSE}",
+    ),
+    "limit too": (NAME_IS_TAKEN, (*DEMO, *OVER_LIMIT), f"{OVER_LIMIT_WARNING}\n{NOT_CREATED}\n{CHOOSE}"),
+    "size too": (
+        NAME_IS_TAKEN,
+        HUGE,
+        f"{TAKEN_WARNING}\nPyTorchJob demo {NEVER}\nNothing was created.\nTo create it all the same: --force",
+    ),
+    "limit": (
+        [(BATCH_JOBS, refusal(422, f"{REQUESTS}: {LESS}", "Invalid", causes={REQUESTS: LESS}), "POST")],
+        ("submit", "job", *DEMO[2:], *OVER_LIMIT),
+        f"Could not create Job demo.\nThe cluster says: {REQUESTS}: {LESS}\nRequest at most 1.",
+    ),
+    "namespace": (
+        [
+            ("/api/v1/namespaces/nowhere", NOWHERE, "GET"),
+            (PYTORCH_JOBS.replace("default", "nowhere"), NOWHERE, "POST"),
+        ],
+        ("-n", "nowhere", *DEMO),
+        f"{NOT_CREATED}\nThere is no namespace nowhere.\nChoose one that exists.",
+    ),
+    "right": (
+        [
+            ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", DENIED, "POST"),
+            (PYTORCH_JOBS, refusal(403, "you may not", "Forbidden"), "POST"),
+        ],
+        DEMO,
+        f"{NOT_CREATED}\nThe cluster says: you may not\n"
+        "Pick another namespace, or ask for a role that allows it.",
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("replies", "words", "said"),
-    [
-        (
-            NAME_IS_TAKEN,
-            DEMO,
-            [NOT_CREATED, f"The cluster says: {TAKEN}", "Choose another name, or delete that job first."],
-        ),
-        (
-            NAME_IS_TAKEN,
-            (*DEMO, "--dry-run=server"),
-            [
-                "Could not create PyTorchJob demo in a dry run.",
-                f"The cluster says: {TAKEN}",
-                "Choose another name, or delete that job first.",
-            ],
-        ),
-        (
-            NAME_IS_TAKEN,
-            (*DEMO, *OVER_LIMIT),
-            [
-                OVER_LIMIT_WARNING,
-                NOT_CREATED,
-                f"The cluster says: {TAKEN}",
-                "Choose another name, or delete that job first.",
-            ],
-        ),
-        (
-            NAME_IS_TAKEN,
-            HUGE,
-            [
-                TAKEN_WARNING,
-                f"PyTorchJob demo {NEVER}",
-                "Nothing was created.",
-                "To create it all the same: --force",
-            ],
-        ),
-        (
-            [(BATCH_JOBS, refusal(422, f"{REQUESTS}: {LESS}", "Invalid", causes={REQUESTS: LESS}), "POST")],
-            ("submit", "job", *DEMO[2:], *OVER_LIMIT),
-            ["Could not create Job demo.", f"The cluster says: {REQUESTS}: {LESS}", "Request at most 1."],
-        ),
-        (
-            [
-                ("/api/v1/namespaces/nowhere", NOWHERE, "GET"),
-                (PYTORCH_JOBS.replace("default", "nowhere"), NOWHERE, "POST"),
-            ],
-            ("-n", "nowhere", *DEMO),
-            [NOT_CREATED, "There is no namespace nowhere.", "Choose one that exists."],
-        ),
-        (
-            [
-                ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", DENIED, "POST"),
-                (PYTORCH_JOBS, refusal(403, "you may not", "Forbidden"), "POST"),
-            ],
-            DEMO,
-            [
-                NOT_CREATED,
-                "The cluster says: you may not",
-                "Pick another namespace, or ask for a role that allows it.",
-            ],
-        ),
-    ],
-    ids=["name", "dry run", "limit too", "size too", "limit", "namespace", "right"],
-)
-async def test_each_refusal_is_reported_once(
-    run: CommandLine,
-    cluster: ScriptedCluster,
-    replies: list[tuple[str, Reply, str]],
-    words: tuple[str, ...],
-    said: list[str],
-) -> None:
+@pytest.mark.parametrize("name", REFUSALS)
+async def test_each_refusal_is_reported_once(run: CommandLine, name: str) -> None:
+    replies, words, message = REFUSALS[name]
     for path, reply, method in replies:
-        cluster.say(path, reply, method=method)
+        run.cluster.say(path, reply, method=method)
     ended = await run(*words, "true")
-    assert (ended.status, ended.out) == (1, "")
-    assert ended.err.splitlines() == said
+    assert (ended.status, ended.out, ended.err) == (1, "", f"{message}\n")
 
 
-async def test_a_wrongly_accepted_job_is_warned_about(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+async def test_a_wrongly_accepted_job_is_warned_about(run: CommandLine) -> None:
+    run.cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended = await run(*DEMO, *OVER_LIMIT, "true")
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
     assert ended.err == f"{OVER_LIMIT_WARNING}\n"
 
 
-async def test_an_unserved_kind_is_reported_once(run: CommandLine, cluster: ScriptedCluster) -> None:
-    say_kinds(cluster, {"batch/v1": ["jobs"], "kubeflow.org/v1": []})
+async def test_an_unserved_kind_is_reported_once(run: CommandLine) -> None:
+    say_kinds(run.cluster, {"batch/v1": ["jobs"], "kubeflow.org/v1": []})
     ended = await run(*DEMO, "true")
     assert ended.err.splitlines() == [
         "Could not create PyTorchJob demo.",
@@ -350,25 +312,25 @@ def sent_command(cluster: ScriptedCluster) -> list[str]:
 
 
 async def test_a_reused_job_name_starts_from_scratch_and_suggests_continue(
-    run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
+    run: CommandLine, tmp_path: Path
 ) -> None:
-    with_checkpoint(cluster, tmp_path / "volume", "demo", 200)
+    with_checkpoint(run.cluster, tmp_path / "volume", "demo", 200)
     ended = await run(*TRAINER)
     assert (ended.status, ended.out) == (0, WITH_TRAINER)
     said = ended.err.splitlines()[-1]
     assert said.startswith("Starts anew; to go on from step 200 of demo, saved ")
     assert said.endswith(": --continue demo")
-    words = sent_command(cluster)
+    words = sent_command(run.cluster)
     assert not any(word.startswith("/workspace/demo/") for word in words)
     assert "--resume" not in words
 
 
-async def test_resuming_is_explicit(run: CommandLine, cluster: ScriptedCluster, tmp_path: Path) -> None:
-    with_checkpoint(cluster, tmp_path / "volume", "old-20261122-082033-417", 520)
+async def test_resuming_is_explicit(run: CommandLine, tmp_path: Path) -> None:
+    with_checkpoint(run.cluster, tmp_path / "volume", "old-20261122-082033-417", 520)
     ended = await run(*TRAINER, "--continue", "old", "--", "--epochs", "9")
     assert (ended.status, ended.out) == (0, WITH_TRAINER)
     assert ended.err.splitlines()[-1].startswith("Continues step 520 of old (deleted), saved ")
-    words = sent_command(cluster)
+    words = sent_command(run.cluster)
     at = words.index("--checkpoint-dir")
     assert words[at + 1] == "/workspace/old-20261122-082033-417/checkpoints"
     assert words[-2:] == ["--resume", "must"]
@@ -376,36 +338,36 @@ async def test_resuming_is_explicit(run: CommandLine, cluster: ScriptedCluster, 
     assert re.fullmatch(r"/workspace/old-20261122-082033-417/logs-demo-\d{8}-\d{6}-\d{3}", log_dir)
 
 
-async def test_a_file_may_resume_a_run(run: CommandLine, cluster: ScriptedCluster, tmp_path: Path) -> None:
+async def test_a_file_may_resume_a_run(run: CommandLine, tmp_path: Path) -> None:
     printed = await run(*TRAINER, *AS_MANIFEST)
     job = job_in(printed.out)
     folder = job["metadata"]["annotations"]["gpuconsole.dev/log-dir"].split("/")[2]
     path = run.home / "job.yaml"
     path.write_text(json.dumps(job))
-    with_checkpoint(cluster, tmp_path / "volume", "demo", 1)
+    with_checkpoint(run.cluster, tmp_path / "volume", "demo", 1)
     ended = await run("submit", "-f", str(path))
     missing = "would wait: ConfigMap demo-trainer not found in default; create it, or name one that exists"
     assert (ended.status, ended.err) == (0, f"Warning: {missing}.\n")
-    with_checkpoint(cluster, tmp_path / "volume", folder, 200)
+    with_checkpoint(run.cluster, tmp_path / "volume", folder, 200)
     ended = await run("submit", "-f", str(path))
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
     assert "Continues step 200 of demo, saved " in ended.err
     assert ended.err.endswith(f": its manifest names /workspace/{folder}.\n")
 
 
-async def test_invalid_manifests_go_to_the_server(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_invalid_manifests_go_to_the_server(run: CommandLine) -> None:
     printed = await run(*TRAINER, *AS_MANIFEST)
     path = run.home / "job.yaml"
     path.write_text(json.dumps(job_in(printed.out) | {"spec": "x"}))
-    cluster.say(PYTORCH_JOBS, refusal(422, "spec: must be an object", "Invalid"), method="POST")
+    run.cluster.say(PYTORCH_JOBS, refusal(422, "spec: must be an object", "Invalid"), method="POST")
     (await run("submit", "-f", str(path))).reports(1, "spec: must be an object")
 
 
-async def test_a_missing_run_is_refused(run: CommandLine, cluster: ScriptedCluster, tmp_path: Path) -> None:
-    with_checkpoint(cluster, tmp_path / "volume", "old", 520)
+async def test_a_missing_run_is_refused(run: CommandLine, tmp_path: Path) -> None:
+    with_checkpoint(run.cluster, tmp_path / "volume", "old", 520)
     for name, said in (("older", "No earlier run of 'older'"), ("/workspace/x", "There is no checkpoint in")):
         (await run(*TRAINER, "--continue", name)).reports(2, said)
-    assert cluster.asked(PYTORCH_JOBS, method="POST") == []
+    assert run.cluster.asked(PYTORCH_JOBS, method="POST") == []
 
 
 async def test_a_client_dry_run_can_continue_only_from_a_folder(run: CommandLine) -> None:

@@ -22,13 +22,11 @@ JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {}}}\nspec: {{}}\n"
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
 
 
-async def test_a_printed_manifest_can_be_submitted_as_a_file(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_printed_manifest_can_be_submitted_as_a_file(run: CommandLine) -> None:
     printed = await run("submit", *SMALL, "true")
     path = run.home / "job.yaml"
     path.write_text(printed.out + printed.out.replace("demo", "demo-2"))
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    run.cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     ended = await run("submit", "-f", str(path))
     assert ended.out.splitlines() == [
         "PyTorchJob default/demo created.",
@@ -36,20 +34,20 @@ async def test_a_printed_manifest_can_be_submitted_as_a_file(
         "PyTorchJob default/demo-2 created.",
         "ConfigMap default/demo-2-pytorchjob created.",
     ]
-    sent = [json.loads(asked.body) for asked in cluster.asked(PYTORCH_JOBS, method="POST")]
+    sent = [json.loads(asked.body) for asked in run.cluster.asked(PYTORCH_JOBS, method="POST")]
     assert sent[0]["metadata"]["annotations"].pop("gpuconsole.dev/submission")
     assert sent[0] == job_in(printed.out)
 
 
-async def test_standard_input_may_hold_the_manifest(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
+async def test_standard_input_may_hold_the_manifest(run: CommandLine) -> None:
+    run.cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     manifest = (
         "apiVersion: batch/v1\nkind: Job\nmetadata: {name: demo, labels: {since: 2026-01-02}}\nspec: {}\n"
     )
     child = await run.start("submit", "-f", "-")
     out, _ = await child.communicate(manifest.encode())
     assert (child.returncode, out) == (0, b"Job default/demo created.\n")
-    (asked,) = cluster.asked(BATCH_JOBS, method="POST")
+    (asked,) = run.cluster.asked(BATCH_JOBS, method="POST")
     assert json.loads(asked.body)["metadata"]["labels"] == {"since": "2026-01-02"}
 
 
@@ -121,19 +119,15 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, said: st
         (JOB.format("x, namespace: other"), 2, "-n default: the manifest names namespace other."),
     ],
 )
-async def test_nothing_is_sent_of_a_wrong_file(
-    run: CommandLine, cluster: ScriptedCluster, text: str, status: int, said: str
-) -> None:
+async def test_nothing_is_sent_of_a_wrong_file(run: CommandLine, text: str, status: int, said: str) -> None:
     path = run.home / "job.yaml"
     path.write_text(text)
     (await run("submit", "-f", str(path), "-n", "default")).reports(status, said)
-    assert cluster.requests == []
+    assert run.cluster.requests == []
 
 
-async def test_a_kubernetes_list_is_submitted_item_by_item(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
+async def test_a_kubernetes_list_is_submitted_item_by_item(run: CommandLine) -> None:
+    run.cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     items = [yaml.safe_load(JOB.format(name)) for name in ("a", "b")]
     path = run.home / "jobs.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2))
@@ -141,8 +135,8 @@ async def test_a_kubernetes_list_is_submitted_item_by_item(
     assert (ended.status, ended.out) == (0, "Job default/a created.\nJob default/b created.\n"), ended.err
 
 
-async def test_a_manifest_can_be_read_from_a_shell_pipe(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
+async def test_a_manifest_can_be_read_from_a_shell_pipe(run: CommandLine) -> None:
+    run.cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     reader, writer = os.pipe()
     os.write(writer, JOB.format("piped").encode())
     os.close(writer)
@@ -163,20 +157,20 @@ async def test_a_manifest_can_be_read_from_a_shell_pipe(run: CommandLine, cluste
     ],
 )
 async def test_a_job_from_a_file_is_annotated_with_the_user_unless_already_annotated(
-    run: CommandLine, cluster: ScriptedCluster, annotations: str, user: str | None
+    run: CommandLine, annotations: str, user: str | None
 ) -> None:
     if user == "admin":
         review = Answer({"status": {"userInfo": {"username": "admin"}}})
-        cluster.say("/apis/authentication.k8s.io/v1/selfsubjectreviews", review, method="POST")
-    cluster.say(BATCH_JOBS, Compute(echo), method="POST")
+        run.cluster.say("/apis/authentication.k8s.io/v1/selfsubjectreviews", review, method="POST")
+    run.cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     path = run.home / "job.yaml"
     path.write_text(JOB.format("demo" + annotations))
     assert (await run("submit", "-f", str(path))).status == 0
-    (asked,) = cluster.asked(BATCH_JOBS, method="POST")
+    (asked,) = run.cluster.asked(BATCH_JOBS, method="POST")
     assert json.loads(asked.body)["metadata"]["annotations"].get("gpuconsole.dev/user") == user
 
 
-async def test_redaction_marks_are_not_submitted(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_redaction_marks_are_not_submitted(run: CommandLine) -> None:
     assert "<redacted" not in (await run("submit", *SMALL, "--trainer", "ddp")).out
     words = (*SMALL, "-e", "MY_TOKEN=s3cr3t-abc", "-e", "EPOCHS=3", "true")
     ended = await run("submit", *words)
@@ -188,9 +182,9 @@ async def test_redaction_marks_are_not_submitted(run: CommandLine, cluster: Scri
     assert "--show-secrets" in refused.err
     path.write_text((await run("submit", "--show-secrets", *words)).out)
     assert "s3cr3t-abc" not in (await run("submit", "-f", str(path), "--dry-run", "client", "-o", "yaml")).out
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    run.cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     assert (await run("submit", "-f", str(path))).status == 0
-    assert all(b"s3cr3t-abc" in asked.body for asked in cluster.asked(PYTORCH_JOBS, method="POST"))
+    assert all(b"s3cr3t-abc" in asked.body for asked in run.cluster.asked(PYTORCH_JOBS, method="POST"))
 
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -285,45 +279,41 @@ NO_SECRET = "would wait: Secret nope not found in default; create it, or name on
     ],
 )
 async def test_a_jobs_manifest_gets_the_same_preflight_warnings_as_flags(
-    run: CommandLine, cluster: ScriptedCluster, job: dict[str, Any], said: str
+    run: CommandLine, job: dict[str, Any], said: str
 ) -> None:
     bound = {"metadata": {"name": "taken"}, "spec": {"accessModes": ["ReadWriteMany"]}}
-    cluster.say(f"{CLAIMS}/taken", Answer({**bound, "status": {"phase": "Bound"}}))
+    run.cluster.say(f"{CLAIMS}/taken", Answer({**bound, "status": {"phase": "Bound"}}))
     for path in (PYTORCH_JOBS, BATCH_JOBS):
-        cluster.say(path, Compute(echo), method="POST")
+        run.cluster.say(path, Compute(echo), method="POST")
     ended = await run("submit", "-f", written(run, job))
     assert (ended.status, ended.out) == (0, f"{job['kind']} default/demo created.\n")
     assert ended.err == (f"Warning: {said}.\n" if said else "")
 
 
-async def test_the_t9k_tutorial_job_warns_about_its_missing_volume_claim(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    cluster.say(
+async def test_the_t9k_tutorial_job_warns_about_its_missing_volume_claim(run: CommandLine) -> None:
+    run.cluster.say(
         "/apis/batch.tensorstack.dev/v1beta1/namespaces/default/pytorchtrainingjobs",
         Compute(echo),
         method="POST",
     )
-    say_kinds(cluster, {"batch.tensorstack.dev/v1beta1": ["pytorchtrainingjobs"]})
+    say_kinds(run.cluster, {"batch.tensorstack.dev/v1beta1": ["pytorchtrainingjobs"]})
     ended = await run("submit", "-f", str(FIXTURES / "t9k" / "job.yaml"))
     assert (ended.status, ended.out) == (0, "PyTorchTrainingJob default/mnist created.\n")
     assert "Warning: would wait: volume claim mnist not found in default" in ended.err
 
 
-async def test_a_volume_claim_in_the_same_file_is_not_reported_missing(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_volume_claim_in_the_same_file_is_not_reported_missing(run: CommandLine) -> None:
     for path in (CLAIMS, PYTORCH_JOBS):
-        cluster.say(path, Compute(echo), method="POST")
+        run.cluster.say(path, Compute(echo), method="POST")
     ended = await run("submit", "-f", written(run, CLAIM, job_with(volumes=on_claim("fresh"))))
     assert (ended.status, ended.err) == (0, "")
     assert ended.out == "PersistentVolumeClaim default/fresh created.\nPyTorchJob default/demo created.\n"
-    assert [len(created(cluster, path)) for path in (CLAIMS, PYTORCH_JOBS)] == [1, 1]
+    assert [len(created(run.cluster, path)) for path in (CLAIMS, PYTORCH_JOBS)] == [1, 1]
 
 
-async def test_missing_objects_of_volumes_are_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
-    cluster.say("/api/v1/namespaces/default/configmaps", Compute(echo), method="POST")
+async def test_missing_objects_of_volumes_are_reported(run: CommandLine) -> None:
+    run.cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+    run.cluster.say("/api/v1/namespaces/default/configmaps", Compute(echo), method="POST")
     volumes = [
         {"name": "a", "secret": {"secretName": "nope"}},
         {"name": "b", "configMap": {"name": "paths"}},
@@ -389,36 +379,33 @@ CHOOSE = "Choose another name, or delete that job first. Nothing was created."
 )
 async def test_one_rejected_object_prevents_creation_of_all_objects_in_the_file(
     run: CommandLine,
-    cluster: ScriptedCluster,
     replies: list[tuple[str, Reply, str]],
     objects: tuple[dict[str, Any], ...],
     said: list[str],
 ) -> None:
     for path, reply, method in replies:
-        cluster.say(path, reply, method=method)
+        run.cluster.say(path, reply, method=method)
     ended = await run("submit", "-f", written(run, *objects))
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.splitlines() == said
-    assert created(cluster, CLAIMS) == []
+    assert created(run.cluster, CLAIMS) == []
 
 
-async def test_unknown_kinds_and_malformed_specs_are_sent_to_the_server_unchecked(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    say_kinds(cluster, {"jobset.x-k8s.io/v1alpha2": ["jobsets"], "kubeflow.org/v1": ["pytorchjobs"]})
+async def test_unknown_kinds_and_malformed_specs_are_sent_to_the_server_unchecked(run: CommandLine) -> None:
+    say_kinds(run.cluster, {"jobset.x-k8s.io/v1alpha2": ["jobsets"], "kubeflow.org/v1": ["pytorchjobs"]})
     for path in (SETS, PYTORCH_JOBS):
-        cluster.say(path, Compute(echo), method="POST")
+        run.cluster.say(path, Compute(echo), method="POST")
     for obj in (SET, {**job_with(), "spec": "whatever"}, {**job_with(), "spec": {"pytorchReplicaSpecs": []}}):
         ended = await run("submit", "-f", written(run, obj))
         assert (ended.status, ended.err) == (0, "")
-    cluster.say(f"{SETS}/sweep", Answer(SET))
+    run.cluster.say(f"{SETS}/sweep", Answer(SET))
     ended = await run("submit", "-f", written(run, SET))
     assert "Warning: would be refused: JobSet sweep already exists in default" in ended.err
 
 
-async def test_an_unserved_version_is_reported(run: CommandLine, cluster: ScriptedCluster) -> None:
-    say_kinds(cluster, {"kubeflow.org/v1": ["pytorchjobs"]})
-    cluster.say("/apis/kubeflow.org", Answer({"versions": [{"groupVersion": "kubeflow.org/v1"}]}))
+async def test_an_unserved_version_is_reported(run: CommandLine) -> None:
+    say_kinds(run.cluster, {"kubeflow.org/v1": ["pytorchjobs"]})
+    run.cluster.say("/apis/kubeflow.org", Answer({"versions": [{"groupVersion": "kubeflow.org/v1"}]}))
     path = written(run, {**job_with(), "apiVersion": "kubeflow.org/v2"})
     ended = await run("submit", "-f", path)
     assert (ended.status, ended.out) == (1, "")
@@ -432,15 +419,15 @@ async def test_an_unserved_version_is_reported(run: CommandLine, cluster: Script
     ]
 
 
-async def test_an_unknown_but_served_version_is_created(run: CommandLine, cluster: ScriptedCluster) -> None:
-    say_kinds(cluster, {"kubeflow.org/v2": ["pytorchjobs"]})
-    cluster.say(PYTORCH_JOBS.replace("v1", "v2"), Compute(echo), method="POST")
+async def test_an_unknown_but_served_version_is_created(run: CommandLine) -> None:
+    say_kinds(run.cluster, {"kubeflow.org/v2": ["pytorchjobs"]})
+    run.cluster.say(PYTORCH_JOBS.replace("v1", "v2"), Compute(echo), method="POST")
     ended = await run("submit", "-f", written(run, {**job_with(), "apiVersion": "kubeflow.org/v2"}))
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
 
 
-async def test_a_server_dry_run_warns_and_creates_nothing(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
+async def test_a_server_dry_run_warns_and_creates_nothing(run: CommandLine) -> None:
+    run.cluster.say(PYTORCH_JOBS, Compute(echo), method="POST")
     path = written(run, job_with(gpus=64, volumes=on_claim("nothing")))
     ended = await run("submit", "-f", path, "--dry-run=server")
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created (server dry run).\n")
@@ -448,4 +435,4 @@ async def test_a_server_dry_run_warns_and_creates_nothing(run: CommandLine, clus
         " would wait: volum",
         " would never start",
     ]
-    assert created(cluster, PYTORCH_JOBS) == []
+    assert created(run.cluster, PYTORCH_JOBS) == []

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from tests.scripted.server import SUCCESS, WAIT_S, ScriptedCluster, Socket
+from tests.scripted.server import SUCCESS, WAIT_S, Socket
 from tests.support import second_account
 from tests.tui.commands.conftest import CommandLine
 from tests.tui.commands.test_curves import job_writing_to
@@ -114,15 +114,13 @@ async def test_another_account_finds_no_file_that_names_the_secret_path(
 
 
 @pytest.mark.slow
-async def test_event_files_of_a_pod_are_copied(
-    run: CommandLine, cluster: ScriptedCluster, tmp_path: Path
-) -> None:
+async def test_event_files_of_a_pod_are_copied(run: CommandLine, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="gpuconsole[trainer] brings it")
-    job_writing_to(cluster, "/mnt/runs")
+    job_writing_to(run.cluster, "/mnt/runs")
     (file,) = write_run(tmp_path / "runs").iterdir()
     body = file.read_bytes()
     listed = f"{len(body)} /mnt/runs/deep/{file.name}\n".encode()
-    cluster.say(f"{POD}/exec", Socket([(1, listed), SUCCESS]), Socket([(1, body), SUCCESS]))
+    run.cluster.say(f"{POD}/exec", Socket([(1, listed), SUCCESS]), Socket([(1, body), SUCCESS]))
     child = await run.start("tensorboard", "running")
     assert child.stdout is not None
     async with asyncio.timeout(SLOW_S):

@@ -54,20 +54,14 @@ def serve(cluster: ScriptedCluster, nodes: list[dict[str, Any]], pods: list[dict
         cluster.say(f"/api/v1/{name}", page(items))
 
 
-async def test_shared_gpu_memory_is_shown_in_gib_and_not_counted_as_gpus(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_shared_gpu_memory_is_shown_in_gib_and_not_counted_as_gpus(run: CommandLine) -> None:
     share = offering("s1", aliyun__gpu_mem="160", aliyun__gpu_count="2")
     pod = has_pod("a", "s1", aliyun__gpu_mem="40")
     pod["metadata"]["annotations"] = {"ALIYUN_COM_GPU_MEM_IDX": "1"}
-    serve(cluster, [share, offering("n1", nvidia__gpu="8")], [pod, has_pod("b", "n1", nvidia__gpu="3")])
+    serve(run.cluster, [share, offering("n1", nvidia__gpu="8")], [pod, has_pod("b", "n1", nvidia__gpu="3")])
     found = (await run("top", "nodes", "-o", "json")).values
-    assert [found[key] for key in ("gpus_total", "gpus_allocated", "gpus_free", "largest_free")] == [
-        8,
-        3,
-        5,
-        5,
-    ]
+    assert (found["gpus_total"], found["gpus_allocated"]) == (8, 3)
+    assert (found["gpus_free"], found["largest_free"]) == (5, 5)
     by_name = {each["name"]: each for each in found["items"]}
     assert by_name["n1"]["shared_memory"] is None
     assert (by_name["s1"]["mode"], by_name["s1"]["gpus_total"]) == ("share", 0)
@@ -85,27 +79,23 @@ async def test_shared_gpu_memory_is_shown_in_gib_and_not_counted_as_gpus(
     )
 
 
-async def test_gpus_on_tainted_or_cordoned_nodes_are_not_counted_as_available(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_gpus_on_tainted_or_cordoned_nodes_are_not_counted_as_available(run: CommandLine) -> None:
     tainted, of_gpus, cordoned = (offering(name, nvidia__gpu="3") for name in ("n1", "n2", "n3"))
     tainted["spec"]["taints"] = [{"key": "team", "value": "nlp", "effect": "NoSchedule"}]
-    serve(cluster, [tainted], [])
+    serve(run.cluster, [tainted], [])
     out = (await run("top", "nodes")).out
     assert "Ready, tainted" in out
     assert "0/3 (0 %); none can be had now, 3 more by tolerating a taint" in out
     of_gpus["spec"]["taints"] = [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
     cordoned["spec"]["unschedulable"] = True
-    serve(cluster, [tainted, of_gpus, cordoned], [])
+    serve(run.cluster, [tainted, of_gpus, cordoned], [])
     out = (await run("top", "nodes")).out
     assert "0/9 (0 %); 3 can be had now, at most 3 on one node, 3 more by tolerating a taint" in out
 
 
-async def test_gpu_model_and_memory_are_read_from_node_labels(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_gpu_model_and_memory_are_read_from_node_labels(run: CommandLine) -> None:
     labels = {"amd.com/gpu.product-name": "MI300X", "amd.com/gpu.vram": "192G"}
-    serve(cluster, [offering("a1", labels, amd__gpu="8")], [])
+    serve(run.cluster, [offering("a1", labels, amd__gpu="8")], [])
     ended = await run("top", "nodes", "-o", "wide")
     assert {"MI300X", "192G", "exclusive"} < set(ended.row("a1"))
 
@@ -113,19 +103,21 @@ async def test_gpu_model_and_memory_are_read_from_node_labels(
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
 @pytest.mark.parametrize("may_read_slices", [True, False])
 async def test_devices_allocated_by_resource_claims_are_counted_on_servers_with_dra(
-    run: CommandLine, cluster: ScriptedCluster, version: str, may_read_slices: bool
+    run: CommandLine, version: str, may_read_slices: bool
 ) -> None:
-    serve(cluster, [offering("n1")], [has_pod("a", "n1")])
+    serve(run.cluster, [offering("n1")], [has_pod("a", "n1")])
     offered = {"driver": "gpu.nvidia.com", "nodeName": "n1", "devices": [{"name": "g0"}, {"name": "g1"}]}
     given = {"results": [{"driver": "gpu.nvidia.com", "pool": "n1", "device": "g1"}]}
     used = {"allocation": {"devices": given}, "reservedFor": [{"resource": "pods", "uid": "a"}]}
     api = f"resource.k8s.io/{version}"
-    say_groups(cluster, resource_k8s_io=[version])
-    cluster.say(f"/apis/{api}", holds("resourceclaims", "resourceslices"))
+    say_groups(run.cluster, resource_k8s_io=[version])
+    run.cluster.say(f"/apis/{api}", holds("resourceclaims", "resourceslices"))
     claim = {"metadata": {"name": "c", "namespace": "default", "uid": "c"}, "status": used}
-    cluster.say(f"/apis/{api}/resourceclaims", page([claim]))
+    run.cluster.say(f"/apis/{api}/resourceclaims", page([claim]))
     slices = page([{"metadata": {"name": "s", "uid": "s"}, "spec": offered}])
-    cluster.say(f"/apis/{api}/resourceslices", slices if may_read_slices else refusal(403, "no", "Forbidden"))
+    run.cluster.say(
+        f"/apis/{api}/resourceslices", slices if may_read_slices else refusal(403, "no", "Forbidden")
+    )
     found = (await run("top", "nodes", "-o", "json")).values
     (row,) = found["items"]
     total = 2 if may_read_slices else 1
@@ -135,10 +127,8 @@ async def test_devices_allocated_by_resource_claims_are_counted_on_servers_with_
     assert jobs["gpus_allocated"] == 1
 
 
-async def test_a_resource_named_in_the_settings_counts_as_an_accelerator(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    serve(cluster, [offering("n1", example__npu_v2="4")], [has_pod("a", "n1", example__npu_v2="1")])
+async def test_a_resource_named_in_the_settings_counts_as_an_accelerator(run: CommandLine) -> None:
+    serve(run.cluster, [offering("n1", example__npu_v2="4")], [has_pod("a", "n1", example__npu_v2="1")])
     assert (await run("top", "nodes", "-o", "json")).values["gpus_total"] == 0
     folder = run.home / "config/gpuconsole"
     folder.mkdir(parents=True)
@@ -184,12 +174,10 @@ def cluster_pods(exporters: dict[str, Reply]) -> list[Object]:
     ]
 
 
-async def test_top_nodes_live_prints_each_gpus_metrics_source_and_age(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    serve_exporters(cluster, n1=text(), n2=refusal(503, "error trying to reach service"))
+async def test_top_nodes_live_prints_each_gpus_metrics_source_and_age(run: CommandLine) -> None:
+    serve_exporters(run.cluster, n1=text(), n2=refusal(503, "error trying to reach service"))
     usage = {"cpu": "12500m", "memory": "100Gi"}
-    cluster.say(f"{METRICS}/nodes", page([{"metadata": {"name": "n1"}, "usage": usage}]))
+    run.cluster.say(f"{METRICS}/nodes", page([{"metadata": {"name": "n1"}, "usage": usage}]))
     printed = await run("top", "nodes", "--live")
     assert printed.err == ""
     lines = [" ".join(line.split()) for line in printed.out.splitlines()]
@@ -203,10 +191,8 @@ async def test_top_nodes_live_prints_each_gpus_metrics_source_and_age(
     assert lines[-1] == "Measured: 2 GPUs of 4; they work 49 % of the time."
 
 
-async def test_json_has_live_measurements_next_to_allocations(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    serve_exporters(cluster, n1=text("optional-fields"), n2=text("mig"))
+async def test_json_has_live_measurements_next_to_allocations(run: CommandLine) -> None:
+    serve_exporters(run.cluster, n1=text("optional-fields"), n2=text("mig"))
     items = (await run("top", "nodes", "--live", "-o", "json")).values["items"]
     n1, n2 = items
     assert n1["gpus_total"] == 2
@@ -225,16 +211,14 @@ async def test_json_has_live_measurements_next_to_allocations(
     assert "live" not in (await run("top", "nodes", "-o", "json")).values["items"][0]
 
 
-async def test_top_jobs_live_prints_each_rank_with_its_gpu(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    serve_exporters(cluster, n1=text("optional-fields"), n2=text())
+async def test_top_jobs_live_prints_each_rank_with_its_gpu(run: CommandLine) -> None:
+    serve_exporters(run.cluster, n1=text("optional-fields"), n2=text())
     assert "bert" in (await run("top", "jobs", "-A")).out
     printed = await run("top", "jobs", "-A", "--live")
     lines = [" ".join(line.split()) for line in printed.out.splitlines()]
     assert lines[0] == "NAMESPACE JOB RANK INSTANCE NODE GPU UTIL MEMORY POWER TEMP SOURCE AGE NOTE"
     assert lines[1] == "vision bert 0 master-0 n1 – – – – – – – DCGM does not say whose GPUs these are."
-    serve_exporters(cluster, n1=text(), n2=text())
+    serve_exporters(run.cluster, n1=text(), n2=text())
     printed = await run("top", "jobs", "-A", "--live")
     assert " ".join(printed.row("vision")).startswith(
         "vision bert 0 master-0 n1 0 98% 71G/80G 387W 64C DCGM "
@@ -245,30 +229,26 @@ async def test_top_jobs_live_prints_each_rank_with_its_gpu(
 
 
 @pytest.mark.parametrize("is_set", [True, False])
-async def test_the_configured_prometheus_is_queried(
-    run: CommandLine, cluster: ScriptedCluster, is_set: bool
-) -> None:
-    serve_exporters(cluster, n1=refusal(503, "dead"))
+async def test_the_configured_prometheus_is_queried(run: CommandLine, is_set: bool) -> None:
+    serve_exporters(run.cluster, n1=refusal(503, "dead"))
     path = "/api/v1/namespaces/obs/services/thanos:9090/proxy/api/v1/query"
-    cluster.say(path, answering(read_at=vector(({**BUSY, "Hostname": "n1"}, 55))))
+    run.cluster.say(path, answering(read_at=vector(({**BUSY, "Hostname": "n1"}, 55))))
     config = Path(run.home) / "config" / "gpuconsole" / "config.yaml"
     if is_set:
         config.parent.mkdir(parents=True)
         config.write_text("prometheus: obs/thanos:9090\n")
     printed = await run("top", "nodes", "--live")
     assert ("55%" in printed.out and "Prometheus" in printed.out) is is_set
-    assert bool(cluster.asked(path)) is is_set
+    assert bool(run.cluster.asked(path)) is is_set
 
 
-async def test_without_a_job_that_holds_gpus_there_is_nothing_to_measure(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    serve_exporters(cluster, n1=text())
-    cluster.forget(PODS)
-    say_pods(cluster, *cluster_pods({"n1": text()}))
+async def test_without_a_job_that_holds_gpus_there_is_nothing_to_measure(run: CommandLine) -> None:
+    serve_exporters(run.cluster, n1=text())
+    run.cluster.forget(PODS)
+    say_pods(run.cluster, *cluster_pods({"n1": text()}))
     printed = await run("top", "jobs", "-A", "--live")
     assert (printed.status, printed.out) == (0, "No running job holds GPUs.\n")
-    assert proxied(cluster) == []
+    assert proxied(run.cluster) == []
 
 
 def told(*utilisations: int) -> Answer:
@@ -298,10 +278,8 @@ def lab(cluster: ScriptedCluster, exporter: Reply | None) -> None:
         cluster.say(proxy_path("a"), exporter)
 
 
-async def test_top_users_prints_jobs_and_currently_idle_gpus_of_each_user(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    lab(cluster, told(1, 97))
+async def test_top_users_prints_jobs_and_currently_idle_gpus_of_each_user(run: CommandLine) -> None:
+    lab(run.cluster, told(1, 97))
     ended = await run("top", "users")
     assert ended.status == 0 and ended.err == ""
     assert ended.row("li") == ["li", "1", "job", "–", "2", "2", "1", "of", "2", "–", "–"]
@@ -312,10 +290,8 @@ async def test_top_users_prints_jobs_and_currently_idle_gpus_of_each_user(
     assert ended.out.splitlines()[-1] == said
 
 
-async def test_idle_gpu_hours_cover_only_the_observed_time(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    lab(cluster, told(1, 97))
+async def test_idle_gpu_hours_cover_only_the_observed_time(run: CommandLine) -> None:
+    lab(run.cluster, told(1, 97))
     ended = await run("top", "users", "--observe", "1s", "-o", "json")
     li, maria = ended.values["items"]
     assert (li["user"], li["gpus_held"], li["gpus_requested"], li["gpus_idle"]) == ("li", 2, 2, 1)
@@ -339,9 +315,9 @@ async def test_idle_gpu_hours_cover_only_the_observed_time(
     ],
 )
 async def test_without_telemetry_idle_gpus_are_unknown_and_stderr_gives_the_reason(
-    run: CommandLine, cluster: ScriptedCluster, exporter: Reply | None, words: str
+    run: CommandLine, exporter: Reply | None, words: str
 ) -> None:
-    lab(cluster, exporter)
+    lab(run.cluster, exporter)
     ended = await run("top", "users")
     assert ended.status == 0 and words in ended.err and len(ended.err.splitlines()) == 1
     assert ended.row("li") == ["li", "1", "job", "–", "2", "2", "–", "–", "–"]
@@ -351,12 +327,10 @@ async def test_without_telemetry_idle_gpus_are_unknown_and_stderr_gives_the_reas
     assert values["observed_from"] is None and words in values["notices"][0]
 
 
-async def test_the_why_command_reports_gpu_warnings_of_a_running_job(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    lab(cluster, Answer(XID.encode(), headers=PLAIN))
-    cluster.say("/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert", Answer(BERT))
-    cluster.say(
+async def test_the_why_command_reports_gpu_warnings_of_a_running_job(run: CommandLine) -> None:
+    lab(run.cluster, Answer(XID.encode(), headers=PLAIN))
+    run.cluster.say("/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert", Answer(BERT))
+    run.cluster.say(
         "/api/v1/namespaces/default/pods/bert-master-0", Answer(pod_of(BERT, "master-0", on="a", gpus=2))
     )
     ended = await run("why", "bert")

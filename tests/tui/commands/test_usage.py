@@ -50,11 +50,11 @@ async def test_one_shot_commands_load_neither_the_screens_nor_torch(tmp_path: Pa
     assert not loaded & {"textual", "rich", "torch", "numpy", "tensorboard", "plotext"}
 
 
-async def test_commands_that_read_import_no_aiohttp(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_commands_that_read_import_no_aiohttp(run: CommandLine) -> None:
     lines = ("list", "top nodes", "get running", "data list")
     flag = f"--kubeconfig {run.home / 'kubeconfig'}"
     loaded = await imported_by(*(f"{line} {flag}" for line in lines), home=run.home)
-    asked = {each.path.rpartition("/")[2] for each in cluster.requests}
+    asked = {each.path.rpartition("/")[2] for each in run.cluster.requests}
     assert asked >= {"pods", "nodes", "services", "persistentvolumeclaims"}
     assert not loaded & {"aiohttp", "textual", "rich", "torch", "numpy"}
 
@@ -203,11 +203,11 @@ async def test_a_foreign_package_that_shadows_ours_is_named_without_a_traceback(
     assert "Traceback" not in err.decode()
 
 
-async def test_ctrl_c_ends_quietly(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_ctrl_c_ends_quietly(run: CommandLine) -> None:
     pods = "/api/v1/namespaces/default/pods"
-    cluster.replace(pods, Stream())
+    run.cluster.replace(pods, Stream())
     child = await run.start("list")
-    await cluster.until_asked(pods)
+    await run.cluster.until_asked(pods)
     child.send_signal(signal.SIGINT)
     out, err = await child.communicate()
     assert (child.returncode, out, err) == (130, b"", b"")
@@ -237,13 +237,13 @@ async def test_ctrl_c_ends_quietly(run: CommandLine, cluster: ScriptedCluster) -
     ids=" ".join,
 )
 async def test_every_command_reports_a_server_that_is_not_a_kubernetes_api(
-    run: CommandLine, cluster: ScriptedCluster, reply: Answer, words: tuple[str, ...]
+    run: CommandLine, reply: Answer, words: tuple[str, ...]
 ) -> None:
-    cluster.say_everywhere(reply)
+    run.cluster.say_everywhere(reply)
     ended = await run(*words)
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith("This address answers, but it is not a Kubernetes API.\n")
-    assert f"{cluster.host}/version" in ended.err
+    assert f"{run.cluster.host}/version" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ async def test_an_unreachable_sandbox_is_reported_with_the_start_command(alone: 
         assert (ended.status, said in ended.err) == (1, True), ended.err
 
 
-async def test_get_explains_how_to_reach_a_tensorboard(run: CommandLine, cluster: ScriptedCluster) -> None:
+async def test_get_explains_how_to_reach_a_tensorboard(run: CommandLine) -> None:
     service = {
         "metadata": {"name": "running-tensorboard", "labels": {"role": "tensorboard", "release": "running"}},
         "spec": {"ports": [{"port": 6006}], "selector": {"app": "board"}},
@@ -314,10 +314,10 @@ async def test_get_explains_how_to_reach_a_tensorboard(run: CommandLine, cluster
     ):
         place = f"/api/v1/namespaces/default/{path}"
         if path == "services":
-            cluster.replace(place, page(objects))
+            run.cluster.replace(place, page(objects))
         else:
             recorded = Answer({"metadata": {"resourceVersion": "1"}, "items": objects})
-            cluster.replace(place, recorded)
+            run.cluster.replace(place, recorded)
     printed = await run("get", "running", "-n", "default")
     assert "TensorBoard:  gpuconsole -n default forward running" in printed.out, printed
     assert (await run("get", "running", "-o", "json")).values["tensorboard"] is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
+from tests.scripted.server import Answer, Asked, Compute, Reply, page, refusal
 from tests.support.objects import pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
 
@@ -35,15 +35,13 @@ LIST_KEYS = (
 )
 
 
-async def test_list_json_has_the_silence_and_last_loss_of_each_running_job(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_list_json_has_the_silence_and_last_loss_of_each_running_job(run: CommandLine) -> None:
     def log(asked: Asked) -> Answer:
         stamp = (datetime.now(UTC) - timedelta(seconds=200)).isoformat().replace("+00:00", "Z")
         return Answer(f"{stamp} step 1 loss 2.5\n{stamp} step 2 loss 2.25\n".encode())
 
     for name in ("running-master-0", "running-worker-0", "done-master-0", "done"):
-        cluster.say(f"/api/v1/namespaces/default/pods/{name}/log", Compute(log))
+        run.cluster.say(f"/api/v1/namespaces/default/pods/{name}/log", Compute(log))
     found = {job["name"]: job for job in (await run("list", "-o", "json")).values["items"]}
     assert 200 <= found["running"]["silent_s"] < 260 and found["running"]["loss"] == 2.25
     assert found["waits"]["silent_s"] is None and found["waits"]["loss"] is None
@@ -54,20 +52,12 @@ async def test_top_nodes_json_has_all_gpu_numbers_of_the_recorded_nodes(run: Com
     ended = await run("top", "nodes", "-o", "json")
     assert ended.status == 0
     found = ended.values
-    assert {name: found[name] for name in ("gpus_total", "gpus_allocated")} == {
-        "gpus_total": 29,
-        "gpus_allocated": 15,
-    }
+    assert (found["gpus_total"], found["gpus_allocated"]) == (29, 15)
     seen = {}
     for node in found["items"]:
         ((resource, share),) = node["resources"].items()
-        seen[node["name"]] = (
-            node["status"],
-            resource,
-            share["total"],
-            share["allocated"],
-            share["unhealthy"],
-        )
+        shares = (share["total"], share["allocated"], share["unhealthy"])
+        seen[node["name"]] = (node["status"], resource, *shares)
         assert {"ip", "roles", "gpu_model", "gpus_total", "gpus_allocated", "gpus_unhealthy"} < node.keys()
         assert sum(holder["gpus"] for holder in node["holders"]) == node["gpus_allocated"]
         assert all(holder.keys() >= {"namespace", "pod", "job", "gpus"} for holder in node["holders"])
@@ -156,8 +146,8 @@ async def test_list_json_without_jobs_is_an_empty_items_list(run: CommandLine) -
     assert ended.err == ""
 
 
-async def test_get_shows_one_job_with_its_instances(run: CommandLine, cluster: ScriptedCluster) -> None:
-    cluster.forget("/api/v1/namespaces/default/services")
+async def test_get_shows_one_job_with_its_instances(run: CommandLine) -> None:
+    run.cluster.forget("/api/v1/namespaces/default/services")
     found = (await run("get", "waits", "-o", "json")).values
     assert set(LIST_KEYS.split()) | {"instances", "conditions", "tensorboard"} <= found.keys()
     keys = "name role index is_chief ranks ranks_proof status reason gpus node restarts age_s"
@@ -175,12 +165,10 @@ async def test_get_shows_one_job_with_its_instances(run: CommandLine, cluster: S
     assert printed.row("worker-1")[1] == "Pending"
 
 
-async def test_get_finds_the_tensorboard_that_arena_started(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_get_finds_the_tensorboard_that_arena_started(run: CommandLine) -> None:
     found = (await run("get", "pytorch-dist", "-o", "json")).values
     assert found["tensorboard"] == "http://192.0.2.2:32199"
-    (asked, *_) = cluster.asked("/api/v1/namespaces/default/services")
+    (asked, *_) = run.cluster.asked("/api/v1/namespaces/default/services")
     assert asked.query["labelSelector"] == "role=tensorboard,release=pytorch-dist"
 
 
@@ -208,14 +196,12 @@ async def test_data_list_shows_the_claims(run: CommandLine) -> None:
     assert (await run("data", "list")).row("training-data")[1:4] == ["RWX", "10Gi", "Bound"]
 
 
-async def test_info_shows_cluster_files_versions_and_the_users_permissions(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_info_shows_cluster_files_versions_and_the_users_permissions(run: CommandLine) -> None:
     def review(asked: Asked) -> Reply:
         return Answer({"status": {"allowed": b'"delete"' not in asked.body}}, 201)
 
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    cluster.say(path, Compute(review), method="POST")
+    run.cluster.say(path, Compute(review), method="POST")
     found = (await run("info", "-o", "json")).values
     assert found["cluster"]["context"] == "recorded"
     assert found["cluster"]["server_version"].startswith("v1.36")
@@ -227,18 +213,16 @@ async def test_info_shows_cluster_files_versions_and_the_users_permissions(
     assert "secret-token" not in printed.out + printed.err
 
 
-async def test_info_skips_access_reviews_for_verbs_that_the_users_rules_exclude(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_info_skips_access_reviews_for_verbs_that_the_users_rules_exclude(run: CommandLine) -> None:
     reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     rules = [{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}]
     status = {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
-    cluster.say(reviews.replace("access", "rules"), Answer({"status": status}, 201), method="POST")
-    cluster.say(reviews, Answer({"status": {"allowed": True}}, 201), method="POST")
+    run.cluster.say(reviews.replace("access", "rules"), Answer({"status": status}, 201), method="POST")
+    run.cluster.say(reviews, Answer({"status": {"allowed": True}}, 201), method="POST")
     may = (await run("info", "-o", "json")).values["cluster"]["may"]
     assert may["pods"] == {"list": True} and may["nodes"] == {"list": False}
     assert may["pytorchjobs"] == {"list": False, "create": False, "delete": False}
-    assert len(cluster.asked(reviews, method="POST")) == 1
+    assert len(run.cluster.asked(reviews, method="POST")) == 1
 
 
 async def test_info_works_without_a_cluster(alone: CommandLine) -> None:
@@ -248,11 +232,11 @@ async def test_info_works_without_a_cluster(alone: CommandLine) -> None:
 
 
 async def test_without_node_permission_jobs_are_complete_and_gpus_are_counted_from_pods(
-    run: CommandLine, cluster: ScriptedCluster
+    run: CommandLine,
 ) -> None:
-    cluster.forget("/api/v1/nodes")
+    run.cluster.forget("/api/v1/nodes")
     words = 'nodes is forbidden: User "li" cannot list resource "nodes"'
-    cluster.say("/api/v1/nodes", refusal(403, words, "Forbidden"))
+    run.cluster.say("/api/v1/nodes", refusal(403, words, "Forbidden"))
     ended = await run("list")
     assert (ended.status, ended.err) == (0, "")
     assert ended.row("running")[4:6] == ["2", "2"]
@@ -265,29 +249,27 @@ async def test_without_node_permission_jobs_are_complete_and_gpus_are_counted_fr
     assert (found["is_partial"], found["partial"]) == (True, ["nodes"])
 
 
-async def test_a_user_of_one_namespace_without_jobs_gets_an_empty_list(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_a_user_of_one_namespace_without_jobs_gets_an_empty_list(run: CommandLine) -> None:
     for group in ("kubeflow.org/v1/{}pytorchjobs", "batch/v1/{}jobs"):
-        cluster.forget("/apis/" + group.format(""))
-        cluster.say("/apis/" + group.format(""), refusal(403, "not at the cluster scope", "Forbidden"))
-        cluster.say("/apis/" + group.format("namespaces/default/"), page([]))
-    cluster.forget("/api/v1/pods")
-    cluster.say("/api/v1/pods", page([]))
+        run.cluster.forget("/apis/" + group.format(""))
+        run.cluster.say("/apis/" + group.format(""), refusal(403, "not at the cluster scope", "Forbidden"))
+        run.cluster.say("/apis/" + group.format("namespaces/default/"), page([]))
+    run.cluster.forget("/api/v1/pods")
+    run.cluster.say("/api/v1/pods", page([]))
     ended = await run("list")
     assert (ended.status, ended.out, ended.err) == (0, "", "No jobs in namespace default.\n")
 
 
 @pytest.mark.parametrize(("ahead_s", "mark"), [(0.0, ""), (3600.0, "~")])
 async def test_ages_are_marked_approximate_if_the_clusters_clock_differs(
-    run: CommandLine, cluster: ScriptedCluster, ahead_s: float, mark: str
+    run: CommandLine, ahead_s: float, mark: str
 ) -> None:
-    cluster.clock_ahead_s = ahead_s
+    run.cluster.clock_ahead_s = ahead_s
     created = datetime.now(UTC) + timedelta(seconds=ahead_s - 630)
     meta = {"name": "b", "namespace": "default", "uid": "b"}
     meta["creationTimestamp"] = created.strftime("%Y-%m-%dT%H:%M:%SZ")
-    cluster.forget("/apis/kubeflow.org/v1/pytorchjobs")
-    cluster.say("/apis/kubeflow.org/v1/pytorchjobs", page([{"metadata": meta, "spec": {}}]))
+    run.cluster.forget("/apis/kubeflow.org/v1/pytorchjobs")
+    run.cluster.say("/apis/kubeflow.org/v1/pytorchjobs", page([{"metadata": meta, "spec": {}}]))
     assert set((await run("list", "-o", "wide")).row("b")) & {f"{mark}10m", f"{mark}11m"}
 
 
@@ -297,13 +279,11 @@ def job_object(name: str, namespace: str, gpus: int, *, is_suspended: bool = Fal
     return made
 
 
-async def test_top_jobs_excludes_suspended_jobs_from_requested_gpus(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_top_jobs_excludes_suspended_jobs_from_requested_gpus(run: CommandLine) -> None:
     jobs = [job_object("waits", "default", 4), job_object("rests", "default", 2, is_suspended=True)]
     for path, items in (("/apis/kubeflow.org/v1/pytorchjobs", jobs), ("/api/v1/pods", [])):
-        cluster.forget(path)
-        cluster.say(path, page(items))
+        run.cluster.forget(path)
+        run.cluster.say(path, page(items))
     found = (await run("top", "jobs", "-o", "json")).values
     assert [job["status"] for job in found["items"]] == ["Pending", "Suspended"]
     assert (found["gpus_allocated"], found["gpus_requested"]) == (0, found["items"][0]["gpus_requested"])
@@ -315,9 +295,7 @@ async def test_names_from_list_are_accepted_by_get(run: CommandLine) -> None:
     assert (await run("get", listed[0], "-o", "json")).status == 0
 
 
-async def test_top_jobs_reports_gpus_still_held_by_finished_pods_and_jobs(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_top_jobs_reports_gpus_still_held_by_finished_pods_and_jobs(run: CommandLine) -> None:
     half, failed = pytorch_job("half", workers=2, gpus=4), pytorch_job("failed", workers=2, gpus=1)
     failed["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
     pods = [
@@ -331,8 +309,8 @@ async def test_top_jobs_reports_gpus_still_held_by_finished_pods_and_jobs(
         "/api/v1/pods": pods,
         "/api/v1/namespaces/default/pods": pods,
     }.items():
-        cluster.forget(path)
-        cluster.say(path, page(items))
+        run.cluster.forget(path)
+        run.cluster.say(path, page(items))
     assert (await run("top", "jobs")).out.endswith(
         "\nNot in the total: 4 GPUs of finished pods and 1 GPU of finished jobs.\n"
         "Allocated/Requested GPUs (1 GPU held by pods of finished jobs): 5/5 (100 %)\n"

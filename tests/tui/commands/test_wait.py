@@ -123,31 +123,29 @@ async def ends(child: Forked) -> tuple[int, str, str]:
     ],
 )
 async def test_wait_returns_at_once_if_the_condition_is_already_decided(
-    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...], status: int, out: str, said: str
+    run: CommandLine, words: tuple[str, ...], status: int, out: str, said: str
 ) -> None:
     found = await run("wait", *words)
     assert (found.status, found.out) == (status, out), found.err
     assert said in found.err if said else not found.err
-    assert not cluster.asked(JOBS, watch=True) or status == 124
+    assert not run.cluster.asked(JOBS, watch=True) or status == 124
 
 
 @pytest.mark.parametrize("words", [(), ("a", "--for=nothing"), ("a", "--timeout=5"), ("a", "--exec")])
 async def test_wait_rejects_invalid_arguments_before_any_request(
-    run: CommandLine, cluster: ScriptedCluster, words: tuple[str, ...]
+    run: CommandLine, words: tuple[str, ...]
 ) -> None:
     (await run("wait", *words)).reports(2, "See gpuconsole wait --help")
-    assert cluster.requests == []
+    assert run.cluster.requests == []
 
 
-async def test_two_jobs_are_waited_for_through_a_restart_of_the_server(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    jobs = Cluster(cluster, "a", "b", "c")
+async def test_two_jobs_are_waited_for_through_a_restart_of_the_server(run: CommandLine) -> None:
+    jobs = Cluster(run.cluster, "a", "b", "c")
     child = await waiting(run, jobs, "a", "b", "c")
     jobs.end("a", 0)
     jobs.end("b", 3)
     await jobs.restart()
-    await cluster.until_asked(JOBS, 2, watch=True)
+    await run.cluster.until_asked(JOBS, 2, watch=True)
     jobs.end("c", 4)
     status, out, err = await ends(child)
     assert (status, out) == (3, "a Succeeded\nb Failed\nc Failed\n"), err
@@ -155,17 +153,15 @@ async def test_two_jobs_are_waited_for_through_a_restart_of_the_server(
     assert "To see why: gpuconsole why b\n" in err
 
 
-async def test_the_first_failure_ends_a_wait_for_success(run: CommandLine, cluster: ScriptedCluster) -> None:
-    jobs = Cluster(cluster, "a", "b")
+async def test_the_first_failure_ends_a_wait_for_success(run: CommandLine) -> None:
+    jobs = Cluster(run.cluster, "a", "b")
     child = await waiting(run, jobs, "a", "b", "--for=succeeded")
     jobs.end("b", 3)
     assert (await ends(child))[:2] == (3, "a Running\nb Failed\n")
 
 
-async def test_a_deleted_job_ends_the_wait_even_if_recreated_with_the_same_name(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    jobs = Cluster(cluster, "a", "b")
+async def test_a_deleted_job_ends_the_wait_even_if_recreated_with_the_same_name(run: CommandLine) -> None:
+    jobs = Cluster(run.cluster, "a", "b")
     child = await waiting(run, jobs, "a", "b")
     jobs.change("a-master-0", None)
     jobs.change("a", None)
@@ -178,17 +174,15 @@ async def test_a_deleted_job_ends_the_wait_even_if_recreated_with_the_same_name(
     assert "PyTorchJob default/a was deleted before it ended.\n" in err
 
 
-async def test_wait_returns_the_exit_code_of_a_late_pod_and_1_for_a_deleted_pod(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    jobs = Cluster(cluster, "late", "gone")
+async def test_wait_returns_the_exit_code_of_a_late_pod_and_1_for_a_deleted_pod(run: CommandLine) -> None:
+    jobs = Cluster(run.cluster, "late", "gone")
     late = {**jobs.objects["late-master-0"], "status": ended(3)}
-    cluster.say("/api/v1/namespaces/default/pods/late-master-0", Answer(late))
+    run.cluster.say("/api/v1/namespaces/default/pods/late-master-0", Answer(late))
     child = await waiting(run, jobs, "late")
     jobs.change("late", is_over(1))
     assert (await ends(child))[:2] == (3, "late Failed\n")
     child = run.fork("wait", "gone", "--exec", f"{sys.executable} -c 'import os; print(os.environ)'")
-    await cluster.until_asked(PODS, 2, watch=True)
+    await run.cluster.until_asked(PODS, 2, watch=True)
     jobs.change("gone-master-0", None)
     jobs.change("gone", is_over(1))
     status, out, _ = await ends(child)
@@ -216,10 +210,8 @@ async def test_a_command_runs_afterwards_without_a_shell_and_does_not_change_the
     assert (late.status, late.out) == (124, "running Running\n")
 
 
-async def test_ctrl_c_and_timeout_print_the_command_to_wait_again(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    jobs = Cluster(cluster, "a")
+async def test_ctrl_c_and_timeout_print_the_command_to_wait_again(run: CommandLine) -> None:
+    jobs = Cluster(run.cluster, "a")
     child = await run.start("wait", "a", "-A", "--timeout=2h", "--for=succeeded", "-T", "pytorchjob")
     await jobs.until_watched()
     child.send_signal(signal.SIGINT)
@@ -235,19 +227,19 @@ async def test_ctrl_c_and_timeout_print_the_command_to_wait_again(
 
 
 async def test_wait_reports_an_unreachable_clusters_job_as_unknown_with_its_last_status(
-    run: CommandLine, cluster: ScriptedCluster
+    run: CommandLine,
 ) -> None:
-    jobs = Cluster(cluster, "a")
+    jobs = Cluster(run.cluster, "a")
     child = await waiting(run, jobs, "a", "--timeout=2s")
-    await cluster.go_away()
+    await run.cluster.go_away()
     status, out, err = await ends(child)
     assert (status, out) == (124, "a Unknown\n")
     assert "PyTorchJob default/a was last seen Running (away) after 2s.\n" in err
-    await cluster.come_back()
+    await run.cluster.come_back()
 
 
-async def test_a_terminal_shows_each_change(run: CommandLine, cluster: ScriptedCluster) -> None:
-    jobs = Cluster(cluster, "a")
+async def test_a_terminal_shows_each_change(run: CommandLine) -> None:
+    jobs = Cluster(run.cluster, "a")
     words = (sys.executable, "-P", "-m", "tui", "wait", "a")
 
     def seen(loop: Any) -> str:

@@ -23,10 +23,8 @@ def serve_each(cluster: ScriptedCluster) -> None:
         cluster.say(f"{JOBS}/{job['metadata']['name']}", Answer(job))
 
 
-async def test_the_why_command_prints_the_sentence_then_facts_then_remedies(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    serve_each(cluster)
+async def test_the_why_command_prints_the_sentence_then_facts_then_remedies(run: CommandLine) -> None:
+    serve_each(run.cluster)
     ended = await run("why", "too-big")
     assert (ended.status, ended.err) == (0, "")
     lines = ended.out.splitlines()
@@ -43,10 +41,8 @@ async def test_advised_commands_name_the_cluster(run: CommandLine) -> None:
     assert ended.err.splitlines()[-1] == "To list all jobs: gpuconsole --context recorded list -A"
 
 
-async def test_json_and_yaml_of_the_why_command_have_the_documented_keys(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    serve_each(cluster)
+async def test_json_and_yaml_of_the_why_command_have_the_documented_keys(run: CommandLine) -> None:
+    serve_each(run.cluster)
     ended = await run("why", "PyTorchJob/too-big", "-o", "json")
     found = ended.values
     assert list(found) == ["status", "sentence", "facts", "help", "failure"]
@@ -57,10 +53,8 @@ async def test_json_and_yaml_of_the_why_command_have_the_documented_keys(
     assert as_yaml == found
 
 
-async def test_the_why_command_prints_the_pods_of_a_running_job(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
-    serve_each(cluster)
+async def test_the_why_command_prints_the_pods_of_a_running_job(run: CommandLine) -> None:
+    serve_each(run.cluster)
     ended = await run("why", "running")
     assert (ended.status, ended.out) == (0, "It runs: 1 of 1 pod.\n\nSeen:\n  pods: Running: master-0\n")
 
@@ -71,13 +65,13 @@ async def test_the_why_command_reports_a_missing_job_and_rejects_invalid_usage(r
     assert (await run("why", "too-big", "-o", "wide")).status == 2
 
 
-async def test_cluster_text_cannot_move_the_terminal(run: CommandLine, cluster: ScriptedCluster) -> None:
-    serve_each(cluster)
+async def test_cluster_text_cannot_move_the_terminal(run: CommandLine) -> None:
+    serve_each(run.cluster)
     events = "/api/v1/namespaces/default/resourcequotas"
-    cluster.replace(
+    run.cluster.replace(
         "/api/v1/namespaces/default/events", refusal(403, "no\x1b]0;title\x07 \u202eevents\x9b2J")
     )
-    cluster.forget(events)
+    run.cluster.forget(events)
     ended = await run("why", "too-big")
     assert ended.status == 0
     said = next(line for line in ended.out.splitlines() if line.startswith("  unseen: events: "))
@@ -85,9 +79,7 @@ async def test_cluster_text_cannot_move_the_terminal(run: CommandLine, cluster: 
     assert not set("\x1b\x07\x9b\u202e") & set(ended.out + ended.err)
 
 
-async def test_list_get_and_top_jobs_show_the_reason_from_why(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_list_get_and_top_jobs_show_the_reason_from_why(run: CommandLine) -> None:
     job = pytorch_job("bert", creationTimestamp="2026-11-01T00:00:00Z") | {"status": {"conditions": []}}
     refused = {
         "metadata": {"name": "e", "namespace": "default", "uid": "e"},
@@ -97,8 +89,8 @@ async def test_list_get_and_top_jobs_show_the_reason_from_why(
     }
     events = "/api/v1/namespaces/default/events"
     for path, items in (("/apis/kubeflow.org/v1/pytorchjobs", [job]), (events, [refused])):
-        cluster.replace(path, page(items))
-    cluster.say(f"{JOBS}/bert", Answer(job))
+        run.cluster.replace(path, page(items))
+    run.cluster.say(f"{JOBS}/bert", Answer(job))
     reason = "Waits for quota: a pod needs 1 pods; quota gpus has 2 of 2 pods used"
     assert (await run("why", "bert")).out.startswith(reason)
     for command in (("list",), ("top", "jobs")):
@@ -152,10 +144,10 @@ def rank(number: int, line: int, function: str) -> Talk:
 
 @pytest.mark.usefixtures("bert")
 async def test_diagnose_names_each_ranks_stack_frame_and_the_rank_missing_from_a_collective(
-    run: CommandLine, cluster: ScriptedCluster
+    run: CommandLine,
 ) -> None:
     for number, (place, function) in enumerate(zip(PLACES, ("step", "load"), strict=True)):
-        cluster.say(f"{PODS}/bert-{place}/exec", rank(number, 40 + number, function))
+        run.cluster.say(f"{PODS}/bert-{place}/exec", rank(number, 40 + number, function))
     ended = await run("diagnose", "bert")
     said = (
         "Rank 0 in step (train.py:40), rank 1 in load (train.py:41)."
@@ -170,12 +162,10 @@ async def test_diagnose_names_each_ranks_stack_frame_and_the_rank_missing_from_a
 
 
 @pytest.mark.usefixtures("bert")
-async def test_diagnose_names_the_missing_pods_exec_permission(
-    run: CommandLine, cluster: ScriptedCluster
-) -> None:
+async def test_diagnose_names_the_missing_pods_exec_permission(run: CommandLine) -> None:
     why = 'pods "bert-master-0" is forbidden: User "li" cannot create resource "pods/exec"'
     for place in PLACES:
-        cluster.say(f"{PODS}/bert-{place}/exec", refusal(403, why))
+        run.cluster.say(f"{PODS}/bert-{place}/exec", refusal(403, why))
     ended = await run("diagnose", "bert")
     assert ended.status == 0
     assert ended.out.splitlines()[-1] == (
