@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from tests.scripted.server import WAIT_S, Compute, ScriptedCluster, Stall, Stream, page, refusal
 from tests.support.objects import Object, node, pod_of, pytorch_job
@@ -47,22 +48,29 @@ class Playground:
         assert isinstance(pilot.app, Console)
         self.console: Console = pilot.app
 
-    async def until(self, is_so: Callable[[], object]) -> None:
+    async def until(self, is_so: Callable[[], object], words: str = "") -> None:
         """Run the console until a condition holds; on a loaded machine that may take long."""
         for _ in range(int(WAIT_S / POLL_S)):
             if is_so():
                 return
             await self.pilot.pause(POLL_S)
-        raise AssertionError(f"never came true: {_source(is_so)}; on screen:\n{self.text}")
+        raise AssertionError(f"never came true: {words or _source(is_so)}; on screen:\n{self.text}")
 
     async def until_idle(self) -> None:
         """Run the console until nothing is queued, drawn or running."""
         await self.until(lambda: self.console.is_idle)
 
-    async def press(self, *keys: str) -> None:
+    async def press(self, *keys: str, shows: str | type[Screen[Any]] = "") -> None:
+        """Press keys, and wait until the screen shows a text, or is of a class."""
         await self.pilot.press(*keys)
         await self.rest()
         await self.pilot.pause()
+        if shows:
+            await self.until(lambda: self.is_shown(shows), f"{shows!r} is shown")
+
+    def is_shown(self, wanted: str | type[Screen[Any]]) -> bool:
+        """Return True if the screen shows a text, or is of a class."""
+        return wanted in self.text if isinstance(wanted, str) else isinstance(self.console.screen, wanted)
 
     async def rest(self) -> None:
         """Wait until every typed key is handled."""

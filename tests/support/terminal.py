@@ -96,9 +96,11 @@ class Terminal:
         self._screen.resize(lines, columns)
         self._set_size(columns, lines)
 
-    def send(self, keys: str) -> None:
-        """Type; enter is `\\r`, escape `\\x1b`."""
+    def send(self, keys: str, shows: str | Callable[[str], object] = "") -> None:
+        """Type, and wait until the screen shows a text, if given; enter is `\\r`, escape `\\x1b`."""
         os.write(self._fd, keys.encode())
+        if shows:
+            self.wait_for(shows)
 
     def clear(self) -> None:
         """Forget what is on the screen, so that only what is painted from now on is seen."""

@@ -45,11 +45,9 @@ async def test_delete_and_suspend_dialogs_count_marked_jobs_hidden_by_the_filter
     async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=jobs) as play:
         await play.until(lambda: len(play.table.shown_rows) == 2)
         await play.press("space", "j", "space", *"/vit", "enter")
-        await play.press("ctrl+d")
-        await play.until(lambda: "Delete 2 jobs?" in play.text)
+        await play.press("ctrl+d", shows="Delete 2 jobs?")
         assert "1 of these is hidden by the filter." in play.text
-        await play.press("escape", "H")
-        await play.until(lambda: "Suspend 2 jobs?" in play.text)
+        await play.press("escape", "H", shows="Suspend 2 jobs?")
         assert "1 of these is hidden by the filter." in play.text
 
 
@@ -60,22 +58,17 @@ async def test_returning_to_a_list_restores_its_cursor_and_filter(tmp_path: Path
         await play.press(*"/vit", "enter", "j")
         was = play.table.cursor_key
         for way in (("W", "minus"), ("enter", *":jobs", "enter"), ("W", "escape")):
-            await play.press(*way)
-            await play.until(lambda: "Jobs (2 of 3)  /vit" in play.text)
+            await play.press(*way, shows="Jobs (2 of 3)  /vit")
             assert play.table.cursor_key == was
         assert play.table.row_count == 2
 
 
 async def test_minus_switches_between_home_and_the_previous_list_after_escape(tmp_path: Path) -> None:
     async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=[pytorch_job("bert")]) as play:
-        await play.press("tab", "escape")
-        await play.until(lambda: "Jobs (1)" in play.text)
-        await play.press("tab")
-        await play.until(lambda: "Nodes (1)" in play.text)
-        await play.press("minus")
-        await play.until(lambda: "Jobs (1)" in play.text)
-        await play.press("minus")
-        await play.until(lambda: "Nodes (1)" in play.text)
+        await play.press("tab", "escape", shows="Jobs (1)")
+        await play.press("tab", shows="Nodes (1)")
+        await play.press("minus", shows="Jobs (1)")
+        await play.press("minus", shows="Nodes (1)")
 
 
 def snapshot_of(unread: tuple[str, ...], kinds: tuple[str, ...]) -> ClusterSnapshot:
@@ -96,27 +89,22 @@ async def test_a_job_command_without_a_name_applies_to_the_selected_or_shown_job
     jobs = [pytorch_job(name, uid=f"uid-{name}") for name in ("bert", "vit")]
     async with console_on(tmp_path, nodes=[node("a100-1", 8)], jobs=jobs) as play:
         await play.until(lambda: len(play.table.shown_rows) == 2)
-        await play.press("j", *":why", "enter")
-        await play.until(lambda: "Jobs › vit › why" in play.text)
-        await play.press(*":yaml", "enter")
-        await play.until(lambda: "Jobs › vit › YAML" in play.text)
-        await play.press(*":why bert", "enter")
-        await play.until(lambda: "Jobs › bert › why" in play.text)
+        await play.press("j", *":why", "enter", shows="Jobs › vit › why")
+        await play.press(*":yaml", "enter", shows="Jobs › vit › YAML")
+        await play.press(*":why bert", "enter", shows="Jobs › bert › why")
 
 
 async def test_the_palette_echoes_input_and_finds_views_by_purpose(tmp_path: Path) -> None:
     async with console_on(tmp_path, nodes=[node("a100-1", 8)]) as play:
         await play.press("ctrl+p", *"holds their gpus")
         await play.until(lambda: "│ holds their gpus" in play.text and ":nodes" in play.text)
-        await play.press("enter")
-        await play.until(lambda: "Nodes (1)" in play.text)
+        await play.press("enter", shows="Nodes (1)")
 
 
 async def test_a_read_only_console_shows_read_only_in_the_header(tmp_path: Path) -> None:
     async with console_on(tmp_path, nodes=[node("a100-1", 8)], is_read_only=True, size=(60, 15)) as play:
         assert "read-only" in play.text.split("\n")[0]
-        await play.press("tab")
-        await play.until(lambda: "Nodes (1)" in play.text)
+        await play.press("tab", shows="Nodes (1)")
         assert "read-only" in play.text.split("\n")[0]
 
 

@@ -82,8 +82,7 @@ async def test_an_unexpected_exception_is_logged_and_the_view_keeps_working(tmp_
         assert "hunter2secret" not in log_of(play)
         assert play.console.options.log_file.stat().st_mode & 0o777 == 0o600
         await play.until(lambda: "Unexpected error" in play.text)
-        await play.press("j", "tab")
-        await play.until(lambda: isinstance(play.console.screen, NodesView))
+        await play.press("j", "tab", shows=NodesView)
     assert play.console.return_code in (None, 0)
 
 

@@ -40,16 +40,13 @@ async def test_home_shows_each_job_with_its_status_and_why_it_waits(tmp_path: Pa
 
 async def test_the_nodes_view_shows_the_jobs_that_hold_gpus_and_opens_them(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
-        await play.press("tab")
-        assert isinstance(play.console.screen, NodesView)
+        await play.press("tab", shows=NodesView)
         lines = play.text.splitlines()
         assert any(" a " in line and "8/8" in line and "bert 8" in line for line in lines)
         assert "free in blocks of 8" in play.text
-        await play.press("o")
-        assert isinstance(play.console.screen, JobView)
+        await play.press("o", shows=JobView)
         assert "bert" in play.text
-        await play.press("escape")
-        assert isinstance(play.console.screen, NodesView)
+        await play.press("escape", shows=NodesView)
 
 
 async def test_delete_focuses_cancel_first_and_keeps_the_row_until_the_server_removes_it(
@@ -57,11 +54,9 @@ async def test_delete_focuses_cancel_first_and_keeps_the_row_until_the_server_re
 ) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         play.cluster.say(ONE_JOB, page([]), method="DELETE")
-        await play.press("N", "g", "ctrl+d")
-        assert isinstance(play.console.screen, DeleteScreen)
+        await play.press("N", "g", "ctrl+d", shows=DeleteScreen)
         assert "Deletes 2 pods and their logs, and frees 8 GPUs" in play.text
-        await play.press("enter")
-        assert isinstance(play.console.screen, JobsView)
+        await play.press("enter", shows=JobsView)
         assert play.cluster.asked(ONE_JOB, method="DELETE") == []
 
         await play.press("ctrl+d", "tab", "enter")
@@ -93,12 +88,9 @@ async def test_after_creating_a_job_the_cursor_is_on_it(tmp_path: Path, comes: s
     async with console_on(tmp_path, **some_objects()) as play:
         play.cluster.say(jobs, Compute(lambda asked: Answer(json.loads(asked.body), 201)), method="POST")
         play.cluster.accept_companions("default")
-        await play.press("j", "n")
-        await play.until(lambda: "Create" in play.text)
-        await play.press(*"fresh", "ctrl+o")
-        await play.until(lambda: "Create PyTorchJob fresh" in play.text)
-        await play.press("enter")
-        await play.until(lambda: "Jobs › fresh › logs" in play.text)
+        await play.press("j", "n", shows="Create")
+        await play.press(*"fresh", "ctrl+o", shows="Create PyTorchJob fresh")
+        await play.press("enter", shows="Jobs › fresh › logs")
         if comes == "at once":
             play.watches["jobs"].event("ADDED", made)
             await play.until(lambda: len(play.console.snapshot.jobs) == 3)
@@ -160,14 +152,12 @@ async def test_problems_in_user_files_are_listed_in_one_view_at_start(tmp_path: 
 
 async def test_help_shows_every_key_of_the_view_and_every_command(tmp_path: Path) -> None:
     async with console_on(tmp_path, size=(100, 220), **some_objects()) as play:
-        await play.press("question_mark")
-        assert isinstance(play.console.screen, HelpScreen)
+        await play.press("question_mark", shows=HelpScreen)
         await play.until(lambda: "Delete (asks first)" in play.text)
         words = " ".join(play.text.replace("│", " ").split())
         for command in ACTIONS.commands():
             assert command.help in words
-        await play.press("escape")
-        assert isinstance(play.console.screen, JobsView)
+        await play.press("escape", shows=JobsView)
 
 
 async def test_cached_kinds_are_listed_before_api_discovery_answers(tmp_path: Path) -> None:
@@ -201,6 +191,5 @@ async def test_a_lost_cluster_is_reported_and_its_rows_are_kept(tmp_path: Path) 
 async def test_the_curves_view_reports_a_job_without_an_event_file_folder(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         play.cluster.say(ONE_JOB, Answer(bert))
-        await play.press("N", "g", "m")
-        await play.until(lambda: "declares no folder for event files" in play.text)
+        await play.press("N", "g", "m", shows="declares no folder for event files")
         assert LOG_HINT in play.text

@@ -68,24 +68,20 @@ def test_a_ddp_job_is_submitted_watched_and_deleted_in_a_real_terminal(env: dict
         terminal.wait_for("No jobs in namespace default")
         terminal.wait_for("simulated")
 
-        terminal.send("n")
-        terminal.wait_for("Job name")
+        terminal.send("n", shows="Job name")
         fill_in(terminal, "Name", NAME)
         go_to(terminal, "Run", PAGE_DOWN)
         fill_in(terminal, "Epochs", "1")
         terminal.wait_for("2 pods × 1 GPU, 1 process per pod = 2 ranks")
         terminal.wait_for(lambda screen: "no volume claim" not in screen)  # it is filled in
-        terminal.send(CTRL_O)
-        terminal.wait_for(f"Create PyTorchJob {NAME} in default?")
+        terminal.send(CTRL_O, shows=f"Create PyTorchJob {NAME} in default?")
         terminal.send(ENTER)
 
         terminal.wait_for(f"Jobs › {NAME} › logs", timeout_s=60)
         terminal.wait_for(re.compile(r"epoch 1/1 step \d+").search, timeout_s=120)
-        terminal.send("a")
-        terminal.wait_for(re.compile(r"^\d\d:\d\d:\d\d\.\d{3} 0 epoch 1/1 step", re.M).search)
+        terminal.send("a", shows=re.compile(r"^\d\d:\d\d:\d\d\.\d{3} 0 epoch 1/1 step", re.M).search)
         terminal.wait_for(re.compile(r"^\d\d:\d\d:\d\d\.\d{3} 1 epoch 1/1 step", re.M).search)
-        terminal.send(ESCAPE)
-        terminal.wait_for("Running")
+        terminal.send(ESCAPE, shows="Running")
 
         terminal.send("m")
         terminal.wait_for("train/loss", timeout_s=60)
@@ -93,8 +89,7 @@ def test_a_ddp_job_is_submitted_watched_and_deleted_in_a_real_terminal(env: dict
         terminal.wait_for("Succeeded", timeout_s=300)
         check_curve(env)
 
-        terminal.send(CTRL_D)
-        terminal.wait_for("Delete 1 job?")
+        terminal.send(CTRL_D, shows="Delete 1 job?")
         terminal.send(TAB + ENTER)
         terminal.wait_for("No jobs in namespace default", timeout_s=60)
         assert [line for line in processes_of(env["XDG_DATA_HOME"]) if "trainer" in line] == []
@@ -110,8 +105,7 @@ def test_an_mpi_job_is_submitted_by_keyboard_and_its_log_shows_the_throughput(en
     with Terminal(words, columns=80, lines=24, env=env, shows_whole_frames=True) as terminal:
         terminal.wait_for("─ live", timeout_s=90)
         terminal.wait_for("simulated")
-        terminal.send("n")
-        terminal.wait_for("Job name")
+        terminal.send("n", shows="Job name")
         fill_in(terminal, "Name", "throughput")
         choose(terminal, "Kind", "MPIJob")
         go_to(terminal, "Workers", PAGE_DOWN)
@@ -121,8 +115,7 @@ def test_an_mpi_job_is_submitted_by_keyboard_and_its_log_shows_the_throughput(en
         choose(terminal, "Model", "tiny")
         fill_in(terminal, "Batch size", "4")
         fill_in(terminal, "Num iters", "3")
-        terminal.send(CTRL_O)
-        terminal.wait_for("Create MPIJob throughput in default?")
+        terminal.send(CTRL_O, shows="Create MPIJob throughput in default?")
         terminal.send(ENTER)
         terminal.wait_for("Jobs › throughput › logs", timeout_s=60)
         terminal.wait_for(re.compile(r"Total img/sec on 2 CPU").search, timeout_s=180)
@@ -186,8 +179,7 @@ def fill_in(terminal: Terminal, field: str, text: str) -> None:
     full = terminal.text
     terminal.send(CTRL_U)
     terminal.wait_for(lambda screen: screen != full)
-    terminal.send(text)
-    terminal.wait_for(re.compile(rf"▸ {field}\s+{re.escape(text)}\b").search)
+    terminal.send(text, shows=re.compile(rf"▸ {field}\s+{re.escape(text)}\b").search)
 
 
 def go_to(terminal: Terminal, field: str, key: str) -> None:

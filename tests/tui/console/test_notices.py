@@ -90,8 +90,7 @@ async def test_opening_the_notices_list_shows_all_notices_and_resets_the_counter
 ) -> None:
     monkeypatch.setattr("tui.screens.lists.notices.AGES_S", 0.1)
     async with console_on(tmp_path, **scene(BERT, OTHER)) as play:
-        await play.press(*typed("notifications"))
-        await play.until(lambda: "No news about your jobs" in play.text)
+        await play.press(*typed("notifications"), shows="No news about your jobs")
         await play.press("escape")
         tell(play, ended(BERT, "Failed", "bad shard"), ended(OTHER, "Succeeded"))
         await play.until(lambda: "1 failed, 1 ended" in play.text and ":notices lists them" in play.text)
@@ -149,8 +148,7 @@ async def test_a_failure_during_an_outage_is_notified_afterwards_with_its_age(tm
         assert not play.console.notices
         failed = {"type": "MODIFIED", "object": ended(BERT, "Failed", at=ago(minutes=90))}
         play.cluster.replace(JOBS, Stream(failed), Stall(), watch=True)
-        await play.press("ctrl+r")
-        await play.until(lambda: "bert failed 1h30m ago" in play.text)
+        await play.press("ctrl+r", shows="bert failed 1h30m ago")
 
 
 async def test_notify_off_suppresses_all_notices(tmp_path: Path) -> None:

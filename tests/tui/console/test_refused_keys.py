@@ -34,12 +34,10 @@ async def test_a_forbidden_action_is_dimmed_and_explains_itself_when_pressed(tmp
         bar = play.console.screen.query_one(KeyBar)
         await play.until(lambda: "jobs.delete" in bar.refused)
         assert set(bar.refused) == {"jobs.delete"}
-        await play.press("ctrl+d")
-        assert isinstance(play.console.screen, JobsView)
+        await play.press("ctrl+d", shows=JobsView)
         assert 'User "li" may not delete pytorchjobs in namespace "default".' in play.text
         assert play.cluster.asked(ONE_JOB, method="DELETE") == []
-        await play.press("question_mark")
-        await play.until(lambda: 'user "li" may' in play.text)
+        await play.press("question_mark", shows='user "li" may')
 
 
 async def test_all_actions_are_offered_if_access_reviews_are_unavailable(tmp_path: Path) -> None:
@@ -48,8 +46,7 @@ async def test_all_actions_are_offered_if_access_reviews_are_unavailable(tmp_pat
         await play.until(lambda: play.cluster.asked(REVIEWS, method="POST"))
         await play.until(lambda: all_asked(play))
         assert play.console.screen.query_one(KeyBar).refused == {}
-        await play.press("ctrl+d")
-        assert isinstance(play.console.screen, DeleteScreen)
+        await play.press("ctrl+d", shows=DeleteScreen)
 
 
 async def test_moving_the_cursor_does_not_repeat_access_reviews(tmp_path: Path) -> None:
@@ -82,6 +79,5 @@ async def test_labelling_a_node_without_permission_is_dimmed_and_explained(tmp_p
         for key, id in (("1", "strip.gpu_schedule"), ("tab", "nodes.gpu_schedule")):
             await play.press(key)
             await play.until(partial(is_refused, play, id))
-            await play.press("t")
-            await play.until(lambda: 'User "li" may not patch nodes.' in play.text)
+            await play.press("t", shows='User "li" may not patch nodes.')
         assert play.cluster.asked("/api/v1/nodes/a", method="PATCH") == []

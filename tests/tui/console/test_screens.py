@@ -18,6 +18,7 @@ from k8s.telemetry.readings import NoReadings, NoReadingsCause, PodReadings, Sou
 from tests.scripted.server import Answer, Compute, ScriptedCluster, Stall, Stream, page
 from tests.support.home_clusters import cluster_of
 from tests.support.namespace_objects import CLAIMS, EVENTS, NAMESPACES, claim, event, namespace, serve
+from tests.support.objects import Object
 from tests.support.playground import EVENTS as OWN_EVENTS
 from tests.support.playground import Playground, console_on
 from tests.support.sample_cluster import ago, lab
@@ -228,26 +229,11 @@ async def be_quiet(play: Playground) -> tuple[str, str]:
 
 def say(cluster: ScriptedCluster) -> None:
     """Give the lab what its jobs print, what happened to them, and where they write."""
-    happened = (
-        event(
-            "1",
-            ("PyTorchJob", "bert-large-ft"),
-            "SuccessfulCreatePod",
-            "Created pod.",
-            at=ago(hours=2, minutes=15),
-        ),
-        event(
-            "2",
-            ("Pod", "llm-70b-eval-master-0"),
-            "FailedScheduling",
-            "0/11 nodes are available: 1 node(s) were unschedulable, 10 Insufficient nvidia.com/gpu.",
-            kind="Warning",
-            at=ago(minutes=9),
-            count=12,
-        ),
-    )
-    serve(cluster, EVENTS, *happened)
-    serve(cluster, OWN_EVENTS, *happened)
+    pod = ("Pod", "llm-70b-eval-master-0")
+    words = "0/11 nodes are available: 1 node(s) were unschedulable, 10 Insufficient nvidia.com/gpu."
+    waits = event("2", pod, "FailedScheduling", words, kind="Warning", at=ago(minutes=9), count=12)
+    for path in (EVENTS, OWN_EVENTS):
+        serve(cluster, path, event_of_bert(), waits)
     serve(cluster, CLAIMS, claim("workspace", "2Ti"), claim("scratch", phase="Pending", storage="local"))
     serve(cluster, NAMESPACES, namespace("default"), namespace("speech"), namespace("old", "Terminating"))
     cluster.say("/api/v1/namespaces/default", Answer(namespace("default")))
@@ -265,22 +251,22 @@ def say(cluster: ScriptedCluster) -> None:
         cluster.say(log, Log("".join(lines).encode()))
 
 
+OF_BERT = "=bert-large-ft"
+
+
+def event_of_bert() -> Object:
+    job = ("PyTorchJob", "bert-large-ft")
+    return event("1", job, "SuccessfulCreatePod", "Created pod.", at=ago(hours=2, minutes=15))
+
+
 def say_of_home(cluster: ScriptedCluster) -> None:
     """Give the lab what its jobs print, and each what happened to it alone."""
     say(cluster)
-    made = event(
-        "1",
-        ("PyTorchJob", "bert-large-ft"),
-        "SuccessfulCreatePod",
-        "Created pod.",
-        at=ago(hours=2, minutes=15),
-    )
+    made = event_of_bert()
     cluster.forget(OWN_EVENTS)
     cluster.say(
         OWN_EVENTS,
-        Compute(
-            lambda asked: page([made] if asked.query["fieldSelector"].endswith("=bert-large-ft") else [])
-        ),
+        Compute(lambda asked: page([made] if asked.query["fieldSelector"].endswith(OF_BERT) else [])),
     )
 
 

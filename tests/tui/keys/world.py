@@ -12,6 +12,7 @@ from aiohttp import web
 from textual import events
 from textual.geometry import Region
 from textual.keys import _character_to_key
+from textual.screen import Screen
 
 from k8s.jobs.port_forward import CARRIED, FAILED
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster, Stall, Stream, page, refusal
@@ -100,13 +101,15 @@ def objects() -> dict[str, Any]:
 class Desk(Playground):
     """A console whose keys come as fast as it takes them, each once the one before was dealt with."""
 
-    async def press(self, *keys: str) -> None:
+    async def press(self, *keys: str, shows: str | type[Screen[Any]] = "") -> None:
         for key in keys:
             name = key if len(key) > 1 or key.isalnum() else _character_to_key(key)
             letter = " " if name == "space" else key if len(key) == 1 else None
             self.console.post_message(events.Key(name, letter))
             await self.rest()
             await self.pilot.pause(0)  # it draws
+        if shows:
+            await self.until(lambda: self.is_shown(shows), f"{shows!r} is shown")
 
     async def see(self, key: str, is_so: Callable[[], object], *undo: str) -> None:
         """Press a key, and wait for its effect, which is not there before.

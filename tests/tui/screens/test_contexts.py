@@ -157,8 +157,7 @@ async def test_esc_leaves_the_list_of_contexts_and_the_filter_works_in_it(tmp_pa
         await play.press("escape", "N")
         assert play.table.cursor_key is not None
         assert play.table.row_count == 2
-        await play.press("escape")
-        assert isinstance(play.console.screen, NodesView)
+        await play.press("escape", shows=NodesView)
 
 
 async def test_switching_away_from_a_hanging_cluster_clears_its_rows_immediately(tmp_path: Path) -> None:
@@ -186,15 +185,12 @@ async def test_switching_context_closes_views_of_the_old_cluster_and_clears_the_
 ) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
         play = clusters.play
-        await play.press("enter")
-        assert isinstance(play.console.screen, JobView)
+        await play.press("enter", shows=JobView)
         await clusters.command("ctx prod")
         await clusters.until_shown("prod", "job-prod")
         assert isinstance(play.console.screen, JobsView)
-        await play.press("minus")
-        await play.until(lambda: "No previous view yet." in play.text)
-        await play.press("escape")
-        assert isinstance(play.console.screen, JobsView)
+        await play.press("minus", shows="No previous view yet.")
+        await play.press("escape", shows=JobsView)
         await play.press("enter")
         await play.until(lambda: isinstance(play.console.screen, JobView) and "job-prod" in play.text)
 
@@ -221,8 +217,7 @@ async def test_an_unreachable_cluster_can_be_entered_navigated_and_left(tmp_path
         await play.until(lambda: "dead / other" in clusters.header)
         await clusters.command("ns all")
         await play.until(lambda: "dead / all namespaces" in clusters.header)
-        await play.press("tab")
-        assert isinstance(play.console.screen, NodesView)
+        await play.press("tab", shows=NodesView)
         await play.press("slash", "x", "escape", "question_mark", "escape", "escape", "ctrl+r")
         assert isinstance(play.console.screen, JobsView)
         await clusters.command("ctx lab")

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from k8s.job_spec import LOG_DIR_ANNOTATION
 from tests.support.event_files import job_with_event_files, serve_event_files
 from tests.support.objects import Object
@@ -79,6 +81,7 @@ async def test_the_step_at_which_a_loss_diverged_is_marked_and_described(tmp_pat
         await play.until(seen(play, "its loss is far above its minimum of 0.1", "since step 100", "!"))
 
 
+@pytest.mark.slow
 async def test_the_curves_view_of_several_jobs_reopens_with_all_of_them(tmp_path: Path) -> None:
     async with overlaid(tmp_path) as play:
         await play.until(titled(play, "Jobs › 4 jobs › curves"))

@@ -40,9 +40,9 @@ made = event("made", ("PyTorchJob", "bert"), "Created", "Created pod bert-master
 elsewhere = event("far", ("Pod", "vis-1"), "BackOff", "Back-off", kind="Warning", namespace="vision")
 
 
-async def open_events(play: Playground) -> None:
-    await play.press("colon", *"events", "enter")
-    assert isinstance(play.console.screen, EventsView)
+async def open_events(play: Playground, shows: str = "") -> None:
+    await play.press("colon", *"events", "enter", shows=EventsView)
+    await play.until(lambda: shows in play.text, shows)
 
 
 def line_with(play: Playground, word: str) -> str:
@@ -76,19 +76,16 @@ async def test_the_event_watch_stops_below_another_view_and_resumes_without_a_ne
         watch = serve(play.cluster, HERE, made)
         await open_events(play)
         await play.cluster.until_asked(HERE, watch=True)
-        await play.press("question_mark")
-        assert isinstance(play.console.screen, HelpScreen)
+        await play.press("question_mark", shows=HelpScreen)
         assert not watch.is_over.is_set()
-        await play.press("escape", "colon", *"ctx", "enter")
-        assert isinstance(play.console.screen, ContextsView)
+        await play.press("escape", "colon", *"ctx", "enter", shows=ContextsView)
         await play.until(watch.is_over.is_set)
         await play.press("escape")
         await play.cluster.until_asked(HERE, 2, watch=True)
         # Home explains waiting jobs by their own events.
         assert len([each for each in play.cluster.asked(HERE) if "fieldSelector" not in each.query]) == 1
         assert "Created" in play.text
-        await play.press("escape")
-        assert isinstance(play.console.screen, JobsView)
+        await play.press("escape", shows=JobsView)
 
 
 async def test_keys_on_an_event_open_its_details_or_its_job(tmp_path: Path) -> None:
@@ -97,19 +94,15 @@ async def test_keys_on_an_event_open_its_details_or_its_job(tmp_path: Path) -> N
         await open_events(play)
         await play.until(lambda: play.table.row_count == 2)
         assert play.table.move_to("event-pulled")
-        await play.press("enter")
-        assert isinstance(play.console.screen, DetailScreen)
+        await play.press("enter", shows=DetailScreen)
         assert "Pod default/notebook" in play.text and "already present" in play.text
         await play.press("escape")
         assert "Unknown command" not in play.text
         assert play.table.move_to("event-no-room-master-0")
-        await play.press("v")
-        assert isinstance(play.console.screen, DetailScreen)
+        await play.press("v", shows=DetailScreen)
         assert "seen        6 times" in play.text
-        await play.press("escape", "d")
-        assert isinstance(play.console.screen, JobView)
-        await play.press("escape")
-        assert isinstance(play.console.screen, EventsView)
+        await play.press("escape", "d", shows=JobView)
+        await play.press("escape", shows=EventsView)
 
 
 async def test_the_warnings_only_filter_persists_after_leaving_and_reopening_the_view(tmp_path: Path) -> None:
@@ -123,20 +116,16 @@ async def test_the_warnings_only_filter_persists_after_leaving_and_reopening_the
         await play.until(lambda: "No warning in namespace default." in play.text)
         assert "F shows all 1 event" in play.text
         await play.press("tab")
-        await open_events(play)
-        await play.until(lambda: "warnings only" in play.text)
-        await play.press("F")
-        await play.until(lambda: "Pulled" in play.text)
+        await open_events(play, shows="warnings only")
+        await play.press("F", shows="Pulled")
 
 
 async def test_the_zero_key_toggles_all_namespaces(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         serve(play.cluster, HERE, made)
         serve(play.cluster, EVENTS, made, elsewhere)
-        await open_events(play)
-        await play.until(lambda: "Events (1)" in play.text)
-        await play.press("0")
-        await play.until(lambda: "Events (2)" in play.text)
+        await open_events(play, shows="Events (1)")
+        await play.press("0", shows="Events (2)")
         assert "NAMESPACE" in play.text and "vision" in line_with(play, "vis-1")
         await play.press("0")
         await play.until(lambda: "Events (1)" in play.text and "NAMESPACE" not in play.text)
@@ -145,23 +134,19 @@ async def test_the_zero_key_toggles_all_namespaces(tmp_path: Path) -> None:
 async def test_an_empty_event_list_names_a_key_and_tab_opens_the_volumes(tmp_path: Path) -> None:
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE)
-        await open_events(play)
-        await play.until(lambda: "No events in namespace default" in play.text)
+        await open_events(play, shows="No events in namespace default")
         assert "0 shows all namespaces" in play.text
-        await play.press("tab")
-        assert isinstance(play.console.screen, VolumesView)
+        await play.press("tab", shows=VolumesView)
 
 
 async def test_a_forbidden_event_list_is_explained_and_ctrl_r_retries_it(tmp_path: Path) -> None:
     words = 'events is forbidden: User "li" cannot list resource "events"'
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE, reply=refusal(403, words, "Forbidden"))
-        await open_events(play)
-        await play.until(lambda: "This user may not list events in namespace default." in play.text)
+        await open_events(play, shows="This user may not list events in namespace default.")
         assert words in play.text and ":ns switches namespace" in play.text
         serve(play.cluster, HERE, made)
-        await play.press("ctrl+r")
-        await play.until(lambda: "Created" in play.text)
+        await play.press("ctrl+r", shows="Created")
 
 
 async def test_all_namespaces_falls_back_to_the_namespace_with_permission(tmp_path: Path) -> None:
@@ -178,8 +163,7 @@ async def test_a_slow_event_list_shows_a_loading_message(tmp_path: Path) -> None
     late = Held(page([made]))
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE, reply=late)
-        await open_events(play)
-        await play.until(lambda: "Reading events…" in play.text)
+        await open_events(play, shows="Reading events…")
         late.let_go()
         await play.until(lambda: "Created" in play.text)
 
@@ -187,8 +171,7 @@ async def test_a_slow_event_list_shows_a_loading_message(tmp_path: Path) -> None
 async def test_a_lost_cluster_is_reported_and_keeps_the_events(tmp_path: Path) -> None:
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE, made)
-        await open_events(play)
-        await play.until(lambda: "Created" in play.text)
+        await open_events(play, shows="Created")
         await play.cluster.go_away()
         await play.until(lambda: "away" in play.text.splitlines()[0])
         assert "Created" in play.text
@@ -196,15 +179,13 @@ async def test_a_lost_cluster_is_reported_and_keeps_the_events(tmp_path: Path) -
         await play.until(lambda: "ctrl+r retries now" in play.text)
         await play.cluster.come_back()
         serve(play.cluster, EVENTS, made, elsewhere)
-        await play.press("ctrl+r")
-        await play.until(lambda: "vis-1" in play.text)
+        await play.press("ctrl+r", shows="vis-1")
 
 
 async def test_a_failing_list_is_named_while_the_rest_is_live(tmp_path: Path) -> None:
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE, reply=Answer({"message": "etcd is slow"}, 500))
-        await open_events(play)
-        await play.until(lambda: "events: The cluster says: etcd is slow" in play.text)
+        await open_events(play, shows="events: The cluster says: etcd is slow")
         assert "could not be read yet" in play.text and "live" in play.text.splitlines()[0]
 
 
@@ -213,8 +194,7 @@ async def test_ten_thousand_events_are_listed_and_the_last_can_be_reached(tmp_pa
     many = [event(f"e{each}", ("Pod", f"p{each}"), "Pulled", f"pulled {each}") for each in range(10_000)]
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE, *many)
-        await open_events(play)
-        await play.until(lambda: "Events (10,000)" in play.text)
+        await open_events(play, shows="Events (10,000)")
         await play.press("G")
         assert play.table.cursor_key == play.table.shown_rows[-1].key
 

@@ -264,8 +264,7 @@ async def test_the_job_view_shows_gpu_metrics_and_warnings_or_the_reason_why_the
         assert "122G/160G" in job_row(play, "master-0") and "804W" in job_row(play, "master-0")
         assert "50%!" in job_row(play, "worker-0")
         assert "└ ! Rank 3, GPU 3 of a100-1: Last XID 79: the GPU has fallen off the bus." in play.text
-        await play.press("W")
-        await play.until(lambda: "It runs: 3 of 3 pods; 1 GPU warning, see below." in play.text)
+        await play.press("W", shows="It runs: 3 of 3 pods; 1 GPU warning, see below.")
         assert (
             "gpu: Rank 3, GPU 3 of a100-1: Last XID 79" in play.text and "have the node drained" in play.text
         )
@@ -321,8 +320,7 @@ async def test_the_console_reads_an_exporter_through_the_api_server_once_a_view_
 ) -> None:
     async with console_on(tmp_path, nodes=[node("gpu-a", 2)], prepare=exporter_on(text())) as play:
         assert proxied(play.cluster) == []
-        await play.press("tab")
-        await play.until(lambda: "Nodes (1)  DCGM" in play.text)
+        await play.press("tab", shows="Nodes (1)  DCGM")
         await play.press("enter")
         await play.until(lambda: "98%" in play.text and "387W" in play.text)
         assert proxied(play.cluster) == [proxy_path("gpu-a")]
@@ -336,8 +334,7 @@ async def test_a_forbidden_exporter_is_reported_in_one_line_and_requested_once(t
         said = "You may not get pods/proxy in namespace gpu-operator."
         await play.until(lambda: said in play.text)
         assert play.text.count(said) == 1 and "UTIL" not in play.text
-        await play.press("escape", "enter", "escape", "colon", *"users", "enter")
-        await play.until(lambda: "Users (0)" in play.text)
+        await play.press("escape", "enter", "escape", "colon", *"users", "enter", shows="Users (0)")
         assert proxied(play.cluster) == [proxy_path("gpu-a")]
 
 

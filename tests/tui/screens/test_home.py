@@ -108,8 +108,7 @@ async def test_z_cycles_through_the_layouts_and_the_choice_is_saved_per_context(
         await play.until(lambda: screen.panes.layout is HomeLayout.LIST_NODES)
         kept.write_text("{")
         await play.pilot.resize_terminal(60, 15)
-        await play.press("z", "1")
-        await play.until(lambda: "More panes need 80x20; this terminal has 60x15" in play.text)
+        await play.press("z", "1", shows="More panes need 80x20; this terminal has 60x15")
         assert screen.panes.layout is HomeLayout.LIST
 
 

@@ -24,9 +24,9 @@ from tui.terminal.clipboard import OVERRIDE
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
-async def open_info(play: Playground) -> None:
-    await play.press("colon", *"info", "enter")
-    assert isinstance(play.console.screen, InfoView)
+async def open_info(play: Playground, shows: str) -> None:
+    await play.press("colon", *"info", "enter", shows=InfoView)
+    await play.until(lambda: shows in said(play), shows)
 
 
 def said(play: Playground) -> str:
@@ -48,8 +48,7 @@ def review(cluster: ScriptedCluster, reply: Reply = MOST) -> None:
 
 async def test_info_shows_the_connection_the_permissions_and_the_environment(tmp_path: Path) -> None:
     async with console_on(tmp_path, size=(80, 24), prepare=review, **some_objects()) as play:
-        await open_info(play)
-        await play.until(lambda: "may list, may create, may not delete" in said(play))
+        await open_info(play, shows="may list, may create, may not delete")
         assert "Info   REAL" in play.text
         for words in (
             "context     lab",
@@ -76,8 +75,7 @@ async def test_info_shows_the_connection_the_permissions_and_the_environment(tmp
 async def test_info_follows_the_cluster_the_namespace_the_size_and_the_theme(tmp_path: Path) -> None:
     async with console_on(tmp_path, prepare=review, **some_objects()) as play:
         play.cluster.say("/api/v1/namespaces/vision", Answer(namespace("vision")))
-        await open_info(play)
-        await play.until(lambda: "link        live" in said(play))
+        await open_info(play, shows="link        live")
         await play.press("colon", *"ns", "space", *"vision", "enter")
         await play.until(lambda: "What you may do in namespace vision" in said(play))
         asked = partial(play.cluster.asked, REVIEWS, method="POST")
@@ -97,16 +95,14 @@ async def test_unknown_permissions_are_shown_as_unknown_when_access_reviews_are_
 ) -> None:
     silent = refusal(403, "nobody may ask", "Forbidden")
     async with console_on(tmp_path, prepare=partial(review, reply=silent)) as play:
-        await open_info(play)
-        await play.until(lambda: "perhaps may list" in said(play))
+        await open_info(play, shows="perhaps may list")
 
 
 async def test_info_shows_unreadable_kinds_clock_skew_and_server_throttling(tmp_path: Path) -> None:
     busy = refusal(429, "busy", "TooManyRequests", headers={"Retry-After": "20"})
     async with console_on(tmp_path, refused="nodes", prepare=partial(review, reply=busy)) as play:
         play.cluster.clock_ahead_s = 120.0
-        await open_info(play)
-        await play.until(lambda: "throttled: silence for" in said(play))
+        await open_info(play, shows="throttled: silence for")
         assert "not readable  nodes" in said(play) and "nobody knows whether they are real" in said(play)
         assert "REAL" not in play.text
         await play.until(lambda: "ahead of ours; ages are marked ~" in said(play))
@@ -115,15 +111,12 @@ async def test_info_shows_unreadable_kinds_clock_skew_and_server_throttling(tmp_
 async def test_info_can_be_searched_and_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OVERRIDE, "file")
     async with console_on(tmp_path, size=(80, 24), prepare=review, **some_objects()) as play:
-        await open_info(play)
-        await play.until(lambda: "may list" in said(play))
+        await open_info(play, shows="may list")
         assert "copies go to  a file" in said(play)
         assert "gpuconsole.log" not in play.text
-        await play.press("slash", *"gpuconsole.log", "enter")
-        await play.until(lambda: "1 of 1" in play.text)
+        await play.press("slash", *"gpuconsole.log", "enter", shows="1 of 1")
         assert "gpuconsole.log" in play.text
-        await play.press("c")
-        await play.until(lambda: "lines written to" in play.text)
+        await play.press("c", shows="lines written to")
         assert "may list" in (tmp_path / "state" / "clipboard.txt").read_text()
 
 

@@ -86,8 +86,7 @@ async def job_view(
             play.cluster.say(f"{PODS}/bert-{place}/log", (logs or {}).get(place, Log()))
         play.cluster.forget(EVENTS)
         play.cluster.say(EVENTS, page(events or []))
-        await play.press("enter")
-        await play.until(lambda: "Running · 3/3 pods" in play.text)
+        await play.press("enter", shows="Running · 3/3 pods")
         yield play
 
 
@@ -214,8 +213,7 @@ async def test_v_shows_only_the_events_and_enter_opens_one_in_full(tmp_path: Pat
         await play.press("v")
         assert "events 1" in play.text and "instances" not in play.text
         assert "late" not in play.text
-        await play.press("enter")
-        assert isinstance(play.console.screen, DetailScreen)
+        await play.press("enter", shows=DetailScreen)
         await play.until(lambda: "late" in play.text and "bert-worker-1" in play.text)
         await play.press("escape", "v")
         assert "instances" in play.text
@@ -238,8 +236,7 @@ async def test_tab_cycles_the_panes_and_the_next_view_keeps_the_layout(tmp_path:
         assert "instances" in play.text and "events" in play.text
         await play.press("escape")
         assert not isinstance(play.console.screen, JobView)
-        await play.press("enter")
-        await play.until(lambda: isinstance(play.console.screen, JobView))
+        await play.press("enter", shows=JobView)
         await play.press("v", "escape", "escape")
         await play.press("enter")
         assert panes(play).focused.id == "events"
@@ -249,6 +246,7 @@ async def test_tab_cycles_the_panes_and_the_next_view_keeps_the_layout(tmp_path:
         await play.until(lambda: isinstance(play.console.screen, JobView) and panes(play).is_full)
 
 
+@pytest.mark.slow
 async def test_the_loss_is_drawn_from_log_lines_beside_the_instances(tmp_path: Path) -> None:
     lines = printed(*(f"step {step} loss {9 - step / 100} lr 0.1" for step in range(1, 300)))
     async with job_view(tmp_path, logs={"master-0": Log(lines)}, size=(120, 40)) as play:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from textual.pilot import Pilot
 from textual.reactive import reactive
@@ -15,9 +17,10 @@ from textual.widgets import Label
 from k8s.client.client import Client
 from k8s.kinds import JobRef
 from k8s.logs import JobLogs, LogRequest
-from k8s.snapshot import ClusterSnapshot, Instance, Job
+from k8s.snapshot import ClusterSnapshot
 from k8s.status import Status
 from tests.scripted.logs import QUICK, Fault, Run, ScriptedPod, connected
+from tests.support.evidence import instance, job_of
 from tests.support.hosted_view import FramedApp
 from tests.support.idle import until
 from tui.screens.base.request import ActionRequest
@@ -37,44 +40,14 @@ def pod_of(number: int) -> ScriptedPod:
 
 
 def snapshot_of(*pods: ScriptedPod) -> ClusterSnapshot:
-    instances = tuple(
-        Instance(
-            name=f"worker-{number}",
-            role="worker",
-            index=number,
-            is_chief=number == 0,
-            ranks=(2 * number, 2 * number + 1),
-            ranks_proof="declared",
-            status=Status.RUNNING,
-            reason="",
-            gpus=2,
-            node="n1",
-            restarts=0,
-            created=None,
-            pod=pod.name,
-            pod_uid=pod.uid or pod.name,
-            containers=("main",),
-        )
-        for number, pod in enumerate(pods)
-    )
-    job = Job(
-        ref=REF,
-        uid="u",
-        status=Status.RUNNING,
-        reason="",
-        gpus_requested=4,
-        gpus_allocated=4,
-        instances=instances,
-        instances_running=len(instances),
-        user="li",
-        priority="",
-        created=None,
-        started=None,
-        finished=None,
-        conditions=(),
-        log_dir="",
-        trainer="",
-    )
+    instances = []
+    for number, pod in enumerate(pods):
+        ranks = (2 * number, 2 * number + 1)
+        found = instance(f"worker-{number}", Status.RUNNING, node="n1", ranks=ranks)
+        uid = pod.uid or pod.name
+        own = {"is_chief": number == 0, "pod_uid": uid, "containers": ("main",)}
+        instances.append(msgspec.structs.replace(found, **own))
+    job = replace(job_of(instances, Status.RUNNING), ref=REF)
     return ClusterSnapshot(jobs=(job,), is_synced=True)
 
 
@@ -105,11 +78,15 @@ async def shown(
     *pods: ScriptedPod, tmp_path: Path, size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[Pilot[None]]:
     async with connected(*pods) as (_, client), Host(client, tmp_path).run_test(size=size) as pilot:
-        app = pilot.app
-        assert isinstance(app, Host)
-        app.snapshot = snapshot_of(*pods)
+        show(pilot, *pods)
         await pilot.pause()
         yield pilot
+
+
+def show(pilot: Pilot[None], *pods: ScriptedPod) -> None:
+    """Let the job have these pods."""
+    assert isinstance(pilot.app, Host)
+    pilot.app.snapshot = snapshot_of(*pods)
 
 
 def panes(pilot: Pilot[None]) -> list[list[str]]:
@@ -207,11 +184,9 @@ async def test_a_lost_connection_is_marked_in_its_place(tmp_path: Path) -> None:
 async def test_the_log_of_a_pod_that_starts_later_is_added(tmp_path: Path) -> None:
     first, second = pod_of(0), pod_of(1)
     async with shown(first, second, tmp_path=tmp_path) as pilot:
-        app = pilot.app
-        assert isinstance(app, Host)
-        app.snapshot = snapshot_of(first)
+        show(pilot, first)
         await pilot.press("a")
-        app.snapshot = snapshot_of(first, second)
+        show(pilot, first, second)
         await until(pilot, lambda: len(panes(pilot)[0]) == 4)
 
 
@@ -268,9 +243,7 @@ async def test_a_job_without_pods_shows_a_message_until_its_pods_appear(tmp_path
     async with connected(pod) as (_, client), Host(client, tmp_path).run_test() as pilot:
         await pilot.pause()
         assert panes(pilot) == [["The job has no pods yet."]]
-        app = pilot.app
-        assert isinstance(app, Host)
-        app.snapshot = snapshot_of(pod)
+        show(pilot, pod)
         await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
 
 

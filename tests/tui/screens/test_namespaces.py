@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.widgets import Input
 
 from k8s.models import convert
@@ -39,9 +40,9 @@ def order_of(play: Playground) -> list[str]:
     return [row.key for row in play.table.shown_rows]
 
 
-async def open_namespaces(play: Playground) -> None:
-    await play.press("colon", *"ns", "enter")
-    assert isinstance(play.console.screen, NamespacesView)
+async def open_namespaces(play: Playground, shows: str = "") -> None:
+    await play.press("colon", *"ns", "enter", shows=NamespacesView)
+    await play.until(lambda: shows in play.text, shows)
 
 
 def words_of(play: Playground, name: str) -> list[str]:
@@ -70,49 +71,43 @@ async def test_enter_opens_the_jobs_of_a_namespace_and_recent_namespaces_come_fi
     async with console_on(tmp_path, **objects()) as play:
         serve(play.cluster, NAMESPACES, *ALL)
         serve(play.cluster, QUOTAS)
-        await play.press("tab")
-        assert isinstance(play.console.screen, NodesView)
+        await play.press("tab", shows=NodesView)
         await open_namespaces(play)
         await play.until(lambda: play.table.row_count == 4)
         assert play.table.move_to("vision")
-        await play.press("enter")
-        await play.until(lambda: "lab / vision" in play.text)
+        await play.press("enter", shows="lab / vision")
         assert isinstance(play.console.screen, JobsView) and "vit" in play.text and "bert" not in play.text
         await open_namespaces(play)
         await play.until(lambda: play.table.row_count == 4)
         assert [row.key for row in play.table.shown_rows] == ["*", "vision", "default", "nlp"]
         assert words_of(play, "default")[1:4] == ["2", "8", "16"], "those of other namespaces count too"
-        await play.press("g", "d")
-        await play.until(lambda: "lab / all namespaces" in play.text)
+        await play.press("g", "d", shows="lab / all namespaces")
         await play.until(lambda: "vit" in play.text and "bert" in play.text)
-        await play.press("0")
-        await play.until(lambda: "lab / default" in play.text)
+        await play.press("0", shows="lab / default")
 
 
 async def test_a_namespace_command_with_a_name_switches_immediately(tmp_path: Path) -> None:
     async with console_on(tmp_path, **objects()) as play:
-        await play.press("colon", *"ns", "space", *"vision", "enter")
-        await play.until(lambda: "lab / vision" in play.text)
+        await play.press("colon", *"ns", "space", *"vision", "enter", shows="lab / vision")
         assert isinstance(play.console.screen, JobsView)
         assert isinstance(play.console, Console)
         assert play.console.context.recent == ["vision"]
 
 
+@pytest.mark.slow
 async def test_an_unknown_namespace_is_reported_and_the_current_one_stays(tmp_path: Path) -> None:
     async with console_on(tmp_path, **objects()) as play:
         play.cluster.say("/api/v1/namespaces/empty", Answer(namespace("empty")))
         play.cluster.say("/api/v1/namespaces/nosuch", refusal(404, "not found", "NotFound"))
         await play.press(*typed("ns nosuch"))
         await play.until(lambda: "There is no namespace 'nosuch'. :ns lists those there are." in play.text)
-        await play.press(*typed("ns a/b"))
-        await play.until(lambda: "There is no namespace 'a/b'." in play.text)
+        await play.press(*typed("ns a/b"), shows="There is no namespace 'a/b'.")
         serve(play.cluster, NAMESPACES, *ALL)
         play.cluster.say("/api/v1/namespaces/visoin", refusal(403, "not you", "Forbidden"))
         await play.press(*typed("ns visoin"))
         await play.until(lambda: "There is no namespace 'visoin'. Did you mean :ns vision?" in play.text)
         assert "lab / default" in play.text and not play.console.context.recent
-        await play.press(*typed("ns empty"))
-        await play.until(lambda: "lab / empty" in play.text)
+        await play.press(*typed("ns empty"), shows="lab / empty")
 
 
 async def test_jobs_takes_a_namespace_or_a_filter_and_so_do_the_kinds(tmp_path: Path) -> None:
@@ -152,11 +147,9 @@ async def test_namespaces_are_sorted_and_left(tmp_path: Path) -> None:
         assert order_of(play)[:2] == ["zoo", "vision"]
         await play.press("A")
         assert order_of(play)[-1] == "*", "all together have no age"
-        await play.press("escape")
-        assert isinstance(play.console.screen, JobsView)
+        await play.press("escape", shows=JobsView)
         await open_namespaces(play)
-        await play.press("tab")
-        assert isinstance(play.console.screen, JobsView)
+        await play.press("tab", shows=JobsView)
 
 
 async def test_namespaces_known_from_jobs_are_shown_when_listing_is_forbidden(tmp_path: Path) -> None:
@@ -190,15 +183,13 @@ async def test_slow_namespaces_and_an_unreachable_cluster_are_reported(tmp_path:
     late = Held(page(ALL))
     async with console_on(tmp_path) as play:
         serve(play.cluster, NAMESPACES, reply=late)
-        await open_namespaces(play)
-        await play.until(lambda: "Reading namespaces…" in play.text)
+        await open_namespaces(play, shows="Reading namespaces…")
         late.let_go()
         await play.until(lambda: words_of(play, "nlp"))
         await play.press("escape")
         await play.cluster.go_away()
         await play.until(lambda: "away" in play.text.splitlines()[0])
-        await open_namespaces(play)
-        await play.until(lambda: "ctrl+r retries now" in play.text)
+        await open_namespaces(play, shows="ctrl+r retries now")
 
 
 def quotas(*objects: Object) -> list[Quota]:

@@ -305,10 +305,8 @@ async def test_gpu_indices_from_the_scheduler_annotation_are_shown() -> None:
 
 async def test_the_console_goes_from_a_node_to_its_holders_to_the_job_and_back(tmp_path: Path) -> None:
     async with console_on(tmp_path, **lab()) as play:
-        await play.press("tab", "enter")
-        await play.until(lambda: "Nodes › a100-1" in play.text)
+        await play.press("tab", "enter", shows="Nodes › a100-1")
         pod = pod_of(pytorch_job("bert-large-ft", 4, 4), "master-0", on="a100-1", gpus=4)
         play.watches["pods"].event("DELETED", pod)
         await play.until(lambda: "▯▯▯▯ 4" in play.text)
-        await play.press("escape")
-        assert isinstance(play.console.screen, NodesView)
+        await play.press("escape", shows=NodesView)

@@ -37,13 +37,10 @@ async def test_a_volume_is_read_after_the_manifest_of_the_pod_was_confirmed(tmp_
         await play.until(seen(play, "Create a pod to read the volume of learns?", "activeDeadlineSeconds"))
         await play.press("escape")
         assert cluster.asked(PODS, method="POST") == []
-        await play.press(*typed("reader learns"))
-        await play.until(seen(play, "Create a pod to read"))
+        await play.press(*typed("reader learns"), shows="Create a pod to read")
         await play.press("tab", "enter")
         await play.until(titled(play, "Jobs › learns › curves   1 tag, 1 point · /w/logs in learns-reader-"))
         await play.until(seen(play, "train/loss", "newest point"))
         assert len([each for each in cluster.requests if each.method == "DELETE"]) == 1
-        await play.press(*typed("folder logs"))
-        await play.until(seen(play, "Which folder?"))
-        await play.press(*typed("folder /w/other"))
-        await play.until(seen(play, "Jobs › learns › curves"))
+        await play.press(*typed("folder logs"), shows="Which folder?")
+        await play.press(*typed("folder /w/other"), shows="Jobs › learns › curves")

@@ -20,38 +20,31 @@ async def test_marked_runs_are_compared_with_bars(tmp_path: Path, size: tuple[in
     async with console_on(tmp_path, size=size, **some_objects()) as play:
         for each in reversed(guide()):
             play.console.context.runs.add(each)
-        await play.press("colon", *"runs", "enter")
-        assert isinstance(play.console.screen, RunsView)
+        await play.press("colon", *"runs", "enter", shows=RunsView)
         assert ("Past runs (4)" in play.text and "1252" in play.text) or size == (80, 24)
-        await play.press("C")
-        await play.until(lambda: "Two or more are compared." in play.text)
-        await play.press("g", "space", *["j", "space"] * 3)
-        await play.until(lambda: "4 marked" in play.text)
+        await play.press("C", shows="Two or more are compared.")
+        await play.press("g", "space", *["j", "space"] * 3, shows="4 marked")
         await play.press("C")
         await play.until(lambda: "820" in play.text and "bars: IMG/S" in play.text)
         assert isinstance(play.console.screen, CompareView)
-        await play.press("1")
-        await play.until(lambda: "IMG/S↓" in play.text)
+        await play.press("1", shows="IMG/S↓")
         rates = [row.key.partition(" ")[2] for row in play.table.shown_rows]
         assert rates == [name for name, *_ in sorted(GUIDE, key=lambda each: -each[-1])]
         bars = [row.cells[-1].text for row in play.table.shown_rows]
         assert [len(bar) for bar in bars] == [16, 11, 10, 6]
         assert "differ in placement, link, model" in play.text
-        await play.press("enter")
-        await play.until(lambda: "The job of this run is gone" in play.text)
+        await play.press("enter", shows="The job of this run is gone")
         await play.press("ctrl+s")
         await play.until(lambda: list(tmp_path.rglob("*.csv")))
         rows = list(csv.reader(next(tmp_path.rglob("*.csv")).read_text().splitlines()))
         assert len(rows) == 5 and {"NAME", "MODEL", "IMG/S"} <= set(rows[0])
-        await play.press("escape", "enter")
-        await play.until(lambda: "batch-size" in play.text)
+        await play.press("escape", "enter", shows="batch-size")
         assert isinstance(play.console.screen, TextView)
 
 
 async def test_marked_jobs_are_compared_and_a_damaged_record_is_named(tmp_path: Path) -> None:
     async with console_on(tmp_path, size=(160, 50), **some_objects()) as play:
-        await play.press("C")
-        await play.until(lambda: "Two or more are compared." in play.text)
+        await play.press("C", shows="Two or more are compared.")
         await play.press("g", "space", "j", "space", "C")
         await play.until(lambda: isinstance(play.console.screen, CompareView) and "bert" in play.text)
         await play.press("escape", "colon", *"compare", "space", *"bert", "space", *"nosuch", "enter")

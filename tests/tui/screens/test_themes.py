@@ -28,8 +28,7 @@ async def test_the_cursor_shows_a_theme_and_enter_keeps_it(tmp_path: Path) -> No
     config = tmp_path / "config.yaml"
     config.write_text("# mine\naccelerators: [a.com/b]  # those too\n")
     async with console_on(tmp_path, config_folder=tmp_path, **some_objects()) as play:
-        await play.press("colon", *"theme", "enter")
-        assert isinstance(play.console.screen, ThemesScreen)
+        await play.press("colon", *"theme", "enter", shows=ThemesScreen)
         assert play.table.cursor_key == play.console.theme == themes.DEFAULT
         assert all(themes.short(name) in play.text for name in NAMES)
         await play.press("g")
@@ -39,8 +38,7 @@ async def test_the_cursor_shows_a_theme_and_enter_keeps_it(tmp_path: Path) -> No
             seen.append(play.console.theme)
         assert seen == NAMES
         assert not (tmp_path / "state" / THEME_FILE).exists()
-        await play.press("enter")
-        await play.until(lambda: isinstance(play.console.screen, JobsView))
+        await play.press("enter", shows=JobsView)
         assert play.console.theme == NAMES[-1]
     assert read_theme(tmp_path / "state", "") == themes.short(NAMES[-1])
     assert config.read_text() == "# mine\naccelerators: [a.com/b]  # those too\n"
@@ -56,8 +54,7 @@ async def test_esc_brings_back_the_theme_there_was_and_a_name_is_worn_for_now(tm
         assert isinstance(play.console.screen, JobsView)
         await play.press("colon", *"theme", "space", *"contrast-light", "enter")
         assert play.console.theme == "gpuconsole-contrast-light"
-        await play.press("colon", *"theme", "space", *"nothing", "enter")
-        await play.until(lambda: "No theme 'nothing'." in play.text)
+        await play.press("colon", *"theme", "space", *"nothing", "enter", shows="No theme 'nothing'.")
         assert play.console.theme == "gpuconsole-contrast-light"
         assert not (tmp_path / "state" / THEME_FILE).exists()
 
@@ -66,8 +63,7 @@ async def test_a_theme_that_cannot_be_saved_is_applied_and_reported(tmp_path: Pa
     (tmp_path / "file").write_text("")
     state = tmp_path / "file" / "state"
     async with console_on(tmp_path, state_folder=state, config_folder=tmp_path, **some_objects()) as play:
-        await play.press("colon", *"theme", "enter", "g", "j", "enter")
-        await play.until(lambda: isinstance(play.console.screen, JobsView))
+        await play.press("colon", *"theme", "enter", "g", "j", "enter", shows=JobsView)
         assert play.console.theme == NAMES[1]
         await play.until(lambda: "The theme could not be saved." in play.text)
         assert any("Not a directory" in each.message for each in play.console._notifications)

@@ -30,28 +30,23 @@ from tui.tables.column import Cell, Column, Row
 from tui.widgets.table.table import Table
 
 
+@pytest.mark.slow
 async def test_minus_toggles_between_the_last_two_views_without_growing_the_stack(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("minus")
         assert "No previous view yet" in play.text
-        await play.press("enter")
-        assert isinstance(play.console.screen, JobView)
+        await play.press("enter", shows=JobView)
         for _ in range(3):
-            await play.press("minus")
-            assert isinstance(play.console.screen, JobsView)
-            await play.press("minus")
-            assert isinstance(play.console.screen, JobView)
+            await play.press("minus", shows=JobsView)
+            await play.press("minus", shows=JobView)
         assert len(play.console.screen_stack) <= 3
-        await play.press("colon", *"nodes", "enter")
-        assert isinstance(play.console.screen, NodesView)
-        await play.press("minus")
-        assert isinstance(play.console.screen, JobView)
+        await play.press("colon", *"nodes", "enter", shows=NodesView)
+        await play.press("minus", shows=JobView)
 
 
 async def test_minus_returns_to_the_view_below_on_the_screen_stack(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
-        await play.press("enter")
-        await play.until(lambda: isinstance(play.console.screen, JobView))
+        await play.press("enter", shows=JobView)
         job_view, depth = play.console.screen, len(play.console.screen_stack)
         await play.press("y")
         await play.until(lambda: len(play.console.screen_stack) == depth + 1)
@@ -110,16 +105,14 @@ async def test_commands_in_one_packet_are_all_run(tmp_path: Path) -> None:
         for key in (*typed("jobs"), *typed("nodes"), *typed("logs bert")):
             play.console.post_message(events.Key(key, " " if key == "space" else None))
         await play.until(lambda: isinstance(play.console.screen, LogsScreen))
-        await play.press("escape")
-        await play.until(lambda: isinstance(play.console.screen, NodesView))
+        await play.press("escape", shows=NodesView)
         assert not play.console.screen.is_prompt_open  # type: ignore[attr-defined]
         assert len(play.console.screen_stack) == 2
 
 
 async def test_enter_runs_the_typed_command_rather_than_the_suggestion(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
-        await play.press("colon", *"nod", "enter")
-        assert isinstance(play.console.screen, JobsView)
+        await play.press("colon", *"nod", "enter", shows=JobsView)
         assert "Unknown command :nod. Did you mean :node?" in play.text
 
 
@@ -128,8 +121,7 @@ async def test_a_letter_jumps_to_a_pane(tmp_path: Path) -> None:
         await play.press("enter")
         tables = list(play.console.screen.query(Table))
         assert tables[0].has_focus
-        await play.press("ctrl+g")
-        assert isinstance(play.console.screen, JumpScreen)
+        await play.press("ctrl+g", shows=JumpScreen)
         await play.press("s")
         assert not tables[0].has_focus
         assert play.console.focused in tables
@@ -165,10 +157,8 @@ async def test_a_user_key_replaces_the_default_key_in_the_view_and_the_footer(
         assert "unknown key id 'jobs.lgos'" in " ".join(play.text.replace("│", " ").split())
         await play.press("escape")
         assert "f2 nodes" in play.text
-        await play.press("tab")
-        assert isinstance(play.console.screen, JobsView)
-        await play.press("f2")
-        assert isinstance(play.console.screen, NodesView)
+        await play.press("tab", shows=JobsView)
+        await play.press("f2", shows=NodesView)
 
 
 async def test_permissions_are_not_requested_for_a_view_without_its_widgets(tmp_path: Path) -> None:
@@ -182,8 +172,7 @@ async def test_a_chapter_of_the_manual_is_a_view(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         await play.press("colon", *"help topo", "enter")
         await play.until(lambda: "Manual: topology" in play.text and "GPU topology" in play.text)
-        await play.press("escape", "colon", *"help nothing", "enter")
-        await play.until(lambda: "No topic 'nothing'" in play.text)
+        await play.press("escape", "colon", *"help nothing", "enter", shows="No topic 'nothing'")
 
 
 def every_list(base: type[ListView] = ListView) -> Iterator[type[ListView]]:

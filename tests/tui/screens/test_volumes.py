@@ -32,9 +32,9 @@ def order_of(play: Playground) -> list[str]:
     return [row.key.removeprefix("claim-") for row in play.table.shown_rows]
 
 
-async def open_volumes(play: Playground, word: str = "volumes") -> None:
-    await play.press("colon", *word, "enter")
-    assert isinstance(play.console.screen, VolumesView)
+async def open_volumes(play: Playground, word: str = "volumes", shows: str = "") -> None:
+    await play.press("colon", *word, "enter", shows=VolumesView)
+    await play.until(lambda: shows in play.text, shows)
 
 
 async def test_volume_claims_are_listed_with_details_and_updated_live(tmp_path: Path) -> None:
@@ -43,8 +43,7 @@ async def test_volume_claims_are_listed_with_details_and_updated_live(tmp_path: 
         watch = serve(play.cluster, HERE, workspace, imagenet, scratch, lost)
         for word, size in (("pvc", (80, 24)), ("data", (120, 40)), ("volumes", (200, 60))):
             await play.pilot.resize_terminal(*size)
-            await open_volumes(play, word)
-            await play.until(lambda: "gets a volume when the first pod that uses it" in play.text)
+            await open_volumes(play, word, shows="gets a volume when the first pod that uses it")
             lines = play.text.splitlines()
             assert any({"workspace", "RWX", "2Ti", "Bound", "li"} <= set(line.split()) for line in lines)
             assert any({"imagenet", "ROX", "150Gi", "maria"} <= set(line.split()) for line in lines)
@@ -63,8 +62,7 @@ async def test_a_pending_volume_claim_shows_its_latest_event(tmp_path: Path) -> 
     async with console_on(tmp_path) as play:
         said = serve(play.cluster, SAID)
         serve(play.cluster, HERE, tiny)
-        await open_volumes(play)
-        await play.until(lambda: "The cluster has reported no reason yet." in play.text)
+        await open_volumes(play, shows="The cluster has reported no reason yet.")
         said.event("ADDED", about(tiny, "FailedBinding", "no storage class\nis set"))
         await play.until(lambda: "└ no storage class is set" in play.text)
 
@@ -90,18 +88,15 @@ async def test_enter_on_a_volume_claim_shows_its_details_and_the_pods_that_use_i
         play.cluster.say(PODS, page([pod, other]), refusal(403, "no pods", "Forbidden"))
         await open_volumes(play)
         await play.until(lambda: play.table.row_count == 1)
-        await play.press("enter")
-        assert isinstance(play.console.screen, TextView)
+        await play.press("enter", shows=TextView)
         await play.until(lambda: "Used by 1 pod:" in play.text)
         assert "bert-master-0  Running on a, at /work, /models (read only)" in play.text
         assert "description code and checkpoints" in play.text and "made on demand" in play.text
         (asked,) = play.cluster.asked(PODS)
         assert asked.query["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
-        await play.press("ctrl+r")
-        await play.until(lambda: "Could not list the pods that use it." in play.text)
+        await play.press("ctrl+r", shows="Could not list the pods that use it.")
         assert "no pods" in play.text
-        await play.press("escape", "d")
-        assert isinstance(play.console.screen, TextView)
+        await play.press("escape", "d", shows=TextView)
 
 
 async def test_claims_are_sorted_by_name_age_status_and_size(tmp_path: Path) -> None:
@@ -128,21 +123,18 @@ async def test_zero_shows_all_namespaces_and_tab_goes_to_the_jobs(tmp_path: Path
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE)
         serve(play.cluster, CLAIMS, workspace, far)
-        await open_volumes(play)
-        await play.until(lambda: "No volume claims in namespace default." in play.text)
+        await open_volumes(play, shows="No volume claims in namespace default.")
         await play.press("0")
         await play.until(lambda: "Volumes (2)" in play.text and "NAMESPACE" in play.text)
         assert "vision" in play.text
-        await play.press("tab")
-        assert isinstance(play.console.screen, JobsView)
+        await play.press("tab", shows=JobsView)
 
 
 async def test_a_forbidden_volume_claim_list_is_explained(tmp_path: Path) -> None:
     words = 'User "li" cannot list resource "persistentvolumeclaims"'
     async with console_on(tmp_path) as play:
         serve(play.cluster, HERE, reply=refusal(403, words, "Forbidden"))
-        await open_volumes(play)
-        await play.until(lambda: "may not list volume claims in namespace default." in play.text)
+        await open_volumes(play, shows="may not list volume claims in namespace default.")
         assert words in play.text and ":info shows your permissions" in play.text
 
 

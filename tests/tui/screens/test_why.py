@@ -92,15 +92,13 @@ async def test_the_reason_is_shown_whole_below_the_title_and_a_key_opens_its_evi
             assert "─ instances 1" in lines[4]
             assert "master-0 *" in play.text
             assert "W why" in lines[-1]
-        await play.press("W")
-        await play.until(lambda: isinstance(play.console.screen, TextView))
+        await play.press("W", shows=TextView)
         await play.until(lambda: SENTENCE in flat(play.text))
         text = flat(play.text)
         assert "Jobs › bert › why" in text
         assert "nodes: a100-9: 4 of 8 nvidia.com/gpu free, held by gpt (4)" in text
         assert "Request 4 nvidia.com/gpu per pod: 1 pod of that size fits now." in text
-        await play.press("escape")
-        assert isinstance(play.console.screen, JobView)
+        await play.press("escape", shows=JobView)
 
 
 async def test_a_running_job_shows_no_reason_line_and_requests_no_diagnosis(tmp_path: Path) -> None:

@@ -39,8 +39,7 @@ async def yaml_view(
     async with console_on(tmp_path, jobs=[bert()], **options) as play:
         play.cluster.say(OWN, Answer(obj or bert()))
         play.cluster.say(ALL, watch or Stall(), watch=True)
-        await play.press("y")
-        await play.until(lambda: "kind: PyTorchJob" in play.text)
+        await play.press("y", shows="kind: PyTorchJob")
         yield play
 
 
@@ -57,8 +56,7 @@ async def test_yaml_is_shown_with_secrets_hidden_and_managed_fields_folded(tmp_p
         assert "Jobs › bert › YAML" in title(play) and "1 secret hidden" in title(play)
         assert "value: ••••" in play.text and TOKEN not in play.text
         assert "managedFields: … 3 lines folded" in play.text
-        await play.press("m")
-        await play.until(lambda: "manager: kubectl" in play.text)
+        await play.press("m", shows="manager: kubectl")
         await play.press("m")
         await play.until(lambda: "manager: kubectl" not in play.text)
 
@@ -82,8 +80,7 @@ async def test_a_search_counts_matches_and_wraps_around(tmp_path: Path) -> None:
 
 async def test_secrets_are_shown_only_after_confirmation_and_never_copied(tmp_path: Path) -> None:
     async with yaml_view(tmp_path) as play:
-        await play.press("x")
-        assert isinstance(play.console.screen, ConfirmScreen)
+        await play.press("x", shows=ConfirmScreen)
         await play.press("enter")
         assert TOKEN not in play.text
         await play.press("x", "right", "enter")
@@ -125,8 +122,7 @@ async def test_the_yaml_view_can_be_paused_and_refreshed_manually(tmp_path: Path
         await play.until(lambda: " still" in title(play))
         play.cluster.forget(OWN)
         play.cluster.say(OWN, Answer(bert("9", suspend=True)))
-        await play.press("ctrl+r")
-        await play.until(lambda: "suspend: true" in play.text)
+        await play.press("ctrl+r", shows="suspend: true")
 
 
 async def test_a_missing_watch_permission_is_reported_above_the_yaml(tmp_path: Path) -> None:
@@ -145,21 +141,17 @@ async def test_any_object_is_named_by_its_kind_and_its_secrets_are_hidden(tmp_pa
     async with console_on(tmp_path, jobs=[bert()]) as play:
         play.cluster.say("/api/v1/namespaces/default/secrets/s", Answer(secret))
         play.cluster.say("/api/v1/namespaces/default/secrets", Stall(), watch=True)
-        await play.press("colon", *"yaml secret/s", "enter")
-        await play.until(lambda: "password: ••••" in play.text)
-        await play.press("escape", "colon", *"yaml nonsense/s", "enter")
-        await play.until(lambda: "No kind 'nonsense'." in play.text)
+        await play.press("colon", *"yaml secret/s", "enter", shows="password: ••••")
+        await play.press("escape", "colon", *"yaml nonsense/s", "enter", shows="No kind 'nonsense'.")
         path = "/api/v1/namespaces/default/secrets/t"
         play.cluster.say(path, refusal(403, "cannot get secrets", "Forbidden"))
-        await play.press("colon", *"yaml secret/t", "enter")
-        await play.until(lambda: "cannot get secrets" in play.text)
+        await play.press("colon", *"yaml secret/t", "enter", shows="cannot get secrets")
 
 
 async def test_long_yaml_lines_scroll_sideways_or_wrap(tmp_path: Path) -> None:
     async with yaml_view(tmp_path, bert(words="word " * 60 + "end"), size=(80, 40)) as play:
         assert "end" not in play.text and "›" in play.text
-        await play.press("w")
-        await play.until(lambda: "word end" in play.text)
+        await play.press("w", shows="word end")
         await play.press("w")
         await play.press(*["right"] * 20)
         assert "word end" in play.text

@@ -19,11 +19,9 @@ def test_a_key_is_painted_immediately_while_background_changes_wait_for_a_frame(
         told = terminal.wait_to_be_told(lambda report: report["ticks"] > 1000)
         again = terminal.wait_to_be_told(lambda report: report["ticks"] > told["ticks"] + 500)
         assert again["frames"] == told["frames"]
-        terminal.send("x")
-        terminal.wait_for("keys 1")
+        terminal.send("x", shows="keys 1")
         terminal.wait_for(lambda screen: shown_ticks(screen) > again["ticks"] - 500)
-        terminal.send("x" * 50)
-        terminal.wait_for("keys 51")
+        terminal.send("x" * 50, shows="keys 51")
 
 
 def test_the_screen_finally_shows_every_change() -> None:

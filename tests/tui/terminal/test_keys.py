@@ -150,8 +150,7 @@ def test_a_too_late_arrow_remainder_changes_nothing_on_the_cluster(
     asking = {key.keys for key in view_keys(JOBS, ACTIONS) if key.changes_cluster}
     with opened(server, tmp_path, AT_ONCE_MS) as console:
         for tail in ARROWS:
-            console.send(":nodes\r")
-            console.wait_for(NODES_COLUMN)
+            console.send(":nodes\r", shows=NODES_COLUMN)
             console.send(ESCAPE)
             console.wait_for(lambda screen: NODES_COLUMN not in screen and "Jobs (" in screen)
             for letter in tail:
@@ -162,8 +161,7 @@ def test_a_too_late_arrow_remainder_changes_nothing_on_the_cluster(
                 console.send("\r")
                 console.wait_for(lambda screen: "Cancel" not in screen)
         # A question or a prompt would take these keys, here and above; then there were no nodes.
-        console.send(":nodes\r")
-        console.wait_for(NODES_COLUMN)
+        console.send(":nodes\r", shows=NODES_COLUMN)
     assert server.count()["changes"] == 0
 
 

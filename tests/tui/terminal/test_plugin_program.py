@@ -32,25 +32,19 @@ PLUGIN = {
 def play(terminal: Terminal) -> None:
     """Use the console as a person would."""
     terminal.wait_for("away / vision")
-    terminal.send(":ctx\r")
-    terminal.wait_for("Contexts (1)")
-    terminal.send("\x0c")
-    terminal.wait_for("echo is on for away on away")
+    terminal.send(":ctx\r", shows="Contexts (1)")
+    terminal.send("\x0c", shows="echo is on for away on away")
     assert not terminal.is_raw
     terminal.signal(signal.SIGCONT)  # as after `fg`: the program goes on, not the console
-    terminal.send("some text\n")
-    terminal.wait_for("mine is done.")
+    terminal.send("some text\n", shows="mine is done.")
     assert terminal.is_raw
     assert b"read some text" in terminal.output
     terminal.send("\x0c")
     terminal.wait_for(lambda _: terminal.output.count(b"echo is on") == 2)
-    terminal.send("\x03")
-    terminal.wait_for("exit 7. Enter goes back to the console.")
-    terminal.send("\r")
-    terminal.wait_for("mine failed: exit 7.")
+    terminal.send("\x03", shows="exit 7. Enter goes back to the console.")
+    terminal.send("\r", shows="mine failed: exit 7.")
     assert terminal.is_raw
-    terminal.send("q")
-    terminal.wait_for("Jobs")
+    terminal.send("q", shows="Jobs")
 
 
 async def test_a_plugin_program_gets_the_terminal_and_the_console_resumes_afterwards(tmp_path: Path) -> None:

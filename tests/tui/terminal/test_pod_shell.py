@@ -89,8 +89,7 @@ async def test_a_shell_gets_the_terminal_and_the_console_resumes_afterwards(tmp_
         terminal.wait_for(lambda _: shell.typed == words.encode())
         terminal.resize(100, 30)
         terminal.wait_for("100 x 30")
-        terminal.send("q")
-        terminal.wait_for("ended with 5")
+        terminal.send("q", shows="ended with 5")
         is_whole(terminal)
 
     await played(tmp_path, play, Talk(shell.speak))
@@ -140,8 +139,7 @@ async def test_a_shell_can_be_opened_repeatedly(tmp_path: Path) -> None:
             terminal.send("s")
             # The screen may still show what the shell before it said.
             terminal.wait_for(lambda _, before=before: b"80 x 24" in terminal.output[before:])  # type: ignore[misc]
-            terminal.send("q")
-            terminal.wait_for(f"shell {shell} ended with 5")
+            terminal.send("q", shows=f"shell {shell} ended with 5")
         is_whole(terminal)
 
     await played(tmp_path, play, Talk(Shell().speak))
@@ -149,12 +147,10 @@ async def test_a_shell_can_be_opened_repeatedly(tmp_path: Path) -> None:
 
 async def test_terminal_modes_left_by_a_program_in_a_shell_are_reset(tmp_path: Path) -> None:
     def play(terminal: Terminal) -> None:
-        terminal.send("s")
-        terminal.wait_for("ready>")
+        terminal.send("s", shows="ready>")
         terminal.send("b")
         terminal.wait_for(lambda _: SPOILT in terminal.output)
-        terminal.send("q")
-        terminal.wait_for("ended with 5")
+        terminal.send("q", shows="ended with 5")
         is_whole(terminal)
 
     output = await played(tmp_path, play, Talk(Shell().speak))
@@ -165,10 +161,8 @@ async def test_terminal_modes_left_by_a_program_in_a_shell_are_reset(tmp_path: P
 
 async def test_a_dropped_shell_connection_is_reported(tmp_path: Path) -> None:
     def play(terminal: Terminal) -> None:
-        terminal.send("s")
-        terminal.wait_for("ready>")
-        terminal.send("d")
-        terminal.wait_for("Could not open a shell in a to its end.")
+        terminal.send("s", shows="ready>")
+        terminal.send("d", shows="Could not open a shell in a to its end.")
         is_whole(terminal)
 
     await played(tmp_path, play, Talk(Shell().speak))
@@ -182,12 +176,9 @@ async def test_a_hanging_shell_can_be_closed_by_pressing_ctrl_right_bracket_twic
                 await speaker.say(exec.STDOUT, b"one")
 
     def play(terminal: Terminal) -> None:
-        terminal.send("s")
-        terminal.wait_for("ready>")
-        terminal.send("\x1d")
-        terminal.wait_for("one")
-        terminal.send("\x1d")
-        terminal.wait_for("ended with 255")
+        terminal.send("s", shows="ready>")
+        terminal.send("\x1d", shows="one")
+        terminal.send("\x1d", shows="ended with 255")
         is_whole(terminal)
 
     await played(tmp_path, play, Talk(hang))
@@ -195,10 +186,8 @@ async def test_a_hanging_shell_can_be_closed_by_pressing_ctrl_right_bracket_twic
 
 async def test_a_forbidden_shell_is_reported_without_leaving_the_console(tmp_path: Path) -> None:
     def play(terminal: Terminal) -> None:
-        terminal.send("s")
-        terminal.wait_for("cannot get pods/exec")
-        terminal.send("x")
-        terminal.wait_for("keys 1")
+        terminal.send("s", shows="cannot get pods/exec")
+        terminal.send("x", shows="keys 1")
 
     output = await played(tmp_path, play, refusal(403, 'user "li" cannot get pods/exec', "Forbidden"))
     assert output.count(b"\x1b[?1049h") == 1
@@ -210,8 +199,7 @@ async def test_a_signal_in_a_shell_ends_the_console_and_restores_the_terminal(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     def play(terminal: Terminal) -> None:
-        terminal.send("s")
-        terminal.wait_for("ready>")
+        terminal.send("s", shows="ready>")
         terminal.send("b")
         terminal.wait_for(lambda _: SPOILT in terminal.output)
         terminal.signal(number)
@@ -226,8 +214,7 @@ async def test_a_signal_in_a_shell_ends_the_console_and_restores_the_terminal(
 
 async def test_a_terminal_hangup_in_a_shell_ends_the_console(tmp_path: Path) -> None:
     def play(terminal: Terminal) -> None:
-        terminal.send("s")
-        terminal.wait_for("ready>")
+        terminal.send("s", shows="ready>")
         terminal.hang_up()
         assert terminal.wait_for_end() == 129
 

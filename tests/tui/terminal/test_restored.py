@@ -70,8 +70,7 @@ def test_an_unreachable_cluster_is_reported_without_secrets_and_q_prompts_before
 ) -> None:
     console.wait_for("Connection refused")
     assert b"secret-token" not in console.output
-    console.send("q")
-    console.wait_for("Quit gpuconsole?")
+    console.send("q", shows="Quit gpuconsole?")
     console.send("\r")
     console.wait_for(lambda screen: "Quit gpuconsole?" not in screen)
     console.send(":quit\r")
@@ -83,8 +82,7 @@ def test_the_values_of_the_form_are_saved_when_the_connection_is_lost(
     console: Terminal, tmp_path: Path
 ) -> None:
     console.wait_for("Connection refused")
-    console.send("n")
-    console.wait_for("no volume claim")
+    console.send("n", shows="no volume claim")
     console.send("half-typed")
     found = re.search(r"Name +(\S+)", console.wait_for("alf-typed"))
     assert found

@@ -27,20 +27,17 @@ def test_ctrl_z_restores_the_terminal_and_fg_repaints_the_screen_repeatedly() ->
         assert terminal.is_raw
         assert TAKEN in terminal.output
         for count in (1, 2):
-            terminal.send("x")
-            terminal.wait_for(f"keys {count}")
+            terminal.send("x", shows=f"keys {count}")
             terminal.send(CTRL_Z)
             terminal.wait_for_stop()
             come_back(terminal)
-        terminal.send("x")
-        terminal.wait_for("keys 3")
+        terminal.send("x", shows="keys 3")
         terminal.signal(signal.SIGSTOP)  # from outside: the terminal stays as it is
         terminal.wait_for_stop()
         come_back(terminal)
         terminal.wait_for("keys 3")
         assert terminal.is_raw
-        terminal.send("xxx")
-        terminal.wait_for("keys 6")
+        terminal.send("xxx", shows="keys 6")
         wait_for_rows(terminal)
 
 
@@ -71,8 +68,7 @@ def test_nothing_is_written_after_the_terminal_was_restored_even_when_stalled() 
             terminal.wait_for_stop()
             assert not terminal.is_raw
         come_back(terminal)
-        terminal.send("x")
-        terminal.wait_for("keys 1")
+        terminal.send("x", shows="keys 1")
         wait_for_rows(terminal)
 
 

@@ -150,8 +150,7 @@ async def test_a_wide_terminal_previews_the_selected_row_and_requests_its_events
         await play.until(lambda: "Waits for GPUs: room for" in pane(play))
         assert "Running" not in pane(play)
 
-        await play.press("tab")
-        assert isinstance(play.console.screen, NodesView)
+        await play.press("tab", shows=NodesView)
         for is_shown in (True, False, True):
             assert play.console.screen.query_one(Preview).display is is_shown
             await play.press("z")
