@@ -131,6 +131,7 @@ class CommandLine:
     async def __call__(self, *words: str) -> Ended:
         """Run the command in a thread, for the cluster is served by this one."""
         self._capsys.readouterr()
+        self._monkeypatch.setattr(sys, "argv", [sys.argv[0], *words])  # advice quotes it
         status = await asyncio.to_thread(_status_of, words)
         for _ in range(20):  # the server is to see that the connections are closed
             await asyncio.sleep(0)
