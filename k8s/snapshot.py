@@ -31,7 +31,6 @@ class Share:
     total: int
     allocated: int
     unhealthy: int
-    """Capacity minus allocatable."""
 
 
 @dataclass(frozen=True, slots=True)

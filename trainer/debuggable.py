@@ -46,7 +46,6 @@ def arm() -> None:
 
 
 def _register() -> None:
-    """Open a file in memory for the stacks; a forked child must not share its parent's."""
     global _stacks
     try:
         if _stacks >= 0:
@@ -93,7 +92,6 @@ def _run(execute: Any, module: Any) -> None:
 
 
 def _serve(rank: int) -> None:
-    """Start torch's worker server; its socket is `PID-RANK.sock` in the private folder."""
     global _server
     from torch._C import _distributed_c10d as c10d
 

@@ -137,7 +137,6 @@ def _number(env: Mapping[str, str], name: str, default: int | None = None) -> in
 
 
 def _check_master_address(env: Mapping[str, str], ranks: Ranks) -> None:
-    """Check that the processes can find each other and that all of them are started."""
     if ranks.world_size == 1:
         return
     _number(env, "MASTER_PORT", 0)

@@ -354,7 +354,6 @@ class Training:
             raise _diverged(f"The validation loss became {metrics.loss} by step {progress.step}")
 
     def _start_checkpoint(self) -> None:
-        """Save this step; the file is written while the next steps are taken."""
         progress, state = self.progress, self.state.state_dict()
         state |= {"step": progress.step, "epoch": progress.epoch, "images": progress.images}
         state |= {"hyperparameters": self._recorded_args}

@@ -128,7 +128,6 @@ class Console(PacedApp[int]):
         self.notifier: Notifier | None = None
         """None until the console is connected for the first time."""
         self.forwards: dict[JobRef, Worker[None]] = {}
-        """Forwarded TensorBoards."""
         self.gpu_links: dict[str, LinkMatrix] = {}
         """By node, filled on demand."""
         self.kubeconfig = options.kubeconfig

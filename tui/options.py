@@ -100,7 +100,6 @@ class Alias(NamedTuple):
 
     command: str
     line: int
-    """Line in config.yaml."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +118,7 @@ class ConsoleOptions:
     """Connect to the sandbox, and start it if necessary."""
     is_read_only: bool = False
     theme: str = ""
-    """Theme requested now; empty for none."""
     config_theme: str = ""
-    """Theme named in config.yaml; empty for none."""
     kept_theme: str = ""
     """Theme chosen last, in the console or in config.yaml; empty for none."""
     finished_days: float = FINISHED_DAYS
@@ -144,17 +141,14 @@ class ConsoleOptions:
     is_theme_fixed: bool = False
     """The theme was requested now, or the terminal has no other choice."""
     config_problems: tuple[str, ...] = ()
-    """Rejected entries of config.yaml."""
     verbosity: int = 0
     """Detail of the log: 0 warnings, 1 requests, 2 everything."""
     is_mono: bool = False
     is_ascii: bool = False
-    """Draw with ASCII only."""
     config_folder: Path = field(default_factory=lambda: _DIRS.user_config_path)
     state_folder: Path = field(default_factory=lambda: _DIRS.user_state_path)
     """Holds the log and drafts."""
     data_folder: Path = field(default_factory=lambda: _DIRS.user_data_path)
-    """Holds the sandbox."""
 
     def in_context(self, name: str) -> ConsoleOptions:
         """Return the options for a context: its settings of config.yaml, unless a flag says otherwise."""

@@ -205,7 +205,6 @@ class Delivered:
 
     def __init__(self) -> None:
         self.remaining = 0
-        """Bytes still to be skipped."""
         self.ends_line = True
         self._size = self._crc = self._read_crc = 0
         self._head = b""

@@ -269,7 +269,6 @@ class TrainingLineReader:
         return self._point(self._place_step(row[0]), *row[1])
 
     def _remember(self, text: str, place: RunPosition) -> None:
-        """Record the position of a line without scalars; they may follow."""
         if place.step is not None:
             is_short = place.is_bar and (place.total or 0) < self._longest_bar
             if not is_short and not is_about_evaluation(text):

@@ -257,7 +257,6 @@ async def _until_it_answers(paths: SandboxPaths, answer_s: float) -> None:
 
 
 def _health_error(paths: SandboxPaths) -> str:
-    """Return the error of a health check; empty if the sandbox is healthy."""
     try:
         trust = ssl.create_default_context(cafile=str(paths.certificate))
         direct = urllib.request.ProxyHandler({})  # the environment's proxy cannot reach loopback

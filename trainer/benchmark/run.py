@@ -202,7 +202,6 @@ class Benchmark:
         return float(self._arguments.batch_size * batches / self._time(batches))
 
     def _time(self, batches: int) -> float:
-        """Return the seconds of that many steps, until the GPU has finished them."""
         started = time.perf_counter()
         for _ in range(batches):
             self._step()

@@ -331,7 +331,6 @@ def _warn(text: str) -> None:
 
 
 def _copy(value: Any) -> Any:
-    """Return a deep copy, with all tensors on the CPU."""
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):

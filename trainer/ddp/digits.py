@@ -117,7 +117,6 @@ def _sample_stroke(
 
 
 def _transform(dots_BD2: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
-    """Bend, slant, rotate, scale and shift each digit, from the unit square to pixels."""
     count = len(dots_BD2)
 
     def each(spread: float, middle: float = 0.0) -> NDArray[np.float32]:
@@ -134,7 +133,6 @@ def _transform(dots_BD2: NDArray[np.float32], random: np.random.Generator) -> ND
 
 
 def _rasterize(dots_BD2: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.float32]:
-    """Draw with a round pen of random width; returns (B, 28, 28), 0 to 1."""
     count = len(dots_BD2)
     pixels = np.arange(IMAGE_SIZE, dtype=np.float32)
     dx_DBX = (pixels - dots_BD2[..., 0].T[..., None]) ** 2
@@ -151,7 +149,6 @@ def _rasterize(dots_BD2: NDArray[np.float32], random: np.random.Generator) -> ND
 
 
 def _degrade(ink: NDArray[np.float32], random: np.random.Generator) -> NDArray[np.uint8]:
-    """Fade, erase a small patch, and add noise."""
     count = len(ink)
     pixels = np.arange(IMAGE_SIZE, dtype=np.float32)
     x, y = random.uniform(6, 22, (2, count, 1)).astype(np.float32)

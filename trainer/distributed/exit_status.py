@@ -58,6 +58,5 @@ def run_to_exit_status(work: Callable[[], None], stop: StopRequest, *, memory_fu
 
 
 def _compiler_message(error: RuntimeError) -> str:
-    """Return the line with the error of a C or C++ compiler, else the first one."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next((line for line in lines if " error: " in f" {line}"), first_line(error)).removesuffix(".")

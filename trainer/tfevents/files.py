@@ -242,7 +242,6 @@ def _join(parts: list[ScalarSeries]) -> ScalarSeries:
 
 
 def _creation(path: str) -> tuple[int, str]:
-    """Return a sort key: the second in the file's name, then the name."""
     matched = _NAME.search(path)
     return (int(matched["second"]) if matched else 0, path)
 

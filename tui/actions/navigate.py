@@ -72,7 +72,6 @@ def _show_jobs(console: Console, argument: str, kind: str) -> None:
 
 
 def _filter(console: Console, argument: str) -> None:
-    """Filter the visible list by the argument of its command, with or without a slash."""
     if argument and (view := console.views.current) is not None:
         view.filter_text = argument.removeprefix("/")
 

@@ -28,7 +28,6 @@ def find_permissions(console: Console, view: View) -> None:
 async def _find(
     console: Console, permissions: Permissions, view: View, namespace: str, job: JobRef | None
 ) -> None:
-    """Check permissions once the cursor rests; cached answers are shown at once."""
     keys = [key for key in view.keys if key.permission]
 
     def show() -> None:

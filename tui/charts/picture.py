@@ -63,12 +63,9 @@ class Picture:
     columns: int
     """Cells between the axes: the cursor may be on 0 to `columns - 1`."""
     x_range: tuple[float, float]
-    """Visible part of the x axis."""
     full_range: tuple[float, float]
     cursor_x: int = 0
-    """Cells left of the cursor."""
     cursor_y: int = 0
-    """Rows above the cursor."""
     cursor_cells: str = ""
     """One character per row of the cursor; empty for no cursor."""
 

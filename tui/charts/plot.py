@@ -158,7 +158,6 @@ class Plot:
         self.curves = curves
         self.view = view
         self.placed: list[Placed] = []
-        """The curves that the axis can show, in order."""
         for index, curve in enumerate(curves):
             if len(curve.series) and (xs := curve.positions(view.x_axis)):
                 self.placed.append(Placed(index, curve, xs, xs[0] if view.x_axis == "relative" else 0.0))

@@ -101,9 +101,7 @@ class Series:
         self.broken: array[int] = array("q")
         """Indices of NaN and infinite values."""
         self.version = 0
-        """Number of changes so far."""
         self.cuts = 0
-        """Number of times that points were dropped."""
         self.bands = MinMaxLevels(self.values)
         self._smoothed: Smoothed | None = None
 

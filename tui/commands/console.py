@@ -96,6 +96,5 @@ def choose_theme(options: ConsoleOptions, colours: tty_state.Colours) -> str:
 
 
 def _has_cluster(options: ConsoleOptions) -> bool:
-    """Return True if there is a kubeconfig or server to try; whether it works shows later."""
     is_named = options.kubeconfig or options.overrides.server
     return bool(is_named or kubeconfig_files() or "KUBERNETES_SERVICE_HOST" in os.environ)

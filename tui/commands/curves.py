@@ -170,7 +170,6 @@ def _chosen(lines: list[PlotLine], texts: Sequence[str]) -> list[PlotLine]:
 
 
 def _print_runs(found: Mapping[str, _Read], options: ConsoleOptions, flags: argparse.Namespace) -> None:
-    """Print several runs, or one on another axis than its steps."""
     is_plot = flags.output == "plot"
     names = list(found)
     if is_plot:
@@ -317,7 +316,6 @@ def _curves(events: EventFiles) -> list[ScalarCurve]:
 
 
 def _lines(curves: Sequence[ScalarCurve]) -> list[PlotLine]:
-    """Return curves named by tag, with the run or file added where a tag has several."""
     tags = Counter(curve.tag for curve in curves)
     runs = Counter((curve.tag, curve.run) for curve in curves)
 

@@ -52,7 +52,6 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 
 
 def _folders(sources: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
-    """Return the folders by name, and what must be names of jobs."""
     folders: dict[str, Path] = {}
     names = []
     for source in sources:

@@ -107,7 +107,6 @@ class _Report:
         return usage_by_user(snapshot.jobs, read.telemetry.gpus, read.ledger, snapshot.nodes)
 
     def _why_not(self) -> list[str]:
-        """Return the reasons why idle time is unknown on some nodes, one line each."""
         nodes = self._telemetry.telemetry.nodes
         missing = [found.missing for name in self._held() if (found := nodes.get(name)) and not found.gpus]
         counts = Counter(missing_text(each) for each in missing if each is not None)

@@ -97,7 +97,6 @@ class TelemetryFeed:
         """Newest readings of the nodes that were recently visible."""
         self.history = GpuHistory()
         self.ledger = IdleLedger()
-        """Idle GPU-hours by job."""
         self._reader, self._jobs, self._nodes = reader, jobs, nodes
         self._read_s, self._idle_s = read_s, rest_s
         self._wanted: tuple[str | JobRef, ...] = ()

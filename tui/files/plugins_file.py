@@ -48,13 +48,11 @@ class Plugin(Action):
     """Action that runs a program."""
 
     title: str = ""
-    """Name in plugins.yaml."""
     argv: tuple[str, ...] = ()
     """Program and arguments, with variables such as `$NAME`."""
     asks_first: bool = False
     runs_in_background: bool = False
     shows_output: bool = False
-    """Its output opens in a view."""
     announces_output: bool = False
     """Its output is the notice at its end, if it runs in the background."""
 

@@ -44,7 +44,6 @@ class Bundle:
     size_bytes: int
     parts: tuple[str, ...]
     problems: tuple[str, ...]
-    """Parts that could not be read, with reasons."""
     removed: Mapping[str, int] = field(hash=False)
 
 
@@ -60,9 +59,7 @@ class BundleFile:
         self.redactor = Redactor()
         """Redactor of all parts; secrets found in one part are redacted in later ones."""
         self.parts: list[tuple[str, int]] = []
-        """Name and size in bytes of each part."""
         self.problems: list[str] = []
-        """Parts that could not be read, with reasons."""
         self._root = path.name.removesuffix(".gz").removesuffix(".tar") or "bundle"
         self._private = PrivateFile(path)
         self._gzip = gzip.GzipFile(filename="", fileobj=self._private.file, mode="wb", compresslevel=6)

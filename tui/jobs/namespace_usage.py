@@ -22,7 +22,6 @@ class QuotaUsage:
     used: int
     hard: int
     resource: str
-    """Such as `nvidia.com/gpu`."""
 
     @property
     def left(self) -> int:
@@ -40,11 +39,9 @@ class NamespaceUsage:
     """Active or Terminating; empty if unknown."""
     created: datetime | None = None
     jobs: int = 0
-    """Unfinished jobs."""
     gpus_held: int = 0
     """GPUs held by all pods, with or without a job."""
     gpus_waiting: int = 0
-    """GPUs that jobs requested and do not have."""
     limit: QuotaUsage | None = None
     """The tightest GPU quota; None without one, or if quotas may not be read."""
 

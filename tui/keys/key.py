@@ -87,7 +87,6 @@ class KeyTable(NamedTuple):
     combined: tuple[tuple[str, tuple[Key, ...]], ...]
     """Places in which keys of several sections work at once."""
     everywhere: tuple[Key, ...]
-    """Keys of every view."""
 
 
 def written(key: str) -> str:

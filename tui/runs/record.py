@@ -37,7 +37,6 @@ class TagSummary(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     low: float | None = None
     high: float | None = None
     step: int = 0
-    """Last step."""
     count: int = 0
 
 
@@ -66,7 +65,6 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     code: str = ""
     """Requested repository and commit; empty if unknown."""
     command: str = ""
-    """Command without its options."""
     arguments: dict[str, str] = msgspec.field(default_factory=dict)
     env: dict[str, str] = msgspec.field(default_factory=dict)
     """Variables with literal values, secrets redacted."""

@@ -16,7 +16,6 @@ class UserLine:
 
     usage: JobUsage
     jobs: int = 0
-    """Number of jobs in a total."""
 
     @property
     def is_total(self) -> bool:

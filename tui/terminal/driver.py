@@ -115,7 +115,6 @@ class ConsoleDriver(LinuxDriver):
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self.frame_rate = self.make_frame_rate()
-        """Schedule of the next frame."""
         self.writer: TerminalWriter | None = None
         """None while the terminal is not ours."""
         self._is_suspended = False

@@ -33,7 +33,6 @@ class CollectiveFinding:
 
     sentence: str
     ranks: tuple[int, ...]
-    """The ranks to look at."""
     name: str = ""
     number: int = 0
     waiting: tuple[int, ...] = ()

@@ -100,7 +100,6 @@ class OperatorPods:
 
     operator_name: str
     old_labels: tuple[str, str, str]
-    """Older labels of a pod's job, role and index."""
 
     def pod_selector(self, name: str) -> str:
         """Return a selector that excludes other operators' jobs of the same name."""

@@ -113,7 +113,6 @@ def _rules_of(observed: ObservedJob, run: MPIRun) -> Rules:
 def _create_objects(
     observed: ObservedJob, job: KubeflowJob, objects: Iterable[tuple[Resource, Manifest | None]]
 ) -> None:
-    """Create what the launcher needs, and keep the list of running workers up to date."""
     if job.is_finished or is_true(job.conditions, "Suspended"):
         return
     for resource, obj in objects:

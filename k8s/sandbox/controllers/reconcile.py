@@ -32,7 +32,6 @@ class ObservedJob:
     restarts: int = 0
     """Number of its pods that were replaced so far."""
     replaced: Collection[str] = ()
-    """Uids of these pods."""
     owners: Mapping[str, str] = field(default_factory=dict)
     """Uid of the controller of each pod in the job's namespace, by pod name."""
     children: Mapping[Resource, Sequence[Manifest]] = field(default_factory=dict)

@@ -37,7 +37,6 @@ class Rules:
     is_outdated: Callable[[Manifest], bool] = lambda pod: False
     """Return True if a running pod is to be replaced because its job has changed."""
     waiting: Collection[str] = ()
-    """Names of pods that must not be created yet."""
     kept_role: str = ""
     """Role whose pods stay after the end, whatever the clean policy."""
     has_deciding_chief: bool = False

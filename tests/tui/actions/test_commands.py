@@ -64,7 +64,9 @@ def lines(options: ConsoleOptions, found: Job, instance: str = "", **given: bool
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["plain", "sandbox", "all flags"])
 @pytest.mark.parametrize("found", JOBS, ids=["pods", "no pods", "batch", "hostile"])
-def test_each_shown_gpuconsole_command_line_is_accepted_by_the_parser(options: ConsoleOptions, found: Job) -> None:
+def test_each_shown_gpuconsole_command_line_is_accepted_by_the_parser(
+    options: ConsoleOptions, found: Job
+) -> None:
     ours = [words for words in lines(options, found) if words[0] == "gpuconsole"]
     assert len(ours) >= 8
     for words in ours:

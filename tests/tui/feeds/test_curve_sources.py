@@ -234,7 +234,7 @@ def test_each_trainjob_status_update_adds_one_point_and_a_malformed_status_is_ig
 
 
 def test_a_reader_mounts_the_claims_of_the_job_read_only_and_nothing_else() -> None:
-    template = {
+    template: dict[str, Any] = {
         "spec": {
             "tolerations": [{"key": "gpu"}],
             "serviceAccountName": "admin",

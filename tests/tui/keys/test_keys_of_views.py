@@ -362,6 +362,7 @@ def prompt(play: Playground) -> str:
     return play.text.splitlines()[-2].strip()
 
 
+@pytest.mark.slow
 async def test_keys_of_every_view_walk_through_the_history(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         here = play.console.views
@@ -392,6 +393,7 @@ async def test_keys_of_every_view_list_commands_and_keys_filter_and_go_back(tmp_
         assert changes(play) == []
 
 
+@pytest.mark.slow
 async def test_keys_of_the_prompt_complete_recall_run_and_cancel(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         await play.see("slash", lambda: prompt(play) == "/", "escape")

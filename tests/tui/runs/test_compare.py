@@ -109,7 +109,7 @@ def test_arguments_are_parsed_in_all_spellings_and_secrets_are_not_stored() -> N
     key = "0123456789abcdef" * 2
     environment = [{"name": "WANDB_API_KEY", "value": key}, {"name": "LR", "value": "1"}]
     git = [{"name": "GIT_SYNC_REPO", "value": "https://h/r.git"}, {"name": "GIT_SYNC_REV", "value": "abc"}]
-    template = {
+    template: dict[str, Any] = {
         "spec": {
             "containers": [
                 {"image": "i", "args": ["--token", "hf_abcdefghijklmnopqrst", "-x", key], "env": environment}

@@ -266,7 +266,6 @@ def _working_dir(fields: dict[str, Any]) -> None:
 def _command(
     flags: argparse.Namespace, kind: CreatableKind, fields: Mapping[str, Any], stamp: str, continued: str
 ) -> dict[str, Any]:
-    """Return the fields for the command, the event files' folder and the volumes."""
     if flags.continue_from and not flags.trainer:
         raise WrongUsage("--continue requires --trainer; your own command has to find its checkpoints.")
     if flags.trainer:

@@ -42,7 +42,6 @@ class PlotLine:
     wall_times: array[float]
     values: array[float]
     run: str = ""
-    """The run, where there are several."""
 
 
 def plot(line: PlotLine, width: int, *, is_ascii: bool = False) -> str:

@@ -21,7 +21,6 @@ class Route:
     """Object shown if it is not a job: a node, a claim, `pod/NAME`."""
     job: JobRef | None = None
     instance: str = ""
-    """Instance to start with."""
     jobs: tuple[JobRef, ...] = ()
     """All jobs of a view of several; `job` is the first of them."""
 

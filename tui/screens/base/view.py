@@ -57,7 +57,6 @@ class View(Screen[None]):
     unseen: reactive[tuple[Run, ...]] = reactive(tuple, repaint=False)
     """Counter of notices that were not looked at, in pieces."""
     filter_text: reactive[str] = reactive("")
-    """Text typed after `/`."""
     refused: reactive[Mapping[str, str]] = reactive(dict, layout=False)
     """Reasons of refused keys, by key id."""
 

@@ -152,7 +152,6 @@ class SubmitScreen(Screen[JobRef | None]):
 
     @work(exclusive=True, group="submit")
     async def _submit(self, submission: Submission, *, is_dry_run_only: bool) -> None:
-        """Request a dry run, and create the job unless only that was requested."""
         with keys_held(self.app):  # they are for what comes then: the job's logs, or the field with an error
             await self._send(submission, is_dry_run_only=is_dry_run_only)
 

@@ -284,7 +284,6 @@ class JobView(View):
         return (progress_in(log_text(line.raw)) if line is not None else "") or self._progress
 
     def _diagnose(self, job: Job | None) -> None:
-        """Diagnose a waiting job once per status and reason; drop the diagnosis of others."""
         if job is None or not _is_waiting(job):
             self._diagnosed_for, self.why = (), ""
             return

@@ -147,7 +147,6 @@ class LogsScreen(View):
         self.refresh_view()
 
     def _first_choice(self) -> LogSelection:
-        """Return the requested instance, else rank 0, else the chief."""
         rows = self._logs.rows()
         mine = [row for row in rows if row.instance == self._instance]
         if len(mine) > 1:

@@ -69,7 +69,6 @@ class JobsView(ListView):
         self._by_uid: dict[str, Job] = {}
         self._only_faults = False
         self._created: JobRef | None = None
-        """Job to select as soon as its row arrives."""
         self._panes: HomePanes | None = None
         self._saves: LogSaves | None = None
         self._context_name = ""

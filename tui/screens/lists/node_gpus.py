@@ -226,7 +226,6 @@ def _rows(node: NodeRow, jobs: dict[str, tuple[Job, Instance]], clock: Clock) ->
 
 
 def _amount(holder: Holder) -> str:
-    """Return the numbers of a pod's GPUs if known, otherwise their count; `shared` for a part of one."""
     if holder.devices and len(holder.devices) == holder.gpus:
         return ",".join(map(str, sorted(holder.devices)))
     return str(holder.gpus) if holder.gpus else f"{holder.units}G" if holder.units else "shared"

@@ -134,14 +134,12 @@ def totals(snapshot: ClusterSnapshot) -> str:
 
 
 def _widest_gpu_wait(job: Job) -> tuple[str, int]:
-    """Return a job's name, and the most GPUs that one of its pods waits for on one node."""
     if job.status not in _WAITING or job.gpus_allocated >= job.gpus_requested:
         return "", 0
     return job.ref.name, max((each.gpus for each in job.instances if not each.node), default=0)
 
 
 def _partial(missing: Missing) -> str:
-    """Explain the effect of a refusal on the numbers of this view."""
     if missing.verb == "read":
         return missing.words
     if missing.resource == "nodes":
@@ -150,7 +148,6 @@ def _partial(missing: Missing) -> str:
 
 
 def _age_s(node: NodeRow, now: datetime) -> float:
-    """Return the time since the node became not ready, the only age in its row."""
     ready = next((each for each in node.conditions if each.type == "Ready"), None)
     if ready is None or ready.status == "True" or ready.since is None:
         return for_ever(node)

@@ -241,7 +241,6 @@ class JobPane(Container, can_focus=True):
         return f"{found.why[:1].upper()}{found.why[1:]}." if found.is_allowed is False else ""
 
     def _tail_of(self, client: Client, job: Job, choice: TailChoice) -> _Tail:
-        """Return the shown log if it stopped recently, otherwise a new one."""
         from tui.feeds.log_tail import open_tail
 
         now_s = asyncio.get_running_loop().time()

@@ -39,18 +39,13 @@ class NodeGroup:
     name: str
     nodes: int = 0
     total: int = 0
-    """Allocatable GPUs."""
     held: int = 0
     bad: int = 0
-    """Unhealthy GPUs."""
     simulated: int = 0
-    """Nodes with simulated GPUs."""
     whole: int = 0
     """Schedulable nodes without held GPUs."""
     closed: Counter[str] = field(default_factory=Counter)
-    """Number of closed nodes by state."""
     blocks: Counter[int] = field(default_factory=Counter)
-    """Number of nodes by largest free block."""
 
     @property
     def largest_free(self) -> int:

@@ -28,7 +28,6 @@ class LogLines:
         """Hold at most `max_items`; `gone` counts earlier lines by writer."""
         self.items: list[Item] = []
         self.gone: Counter[str] = Counter(gone)
-        """Dropped lines by writer."""
         self.shown: list[Item] = []
         """Visible items, after one marker per writer of dropped lines."""
         self.match_count = 0
@@ -67,7 +66,6 @@ class LogLines:
         return isinstance(item, LogLine) and self._matches is not None and self._matches(plain_text(item))
 
     def _passing(self, items: Sequence[Item]) -> list[Item]:
-        """Return the new items that pass the filter, and count the matches."""
         if self._matches is None:
             return list(items)
         matching = [self._is_match(item) for item in items]
@@ -230,7 +228,6 @@ class LogViewport:
         self.lines = LogLines(max_items, gone)
         self.follows = True
         self.new_lines = 0
-        """Lines appended since the reader scrolled up."""
         self._rows = Viewport()
 
     @property

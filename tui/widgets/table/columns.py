@@ -30,7 +30,6 @@ class LinesPerRow(NamedTuple):
     """Positions of rows of which some take two lines."""
 
     first: Sequence[int] = ()
-    """First line of each row."""
     rows: Sequence[int] = ()
 
 
@@ -69,7 +68,6 @@ class Fit(NamedTuple):
     widths: tuple[tuple[int, int], ...] = ()
     """Pairs of column index and width, left to right."""
     hidden: int = 0
-    """Number of columns hidden on the right."""
     before: int = 0
 
     @property

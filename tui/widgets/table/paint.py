@@ -189,7 +189,6 @@ def _beneath(line: RowLine) -> tuple[str, ...]:
 
 
 def _joined(runs: Iterable[tuple[str, Style]]) -> list[Segment]:
-    """Return segments; neighbours of one style are merged, which sends less."""
     segments: list[Segment] = []
     for text, style in runs:
         if segments and segments[-1].style == style:

@@ -197,7 +197,6 @@ class RowSet:
         self.lines = place_lines(shown)
 
     def _measure(self, added: Sequence[Row], removed: Sequence[Row]) -> None:
-        """Widen columns for new rows; measure all rows again if one of the widest is gone."""
         floor = natural_widths(self.columns, ())
         wanted = natural_widths(self.columns, added)
         for index, column in enumerate(self.columns):

@@ -62,7 +62,6 @@ class Table(Widget, can_focus=True):
             super().__init__()
             self.table = table
             self.key = key
-            """Key of the row under the cursor."""
 
         @property
         def control(self) -> Table:

@@ -257,7 +257,6 @@ class VisibleLines:
         return RowLine(row, is_detail, at_cursor, is_marked, flashing, y - 1 in thumb, is_highlighted)
 
     def _text_at(self, y: int, height: int, empty: str) -> PlainLine | None:
-        """Return the text without rows; a filter that hides all of them tells their number."""
         hidden = len(self._rows.rows)
         none = "\n".join(filter(None, (f"Nothing matches; {count(hidden)} hidden", self._rows.hint)))
         words = (none if hidden else empty).split("\n")
