@@ -59,8 +59,9 @@ def cpu_s() -> float:
     times = os.times()
     ticks = 0
     for listed in Path("/proc/self/task").glob("*/children"):
-        for pid in listed.read_text().split():
-            with suppress(OSError):
+        # Threads and children may end meanwhile.
+        with suppress(OSError):
+            for pid in listed.read_text().split():
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 ticks += sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime
     return times.user + times.system + times.children_user + times.children_system + ticks / TICKS_PER_S
