@@ -58,13 +58,20 @@ def cpu_s() -> float:
     """
     times = os.times()
     ticks = 0
-    for listed in Path("/proc/self/task").glob("*/children"):
-        # Threads and children may end meanwhile.
-        with suppress(OSError):
-            for pid in listed.read_text().split():
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                ticks += sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime
+    for pid in _running_children():
+        with suppress(OSError):  # it has ended, and counts among those that were waited for
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime
     return times.user + times.system + times.children_user + times.children_system + ticks / TICKS_PER_S
+
+
+def _running_children() -> list[str]:
+    while True:
+        try:
+            listed = [each.read_text() for each in Path("/proc/self/task").glob("*/children")]
+        except OSError:
+            continue  # a thread has ended; another one has its children now
+        return " ".join(listed).split()
 
 
 def fault_of(used_s: float, marks: set[str]) -> str | None:
