@@ -265,6 +265,7 @@ KEYS = ("rank", "state", "wchan", "command", "stack", "source", "lines", "failed
 @given(
     st.lists(json_values | st.fixed_dictionaries(dict.fromkeys(KEYS, json_values)), max_size=4), json_values
 )
+@pytest.mark.slow
 def test_any_answer_of_a_pod_becomes_a_report(processes: list[Any], now: Any) -> None:
     body = json.dumps({"now_ns": now, "processes": processes}).encode()
     for each in (body, body[:-3]):

@@ -182,6 +182,7 @@ async def test_existing_lines_are_read_with_backpressure_and_none_are_dropped(is
     assert not any(isinstance(item, Marker) and item.may_lack_lines for item in items)
 
 
+@pytest.mark.slow
 async def test_a_view_opened_late_drops_no_existing_lines() -> None:
     pods = [pod_of(rank, lines=40_000) for rank in range(3)]
     for pod in pods:

@@ -277,6 +277,7 @@ def line(name: str, labels: dict[str, str], value: float) -> str:
 
 
 @given(st.lists(st.tuples(NAMES, LABELS, FLOATS), max_size=6))
+@pytest.mark.slow
 def test_written_samples_are_parsed_back_unchanged(written: list[tuple[str, dict[str, str], float]]) -> None:
     text = "\n".join(["# HELP a b", *(line(*each) for each in written), ""]).encode()
     assert list(read_samples(text)) == [Sample(*each) for each in written]

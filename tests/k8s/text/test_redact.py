@@ -149,6 +149,7 @@ NAMED_TEXTS = [
     text=st.sampled_from(NAMED_TEXTS),
     before=st.sampled_from(["", "[rank3]: ", "a\nb "]),
 )
+@pytest.mark.slow
 def test_no_secret_in_a_line_of_a_log_survives(name: str, value: str, text: str, before: str) -> None:
     assume(not ("@" in text and "/" in value and ":{value}" not in text))
     line = before + text.format(name=name.upper(), flag=name.lower().replace("_", "-"), value=value)
@@ -246,6 +247,7 @@ CONFIG = st.recursive(
 
 @settings(max_examples=200)
 @given(config=st.dictionaries(NAMES | st.just("model"), CONFIG, max_size=4))
+@pytest.mark.slow
 def test_json_stays_json_and_yaml_stays_yaml(config: Object) -> None:
     assert set(json.loads(Redactor().text(json.dumps(config)))) == set(config)
     assert set(json.loads(Redactor().text(json.dumps(config, indent=2)))) == set(config)
@@ -259,6 +261,7 @@ def test_json_stays_json_and_yaml_stays_yaml(config: Object) -> None:
         NAMES | st.just("lr"), st.integers(0, 9) | SECRETS | st.text("ab 1:#'\"\n", max_size=99)
     )
 )
+@pytest.mark.slow
 def test_a_config_that_a_job_prints_as_yaml_stays_yaml(config: Object) -> None:
     said = yaml.safe_dump(config, width=30)
     found = Redactor().text(said)

@@ -47,6 +47,7 @@ def cases(draw: st.DrawFn) -> tuple[LinkMatrix, list[int], int]:
 
 @settings(max_examples=300)
 @given(cases())
+@pytest.mark.slow
 def test_no_set_is_better_than_the_one_found(case: tuple[LinkMatrix, list[int], int]) -> None:
     matrix, free, count = case
     found = best_set(matrix, free, count)

@@ -40,6 +40,7 @@ def weights_of(state: TrainState) -> Any:
     return torch.cat([each.detach().flatten().clone() for each in state.network.parameters()])
 
 
+@pytest.mark.slow
 def test_fp16_skips_a_step_whose_gradients_are_infinite_and_halves_its_scale() -> None:
     state = state_of("--precision", "fp16", "--clip-norm", "1")
     before, scale = weights_of(state), state.precision.scaler.get_scale()

@@ -145,6 +145,7 @@ async def test_plugins_run_on_the_selected_row(tmp_path: Path) -> None:
         await play.until(lambda: "There is no program" in play.text)
 
 
+@pytest.mark.slow
 async def test_plugins_are_available_as_commands_and_listed_in_the_help(tmp_path: Path) -> None:
     async with console(tmp_path, size=(120, 60)) as play:
         await play.press("question_mark")

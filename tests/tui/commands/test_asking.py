@@ -150,6 +150,7 @@ async def test_suspend_names_the_loss_and_enter_means_no(run: CommandLine) -> No
 GIT = ("--sync-mode", "git", "--sync-source", "https://host.example/x.git", "--git-user", "li")
 
 
+@pytest.mark.slow
 async def test_the_git_password_prompt_does_not_echo_and_creates_a_secret(run: CommandLine) -> None:
     words = ("submit", "pytorch", "--name", "demo", "--image", "x", *GIT, "--dry-run=client")
     with terminal(run, *words, "python a.py") as asking:

@@ -43,6 +43,7 @@ async def test_help_loads_nothing_that_is_slow(tmp_path: Path) -> None:
     assert not loaded & {*SLOW, "yaml"}
 
 
+@pytest.mark.slow
 async def test_one_shot_commands_load_neither_the_screens_nor_torch(tmp_path: Path) -> None:
     submit = "submit pytorch --name x --image y --dry-run client --trainer ddp"
     loaded = await imported_by("list", submit, home=tmp_path)

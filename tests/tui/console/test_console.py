@@ -119,6 +119,7 @@ async def test_the_cursor_does_not_jump_to_a_created_job_if_it_was_moved_meanwhi
         assert play.table.cursor_key == last != made["metadata"]["uid"]
 
 
+@pytest.mark.slow
 async def test_a_command_uses_its_argument_or_reports_an_unexpected_one(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         name = next(job.ref.name for job in play.console.snapshot.jobs)

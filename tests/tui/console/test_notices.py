@@ -60,6 +60,7 @@ def toasts_come_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TMUX", raising=False)
 
 
+@pytest.mark.slow
 async def test_a_failure_notice_appears_in_any_view_and_ctrl_n_opens_its_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +86,7 @@ async def test_a_failure_notice_appears_in_any_view_and_ctrl_n_opens_its_job(
         assert written == [sequence]
 
 
+@pytest.mark.slow
 async def test_opening_the_notices_list_shows_all_notices_and_resets_the_counter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

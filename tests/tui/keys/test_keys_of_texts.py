@@ -187,6 +187,7 @@ def step_read(play: Playground) -> int:
     return int(found[1]) if found else -1
 
 
+@pytest.mark.slow
 async def test_enter_opens_only_charts_that_the_filter_shows(tmp_path: Path) -> None:
     async with curves(tmp_path) as play:
         await play.press("slash", *"nothing", "enter", "enter")
@@ -257,6 +258,7 @@ async def test_keys_of_a_question_choose_an_answer_and_scroll_its_details() -> N
         assert given == ["keep", "keep", "save"]
 
 
+@pytest.mark.slow
 async def test_the_commands_of_a_job_are_listed_and_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,7 @@ from tui.widgets.table.table import Table
 PLACES = ("master-0", "worker-0")
 
 
+@pytest.mark.slow
 async def test_letters_of_the_list_of_jobs_open_views_of_the_job_under_the_cursor(tmp_path: Path) -> None:
     effects = {
         "enter": ("Jobs › bert   ", "instances 2", "conditions"),
@@ -65,6 +66,7 @@ async def test_letters_of_the_list_of_jobs_open_views_of_the_job_under_the_curso
         assert changes(play) == []
 
 
+@pytest.mark.slow
 async def test_letters_of_the_list_of_jobs_act_on_the_job_under_the_cursor(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         await play.press("N", "g")
@@ -98,6 +100,7 @@ async def test_keys_of_the_list_of_jobs_filter_sort_and_mark_rows(tmp_path: Path
         assert changes(play) == []
 
 
+@pytest.mark.slow
 async def test_keys_of_one_job_act_on_the_selected_instance_and_arrange_its_panes(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         await play.press("N", "g", "enter")
@@ -186,6 +189,7 @@ async def test_digits_focus_a_pane_and_the_node_bar_moves_and_lists_the_jobs_of_
         assert changes(play) == []
 
 
+@pytest.mark.slow
 async def test_keys_of_the_job_s_pane_step_through_ranks_and_open_views_of_its_job(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         await play.press("N", "g", "3")
@@ -220,6 +224,7 @@ async def test_a_key_shows_the_loss_of_running_jobs_or_reads_none(tmp_path: Path
         assert sorted(logs.glanced) == ["job-000-master-0", "job-001-master-0"]
 
 
+@pytest.mark.slow
 async def test_keys_of_nodes_and_of_one_node_open_their_jobs(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         await play.see("tab", titled(play, "Nodes (2)"))
@@ -286,6 +291,7 @@ async def test_keys_of_notices_open_the_job_of_the_row(tmp_path: Path) -> None:
         assert changes(play) == []
 
 
+@pytest.mark.slow
 async def test_keys_of_events_and_volumes_open_the_object_of_the_row(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         pulled, rebooted, failed = "pod/bert-master-0", "node/a", "pod/notebook"
@@ -409,6 +415,7 @@ async def test_keys_of_the_prompt_complete_recall_run_and_cancel(tmp_path: Path)
         assert changes(play) == []
 
 
+@pytest.mark.slow
 async def test_keys_of_every_view_copy_save_refresh_and_quit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ async def cancel_at_once(play: Desk, key: str, button: str) -> None:
     await play.until(unseen(play, " Cancel "))
 
 
+@pytest.mark.slow
 async def test_enter_at_once_after_a_key_that_changes_a_job_changes_nothing(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         await play.press("N", "g")
@@ -83,6 +84,7 @@ async def test_enter_at_once_after_a_key_that_changes_a_job_changes_nothing(tmp_
         assert changes(play) == [f"DELETE {PYTORCH_JOBS}/bert"]
 
 
+@pytest.mark.slow
 async def test_enter_at_once_after_a_key_that_labels_a_node_changes_nothing(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         for keys, there in ((["1", "g"], "Jobs ("), (typed("nodes"), "Nodes ("), (["enter"], "Nodes › a ")):
@@ -96,6 +98,7 @@ async def test_enter_at_once_after_a_key_that_labels_a_node_changes_nothing(tmp_
         assert changes(play) == [f"PATCH {NODE}"]
 
 
+@pytest.mark.slow
 async def test_keys_and_commands_that_change_something_are_refused_with_readonly(
     tmp_path: Path,
 ) -> None:

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import themes
 from k8s.models.base import keep_annotations
 from tests.support.playground import Playground, some_objects
@@ -89,6 +91,7 @@ async def test_aliases_are_commands(tmp_path: Path) -> None:
         assert "Your own: svc" in play.text
 
 
+@pytest.mark.slow
 async def test_settings_follow_the_context(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod", contexts=PROD) as clusters:
         play = clusters.play

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.scripted.server import Object, Reply, ScriptedCluster, Stall, Stream, page
 from tests.support.objects import node, pytorch_job
 from tests.support.playground import LISTS, Playground
@@ -116,6 +118,7 @@ async def console_on(
             yield clusters
 
 
+@pytest.mark.slow
 async def test_contexts_are_listed_with_their_cluster_and_enter_switches_to_one(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
         play = clusters.play
@@ -136,6 +139,7 @@ async def test_contexts_are_listed_with_their_cluster_and_enter_switches_to_one(
         await play.until(lambda: "job-lab" not in play.text)
 
 
+@pytest.mark.slow
 async def test_a_context_command_with_a_name_switches_immediately(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
         await clusters.command("ctx prdo")
@@ -180,6 +184,7 @@ async def test_switching_away_from_a_hanging_cluster_clears_its_rows_immediately
         await clusters.until_shown("lab", "job-again")
 
 
+@pytest.mark.slow
 async def test_switching_context_closes_views_of_the_old_cluster_and_clears_the_view_history(
     tmp_path: Path,
 ) -> None:
@@ -207,6 +212,7 @@ async def test_switching_context_closes_watches_of_the_old_cluster(tmp_path: Pat
         await clusters.play.until(watch.is_over.is_set)
 
 
+@pytest.mark.slow
 async def test_an_unreachable_cluster_can_be_entered_navigated_and_left(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", extra={"dead": nobody()}) as clusters:
         play = clusters.play

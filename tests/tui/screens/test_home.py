@@ -292,6 +292,7 @@ async def test_marked_jobs_are_targets_only_while_the_list_has_the_focus() -> No
         assert app.view.copy_text() == job.name
 
 
+@pytest.mark.slow
 async def test_cycling_through_the_lists_with_tab_keeps_the_cursor_on_its_job_and_node(
     tmp_path: Path,
 ) -> None:

@@ -219,6 +219,7 @@ async def test_v_shows_only_the_events_and_enter_opens_one_in_full(tmp_path: Pat
         assert "instances" in play.text
 
 
+@pytest.mark.slow
 async def test_tab_cycles_the_panes_and_the_next_view_keeps_the_layout(tmp_path: Path) -> None:
     async with job_view(tmp_path, size=(80, 24)) as play:
         assert "tab: 1 condition" in play.text and "PyTorchJobRunning" not in play.text

@@ -67,6 +67,7 @@ async def test_each_namespace_shows_its_jobs_held_and_requested_gpus_and_quota(t
         await play.until(lambda: "Terminating" in words_of(play, "nlp"))
 
 
+@pytest.mark.slow
 async def test_enter_opens_the_jobs_of_a_namespace_and_recent_namespaces_come_first(tmp_path: Path) -> None:
     async with console_on(tmp_path, **objects()) as play:
         serve(play.cluster, NAMESPACES, *ALL)
@@ -110,6 +111,7 @@ async def test_an_unknown_namespace_is_reported_and_the_current_one_stays(tmp_pa
         await play.press(*typed("ns empty"), shows="lab / empty")
 
 
+@pytest.mark.slow
 async def test_jobs_takes_a_namespace_or_a_filter_and_so_do_the_kinds(tmp_path: Path) -> None:
     async with console_on(tmp_path, **objects()) as play:
         play.cluster.say("/api/v1/namespaces/empty", Answer(namespace("empty")))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.scripted.server import Answer, Asked, Compute, page
 from tests.support.event_files import CLAIM, JOBS, job_with_event_files
 from tests.tui.feeds.test_curve_sources import ExecHere
@@ -14,6 +16,7 @@ from trainer.tfevents import EventWriter
 PODS = "/api/v1/namespaces/default/pods"
 
 
+@pytest.mark.slow
 async def test_a_volume_is_read_after_the_manifest_of_the_pod_was_confirmed(tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     with EventWriter(volume / "logs") as writer:

@@ -24,6 +24,7 @@ from tui.terminal.tty_state import Colours
 NAMES = list(themes.load())
 
 
+@pytest.mark.slow
 async def test_the_cursor_shows_a_theme_and_enter_keeps_it(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("# mine\naccelerators: [a.com/b]  # those too\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.screen import Screen
 
 from tests.support.driver_app import Driven, rows_at
@@ -11,6 +12,7 @@ from tui.terminal import driver
 AN_HOUR_S = 3600.0
 
 
+@pytest.mark.slow
 def test_a_key_is_painted_immediately_while_background_changes_wait_for_a_frame() -> None:
     with Driven(period_s=AN_HOUR_S) as terminal:
         terminal.wait_for("keys 0")

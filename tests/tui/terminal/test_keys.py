@@ -130,6 +130,7 @@ def opened(server: LoadServer, folder: Path, delay_ms: str) -> Iterator[Terminal
         yield terminal
 
 
+@pytest.mark.slow
 def test_split_arrow_sequences_only_move_the_cursor(server: LoadServer, tmp_path: Path) -> None:
     with opened(server, tmp_path, NEVER_MS) as console:
         there = rows(console.text)

@@ -9,6 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.terminal import Terminal
 from tests.tui.keys.test_keys_in_a_terminal import KUBECONFIG
 
@@ -47,6 +49,7 @@ def play(terminal: Terminal) -> None:
     terminal.send("q", shows="Jobs")
 
 
+@pytest.mark.slow
 async def test_a_plugin_program_gets_the_terminal_and_the_console_resumes_afterwards(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG)

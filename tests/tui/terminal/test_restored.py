@@ -65,6 +65,7 @@ def test_ctrl_c_leaves_and_restores_the_terminal(console: Terminal) -> None:
     assert console.output.count(RESTORED[0]) == 1
 
 
+@pytest.mark.slow
 def test_an_unreachable_cluster_is_reported_without_secrets_and_q_prompts_before_quitting(
     console: Terminal,
 ) -> None:

@@ -38,6 +38,7 @@ def test_keys_and_work_continue_in_bounded_memory_while_the_terminal_is_stalled(
     assert grown_kib < 16 * 1024
 
 
+@pytest.mark.slow
 def test_painting_resumes_when_a_stalled_terminal_reads_again() -> None:
     with Driven(period_s=FAST_S) as terminal:
         terminal.wait_for("keys 0")

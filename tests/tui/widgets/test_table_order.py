@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from textual.app import ComposeResult
@@ -333,6 +334,7 @@ def _hold(table: Table, wanted: Sequence[str]) -> None:
 # Examples take long enough as they are found; making them smaller takes minutes.
 @settings(max_examples=30, phases=(Phase.explicit, Phase.generate))
 @given(_ROWS, _STEPS)
+@pytest.mark.slow
 def test_after_any_steps_the_table_shows_current_rows_with_the_cursor_visible(
     rows: list[Row], steps: list[tuple[str, Any]]
 ) -> None:

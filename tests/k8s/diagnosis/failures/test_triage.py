@@ -246,6 +246,7 @@ def texts_of(found: Triage) -> list[str]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(LOGS, max_size=4))
+@pytest.mark.slow
 def test_triage_of_arbitrary_logs_is_sanitized_and_bounded(logs: list[ContainerLog]) -> None:
     found = triage(logs)
     if found is None:

@@ -147,6 +147,7 @@ assert CPU_LIMIT in ALL_PLACES
 @settings(max_examples=600, suppress_health_check=UNCHECKED)
 @given(place=st.sampled_from(ALL_PLACES), value=anything)
 @example(place=CPU_LIMIT, value=1e100)
+@pytest.mark.slow
 def test_one_wrong_value_anywhere_is_stored_or_refused(
     registry: Registry, place: tuple[str, tuple[Any, ...]], value: Any
 ) -> None:

@@ -35,6 +35,7 @@ from tests.k8s.sandbox.calls import (
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 
+@pytest.mark.slow
 async def test_get_shows_the_columns_that_people_read_daily(kubectl: Kubectl) -> None:
     await kubectl.run_pod("p")
     node_status = {
@@ -122,6 +123,7 @@ async def test_logs_are_read_and_followed(kubectl: Kubectl) -> None:
     assert 'previous terminated container "a" in pod "p" not found' in previous.err
 
 
+@pytest.mark.slow
 async def test_exec_runs_commands(kubectl: Kubectl) -> None:
     await kubectl.run_pod("p")
     assert (await kubectl("exec", "p", "--", "sh", "-c", "echo out; echo err >&2")).out == "out\n"
@@ -297,6 +299,7 @@ async def test_apply_and_create_find_mistakes(kubectl: Kubectl) -> None:
     assert (await kubectl.api.get("pods", "p")).code == 404
 
 
+@pytest.mark.slow
 async def test_create_label_annotate_patch_and_wait_work(kubectl: Kubectl) -> None:
     await kubectl("create", "configmap", "c", "--from-literal=a=1")
     await kubectl("create", "job", "j", "--image=x", "--", "sleep", "1")
@@ -319,6 +322,7 @@ async def test_create_label_annotate_patch_and_wait_work(kubectl: Kubectl) -> No
     assert "not found" in late.err
 
 
+@pytest.mark.slow
 async def test_delete_waits_until_the_object_is_gone(kubectl: Kubectl) -> None:
     await kubectl.run_pod("p")
     deleting = asyncio.create_task(kubectl("delete", "pod", "p"))

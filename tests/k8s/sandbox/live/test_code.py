@@ -162,6 +162,7 @@ async def test_two_workers_run_a_commit_of_a_repository_and_the_second_run_the_n
 
 
 @needs_git
+@pytest.mark.slow
 async def test_a_missing_git_branch_is_reported_in_the_pod_status_the_log_and_why(
     space: Space, tmp_path: Path
 ) -> None:

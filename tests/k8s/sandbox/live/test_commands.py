@@ -62,6 +62,7 @@ async def test_a_job_past_its_deadline_fails_without_an_exit_code(space: Space) 
     assert conditions(await space.comes(JOBS, "late", conditions))["Failed"] == "True"
 
 
+@pytest.mark.slow
 async def test_following_an_mpi_job_prints_lines_of_the_launcher_and_rank_0(
     space: Space, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ SHAPE = (
 
 @pytest.mark.usefixtures("every_gpu")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler for a stand-in of the driver")
+@pytest.mark.slow
 def test_real_gpus_are_offered_on_one_node(tmp_path: Path) -> None:
     (tmp_path / "driver.c").write_text(DRIVER)
     library = tmp_path / "libnvidia-ml.so.1"

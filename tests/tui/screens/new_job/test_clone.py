@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from k8s.job_spec import JobSpec, Mount
 from k8s.jobs.clone import clone
 from k8s.kinds import CREATABLE
 from tests.tui.screens.new_job.world import ECHO, form, sandbox
 
 
+@pytest.mark.slow
 async def test_a_job_is_cloned_under_a_new_name(tmp_path: Path) -> None:
     like = JobSpec(
         name="bert-4",

@@ -14,6 +14,7 @@ from tests.tui.screens.new_job.world import ECHO, form
 from tui.jobs.new_job.draft import FILE, OpenForm, read_draft, recover_draft, save_last_image
 
 
+@pytest.mark.slow
 async def test_leaving_an_unmodified_form_shows_no_prompt(tmp_path: Path) -> None:
     save_last_image(tmp_path, "registry/mine:7")
     async with form(tmp_path, size=(120, 40)) as it:
@@ -62,6 +63,7 @@ async def test_leaving_offers_to_save_a_draft_and_the_next_form_offers_it(tmp_pa
     assert not (tmp_path / FILE).exists()
 
 
+@pytest.mark.slow
 async def test_a_broken_draft_is_set_aside_and_one_is_saved_when_the_console_ends(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("{[/b]")
     async with form(tmp_path) as it:

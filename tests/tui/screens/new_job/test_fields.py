@@ -152,6 +152,7 @@ async def test_a_suggested_name_never_replaces_a_typed_or_cleared_name(tmp_path:
         assert it.field("name").value == "mine"
 
 
+@pytest.mark.slow
 async def test_claims_that_cannot_be_listed_can_be_typed(tmp_path: Path) -> None:
     refused = refusal(403, 'cannot list "persistentvolumeclaims"', "Forbidden")
     async with form(tmp_path, ECHO, claims=refused) as it:
