@@ -112,6 +112,7 @@ async def test_two_consoles_at_once_get_one_sandbox_which_survives_them(paths: S
     assert os.getsid(pid) == pid
 
 
+@pytest.mark.slow
 async def test_a_start_that_is_cancelled_stops_the_sandbox(paths: SandboxPaths) -> None:
     def leave_it(_words: str) -> None:
         if paths.is_held:
@@ -124,6 +125,7 @@ async def test_a_start_that_is_cancelled_stops_the_sandbox(paths: SandboxPaths) 
     assert not (await sandbox.start()).was_running
 
 
+@pytest.mark.slow
 async def test_a_restart_keeps_address_and_objects_and_a_reset_forgets_them(paths: SandboxPaths) -> None:
     first = await sandbox.start(QUICK)
     async with await Client.connect(str(first.kubeconfig)) as client:
@@ -154,6 +156,7 @@ async def test_a_restart_keeps_address_and_objects_and_a_reset_forgets_them(path
     assert {path.name for path in paths.folder.iterdir()} <= {"sandbox.lock", "start.lock"}
 
 
+@pytest.mark.slow
 async def test_stopping_terminates_pods_gracefully_and_ends_processes_left_by_exec(
     paths: SandboxPaths, tmp_path: Path
 ) -> None:
@@ -176,6 +179,7 @@ async def test_stopping_terminates_pods_gracefully_and_ends_processes_left_by_ex
     assert stopped["status"]["message"] == "The sandbox was stopped while this pod ran."
 
 
+@pytest.mark.slow
 async def test_a_killed_sandbox_leaves_no_process_and_fails_its_pods_at_the_next_start(
     paths: SandboxPaths,
 ) -> None:
@@ -201,6 +205,7 @@ async def test_a_killed_sandbox_leaves_no_process_and_fails_its_pods_at_the_next
     assert "SandboxStopped" in {event["reason"] for event in events}
 
 
+@pytest.mark.slow
 async def test_an_unresponsive_sandbox_is_reported_and_can_be_stopped(paths: SandboxPaths) -> None:
     address = await sandbox.start(QUICK)
     os.kill(address.pid, signal.SIGSTOP)
@@ -239,6 +244,7 @@ async def test_a_broken_database_is_reported_as_a_console_error(paths: SandboxPa
     assert not (await sandbox.status()).is_running
 
 
+@pytest.mark.slow
 async def test_an_idle_sandbox_stays_up_for_a_running_pod_but_not_for_a_deployment(
     paths: SandboxPaths,
 ) -> None:

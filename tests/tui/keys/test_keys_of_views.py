@@ -341,6 +341,7 @@ def _add_context(kubeconfig: Path, name: str) -> None:
     kubeconfig.write_text(json.dumps(said))
 
 
+@pytest.mark.slow
 async def test_keys_of_past_runs_sort_open_and_compare_them(tmp_path: Path) -> None:
     async with world(tmp_path) as play:
         first, second = guide()[0], guide()[1]

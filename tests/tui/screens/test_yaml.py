@@ -78,6 +78,7 @@ async def test_a_search_counts_matches_and_wraps_around(tmp_path: Path) -> None:
         await play.until(lambda: "nothing found" in title(play))
 
 
+@pytest.mark.slow
 async def test_secrets_are_shown_only_after_confirmation_and_never_copied(tmp_path: Path) -> None:
     async with yaml_view(tmp_path) as play:
         await play.press("x", shows=ConfirmScreen)

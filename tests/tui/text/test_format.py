@@ -126,6 +126,7 @@ HOSTS = st.from_regex(r"\A[a-c]{0,2}-?[0-9]{1,3}[a-b]?(\.x1)?\Z") | st.from_rege
 
 
 @given(st.sets(HOSTS, max_size=40))
+@pytest.mark.slow
 def test_compact_ranges_expand_to_exactly_the_original_names(names: set[str]) -> None:
     assert expanded(fmt.compact_ranges(names)) == names
 

@@ -394,6 +394,7 @@ async def test_memory_that_forked_processes_share_counts_once(space: Space) -> N
     assert phase("Running")(await space.get(PODS, "shares"))
 
 
+@pytest.mark.slow
 async def test_usage_is_measured_for_a_pod_and_its_node(space: Space) -> None:
     script = "x = bytearray(b'1') * (64 << 20)\nwhile True: pass"
     await space.create(PODS, pod("busy", "sh", "-c", f'python -c "{script}"'))

@@ -139,6 +139,7 @@ def job(name: str, source: str, mode: str, *command: str, **fields: Any) -> JobS
 
 
 @needs_git
+@pytest.mark.slow
 async def test_two_workers_run_a_commit_of_a_repository_and_the_second_run_the_newest(
     space: Space, tmp_path: Path
 ) -> None:

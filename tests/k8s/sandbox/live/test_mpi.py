@@ -187,6 +187,7 @@ async def test_the_training_operators_job_runs_four_ranks_in_two_workers_and_the
         await space.goes(CONFIG_MAPS, "of-v1-config")
 
 
+@pytest.mark.slow
 async def test_more_ranks_than_slots_are_refused_by_mpirun(space: Space) -> None:
     await run_ranks(space, "crowd", workers=1, slots=2, backoffLimit=0)
     failed = await space.comes(MPI_JOBS, "crowd", has("Failed"))
@@ -199,6 +200,7 @@ async def test_more_ranks_than_slots_are_refused_by_mpirun(space: Space) -> None
     assert len(words_by_rank(await space.log("crowd-launcher"))) == 4
 
 
+@pytest.mark.slow
 async def test_a_suspended_job_leaves_no_rank_and_runs_again_when_resumed(
     space: Space, tmp_path: Path
 ) -> None:
@@ -216,6 +218,7 @@ async def test_a_suspended_job_leaves_no_rank_and_runs_again_when_resumed(
 
 
 @pytest.mark.parametrize("who", ["worker", "rank", "launcher"])
+@pytest.mark.slow
 async def test_a_killed_launcher_worker_or_rank_fails_the_job_and_leaves_no_rank(
     space: Space, tmp_path: Path, who: str
 ) -> None:
@@ -243,6 +246,7 @@ async def test_a_killed_launcher_worker_or_rank_fails_the_job_and_leaves_no_rank
         await space.comes(PODS, f"{name}-worker-1", phase("Running"))
 
 
+@pytest.mark.slow
 async def test_a_deleted_job_leaves_no_process(space: Space, tmp_path: Path) -> None:
     await begin(space, "gone", tmp_path)
     await space.delete(MPI_JOBS, "gone")
