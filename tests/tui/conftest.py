@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Hashable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from textual.pilot import Pilot
 from textual.worker import Worker
 
 from tests.support import idle
+from tests.support.playground import console_on, some_objects
 from tui.terminal.driver import PacedApp
 
 # Textual's own input gives a worker a coroutine for each suggestion; that is not ours to change.
@@ -23,8 +25,11 @@ _TEXTUAL = str(Path(textual.app.__file__).parent)
 
 
 @pytest.fixture(autouse=True, scope="session")
-def css_is_parsed_once() -> Iterator[None]:
-    """Share parsed rules among all apps: Textual parses every sheet again for each app, view and theme."""
+def css_is_parsed_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Share parsed rules among all apps: Textual parses every sheet again for each app, view and theme.
+
+    The first console, which imports and parses most, is opened here: it is no test's own cost.
+    """
     parsed: dict[Hashable, list[RuleSet]] = {}
     parse_rules = Stylesheet._parse_rules
 
@@ -36,7 +41,13 @@ def css_is_parsed_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", parse_once)
+        asyncio.run(_open_console(tmp_path_factory.mktemp("first")))
         yield
+
+
+async def _open_console(folder: Path) -> None:
+    async with console_on(folder, **some_objects()):
+        pass
 
 
 @pytest.fixture(autouse=True)

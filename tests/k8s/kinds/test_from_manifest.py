@@ -61,8 +61,14 @@ SPECS = st.builds(
 )
 
 
-@every_kind
-@settings(max_examples=150)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.title, marks=[] if kind.title == "PyTorchJob" else [pytest.mark.slow])
+        for kind in CREATABLE
+    ],
+)
+@settings(max_examples=100)
 @given(spec=SPECS)
 def test_a_console_manifest_is_read_back_as_the_same_spec(kind: CreatableKind, spec: JobSpec) -> None:
     manifest = kind.manifest(spec)

@@ -93,6 +93,7 @@ def _drawn(play: Playground) -> tuple[str, list[float], int]:
     return chart._tag, [value for value in series.values if value > 100], series.steps[-1]
 
 
+@pytest.mark.slow
 async def test_a_failed_log_save_is_reported_and_removes_the_saving_message(tmp_path: Path) -> None:
     objects, _, _ = lab_of(1)
     async with console_on(tmp_path, **objects) as play:

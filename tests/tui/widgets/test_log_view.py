@@ -251,6 +251,7 @@ async def test_the_scroll_position_of_a_wrapped_filtered_log_stays_when_old_line
                 assert texts(view) == before
 
 
+@pytest.mark.slow
 async def test_any_log_bytes_are_sanitized_before_drawing() -> None:
     hostile = Marker(Mark.NOTE, "\x1b[2J\u202e[/b]", HERE)
     anything = st.lists(st.one_of(st.binary(max_size=120), st.text(max_size=60).map(str.encode)), max_size=8)

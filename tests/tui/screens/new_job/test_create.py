@@ -56,6 +56,7 @@ async def test_one_key_opens_a_confirmation_and_enter_creates_the_confirmed_job(
         assert it.app.results == [REF]
 
 
+@pytest.mark.slow
 async def test_one_key_sends_a_dry_run_and_the_button_creates_without_a_question(tmp_path: Path) -> None:
     async with form(tmp_path, NO_DRY_RUNS, ECHO, NO_DRY_RUNS, ECHO) as it:
         await it.pilot.press("ctrl+t")
