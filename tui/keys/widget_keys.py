@@ -94,7 +94,7 @@ LOG = (
     Key("log.next", "n", "match(1)", "Next match", "match"),
     Key("log.previous", "N", "match(-1)", "Previous match"),
     Key("log.clear", "C", "clear", "Clear (toggle)"),
-    Key("log.mark", "m", "mark", "Mark: draw a line below the newest"),
+    Key("log.mark", "M", "mark", "Mark: draw a line below the newest"),
     Key("log.copy", "c", "copy", "Copy the visible lines"),
     Key("log.save", "ctrl+s", "save", "Save the whole log to a file, unchanged"),
 )

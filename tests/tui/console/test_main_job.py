@@ -82,10 +82,9 @@ def test_a_ddp_job_is_submitted_watched_and_deleted_in_a_real_terminal(env: dict
         terminal.wait_for(re.compile(r"epoch 1/1 step \d+").search, timeout_s=120)
         terminal.send("a", shows=re.compile(r"^\d\d:\d\d:\d\d\.\d{3} 0 epoch 1/1 step", re.M).search)
         terminal.wait_for(re.compile(r"^\d\d:\d\d:\d\d\.\d{3} 1 epoch 1/1 step", re.M).search)
-        terminal.send(ESCAPE, shows="Running")
-
         terminal.send("m")
         terminal.wait_for("train/loss", timeout_s=60)
+        terminal.send(ESCAPE, shows=f"Jobs › {NAME} › logs")
         terminal.send(ESCAPE)
         terminal.wait_for("Succeeded", timeout_s=300)
         check_curve(env)

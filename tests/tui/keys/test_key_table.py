@@ -199,9 +199,9 @@ def test_tab_goes_through_the_lists_that_the_footer_names() -> None:
 
 OWN: Mapping[str, Sequence[str]] = {
     "text": ("ctrl+d",),
-    "yaml": ("ctrl+d", "m"),
+    "yaml": ("ctrl+d",),
     "usage": ("d",),
-    "logs": ("ctrl+d", "f", "l", "m", "p", "s"),
+    "logs": ("ctrl+d", "f", "l", "p", "s"),
     "curves": ("H", "l", "y"),
 }
 """Letters of a job that a view about one, or its focused widget, uses for something else."""

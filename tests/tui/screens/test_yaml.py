@@ -56,8 +56,8 @@ async def test_yaml_is_shown_with_secrets_hidden_and_managed_fields_folded(tmp_p
         assert "Jobs › bert › YAML" in title(play) and "1 secret hidden" in title(play)
         assert "value: ••••" in play.text and TOKEN not in play.text
         assert "managedFields: … 3 lines folded" in play.text
-        await play.press("m", shows="manager: kubectl")
-        await play.press("m")
+        await play.press("M", shows="manager: kubectl")
+        await play.press("M")
         await play.until(lambda: "manager: kubectl" not in play.text)
 
 

@@ -174,7 +174,7 @@ async def test_a_mark_is_drawn_and_the_screen_is_copied_as_clean_text() -> None:
     app = Host(LogView(feed_of(line(0, "a\x1b[31mred\x1b[0m"), line(1, "b"))))
     async with app.run_test() as pilot:
         await settled(pilot)
-        await pilot.press("m", "c")
+        await pilot.press("M", "c")
         assert "mark 1" in rows(pilot.app.query_one(LogView))[2]
         await pilot.pause()
         assert app.copied.startswith("ared\nb\n── mark 1")

@@ -10,7 +10,7 @@ from tui.keys import TEXT, Key, ViewDeclaration
 
 TEXT_VIEW = ViewDeclaration("text", "Text", keys=TEXT)
 YAML_KEYS = (
-    Key("yaml.managed", "m", "managed", "Show managedFields (toggle)", "managed"),
+    Key("yaml.managed", "M", "managed", "Show managedFields (toggle)", "managed"),
     Key("yaml.secrets", "x", "secrets", "Show secrets (asks first; toggle)", "secrets"),
     Key("yaml.live", "r", "live", "Auto-refresh (toggle)", "live"),
 )
