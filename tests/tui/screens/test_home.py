@@ -142,7 +142,8 @@ async def test_help_and_the_line_below_name_the_keys_of_the_pane_with_the_focus(
         await play.until(lambda: last_line().startswith(" enter logs in full  . next rank"))
         assert "n match" not in last_line() and "esc list" in last_line()
         await play.press("colon", "escape")
-        assert pane(play).holds_focus, "a command gives the keys back to the pane that had them"
+        # A command gives the keys back to the pane that had them.
+        await play.until(lambda: pane(play).holds_focus)
         await play.press("slash", "escape")
         assert play.table.has_focus
         await play.until(lambda: last_line().startswith(" enter job  l logs"))
