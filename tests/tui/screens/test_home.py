@@ -13,6 +13,7 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
+from textual.widgets import Static
 
 from k8s.snapshot import ClusterSnapshot, Missing, Share
 from tests.scripted.server import WAIT_S
@@ -149,6 +150,17 @@ async def test_help_and_the_line_below_name_the_keys_of_the_pane_with_the_focus(
         await play.until(lambda: last_line().startswith(" enter job  l logs"))
         await play.pilot.resize_terminal(60, 15)
         await play.until(lambda: "z layout" not in last_line())
+
+
+async def test_a_closed_command_focuses_the_log_that_came_into_its_pane_meanwhile() -> None:
+    async with hosted(JobsView(), picture(jobs=()), (120, 40)) as (app, pilot):
+        empty = app.screen.query_one(JobPane)
+        await pilot.press("3", "colon")
+        log = Static(id="log")
+        log.can_focus, empty.can_focus = True, False
+        await empty.mount(log)
+        await pilot.press("escape")
+        await until(pilot, lambda: log.has_focus)
 
 
 async def test_a_list_without_jobs_leaves_no_empty_pane() -> None:

@@ -332,8 +332,11 @@ class View(Screen[None]):
         typed = self.context.typed[mark]
         if text:
             typed[:] = [*(each for each in typed if each != text), text][-MOST_TYPED:]
-        if mark == ":" and self._typed_from is not None and self._typed_from.focusable:
-            self.set_focus(self._typed_from)
+        # A pane without content passes its focus on to the content that came while a command was typed.
+        origin = self._typed_from
+        panes = [origin, *origin.query("*")] if mark == ":" and origin is not None else []
+        if target := next((pane for pane in panes if pane.focusable), None):
+            self.set_focus(target)
         else:
             self.focus_body()
 
