@@ -1,6 +1,6 @@
 # make demo      install into .venv and open the console on the single-machine sandbox
 # make test      install the same .venv and run the quick tests, about 95 % of all
-# make check     what the continuous checks run: format, lint, types, import rules, and all tests in three tiers
+# make check     what the continuous checks run: format, lint, types, import rules, and all tests in three tiers, the last two side by side
 # make fix       format and mend what can be mended by itself
 # make bench     our figures beside those of the tools we compare with; BENCH=--smoke in a tiny size, or names of rows
 # make fuzz      properties with new random examples, mostly 2,000 each; a check repeats the same ones
@@ -42,8 +42,7 @@ check: $(VENV)/.ready-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(MAKE) test
-	$(MAKE) test-slow
-	$(MAKE) test-cluster
+	$(MAKE) -j2 --output-sync=target test-slow test-cluster
 
 fix: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .

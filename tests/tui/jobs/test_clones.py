@@ -87,13 +87,8 @@ def test_every_field_has_an_example_to_clone() -> None:
     assert {*CODE, *WITHOUT_OBJECT} == IN_CODE
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=[pytest.mark.slow] * (kind.title != "Job"), id=kind.title)
-        for kind in CREATABLE
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CREATABLE, ids=lambda kind: kind.title)
 def test_form_and_clone_command_produce_the_same_manifest_for_every_field(kind: CreatableKind) -> None:
     differences: dict[str, Any] = {}
     count = 0

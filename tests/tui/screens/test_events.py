@@ -69,6 +69,7 @@ async def test_events_are_listed_newest_first_and_grouped_per_job(tmp_path: Path
         assert "Events (3)" in play.text
 
 
+@pytest.mark.slow
 async def test_the_event_watch_stops_below_another_view_and_resumes_without_a_new_list(
     tmp_path: Path,
 ) -> None:

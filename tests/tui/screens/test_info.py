@@ -72,6 +72,7 @@ async def test_info_shows_the_connection_the_permissions_and_the_environment(tmp
         assert "token" not in said(play)
 
 
+@pytest.mark.slow
 async def test_info_follows_the_cluster_the_namespace_the_size_and_the_theme(tmp_path: Path) -> None:
     async with console_on(tmp_path, prepare=review, **some_objects()) as play:
         play.cluster.say("/api/v1/namespaces/vision", Answer(namespace("vision")))

@@ -45,6 +45,7 @@ async def test_the_cursor_shows_a_theme_and_enter_keeps_it(tmp_path: Path) -> No
     assert config.read_text() == "# mine\naccelerators: [a.com/b]  # those too\n"
 
 
+@pytest.mark.slow
 async def test_esc_brings_back_the_theme_there_was_and_a_name_is_worn_for_now(tmp_path: Path) -> None:
     async with console_on(tmp_path, config_folder=tmp_path, theme="safe", **some_objects()) as play:
         assert play.console.theme == "gpuconsole-safe"

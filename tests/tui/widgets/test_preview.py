@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,6 +134,7 @@ def test_the_job_preview_is_sanitized_and_fits_for_any_text(words: str, width: i
         assert not any(UNSAFE.search(text) for text, _ in line)
 
 
+@pytest.mark.slow
 async def test_a_wide_terminal_previews_the_selected_row_and_requests_its_events_once(tmp_path: Path) -> None:
     said = says(page([happened("e", message="pulled [/b] the image")]))
     async with console_on(tmp_path, size=WIDE, prepare=said, **some_objects()) as play:

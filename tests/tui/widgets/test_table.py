@@ -64,6 +64,7 @@ class TableApp(ThemedApp[None]):
         self.highlighted.append(message.key)
 
 
+@pytest.mark.slow
 async def test_every_theme_and_size_shows_header_and_rows_with_numbers_on_the_right() -> None:
     app = TableApp([row("bert", "8/8", detail="└ waits: 8 GPUs"), row("vit", "16/16")])
     async with app.run_test(size=(200, 60)) as pilot:
