@@ -63,3 +63,10 @@ NOT_HERE: dict[str, str] = {
     "logviewer": "There is no web log viewer: use logs, or open the console and press l.",
     "whoami": "Use info: it shows your user and permissions.",
 }
+_JQ = "use -o json with jq (see help scripts)"
+# Flags of the last release, and what to use instead.
+REMOVED_FLAGS: dict[str, str] = {
+    "--field-selector": _JQ,
+    "-o jsonpath": _JQ,
+    "-o custom-columns": _JQ,
+}

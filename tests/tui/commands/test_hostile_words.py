@@ -55,9 +55,8 @@ def files(tmp_path: Path) -> dict[str, str]:
 LINES: dict[str, str] = {
     "top": "top jobs; top nodes -o wide",
     "list": "list -o wide; list -o json; list -o yaml; list -o csv; list {hostile}; list --context {hostile};"
-    " list -o jsonpath={{..name}}; list -o jsonpath={hostile}; list -o custom-columns={hostile}:.name;"
-    " list -l team={hostile}; list --sort-by {hostile}; list --as {hostile};"
-    " list --field-selector name={hostile}",
+    " list -o {hostile}; list --{hostile};"
+    " list -l team={hostile}; list --sort-by {hostile}; list --as {hostile}",
     "version": "version -o json; version {hostile}",
     "completion": "completion bash; completion {hostile}",
     "get": "get evil; get evil -o yaml; get {hostile}; --kubeconfig {missing} get evil",

@@ -152,7 +152,7 @@ def test_an_unknown_key_is_reported_with_its_line(tmp_path: Path) -> None:
         ("columns:\n  jobs: [name, name]\n", "line 2, columns: jobs: name is given twice."),
         ("columns:\n  jobs: [{title: A}]\n", "line 2, columns: a title and a path are expected, as {title:"),
         ("columns:\n  jobs: [{title: A, path: b, c: d}]\n", "line 2, columns: a title and a path are"),
-        ("columns:\n  jobs: [{title: A, path: '.a['}]\n", "line 2, columns: a ] is missing in '.a['."),
+        ("columns:\n  jobs: [{title: A, path: '.a['}]\n", "line 2, columns: unexpected '[' in '.a['."),
         ("columns:\n  jobs: [{title: A, path: [b]}]\n", "line 2, columns: a title and a path are expected"),
         (f"columns:\n  jobs: [{{title: {'A' * 31}, path: .b}}]\n", "line 2, columns: a title of at most 30"),
         ("contexts: prod\n", "line 1, contexts: names of contexts and settings are expected, as `prod-*:"),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import difflib
-import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from typing import Any, Generic
 
 from k8s.snapshot import ClusterSnapshot, Missing
+from tui.commands import REMOVED_FLAGS
 from tui.commands.support.output import (
     FORMATS,
     GrowingTable,
@@ -24,18 +23,16 @@ from tui.commands.support.output import (
 )
 from tui.commands.support.partial import write_items
 from tui.feeds.cluster_feed import ClusterFeed
-from tui.tables.column import Item, ListColumn, OutputColumn, Values, View, values_of
+from tui.tables.column import Item, ListColumn, Values, View, values_of
 from tui.terminal.closed_pipe import ended_by_closed_pipe
 from tui.text.filter_query import parse_filter
-from tui.text.jsonpath import Template, find, parse_path, text_of
+from tui.text.jsonpath import Step, find, parse_path, text_of
 from tui.text.natural_order import natural_key
 
-_JSONPATH, _CUSTOM = "jsonpath=", "custom-columns="
 LIST_FORMATS = (*FORMATS, "name", "csv")
 # Columns and JSON members that grow by themselves.
 _GROWING = ("age", "age_s", "duration", "duration_s", "queued", "queued_s", "silent_s")
-_WHOLE = re.compile(r"\.\.|\*\]?\s*\}|\{\s*[$@.]*(?:items)?\s*\}")
-# Of `--field-selector` and `--sort-by`, as kubectl names them.
+# Of `--sort-by`, as kubectl names them.
 _KUBECTL_FIELDS = {
     "metadata.name": "name",
     "metadata.namespace": "namespace",
@@ -51,16 +48,9 @@ def add_list_flags(parser: argparse.ArgumentParser, *, can_watch: bool = True) -
         type=_format,
         default="table",
         metavar="FORMAT",
-        help=f"output format: {', '.join(LIST_FORMATS)}, jsonpath=TEMPLATE or custom-columns=TITLE:.path,… "
-        "(default table)",
+        help=f"output format: {', '.join(LIST_FORMATS)} (default table)",
     )
     parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only those with these labels")
-    parser.add_argument(
-        "--field-selector",
-        default="",
-        metavar="FIELDS",
-        help="only those with these values of their JSON, e.g. status=Running,user!=li",
-    )
     parser.add_argument(
         "--sort-by",
         default="",
@@ -73,22 +63,15 @@ def add_list_flags(parser: argparse.ArgumentParser, *, can_watch: bool = True) -
 
 
 def _format(text: str) -> str:
-    if text in LIST_FORMATS or text.startswith((_JSONPATH, _CUSTOM)):
+    if text in LIST_FORMATS:
         return text
     near = difflib.get_close_matches(text, LIST_FORMATS, 1)
     meant = f"did you mean {near[0]}? " if near else ""
-    choices = ", ".join((*LIST_FORMATS, _JSONPATH, _CUSTOM))
-    raise argparse.ArgumentTypeError(f"invalid choice: {text!r}; {meant}choose from {choices}")
-
-
-@dataclass(frozen=True, slots=True)
-class _FieldTest:
-    path: Sequence[Any]
-    wanted: str
-    negates: bool
-
-    def accepts(self, values: Values) -> bool:
-        return (self.wanted in map(text_of, find(self.path, values))) is not self.negates
+    if instead := REMOVED_FLAGS.get(f"-o {text.partition('=')[0]}"):
+        meant = f"{instead}, or "
+    raise argparse.ArgumentTypeError(
+        f"invalid choice: {text!r}; {meant}choose from {', '.join(LIST_FORMATS)}"
+    )
 
 
 class ItemList(Generic[Item, View]):
@@ -113,36 +96,23 @@ class ItemList(Generic[Item, View]):
             chosen: Columns that config.yaml chooses for the wide table and CSV; empty for all.
 
         Raises:
-            WrongUsage: A selector, field or template is invalid.
+            WrongUsage: A selector or field is invalid.
         """
         self.form: str = flags.output
         self.chosen = chosen
-        self._words = f"{self.form} {flags.field_selector} {flags.sort_by}"
         self._columns, self._name_of, self._labels_of = columns, name_of, labels_of
         self._has_titles = not flags.no_headers
         self._filter = parse_filter(f"-l {flags.selector}") if flags.selector.strip() else None
         if self._filter is not None and self._filter.problem:
             raise WrongUsage(self._filter.problem)
-        self._fields = [_field_test(each) for each in flags.field_selector.split(",") if each.strip()]
+        self._sort_by = flags.sort_by
         self._is_reversed = flags.sort_by.startswith("-")
         self._sort_path = _path(flags.sort_by.lstrip("-"), "--sort-by") if flags.sort_by else None
-        self._template: Template | None = None
-        self._custom: list[tuple[str, Sequence[Any]]] = []
         self._table: GrowingTable | None = None
-        if self.form.startswith(_JSONPATH):
-            try:
-                self._template = Template(self.form.removeprefix(_JSONPATH))
-            except ValueError as error:
-                raise WrongUsage(f"-o {self.form}: {error}.") from None
-        elif self.form.startswith(_CUSTOM):
-            self._custom = [_custom_column(each) for each in self.form.removeprefix(_CUSTOM).split(",")]
 
     def uses(self, *names: str) -> bool:
         """Return True if members of the JSON with these names are printed, or decide what is."""
-        if self.form in ("wide", "json", "yaml", "csv"):
-            return True
-        # A path may also end at whole objects.
-        return any(name in self._words for name in names) or bool(_WHOLE.search(self.form))
+        return self.form in ("wide", "json", "yaml", "csv") or any(name in self._sort_by for name in names)
 
     @property
     def is_table(self) -> bool:
@@ -152,7 +122,7 @@ class ItemList(Generic[Item, View]):
     @property
     def is_document(self) -> bool:
         """Return True if an empty list prints something, too."""
-        return self.form in ("json", "yaml") or self._template is not None
+        return self.form in ("json", "yaml")
 
     def select(self, items: Iterable[Item], view: View) -> list[Item]:
         """Return the items that the selectors accept, in the requested order."""
@@ -161,10 +131,6 @@ class ItemList(Generic[Item, View]):
             for item in items
             if self._filter is None or self._filter.accepts((), {}, self._labels_of(item))
         ]
-        if self._fields:
-            found = [
-                item for item in found if all(each.accepts(self._values(item, view)) for each in self._fields)
-            ]
         if self._sort_path is not None:
             keys = {id(item): _sort_key(find(self._sort_path, self._values(item, view))) for item in found}
             found.sort(key=lambda item: keys[id(item)], reverse=self._is_reversed)
@@ -204,9 +170,6 @@ class ItemList(Generic[Item, View]):
         ]
         if self.form in ("json", "yaml"):
             write_items(values, missing, self.form, **totals)
-        elif self._template is not None:
-            text = self._template.render({"items": values, **totals})
-            write(text.removesuffix("\n"))
         else:
             self.write_rows(items, view, printed, has_titles=self._has_titles)
 
@@ -227,37 +190,14 @@ class ItemList(Generic[Item, View]):
             names = list(dict.fromkeys(name for each in values for name in each))
             rows = [[_csv_cell(each.get(name)) for name in names] for each in values]
             write_csv([names, *rows] if has_titles else rows)
-        elif self._custom:
-            columns = [OutputColumn(title) for title, _ in self._custom]
-            cells = [
-                [
-                    ",".join(map(text_of, find(path, self._values(item, view)))) or "<none>"
-                    for _, path in self._custom
-                ]
-                for item in items
-            ]
-            self._write_table(columns, cells, is_wide=True, has_titles=has_titles)
         elif self.form in ("json", "yaml"):
             for item in items:
                 write_object(self._values(item, view), self.form)
-        elif self._template is not None:
-            for item in items:
-                write(self._template.render(self._values(item, view)).removesuffix("\n"))
         else:
             columns = [column.output for column in printed]
             cells = [[column.output_text(item, view) for column in printed] for item in items]
-            self._write_table(columns, cells, is_wide=self.form == "wide", has_titles=has_titles)
-
-    def _write_table(
-        self,
-        columns: Sequence[OutputColumn],
-        cells: Sequence[Sequence[str]],
-        *,
-        is_wide: bool,
-        has_titles: bool,
-    ) -> None:
-        self._table = self._table or GrowingTable(columns, is_wide=is_wide)
-        self._table.write(cells, has_titles=has_titles)
+            self._table = self._table or GrowingTable(columns, is_wide=self.form == "wide")
+            self._table.write(cells, has_titles=has_titles)
 
     async def watch(
         self,
@@ -331,27 +271,12 @@ async def _snapshots(feed: ClusterFeed) -> AsyncGenerator[ClusterSnapshot, None]
             await running
 
 
-def _path(text: str, flag: str) -> Sequence[Any]:
+def _path(text: str, flag: str) -> Sequence[Step]:
     named = text.strip().removeprefix("{").removesuffix("}").lstrip(".")
     try:
         return parse_path(_KUBECTL_FIELDS.get(named, named))
     except ValueError as error:
         raise WrongUsage(f"{flag} {text}: {error}.") from None
-
-
-def _field_test(text: str) -> _FieldTest:
-    name, equals, wanted = text.partition("=")
-    if not equals or not name.strip("!="):
-        raise WrongUsage(f"--field-selector {text}: write FIELD=VALUE or FIELD!=VALUE.")
-    path = _path(name.removesuffix("!"), "--field-selector")
-    return _FieldTest(path, wanted.removeprefix("=").strip(), name.endswith("!"))
-
-
-def _custom_column(text: str) -> tuple[str, Sequence[Any]]:
-    title, colon, path = text.partition(":")
-    if not colon or not title:
-        raise WrongUsage(f"-o custom-columns: {text!r} is not TITLE:.path.")
-    return title, _path(path, f"-o custom-columns: {title}")
 
 
 def _sort_key(found: Sequence[Any]) -> tuple[int, Any]:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from k8s.client.auth.overrides import ConfigOverrides
 from k8s.text.sanitize import sanitize_lines
-from tui.commands import COMMANDS, NOT_HERE
+from tui.commands import COMMANDS, NOT_HERE, REMOVED_FLAGS
 from tui.commands.support.output import WrongUsage
 from tui.options import ConsoleOptions, program
 from tui.terminal.tty_state import wants_ascii
@@ -129,6 +129,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def _refuse(self, word: str) -> NoReturn:
         name = word.partition("=")[0]
+        if instead := REMOVED_FLAGS.get(name):
+            self.error(f"{name} is gone: {instead}.")
         self.error(f"unknown option {name}" if word.startswith("-") else f"unexpected argument {word!r}")
 
     def _print_message(self, message: str, file: Any = None) -> None:
