@@ -1,5 +1,7 @@
 """Forward a pod's port to loopback: each connection to it is one websocket to the cluster.
 
+Loopback is open to every account of the machine, so connections of others are reset.
+
 Uses `v4.channel.k8s.io`, which every server and kubelet supports. It has no half-close: the pod does
 not learn that a client has finished sending, and may still answer for a while.
 Source: k8s.io/kubelet/pkg/cri/streaming/portforward/websocket.go.
@@ -18,6 +20,7 @@ from datetime import UTC, datetime
 
 from k8s.client.channels import PIECE_BYTES, Channels
 from k8s.client.client import Client
+from k8s.client.transport import stranger_of
 from k8s.errors import KubeError, ServerFailed, Unreachable
 from k8s.models.resources import PODS
 
@@ -119,6 +122,12 @@ class _Carrier:
         # A client whose connection fails sees a reset.
         made = self._forward
         try:
+            if (uid := stranger_of(writer.get_extra_info("socket"))) is not None:
+                raise KubeError(
+                    f"Refused a connection to {made.address}.",
+                    f"It came from another account of this machine (user id {uid}).",
+                    "Forwarded ports serve the account that forwards them, and root.",
+                )
             async with self._turns:
                 made.connections += 1
                 self._on_change(made)

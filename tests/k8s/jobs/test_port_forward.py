@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from k8s.client import transport
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.jobs.port_forward import CARRIED, FAILED, Forward, forward
 from tests.scripted.server import WAIT_S, Reply, ScriptedCluster, refusal
 from tests.scripted.websocket import V4, Speaker, Talk
+from tests.support import second_account
 
 PATH = "/api/v1/namespaces/ns/pods/a/portforward"
 PORT = 6006
@@ -139,6 +142,47 @@ async def test_a_failed_connection_does_not_affect_others_and_is_reported() -> N
             writer.write(b"c")
             assert await reader.readexactly(1) == b"c"
         assert opened.last_error == ""
+
+
+@pytest.mark.parametrize(("uid", "is_served"), [(0, True), (os.getuid(), True), (None, True), (4711, False)])
+async def test_connections_of_other_accounts_are_reset_and_reported(
+    monkeypatch: pytest.MonkeyPatch, uid: int | None, is_served: bool
+) -> None:
+    monkeypatch.setattr(transport, "uid_of_peer", lambda _: uid)
+    async with forwarded(talk(echo), talk(echo)) as opened, connected(opened) as (reader, writer):
+        writer.write(b"a")
+        if is_served:
+            assert await reader.readexactly(1) == b"a"
+            assert opened.last_error == ""
+        else:
+            with pytest.raises(ConnectionResetError):
+                await reader.read()
+            assert opened.last_error.splitlines() == [
+                f"Refused a connection to {opened.address}.",
+                "It came from another account of this machine (user id 4711).",
+                "Forwarded ports serve the account that forwards them, and root.",
+            ]
+
+
+ASK = """
+import socket, sys
+try:
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20) as pod:
+        pod.sendall(b"secret?")
+        print(pod.recv(99))
+except ConnectionError:
+    print("closed")
+"""
+
+
+@second_account.only_root
+async def test_a_second_account_reaches_no_pod_through_a_forwarded_port() -> None:
+    async with forwarded(talk(echo), talk(echo)) as opened:
+        answer = await asyncio.to_thread(second_account.said, ASK, str(opened.local_port))
+        assert answer == "closed\n"
+        async with connected(opened) as (reader, writer):
+            writer.write(b"mine")
+            assert await reader.readexactly(4) == b"mine"
 
 
 async def test_a_half_closed_client_still_receives_the_response() -> None:

@@ -11,7 +11,6 @@ import ipaddress
 import os
 import socket
 import ssl
-import struct
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from k8s.client.transport import stranger_of
 
 HANDSHAKE_S = 5.0
 BACKLOG = 128
@@ -44,7 +45,7 @@ class OwnUserSocket(socket.socket):
             ConnectionAbortedError: It came from another user; asyncio ignores this.
         """
         connection, address = super().accept()
-        if uid_of_peer(connection) not in (os.getuid(), 0, None):
+        if stranger_of(connection) is not None:
             connection.close()
             raise ConnectionAbortedError
         return connection, address
@@ -65,38 +66,6 @@ def listen(host: str, port: int) -> OwnUserSocket:
         listening.close()
         raise
     return listening
-
-
-_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
-_HEADER = struct.Struct("=IHHII")
-_REQUEST = struct.Struct("=BBBBI")
-_ANY_INTERFACE, _NO_COOKIE = b"\0" * 4, b"\xff" * 8
-# Offset of the uid: after the message's state, socket id and three counters.
-_UID_AT = _HEADER.size + 64
-
-
-def uid_of_peer(connection: socket.socket) -> int | None:
-    """Return the user id at the other end of a loopback connection; None if the kernel does not report it.
-
-    Source: "sock_diag(7)", Linux manual; `struct inet_diag_req_v2` and `inet_diag_msg` in linux/inet_diag.h.
-    """
-    try:
-        local, peer = connection.getsockname(), connection.getpeername()
-        family = connection.family
-        ends = struct.pack("!HH", peer[1], local[1])
-        ends += b"".join(socket.inet_pton(family, end[0]).ljust(16, b"\0") for end in (peer, local))
-        query = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF)
-        query += ends + _ANY_INTERFACE + _NO_COOKIE
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
-            kernel.settimeout(0.1)
-            length = _HEADER.size + len(query)
-            kernel.sendto(_HEADER.pack(length, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + query, (0, 0))
-            answer = kernel.recv(4096)
-    except (OSError, AttributeError):
-        return None
-    if len(answer) < _UID_AT + 4 or _HEADER.unpack_from(answer)[1] != _SOCK_DIAG_BY_FAMILY:
-        return None
-    return int(struct.unpack_from("=I", answer, _UID_AT)[0])
 
 
 def server_context(folder: Path) -> tuple[ssl.SSLContext, str]:

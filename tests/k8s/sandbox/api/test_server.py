@@ -18,9 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k8s.client.transport import uid_of_peer
 from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.http import bodies
-from k8s.sandbox.api.http.listening import listen, server_context, uid_of_peer
+from k8s.sandbox.api.http.listening import listen, server_context
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.calls import (
