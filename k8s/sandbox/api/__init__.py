@@ -1,6 +1,6 @@
 """API server of the sandbox.
 
-`server` routes a request: `bodies` and `queries` parse it, `lists`, `tables` and
-`discovery` write the answer, `streams` carry logs, exec and port-forward. `registry` admits a change
+`server` routes a request: `bodies` and `queries` parse it, `lists` and `discovery` write
+the answer, `streams` carry logs, exec and port-forward. `registry` admits a change
 (`patches`, `schemas`, `defaults`, `validation`, `deletion`) and `store` saves it in SQLite.
 """

@@ -76,7 +76,7 @@ def _is_further_version(kind: JobKind) -> bool:
     return same[0] is not kind
 
 
-# To serve another kind, add a line; its columns for `kubectl get` are in `tables`.
+# To serve another kind, add a line.
 SERVED: tuple[ServedResource, ...] = (
     ServedResource(NAMESPACES, "ns", has_status=True, fields=("status.phase",), returns_deleted=True),
     ServedResource(NODES, "no", has_status=True, fields=("spec.unschedulable",)),

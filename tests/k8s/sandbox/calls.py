@@ -23,7 +23,6 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 PATIENCE_S = 120.0
 
 
@@ -89,13 +88,12 @@ class Api:
         body: Any = None,
         *,
         content_type: str = "application/json",
-        accept: str = "application/json",
         token: str | None = None,
         **query: str,
     ) -> Answer:
         headers = {
             "Authorization": f"Bearer {self.token if token is None else token}",
-            "Accept": accept,
+            "Accept": "application/json",
             "User-Agent": "conformance/1",
         }
         payload = body if isinstance(body, bytes | None) else json.dumps(body).encode()
@@ -138,11 +136,9 @@ class Api:
         return await self.call("DELETE", self.path(plural, name), options, **query)
 
     @asynccontextmanager
-    async def watching(
-        self, plural: str, *, accept: str = "application/json", **query: str
-    ) -> AsyncIterator[Events]:
+    async def watching(self, plural: str, **query: str) -> AsyncIterator[Events]:
         """Open a watch and wait for the server's answer."""
-        headers = {"Authorization": f"Bearer {self.token}", "Accept": accept}
+        headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
         url = f"{self.url}{self.path(plural)}?{urlencode({'watch': '1', **query})}"
         timeout = aiohttp.ClientTimeout(total=None)
         async with self.session.get(url, headers=headers, timeout=timeout) as response:

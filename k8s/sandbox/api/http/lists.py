@@ -14,7 +14,6 @@ from aiohttp import web
 from k8s.errors import Expired
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.api_errors import StatusCause
-from k8s.sandbox.api.http.tables import Representation
 from k8s.sandbox.api.queries import Count, read_query, selector_of
 from k8s.sandbox.api.served import ServedResource
 from k8s.sandbox.api.store import Change, Object, Record, Store
@@ -66,7 +65,7 @@ class Listing:
         return self.selector is None or self.selector(obj)
 
 
-def page(store: Store, listing: Listing, form: Representation) -> bytes:
+def page(store: Store, listing: Listing) -> bytes:
     """Return a list, or the requested page of it.
 
     All pages carry the version of the first: a watch from there repeats what changed meanwhile.
@@ -82,11 +81,14 @@ def page(store: Store, listing: Listing, form: Representation) -> bytes:
             meta["continue"] = _to_token(version, selected[-1])
             break
         selected.append(record)
-    return form.many(selected, meta)
+    resource = listing.served.resource
+    head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
+    items = b",".join(record.json for record in selected)
+    return msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}"
 
 
 async def watch(
-    store: Store, listing: Listing, form: Representation, request: web.Request, stopping: asyncio.Event
+    store: Store, listing: Listing, request: web.Request, stopping: asyncio.Event
 ) -> web.StreamResponse:
     """Send changes until the client leaves, the watch times out or the server stops."""
     key = listing.served.key
@@ -95,7 +97,7 @@ async def watch(
     initial: list[bytes] = []
     if not query.resource_version:
         records = store.records(key, listing.namespace)
-        initial = [_line("ADDED", form.record(each)) for each in records if listing.selects(each.obj)]
+        initial = [_line("ADDED", each.json) for each in records if listing.selects(each.obj)]
         if query.send_initial_events and query.allow_watch_bookmarks:
             initial.append(_bookmark(listing.served, version, INITIAL_END))
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -114,7 +116,7 @@ async def watch(
                 await response.write(_line("ERROR", msgspec.json.encode(gone)))
                 break
             for at in range(0, len(changes), EVENTS_PER_WRITE):
-                events = (_event(change, listing, form) for change in changes[at : at + EVENTS_PER_WRITE])
+                events = (_event(change, listing) for change in changes[at : at + EVENTS_PER_WRITE])
                 if written := b"".join(filter(None, events)):
                     await response.write(written)
             version = max(version, changes[-1].version if changes else 0)
@@ -139,20 +141,20 @@ async def watch(
     return response
 
 
-def _event(change: Change, listing: Listing, form: Representation) -> bytes:
+def _event(change: Change, listing: Listing) -> bytes:
     record = change.new or change.old
     assert record is not None
     if listing.namespace and record.namespace != listing.namespace:
         return b""
     old = change.old if change.old is not None and listing.selects(change.old.obj) else None
     if change.new is not None and listing.selects(change.new.obj):
-        return _line("ADDED" if old is None else "MODIFIED", form.record(change.new))
+        return _line("ADDED" if old is None else "MODIFIED", change.new.json)
     if old is None:
         return b""
     # An object that no longer matches is deleted for this client, at the version of the change.
     last = old.obj
     last = {**last, "metadata": {**last["metadata"], "resourceVersion": str(change.version)}}
-    return _line("DELETED", form.obj(last))
+    return _line("DELETED", msgspec.json.encode(last))
 
 
 def _line(kind: str, obj: bytes) -> bytes:

@@ -23,7 +23,7 @@ from k8s.sandbox.api.admission.deletion import now
 from k8s.sandbox.api.admission.registry import Registry
 from k8s.sandbox.api.admission.unsupported import warnings_of
 from k8s.sandbox.api.api_errors import ApiError
-from k8s.sandbox.api.http import bodies, discovery, lists, tables
+from k8s.sandbox.api.http import bodies, discovery, lists
 from k8s.sandbox.api.http.listening import BACKLOG, HANDSHAKE_S, listen
 from k8s.sandbox.api.served import BY_PATH, ServedResource
 from k8s.sandbox.api.store import Object, Store, StoreError
@@ -227,12 +227,14 @@ class Server:
         method = request.method
         if not target.name:
             if method == "GET":
-                return await self._list(request, target)
+                listing = lists.Listing(target.served, target.namespace, request.query)
+                if listing.query.watch:
+                    return await lists.watch(self.registry.store, listing, request, self.stopping)
+                return _json(lists.page(self.registry.store, listing))
             if method == "POST" and bool(target.namespace) == target.served.resource.is_namespaced:
                 return await self._create(request, target)
         elif method == "GET":
-            form = self._representation(request, target)
-            return _json(form.record(self.registry.get(target.served, target.namespace, target.name)))
+            return _json(self.registry.get(target.served, target.namespace, target.name).json)
         elif method == "PUT":
             return await self._replace(request, target)
         elif method == "PATCH":
@@ -247,18 +249,11 @@ class Server:
         answer = bodies.review(await bodies.read(request, kind), version, kind)
         return _json(msgspec.json.encode(answer), 201)
 
-    async def _list(self, request: web.Request, target: RequestTarget) -> web.StreamResponse:
-        listing = lists.Listing(target.served, target.namespace, request.query)
-        form = self._representation(request, target)
-        if listing.query.watch:
-            return await lists.watch(self.registry.store, listing, form, request, self.stopping)
-        return _json(lists.page(self.registry.store, listing, form))
-
     async def _create(self, request: web.Request, target: RequestTarget) -> web.Response:
         write = bodies.write_options(request, "CreateOptions")
         body = await bodies.read(request, target.served.resource.kind)
         obj = self.registry.create(target.served, target.namespace, body, write)
-        answer = _json(self._representation(request, target).obj(obj), 201)
+        answer = _json(msgspec.json.encode(obj), 201)
         for warning in warnings_of(target.served.key, obj):
             quoted = _NOT_PLAIN.sub("?", warning).replace("\\", "\\\\").replace('"', '\\"')
             answer.headers.add("Warning", f'299 - "{quoted}"')
@@ -270,7 +265,7 @@ class Server:
         obj = self.registry.replace(
             target.served, target.namespace, target.name, body, write, target.subresource
         )
-        return _json(self._representation(request, target).obj(obj))
+        return _json(msgspec.json.encode(obj))
 
     async def _patch(self, request: web.Request, target: RequestTarget) -> web.Response:
         write = bodies.write_options(request, "PatchOptions")
@@ -287,14 +282,14 @@ class Server:
         obj = self.registry.patch(
             served, target.namespace, target.name, lambda old: change(old, body), write, target.subresource
         )
-        return _json(self._representation(request, target).obj(obj))
+        return _json(msgspec.json.encode(obj))
 
     async def _delete(self, request: web.Request, target: RequestTarget) -> web.Response:
         served = target.served
         options = await bodies.deletion_options(request)
         obj, gone = self.registry.delete(served, target.namespace, target.name, options)
         if not gone or served.returns_deleted:
-            return _json(self._representation(request, target).obj(obj))
+            return _json(msgspec.json.encode(obj))
         resource = served.resource
         uid = obj["metadata"]["uid"]
         details = {"name": target.name, "group": resource.group, "kind": resource.plural, "uid": uid}
@@ -373,10 +368,6 @@ class Server:
         kind = "NodeMetricsList" if plural == "nodes" else "PodMetricsList"
         listed = {"kind": kind, "apiVersion": discovery.METRICS_VERSION, "metadata": {}, "items": items}
         return _json(msgspec.json.encode(items[0] if name else listed))
-
-    def _representation(self, request: web.Request, target: RequestTarget) -> tables.Representation:
-        accept = request.headers.get("Accept", "")
-        return tables.accepted(target.served, accept, request.query.get("includeObject", ""))
 
     async def _sweep(self) -> None:
         while True:

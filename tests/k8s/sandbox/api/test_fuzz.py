@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,6 @@ from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.admission.deletion import DeleteOptions
 from k8s.sandbox.api.admission.registry import Registry, Write
 from k8s.sandbox.api.api_errors import ApiError
-from k8s.sandbox.api.http import tables
 from k8s.sandbox.api.queries import field_requirements, label_requirements
 from k8s.sandbox.api.served import BY_KEY
 from k8s.sandbox.api.store import Store
@@ -40,7 +40,7 @@ KINDS = [
     *("persistentvolumeclaims", "secrets", "events", "namespaces"),
 ]
 UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-settled = settings(max_examples=150, suppress_health_check=UNCHECKED)
+settled = settings(max_examples=80, suppress_health_check=UNCHECKED)
 
 
 @settled
@@ -59,7 +59,7 @@ def test_any_body_is_stored_or_refused(registry: Registry, key: str, body: Any, 
         except ApiError as error:
             assert error.code in (400, 409, 422)
         else:
-            assert len(tables.cells(key, made)) == len(tables.column_definitions(key))
+            assert msgspec.json.encode(made)
 
 
 AT = "2026-11-20T10:00:00Z"
@@ -172,7 +172,7 @@ def test_one_wrong_value_anywhere_is_stored_or_refused(
     except ApiError as error:
         assert error.code in (400, 404, 409, 422)
     else:
-        assert len(tables.cells(key, made)) == len(tables.column_definitions(key))
+        assert msgspec.json.encode(made)
 
 
 @settled
@@ -193,7 +193,7 @@ def test_any_patch_is_applied_or_rejected(
         except ApiError as error:
             assert error.code in (400, 409, 422)
         else:
-            assert len(tables.cells(key, made)) == len(tables.column_definitions(key))
+            assert msgspec.json.encode(made)
     assert registry.get(served, "default", "p").obj == before
 
 
@@ -232,15 +232,6 @@ def test_stored_objects_are_never_changed_in_place(tmp_path: Path) -> None:
     registry.patch(served, "default", "c", lambda old: patches.merge(old, {"data": {"k": "2"}}), Write())
     assert record.obj == seen
     store.close()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-1, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (11_100, "3h"), (172_799, "47h"),
-     (172_800, "2d"), (63_072_000, "2y")],
-)  # fmt: skip
-def test_durations_are_in_their_largest_unit(seconds: int, text: str) -> None:
-    assert tables.human_duration(seconds) == text
 
 
 requirement = st.tuples(

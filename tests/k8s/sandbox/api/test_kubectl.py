@@ -12,7 +12,6 @@ import pty
 import pwd
 import shutil
 from contextlib import suppress
-from typing import Any
 
 import pytest
 import yaml
@@ -23,7 +22,6 @@ from tests.k8s.sandbox.calls import (
     APPLY,
     MERGE,
     PATIENCE_S,
-    Object,
     config,
     eventually,
     job,
@@ -35,50 +33,23 @@ from tests.k8s.sandbox.calls import (
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 
-@pytest.mark.slow
-async def test_get_shows_the_columns_that_people_read_daily(kubectl: Kubectl) -> None:
-    await kubectl.run_pod("p")
-    node_status = {
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "nodeInfo": {"kubeletVersion": "v1.31.0", "osImage": "Linux"},
-        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-    }
-    labels = {"node-role.kubernetes.io/worker": ""}
-    node = thing("Node", "node-0", metadata={"labels": labels}, status=node_status)
-    await kubectl.api.call("POST", "/api/v1/nodes", node)
-    await kubectl.api.made("batch/v1/jobs", job("j"))
+async def test_get_lists_and_watches_names_and_ages(kubectl: Kubectl) -> None:
+    await kubectl.api.made("pods", pod("p", labels={"run": "p"}))
     await kubectl.api.made("kubeflow.org/v1/pytorchjobs", torch_job("t"))
-    patch = {"status": {"conditions": [{"type": "Running", "status": "True"}]}}
-    await kubectl.api.patch("kubeflow.org/v1/pytorchjobs", "t", patch, subresource="status")
-    assert (await kubectl("get", "po")).lines[1][:4] == ["p", "1/1", "Running", "2"]
-    wide = (await kubectl("get", "pods", "-o", "wide")).lines
-    assert wide[0] == ["NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE"]
-    assert wide[1][5:7] == ["127.0.0.1", "node-0"]
-    assert (await kubectl("get", "no")).lines[1][:2] == ["node-0", "Ready"]
-    assert (await kubectl("get", "jobs")).lines[1][:3] == ["j", "Running", "0/1"]
-    assert (await kubectl("get", "pytorchjobs")).lines[1][:2] == ["t", "Running"]
-    assert (await kubectl("get", "ns")).lines[1][:2] == ["default", "Active"]
-    everything = (await kubectl("get", "all", "-A")).out
-    assert "pod/p" in everything and "job.batch/j" in everything
-    assert "No resources found" in (await kubectl("get", "cm")).err
+    assert (await kubectl("get", "po")).lines[0] == ["NAME", "AGE"]
+    everything = (await kubectl("get", "pods,pytorchjobs,ns", "-A", "--no-headers")).lines
+    named = [["default", "pod/p"], ["default", "pytorchjob.kubeflow.org/t"], ["namespace/default"]]
+    assert [line[:-1] for line in everything] == named
+    assert (await kubectl("get", "pod", "p", "-o", "jsonpath={.status.phase}")).out == "Pending"
     missing = await kubectl("get", "pod", "none", code=1)
     assert missing.err == 'Error from server (NotFound): pods "none" not found\n'
-
-
-async def test_get_watches(kubectl: Kubectl) -> None:
-    await kubectl.api.made("pods", pod("p"))
-    process = await kubectl.start("get", "pods", "-w")
+    process = await kubectl.start("get", "pods", "-w", "-L", "run")
     assert process.stdout is not None
-
-    async def next_line() -> list[str]:
-        assert process.stdout is not None
-        async with asyncio.timeout(PATIENCE_S):
-            return (await process.stdout.readline()).decode().split()
-
-    assert (await next_line())[0] == "NAME"
-    assert (await next_line())[:3] == ["p", "0/1", "Pending"]
-    await kubectl.api.patch("pods", "p", {"status": {"phase": "Failed"}}, subresource="status")
-    assert (await next_line())[:3] == ["p", "0/1", "Failed"]
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await process.stdout.readline()).split() == [b"NAME", b"AGE", b"RUN"]
+        assert (await process.stdout.readline()).split()[::2] == [b"p", b"p"]
+        await kubectl.api.patch("pods", "p", {"metadata": {"labels": {"run": "q"}}})
+        assert (await process.stdout.readline()).split()[::2] == [b"p", b"q"]
     process.terminate()
     await process.communicate()
 
@@ -165,48 +136,14 @@ async def test_events_are_shown(kubectl: Kubectl) -> None:
     about = {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "default"}
     event = thing("Event", "e", involvedObject=about, reason="Failed", message="bad", type="Warning", count=3)
     await kubectl.api.made("events", event | {"lastTimestamp": "2026-11-20T10:00:00Z"})
-    assert (await kubectl("get", "events")).lines[1][1:] == ["Warning", "Failed", "pod/p", "bad"]
     assert "Warning" in (await kubectl("events", "--for", "pod/p")).out
-    assert "Warning" in (await kubectl("get", "ev", "--field-selector", "type=Warning")).out
+    assert (await kubectl("get", "ev", "--field-selector", "type=Warning")).lines[1][0] == "e"
 
 
 async def test_whoami_names_the_owner_of_the_token(kubectl: Kubectl) -> None:
     lines = (await kubectl("auth", "whoami")).lines
     account = pwd.getpwuid(os.getuid()).pw_name
     assert lines[1:] == [["Username", account], ["Groups", "[system:masters", "system:authenticated]"]]
-
-
-async def test_a_sidecar_counts_among_the_containers_of_its_pod(kubectl: Kubectl) -> None:
-    made = pod("p", node="node-0")
-    inits = [{"name": "proxy", "image": "x", "restartPolicy": "Always"}, {"name": "setup", "image": "x"}]
-    made["spec"]["initContainers"] = inits
-    await kubectl.api.made("pods", made)
-    running = {"state": {"running": {}}, "ready": True, "started": True}
-    over = {"state": {"terminated": {"exitCode": 0}}}
-    waiting = {"name": "a", "state": {"waiting": {"reason": "PodInitializing"}}}
-
-    async def row(*statuses: Object, main: Object = waiting, **status: Any) -> list[str]:
-        inits = [{"name": name, **each} for name, each in zip(("proxy", "setup"), statuses, strict=True)]
-        statuses_by_field = {
-            "initContainerStatuses": inits,
-            "containerStatuses": [{"name": "a", **main}],
-            **status,
-        }
-        await kubectl.api.patch(
-            "pods", "p", {"status": {"phase": "Running", **statuses_by_field}}, subresource="status"
-        )
-        cells = (await kubectl("get", "pod", "p", "--no-headers")).lines[0]
-        return cells[1:4]
-
-    assert await row(running, {"state": {"running": {}}}) == ["1/2", "Init:1/2", "0"]
-    again = {"restartCount": 3}
-    assert await row({**running, **again}, over, main=running) == ["2/2", "Running", "3"]
-    assert await row({**running, "ready": False}, over, main=running) == ["1/2", "Running", "0"]
-    ended = {"state": {"terminated": {"exitCode": 7, "reason": "Error"}}}
-    done = {"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
-    initialized = [{"type": "Initialized", "status": "True"}]
-    states = await row(ended, over, main=done, conditions=initialized, phase="Succeeded")
-    assert states == ["0/2", "Completed", "0"]
 
 
 async def test_top_shows_the_measured_usage(kubectl: Kubectl) -> None:
@@ -331,7 +268,6 @@ async def test_delete_waits_until_the_object_is_gone(kubectl: Kubectl) -> None:
         return "deletionTimestamp" in (await kubectl.api.get("pods", "p")).body["metadata"]
 
     await eventually(is_terminating)
-    assert (await kubectl("get", "po", "p")).lines[1][2] == "Terminating"
     assert not deleting.done()
     await kubectl.api.delete("pods", "p", {"gracePeriodSeconds": 0})
     assert 'pod "p" deleted' in (await deleting).out
@@ -356,8 +292,7 @@ async def test_the_manifest_of_t9ks_tutorial_can_be_applied(kubectl: Kubectl) ->
     patch = {"status": {"phase": "Running"}}
     plural = "batch.tensorstack.dev/v1beta1/pytorchtrainingjobs"
     await kubectl.api.patch(plural, "mnist", patch, subresource="status")
-    lines = (await kubectl("get", "pytorchtrainingjobs")).lines
-    assert (lines[0], lines[1][:2]) == (["NAME", "STATE", "AGE"], ["mnist", "Running"])
+    assert (await kubectl("get", "pytorchtrainingjobs")).lines[1][0] == "mnist"
     await kubectl("delete", "-f", path)
     assert (await kubectl("get", "pytorchtrainingjobs")).lines == []
 

@@ -1,10 +1,10 @@
-"""Lists with their selectors and pages, tables, permission reviews, discovery, and missing logs."""
+"""Lists with their selectors and pages, permission reviews, discovery, and missing logs."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.k8s.sandbox.calls import MERGE, TABLE, TORCH_JOBS, Api, Object, config, pod, thing, torch_job
+from tests.k8s.sandbox.calls import TORCH_JOBS, Api, config, pod, thing
 
 
 @pytest.fixture
@@ -93,78 +93,6 @@ async def test_invalid_list_options_are_refused(api: Api) -> None:
     assert (answer.code, answer.fields) == (422, ["resourceVersionMatch"])
     answer = await api.get("pods", limit="x")
     assert (answer.code, answer.reason) == (400, "BadRequest")
-
-
-async def test_a_table_of_pods_begins_with_the_columns_that_kubectl_shows(api: Api) -> None:
-    await api.made("pods", pod("p", containers=("a", "b")))
-    table = (await api.call("GET", api.path("pods"), accept=TABLE)).body
-    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
-    columns = [(each["name"], each["priority"]) for each in table["columnDefinitions"]]
-    shown = [("Name", 0), ("Ready", 0), ("Status", 0), ("Restarts", 0), ("Age", 0), ("IP", 1), ("Node", 1)]
-    assert columns[:7] == shown
-    [row] = table["rows"]
-    assert [str(cell) for cell in row["cells"][:4]] == ["p", "0/2", "Pending", "0"]
-    assert row["cells"][5:7] == ["<none>"] * 2
-    assert len(row["cells"]) == len(columns)
-    assert row["object"]["kind"] == "PartialObjectMetadata"
-    included = (await api.call("GET", api.path("pods"), accept=TABLE, includeObject="Object")).body
-    assert included["rows"][0]["object"]["kind"] == "Pod"
-    none = (await api.call("GET", api.path("pods"), accept=TABLE, includeObject="None")).body
-    assert not none["rows"][0].get("object")
-
-
-async def test_a_table_shows_the_status_of_a_pod_in_one_word(api: Api) -> None:
-    crashed = {"waiting": {"reason": "CrashLoopBackOff"}}
-    completed = {"terminated": {"exitCode": 0, "reason": "Completed"}}
-    rows: tuple[tuple[Object, Object, str, str], ...] = (
-        ({"phase": "Running", "reason": "Evicted"}, {}, "Evicted", "0/1"),
-        ({"phase": "Running"}, {"ready": True, "state": {"running": {}}}, "Running", "1/1"),
-        ({"phase": "Running"}, {"state": crashed}, "CrashLoopBackOff", "0/1"),
-        ({"phase": "Failed"}, {"state": {"terminated": {"exitCode": 3}}}, "ExitCode:3", "0/1"),
-        ({"phase": "Succeeded"}, {"state": completed}, "Completed", "0/1"),
-    )
-    defaults = {"name": "a", "restartCount": 3, "image": "", "imageID": "", "ready": False, "lastState": {}}
-    for number, (status, container, word, ready) in enumerate(rows):
-        name = f"p-{number}"
-        await api.made("pods", pod(name, node="nowhere"))
-        statuses = [{**defaults, **container}] if container else []
-        patch = {"status": {**status, "containerStatuses": statuses}}
-        answer = await api.patch("pods", name, patch, MERGE, "status")
-        assert answer.code == 200, answer.body
-        [row] = (await api.call("GET", api.path("pods", name), accept=TABLE)).body["rows"]
-        assert row["cells"][1:3] == [ready, word], status
-
-
-async def test_other_kinds_show_some_of_the_columns_of_a_real_server(api: Api) -> None:
-    about = {"kind": "Pod", "name": "p", "namespace": api.namespace}
-    for plural, obj, shown in (
-        ("configmaps", config("x"), "Name Age"),
-        ("secrets", thing("Secret", "x"), "Name Age"),
-        (
-            "events",
-            thing("Event", "x", involvedObject=about, reason="R", message="m"),
-            "Last Seen Type Reason Object Message",
-        ),
-        (TORCH_JOBS, torch_job("x"), "Name State Age"),
-        ("services", thing("Service", "x", spec={"ports": [{"port": 8}]}), "Name Cluster-IP Age"),
-    ):
-        await api.made(plural, obj)
-        table = (await api.call("GET", api.path(plural, "x"), accept=TABLE)).body
-        headings = [each["name"] for each in table["columnDefinitions"]]
-        expected = [heading for heading in headings if heading in shown] if api.is_real else headings
-        assert " ".join(expected) == shown
-        assert len(table["rows"][0]["cells"]) == len(headings)
-
-
-async def test_a_watch_of_a_table_names_the_columns_once(api: Api) -> None:
-    await api.made("pods", pod("a"))
-    async with api.watching("pods", accept=TABLE, resourceVersion="0") as events:
-        first = (await events.next())["object"]
-        await api.made("pods", pod("b"))
-        second = (await events.next())["object"]
-    assert (first["kind"], first["columnDefinitions"][0]["name"]) == ("Table", "Name")
-    assert (second["kind"], second["columnDefinitions"]) == ("Table", None)
-    assert [table["rows"][0]["cells"][0] for table in (first, second)] == ["a", "b"]
 
 
 async def test_permission_reviews_are_answered(api: Api) -> None:
