@@ -44,15 +44,15 @@ def assert_readable(it: Form, text: str) -> None:
 
 
 @pytest.mark.slow
-async def test_every_theme_draws_the_form_in_every_size_readably(tmp_path: Path) -> None:
+async def test_every_theme_and_every_size_draw_the_form_readably(tmp_path: Path) -> None:
     async with form(tmp_path) as it:
         await it.go("run")
         await it.pilot.press("right", "right")
         await it.until(lambda: it.field("command").is_shown)
-        for theme in themes.load():
+        for number, theme in enumerate(themes.load()):
             it.app.theme = theme
             await it.go("name")
-            for size in SIZES:
+            for size in SIZES if number == 0 else SIZES[-1:]:  # a theme changes colours, not places
                 await it.pilot.resize_terminal(*size)
                 await it.pilot.pause()
                 assert any("▸ Name" in line for line in it.shown), (theme, size)
