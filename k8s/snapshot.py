@@ -106,8 +106,18 @@ class NodeRow:
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     allocatable: Mapping[str, str | int | float] = field(default_factory=dict, hash=False, repr=False)
     """Allocatable quantities of every resource; the capacity if the node reports none."""
+    faults: tuple[Condition, ...] = ()
+    """The conditions beside Ready that report a fault."""
+    cordon: str = ""
+    """Author and reason of its cordon, `by li: reboot`; empty if unknown."""
     versions: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Versions of `os`, `kernel`, `container_runtime`, `kubelet`, `gpu_driver` and `cuda`."""
+
+    @property
+    def trouble(self) -> str:
+        """Its faults, and the reason of its cordon: `GpuXidError (XID 79); cordoned by li`; or empty."""
+        found = [f"{each.type} ({each.message or each.reason or each.status})" for each in self.faults]
+        return "; ".join([*found, f"cordoned {self.cordon}"] if self.cordon else found)
 
     @property
     def is_open(self) -> bool:

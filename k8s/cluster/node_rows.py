@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from k8s.models import Meta, Node, Pod, accelerators, quantity
+from k8s.models.node import cordon_reason, faults
 from k8s.models.node_labels import gpu_memory, gpu_model, is_cut_into_slices, nvidia_versions, sharing
 from k8s.snapshot import Holder, NodeRow, Share, SharedGpuMemory
 from k8s.text.sanitize import parse_integer
@@ -144,6 +145,8 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         shared=shared,
         taints=tuple(node.spec.taints or ()),
         conditions=tuple(node.status.conditions or ()),
+        faults=faults(node.status.conditions),
+        cordon=cordon_reason(meta) if node.spec.unschedulable else "",
         network=network_path(meta.labels),
         schedule=meta.label(SCHEDULE_LABEL),
         labels=meta.labels or {},

@@ -13,6 +13,7 @@ from k8s.diagnosis.failures import Triage
 from k8s.diagnosis.phrases import clock, count, cut, names, seconds_between, span
 from k8s.snapshot import Job
 from k8s.status import Status
+from k8s.status.pod import ill_devices
 
 Rule = Callable[[Evidence], Cause | None]
 
@@ -122,7 +123,18 @@ _BLOCKERS: tuple[Rule, ...] = (
 
 
 def explain(evidence: Evidence) -> Answer:
-    """Explain the state of a job."""
+    """Explain the state of a job, with the faults of its nodes and devices."""
+    answer = _explain(evidence)
+    job = evidence.job
+    if job.status is Status.SUCCEEDED:
+        return answer
+    ill = _ill_devices(evidence)
+    rows = (evidence.node_rows.get(name) for name in job.nodes)
+    ill += [Fact("nodes", f"{row.name}: {row.trouble}") for row in rows if row is not None and row.trouble]
+    return replace(answer, facts=(*ill, *answer.facts)) if ill else answer
+
+
+def _explain(evidence: Evidence) -> Answer:
     job = evidence.job
     if job.status is Status.SUCCEEDED:
         return Answer(
@@ -166,6 +178,9 @@ def _running(evidence: Evidence) -> Answer:
         advice = (f"See since when: gpuconsole curves {job.ref.name}",)
     elif slow:
         sentence = f"It runs, but {slow}."
+    elif ill := _ill_devices(evidence):
+        sentence = f"It runs, but on a device that is out of order: {ill[0].text}."
+        advice = ("Save a checkpoint and submit it again; tell an administrator of the device.",)
     facts += [Fact("straggler", f"{each.writer} {each.text}") for each in job.stragglers]
     return Answer(str(job.status), sentence, (*facts, *_lost_nodes(evidence), *_pod_facts(evidence)), advice)
 
@@ -226,6 +241,14 @@ def _pod_facts(evidence: Evidence) -> list[Fact]:
         is_gone = job.status.is_final and not each.pod
         by_status.setdefault("Gone" if is_gone else each.status, []).append(each.name)
     return [Fact("pods", f"{status}: {names(found)}") for status, found in by_status.items()]
+
+
+def _ill_devices(evidence: Evidence) -> list[Fact]:
+    return [
+        Fact("gpu", f"{each.name}: {text}")
+        for each in evidence.job.instances
+        if (pod := evidence.pods.get(each.pod)) and (text := ill_devices(pod.status))
+    ]
 
 
 def _lost_nodes(evidence: Evidence) -> list[Fact]:

@@ -64,7 +64,7 @@ def gpuconsole_annotations(annotations: Mapping[str, str]) -> dict[str, str] | N
     return {
         key: text
         for key, text in annotations.items()
-        if key.startswith(ANNOTATION_PREFIXES) or (_WANTED and key in _WANTED)
+        if key.startswith(ANNOTATION_PREFIXES) or "cordon" in key or (_WANTED and key in _WANTED)
     } or None
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterable
+from functools import lru_cache
 
 from msgspec.structs import force_setattr
 
@@ -13,6 +16,20 @@ _OF_CONDITIONS = (
     "node.kubernetes.io/unschedulable",
     "node.kubernetes.io/unreachable",
     "node.kubernetes.io/not-ready",
+)
+# Ends of the types of conditions that report a fault when true, and when false: those of Kubernetes,
+# node-problem-detector, NVSentinel, and the agents of AKS, EKS and GKE. Other types mean nothing here.
+_BAD_IF_TRUE = re.compile(
+    "(?:Pressure|NetworkUnavailable|Problem|Deadlock|Un[hH]ealthy|Not(?:Ready|Healthy)|Errors?|ErrorFatal|Fail(?:ed|ures?)"
+    "|Faults?|Degraded|Missing|Inactive|Flapping|Hung|Lost)$|^(?:Read[oO]nly|Frequent|Corrupt|Unhealthy)"
+    "|^Gpu[A-Za-z]+Watch$"
+)
+_BAD_IF_FALSE = re.compile("(?<!Not)(?:Ready|Healthy|Reachable|Passed)$")
+# Ends of reasons, whatever the type is; NVSentinel's are `GpuMemWatchIsNotHealthy` and the like.
+_BAD_REASON, _GOOD_REASON = ("NotHealthy", "Unhealthy"), ("IsHealthy",)
+# Last part of the key of a label or an annotation, as of `k8saas.nvidia.com/cordon-by`.
+_CORDON = re.compile(
+    "(?:cordon(?:ed)?|quarantined?|maintenance|drain(?:ed)?)[-_.]?(?:(by|owner)|reason|message)$", re.I
 )
 
 
@@ -71,6 +88,31 @@ class NodeStatus(Value, frozen=True):
                 force_setattr(condition, "last_heartbeat_time", None)
             for name in ("type", "status", "reason", "message"):
                 force_setattr(condition, name, sys.intern(getattr(condition, name) or ""))
+
+
+@lru_cache(maxsize=4096)
+def _is_fault(kind: str, status: str, reason: str) -> bool:
+    if kind == "Ready" or reason.endswith(_GOOD_REASON):
+        return False
+    if _BAD_IF_TRUE.search(kind):
+        return status == "True"
+    if reason.endswith(_BAD_REASON):
+        return status != "Unknown"
+    return status == "False" and _BAD_IF_FALSE.search(kind) is not None
+
+
+def faults(conditions: Iterable[Condition] | None) -> tuple[Condition, ...]:
+    """Return the conditions beside Ready that report a fault of their node."""
+    return tuple([each for each in conditions or () if _is_fault(each.type, each.status, each.reason or "")])
+
+
+def cordon_reason(meta: Meta) -> str:
+    """Return the author and reason of a cordon, `by NVSentinel: GPU-fatal-error-ruleset`; or empty."""
+    who = why = ""
+    for key, text in {**(meta.annotations or {}), **(meta.labels or {})}.items():
+        if text and (found := _CORDON.search(key.rpartition("/")[2])):
+            who, why = (f"by {text}", why) if found[1] else (who, text)
+    return ": ".join(filter(None, (who, why)))
 
 
 class Node(Value, frozen=True):

@@ -131,6 +131,21 @@ NOT_SAID = ContainerState()
 """State of a container that never ran."""
 
 
+class DeviceHealth(Value, frozen=True):
+    """The health of one device: `Healthy`, `Unhealthy` or `Unknown`. Source: KEP-4680."""
+
+    resource_id: str = msgspec.field(name="resourceID", default="")
+    health: str = ""
+    message: str = ""
+
+
+class DeviceStatus(Value, frozen=True):
+    """The devices of one resource (`nvidia.com/gpu`, `claim:gpu/r`) that a container has."""
+
+    name: str = ""
+    resources: list[DeviceHealth] | None = None
+
+
 class ContainerStatus(Value, frozen=True):
     """An entry of `containerStatuses`."""
 
@@ -139,6 +154,7 @@ class ContainerStatus(Value, frozen=True):
     last_state: ContainerState = NOT_SAID
     ready: bool = False
     restart_count: int = 0
+    allocated_resources_status: list[DeviceStatus] | None = None
 
 
 class ExtendedResourceClaim(Value, frozen=True):

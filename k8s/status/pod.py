@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from k8s.models import Condition, Container, ContainerStatus, Meta, Pod, PodSpec, Terminated, accelerators
+from k8s.models import (
+    Condition,
+    Container,
+    ContainerStatus,
+    Meta,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Terminated,
+    accelerators,
+)
 from k8s.status import Status
 from k8s.text.runtime_message import runtime_message
 
@@ -271,7 +281,20 @@ def _running(pod: Pod) -> tuple[Status, str]:
     for status in pod.status.init_container_statuses or ():
         if status.state.waiting is not None:
             return Status.RUNNING, f"sidecar {status.name} {status.state.waiting.reason}"
-    return Status.RUNNING, restarted or _ended_text(over, runs)
+    return Status.RUNNING, ill_devices(pod.status) or restarted or _ended_text(over, runs)
+
+
+def ill_devices(status: PodStatus) -> str:
+    """Return the devices of a pod that are out of order, `nvidia.com/gpu GPU-3f is unhealthy`; or empty."""
+    found = [
+        f"{each.name} {device.resource_id} is unhealthy{f': {device.message}' if device.message else ''}"
+        for container in status.container_statuses or ()
+        for each in container.allocated_resources_status or ()
+        for device in each.resources or ()
+        if device.health == "Unhealthy"
+    ]
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"{found[0]}{more}" if found else ""
 
 
 def _ended_text(over: str, runs: Sequence[str]) -> str:

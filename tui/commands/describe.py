@@ -150,6 +150,7 @@ def _print(node: NodeRow) -> None:
             ("Address", node.ip),
             ("Roles", ", ".join(node.roles)),
             ("Status", node.status),
+            ("Trouble", node.trouble),
             ("GPUs", f"{node.gpus_total} {model}" if node.gpus_total else "none"),
             ("GPU memory", memory(node.gpu_memory) if node.gpu_memory else ""),
             ("Allocated", f"{node.gpus_allocated} of {node.gpus_total}" if node.gpus_total else ""),

@@ -22,12 +22,10 @@ from tui.text.format import (
 from tui.text.gpu_bar import job_mark, node_cells
 
 if TYPE_CHECKING:
-    from k8s.models import Condition, Event, Taint
+    from k8s.models import Event, Taint
     from tui.feeds.preview_data import PreviewData
 
 Lines = list[list[Run]]
-PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
-"""Node conditions that are bad when true."""
 _LINES_OF_EVENT = 3
 _QUIET = (Status.SUCCEEDED, Status.SUSPENDED)
 
@@ -70,18 +68,18 @@ def node_status(node: NodeRow, clock: Clock) -> str:
             words = [f"{base} {clock.age(ready.since)}"]
     if closed:
         words = [closed[0].capitalize(), *closed[1:]] if base == "Ready" else [*words, *closed]
-    words += [each.type for each in node.conditions if each.type in PRESSURES and each.status == "True"]
+    words += [each.type for each in node.faults]
     if node.gpus_unhealthy:
         words.append(f"{node.gpus_unhealthy} unhealthy")
-    return " · ".join(words) + (" · simulated" if node.is_simulated else "")
+    words += [node.cordon] if node.cordon else []
+    return sanitize(" · ".join(words)) + (" · simulated" if node.is_simulated else "")
 
 
 def node_style(node: NodeRow) -> CellStyle:
     """Return the style of a node's status; a healthy node is quiet."""
     if "NotReady" in node.status:
         return "failed"
-    is_pressed = any(each.type in PRESSURES and each.status == "True" for each in node.conditions)
-    if not node.is_open or is_pressed:
+    if not node.is_open or node.faults:
         return "pending"
     return "gpu-bad" if node.gpus_unhealthy else "quiet"
 
@@ -179,7 +177,8 @@ def node_preview(node: NodeRow, users: Mapping[tuple[str, str], str], clock: Clo
         lines += [[], _heading("taints", width)]
         for taint in taints:
             lines += _wrapped_lines(format_taints(taint), width, "")
-    if bad := [each for each in node.conditions if _is_bad(each)]:
+    bad = [each for each in node.conditions if each.type == "Ready" and each.status != "True"]
+    if bad := [*bad, *node.faults]:
         lines += [[], _heading("conditions", width)]
         for each in bad:
             state = f"{each.type} {each.status} {clock.age(each.since)}"
@@ -195,11 +194,6 @@ def _first_holders(node: NodeRow) -> dict[tuple[str, str], Holder]:
         if holder.since is not None and (first.since is None or holder.since < first.since):
             found[holder.namespace, holder.job] = holder
     return found
-
-
-def _is_bad(condition: Condition) -> bool:
-    bad = {"Ready": ("False", "Unknown")}.get(condition.type)
-    return condition.status in bad if bad else condition.type in PRESSURES and condition.status == "True"
 
 
 def _wrapped_lines(text: str, width: int, look: CellStyle) -> Lines:

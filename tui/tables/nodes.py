@@ -136,6 +136,13 @@ def _shared_values(shared: SharedGpuMemory | None) -> Values | None:
     }
 
 
+def _fault_values(node: NodeRow) -> list[Values]:
+    return [
+        {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+        for each in node.faults
+    ]
+
+
 def _holder_values(holder: Holder) -> Values:
     return {
         "namespace": holder.namespace,
@@ -179,7 +186,8 @@ COLUMNS: tuple[ListColumn[NodeRow, NodesNow], ...] = (
     ListColumn(
         "status", "STATUS", min_width=8, max_width=34, flashes=True,
         cell=lambda node, now: Cell(node_status(node, now.clock), node_style(node)),
-        value=lambda node, _: node.status, printed="table", text=lambda node, _: node.status,
+        value=lambda node, _: node.status, printed="table",
+        text=lambda node, _: ", ".join((node.status, *(each.type for each in node.faults))),
     ),
     ListColumn(
         "model", "MODEL", priority=4, elide="end", min_width=14, max_width=26,
@@ -202,7 +210,10 @@ COLUMNS: tuple[ListColumn[NodeRow, NodesNow], ...] = (
         cell=lambda node, now: Cell(str(node.gpus_unhealthy) if now.is_listed else "?"),
         value=lambda node, _: node.gpus_unhealthy, json="gpus_unhealthy", printed="table",
     ),
-    ListColumn("taints", "TAINTS", priority=5, elide="end", min_width=24, max_width=40, cell=_taints),
+    ListColumn(
+        "taints", "TAINTS", priority=5, elide="end", min_width=24, max_width=40, cell=_taints,
+        values=lambda node, _: {"faults": _fault_values(node), "cordon": node.cordon},
+    ),
     ListColumn(
         "role", "ROLE", priority=8, elide="end", min_width=13, max_width=20,
         value=lambda node, _: list(node.roles), json="roles",

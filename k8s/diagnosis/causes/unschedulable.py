@@ -20,6 +20,7 @@ from k8s.diagnosis.shortage import (
 )
 from k8s.models import accelerators
 from k8s.models.claim import Claim
+from k8s.models.node import cordon_reason, faults
 from k8s.scheduling.predicates import ClusterCapacity, InfeasibleNode, InfeasibleReason, importance
 from k8s.scheduling.requests import PODS, insufficient
 from k8s.scheduling.scheduling_spec import SchedulingSpec
@@ -363,10 +364,18 @@ def _closed_facts(shortage: Shortage) -> list[Fact]:
     for reason in InfeasibleReason:
         closed = [each for each in shortage.infeasible if each.reason is reason]
         if closed and reason.is_closed:
-            why = names(each.detail for each in closed if each.detail)
+            why = names(
+                text for each in closed if (text := each.detail or _trouble(shortage.capacity, each.name))
+            )
             which = names(each.name for each in closed)
             facts.append(Fact("nodes", f"{reason}: {which}{f' ({why})' if why else ''}"))
     return facts
+
+
+def _trouble(capacity: ClusterCapacity, name: str) -> str:
+    node = capacity.nodes[name].node
+    found = [each.type for each in faults(node.status.conditions)]
+    return ", ".join(filter(None, (cordon_reason(node.metadata), *found)))
 
 
 def _advice_on_closed(closed: Sequence[InfeasibleNode]) -> list[str]:
