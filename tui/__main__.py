@@ -182,6 +182,11 @@ def _run(words: list[str]) -> int:
     require_own_folder(options.config_folder, "XDG_CONFIG_HOME")
     require_own_folder(options.state_folder, "XDG_STATE_HOME")
     require_own_folder(options.data_folder, "XDG_DATA_HOME")
+    if flags.chosen is not None and "theme" in flags:  # without effect, but not without a check
+        from themes import load
+        from tui.commands.console import check_theme
+
+        check_theme(options.theme, load(options.themes_folder))
     from tui.files.console_log import start_log
 
     start_log(options.log_file, options.verbosity, is_on_stderr=flags.chosen is not None)

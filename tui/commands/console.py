@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import themes
@@ -18,6 +18,7 @@ from tui.commands.support.output import WrongUsage, confirm, write_stderr
 from tui.files.stored_choices import read_theme
 from tui.options import ConsoleOptions
 from tui.terminal import tty_state
+from tui.text.format import names_there_are
 
 
 def prepare(options: ConsoleOptions) -> ConsoleOptions:
@@ -80,10 +81,7 @@ def choose_theme(options: ConsoleOptions, colours: tty_state.Colours) -> str:
         WrongUsage: The requested theme does not exist.
     """
     palettes = themes.load(options.themes_folder)
-    asked = themes.find(options.theme, palettes)
-    if options.theme and asked is None:
-        names = ", ".join(map(themes.short, palettes))
-        raise WrongUsage(f"There is no theme {sanitize(options.theme)!r}.\nThere are: {names}")
+    asked = check_theme(options.theme, palettes)
     if options.is_mono or (not asked and colours == "none"):
         return themes.MONO
     if asked:
@@ -93,6 +91,19 @@ def choose_theme(options: ConsoleOptions, colours: tty_state.Colours) -> str:
     if colours == "16" and not (kept and palettes[kept].get("ansi")):
         return themes.ANSI
     return kept or ""
+
+
+def check_theme(word: str, palettes: Collection[str]) -> str | None:
+    """Return the theme of a name or short name; None for none.
+
+    Raises:
+        WrongUsage: There is no theme of this name.
+    """
+    found = themes.find(word, palettes)
+    if word and found is None:
+        names = names_there_are(word, map(themes.short, palettes))
+        raise WrongUsage(f"There is no theme {sanitize(word)!r}.\n{names}")
+    return found
 
 
 def _has_cluster(options: ConsoleOptions) -> bool:

@@ -8,13 +8,13 @@ from k8s.cluster.mirror import Mirror
 from k8s.models import Meta, Reader
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS
-from tui.commands.support.connect import cluster, namespace_in_use, server_clock
+from tui.commands.support.connect import check_namespace, cluster, namespace_in_use, server_clock
 from tui.commands.support.listing import ItemList, add_list_flags
-from tui.commands.support.output import write_stderr
 from tui.commands.support.partial import write_missing
 from tui.options import ConsoleOptions
 from tui.tables.column import output_columns
 from tui.tables.volumes import COLUMNS
+from tui.text.format import in_namespace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +37,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         mirror: Mirror[Claim] = Mirror(client, CLAIMS, scopes, Reader(Claim), _meta, lambda: None)
         await mirror.list_once()
         clock = server_clock(client)
+        if not mirror.objects:
+            await check_namespace(client, namespace)
     found = sorted(mirror.objects.values(), key=lambda claim: (claim.metadata.namespace, claim.metadata.name))
     missing = (mirror.missing,) if mirror.missing is not None else ()
     found = listing.select(found, clock)
@@ -44,7 +46,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         columns = output_columns(COLUMNS, without=("namespace",) if namespace else ())
         listing.write(found, clock, columns, missing)
     else:
-        write_stderr(f"No volume claims in namespace {namespace}." if namespace else "No volume claims.")
+        where = in_namespace(namespace)
+        listing.write_none("volume claim", where, f"No volume claims{where}.")
     write_missing(missing)
     return 0
 

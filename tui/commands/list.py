@@ -9,11 +9,11 @@ from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_feed, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.listing import ItemList, add_list_flags
-from tui.commands.support.output import write_stderr
 from tui.commands.support.partial import no_jobs, write_missing
 from tui.options import ConsoleOptions, OwnColumn
 from tui.tables.column import configured_columns, output_columns
 from tui.tables.jobs import COLUMNS, JobsNow
+from tui.text.format import in_namespace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         if jobs or listing.is_document:
             listing.write(jobs, now, columns, snapshot.missing_jobs)
         else:
-            write_stderr(no_jobs(snapshot, flags.job_type))
+            listing.write_none("job", in_namespace(snapshot.namespace), no_jobs(snapshot, flags.job_type))
         write_missing(snapshot.missing_jobs)
         if flags.watch:
             await listing.watch(

@@ -50,7 +50,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if chosen or listing.is_document:
         listing.write(chosen, clock, output_columns(COLUMNS))
     else:
-        write_stderr("No past runs yet. The console records jobs that end or are deleted while it is open.")
+        none = "No past runs yet. The console records jobs that end or are deleted while it is open."
+        listing.write_none("past run", "", none)
     return 0
 
 

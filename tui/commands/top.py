@@ -15,7 +15,7 @@ from tui.commands.list import job_listing
 from tui.commands.support.connect import cluster, namespace_in_use, read_feed, server_clock
 from tui.commands.support.job_name import add_type, jobs_of_type
 from tui.commands.support.listing import ItemList, add_list_flags
-from tui.commands.support.output import WrongUsage, write, write_stderr
+from tui.commands.support.output import WrongUsage, write
 from tui.commands.support.parser import CommandParser
 from tui.commands.support.partial import no_jobs, write_missing
 from tui.feeds.cluster_feed import ClusterFeed
@@ -26,7 +26,7 @@ from tui.tables import nodes as node_table
 from tui.tables.column import output_columns, pick
 from tui.tables.jobs import JobsNow
 from tui.tables.nodes import NodesNow
-from tui.text.format import Clock, plural
+from tui.text.format import Clock, in_namespace, plural
 
 if TYPE_CHECKING:
     from tui.commands.support.live_output import LiveReadings  # telemetry is slow to import
@@ -144,7 +144,7 @@ def _print_jobs(
     allocated, waiting = gpu_totals(jobs)
     requested = allocated + waiting
     if not jobs and not listing.is_document:
-        write_stderr(no_jobs(snapshot, job_type))
+        listing.write_none("job", in_namespace(snapshot.namespace), no_jobs(snapshot, job_type))
         return
     if live is not None and not listing.is_document:
         live.write_jobs(jobs, is_wide=form == "wide")
@@ -197,6 +197,9 @@ def _print_nodes(
     total, allocated = snapshot.gpus_total, snapshot.gpus_allocated
     if live is not None and not listing.is_document:
         live.write_nodes(nodes, is_wide=listing.form == "wide")
+        return
+    if not nodes and not listing.is_document:
+        listing.write_none("node", "", "There are no nodes.")
         return
     listing.write(
         nodes,

@@ -11,7 +11,7 @@ from typing import Any
 from k8s.text.sanitize import sanitize
 from tui.runs.record import RunRecord, is_higher_better, loss_tag
 from tui.text.cells import cell_len
-from tui.text.format import NOTHING, duration, number
+from tui.text.format import NOTHING, duration, names_there_are, number
 from tui.text.natural_order import natural_key, tag_key, tell_apart
 
 LABEL = "label="
@@ -116,8 +116,9 @@ class Comparison:
         if not any(values):
             known = sorted({key for each in self.records for key in each.labels}) if label else self.differing
             what = "label" if label else "argument or other setting"
-            words = ", ".join(known) or "none"
-            raise BadComparison(f"No run has the {what} {label or name}. There are: {words}.")
+            raise BadComparison(
+                f"No run has the {what} {label or name}. {names_there_are(label or name, known)}"
+            )
         groups: dict[str, list[int]] = {}
         for at, value in enumerate(values):
             groups.setdefault(value or NOTHING, []).append(at)
@@ -148,7 +149,7 @@ class Comparison:
         key = {"loss": loss, "last": loss, "best": f"{loss}.best"}.get(key, key) or key
         known = ["name", *(each.key for each in self.measures), *self.differing]
         if key not in known:
-            raise BadComparison(f"Cannot sort by {key}. There are: {', '.join(known)}.")
+            raise BadComparison(f"Cannot sort by {key}. {names_there_are(key, known)}")
         is_measure = any(each.key == key for each in self.measures)
 
         def place(row: CompareRow) -> Any:
@@ -268,9 +269,7 @@ def _chosen_tags(records: Sequence[RunRecord], wanted: tuple[str, ...]) -> list[
         return sorted({record.loss_tag for record in records} - {""}, key=tag_key)
     chosen = [tag for tag in known if any(text in tag for text in wanted)]
     if not chosen:
-        raise BadComparison(
-            f"No tag contains {' or '.join(wanted)}. There are: {', '.join(known) or 'none'}."
-        )
+        raise BadComparison(f"No tag contains {' or '.join(wanted)}. {names_there_are(wanted[0], known)}")
     return chosen
 
 

@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from k8s.text.sanitize import sanitize
+
 if TYPE_CHECKING:
     from k8s.snapshot import Job
 
@@ -42,6 +44,9 @@ Run: TypeAlias = tuple[str, CellStyle]
 
 # Stands for an unknown value; an empty cell could be a bug.
 NOTHING = "\N{EN DASH}"
+
+# Names that a message lists.
+MOST_NAMES = 60
 
 STATUS_STYLES: dict[str, CellStyle] = {
     "Queued": "pending",
@@ -263,3 +268,19 @@ def trouble_text(job: Job, clock: Clock) -> str:
     interval = age(silence.usual_s) if silence.usual_s >= 1 else f"{silence.usual_s:.2g}s"
     usual = f", usually every {interval}" if silence.usual_s else ""
     return f"no line{which} for {clock.age(silence.since)}{usual}"
+
+
+def names_there_are(word: str, names: Iterable[str]) -> str:
+    """Return the names to choose from, as `Did you mean vision? There are: audio, vision.`."""
+    from difflib import get_close_matches  # slow to import, and rarely needed
+
+    known = [sanitize(name) for name in names]
+    near = next(iter(get_close_matches(word, known, 1)), "")
+    more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
+    listed = ", ".join(known[:MOST_NAMES]) or "none"
+    return (f"Did you mean {near}? " if near else "") + f"There are: {listed}{more}."
+
+
+def in_namespace(namespace: str) -> str:
+    """Return ` in namespace vision`; empty for all namespaces."""
+    return f" in namespace {namespace}" if namespace else ""

@@ -135,3 +135,8 @@ async def test_commands_respect_the_context(run: CommandLine, config: Path) -> N
     assert refused.status == 1 and "Changes are disabled by config.yaml in this context." in refused.err
     assert "nowhere" in (await run("list")).err
     assert "nowhere" not in (await run("-n", "default", "list")).err
+
+
+async def test_a_command_refuses_an_unknown_theme_with_those_there_are(alone: CommandLine) -> None:
+    ended = await alone("info", "--theme", "drak")
+    ended.reports(2, "There is no theme 'drak'.\nDid you mean dark? There are: dark, light, contrast")

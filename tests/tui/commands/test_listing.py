@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests import ROOT
-from tests.scripted.server import ScriptedCluster, page
+from tests.scripted.server import ScriptedCluster, page, refusal
 from tests.support.objects import pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine, write_kubeconfig
 from tests.tui.commands.test_wait import JOBS, PODS, Cluster, is_over
@@ -38,6 +38,7 @@ async def jobs(run: CommandLine) -> AsyncIterator[CommandLine]:
             scripted.say(path, page(items))
 
         run.set("KUBECONFIG", write_kubeconfig(run.home, scripted.host))
+        run.cluster = scripted
         yield run
 
 
@@ -110,6 +111,54 @@ async def test_top_and_data_lists_take_the_same_flags(run: CommandLine) -> None:
     assert "NAME" not in claims.out
     jobs = await run("top", "jobs", "-o", "csv")
     assert jobs.out.startswith("name,") or "name" in jobs.out.splitlines()[0].split(",")
+
+
+@pytest.mark.parametrize("words", [("--sort-by", "-name"), ("--sort-by=-name",), ("--sort-by", "-loss")])
+async def test_an_order_that_begins_with_a_dash_is_no_option(
+    jobs: CommandLine, words: tuple[str, ...]
+) -> None:
+    ended = await jobs("list", *words, "-o", "name")
+    assert (ended.status, ended.err) == (0, "")
+    assert len(ended.out.split()) == 3
+    if words[-1].endswith("-name"):
+        assert ended.out.split() == [f"PyTorchJob/{name}" for name in sorted(TEAMS, reverse=True)]
+
+
+@pytest.mark.parametrize(
+    "line", ["list --sort-by -ages", "top jobs --sort-by=nmae", "top nodes --sort-by x.y"]
+)
+async def test_an_order_by_an_unknown_field_is_refused_with_those_there_are(
+    run: CommandLine, line: str
+) -> None:
+    ended = await run(*line.split())
+    assert (ended.status, ended.out) == (2, "")
+    assert "Cannot sort by" in ended.err and "There are: name, " in ended.err
+
+
+async def test_a_selector_without_a_match_is_named_beside_the_number_of_items(run: CommandLine) -> None:
+    jobs = len((await run("list", "-o", "name")).out.split())
+    for line, expected in (
+        ("list -l team=audio", f"None of {jobs} jobs in namespace default matches -l team=audio."),
+        ("top jobs -A -l team=audio", "jobs matches -l team=audio."),
+        ("top nodes -l zone=b", "nodes matches -l zone=b."),
+        ("data list -l owner=li", "matches -l owner=li."),
+        ("list --type=tfjob -l a=b", "No jobs of type tfjob in namespace default."),
+    ):
+        ended = await run(*line.split())
+        assert (ended.status, ended.out) == (0, "") and expected in ended.err, (line, ended.err)
+
+
+@pytest.mark.parametrize(
+    "line", ["list", "top jobs", "data list", "get bert", "wait bert", "prune --dry-run --older-than 1d"]
+)
+async def test_an_unknown_namespace_is_refused_with_those_there_are(jobs: CommandLine, line: str) -> None:
+    scripted = jobs.cluster
+    scripted.say("/api/v1/namespaces/visoin", refusal(404, 'namespaces "visoin" not found', "NotFound"))
+    scripted.say("/api/v1/namespaces/visoin/persistentvolumeclaims", page([]))
+    scripted.say("/api/v1/namespaces", page([{"metadata": {"name": name}} for name in ("audio", "vision")]))
+    ended = await jobs("-n", "visoin", *line.split())
+    assert (ended.status, ended.out) == (1, "")
+    assert "There is no namespace visoin.\nDid you mean vision? There are: audio, vision." in ended.err
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ def alice(alone: CommandLine, cluster: ScriptedCluster) -> CommandLine:
     refuse(cluster, "/api/v1/{}nodes")
     refuse(cluster, "/api/v1/{}pods")
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "bert", "uid": "bert"}
+    cluster.say("/api/v1/namespaces/alice", Answer({"metadata": {"name": "alice"}}))
     cluster.replace("/api/v1/namespaces/alice/pods", page([pod("bert-master-0", owner), pod("notebook")]))
     alone.set("KUBECONFIG", write_kubeconfig(alone.home, cluster.host, "alice"))
     return alone

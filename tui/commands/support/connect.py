@@ -16,13 +16,14 @@ from k8s.client.auth.exec_plugin import LoginDialog
 from k8s.client.client import Client
 from k8s.client.server_version import fetch_version
 from k8s.errors import FORBIDDEN_HINT, SANDBOX_CONTEXT, Forbidden, KubeError, NotFound, NotKubernetes
+from k8s.models.resources import NAMESPACES
 from k8s.snapshot import ClusterSnapshot
 from k8s.text.sanitize import sanitize
 from tui.commands.support.output import is_interactive, write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.files.served_kinds import find_served, store_served
 from tui.options import ConsoleOptions, command_line, program
-from tui.text.format import Clock
+from tui.text.format import Clock, in_namespace, names_there_are
 
 if TYPE_CHECKING:
     from k8s.diagnosis.failures import FailureCause
@@ -150,7 +151,7 @@ async def read_jobs(
 
     Raises:
         Forbidden: Neither pods nor jobs of any kind may be read.
-        NotFound: The server serves none of them.
+        NotFound: The server serves none of them, or the namespace does not exist.
         KubeError: The cluster cannot be read.
     """
     return (await read_feed(options, client, is_narrow=is_narrow, has_nodes=has_nodes))[0]
@@ -170,11 +171,29 @@ async def read_feed(
         feed.reasons.causes = read_causes(options.causes_file).causes
     snapshot = await feed.read_once()
     if feed.reads_nothing:
-        where = f" in namespace {snapshot.namespace}" if snapshot.namespace else ""
+        where = in_namespace(snapshot.namespace)
         if refused := snapshot.missing_jobs:
             raise Forbidden(f"Could not list jobs{where}.", refused[0].why, FORBIDDEN_HINT)
         raise NotFound(f"Could not list jobs{where}.", "The server serves neither pods nor jobs there.")
+    if not snapshot.jobs:
+        await check_namespace(client, namespace)
     return snapshot, feed
+
+
+async def check_namespace(client: Client, namespace: str) -> None:
+    """Reject a namespace that does not exist; for commands that find nothing in it.
+
+    Raises:
+        NotFound: The cluster reports that there is none of this name.
+    """
+    from k8s.preflight.object_checks import namespace_is_missing  # slow to import, and rarely needed
+
+    if not namespace or not await namespace_is_missing(client, namespace):
+        return
+    names: list[str] = []
+    with suppress(KubeError):  # many users may not list them
+        names = [each["metadata"]["name"] for each in await client.list(NAMESPACES)]
+    raise NotFound(f"There is no namespace {namespace}.", names_there_are(namespace, names) if names else "")
 
 
 def known_causes(options: ConsoleOptions) -> Sequence[FailureCause]:

@@ -26,6 +26,7 @@ from tui.feeds.cluster_feed import ClusterFeed
 from tui.tables.column import Item, ListColumn, Values, View, values_of
 from tui.terminal.closed_pipe import ended_by_closed_pipe
 from tui.text.filter_query import parse_filter
+from tui.text.format import names_there_are, plural
 from tui.text.jsonpath import Step, find, parse_path, text_of
 from tui.text.natural_order import natural_key
 
@@ -105,8 +106,8 @@ class ItemList(Generic[Item, View]):
         self._filter = parse_filter(f"-l {flags.selector}") if flags.selector.strip() else None
         if self._filter is not None and self._filter.problem:
             raise WrongUsage(self._filter.problem)
-        self._sort_by = flags.sort_by
-        self._is_reversed = flags.sort_by.startswith("-")
+        self._selector, self._sort_by = flags.selector.strip(), flags.sort_by
+        self._unmatched = 0
         self._sort_path = _path(flags.sort_by.lstrip("-"), "--sort-by") if flags.sort_by else None
         self._table: GrowingTable | None = None
 
@@ -125,16 +126,32 @@ class ItemList(Generic[Item, View]):
         return self.form in ("json", "yaml")
 
     def select(self, items: Iterable[Item], view: View) -> list[Item]:
-        """Return the items that the selectors accept, in the requested order."""
+        """Return the items that the selectors accept, in the requested order.
+
+        Raises:
+            WrongUsage: No item has the field of the order.
+        """
+        items = list(items)
+        self._unmatched = len(items) if self._selector else 0
         found = [
             item
             for item in items
             if self._filter is None or self._filter.accepts((), {}, self._labels_of(item))
         ]
         if self._sort_path is not None:
-            keys = {id(item): _sort_key(find(self._sort_path, self._values(item, view))) for item in found}
-            found.sort(key=lambda item: keys[id(item)], reverse=self._is_reversed)
+            values = {id(item): self._values(item, view) for item in found or items}
+            keys = {key: find(self._sort_path, each) for key, each in values.items()}
+            if keys and not any(keys.values()):
+                name = self._sort_by.lstrip("-")
+                names = names_there_are(name, dict.fromkeys(key for each in values.values() for key in each))
+                raise WrongUsage(f"Cannot sort by {name}. {names}")
+            found.sort(key=lambda item: _sort_key(keys[id(item)]), reverse=self._sort_by.startswith("-"))
         return found
+
+    def write_none(self, noun: str, where: str, none: str) -> None:
+        """Print on stderr that no item matches the selectors; `none` if there is none at all."""
+        there_are = f"None of {plural(self._unmatched, noun)}{where} matches -l {self._selector}."
+        write_stderr(there_are if self._unmatched else none)
 
     def _values(self, item: Item, view: View) -> Values:
         return values_of(item, view, self._columns)

@@ -25,6 +25,10 @@ _INEFFECTIVE = ("--loglevel", "--arena-namespace", "--helm-binary", "--pprof", "
 _CLUSTER_FLAGS = ("--kubeconfig", "--context")
 
 
+# Its value may begin with a dash, which argparse takes for an option.
+_ORDER = "--sort-by"
+
+
 class SwitchAction(argparse.Action):
     """A switch as Go's pflag parses it: `--tensorboard`, `--tensorboard=true`, `--tensorboard=false`.
 
@@ -64,6 +68,8 @@ class CommandParser(argparse.ArgumentParser):
             self.error(self.refusal)
         self.fill()
         words = [f"{word}=true" if self._is_switch(word) else word for word in args or ()]
+        if _ORDER in self._option_string_actions:
+            words = _with_joined_orders(words)
         if self.rewrite is not None:
             words = self.rewrite(words)
         if self._subparsers is not None:
@@ -140,6 +146,16 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exit with status 2 and a one-line message."""
         self.exit(WRONG_USAGE, f"{message[:1].upper()}{message[1:]}\nSee {self.prog} --help\n")
+
+
+def _with_joined_orders(words: Sequence[str]) -> list[str]:
+    joined: list[str] = []
+    for word in words:
+        if joined[-1:] == [_ORDER] and word[:1] == "-" and word[1:2] not in ("", "-"):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _add_global_flags(parser: argparse.ArgumentParser) -> None:

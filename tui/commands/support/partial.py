@@ -9,6 +9,7 @@ from k8s.snapshot import ClusterSnapshot, Missing
 from k8s.text.sanitize import sanitize
 from tui.commands.support.output import write_object, write_stderr
 from tui.tables.column import Values
+from tui.text.format import in_namespace
 
 
 def write_items(items: Sequence[Values], missing: Sequence[Missing], form: str, **more: object) -> None:
@@ -25,7 +26,7 @@ def write_missing(missing: Sequence[Missing]) -> None:
 
 def no_jobs(snapshot: ClusterSnapshot, job_type: str = "") -> str:
     """Return the text for an empty list of jobs, or of jobs of one kind."""
-    where = f" in namespace {snapshot.namespace}" if snapshot.namespace else ""
+    where = in_namespace(snapshot.namespace)
     return f"No jobs of type {job_type}{where}." if job_type else f"No jobs{where}."
 
 
@@ -35,8 +36,7 @@ def missing_line(missing: Sequence[Missing]) -> str:
     sentences = [sanitize(each.words) for each in missing if each.verb == "read"]
     if hidden := [each for each in missing if not each.shown and each.verb != "read"]:
         namespaces = {each.namespace for each in hidden}
-        namespace = namespaces.pop() if len(namespaces) == 1 else ""
-        where = f" in namespace {namespace}" if namespace else ""
+        where = in_namespace(namespaces.pop() if len(namespaces) == 1 else "")
         sentences.append(f"Not shown: {_joined(names, hidden)}; you may not list them{where}.")
     for namespace in dict.fromkeys(each.shown for each in missing if each.shown):
         narrowed = [each for each in missing if each.shown == namespace]

@@ -15,7 +15,7 @@ from tui.feeds.list_feed import ListFeed, follow
 from tui.screens.base.list_view import ListView
 from tui.tables.column import Row
 from tui.text.empty_states import ELSEWHERE, no_cluster
-from tui.text.format import count
+from tui.text.format import count, in_namespace
 from tui.widgets.table.table import Table
 
 AGES_S = 10.0
@@ -110,7 +110,7 @@ class FeedView(ListView):
         """
         first = self._followed[0]
         if first.is_refused:
-            return f"This user may not list {self.NOUN}{_where(self.snapshot.namespace)}.\n{ELSEWHERE}"
+            return f"This user may not list {self.NOUN}{in_namespace(self.snapshot.namespace)}.\n{ELSEWHERE}"
         if first.state.is_synced:
             return if_empty
         if first.trouble and not self.snapshot.stale:
@@ -121,7 +121,3 @@ class FeedView(ListView):
         """Retry now, including refused requests."""
         for each in self._followed:
             each.retry_now()
-
-
-def _where(namespace: str) -> str:
-    return f" in namespace {namespace}" if namespace else ""
