@@ -53,7 +53,6 @@ STARTED = {
     "k8s/client/auth/exec_plugin.py": "what the plugin caches in the user's HOME",
     "k8s/diagnosis/stacks/probe.py": "nothing: py-spy, in the pod",
     "k8s/sandbox/launcher.py": "the sandbox's private folder",
-    "k8s/sandbox/node/handlers.py": OF_THE_POD,
     "k8s/sandbox/node/processes.py": OF_THE_POD,
     "k8s/sandbox/node/shim.py": OF_THE_POD,
     "k8s/sandbox/node/programs/git_sync.py": OF_THE_POD,

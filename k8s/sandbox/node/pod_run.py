@@ -30,7 +30,6 @@ from k8s.sandbox.node.containers import (
     links_of,
     termination_log,
 )
-from k8s.sandbox.node.handlers import readiness_of, run_handler, watch_readiness
 from k8s.sandbox.node.pod_status import ContainerRun, phase_of, status_of
 from k8s.sandbox.node.process_tree import end_marked
 from k8s.sandbox.node.processes import DEFAULT_LIMITS, Ended, Process
@@ -40,8 +39,6 @@ from k8s.sandbox.pod_folder import POD_UID, Launch, LogLimits
 
 # Backoff before the second restart of a container, doubled each time. Source: kubelet.
 RESTART_DELAY_S, LONGEST_RESTART_DELAY_S = 10.0, 300.0
-# Grace after a preStop hook that used up the pod's grace period. Source: kubelet.
-AFTER_HOOK_S = 2.0
 # Of a termination message. Source: kubelet.
 LONGEST_MESSAGE_BYTES = 4096
 IMAGE_IGNORED = "Sandbox: the image is ignored, the command runs as a process of this machine"
@@ -83,7 +80,7 @@ class PodRun:
         self._containers = [ContainerRun(each, first) for each in spec["containers"]]
         self._started_at = now_text()
         self._verdict = ("", "")
-        self._processes: dict[Process, tuple[ContainerRun, Launch]] = {}
+        self._processes: dict[Process, ContainerRun] = {}
         self._asked: set[Process] = set()
         self._is_ending_sidecars = asyncio.Event()
         self._begun = {each.name: asyncio.Event() for each in self._inits if each.is_sidecar}
@@ -92,7 +89,7 @@ class PodRun:
 
     def processes(self) -> dict[Process, ContainerRun]:
         """Return the running processes and their containers."""
-        return {process: container for process, (container, _) in self._processes.items()}
+        return dict(self._processes)
 
     async def run(self, release: Callable[[], None]) -> None:
         """Run the pod to its end, call `release`, then publish the final status."""
@@ -119,37 +116,26 @@ class PodRun:
             begun.set()
         deadline = asyncio.get_running_loop().time() + grace_s
         await self._end(
-            [each for each in self._processes if not self._processes[each][0].is_sidecar], deadline
+            [each for each, container in self._processes.items() if not container.is_sidecar], deadline
         )
         await self._end_sidecars(deadline)
 
     async def _end_sidecars(self, deadline: float) -> None:
         self._is_ending_sidecars.set()
-        for process, (container, _) in reversed(list(self._processes.items())):
+        for process, container in reversed(list(self._processes.items())):
             if container.is_sidecar:
                 await self._end([process], deadline)
 
     async def _end(self, processes: Sequence[Process], deadline: float) -> None:
         time_s = asyncio.get_running_loop().time
-        grace_s = deadline - time_s()
-        if any(await asyncio.gather(*(self._request_stop(each, grace_s) for each in processes))):
-            deadline = max(deadline, time_s() + AFTER_HOOK_S)
+        for process in processes:
+            if process in self._processes and process not in self._asked:
+                self._asked.add(process)
+                process.request_stop()
         while any(each in self._processes for each in processes) and time_s() < deadline:
             await asyncio.sleep(0.02)
         for process in processes:
             process.end()
-
-    async def _request_stop(self, process: Process, grace_s: float) -> bool:
-        """Send SIGTERM after the preStop hook, once; return True if there was a hook."""
-        if process in self._asked or process not in self._processes:
-            return False
-        container, launch = self._processes[process]
-        self._asked.add(process)
-        hook = (container.spec.get("lifecycle") or {}).get("preStop") if grace_s > 0 else None
-        if hook and (why := await run_handler(hook, container.spec, launch, grace_s)):
-            await self._event("FailedPreStopHook", f"PreStopHook failed: {why}", is_warning=True)
-        process.request_stop()
-        return bool(hook)
 
     async def _enforce(self, deadline_s: float) -> None:
         await asyncio.sleep(deadline_s)
@@ -243,10 +229,10 @@ class PodRun:
         except (CannotStart, OSError) as error:
             ended = Ended(128, start_error=str(error))
         else:
-            self._processes[process] = container, launch
+            self._processes[process] = container
             if self._stopping_of(container).is_set():
                 process.end()
-            ended = await self._follow(container, process, launch, started_at)
+            ended = await self._follow(container, process, started_at)
             del self._processes[process]
             log_error, memory_error = process.log_error, process.memory_error
         message = log_error or self._termination_message(container)
@@ -278,9 +264,7 @@ class PodRun:
             return ""
         return content[:LONGEST_MESSAGE_BYTES].decode("utf-8", "replace")
 
-    async def _follow(
-        self, container: ContainerRun, process: Process, launch: Launch, started_at: str
-    ) -> Ended:
+    async def _follow(self, container: ContainerRun, process: Process, started_at: str) -> Ended:
         why = await process.started()
         if why:
             await process.ended()
@@ -288,20 +272,13 @@ class PodRun:
         if container is self._containers[0]:
             self._publish_hosts()
         container.state = {"running": {"startedAt": started_at}}
-        container.has_started, container.passes_probe = True, False
+        container.has_started = True
         await self._publish()
         if container.name in self._begun:
             self._begun[container.name].set()
         await self._event("Created", f"Created container {container.name}")
         await self._event("Started", f"Started container {container.name}")
-        probing = asyncio.create_task(self._probe(container, launch))
-        try:
-            return await process.ended()
-        finally:
-            probing.cancel()
-            (error,) = await asyncio.gather(probing, return_exceptions=True)
-            if isinstance(error, Exception):
-                log.error("readiness of %s", container.name, exc_info=error)
+        return await process.ended()
 
     def _publish_hosts(self) -> None:
         target = self._paths.pods / self.uid / self._containers[0].name
@@ -319,18 +296,6 @@ class PodRun:
             with suppress(OSError):
                 if link.readlink().parent.name == self.uid:
                     link.unlink()
-
-    async def _probe(self, container: ContainerRun, launch: Launch) -> None:
-
-        async def change(is_ready: bool) -> None:
-            container.passes_probe = is_ready
-            await self._publish()
-
-        async def fail(why: str) -> None:
-            await self._event("Unhealthy", f"Readiness probe failed: {why}", is_warning=True)
-
-        if probe := readiness_of(container.spec):
-            await watch_readiness(probe, container.spec, launch, change, fail)
 
     async def _rest(self, delay_s: float, stopping: asyncio.Event) -> None:
         try:

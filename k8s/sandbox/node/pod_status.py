@@ -8,7 +8,6 @@ from typing import Any
 
 from k8s.sandbox.controller_runtime import now_text
 from k8s.sandbox.node.containers import LOOPBACK
-from k8s.sandbox.node.handlers import readiness_of
 from k8s.sandbox.node.processes import Ended
 
 Manifest = dict[str, Any]
@@ -24,7 +23,6 @@ class ContainerRun:
     last_state: Manifest = field(default_factory=dict)
     restarts: int = 0
     has_started: bool = False
-    passes_probe: bool = False
 
     @property
     def name(self) -> str:
@@ -43,8 +41,8 @@ class ContainerRun:
 
     @property
     def is_ready(self) -> bool:
-        """Return True if the container runs and passes its readiness probe, if it has one."""
-        return "running" in self.state and (self.passes_probe or readiness_of(self.spec) is None)
+        """Return True if the container runs: probes are ignored."""
+        return "running" in self.state
 
     @property
     def exit_code(self) -> int | None:

@@ -19,10 +19,9 @@ OF_JOB: Mapping[str, str] = {
 }
 OF_CONTAINER: Mapping[str, str] = {
     "livenessProbe": "a container that hangs is not restarted",
-    "startupProbe": "readiness is checked from the start",
-    "readinessProbe.grpc": "the container is ready once it runs",
-    "lifecycle.postStart": "nothing runs after the start",
-    "lifecycle.stopSignal": "containers are stopped by SIGTERM",
+    "startupProbe": "the container has started once it runs",
+    "readinessProbe": "the container is ready once it runs",
+    "lifecycle": "no hooks run, and containers are stopped by SIGTERM",
     "securityContext": "containers run as the user who started the sandbox, with that user's permissions",
     "resources.limits.ephemeral-storage": "disk space is not limited",
     "volumeDevices": "there are no block devices",
