@@ -42,7 +42,6 @@ class JobSet:
     resource = JOB_SETS
     container = ""
     suspend_field = "spec.suspend"
-    operator = "jobset"
 
     def parse(self, obj: Manifest) -> DeclaredJob:
         """Read a JobSet; without a failure policy the first failure is final."""

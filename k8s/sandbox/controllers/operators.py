@@ -22,7 +22,7 @@ from k8s.sandbox.controller_runtime import (
     by_controller,
     controller_of,
 )
-from k8s.sandbox.controllers import batch, deployments, jobset, kubeflow, mpi, tensorstack, trainer
+from k8s.sandbox.controllers import batch, deployments, kubeflow, mpi, tensorstack, trainer
 from k8s.sandbox.controllers.deployments import DeploymentKind
 from k8s.sandbox.controllers.reconcile import RESTARTS, ObservedJob, Plan, apply_plan
 
@@ -48,8 +48,7 @@ OPERATORS: Mapping[str, Operator] = {
     DeploymentKind.operator: Operator(deployments.decide),
     "training-operator": Operator(kubeflow.decide),
     "training-operator-mpi": Operator(mpi.decide, mpi.OWNED),
-    "jobset": Operator(jobset.decide, jobset.OWNED),
-    "trainer": Operator(trainer.decide, trainer.OWNED, TRAINING_RUNTIMES),
+    "trainer": Operator(trainer.decide, reads=TRAINING_RUNTIMES),
     "tensorstack": Operator(tensorstack.decide, tensorstack.OWNED),
     "mpi-operator": Operator(mpi.decide, mpi.OWNED),
 }

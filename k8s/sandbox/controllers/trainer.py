@@ -1,28 +1,37 @@
-"""Kubeflow Trainer: plan for one TrainJob, from the JobSet template in its runtime. Pure.
+"""Operator of TrainJobs: the pods of a torch runtime's nodes, and the job's conditions. Pure.
 
-The sandbox has one runtime, `torch-distributed`; others can be created.
-Source: kubeflow/trainer v2.3.0, `pkg/controller` and the plug-ins `torch`, `plainml` and `jobset`.
+A cluster has a JobSet and its Job between a TrainJob and the pods; here the pods have only their labels. The
+sandbox has one runtime, `torch-distributed`; others can be created.
+Source: kubeflow/trainer v2.3.0, `pkg/controller` and the plug-ins `torch` and `plainml`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from k8s.kinds.job_set import JOB_SETS
+from k8s.kinds import Replica
+from k8s.kinds.job_set import GROUP, GROUP_SIZE, JOB_INDEX, POD_INDEX, SET_NAME
 from k8s.models import PodSpec, accelerators, convert, quantity
 from k8s.models.resources import TRAINING_RUNTIMES
 from k8s.sandbox.controller_runtime import Manifest
-from k8s.sandbox.controllers.reconcile import ObservedJob, Plan, is_true, owned_by
+from k8s.sandbox.controllers.reconcile import ObservedJob, Plan, is_true, phase_of
+from k8s.sandbox.controllers.replicas import JobReplicas, Rules
 
-OWNED = (JOB_SETS,)
 MASTER_PORT = 29500
 STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
-_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_INDEX = f"metadata.labels['{POD_INDEX}']"
 _DEFAULT_KIND = "ClusterTrainingRuntime"
+# Of a batch Job without a limit.
+_RETRIES = 6
+_ENDS = {
+    "Succeeded": ("Complete", "AllJobsCompleted", "jobset completed successfully"),
+    "DeadlineExceeded": ("Failed", "DeadlineExceeded", "TrainJob exceeded its active deadline"),
+}
 
 TORCH_DISTRIBUTED: Manifest = {
     "apiVersion": "trainer.kubeflow.org/v1alpha1",
@@ -61,55 +70,61 @@ def decide(observed: ObservedJob) -> Plan:
     job, spec = observed.job, observed.job.get("spec") or {}
     plan = Plan(deepcopy(job.get("status") or {}))
     plan.status["conditions"] = list(plan.status.get("conditions") or ())
-    job_set = next(iter(observed.children.get(JOB_SETS, ())), None)
     if any(is_true(plan.status["conditions"], end) for end in ("Complete", "Failed")):
         return plan
-    runtime = _runtime(job, observed.known)
-    if runtime is None:
-        message = f"{_named(spec)} does not exist, or is not for PyTorch"
+    nodes = _nodes_of(job, observed.known)
+    if nodes is None:
+        reference = spec.get("runtimeRef") or {}
+        named = f"{reference.get('kind') or _DEFAULT_KIND} {reference.get('name')}"
+        message = f"{named} does not exist, or is not for PyTorch"
         plan.set_condition("Failed", "TrainingRuntimeNotSupported", message)
         return plan
-    _suspend(plan, spec)
-    if _is_late(plan, job, spec):
-        message = "TrainJob exceeded its active deadline"
-        plan.set_condition("Failed", "DeadlineExceeded", message)
-        plan.removals = [(JOB_SETS, job_set)] if job_set is not None else []
-    elif job_set is None:
-        plan.objects.append((JOB_SETS, _job_set(observed, runtime)))
-    else:
-        _follow(plan, spec, job_set)
-    return plan
-
-
-def _follow(plan: Plan, spec: Manifest, job_set: Manifest) -> None:
-    found = job_set.get("status") or {}
-    plan.status["jobsStatus"] = [dict(each) for each in found.get("replicatedJobsStatus") or ()]
-    for each in found.get("conditions") or ():
-        end = {"Completed": "Complete", "Failed": "Failed"}.get(str(each.get("type")))
-        if end and each.get("status") == "True":
-            plan.set_condition(end, str(each.get("reason")), str(each.get("message")))
-    is_suspended = bool(spec.get("suspend"))
-    if bool(job_set["spec"].get("suspend")) != is_suspended:
-        plan.patches.append((JOB_SETS, job_set["metadata"]["name"], {"spec": {"suspend": is_suspended}}))
-
-
-def _suspend(plan: Plan, spec: Manifest) -> None:
+    limit = nodes.get("backoffLimit")
+    rules = Rules(
+        lambda replica, pod: phase_of(pod) == "Failed",
+        backoff_limit=_RETRIES if limit is None else int(limit),
+        deadline_s=spec.get("activeDeadlineSeconds"),
+        clean_policy="Running",
+    )
+    replicas = JobReplicas(observed, list(_replicas(observed, nodes)), rules, plan)
     is_suspended = is_true(plan.status["conditions"], "Suspended")
-    if spec.get("suspend") and not is_suspended:
-        plan.set_condition("Suspended", "Suspended", "TrainJob is suspended")
-    elif not spec.get("suspend") and is_suspended:
-        plan.set_condition("Suspended", "Resumed", "TrainJob is resumed", value=False)
-
-
-def _is_late(plan: Plan, job: Manifest, spec: Manifest) -> bool:
     if spec.get("suspend"):
-        return False
+        replicas.delete_all()
+        if not is_suspended:
+            plan.set_condition("Suspended", "Suspended", "TrainJob is suspended")
+        return plan
+    if is_suspended:
+        plan.set_condition("Suspended", "Resumed", "TrainJob is resumed", value=False)
     resumed = [
         each["lastTransitionTime"] for each in plan.status["conditions"] if each["type"] == "Suspended"
     ]
-    return plan.has_expired(
-        spec.get("activeDeadlineSeconds"), max([job["metadata"]["creationTimestamp"], *resumed])
-    )
+    end = replicas.reconcile(max([job["metadata"]["creationTimestamp"], *resumed]))
+    if end is not None:
+        failed = ", ".join(str(pod["metadata"]["name"]) for pod in end.pods)
+        plan.set_condition(*_ENDS.get(end.reason, ("Failed", "FailedJobs", f"these nodes failed: {failed}")))
+        replicas.clean_up()
+    return plan
+
+
+def _nodes_of(job: Manifest, known: Mapping[Any, Sequence[Manifest]]) -> Manifest | None:
+    """Return the batch Job's spec of the nodes in the job's runtime; None without a runtime for torch."""
+    spec = job.get("spec") or {}
+    runtime = _runtime(job, known)
+    policy: Manifest = ((runtime or {}).get("spec") or {}).get("mlPolicy") or {}
+    if runtime is None or policy.keys() & {"mpi", "flux", "jax", "xgboost"}:
+        return None
+    trainer = spec.get("trainer") or {}
+    template = deepcopy(runtime["spec"]["template"])
+    nodes = int(trainer.get("numNodes") or policy.get("numNodes") or 1)
+    found: Manifest | None = None
+    for group in template["spec"]["replicatedJobs"]:
+        if _is_trainer(group):
+            _set_container(job, group["template"]["spec"]["template"]["spec"], trainer, nodes, policy)
+    for patch in spec.get("runtimePatches") or ():
+        template = merged(template, (patch.get("trainingRuntimeSpec") or {}).get("template") or {})
+    for group in filter(_is_trainer, template["spec"]["replicatedJobs"]):
+        found = {**group["template"]["spec"], "name": group["name"], "parallelism": nodes}
+    return found
 
 
 def _runtime(job: Manifest, known: Mapping[Any, Sequence[Manifest]]) -> Manifest | None:
@@ -121,46 +136,34 @@ def _runtime(job: Manifest, known: Mapping[Any, Sequence[Manifest]]) -> Manifest
             meta = found["metadata"]
             is_near = not resource.is_namespaced or meta.get("namespace") == job["metadata"]["namespace"]
             if is_near and meta["name"] == reference.get("name"):
-                policy = (found.get("spec") or {}).get("mlPolicy") or {}
-                return None if policy.keys() & {"mpi", "flux", "jax", "xgboost"} else found
+                return found
     return None
 
 
-def _named(spec: Manifest) -> str:
-    reference = spec.get("runtimeRef") or {}
-    return f"{reference.get('kind') or _DEFAULT_KIND} {reference.get('name')}"
-
-
-def _job_set(observed: ObservedJob, runtime: Manifest) -> Manifest:
-    job, spec = observed.job, observed.job.get("spec") or {}
-    policy = runtime["spec"].get("mlPolicy") or {}
-    trainer = spec.get("trainer") or {}
-    template = deepcopy(runtime["spec"]["template"])
-    nodes = int(trainer.get("numNodes") or policy.get("numNodes") or 1)
-    for group in template["spec"]["replicatedJobs"]:
-        if _step(group) == "trainer":
-            group["template"]["spec"] |= {"parallelism": nodes, "completions": nodes}
-            _set_container(job, group["template"]["spec"]["template"]["spec"], trainer, nodes, policy)
-    for patch in spec.get("runtimePatches") or ():
-        template = merged(template, (patch.get("trainingRuntimeSpec") or {}).get("template") or {})
-    template["spec"]["suspend"] = bool(spec.get("suspend"))
-    meta = template.get("metadata") or {}
-    made = {
-        "apiVersion": JOB_SETS.api_version,
-        "kind": JOB_SETS.kind,
-        "metadata": {
-            "name": job["metadata"]["name"],
-            "labels": {**(meta.get("labels") or {}), **(job["metadata"].get("labels") or {})},
-            "annotations": dict(meta.get("annotations") or {}),
-        },
-        "spec": template["spec"],
-    }
-    return owned_by(observed, made)
-
-
-def _step(group: Manifest) -> str:
+def _is_trainer(group: Manifest) -> bool:
     labels = (group["template"].get("metadata") or {}).get("labels") or {}
-    return str(labels.get(STEP) or ("trainer" if group["name"] == "node" else ""))
+    return bool(labels.get(STEP, "trainer" if group["name"] == "node" else "") == "trainer")
+
+
+def _replicas(observed: ObservedJob, nodes: Manifest) -> Iterator[Replica]:
+    name, group = str(observed.job["metadata"]["name"]), str(nodes["name"])
+    (pattern, *_) = observed.kind.replicas(observed.job)
+    for index in range(nodes["parallelism"]):
+        labels = {SET_NAME: name, GROUP: group, GROUP_SIZE: "1", JOB_INDEX: "0", POD_INDEX: str(index)}
+        pod_name = f"{name}-{group}-0-{index}"
+        template = deepcopy(nodes["template"])
+        template["spec"].setdefault("subdomain", name)
+        template["spec"].setdefault("hostname", pod_name)
+        yield replace(
+            pattern,
+            name=pod_name,
+            role=group,
+            index=index,
+            is_chief=index == 0,
+            template=template,
+            restart_policy=template["spec"].get("restartPolicy") or "OnFailure",
+            labels=tuple(labels.items()),
+        )
 
 
 def _set_container(

@@ -125,7 +125,6 @@ nodes                       spec:o={} status:NodeStatus
 jobs.batch                  spec:JobSpec={} status:JobStatus
 deployments.apps            spec:DeploySpec={} status:o
 pytorchjobs.kubeflow.org    spec:TorchSpec status:JobStatus
-jobsets.jobset.x-k8s.io     spec:SetSpec! status:JobStatus
 trainjobs.trainer.kubeflow.org  spec:TrainSpec! status:JobStatus
 clustertrainingruntimes.trainer.kubeflow.org  spec:RunTimeSpec!
 trainingruntimes.trainer.kubeflow.org  spec:RunTimeSpec!

@@ -1,4 +1,4 @@
-"""Jobs of TensorStack, TrainJobs and JobSets in a sandbox: modes, restarts, and nothing left behind."""
+"""Jobs of TensorStack and TrainJobs in a sandbox: modes, restarts, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from k8s.errors import NotFound
-from k8s.kinds.job_set import JOB_SETS
 from k8s.kinds.kubeflow.train_job import TRAIN_JOBS
 from k8s.kinds.t9k.t9k_pytorch_job import T9K_PYTORCH_JOBS
-from k8s.models.resources import JOBS, PODS, SERVICES
+from k8s.models.resources import PODS, SERVICES
 from k8s.sandbox.node.torch_loopback import NCCL_REPLACED
 from tests import ROOT
 from tests.k8s.sandbox.live.running import (
@@ -180,45 +179,32 @@ def train_job(
 
 async def test_nodes_of_a_train_job_share_a_master_address_and_the_job_completes(space: Space) -> None:
     await space.create(TRAIN_JOBS, train_job("nodes", "sh", "-c", SHOW, nodes=2))
-    done = await space.comes(TRAIN_JOBS, "nodes", has("Complete"))
-    assert done["status"]["jobsStatus"] == [
-        {"name": "node", "active": 0, "failed": 0, "ready": 0, "succeeded": 1, "suspended": 0}
-    ]
+    await space.comes(TRAIN_JOBS, "nodes", has("Complete"))
     pods = sorted(await space.objects(PODS), key=lambda pod: str(pod["metadata"]["name"]))
-    assert [pod["metadata"]["name"].rpartition("-")[0] for pod in pods] == [
-        "nodes-node-0-0",
-        "nodes-node-0-1",
-    ]
-    assert pods[1]["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
+    assert [pod["metadata"]["name"] for pod in pods] == ["nodes-node-0-0", "nodes-node-0-1"]
     said = [(await space.log(pod["metadata"]["name"])).split() for pod in pods]
     assert [words[0] for words in said] == ["0/2", "1/2"]
     assert {(words[1], words[2]) for words in said} == {("auto", "127.0.0.1")}
     assert said[0][3] == said[1][3] != "29500"
-    job_set = await space.get(JOB_SETS, "nodes")
-    assert (job_set["status"]["terminalState"], job_set["status"]["restarts"]) == ("Completed", 0)
 
 
 async def test_a_train_job_is_suspended_resumed_and_deleted_and_leaves_no_process(space: Space) -> None:
     mark = space.name
     await space.create(TRAIN_JOBS, train_job("held", "sleep", "300", suspend=True))
     held = await space.comes(TRAIN_JOBS, "held", has("Suspended"))
-    await space.comes(JOB_SETS, "held", has("Suspended"))
     assert await space.objects(PODS) == []
     assert conditions(held) == {"Suspended": "True"}
     await space.patch(TRAIN_JOBS, "held", {"spec": {"suspend": False}})
-    await space.comes(
-        TRAIN_JOBS, "held", lambda job: (job["status"].get("jobsStatus") or [{}])[0].get("ready")
-    )
+    await space.comes(PODS, "held-node-0-0", phase("Running"))
     assert conditions(await space.get(TRAIN_JOBS, "held")) == {"Suspended": "False"}
     await space.patch(TRAIN_JOBS, "held", {"spec": {"suspend": True}})
     for pod in await space.objects(PODS):
         await space.goes(PODS, pod["metadata"]["name"])
     assert marked(mark) == []
     await space.patch(TRAIN_JOBS, "held", {"spec": {"suspend": False}})
-    await space.comes(JOBS, "held-node-0", lambda job: job["status"].get("ready"))
+    await space.comes(PODS, "held-node-0-0", phase("Running"))
     await space.delete(TRAIN_JOBS, "held")
-    for resource, name in ((JOB_SETS, "held"), (JOBS, "held-node-0")):
-        await space.goes(resource, name)
+    await space.goes(PODS, "held-node-0-0")
     until_unmarked(mark)
 
 
@@ -229,9 +215,8 @@ async def test_a_train_job_of_a_name_used_before_fails_with_its_node(space: Spac
         (last,) = [each for each in failed["status"]["conditions"] if each["type"] == "Failed"]
         assert last["reason"] == "FailedJobs"
         assert "fails-node-0" in last["message"]
-        assert failed["status"]["jobsStatus"][0]["failed"] == 1
         await space.delete(TRAIN_JOBS, "fails")
-        for resource, name in ((TRAIN_JOBS, "fails"), (JOB_SETS, "fails"), (JOBS, "fails-node-0")):
+        for resource, name in ((TRAIN_JOBS, "fails"), (PODS, "fails-node-0-0")):
             await space.goes(resource, name)
 
 
@@ -241,5 +226,3 @@ async def test_a_missing_training_runtime_fails_the_job_with_a_message(space: Sp
     assert failed["status"]["conditions"][-1]["message"].startswith(
         "ClusterTrainingRuntime mpi-distributed does not exist"
     )
-    with pytest.raises(NotFound):
-        await space.get(JOB_SETS, "lost")
