@@ -32,8 +32,9 @@ from tui.files.stored_choices import StoredLayouts
 from tui.keys import EVERYWHERE, Action, ActionTable, Argument, UserKeys
 from tui.keys.advice import console_advice
 from tui.keys.completion import nearest_command
+from tui.keys.removed import REMOVED
 from tui.manual import TOPICS
-from tui.options import ConsoleOptions
+from tui.options import ConsoleOptions, program
 from tui.runs.store import RunStore
 from tui.screens import ACTIONS, key_table, user_plugins
 from tui.screens.base.request import ActionRequest, Route
@@ -371,6 +372,7 @@ class Console(PacedApp[int]):
             )
             title = f"Unknown command :{sanitize(request.name)}."
             message = f"Did you mean :{near}?" if near else ":aliases lists them."
+            message = REMOVED.get(f":{request.name}", message)
             self.notify(message, title=title, severity="warning")
         elif why := self._refusal(action):
             self.notify(f"{why[:1].upper()}{why[1:]}.", severity="warning")
@@ -452,7 +454,7 @@ class Console(PacedApp[int]):
         self._bugs.add(where)
         self.notify(
             f"{where}\n{type(error).__name__}: {error}\nThe console goes on. Please report it with the end of"
-            f" {self.options.log_file}, or with a support bundle: :bundle JOB.",
+            f" {self.options.log_file} and the output of `{program()} info --json`.",
             title="Unexpected error",
             severity="error",
             timeout=30,

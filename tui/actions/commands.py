@@ -88,8 +88,7 @@ def job_commands(job: Job, instance: str = "", *, is_ambiguous: bool = False) ->
         yield "shell", "gpuconsole", ("shell", ours, *chosen)
         yield "shell", "kubectl", ("exec", "-it", *pod, "--", "sh")
     yield "port_forward", "gpuconsole", ("forward", ours)
-    for action in ("bundle", "clone"):
-        yield action, "gpuconsole", (action, ours)
+    yield "clone", "gpuconsole", ("clone", ours)
     for action in ("edit", "delete"):
         yield action, "gpuconsole", (action, ours)
         yield action, "kubectl", (action, theirs)

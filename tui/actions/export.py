@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from k8s.errors import KubeError
 from tui.actions import Functions
 from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 
 if TYPE_CHECKING:
-    from k8s.client.client import Client
-    from k8s.snapshot import Job
     from tui.app import Console
 
 
@@ -56,39 +52,7 @@ def save(console: Console, request: ActionRequest) -> None:
         console.notify(f"Saved to {path}.", timeout=20)
 
 
-def bundle(console: Console, request: ActionRequest) -> None:
-    """Write a support bundle for a job, with secrets redacted."""
-    if (target := console.target_job(request)) and (job := console.snapshot.job(target[1])):
-        console.begin(_bundle, target[0], job, group="bundle")
-
-
-async def _bundle(console: Console, client: Client, job: Job) -> None:
-    from tui.files.support_bundle import bundle_name, make_bundle
-
-    folder = console.options.state_folder / "bundles"
-    path = folder / bundle_name(job, time.time())
-    told_s = 0.0
-
-    def tell(done: int, total: int, words: str) -> None:
-        nonlocal told_s
-        if time.monotonic() - told_s > 1:
-            told_s = time.monotonic()
-            console.notify(f"Bundle of {job.ref.name}: {done} of {total}, {words}…")
-
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        made = await make_bundle(client, console.snapshot, job, path, progress=tell)
-    except (KubeError, OSError) as error:
-        console.notify(str(error), title="Could not write the bundle.", severity="error")
-    else:
-        unread = (
-            f" {len(made.problems)} parts could not be read: its README says why." if made.problems else ""
-        )
-        console.notify(f"Support bundle written to {made.path}, secrets removed.{unread}", timeout=30)
-
-
 FUNCTIONS: Functions = {
-    "bundle": bundle,
     "copy": copy,
     "save": save,
 }

@@ -46,7 +46,6 @@ COMMANDS: tuple[Command, ...] = (
     Command("prune", "prune", "Delete jobs that finished long ago"),
     Command("shell", "shell", "Open a shell or run a command in a pod of a job", ("attach",)),
     Command("forward", "forward", "Forward a local port to a job's TensorBoard or to one of its pods"),
-    Command("bundle", "bundle", "Write a support bundle for a job, with secrets redacted"),
     Command("data", "data", "List volume claims"),
     Command("sandbox", "sandbox", "Manage the sandbox, a cluster on this machine"),
     Command("info", "info", "Show versions, file locations and your permissions"),
@@ -56,12 +55,13 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 _TRAINING_ONLY = "Only training is supported: models are not served, stored or evaluated."
-# Arena's commands without a counterpart here, and what to do instead.
+# Arena's commands without a counterpart here and those of the last release, and what to do instead.
 NOT_HERE: dict[str, str] = {
     **dict.fromkeys(("serve", "model", "evaluate", "llm"), _TRAINING_ONLY),
     "cron": "Scheduled jobs are not supported: use a CronJob that creates them.",
     "logviewer": "There is no web log viewer: use logs, or open the console and press l.",
     "whoami": "Use info: it shows your user and permissions.",
+    "bundle": "Support bundles are gone: use info --json, and why, diagnose and logs for the job.",
 }
 _JQ = "use -o json with jq (see help scripts)"
 # Flags of the last release, and what to use instead.

@@ -10,6 +10,7 @@ from k8s.client.server_version import fetch_version
 from k8s.cluster.rules_review import fetch_rules
 from k8s.errors import KubeError
 from k8s.jobs.permissions import Permission, ResourceAttributes, review
+from k8s.text.redact import Redactor
 from tui.commands.support.connect import cluster
 from tui.commands.support.output import add_format, write, write_fields, write_object, write_stderr
 from tui.feeds.info import address, fetch_allowed_verbs, files, runs_text, verbs_text, versions
@@ -23,6 +24,8 @@ from tui.tables.column import Values
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `-o` and `--keys`."""
     add_format(parser, ("table", "json", "yaml"))
+    words = "the same as -o json: for a report, with secrets redacted"
+    parser.add_argument("--json", action="store_const", const="json", dest="output", help=words)
     parser.add_argument(
         "--keys", action="store_true", help="list the key bindings and their ids for keys.yaml"
     )
@@ -49,7 +52,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         problem = str(error)
     if flags.output in ("json", "yaml"):
         found = {"versions": installed, "files": paths, "cluster": reached or None, "problem": problem}
-        write_object(found, flags.output)
+        write_object(Redactor().object(found), flags.output)
         return 0
     _print(installed, paths, runs_text(options), reached, problem)
     return 0

@@ -30,7 +30,9 @@ Review = Callable[[ResourceAttributes], Awaitable[Permission]]
 
 def versions() -> dict[str, str | None]:
     """Return the installed versions; None for packages that are not installed."""
-    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+    machine = f"{platform.system()} {platform.machine()}"
+    python = platform.python_version()
+    return {"machine": machine, "python": python, **{name: _version(name) for name in PACKAGES}}
 
 
 def _version(package: str) -> str | None:

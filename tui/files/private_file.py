@@ -36,16 +36,8 @@ class PrivateFile:
         finally:
             self._temporary.unlink(missing_ok=True)
 
-    def replace(self, path: Path | None = None, *, fsync: bool = False) -> Path:
-        """Move the file to its path, or to another path in the same folder, and return that path.
-
-        Args:
-            path: Another path, if the original name was taken meanwhile.
-            fsync: Flush to disk first, for files that cannot be recreated.
-        """
-        self.file.flush()
-        if fsync:
-            os.fsync(self.file.fileno())
+    def replace(self, path: Path | None = None) -> Path:
+        """Move the file to its path, or to `path` in the same folder if that was taken, and return it."""
         self.file.close()
         path = path or self._path
         os.replace(self._temporary, path)

@@ -274,14 +274,6 @@ JOB_ACTIONS = (
         acts_on_job=True,
     ),
     Action(
-        "bundle",
-        "Write a support bundle for a job, secrets redacted",
-        "export",
-        commands=("bundle",),
-        argument="job",
-        acts_on_job=True,
-    ),
-    Action(
         "new",
         "New job",
         "jobs",

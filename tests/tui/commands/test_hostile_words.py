@@ -20,7 +20,7 @@ from tui.commands.support.output import write_progress
 HOSTILE = "evil\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u200b\x7f\r"
 """Sets the title, clears the screen, turns what is read around, and cannot be seen."""
 _OWN = re.compile(r"\r\x1b\[K")
-"""Sequence with which `bundle` erases its last line."""
+"""Sequence with which a command erases its last line."""
 _ALLOWED = "\r\n"
 
 
@@ -91,10 +91,9 @@ LINES: dict[str, str] = {
     "prune": "prune --older-than 1s --dry-run --all-users; prune --older-than {hostile}",
     "shell": "shell {hostile}",
     "forward": "forward {hostile}; forward evil",
-    "bundle": "bundle done -o {missing}.tar.gz; bundle {hostile}; bundle done -o {missing}/none/b.tar.gz",
     "data": "data list -o wide; data {hostile}",
     "sandbox": "sandbox status; sandbox kubeconfig; sandbox {hostile}",
-    "info": "info; info --keys; info -o yaml",
+    "info": "info; info --keys; info -o yaml; info --json",
     "help": "help; help jobs",
 }
 """Invocations of each command that print names given by others."""
@@ -103,7 +102,6 @@ ON_A_TERMINAL = (
     "delete evil",
     "suspend evil",
     "clone evil",
-    "bundle done -o {missing}.tar.gz",
     "shell evil -- {hostile}",
 )
 """A table, questions, progress, and a command that takes the terminal for itself."""

@@ -202,7 +202,7 @@ async def test_info_shows_cluster_files_versions_and_the_users_permissions(run: 
 
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     run.cluster.say(path, Compute(review), method="POST")
-    found = (await run("info", "-o", "json")).values
+    found = (await run("info", "--json")).values
     assert found["cluster"]["context"] == "recorded"
     assert found["cluster"]["server_version"].startswith("v1.36")
     assert found["cluster"]["may"]["pytorchjobs"] == {"list": True, "create": True, "delete": False}

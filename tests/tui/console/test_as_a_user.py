@@ -11,7 +11,6 @@ import tui.screens
 from k8s.snapshot import ClusterSnapshot, Missing
 from tests.support.objects import batch_job, joined, node, pytorch_job
 from tests.support.playground import console_on
-from tui.files.support_bundle import bundle_name
 from tui.keys.completion import complete
 from tui.screens import ACTIONS
 from tui.text.empty_states import no_jobs
@@ -125,8 +124,3 @@ def test_the_pending_reason_of_a_batch_job_does_not_mention_an_operator() -> Non
     waiting = joined([], [], [batch_job("over-quota"), pytorch_job("bert")])[1]
     assert waiting["over-quota"].reason == "no pods yet"
     assert waiting["bert"].reason == "no pods yet: its operator has not answered"
-
-
-def test_the_bundle_file_name_is_safe_for_any_job_name() -> None:
-    job = joined([], [], [pytorch_job("../a\0b" + "x" * 500)])[1].popitem()[1]
-    assert re.fullmatch(r"gpuconsole-[A-Za-z0-9._-]{1,100}-\d{8}-\d{6}\.tar\.gz", bundle_name(job, 0.0))

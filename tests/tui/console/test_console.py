@@ -132,6 +132,7 @@ async def test_a_command_uses_its_argument_or_reports_an_unexpected_one(tmp_path
             ("quit now", ":quit takes no argument."),
             ("vlumes", "Unknown command :vlumes. Did you mean :volumes?"),
             ("zzzz", "Unknown command :zzzz. :aliases lists them."),
+            ("bundle", "Unknown command :bundle. Use gpuconsole info --json, and W, T and l on the job."),
             ("ns all", "all namespaces"),
             ("NODES /zzz", "Nothing matches; "),
         ):

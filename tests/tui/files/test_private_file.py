@@ -56,7 +56,7 @@ def test_writing_replaces_a_symlink_and_keeps_its_target_unchanged(tmp_path: Pat
 
 
 def test_an_unfinished_write_keeps_the_previous_file_and_leaves_no_temporary_file(tmp_path: Path) -> None:
-    path = tmp_path / "bundle.tar.gz"
+    path = tmp_path / "table.csv"
     path.write_text("before")
     with pytest.raises(ValueError, match="halfway"), PrivateFile(path) as private:
         private.file.write(b"half of")
@@ -67,10 +67,10 @@ def test_an_unfinished_write_keeps_the_previous_file_and_leaves_no_temporary_fil
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_private_file_can_be_placed_under_another_name_with_fsync(tmp_path: Path) -> None:
+def test_a_private_file_can_be_placed_under_another_name(tmp_path: Path) -> None:
     with PrivateFile(tmp_path / "view.csv") as private:
         private.file.write(b"rows")
-        path = private.replace(tmp_path / "view-2.csv", fsync=True)
+        path = private.replace(tmp_path / "view-2.csv")
     assert (path.name, path.read_bytes(), mode(path)) == ("view-2.csv", b"rows", 0o600)
     assert list(tmp_path.iterdir()) == [path]
 

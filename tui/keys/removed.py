@@ -1,0 +1,10 @@
+"""Keys and `:` commands of the last release that are gone, and what to use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+REMOVED: Mapping[str, str] = {
+    ":bundle": "Use gpuconsole info --json, and W, T and l on the job.",
+}
+"""By the key in Textual's name, or the `:` command."""
