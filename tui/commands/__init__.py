@@ -69,4 +69,5 @@ REMOVED_FLAGS: dict[str, str] = {
     "--field-selector": _JQ,
     "-o jsonpath": _JQ,
     "-o custom-columns": _JQ,
+    "--exec": "use wait JOB && COMMAND",
 }

@@ -19,26 +19,18 @@ from tui.commands.support.confirm import add_jobs
 from tui.commands.support.connect import cluster, read_feed, server_clock
 from tui.commands.support.job_name import find_job, titles
 from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_jobs, write_problem
-from tui.commands.support.output import WrongUsage, write, write_stderr
+from tui.commands.support.output import write, write_stderr
 from tui.feeds.cluster_feed import ClusterFeed
 from tui.feeds.life_feed import LOG_PERMISSION, READ_S, LifeFeed
-from tui.jobs.hooks import TIMED_OUT, hook_problem, parse_command, run_hook
-from tui.options import ConsoleOptions, NoticeEvent, command_line
-from tui.tables.jobs import duration_s, queued_s
+from tui.jobs.hooks import TIMED_OUT
+from tui.options import ConsoleOptions, command_line
 from tui.text.format import Clock, age, trouble_text
 
-# The same names as for `notify.exec`, so that one script can serve both.
-_EVENTS = {
-    "Running": NoticeEvent.STARTED,
-    "Silent": NoticeEvent.SILENT,
-    "Succeeded": NoticeEvent.ENDED,
-    "Failed": NoticeEvent.FAILED,
-}
 CONDITIONS = ("running", "succeeded", "silent", "finished")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the jobs, the condition, the timeout and the command to run."""
+    """Add the jobs, the condition and the timeout."""
     add_jobs(parser)
     parser.add_argument(
         "--for",
@@ -53,12 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         metavar="TIME",
         help=f"give up after this time, such as 90s or 1h30m, with exit status {TIMED_OUT}",
-    )
-    parser.add_argument(
-        "--exec",
-        dest="command",
-        metavar="CMD",
-        help="then run this command, without a shell, with GPUCONSOLE_JOB, GPUCONSOLE_STATUS and others set",
     )
 
 
@@ -153,10 +139,6 @@ class Wait:
 
 async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     """Wait, print a line per job, and return the first exit status that is not 0."""
-    try:
-        command = parse_command(flags.command) if flags.command is not None else []
-    except ValueError as error:
-        raise WrongUsage(f"--exec {flags.command!r}: {error}.") from None
     async with cluster(options) as client:
         snapshot, feed = await read_feed(options, client)
         awaited: dict[JobRef, AwaitedJob] = {}
@@ -167,14 +149,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             await _check_may_read(client, awaited)
         wait = Wait(client, list(awaited.values()), flags.condition)
         status = await _status_after(wait, feed, options, flags)
-        clock = server_clock(client)
     for each in wait.jobs:
         write(f"{each.words} {each.state}")
-    sys.stdout.flush()
-    if command and status != TIMED_OUT:
-        facts = _facts(wait, clock)
-        if problem := hook_problem(command, await run_hook(command, facts, timeout_s=None), timeout_s=None):
-            write_stderr(f"--exec {problem}")
     return status
 
 
@@ -221,27 +197,4 @@ def _again(options: ConsoleOptions, flags: argparse.Namespace) -> str:
     words += ["-T", flags.job_type] if flags.job_type else []
     words += [f"--for={flags.condition}"] if flags.condition != CONDITIONS[-1] else []
     words += ["--timeout", f"{flags.timeout}s"] if flags.timeout is not None else []
-    words += ["--exec", flags.command] if flags.command is not None else []
     return command_line(options, *words)
-
-
-def _facts(wait: Wait, clock: Clock) -> dict[str, object]:
-    # The job that determines the exit status.
-    decisive = next((each for each in wait.jobs if each.is_silent or each.status), wait.jobs[-1])
-    job = decisive.job
-    assert job is not None
-    return {
-        "event": _EVENTS.get(decisive.state, decisive.state.lower()),
-        "job": job.ref.name,
-        "namespace": job.ref.namespace,
-        "kind": job.ref.kind,
-        "status": decisive.state,
-        "reason": decisive.reason(clock),
-        "exit_code": wait.status,
-        "context": wait.client.config.context,
-        "user": wait.client.config.acting_user,
-        "time": f"{clock.now:%Y-%m-%dT%H:%M:%SZ}",
-        "queued_s": queued_s(job, clock.now),
-        "duration_s": duration_s(job, clock.now),
-        "jobs": ", ".join(f"{each.words} {each.state}" for each in wait.jobs),
-    }

@@ -1,4 +1,4 @@
-"""Hooks: commands of `notify.exec` and `wait --exec`, run with facts about a job in their environment.
+"""Hooks: the command of `notify.exec`, run with facts about a job in their environment.
 
 No shell is involved, and text from the cluster never becomes part of the command.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -36,34 +35,18 @@ def hook_environment(facts: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def parse_command(command: str) -> list[str]:
-    """Split a command into words, as a shell does.
-
-    Raises:
-        ValueError: A quote is not closed, a word contains NUL, or the command is empty.
-    """
-    words = shlex.split(command)
-    if not words or not words[0]:
-        raise ValueError("no command")
-    if any("\0" in word for word in words):
-        raise ValueError("a NUL character")
-    return words
-
-
 async def run_hook(
     argv: Sequence[str],
     facts: Mapping[str, object],
     *,
-    timeout_s: float | None = HOOK_S,
-    log_file: Path | None = None,
+    log_file: Path,
+    timeout_s: float = HOOK_S,
 ) -> int:
     """Run a command and return its exit status: 124 after the timeout, 126 or 127 if it cannot start.
 
     It has no standard input and no terminal. On a timeout or cancellation its process group is killed.
-    The start of its output goes to `log_file`; without one, it writes to our output.
+    The start of its output goes to `log_file`.
     """
-    if log_file is None:
-        return await _run(argv, facts, timeout_s, None)
     with tempfile.TemporaryFile() as output:  # a pipe would be kept open by the hook's background processes
         status = await _run(argv, facts, timeout_s, output)
         output.seek(0)
@@ -73,9 +56,7 @@ async def run_hook(
     return status
 
 
-async def _run(
-    argv: Sequence[str], facts: Mapping[str, object], timeout_s: float | None, output: IO[bytes] | None
-) -> int:
+async def _run(argv: Sequence[str], facts: Mapping[str, object], timeout_s: float, output: IO[bytes]) -> int:
     try:
         # A new session, so that it cannot open the console's terminal.
         process = await asyncio.create_subprocess_exec(
@@ -83,7 +64,7 @@ async def _run(
             env=hook_environment(facts),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
-            stderr=None if output is None else asyncio.subprocess.STDOUT,
+            stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
     except (FileNotFoundError, NotADirectoryError):
@@ -103,7 +84,7 @@ async def _run(
     return status if status >= 0 else 128 - status
 
 
-def hook_problem(argv: Sequence[str], status: int, timeout_s: float | None = HOOK_S) -> str:
+def hook_problem(argv: Sequence[str], status: int, timeout_s: float = HOOK_S) -> str:
     """Return the reason why a hook failed; empty if it did not."""
     if not status:
         return ""
@@ -111,7 +92,7 @@ def hook_problem(argv: Sequence[str], status: int, timeout_s: float | None = HOO
     reason = {NOT_EXECUTABLE: "exit 126: not executable", NOT_FOUND: "exit 127: command not found"}.get(
         status
     )
-    if timeout_s is not None and status == TIMED_OUT:
+    if status == TIMED_OUT:
         reason = f"it did not finish in {timeout_s:.0f} s"
     return f"{sanitize(argv[0])}: {reason or f'exit {status}'}."
 
