@@ -85,9 +85,8 @@ LINES: dict[str, str] = {
     "delete": "delete {hostile} --yes; delete evil",
     "suspend": "suspend {hostile} --yes; suspend evil",
     "resume": "resume {hostile} --yes",
-    "scale": "scale {hostile} --replicas 2 --yes; scale evil --replicas {hostile}",
-    "scalein": "scalein {hostile} --name {hostile} --yes; scalein etjob --name evil --count {hostile}",
-    "scaleout": "scaleout etjob --name {hostile} --yes; scaleout etjob --name evil --script {hostile}",
+    "scale": "scale {hostile} --replicas 2 --yes; scale evil --replicas {hostile};"
+    " scalein {hostile} --name {hostile} --yes; scaleout etjob --name evil --script {hostile}",
     "prune": "prune --older-than 1s --dry-run --all-users; prune --older-than {hostile}",
     "shell": "shell {hostile}",
     "forward": "forward {hostile}; forward evil",

@@ -134,7 +134,9 @@ async def test_scaleout_reports_flags_without_effect(run: CommandLine) -> None:
     ("words", "status", "said"),
     [
         ("scale bert --replicas -1 --yes", 2, "--replicas: Must be at least 0."),
-        ("scale bert --yes", 2, "--replicas"),
+        ("scale bert --yes", 2, "--replicas is required."),
+        ("scale bert --replicas 3 --count 2 --yes", 2, "--count: scale does not take it."),
+        ("scalein etjob --name bert --replicas 3 --yes", 2, "--replicas: scalein does not take it."),
         ("scalein etjob --name bert --count 2 --yes", 1, "It is elastic from 1 to 4 replicas."),
         ("scaleout etjob --name bert --count 3 --yes", 1, "It is elastic from 1 to 4 replicas."),
         ("scalein etjob --name bert --count 3 --yes", 1, "It has 2 replicas."),
@@ -145,7 +147,7 @@ async def test_scaleout_reports_flags_without_effect(run: CommandLine) -> None:
         ("scalein etjob --name bert --timeout soon --yes", 2, "--timeout: 'soon' is not a duration"),
         ("scalein etjob --name bert --script a.sh --yes", 2, "--script: only Alibaba's et-operator"),
         ("scalein etjob --name bert -e A=1 --yes", 2, "--env: only Alibaba's et-operator"),
-        ("scalein etjob --yes", 2, "--name"),
+        ("scalein etjob --yes", 2, "--name is required."),
         ("scalein nothing --name bert --yes", 2, "Unknown kind 'nothing'"),
     ],
 )
