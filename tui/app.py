@@ -208,7 +208,6 @@ class Console(PacedApp[int]):
             ("Some of your keys are not used.", self._keys.problems),
             ("Some of your plugins are not used.", self.plugins.problems if self.plugins else ()),
             ("Some of your themes are not used.", self._theme_problems),
-            ("Some ids in keys.yaml are old; they still work.", self._keys.renamed),
         )
         return [(title, problems) for title, problems in found if problems]
 

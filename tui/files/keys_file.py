@@ -13,7 +13,6 @@ import yaml
 
 from k8s.text.home import file_problem, read_named_file
 from tui.keys import DIALOG, HELP, NEW_JOB, PROMPT, Key, KeyTable, UserKeys, remapped
-from tui.keys.renamed_ids import RENAMED_IDS
 
 _MODIFIERS = ("ctrl", "shift", "alt")
 # Textual's names of character keys.
@@ -68,18 +67,16 @@ def read_keys(path: Path, table: KeyTable) -> UserKeys:
     if not isinstance(root, yaml.MappingNode):
         return UserKeys(problems=(f"{path}: ids and keys are expected, as `jobs.logs: L`.",))
     keymap: dict[str, str] = {}
-    problems, renamed = [], []
+    problems = []
     for name, value in root.value:
         try:
             key_id = _id(name, table)
             if key_id in keymap:
                 raise _Unusable(f"{key_id} is given twice; the first is used")
             keymap[key_id] = ",".join(_keys(key_id, value))
-            if name.value != key_id:
-                renamed.append(f"{path}, line {name.start_mark.line + 1}: {name.value} is now {key_id}.")
         except _Unusable as error:
             problems.append(f"{path}, line {name.start_mark.line + 1}: {error}.")
-    return UserKeys(keymap, (*problems, *clashes(keymap, table)), tuple(renamed))
+    return UserKeys(keymap, (*problems, *clashes(keymap, table)))
 
 
 def clashes(keymap: Mapping[str, str], table: KeyTable) -> Iterator[str]:
@@ -105,8 +102,6 @@ class _Unusable(ValueError):
 
 def _id(name: yaml.Node, table: KeyTable) -> str:
     known = {key.id for _, keys in table.sections for key in keys}
-    if isinstance(name, yaml.ScalarNode) and name.value in RENAMED_IDS:
-        return RENAMED_IDS[name.value]
     if not isinstance(name, yaml.ScalarNode) or name.value not in known:
         written = f" {name.value!r}" if isinstance(name, yaml.ScalarNode) else ""
         raise _Unusable(f"unknown key id{written}; gpuconsole info --keys lists them")

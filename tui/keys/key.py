@@ -75,8 +75,6 @@ class UserKeys:
     """Textual's key names by id, separated by commas."""
     problems: tuple[str, ...] = ()
     """Rejected entries with their lines, and clashes; the rest is used."""
-    renamed: tuple[str, ...] = ()
-    """Old ids with their lines; their keys are used."""
 
 
 class KeyTable(NamedTuple):

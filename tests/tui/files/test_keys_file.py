@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.files.keys_file import clashes, read_keys
-from tui.keys.renamed_ids import RENAMED_IDS
 from tui.screens import key_table
 from tui.screens.base.view_context import ViewContext
 from tui.screens.lists.nodes import NodesView
@@ -118,18 +117,3 @@ def test_any_bytes_are_parsed_or_rejected(raw: bytes) -> None:
         path.write_bytes(raw)
         found = read_keys(path, TABLE)
         assert all(isinstance(keys, str) and keys for keys in found.keymap.values())
-
-
-def test_a_renamed_key_id_still_works_and_is_reported(tmp_path: Path) -> None:
-    path = tmp_path / "keys.yaml"
-    path.write_text("jobs.hold: f12\njobs.logs: L\n")
-    keys = read_keys(path, TABLE)
-    assert keys.keymap == {"jobs.suspend": "f12", "jobs.logs": "L"}
-    assert keys.problems == ()
-    assert keys.renamed == (f"{path}, line 1: jobs.hold is now jobs.suspend.",)
-
-
-def test_every_renamed_key_id_maps_to_an_existing_id() -> None:
-    ids = {key.id for _, keys in TABLE.sections for key in keys}
-    assert not RENAMED_IDS.keys() & ids
-    assert set(RENAMED_IDS.values()) <= ids
