@@ -46,7 +46,7 @@ STARTED = {
     "tui/runs/tensorboard.py": "port and path of TensorBoard in .tensorboard-info: in a private TMPDIR",
     "tui/terminal/clipboard.py": "nothing",
     "tui/terminal/pod_shell.py": IN_TMPDIR,
-    "tui/commands/edit.py": "the editor's backups, beside the text in a private folder",
+    "tui/commands/edit.py": "the copy that kubectl edits, of mode 0600 in the user's TMPDIR",
     "tui/commands/completer.py": "the cache of names, in the private state folder",
     "tui/jobs/hooks.py": IN_TMPDIR,
     "tui/actions/plugins.py": IN_TMPDIR,

@@ -211,3 +211,12 @@ class Terminal:
 def _unread_bytes(fd: int) -> int:
     size: int = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))[0]
     return size
+
+
+def fake_kubectl(folder: Path) -> str:
+    """Make a `kubectl` that prints its arguments, writes them to `line` and exits with 3; return PATH."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "kubectl"
+    program.write_text(f'#!/bin/sh\necho "$*" > {folder}/line\necho "$*"\nexit 3\n')
+    program.chmod(0o755)
+    return str(folder)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from k8s.client.client import Client
@@ -95,39 +95,31 @@ def _made(console: Console, ref: JobRef | None) -> None:
 
 
 def edit(console: Console, request: ActionRequest) -> None:
-    """Open the live YAML of a job in the user's editor."""
+    """Edit a job with `kubectl edit`, in the terminal."""
     view = console.views.current
     route = view.route if view is not None else None
     if route is not None and route.action == "yaml" and not request.argument:
         words = f"Outside, kubectl edit {route.argument} opens this one."
         console.notify(words, title="Only jobs are edited here.", severity="warning")
     elif any(each.group == "edit" and not each.is_finished for each in console.workers):
-        return  # the key was pressed twice, and the terminal has room for one editor
+        return  # the key was pressed twice
     elif target := console.target_job(request):
         console.begin(_edit, *target, group="edit")
 
 
 async def _edit(console: Console, client: Client, ref: JobRef) -> None:
-    from tui.jobs.edit_job import edit_job, editor_argv
+    from tui.jobs.edit_job import edit_argv
     from tui.terminal.pod_shell import exit_text, handed_over, run_program
 
-    async def run_editor(path: Path) -> str:
-        status = await run_program([*argv, str(path)], os.environ, lambda: handed_over(console))
-        return f"{argv[0]}: {exit_text(status)}." if status else ""
-
-    async def ask(question: str, details: str, answers: Sequence[tuple[str, str]]) -> str:
-        return await console.push_screen_wait(ConfirmScreen(question, details, answers=answers))
-
     try:
-        argv = editor_argv(os.environ)
-        end = await edit_job(client, ref, run_editor, ask)
-    except KubeError as error:
-        console.record_refusal(error)
-        console.notify(error.details, title=error.what, severity="error")
-    except OSError as error:
-        console.notify(f"{error}.", title=f"Could not edit {ref.kind} {ref.name}.", severity="error")
+        argv = edit_argv(replace(console.options, kubeconfig=console.kubeconfig), client.config, ref)
+        status = await run_program(argv, os.environ, lambda: handed_over(console))
+    except (KubeError, OSError) as error:
+        console.notify(str(error), title=f"Could not edit {ref.kind} {ref.name}.", severity="error")
     else:
-        console.notify(end.words, severity="information" if end.is_ok else "warning", timeout=20)
+        ended = exit_text(status) if status else "ended"
+        words = f"kubectl edit of {ref.kind} {ref.name}: {ended}."
+        console.notify(words, severity="warning" if status else "information")
 
 
 def delete(console: Console, request: ActionRequest) -> None:

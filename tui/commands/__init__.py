@@ -35,7 +35,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("submit", "submit", "Create a job"),
     Command("templates", "templates", "List the templates that submit can start from"),
     Command("clone", "clone", "Create a copy of a job under a new name"),
-    Command("edit", "edit", "Edit a job's YAML in $EDITOR, and apply the change after a dry run"),
+    Command("edit", "edit", "Edit a job with kubectl edit"),
     Command("delete", "delete", "Delete jobs and their pods", ("del",)),
     Command("suspend", "suspend", "Suspend jobs: delete their pods and keep the jobs"),
     Command("resume", "suspend", "Resume suspended jobs"),
@@ -67,5 +67,6 @@ REMOVED_FLAGS: dict[str, str] = {
     "--field-selector": _JQ,
     "-o jsonpath": _JQ,
     "-o custom-columns": _JQ,
+    "edit --yes": "kubectl applies the change when the editor is left",
     "--exec": "use wait JOB && COMMAND",
 }

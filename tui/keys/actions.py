@@ -295,7 +295,7 @@ JOB_ACTIONS = (
     ),
     Action(
         "edit",
-        "Edit its YAML in $EDITOR (asks first)",
+        "Edit it with kubectl edit",
         "jobs",
         on=(On("jobs", "e"), On("job", "e")),
         commands=("edit",),

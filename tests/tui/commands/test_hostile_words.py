@@ -81,7 +81,7 @@ LINES: dict[str, str] = {
     " submit pytorch --name ok --image {hostile} --dry-run client -e A={hostile} true",
     "templates": "templates; templates -o yaml; submit --template {hostile}",
     "clone": "clone evil -o yaml --dry-run client; clone {hostile}",
-    "edit": "edit {hostile} --yes; edit evil --yes",
+    "edit": "edit {hostile}; edit evil --{hostile}",
     "delete": "delete {hostile} --yes; delete evil",
     "suspend": "suspend {hostile} --yes; suspend evil",
     "resume": "resume {hostile} --yes",

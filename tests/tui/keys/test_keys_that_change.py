@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.scripted.server import Answer, Compute, page
 from tests.support.playground import Playground
+from tests.support.terminal import fake_kubectl
 from tests.tui.keys.world import (
-    BERT,
     PODS,
     PYTORCH_JOBS,
     Desk,
@@ -31,25 +31,12 @@ NODE = "/api/v1/nodes/a"
 DISABLED = "Changes are disabled by --readonly."
 
 
-@pytest.fixture(autouse=True)
-def editor(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Set the user's editor; at first one that is not installed."""
-    for name in ("KUBE_EDITOR", "VISUAL"):
-        monkeypatch.delenv(name, raising=False)
-
-    def choose(words: str) -> None:
-        monkeypatch.setenv("EDITOR", words)
-
-    choose("none-1")
-    return choose
-
-
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run programs without a terminal, which tests do not have."""
 
     async def run(argv: Sequence[str], env: Mapping[str, str], hand_over: object) -> int:
-        process = await asyncio.create_subprocess_exec(*argv, env=env)
+        process = await asyncio.create_subprocess_exec(*argv, env=env, stdout=asyncio.subprocess.DEVNULL)
         return await process.wait()
 
     monkeypatch.setattr(pod_shell, "run_program", run)
@@ -138,47 +125,30 @@ async def test_with_readonly_no_command_that_changes_the_job_is_listed(tmp_path:
         assert not any(word in play.text for word in (" delete ", " patch ", " scale ", " edit ", " shell "))
 
 
-async def test_the_edit_key_reports_a_missing_editor(tmp_path: Path, editor: Callable[[str], None]) -> None:
+async def test_the_edit_key_reports_a_missing_kubectl_and_edits_only_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
     async with world(tmp_path) as play:
         await play.press("N", "g")
-        await play.see("e", seen(play, "$EDITOR names none-1, which is not found."))
-        for keys, there in (("enter", "Jobs › bert   "), ("Y", "Jobs › bert › YAML")):
-            editor(f"none-{keys}")
-            await play.press(keys)
-            await play.until(titled(play, there))
-            await play.see("e", seen(play, f"$EDITOR names none-{keys}"))
-        await play.press("escape", "y")
+        await play.see("e", seen(play, "kubectl, which edits it, is not found."))
+        await play.press("enter", "y")
         await play.until(titled(play, "Jobs › bert › Pod bert-master-0 › YAML"))
         await play.see("e", seen(play, "Only jobs are edited here."))
         assert changes(play) == []
 
 
 @pytest.mark.usefixtures("programs")
-async def test_an_edit_is_shown_as_a_diff_and_applied_after_confirmation(
-    tmp_path: Path, editor: Callable[[str], None]
+async def test_the_edit_key_runs_kubectl_edit_on_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PATH", fake_kubectl(tmp_path / "bin"))
     async with world(tmp_path) as play:
-        editor("true")
         await play.press("N", "g", "e")
-        await play.until(seen(play, "PyTorchJob bert was not changed."))
-        assert changes(play) == []
-        editor("sed -i s/nprocPerNode:.*/nprocPerNode:\\ auto/")
-        path = f"{PYTORCH_JOBS}/bert"
-        play.cluster.say(path, Answer(BERT), method="PATCH")
-        await play.press("e")
-        await play.until(seen(play, "Apply this change to PyTorchJob bert?", "+  nprocPerNode: auto"))
-        await play.press("enter")
-        await play.until(seen(play, "PyTorchJob bert was not changed. Your text is in "))
-        await play.press(*typed("edit bert"))
-        await play.until(seen(play, "Apply this change"))
-        await play.press("left", "enter")
-        await play.until(seen(play, "PyTorchJob bert is changed."))
-        *dry, last = play.cluster.asked(path, method="PATCH")
-        assert [each.query.get("dryRun") for each in dry] == ["All", "All"] and "dryRun" not in last.query
-        assert json.loads(last.body) == {
-            "metadata": {"uid": "job-bert", "resourceVersion": "1"},
-            "spec": {"nprocPerNode": "auto"},
-        }
+        await play.until(seen(play, "kubectl edit of PyTorchJob bert: exit 3."))
+        line = (tmp_path / "bin/line").read_text()
+        assert line.startswith(f"--kubeconfig {play.console.kubeconfig} --context lab -n default ")
+        assert line.endswith(" edit pytorchjobs.kubeflow.org/bert\n")
 
 
 WORKSPACE = "/api/v1/namespaces/default/persistentvolumeclaims/workspace"

@@ -135,7 +135,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def _refuse(self, word: str) -> NoReturn:
         name = word.partition("=")[0]
-        if instead := REMOVED_FLAGS.get(name):
+        if instead := REMOVED_FLAGS.get(name) or REMOVED_FLAGS.get(f"{self.prog.split()[-1]} {name}"):
             self.error(f"{name} is gone: {instead}.")
         self.error(f"unknown option {name}" if word.startswith("-") else f"unexpected argument {word!r}")
 
