@@ -352,6 +352,11 @@ class Console(PacedApp[int]):
         """Return True once the top screen is mounted with its widgets."""
         return self.screen.is_drawable if isinstance(self.screen, View) else super().accepts_keys()
 
+    def on_key(self, event: events.Key) -> None:
+        """Name the replacement of a removed key."""
+        if words := REMOVED.get(event.key):
+            self.notify(words, severity="warning")
+
     def on_action_request(self, request: ActionRequest) -> None:
         """Run the requested action, or report why not."""
         from tui.jobs.kind_words import find_kind  # kinds are not imported before the first frame

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from textual.widget import Widget
-
 import themes
 from tui.actions import Functions
 from tui.screens.base.request import ActionRequest, Route
@@ -147,26 +145,12 @@ def aliases(console: Console, request: ActionRequest) -> None:
     console.views.show(Route("aliases"), TextView("Commands", read))
 
 
-def jump(console: Console, request: ActionRequest) -> None:
-    """Label the panes with letters, and focus the one that is chosen."""
-    from tui.screens.dialogs.jump import JumpScreen, jump_targets
-
-    screen = console.screen
-
-    def chosen(place: Widget | None) -> None:
-        if place is not None:
-            screen.set_focus(place)
-
-    console.push_screen(JumpScreen(jump_targets(screen)), chosen)
-
-
 FUNCTIONS: Functions = {
     "aliases": aliases,
     "back": back,
     "help": show_help,
     "history_back": history_back,
     "history_forward": history_forward,
-    "jump": jump,
     "last_view": last_view,
     "quit": leave,
     "palette": palette,

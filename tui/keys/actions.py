@@ -74,7 +74,6 @@ EVERYWHERE_ACTIONS = (
         on=_everywhere("ctrl+a"),
         commands=("aliases", "alias"),
     ),
-    Action("jump", "Jump to a pane by its letter", "window", on=_everywhere("ctrl+g")),
     Action("copy", "Copy the name of the row, or of all marked rows", "export", on=_everywhere("c")),
     Action("save", "Save the table as CSV", "export", on=_everywhere("ctrl+s")),
     Action(

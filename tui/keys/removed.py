@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 REMOVED: Mapping[str, str] = {
+    "ctrl+g": "ctrl+g is gone: tab and shift+tab move the focus.",
     ":bundle": "Use gpuconsole info --json, and W, T and l on the job.",
 }
 """By the key in Textual's name, or the `:` command."""

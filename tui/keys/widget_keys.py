@@ -40,7 +40,6 @@ NEW_JOB = (
     Key("new.save_template", "f2", "save_template", "Save as a template", "template"),
     Key("new.import", "f3", "import", "Import a YAML file", "import"),
     Key("new.git_login", "f4", "git_credentials", "User and password for the git repository"),
-    Key("new.jump", "ctrl+g", "jump", "Jump to a field by its letter"),
     Key("new.leave", "escape", "leave", "Back (asks first if there are unsaved changes)", "back"),
 )
 TEXT = (

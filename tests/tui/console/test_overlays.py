@@ -15,7 +15,6 @@ from tests.tui.keys.world import seen, typed, unseen, world
 from tui.screens.lists.jobs import JobsView
 
 OVERLAYS: dict[str, tuple[Sequence[str], str]] = {
-    "jump": (["ctrl+g"], " a "),
     "palette": (["ctrl+p"], "Search actions"),
     "themes": (typed("theme"), "THEME"),
     "help": (["question_mark"], "Open the job"),

@@ -28,7 +28,7 @@ from tui.app import Console
 from tui.feeds.telemetry_feed import TelemetryFeed
 from tui.files.stored_choices import LAYOUTS_FILE
 
-OVER_JOBS = ("delete", "jump", "themes", "quit", "help")
+OVER_JOBS = ("delete", "themes", "quit", "help")
 """Dialogs that are looked at over the list of jobs."""
 QUICK_SIZES = ((80, 24), (120, 40))
 SIZES = ((60, 15), *QUICK_SIZES, (200, 60))
@@ -52,7 +52,6 @@ VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "namespaces": ((*":ns", "enter"), ("speech",)),
     "delete": (("N", "g", "ctrl+d"), ("Cancel",)),
     "help": (("question_mark",), ("Logs (live)",)),
-    "jump": (("N", "g", "ctrl+g"), ("NAME",)),
     "themes": (("N", "g", *":theme", "enter"), ("BACKGROUND",)),
     "quit": (("N", "g", "q"), ("Quit gpuconsole?",)),
     "new": (("n",), ("Create",)),

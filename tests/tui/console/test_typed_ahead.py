@@ -93,7 +93,6 @@ QUICK = (
     ["ctrl+d", "right", "enter"],
     ["H", "tab", "enter", "k"],
     ["slash", *"be", "enter", "enter", "l", "slash", *"line", "enter", "escape", "escape"],
-    ["ctrl+g", "a", "j"],
     ["q", "escape", "j", "enter", "q", "k"],
 )
 SLOW = (
@@ -102,7 +101,7 @@ SLOW = (
     ["n", *"abc", "escape", "tab", "enter", "j", "enter"],
     ["n", *"abc", "escape", "enter", "j", "n", "tab", "enter", *"de"],
     ["n", *"abc", "ctrl+s", "tab", "enter", "j"],
-    ["n", "pagedown", "pagedown", "3", "ctrl+g", "a", *"zz"],
+    ["n", "pagedown", "pagedown", "3", *"zz"],
     ["n", "ctrl+y", "j", "ctrl+y", "q"],
     ["n", "tab", "enter", "down", "enter", "tab", "7"],
     ["b", *"77", "tab", "8"],
@@ -156,8 +155,6 @@ ANYWHERE: tuple[tuple[str, ...], ...] = (
     tuple(typed("jobs")),
     (*typed("theme"), "down", "escape"),
     ("question_mark", "j", "escape"),
-    ("ctrl+g", "a"),
-    ("ctrl+g", "s"),
     ("ctrl+p", "escape"),
     ("ctrl+d", "right", "enter"),
     ("ctrl+d", "escape"),
@@ -172,8 +169,6 @@ IN_THE_FORM: tuple[tuple[str, ...], ...] = (
     ("pagedown",),
     ("pageup",),
     ("ctrl+y",),
-    ("ctrl+g", "d"),
-    ("ctrl+g", "j", "right"),
     ("enter",),
     ("escape", "escape"),
 )

@@ -393,7 +393,6 @@ async def test_keys_of_every_view_list_commands_and_keys_filter_and_go_back(tmp_
         await play.press("escape")
         await play.see("question_mark", seen(play, "This view", "Open the job: instances"), "escape")
         await play.see("ctrl+p", seen(play, "enter d     Open the job: instances"), "escape")
-        await play.see("ctrl+g", seen(play, "\n a nodes", "\n s NAME", "waits"), "escape")
         await play.press("N", "slash", *"bert", "enter")
         await play.until(lambda: "/bert" in title(play) and "waits" not in play.text)
         await play.see("escape", ordered(play, "bert", "paused", "waits"))

@@ -1,4 +1,4 @@
-"""Features of every view: the way back, prompt, palette, jumps, the user's own keys, a least size."""
+"""Features of every view: the way back, prompt, palette, the user's own keys, a least size."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from tests.tui.keys.world import typed
 from tui import screens
 from tui.actions.permissions import find_permissions
 from tui.app import Console
+from tui.keys.removed import REMOVED
+from tui.screens import key_table
 from tui.screens.base.list_view import ListView
 from tui.screens.base.request import Route
-from tui.screens.dialogs.jump import JumpScreen
 from tui.screens.dialogs.too_small import TooSmall
 from tui.screens.job.job import JobView
 from tui.screens.job.logs import LogsScreen
@@ -116,17 +117,12 @@ async def test_enter_runs_the_typed_command_rather_than_the_suggestion(tmp_path:
         assert "Unknown command :nod. Did you mean :node?" in play.text
 
 
-async def test_a_letter_jumps_to_a_pane(tmp_path: Path) -> None:
+async def test_a_removed_key_or_command_names_its_replacement(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
-        await play.press("enter")
-        tables = list(play.console.screen.query(Table))
-        assert tables[0].has_focus
-        await play.press("ctrl+g", shows=JumpScreen)
-        await play.press("s")
-        assert not tables[0].has_focus
-        assert play.console.focused in tables
-        await play.press("ctrl+g", "escape")
-        assert play.console.focused in tables
+        await play.press("ctrl+g", shows="ctrl+g is gone: tab and shift+tab move the focus")
+        await play.press("colon", *"bundle", "enter", shows="Use gpuconsole info --json, and W, T and l")
+        pressed = {name for _, keys in key_table().sections for key in keys for name in key.keys.split(",")}
+        assert not pressed & REMOVED.keys()
 
 
 async def test_a_too_small_terminal_shows_a_message_and_restores_the_view_when_resized(

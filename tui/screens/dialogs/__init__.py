@@ -1,4 +1,4 @@
-"""Dialogs: confirmations, prompts, help, palette, jump, themes.
+"""Dialogs: confirmations, prompts, help, palette, themes.
 
 They return an answer and change nothing themselves.
 """

@@ -28,7 +28,6 @@ from tui.jobs.new_job.fields import EDITED_YAML
 from tui.jobs.new_job.form_model import LOCAL_FIELDS, FormModel, Place
 from tui.jobs.new_job.volume import inspect_volume
 from tui.keys import NEW_JOB, Key
-from tui.screens.base.request import ActionRequest
 from tui.screens.documents.form_files import (
     FormDrafts,
     import_job,
@@ -321,10 +320,6 @@ class NewJobScreen(SubmitScreen):
         """Focus the first field of the next section, or of the previous one."""
         if not self.query_one(JobFields).focus_section(step):
             self.query_one("#create").focus()
-
-    def action_jump(self) -> None:
-        """Show a letter for each field."""
-        self.post_message(ActionRequest("jump"))
 
     def action_yaml(self) -> None:
         """Focus the YAML, or go back to where the focus was."""
