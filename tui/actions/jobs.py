@@ -20,6 +20,7 @@ from tui.options import local_user
 from tui.screens.base.request import ActionRequest
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.terminal.key_queue import keys_held
+from tui.text.format import listed
 
 if TYPE_CHECKING:
     from k8s.jobs.clone import Clone
@@ -215,15 +216,20 @@ async def _suspend(console: Console, client: Client, jobs: Iterable[Job], is_sus
 async def _each(
     console: Console, jobs: Iterable[Job], do: Callable[[Job], Awaitable[None]], done: str
 ) -> list[Job]:
-
     def fail(_job: Job, error: KubeError) -> None:
         console.record_refusal(error)
         console.notify(error.details, title=error.what, severity="error")
 
-    def tell(job: Job, words: str) -> None:
-        console.notify(f"{job.ref.kind} {job.ref.name} {words}")
-
-    return await change_each(jobs, do, done, tell=tell, fail=fail)
+    named: dict[str, list[JobRef]] = {}
+    changed = await change_each(
+        jobs, do, done, tell=lambda job, words: named.setdefault(words, []).append(job.ref), fail=fail
+    )
+    for words, refs in named.items():
+        if len(refs) == 1:
+            console.notify(f"{refs[0].kind} {refs[0].name} {words}")
+        else:
+            console.notify(f"{listed([ref.name for ref in refs])} are{words.removeprefix('is')}")
+    return changed
 
 
 FUNCTIONS: Functions = {

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from k8s.diagnosis.failures import CAUSES, FailureCause
 from k8s.text.home import file_problem, read_named_file
+from tui.text.format import listed
 
 if TYPE_CHECKING:
     import yaml
@@ -62,7 +63,7 @@ def read_causes(path: Path) -> UserCauses:
     if root is None:
         return UserCauses()
     if not isinstance(root, yaml.SequenceNode):
-        return UserCauses(problems=(f"{path}: a list of causes is expected, each with {_names(_REQUIRED)}.",))
+        return UserCauses(problems=(f"{path}: a list of causes is expected, each with {listed(_REQUIRED)}.",))
     causes: list[FailureCause] = []
     problems: list[str] = []
     for node in root.value[:_MOST_CAUSES]:
@@ -79,10 +80,10 @@ def _cause(node: yaml.Node) -> FailureCause:
     import yaml
 
     if not isinstance(node, yaml.MappingNode):
-        raise ValueError(f"a cause is expected, with {_names(_REQUIRED)}")
+        raise ValueError(f"a cause is expected, with {listed(_REQUIRED)}")
     values = dict(_texts(node))
     if missing := [name for name in _REQUIRED if not values.get(name)]:
-        raise ValueError(f"{_names(missing)} is missing")
+        raise ValueError(f"{listed(missing)} is missing")
     if values.get("retry", "false") not in ("true", "false"):
         raise ValueError("retry is true or false")
     return FailureCause(
@@ -100,7 +101,7 @@ def _texts(node: yaml.MappingNode) -> Iterator[tuple[str, str]]:
     for key, value in node.value:
         name = key.value if isinstance(key, yaml.ScalarNode) else "a key of several parts"
         if name not in (*_REQUIRED, *_OPTIONAL):
-            raise ValueError(f"unknown key {name}; there are {_names((*_REQUIRED, *_OPTIONAL))}")
+            raise ValueError(f"unknown key {name}; there are {listed((*_REQUIRED, *_OPTIONAL))}")
         if not isinstance(value, yaml.ScalarNode) or len(value.value) > _MOST_CHARS:
             raise ValueError(f"{name} is a text of at most {_MOST_CHARS} characters")
         yield name, value.value
@@ -118,7 +119,3 @@ def _checked(pattern: str) -> str:
             f"the pattern may take too long: no repeated groups, and * or + at most {_MOST_REPEATS} times"
         )
     return pattern
-
-
-def _names(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -15,7 +15,7 @@ from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status.pod import pod_status
 from k8s.text.sanitize import sanitize
 from tui.jobs.delete_plan import DeletePlan, pods_of
-from tui.text.format import plural
+from tui.text.format import listed, plural
 
 # Pods usually have 30 s to end.
 LONGEST_S = 60.0
@@ -71,9 +71,8 @@ def leftover_lines(left: Sequence[Leftover], waited_s: float) -> tuple[str, ...]
     gone = [each for each in left if each.is_gone and not (each.runs_on and each.pods)]
     sentences = []
     if gone:
-        names = [_name(each) for each in gone[:_MOST_NAMED]]
-        more = [f"{len(gone) - _MOST_NAMED} more"] if len(gone) > _MOST_NAMED else []
-        sentences.append(f"{_listed([*names, *more])} {'is' if len(gone) == 1 else 'are'} gone.")
+        names = listed([_name(each) for each in gone])
+        sentences.append(f"{names} {'is' if len(gone) == 1 else 'are'} gone.")
     sentences += [_sentence(each, waited_s) for each in left if each not in gone]
     return tuple(map(sanitize, sentences))
 
@@ -157,7 +156,3 @@ def _name(left: Leftover) -> str:
 
 def _pods(left: Leftover) -> str:
     return plural(len(left.pods), "pod")
-
-
-def _listed(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]

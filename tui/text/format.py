@@ -281,6 +281,13 @@ def names_there_are(word: str, names: Iterable[str]) -> str:
     return (f"Did you mean {near}? " if near else "") + f"There are: {listed}{more}."
 
 
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """Return names as `a, b and c`, or `a, b and 7 more` if there are more than `most`."""
+    last = f"{len(names) - most} more" if len(names) > most else names[-1]
+    first = names[:most] if len(names) > most else names[:-1]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def in_namespace(namespace: str) -> str:
     """Return ` in namespace vision`; empty for all namespaces."""
     return f" in namespace {namespace}" if namespace else ""

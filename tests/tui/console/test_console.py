@@ -80,6 +80,25 @@ async def test_marked_jobs_are_deleted_together_even_if_one_deletion_fails(tmp_p
         await play.until(lambda: "li may not delete it" in play.text)
 
 
+async def test_the_field_of_many_deletions_has_the_focus_and_enter_deletes_once_the_words_are_right(
+    tmp_path: Path,
+) -> None:
+    names = [f"sweep-{letter}" for letter in "abcdefg"]
+    async with console_on(tmp_path, jobs=[pytorch_job(name) for name in names]) as play:
+        paths = [ONE_JOB.replace("bert", name) for name in names]
+        for path in paths:
+            play.cluster.say(path, page([]), method="DELETE")
+        await play.press("N", "g", *("space", "j") * len(names), "ctrl+d", shows=DeleteScreen)
+        await play.press(*"delete", "space", "8", "enter", shows=DeleteScreen)
+        assert not any(play.cluster.asked(path, method="DELETE") for path in paths)
+        await play.press("backspace", "7", "enter")
+        for path in paths:
+            await play.cluster.until_asked(path, method="DELETE")
+        await play.until(
+            lambda: "sweep-a, sweep-b, sweep-c, sweep-d, sweep-e, sweep-f and sweep" in play.text
+        )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("comes", ["at once", "later"])
 async def test_after_creating_a_job_the_cursor_is_on_it(tmp_path: Path, comes: str) -> None:

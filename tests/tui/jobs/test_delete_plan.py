@@ -215,10 +215,11 @@ def test_a_job_is_not_reported_gone_if_the_snapshot_cannot_prove_it(said: dict[s
 
 
 def test_several_deleted_jobs_are_reported_in_one_sentence() -> None:
-    snapshot = seen([], [], [batch_job(f"job-{number}", gpus=0) for number in range(5)])
+    snapshot = seen([], [], [batch_job(f"job-{number}", gpus=0) for number in range(14)])
     names = [job.ref.name for job in snapshot.jobs]
     gone = [Leftover(job) for job in snapshot.jobs]
-    assert leftover_lines(gone, 1.0) == (f"{names[0]}, {names[1]}, {names[2]} and 2 more are gone.",)
+    assert leftover_lines(gone[:4], 1.0) == (f"{', '.join(names[:3])} and {names[3]} are gone.",)
+    assert leftover_lines(gone, 1.0) == (f"{', '.join(names[:10])} and 4 more are gone.",)
     assert leftover_lines(gone[:2], 1.0) == (f"{names[0]} and {names[1]} are gone.",)
     kept = replace(gone[0], is_there=True)
     assert leftover_lines([kept, gone[1]], 60.0) == (

@@ -22,7 +22,7 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
     """Asks for confirmation; returns the confirmed plan, or None."""
 
     CSS_PATH: ClassVar = "confirm.tcss"
-    AUTO_FOCUS: ClassVar[str] = "#cancel"
+    AUTO_FOCUS: ClassVar[str] = "#word, #cancel"
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = bindings((*DIALOG, *DELETE))
 
@@ -46,7 +46,8 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
             with Horizontal(id="buttons"):
                 yield Button("Cancel", id="cancel", compact=True)
                 yield Button("Delete", id="do", compact=True, disabled=bool(word))
-            yield Label("tab next · enter press · p propagation · esc cancel", id="keys", markup=False)
+            enter = "enter delete · tab p propagation" if word else "tab next · enter press · p propagation"
+            yield Label(f"{enter} · esc cancel", id="keys", markup=False)
 
     def on_mount(self) -> None:
         """Show the consequences."""
@@ -70,9 +71,10 @@ class DeleteScreen(ModalScreen[DeletePlan | None]):
         self.query_one("#do", Button).disabled = event.value.strip() != self._plan.word
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Focus the button that is enabled."""
+        """Return the plan if the word is right."""
         event.stop()
-        self.query_one("#cancel" if self.query_one("#do", Button).disabled else "#do").focus()
+        if event.value.strip() == self._plan.word:
+            self.dismiss(self._plan)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Return the plan, or None for Cancel."""
