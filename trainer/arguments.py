@@ -131,6 +131,8 @@ class Trainer:
     """Returns an error, worded as argparse's, if arguments conflict; "" if they do not."""
     implied: Callable[[Mapping[str, str]], dict[str, str]] = field(default=lambda _: {}, repr=False)
     """Returns defaults that depend on the arguments given, both by name."""
+    removed: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Flags of the release before, by name, each with what to use instead."""
 
     def argument(self, name: str) -> Argument:
         """Look up an argument by name.
@@ -236,7 +238,7 @@ class Trainer:
     def parser(self) -> argparse.ArgumentParser:
         """Return the command-line parser; errors end the process with status 2 and one line."""
         parser = _TrainerParser(prog=f"python -m {self.module}", description=self.title, allow_abbrev=False)
-        parser.conflict, parser.own_args = self.conflict, self.own_args
+        parser.conflict, parser.own_args, parser.removed = self.conflict, self.own_args, self.removed
         for argument in self.arguments:
             words = argument.words.replace("%", "%%")
             if isinstance(argument.default, bool):
@@ -260,11 +262,16 @@ class _TrainerParser(argparse.ArgumentParser):
 
     conflict: Callable[[argparse.Namespace], str]
     own_args: Callable[[Sequence[str]], list[str]]
+    removed: Mapping[str, str]
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
-        parsed = super().parse_args(self.own_args(sys.argv[1:] if args is None else args), namespace)
+        own = self.own_args(sys.argv[1:] if args is None else args)
+        for name in (word.partition("=")[0][2:].replace("_", "-") for word in own if word.startswith("--")):
+            if name in self.removed:
+                self.error(f"--{name} was removed: {self.removed[name]} instead")
+        parsed = super().parse_args(own, namespace)
         words = self.conflict(parsed)
         if words:
             self.error(words)

@@ -73,6 +73,7 @@ TRAINERS: tuple[Trainer, ...] = (
         DDP_ARGUMENTS,
         conflict=ddp_conflict,
         implied=ddp_implied,
+        removed={"profile": "run the trainer under nsys profile or py-spy record"},
     ),
     Trainer(
         "mpi",

@@ -98,7 +98,6 @@ DDP_ARGUMENTS = (
     # output
     Argument("log-dir", "logs", "", "Folder for the event files, written by rank 0", also=("logdir", "dir")),
     number("log-every", 10, "steps", 1, _MANY, "Steps between progress lines", also=("log-interval",)),
-    flag("profile", "Profile steps 5 to 9 of rank 0 with torch.profiler; the trace goes below --log-dir"),
     Argument("checkpoint-dir", "checkpoints", "", "Folder for checkpoints, written and read by rank 0"),
     number("checkpoint-every", 0, "steps", 0, _MANY,
            "Steps between checkpoints within an epoch; off means only at its end", zero="off"),

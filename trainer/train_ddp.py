@@ -27,7 +27,6 @@ import argparse
 import math
 import signal
 import time
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -46,7 +45,6 @@ from trainer.distributed.exit_status import run_to_exit_status
 from trainer.distributed.folders import check_file, check_folder, write_atomically
 from trainer.distributed.gpu_telemetry import open_telemetry
 from trainer.distributed.process_group import ProcessGroup, choose_device, retain_freed_memory, set_threads
-from trainer.distributed.step_profiler import StepProfiler
 from trainer.messages import NotFinite, NothingToTrain, Stopped, TrainingError, log, progress_line
 from trainer.ranks import Ranks, job_name
 
@@ -186,12 +184,9 @@ class Training:
 
         # outputs
         self.curves: CurveWriter | None = None
-        self.profiler: StepProfiler | None = None
         if self._is_first:
             hparams = {name.replace("_", "-"): value for name, value in vars(arguments).items()}
             self.curves = CurveWriter(self.log_dir, hparams | {"world-size": group.ranks.world_size})
-            if arguments.profile:
-                self.profiler = StepProfiler(self.log_dir / "profile", group.ranks.rank, group.device)
         telemetry = open_telemetry(group.device, log if group.ranks.is_first_here else lambda _: None)
         self._timer = StepTimer(self.state.model, group, telemetry, arguments.log_every)
         self._stop_check_steps = 1
@@ -256,22 +251,21 @@ class Training:
         """
         progress, metrics = self.progress, None
         self._stop.catch_signals()
-        with self.profiler or nullcontext():
-            while progress.epoch < self.arguments.epochs:
-                self._train_epoch()
-                metrics = self._evaluate()
-                progress.epoch += 1
-                progress.images = max(0, progress.images - len(self.dataset.train))
-                self._log_metrics(metrics)
-                self._start_checkpoint()
-                self._stop_if_requested()
-            if metrics is not None and not self._finish_checkpoint():
-                raise TrainingError(
-                    "Training is complete, but the disk had no room for the last checkpoint.",
-                    "The warning above names the last one that was written.",
-                    "Make room and start again to train from there.",
-                )
-            metrics = metrics or self._evaluate()
+        while progress.epoch < self.arguments.epochs:
+            self._train_epoch()
+            metrics = self._evaluate()
+            progress.epoch += 1
+            progress.images = max(0, progress.images - len(self.dataset.train))
+            self._log_metrics(metrics)
+            self._start_checkpoint()
+            self._stop_if_requested()
+        if metrics is not None and not self._finish_checkpoint():
+            raise TrainingError(
+                "Training is complete, but the disk had no room for the last checkpoint.",
+                "The warning above names the last one that was written.",
+                "Make room and start again to train from there.",
+            )
+        metrics = metrics or self._evaluate()
         if self.arguments.save_path:
             self._group.run_on_rank0(self._save_weights)
         return metrics
@@ -289,8 +283,6 @@ class Training:
         self._set_trained_fraction()
         for inputs_B, targets_B in self._timer.timed(batches.epoch_batches(progress.epoch, progress.images)):
             self._timer.add(self.state.train_step(inputs_B, targets_B))
-            if self.profiler is not None:
-                self.profiler.step()
             progress.step += 1
             progress.images += batches.global_batch_size
             self._set_trained_fraction()

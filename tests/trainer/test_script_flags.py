@@ -73,6 +73,20 @@ def test_script_flags_are_validated_like_the_trainers_own(
         assert error in capsys.readouterr().err
 
 
+def test_a_removed_flag_names_its_replacement(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, words, error in (
+        (
+            "ddp",
+            ["--epochs", "1", "--profile"],
+            "--profile was removed: run the trainer under nsys profile or",
+        ),
+    ):
+        with pytest.raises(SystemExit) as exit_:
+            find(name).parser().parse_args(words)
+        assert exit_.value.code == 2
+        assert capsys.readouterr().err.startswith(f"error: {error}")
+
+
 def test_the_help_lists_aliases_of_an_argument() -> None:
     text = " ".join(find("ddp").parser().format_help().split())
     assert "also --logdir, --dir (default: logs)" in text

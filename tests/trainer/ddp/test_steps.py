@@ -1,7 +1,6 @@
-"""A training step and the loop: precision, schedule, accumulation, DDP's options, profile, memory, speed."""
+"""A training step and the loop: precision, schedule, accumulation, DDP's options, memory, speed."""
 
 import importlib.util
-import json
 import math
 import resource
 import subprocess
@@ -18,7 +17,6 @@ from trainer.catalogue import find
 from trainer.ddp.checkpoints import list_checkpoints, step_of
 from trainer.ddp.models import Gpt, GptSize
 from trainer.ddp.step_stats import SpeedScale, training_flops
-from trainer.distributed.step_profiler import StepProfiler
 from trainer.signals import StopRequest
 from trainer.tfevents import EventFolder, ScalarCurve
 from trainer.train_ddp import Training
@@ -226,46 +224,6 @@ def test_a_single_process_does_not_wrap_its_network_in_ddp() -> None:
     network, group = make_model("lenet"), alone()
     assert wrap_ddp(network, group, chosen()) is network
     assert not reorders_sums(network, group)
-
-
-def profile(folder: Path, steps: int) -> StepProfiler:
-    with StepProfiler(folder, 0, torch.device("cpu")) as profiler:
-        network = torch.nn.Linear(3, 3)
-        for _ in range(steps):
-            network(torch.ones(2, 3)).sum().backward()
-            profiler.step()
-    return profiler
-
-
-@pytest.mark.parametrize(("steps", "last"), [(30, 9), (7, 7)])
-def test_a_profile_of_a_few_steps_is_written_and_its_path_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: int, last: int
-) -> None:
-    path = profile(tmp_path / "profile", steps).path
-    words = f"profile of steps 5 to {last} in {path} (open it at https://ui.perfetto.dev"
-    assert words in capsys.readouterr().out
-    names = {event.get("name") for event in json.loads(path.read_text())["traceEvents"]}
-    assert "aten::linear" in names
-    marks = {name for name in names if str(name).startswith("ProfilerStep#")}
-    assert {f"ProfilerStep#{step - 1}" for step in range(5, last + 1)} <= marks
-    assert "ProfilerStep#3" not in marks
-
-
-def test_a_run_too_short_to_profile_prints_a_warning_and_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    profile(tmp_path, 4)
-    assert list(tmp_path.iterdir()) == []
-    words = "No profile was written: it begins with step 5 of a run, and this one took 4."
-    assert words in capsys.readouterr().err
-
-
-def test_a_profile_that_finds_no_place_ends_no_training(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "taken").touch()
-    profile(tmp_path / "taken", 10)
-    assert "warning: The profile could not be written to" in capsys.readouterr().err
 
 
 needs_torchvision = pytest.mark.skipif(
