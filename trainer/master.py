@@ -1,4 +1,4 @@
-"""Address and port of rank 0, if mpirun or srun started the ranks.
+"""Address and port of rank 0, if mpirun started the ranks.
 
 In this order:
 
@@ -7,9 +7,6 @@ In this order:
    from the process that started all of them, as MPICH's Hydra gives a job no name.
 3. MPI itself: rank 0 broadcasts its address and a free port (see `mpi_address`).
 4. The first host of the hostfile of the MPI operator or the user, if ranks have it.
-
-Under Slurm: MASTER_ADDR and MASTER_PORT, else the first node of the job step and a port derived from its
-number.
 
 torchrun and the PyTorchJob operator always set both variables.
 """
@@ -22,7 +19,6 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
-from trainer import slurm
 from trainer.messages import InvalidArguments
 from trainer.ranks import Ranks
 
@@ -58,15 +54,6 @@ def find_master(
     no variable names one.
     """
     address, port = env.get("MASTER_ADDR", ""), int(env.get("MASTER_PORT") or 0)
-    if ranks.launcher == "Slurm":
-        address = address or slurm.first_host(env)
-        if not address:
-            raise InvalidArguments(
-                "The address of rank 0 is unknown.",
-                "Neither MASTER_ADDR nor SLURM_STEP_NODELIST is set.",
-                "Export MASTER_ADDR, the first node of the job, before srun.",
-            )
-        return address, port or _port_of(f"{env.get('SLURM_JOB_ID', '')}.{env.get('SLURM_STEP_ID', '')}")
     if not address and ranks.local_world_size == ranks.world_size:
         port = port or _port_of_job(env) or _port_of(_hydra_proxy())
         if not port and (answer := request_mpi()):

@@ -1,8 +1,7 @@
 """Rank of this process in the job, from the variables of any launcher.
 
 Sources: torchrun's "Environment Variables" page; the PyTorchJob operator (RANK, WORLD_SIZE, MASTER_*, where
-RANK counts pods); Open MPI's OMPI_COMM_WORLD_*; the PMI_* and MPI_* variables of MPICH and Intel MPI; Slurm's
-(`trainer.slurm`).
+RANK counts pods); Open MPI's OMPI_COMM_WORLD_*; the PMI_* and MPI_* variables of MPICH and Intel MPI.
 """
 
 import os
@@ -11,7 +10,6 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainer import slurm
 from trainer.messages import InvalidArguments
 
 _LAUNCHERS = (
@@ -24,15 +22,12 @@ _LAUNCHERS = (
         "OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
     ("Hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    ("Slurm", slurm.RANK, slurm.TASKS, slurm.LOCAL_RANK, ""),
     ("MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("the environment", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
 )
 
-MPI_LAUNCHERS = ("Open MPI", "MPICH")
-
 # These launchers do not give the address of the rendezvous; `trainer.master` finds it.
-WITHOUT_MASTER = (*MPI_LAUNCHERS, "Slurm")
+MPI_LAUNCHERS = ("Open MPI", "MPICH")
 
 _PYTORCH_JOB_POD = re.compile(r"(.+)-(?:master|worker)-\d+")
 
@@ -60,7 +55,7 @@ class Ranks:
     """On this machine or in this pod; selects the GPU."""
     local_world_size: int
     launcher: str
-    """"torchrun", "Open MPI", "MPICH", "Slurm", "the environment" or "alone"."""
+    """"torchrun", "Open MPI", "MPICH", "the environment" or "alone"."""
 
     @property
     def is_first(self) -> bool:
@@ -76,8 +71,7 @@ class Ranks:
     def from_env(cls, env: Mapping[str, str] | None = None) -> "Ranks":
         """Read the ranks from `env`, by default the environment of this process.
 
-        mpirun inside a pod wins over the pod's own RANK, and torchrun over both. An mpirun that srun helped
-        to start wins over Slurm; Slurm wins over the PMI_* that it sets itself.
+        mpirun inside a pod wins over the pod's own RANK, and torchrun over both.
         """
         env = os.environ if env is None else env
         for launcher, rank, size, local_rank, local_size in _LAUNCHERS:
@@ -85,19 +79,20 @@ class Ranks:
                 (rank not in env and size not in env)
                 or (launcher == "torchrun" and "TORCHELASTIC_RUN_ID" not in env)
                 or (launcher == "Hydra" and local_rank not in env)
-                or (launcher == "Slurm" and not slurm.is_step_of_many(env))
             ):
                 continue
-            here = _number(env, local_rank, 0)
-            if launcher == "Slurm":
-                all_here = slurm.tasks_on_node(env) or here + 1
-            else:
-                all_here = _number(env, local_size, 1)
+            here, all_here = _number(env, local_rank, 0), _number(env, local_size, 1)
             name = "MPICH" if launcher == "Hydra" else launcher
             ranks = cls(_number(env, rank), _number(env, size), here, all_here, name)
             ranks._check(rank, size, local_rank, local_size)
             _check_master_address(env, ranks)
             return ranks
+        tasks = env.get("SLURM_STEP_NUM_TASKS", "").strip()
+        if tasks not in ("", "1"):  # as lone processes they would write each other's files
+            raise InvalidArguments(
+                f"srun started {tasks} tasks, but ranks are no longer read from Slurm.",
+                now="Start torchrun once a node (srun --ntasks-per-node 1 torchrun ...), or use mpirun.",
+            )
         return cls(0, 1, 0, 1, "alone")
 
     def _check(self, rank: str, size: str, local_rank: str, local_size: str) -> None:
@@ -140,7 +135,7 @@ def _check_master_address(env: Mapping[str, str], ranks: Ranks) -> None:
     if ranks.world_size == 1:
         return
     _number(env, "MASTER_PORT", 0)
-    if ranks.launcher in WITHOUT_MASTER:
+    if ranks.launcher in MPI_LAUNCHERS:
         return
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if not env.get(name):

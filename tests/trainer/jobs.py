@@ -71,16 +71,6 @@ class Job:
         for rank in range(world_size):
             self.start(command, **open_mpi_env(rank, world_size), PMIX_NAMESPACE=self.folder.name, **env)
 
-    def start_slurm_tasks(self, tasks: int, command: list[str]) -> None:
-        """Start all tasks of a job step on this machine with what srun exports to them."""
-        for task in range(tasks):
-            self.start(
-                command,
-                SLURM_PROCID=str(task), SLURM_LOCALID=str(task), SLURM_STEP_NUM_TASKS=str(tasks),
-                SLURM_NODEID="0", SLURM_STEP_TASKS_PER_NODE=str(tasks), SLURM_STEP_NODELIST="localhost",
-                SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_ID=self.folder.name,
-            )  # fmt: skip
-
     def start_pods(self, *arguments: list[str], processes: int = 1) -> None:
         """Start a pod for each list of arguments, as an operator would, under the launcher."""
         port = free_port()

@@ -41,15 +41,6 @@ def test_each_process_of_a_node_takes_the_gpu_of_its_place_there(two_gpus: list[
     assert choose_device("cpu", Ranks(3, 4, 1, 2, "torchrun")) == torch.device("cpu")
 
 
-def test_a_task_of_slurm_that_sees_its_own_gpu_alone_takes_that(
-    monkeypatch: pytest.MonkeyPatch, two_gpus: list[Any]
-) -> None:
-    with pytest.raises(TooFewGpus):
-        choose_device("auto", Ranks(1, 3, 1, 3, "Slurm"))
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert choose_device("auto", Ranks(1, 2, 1, 2, "Slurm")) == torch.device("cuda", 0)
-
-
 @pytest.mark.parametrize("local_rank", [0, 2])
 def test_more_processes_than_gpus_end_all_of_the_node_at_once_with_a_status_of_their_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], two_gpus: list[Any], local_rank: int

@@ -1,4 +1,4 @@
-"""Ranks, as torchrun, an operator, MPI or Slurm give them, and where those that mpirun started meet."""
+"""Ranks, as torchrun, an operator or MPI give them, and where those that mpirun started meet."""
 
 import os
 import shutil
@@ -41,57 +41,18 @@ def test_ranks_are_read_as_each_launcher_gives_them(env: dict[str, str], ranks: 
     assert ranks.is_first_here == (ranks.local_rank == 0)
 
 
-SLURM = {
-    "SLURM_JOB_ID": "812",
-    "SLURM_STEP_ID": "0",
-    "SLURM_PROCID": "5",
-    "SLURM_STEP_NUM_TASKS": "7",
-    "SLURM_LOCALID": "1",
-    "SLURM_NODEID": "2",
-    "SLURM_STEP_TASKS_PER_NODE": "2(x3),1",
-    "SLURM_STEP_NODELIST": "gpu[03-05,9]",
-}
+SRUN = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "7", "SLURM_LOCALID": "1", "SLURM_NODEID": "2"}
 
 
-def test_a_task_of_srun_knows_its_rank_on_its_node_and_in_the_job() -> None:
-    assert Ranks.from_env(SLURM) == Ranks(5, 7, 1, 2, "Slurm")
-    last = SLURM | {"SLURM_PROCID": "6", "SLURM_LOCALID": "0", "SLURM_NODEID": "3"}
-    assert Ranks.from_env(last) == Ranks(6, 7, 0, 1, "Slurm")
-    larger = last | {"SLURM_STEP_TASKS_PER_NODE": "2(x3),4", "SLURM_STEP_NUM_TASKS": "10"}
-    assert Ranks.from_env(larger) == Ranks(6, 10, 0, 4, "Slurm")
-    bare = {name: SLURM[name] for name in ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")}
-    assert Ranks.from_env(bare) == Ranks(5, 7, 1, 2, "Slurm")
-    assert Ranks.from_env(SLURM | {"PMI_RANK": "5", "PMI_SIZE": "7"}).launcher == "Slurm"
-
-
-def test_ranks_of_mpich_or_torchrun_take_precedence_over_those_of_srun() -> None:
-    assert Ranks.from_env(SLURM | MPICH) == Ranks(1, 2, 1, 2, "MPICH")
-    torchrun = MEETING | {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
-    assert Ranks.from_env(SLURM | torchrun).launcher == "torchrun"
-
-
-def test_a_batch_script_and_a_shell_in_an_allocation_are_alone() -> None:
-    batch = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "812"}
-    assert Ranks.from_env(batch).launcher == "alone"
-    assert Ranks.from_env(batch | {"SLURM_STEP_NUM_TASKS": "1"}).launcher == "alone"
+def test_tasks_of_srun_are_refused_but_not_launchers_inside_them() -> None:
+    with pytest.raises(InvalidArguments, match=r"srun started 7 tasks, .* Start torchrun once a node"):
+        Ranks.from_env(SRUN)
+    assert Ranks.from_env(SRUN | MPICH) == Ranks(1, 2, 1, 2, "MPICH")
     own = MEETING | {"RANK": "1", "WORLD_SIZE": "2"}
-    assert Ranks.from_env(batch | {"SLURM_STEP_NUM_TASKS": "1"} | own) == Ranks(1, 2, 0, 1, "the environment")
-
-
-def test_tasks_of_srun_meet_on_the_first_node_at_a_port_of_their_step() -> None:
-    ranks = Ranks.from_env(SLURM)
-
-    def meet(**env: str) -> tuple[str, int]:
-        return find_master(ranks, SLURM | env, lambda: None)
-
-    host, port = meet()
-    assert (host, 20_000 <= port < 30_000) == ("gpu03", True)
-    assert meet(SLURM_STEP_ID="1")[1] != port
-    assert meet(MASTER_ADDR="10.0.0.1", MASTER_PORT="7") == ("10.0.0.1", 7)
-    assert meet(SLURM_STEP_NODELIST="node-a,node-b")[0] == "node-a"
-    assert meet(SLURM_STEP_NODELIST="r[1-2]c[08,11]n1,x")[0] == "r1c08n1"
-    with pytest.raises(InvalidArguments, match="Export MASTER_ADDR"):
-        meet(SLURM_STEP_NODELIST="")
+    assert Ranks.from_env(SRUN | own).launcher == "the environment"
+    assert Ranks.from_env(SRUN | own | {"TORCHELASTIC_RUN_ID": "none"}).launcher == "torchrun"
+    for of_a_shell in ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, {"SLURM_STEP_NUM_TASKS": "1"}):
+        assert Ranks.from_env(of_a_shell).launcher == "alone"
 
 
 @pytest.mark.parametrize(

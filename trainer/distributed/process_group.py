@@ -25,7 +25,7 @@ from trainer.messages import (
     port_in_use,
 )
 from trainer.mpi_address import request_mpi
-from trainer.ranks import MPI_LAUNCHERS, WITHOUT_MASTER, Ranks
+from trainer.ranks import MPI_LAUNCHERS, Ranks
 
 # How long one process waits for the others in a collective, once all have joined.
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
@@ -92,7 +92,7 @@ class ProcessGroup:
 
     def _find_master(self) -> str:
         """Set MASTER_ADDR and MASTER_PORT for torch, and return them as `host:port`."""
-        if self.ranks.launcher in WITHOUT_MASTER:
+        if self.ranks.launcher in MPI_LAUNCHERS:
             address, port = find_master(
                 self.ranks, os.environ, request_mpi=lambda: request_mpi(os.environ, self._wait_s)
             )
@@ -233,17 +233,15 @@ def choose_device(name: str, ranks: Ranks) -> torch.device:
         raise TooFewGpus(
             "--device cuda: torch finds no GPU here.", now="Ask for a GPU, or use --device auto."
         )
-    local_rank, gpus = ranks.local_rank, torch.cuda.device_count()
-    if ranks.launcher == "Slurm" and gpus == 1:
-        local_rank = 0  # --gpus-per-task shows each task its own GPU alone
-    elif ranks.local_world_size > gpus:  # all of them say so: those with a GPU would wait for the others
+    gpus = torch.cuda.device_count()
+    if ranks.local_world_size > gpus:  # all of them say so: those with a GPU would wait for the others
         raise TooFewGpus(
             f"The job has {ranks.local_world_size} processes here,"
             f" but there {'is only 1 GPU' if gpus == 1 else f'are only {gpus} GPUs'}.",
             "Each needs one of its own.",
             "Start as many processes as there are GPUs, or use --device cpu.",
         )
-    device = torch.device("cuda", local_rank)
+    device = torch.device("cuda", ranks.local_rank)
     torch.cuda.set_device(device)
     return device
 
