@@ -1,7 +1,7 @@
-"""Address of rank 0 from MPI itself: rank 0 broadcasts its address and a free port.
+"""Address and port of rank 0 under mpirun: MASTER_ADDR and MASTER_PORT, or what rank 0 broadcasts by MPI.
 
-mpirun does not give the ranks on other hosts the name of the first one, and the pods of an MPIJob have no
-hostfile. The MPI library runs in a process of its own, because it may end the process at will and leaves
+torchrun and the PyTorchJob operator set both variables; mpirun does not give ranks on other hosts the name of
+the first one. The MPI library runs in a process of its own, because it may end the process at will and leaves
 signal handlers and threads behind.
 """
 
@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -29,13 +29,30 @@ _LONGEST_ADDRESS = 256
 _NO_LIBRARY = 3
 
 
-def request_mpi(env: Mapping[str, str], wait_s: int) -> tuple[str, int] | None:
-    """Return the address of rank 0 and a port that was free there; None if no MPI library knows all ranks.
+def find_master(
+    ranks: Ranks, env: Mapping[str, str], request: Callable[[], tuple[str, int]]
+) -> tuple[str, int]:
+    """Return address and port of the rendezvous; every rank of a job of more than one must call this.
 
-    Every rank must call this; it waits for all of them.
+    `request` is `request_mpi`, called if MASTER_ADDR or MASTER_PORT is not set.
+    """
+    address, port = env.get("MASTER_ADDR", ""), int(env.get("MASTER_PORT") or 0)
+    if address and port:
+        return address, port
+    broadcast = request()
+    if not address and ranks.local_world_size == ranks.world_size:
+        address = "127.0.0.1"
+    return address or broadcast[0], port or broadcast[1]
+
+
+def request_mpi(env: Mapping[str, str], wait_s: int) -> tuple[str, int]:
+    """Return the address of rank 0 and a port that was free there; waits for all ranks.
+
+    Raises:
+        TrainingError: MPI does not answer within `wait_s` seconds, or no MPI library knows all ranks.
     """
     try:
-        asked = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-P", "-m", "trainer.mpi_address"],
             env={**env, LAUNCHER_PID_VARIABLE: str(os.getpid())},
             stdin=subprocess.DEVNULL,
@@ -47,12 +64,12 @@ def request_mpi(env: Mapping[str, str], wait_s: int) -> tuple[str, int] | None:
         )
     except subprocess.TimeoutExpired as error:
         raise _failed(f"Not all ranks took part within {wait_s} s") from error
-    if asked.returncode == _NO_LIBRARY:
-        return None
-    if asked.returncode:
-        lines = [line.strip() for line in asked.stderr.splitlines() if line.strip(" -")]
-        raise _failed(lines[0].removesuffix(".") if lines else f"It ended with status {asked.returncode}")
-    address, port = asked.stdout.split()[-2:]
+    if done.returncode == _NO_LIBRARY:
+        raise _failed("No MPI library was found that knows all ranks")
+    if done.returncode:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip(" -")]
+        raise _failed(lines[0].removesuffix(".") if lines else f"It ended with status {done.returncode}")
+    address, port = done.stdout.split()[-2:]
     return address, int(port)
 
 

@@ -26,7 +26,7 @@ _LAUNCHERS = (
     ("the environment", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
 )
 
-# These launchers do not give the address of the rendezvous; `trainer.master` finds it.
+# These launchers do not give the address of the rendezvous; `trainer.mpi_address` finds it.
 MPI_LAUNCHERS = ("Open MPI", "MPICH")
 
 _PYTORCH_JOB_POD = re.compile(r"(.+)-(?:master|worker)-\d+")

@@ -68,8 +68,9 @@ class Job:
 
     def start_mpi_ranks(self, world_size: int, command: list[str], **env: str) -> None:
         """Start all ranks of a job on this machine with what Open MPI's mpirun exports to them."""
+        env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()} | env
         for rank in range(world_size):
-            self.start(command, **open_mpi_env(rank, world_size), PMIX_NAMESPACE=self.folder.name, **env)
+            self.start(command, **open_mpi_env(rank, world_size), **env)
 
     def start_pods(self, *arguments: list[str], processes: int = 1) -> None:
         """Start a pod for each list of arguments, as an operator would, under the launcher."""

@@ -10,9 +10,8 @@ import pytest
 
 from tests import ROOT
 from tests.trainer.jobs import open_mpi_env
-from trainer.master import DEFAULT_PORT, find_master
 from trainer.messages import InvalidArguments, TrainingError
-from trainer.mpi_address import own_address, request_mpi
+from trainer.mpi_address import find_master, own_address, request_mpi
 from trainer.ranks import Ranks, job_name
 
 MEETING = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456"}
@@ -92,157 +91,34 @@ def test_a_pod_knows_its_job_by_its_own_name_and_a_machine_has_none(env: dict[st
     assert job_name(env) == name
 
 
-HOSTFILE = """
-# of two workers
-job-worker-0.job.default.svc slots=2
-job-worker-1.job.default.svc slots=2
-"""
-MPI_SAYS = ("10.0.0.7", 40123)
-
-
-def find(
-    env: dict[str, str],
-    rank: int = 1,
-    *,
-    local_size: int = 2,
-    mpi: bool = True,
-    hostfile: str = "",
-    host: str = "",
-) -> tuple[str, int]:
-    ranks = Ranks.from_env(open_mpi_env(rank, 4, local_size) | env)
-    return find_master(
-        ranks, env, lambda: MPI_SAYS if mpi else None, hostfile=hostfile or "/nowhere", hostname=host
-    )
+BROADCAST = ("10.0.0.7", 40123)
 
 
 @pytest.mark.parametrize(
-    ("env", "expected"),
+    ("env", "local_size", "expected"),
     [
-        ({"MASTER_ADDR": "a", "MASTER_PORT": "1"}, ("a", 1)),
-        ({"MASTER_ADDR": "a"}, ("a", MPI_SAYS[1])),
-        ({"MASTER_PORT": "1"}, ("10.0.0.7", 1)),
-        ({"MASTER_ADDR": "", "MASTER_PORT": ""}, MPI_SAYS),
-        ({}, MPI_SAYS),
+        ({"MASTER_ADDR": "a"}, 2, ("a", BROADCAST[1])),
+        ({"MASTER_PORT": "1"}, 2, ("10.0.0.7", 1)),
+        ({"MASTER_ADDR": "", "MASTER_PORT": ""}, 2, BROADCAST),
+        ({}, 2, BROADCAST),
+        ({}, 4, ("127.0.0.1", BROADCAST[1])),
+        ({"MASTER_ADDR": "a"}, 4, ("a", BROADCAST[1])),
     ],
 )
 def test_the_master_address_comes_from_the_environment_before_mpi(
-    env: dict[str, str], expected: tuple[str, int]
+    env: dict[str, str], local_size: int, expected: tuple[str, int]
 ) -> None:
-    assert find(env) == expected
+    ranks = Ranks.from_env(open_mpi_env(1, 4, local_size) | env)
+    assert find_master(ranks, env, lambda: BROADCAST) == expected
 
 
-def test_a_master_host_without_a_port_gets_the_default_port_without_mpi() -> None:
-    assert find({"MASTER_ADDR": "a"}, mpi=False) == ("a", DEFAULT_PORT)
-
-
-def test_ranks_of_one_machine_meet_there_at_a_port_that_all_of_them_and_no_other_job_know() -> None:
-    jobs = [{"PMIX_NAMESPACE": "prterun-vm-1@1"}, {"PMIX_NAMESPACE": "prterun-vm-2@1"}]
-    found = [{find(env, rank, local_size=4, mpi=False) for rank in range(4)} for env in jobs]
-    assert [len(each) for each in found] == [1, 1]
-    assert found[0] != found[1]
-    for [(address, port)] in found:
-        assert address == "127.0.0.1"
-        assert 20_000 <= port < 30_000
-    assert find({"MASTER_PORT": "7"}, local_size=4) == ("127.0.0.1", 7)
-    known = {find({**env, "MASTER_ADDR": "a"}, mpi=False) for env in jobs}
-    assert known == {("a", port) for [(_, port)] in found}
-
-
-HYDRA = {
-    "PMI_FD": "9", "PMI_HOSTNAME": "vm", "PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1",
-    "MPI_LOCALNRANKS": "2", "HYDI_CONTROL_FD": "7",
-}  # fmt: skip
-"""Everything that MPICH 5's mpiexec passes to a rank: nothing in it names the job."""
-
-
-def test_mpich_ranks_on_one_machine_use_the_port_exchanged_by_mpi() -> None:
-    ranks = Ranks.from_env(HYDRA)
-    assert find_master(ranks, HYDRA, lambda: MPI_SAYS) == ("127.0.0.1", MPI_SAYS[1])
-    with pytest.raises(
-        InvalidArguments, match=r"another job on this machine does not use too\..* Set MASTER_PORT to"
-    ):
-        find_master(ranks, HYDRA, lambda: None)
-    asked = HYDRA | {"MASTER_PORT": "7"}
-    assert find_master(ranks, asked, lambda: pytest.fail("asked in vain")) == ("127.0.0.1", 7)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"),
-        *("HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE"),
-    ],
-)
-def test_without_an_mpi_library_the_master_is_read_from_the_hostfile(tmp_path: Path, name: str) -> None:
-    (tmp_path / "hosts").write_text(HOSTFILE)
-    (tmp_path / "other").write_text("elsewhere")
-    env = {name: str(tmp_path / "hosts")}
-    expected = ("job-worker-0.job.default.svc", DEFAULT_PORT)
-    assert find(env, mpi=False, hostfile=str(tmp_path / "other")) == expected
-    assert find(env, rank=0, mpi=False, host="job-worker-0") == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "host"),
-    [
-        ("job-worker-0:2\njob-worker-1:2\n", "job-worker-0"),
-        ("10.1.2.3 slots=1", "10.1.2.3"),
-        ("fd00::7 slots=1", "fd00::7"),
-        ("  # none\n\n  job-worker-0 max_slots=3 # first\n", "job-worker-0"),
-    ],
-)
-def test_the_hostfile_of_each_mpi_is_understood(tmp_path: Path, text: str, host: str) -> None:
-    (tmp_path / "hostfile").write_text(text)
-    found = find({}, rank=0, mpi=False, hostfile=str(tmp_path / "hostfile"), host="job-worker-0")
-    assert found == (host, DEFAULT_PORT)
-
-
-def test_rank_0_refuses_a_hostfile_that_begins_with_another_host(tmp_path: Path) -> None:
-    (tmp_path / "hostfile").write_text(HOSTFILE)
-    with pytest.raises(InvalidArguments, match=r"Rank 0 is on job-launcher, but .* begins with job-worker-0"):
-        find({}, rank=0, mpi=False, hostfile=str(tmp_path / "hostfile"), host="job-launcher")
-
-
-@pytest.mark.parametrize("text", [None, "", "# nothing\n", b"\xff\xfe"])
-def test_an_unknown_master_address_raises_an_error_with_a_hint(
-    tmp_path: Path, text: str | bytes | None
-) -> None:
-    file = tmp_path / "hostfile"
-    if text is not None:
-        file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(InvalidArguments, match=r"The address of rank 0 is unknown.*-x MASTER_ADDR=HOST"):
-        find({}, mpi=False, hostfile=str(file))
+def test_mpi_is_not_requested_where_both_variables_are_set() -> None:
+    ranks = Ranks.from_env(open_mpi_env(1, 4) | MEETING)
+    assert find_master(ranks, MEETING, lambda: pytest.fail("requested")) == ("job-master-0", 23456)
 
 
 def test_a_host_has_an_address_of_its_own() -> None:
     assert own_address()
-
-
-MEET = """
-import os
-from trainer.master import find_master
-from trainer.ranks import Ranks
-address = find_master(Ranks.from_env(), os.environ, lambda: None)
-os.write(1, f"{' '.join(map(str, address))}\\n".encode())  # in one piece: another rank writes there too
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
-def test_ranks_of_mpich_know_each_other_by_the_process_that_started_them(tmp_path: Path) -> None:
-    proxy = tmp_path / "hydra_pmi_proxy"
-    proxy.write_text('#!/bin/sh\n"$@" & PMI_RANK=0 MPI_LOCALRANKID=0 sh -c \'"$@"; true\' sh "$@"; wait\n')
-    proxy.chmod(0o755)
-    command = [str(proxy), sys.executable, "-P", "-c", MEET]
-    env = os.environ | HYDRA | {"PYTHONPATH": str(ROOT)}
-    jobs = [
-        subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        for _ in range(3)
-    ]
-    met = [job.communicate()[0].splitlines() for job in jobs]
-    for lines in met:
-        assert len(lines) == 2 and len(set(lines)) == 1, lines
-        assert lines[0].startswith("127.0.0.1 2")
-    assert len({lines[0] for lines in met}) > 1
 
 
 MPIRUN = shutil.which("mpirun", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -292,8 +168,11 @@ def test_a_rank_that_never_takes_part_causes_a_timeout() -> None:
     ), ran.stderr
 
 
-def test_a_failed_mpi_request_reports_the_reason() -> None:
-    with pytest.raises(
-        TrainingError, match=r"Could not get the address of rank 0 from MPI\. OMPI.*RANK is 'x'"
+def test_a_failed_mpi_request_reports_the_reason(tmp_path: Path) -> None:
+    none = {"PATH": "", "PYTHONPATH": str(ROOT), "OPAL_PREFIX": "", "LD_LIBRARY_PATH": str(tmp_path)}
+    for env, reason in (
+        (os.environ | {"OMPI_COMM_WORLD_RANK": "x", "PYTHONPATH": str(ROOT)}, r"OMPI.*RANK is 'x'"),
+        (open_mpi_env(0, 2) | none, r"No MPI library was found that knows all ranks\. Set it: mpirun -x"),
     ):
-        request_mpi({**os.environ, "OMPI_COMM_WORLD_RANK": "x", "PYTHONPATH": str(ROOT)}, 60)
+        with pytest.raises(TrainingError, match=rf"Could not get the address of rank 0 from MPI\. {reason}"):
+            request_mpi(env, 60)

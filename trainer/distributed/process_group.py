@@ -14,7 +14,6 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from trainer.distributed.exchange import check_sizes, decode, encode
-from trainer.master import find_master
 from trainer.messages import (
     InvalidArguments,
     TooFewGpus,
@@ -24,7 +23,7 @@ from trainer.messages import (
     log,
     port_in_use,
 )
-from trainer.mpi_address import request_mpi
+from trainer.mpi_address import find_master, request_mpi
 from trainer.ranks import MPI_LAUNCHERS, Ranks
 
 # How long one process waits for the others in a collective, once all have joined.
@@ -93,9 +92,7 @@ class ProcessGroup:
     def _find_master(self) -> str:
         """Set MASTER_ADDR and MASTER_PORT for torch, and return them as `host:port`."""
         if self.ranks.launcher in MPI_LAUNCHERS:
-            address, port = find_master(
-                self.ranks, os.environ, request_mpi=lambda: request_mpi(os.environ, self._wait_s)
-            )
+            address, port = find_master(self.ranks, os.environ, lambda: request_mpi(os.environ, self._wait_s))
             os.environ |= {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
         return f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
 
