@@ -56,10 +56,6 @@ _MPI_ARGUMENTS = (
            zero="auto"),
     flag("throughput-only", "Skip the measurements of a single rank and of all-reduce"),
     BACKEND,
-    Argument("master-addr", "", "",
-             "Address of rank 0 under mpirun; by default MASTER_ADDR, else found automatically"),
-    number("master-port", 0, "", 0, 65_535,
-           "Port of rank 0 under mpirun; auto means MASTER_PORT, else a free port", zero="auto"),
     WAIT_FOR_OTHERS,
 )  # fmt: skip
 
@@ -81,6 +77,10 @@ TRAINERS: tuple[Trainer, ...] = (
         "trainer.train_mpi",
         _MPI_ARGUMENTS,
         launcher="mpirun",
+        removed={
+            "master-addr": "set MASTER_ADDR (mpirun -x MASTER_ADDR=HOST)",
+            "master-port": "set MASTER_PORT (mpirun -x MASTER_PORT=PORT)",
+        },
     ),
 )
 

@@ -16,13 +16,12 @@ from tests.trainer.jobs import Job, free_port
 from trainer.benchmark.bandwidth import AllReduce
 from trainer.benchmark.networks import make_network
 from trainer.benchmark.report import head_lines, iteration_line, result_lines
-from trainer.benchmark.run import Benchmark, run
+from trainer.benchmark.run import Benchmark
 from trainer.benchmark.train_step import TrainStep
 from trainer.catalogue import find
 from trainer.distributed.process_group import ProcessGroup
 from trainer.messages import InvalidArguments
 from trainer.ranks import Ranks
-from trainer.signals import StopRequest
 from trainer.tfevents import ScalarCurve
 
 TINY = ["trainer.train_mpi", "--model", "tiny", "--batch-size", "8"]
@@ -210,7 +209,7 @@ def test_a_benchmark_stops_at_once_on_sigterm_and_keeps_its_points(job: Job) -> 
         (["--model", "alexnet"], "argument --model: 'alexnet' is none of vgg16, resnet50, resnet18, tiny."),
         (["--batch-size", "0"], "argument --batch-size: 0 is not 1 or more."),
         (["--num-iters", "ten"], "argument --num-iters: 'ten' is not a whole number."),
-        (["--master-port", "65536"], "argument --master-port: 65536 is not 65535 or less."),
+        (["--allreduce-mib", "16385"], "argument --allreduce-mib: 16385 is not 16384 or less."),
         (["--precision", "int8"], "argument --precision: 'int8' is none of fp32, tf32, bf16, fp16."),
         (["--use-adasum"], "unrecognized arguments: --use-adasum."),
     ],
@@ -236,16 +235,6 @@ def test_a_backend_that_is_not_here_is_refused(backend: str, launcher: str, word
         pytest.skip("this torch was built with MPI")
     with pytest.raises(InvalidArguments, match=re.escape(words)):
         ProcessGroup(Ranks(0, 2, 0, 2, launcher), torch.device("cpu"), 1, backend)
-
-
-def test_a_master_address_argument_is_rejected_under_torchrun(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "none"}.items():
-        monkeypatch.setenv(name, value)
-    arguments = find("mpi").parser().parse_args(["--master-addr", "x"])
-    assert run(arguments, StopRequest()) == 2
-    assert capsys.readouterr().err.startswith("error: --master-addr and --master-port are for mpirun;")
 
 
 @pytest.mark.slow

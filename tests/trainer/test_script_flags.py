@@ -75,11 +75,8 @@ def test_script_flags_are_validated_like_the_trainers_own(
 
 def test_a_removed_flag_names_its_replacement(capsys: pytest.CaptureFixture[str]) -> None:
     for name, words, error in (
-        (
-            "ddp",
-            ["--epochs", "1", "--profile"],
-            "--profile was removed: run the trainer under nsys profile or",
-        ),
+        ("ddp", ["--epochs", "1", "--profile"], "--profile was removed: run the trainer under nsys profile"),
+        ("mpi", ["--master_port=7"], "--master-port was removed: set MASTER_PORT (mpirun -x MASTER_PORT"),
     ):
         with pytest.raises(SystemExit) as exit_:
             find(name).parser().parse_args(words)

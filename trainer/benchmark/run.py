@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ from trainer.distributed.curves import CurveWriter
 from trainer.distributed.exit_status import run_to_exit_status
 from trainer.distributed.folders import check_file, check_folder, write_atomically
 from trainer.distributed.process_group import ProcessGroup, choose_device, retain_freed_memory, set_threads
-from trainer.messages import InvalidArguments, log
+from trainer.messages import log
 from trainer.ranks import Ranks
 from trainer.signals import StopRequest
 
@@ -47,7 +46,7 @@ def measure(arguments: argparse.Namespace) -> None:
     Raises:
         TrainingError: Measuring cannot start or go on; raised on all ranks if the others would wait.
     """
-    ranks = _ranks(arguments)
+    ranks = Ranks.from_env()
     device = choose_device("cpu" if arguments.no_cuda else "auto", ranks)
     threads = set_threads(ranks)
     retain_freed_memory()
@@ -76,20 +75,6 @@ def measure(arguments: argparse.Namespace) -> None:
             group.run_on_rank0(lambda: _write_json(Path(arguments.json), result))
     finally:
         group.destroy()
-
-
-def _ranks(arguments: argparse.Namespace) -> Ranks:
-    """Read the ranks; the address of rank 0 may be in the arguments or in the environment."""
-    given = {"MASTER_ADDR": arguments.master_addr, "MASTER_PORT": str(arguments.master_port or "")}
-    given = {name: value for name, value in given.items() if value}
-    ranks = Ranks.from_env({**os.environ, **given})
-    if given and ranks.launcher == "torchrun":
-        raise InvalidArguments(
-            "--master-addr and --master-port are for mpirun; torchrun has its own.",
-            now="Give them to torchrun, before the trainer.",
-        )
-    os.environ |= given
-    return ranks
 
 
 def _check_files(arguments: argparse.Namespace) -> Path | None:

@@ -246,7 +246,6 @@ def test_a_job_with_synced_code_works_in_root_by_default_like_arena() -> None:
         ("true --role='worker gpu=1'", "--role: 'worker gpu=1' is not ROLE key=value"),
         ("--trainer=gan", "--trainer: There is no trainer 'gan'"),
         ("--trainer=ddp true", "COMMAND: not allowed"),
-        ("--trainer=mpi -- --master-addr a", "--master-addr: for ranks that mpirun starts; this job's are"),
         ("--trainer=ddp --logdir=/tb -- --log-dir=/w/tb", "--logdir: not together with another --log-dir"),
         ("--trainer=ddp -- --resume must", "--resume must: a new job has no checkpoint"),
         ("--trainer=ddp --continue=a -- --resume=never", "--continue cannot"),
@@ -326,8 +325,8 @@ def test_a_claim_mounted_at_workspace_replaces_the_workspace_claim() -> None:
     ("line", "command"),
     [
         (
-            "--workers=2 --gpus=2 -e NCCL_DEBUG=INFO -e A=1 --trainer=mpi -- --master-port=1",
-            "4 -x A -x NCCL_DEBUG python -P -m trainer.train_mpi --master-port=1",
+            "--workers=2 --gpus=2 -e NCCL_DEBUG=INFO -e A=1 --trainer=mpi -- --num-iters=1",
+            "4 -x A -x NCCL_DEBUG python -P -m trainer.train_mpi --num-iters=1",
         ),
         ("--workers=2 --gpus=2 --trainer=ddp -- --epochs=1", "4 python -P -m trainer.train_ddp --epochs=1"),
         ("--workers=3 --gpus=2 --slots-per-worker=1 --trainer=mpi", "3 python -P -m trainer.train_mpi"),

@@ -17,7 +17,6 @@ from k8s.models.accelerators import is_accelerator
 from trainer.catalogue import TRAINERS, Trainer, find
 from tui.commands.support.output import WrongUsage
 from tui.commands.support.parser import SwitchAction
-from tui.jobs.new_job.fields import OF_MPIRUN
 from tui.jobs.new_job.trainer_command import trainer_command
 from tui.options import local_user
 
@@ -276,9 +275,6 @@ def _command(
         trainer.parser().parse_args(flags.rest)
         if flags.continue_from and not _has(trainer, "resume"):
             raise WrongUsage(f"--continue: the trainer {trainer.name} writes no checkpoints.")
-        for name in OF_MPIRUN if kind.launcher != "mpirun" else ():
-            if _flag_value(name, flags.rest):
-                raise WrongUsage(f"--{name}: for ranks that mpirun starts; this job's are torchrun's.")
         run = run_name(fields.get("name", ""), stamp)
         folders = _folders(trainer, flags.rest, run, continued, is_continued=bool(flags.continue_from))
         return _trainer_fields(trainer, folders, flags.rest, kind, fields)

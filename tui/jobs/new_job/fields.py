@@ -23,9 +23,6 @@ EDITED_YAML = "yaml"
 
 DIRECTORIES: Mapping[str, str] = {"log-dir": LOGS, "checkpoint-dir": CHECKPOINTS}
 
-# Without a field, because the trainer usually finds them itself.
-OF_MPIRUN = ("master-addr", "master-port")
-
 IMAGES_FOLDER = "image"
 """The value of `working_dir` for the image's own; an empty one stands for the mount path."""
 
@@ -185,7 +182,7 @@ def trainer_fields(trainer: Trainer) -> tuple[tuple[FormField, ...], tuple[FormF
 
     The directories of event files and checkpoints have none: see `form_spec`.
     """
-    arguments = [each for each in trainer.arguments if each.name not in (*DIRECTORIES, *OF_MPIRUN)]
+    arguments = [each for each in trainer.arguments if each.name not in DIRECTORIES]
     main = tuple(_argument_field(trainer, each) for each in arguments if each.name in _MAIN_ARGUMENTS)
     rest = tuple(_argument_field(trainer, each) for each in arguments if each.name not in _MAIN_ARGUMENTS)
     return main, rest
