@@ -5,7 +5,6 @@ that are not finite are neither written nor accepted.
 """
 
 import argparse
-import pickle
 import re
 import threading
 import time
@@ -24,10 +23,6 @@ from trainer.messages import DamagedCheckpoints, NotFinite, TrainingError, ago, 
 
 _NAME = re.compile(r"step-(\d+)\.pt")
 _FORMAT = 1
-_UNREADABLE = (
-    *(OSError, RuntimeError, EOFError, ValueError, KeyError),
-    *(zipfile.BadZipFile, pickle.UnpicklingError),
-)
 
 State = dict[str, Any]
 """Content of a checkpoint: tensors, numbers, strings, and lists and dicts of them."""
@@ -316,7 +311,9 @@ def load_checkpoint(path: Path) -> State:
         if damaged is not None:
             raise ValueError(f"its part {damaged} does not match its checksum")
         state: State = torch.load(path, map_location="cpu", weights_only=True)
-    except _UNREADABLE as error:
+    except MemoryError:
+        raise  # the file may be whole
+    except Exception as error:  # from damage, each decompressor, zipfile, pickle and torch raise their own
         raise TrainingError(f"The checkpoint {path} cannot be read.", f"{first_line(error)}.") from error
     if not isinstance(state, dict) or state.get("format") != _FORMAT:
         raise TrainingError(f"The checkpoint {path} was not written by this trainer.")

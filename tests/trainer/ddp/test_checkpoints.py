@@ -7,6 +7,7 @@ import pickle
 import resource
 import threading
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,42 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(
     assert newest_step(tmp_path) == 1
     [warning] = capsys.readouterr().err.splitlines()
     assert warning.startswith(f"warning: The checkpoint {newest} cannot be read.")
+
+
+@pytest.mark.parametrize("method", [8, 12, 14, 99], ids=["deflate", "bzip2", "lzma", "unknown"])
+def test_a_part_with_another_compression_in_its_header_is_damage(tmp_path: Path, method: int) -> None:
+    path = save_checkpoint(tmp_path, 1, state(1), keep=1)
+    whole = path.read_bytes()
+    directory = whole.index(b"PK\x01\x02")
+    while directory >= 0:
+        with zipfile.ZipFile(path) as parts:  # of the local header, which zipfile reads first
+            header = min(each.header_offset for each in parts.infolist())
+        content = bytearray(whole)
+        for at in (header + 8, directory + 10):
+            content[at] = method
+        path.write_bytes(content)
+        with pytest.raises(TrainingError, match="cannot be read"):
+            load_checkpoint(path)
+        directory = whole.find(b"PK\x01\x02", directory + 1)
+
+
+def test_a_flipped_bit_or_a_cut_gives_the_same_checkpoint_or_the_error_of_a_damaged_one(
+    tmp_path: Path,
+) -> None:
+    path = save_checkpoint(tmp_path, 1, {"step": 1, "model": {"w": torch.arange(6.0)}}, keep=1)
+    whole = path.read_bytes()
+    cuts = [whole[:size] for size in range(0, len(whole), 61)]
+    flips = [bytearray(whole) for _ in range(0, len(whole) * 8, 97)]
+    for number, flipped in enumerate(flips):
+        flipped[number * 97 // 8] ^= 1 << number * 97 % 8
+    for content in (*cuts, *map(bytes, flips)):
+        path.write_bytes(content)
+        try:
+            found = load_checkpoint(path)
+        except TrainingError as error:
+            assert str(path) in str(error)
+        else:
+            assert found["step"] == 1 and torch.equal(found["model"]["w"], torch.arange(6.0))
 
 
 def test_if_all_are_damaged_training_does_not_silently_start_from_scratch(tmp_path: Path) -> None:
