@@ -189,6 +189,8 @@ class Training:
             self.curves = CurveWriter(self.log_dir, hparams | {"world-size": group.ranks.world_size})
         telemetry = open_telemetry(group.device, log if group.ranks.is_first_here else lambda _: None)
         self._timer = StepTimer(self.state.model, group, telemetry, arguments.log_every)
+        if found is not None and "losses" in found[1]:
+            self._timer.resume(found[1]["losses"])
         self._stop_check_steps = 1
 
     def _open_folders(self) -> tuple[Path, State] | None:
@@ -348,7 +350,7 @@ class Training:
     def _start_checkpoint(self) -> None:
         progress, state = self.progress, self.state.state_dict()
         state |= {"step": progress.step, "epoch": progress.epoch, "images": progress.images}
-        state |= {"hyperparameters": self._recorded_args}
+        state |= {"hyperparameters": self._recorded_args, "losses": self._timer.losses_by_rank()}
         self._group.run_on_rank0(lambda: self.checkpoints.start(state))
 
     def _finish_checkpoint(self) -> str:

@@ -116,16 +116,26 @@ class StepTimer:
                 max(log_every, MOST_OFTEN_STEPS)
             )
         self._losses = torch.zeros((), device=group.device)
-        self._steps = 0
-        self._wait_s = 0.0
-        self._started = clock()
+        self._summed = 0
+        self.start()
 
     def start(self) -> None:
         """Start again: the time so far, such as an evaluation, belongs to no step."""
-        self._losses.zero_()
         self._steps = 0
         self._wait_s = 0.0
         self._started = self._clock()
+
+    def losses_by_rank(self) -> list[list[float]]:
+        """Return each rank's sum of the losses since the last line, and their number, for a checkpoint."""
+        return self._group.all_gather([self._losses.item(), self._summed])
+
+    def resume(self, losses_by_rank: list[list[float]]) -> None:
+        """Go on from `losses_by_rank`, so that the next line averages the steps before the checkpoint too."""
+        ranks, saved = self._group.ranks, losses_by_rank
+        if len(saved) != ranks.world_size:
+            saved = [[sum(each) / len(saved) for each in zip(*saved, strict=True)]] * ranks.world_size
+        self._losses.fill_(saved[ranks.rank][0])
+        self._summed = round(saved[ranks.rank][1])
 
     def timed(self, batches: Iterable[T]) -> Iterator[T]:
         """Yield `batches` and add up the time that each took to arrive."""
@@ -142,11 +152,12 @@ class StepTimer:
     def add(self, loss: Tensor) -> None:
         """Count a step; its `loss` stays on the device."""
         self._losses += loss
+        self._summed += 1
         self._steps += 1
 
     def measure(self) -> StepStats:
         """Return the figures of the steps since the start, and start again; all ranks must call this."""
-        own_loss = self._losses.item() / self._steps  # first: it waits for the device
+        own_loss = self._losses.item() / self._summed  # first: it waits for the device
         seconds = self._clock() - self._started
         ranks = self._group.ranks
         own_wait_s = self._wait_s / self._steps
@@ -160,6 +171,8 @@ class StepTimer:
         summed = self._group.all_reduce_sum(shared).cpu()
         loss, step_s, wait_s, communication_s, exposed_s = (summed[: len(own)] / ranks.world_size).tolist()
         gpus = dict(enumerate(summed[len(own) :].view(rows.shape).tolist()))
+        self._losses.zero_()
+        self._summed = 0
         self.start()
         return StepStats(loss, own_loss, step_s, wait_s, communication_s, exposed_s, gpus, own_wait_s)
 

@@ -3,6 +3,7 @@
 import importlib.util
 import math
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from tests.trainer.ddp.states import alone
 from trainer.catalogue import find
 from trainer.ddp.checkpoints import list_checkpoints, step_of
 from trainer.ddp.models import Gpt, GptSize
-from trainer.ddp.step_stats import SpeedScale, training_flops
+from trainer.ddp.step_stats import SpeedScale, StepTimer, training_flops
 from trainer.signals import StopRequest
 from trainer.tfevents import EventFolder, ScalarCurve
 from trainer.train_ddp import Training
@@ -29,7 +30,7 @@ from tests.trainer.ddp.states import CPU, chosen, lenet_batch, state_of
 from trainer.ddp.models import make_model
 from trainer.ddp.train_state import Precision, TrainState, lr_factor, mean_loss, reorders_sums, wrap_ddp
 from trainer.distributed.process_group import ProcessGroup
-from trainer.messages import InvalidArguments, TrainingError
+from trainer.messages import InvalidArguments, Stopped, TrainingError
 from trainer.ranks import Ranks
 from trainer.train_ddp import eval_batch_size
 
@@ -261,23 +262,35 @@ GPT = [
 FLOPS = training_flops(Gpt(GptSize(vocabulary=32, length=16, layers=1, heads=1, width=8)), (16,))
 
 
-class NeverStopped(StopRequest):
-    """A request that leaves the signals of this process alone."""
+class ScriptedStop(StopRequest):
+    """SIGTERM after so many steps, or never; leaves the signals of this process alone."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
 
     def catch_signals(self) -> None:
         """Catch none."""
 
+    @property
+    def signal(self) -> int:  # type: ignore[override]
+        self.left -= 1
+        return 0 if self.left else signal.SIGTERM
+
 
 def train(
-    folder: Path, *words: str, scale: SpeedScale | None = None, batch_size: int = 4
+    folder: Path, *words: str, scale: SpeedScale | None = None, batch_size: int = 4, stop_after: int = 0
 ) -> dict[str, ScalarCurve]:
     """Train a GPT for two epochs of twenty sequences; returns its curves, by tag."""
     folders = ["--log-dir", str(folder / "logs"), "--checkpoint-dir", str(folder / "checkpoints")]
     words = (*GPT, *folders, "--batch-size", str(batch_size), "--keep", "9", *words)
-    training = Training(find("ddp").parser().parse_args(words), alone(), NeverStopped())
+    training = Training(find("ddp").parser().parse_args(words), alone(), ScriptedStop(stop_after))
     training.scale = scale or training.scale
-    training.run()
-    training.close()
+    try:
+        training.run()
+    except Stopped:
+        assert stop_after
+    finally:
+        training.close()
     events = EventFolder(folder / "logs")
     events.read_new()
     return {curve.tag: curve for curve in events.curves()}
@@ -312,3 +325,18 @@ def test_the_learning_rate_rises_and_falls_over_the_whole_training_and_checkpoin
 def test_the_step_that_takes_the_last_of_an_epoch_takes_the_first_of_the_next_too(tmp_path: Path) -> None:
     assert list(train(tmp_path, batch_size=6)["train/loss"].steps) == [2, 4, 6, 7]
     assert [step_of(path) for path in list_checkpoints(tmp_path / "checkpoints")] == [7, 4]
+
+
+def test_the_first_loss_after_a_resume_averages_as_many_steps_as_without_the_stop(tmp_path: Path) -> None:
+    whole = train(tmp_path / "whole", "--log-every", "4")["train/loss"]
+    stopped = train(tmp_path / "stopped", "--log-every", "4", stop_after=3)
+    assert not stopped, "the stop comes before the first line"
+    resumed = train(tmp_path / "stopped", "--log-every", "4", "--resume", "must")["train/loss"]
+    assert list(resumed.steps) == list(whole.steps) == [4, 5, 8, 10]
+    assert list(resumed.values) == list(whole.values)
+
+
+def test_losses_of_another_number_of_ranks_are_resumed_as_their_mean() -> None:
+    timer = StepTimer(torch.nn.Linear(1, 1), alone(), None, 10)
+    timer.resume([[5.0, 3], [7.0, 3]])
+    assert timer.losses_by_rank() == [[6.0, 3]]
