@@ -8,6 +8,7 @@ from k8s.logs.follow import Follower, LogRequest
 from k8s.logs.job import JobLogs, RankRow
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, targets_of, write_stamp
 from k8s.logs.read import LinePrinter, Options, choose, read
+from k8s.logs.tail import JobRanks, find_ranks
 
 __all__ = [
     "EVERYTHING",
@@ -15,6 +16,7 @@ __all__ = [
     "Follower",
     "Item",
     "JobLogs",
+    "JobRanks",
     "LinePrinter",
     "LogLine",
     "LogRequest",
@@ -25,6 +27,7 @@ __all__ = [
     "RankRow",
     "Target",
     "choose",
+    "find_ranks",
     "in_time_order",
     "read",
     "targets_of",

@@ -84,10 +84,21 @@ def choose(targets: Sequence[Target], options: Options) -> tuple[list[Target], L
                 f"There is no rank {options.rank}.", f"The job has ranks {ranks[0]} to {ranks[-1]}."
             )
         # If no pod declares its ranks, only the prefixes of lines show them.
-        return selected or list(targets), LogSelection(rank=options.rank)
+        if not selected or _may_move(targets, options):
+            selected = list(targets)
+        return selected, LogSelection(rank=options.rank)
     chief = next((each for each in targets if each.is_chief), targets[0])
     rank = min(chief.ranks, default=0 if options.first_rank else None)
-    return [chief], LogSelection(rank=rank) if rank is not None else LogSelection(instance=chief.name)
+    if rank is None:
+        return [chief], LogSelection(instance=chief.name)
+    return list(targets) if _may_move(targets, options) else [chief], LogSelection(rank=rank)
+
+
+def _may_move(targets: Sequence[Target], options: Options) -> bool:
+    # Pods that have yet to print may turn out to run the rank, so all of them are followed.
+    is_assumed = any(each.ranks_proof in ("assumed", "observed") for each in targets)
+    is_launched = any(each.prints_all_ranks for each in targets)
+    return options.follow and is_assumed and not is_launched and 1 < len(targets) <= MAX_STREAMS
 
 
 async def read(
@@ -115,7 +126,8 @@ async def read(
     is_declared = rank is None or any(rank in each.ranks for each in selected)
     # Every job has a rank 0, and the chief runs it.
     chief = next((each for each in selected if each.is_chief), selected[0])
-    instance = chief.name if rank == 0 or len(selected) == 1 else ""
+    owner = next((each for each in selected if rank is not None and rank in each.ranks), chief)
+    instance = owner.name if rank == 0 or len(selected) == 1 or _may_move(selected, options) else ""
     finder = _RankFinder(rank) if rank and not is_declared else None
     follow = options.follow and not options.previous
     is_from_start = options.tail is None and options.since_s is None and not options.since_time
@@ -130,8 +142,8 @@ async def read(
     )
     numbers = count()
     own = None
-    if options.rank is not None and is_declared:
-        own = _OwnLines(selection, instance, withholds=not follow)
+    if is_declared and (options.rank is not None or _may_move(selected, options)):
+        own = _OwnLines(selection, instance, withholds=not follow, keeps_unmarked=options.rank is None)
     blocks = _RankBlocks(selected[0], rank, own) if request.is_raw and rank is not None else None
     followers = [Follower(client, each, request, backoff=backoff, numbers=numbers) for each in selected]
     async with AsyncExitStack() as stack:
@@ -164,9 +176,13 @@ async def read(
 
 class _OwnLines:
     # The lines of one rank of a pod that runs several. Those that name no rank, as torchrun's own, count
-    # until a line names one: in a pod that marks no lines, any may be the rank's.
-    def __init__(self, selection: LogSelection, instance: str, *, withholds: bool) -> None:
+    # until a line names one: in a pod that marks no lines, any may be the rank's. A line that proves another
+    # pod to run the rank moves it there.
+    def __init__(
+        self, selection: LogSelection, instance: str, *, withholds: bool, keeps_unmarked: bool = False
+    ) -> None:
         self._selection, self._instance, self.withholds = selection, instance, withholds
+        self._keeps_unmarked = keeps_unmarked
         self._withheld: list[Item] = []
         self._withheld_bytes = 0
         self.is_marked = False
@@ -177,10 +193,13 @@ class _OwnLines:
         rank = self._selection.rank
         for item in batch:
             if isinstance(item, LogLine):
-                if item.rank is not None and not self.is_marked:
-                    self.is_marked, self.withholds = True, False
+                if item.rank_is_proven and item.rank == rank and self._instance:
+                    self._instance = item.source.name
+                is_here = self._instance in ("", item.source.name)
+                if is_here and item.rank is not None and not self.is_marked:
+                    self.is_marked, self.withholds = not self._keeps_unmarked, False
                     self._withheld.clear()
-                if item.rank != rank if self.is_marked else not self._matches(item):
+                if not is_here or (item.rank != rank if self.is_marked else not self._matches(item)):
                     continue
                 if self.withholds:
                     self._withheld.append(item)

@@ -1,15 +1,26 @@
-"""One-shot reads of the end of a log, with the rank of each line."""
+"""One-shot reads of the end of a log, with the rank of each line, and the ranks that the lines prove."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import msgspec
+
 from k8s.client.client import REQUEST_S, Client
 from k8s.client.transport import translated
-from k8s.logs.lines import LogLine, Splitter, Target
+from k8s.errors import KubeError
+from k8s.logs.lines import LogLine, Splitter, Target, targets_of
 from k8s.logs.prefixes import RankReader
+from k8s.snapshot import Instance, Job
 
 # Limits for logs with very long lines: bytes returned, and bytes received.
 MAX_BYTES = 1024 * 1024
 MAX_READ_BYTES = 16 * 1024 * 1024
+# Pods that are read to find a job's ranks, at once and in all, and lines of each.
+PROBES, MAX_PROBED, PROBE_LINES = 16, 64, 100
 
 
 async def read_tail(
@@ -72,3 +83,115 @@ async def read_tail(
         )
         for seq, (piece, owner) in enumerate(owned)
     )
+
+
+class JobRanks:
+    """The ranks of a job's pods, as their lines prove them where the job does not declare them."""
+
+    def __init__(self) -> None:
+        # By pod UID: time of the newest proof, and the ranks.
+        self._proven: dict[str, tuple[int, tuple[int, ...]]] = {}
+        self._has_lines: dict[str, bool] = {}
+        self._sizes: dict[str, int] = {}
+
+    def add(self, target: Target, lines: Sequence[LogLine]) -> None:
+        """Learn from the last lines of a pod."""
+        uid = target.pod_uid
+        self._has_lines[uid] = bool(lines) or self._has_lines.get(uid, False)
+        size = self._sizes.setdefault(uid, len(target.ranks) if target.ranks_proof == "assumed" else 0)
+        if proofs := [line for line in lines if line.rank is not None and line.rank_is_proven]:
+            seen = [line.rank for line in proofs if line.rank is not None]
+            first = seen[-1] // max(size, 1) * size
+            # A launcher numbers the ranks of a pod in succession.
+            ranks = (
+                range(first, first + size)
+                if size
+                else sorted({*(self._ranks_of(uid) or target.ranks), *seen})
+            )
+            self._proven[uid] = proofs[-1].stamp_ns, tuple(ranks)
+
+    def _ranks_of(self, uid: str) -> tuple[int, ...]:
+        return self._proven.get(uid, (0, ()))[1]
+
+    def is_known(self, job: Job, rank: int = 0) -> bool:
+        """Return True if a line proves the pod of a rank, or if there is nothing to find out."""
+        return not has_assumed_ranks(job) or any(
+            rank in self._ranks_of(each.pod_uid) or (rank in each.ranks and each.ranks_proof == "observed")
+            for each in job.instances
+        )
+
+    def apply(self, job: Job) -> Job:
+        """Return the job with these ranks, and its chief where rank 0 runs; itself if nothing differs.
+
+        Ranks that no line proves go to the pods left. If no line proves any and the chief has printed
+        nothing, the first pod that has printed is assumed to run its ranks.
+        """
+        if not has_assumed_ranks(job):
+            return job
+        pods = [each for each in job.instances if each.pod]
+        owners: dict[int, str] = {}
+        for each in sorted(pods, key=lambda each: self._proven.get(each.pod_uid, (0, ()))):
+            owners |= dict.fromkeys(self._ranks_of(each.pod_uid), each.pod_uid)
+        found = {uid: tuple(rank for rank in owners if owners[rank] == uid) for uid in owners.values()}
+        chief = next((each for each in pods if each.is_chief), pods[0])
+        proof = "observed" if found else "assumed"
+        if not found and self._has_lines.get(chief.pod_uid) is False:
+            ranks, chief = (
+                chief.ranks,
+                next((each for each in pods if self._has_lines.get(each.pod_uid)), chief),
+            )
+            found = {chief.pod_uid: ranks}
+        taken = {rank for ranks in found.values() for rank in ranks}
+        free = [each.ranks for each in pods if taken.isdisjoint(each.ranks)]
+        staying = [each.ranks for each in pods if each.pod_uid not in found]
+        moved = iter([ranks for ranks in free if ranks not in staying])
+        instances: list[Instance] = []
+        for each in job.instances:
+            ranks, proved = each.ranks, each.ranks_proof
+            if each.pod_uid in found:
+                ranks, proved = found[each.pod_uid], proof
+            elif each.pod and ranks not in free:
+                ranks = next(moved, ())
+            proved = proved if ranks else "none"
+            instances.append(msgspec.structs.replace(each, ranks=ranks, ranks_proof=proved))
+        uid = next((each.pod_uid for each in instances if each.pod and 0 in each.ranks), chief.pod_uid)
+        now = tuple(msgspec.structs.replace(each, is_chief=each.pod_uid == uid) for each in instances)
+        return job if now == job.instances else replace(job, instances=now)
+
+
+def has_assumed_ranks(job: Job) -> bool:
+    """Return True if only the lines of a job's pods show which of them runs which rank."""
+    pods = [each for each in job.instances if each.pod]
+    is_launched = any(each.role == "launcher" for each in pods)
+    return len(pods) > 1 and not is_launched and any(each.ranks_proof != "declared" for each in pods)
+
+
+async def find_ranks(
+    client: Client,
+    job: Job,
+    rank: int = 0,
+    *,
+    ranks: JobRanks | None = None,
+    previous: bool = False,
+    is_urgent: bool = True,
+) -> Job:
+    """Return the job with the ranks that its pods' last lines prove; see `JobRanks.apply`.
+
+    Reads the pod that is assumed to run `rank`, and the others only if that does not prove it. Pods that
+    cannot be read prove nothing.
+    """
+    ranks = ranks or JobRanks()
+
+    async def read(target: Target) -> None:
+        with suppress(KubeError):
+            found = await read_tail(client, target, PROBE_LINES, previous=previous, is_urgent=is_urgent)
+            ranks.add(target, found)
+
+    if not has_assumed_ranks(job):
+        return job
+    targets = sorted(targets_of(job), key=lambda each: rank not in each.ranks)
+    starts = (0, *range(1, min(len(targets), MAX_PROBED), PROBES))
+    for start in starts:
+        if not ranks.is_known(job, rank):
+            await asyncio.gather(*map(read, targets[start : start + PROBES if start else 1]))
+    return ranks.apply(job)

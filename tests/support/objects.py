@@ -63,6 +63,25 @@ def pytorch_job(name: str, workers: int = 1, gpus: int = 8, **meta: Any) -> Obje
     }
 
 
+def elastic_job(
+    name: str, workers: int = 2, processes: int = 1, nproc: str = "", **meta: Any
+) -> tuple[Object, list[Object]]:
+    """Return a PyTorchJob of torchrun, whose ranks can only be assumed, and its running pods."""
+    made = pytorch_job(name, gpus=processes, **meta)
+    template = made["spec"]["pytorchReplicaSpecs"].pop("Master")["template"]
+    template["spec"]["containers"][0]["name"] = "main"
+    made["spec"] |= {"elasticPolicy": {"minReplicas": 1}, "nprocPerNode": nproc or str(processes)}
+    made["spec"]["pytorchReplicaSpecs"]["Worker"] = {"replicas": workers, "template": template}
+    runs = {"name": "main", "restartCount": 0, "state": {"running": {"startedAt": "2026-11-20T18:00:00Z"}}}
+    pods = [
+        pod_of(made, f"worker-{index}", on="a", gpus=processes, containerStatuses=[runs])
+        for index in range(workers)
+    ]
+    for pod in pods:
+        pod["spec"]["containers"][0]["name"] = "main"
+    return made, pods
+
+
 def batch_job(name: str, pods: int = 1, gpus: int = 1, *, indexed: bool = False, **spec: Any) -> Object:
     """Return a Job of `pods` pods."""
     template = {"spec": {"containers": [{"name": "main", "resources": {"limits": {GPU: gpus}}}]}}

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from k8s.client.client import Client
 from k8s.errors import KubeError, without_frames
 from k8s.jobs.reader_pod import running_reader
-from k8s.logs import LogLine, Options, read, targets_of
+from k8s.logs import LogLine, Options, find_ranks, read, targets_of
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.home import expand_home
 from k8s.text.sanitize import sanitize, sanitize_lines
@@ -260,7 +260,7 @@ async def _from_job(client: Client, job: Job, flags: argparse.Namespace) -> _Rea
     problem = problem or f"There are no scalars in {feed.source}."
     said: list[LogLine] = []
     try:
-        targets = targets_of(job)
+        targets = targets_of(await find_ranks(client, job))
         async for batch in read(client, targets, Options()):
             said += (item for item in batch if isinstance(item, LogLine))
     except KubeError as error:

@@ -8,11 +8,11 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from k8s.errors import NotFound
-from k8s.logs import Options, targets_of
+from k8s.logs import Options, find_ranks, targets_of
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_feed
 from tui.commands.support.job_name import add_job, find_job, titles
-from tui.commands.support.log_output import FollowedJob, print_log
+from tui.commands.support.log_output import FollowedJob, print_log, require_lines
 from tui.commands.support.output import write_stderr
 from tui.options import ConsoleOptions, command_line
 
@@ -73,16 +73,21 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             command = command_line(here, "shell", job.ref.name, "-i", chief, "--", "cat", job.log_file)
             write_stderr(f"-- the program prints to a file, not to this log; to read it: {command}")
         if not wanted.follow:
+            if not (wanted.instance or wanted.every):
+                job = await find_ranks(client, job, wanted.rank or 0, previous=wanted.previous)
             targets = targets_of(job, container=flags.container)
             if not targets:
                 why = f"It has no pods: {job.reason}." if job.reason else "It has no pods."
                 hint = f"Ask why with: gpuconsole why {job.ref.name}"
                 raise NotFound(f"{titles([job.ref])} has no log to read yet.", why, hint)
-            await print_log(client, targets, wanted, timestamps=flags.timestamps)
+            if not await print_log(client, targets, wanted, timestamps=flags.timestamps):
+                await require_lines(client, targets, wanted)
             return 0
-        followed = FollowedJob(feed, job.ref, flags.container)
+        followed = FollowedJob(feed, job.ref, flags.container, wanted.rank or 0)
         async with aclosing(followed.targets()) as coming:
-            await print_log(client, coming, wanted, timestamps=flags.timestamps)
+            has_lines = await print_log(client, coming, wanted, timestamps=flags.timestamps)
+        if not has_lines:
+            await require_lines(client, followed.known, wanted)
     return 0
 
 

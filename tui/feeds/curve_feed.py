@@ -23,7 +23,7 @@ from k8s.jobs.create import resource_of
 from k8s.jobs.tensorboard import tensorboard_proxy
 from k8s.kinds import DeclaredJob, JobRef, Manifest, Replica, kind_of
 from k8s.kinds.parse import nested, text_of
-from k8s.logs import Follower, LogLine, LogRequest, Target, targets_of
+from k8s.logs import Follower, JobRanks, LogLine, LogRequest, Target, find_ranks, targets_of
 from k8s.models.resources import PODS
 from k8s.snapshot import Instance, Job
 from k8s.telemetry.proxied import fetch_proxied
@@ -88,6 +88,7 @@ class CurveFeed:
         self._ref = ref
         self._job = job
         self._log_points = LogPoints()
+        self._ranks = JobRanks()
         self._log_source = ""
         self._log: asyncio.Task[None] | None = None
         self._log_of: Target | None = None
@@ -192,7 +193,9 @@ class CurveFeed:
             self._log_points = LogPoints()
             return
         job = self._job()
-        targets = [each for each in targets_of(job) if each.is_chief] if job is not None else []
+        if job is not None and not self.is_from_log:
+            job = await find_ranks(self._client, job, ranks=self._ranks, is_urgent=False)
+        targets = [each for each in targets_of(self._ranks.apply(job)) if each.is_chief] if job else []
         if targets and (self._log_of is None or self._log_of.key != targets[0].key):
             await self._leave_log()
             self._log_of, self._log_source = targets[0], targets[0].name

@@ -21,10 +21,10 @@ from k8s.client.client import Client
 from k8s.client.rate_limiter import RateLimiter, background_requests
 from k8s.errors import Invalid, KubeError, NotFound
 from k8s.jobs.permissions import Permissions
-from k8s.logs import LogLine, Target, targets_of
+from k8s.logs import JobRanks, LogLine, Target, find_ranks, targets_of
 from k8s.logs.lines import rfc3339
 from k8s.logs.liveness import LEAST_S, JobLiveness
-from k8s.logs.tail import read_tail
+from k8s.logs.tail import has_assumed_ranks, read_tail
 from k8s.snapshot import CurveAlert, Job, Silence, Straggler
 from k8s.status import Status
 from trainer.tfevents import ScalarCurve
@@ -73,14 +73,15 @@ IDLE_S = 10.0
 # Limits of one command: logs to read, and seconds for all of them.
 MAX_ONCE, ONCE_S = 64, 5.0
 LOG_PERMISSION = "get pods/log"
-_Mark = tuple[Silence | None, tuple[Straggler, ...], tuple[CurveAlert, ...], bool]
-_ALIVE: _Mark = (None, (), (), False)
+_Mark = tuple[Silence | None, tuple[Straggler, ...], tuple[CurveAlert, ...], bool, tuple[object, ...]]
+_ALIVE: _Mark = (None, (), (), False, ())
 
 
 @dataclass(slots=True, eq=False)
 class _JobReads:
     job: Job
     liveness: JobLiveness
+    ranks: JobRanks = field(default_factory=JobRanks)
     at_s: float = -math.inf  # loop time of the last read of its chief's log
     others_at_s: float = -math.inf
     next_other: int = 0
@@ -91,6 +92,7 @@ class _JobReads:
     files: CurveFeed | None = None
     run: RunRecord | None = None  # with the values in the lines read so far
     is_described: bool = False
+    is_probed: bool = False  # for the pod of rank 0
     gpus: Gpus | None = None
     is_busy: bool = False
 
@@ -178,9 +180,10 @@ class LifeFeed:
     def _marked(self, job: Job) -> Job:
         mark, shown = self._marks[job.uid], self._shown.get(job.uid)
         if shown is None or shown[0] is not job or shown[1] != mark:
-            shown_mark = mark if job.status is Status.RUNNING else (*_ALIVE[:3], mark[3])
-            silence, stragglers, alerts, has_nan = shown_mark
-            marked = replace(job, silence=silence, stragglers=stragglers, alerts=alerts, has_nan=has_nan)
+            shown_mark = mark if job.status is Status.RUNNING else (*_ALIVE[:3], *mark[3:])
+            silence, stragglers, alerts, has_nan, _ = shown_mark
+            ranked = reads.ranks.apply(job) if (reads := self._reads.get(job.uid)) is not None else job
+            marked = replace(ranked, silence=silence, stragglers=stragglers, alerts=alerts, has_nan=has_nan)
             shown = self._shown[job.uid] = (job, mark, marked if marked != job else job)
         return shown[2]
 
@@ -270,7 +273,7 @@ class LifeFeed:
         old_s = asyncio.get_running_loop().time() - 4 * self._read_s
         for each in hidden:
             if each.at_s < old_s and self._marks.get(each.job.uid, _ALIVE)[:3] != _ALIVE[:3]:
-                self._marks[each.job.uid] = (*_ALIVE[:3], self._marks[each.job.uid][3])
+                self._marks[each.job.uid] = (*_ALIVE[:3], *self._marks[each.job.uid][3:])
                 self._on_marks()
         for old in hidden[: max(0, len(self._reads) - MAX_JOBS)]:
             for by_uid in (self._reads, self.values, self.curves, self._marks, self._shown):
@@ -311,6 +314,10 @@ class LifeFeed:
         reads.liveness.add_status(job.progress, now_s, asyncio.get_running_loop().time())
         values = await self._from_files(reads)
         self._record_values(job, values)
+        if not reads.is_probed:
+            reads.is_probed = True
+            await find_ranks(self.client, job, ranks=reads.ranks, is_urgent=False)
+        job = reads.ranks.apply(job)
         if target := next(iter(targets_of(job)), None):
             lines, new = await self._read_log(reads, target, reads.lines)
             is_large = sum(len(line.raw) for line in lines) > LARGE_BYTES
@@ -341,7 +348,7 @@ class LifeFeed:
             on_values(job)
 
     async def _read_other(self, reads: _JobReads) -> None:
-        if others := targets_of(reads.job)[1:]:
+        if others := targets_of(reads.ranks.apply(reads.job))[1:]:
             reads.next_other = (reads.next_other + 1) % len(others)
             await self._read_log(reads, others[reads.next_other], OTHER_LINES)
 
@@ -354,13 +361,16 @@ class LifeFeed:
         since = rfc3339(int(newest_s)) if newest_s else ""  # that line again, to detect gaps
         found = await read_tail(self.client, target, lines, since_time=since, idle_s=IDLE_S)
         sent_s += self.client.server_clock_offset_s
+        reads.ranks.add(target, found)
         return found, await asyncio.to_thread(reads.liveness.add, target, found, sent_s, now_s)
 
     def _judge(self, reads: _JobReads) -> None:
         job, values = reads.job, self.values.get(reads.job.uid, ())
         has_nan = AlertRule.NAN in self._rules and _is_broken(values)
         alerts = shown_alerts(reads.alerts)
-        mark = (reads.liveness.silence(job), reads.liveness.stragglers(job), alerts, has_nan)
+        ranks = reads.ranks.apply(job).instances if has_assumed_ranks(job) else ()
+        proofs = tuple((each.pod_uid, each.ranks, each.ranks_proof, each.is_chief) for each in ranks)
+        mark = (reads.liveness.silence(job), reads.liveness.stragglers(job), alerts, has_nan, proofs)
         if mark != self._marks.get(job.uid, _ALIVE):
             self._marks[job.uid] = mark
             self._on_marks()
@@ -378,7 +388,8 @@ class LifeFeed:
         if not values and not await self._may_read(reads.job):
             return
         await self._describe(reads)
-        if (target := next(iter(targets_of(reads.job)), None)) is not None:
+        job = await find_ranks(self.client, reads.job, ranks=reads.ranks, is_urgent=False)
+        if (target := next(iter(targets_of(job)), None)) is not None:
             tail = await read_tail(self.client, target, FIRST_LINES)
             newest_s = reads.liveness.newest_of(target) or 0.0
             if reads.run is not None:
@@ -456,14 +467,19 @@ async def read_life(
     chiefs = [(job, targets[0]) for job, targets in by_job if targets]
     others = [(job, each) for job, targets in by_job if job.uid in life for each in targets[1:]]
     found: dict[str, Sequence[float]] = {}
+    ranks = {job.uid: JobRanks() for job, _ in by_job}
 
     async def read(job: Job, target: Target) -> None:
         with suppress(KubeError):
+            if job.uid not in life:
+                target = targets_of(await find_ranks(client, job))[0]
             sent_s, now_s = time.time(), asyncio.get_running_loop().time()
             # The tracebacks of many ranks may follow the last loss.
             most = lines if job.uid in life else FIRST_LINES
             tail = await read_tail(client, target, most, idle_s=ONCE_S)
-            if values := _losses_in(tail) if target.is_chief or job.uid not in found else ():
+            ranks[job.uid].add(target, tail)
+            is_first = target.is_chief or job.uid not in found or any(line.rank == 0 for line in tail)
+            if values := _losses_in(tail) if is_first else ():
                 found[job.uid] = values
             if job.uid in life:
                 life[job.uid][1].add(target, tail, sent_s + client.server_clock_offset_s, now_s)
@@ -476,7 +492,7 @@ async def read_life(
     newest = {uid: newest_s for uid, (_, each) in life.items() if (newest_s := each.newest_s) is not None}
     marked = {
         uid: replace(
-            job,
+            ranks[uid].apply(job),
             silence=each.silence(job),
             stragglers=each.stragglers(job),
             has_nan=_is_broken(found.get(uid, ())),

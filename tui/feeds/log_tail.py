@@ -18,6 +18,11 @@ class TailChoice:
     selection: LogSelection
     target: Target
 
+    @property
+    def place(self) -> tuple[LogSelection, str]:
+        """The rank, and the instance that runs it."""
+        return self.selection, self.target.name
+
 
 def choices(job: Job) -> list[TailChoice]:
     """Return the logs of a job: its ranks in order, then instances without a rank."""

@@ -15,7 +15,7 @@ from k8s.client.client import Client
 from k8s.errors import KubeError, NotFound
 from k8s.jobs.create import resource_of
 from k8s.kinds import JobRef, kind_of
-from k8s.logs import LogLine, targets_of
+from k8s.logs import LogLine, find_ranks, targets_of
 from k8s.logs.tail import read_tail
 from k8s.models import Pod
 from k8s.snapshot import Job, NodeRow
@@ -157,7 +157,7 @@ async def read_run(client: Client, job: Job, place: NodesAndPods = NOTHING_KNOWN
         problem = error.details or error.what
     record = await asyncio.to_thread(with_values, record, feed.events.curves(), feed.events.texts())
     record = msgspec.structs.replace(record, source=feed.source)
-    if (target := next(iter(targets_of(job)), None)) is None:
+    if (target := next(iter(targets_of(await find_ranks(client, job, is_urgent=False))), None)) is None:
         return msgspec.structs.replace(record, problem="" if record.tags else problem)
     try:
         # The log may tell the rate where event files tell the loss.

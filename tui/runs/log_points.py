@@ -36,7 +36,8 @@ class LogPoints:
         """
         has_news = False
         for line in lines:
-            if line.rank not in (None, min(line.source.ranks, default=0)):
+            # The ranks of its pod may be assumed, but there is only one rank 0.
+            if line.rank not in (None, 0, min(line.source.ranks, default=0)):
                 continue
             is_shared = line.rank is None and (len(line.source.ranks) != 1 or line.source.prints_all_ranks)
             for point in self._reader.read(line.text):

@@ -25,14 +25,19 @@ from k8s.logs import (
     Marker,
     Options,
     Target,
+    find_ranks,
     read,
+    targets_of,
 )
 from k8s.logs.feed import LogSelection, by_time
 from k8s.logs.job import full_log
 from k8s.logs.lines import MAX_LINE_BYTES, LogBlock
 from k8s.logs.read import _OwnLines, _RankBlocks
+from k8s.snapshot import Job
 from tests.k8s.logs.job_feed import pod_of, running, taken_until, target_of, texts
 from tests.scripted.logs import QUICK, START_NS, Fault, Run, ScriptedPod, connected, target
+from tests.support.objects import elastic_job, joined
+from tui.jobs.instances import format_ranks
 
 
 async def test_following_ends_when_the_job_is_over_after_its_last_pod() -> None:
@@ -116,6 +121,75 @@ async def test_an_undeclared_rank_is_found_by_its_lines_or_raises_an_error() -> 
         assert await read_texts(client, launcher, Options(first_rank=True)) == ["torchrun"]
         with pytest.raises(NotFound, match="no line of rank 9"):
             await read_texts(client, launcher, Options(rank=9))
+
+
+def elastic(workers: int, processes: int = 1, proof: str = "assumed") -> Job:
+    made, pods = elastic_job("warp", workers, processes, "auto" if proof == "none" else "", namespace="lab")
+    return joined([], pods, [made])[1]["warp"]
+
+
+@pytest.mark.parametrize(
+    ("said", "processes", "proof", "expected"),
+    [
+        (("[rank1]: hi", "[rank0]: hi"), 1, "assumed", "=1 =0*"),
+        (("[rank0]: hi", "[rank1]: hi"), 1, "assumed", "=0* ~1"),
+        (("[rank2]: a|[rank3]: b", "torchrun", "[rank1]: a"), 2, "assumed", "=2-3 ~4-5 =0-1*"),
+        # The newest lines count: ranks move when the workers meet again.
+        (("[rank0]: old|[rank1]: new", "[rank1]: old|[rank0]: new"), 1, "assumed", "=1 =0*"),
+        # A pod that was there first and left no newer proof keeps what nobody else proves.
+        (("[rank0]: old", "x|x|x|[rank0]: new"), 1, "assumed", "=0* ~1"),
+        (("[rank4]: a|[rank5]: a", "[rank0]: a|[rank1]: a"), 1, "none", "=4-5 =0-1*"),
+        # Without any proof: the chief that has printed, or else the first that has.
+        (("plain", "plain"), 1, "assumed", "~0* ~1"),
+        (("", "", "loss 0.5"), 1, "assumed", "~2 ~1 ~0*"),
+        (("", "loss 0.5"), 1, "none", "– –*"),
+    ],
+)
+async def test_the_pod_of_a_rank_is_found_by_its_lines_where_ranks_are_assumed(
+    said: Sequence[str], processes: int, proof: str, expected: str
+) -> None:
+    job = elastic(len(said), processes, proof)
+    pods = [ScriptedPod(each.pod, uid=each.pod_uid) for each in job.instances]
+    for pod, text in zip(pods, said, strict=True):
+        for line in text.split("|") if text else ():
+            pod.write(line)
+    async with connected(*pods) as (_, client):
+        found = await find_ranks(client, job)
+        shown = [format_ranks(each.ranks, each.ranks_proof) + "*" * each.is_chief for each in found.instances]
+        assert " ".join(shown) == expected
+        chief = targets_of(found)[0]
+        assert chief.name == found.instances[[each.endswith("*") for each in shown].index(True)].name
+        if first := [line for text in said for line in text.split("|") if line.startswith("[rank0]: ")]:
+            printed = await read_texts(client, targets_of(found), Options())
+            assert first[-1].removeprefix("[rank0]: ") in [*printed, "new"]
+            assert printed == await read_texts(client, targets_of(found), Options(rank=0))
+        assert (await find_ranks(client, found)).instances == found.instances, "it stays as it was found"
+
+
+async def test_a_followed_rank_is_printed_from_whichever_pod_turns_out_to_run_it() -> None:
+    job = elastic(2)
+    pods = [ScriptedPod(each.pod, uid=each.pod_uid, restart_policy="Never") for each in job.instances]
+    other, first = pods
+    other.write("torchrun starts")
+
+    async def write() -> None:
+        await other.until(streams=1)
+        await first.until(streams=1)
+        await other.say("[rank1]: ready")
+        await first.say("[rank0]: step 1", "[rank0]: step 2")
+        for pod in pods:
+            await pod.end()
+
+    async with connected(*pods) as (_, client):
+        for options, printed in (
+            (Options(follow=True), ["torchrun starts", "step 1", "step 2"]),
+            (Options(follow=True, rank=1), ["ready"]),
+        ):
+            targets = targets_of(job)
+            reading = asyncio.create_task(read_texts(client, targets, options))
+            if options.rank is None:
+                await write()
+            assert [text for text in await reading if not text.startswith("--")] == printed
 
 
 async def test_following_a_nonexistent_rank_ends_with_an_error() -> None:

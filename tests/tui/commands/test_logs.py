@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.k8s.kinds.operator_objects import objects
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster, Stream, page, refusal
-from tests.support.objects import recorded
+from tests.support.objects import elastic_job, recorded
 from tests.tui.commands.conftest import CommandLine
 
 STAMPED = (
@@ -28,6 +29,10 @@ def serve(cluster: ScriptedCluster, name: str, log: bytes = STAMPED) -> str:
     cluster.say(path, Answer(pod(name)))
     cluster.say(f"{path}/log", Compute(lambda asked: Answer(_as_asked(asked, log))))
     return f"{path}/log"
+
+
+def _answer(log: bytes, asked: Asked) -> Answer:
+    return Answer(_as_asked(asked, log))
 
 
 def _as_asked(asked: Asked, log: bytes) -> bytes:
@@ -76,6 +81,33 @@ async def test_a_missing_log_is_reported_with_those_that_exist(
     path = serve(run.cluster, "done-master-0")
     run.cluster.replace(path, refusal(403, 'User "li" cannot get resource "pods/log"', "Forbidden"))
     (await run("logs", *line.split())).reports(1, said)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said", "printed", "reports"),
+    [
+        ("", ("ready", "step 7"), "[rank0]: step 7\n", ""),
+        ("-r 1", ("ready", "step 7"), "[rank1]: ready\n", ""),
+        ("-t 5", ("", "step 7"), "[rank0]: step 7\n", ""),
+        ("-r 1", ("", "step 7"), "", "Rank 1 has printed no line.\nThere are lines of worker-1."),
+        ("--since 5m", ("", ""), "", ""),
+    ],
+)
+async def test_rank_0_of_an_elastic_job_is_found_in_any_pod_and_no_log_is_empty_in_silence(
+    run: CommandLine, flags: str, said: tuple[str, str], printed: str, reports: str
+) -> None:
+    job, pods = elastic_job("drift")
+    run.cluster.replace("/apis/kubeflow.org/v1/pytorchjobs", page([job]))
+    run.cluster.replace("/api/v1/pods", page(pods))
+    run.cluster.replace("/api/v1/namespaces/default/pods", page(pods))
+    for pod, text, rank in zip(pods, said, (1, 0), strict=True):
+        path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+        log = f"2026-11-20T18:36:10.000000001Z [rank{rank}]: {text}\n".encode() if text else b""
+        run.cluster.say(path, Answer(pod))
+        run.cluster.say(f"{path}/log", Compute(partial(_answer, log)))
+    ended = await run.process("logs", "drift", *flags.split())
+    assert (ended.out, ended.status) == (printed, int(bool(reports)))
+    assert reports in ended.err
 
 
 async def test_logs_of_a_ray_job_without_a_submitter_name_the_file_of_its_driver(run: CommandLine) -> None:

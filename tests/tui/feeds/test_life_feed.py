@@ -20,10 +20,12 @@ from k8s.snapshot import Job
 from k8s.status import Status
 from tests.scripted.server import WAIT_S, Answer, Compute, ScriptedCluster, refusal
 from tests.support.event_files import job_with_event_files, serve_event_files, write_losses
-from tests.support.objects import joined, pod_of, pytorch_job
+from tests.support.objects import elastic_job, joined, pod_of, pytorch_job
 from tests.support.sample_cluster import ago
 from tests.tui.keys.world import PODS, REVIEWS
 from tui.feeds.life_feed import LifeFeed, read_life
+from tui.feeds.run_feed import read_run
+from tui.jobs.instances import format_ranks
 from tui.runs.store import RunStore
 
 LOG = f"{PODS}/bert-master-0/log"
@@ -143,6 +145,34 @@ async def test_a_log_without_a_loss_gives_no_value(lines: tuple[str, ...]) -> No
         visible[:] = [running("bert"), running("gpt")]  # one after the other
         await read(feed, changed)
         assert feed.values == {"job-gpt": (9,)} and cluster.asked(LOG)
+
+
+@pytest.mark.parametrize("marks", ["[rank1]: ", ""])
+async def test_the_loss_of_an_elastic_job_is_read_from_the_pod_that_runs_rank_0(
+    tmp_path: Path, marks: str
+) -> None:
+    made, pods = elastic_job("gale")
+    job = joined([], pods, [made])[1]["gale"]
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(f"{PODS}/gale-worker-0/log", now_said(*((50, f"{marks}joined"),) * bool(marks)))
+        steps = (f"{'[rank0]: ' if marks else ''}step {place} loss 1.5" for place in range(20))
+        cluster.say(
+            f"{PODS}/gale-worker-1/log", now_said(*((40.0 - at, text) for at, text in enumerate(steps)))
+        )
+        changed = asyncio.Event()
+        feed = feed_of(client, [job], changed)
+        await read(feed, changed)
+        assert feed.values[job.uid][-1] == 1.5
+        await until(lambda: feed.overlay((job,))[0] is not job)
+        life = await read_life(client, [job], RunStore(tmp_path))
+        assert life.losses[job.uid][-1] == 1.5
+        for found in (feed.overlay((job,))[0], life.jobs[job.uid]):
+            ranks = [format_ranks(each.ranks, each.ranks_proof) for each in found.instances]
+            assert ranks == (["=1", "=0"] if marks else ["~1", "~0"])
+            assert [each.is_chief for each in found.instances] == [False, True]
+        assert (await read_run(client, job)).source == "the log of worker-1"
+        over = replace(job, status=Status.SUCCEEDED)
+        assert (await read_life(client, [over], RunStore(tmp_path))).losses[job.uid][-1] == 1.5
 
 
 async def test_forbidden_logs_are_not_requested() -> None:

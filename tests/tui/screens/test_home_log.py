@@ -15,8 +15,9 @@ from textual.widget import AwaitMount
 from k8s.job_spec import LOG_DIR_ANNOTATION
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster
 from tests.support.event_files import job_with_event_files, serve_event_files, write_losses
-from tests.support.objects import node, pytorch_job
+from tests.support.objects import elastic_job, node, pytorch_job
 from tests.support.playground import Playground, console_on
+from tests.support.sample_cluster import ago
 from tests.tui.keys.world import REVIEWS
 from tests.tui.screens.home_lab import lab_of, pane, says, shows_rank_0
 from tui.screens.lists.jobs import JobsView
@@ -65,6 +66,24 @@ async def test_the_log_pane_reopens_by_rank_once_the_ranks_are_known(tmp_path: P
         await play.until(lambda: "3 job-000 · step 99/99 · master-0" in says(play))
         play.console.snapshot = replace(play.console.snapshot, jobs=(job,))
         await play.until(lambda: shows_rank_0(play) and len(logs.open) == 1)
+
+
+@pytest.mark.slow
+async def test_home_shows_rank_0_of_an_elastic_job_from_the_pod_that_prints_it(tmp_path: Path) -> None:
+    job, pods = elastic_job("squall")
+
+    def prepare(cluster: ScriptedCluster) -> None:
+        for pod, rank, text in zip(pods, (1, 0), ("ready", "step 8/9 loss 0.75"), strict=True):
+            path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+            cluster.say(path, Answer(pod))
+            cluster.say(f"{path}/log", Answer(f"{ago(minutes=1)} [rank{rank}]: {text}\n".encode()))
+
+    async with console_on(tmp_path, nodes=[node("a", 8)], pods=pods, jobs=[job], prepare=prepare) as play:
+        await play.press("N", "g")
+        await play.until(lambda: "rank 0 of 2 · step 8/9 · worker-1" in says(play))
+        await play.until(lambda: "0.75" in play.text)
+        await play.press("3", "full_stop")
+        await play.until(lambda: "rank 1 of 2" in says(play) and "ready" in says(play))
 
 
 async def test_the_loss_is_drawn_from_event_files_and_continued_from_the_log(tmp_path: Path) -> None:

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import replace
 from itertools import groupby
 from typing import cast
 
 from k8s.client.client import Client
-from k8s.errors import NotFound
+from k8s.errors import KubeError, NotFound
 from k8s.kinds import JobRef
-from k8s.logs import Item, LinePrinter, LogLine, Marker, Options, Target, read, targets_of
+from k8s.logs import (
+    Item,
+    JobRanks,
+    LinePrinter,
+    LogLine,
+    Marker,
+    Options,
+    Target,
+    find_ranks,
+    read,
+    targets_of,
+)
+from k8s.logs.lines import rfc3339
+from k8s.logs.tail import MAX_PROBED, read_tail
+from k8s.snapshot import Job
 from tui.commands.support.job_name import titles
 from tui.commands.support.job_watch import WatchedJob, explain_failures, watch_jobs, write_problem
 from tui.commands.support.output import write_stderr
@@ -21,21 +36,29 @@ from tui.feeds.cluster_feed import ClusterFeed
 from tui.options import ConsoleOptions, command_line
 from tui.terminal.closed_pipe import ended_by_closed_pipe
 
+# Pods named by a message.
+MAX_NAMED = 8
+
 
 class FollowedJob:
     """A job watched to its end, with its containers as they appear."""
 
-    def __init__(self, feed: ClusterFeed, ref: JobRef, container: str = "") -> None:
+    def __init__(self, feed: ClusterFeed, ref: JobRef, container: str = "", rank: int = 0) -> None:
         """Prepare to watch a job.
 
         Args:
             feed: The job's cluster.
             ref: The job.
             container: Name of the container in each pod; empty for the training container.
+            rank: Rank to be found among its pods.
         """
         self.watched = WatchedJob(ref)
+        self.known: Sequence[Target] = ()
+        """The containers yielded last."""
         self._feed = feed
         self._container = container
+        self._rank = rank
+        self._ranks: JobRanks | None = None
 
     async def targets(self) -> AsyncGenerator[Sequence[Target], None]:
         """Yield the containers whenever they change, until the job ends.
@@ -43,23 +66,28 @@ class FollowedJob:
         Raises:
             NotFound: The job ended or was deleted before it had a pod.
         """
-        known: Sequence[Target] = ()
         said, title = "", titles([self.watched.ref])
         async with aclosing(watch_jobs(self._feed, [self.watched])) as changes:
             async for _ in changes:
                 job = self.watched.job
                 is_gone = self.watched.is_gone
-                found = targets_of(job, container=self._container) if job is not None and not is_gone else ()
-                if found and found != known:
-                    known = found
+                found = await self._containers(job) if job is not None and not is_gone else ()
+                if found and found != self.known:
+                    self.known = found
                     yield found
                 if is_gone or (job is not None and job.status.is_final):
                     break
-                if job is not None and not known and job.reason != said:
+                if job is not None and not self.known and job.reason != said:
                     said = job.reason
                     write_stderr(f"-- {title} is waiting: {said}")
-        if not known:
+        if not self.known:
             raise NotFound("There is no log to print.", f"{title} ended, and its pods are gone.")
+
+    async def _containers(self, job: Job) -> Sequence[Target]:
+        if self._ranks is None and any(each.pod for each in job.instances):
+            self._ranks = JobRanks()
+            await find_ranks(self._feed.client, job, self._rank, ranks=self._ranks)
+        return targets_of(self._ranks.apply(job) if self._ranks else job, container=self._container)
 
 
 async def print_log(
@@ -68,8 +96,9 @@ async def print_log(
     wanted: Options,
     *,
     timestamps: bool = False,
-) -> None:
-    """Print the selected lines, prefixed with the instance if several are merged."""
+) -> bool:
+    """Print the selected lines, and return True if there were any."""
+    has_lines = False
     out, is_terminal = sys.stdout.buffer, sys.stdout.isatty()
     wanted = replace(wanted, raw=not (timestamps or wanted.every or is_terminal))
     printer = LinePrinter(timestamps=timestamps, name=wanted.every, is_terminal=is_terminal)
@@ -85,9 +114,39 @@ async def print_log(
                 if kind is Marker:
                     _write_markers(items)
                 else:
+                    has_lines = True
                     out.write(printer.format(cast("Iterable[LogLine]", items)))
             if wanted.follow:
                 out.flush()
+    return has_lines
+
+
+async def require_lines(client: Client, targets: Sequence[Target], wanted: Options) -> None:
+    """Check that no pod has lines, after a rank had none.
+
+    Raises:
+        NotFound: Some pods have; the message names them.
+    """
+
+    async def has_lines(target: Target) -> bool:
+        with suppress(KubeError):
+            return bool(await read_tail(client, target, 1, previous=wanted.previous, since_time=since))
+        return False
+
+    if wanted.instance or wanted.every or wanted.tail == 0:
+        return
+    since = wanted.since_time
+    if wanted.since_s is not None:
+        since = rfc3339(int(time.time() + client.server_clock_offset_s) - wanted.since_s)
+    targets = targets[:MAX_PROBED]
+    found = await asyncio.gather(*map(has_lines, targets))
+    if names := [target.name for target, has in zip(targets, found, strict=True) if has]:
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        raise NotFound(
+            f"Rank {wanted.rank or 0} has printed no line.",
+            f"There are lines of {', '.join(names[:MAX_NAMED])}{more}.",
+            f"Read an instance with -i {names[0]}, or all with --all.",
+        )
 
 
 def _write_markers(items: Iterable[Item]) -> None:

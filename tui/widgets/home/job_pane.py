@@ -33,7 +33,7 @@ from tui.widgets.table.visible_lines import SHORTEST_TIMER_S
 if TYPE_CHECKING:
     from k8s.client.client import Client
     from k8s.jobs.permissions import Permissions
-    from k8s.logs import Feed, Item, JobLogs, LogSelection
+    from k8s.logs import Feed, Item, JobLogs, JobRanks, LogSelection
     from trainer.tfevents import ScalarCurve
     from tui.feeds.log_tail import TailChoice
     from tui.widgets.curve_chart import LossChart
@@ -64,7 +64,7 @@ class _Tail:
     """Event loop time at which the stream stopped; None while it runs."""
 
     def is_of(self, client: Client, job: Job, choice: TailChoice, now_s: float) -> bool:
-        is_same = (self.client, self.job_uid, self.choice.selection) == (client, job.uid, choice.selection)
+        is_same = (self.client, self.job_uid, self.choice.place) == (client, job.uid, choice.place)
         return is_same and (self.stopped_at_s is None or now_s - self.stopped_at_s < RESUME_S)
 
 
@@ -105,6 +105,7 @@ class JobPane(Container, can_focus=True):
         self._snapshot = ClusterSnapshot()
         self._log: LogView | None = None
         self._chart: LossChart | None = None
+        self._ranks: JobRanks | None = None  # of the shown job, once its logs were read for them
         self._wanted: LogSelection | None = None
         self._tail: _Tail | None = None
         self._rest_timer: Timer | None = None
@@ -156,6 +157,7 @@ class JobPane(Container, can_focus=True):
             return
         self._facts.show(job, snapshot)
         if _uid(was) != _uid(job):
+            self._ranks = None
             self.leave()
             self._forget()
             self._begin_later(FETCH_S - DRAW_S)  # the cursor has rested for a while before it is shown
@@ -213,11 +215,16 @@ class JobPane(Container, can_focus=True):
 
     @work(group="tail", exclusive=True)
     async def _follow(self, client: Client, job: Job) -> None:
+        from k8s.logs import JobRanks, find_ranks
         from tui.feeds.log_tail import choose
 
         log = await self._mount_log()
         refusal = await self._refusal(job.ref.namespace)
-        job = self._job or job  # what is known of it may be more by now: its ranks
+        if self._ranks is None and not refusal:
+            ranks = JobRanks()
+            await find_ranks(client, job, ranks=ranks)
+            self._ranks = ranks
+        job = self._ranked_job or job  # what is known of it may be more by now: its ranks
         choice = choose(job, self._wanted)
         if choice is None or (job.status in _NOT_STARTED and not job.instances_running):
             self.add_class("-silent")
@@ -231,6 +238,12 @@ class JobPane(Container, can_focus=True):
         self.remove_class("-silent")
         self._update_title()
         await tail.logs.run()
+
+    @property
+    def _ranked_job(self) -> Job | None:
+        return (
+            self._ranks.apply(self._job) if self._ranks is not None and self._job is not None else self._job
+        )
 
     async def _refusal(self, namespace: str) -> str:
         """Return the reason why the log may not be read; empty if it may."""
@@ -278,12 +291,13 @@ class JobPane(Container, can_focus=True):
     def _set_targets(self) -> None:
         from tui.feeds.log_tail import choose
 
-        job, tail = self._job, self._tail
+        job, tail = self._ranked_job, self._tail
         if job is None:
             return
         choice = choose(job, self._wanted)
         if tail is not None and choice is not None:
-            if choice.selection != tail.choice.selection:  # its ranks are known only now
+            # Its ranks are known only now, or run in another pod.
+            if choice.place != tail.choice.place:
                 self.leave()
                 self._forget()
                 self._begin_later()
@@ -355,7 +369,8 @@ class JobPane(Container, can_focus=True):
         """Show the next or previous rank."""
         from tui.feeds.log_tail import step
 
-        if self._job is not None and (wanted := step(self._job, self._wanted, ranks)) is not None:
+        job = self._ranked_job
+        if job is not None and (wanted := step(job, self._wanted, ranks)) is not None:
             self.leave()
             self._forget()
             self._wanted = wanted
