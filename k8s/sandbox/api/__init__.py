@@ -2,5 +2,5 @@
 
 `server` routes a request: `bodies` and `queries` parse it, `lists` and `discovery` write
 the answer, `streams` carry logs, exec and port-forward. `registry` admits a change
-(`patches`, `schemas`, `defaults`, `validation`, `deletion`) and `store` saves it in SQLite.
+(`patches`, `defaults`, `validation`, `deletion`) and `store` saves it in SQLite.
 """

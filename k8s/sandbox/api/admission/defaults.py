@@ -1,4 +1,4 @@
-"""Defaults of a real server that depend on more than one field; those of a single field are in `schemas`."""
+"""Defaults of a real server, as far as the sandbox or a reader of its objects needs them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from k8s.sandbox.api.admission import schemas
 from k8s.sandbox.api.served import ServedResource
 
 Object = dict[str, Any]
 
 # Address of every service: all pods share this machine's loopback.
 LOOPBACK = "127.0.0.1"
-# Of pods only, not of pod templates.
-POD_DEFAULTS = {
-    "restartPolicy": "Always",
-    "priority": 0,
-    "preemptionPolicy": "PreemptLowerPriority",
-    "enableServiceLinks": True,
-}
+_JOB_DEFAULTS = {"backoffLimit": 6, "completionMode": "NonIndexed", "suspend": False}
 INITIAL_STATUS: Mapping[str, Object] = {
     "pods": {"phase": "Pending"},
     "namespaces": {"phase": "Active"},
@@ -32,28 +25,25 @@ INITIAL_STATUS: Mapping[str, Object] = {
 
 def fill(served: ServedResource, obj: Object) -> None:
     """Set the defaults of a kind in place; fields that are set stay, so it is idempotent."""
-    if served.is_custom:
-        return
-    schemas.fill(served.key, obj)
     if (filler := FILLERS.get(served.key)) is not None:
         filler(obj)
 
 
 def _pod(obj: Object) -> None:
-    spec = obj["spec"]
-    for name, value in POD_DEFAULTS.items():
-        spec.setdefault(name, value)
-    _pod_spec(spec)
+    obj["spec"].setdefault("restartPolicy", "Always")
+    obj["spec"].setdefault("priority", 0)
+    _pod_spec(obj["spec"])
 
 
 def _pod_spec(spec: Object) -> None:
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("schedulerName", "default-scheduler")
     for container in [*spec.get("containers", ()), *spec.get("initContainers", ())]:
-        image = container.get("image", "")
-        tag = image.rpartition("/")[2].partition(":")[2]
-        moves = tag in ("", "latest") and "@" not in image
-        container.setdefault("imagePullPolicy", "Always" if moves else "IfNotPresent")
-        for name, limit in container["resources"].get("limits", {}).items():
-            container["resources"].setdefault("requests", {}).setdefault(name, limit)
+        resources = container.setdefault("resources", {})
+        for field in resources.keys() & {"limits", "requests"}:
+            resources[field] = {name: str(amount) for name, amount in resources[field].items()}
+        for name, limit in resources.get("limits", {}).items():
+            resources.setdefault("requests", {}).setdefault(name, limit)
     for volume in spec.get("volumes", ()):
         if volume.keys() == {"name"}:
             volume["emptyDir"] = {}
@@ -62,6 +52,8 @@ def _pod_spec(spec: Object) -> None:
 def _job(obj: Object) -> None:
     spec = obj["spec"]
     template = spec["template"]
+    for name, value in _JOB_DEFAULTS.items():
+        spec.setdefault(name, value)
     if "parallelism" not in spec:
         spec.setdefault("completions", 1)
         spec["parallelism"] = 1
@@ -80,6 +72,7 @@ def _job(obj: Object) -> None:
 
 
 def _deployment(obj: Object) -> None:
+    obj["spec"].setdefault("replicas", 1)
     spec = obj["spec"]["template"]["spec"]
     spec.setdefault("restartPolicy", "Always")
     _pod_spec(spec)
@@ -91,16 +84,18 @@ def _namespace(obj: Object) -> None:
 
 
 def _service(obj: Object) -> None:
-    spec = obj["spec"]
-    if spec["type"] != "ExternalName":
+    spec = obj.setdefault("spec", {})
+    if spec.setdefault("type", "ClusterIP") != "ExternalName":
         spec["clusterIPs"] = [spec.setdefault("clusterIP", LOOPBACK)]
     for port in spec.get("ports", ()):
-        port.setdefault("targetPort", port.get("port"))
+        port.setdefault("targetPort", port["port"])
+        port.setdefault("protocol", "TCP")
         # Nothing would listen there: ports of pods are reached by forwarding them.
         port.pop("nodePort", None)
 
 
 def _secret(obj: Object) -> None:
+    obj.setdefault("type", "Opaque")
     for name, text in obj.pop("stringData", {}).items():
         obj.setdefault("data", {})[name] = base64.b64encode(text.encode()).decode()
 

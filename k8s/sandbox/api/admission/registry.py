@@ -5,16 +5,15 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from k8s.sandbox.api import api_errors
-from k8s.sandbox.api.admission import defaults, patches, schemas, unsupported, validation
+from k8s.sandbox.api.admission import defaults, patches, validation
 from k8s.sandbox.api.admission.deletion import DeleteOptions, Deleter, now
 from k8s.sandbox.api.api_errors import StatusCause
 from k8s.sandbox.api.served import BY_KEY, ServedResource
-from k8s.sandbox.api.store import Object, Record, Store, StoreError
+from k8s.sandbox.api.store import Object, Record, Store
 
 # Letters of a generated name: no vowels, so no words.
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -31,10 +30,9 @@ SYSTEM_META = (
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Options of a write request; `strict` refuses unknown fields."""
+    """Options of a write request."""
 
     dry_run: bool = False
-    strict: bool = False
 
 
 class Registry:
@@ -64,7 +62,7 @@ class Registry:
         Raises:
             ApiError: The name is taken, the namespace is missing or terminating, or a field is wrong.
         """
-        obj = self._normalised(served, obj, write)
+        obj = self._normalised(served, obj)
         meta = obj["metadata"]
         _set_location(meta, namespace)
         if namespace:
@@ -93,7 +91,6 @@ class Registry:
         if write.dry_run:
             return obj
         self._deleter.put(served.key, obj)
-        self._record_unsupported(served, obj)
         self._deleter.collect_if_orphan(served, obj)
         return obj
 
@@ -108,7 +105,7 @@ class Registry:
     ) -> Object:
         """Replace the stored object or its status."""
         old = self.get(served, namespace, name).obj
-        obj = self._normalised(served, obj, write)
+        obj = self._normalised(served, obj)
         _set_location(obj["metadata"], namespace, name)
         if served.is_custom and not obj["metadata"].get("resourceVersion"):
             cause = StatusCause.invalid("metadata.resourceVersion", 0, "must be specified for an update")
@@ -129,7 +126,7 @@ class Registry:
         new = patched(old)
         if not isinstance(new, dict) or "metadata" not in new:
             raise api_errors.bad_request("the patch does not leave an object")
-        new = self._normalised(served, new, write)
+        new = self._normalised(served, new)
         _set_location(new["metadata"], namespace, name)
         return self._update(served, old, new, write, subresource)
 
@@ -209,54 +206,26 @@ class Registry:
         self._deleter.put(served.key, new)
         return new
 
-    def _normalised(self, served: ServedResource, obj: Object, write: Write) -> Object:
-        """Return a copy of a body that is an object of this kind, without nulls and unknown fields."""
+    def _normalised(self, served: ServedResource, obj: Object) -> Object:
+        """Return a copy of a body that is an object of this kind, without nulls."""
         if not isinstance(obj, dict) or not isinstance(obj.get("metadata", {}), dict):
             raise api_errors.bad_request(
                 f"the object provided is unrecognized (must be of type {served.resource.kind})"
             )
         resource = served.resource
         kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", resource.api_version)
-        cannot = f'{kind} in version "{version}" cannot be handled as a {resource.kind}: '
         if (kind, version) != (resource.kind, resource.api_version):
-            raise api_errors.bad_request(cannot + "it is another kind")
+            raise api_errors.bad_request(
+                f'{kind} in version "{version}" cannot be handled as a {resource.kind}: it is another kind'
+            )
         copied: Object = {"kind": kind, "apiVersion": version} | patches.without_nulls(obj)
         copied["metadata"] = {
             name: value for name, value in copied.get("metadata", {}).items() if value != []
         }
-        findings = schemas.check(served.key, copied)
         copied["metadata"].pop("managedFields", None)
-        if findings.mismatches:
-            raise api_errors.bad_request(cannot + ", ".join(findings.mismatches))
-        if findings.unknown and write.strict:
-            listed = ", ".join(f'unknown field "{path}"' for _, _, path in findings.unknown)
-            raise api_errors.bad_request(f"{cannot}strict decoding error: {listed}")
-        for holder, name, _ in findings.unknown:
-            del holder[name]
+        if causes := validation.wrong_values(served.key, copied):
+            raise api_errors.invalid(served, str(copied["metadata"].get("name", "")), causes)
         return copied
-
-    def _record_unsupported(self, served: ServedResource, obj: Object) -> None:
-        meta = obj["metadata"]
-        namespace = meta.get("namespace", "")
-        # The owner of a job's pods has these events already.
-        if not namespace or any(owner.get("controller") for owner in meta.get("ownerReferences", ())):
-            return
-        about = {field: meta[field] for field in ("name", "namespace", "uid", "resourceVersion")}
-        for number, warning in enumerate(unsupported.warnings_of(served.key, obj)):
-            event = {
-                "metadata": {"name": f"{meta['uid']}.{number}"},
-                "involvedObject": {"kind": obj["kind"], "apiVersion": obj["apiVersion"], **about},
-                "type": "Warning",
-                "reason": unsupported.REASON,
-                "message": warning,
-                "count": 1,
-                "firstTimestamp": meta["creationTimestamp"],
-                "lastTimestamp": meta["creationTimestamp"],
-                "source": {"component": "sandbox-api"},
-            }
-            # The object is stored: whatever becomes of its events, it was created.
-            with suppress(api_errors.ApiError, StoreError):
-                self.create(BY_KEY["events"], namespace, event, Write())
 
     def _check(self, served: ServedResource, obj: Object, old: Object | None) -> None:
         causes = validation.wrong_fields(served.key, obj, old)

@@ -1,7 +1,8 @@
-"""Validation of field values, as a real server does it wherever users notice.
+"""Validation of the fields that the sandbox reads.
 
-Each check yields the wrong fields with the server's own messages. The c10d rendezvous is refused too, where
-the torch of the pods cannot be given a file in place of its open store: see `node.torch_loopback`.
+Types come first (`wrong_values`), then rules between fields (`wrong_fields`). Fields that nobody here reads
+are stored as they are. The c10d rendezvous is refused too, where the torch of the pods cannot be given a
+file in place of its open store: see `node.torch_loopback`.
 Source: `pkg/apis/core/validation` and `pkg/apis/batch/validation`, Kubernetes 1.31.
 """
 
@@ -12,30 +13,142 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from k8s.models import quantity
-from k8s.sandbox.api.admission.schemas import LABEL_RULE, NOT_NEGATIVE, check, is_label
 from k8s.sandbox.api.api_errors import StatusCause
 
 Object = dict[str, Any]
+Check = Callable[[Any], str]
+"""Returns the rule that a value breaks; empty if it breaks none."""
 
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-
+LABEL_RULE = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
+    "and end with an alphanumeric character"
+)
 SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
-    "must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+    "must start and end with an alphanumeric character"
 )
+NOT_NEGATIVE = "must be greater than or equal to 0"
 # Size of all values of a ConfigMap or Secret. Source: `MaxSecretSize` in core/v1.
 MAX_CONFIG_BYTES = 2**20
 IMMUTABLE = "field is immutable"
 POD_MAY_CHANGE = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
-POD_FORBIDS = (
-    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
-    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
-    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
-)
 
+
+def _of_type(kind: type, title: str) -> Check:
+    is_number = kind is int
+    return lambda value: (
+        "" if isinstance(value, kind) and not (is_number and isinstance(value, bool)) else f"must be {title}"
+    )
+
+
+_text, _flag, _integer = (
+    _of_type(str, "a string"),
+    _of_type(bool, "true or false"),
+    _of_type(int, "an integer"),
+)
+_object = _of_type(dict, "an object")
+
+
+def _count(value: Any) -> str:
+    return _integer(value) or ("" if value >= 0 else NOT_NEGATIVE)
+
+
+def _positive(value: Any) -> str:
+    return _integer(value) or ("" if 0 < value < 2**31 else "must be between 1 and 2147483647, inclusive")
+
+
+def _port(value: Any) -> str:
+    return _integer(value) or ("" if 0 < value < 65536 else "must be between 1 and 65535, inclusive")
+
+
+def _label_value(value: Any) -> str:
+    rule = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.'"
+    return _text(value) or ("" if _LABEL_VALUE.fullmatch(value) else rule)
+
+
+def _quantity(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return "must be a quantity"
+    try:
+        return "" if quantity.parse(str(value)) >= 0 else NOT_NEGATIVE
+    except ValueError as error:
+        return str(error)
+
+
+def _one_of(*words: str) -> Check:
+    listed = ", ".join(f'"{word}"' for word in words)
+    return lambda value: "" if value in ("", *words) else f"supported values: {listed}"
+
+
+def _list_of(check: Check) -> Check:
+    return lambda value: (
+        next(filter(None, map(check, value)), "") if isinstance(value, list) else "must be a list"
+    )
+
+
+def _map_of(check: Check) -> Check:
+    return lambda value: _object(value) or next(filter(None, map(check, value.values())), "")
+
+
+_BY_CHECK: Mapping[Check, str] = {
+    _text: """name image workingDir mountPath subPath terminationMessagePath value claimName nodeName hostname
+        schedulerName generateName namespace uid resourceVersion phase reason type component lastTimestamp
+        startTime lastTransitionTime cleanPodPolicy""",
+    _flag: "suspend enabled controller",
+    _integer: "slotsPerWorker priority gpus exitCode",
+    _count: """replicas parallelism completions backoffLimit activeDeadlineSeconds ttlSecondsAfterFinished
+        terminationGracePeriodSeconds maxRestarts restartCount defaultMode""",
+    _positive: "numNodes numProcPerNode",
+    _port: "containerPort",
+    _object: """metadata spec template resources emptyDir hostPath configMap secret persistentVolumeClaim
+        valueFrom configMapRef secretRef configMapKeyRef secretKeyRef fieldRef resourceFieldRef affinity
+        runPolicy elasticPolicy torchrunConfig runMode tensorboardSpec worker mpiConfig mlPolicy trainer
+        runtimeRef selector involvedObject source state lastState running waiting terminated""",
+    _list_of(_object): """containers initContainers volumes volumeMounts env envFrom ports tolerations items
+        schedulingGates ownerReferences replicaSpecs replicatedJobs runtimePatches conditions
+        containerStatuses initContainerStatuses""",
+    _list_of(_text): "command args extraOptions accessModes finalizers",
+    _map_of(_object): "pytorchReplicaSpecs mpiReplicaSpecs",
+    _map_of(_text): "annotations nodeSelector data binaryData stringData",
+    _map_of(_label_value): "labels",
+    _map_of(_quantity): "limits requests capacity allocatable",
+    _one_of("Always", "OnFailure", "Never", "ExitCode"): "restartPolicy",
+    _one_of("Indexed", "NonIndexed"): "completionMode",
+    _one_of("OpenMPI", "Intel", "MPICH"): "mpiImplementation",
+    _one_of("None", "All", "Unfinished"): "cleanUpPolicy",
+}
+# Checks of the fields that are read, by name, wherever they are in an object.
+CHECKS: Mapping[str, Check] = {name: check for check, names in _BY_CHECK.items() for name in names.split()}
+# Fields whose members are named by users, or are parts of other objects.
+_OPAQUE = {
+    *("labels", "annotations", "nodeSelector", "limits", "requests", "capacity", "allocatable", "data"),
+    *("binaryData", "stringData", "affinity", "runMode", "runtimePatches", "selector", "status"),
+    "tensorboardSpec",
+}
+# Required members of the objects in these fields; the first is a DNS label.
+_LABELLED = {"containers": ("name", "image"), "initContainers": ("name", "image"), "volumes": ("name",)}
+_LABELLED |= {"replicaSpecs": ("type", "template"), "replicatedJobs": ("name", "template")}
+_REQUIRED = {"volumeMounts": ("name", "mountPath"), "env": ("name",), "persistentVolumeClaim": ("claimName",)}
+_REQUIRED |= {"runtimeRef": ("name",), "ownerReferences": ("uid", "name", "kind"), "worker": ("template",)}
+_OF_KIND: Mapping[str, tuple[str, ...]] = {
+    "pods": ("spec.containers",),
+    "jobs.batch": ("spec.template.spec.containers",),
+    "deployments.apps": ("spec.selector", "spec.template.spec.containers"),
+    "pytorchjobs.kubeflow.org": ("spec.pytorchReplicaSpecs",),
+    "mpijobs.kubeflow.org": ("spec.mpiReplicaSpecs",),
+    "mpijobs.v1.kubeflow.org": ("spec.mpiReplicaSpecs",),
+    "mpijobs.v1alpha1.kubeflow.org": ("spec",),
+    "trainjobs.trainer.kubeflow.org": ("spec.runtimeRef",),
+    "clustertrainingruntimes.trainer.kubeflow.org": ("spec.template.spec.replicatedJobs",),
+    "trainingruntimes.trainer.kubeflow.org": ("spec.template.spec.replicatedJobs",),
+    "pytorchtrainingjobs.batch.tensorstack.dev": ("spec.replicaSpecs",),
+    "mpijobs.batch.tensorstack.dev": ("spec",),
+    "persistentvolumeclaims": ("spec.accessModes",),
+}
 
 REFUSED = (
     "the sandbox refuses the c10d rendezvous: before torch 2.5 it unpickles what any user of this machine "
@@ -47,6 +160,52 @@ _FIELD = "rdzvBackend"
 _STATIC, _OPTIONS = "torchrunConfig", "extraOptions"
 _VARIABLE = "PET_RDZV_BACKEND"
 _WORDS = re.compile(r"--rdzv[-_]backend[=\s]\s*['\"]?c10d\b")
+
+
+def wrong_values(key: str, obj: Object) -> list[StatusCause]:
+    """Return the fields of an object that are missing, or have a value that no object may have."""
+    causes = {cause.field: cause for cause in _wrong(obj, "")}
+    if isinstance(status := obj.get("status", {}), dict):
+        causes |= {cause.field: cause for cause in _wrong(status, "status")}
+    else:
+        causes["status"] = StatusCause.invalid("status", status, _object(status))
+    for path in _OF_KIND.get(key, ()) if not causes else ():
+        value: Any = obj
+        for step in path.split("."):
+            value = value.get(step) or {}
+        if not value:
+            causes[path] = StatusCause.required(path)
+    return list(causes.values())
+
+
+def _wrong(holder: Object, at: str) -> Iterator[StatusCause]:
+    for name, value in holder.items():
+        path = f"{at}.{name}" if at else name
+        if (check := CHECKS.get(name)) is not None and (why := check(value)):
+            # Data and variables may be secrets.
+            is_secret = not isinstance(value, str | int) or name in _OPAQUE or name == "value"
+            yield StatusCause.invalid(path, "…" if is_secret else value, why)
+        elif name in _OPAQUE:
+            continue
+        elif isinstance(value, list):
+            for index, each in enumerate(value):
+                if isinstance(each, dict):
+                    yield from _wrong_member(name, each, f"{path}[{index}]")
+        elif isinstance(value, dict):
+            yield from _wrong_member(name, value, path)
+
+
+def _wrong_member(name: str, member: Object, at: str) -> Iterator[StatusCause]:
+    required: tuple[str, ...] = _LABELLED.get(name) or _REQUIRED.get(name) or ()
+    yield from (StatusCause.required(f"{at}.{field}") for field in required if not member.get(field))
+    first = member.get(required[0]) if name in _LABELLED else None
+    if isinstance(first, str) and first and not _LABEL.fullmatch(first):
+        yield StatusCause.invalid(f"{at}.{required[0]}", first, LABEL_RULE)
+    yield from _wrong(member, at)
+    # A template of pods, or of objects that have one.
+    spec = member.get("spec", {}) if name == "template" else None
+    if isinstance(spec, dict) and not spec.keys() & {"containers", "template", "replicatedJobs"}:
+        yield StatusCause.required(f"{at}.spec.containers")
 
 
 def newly_open(obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[StatusCause]:
@@ -81,8 +240,8 @@ def _is_c10d(backend: object) -> bool:
 
 
 def wrong_fields(key: str, obj: Object, old: Object | None = None) -> list[StatusCause]:
-    """Return the wrong fields of an object, or of the change from `old` to it."""
-    causes = [*_metadata(key, obj["metadata"]), *check(key, obj).causes]
+    """Return the fields of an object, or of the change from `old` to it, that do not fit each other."""
+    causes = list(_metadata(key, obj["metadata"]))
     if (rule := RULES.get(key)) is not None:
         causes += rule(obj)
     if old is not None and (check_change := CHANGE_RULES.get(key)) is not None:
@@ -94,28 +253,15 @@ def _metadata(key: str, meta: Object) -> Iterator[StatusCause]:
     name = meta.get("name", "")
     if not name:
         yield StatusCause.required("metadata.name", "name or generateName is required")
-    elif key == "namespaces" and not is_label(name):
+    elif key == "namespaces" and not _LABEL.fullmatch(name):
         yield StatusCause.invalid("metadata.name", name, LABEL_RULE)
     elif len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
         yield StatusCause.invalid("metadata.name", name, SUBDOMAIN_RULE)
-    yield from _labels("metadata.labels", meta.get("labels", {}))
-
-
-def _labels(field: str, labels: Mapping[str, str]) -> Iterator[StatusCause]:
-    for key, value in labels.items():
-        if not _qualified(key):
-            yield StatusCause.invalid(
-                field, key, "name part must consist of alphanumeric characters, '-', '_' or '.'"
-            )
-        if not _LABEL_VALUE.fullmatch(value):
-            yield StatusCause.invalid(
-                field, value, "a valid label must be an empty string or consist of alphanumeric characters"
-            )
-
-
-def _qualified(key: str) -> bool:
-    prefix, slash, name = key.rpartition("/")
-    return bool(_QUALIFIED.fullmatch(name)) and (not slash or bool(_SUBDOMAIN.fullmatch(prefix)))
+    for label in meta.get("labels", ()):
+        prefix, slash, word = label.rpartition("/")
+        if not _QUALIFIED.fullmatch(word) or (slash and not _SUBDOMAIN.fullmatch(prefix)):
+            rule = "name part must consist of alphanumeric characters, '-', '_' or '.'"
+            yield StatusCause.invalid("metadata.labels", label, rule)
 
 
 def _pod(obj: Object) -> Iterator[StatusCause]:
@@ -123,48 +269,30 @@ def _pod(obj: Object) -> Iterator[StatusCause]:
 
 
 def _pod_spec(spec: Object, at: str) -> Iterator[StatusCause]:
-    volumes = [volume.get("name") for volume in spec.get("volumes", ())]
+    volumes = [volume["name"] for volume in spec.get("volumes", ())]
     names: list[str] = []
     for field in ("containers", "initContainers"):
-        containers = spec.get(field, ())
-        names += [container.get("name") for container in containers]
-        first = len(names) - len(containers)
-        yield from _duplicates(names, f"{at}.{field}[{{}}].name", first)
-        for index, container in enumerate(containers):
-            yield from _container(container, f"{at}.{field}[{index}]", volumes)
-
-
-def _container(container: Object, at: str, volumes: Sequence[str]) -> Iterator[StatusCause]:
-    for index, mount in enumerate(container.get("volumeMounts", ())):
-        if mount.get("name") and mount["name"] not in volumes:
-            yield StatusCause.not_found(f"{at}.volumeMounts[{index}].name", mount["name"])
-    yield from _resources(container["resources"], f"{at}.resources")
-
-
-def _duplicates(names: Sequence[str], at: str, first: int = 0) -> Iterator[StatusCause]:
-    """Report the names from index `first` on that occur earlier too; `at` has a place for the index."""
-    for index, name in enumerate(names[first:]):
-        if name and name in names[: first + index]:
-            yield StatusCause.duplicate(at.format(index), name)
+        for index, container in enumerate(spec.get(field, ())):
+            here = f"{at}.{field}[{index}]"
+            if container["name"] in names:
+                yield StatusCause.duplicate(f"{here}.name", container["name"])
+            names.append(container["name"])
+            for number, mount in enumerate(container.get("volumeMounts", ())):
+                if mount["name"] not in volumes:
+                    yield StatusCause.not_found(f"{here}.volumeMounts[{number}].name", mount["name"])
+            yield from _resources(container["resources"], f"{here}.resources")
 
 
 def _resources(resources: Object, at: str) -> Iterator[StatusCause]:
-    limits, requests = resources.get("limits", {}), resources.get("requests", {})
-    for field, amounts in (("limits", limits), ("requests", requests)):
-        for name, amount in amounts.items():
-            if quantity.parse(amount) < 0:
-                yield StatusCause.invalid(f"{at}.{field}[{name}]", amount, NOT_NEGATIVE)
-            elif "/" in name and quantity.parse(amount).denominator != 1:
-                yield StatusCause.invalid(f"{at}.{field}[{name}]", amount, "must be an integer")
-    for name, amount in requests.items():
+    limits = resources.get("limits", {})
+    for name, amount in resources.get("requests", {}).items():
         is_device = "/" in name and not name.startswith("kubernetes.io/")
         request, limit = quantity.parse(amount), quantity.parse(limits.get(name, 0))
-        if name not in limits:
-            if is_device:
-                yield StatusCause.required(
-                    f"{at}.limits", "Limit must be set for non overcommitable resources"
-                )
-        elif request > limit or (is_device and request != limit):
+        if is_device and request.denominator != 1:
+            yield StatusCause.invalid(f"{at}.requests[{name}]", amount, "must be an integer")
+        elif is_device and name not in limits:
+            yield StatusCause.required(f"{at}.limits", "Limit must be set for non overcommitable resources")
+        elif name in limits and (request > limit or (is_device and request != limit)):
             rule = "equal to" if is_device else "less than or equal to"
             yield StatusCause.invalid(
                 f"{at}.requests", amount, f"must be {rule} {name} limit of {limits[name]}"
@@ -172,13 +300,12 @@ def _resources(resources: Object, at: str) -> Iterator[StatusCause]:
 
 
 def _job(obj: Object) -> Iterator[StatusCause]:
-    spec = obj["spec"]
+    spec, at = obj["spec"], "spec.template.spec"
     if spec["completionMode"] == "Indexed" and "completions" not in spec:
         yield StatusCause.required("spec.completions", "when completion mode is Indexed")
-    pod_spec, at = spec["template"]["spec"], "spec.template.spec"
-    if pod_spec.get("restartPolicy", "Always") in ("", "Always"):
+    if spec["template"]["spec"].get("restartPolicy", "Always") in ("", "Always"):
         yield StatusCause.required(f"{at}.restartPolicy", 'valid values: "OnFailure", "Never"')
-    yield from _pod_spec(pod_spec, at)
+    yield from _pod_spec(spec["template"]["spec"], at)
 
 
 def _deployment(obj: Object) -> Iterator[StatusCause]:
@@ -189,9 +316,7 @@ def _deployment(obj: Object) -> Iterator[StatusCause]:
 
 
 def _claim(obj: Object) -> Iterator[StatusCause]:
-    if not obj["spec"].get("accessModes"):
-        yield StatusCause.required("spec.accessModes", "at least 1 access mode is required")
-    storage = obj["spec"]["resources"].get("requests", {}).get("storage")
+    storage = obj["spec"].get("resources", {}).get("requests", {}).get("storage")
     if storage is None:
         yield StatusCause.required("spec.resources[storage]")
     elif quantity.parse(storage) <= 0:
@@ -208,33 +333,31 @@ def _config(obj: Object) -> Iterator[StatusCause]:
         yield StatusCause("data" if is_secret else "[]", "FieldValueTooLong", message)
 
 
-def _pod_change(new: Object, old: Object) -> Iterator[StatusCause]:
-    def fixed(spec: Object) -> dict[str, Any]:
-        fields = {name: value for name, value in spec.items() if name not in POD_MAY_CHANGE}
-        for field in ("containers", "initContainers"):
-            if field in fields:
-                fields[field] = [
-                    {name: value for name, value in each.items() if name != "image"} for each in fields[field]
-                ]
-        return fields
+def _fixed(spec: Object) -> Object:
+    fields = {name: value for name, value in spec.items() if name not in POD_MAY_CHANGE}
+    for field in fields.keys() & {"containers", "initContainers"}:
+        fields[field] = [{**each, "image": ""} for each in fields[field]]
+    return fields
 
-    if fixed(new["spec"]) != fixed(old["spec"]):
-        yield StatusCause.forbidden("spec", POD_FORBIDS)
+
+def _pod_change(new: Object, old: Object) -> Iterator[StatusCause]:
+    if _fixed(new["spec"]) != _fixed(old["spec"]):
+        allowed = ", ".join(("image of containers", *POD_MAY_CHANGE))
+        yield StatusCause.forbidden("spec", f"pod updates may not change other fields than {allowed}")
 
 
 def _job_change(new: Object, old: Object) -> Iterator[StatusCause]:
-    for name in ("selector", "completionMode"):
+    fixed = ["selector", "completionMode", "template"]
+    if new["spec"].get("completionMode") != "Indexed":
+        fixed.append("completions")
+    for name in fixed:
         if new["spec"].get(name) != old["spec"].get(name):
             yield StatusCause.invalid(f"spec.{name}", new["spec"].get(name), IMMUTABLE)
-    if new["spec"].get("template") != old["spec"].get("template"):
-        yield StatusCause.invalid("spec.template", "...", IMMUTABLE)
-    completions = new["spec"].get("completions")
-    if completions != old["spec"].get("completions") and new["spec"].get("completionMode") != "Indexed":
-        yield StatusCause.invalid("spec.completions", completions, IMMUTABLE)
 
 
+Rules = Mapping[str, Callable[..., Sequence[StatusCause] | Iterator[StatusCause]]]
 # Rules for every object, by key of its kind.
-RULES: Mapping[str, Callable[[Object], Iterator[StatusCause]]] = {
+RULES: Rules = {
     "pods": _pod,
     "jobs.batch": _job,
     "deployments.apps": _deployment,
@@ -243,7 +366,4 @@ RULES: Mapping[str, Callable[[Object], Iterator[StatusCause]]] = {
     "secrets": _config,
 }
 # Rules for a change from the old object (second) to the new one, by key of the kind.
-CHANGE_RULES: Mapping[str, Callable[[Object, Object], Iterator[StatusCause]]] = {
-    "pods": _pod_change,
-    "jobs.batch": _job_change,
-}
+CHANGE_RULES: Rules = {"pods": _pod_change, "jobs.batch": _job_change}

@@ -72,11 +72,7 @@ def _depth(value: Any) -> int:
 
 def write_options(request: web.Request, options: str) -> Write:
     """Return the options of a write request; `options` is their kind, such as `CreateOptions`."""
-    query = request.query
-    return Write(
-        dry_run=_is_dry_run(query.getall("dryRun", []), options),
-        strict=query.get("fieldValidation") == "Strict",
-    )
+    return Write(dry_run=_is_dry_run(request.query.getall("dryRun", []), options))
 
 
 async def deletion_options(request: web.Request) -> DeleteOptions:

@@ -254,7 +254,7 @@ class Server:
         body = await bodies.read(request, target.served.resource.kind)
         obj = self.registry.create(target.served, target.namespace, body, write)
         answer = _json(msgspec.json.encode(obj), 201)
-        for warning in warnings_of(target.served.key, obj):
+        for warning in warnings_of(obj):
             quoted = _NOT_PLAIN.sub("?", warning).replace("\\", "\\\\").replace('"', '\\"')
             answer.headers.add("Warning", f'299 - "{quoted}"')
         return answer

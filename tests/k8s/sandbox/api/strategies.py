@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from k8s.sandbox.api.admission.schemas import SHAPES
+from k8s.sandbox.api.admission.validation import CHECKS
 
 words = st.text("ab", min_size=1, max_size=2)
 plain = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=3)
@@ -14,7 +14,7 @@ anything = st.recursive(
     max_leaves=12,
 )
 objects = st.dictionaries(words, anything, max_size=4)
-fields = st.sampled_from(sorted({name for shape in SHAPES.values() for name in shape} - {"..."}))
+fields = st.sampled_from(sorted({*CHECKS, "status", "*"}))
 near_objects = st.recursive(
     plain | st.sampled_from(["Always", "1Gi", "-1", "a", "a/b"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(fields, inner, max_size=5),

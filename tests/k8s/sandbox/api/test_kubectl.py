@@ -223,14 +223,10 @@ async def test_server_side_apply_is_refused_and_client_side_apply_named(kubectl:
 
 
 async def test_apply_and_create_find_mistakes(kubectl: Kubectl) -> None:
-    misspelt = pod("p")
-    misspelt["spec"]["containers"][0]["imagee"] = "x"
-    for command in ("apply", "create"):
-        done = await kubectl(command, "-f", "-", stdin=yaml.safe_dump(misspelt), code=1)
-        assert 'unknown field "spec.containers[0].imagee"' in done.err
     wrong = pod("p", containers=("A",))
-    done = await kubectl("apply", "-f", "-", stdin=yaml.safe_dump(wrong), code=1)
-    assert "is invalid: spec.containers[0].name" in done.err
+    for command in ("apply", "create"):
+        done = await kubectl(command, "-f", "-", stdin=yaml.safe_dump(wrong), code=1)
+        assert "is invalid: spec.containers[0].name" in done.err
     done = await kubectl("apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(pod("p")))
     assert "created (server dry run)" in done.out
     assert (await kubectl.api.get("pods", "p")).code == 404
@@ -297,13 +293,12 @@ async def test_the_manifest_of_t9ks_tutorial_can_be_applied(kubectl: Kubectl) ->
     assert (await kubectl("get", "pytorchtrainingjobs")).lines == []
 
 
-async def test_ignored_fields_are_printed_and_described(kubectl: Kubectl) -> None:
+async def test_ignored_fields_are_printed(kubectl: Kubectl) -> None:
     manifest = job("j", podFailurePolicy={"rules": []})
     done = await kubectl("create", "-f", "-", stdin=json.dumps(manifest))
     assert done.out == "job.batch/j created\n"
     warning = "spec.podFailurePolicy: the sandbox ignores it: every failed pod counts towards backoffLimit"
     assert done.err == f"Warning: {warning}\n"
-    assert warning in (await kubectl("describe", "job", "j")).out
 
 
 async def test_scale_changes_the_replicas_of_a_deployment(kubectl: Kubectl) -> None:

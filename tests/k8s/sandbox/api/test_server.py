@@ -32,10 +32,8 @@ from tests.k8s.sandbox.calls import (
     Api,
     config,
     eventually,
-    job,
     pod,
     thing,
-    torch_job,
 )
 from tests.k8s.sandbox.conftest import TOKEN, serving
 from tests.support import second_account
@@ -117,22 +115,6 @@ async def test_the_default_namespace_exists(sandbox: Api) -> None:
     namespace = (await sandbox.call("GET", "/api/v1/namespaces/default")).body
     assert namespace["status"] == {"phase": "Active"}
     assert namespace["metadata"]["labels"] == {"kubernetes.io/metadata.name": "default"}
-
-
-async def test_misspelt_fields_are_refused_in_strict_mode(sandbox: Api) -> None:
-    for plural, obj, field in (
-        ("pods", pod("p") | {"spek": {}}, "spek"),
-        ("pods", thing("Pod", "p", spec={"containers": [{"name": "a", "imagee": "x"}]}),
-         "spec.containers[0].imagee"),
-        ("batch/v1/jobs", job("j", paralelism=1), "spec.paralelism"),
-        ("kubeflow.org/v1/pytorchjobs",
-         torch_job("t", spec={"pytorchReplicaSpecs": {"Master": {"replica": 1}}}),
-         "spec.pytorchReplicaSpecs.Master.replica"),
-        ("configmaps", config("c", lables={}), "metadata.lables"),
-    ):  # fmt: skip
-        answer = await sandbox.create(plural, obj, fieldValidation="Strict", dryRun="All")
-        assert (answer.code, answer.reason) == (400, "BadRequest")
-        assert f'strict decoding error: unknown field "{field}"' in answer.body["message"]
 
 
 async def test_unserved_kinds_and_subresources_are_refused(sandbox: Api) -> None:

@@ -141,7 +141,7 @@ def test_a_train_job_ends_with_its_nodes() -> None:
     assert [pod["metadata"]["name"] for pod in failed.delete] == ["bert-node-0-0"]
 
 
-def test_a_failed_node_is_replaced_if_the_runtime_says_so() -> None:
+def test_a_failed_node_is_replaced_within_the_limit_of_its_runtime() -> None:
     runtime = deepcopy(TORCH_DISTRIBUTED)
     runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimit"] = 1
     again = decide(train_job(), node(0, "Failed"), known={CLUSTER: [runtime]})

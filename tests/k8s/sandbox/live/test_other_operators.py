@@ -146,18 +146,6 @@ async def test_a_job_of_a_name_used_before_fails_by_its_exit_code_and_after_its_
         await space.goes(T9K_PYTORCH_JOBS, "again")
 
 
-async def test_unsupported_job_fields_cause_events(space: Space) -> None:
-    job = t9k_job("told", "true", torchrunConfig={"enabled": False, "rdzvBackend": "c10d"})
-    job["spec"]["scheduler"] = {"t9kScheduler": {"queue": "q"}}
-    await space.create(T9K_PYTORCH_JOBS, job)
-    events = await space.events("told")
-    told = {event["message"] for event in events if event["reason"] == "UnsupportedField"}
-    assert {words.partition(":")[0] for words in told} == {
-        "spec.torchrunConfig.rdzvBackend",
-        "spec.scheduler.t9kScheduler",
-    }
-
-
 SHOW = "echo $PET_NODE_RANK/$PET_NNODES $PET_NPROC_PER_NODE $PET_MASTER_ADDR $PET_MASTER_PORT"
 
 

@@ -106,18 +106,6 @@ async def test_replaced_cluster_objects_get_no_namespace(api: Api) -> None:
         assert answer.body["metadata"].get("labels") == body["metadata"].get("labels") or not api.is_real
 
 
-async def test_fields_that_do_not_exist_are_dropped(api: Api) -> None:
-    wanted = pod("p")
-    wanted["spec"]["containers"][0]["imagee"] = wanted["spec"]["junk"] = wanted["junk"] = "x"
-    made = await api.made("pods", wanted)
-    assert "junk" not in made and "junk" not in made["spec"] and "imagee" not in made["spec"]["containers"][0]
-    custom = torch_job("t")
-    custom["spec"]["junk"] = custom["spec"]["pytorchReplicaSpecs"]["Master"]["junk"] = 1
-    made = await api.made(TORCH_JOBS, custom)
-    assert set(made["spec"]) == {"pytorchReplicaSpecs"}
-    assert set(made["spec"]["pytorchReplicaSpecs"]["Master"]) == {"replicas", "template"}
-
-
 async def test_changing_an_outdated_version_is_a_conflict(api: Api) -> None:
     made = await api.made("configmaps", config("c"))
     await api.patch("configmaps", "c", {"data": {"k": "2"}})
