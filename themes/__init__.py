@@ -59,7 +59,7 @@ def load(folder: Path | None = None, warn: Warn | None = None) -> dict[str, Pale
 
     Args:
         folder: Folder of the user's palettes.
-        warn: Called for palettes that cannot be used, and for unknown names in them.
+        warn: Called for palettes and values that cannot be used, and for unknown names.
     """
     warn = warn or (lambda _words: None)
     ours = _packaged()
@@ -67,20 +67,16 @@ def load(folder: Path | None = None, warn: Warn | None = None) -> dict[str, Pale
     known = frozenset(name for file in ours.values() for name in file.values) - {*COLOURS}
     found = _readable(sorted(folder.glob("*.toml")) if folder else (), known, warn)
     for name, file in _joined(found, ours, warn).items():
-        try:
-            palettes[name] = finished(file)
-        except BrokenPalette as error:
-            warn(str(error))
+        if "primary" in file.resolved(lambda _words: None):
+            palettes[name] = finished(file, warn)
+        else:
+            warn(f"{file.path}: primary refers to nothing.")
     return palettes
 
 
-def finished(file: PaletteFile) -> Palette:
-    """Build the theme of a palette file that already has its parents' values.
-
-    Raises:
-        BrokenPalette: A colour refers to a name that does not exist.
-    """
-    values = file.resolved()
+def finished(file: PaletteFile, warn: Warn = print) -> Palette:
+    """Build the theme of a palette file that has its parents' values; warn of colours left out."""
+    values = file.resolved(warn)
     colours = {name: value for name, value in values.items() if name in COLOURS}
     variables = {name: value for name, value in values.items() if name not in COLOURS}
     flags = {"dark": True, "ansi": False, **file.flags}

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 COLOURS = (
     "primary",
@@ -22,6 +23,7 @@ COLOURS = (
 )
 """Textual's names of theme colours."""
 
+Value = TypeVar("Value")
 Warn = Callable[[str], None]
 """Called with one sentence about a file."""
 
@@ -61,13 +63,15 @@ class PaletteFile:
             return self
         return replace(self, flags={**parent.flags, **self.flags}, values={**parent.values, **self.values})
 
-    def resolved(self) -> dict[str, str]:
-        """Return the values with each `$name` replaced.
-
-        Raises:
-            BrokenPalette: A `$name` does not exist or refers to itself.
-        """
-        return {name: self._resolved(name) for name in self.values}
+    def resolved(self, warn: Warn) -> dict[str, str]:
+        """Return the values with each `$name` replaced; those that refer to nothing are left out."""
+        found: dict[str, str] = {}
+        for name in self.values:
+            try:
+                found[name] = self._resolved(name)
+            except BrokenPalette as error:
+                warn(str(error))
+        return found
 
     def _resolved(self, name: str) -> str:
         value, seen = self.values[name], {name}
@@ -86,10 +90,10 @@ def read_file(path: Path, known: frozenset[str] | None = None, warn: Warn = prin
     Args:
         path: The file.
         known: Valid names; None to accept any.
-        warn: Called for invalid names, which are dropped.
+        warn: Called for invalid names and values, which are dropped.
 
     Raises:
-        BrokenPalette: The file cannot be read, or a value is invalid.
+        BrokenPalette: The file cannot be read, or lacks what a theme needs.
     """
     try:
         # Opening a FIFO would wait for a writer, and /dev/zero never ends.
@@ -125,11 +129,23 @@ class _File:
             raise self.refused("parent", 'a parent is the name of a theme, as "gpuconsole-dark".')
         if not parent and "primary" not in table:
             raise _refusal(self.path, 1, 'it needs a parent = "gpuconsole-dark", or a primary = "#6cb2f7".')
-        flags = {key: self.flag(key, table[key]) for key in _FLAGS if key in table}
-        values = {key: self.value(key, table[key]) for key in COLOURS if key in table}
+        flags = self.usable(self.flag, {key: table[key] for key in _FLAGS if key in table})
+        values = self.usable(self.value, {key: table[key] for key in COLOURS if key in table})
+        if not parent and "primary" not in values:
+            raise _refusal(self.path, 1, "without a usable primary colour it cannot be used.")
         for part in _TABLES:
             values |= self.values(part, table.get(part, {}))
         return PaletteFile(self.path, name, parent, flags, values)
+
+    def usable(self, read: Callable[[str, object], Value], table: Mapping[str, object]) -> dict[str, Value]:
+        """Return the valid values, and warn of the others."""
+        found: dict[str, Value] = {}
+        for key, value in table.items():
+            try:
+                found[key] = read(key, value)
+            except BrokenPalette as error:
+                self.warn(str(error))
+        return found
 
     def flag(self, key: str, value: object) -> bool:
         if not isinstance(value, bool):
@@ -138,10 +154,12 @@ class _File:
 
     def values(self, part: str, table: object) -> dict[str, str]:
         if not isinstance(table, dict):
-            raise self.refused(part, f"{part} is a table: [{part}] and lines below it.")
+            self.warn(str(self.refused(part, f"{part} is a table: [{part}] and lines below it.")))
+            return {}
         for key in table.keys() - (self.known or table.keys()):
             self.warn(f"{self.path}, line {self.line(key)}: {key} is unknown in a theme.")
-        return {key: self.value(key, value) for key, value in table.items() if key in (self.known or table)}
+        known = {key: value for key, value in table.items() if key in (self.known or table)}
+        return self.usable(self.value, known)
 
     def value(self, key: str, value: object) -> str:
         if key.endswith("-style"):

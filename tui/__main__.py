@@ -195,17 +195,16 @@ def _run(words: list[str]) -> int:
     # Slow to import, and most people set nothing.
     from dataclasses import replace
 
-    from k8s.errors import KubeError
     from k8s.models.accelerators import recognising
     from tui.commands.support.output import write_stderr
     from tui.files.config_file import read_config
     from tui.tables import column_keys
 
     config = read_config(options.config_file, column_keys)
-    if config.problems and flags.chosen is not None:  # the console shows them, and starts
-        raise KubeError("\n".join(config.problems), hint="Correct the file, or move it away.")
-    for key in config.unknown:
-        write_stderr(f"{options.config_file}: unknown setting {key}")
+    # The console shows the problems on its own.
+    unknown = [f"{options.config_file}: unknown setting {key}" for key in config.unknown]
+    for problem in (*(config.problems if flags.chosen is not None else ()), *unknown):
+        write_stderr(problem)
     options = replace(
         options,
         config_theme=config.theme,

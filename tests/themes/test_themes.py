@@ -220,14 +220,7 @@ def test_a_palette_of_the_user_may_change_a_few_colours_of_another(tmp_path: Pat
         ('primary = "#fff"\nerror = \n', "broken.toml, line 2: invalid value."),
         ("primary = [\n", "broken.toml, line 1: "),
         ("dark = true", 'broken.toml, line 1: it needs a parent = "gpuconsole-dark", or a primary'),
-        ('primary="#fff"\n\nerror=3', "broken.toml, line 3: error is a colour such as"),
-        ('primary="#ff"', "broken.toml, line 1: primary is a colour such as"),
-        ('primary="#fff"\n[variables]\nquiet = "[/b]"', "line 3: quiet is a colour"),
-        ('primary="#fff"\n[variables]\nquiet-style = "blink"', "line 3: quiet-style is a style"),
-        ('primary="#fff"\n[variables]\nquiet = "$nothing"', "quiet refers to $nothing"),
-        ('primary="#fff"\n[variables]\nquiet = "$rule"\nrule = "$quiet"', "refers to"),
-        ('primary="#fff"\nvariables = 1', "line 2: variables is a table"),
-        ('primary="#fff"\ndark = "yes"', "line 2: dark is true or false."),
+        ('primary="$nothing"', "broken.toml: primary refers to nothing."),
         ('parent="nowhere"', "broken.toml: its parent nowhere is not a usable theme."),
         ('parent="broken"', "broken.toml: its parent broken is not a usable theme."),
         ('primary="#fff"\nname = "a b"', "line 2: the name of a theme is letters"),
@@ -239,6 +232,27 @@ def test_a_broken_palette_is_named_with_line_and_reason_and_the_others_are_used(
     folder = Folder(tmp_path, broken=content, whole='primary = "#ffffff"')
     assert complaint in folder.said and len(folder.complaints) == 1
     assert "broken" not in folder.palettes and "whole" in folder.palettes
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("\nerror=3", "mine.toml, line 3: error is a colour such as"),
+        ('[variables]\nquiet = "[/b]"', "line 3: quiet is a colour"),
+        ('[variables]\nquiet-style = "blink"', "line 3: quiet-style is a style"),
+        ('[variables]\nquiet = "$nothing"', "quiet refers to $nothing"),
+        ('[variables]\nquiet = "$hint"\nhint = "$quiet"', "refers to"),
+        ("variables = 1", "line 2: variables is a table"),
+        ('dark = "yes"', "line 2: dark is true or false."),
+    ],
+)
+def test_a_theme_is_used_without_its_invalid_values(tmp_path: Path, content: str, complaint: str) -> None:
+    folder = Folder(tmp_path, mine=f'primary="#abcdef"\n{content}')
+    assert complaint in folder.said
+    assert (
+        folder.palettes["mine"]["primary"] == "#abcdef"
+        and "quiet" not in folder.palettes["mine"]["variables"]
+    )
 
 
 def test_unknown_theme_names_are_reported_and_ignored(tmp_path: Path) -> None:

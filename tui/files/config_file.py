@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import yaml
 
@@ -36,6 +37,9 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _TEXT = "tag:yaml.org,2002:str"
 _SWITCH = "tag:yaml.org,2002:bool"
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+# A mistake must not make a context writable.
+_LOCKED = (ContextSettings(pattern="*", read_only=True),)
+_NOTHING_IS_CHANGED = "Until it is corrected, changes are disabled, for it may name read-only contexts."
 _NO_ACCELERATORS = ("cpu", "memory", "pods", "ephemeral-storage")
 
 Word = TypeVar("Word", bound=StrEnum)
@@ -80,18 +84,19 @@ def read_config(path: Path, columns_of: ColumnsOf = dict) -> Config:
     try:
         root = read_root(path, "accelerators: [example.com/npu]")
     except BadValue as error:
+        with suppress(OSError):
+            if b"readonly" in read_named_file(path):
+                return Config(contexts=_LOCKED, problems=(f"{error} {_NOTHING_IS_CHANGED}",))
         return Config(problems=(str(error),))
     for key, value in root.value if root else ():
         if read := _READERS.get(key.value) if isinstance(key, yaml.ScalarNode) else None:
-            try:
-                if key.value in values:
-                    raise BadValue("it is given twice; the first is used", line_of(key))
-                values[key.value] = read(value, columns_of()) if read is _columns else read(value)
-            except BadValue as error:
-                line = error.line or line_of(value)
-                problems.append(f"{path}, line {line}, {key.value}: {error}.")
-                if error.valid is not None:
-                    values[key.value] = error.valid
+            found = _Problems()
+            if key.value in values:
+                found.add("it is given twice; the first is used", key)
+            else:
+                each = found.read(partial(read, known=columns_of()) if read is _columns else read, value)
+                values |= {key.value: each} if each is not None else {}
+            problems += [f"{path}, line {line}, {key.value}: {words}." for words, line in found.found]
         else:
             name = key.value if isinstance(key, yaml.ScalarNode) else "a key of several parts"
             unknown.append(f"{name} (line {line_of(key)})")
@@ -107,6 +112,41 @@ class BadValue(Exception):
         """0 for the line of the value."""
         self.valid: Any = None
         """The other parts of the value; None to use the default."""
+        self.others: Sequence[tuple[str, int]] = ()
+        """More problems of the value, with their lines."""
+
+
+class _Problems:
+    """Problems of a value whose other parts are used."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, int]] = []
+
+    def add(self, words: str, node: yaml.Node) -> None:
+        self.found.append((words, line_of(node)))
+
+    def read(self, read: Callable[[yaml.Node], Any], node: yaml.Node, place: str = "") -> Any:
+        """Return what `read` makes of a node, or of its valid parts; None for nothing."""
+        try:
+            return read(node)
+        except BadValue as error:
+            for words, line in ((str(error), error.line), *error.others):
+                self.found.append((place + words, line or line_of(node)))
+            return error.valid
+
+    def rest(self, valid: Any) -> Any:
+        """Return the valid parts, or raise `BadValue` with them."""
+        if not self.found:
+            return valid
+        error = BadValue(*self.found[0])
+        error.valid, error.others = valid or None, self.found[1:]
+        raise error
+
+
+def _each(read: Callable[[yaml.Node], Any], nodes: Sequence[yaml.Node]) -> tuple[Any, ...]:
+    problems = _Problems()
+    found = [problems.read(read, node) for node in nodes]
+    return tuple(problems.rest(tuple(each for each in found if each is not None)))
 
 
 def read_root(path: Path, example: str, *, must_be_own: bool = False) -> yaml.MappingNode | None:
@@ -174,12 +214,14 @@ def _days(value: yaml.Node) -> float:
 def _patterns(value: yaml.Node) -> tuple[str, ...]:
     if not isinstance(value, yaml.SequenceNode):
         raise BadValue("a list of resource names is expected")
-    for each in value.value:
-        if not isinstance(each, yaml.ScalarNode) or each.tag != _TEXT or not each.value:
-            raise BadValue("a resource name is expected, as example.com/npu", line_of(each))
-        if any(fnmatchcase(name, each.value) for name in _NO_ACCELERATORS):
-            raise BadValue(f"{each.value} matches resources that are not GPUs", line_of(each))
-    return tuple(each.value for each in value.value)
+    return _each(_pattern, value.value)
+
+
+def _pattern(value: yaml.Node) -> str:
+    pattern = read_text(value, "a resource name is expected, as example.com/npu")
+    if any(fnmatchcase(name, pattern) for name in _NO_ACCELERATORS):
+        raise BadValue(f"{pattern} matches resources that are not GPUs")
+    return pattern
 
 
 def _notify(value: yaml.Node) -> NotifyOptions:
@@ -188,15 +230,14 @@ def _notify(value: yaml.Node) -> NotifyOptions:
     if not isinstance(value, yaml.MappingNode):
         raise BadValue("settings are expected, as `bell: off`, or off")
     found: dict[str, Any] = {}
+    problems = _Problems()
     for key, each in value.value:
-        read = _NOTIFY_READERS.get(key.value) if isinstance(key, yaml.ScalarNode) else None
-        if read is None:
-            raise BadValue(f"the settings are {', '.join(_NOTIFY_READERS)}", line_of(key))
-        try:
-            found[key.value] = read(each)
-        except BadValue as error:
-            raise BadValue(f"{key.value}: {error}", error.line or line_of(each)) from error
-    return NotifyOptions(**found)
+        if read := _NOTIFY_READERS.get(key.value) if isinstance(key, yaml.ScalarNode) else None:
+            found[key.value] = problems.read(read, each, f"{key.value}: ")
+        else:
+            problems.add(f"the settings are {', '.join(_NOTIFY_READERS)}", key)
+    options = NotifyOptions(**{key: each for key, each in found.items() if each is not None})
+    return cast(NotifyOptions, problems.rest(options))
 
 
 def _choice(value: yaml.Node, choices: tuple[str, ...]) -> str:
@@ -211,7 +252,7 @@ def _words(value: yaml.Node, of: type[Word]) -> tuple[Word, ...]:
     choices = tuple(map(str, of))
     if not isinstance(value, yaml.SequenceNode):
         raise BadValue(f"a list is expected, of {', '.join(choices)}")
-    return tuple(of(_choice(each, choices)) for each in value.value)
+    return _each(lambda each: of(_choice(each, choices)), value.value)
 
 
 def _alerts(value: yaml.Node) -> tuple[AlertRule, ...]:
@@ -233,37 +274,31 @@ def _command(value: yaml.Node) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _entries(
-    value: yaml.Node, why: str, problems: list[BadValue] | None = None
-) -> Iterator[tuple[str, yaml.Node, int]]:
-    """Yield the keys, values and lines of a mapping; raise `BadValue`, or append it to `problems`."""
+def _entries(value: yaml.Node, why: str, problems: _Problems) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
+    """Yield the keys of a mapping as texts, their values, and the keys; add the others to `problems`."""
     seen = set[str]()
     for key, each in value.value if isinstance(value, yaml.MappingNode) else [(value, value)]:
         if key is value or not isinstance(key, yaml.ScalarNode) or not key.value:
-            error = BadValue(why, line_of(key))
+            problems.add(why, key)
         elif key.value in seen:
-            error = BadValue(f"{key.value} is given twice", line_of(key))
+            problems.add(f"{key.value} is given twice", key)
         else:
             seen.add(key.value)
-            yield key.value, each, line_of(key)
-            continue
-        if problems is None:
-            try:
-                raise error
-            finally:
-                del error  # its traceback leads to this frame
-        problems.append(error)
+            yield key.value, each, key
 
 
 def _aliases(value: yaml.Node) -> Mapping[str, Alias]:
     why = "commands are expected, as `failed: jobs /status:failed`"
     found: dict[str, Alias] = {}
-    for name, each, line in _entries(value, why):
-        command = read_text(each, why).strip().removeprefix(":").strip() if name.split() == [name] else ""
-        if not command or not command.isprintable():
-            raise BadValue(why, line)
-        found[name.lower()] = Alias(command, line)
-    return found
+    problems = _Problems()
+    for name, each, key in _entries(value, why, problems):
+        text = problems.read(partial(read_text, why=why), each)
+        command = text.strip().removeprefix(":").strip() if text and name.split() == [name] else ""
+        if command and command.isprintable():
+            found[name.lower()] = Alias(command, line_of(key))
+        elif text is not None:
+            problems.add(why, key)
+    return cast("Mapping[str, Alias]", problems.rest(found))
 
 
 def _columns(
@@ -271,23 +306,30 @@ def _columns(
 ) -> Mapping[str, tuple[str | OwnColumn, ...]]:
     why = "lists and their columns are expected, as `jobs: [name, status]`"
     found: dict[str, tuple[str | OwnColumn, ...]] = {}
-    for name, each, line in _entries(value, why):
+    problems = _Problems()
+    for name, each, key in _entries(value, why, problems):
         if known and name not in known:
-            raise BadValue(f"there is no list {name}; there are {', '.join(known)}", line)
-        if not isinstance(each, yaml.SequenceNode) or not each.value:
-            raise BadValue(why, line)
-        columns = [_column(node, known.get(name, ())) for node in each.value]
-        titles = [column if isinstance(column, str) else column.title for column in columns]
-        if twice := next((title for title in titles if titles.count(title) > 1), ""):
-            raise BadValue(f"{name}: {twice} is given twice", line)
-        found[name] = tuple(columns)
-    return found
+            problems.add(f"there is no list {name}; there are {', '.join(known)}", key)
+        elif not isinstance(each, yaml.SequenceNode) or not each.value:
+            problems.add(why, key)
+        elif columns := problems.read(partial(_column_list, known=known.get(name, ())), each):
+            titles = [column if isinstance(column, str) else column.title for column in columns]
+            if twice := next((title for title in titles if titles.count(title) > 1), ""):
+                problems.add(f"{name}: {twice} is given twice", key)
+            found[name] = tuple(dict(zip(reversed(titles), reversed(columns), strict=True)).values())[::-1]
+    return cast("Mapping[str, tuple[str | OwnColumn, ...]]", problems.rest(found))
+
+
+def _column_list(nodes: yaml.Node, known: Collection[str]) -> tuple[str | OwnColumn, ...]:
+    return _each(partial(_column, known=known), nodes.value)
 
 
 def _column(node: yaml.Node, known: Collection[str]) -> str | OwnColumn:
     if isinstance(node, yaml.MappingNode):
         why = "a title and a path are expected, as {title: TEAM, path: .metadata.labels.team}"
-        fields = {key: read_text(each, why) for key, each, _ in _entries(node, why)}
+        problems = _Problems()
+        fields = {key: read_text(each, why) for key, each, _ in _entries(node, why, problems)}
+        problems.rest(None)
         try:
             column = OwnColumn(**fields)
             parse_path(_bare(column.path))
@@ -308,25 +350,25 @@ def _bare(path: str) -> str:
 
 def _contexts(value: yaml.Node) -> tuple[ContextSettings, ...]:
     why = "names of contexts and settings are expected, as `prod-*: {readonly: true}`"
-    # A mistake must not make another context writable.
-    problems: list[BadValue] = []
+    if not isinstance(value, yaml.MappingNode):
+        error = BadValue(f"{why}. {_NOTHING_IS_CHANGED.removesuffix('.')}")
+        error.valid = _LOCKED
+        raise error
+    problems = _Problems()
     found = []
     for pattern, each, _ in _entries(value, why, problems):
         fields: dict[str, Any] = {}
-        for key, node, at in _entries(
-            each, f"{pattern}: settings are expected, as `readonly: true`", problems
-        ):
-            try:
-                if key not in _CONTEXT_READERS:
-                    raise BadValue(f"the settings are {', '.join(_CONTEXT_READERS)}")
-                fields["read_only" if key == "readonly" else key] = _CONTEXT_READERS[key](node)
-            except BadValue as error:
-                problems.append(BadValue(f"{pattern}: {key}: {error}", error.line or at))
+        known, place = len(problems.found), f"{pattern}: "
+        for key, node, at in _entries(each, f"{place}settings are expected, as `readonly: true`", problems):
+            if key in _CONTEXT_READERS:
+                given = problems.read(_CONTEXT_READERS[key], node, f"{place}{key}: ")
+                fields |= {"read_only" if key == "readonly" else key: given} if given is not None else {}
+            else:
+                problems.add(f"{place}{key}: the settings are {', '.join(_CONTEXT_READERS)}", at)
+        if len(problems.found) > known and "read_only" not in fields:
+            fields["read_only"] = True
         found.append(ContextSettings(pattern=pattern, **fields))
-    if problems:
-        problems[0].valid = tuple(found)
-        raise problems[0]
-    return tuple(found)
+    return tuple(problems.rest(tuple(found)))
 
 
 def _namespace(value: yaml.Node) -> str:

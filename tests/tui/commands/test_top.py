@@ -139,13 +139,21 @@ async def test_a_resource_named_in_the_settings_counts_as_an_accelerator(run: Co
     assert (await run("info", "-o", "json")).values["files"]["settings"] == str(folder / "config.yaml")
 
 
-async def test_an_invalid_accelerators_setting_is_reported_with_file_and_line(alone: CommandLine) -> None:
-    folder = alone.home / "config/gpuconsole"
+async def test_a_command_warns_of_invalid_settings_and_goes_on(run: CommandLine) -> None:
+    folder = run.home / "config/gpuconsole"
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text("\naccelerators: all\n")
-    ended = await alone("top", "nodes")
-    assert (ended.status, ended.out) == (1, "")
-    assert f"{folder / 'config.yaml'}, line 2, accelerators: a list of resource names" in ended.err
+    path = folder / "config.yaml"
+    path.write_text("\naccelerators: all\ncolumns:\n  jobs: [name, colour, status]\n  pod: [name]\n")
+    ended = await run("list", "-o", "wide")
+    assert ended.status == 0 and ended.titles() == ["NAME", "STATUS"]
+    starts = (
+        "2, accelerators: a list of",
+        "4, columns: there is no column colour",
+        "5, columns: there is no list pod",
+    )
+    for line, start in zip(ended.err.splitlines(), starts, strict=True):
+        assert line.startswith(f"{path}, line {start}")
+    assert (await run("wait", "running", "--for=running")).status == 0
 
 
 def bert() -> tuple[Object, Object]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -95,9 +95,24 @@ def test_an_unknown_key_is_reported_with_its_line(tmp_path: Path) -> None:
     )
 
 
+# Parts of invalid values that are used nevertheless.
+VALID: dict[str, dict[str, Any]] = {
+    "theme: dark\nprometheus: http://prom:9090\n": {"theme": "dark"},
+    "x: 1\naccelerators:\n- a.com/b\n- 5\n": {"accelerators": ("a.com/b",)},
+    "alerts: [nan, high]\n": {"alerts": (AlertRule.NAN,)},
+    "notify:\n  toast: all\n  bell: mine\n": {"notify": NotifyOptions(toast="all")},
+    "notify:\n  events: [failed,\n    lost]\n": {"notify": NotifyOptions(events=(NoticeEvent.FAILED,))},
+    "aliases:\n  a: jobs\n  a: pods\n": {"aliases": {"a": Alias("jobs", 2)}},
+    "columns:\n  jobs: [name, name]\n": {"columns": {"jobs": ("name",)}},
+    "columns:\n  jobs: [name, nam, status, {title: A}]\n": {"columns": {"jobs": ("name", "status")}},
+    "columns:\n  job: [name]\n  nodes: [name]\n": {"columns": {"nodes": ("name",)}},
+}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        *((text, "line ") for text in VALID),
         ("accelerators: example.com/npu\n", "line 1, accelerators: a list of resource names is expected."),
         ("x: 1\naccelerators:\n- a.com/b\n- 5\n", "line 4, accelerators: a resource name is expected"),
         ("accelerators: ['']\n", "line 1, accelerators: a resource name is expected"),
@@ -173,8 +188,8 @@ def test_an_invalid_value_is_reported_with_file_line_and_key(tmp_path: Path, tex
     path = written(tmp_path, text)
     found = read_config(path, column_keys)
     assert found.problems[0].startswith(f"{path}, {words}")
-    defaults = Config(problems=found.problems, unknown=found.unknown, contexts=found.contexts)
-    assert found == replace(defaults, theme="dark") if "theme: dark" in text else found == defaults
+    rest = {name: getattr(found, name) for name in ("problems", "unknown", "contexts")}
+    assert found == Config(**rest, **VALID.get(text, {}))
 
 
 def test_every_invalid_value_is_reported_and_valid_values_are_kept(tmp_path: Path) -> None:
@@ -214,8 +229,19 @@ def test_any_text_is_parsed_and_every_problem_names_the_file(
 def test_a_mistake_makes_no_other_context_writable(tmp_path: Path) -> None:
     text = "contexts:\n  lab: {readonly: maybe}\n  prod: {readonly: true, colour: red}\n  prod: {}\n"
     found = read_config(written(tmp_path, text), column_keys)
-    assert len(found.problems) == 1
-    assert ConsoleOptions(contexts=found.contexts).in_context("prod").is_read_only
+    assert [problem.split(": ")[1] for problem in found.problems] == ["lab", "prod", "prod is given twice."]
+    for name in ("prod", "lab"):
+        assert ConsoleOptions(contexts=found.contexts).in_context(name).is_read_only
+
+
+@pytest.mark.parametrize(
+    "text", ["contexts: [{prod: {readonly: true}}]\n", "contexts:\n  prod: {readonly: true\n"]
+)
+def test_contexts_that_cannot_be_read_disable_changes(tmp_path: Path, text: str) -> None:
+    found = read_config(written(tmp_path, text), column_keys)
+    assert "changes are disabled" in found.problems[0] and found.problems[0].endswith(".")
+    assert ConsoleOptions(contexts=found.contexts).in_context("lab").is_read_only
+    assert not read_config(written(tmp_path, "theme: [\n")).contexts
 
 
 SETTINGS = (
