@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
@@ -31,6 +31,8 @@ class Share:
     total: int
     allocated: int
     unhealthy: int
+    cards: int | None = None
+    """GPUs of which its devices are parts, 0 if unknown; None if each is a whole GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
     resources: Mapping[str, int] = msgspec.field(default_factory=dict)
     memory_by_device: Mapping[int, int] = msgspec.field(default_factory=dict)
     devices: tuple[int, ...] = ()
+    gib: int = 0
     since: datetime | None = None
     """Time of binding, or else of creation."""
     phase: str = ""
@@ -73,7 +76,7 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
 
         0 for a part of a device that counts for another pod.
         """
-        return self.gpus or sum(self.resources.values())
+        return self.gpus or self.gib
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,10 @@ class NodeRow:
     holders: tuple[Holder, ...]
     created: datetime | None
     mode: str = ""
-    """Sharing mode: exclusive, topology, share, mig, time-slicing, mps or dra; empty for the default."""
+    """exclusive, topology, share, mig, time-slicing, mps, vgpu, partitions, cores or dra; or empty.
+
+    A node with whole GPUs and parts of others has both: `exclusive, mig`.
+    """
     gpu_memory: int = 0
     """Bytes of memory of each GPU; 0 if unknown."""
     shared: SharedGpuMemory | None = None
@@ -112,6 +118,8 @@ class NodeRow:
     """Author and reason of its cordon, `by li: reboot`; empty if unknown."""
     versions: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Versions of `os`, `kernel`, `container_runtime`, `kubelet`, `gpu_driver` and `cuda`."""
+    uncounted: tuple[str, ...] = ()
+    """Resources that may be accelerators, if none is known to be one."""
 
     @property
     def trouble(self) -> str:
@@ -170,6 +178,11 @@ class NodeRow:
         )
 
     @property
+    def parts(self) -> tuple[Share, ...]:
+        """The resources whose devices are parts of GPUs."""
+        return tuple(share for share in self.resources.values() if share.cards is not None)
+
+    @property
     def gpus_total(self) -> int:
         """Number of allocatable devices."""
         return sum(share.total for share in self.resources.values())
@@ -183,6 +196,51 @@ class NodeRow:
     def gpus_unhealthy(self) -> int:
         """Number of devices that exist but are not allocatable."""
         return sum(share.unhealthy for share in self.resources.values())
+
+
+def device_sums(nodes: Iterable[NodeRow]) -> list[tuple[int, int, str]]:
+    """Add up whole GPUs and parts of GPUs: held, total, and `GPUs` or `shares of 8 GPUs` of each.
+
+    The parts are left out if there are none, and the whole GPUs if there are parts only.
+    """
+    nodes = list(nodes)
+    parts = [share for node in nodes for share in node.parts]
+    held, total = sum(share.allocated for share in parts), sum(share.total for share in parts)
+    cards = (
+        0
+        if any(share.total and not share.cards for share in parts)
+        else sum(each.cards or 0 for each in parts)
+    )
+    of = f" of {cards} GPU{'s' * (cards != 1)}" if cards else ""
+    whole = (
+        sum(node.gpus_allocated for node in nodes) - held,
+        sum(node.gpus_total for node in nodes) - total,
+        "GPUs",
+    )
+    if not total and not held:
+        return [whole]
+    shares = (held, total, f"shares{of}")
+    return [whole, shares] if whole[0] or whole[1] else [shares]
+
+
+def held_shares(nodes: Iterable[NodeRow], jobs: Collection[tuple[str, str]]) -> int:
+    """Return the number of parts of GPUs that some jobs hold, each given by namespace and name."""
+    return sum(
+        amount
+        for node in nodes
+        if node.parts
+        for holder in node.holders
+        if (holder.namespace, holder.job) in jobs
+        for name, amount in holder.resources.items()
+        if name in node.resources and node.resources[name].cards is not None
+    )
+
+
+def format_sums(nodes: Iterable[NodeRow], *, is_short: bool = False) -> str:
+    """Format the devices held: `3 of 8 GPUs and 9 of 80 shares of 8 GPUs`; in short `3 of 8`."""
+    sums = device_sums(nodes)
+    is_short = is_short and len(sums) == 1 and sums[0][2] == "GPUs"
+    return " and ".join(f"{held} of {total}{'' if is_short else f' {what}'}" for held, total, what in sums)
 
 
 class Instance(msgspec.Struct, frozen=True, gc=False):

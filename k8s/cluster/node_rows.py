@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from k8s.models import Meta, Node, Pod, accelerators, quantity
+from k8s.models.gpu_sharing import Parts, parts_of, uncounted, without_cores
 from k8s.models.node import cordon_reason, faults
-from k8s.models.node_labels import gpu_memory, gpu_model, is_cut_into_slices, nvidia_versions, sharing
+from k8s.models.node_labels import gpu_memory, gpu_model, nvidia_versions
 from k8s.snapshot import Holder, NodeRow, Share, SharedGpuMemory
 from k8s.text.sanitize import parse_integer
 from k8s.topology.ack import GPU_GROUP, GPU_VISIBLE, SCHEDULE_LABEL, TOPOLOGY, gpu_numbers
@@ -27,6 +28,7 @@ MEMORY = "aliyun.com/gpu-mem"
 _DEVICES = "aliyun.com/gpu-count"
 _ALLOCATION = "scheduler.framework.gpushare.allocation"
 _OLD_DEVICE = "ALIYUN_COM_GPU_MEM_IDX"
+_SHARED = frozenset((*accelerators.UNITS_IN_GIB, *accelerators.PERCENT_OF_GPU))
 
 
 def memory_by_device(meta: Meta, held_gib: int) -> dict[int, int]:
@@ -50,16 +52,18 @@ def memory_by_device(meta: Meta, held_gib: int) -> dict[int, int]:
 def shared_memory(node: Node, holders: Iterable[Holder]) -> SharedGpuMemory | None:
     """Return the GPU memory that pods share on a node; None if the node does not share it."""
     offered: Mapping[str, Any] = node.status.allocatable or {}
-    total = quantity.count(offered.get(MEMORY, 0))
+    offers = accelerators.in_quantities({name: offered[name] for name in _SHARED & offered.keys()})
+    total = accelerators.gib(offers)
     if not total:
         return None
     by_device: dict[int, int] = {}
     held = 0
     for holder in holders:
-        held += holder.resources.get(MEMORY, 0)
+        held += holder.gib
         for device, amount in holder.memory_by_device.items():
             by_device[device] = by_device.get(device, 0) + amount
-    count = quantity.count(offered.get(_DEVICES, 0))
+    percent = next((offers[name] for name in accelerators.PERCENT_OF_GPU if name in offers), 0)
+    count = quantity.count(offered.get(_DEVICES, 0)) or percent // 100
     return SharedGpuMemory(total, held, count, dict(sorted(by_device.items())))
 
 
@@ -84,14 +88,16 @@ def holder_of(pod: Pod, job: str) -> Holder | None:
     meta = pod.metadata
     by_device = memory_by_device(meta, held[MEMORY]) if MEMORY in held else _ON_NO_DEVICE
     numbers = tuple(by_device) or gpu_numbers(meta.annotation(GPU_GROUP) or meta.annotation(GPU_VISIBLE))
+    gpus = accelerators.count(held)
     return Holder(
         meta.namespace,
         meta.name,
         job,
-        accelerators.count(held),
+        gpus,
         held,
         by_device,
         numbers,
+        0 if gpus else accelerators.gib(held),
         pod.status.start_time or meta.creation_timestamp,
         pod.status.phase,
     )
@@ -117,11 +123,16 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
     ready = any(found.type == "Ready" and found.status == "True" for found in node.status.conditions or ())
     addresses = {found.type: found.address for found in node.status.addresses or ()}
     shared = shared_memory(node, holders)
+    if capacity.keys() - {"nvidia.com/gpu"}:
+        without_cores(total, allocated)
+        without_cores(capacity, {})
+    parts = parts_of(meta, capacity)
     resources = {
         name: Share(
             _total(name, total, allocated, node.status.capacity),
             allocated.get(name, 0),
             max(0, capacity.get(name, 0) - total.get(name, 0)),
+            parts[name].cards if name in parts else None,
         )
         for name in sorted({*total, *capacity, *allocated})
         if accelerators.is_countable(name)
@@ -140,7 +151,8 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         resources=resources,
         holders=tuple(sorted(holders, key=lambda holder: (-holder.gpus, holder.pod))),
         created=meta.creation_timestamp,
-        mode=_mode(node, resources, shared),
+        mode=_mode(node, resources, shared, parts),
+        uncounted=() if resources or shared else uncounted(meta, node.status.allocatable or {}),
         gpu_memory=gpu_memory(meta) or _memory_of_each(shared),
         shared=shared,
         taints=tuple(node.spec.taints or ()),
@@ -162,8 +174,13 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
     )
 
 
-def _mode(node: Node, resources: Mapping[str, Share], shared: SharedGpuMemory | None) -> str:
-    """Return the way a node hands out its GPUs, by Arena's rules in Arena's order, slices added.
+def _mode(
+    node: Node,
+    resources: Mapping[str, Share],
+    shared: SharedGpuMemory | None,
+    parts: Mapping[str, Parts],
+) -> str:
+    """Return the way a node hands out its GPUs, by Arena's rules in Arena's order, parts of GPUs added.
 
     Arena says `topology` only if a ConfigMap in kube-system agrees, which most users may not read.
     """
@@ -173,15 +190,10 @@ def _mode(node: Node, resources: Mapping[str, Share], shared: SharedGpuMemory | 
     if meta.label(SCHEDULE_LABEL) == TOPOLOGY:
         return "topology"
     offers = [name for name, share in resources.items() if share.total]
-    if is_cut_into_slices(meta) or (offers and all("/mig-" in name for name in offers)):
-        return "mig"
+    modes = list(dict.fromkeys(parts[name].mode if name in parts else "exclusive" for name in offers))
     if offers and all("/" not in name for name in offers):
         return "dra"  # only drivers of resource claims offer anything here
-    if offers and (how := sharing(meta)):
-        return how
-    if any(name.endswith(".shared") for name in offers):
-        return "time-slicing"
-    return "exclusive" if offers else "normal"
+    return ", ".join(sorted(modes)) or "normal"
 
 
 def _total(

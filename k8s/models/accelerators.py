@@ -14,16 +14,31 @@ KNOWN = (
     "nvidia.com/gpu",
     "nvidia.com/gpu.shared",
     "nvidia.com/mig-*",
+    "nvidia.com/[A-Z]*_*",  # KubeVirt: GRID_T4-8Q, GH100_H100_SXM5_80GB
+    "volcano.sh/vgpu-number",
+    "volcano.sh/gpu-mem.128Mi",
+    "volcano.sh/gpu-core.percentage",
+    "tke.cloud.tencent.com/qgpu-*",
     "alpha.kubernetes.io/nvidia-gpu",
     "amd.com/gpu",
     "amd.com/?px_nps*",  # partitions: cpx_nps4
     "gpu.intel.com/i915",
     "gpu.intel.com/xe",
     "habana.ai/gaudi*",
-    "huawei.com/Ascend*",
+    "huawei.com/[Aa]scend*",
     "google.com/tpu",
     "aws.amazon.com/neuron",
+    "aws.amazon.com/neuron[cd]*",
     "cambricon.com/mlu",
+    "cambricon.com/mlu[0-9]*",
+    "cambricon.com/vmlu",
+    "hygon.com/dcu",
+    "hygon.com/dcunum",
+    "mthreads.com/gpu",
+    "mthreads.com/vgpu",
+    "iluvatar.*/gpu",
+    "enflame.com/gcu",
+    "kunlunxin.com/xpu",
     "metax-tech.com/gpu",
     "aliyun.com/gpu",
     "aliyun.com/gpu-mem",
@@ -49,6 +64,11 @@ _OTHER_VENDORS = (
     "aws.amazon.com/",
     "cambricon.com/",
     "metax-tech.com/",
+    "hygon.com/",
+    "mthreads.com/",
+    "iluvatar.",
+    "enflame.com/",
+    "kunlunxin.com/",
 )
 Counts = dict[str, int]
 # Container lists to remember, so that those of a job's pods are counted once.
@@ -82,9 +102,26 @@ def may_be_nvidia(resources: Iterable[str]) -> bool:
     return any(not each.startswith(_OTHER_VENDORS) for each in resources)
 
 
+# Memory of shared GPUs, and the number of its units in a GiB.
+UNITS_IN_GIB = {
+    "aliyun.com/gpu-mem": 1,
+    "tke.cloud.tencent.com/qgpu-memory": 1,
+    "volcano.sh/gpu-mem.128Mi": 8,
+}
+PERCENT_OF_GPU = ("tke.cloud.tencent.com/qgpu-core", "volcano.sh/gpu-core.percentage")
+
+
 def is_countable(resource: str) -> bool:
     """Return True if a resource counts devices; `aliyun.com/gpu-mem` counts gigabytes."""
-    return not resource.endswith(("-mem", "-memory"))
+    return not resource.endswith(("-mem", "-memory")) and resource not in _UNITS
+
+
+_UNITS = frozenset((*UNITS_IN_GIB, *PERCENT_OF_GPU))
+
+
+def gib(counts: Mapping[str, int]) -> int:
+    """Return the memory of shared GPUs in a count of resources, in GiB, rounded up."""
+    return sum(-(-counts[name] // size) for name, size in UNITS_IN_GIB.items() if name in counts)
 
 
 def count(counts: Counts) -> int:
@@ -93,6 +130,8 @@ def count(counts: Counts) -> int:
     for name, each in counts.items():
         if is_countable(name):
             number += each
+        elif name in PERCENT_OF_GPU:
+            number += each // 100
     return number
 
 

@@ -57,14 +57,3 @@ def nvidia_versions(meta: Meta) -> dict[str, str]:
         full = meta.label(f"nvidia.com/cuda.{part}-version.full")
         found[name] = full or ".".join(each for each in numbers if each)
     return found
-
-
-def sharing(meta: Meta) -> str:
-    """Return the way pods share a GPU, `time-slicing` or `mps`; empty if they do not."""
-    strategy = meta.label("nvidia.com/gpu.sharing-strategy")
-    return "" if strategy == "none" else strategy
-
-
-def is_cut_into_slices(meta: Meta) -> bool:
-    """Return True if a node's GPUs are MIG slices that count as GPUs (strategy `single`)."""
-    return meta.label("nvidia.com/mig.strategy") == "single" and "-MIG-" in meta.label(_MODELS[0])

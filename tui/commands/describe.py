@@ -8,7 +8,7 @@ import math
 from k8s.client.client import Client
 from k8s.errors import KubeError, NotFound
 from k8s.scheduling.gpu_fit import best_sets, free_gpus
-from k8s.snapshot import ClusterSnapshot, NodeRow
+from k8s.snapshot import ClusterSnapshot, NodeRow, device_sums, format_sums
 from k8s.topology.gpu_links import fetch_links
 from k8s.topology.gpu_set import GpuSet
 from k8s.topology.links import LinkMatrix, groups_of
@@ -144,6 +144,9 @@ def _set_values(found: GpuSet) -> Values:
 def _print(node: NodeRow) -> None:
     is_unsaid = node.is_simulated and "simulated" not in node.gpu_model
     model = f"{node.gpu_model or 'GPUs'}{' (simulated)' * is_unsaid}"
+    sums = [(total, what) for _, total, what in device_sums([node])]
+    gpus = ", ".join([*(f"{total} {what}" for total, what in sums), model]) if node.parts else ""
+    gpus = gpus or f"{node.gpus_total} {model}"
     write_fields(
         (
             ("Name", node.name),
@@ -151,9 +154,10 @@ def _print(node: NodeRow) -> None:
             ("Roles", ", ".join(node.roles)),
             ("Status", node.status),
             ("Trouble", node.trouble),
-            ("GPUs", f"{node.gpus_total} {model}" if node.gpus_total else "none"),
+            ("GPUs", gpus if node.gpus_total else "none"),
+            ("Not counted", ", ".join(node.uncounted)),
             ("GPU memory", memory(node.gpu_memory) if node.gpu_memory else ""),
-            ("Allocated", f"{node.gpus_allocated} of {node.gpus_total}" if node.gpus_total else ""),
+            ("Allocated", format_sums([node], is_short=True) if node.gpus_total else ""),
             ("Unhealthy", str(node.gpus_unhealthy) if node.gpus_unhealthy else ""),
             ("Held by", ", ".join(f"{job} {amount}" for _, job, amount in node.jobs) or NOTHING),
             ("Mode", node.mode),

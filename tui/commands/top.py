@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from k8s.client.client import Client
 from k8s.errors import Forbidden
-from k8s.snapshot import ClusterSnapshot, Job, NodeRow
+from k8s.snapshot import ClusterSnapshot, Job, NodeRow, device_sums, held_shares
 from k8s.status import Status
 from tui.commands.list import job_listing
 from tui.commands.support.connect import cluster, namespace_in_use, read_feed, server_clock
@@ -165,7 +165,9 @@ def _print_jobs(
         write(f"Not in the total: {left_out}.")
     still = sum(job.gpus_allocated for job in jobs if job.status.is_final)
     words = f" ({plural(still, 'GPU')} held by pods of finished jobs)" if still else " of unfinished jobs"
-    write(f"Allocated/Requested GPUs{words}: {_share(allocated, requested)}")
+    shares = held_shares(snapshot.nodes, {(job.ref.namespace, job.ref.name) for job in jobs})
+    of_shares = f", {shares} of them shares of GPUs" if shares else ""
+    write(f"Allocated/Requested GPUs{words}: {_share(allocated, requested)}{of_shares}")
 
 
 def _left_out(jobs: Sequence[Job]) -> str:
@@ -195,6 +197,7 @@ def _print_nodes(
     missing = snapshot.missing_gpus
     write_missing(missing)
     total, allocated = snapshot.gpus_total, snapshot.gpus_allocated
+    parts = [share for node in snapshot.nodes for share in node.parts]
     if live is not None and not listing.is_document:
         live.write_nodes(nodes, is_wide=listing.form == "wide")
         return
@@ -211,6 +214,8 @@ def _print_nodes(
         gpus_allocated=allocated,
         gpus_free=snapshot.gpus_free,
         largest_free=snapshot.largest_free,
+        shares_total=sum(share.total for share in parts),
+        shares_allocated=sum(share.allocated for share in parts),
         is_partial=is_partial,
     )
     if not listing.is_table:
@@ -218,13 +223,20 @@ def _print_nodes(
     if is_partial:
         write(f"\nAllocated/Total GPUs on the nodes of pods that this user sees: {allocated}/?")
         return
+    sums = device_sums(snapshot.nodes)
+    amounts = " and ".join(
+        f"{_share(held, of)}{f' {what}' if what != 'GPUs' else ''}" for held, of, what in sums
+    )
     simulated = sum(node.gpus_total for node in snapshot.nodes if node.is_simulated)
     words = f", {simulated} of them simulated" if simulated else ""
     shared = [node.shared for node in snapshot.nodes if node.shared is not None]
     held, whole = sum(each.allocated_gib for each in shared), sum(each.total_gib for each in shared)
     words += f", {held}/{whole}G of shared GPUs' memory" if shared else ""
     words += f"; {_format_free(snapshot)}" if total else ""
-    write(f"\nAllocated/Total GPUs in cluster: {_share(allocated, total)}{words}")
+    names = {name: node.name for node in snapshot.nodes for name in node.uncounted}
+    for name, where in names.items():
+        write_stderr(f"{name} of {where} is not counted; accelerators in config.yaml can name it.")
+    write(f"\nAllocated/Total GPUs in cluster: {amounts}{words}")
 
 
 def _format_free(snapshot: ClusterSnapshot) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from k8s.snapshot import Holder, Job, NodeRow
+from k8s.snapshot import Holder, Job, NodeRow, format_sums
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
 from tui.text.cells import cell_len, elide_end, elide_middle, head, pad
@@ -160,7 +160,7 @@ def node_preview(node: NodeRow, users: Mapping[tuple[str, str], str], clock: Clo
     lines += _wrapped_lines(about, width, "quiet")
     lines.append([(elide_end(node_status(node, clock), width), node_style(node))])
     if node.gpus_total or node.gpus_unhealthy:
-        held = f"  {node.gpus_allocated} of {node.gpus_total} held, {node.gpus_free} free"
+        held = f"  {format_sums([node], is_short=True)} held, {node.gpus_free} free"
         lines += [[], [*node_cells(node, width), (held, "")]]
     if node.holders:
         lines += [[], _heading("held by", width)]

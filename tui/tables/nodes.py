@@ -117,7 +117,12 @@ def _hottest(node: NodeRow, now: NodesNow) -> Cell:
 def _resource_values(node: NodeRow, _now: NodesNow) -> Values:
     return {
         "resources": {
-            name: {"total": share.total, "allocated": share.allocated, "unhealthy": share.unhealthy}
+            name: {
+                "total": share.total,
+                "allocated": share.allocated,
+                "unhealthy": share.unhealthy,
+                "cards": share.cards,
+            }
             for name, share in node.resources.items()
         },
         "shared_memory": _shared_values(node.shared),

@@ -28,7 +28,7 @@ def test_recorded_nodes_have_the_expected_status_and_gpu_shares() -> None:
     assert {name: (row.status, dict(row.resources)) for name, row in nodes.items()} == {
         "gpu-node-0": ("Ready", {GPU: Share(8, 8, 0)}),
         "gpu-node-1": ("NotReady", {GPU: Share(7, 7, 1)}),
-        "gpu-node-2": ("NotReady, cordoned", {MIG: Share(14, 0, 0)}),
+        "gpu-node-2": ("NotReady, cordoned", {MIG: Share(14, 0, 0, cards=2)}),
     }
     assert nodes["gpu-node-1"].gpu_model == "NVIDIA-H100-80GB-HBM3"
 
@@ -150,7 +150,7 @@ def test_mig_slices_are_counted_separately_from_whole_gpus() -> None:
     pod = pod_of(bert, "master-0", on="n1")
     pod["spec"]["containers"][0]["resources"]["limits"] = {MIG: "3"}
     nodes, jobs = joined([mixed], [pod], [bert])
-    assert dict(nodes["n1"].resources) == {GPU: Share(4, 0, 0), MIG: Share(7, 3, 0)}
+    assert dict(nodes["n1"].resources) == {GPU: Share(4, 0, 0), MIG: Share(7, 3, 0, cards=1)}
     assert jobs["bert"].gpus_allocated == 3
 
 

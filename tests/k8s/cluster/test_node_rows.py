@@ -65,7 +65,7 @@ def test_the_gpu_sharing_mode_of_a_node_is_detected() -> None:
         (made({"ack.node.gpu.schedule": "topology"}, aliyun=8), "topology"),
         (made({"ack.node.gpu.schedule": "share"}, gpu=8), "exclusive"),
         (made(mig=7), "mig"),
-        (made(mig=7, gpu=4), "exclusive"),
+        (made(mig=7, gpu=4), "exclusive, mig"),
         (
             made(
                 {"nvidia.com/mig.strategy": "single", "nvidia.com/gpu.product": "A100-SXM4-40GB-MIG-1g.5gb"},

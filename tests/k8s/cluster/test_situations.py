@@ -14,7 +14,7 @@ from k8s.diagnosis.objects import FullPod
 from k8s.diagnosis.rules import explain
 from k8s.models import Node, Pod, Reader, convert
 from k8s.models.dra import DeviceClaims, DeviceClass, ResourceClaim, ResourceSlice
-from k8s.snapshot import Job, NodeRow
+from k8s.snapshot import Job, NodeRow, format_sums
 from tests.support.evidence import NOW
 from tests.support.objects import (
     GPU,
@@ -84,8 +84,13 @@ def why_line(evidence: Evidence) -> str:
 def node_line(row: NodeRow) -> str:
     bad = f", {row.gpus_unhealthy} out of order" if row.gpus_unhealthy else ""
     bad += f", {row.trouble}" if row.trouble else ""
+    bad += "".join(f", {each} is not counted" for each in row.uncounted)
     held = [f"{job} {amount}" for _, job, amount in row.jobs]
-    return ", ".join((f"{row.name}: {row.gpus_allocated} of {row.gpus_total}{bad}", *held))
+    sums = format_sums([row], is_short=True)
+    if row.shared is not None:
+        sums = f"{row.shared.allocated_gib} of {row.shared.total_gib}G of {row.shared.devices} GPUs"
+    mode = f" ({row.mode})" if row.mode not in ("exclusive", "dra", "normal", "share") else ""
+    return ", ".join((f"{row.name}: {sums}{mode}{bad}", *held))
 
 
 def job_line(job: Job) -> str:
@@ -720,3 +725,126 @@ def test_faults_of_nodes_and_devices_are_shown_and_explain_their_jobs() -> None:
             ),
         ]
     )
+
+
+def amounts_of(text: str) -> dict[str, int]:
+    return {name: int(amount) for name, _, amount in (each.rpartition("=") for each in text.split())}
+
+
+def offering(text: str, marks: dict[str, str]) -> Object:
+    """Return a node with amounts, `nvidia.com/gpu=8 …`, and with labels and annotations (`@key`)."""
+    found = bare("n1")
+    found["metadata"] |= {
+        "labels": {key: value for key, value in marks.items() if key[0] != "@"},
+        "annotations": {key[1:]: value for key, value in marks.items() if key[0] == "@"},
+    }
+    for name in ("allocatable", "capacity"):
+        found["status"][name] |= amounts_of(text)
+    return found
+
+
+def test_parts_of_gpus_are_not_counted_as_gpus() -> None:
+    card = "GPU-%d,10,81559,100,NVIDIA-NVIDIA A100-SXM4-80GB,0,true:"
+    gfd = {"nvidia.com/gpu.product": "NVIDIA-A10-SHARED", "nvidia.com/gpu.count": "2"}
+    gke = "cloud.google.com/gke-"
+    clients = {f"{gke}gpu-sharing-strategy": "time-sharing", f"{gke}max-shared-clients-per-gpu": "6"}
+    hami = {"@hami.io/node-nvidia-register": "".join(card % n for n in range(8))}
+    as_json = {"@hami.io/node-nvidia-register": json.dumps([{"id": f"GPU-{n}", "count": 5} for n in "ab"])}
+    single = {
+        "nvidia.com/mig.strategy": "single",
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.20gb",
+    }
+    volcano = {"@volcano.sh/node-vgpu-register": card % 1 + card % 2}
+    odd = {"accelerator": "acme-x1", "zone": "a"}
+    amd = "amd.com/compute-memory-partition"
+    cce = "volcano.sh/gpu-mem.128Mi=%d volcano.sh/gpu-core.percentage=%d"
+    qgpu = "tke.cloud.tencent.com/qgpu-core=%d tke.cloud.tencent.com/qgpu-memory=%d"
+    neuron = " ".join(f"aws.amazon.com/neuron{each}" for each in ("=16", "core=32", "device=16"))
+    nv = "nvidia.com"
+    rows: list[tuple[str, str, dict[str, str], str, str]] = [
+        ("HAMi", f"{nv}/gpu=80", hami, f"{nv}/gpu=3", "3 of 80 shares of 8 GPUs (vgpu), a 3"),
+        ("HAMi with JSON", f"{nv}/gpu=10", as_json, "", "0 of 10 shares of 2 GPUs (vgpu)"),
+        ("HAMi with one share a card", f"{nv}/gpu=8", hami, "", "0 of 8"),
+        ("a broken register", f"{nv}/gpu=8", {"@hami.io/node-nvidia-register": "[{"}, "", "0 of 8"),
+        (
+            "Volcano",
+            "volcano.sh/vgpu-number=20",
+            volcano,
+            "volcano.sh/vgpu-number=1",
+            "1 of 20 shares of 2 GPUs (vgpu), a 1",
+        ),
+        (
+            "time slices",
+            f"{nv}/gpu=8",
+            gfd | {f"{nv}/gpu.replicas": "4"},
+            f"{nv}/gpu=1",
+            "1 of 8 shares of 2 GPUs (time-slicing), a 1",
+        ),
+        (
+            "MPS",
+            f"{nv}/gpu=8",
+            gfd | {f"{nv}/gpu.sharing-strategy": "mps"},
+            "",
+            "0 of 8 shares of 2 GPUs (mps)",
+        ),
+        (
+            "slices by name",
+            f"{nv}/gpu.shared=8",
+            {},
+            f"{nv}/gpu.shared=2",
+            "2 of 8 shares (time-slicing), a 2",
+        ),
+        ("GKE's time-sharing", f"{nv}/gpu=12", clients, "", "0 of 12 shares of 2 GPUs (time-slicing)"),
+        (
+            "GKE's partitions",
+            f"{nv}/gpu=24",
+            {f"{gke}gpu-partition-size": "2g.10gb"},
+            "",
+            "0 of 24 shares of 8 GPUs (mig)",
+        ),
+        (
+            "both of them",
+            f"{nv}/gpu=84",
+            {f"{gke}gpu-partition-size": "1g.5gb"} | clients,
+            "",
+            "0 of 84 shares of 2 GPUs (mig)",
+        ),
+        ("MIG as GPUs", f"{nv}/gpu=16", single, "", "0 of 16 shares of 4 GPUs (mig)"),
+        (
+            "whole GPUs and slices",
+            f"{nv}/gpu=4 {nv}/mig-3g.40gb=8",
+            {},
+            f"{nv}/gpu=4",
+            "4 of 4 GPUs and 0 of 8 shares of 4 GPUs (exclusive, mig), a 4",
+        ),
+        ("slices of two sizes", f"{nv}/mig-3g.40gb=4 {nv}/mig-1g.10gb=8", {}, "", "0 of 12 shares (mig)"),
+        ("AMD's CPX", "amd.com/gpu=64", {amd: "cpx_nps4"}, "", "0 of 64 shares of 8 GPUs (partitions)"),
+        (
+            "the same by name",
+            "amd.com/cpx_nps4=16",
+            {},
+            "amd.com/cpx_nps4=3",
+            "3 of 16 shares of 2 GPUs (partitions), a 3",
+        ),
+        ("whole GPUs of AMD", "amd.com/gpu=8", {amd: "spx_nps1"}, "", "0 of 8"),
+        ("CCE", cce % (640, 200), {}, cce % (40, 25), "5 of 80G of 2 GPUs, a 5G"),
+        ("qGPU", qgpu % (400, 96), {}, qgpu % (20, 8), "8 of 96G of 4 GPUs, a 8G"),
+        (
+            "vGPUs of virtual machines",
+            f"{nv}/GRID_T4-8Q=4",
+            {},
+            f"{nv}/GRID_T4-8Q=1",
+            "1 of 4 shares (vgpu), a 1",
+        ),
+        ("passed through", f"{nv}/GH100_H100_SXM5_80GB=8", {}, f"{nv}/GH100_H100_SXM5_80GB=2", "2 of 8, a 2"),
+        ("Ascend on CCE", "huawei.com/ascend-1980=8", {}, "huawei.com/ascend-1980=8", "8 of 8, a 8"),
+        ("Neuron's chips and cores", neuron, {}, "aws.amazon.com/neuroncore=3", "2 of 16, a 3"),
+        ("Neuron's chips", neuron, {}, "aws.amazon.com/neuron=4", "4 of 16, a 4"),
+        ("unknown", "acme.io/npu=8 rdma/ib=4", odd, "", "0 of 0, acme.io/npu is not counted"),
+        ("the same without a label", "acme.io/npu=8", {}, "", "0 of 0"),
+    ]
+    for name in ("hygon.com/dcunum", "mthreads.com/gpu", "cambricon.com/mlu370"):
+        rows.append((name, f"{name}=8", {}, f"{name}=2", "2 of 8, a 2"))
+    for title, offers, marks, takes, line in rows:
+        pods = [lone("a", "n1", amounts_of(takes))] if takes else []
+        assert shown([offering(offers, marks), *pods])[0] == f"n1: {line}", title

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.widgets import Label
 
 from k8s.kinds import JobRef
-from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow
+from k8s.snapshot import ClusterSnapshot, Holder, Instance, Job, NodeRow, device_sums, format_sums
 from k8s.telemetry.job_ranks import holders_of
 from k8s.telemetry.readings import GpuReading, NodeReadings
 from k8s.text.sanitize import sanitize
@@ -103,7 +103,7 @@ class NodeGpusView(TelemetryList):
         table.set_rows(_rows(node, self._jobs, clock) if node else [])
         self._draw_devices(snapshot, self._telemetry.of_node(self._node_name))
         self._telemetry.follow()
-        held = f" · {node.gpus_allocated} of {node.gpus_total} GPUs held" if node else ""
+        held = f" · {format_sums([node])} held" if node else ""
         jobs, pods = len(node.jobs) if node else 0, len(node.holders) if node else 0
         self.set_line("totals", f"Σ {plural(pods, 'pod')} of {plural(jobs, 'job')}{held}")
 
@@ -171,7 +171,8 @@ class NodeGpusView(TelemetryList):
 def _title(name: str, node: NodeRow | None, clock: Clock) -> str:
     if node is None:
         return f"Nodes › {sanitize(name)}   not found; it may have been removed"
-    model = f"{node.gpus_total} × {model_text(node)}" if node.gpu_model else f"{node.gpus_total} GPUs"
+    _, total, what = device_sums([node])[-1]
+    model = f"{total} × {model_text(node)}" if node.gpu_model and not node.parts else f"{total} {what}"
     return f"Nodes › {sanitize(name)}   {sanitize(model)} · {node_status(node, clock)}"
 
 

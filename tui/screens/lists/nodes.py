@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow
+from k8s.snapshot import ClusterSnapshot, Job, Missing, NodeRow, format_sums
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
 from tui.keys import ViewDeclaration
@@ -123,7 +123,7 @@ def totals(snapshot: ClusterSnapshot) -> str:
         return f"Σ {nodes} · no GPUs: is the vendor's device plugin installed?"
     blocks = Counter(node.largest_free for node in snapshot.nodes if node.largest_free)
     sizes = [f"{size}×{blocks[size]}" if blocks[size] > 1 else str(size) for size in sorted(blocks)[::-1]]
-    words = f"Σ {nodes} · {snapshot.gpus_allocated} of {snapshot.gpus_total} GPUs held"
+    words = f"Σ {nodes} · {format_sums(snapshot.nodes)} held"
     if sizes:
         words += f" · free in blocks of {'·'.join(sizes[:MOST_BLOCKS])}{'·…' * (len(sizes) > MOST_BLOCKS)}"
     largest = snapshot.largest_free

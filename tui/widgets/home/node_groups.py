@@ -162,7 +162,8 @@ class NodeGroups:
     def _name_of(self, node: NodeRow) -> str:
         if self._label:
             return node.labels.get(self._label) or NO_LABEL
-        return node.gpu_model.removeprefix("NVIDIA-") or "GPUs"
+        model = node.gpu_model.removeprefix("NVIDIA-") or "GPUs"
+        return f"{model} ({node.mode})" if node.parts else model
 
 
 def _others(nodes: Sequence[NodeRow], known: Sequence[NodeRow]) -> list[NodeRow]:
