@@ -66,6 +66,8 @@ class Holder(msgspec.Struct, frozen=True, gc=False):
     memory_by_device: Mapping[int, int] = msgspec.field(default_factory=dict)
     devices: tuple[int, ...] = ()
     gib: int = 0
+    fraction: float = 0.0
+    """GPUs, usually less than one, of a pod that shares them; they count for another pod."""
     since: datetime | None = None
     """Time of binding, or else of creation."""
     phase: str = ""
@@ -172,9 +174,11 @@ class NodeRow:
             pods_by_job.setdefault((holder.namespace, holder.job), []).append(holder)
         units = {job: sum(pod.units for pod in pods) for job, pods in pods_by_job.items()}
         unit = {job: "" if pods[0].gpus else "G" for job, pods in pods_by_job.items()}
+        parts = {job: sum(pod.fraction for pod in pods) for job, pods in pods_by_job.items()}
+        amounts = {job: f"{units[job]}{unit[job]}" if units[job] else f"{parts[job]:g}" for job in units}
         return tuple(
-            (*job, f"{units[job]}{unit[job]}" if units[job] else "shared")
-            for job in sorted(units, key=lambda job: -units[job])
+            (*job, amounts[job] if units[job] or parts[job] else "shared")
+            for job in sorted(units, key=lambda job: (-units[job], -parts[job]))
         )
 
     @property
@@ -337,6 +341,8 @@ class Job:
     progress: str = ""
     is_elsewhere: bool = False
     """Its pods are in another cluster."""
+    gpu_fraction: float = 0.0
+    """GPUs, usually less than one, that its pods share by KAI or Run:ai; not in the other counts."""
     log_file: str = ""
     """File in its chief's pod with the program's output; empty if the container log has it."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -14,13 +15,15 @@ from k8s import models
 from k8s.cluster.node_rows import holder_of
 from k8s.cluster.owner_chain import Root
 from k8s.kinds import DeclaredJob, JobRef, kind_of
-from k8s.kinds.base import Replica
-from k8s.kinds.unknown import AnyOwner
+from k8s.kinds.base import MOST_REPLICAS, Replica
+from k8s.kinds.unknown import AnyOwner, is_pod_group
 from k8s.models import LONG_AGO, Meta, Pod, PodSpec, accelerators
+from k8s.models.gpu_sharing import fraction_of, reserves_gpu
 from k8s.snapshot import Holder, Instance, Job
 from k8s.status import Status
 from k8s.status.job import DeclaredStatus, InstanceState, job_status
 from k8s.status.pod import began_at, ended_at, exit_code, main_container, pod_status
+from k8s.text.sanitize import parse_integer
 
 # Phase to sort key; every other phase is 2.
 _LIVELINESS = {"Failed": 0, "Succeeded": 1}
@@ -50,18 +53,23 @@ class Member(msgspec.Struct, gc=False, eq=False):
     def of(cls, pod: Pod, find_root: Callable[[Pod, bool], Root | None]) -> Self:
         """Create the member of a pod; nothing in it depends on other pods."""
         held = accelerators.of_pod(pod.spec)
-        root = find_root(pod, bool(held))
         meta = pod.metadata
+        fraction = fraction_of(meta) if meta.annotations else None
+        is_reserved = bool(held) and reserves_gpu(meta)
+        has_part = bool(held) or fraction is not None
+        root = find_root(pod, has_part) if not is_reserved else None
         role, index = (kind_of(root.ref).instance_of(pod) if root is not None else None) or ("", None)
         return cls(
             pod,
             accelerators.count(held),
-            bool(held),
+            has_part,
             root,
             (meta.creation_timestamp or LONG_AGO, meta.name, meta.uid),
             role,
             None if index is None else (role, index),
-            holder_of(pod, root.ref.name) if held and root is not None else None,
+            holder_of(pod, root.ref.name if root is not None else "", fraction)
+            if has_part and (root is not None or is_reserved)
+            else None,
             began_at(pod),
         )
 
@@ -143,10 +151,32 @@ def build_owner_job(
         meta = msgspec.structs.replace(meta, creation_timestamp=oldest)
     known = AnyOwner(ref.kind, ref.api_version).parse({"metadata": msgspec.to_builtins(meta)})
     job = replace(known, ref=ref, has_status=True)
+    if is_pod_group(ref):
+        job = _group_of_pods(job, members)
     if members[0].is_alone and (end := _END_BY_PHASE.get(members[0].pod.status.phase)):
         job = replace(job, outcome=end, finished=ended_at(members[0].pod))
     instances, matched = _instances(JobEntry(job), members, {}, unready)
-    return _row(job, instances, matched, members, sum(each.gpus for each in members))
+    return _row(job, instances, matched, members, sum(each.gpus for each in instances))
+
+
+def _group_of_pods(job: DeclaredJob, members: Sequence[Member]) -> DeclaredJob:
+    # The pods of a group are usually alike: those that are still to come are taken to be like the first.
+    first = members[0].pod
+    total = max(_group_size(each.pod.metadata) for each in members)
+    limits = accelerators.of_pod(first.spec)
+    template = {"spec": {"containers": [{"resources": {"limits": limits}}]}}
+    replicas = [Replica("", "pod", index, False, (), "none", template, "Never") for index in range(total)]
+    found = Counter(each.pod.status.phase for each in members)
+    is_over = len(members) >= total and found["Succeeded"] + found["Failed"] == len(members)
+    outcome = (Status.FAILED if found["Failed"] else Status.SUCCEEDED) if is_over else None
+    metas = [each.pod.metadata for each in members]
+    queue = next((queue for meta in metas if (queue := meta.label("kueue.x-k8s.io/queue-name"))), "")
+    return replace(job, replicas=tuple(replicas), outcome=outcome, queue=queue)
+
+
+def _group_size(meta: Meta) -> int:
+    text = meta.annotation("kueue.x-k8s.io/pod-group-total-count")
+    return min(parse_integer(text) or 1, MOST_REPLICAS)
 
 
 def _row(
@@ -185,6 +215,7 @@ def _row(
         reason=reason,
         gpus_requested=requested,
         gpus_allocated=_held(members),
+        gpu_fraction=sum([each.holder.fraction for each in members if each.holder is not None]),
         instances=instances,
         instances_running=len([each for each in instances if each.status is Status.RUNNING]),
         user=job.user or job.ref.namespace,

@@ -222,10 +222,9 @@ class Joiner:
         self._members[key] = member
         if root is None or root.through or root.key not in self._entries:
             self._without_job[key] = member
-        if root is None:
-            return
-        self._members_by_root.setdefault(root.key, {})[key] = member
-        self._changed_roots.add(root.key)
+        if root is not None:
+            self._members_by_root.setdefault(root.key, {})[key] = member
+            self._changed_roots.add(root.key)
         if member.holder is not None:
             self._members_by_node.setdefault(pod.spec.node_name, {})[key] = member
             self._changed_nodes.add(pod.spec.node_name)

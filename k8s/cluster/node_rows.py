@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from k8s.models import Meta, Node, Pod, accelerators, quantity
-from k8s.models.gpu_sharing import Parts, parts_of, uncounted, without_cores
+from k8s.models.gpu_sharing import GpuParts, parts_of, uncounted, without_cores
 from k8s.models.node import cordon_reason, faults
 from k8s.models.node_labels import gpu_memory, gpu_model, nvidia_versions
 from k8s.snapshot import Holder, NodeRow, Share, SharedGpuMemory
@@ -75,15 +75,17 @@ def _read(annotation: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def holder_of(pod: Pod, job: str) -> Holder | None:
+def holder_of(pod: Pod, job: str, fraction: float | None = None) -> Holder | None:
     """Return the accelerators that a pod of `job` holds of its node; None if it holds none.
+
+    `fraction` is its part of a GPU that another pod reserves, whose holder has no job.
 
     A pod holds them from binding until it has finished, also while it is being deleted.
     """
     if not pod.spec.node_name or pod.is_finished:
         return None
     held = accelerators.of_pod(pod.spec)
-    if not held:
+    if not held and fraction is None:
         return None
     meta = pod.metadata
     by_device = memory_by_device(meta, held[MEMORY]) if MEMORY in held else _ON_NO_DEVICE
@@ -98,6 +100,7 @@ def holder_of(pod: Pod, job: str) -> Holder | None:
         by_device,
         numbers,
         0 if gpus else accelerators.gib(held),
+        fraction or 0.0,
         pod.status.start_time or meta.creation_timestamp,
         pod.status.phase,
     )
@@ -149,7 +152,9 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         is_simulated=meta.label(SIMULATED) == "true",
         gpu_model=gpu_model(meta),
         resources=resources,
-        holders=tuple(sorted(holders, key=lambda holder: (-holder.gpus, holder.pod))),
+        holders=tuple(
+            sorted([each for each in holders if each.job], key=lambda holder: (-holder.gpus, holder.pod))
+        ),
         created=meta.creation_timestamp,
         mode=_mode(node, resources, shared, parts),
         uncounted=() if resources or shared else uncounted(meta, node.status.allocatable or {}),
@@ -178,7 +183,7 @@ def _mode(
     node: Node,
     resources: Mapping[str, Share],
     shared: SharedGpuMemory | None,
-    parts: Mapping[str, Parts],
+    parts: Mapping[str, GpuParts],
 ) -> str:
     """Return the way a node hands out its GPUs, by Arena's rules in Arena's order, parts of GPUs added.
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from k8s.kinds import KINDS, DeclaredJob, JobRef
+from k8s.kinds.unknown import POD_GROUP_LABEL, pod_group
 from k8s.models import Meta, OwnerReference, Pod
 from k8s.models.resources import NODES, PODS
 
@@ -46,16 +47,18 @@ class OwnerChains:
 
         The chain of controllers decides, then the labels. Without a known job, a pod that requests
         accelerators belongs to its topmost known owner or, if it has no owner, to itself. The latter
-        stays so after it has finished.
+        stays so after it has finished. A pod without an owner may be one of a group of Kueue.
         """
         is_holder = has_accelerators and not pod.is_finished
         chain, root = self._climb(pod)
         if root is not None:
             return Root(root.key, root.ref, tuple(chain)) if chain and is_holder else root
         root = self._named(pod, chain)
+        meta = pod.metadata
+        if root is None and not chain and (group := meta.label(POD_GROUP_LABEL)):
+            return Root(f"{meta.namespace}/{group}", pod_group(meta.namespace, group))
         if root is not None or not has_accelerators or (chain and not is_holder):
             return root
-        meta = pod.metadata
         if not chain:
             return Root(meta.uid, JobRef(meta.namespace, meta.name, PODS.kind, PODS.api_version))
         last = chain[-1]

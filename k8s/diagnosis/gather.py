@@ -31,6 +31,7 @@ from k8s.diagnosis.phrases import order, seconds_between
 from k8s.diagnosis.rules import explain
 from k8s.errors import Forbidden, KubeError, NotFound
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
+from k8s.kinds.unknown import is_pod_group
 from k8s.models import Event, Meta, Node
 from k8s.models.claim import Claim
 from k8s.models.namespace import Quota
@@ -259,7 +260,7 @@ async def _second_round(fetcher: Fetcher, evidence: Evidence) -> Evidence:
             else [],
         ),
         _pod_group(fetcher, group_names, _native_groups(specs), namespace) if waiting else _no_group(),
-        _fetch_if(is_queued and unfinished, lambda: _workload(fetcher, job)),
+        _fetch_if((is_queued or is_pod_group(job.ref)) and unfinished, lambda: _workload(fetcher, job)),
         _events(fetcher, job, [each.pod for each in restless if each.pod][:MOST_PODS_WITH_EVENTS]),
     )
     also = [each.metadata.name for each in (pod_group, workload) if each is not None]
@@ -316,6 +317,11 @@ async def _pod_group(
 async def _workload(fetcher: Fetcher, job: Job) -> Workload | None:
     for version in KUEUE_VERSIONS:
         resource = Resource(KUEUE, version, "workloads", "Workload")
+        if is_pod_group(job.ref):
+            of_group = await fetcher.get_by_name(resource, Workload, [job.ref.name], job.ref.namespace)
+            if workload := of_group.get(job.ref.name):
+                return workload
+            continue
         selector = f"{KUEUE}/job-uid={job.uid}"
         found = await fetcher.list_all(resource, Workload, job.ref.namespace, label_selector=selector)
         for each in found or ():

@@ -23,9 +23,10 @@ from k8s.jobs.owned_objects import (
 from k8s.jobs.transaction import Transaction, owner_reference
 from k8s.jobs.upload import Progress, upload_code
 from k8s.kinds import KINDS, CreatableKind, JobRef, Manifest, kind_of
+from k8s.kinds.unknown import is_pod_group
 from k8s.models import convert
 from k8s.models.claim import Claim
-from k8s.models.resources import NAMESPACES, Resource
+from k8s.models.resources import NAMESPACES, PODS, Resource
 
 Found = Callable[[OwnedObject], None]
 # Form fields by the end of a refused field's path.
@@ -283,6 +284,11 @@ async def delete_job(client: Client, ref: JobRef, uid: str = "", *, propagation:
         Conflict: The name belongs to another object now.
         KubeError: Deletion failed, or the cluster does not serve the kind.
     """
+    if is_pod_group(ref):
+        selector = kind_of(ref).pod_selector(ref.name)
+        for pod in await client.list(PODS, ref.namespace, label_selector=selector):
+            await client.delete(PODS, str(pod["metadata"]["name"]), ref.namespace)
+        return
     resource: Resource | None = resource_of(ref)
     if resource not in {kind.resource for kind in KINDS}:  # never delete by a guessed plural
         resource = await RestMapper(client).resource_of(ref.api_version, ref.kind)

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from k8s.kinds.base import DeclaredJob, Manifest, Replica
+from k8s.kinds.base import DeclaredJob, JobRef, Manifest, Replica
 from k8s.kinds.parse import JobOutcome, read_job
 from k8s.models import Pod
 from k8s.models.resources import Resource
 
 # Each of their pods does the whole work, so one is of use.
 _SERVERS = frozenset({"DaemonSet", "Deployment", "InferenceService", "ReplicaSet", "ReplicationController"})
+
+# Label of plain pods that Kueue admits together; the group has no object but its Workload.
+POD_GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
+_POD_GROUP = ("PodGroup", "kueue.x-k8s.io/v1beta1")
+
+
+def pod_group(namespace: str, name: str) -> JobRef:
+    """Return the reference of a group of plain pods."""
+    return JobRef(namespace, name, *_POD_GROUP)
+
+
+def is_pod_group(ref: JobRef) -> bool:
+    """Return True if a job is a group of plain pods."""
+    return (ref.kind, ref.api_version) == _POD_GROUP
 
 
 class AnyOwner:
@@ -37,8 +51,9 @@ class AnyOwner:
         return ()
 
     def pod_selector(self, name: str) -> str:
-        """Return an empty selector: such pods share no label."""
-        return ""
+        """Return the selector of a group's pods; empty for others, which share no label."""
+        is_group = (self.resource.kind, self.resource.api_version) == _POD_GROUP
+        return f"{POD_GROUP_LABEL}={name}" if is_group else ""
 
     def job_of(self, pod: Pod) -> str:
         """Return no name: the owner chain has it."""

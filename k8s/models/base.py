@@ -18,6 +18,8 @@ ANNOTATION_PREFIXES = (
     "arena.kubeflow.org/",
     "batch.kubernetes.io/",
     "description",
+    "gpu-fraction",
+    "gpu-memory",
     "gpuconsole.dev/",
     "hami.io/node-dcu-register",
     "hami.io/node-mlu-register",

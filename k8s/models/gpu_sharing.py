@@ -45,14 +45,14 @@ _VIRTUAL = re.compile(r"/(?:.*-\d+[ABCQ]|[Aa]scend\w+-\d+c(?:\.\w+)*)$|/v(?:gpu|
 _NEURON, _CORES = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
 
 
-class Parts(NamedTuple):
+class GpuParts(NamedTuple):
     """The way in which GPUs are cut or shared, and their number; 0 if unknown."""
 
     mode: str
     cards: int
 
 
-def parts_of(meta: Meta, totals: Mapping[str, int]) -> dict[str, Parts]:
+def parts_of(meta: Meta, totals: Mapping[str, int]) -> dict[str, GpuParts]:
     """Return the resources of a node whose devices are parts of GPUs; `totals` has the devices of each."""
     labels = meta.labels or {}
     marks = tuple([labels.get(key, "") for key in _MARKS])
@@ -62,36 +62,63 @@ def parts_of(meta: Meta, totals: Mapping[str, int]) -> dict[str, Parts]:
         parts = _parts(name, total, mark)
         for prefix, key in _REGISTERS if meta.annotations else ():
             if name.startswith(prefix) and (cards := _registered(meta.annotation(key))):
-                parts = Parts("vgpu", cards) if total > cards else None
+                parts = GpuParts("vgpu", cards) if total > cards else None
         if parts is not None:
             found[name] = parts
     profiles = [name for name in found if "/mig-" in name]
     # How different partitions lie on the cards is not known.
-    return found if len(profiles) < 2 else found | {name: Parts(found[name].mode, 0) for name in profiles}
+    return found if len(profiles) < 2 else found | {name: GpuParts(found[name].mode, 0) for name in profiles}
 
 
 @lru_cache(maxsize=4096)
-def _parts(name: str, total: int, marks: tuple[str, ...]) -> Parts | None:
+def _parts(name: str, total: int, marks: tuple[str, ...]) -> GpuParts | None:
     product, strategy, gke_strategy, size, clients, count, replicas, *amd = marks
     if _VIRTUAL.search(name):
-        return Parts("vgpu", 0)
+        return GpuParts("vgpu", 0)
     if name == _CORES:
-        return Parts("cores", 0)
+        return GpuParts("cores", 0)
     if name.startswith("amd.com/"):
         sizes = [_AMD_PARTS.get(each.partition("_")[0], 1) for each in (name.removeprefix("amd.com/"), *amd)]
-        return Parts("partitions", -(-total // max(sizes))) if max(sizes) > 1 else None
+        return GpuParts("partitions", -(-total // max(sizes))) if max(sizes) > 1 else None
     if name not in (_GPU, f"{_GPU}.shared") and "/mig-" not in name:
         return None
     clients_of_each = max(_number(clients), _number(amd[-1] if "/mig-" in name else replicas), 1)
     if profile := _MIG.search(name) or (_MIG.search(size or product) if name == _GPU else None):
         is_wide = f"{profile[1]}.{profile[2]}" in _WIDE_MIG
         each = 4 if is_wide else _MIG_PARTS.get(int(profile[1]), 1)
-        return Parts("mig", -(-total // (clients_of_each * each)))
+        return GpuParts("mig", -(-total // (clients_of_each * each)))
     how = {"none": "", "time-sharing": "time-slicing"}.get(strategy or gke_strategy, strategy or gke_strategy)
     if clients_of_each == 1 and not how and not product.endswith("-SHARED") and name == _GPU:
         return None
     cards = _number(count) or (-(-total // clients_of_each) if clients_of_each > 1 else 0)
-    return Parts(how or "time-slicing", cards)
+    return GpuParts(how or "time-slicing", cards)
+
+
+# Label of the pods that share a GPU by KAI or Run:ai, and of the pod that reserves it for them.
+_GPU_GROUP = "runai-gpu-group"
+
+
+def fraction_of(meta: Meta) -> float | None:
+    """Return the GPUs, usually less than one, that annotations of KAI or Run:ai request for a pod.
+
+    None for other pods, and 0 if only memory is requested. Source: KAI Scheduler, "GPU sharing".
+    """
+    text = meta.annotation("gpu-fraction")
+    if not text:
+        return 0.0 if meta.annotation("gpu-memory") else None
+    try:
+        fraction = float(text) * max(1, _number(meta.annotation("gpu-fraction-num-devices")))
+    except ValueError:
+        return None
+    return fraction if 0 < fraction < _MOST else None
+
+
+_MOST = 1000.0
+
+
+def reserves_gpu(meta: Meta) -> bool:
+    """Return True if a pod with GPUs only reserves one that others share."""
+    return meta.labels is not None and _GPU_GROUP in meta.labels
 
 
 def _registered(text: str) -> int:

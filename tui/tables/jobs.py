@@ -157,7 +157,8 @@ def _short_kind(kind: str) -> str:
 
 def _gpus(job: Job, _now: JobsNow) -> Cell:
     requested, allocated = job.gpus_requested, job.gpus_allocated
-    return Cell(f"{allocated}/{requested}" if requested or allocated else NOTHING, sort=float(requested))
+    part = f"{job.gpu_fraction:g}" if job.gpu_fraction else NOTHING
+    return Cell(f"{allocated}/{requested}" if requested or allocated else part, sort=float(requested))
 
 
 def _ranks(job: Job, _now: JobsNow) -> Cell:
@@ -188,7 +189,10 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
         cell=lambda job, now: Cell(*status_text(job, now.clock), sort=float(_STATUSES.index(job.status))),
         value=lambda job, _: str(job.status), printed="table", text=lambda job, _: str(job.status),
     ),
-    ListColumn("gpus", "GPUS", align="right", sorts_largest_first=True, flashes=True, cell=_gpus),
+    ListColumn(
+        "gpus", "GPUS", align="right", sorts_largest_first=True, flashes=True, cell=_gpus,
+        values=lambda job, _: {"gpu_fraction": job.gpu_fraction},
+    ),
     ListColumn(
         "pods", "PODS", align="right", priority=1, sorts_largest_first=True, flashes=True,
         cell=lambda job, _: Cell(

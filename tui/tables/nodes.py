@@ -121,7 +121,7 @@ def _resource_values(node: NodeRow, _now: NodesNow) -> Values:
                 "total": share.total,
                 "allocated": share.allocated,
                 "unhealthy": share.unhealthy,
-                "cards": share.cards,
+                **({} if share.cards is None else {"cards": share.cards}),
             }
             for name, share in node.resources.items()
         },

@@ -95,7 +95,9 @@ def node_line(row: NodeRow) -> str:
 
 def job_line(job: Job) -> str:
     reason = f" ({job.reason})" if job.reason else ""
-    return f"{job.ref.name}: {job.status} {job.gpus_allocated} of {job.gpus_requested}{reason}"
+    amount = f"{job.gpu_fraction:g} of a GPU" if job.gpu_fraction else ""
+    amount = amount or f"{job.gpus_allocated} of {job.gpus_requested}"
+    return f"{job.ref.name}: {job.status} {amount}{reason}"
 
 
 def check(cases: Iterable[Case]) -> None:
@@ -848,3 +850,104 @@ def test_parts_of_gpus_are_not_counted_as_gpus() -> None:
     for title, offers, marks, takes, line in rows:
         pods = [lone("a", "n1", amounts_of(takes))] if takes else []
         assert shown([offering(offers, marks), *pods])[0] == f"n1: {line}", title
+
+
+def grouped(name: str, group: str, total: str, *, gpus: int = 4, on: str = "n1", **status: Any) -> Object:
+    """Return a plain pod of a group of Kueue."""
+    pod = lone(name, on, {GPU: gpus})
+    pod["metadata"]["labels"] = {
+        "kueue.x-k8s.io/pod-group-name": group,
+        "kueue.x-k8s.io/queue-name": "research",
+    }
+    pod["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": total}
+    pod["status"] |= status
+    return pod
+
+
+def fraction(name: str, group: str, **annotations: str) -> Object:
+    """Return a pod that shares a GPU by KAI."""
+    pod = lone(name, "n1")
+    pod["metadata"]["annotations"] = {key.replace("_", "-"): text for key, text in annotations.items()}
+    pod["metadata"]["labels"] = {"runai-gpu-group": group}
+    return pod
+
+
+def reservation(group: str) -> Object:
+    pod = lone(f"gpu-reservation-{group}", "n1", {GPU: 1})
+    pod["metadata"] |= {"namespace": "kai-resource-reservation", "labels": {"runai-gpu-group": group}}
+    return pod
+
+
+def test_plain_pods_of_a_group_and_fractions_of_a_gpu_are_jobs_and_reservations_are_not() -> None:
+    gate = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    ended: Object = {"phase": "Succeeded"}
+    check(
+        [
+            Case(
+                "a group whose last pod is still to come",
+                [node("n1"), grouped("a", "sora", "3"), grouped("b", "sora", "3")],
+                ["n1: 8 of 8, sora 8", "sora: Running 8 of 12 (2 of 3 pods; 1 not created yet)"],
+            ),
+            Case(
+                "a group that waits for Kueue",
+                [
+                    node("n1"),
+                    *(grouped(each, "sora", "2", on="", phase="Pending", conditions=[gate]) for each in "ab"),
+                ],
+                ["n1: 0 of 8", "sora: Pending 0 of 8 (pod-0: SchedulingGated)"],
+            ),
+            Case(
+                "a group that has ended",
+                [node("n1"), grouped("a", "sora", "2", **ended), grouped("b", "sora", "2", **ended)],
+                ["n1: 0 of 8", "sora: Succeeded 0 of 8"],
+            ),
+            Case(
+                "one of which a pod failed",
+                [node("n1"), grouped("a", "sora", "2", **ended), grouped("b", "sora", "2", phase="Failed")],
+                ["n1: 0 of 8", "sora: Failed 0 of 8 (pod-1 failed)"],
+            ),
+            Case(
+                "a group without a size, and another pod",
+                [node("n1"), grouped("a", "sora", "many"), lone("probe", "n1", {GPU: 1})],
+                ["n1: 5 of 8, sora 4, probe 1", "probe: Running 1 of 1", "sora: Running 4 of 4"],
+            ),
+            Case(
+                "two fractions of one GPU",
+                [
+                    node("n1"),
+                    reservation("g"),
+                    fraction("eval", "g", gpu_fraction="0.5"),
+                    fraction("tune", "g", gpu_fraction="0.25"),
+                ],
+                [
+                    "n1: 1 of 8, eval 0.5, tune 0.25",
+                    "eval: Running 0.5 of a GPU",
+                    "tune: Running 0.25 of a GPU",
+                ],
+            ),
+            Case(
+                "fractions of several GPUs, and memory of one",
+                [
+                    node("n1"),
+                    *map(reservation, "ghi"),
+                    fraction("eval", "g", gpu_fraction="0.5", gpu_fraction_num_devices="2"),
+                    fraction("tune", "i", gpu_memory="4000"),
+                ],
+                ["n1: 3 of 8, eval 1, tune shared", "eval: Running 1 of a GPU", "tune: Running 0 of 0"],
+            ),
+            Case(
+                "a reservation whose pods may not be read",
+                [node("n1"), reservation("g")],
+                ["n1: 1 of 8"],
+            ),
+            Case(
+                "fractions that are no numbers",
+                [
+                    node("n1"),
+                    fraction("eval", "g", gpu_fraction="half"),
+                    fraction("tune", "g", gpu_fraction="nan"),
+                ],
+                ["n1: 0 of 8"],
+            ),
+        ]
+    )

@@ -69,7 +69,9 @@ async def test_top_nodes_prints_a_row_for_each_node_and_the_line_of_the_cluster(
     assert ended.row("gpu-node-0")[-3:] == ["8", "8", "0"]
     assert ended.row("gpu-node-1")[-3:] == ["7", "7", "1"]
     assert ended.row("gpu-node-2")[-3:] == ["14", "0", "0"]
-    assert ended.out.endswith("Allocated/Total GPUs in cluster: 15/29 (51 %); none can be had now\n")
+    assert ended.out.endswith(
+        "in cluster: 15/15 (100 %) and 0/14 (0 %) shares of 2 GPUs; none can be had now\n"
+    )
     assert ended.err == ""
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k8s.models import Condition, Taint
+from k8s.models.node import faults
 from k8s.snapshot import ClusterSnapshot, Holder, Missing, NodeRow, Share
 from tests.support.hosted_view import hosted
 from tests.support.objects import GPU, joined, node, pod_of, pytorch_job
@@ -142,7 +143,8 @@ def test_a_node_status_shows_one_word_plus_relevant_conditions(
     claims = tuple(
         Condition(name, value, last_transition_time=NOW - timedelta(minutes=12)) for name, value in conditions
     )
-    assert node_status(replace(row(8, bad), status=status, conditions=claims), Clock(NOW)) == words
+    node = replace(row(8, bad), status=status, conditions=claims, faults=faults(claims))
+    assert node_status(node, Clock(NOW)) == words
 
 
 def test_a_not_ready_age_is_counted_from_the_last_heartbeat() -> None:
