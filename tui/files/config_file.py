@@ -106,13 +106,15 @@ def read_config(path: Path, columns_of: ColumnsOf = dict) -> Config:
 class BadValue(Exception):
     """A value cannot be used; the message says why."""
 
-    def __init__(self, words: str, line: int = 0) -> None:
+    def __init__(
+        self, words: str, line: int = 0, *, valid: Any = None, others: Sequence[tuple[str, int]] = ()
+    ) -> None:
         super().__init__(words)
         self.line = line
         """0 for the line of the value."""
-        self.valid: Any = None
+        self.valid = valid
         """The other parts of the value; None to use the default."""
-        self.others: Sequence[tuple[str, int]] = ()
+        self.others = others
         """More problems of the value, with their lines."""
 
 
@@ -126,7 +128,7 @@ class _Problems:
         self.found.append((words, line_of(node)))
 
     def read(self, read: Callable[[yaml.Node], Any], node: yaml.Node, place: str = "") -> Any:
-        """Return what `read` makes of a node, or of its valid parts; None for nothing."""
+        """Return the value of a node, or its valid parts if some are not; None for nothing."""
         try:
             return read(node)
         except BadValue as error:
@@ -138,9 +140,7 @@ class _Problems:
         """Return the valid parts, or raise `BadValue` with them."""
         if not self.found:
             return valid
-        error = BadValue(*self.found[0])
-        error.valid, error.others = valid or None, self.found[1:]
-        raise error
+        raise BadValue(*self.found[0], valid=valid or None, others=self.found[1:])
 
 
 def _each(read: Callable[[yaml.Node], Any], nodes: Sequence[yaml.Node]) -> tuple[Any, ...]:
@@ -351,9 +351,7 @@ def _bare(path: str) -> str:
 def _contexts(value: yaml.Node) -> tuple[ContextSettings, ...]:
     why = "names of contexts and settings are expected, as `prod-*: {readonly: true}`"
     if not isinstance(value, yaml.MappingNode):
-        error = BadValue(f"{why}. {_NOTHING_IS_CHANGED.removesuffix('.')}")
-        error.valid = _LOCKED
-        raise error
+        raise BadValue(f"{why}. {_NOTHING_IS_CHANGED.removesuffix('.')}", valid=_LOCKED)
     problems = _Problems()
     found = []
     for pattern, each, _ in _entries(value, why, problems):
