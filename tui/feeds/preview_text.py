@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from k8s.snapshot import Holder, Job, NodeRow, format_sums
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
-from tui.text.cells import cell_len, elide_end, elide_middle, head, pad
+from tui.text.cells import cell_len, elide_end, elide_middle, pad, wrapped
 from tui.text.format import (
     NOTHING,
     CellStyle,
@@ -28,24 +28,6 @@ if TYPE_CHECKING:
 Lines = list[list[Run]]
 _LINES_OF_EVENT = 3
 _QUIET = (Status.SUCCEEDED, Status.SUSPENDED)
-
-
-def wrapped(text: str, width: int) -> list[str]:
-    """Wrap a text to lines of `width` cells, between words where possible."""
-    lines: list[str] = []
-    line = ""
-    for word in sanitize(text).split():
-        joined = f"{line} {word}" if line else word
-        if cell_len(joined) <= width:
-            line = joined
-            continue
-        if line:
-            lines.append(line)
-        line = word
-        while cell_len(line) > width and (part := head(line, width)):
-            lines.append(part)
-            line = line[len(part) :]
-    return [*lines, line] if line else lines
 
 
 def status_text(job: Job, clock: Clock) -> Run:
@@ -102,7 +84,9 @@ def significant_taints(node: NodeRow) -> tuple[Taint, ...]:
     return tuple(each for each in node.taints if not each.key.startswith("node.kubernetes.io/"))
 
 
-def job_preview(job: Job, preview: PreviewData | None, clock: Clock, width: int, height: int) -> Lines:
+def job_preview(
+    job: Job, preview: PreviewData | None, clock: Clock, width: int, height: int, *, has_reason: bool = True
+) -> Lines:
     """Render the preview of a job: identity, status, reason, events.
 
     Args:
@@ -111,6 +95,7 @@ def job_preview(job: Job, preview: PreviewData | None, clock: Clock, width: int,
         clock: The current time.
         width: Cells per line.
         height: Maximum number of lines.
+        has_reason: Show the reason; its row may do so.
     """
     lines: Lines = [[(elide_end(sanitize(job.ref.name), width), "bright")]]
     about = " · ".join(
@@ -126,12 +111,12 @@ def job_preview(job: Job, preview: PreviewData | None, clock: Clock, width: int,
         lines += _wrapped_lines(f"on {compact_ranges(job.nodes)}", width, "quiet")
     if job.progress:
         lines += _wrapped_lines(job.progress, width, "")
-    if reason := job.reason or trouble_text(job, clock):
-        lines += [
-            [],
-            *_wrapped_lines(reason, width, "quiet" if job.status in _QUIET else status[1]),
-            *_wrapped_lines(job.remedy, width, ""),
-        ]
+    reason = (job.reason or trouble_text(job, clock)) if has_reason else ""
+    if told := [
+        *_wrapped_lines(reason, width, "quiet" if job.status in _QUIET else status[1]),
+        *_wrapped_lines(job.remedy, width, ""),
+    ]:
+        lines += [[], *told]
     if preview is None:
         return lines[:height]
     lines += [[], _heading("events", width)]

@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+from k8s.text.sanitize import sanitize
+
 _SUFFIX = re.compile(r"(?:[-_./][^\W\d_]+)?[-_./]?\d+$")
 # One cell each: Latin, Greek and Cyrillic letters, punctuation, arrows, boxes, blocks and braille.
 _NARROW = re.compile(
@@ -56,6 +58,24 @@ def tail(text: str, width: int) -> str:
         if used > width:
             return text[end:]
     return text
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Wrap a text to lines of `width` cells, between words where possible."""
+    lines: list[str] = []
+    line = ""
+    for word in sanitize(text).split():
+        joined = f"{line} {word}" if line else word
+        if cell_len(joined) <= width:
+            line = joined
+            continue
+        if line:
+            lines.append(line)
+        line = word
+        while cell_len(line) > width and (part := head(line, width)):
+            lines.append(part)
+            line = line[len(part) :]
+    return [*lines, line] if line else lines
 
 
 def elide_end(text: str, width: int) -> str:

@@ -18,8 +18,8 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from k8s.snapshot import ClusterSnapshot, Job, NodeRow
-from tui.feeds.preview_text import Lines, job_preview, node_preview, wrapped
-from tui.text.cells import cell_len
+from tui.feeds.preview_text import Lines, job_preview, node_preview
+from tui.text.cells import cell_len, wrapped
 from tui.text.format import CellStyle, Clock
 from tui.widgets.table.visible_lines import SHORTEST_TIMER_S
 
@@ -45,15 +45,17 @@ class Preview(Widget):
         self,
         client: Callable[[], Client | None],
         permissions: Callable[[], Permissions | None] = lambda: None,
+        is_explained: Callable[[str], bool] = lambda _uid: False,
     ) -> None:
         """Create an empty preview.
 
         Args:
             client: Returns the client once it is connected.
             permissions: Returns the user's permissions; refused requests are not sent.
+            is_explained: Returns True if the row of a job, by uid, shows its reason in full.
         """
         super().__init__()
-        self._client, self._permissions = client, permissions
+        self._client, self._permissions, self._is_explained = client, permissions, is_explained
         # Text without a selection.
         self.empty = ""
         self._subject: Job | NodeRow | None = None
@@ -158,7 +160,8 @@ class Preview(Widget):
         if isinstance(subject, Job):
             cached = self._previews.get(subject.uid)
             preview = cached[1] if cached else None
-            return job_preview(subject, preview, clock, width, height)
+            has_reason = not self._is_explained(subject.uid)
+            return job_preview(subject, preview, clock, width, height, has_reason=has_reason)
         users = {(job.ref.namespace, job.ref.name): job.user for job in snapshot.jobs}
         return node_preview(subject, users, clock, width)
 

@@ -294,7 +294,7 @@ async def test_marked_jobs_are_targets_only_while_the_list_has_the_focus() -> No
         await pilot.press("space", "j", "space")
         await until(pilot, lambda: "◆" not in app.text and "◇" not in app.text)
         heading = app.text.splitlines()[1]
-        assert "nodes 10" in heading and "0/11 nodes are available" in heading
+        assert "nodes 10" in heading and "no room for llm-70b-eval" in heading
         await pilot.press("j", "H")
         await until(pilot, lambda: len(app.requests) == 1)
         (_, _, marked) = app.requests[0]
@@ -303,6 +303,27 @@ async def test_marked_jobs_are_targets_only_while_the_list_has_the_focus() -> No
         await pilot.press("3", "H")
         await until(pilot, lambda: app.requests[1:] == [("suspend", "", (job.name,))])
         assert app.view.copy_text() == job.name
+
+
+async def test_home_gives_the_reason_of_a_waiting_job_once_and_in_full() -> None:
+    reason = (
+        "Waits for quota: team-speech holds 62 of 64 GPUs of its share, and this job needs 32 more of them"
+    )
+    shown = picture()
+    jobs = [replace(job, reason=reason) if job.ref.name == "llm-70b-eval" else job for job in shown.jobs]
+    async with hosted(JobsView(), replace(shown, jobs=tuple(jobs)), (80, 24)) as (app, pilot):
+        table = app.screen.query_one(Table)
+        waiting = next(row.key for row in table.shown_rows if row.cells[0].text == "llm-70b-eval")
+        table.move_to(waiting)
+
+        def told() -> str:
+            return " ".join(app.text.replace("┃", "").split())
+
+        await until(pilot, lambda: "no room for llm-70b-eval" in app.text)
+        assert reason in told() and told().count("Waits for quota") == 1
+        await pilot.press("z", "z")  # now with the pane of the job, too
+        await until(pilot, lambda: "Pending  0/32 GPUs" in app.text)
+        assert reason in told() and told().count("Waits for quota") == 1
 
 
 @pytest.mark.slow

@@ -25,10 +25,10 @@ from tests.support.playground import EVENTS, Playground, bert, console_on, some_
 from tests.tui.keys.world import REVIEWS
 from tests.tui.screens.test_jobs import job, picture
 from tui.feeds.preview_data import MAX_EVENTS, PreviewData, fetch_preview
-from tui.feeds.preview_text import Lines, job_preview, node_preview, wrapped
+from tui.feeds.preview_text import Lines, job_preview, node_preview
 from tui.screens.lists.contexts import ContextsView
 from tui.screens.lists.nodes import NodesView
-from tui.text.cells import cell_len
+from tui.text.cells import cell_len, wrapped
 from tui.text.format import Clock
 from tui.widgets.preview import Preview
 
@@ -149,7 +149,7 @@ async def test_a_wide_terminal_previews_the_selected_row_and_requests_its_events
         await play.rest()
         assert len(play.cluster.asked(EVENTS)) == asked
         await play.press("j")
-        await play.until(lambda: "Waits for GPUs: room for" in pane(play))
+        await play.until(lambda: "Pending  0/16 GPUs" in pane(play))
         assert "Running" not in pane(play)
 
         await play.press("tab", shows=NodesView)

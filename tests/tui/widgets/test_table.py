@@ -234,6 +234,25 @@ async def test_a_row_and_its_detail_are_selected_as_one_and_both_visible() -> No
         assert "└ waits" in app.lines[at + 1]
 
 
+async def test_a_long_detail_takes_two_lines_of_which_the_second_is_cut() -> None:
+    app = TableApp([row("a"), row("b", detail="└ " + "waits for its claim " * 9), row("c")])
+    async with app.run_test(size=(80, 8)) as pilot:
+        await pilot.press("j")
+        parts = [line.strip(" ┃") for line in app.lines[3:5]]
+        assert (
+            parts[0].endswith("waits for") and parts[1].startswith("its claim waits") and parts[1][-1] == "…"
+        )
+        assert app.lines[5].startswith("   c") and not app.table.shows_detail("b")
+        await pilot.press("j", "k")
+        assert app.table.cursor_key == "b", "its lines are one row"
+        await pilot.resize_terminal(200, 8)
+        await pilot.pause()
+        assert app.lines[4].startswith("   c") and app.table.shows_detail("b")
+        await pilot.resize_terminal(80, 4)  # of four lines, three are the row of the cursor
+        await pilot.pause()
+        assert [line[1:4] for line in app.lines[1:]] == ["▸ b", "   ", "   "]
+
+
 async def test_markup_and_escape_sequences_are_plain_text() -> None:
     nasty = "a[/b]\x1b[31mred\x9b1m\u202e\nend"
     app = TableApp([Row("x", (Cell(nasty), Cell.of((nasty, "failed")), Cell("1"), Cell("")), nasty)])

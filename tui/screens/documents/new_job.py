@@ -57,7 +57,8 @@ class NewJobScreen(SubmitScreen):
 
     CSS_PATH: ClassVar = ["submit.tcss", "new_job.tcss"]
     AUTO_FOCUS: ClassVar[str] = "#field-name TextField"
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = bindings(NEW_JOB, after_fields=("new.leave", "new.edit_yaml"))
     # Textual's own repaints the whole screen; here the fields draw what the focus changes.
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)

@@ -114,7 +114,7 @@ class HomeHighlight:
         self._blocks: FreeBlocks | None = None
 
     def of(self, job: Job | None, snapshot: ClusterSnapshot) -> NodeBarHighlight:
-        """Highlight a job's GPUs; if it waits, the free ones it fits, or say why it fits nowhere."""
+        """Highlight a job's GPUs; if it waits, the free ones it fits, or none."""
         return _highlight_of(job, lambda waits: self._free_blocks(waits, snapshot))
 
     def _free_blocks(self, job: Job, snapshot: ClusterSnapshot) -> dict[str, int] | None:
@@ -138,9 +138,10 @@ def _highlight_of(job: Job | None, free_blocks: Callable[[Job], dict[str, int] |
         return NodeBarHighlight(frozenset({key}), held, words=describe_position(HIGHLIGHTED, list(held)))
     fitting = free_blocks(job)
     if fitting is None:
-        return NodeBarHighlight(is_dim=True, words=job.reason or "There is no room for all of its pods.")
+        # Its row gives the reason.
+        return NodeBarHighlight(is_dim=True, words=f"no room for {job.ref.name}")
     if not fitting:
-        return NodeBarHighlight(words=job.reason)
+        return NodeBarHighlight()
     amount = plural(sum(fitting.values()), "free GPU")
     return NodeBarHighlight(fitting=fitting, words=describe_position(f"{FITTING} {amount}", list(fitting)))
 
@@ -232,7 +233,11 @@ class HomePanes:
         """
         self.node_bar = NodeBar(context().strip_by, context().actions.keys("strip"))
         self.job_pane = JobPane(
-            context().client, context().permissions, loss_of, tail_keys(context().actions)
+            context().client,
+            context().permissions,
+            loss_of,
+            tail_keys(context().actions),
+            lambda uid: table().shows_detail(uid),
         )
         self.nodes: frozenset[str] = frozenset()
         """Nodes whose jobs are listed; empty lists all jobs."""

@@ -15,7 +15,6 @@ from textual.widgets import Label
 from k8s.snapshot import ClusterSnapshot, Job, Missing
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
-from tui.feeds.preview_text import wrapped
 from tui.jobs.filters import FilteredJobs, filter_jobs, gpu_totals, own_names
 from tui.keys import Key, ViewDeclaration
 from tui.screens.base.list_view import ListView, progress_of
@@ -32,6 +31,7 @@ from tui.screens.lists.home_panes import (
 )
 from tui.tables.column import ListColumn, console_columns
 from tui.tables.jobs import COLUMNS, JobsNow, duration_s, job_row, queued_s
+from tui.text.cells import wrapped
 from tui.text.empty_states import no_faults, no_jobs, only_older
 from tui.text.format import Clock, count, plural
 from tui.widgets.home.job_pane import JobPane

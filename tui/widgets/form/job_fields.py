@@ -171,7 +171,7 @@ class JobFields(ScrollableContainer, can_focus=False):
 
 
 class PreflightView(Static):
-    """Preflight lines, each with its mark."""
+    """Preflight lines, each with its mark; where they do not all fit, the last line counts the others."""
 
     def __init__(self, *, id: str | None = None) -> None:
         """Start empty."""
@@ -190,12 +190,17 @@ class PreflightView(Static):
         self._draw()
 
     def _draw(self) -> None:
-        self.update(Content("\n").join(self._content(line) for line in self._lines))
+        rows = [row for line in self._lines for row in self._rows(line)]
+        limit = self.styles.max_height
+        room = int(limit.value) - 1 if limit is not None else len(rows)  # less the rule above
+        if len(rows) > room:
+            rows[room - 1 :] = [Content.styled(f"   … {len(rows) - room + 1} more lines", "$quiet")]
+        self.update(Content("\n").join(rows))
 
-    def _content(self, line: PreflightLine) -> Content:
-        width = max(20, self.size.width - _INDENT - 1)
-        text = f"\n{' ' * _INDENT}".join(wrap(sanitize(line.text), width))
-        return Content.assemble((f" {MARKS[line.severity]} ", _STYLES[line.severity]), text)
+    def _rows(self, line: PreflightLine) -> list[Content]:
+        first, *rest = wrap(sanitize(line.text), max(20, self.size.width - _INDENT - 1)) or [""]
+        mark = Content.assemble((f" {MARKS[line.severity]} ", _STYLES[line.severity]), first)
+        return [mark, *(Content(" " * _INDENT + each) for each in rest)]
 
 
 class Notice(Static):

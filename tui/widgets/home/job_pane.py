@@ -87,6 +87,7 @@ class JobPane(Container, can_focus=True):
         permissions: Callable[[], Permissions | None],
         loss_of: Callable[[str], ScalarCurve | None] = lambda _uid: None,
         log_keys: Sequence[Key] = LOG,
+        is_explained: Callable[[str], bool] = lambda _uid: False,
     ) -> None:
         """Create an empty pane.
 
@@ -95,11 +96,12 @@ class JobPane(Container, can_focus=True):
             permissions: Returns the user's permissions once they can be checked.
             loss_of: Returns the loss read from a job's event files, by uid.
             log_keys: Keys of the log.
+            is_explained: Returns True if the list shows the reason of a job, by uid, in full.
         """
         super().__init__(id="job_pane")
         self._log_keys = log_keys
         self._client, self._permissions, self._loss_of = client, permissions, loss_of
-        self._facts = Preview(client, permissions)
+        self._facts = Preview(client, permissions, is_explained)
         self._facts.empty = _NO_JOB
         self._job: Job | None = None
         self._snapshot = ClusterSnapshot()

@@ -29,6 +29,7 @@ from k8s.logs import Feed, Item, JobLogs, LogLine, LogSelection, Mark, Marker, T
 from k8s.text.sanitize import file_name
 from tui.files.log_file import save_log
 from tui.keys import LOG, Key
+from tui.text.cells import wrapped
 from tui.text.format import count, plural
 from tui.widgets.bindings import bindings
 from tui.widgets.log.lines import MAX_ITEMS, LogLines, LogViewport
@@ -363,8 +364,9 @@ class LogView(Widget, can_focus=True):
         if row >= self.lines.row_count:
             hidden = len(self.lines.items) if self.filter_text else 0
             empty = f"Nothing matches; {plural(hidden, 'line')} hidden" if hidden else self.empty
-            words = Segment(f" {empty}", base + self._component_style("empty"))
-            return Strip([words] if row == 0 else []).adjust_cell_length(width, base)
+            lines = wrapped(empty, max(1, width - 1))[row:] if not self.lines.row_count else []
+            words = Segment(f" {lines[0] if lines else ''}", base + self._component_style("empty"))
+            return Strip([words]).adjust_cell_length(width, base)
         index, part = self.lines.at_row(row)
         item = self.lines.shown[index]
         has_thumb = y in self._view.thumb

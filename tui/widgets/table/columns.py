@@ -26,22 +26,29 @@ SPARED_PRIORITY = 5
 _text = itemgetter(0)
 
 
+# Lines of a detail; the rest is cut.
+DETAIL_LINES = 2
+
+
 class LinesPerRow(NamedTuple):
-    """Positions of rows of which some take two lines."""
+    """Positions of rows of which some take several lines."""
 
     first: Sequence[int] = ()
     rows: Sequence[int] = ()
 
 
-def place_lines(rows: Sequence[Row]) -> LinesPerRow:
-    """Assign each row a line, and a second one for its detail."""
+def place_lines(rows: Sequence[Row], width: int) -> LinesPerRow:
+    """Assign each row a line, and others for its detail, which has `width` cells; 0 if that is unknown."""
     if not any(row.detail for row in rows):
         return LinesPerRow(range(len(rows)), range(len(rows)))
     first: list[int] = []
     row_at_line: list[int] = []
     for index, row in enumerate(rows):
         first.append(len(row_at_line))
-        row_at_line.extend((index, index) if row.detail else (index,))
+        row_at_line.append(index)
+        if row.detail:
+            is_long = 0 < width < cell_len(row.detail)
+            row_at_line.extend([index] * (DETAIL_LINES if is_long else 1))
     return LinesPerRow(first, row_at_line)
 
 

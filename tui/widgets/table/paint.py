@@ -12,13 +12,15 @@ from textual.strip import Strip
 
 from k8s.text.sanitize import sanitize
 from tui.tables.column import Cell, Column, Row
-from tui.text.cells import cell_len, elide_end, elide_middle
+from tui.text.cells import cell_len, elide_end, elide_middle, wrapped
 from tui.text.format import Run
 from tui.text.gpu_bar import HIGHLIGHTED
 from tui.widgets.table.columns import GAP, Fit
 
 # Left of the first column: mark, cursor, space.
 GUTTER = 3
+# Columns without the detail of a row.
+DETAIL_MARGIN = GUTTER + 3
 # Size of the line cache: a few screens, so that scrolling back is cheap.
 MAX_CACHED_LINES = 400
 
@@ -27,7 +29,8 @@ class RowLine(NamedTuple):
     """Everything that determines the look of a row's line; the cache key."""
 
     row: Row
-    is_detail: bool
+    part: int
+    """0 for the cells, from 1 for the lines of the detail."""
     at_cursor: bool
     is_marked: bool
     flashing: tuple[int, ...]
@@ -104,7 +107,7 @@ class RowPainter:
         if isinstance(line, PlainLine):
             text = elide_end(sanitize(line.text), self._width - GUTTER)
             return [Segment(" " * GUTTER + text, self._style("empty"))]
-        runs, beneath = self._detail(line) if line.is_detail else self._row(line), _beneath(line)
+        runs, beneath = self._detail(line) if line.part else self._row(line), _beneath(line)
         words = Strip(_joined(runs)).adjust_cell_length(max(0, self._width - 1), self._style(*beneath))
         thumb = " ┃"[line.has_thumb]
         return [*words, Segment(thumb, self._style(*beneath, "thumb" if line.has_thumb else ""))]
@@ -139,7 +142,8 @@ class RowPainter:
         return _joined(runs)
 
     def _detail(self, line: RowLine) -> list[tuple[str, Style]]:
-        text = elide_end(sanitize(line.row.detail or ""), self._width - GUTTER - 3)
+        text = detail_parts(line.row.detail or "", self._width - DETAIL_MARGIN)[line.part - 1]
+        text = elide_end(text, self._width - DETAIL_MARGIN)
         return [(" " * (GUTTER + 2) + text, self._style(*_beneath(line), "detail"))]
 
     def _row(self, line: RowLine) -> list[tuple[str, Style]]:
@@ -172,6 +176,14 @@ class RowPainter:
         if column.align == "right":
             return [(space, outside), *styled, (" " * GAP, outside)]
         return [*styled, (space + " " * GAP, outside)]
+
+
+def detail_parts(detail: str, width: int) -> tuple[str, str]:
+    """Return the first line of a detail, of at most `width` cells, and the indented rest."""
+    text = " ".join(sanitize(detail).split())
+    first = next(iter(wrapped(text, max(1, width))), "")
+    rest = text[len(first) :].strip()
+    return first, f"  {rest}" if rest else ""
 
 
 def _cut(runs: Iterable[Run], cells: int) -> list[Run]:

@@ -115,6 +115,7 @@ class RowSet:
         self.hint = ""
         """Possible reason if no row passes the filter."""
         self._ids: set[int] = set()
+        self._detail_cells = 0
         self._text_counts = [0] * len(self.columns)
         self._verdicts: _Answers[bool] | None = None
         self._keys: _Answers[SortKey] | None = None
@@ -159,6 +160,11 @@ class RowSet:
         self._sorted = ([], [])
         self._arrange()
 
+    def wrap_details(self, width: int) -> None:
+        """Give the details lines of `width` cells."""
+        self._detail_cells = width
+        self.lines = place_lines(self.shown, width)
+
     @property
     def largest_first(self) -> bool:
         """True if the order puts the largest value on top."""
@@ -194,7 +200,7 @@ class RowSet:
                 self._sorted = keys, sorted_places(keys, largest_first=self.largest_first)
             shown = [shown[place] for place in self._sorted[1]]
         self.shown, self._places = shown, None
-        self.lines = place_lines(shown)
+        self.lines = place_lines(shown, self._detail_cells)
 
     def _measure(self, added: Sequence[Row], removed: Sequence[Row]) -> None:
         floor = natural_widths(self.columns, ())

@@ -23,10 +23,11 @@ from textual.widget import Widget
 
 from tui.keys import TABLE
 from tui.tables.column import Cell, Column, Row
+from tui.text.cells import cell_len
 from tui.text.format import CellStyle
 from tui.widgets.bindings import bindings
 from tui.widgets.table.columns import ColumnLayout
-from tui.widgets.table.paint import GUTTER, Header, RowPainter
+from tui.widgets.table.paint import DETAIL_MARGIN, GUTTER, Header, RowPainter, detail_parts
 from tui.widgets.table.row_set import LabelsOf, RowFilter, RowSet, row_filter
 from tui.widgets.table.visible_lines import Flashes, Marks, TableViewport, VisibleLines
 from tui.widgets.viewport import WHEEL_LINES
@@ -199,6 +200,12 @@ class Table(Widget, can_focus=True):
         self._lines.highlighted = keys
         self._repaint()
 
+    def shows_detail(self, key: str) -> bool:
+        """Return True if the detail of a row is shown in full."""
+        place, width = self._rows.find(key), self.size.width - DETAIL_MARGIN
+        detail = self._rows.shown[place].detail if place is not None else None
+        return bool(detail) and cell_len(detail_parts(detail or "", width)[1]) <= width
+
     def move_to(self, key: str) -> bool:
         """Move the cursor to a row; return False if it is hidden."""
         if (place := self._rows.find(key)) is not None:
@@ -246,9 +253,11 @@ class Table(Widget, can_focus=True):
 
     def on_resize(self) -> None:
         """Lay out the columns, and keep the cursor visible."""
-        self._view.resize(self.size.height - 1)
+        with self._restore_position():
+            self._rows.wrap_details(self.size.width - DETAIL_MARGIN)
+            self._view.resize(self.size.height - 1)
         self._view.reveal_cursor()
-        self._lay_out()
+        self._repaint()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return the number of lines, including the header."""

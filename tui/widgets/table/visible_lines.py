@@ -117,7 +117,7 @@ class Flashes:
 
 
 class TableViewport:
-    """Cursor and scroll position, counted in filtered rows; a row with a detail takes two lines."""
+    """Cursor and scroll position, counted in filtered rows; a row with a detail takes several lines."""
 
     def __init__(self, rows: RowSet) -> None:
         """Start at the top of `rows`, which may change only within `keep_position`."""
@@ -177,9 +177,10 @@ class TableViewport:
 
     def reveal_cursor(self) -> None:
         """Scroll as little as needed to show the cursor's row."""
-        if row := self.cursor_row:
-            first = self._rows.lines.first[self.cursor]
-            self._lines.reveal(first, first + bool(row.detail))
+        if self._rows.shown:
+            lines = self._rows.lines
+            last = [*lines.first[self.cursor + 1 : self.cursor + 2], len(lines.rows)][0] - 1
+            self._lines.reveal(lines.first[self.cursor], last)
 
     @contextmanager
     def keep_position(self) -> Iterator[None]:
@@ -252,9 +253,9 @@ class VisibleLines:
         place = lines.rows[line]
         row = self._rows.shown[place]
         is_marked, flashing = row.key in self._marks, self._flashes.of(row.key)
-        is_detail, at_cursor = lines.first[place] != line, place == self._view.cursor
+        part, at_cursor = line - lines.first[place], place == self._view.cursor
         is_highlighted = row.key in self.highlighted
-        return RowLine(row, is_detail, at_cursor, is_marked, flashing, y - 1 in thumb, is_highlighted)
+        return RowLine(row, part, at_cursor, is_marked, flashing, y - 1 in thumb, is_highlighted)
 
     def _text_at(self, y: int, height: int, empty: str) -> PlainLine | None:
         hidden = len(self._rows.rows)

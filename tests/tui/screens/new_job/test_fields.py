@@ -13,10 +13,34 @@ from tests.scripted.server import Answer, refusal
 from tests.support.new_job_form import job
 from tests.tui.screens.new_job.world import CLAIMS, ECHO, SNAPSHOT, form, sandbox
 from tui.jobs.new_job.fields import FormField
+from tui.jobs.new_job.preflight import PreflightLine
 from tui.widgets.form.fields import Field
-from tui.widgets.form.job_fields import JobFields
+from tui.widgets.form.job_fields import JobFields, PreflightView
 from tui.widgets.form.manifest_pane import ManifestPane
 from tui.widgets.yaml_view import YamlView
+
+
+@pytest.mark.slow
+async def test_a_small_terminal_shows_the_size_and_run_of_the_job_and_the_yaml_only_on_request(
+    tmp_path: Path,
+) -> None:
+    async with form(tmp_path, size=(80, 24)) as it:
+        lines = [PreflightLine("warning", f"finding {number}") for number in range(9)]
+        it.screen.query_one(PreflightView).show(lines)
+        await it.pilot.pause()
+        labels = [line[3:].split("  ")[0] for line in it.shown]
+        assert {"Name", "Image", "Code", "Workers", "GPUs", "Run"} <= set(labels)
+        assert "finding 3" in "".join(it.shown) and "… 5 more lines" in "".join(it.shown)
+        for size, keys, has_yaml in (
+            ((80, 24), (), False),
+            ((80, 24), ("ctrl+y",), True),
+            ((109, 40), ("ctrl+y",), False),
+            ((110, 40), (), True),
+        ):
+            await it.pilot.resize_terminal(*size)
+            await it.pilot.press(*keys)
+            await it.pilot.pause()
+            assert it.screen.query_one(ManifestPane).display is has_yaml, size
 
 
 @pytest.mark.slow
