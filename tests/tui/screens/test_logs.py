@@ -103,6 +103,10 @@ def drawn(pilot: Pilot[Any]) -> list[str]:
     return [strip.text for strip in pilot.app.screen._compositor.render_strips()]
 
 
+def subtitle(pilot: Pilot[None]) -> str:
+    return str(pilot.app.screen.query_one(LogView).border_subtitle)
+
+
 def title(pilot: Pilot[None]) -> str:
     return str(pilot.app.screen.query_one("#title", Label).content)
 
@@ -207,12 +211,16 @@ async def test_the_log_of_the_previous_run_can_be_shown(tmp_path: Path) -> None:
 async def test_a_digit_requests_another_time_window_of_the_log(tmp_path: Path) -> None:
     pod = pod_of(0)
     for number in range(200):
-        pod.write(f"[rank0]: step {number}")
+        pod.write(f"[rank{number % 2}]: step {number}")
     async with shown(pod, tmp_path=tmp_path) as pilot:
-        await until(pilot, lambda: any("step 199" in line for line in drawn(pilot)))
+        await until(pilot, lambda: any("step 198" in line for line in drawn(pilot)))
         await pilot.press("1")
-        await until(pilot, lambda: any("step 3" in line for line in drawn(pilot)))
+        await until(pilot, lambda: panes(pilot)[0][:2] == ["hello from 0", "step 0"])
         assert "all since start" in title(pilot) and "held" in title(pilot)
+        await until(pilot, lambda: "lines 1 to 101" in subtitle(pilot))
+        await pilot.press("full_stop")
+        await until(pilot, lambda: panes(pilot)[0][:2] == ["hello from 1", "step 1"])
+        assert pilot.app.screen.query_one(LogView).is_paged
         await pilot.press("3")
         await until(pilot, lambda: pod.requests[-1].get("sinceSeconds") == "300")
         assert "last 5 min" in title(pilot)
@@ -276,7 +284,7 @@ async def test_the_saved_log_of_a_deleted_pod_has_the_retained_lines_and_counts_
     for number in range(30_000):
         pod.write(f"[rank0]: step {number}")
     async with shown(pod, tmp_path=tmp_path) as pilot:
-        await pilot.press("1", "G")
+        await pilot.press("6")
         await until(pilot, lambda: "step 29999" in panes(pilot)[0])
         pod.is_gone = True
         await pilot.press("g")

@@ -170,6 +170,32 @@ async def test_long_lines_wrap_and_scroll_sideways() -> None:
         assert rows(view)[0].startswith("000 001")
 
 
+async def test_a_paged_log_shows_its_start_and_reads_on_only_as_one_scrolls() -> None:
+    feed = Feed(EVERYTHING, lambda _: "", window_s=0.0)
+    async with Host(LogView(feed, max_items=160)).run_test(size=(80, 24)) as pilot:
+        view = pilot.app.query_one(LogView)
+        view.is_paged = True
+        await pilot.press("g")
+        feed.put(HERE, [line(number) for number in range(1_000)], is_history=True)
+        await settled(pilot)
+        assert (
+            texts(view)[0] == "line 0" and view.border_subtitle == " lines 1 to 160, more below; G: newest "
+        )
+        last = int(texts(view)[-1].split()[1])
+        while last < 999:
+            await pilot.press("pagedown")
+            await settled(pilot)
+            numbers = [int(text.split()[1]) for text in texts(view) if text.startswith("line ")]
+            assert numbers[0] <= last + 1 and last < numbers[-1], "no line is skipped"
+            assert len(view.lines.items) <= 160
+            last = numbers[-1]
+        assert view.part_text == "lines 851 to 1,000"
+        await pilot.press("pagedown")
+        feed.put(HERE, [line(1_000)])
+        await settled(pilot)
+        assert texts(view)[-1] == "line 1000", "at its end, it follows"
+
+
 async def test_a_mark_is_drawn_and_the_screen_is_copied_as_clean_text() -> None:
     app = Host(LogView(feed_of(line(0, "a\x1b[31mred\x1b[0m"), line(1, "b"))))
     async with app.run_test() as pilot:

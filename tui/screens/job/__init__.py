@@ -47,7 +47,7 @@ LOGS = ViewDeclaration(
             "previous",
         ),
         Key("logs.window_0", "0", "window(0)", "Last 2,000 lines of each rank"),
-        Key("logs.window_1", "1", "window(1)", "From the start"),
+        Key("logs.window_1", "1", "window(1)", "From the start; reads on as you scroll"),
         Key("logs.window_2", "2", "window(2)", "Last minute"),
         Key("logs.window_3", "3", "window(3)", "Last 5 minutes"),
         Key("logs.window_4", "4", "window(4)", "Last 15 minutes"),

@@ -47,7 +47,7 @@ WINDOWS: tuple[tuple[str, LogRequest], ...] = (
     ("last 30 min", LogRequest(since_s=1_800)),
     ("last hour", LogRequest(since_s=3_600)),
 )
-# This digit scrolls to the oldest line.
+# This digit shows the oldest lines, and reads on as the user scrolls.
 FROM_THE_START = 1
 
 BEFORE = LogRequest(previous=True, follow=False)
@@ -164,7 +164,11 @@ class LogsScreen(View):
 
     def _open(self, pane: _Pane, choice: LogSelection) -> None:
         self._logs.close(pane.feed)
-        pane.choice, pane.feed = choice, self._logs.open(choice)
+        pane.choice = choice
+        if self._is_from_start:  # what is stored of other ranks is their newest part
+            self._restart()
+            return
+        pane.feed = self._logs.open(choice)
         self._show(pane)
         self._logs.focus(each.choice for each in self._panes)
         self.refresh_view()
@@ -178,6 +182,9 @@ class LogsScreen(View):
         panes = self.query_one("#panes")
         for number, name in enumerate(_NUMBERS, start=1):
             panes.set_class(len(self._panes) == number, name)
+        for pane in self._panes:
+            # Panes may share the reader of a pod, and one that holds it back would stop the others.
+            pane.view.is_paged = self._is_from_start and len(self._panes) == 1
         self._logs.focus(each.choice for each in self._panes)
         self.refresh_view()
 
@@ -339,24 +346,34 @@ class LogsScreen(View):
     def action_previous_run(self) -> None:
         """Toggle between the runs before the last restart and the current ones."""
         self._is_previous = not self._is_previous
-        self._restart(BEFORE if self._is_previous else self._window[1])
+        self._restart()
 
     def action_window(self, number: int) -> None:
         """Read another time window."""
         self._window = WINDOWS[number]
-        self._is_previous = False
-        self._restart(self._window[1])
-        if number == FROM_THE_START:
-            for pane in self._panes:
-                pane.view.action_start()
+        self._is_previous = self._is_previous and self._is_from_start
+        self._restart()
 
-    def _restart(self, wanted: LogRequest) -> None:
-        self._logs = JobLogs(self._client, self._targets, request=wanted)
+    @property
+    def _is_from_start(self) -> bool:
+        return self._window is WINDOWS[FROM_THE_START]
+
+    def _restart(self) -> None:
+        request = BEFORE if self._is_previous else self._window[1]
+        self._logs = JobLogs(self._client, self._targets, request=request)
         for pane in self._panes:
             pane.feed = self._logs.open(pane.choice)
             self._show(pane)
+            if self._is_from_start:
+                pane.view.action_start()
         self._read()
         self._arrange()
+
+    def on_log_view_newest_wanted(self, event: LogView.NewestWanted) -> None:
+        """Read the newest lines in place of the oldest."""
+        event.stop()
+        self._window = WINDOWS[0]
+        self._restart()
 
     def refresh_feeds(self) -> None:
         """Retry all logs now."""

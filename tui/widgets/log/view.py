@@ -60,6 +60,8 @@ class LogView(Widget, can_focus=True):
     shows_times: reactive[bool] = reactive(True)
     hides: reactive[bool] = reactive(True)
     filter_text: reactive[str] = reactive("")
+    is_paged: reactive[bool] = reactive(False)
+    """Hold the oldest lines, and read on only as the user scrolls down; the rest waits on the server."""
 
     class Copy(Message):
         """The user wants a text copied."""
@@ -80,6 +82,9 @@ class LogView(Widget, can_focus=True):
 
     class Save(_OfView):
         """The user wants the whole log saved, including lines that the view has dropped."""
+
+    class NewestWanted(_OfView):
+        """The user wants the newest lines of a paged log."""
 
     class Changed(_OfView):
         """The follow state or the current match has changed."""
@@ -115,6 +120,7 @@ class LogView(Widget, can_focus=True):
         self.empty = "No lines yet."
         self._feed = feed
         self._pending: deque[Item] = deque()
+        self._granted = 0
         self._painter = ItemPainter(self._component_style)
         self._painter.name_lines(name_of)
         self._marks = 0
@@ -140,6 +146,18 @@ class LogView(Widget, can_focus=True):
         return self._view.follows
 
     @property
+    def has_more(self) -> bool:
+        """True if lines wait that are not held yet."""
+        return bool(self._pending) or (self._feed is not None and self._feed.waiting > 0)
+
+    @property
+    def part_text(self) -> str:
+        """Return the part of the log that is held: `lines 1 to 20,000, more below`."""
+        first = self.lines.gone.total() + 1
+        last = first - 1 + sum(isinstance(item, LogLine) for item in self.lines.held)
+        return f"lines {count(first)} to {count(last)}" + ", more below" * self.has_more
+
+    @property
     def match_text(self) -> str:
         """Return the position of the current match: `3 of 41`."""
         if not self.filter_text:
@@ -158,6 +176,7 @@ class LogView(Widget, can_focus=True):
             self._feed.on_news = None
         self._feed = feed
         self._pending.clear()
+        self._granted = 0
         self._view = LogViewport(self._max_items, feed.dropped_lines if feed is not None else None)
         self.lines.set_filter(self.filter_text, hides=self.hides)
         self._painter.name_lines(name_of)
@@ -190,14 +209,26 @@ class LogView(Widget, can_focus=True):
     def drain(self) -> None:
         """Append the pending lines."""
         self._is_drain_pending = False
-        if self._feed is not None and not self._pending:
+        if (room := self._room) and self._feed is not None and not self._pending:
             self._pending.extend(self._feed.take())
-        if self._pending and self.size.height:
+        if room and self._pending and self.size.height:
             is_slow = self.wraps or bool(self.filter_text)
-            amount = min(SLOW_LINES_PER_DRAIN if is_slow else MAX_ITEMS, len(self._pending))
+            amount = min(SLOW_LINES_PER_DRAIN if is_slow else MAX_ITEMS, room, len(self._pending))
+            self._granted = max(0, self._granted - amount)
             self.append([self._pending.popleft() for _ in range(amount)])
-        if self._pending or (self._feed is not None and self._feed.waiting):
+        if self.has_more and self._room:
             self._drain_soon()
+
+    @property
+    def _room(self) -> int:
+        """Number of lines that may be appended."""
+        if not self.is_paged or self.follows:
+            return MAX_ITEMS
+        return max(self._granted, self._max_items - len(self.lines.held), 0)
+
+    def watch_is_paged(self) -> None:
+        """Read on if more lines may be held now."""
+        self._drain_soon()
 
     def append(self, items: Sequence[Item]) -> None:
         """Append items; the reader's position is kept."""
@@ -213,6 +244,8 @@ class LogView(Widget, can_focus=True):
     def _update_position(self) -> None:
         if self.follows:
             words = ""
+        elif self.is_paged:
+            words = f" {self.part_text}; G: newest "
         elif self._view.new_lines:
             words = f" {plural(self._view.new_lines, 'new line')} below, G "
         else:
@@ -276,11 +309,19 @@ class LogView(Widget, can_focus=True):
 
     def action_end(self) -> None:
         """Scroll to the newest line and follow."""
-        self._go(math.inf, is_up=False)
+        if self.is_paged and self.has_more:
+            self.post_message(self.NewestWanted(self))
+        else:
+            self._go(math.inf, is_up=False)
 
     def _go(self, row: float, *, is_up: bool) -> None:
         self._fit()
         self._view.scroll_to(row, is_up=is_up)
+        if self.is_paged and self.has_more and not is_up:
+            self._view.follows = False
+            if self.lines.row_count - self._view.top < 3 * self.content_size.height:
+                self._granted = self._max_items // 4
+                self._drain_soon()
         self.refresh()
         self._update_position()
 
