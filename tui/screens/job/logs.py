@@ -163,6 +163,8 @@ class LogsScreen(View):
         self._arrange()
 
     def _open(self, pane: _Pane, choice: LogSelection) -> None:
+        if choice == pane.choice:
+            return
         self._logs.close(pane.feed)
         pane.choice = choice
         if self._is_from_start:  # what is stored of other ranks is their newest part

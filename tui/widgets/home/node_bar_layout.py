@@ -212,7 +212,7 @@ class NodeBarLayout:
                 runs.append((f" · {count(number)} {reason}", style))
         if problem:
             runs.append((f" · {sanitize(problem)}", "pending"))
-        elif highlight.words:
+        elif highlight.words and self.groups.node_count:
             runs.append((f" · {sanitize(highlight.words)}", "pending" if highlight.is_dim else "bright"))
         return runs
 
