@@ -96,7 +96,7 @@ async def test_keys_scroll_a_log_by_lines_pages_columns_and_to_its_ends() -> Non
 def test_each_digit_of_logs_requests_the_part_that_its_help_names() -> None:
     parts = {
         "Last 2,000 lines of each rank": LogRequest(tail=2_000),
-        "From the start": LogRequest(),
+        "From the start; reads on as you scroll": LogRequest(),
         "Last minute": LogRequest(since_s=60),
         "Last 5 minutes": LogRequest(since_s=300),
         "Last 15 minutes": LogRequest(since_s=900),
