@@ -37,7 +37,7 @@ if [ -n "${GIT_SYNC_PASSWORD:-}" ]; then
 fi
 if [ -n "${GIT_SYNC_SSH:-}" ]; then
     options="-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
-    export GIT_SSH_COMMAND="ssh -i /etc/git-secret/ssh $options"
+    export KEY=/etc/git-secret/ssh GIT_SSH_COMMAND="ssh -i \"\$KEY\" $options"
 fi
 mkdir -p "$above"
 [ -w "$above" ] || { say "cannot write to $above"; exit 1; }
@@ -125,7 +125,9 @@ def clone_command(spec: JobSpec) -> list[str]:
 
 def cloned_folder(command: list[object]) -> str:
     """Return the folder that `clone_command` clones into; empty for other commands."""
-    is_ours = len(command) == 5 and command[:4] == ["sh", "-c", CLONE, "sh"]
+    # Jobs of earlier versions have other lines below the first two.
+    start = CLONE[: CLONE.index(" above=")]
+    is_ours = len(command) == 5 and command[:2] == ["sh", "-c"] and str(command[2]).startswith(start)
     return str(command[4]) if is_ours else ""
 
 
@@ -247,8 +249,7 @@ def _add_sync(pod: Part, container: Part, spec: JobSpec) -> None:
         init["command"] = ["rsync", "-avP", spec.sync_source, _CODE]
     else:
         init = _fetching(container, spec, spec.image)
-        words = f"tar xzf {posixpath.join(_ARCHIVE, CODE_KEY)} -C {_CODE}"
-        init["command"] = ["sh", "-c", words]
+        init["command"] = ["tar", "xzf", posixpath.join(_ARCHIVE, CODE_KEY), "-C", _CODE]
     init.setdefault("volumeMounts", []).insert(0, {"name": "code-sync", "mountPath": _CODE})
     _add_volume(pod, {"name": "code-sync", "emptyDir": {}})
     if spec.sync_mode == "folder":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import shlex
 import stat
 from pathlib import Path
 
@@ -44,7 +45,9 @@ def require_own_folder(folder: Path, variable: str) -> None:
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         why = f"Every user can write to {folder}."
         raise KubeError(
-            "The folder is open to other users.", why, f"Run chmod o-w {folder}, or set {variable}."
+            "The folder is open to other users.",
+            why,
+            f"Run chmod o-w {shlex.quote(str(folder))}, or set {variable}.",
         )
 
 
@@ -80,7 +83,9 @@ def read_named_file(path: str | Path, most_bytes: int = MAX_BYTES, *, must_be_ow
         if must_be_own and status.st_uid not in (os.geteuid(), 0):
             raise OSError(errno.EPERM, f"It belongs to {_user(status.st_uid)}", str(path))
         if must_be_own and mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise OSError(errno.EPERM, f"Others may write to it; run chmod go-w {path}", str(path))
+            raise OSError(
+                errno.EPERM, f"Others may write to it; run chmod go-w {shlex.quote(str(path))}", str(path)
+            )
         with open(descriptor, "rb", closefd=False) as file:
             content = file.read(most_bytes + 1)  # st_size is out of date as soon as somebody appends
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from datetime import UTC, datetime
 
 from k8s import sandbox
@@ -123,7 +124,7 @@ async def _start(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     if address.was_running and asked != sandbox.SandboxOptions():
         write_stderr("It was already running; to change its options, first: gpuconsole sandbox stop")
     write(f"The sandbox is running at {address.url} (process {address.pid}).")
-    write(f"For kubectl: export KUBECONFIG={address.kubeconfig}")
+    write(f"For kubectl: export KUBECONFIG={shlex.quote(str(address.kubeconfig))}")
     return 0
 
 

@@ -35,6 +35,7 @@ LOOPBACK = "127.0.0.1"
 START_S = 120.0
 RELOAD_S = 5
 _LINES = 20
+_LAST_BYTES = 2000
 _ADDRESS = re.compile(rb"(http://[^\s/]+:\d+)/")
 # TensorBoard does not notice the end of its owner: stdin does. The path comes by stdin because anyone can
 # read arguments.
@@ -155,7 +156,8 @@ async def local_tensorboard(
     Calls `tell` with the reason when a run cannot be read.
 
     Raises:
-        NoTensorBoard: It is not installed, or ended before it listened, such as when the port is in use.
+        NoTensorBoard: It is not installed, or ended: before it listened, such as when the port is in use, or
+            while it was served.
     """
     if importlib.util.find_spec("tensorboard") is None:
         raise NoTensorBoard(
@@ -201,11 +203,18 @@ async def _started(folder: Path, port: int) -> AsyncIterator[str]:
     process.stdin.write(f"{path}\n".encode())
     try:
         address = await _address_in(process.stderr)
-        draining = asyncio.create_task(_drain(process.stderr))
+        running = asyncio.timeout(None)
+        output = asyncio.create_task(_until_ended(process, running))
         try:
-            yield f"{address}/{path}/"
+            async with running:
+                yield f"{address}/{path}/"
+        except TimeoutError:
+            if not running.expired():
+                raise
+            why = "\n".join((*output.result(), f"Its process ended with status {process.returncode}."))
+            raise NoTensorBoard("TensorBoard has ended.", why, "Start it again.") from None
         finally:
-            draining.cancel()
+            output.cancel()
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
@@ -227,9 +236,15 @@ async def _address_in(output: asyncio.StreamReader) -> str:
     raise NoTensorBoard("TensorBoard did not start.", "\n".join(filter(None, said[-3:])))
 
 
-async def _drain(output: asyncio.StreamReader) -> None:
-    while await output.read(65536):
-        pass
+async def _until_ended(process: asyncio.subprocess.Process, running: asyncio.Timeout) -> list[str]:
+    """Interrupt the use of a process when it ends; return the last lines of its output."""
+    assert process.stderr is not None
+    said = b""
+    while chunk := await process.stderr.read(65536):
+        said = (said + chunk)[-_LAST_BYTES:]
+    await process.wait()
+    running.reschedule(asyncio.get_running_loop().time())
+    return [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()][-3:]
 
 
 def _is_event_file(path: str) -> bool:

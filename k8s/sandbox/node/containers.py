@@ -18,7 +18,16 @@ from k8s.models import quantity
 from k8s.sandbox.controller_runtime import PROCESSES
 from k8s.sandbox.node.programs import PROGRAMS, image_of
 from k8s.sandbox.node.torch_loopback import OPEN_RENDEZVOUS, RENDEZVOUS_HOST, SIMULATED_GPUS
-from k8s.sandbox.pod_folder import HOSTS, JOB_PORT, POD_UID, SANDBOX, TERMINATION_LOG, Launch, rewrite
+from k8s.sandbox.pod_folder import (
+    HOSTS,
+    JOB_PORT,
+    POD_UID,
+    SANDBOX,
+    TERMINATION_LOG,
+    Launch,
+    rewrite,
+    rewrite_words,
+)
 from k8s.topology.nvml import visible_gpus
 
 Manifest = Mapping[str, Any]
@@ -91,7 +100,7 @@ def launch_of(pod: Manifest, container: Manifest, context: ContainerContext) -> 
         # Nothing leads there from the volume's folder, which pods with other code may share.
         here = str(container.get("workingDir")).rstrip("/") + "/"
         mounts += tuple((each.removeprefix(here), real) for each, real in mounts if each.startswith(here))
-    argv = [rewrite(expand(str(word), declared), mounts) for word in command]
+    argv = rewrite_words([expand(str(word), declared) for word in command], mounts)
     argv[:1] = PROGRAMS.get(os.path.basename(argv[0]), (argv[0],))
     own = {name: rewrite(value, mounts) for name, value in declared.items()} | {TERMINATION_LOG: message_file}
     return Launch(tuple(argv), environment(own, pod, container, context), folder, mounts)

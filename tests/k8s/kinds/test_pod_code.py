@@ -172,7 +172,7 @@ def test_a_folder_is_unpacked_by_the_jobs_own_image_without_its_gpus() -> None:
     pod = pod_of(spec)
     (init,) = pod["initContainers"]
     assert (init["image"], init["imagePullPolicy"]) == ("pytorch:1", "Never")
-    assert init["command"] == ["sh", "-c", "tar xzf /archive/code.tar.gz -C /code"]
+    assert init["command"] == ["tar", "xzf", "/archive/code.tar.gz", "-C", "/code"]
     assert init["resources"] == {"limits": {"cpu": "4"}, "requests": {"cpu": "4"}}
     assert {"name": "code-archive", "configMap": {"name": "bert-code"}} in pod["volumes"]
     assert {"name": "code-sync", "mountPath": "/work/code"} in pod["containers"][0]["volumeMounts"]

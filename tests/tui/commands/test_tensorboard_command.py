@@ -166,6 +166,44 @@ async def test_tensorboard_reports_a_port_in_use_and_leaves_no_copies(
     assert list(tmp_path.iterdir()) == [], "the names of jobs do not lead out of the folder of copies"
 
 
+# Listens and prints as TensorBoard does, and ends when it is asked anything.
+ENDING_TENSORBOARD = """
+import os, socket, sys
+with socket.create_server(("127.0.0.1", 0)) as listening:
+    print(f"TensorBoard at http://127.0.0.1:{listening.getsockname()[1]}/x/", file=sys.stderr, flush=True)
+    listening.accept()
+print("MemoryError: no memory left", file=sys.stderr, flush=True)
+os._exit(3)
+"""
+
+
+async def test_the_end_of_tensorboard_is_reported_and_removes_its_copies(
+    run: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(run.home / "runs")
+    (temporary := run.home / "tmp").mkdir()
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: True)
+    monkeypatch.setattr("tui.runs.tensorboard._PROGRAM", ENDING_TENSORBOARD)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+
+    async def ask(address: str) -> None:
+        assert list(temporary.iterdir())
+        _, writer = await asyncio.open_connection("127.0.0.1", urlsplit(address).port)
+        writer.close()
+
+    with pytest.raises(NoTensorBoard) as ended:
+        async with local_tensorboard({"a": run.home / "runs"}, {}, print) as address:
+            await ask(address)
+            await asyncio.Event().wait()
+    assert str(ended.value).splitlines() == [
+        "TensorBoard has ended.",
+        "MemoryError: no memory left",
+        "Its process ended with status 3.",
+        "Start it again.",
+    ]
+    assert not list(temporary.iterdir())
+
+
 async def test_a_missing_tensorboard_package_is_reported_with_the_install_command(
     run: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

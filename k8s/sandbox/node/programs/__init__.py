@@ -6,6 +6,7 @@ imports them.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, files
@@ -66,7 +67,6 @@ def write_programs(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name, arguments in PROGRAMS.items():
         program = folder / f"{name}.new"
-        line = " ".join(f"'{word}'" for word in arguments)
-        program.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(arguments)} "$@"\n')
         program.chmod(0o700)
         program.replace(folder / name)

@@ -9,6 +9,7 @@ Started as `python -I -S git_sync.py OPTIONS...`; needs only the standard librar
 import argparse
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -245,11 +246,11 @@ def _ssh(options: Mapping[str, str]) -> str:
     key.touch(0o600)
     key.write_bytes(Path(options["ssh-key-file"]).read_bytes())
     known = (
-        f"UserKnownHostsFile={options['ssh-known-hosts-file']}"
+        f'UserKnownHostsFile="{options["ssh-known-hosts-file"]}"'
         if options["ssh-known-hosts"] in _TRUE
         else "StrictHostKeyChecking=no"
     )
-    return f"ssh -o {known} -o BatchMode=yes -i {key}"
+    return shlex.join(("ssh", "-o", known, "-o", "BatchMode=yes", "-i", str(key)))
 
 
 def _fail(why: str) -> None:

@@ -169,15 +169,19 @@ def open_mpi_environment(env: Mapping[str, str], release: int) -> dict[str, str]
     """
     found = {name: value for name, value in env.items() if (name, value) != _WITHIN_A_POD}
     found |= {"OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_coll": "^han", "OMPI_MCA_pml": "ob1"}
+    agent = env.get("OMPI_MCA_plm_rsh_agent") or "ssh"
+    # It is split at spaces, so that a file below such a folder is not found; all agents here do the same.
+    agent = "ssh" if " " in agent and os.path.exists(agent) else agent
     if release < 5:
         return found | {
             "OMPI_MCA_orte_leave_session_attached": "1",
+            "OMPI_MCA_plm_rsh_agent": agent,
             "OMPI_MCA_hwloc_base_binding_policy": "none",
         }
     return found | {
         "PRTE_MCA_prte_default_hostfile": env[_OPEN_MPI_HOSTS],
         "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
-        "PRTE_MCA_plm_ssh_agent": env.get("OMPI_MCA_plm_rsh_agent") or "ssh",
+        "PRTE_MCA_plm_ssh_agent": agent,
         "PRTE_MCA_oob_tcp_disable_ipv6_family": "1",
         "PRTE_MCA_hwloc_default_binding_policy": "none",
     }

@@ -13,7 +13,7 @@ told = {
     "host": env["HOSTNAME"],
     "pod": env["GPUCONSOLE_POD_UID"],
     "gpus": env.get("GPUCONSOLE_SIMULATED_GPUS", ""),
-    "folder": os.getcwd(),
+    "folder": os.getcwd().replace(" ", "_"),
     "master": env["MASTER_ADDR"],
     "port": env["MASTER_PORT"],
 }

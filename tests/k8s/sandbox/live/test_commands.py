@@ -78,7 +78,7 @@ async def test_following_an_mpi_job_prints_lines_of_the_launcher_and_rank_0(
         "[1,0]<stdout>:by rank",
         "after",
     ]
-    assert f"To see why: gpuconsole --kubeconfig {space.kubeconfig} -n {space.name} why follow" in err
+    assert f"To see why: gpuconsole --kubeconfig '{space.kubeconfig}' -n {space.name} why follow" in err
 
 
 @pytest.mark.end_to_end
@@ -100,7 +100,7 @@ async def test_the_rank_that_raised_is_named_with_its_exception(space: Space, tm
         text = await space.gpuconsole(command, "shards")
         assert text.startswith("Failed: rank 2 exit 1 first, ")
         assert ": ValueError: bad shard 7.\n" in text
-        assert f"gpuconsole --kubeconfig {space.kubeconfig} -n {space.name} logs shards -r 2" in text
+        assert f"gpuconsole --kubeconfig '{space.kubeconfig}' -n {space.name} logs shards -r 2" in text
     lines = (await space.gpuconsole("logs", "shards", "-r", "2")).splitlines()
     assert lines[0] == "[rank2]: rank 2 starts"
     assert all(line.startswith("[rank2]: ") for line in lines)
