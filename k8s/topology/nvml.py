@@ -9,7 +9,7 @@ import importlib
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -47,13 +47,16 @@ def query_driver(question: Callable[[Any], T], nvml: Any = None) -> T | None:
 def visible_gpus() -> list[str] | None:
     """Return the numbers or UUIDs in CUDA_VISIBLE_DEVICES; None if it is not set, and all may be used.
 
-    What follows an invalid entry does not count. Source: CUDA C++ Programming Guide, "Environment Variables".
+    UUIDs are those of GPUs or of MIG instances, and may be shortened. What follows an invalid entry does not
+    count. Source: CUDA C++ Programming Guide, "Environment Variables".
     """
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if listed is None:
         return None
     names = (each.strip() for each in listed.split(","))
-    return list(itertools.takewhile(lambda name: name.isdecimal() or name.startswith("GPU-"), names))
+    return list(
+        itertools.takewhile(lambda name: name.isdecimal() or name.startswith(("GPU-", "MIG-")), names)
+    )
 
 
 def handles_of(nvml: Any) -> list[Any]:
@@ -61,12 +64,30 @@ def handles_of(nvml: Any) -> list[Any]:
     visible = visible_gpus()
     if visible is None:
         return [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-    handles = []
+    return list(
+        itertools.takewhile(lambda handle: handle is not None, (_named(nvml, name) for name in visible))
+    )
+
+
+def _named(nvml: Any, name: str) -> Any:
+    """Return the handle of a number or UUID; None if a shortened UUID begins none or several."""
+    by_index, by_uuid = nvml.nvmlDeviceGetHandleByIndex, nvml.nvmlDeviceGetHandleByUUID
     with suppress(nvml.NVMLError):
-        for name in visible:
-            by_index, by_uuid = nvml.nvmlDeviceGetHandleByIndex, nvml.nvmlDeviceGetHandleByUUID
-            handles.append(by_index(int(name)) if name.isdecimal() else by_uuid(name))
-    return handles
+        return by_index(int(name)) if name.isdecimal() else by_uuid(name)
+    with suppress(nvml.NVMLError):
+        found = [each for each in _devices(nvml) if text_of(nvml.nvmlDeviceGetUUID(each)).startswith(name)]
+        return found[0] if len(found) == 1 else None
+    return None
+
+
+def _devices(nvml: Any) -> Iterator[Any]:
+    for index in range(nvml.nvmlDeviceGetCount()):
+        gpu = nvml.nvmlDeviceGetHandleByIndex(index)
+        yield gpu
+        with suppress(nvml.NVMLError):  # a GPU without MIG
+            for instance in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+                with suppress(nvml.NVMLError):  # fewer instances exist than could
+                    yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, instance)
 
 
 def text_of(name: str | bytes) -> str:

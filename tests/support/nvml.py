@@ -34,6 +34,8 @@ class ScriptedNvml:
         return self._gpus
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        if index >= self._gpus:
+            raise self.NVMLError("Invalid Argument")
         return index
 
     def nvmlDeviceGetUUID(self, handle: int) -> bytes:

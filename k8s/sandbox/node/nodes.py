@@ -19,13 +19,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from k8s.errors import KubeError
 from k8s.models import PodSpec
 from k8s.models.accelerators import of_pod
 from k8s.sandbox.controller_runtime import now_text
+from k8s.text.sanitize import sanitize
 from k8s.topology.ack import SCHEDULE_LABEL, TOPOLOGY
 from k8s.topology.links import LinkMatrix
 from k8s.topology.machines import MACHINES
-from k8s.topology.nvml import handles_of, query_driver, read_nvml, text_of
+from k8s.topology.nvml import handles_of, query_driver, read_nvml, text_of, visible_gpus
 
 GPU, TOPOLOGY_GPU = "nvidia.com/gpu", "aliyun.com/gpu"
 SIMULATED = "gpuconsole.dev/simulated"
@@ -63,6 +65,9 @@ def shape_of(nodes: int = 0, gpus_per_node: int = -1, links: str = "") -> Shape:
     """Return the nodes to create; by default one with this machine's GPUs, else two with simulated ones.
 
     With `links`, a name in `k8s.topology.machines`, the GPUs are simulated, as many as that machine has.
+
+    Raises:
+        KubeError: CUDA_VISIBLE_DEVICES names GPUs, but none of this machine.
     """
     if links:
         gpus = MACHINES[links].gpus if gpus_per_node < 0 else gpus_per_node
@@ -76,13 +81,24 @@ def shape_of(nodes: int = 0, gpus_per_node: int = -1, links: str = "") -> Shape:
     return Shape(names, 4 if gpus_per_node < 0 else gpus_per_node, "simulated", is_simulated=True)
 
 
-def real_gpus() -> list[str]:
-    """Return the models of this machine's GPUs that may be used; empty without a driver."""
-    return query_driver(_models) or []
+def real_gpus(nvml: Any = None) -> list[str]:
+    """Return the models of this machine's GPUs that may be used; empty without a driver.
+
+    Raises:
+        KubeError: CUDA_VISIBLE_DEVICES names GPUs, but none of this machine.
+    """
+    return query_driver(_models, nvml) or []
 
 
 def _models(nvml: Any) -> list[str]:
-    names = (text_of(nvml.nvmlDeviceGetName(handle)) for handle in handles_of(nvml))
+    names = [text_of(nvml.nvmlDeviceGetName(handle)) for handle in handles_of(nvml)]
+    if not names and visible_gpus() and nvml.nvmlDeviceGetCount():
+        listed = sanitize(os.environ["CUDA_VISIBLE_DEVICES"])
+        raise KubeError(
+            "The sandbox cannot offer this machine's GPUs.",
+            f"CUDA_VISIBLE_DEVICES is {listed}, and no GPU or MIG instance here has that name.",
+            "Correct or unset it, or ask for simulated GPUs: gpuconsole sandbox start --gpus-per-node 4",
+        )
     return [name.replace(" ", "-") for name in names]
 
 

@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pynvml
 import pytest
 
 from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
+from k8s.errors import KubeError
 from k8s.sandbox.api.store import Store
 from k8s.sandbox.node import nodes
 from k8s.sandbox.node.nodes import GpuHolder, Shape, cores, exporter_text, manifest, shape_of, status
@@ -54,13 +56,68 @@ def test_real_gpus_are_offered_on_one_node(tmp_path: Path) -> None:
         [sys.executable, "-c", SHAPE], env=env, cwd=ROOT, check=True, stdout=subprocess.PIPE
     )
     assert json.loads(said.stdout) == [["sandbox-0"], 3, "NVIDIA-Test-80GB", False]
-    for lent, gpus in (("2,0", 2), ("GPU-7", 0), ("", 0), ("-1", 0), ("1,-1,2", 1)):
+    for lent, gpus in (("2,0", 2), ("", 0), ("-1", 0), ("NoDevFiles", 0), ("1,-1,2", 1)):
         env["CUDA_VISIBLE_DEVICES"] = lent
         said = subprocess.run(
             [sys.executable, "-c", SHAPE], env=env, cwd=ROOT, check=True, stdout=subprocess.PIPE
         )
         _, count, _, is_simulated = json.loads(said.stdout)
         assert (count, is_simulated) == ((gpus, False) if gpus else (4, True)), lent
+
+
+class PartitionedNvml(ScriptedNvml):
+    """A driver of two GPUs, the second with two MIG instances; handles are numbers, instances from 10 on."""
+
+    UUIDS: ClassVar = {0: "GPU-5a1c", 1: "GPU-77e0", 10: "MIG-c0de-1", 11: "MIG-c0ff-2"}
+
+    def nvmlDeviceGetUUID(self, handle: int) -> bytes:
+        return self.UUIDS[handle].encode()
+
+    def nvmlDeviceGetName(self, handle: int) -> str:
+        return "NVIDIA A30 MIG 2g.12gb" if handle >= 10 else "NVIDIA A30"
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:
+        for handle, name in self.UUIDS.items():
+            if name == uuid:
+                return handle
+        raise self.NVMLError("Not Found")
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, gpu: int) -> int:
+        return 4 * gpu
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, _gpu: int, instance: int) -> int:
+        if instance > 1:
+            raise self.NVMLError("Not Found")
+        return 10 + instance
+
+
+@pytest.mark.parametrize(
+    ("visible", "models"),
+    [
+        ("MIG-c0de-1", ["NVIDIA-A30-MIG-2g.12gb"]),
+        ("MIG-c0f,GPU-7", ["NVIDIA-A30-MIG-2g.12gb", "NVIDIA-A30"]),
+        ("GPU-5a1c,1", ["NVIDIA-A30", "NVIDIA-A30"]),
+        ("GPU-5,GPU-nope,1", ["NVIDIA-A30"]),
+        ("", []),
+    ],
+)
+def test_gpus_and_instances_are_found_by_whole_and_shortened_uuids(
+    monkeypatch: pytest.MonkeyPatch, visible: str, models: list[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert nodes.real_gpus(PartitionedNvml(2)) == models
+
+
+@pytest.mark.parametrize("visible", ["MIG-c0", "GPU-9", "7"])
+def test_visible_devices_that_no_gpu_has_are_refused_instead_of_simulated(
+    monkeypatch: pytest.MonkeyPatch, visible: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(KubeError, match="no GPU or MIG instance here has that name") as refused:
+        nodes.real_gpus(PartitionedNvml(2))
+    assert f"CUDA_VISIBLE_DEVICES is {visible}," in refused.value.why
+    assert "sandbox start --gpus-per-node" in refused.value.hint
+    assert nodes.real_gpus(PartitionedNvml(2, has_driver=False)) == []
 
 
 def test_an_explicit_shape_gives_simulated_gpus() -> None:
