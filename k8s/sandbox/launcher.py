@@ -80,6 +80,14 @@ def kubeconfig_path() -> Path:
     return SandboxPaths.default().kubeconfig
 
 
+def is_running() -> bool:
+    """Return True if this user's sandbox runs; False also where its folder cannot be used."""
+    try:
+        return SandboxPaths.default().is_held
+    except (KubeError, OSError):
+        return False
+
+
 async def start(
     options: SandboxOptions | None = None,
     progress: Callable[[str], None] = lambda step: None,

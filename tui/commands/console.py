@@ -38,11 +38,14 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
     # The palette does what it asks for; Textual itself would make greys of the terminal's own colours.
     os.environ.pop("NO_COLOR", None)
     if not options.is_sandbox and not _has_cluster(options):
-        from k8s.client.auth.kubeconfig import SANDBOX_HINT
+        if joins_sandbox(options):
+            write_stderr("There is no kubeconfig: joining the sandbox that runs on this machine.")
+        else:
+            from k8s.client.auth.kubeconfig import SANDBOX_HINT
 
-        write_stderr("No kubeconfig found. The sandbox is a cluster of processes on this machine.")
-        if not confirm("Start the sandbox?", default=True):
-            raise NoCluster("No cluster to connect to.", hint=SANDBOX_HINT)
+            write_stderr("No kubeconfig found. The sandbox is a cluster of processes on this machine.")
+            if not confirm("Start the sandbox?", default=True):
+                raise NoCluster("No cluster to connect to.", hint=SANDBOX_HINT)
         options = replace(options, is_sandbox=True)
     tty_state.prepare()
     return replace(options, theme=theme, is_theme_fixed=is_fixed)
@@ -104,6 +107,15 @@ def check_theme(word: str, palettes: Collection[str]) -> str | None:
         names = names_there_are(word, map(themes.short, palettes))
         raise WrongUsage(f"There is no theme {sanitize(word)!r}.\n{names}")
     return found
+
+
+def joins_sandbox(options: ConsoleOptions) -> bool:
+    """Return True if no cluster is named and there is no kubeconfig, but a sandbox that runs."""
+    if options.context or _has_cluster(options):
+        return False
+    from k8s import sandbox
+
+    return sandbox.is_running()
 
 
 def _has_cluster(options: ConsoleOptions) -> bool:

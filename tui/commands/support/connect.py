@@ -110,9 +110,19 @@ def _silent(_words: str) -> None:
 
 
 async def with_sandbox(options: ConsoleOptions, progress: Callable[[str], None] = _silent) -> ConsoleOptions:
-    """Return options that name the sandbox's kubeconfig if it was requested; start it if necessary."""
+    """Return options that name the sandbox's kubeconfig if it was requested; start it if necessary.
+
+    Where there is no kubeconfig, a sandbox that runs is joined too.
+    """
     if not options.is_sandbox:
-        return options
+        # A context was found in a kubeconfig: do not import more.
+        if options.context:
+            return options
+        from tui.commands.console import joins_sandbox
+
+        if not joins_sandbox(options):
+            return options
+        write_stderr("There is no kubeconfig: this is the sandbox that runs on this machine.")
     from k8s import sandbox
 
     address = await sandbox.start(progress=progress)

@@ -1,6 +1,6 @@
-"""Validation of the fields that the sandbox reads.
+"""Validation of the objects that clients send.
 
-Types come first (`wrong_values`), then rules between fields (`wrong_fields`). Fields that nobody here reads
+Types come first (`wrong_values`), then rules between fields (`wrong_fields`). Fields that nothing here reads
 are stored as they are. The c10d rendezvous is refused too, where the torch of the pods cannot be given a
 file in place of its open store: see `node.torch_loopback`.
 Source: `pkg/apis/core/validation` and `pkg/apis/batch/validation`, Kubernetes 1.31.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +12,12 @@ import pytest
 
 from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS
 from k8s.models.resources import JOBS
+from k8s.sandbox import SandboxAddress
+from tests import ROOT
 from tests.k8s.sandbox.live.running import Space, batch_job, conditions, has
+from tui.commands import console
+from tui.options import ConsoleOptions
+from tui.terminal import tty_state
 
 BY_RANK = 'echo before; for rank in 0 1 2 3; do echo "[1,$rank]<stdout>:by rank"; done; echo after; exit 3'
 """Prints as mpirun does with --tag-output, which is not what is tested here."""
@@ -104,3 +110,28 @@ async def test_the_rank_that_raised_is_named_with_its_exception(space: Space, tm
     lines = (await space.gpuconsole("logs", "shards", "-r", "2")).splitlines()
     assert lines[0] == "[rank2]: rank 2 starts"
     assert all(line.startswith("[rank2]: ") for line in lines)
+
+
+async def test_a_running_sandbox_is_joined_where_there_is_no_kubeconfig(
+    running: SandboxAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(running.kubeconfig.parents[2]))
+    for words in (("top", "nodes", "-o", "name"), ("top", "nodes", "--context", "lab")):
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "tui", *words),
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = (text.decode() for text in await child.communicate())
+        if "--context" in words:
+            assert child.returncode == 1 and "sandbox that runs" not in err
+        else:
+            assert (child.returncode, out.split()[-2:]) == (0, ["node/sandbox-0", "node/sandbox-1"]), err
+            assert err == "There is no kubeconfig: this is the sandbox that runs on this machine.\n"
+    for function in ("is_usable", "prepare"):
+        monkeypatch.setattr(tty_state, function, lambda: True)
+    assert console.prepare(ConsoleOptions()).is_sandbox, "without a question"

@@ -38,7 +38,7 @@ def sidecar(name: str, script: str, **more: Any) -> Manifest:
     return {"name": name, "image": "x", "command": command, "restartPolicy": "Always", **mounts, **more}
 
 
-async def test_a_container_is_ready_once_it_runs_whatever_its_probes(space: Space) -> None:
+async def test_a_container_is_ready_once_it_runs(space: Space) -> None:
     probes = {key: {"exec": {"command": ["false"]}} for key in ("readinessProbe", "startupProbe")}
     await space.create(PODS, pod("plain", "sleep", "300", container=probes))
     await space.comes(PODS, "plain", has("Ready"))
