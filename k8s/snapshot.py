@@ -271,6 +271,8 @@ class Instance(msgspec.Struct, frozen=True, gc=False):
     """End of the pod, or of its last container run if the pod goes on; None if neither ended."""
     exit_code: int | None = None
     """Exit code of that container, 128 + n for signal n; None if none ended."""
+    rank_restarts: int = 0
+    """Those of its restarts that are of its processes, by their launcher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +355,8 @@ class Job:
     """Replicas that the object requests; empty if unknown."""
     remedy: str = ""
     """Remedy for the known cause of its failure; empty if there is none."""
+    culprit: tuple[str, int | None] | None = None
+    """Instance and rank that failed first, as the logs show; None if unknown."""
     lacks_capacity: bool = False
     """True if `reason` is the short form of a capacity shortage."""
     silence: Silence | None = None
@@ -361,6 +365,13 @@ class Job:
     has_nan: bool = False
     """True if its newest loss is not a finite number."""
     alerts: tuple[CurveAlert, ...] = ()
+    """Of an ended job, only that its loss diverged."""
+
+    @property
+    def is_troubled(self) -> bool:
+        """Return True if it prints nothing, or what it prints shows a fault; of an ended job, at its end."""
+        is_held_up = any(each.steps_behind for each in self.stragglers)
+        return bool(self.silence or self.has_nan or self.alerts or is_held_up)
 
     @property
     def gpus_waiting(self) -> int:

@@ -11,15 +11,17 @@ import re
 from bisect import bisect
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice, pairwise
 from math import inf
 from statistics import median
 
+import msgspec
+
 from k8s.logs.lines import LogLine, Target
 from k8s.logs.training_lines import TrainingLineReader, step_in
-from k8s.snapshot import Job, Silence, Straggler
+from k8s.snapshot import Instance, Job, Silence, Straggler
 from k8s.status import Status
 
 # A writer is silent after LEAST_S, after so many normal intervals, and after so many times the longest gap
@@ -54,6 +56,8 @@ _PHASE = re.compile(
     re.IGNORECASE,
 )
 _EPOCH_END = b"epoch end"
+# torchrun, about a process of its pod; lines of ranks after it show that it started all of them again.
+_RANK_FAILED = re.compile(rb"\] failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid")
 _EVALUATION_STEP = re.compile(rb"\b(?:eval|valid|test)\w*\W{0,3}(?:step|iter|batch)", re.IGNORECASE)
 _COUNTER = re.compile(rb"(epochs?\W{0,3})?\b(\d{1,12})\s?(?:/|of)\s?(\d{1,12})\b", re.IGNORECASE)
 _EPOCHS = re.compile(rb"\bepochs?\W{0,3}(\d{1,9})\s?/\s?(\d{1,9})\b", re.IGNORECASE)
@@ -230,14 +234,18 @@ class JobLiveness:
         self._writers: dict[tuple[str, str], Rhythm] = {}
         self._newest: dict[tuple[str, str, str], float] = {}
         self._pods: object = None
+        self._rank_failures: dict[str, str] = {}  # by pod, the newest one
+        self._rank_restarts: dict[str, list[str]] = {}  # by pod, the failure before each
         self._progress = ""
 
     def begin(self, job: Job) -> None:
         """Start over if a pod of the job was replaced or restarted, because a start takes its time."""
-        pods = frozenset((each.pod_uid, each.restarts) for each in job.instances if each.pod)
+        pods = frozenset(
+            (each.pod_uid, each.restarts - each.rank_restarts) for each in job.instances if each.pod
+        )
         if self._pods is not None and pods != self._pods:
-            self._writers.clear()
-            self._newest.clear()
+            for each in (self._writers, self._newest, self._rank_failures, self._rank_restarts):
+                each.clear()
         self._pods = pods
 
     def add(self, target: Target, lines: Sequence[LogLine], at_s: float, read_s: float) -> Sequence[LogLine]:
@@ -247,6 +255,7 @@ class JobLiveness:
         """
         newest_s = self._newest.get(target.key)
         new = [line for line in lines if line.stamp_ns / 1e9 > (newest_s or 0.0)]
+        self._find_rank_restarts(target, new)
         is_whole = newest_s is None or len(new) < len(lines)
         own = {key: each for key, each in self._writers.items() if key[0] == target.pod}
         covered_s = inf
@@ -270,6 +279,30 @@ class JobLiveness:
         if new:
             self._newest[target.key] = max(line.stamp_ns for line in new) / 1e9
         return new
+
+    def _find_rank_restarts(self, target: Target, lines: Sequence[LogLine]) -> None:
+        for line in lines:
+            if found := _RANK_FAILED.search(line.raw[:_MAX_LINE_BYTES]):
+                local = int(found[2])
+                rank = target.ranks[local] if local < len(target.ranks) else f"of the pod {local}"
+                self._rank_failures[target.pod] = f"rank {rank} exit {int(found[1])}"
+            elif line.rank is not None and (failure := self._rank_failures.pop(target.pod, "")):
+                self._rank_restarts.setdefault(target.pod, []).append(failure)
+
+    def with_restarts(self, job: Job) -> Job:
+        """Return the job with the restarts of its processes that its launcher printed."""
+        if not self._rank_restarts:
+            return job
+        return replace(job, instances=tuple(map(self._with_restarts, job.instances)))
+
+    def _with_restarts(self, instance: Instance) -> Instance:
+        if not (found := self._rank_restarts.get(instance.pod)):
+            return instance
+        restarts = instance.restarts - instance.rank_restarts + len(found)
+        reason = f"{found[-1]}, its launcher restarted the ranks"
+        if instance.status is not Status.RUNNING or (instance.reason and not instance.rank_restarts):
+            reason = instance.reason
+        return msgspec.structs.replace(instance, restarts=restarts, rank_restarts=len(found), reason=reason)
 
     @property
     def writer_count(self) -> int:

@@ -19,7 +19,7 @@ from tui.jobs.instances import format_ranks
 from tui.options import ConsoleOptions, command_line
 from tui.tables.column import OutputColumn, Values, output_columns, values_of
 from tui.tables.jobs import COLUMNS, JobsNow, duration_text, failure_values, queued_s, span_text
-from tui.text.format import NOTHING, Clock, seconds_since, timestamp
+from tui.text.format import NOTHING, Clock, reason_text, seconds_since, timestamp
 
 if TYPE_CHECKING:
     from k8s.diagnosis.failures import Triage  # slow to import
@@ -68,12 +68,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             with suppress(KubeError):
                 forwarded = bool(await find_tensorboard(client, job))
         clock = server_clock(client)
-        is_object = flags.output in ("json", "yaml")
-        now = JobsNow(clock)
-        if is_object:
-            from tui.commands.support.life import read_jobs_now  # slow to import
+        from tui.commands.support.life import read_jobs_now  # slow to import
 
-            now = await read_jobs_now(options, client, [job])
+        is_object = flags.output in ("json", "yaml")
+        (job,), now = await read_jobs_now(options, client, [job])
     if is_object:
         failure = feed.reasons.triage_of(job.uid)
         write_object(_values(job, now, tensorboard, failure), flags.output)
@@ -109,7 +107,7 @@ def _print(job: Job, tensorboard: str | None, clock: Clock, *, is_wide: bool) ->
             ("Kind", f"{job.ref.kind} {job.ref.api_version}"),
             ("Namespace", job.ref.namespace),
             ("Status", str(job.status)),
-            ("Reason", job.reason),
+            ("Reason", reason_text(job, clock)),
             ("User", job.user),
             ("Priority", job.priority),
             ("Trainer", job.trainer),

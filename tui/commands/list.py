@@ -30,13 +30,12 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         snapshot = jobs_of_type(snapshot, flags.job_type)
         if listing.uses("reason"):
             snapshot = jobs_of_type(await feed.explain_once(snapshot.jobs), flags.job_type)
-        if listing.uses("loss", "best_loss", "silent_s"):
+        known, now = snapshot.jobs, JobsNow(server_clock(client))
+        if listing.uses("loss", "best_loss", "silent_s", "reason"):
             from tui.commands.support.life import read_jobs_now  # slow to import
 
-            now = await read_jobs_now(options, client, snapshot.jobs)
-        else:
-            now = JobsNow(server_clock(client))
-        jobs = listing.select(snapshot.jobs, now)
+            known, now = await read_jobs_now(options, client, known)
+        jobs = listing.select(known, now)
         columns = output_columns(COLUMNS, without=("namespace",) if snapshot.namespace else ())
         if listing.form == "wide" and listing.chosen:
             columns = list(listing.chosen)

@@ -39,6 +39,8 @@ from tui.feeds.run_feed import (
     job_record,
     log_curves,
     record_runs,
+    with_alerts,
+    with_end,
     with_log,
 )
 from tui.jobs.filters import own_names
@@ -180,10 +182,13 @@ class LifeFeed:
     def _marked(self, job: Job) -> Job:
         mark, shown = self._marks[job.uid], self._shown.get(job.uid)
         if shown is None or shown[0] is not job or shown[1] != mark:
-            shown_mark = mark if job.status is Status.RUNNING else (*_ALIVE[:3], *mark[3:])
-            silence, stragglers, alerts, has_nan, _ = shown_mark
-            ranked = reads.ranks.apply(job) if (reads := self._reads.get(job.uid)) is not None else job
-            marked = replace(ranked, silence=silence, stragglers=stragglers, alerts=alerts, has_nan=has_nan)
+            silence, stragglers, alerts, has_nan, _ = mark
+            if job.status is not Status.RUNNING:
+                silence, stragglers = None, ()
+                alerts = tuple(each for each in alerts if each.rule == AlertRule.DIVERGED)
+            reads = self._reads.get(job.uid)
+            marked = reads.liveness.with_restarts(reads.ranks.apply(job)) if reads is not None else job
+            marked = replace(marked, silence=silence, stragglers=stragglers, alerts=alerts, has_nan=has_nan)
             shown = self._shown[job.uid] = (job, mark, marked if marked != job else job)
         return shown[2]
 
@@ -242,6 +247,10 @@ class LifeFeed:
             if job.status.is_final and not reads.job.status.is_final:
                 reads.at_s = -math.inf  # to read its last loss
             reads.job = job
+        for shown in visible:
+            if shown.uid not in self._marks and shown.status.is_final and (run := self.runs.get(shown.uid)):
+                at_end = with_end(shown, run)
+                self._set_mark(shown.uid, (None, (), at_end.alerts, at_end.has_nan, ()))
         self._wanted = wanted.keys()
         due_s = asyncio.get_running_loop().time() - self._read_s
         due = [each for uid in wanted if not (each := self._reads[uid]).is_busy and each.at_s <= due_s]
@@ -287,6 +296,7 @@ class LifeFeed:
                 await self._record_gone(reads)
             elif job.status is not Status.RUNNING:
                 await self._read_last(reads)
+                self._judge(reads)
             elif await self._may_read(job):
                 await (self._read_chief(reads) if is_chief else self._read_other(reads))
                 self._judge(reads)
@@ -324,17 +334,21 @@ class LifeFeed:
             enough = min(FIRST_LINES, max(LINES, 4 * reads.liveness.writer_count))
             reads.lines = max(OTHER_LINES, reads.lines // 2) if is_large else min(reads.lines, enough)
             if new and not values:
-                curves = await asyncio.to_thread(log_curves, new[-LOSS_LINES:])
+                curves = await self._add_losses(reads, new[-LOSS_LINES:])
                 reads.losses.extend(_losses_of(curves))
-                by_tag = {each.tag: each for each in curves}
-                reads.history.add(by_tag, loss_tag(by_tag))
-                reads.alerts = await asyncio.to_thread(reads.history.alerts, self._rules)
                 self._record_values(job, _few(reads.losses))
                 reads.run = with_values(reads.run, curves, adds=True)
         suspects = targets_of(job)[1 : 1 + MAX_SUSPECTS] if reads.liveness.needs_others(job) else ()
         for target in suspects:
             await self._limiter.acquire(is_urgent=False)
             await self._read_log(reads, target, OTHER_LINES)
+
+    async def _add_losses(self, reads: _JobReads, new: Sequence[LogLine]) -> Sequence[ScalarCurve]:
+        curves = await asyncio.to_thread(log_curves, new)
+        by_tag = {each.tag: each for each in curves}
+        reads.history.add(by_tag, loss_tag(by_tag))
+        reads.alerts = await asyncio.to_thread(reads.history.alerts, self._rules)
+        return curves
 
     def _record_values(self, job: Job, values: Sequence[float]) -> None:
         if values and values != self.values.get(job.uid):
@@ -368,11 +382,15 @@ class LifeFeed:
         job, values = reads.job, self.values.get(reads.job.uid, ())
         has_nan = AlertRule.NAN in self._rules and _is_broken(values)
         alerts = shown_alerts(reads.alerts)
-        ranks = reads.ranks.apply(job).instances if has_assumed_ranks(job) else ()
-        proofs = tuple((each.pod_uid, each.ranks, each.ranks_proof, each.is_chief) for each in ranks)
+        known = reads.liveness.with_restarts(reads.ranks.apply(job)).instances
+        is_plain = not has_assumed_ranks(job) and not any(each.rank_restarts for each in known)
+        proofs = () if is_plain else tuple((each.ranks, each.is_chief, each.restarts) for each in known)
         mark = (reads.liveness.silence(job), reads.liveness.stragglers(job), alerts, has_nan, proofs)
-        if mark != self._marks.get(job.uid, _ALIVE):
-            self._marks[job.uid] = mark
+        self._set_mark(job.uid, mark)
+
+    def _set_mark(self, uid: str, mark: _Mark) -> None:
+        if mark != self._marks.get(uid, _ALIVE):
+            self._marks[uid] = mark
             self._on_marks()
 
     async def _describe(self, reads: _JobReads) -> None:
@@ -395,9 +413,11 @@ class LifeFeed:
             if reads.run is not None:
                 new = [line for line in tail if line.stamp_ns > newest_s * 1e9]
                 reads.run = await asyncio.to_thread(with_log, reads.run, new, adds=True)
+                if not values:
+                    await self._add_losses(reads, new)
             if not values:
                 values = await asyncio.to_thread(_losses_in, tail)  # up to a tenth of a second
-        self.runs.add(self._newest(reads))
+        self.runs.add(with_alerts(self._newest(reads), reads.alerts))
         self._publish(reads.job, values)
 
     async def _record_gone(self, reads: _JobReads) -> None:
@@ -447,13 +467,12 @@ class LifeFeed:
 class LifeReading:
     """Signs of life of several jobs, by job UID."""
 
-    jobs: Mapping[str, Job]  # running ones, with their silence and stragglers
-    newest_s: Mapping[str, float]  # server time of the newest line
+    jobs: Mapping[str, Job]  # with what their output shows
     losses: Mapping[str, Sequence[float]]  # newest last
 
 
 async def read_life(
-    client: Client, jobs: Iterable[Job], runs: RunStore, *, lines: int = OTHER_LINES
+    client: Client, jobs: Iterable[Job], runs: RunStore, *, lines: int = LINES
 ) -> LifeReading:
     """Read the last lines of running jobs, and of ended ones whose last loss is not stored.
 
@@ -467,20 +486,24 @@ async def read_life(
     chiefs = [(job, targets[0]) for job, targets in by_job if targets]
     others = [(job, each) for job, targets in by_job if job.uid in life for each in targets[1:]]
     found: dict[str, Sequence[float]] = {}
-    ranks = {job.uid: JobRanks() for job, _ in by_job}
+    ranks, ranked = {job.uid: JobRanks() for job, _ in by_job}, dict[str, Job]()
+    alerts: dict[str, tuple[CurveAlert, ...]] = {}
 
     async def read(job: Job, target: Target) -> None:
         with suppress(KubeError):
             if job.uid not in life:
-                target = targets_of(await find_ranks(client, job))[0]
+                ranked[job.uid] = await find_ranks(client, job)
+                target = targets_of(ranked[job.uid])[0]
             sent_s, now_s = time.time(), asyncio.get_running_loop().time()
             # The tracebacks of many ranks may follow the last loss.
             most = lines if job.uid in life else FIRST_LINES
             tail = await read_tail(client, target, most, idle_s=ONCE_S)
             ranks[job.uid].add(target, tail)
             is_first = target.is_chief or job.uid not in found or any(line.rank == 0 for line in tail)
-            if values := _losses_in(tail) if is_first else ():
-                found[job.uid] = values
+            curves = {each.tag: each for each in log_curves(tail)} if is_first else {}
+            if tag := loss_tag(curves):
+                found[job.uid] = _few(curves[tag].values)
+                alerts[job.uid] = shown_alerts(curve_alerts(curves, tag))
             if job.uid in life:
                 life[job.uid][1].add(target, tail, sent_s + client.server_clock_offset_s, now_s)
             else:
@@ -489,17 +512,20 @@ async def read_life(
     with suppress(TimeoutError):
         async with asyncio.timeout(ONCE_S):
             await asyncio.gather(*(read(*each) for each in (*chiefs, *others)[:MAX_ONCE]))
-    newest = {uid: newest_s for uid, (_, each) in life.items() if (newest_s := each.newest_s) is not None}
     marked = {
         uid: replace(
-            ranks[uid].apply(job),
+            each.with_restarts(ranks[uid].apply(job)),
             silence=each.silence(job),
             stragglers=each.stragglers(job),
+            alerts=alerts.get(uid, ()),
             has_nan=_is_broken(found.get(uid, ())),
         )
         for uid, (job, each) in life.items()
     }
-    return LifeReading(marked, newest, found)
+    marked |= {
+        job.uid: with_end(ranked.get(job.uid, job), runs.get(job.uid)) for job in jobs if job.uid not in life
+    }
+    return LifeReading(marked, found)
 
 
 def _is_broken(losses: Sequence[float]) -> bool:

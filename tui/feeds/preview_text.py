@@ -16,8 +16,8 @@ from tui.text.format import (
     Run,
     compact_ranges,
     memory,
+    reason_text,
     status_run,
-    trouble_text,
 )
 from tui.text.gpu_bar import job_mark, node_cells
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Lines = list[list[Run]]
 _LINES_OF_EVENT = 3
-_QUIET = (Status.SUCCEEDED, Status.SUSPENDED)
 
 
 def status_text(job: Job, clock: Clock) -> Run:
@@ -35,6 +34,8 @@ def status_text(job: Job, clock: Clock) -> Run:
     words, look = status_run(
         job.status, job.reason, max([job.restarts, *(each.restarts for each in job.instances)])
     )
+    if job.is_troubled and look in ("running", "done"):
+        words, look = f"! {words}", "pending"
     if job.started is None or job.status not in (Status.RUNNING, Status.SUCCEEDED):
         return words, look
     return f"{words} {clock.age(job.started, job.finished)}", look
@@ -111,9 +112,9 @@ def job_preview(
         lines += _wrapped_lines(f"on {compact_ranges(job.nodes)}", width, "quiet")
     if job.progress:
         lines += _wrapped_lines(job.progress, width, "")
-    reason = (job.reason or trouble_text(job, clock)) if has_reason else ""
+    reason = reason_text(job, clock) if has_reason else ""
     if told := [
-        *_wrapped_lines(reason, width, "quiet" if job.status in _QUIET else status[1]),
+        *_wrapped_lines(reason, width, "quiet" if status[1] == "done" else status[1]),
         *_wrapped_lines(job.remedy, width, ""),
     ]:
         lines += [[], *told]

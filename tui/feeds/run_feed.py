@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -18,14 +20,16 @@ from k8s.kinds import JobRef, kind_of
 from k8s.logs import LogLine, find_ranks, targets_of
 from k8s.logs.tail import read_tail
 from k8s.models import Pod
-from k8s.snapshot import Job, NodeRow
+from k8s.snapshot import CurveAlert, Job, NodeRow
 from k8s.topology.ack import given_gpus
 from k8s.topology.gpu_links import fetch_known_links
 from k8s.topology.gpu_set import measure
 from trainer.tfevents import ScalarCurve
 from tui.feeds.curve_feed import LOG_LINES, CurveFeed
+from tui.options import AlertRule
+from tui.runs.alerts import Alert, curve_alerts
 from tui.runs.log_points import LogPoints
-from tui.runs.record import RunRecord, with_template, with_values
+from tui.runs.record import RunRecord, loss_tag, with_template, with_values
 from tui.runs.store import RunStore
 from tui.text.gpu_links import format_number
 
@@ -138,7 +142,26 @@ def log_curves(lines: Iterable[LogLine]) -> list[ScalarCurve]:
 
 def with_log(record: RunRecord, lines: Sequence[LogLine], *, adds: bool = False) -> RunRecord:
     """Return the record with the values in the lines of its log; `adds` is that of `with_values`."""
-    return with_values(record, log_curves(lines), lines=_last_texts(lines), adds=adds)
+    curves = log_curves(lines)
+    by_tag = {each.tag: each for each in curves}
+    if (tag := loss_tag(by_tag)) and not adds:
+        record = with_alerts(record, curve_alerts(by_tag, tag))
+    return with_values(record, curves, lines=_last_texts(lines), adds=adds)
+
+
+def with_alerts(record: RunRecord, alerts: Iterable[Alert]) -> RunRecord:
+    """Return the record of a run that ended with these alerts."""
+    text = next((each.text for each in alerts if each.rule is AlertRule.DIVERGED), "")
+    return msgspec.structs.replace(record, alert=text)
+
+
+def with_end(job: Job, run: RunRecord | None) -> Job:
+    """Return an ended job with the trouble that its record shows."""
+    if run is None or not job.status.is_final:
+        return job
+    has_nan = run.loss is not None and not math.isfinite(run.loss)
+    alerts = (CurveAlert(AlertRule.DIVERGED, run.alert),) if run.alert else ()
+    return replace(job, has_nan=has_nan, alerts=alerts) if has_nan or alerts else job
 
 
 def _last_texts(lines: Sequence[LogLine]) -> list[str]:

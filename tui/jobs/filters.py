@@ -72,17 +72,13 @@ def own_names(user: str) -> frozenset[str]:
 
 
 def is_fault(job: Job) -> bool:
-    """Return True if a job needs attention: it failed, restarts, is silent, prints NaN, or cannot proceed."""
+    """Return True if a job needs attention: it failed, restarts, its output shows trouble, or it is stuck."""
     return job.status in _FAULTS or is_loud(job)
 
 
 def is_loud(job: Job) -> bool:
     """Return True if a job's reason must be visible, or the trouble of a running one."""
-    is_held_up = any(each.steps_behind for each in job.stragglers)
-    return (
-        bool(job.reason or job.silence or job.has_nan or job.alerts or is_held_up)
-        and job.status not in _AT_REST
-    )
+    return (bool(job.reason) and job.status not in _AT_REST) or job.is_troubled
 
 
 def silent_ranks(job: Job) -> int:

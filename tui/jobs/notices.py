@@ -13,7 +13,7 @@ from k8s.status import Status
 from k8s.status.pod import ASKED_TO_STOP
 from tui.jobs.filters import own_names
 from tui.options import NoticeEvent, NotifyOptions
-from tui.text.format import NOT_FINITE, Clock, trouble_text
+from tui.text.format import Clock, reason_text, trouble_text
 
 MAX_NOTICES = 500
 # A repeated event of a job is counted, but not reported again within this time.
@@ -179,9 +179,10 @@ class NoticeLog:
             yield NoticeEvent.RESTARTED, self._within(_ended_at(job, now), now)
         elif status is Status.RUNNING and was in _NOT_YET_STARTED and not self._is_restart(was, job):
             yield NoticeEvent.STARTED, self._within(job.started or now, now)
-        if status.is_final:
+        if status.is_final and _ended_at(job, now) < self._began:
             return
-        if (silence := job.silence) is not None and (before is None or before.silence is None):
+        silence = None if status.is_final else job.silence
+        if silence is not None and (before is None or before.silence is None):
             # Some ranks are read late, so an old silence may be found long after the console opened.
             usual = timedelta(seconds=silence.usual_s)
             if silence.since + max(SILENT_AFTER, SILENT_INTERVALS * usual) >= self._began:
@@ -191,7 +192,7 @@ class NoticeLog:
             yield NoticeEvent.NAN, now
         known = {each.rule for each in before.alerts} if before is not None else set()
         for alert in () if is_old else job.alerts:
-            if alert.rule not in known:
+            if alert.rule not in known and (not status.is_final or alert.rule == NoticeEvent.DIVERGED):
                 yield NoticeEvent(alert.rule), now
 
     def _is_restart(self, was: Status, job: Job) -> bool:
@@ -229,19 +230,24 @@ class NoticeLog:
             self._put(replace(old, count=old.count - 1))
 
     def _update_reason(self, before: Job, job: Job) -> None:
-        if job.reason == before.reason or job.status not in _BROKEN:
-            return
-        event = NoticeEvent.FAILED if job.status is Status.FAILED else NoticeEvent.RESTARTED
-        if (old := self._find(job.uid, event)) is not None:
-            self._put(replace(old, reason=job.reason))
+        event = {Status.FAILED: NoticeEvent.FAILED, Status.SUCCEEDED: NoticeEvent.ENDED}.get(
+            job.status, NoticeEvent.RESTARTED
+        )
+        old = self._find(job.uid, event) if job.status in (*_BROKEN, Status.SUCCEEDED) else None
+        if old is not None and (reason := reason_text(job, Clock(old.at))) != reason_text(
+            before, Clock(old.at)
+        ):
+            self._put(replace(old, reason=reason))
 
 
 def _notice(event: NoticeEvent, at: datetime, job: Job, context: str, is_mine: bool) -> JobNotice:
-    reason = job.reason
+    reason = reason_text(job, Clock(at)) if job.status.is_final else job.reason
     if event is NoticeEvent.SILENT:
         reason = trouble_text(job, Clock(at))
     elif event is NoticeEvent.NAN:
-        reason = NOT_FINITE
+        reason = trouble_text(replace(job, silence=None), Clock(at))
+    elif event is NoticeEvent.RESTARTED and not reason:
+        reason = next((f"{each.name}: {each.reason}" for each in job.instances if each.rank_restarts), "")
     reason = next((each.text for each in job.alerts if each.rule == event), reason)
     return JobNotice(at, event, job.ref, job.uid, context, str(job.status), reason, is_mine)
 

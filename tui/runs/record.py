@@ -80,6 +80,8 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     throughput_unit: str = ""
     is_partial: bool = False
     """True if its last values could not be read; those known are older."""
+    alert: str = ""
+    """That its loss had diverged at its end; empty if it had not."""
     problem: str = ""
     """The reason that nothing could be read; not stored."""
 

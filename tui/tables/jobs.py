@@ -24,9 +24,9 @@ from tui.text.format import (
     compact_ranges,
     duration,
     number,
+    reason_text,
     seconds_since,
     timestamp,
-    trouble_text,
 )
 from tui.text.sparkline import BROKEN, trend
 
@@ -47,8 +47,6 @@ class JobsNow:
     """Loss history by job uid."""
     run: Callable[[str], RunRecord | None] = lambda _uid: None
     """Returns the record of an ended job by its uid."""
-    newest_s: Mapping[str, float] = field(default_factory=dict)
-    """Server time of the newest line or metric by job uid, for commands."""
 
 
 def duration_s(job: Job, now: datetime) -> int | None:
@@ -108,8 +106,11 @@ def _loss(job: Job, now: JobsNow) -> Cell:
 
 def _last_loss(job: Job, now: JobsNow) -> float | None:
     values, run = now.losses.get(job.uid, ()), _recorded(job, now)
-    last = values[-1] if values else run.loss if run is not None else None
-    return last if last is not None and math.isfinite(last) else None  # JSON has no other numbers
+    return values[-1] if values else run.loss if run is not None else None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None  # JSON has no other numbers
 
 
 def _best_loss(job: Job, now: JobsNow) -> float | None:
@@ -126,14 +127,8 @@ def _best(job: Job, now: JobsNow) -> Cell:
 
 
 def silent_s(job: Job, now: JobsNow) -> int | None:
-    """Return the age of the newest line or metric of a running job; None if unknown."""
-    newest_s = now.newest_s.get(job.uid) if job.status is Status.RUNNING else None
-    return None if newest_s is None else max(0, int(now.clock.now.timestamp() - newest_s))
-
-
-def row_reason(job: Job, clock: Clock) -> str:
-    """Return the reason of a job, or of a running one that it is silent or held up."""
-    return job.reason or trouble_text(job, clock)
+    """Return the age of the newest line or metric of a silent job or of its silent ranks; else None."""
+    return seconds_since(job.silence.since, now.clock.now) if job.silence is not None else None
 
 
 def _short(value: float) -> str:
@@ -225,7 +220,8 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
     ListColumn("ranks", "RANKS", align="right", priority=5, sorts_largest_first=True, cell=_ranks),
     ListColumn(
         "loss", "LOSS", priority=3, elide="runs", min_width=NUMBER_CELLS, good_width=16, max_width=16,
-        cell=_loss, value=_last_loss, printed="wide", text=lambda job, now: number(_last_loss(job, now)),
+        cell=_loss, value=lambda job, now: _finite(_last_loss(job, now)), printed="wide",
+        text=lambda job, now: number(_last_loss(job, now)),
     ),
     ListColumn(
         "best_loss", "BEST", align="right", priority=8, min_width=NUMBER_CELLS,
@@ -233,7 +229,8 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
     ),
     ListColumn(
         "silent_s", "SILENT", align="right", in_console=False, printed="wide",
-        cell=lambda job, now: Cell(age(silent_s(job, now))), value=lambda job, now: silent_s(job, now),
+        cell=lambda job, now: Cell(age(silent_s(job, now))),
+        values=lambda job, now: {"silent": job.silence is not None, "silent_s": silent_s(job, now)},
     ),
     ListColumn(
         "nodes", "NODES", priority=6, elide="end", min_width=10, max_width=28,
@@ -256,8 +253,8 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
     ),
     ListColumn(
         "reason", "REASON", elide="end", min_width=10, max_width=120,
-        cell=lambda job, now: Cell(row_reason(job, now.clock) or NOTHING, "" if is_loud(job) else "quiet"),
-        value=lambda job, _: job.reason, printed="wide",
+        cell=lambda job, now: Cell(reason_text(job, now.clock) or NOTHING, "" if is_loud(job) else "quiet"),
+        value=lambda job, now: reason_text(job, now.clock), printed="wide",
     ),
 )  # fmt: skip
 # What `top jobs` prints, about GPUs alone.
@@ -268,7 +265,7 @@ TOP_KEYS = (
 
 def job_row(job: Job, columns: Sequence[ListColumn[Job, JobsNow]], now: JobsNow, *, has_detail: bool) -> Row:
     """Return the row of a job; `has_detail` puts an urgent reason on a second line."""
-    detail = f"└ {row_reason(job, now.clock)}" if has_detail and is_loud(job) else None
+    detail = f"└ {reason_text(job, now.clock)}" if has_detail and is_loud(job) else None
     return Row(job.uid, cells(job, now, columns), detail)
 
 

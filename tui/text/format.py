@@ -249,14 +249,17 @@ def shares(amounts: Sequence[int], width: int) -> list[int]:
     return cells
 
 
-NOT_FINITE = "its newest loss is not a finite number"
+def reason_text(job: Job, clock: Clock) -> str:
+    """Return the reason of a job wherever it is shown: of its status, and of trouble in its output."""
+    trouble = trouble_text(job, clock)
+    return "; ".join(filter(None, (job.reason, trouble) if job.status == "Failed" else (trouble, job.reason)))
 
 
 def trouble_text(job: Job, clock: Clock) -> str:
-    """Describe a running job that needs attention, as `no line for 5m, usually every 2s`; else empty."""
+    """Describe a job whose output needs attention, as `no line for 5m, usually every 2s`; else empty."""
     silence = job.silence
     if silence is None and job.has_nan:
-        return NOT_FINITE
+        return f"its {'last' if job.status == 'Succeeded' else 'newest'} loss is not a finite number"
     if silence is None and job.alerts:
         return job.alerts[0].text
     if silence is None:

@@ -22,6 +22,30 @@ POLL_S = 30.0
 Lines = Iterable[tuple[float, str]]
 
 
+def test_processes_that_torchrun_restarts_count_as_restarts_of_their_pod() -> None:
+    failed = (
+        "E1127 11:22:24.9 7464 torch/elastic/api.py:1002] failed (exitcode: {}) local_rank: 1 (pid: 7) of"
+    )
+    said = ["[rank2]: step 1", failed.format(-9), "[rank3]: step 1", failed.format(3), "[rank2]: step 2"]
+    job = job_of([instance("worker-1", Status.RUNNING, ranks=(2, 3)), instance("worker-0", Status.RUNNING)])
+    target = next(each for each in targets_of(job) if each.instance == "worker-1")
+    liveness, reader = JobLiveness(), RankReader(target.ranks)
+    liveness.begin(job)
+    for end, restarts in ((2, 0), (3, 1), (4, 1), (5, 2), (5, 2)):
+        lines = [
+            LogLine(int((BEGIN_S + at) * 1e9), text.encode(), target, at, reader.owner(text.encode()).rank)
+            for at, text in enumerate(said[:end])
+        ]
+        liveness.add(target, lines, BEGIN_S + end, float(end))
+        job = liveness.with_restarts(job)  # also of a job that has them
+        liveness.begin(job)
+        assert [(each.restarts, each.rank_restarts) for each in job.instances] == [
+            (restarts, restarts),
+            (0, 0),
+        ]
+    assert job.instances[0].reason == "rank 3 exit 3, its launcher restarted the ranks"
+
+
 @dataclass
 class Timeline:
     """The lines of each instance by their time, polled as the feed does."""

@@ -31,20 +31,24 @@ JOBS = {
 }
 LIST_KEYS = (
     "namespace name kind api_version status reason gpus_requested gpus_allocated instances_running "
-    "instances_total nodes user priority age_s queued_s duration_s silent_s loss created"
+    "instances_total nodes user priority age_s queued_s duration_s silent silent_s loss created"
 )
 
 
 async def test_list_json_has_the_silence_and_last_loss_of_each_running_job(run: CommandLine) -> None:
     def log(asked: Asked) -> Answer:
-        stamp = (datetime.now(UTC) - timedelta(seconds=200)).isoformat().replace("+00:00", "Z")
-        return Answer(f"{stamp} step 1 loss 2.5\n{stamp} step 2 loss 2.25\n".encode())
+        began = datetime.now(UTC) - timedelta(seconds=220)
+        at = [(began + timedelta(seconds=2 * step)).isoformat().replace("+00:00", "Z") for step in range(11)]
+        return Answer("".join(f"{each} step {step} loss 2.25\n" for step, each in enumerate(at)).encode())
 
     for name in ("running-master-0", "running-worker-0", "done-master-0", "done"):
         run.cluster.say(f"/api/v1/namespaces/default/pods/{name}/log", Compute(log))
     found = {job["name"]: job for job in (await run("list", "-o", "json")).values["items"]}
     assert 200 <= found["running"]["silent_s"] < 260 and found["running"]["loss"] == 2.25
-    assert found["waits"]["silent_s"] is None and found["waits"]["loss"] is None
+    assert found["running"]["silent"] and found["running"]["reason"].startswith("no line for 3m")
+    assert (
+        found["waits"]["silent_s"] is None and not found["waits"]["silent"] and found["waits"]["loss"] is None
+    )
     assert found["done"]["silent_s"] is None
 
 

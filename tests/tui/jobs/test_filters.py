@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.snapshot import CurveAlert
+from k8s.snapshot import CurveAlert, Silence, Straggler
 from k8s.status import Status
 from tests.support.objects import joined, node, pod_of, pytorch_job
 from tests.tui.screens.test_jobs import NOW, job
 from tui.jobs.filters import filter_jobs, is_fault, own_names, silent_ranks
 from tui.options import FINISHED_DAYS
-from tui.text.format import Clock, trouble_text
+from tui.tables.column import values_of
+from tui.tables.jobs import COLUMNS, JobsNow, job_row
+from tui.text.format import NOTHING, Clock, trouble_text
 
 
 @pytest.mark.parametrize(
@@ -80,6 +84,54 @@ def test_a_running_job_with_nan_loss_or_a_curve_alert_is_a_fault_with_a_reason()
     slow = replace(broken, has_nan=False, alerts=(CurveAlert("slow", "a step takes 12s, usually 4s"),))
     assert is_fault(slow)
     assert trouble_text(slow, Clock(NOW)) == "a step takes 12s, usually 4s"
+
+
+SILENCE = Silence(NOW - timedelta(seconds=300), 2.0)
+BEHIND = Straggler("rank 3", "worker-1", 12)
+
+
+@pytest.mark.parametrize(
+    ("status", "fields", "words", "silent"),
+    [
+        (Status.RUNNING, {}, "", None),
+        (Status.RUNNING, {"silence": SILENCE}, "no line for 5m, usually every 2s", 300),
+        (
+            Status.RUNNING,
+            {"silence": SILENCE, "reason": "3 of 4 pods"},
+            "no line for 5m, us…; 3 of 4 pods",
+            300,
+        ),
+        (Status.RUNNING, {"has_nan": True}, "its newest loss is not a finite number", None),
+        (Status.RUNNING, {"alerts": (CurveAlert("diverged", "its loss is high"),)}, "its loss is high", None),
+        (Status.RUNNING, {"stragglers": (BEHIND,)}, "rank 3 12 steps behind", None),
+        (Status.SUCCEEDED, {}, "", None),
+        (Status.SUCCEEDED, {"has_nan": True}, "its last loss is not a finite number", None),
+        (
+            Status.SUCCEEDED,
+            {"alerts": (CurveAlert("diverged", "its loss is high"),)},
+            "its loss is high",
+            None,
+        ),
+        (Status.FAILED, {"has_nan": True, "reason": "exit 1"}, "exit 1; its newest loss is not a f…", None),
+    ],
+)
+def test_colour_row_json_and_filter_show_the_same_trouble_of_a_job(
+    status: Status, fields: dict[str, Any], words: str, silent: int | None
+) -> None:
+    each = replace(job("a", status=status), **fields)
+    now = JobsNow(Clock(NOW))
+    row = job_row(
+        each, [column for column in COLUMNS if column.key in ("status", "reason")], now, has_detail=True
+    )
+    values = values_of(each, now, COLUMNS)
+    pattern = ".*".join(map(re.escape, words.split("…")))
+    assert re.fullmatch(pattern, str(values["reason"])), "JSON and CSV"
+    assert re.fullmatch(pattern, row.cells[1].text.replace(NOTHING, "")), "the column"
+    assert is_fault(each) == bool(words) == (row.detail is not None), "the filter and the second line"
+    healthy = {Status.RUNNING: "running", Status.SUCCEEDED: "done"}
+    expected = "failed" if status is Status.FAILED else "pending" if words else healthy[status]
+    assert row.cells[0].style == expected
+    assert (values["silent"], values["silent_s"]) == (silent is not None, silent)
 
 
 def test_ranks_on_an_unreachable_node_are_silent() -> None:

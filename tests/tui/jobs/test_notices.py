@@ -61,6 +61,8 @@ SINCE = NOW - timedelta(seconds=30)
 SLOW = replace(OLD, alerts=(CurveAlert("slow", "a step takes 12s, usually 4s"),))
 DIVERGED = replace(OLD, alerts=(CurveAlert("diverged", "its loss is high"), *SLOW.alerts))
 SILENT = replace(OLD, silence=Silence(SINCE, 2.0, ("rank 2",)))
+_POD = {"restarts": 1, "rank_restarts": 1, "reason": "rank 0 exit 3, its launcher restarted the ranks"}
+LAUNCHED = replace(OLD, instances=(msgspec.structs.replace(OLD.instances[0], **_POD),))
 GONE_OBJECT = replace(OLD, replicas=())
 
 TURNS: list[tuple[str, Job | None, Job | None, list[str]]] = [
@@ -83,6 +85,9 @@ TURNS: list[tuple[str, Job | None, Job | None, list[str]]] = [
     ("it diverges, too", SLOW, DIVERGED, ["diverged"]),
     ("all is well again", DIVERGED, OLD, []),
     ("it is over and slow", OLD, replace(SLOW, status=Status.FAILED), ["failed"]),
+    ("it ends with NaN", OLD, replace(OLD, status=Status.SUCCEEDED, has_nan=True), ["ended", "nan"]),
+    ("it ends diverged", DIVERGED, replace(DIVERGED, status=Status.SUCCEEDED), ["ended"]),
+    ("its launcher restarts a rank", OLD, LAUNCHED, ["restarted"]),
     ("a pod failed", OLD, broken(OLD), ["restarted"]),
     ("another try fails", broken(OLD), broken(OLD, restarts=3), []),
     ("a restart between two snapshots", OLD, restarted(OLD), ["restarted"]),
@@ -113,6 +118,18 @@ def test_each_status_change_of_the_users_own_job_gives_the_expected_notices(
     assert watched.events(*filter(None, [before])) == []
     assert watched.events(*filter(None, [after]), after_s=61) == [f"bert {event}" for event in found]
     assert watched.events(*filter(None, [after]), after_s=60) == []
+
+
+def test_a_notice_of_an_end_or_a_restart_gives_the_trouble_in_the_output() -> None:
+    watched = Watched()
+    watched.see(OLD)
+    (notice,) = watched.see(LAUNCHED, after_s=61)
+    assert notice.reason == "master-0: rank 0 exit 3, its launcher restarted the ranks"
+    over = replace(LAUNCHED, status=Status.SUCCEEDED, finished=watched.now)
+    (notice,) = watched.see(over)
+    assert (notice.event, notice.reason) == ("ended", "")
+    (late,) = watched.see(replace(over, alerts=DIVERGED.alerts[:1]))
+    assert [each.reason for each in watched.log.newest([notice, late])] == ["its loss is high"] * 2
 
 
 def test_conditions_from_before_the_console_opened_give_no_notices() -> None:

@@ -14,11 +14,15 @@ from tui.runs.store import RunStore
 from tui.tables.jobs import JobsNow
 
 
-async def read_jobs_now(options: ConsoleOptions, client: Client, jobs: Iterable[Job]) -> JobsNow:
-    """Return the time, and the age of the newest line and the loss of each of these jobs."""
-    runs = RunStore(options.state_folder)
-    life = await read_life(client, list(jobs), runs)
-    return JobsNow(server_clock(client), life.losses, runs.get, life.newest_s)
+async def read_jobs_now(
+    options: ConsoleOptions, client: Client, jobs: Iterable[Job]
+) -> tuple[tuple[Job, ...], JobsNow]:
+    """Return these jobs with the signs of life in their logs, and the time and their losses."""
+    runs, jobs = RunStore(options.state_folder), tuple(jobs)
+    life = await read_life(client, jobs, runs)
+    return tuple(life.jobs.get(each.uid, each) for each in jobs), JobsNow(
+        server_clock(client), life.losses, runs.get
+    )
 
 
 async def with_silence(
