@@ -48,7 +48,9 @@ class Backoff:
     heartbeat_s: float = 15.0
     heartbeat_answer_s: float = 10.0
     discovery_s: float = 60.0
-    # A log without a byte for this long is reopened: the connection may be dead.
+    # A log without a byte for this long is reopened, because a kubelet may stop sending when it rotates the
+    # log, and the connection may be dead; twice as late each time that there is nothing new.
+    quiet_s: float = 45.0
     idle_s: float = 240.0
     # Between checks of a container that is not running.
     waiting_s: float = 2.0
@@ -59,6 +61,10 @@ class Backoff:
         """Return the delay after `failures` failures in a row, with jitter."""
         doubled_s = self.first_s * 2.0 ** min(max(failures - 1, 0), 16)
         return min(doubled_s, self.longest_s) * random.uniform(1.0, 1.5)
+
+    def idle_limit_s(self, quiet_reads: int) -> float:
+        """Return the time after which a log is reopened that was opened so often without anything new."""
+        return min(self.quiet_s * 2.0 ** min(quiet_reads, 16), self.idle_s)
 
     def delays(self) -> Iterator[float]:
         """Yield the delays after one failure, two failures, and so on without end."""

@@ -267,7 +267,7 @@ class Follower:
         self._run_is_read = False
         self._partial: list[Piece] = []
         self._stamp_ns = 0
-        self._failures = 0
+        self._failures = self._quiet_reads = 0
         self._lost_at_s: float | None = None
         self._ended_at_s: float | None = None
         self._reconnected_last = False
@@ -452,7 +452,7 @@ class Follower:
                 since_s=request.since_s if is_first else None,
                 timestamps=raw is None,
                 previous=previous,
-                idle_s=self._backoff.idle_s,
+                idle_s=self._backoff.idle_limit_s(self._quiet_reads),
             ) as body:
                 with translated(f"read the log of {self.target.pod}"):
                     async for chunk in body.iter_any():
@@ -474,6 +474,7 @@ class Follower:
 
             if not isinstance(error.__cause__, aiohttp.SocketTimeoutError):
                 raise
+            self._quiet_reads += 1
         else:
             if is_stream:
                 self._ended_at_s = time.monotonic()
@@ -506,6 +507,7 @@ class Follower:
         elif pieces and cursor.knows and self._delivered is None:
             items += self._reconnected(", nothing lost" if cursor.is_resumed else "")
         if fresh:
+            self._quiet_reads = 0
             items += self._blocks(fresh) if self._request.is_raw else self._lines(fresh)
             self._reconnected_last = False
         return items

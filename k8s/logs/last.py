@@ -128,11 +128,16 @@ class LastLines:
         woken = self._woken
         backoff = self._probe.backoff
         delays = backoff.delays()
+        quiet_reads, newest = 0, None
         while (target := self._targets.get(key)) is not None:
             began_s = time.monotonic()
             try:
-                await self._read(target, is_stream=not _is_final(target))
+                idle_s = 0.0 if _is_final(target) else backoff.idle_limit_s(quiet_reads)
+                await self._read(target, idle_s=idle_s)
             except KubeError as error:
+                before, newest = newest, self._found.get(target.pod)
+                is_quiet = before is not None and newest is not None and before.stamp_ns == newest.stamp_ns
+                quiet_reads = quiet_reads + 1 if is_quiet else 0
                 if self._is_permanent(target, error):
                     return
                 if isinstance(error, Invalid):
@@ -152,7 +157,7 @@ class LastLines:
         while True:
             for target in [each for key, each in self._targets.items() if key not in self._over]:
                 try:
-                    await self._read(target, is_stream=False)
+                    await self._read(target)
                 except KubeError as error:
                     if not self._is_permanent(target, error) and not isinstance(error, Invalid):
                         await self._probe.wait(error, delays, self._woken)
@@ -175,8 +180,9 @@ class LastLines:
             return False
         return True
 
-    async def _read(self, target: Target, *, is_stream: bool) -> None:
-        partial = b""
+    async def _read(self, target: Target, *, idle_s: float = 0.0) -> None:
+        # With `idle_s` as a stream, until it is silent for so long.
+        partial, is_stream = b"", idle_s > 0
         try:
             async with self._client.log(
                 target.pod,
@@ -185,7 +191,7 @@ class LastLines:
                 follow=is_stream,
                 tail=1,
                 timestamps=True,
-                idle_s=self._probe.backoff.idle_s if is_stream else REQUEST_S,
+                idle_s=idle_s or REQUEST_S,
                 open_s=REQUEST_S,
                 is_urgent=False,
             ) as body:

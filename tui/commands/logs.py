@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 
-from k8s.errors import NotFound
+from k8s.errors import Invalid, NotFound
 from k8s.logs import Options, find_ranks, targets_of
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_feed
@@ -80,8 +80,17 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
                 why = f"It has no pods: {job.reason}." if job.reason else "It has no pods."
                 hint = f"Ask why with: gpuconsole why {job.ref.name}"
                 raise NotFound(f"{titles([job.ref])} has no log to read yet.", why, hint)
-            if not await print_log(client, targets, wanted, timestamps=flags.timestamps):
-                await require_lines(client, targets, wanted)
+            if await print_log(client, targets, wanted, timestamps=flags.timestamps):
+                return 0
+            is_limited = wanted.previous or wanted.tail == 0 or wanted.since_s or wanted.since_time
+            if not is_limited and any(each.restarts for each in job.instances):
+                write_stderr("-- the run since the last restart has printed nothing; this is the run before:")
+                with suppress(Invalid, NotFound):  # that of another instance, or it is gone
+                    if await print_log(
+                        client, targets, replace(wanted, previous=True), timestamps=flags.timestamps
+                    ):
+                        return 0
+            await require_lines(client, targets, wanted)
             return 0
         followed = FollowedJob(feed, job.ref, flags.container, wanted.rank or 0)
         async with aclosing(followed.targets()) as coming:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
 from k8s.client.client import Client
-from k8s.cluster.backoff import Backoff
+from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.errors import Forbidden, Invalid
 from k8s.logs import Follower, Item, LogLine, LogRequest, Mark, Marker, Target
+from k8s.logs.liveness import LEAST_S
 from tests.scripted.logs import (
     NS,
     QUICK,
@@ -312,6 +314,16 @@ async def test_a_stalled_connection_is_reopened_silently() -> None:
     texts, markers = await read_all(
         pod, backoff=Backoff(first_s=0.005, longest_s=0.02, idle_s=0.2, waiting_s=0.01, poll_s=0.01)
     )
+    assert texts == pod.texts
+    assert [each.mark for each in markers] == [Mark.ENDED]
+
+
+async def test_a_kubelet_that_falls_silent_at_a_rotation_is_asked_again_before_the_job_is_silent() -> None:
+    assert DEFAULT_BACKOFF.quiet_s < LEAST_S
+    assert [DEFAULT_BACKOFF.idle_limit_s(each) for each in (0, 1, 2, 9)] == [45, 90, 180, 240]
+    pod = ended_pod(20)
+    pod.faults = [Fault(stall_after=300)]
+    texts, markers = await read_all(pod, backoff=replace(QUICK, quiet_s=0.2, idle_s=600.0))
     assert texts == pod.texts
     assert [each.mark for each in markers] == [Mark.ENDED]
 

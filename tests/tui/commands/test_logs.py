@@ -59,6 +59,17 @@ async def test_logs_passes_tail_since_and_previous_to_the_server(run: CommandLin
     assert second["previous"] == "true"
 
 
+async def test_after_a_restart_without_output_the_run_before_is_printed(run: CommandLine) -> None:
+    path = serve(run.cluster, "restarts-master-0")
+    logs = {"true": STAMPED}
+    answer = Compute(lambda asked: _answer(logs.get(asked.query.get("previous", ""), b""), asked))
+    run.cluster.replace(path, answer)
+    ended = await run.process("logs", "restarts")
+    assert (ended.status, "three" in ended.out) == (0, True)
+    assert "has printed nothing; this is the run before" in ended.err
+    assert (await run.process("logs", "restarts", "--since", "5m")).out == ""
+
+
 async def test_an_instance_may_be_named(run: CommandLine) -> None:
     path = serve(run.cluster, "waits-master-0")
     assert (await run.process("logs", "waits", "-i", "master-0")).status == 0
