@@ -318,7 +318,7 @@ async def test_a_stalled_connection_is_reopened_silently() -> None:
     assert [each.mark for each in markers] == [Mark.ENDED]
 
 
-async def test_a_kubelet_that_falls_silent_at_a_rotation_is_asked_again_before_the_job_is_silent() -> None:
+async def test_a_log_that_stalls_at_a_rotation_is_opened_again_before_its_job_counts_as_silent() -> None:
     assert DEFAULT_BACKOFF.quiet_s < LEAST_S
     assert [DEFAULT_BACKOFF.idle_limit_s(each) for each in (0, 1, 2, 9)] == [45, 90, 180, 240]
     pod = ended_pod(20)
