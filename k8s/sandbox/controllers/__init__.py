@@ -2,6 +2,6 @@
 
 `operators` compares each job with the objects it controls and applies a plan (`reconcile`). The pods of most
 kinds are planned by `replicas`, with the status of `kubeflow` and `mpi`, of `trainer` or of `tensorstack` on
-top. `batch` plans a Job; `deployments` runs services such as a TensorBoard.
+top. `batch` plans Jobs, and Deployments such as that of a TensorBoard.
 `scheduler` binds all pods of a job or none, by `placement`.
 """

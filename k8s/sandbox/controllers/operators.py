@@ -22,8 +22,8 @@ from k8s.sandbox.controller_runtime import (
     by_controller,
     controller_of,
 )
-from k8s.sandbox.controllers import batch, deployments, kubeflow, mpi, tensorstack, trainer
-from k8s.sandbox.controllers.deployments import DeploymentKind
+from k8s.sandbox.controllers import batch, kubeflow, mpi, tensorstack, trainer
+from k8s.sandbox.controllers.batch import DeploymentKind
 from k8s.sandbox.controllers.reconcile import RESTARTS, ObservedJob, Plan, apply_plan
 
 # Operators need no more of a kind than its resource and its operator's name.
@@ -45,7 +45,7 @@ class Operator:
 
 OPERATORS: Mapping[str, Operator] = {
     "job-controller": Operator(batch.decide),
-    DeploymentKind.operator: Operator(deployments.decide),
+    DeploymentKind.operator: Operator(batch.decide_deployment),
     "training-operator": Operator(kubeflow.decide),
     "training-operator-mpi": Operator(mpi.decide, mpi.OWNED),
     "trainer": Operator(trainer.decide, reads=TRAINING_RUNTIMES),

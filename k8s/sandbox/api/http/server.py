@@ -21,7 +21,7 @@ from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.admission.deletion import now
 from k8s.sandbox.api.admission.registry import Registry
-from k8s.sandbox.api.admission.unsupported import warnings_of
+from k8s.sandbox.api.admission.validation import warnings_of
 from k8s.sandbox.api.api_errors import ApiError
 from k8s.sandbox.api.http import bodies, discovery, lists
 from k8s.sandbox.api.http.listening import BACKLOG, HANDSHAKE_S, listen

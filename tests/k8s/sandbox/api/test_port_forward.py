@@ -17,8 +17,7 @@ from k8s.client.auth.cluster_config import ClusterConfig
 from k8s.client.client import Client
 from k8s.errors import KubeError
 from k8s.jobs.port_forward import forward
-from k8s.sandbox.api.streams.pod_forward import POLL_S
-from k8s.sandbox.api.streams.spdy_tunnel import DICTIONARY, PROTOCOL
+from k8s.sandbox.api.streams.pod_forward import DICTIONARY, POLL_S, TUNNEL_PROTOCOL
 from k8s.sandbox.pod_folder import port_socket
 from tests.k8s.sandbox.calls import PATIENCE_S, Api, pod
 
@@ -190,9 +189,9 @@ async def tunnel(api: Api) -> AsyncIterator[SpdyClient]:
     url, headers = api.url + api.path("pods", "p", "portforward"), {"Authorization": f"Bearer {api.token}"}
     async with (
         asyncio.timeout(PATIENCE_S),
-        api.session.ws_connect(url, protocols=[PROTOCOL], headers=headers, max_msg_size=0) as socket,
+        api.session.ws_connect(url, protocols=[TUNNEL_PROTOCOL], headers=headers, max_msg_size=0) as socket,
     ):
-        assert socket.protocol == PROTOCOL
+        assert socket.protocol == TUNNEL_PROTOCOL
         yield SpdyClient(socket)
 
 

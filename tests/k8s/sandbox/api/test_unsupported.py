@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from k8s.sandbox.api.admission.unsupported import MAX_WARNING_LENGTH, MAX_WARNINGS, warnings_of
-from k8s.sandbox.api.admission.validation import REFUSED
+from k8s.sandbox.api.admission.validation import MAX_WARNING_LENGTH, MAX_WARNINGS, REFUSED, warnings_of
 from k8s.sandbox.api.http.server import Server
 from k8s.sandbox.api.store import Store
 from tests.k8s.sandbox.calls import TORCH_JOBS, Answer, Api, Object, job, pod, torch_job

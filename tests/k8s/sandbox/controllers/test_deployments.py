@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from k8s.sandbox.controllers import deployments
-from k8s.sandbox.controllers.deployments import HASH
+from k8s.sandbox.controllers.batch import HASH, decide_deployment
 from k8s.sandbox.controllers.operators import KINDS
 from k8s.sandbox.controllers.reconcile import ObservedJob, Plan
 from tests.k8s.sandbox.live.running import Manifest
@@ -20,7 +19,7 @@ def deployment(replicas: int = 1, image: str = "a", **spec: Any) -> Manifest:
 
 
 def decide(obj: Manifest, pods: list[Manifest]) -> Plan:
-    return deployments.decide(ObservedJob(KINDS[-1], obj, pods))
+    return decide_deployment(ObservedJob(KINDS[-1], obj, pods))
 
 
 def pods_of(obj: Manifest, phase: str = "Running") -> list[Manifest]:

@@ -1,4 +1,4 @@
-"""Code in the pods of the sandbox: a user's folder, a packaged trainer, and what git or rsync fetch."""
+"""Code in the pods of the sandbox: a user's folder, a packaged trainer, and what git fetches."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from k8s.errors import KubeError
 from k8s.job_spec import ConfigFile, JobSpec, Mount
 from k8s.jobs.create import create_job, delete_job
 from k8s.kinds import JobRef
-from k8s.kinds.kubeflow.pytorch_job import PYTORCH_JOBS, PyTorchJob
+from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models.resources import CONFIG_MAPS, PODS
-from tests.k8s.sandbox.live.running import Space, has, phase
+from tests.k8s.sandbox.live.running import Space, phase
 from tests.k8s.sandbox.node.test_git_sync import commit, git, make_repository
 from tui.jobs.new_job.job_files import read_job_files
 
@@ -181,17 +181,3 @@ async def test_a_missing_git_branch_is_reported_in_the_pod_status_the_log_and_wh
     # Both pods fetch it, and the first to fail is named.
     first = re.search(r"the code of (\S+) \(rank [01]\) cannot be fetched: init-code ended with exit 1", said)
     assert first is not None and why in said and f" logs astray -i {first[1]} -c init-code" in said
-
-
-async def test_code_is_fetched_by_rsync_or_a_missing_rsync_is_reported(space: Space, tmp_path: Path) -> None:
-    (tmp_path / "net").mkdir()
-    (tmp_path / "net" / "train.py").write_text("import os; print(os.environ['RANK'], 'by rsync')\n")
-    spec = job("copied", f"{tmp_path}/net", "rsync", "python", "/root/code/net/train.py")
-    await submit(space, spec)
-    if shutil.which("rsync"):
-        assert await logs_of(space, "copied") == ["0 by rsync", "1 by rsync"]
-    else:
-        await space.comes(PYTORCH_JOBS, "copied", has("Failed"))
-        pod = await space.get(PODS, "copied-master-0")
-        state = pod["status"]["initContainerStatuses"][0]["state"]["terminated"]
-        assert state["message"] == 'exec: "rsync": executable file not found in $PATH'
