@@ -307,8 +307,14 @@ def with_cause(reason: str, cause: str) -> str:
     return f"{attempt[0] if attempt else ''}{cause}{left[0] if left else ''}"
 
 
+def without_leftovers(reason: str) -> str:
+    """Return the reason of an ended job without the pods that are still there for a moment."""
+    return _PODS_LEFT.sub("", reason)
+
+
 # Parts of a reason around the end of a container: see `_attempt`, `_why_failed`.
 _ATTEMPT = re.compile(r"\d+ of \d+: |restart \d+: ")
+_PODS_LEFT = re.compile(r"(?:^|; )\d+ pods? still there(?:, with \d+ GPUs?)?$")
 _LEFT = re.compile(r"(; no restart is left)?(; \d+ pods? still there(, with \d+ GPUs?)?)?$")
 
 

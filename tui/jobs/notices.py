@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from k8s.kinds.base import JobRef
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.status import Status
+from k8s.status.job import without_leftovers
 from k8s.status.pod import ASKED_TO_STOP
 from tui.jobs.filters import own_names
 from tui.options import NoticeEvent, NotifyOptions
@@ -234,14 +235,12 @@ class NoticeLog:
             job.status, NoticeEvent.RESTARTED
         )
         old = self._find(job.uid, event) if job.status in (*_BROKEN, Status.SUCCEEDED) else None
-        if old is not None and (reason := reason_text(job, Clock(old.at))) != reason_text(
-            before, Clock(old.at)
-        ):
+        if old is not None and (reason := _end_reason(job, old.at)) != _end_reason(before, old.at):
             self._put(replace(old, reason=reason))
 
 
 def _notice(event: NoticeEvent, at: datetime, job: Job, context: str, is_mine: bool) -> JobNotice:
-    reason = reason_text(job, Clock(at)) if job.status.is_final else job.reason
+    reason = _end_reason(job, at) if job.status.is_final else job.reason
     if event is NoticeEvent.SILENT:
         reason = trouble_text(job, Clock(at))
     elif event is NoticeEvent.NAN:
@@ -250,6 +249,10 @@ def _notice(event: NoticeEvent, at: datetime, job: Job, context: str, is_mine: b
         reason = next((f"{each.name}: {each.reason}" for each in job.instances if each.rank_restarts), "")
     reason = next((each.text for each in job.alerts if each.rule == event), reason)
     return JobNotice(at, event, job.ref, job.uid, context, str(job.status), reason, is_mine)
+
+
+def _end_reason(job: Job, at: datetime) -> str:
+    return without_leftovers(reason_text(job, Clock(at)))
 
 
 def _ended_at(job: Job, otherwise: datetime) -> datetime:

@@ -86,6 +86,12 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The reason that nothing could be read; not stored."""
 
     @property
+    def has_run(self) -> bool:
+        """Return False if its job ended before any of its pods had started."""
+        never_started = self.created_s is not None and self.started_s is None and not self.nodes
+        return not (never_started and self.status in ("Failed", "Deleted") and not self.tags)
+
+    @property
     def loss_tag(self) -> str:
         """Return the tag of the training loss; empty if there is none."""
         return loss_tag(self.tags)

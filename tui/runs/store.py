@@ -54,9 +54,9 @@ class RunStore:
         return found.loss if found is not None and not found.is_partial else None
 
     def records(self) -> list[RunRecord]:
-        """Return all records as they are now in the file, the newest last."""
+        """Return all records of jobs that ran, as they are now in the file, the newest last."""
         self._refresh()
-        return list(self._known().values())
+        return [each for each in self._known().values() if each.has_run]
 
     @property
     def size_bytes(self) -> int:

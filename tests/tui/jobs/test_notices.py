@@ -272,3 +272,17 @@ def test_the_notice_log_is_bounded() -> None:
     watched.see(*jobs)
     assert len(watched.see(*(replace(each, status=Status.FAILED) for each in jobs))) == 1000
     assert len(watched.log.items) == MAX_NOTICES
+
+
+def test_the_reason_of_an_ended_job_leaves_out_pods_that_are_still_there_for_a_moment() -> None:
+    cases = {
+        "2 pods still there, with 2 GPUs": "",
+        "rank 0 exit 1; no restart is left; 1 pod still there": "rank 0 exit 1; no restart is left",
+        "1 pod, still there": "1 pod, still there",
+    }
+    for reason, shown in cases.items():
+        watched = Watched()
+        watched.see(OLD)
+        (notice,) = watched.see(replace(OLD, status=Status.FAILED, reason=reason))
+        assert notice.reason == shown
+        assert watched.see(replace(OLD, status=Status.FAILED, reason=shown)) == []

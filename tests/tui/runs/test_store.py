@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tui.runs import store as module
 from tui.runs.record import RunRecord, TagSummary
@@ -33,6 +34,14 @@ def test_stored_runs_survive_a_restart_in_a_private_file(tmp_path: Path) -> None
     assert again.get("a") == run("a", 0.25)
     assert [(folder / RUNS_FILE).stat().st_mode & 0o777, first.size_bytes > 0] == [0o600, True]
     assert again.clear() == 4 and RunStore(folder).records() == [] and first.records() == []
+
+
+def test_jobs_that_never_started_are_no_past_runs() -> None:
+    store = RunStore()
+    waited = replace(run("w", status="Deleted"), tags={}, created_s=1.0)
+    for each in (waited, replace(waited, uid="n", nodes=("a",)), replace(waited, uid="s", started_s=2.0)):
+        store.add(each)
+    assert ([each.uid for each in store.records()], "w" in store) == (["n", "s"], True)
 
 
 def test_two_consoles_keep_each_others_runs(tmp_path: Path) -> None:
