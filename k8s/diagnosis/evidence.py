@@ -75,6 +75,8 @@ class Evidence:
     logs: tuple[ContainerLog, ...] = ()
     """Ends of the logs of a failed or restarting job."""
     causes: Sequence[FailureCause] = CAUSES
+    jobs: tuple[Job, ...] = ()
+    """All jobs, of which messages name one by its uid."""
     unseen: tuple[str, ...] = ()
     """Descriptions of what could not be read."""
 

@@ -117,6 +117,7 @@ async def gather(
         silent_s={
             each.ref.name: seconds_between(each.silence.since, now) for each in snapshot.jobs if each.silence
         },
+        jobs=snapshot.jobs,
         node_rows={row.name: row for row in snapshot.nodes},
         sees_all_pods=PODS.plural not in snapshot.problems,
         nodes=tuple(nodes) or None,

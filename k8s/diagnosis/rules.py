@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -124,7 +125,7 @@ _BLOCKERS: tuple[Rule, ...] = (
 
 def explain(evidence: Evidence) -> Answer:
     """Explain the state of a job, with the faults of its nodes and devices."""
-    answer = _explain(evidence)
+    answer = _with_preemptors(_explain(evidence), evidence.jobs)
     job = evidence.job
     if job.status is Status.SUCCEEDED:
         return answer
@@ -241,6 +242,26 @@ def _pod_facts(evidence: Evidence) -> list[Fact]:
         is_gone = job.status.is_final and not each.pod
         by_status.setdefault("Gone" if is_gone else each.status, []).append(each.name)
     return [Fact("pods", f"{status}: {names(found)}") for status, found in by_status.items()]
+
+
+# Kueue: "a workload (UID: …, JobUID: …)"; kube-scheduler: "Preempted by pod UID on node a".
+_PREEMPTOR = re.compile(r"a workload \(UID: [\w-]+, JobUID: ([\w-]+)\)|(?<=Preempted by )pod ([\w-]{36})\b")
+
+
+def _with_preemptors(answer: Answer, jobs: tuple[Job, ...]) -> Answer:
+    """Replace uids in messages about preemption by the job and its user."""
+
+    def named(text: str) -> str:
+        return _PREEMPTOR.sub(_name, text) if "reempted" in text else text
+
+    def _name(found: re.Match[str]) -> str:
+        uid = found[1] or found[2]
+        its = (job for job in jobs if job.uid == uid or any(each.pod_uid == uid for each in job.instances))
+        job = next(its, None)
+        return f"{job.ref.name} of {job.user}" if job is not None else found[0]
+
+    facts = tuple([Fact(fact.kind, named(fact.text)) for fact in answer.facts])
+    return replace(answer, sentence=named(answer.sentence), brief=named(answer.brief), facts=facts)
 
 
 def _ill_devices(evidence: Evidence) -> list[Fact]:

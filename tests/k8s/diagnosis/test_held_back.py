@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from k8s.diagnosis import objects as o
 from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.rules import explain
+from k8s.kinds import JobRef
 from k8s.models.namespace import Quota
 from k8s.status import Status
 from tests.support.evidence import (
@@ -165,6 +167,25 @@ def test_an_evicted_or_deactivated_workload_reports_the_reason() -> None:
     )
     stopped = queued(workload=workload(active=False))
     assert stopped.sentence == "Kueue has deactivated it: its Workload in queue research is not active."
+
+
+def test_the_job_that_preempted_another_is_named_with_its_user() -> None:
+    urgent = replace(job_of([]), ref=JobRef("lab", "urgent", "Job", "batch/v1"), uid="u-7", user="mai")
+    for uid, name in (("u-7", "urgent of mai"), ("UNKNOWN", "a workload (UID: w-1, JobUID: UNKNOWN)")):
+        message = f"Preempted to accommodate a workload (UID: w-1, JobUID: {uid}) due to reclamation"
+        evicted = {"type": "Evicted", "status": "True", "reason": "Preempted", "message": message}
+        answer = queued(workload=workload(evicted), jobs=(urgent,))
+        assert answer.sentence.endswith(f"Preempted to accommodate {name} due to reclamation.")
+    pod_uid = "0f9a4f6e-55a1-4c65-9d5b-6a53f7a0c111"
+    preemptor = msgspec.structs.replace(instance(), pod_uid=pod_uid)
+    message = f"Preempted by pod {pod_uid} on node n1"
+    answer = explained(
+        instance(status=Status.FAILED),
+        status=Status.FAILED,
+        events=[event("bert-master-0", "Preempted", message)],
+        jobs=(replace(urgent, instances=(preemptor,)),),
+    )
+    assert answer.sentence == "Failed: bert-master-0 was preempted: Preempted by urgent of mai on node n1."
 
 
 def test_a_missing_or_inactive_local_queue_is_named() -> None:
