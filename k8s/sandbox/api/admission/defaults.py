@@ -88,7 +88,8 @@ def _service(obj: Object) -> None:
     if spec.setdefault("type", "ClusterIP") != "ExternalName":
         spec["clusterIPs"] = [spec.setdefault("clusterIP", LOOPBACK)]
     for port in spec.get("ports", ()):
-        port.setdefault("targetPort", port["port"])
+        if "port" in port:
+            port.setdefault("targetPort", port["port"])
         port.setdefault("protocol", "TCP")
         # Nothing would listen there: ports of pods are reached by forwarding them.
         port.pop("nodePort", None)

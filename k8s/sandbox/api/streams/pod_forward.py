@@ -4,7 +4,7 @@ The websocket has two channels for each port, or carries SPDY/3.1 in its message
 since 1.31: it knows no other way. The client opens two streams for each connection: `error`, which only the
 server writes to, and `data`. Streams have no flow control, as in spdystream.
 
-All pods share this machine's loopback, so a pod's port is this machine's port, unless a socket file of the pod
+All pods share the loopback, so a pod's port is this machine's port, unless a socket file of the pod
 stands for it, as for its TensorBoard.
 Source: draft-mbelshe-httpbis-spdy-00; `tools/portforward` in client-go.
 """
