@@ -25,17 +25,9 @@ from trainer.ddp_arguments import (
 )
 
 __all__ = [
-    "DATASETS",
-    "FROM_FILES",
-    "MODELS",
-    "OF_TOKENS",
-    "TRAINERS",
-    "Argument",
-    "Launcher",
-    "Trainer",
-    "UnknownName",
-    "find",
-]
+    "DATASETS", "FROM_FILES", "MODELS", "OF_TOKENS", "TRAINERS", "Argument", "Launcher", "Trainer",
+    "UnknownName", "find",
+]  # fmt: skip
 
 _MPI_ARGUMENTS = (
     Argument("model", "resnet50", "", "Network to measure: torchvision's, or a tiny one",

@@ -38,18 +38,9 @@ from k8s.models.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS, Resource
 LONGEST_LABEL = 63
 # Metadata that belongs to one object only.
 MADE_BY_SERVERS = (
-    "uid",
-    "resourceVersion",
-    "creationTimestamp",
-    "generation",
-    "managedFields",
-    "selfLink",
-    "ownerReferences",
-    "finalizers",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generateName",
-)
+    "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink",
+    "ownerReferences", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName",
+)  # fmt: skip
 # Added by the Job controller to the template of its object.
 _MADE_LABELS = frozenset(
     {

@@ -71,22 +71,7 @@ def kind_of(ref: JobRef) -> JobKind:
 
 
 __all__ = [
-    "CREATABLE",
-    "KINDS",
-    "RUNNABLE",
-    "CreatableKind",
-    "DeclaredJob",
-    "ElasticKind",
-    "ElasticSize",
-    "JobKind",
-    "JobRef",
-    "MPIKind",
-    "MPILauncherKind",
-    "MPIRun",
-    "Manifest",
-    "NeededObject",
-    "PodMPIKind",
-    "Replica",
-    "RunnableKind",
-    "kind_of",
-]
+    "CREATABLE", "KINDS", "RUNNABLE", "CreatableKind", "DeclaredJob", "ElasticKind", "ElasticSize",
+    "JobKind", "JobRef", "MPIKind", "MPILauncherKind", "MPIRun", "Manifest", "NeededObject",
+    "PodMPIKind", "Replica", "RunnableKind", "kind_of",
+]  # fmt: skip

@@ -11,25 +11,7 @@ from k8s.logs.read import LinePrinter, Options, choose, read
 from k8s.logs.tail import JobRanks, find_ranks
 
 __all__ = [
-    "EVERYTHING",
-    "Feed",
-    "Follower",
-    "Item",
-    "JobLogs",
-    "JobRanks",
-    "LinePrinter",
-    "LogLine",
-    "LogRequest",
-    "LogSelection",
-    "Mark",
-    "Marker",
-    "Options",
-    "RankRow",
-    "Target",
-    "choose",
-    "find_ranks",
-    "in_time_order",
-    "read",
-    "targets_of",
-    "write_stamp",
-]
+    "EVERYTHING", "Feed", "Follower", "Item", "JobLogs", "JobRanks", "LinePrinter", "LogLine",
+    "LogRequest", "LogSelection", "Mark", "Marker", "Options", "RankRow", "Target", "choose",
+    "find_ranks", "in_time_order", "read", "targets_of", "write_stamp",
+]  # fmt: skip

@@ -11,65 +11,27 @@ from functools import lru_cache
 from k8s.models import Container, PodSpec, Quantities, Resources, quantity
 
 KNOWN = (
-    "nvidia.com/gpu",
-    "nvidia.com/gpu.shared",
-    "nvidia.com/mig-*",
+    "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*",
     "nvidia.com/[A-Z]*_*",  # KubeVirt: GRID_T4-8Q, GH100_H100_SXM5_80GB
-    "volcano.sh/vgpu-number",
-    "volcano.sh/gpu-mem.128Mi",
-    "volcano.sh/gpu-core.percentage",
-    "tke.cloud.tencent.com/qgpu-*",
-    "alpha.kubernetes.io/nvidia-gpu",
-    "amd.com/gpu",
+    "volcano.sh/vgpu-number", "volcano.sh/gpu-mem.128Mi", "volcano.sh/gpu-core.percentage",
+    "tke.cloud.tencent.com/qgpu-*", "alpha.kubernetes.io/nvidia-gpu", "amd.com/gpu",
     "amd.com/?px_nps*",  # partitions: cpx_nps4
-    "gpu.intel.com/i915",
-    "gpu.intel.com/xe",
-    "habana.ai/gaudi*",
-    "huawei.com/[Aa]scend*",
-    "google.com/tpu",
-    "aws.amazon.com/neuron",
-    "aws.amazon.com/neuron[cd]*",
-    "cambricon.com/mlu",
-    "cambricon.com/mlu[0-9]*",
-    "cambricon.com/vmlu",
-    "hygon.com/dcu",
-    "hygon.com/dcunum",
-    "mthreads.com/gpu",
-    "mthreads.com/vgpu",
-    "iluvatar.*/gpu",
-    "enflame.com/gcu",
-    "kunlunxin.com/xpu",
-    "metax-tech.com/gpu",
-    "aliyun.com/gpu",
-    "aliyun.com/gpu-mem",
+    "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi*", "huawei.com/[Aa]scend*",
+    "google.com/tpu", "aws.amazon.com/neuron", "aws.amazon.com/neuron[cd]*", "cambricon.com/mlu",
+    "cambricon.com/mlu[0-9]*", "cambricon.com/vmlu", "hygon.com/dcu", "hygon.com/dcunum",
+    "mthreads.com/gpu", "mthreads.com/vgpu", "iluvatar.*/gpu", "enflame.com/gcu", "kunlunxin.com/xpu",
+    "metax-tech.com/gpu", "aliyun.com/gpu", "aliyun.com/gpu-mem",
     # Drivers of resource claims, which stand for the devices they manage.
-    "gpu.nvidia.com",
-    "gpu.amd.com",
-    "gpu.intel.com",
-    "gaudi.intel.com",
-    "tpu.google.com",
+    "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gaudi.intel.com", "tpu.google.com",
     "gpu.example.com",
-)
+)  # fmt: skip
 """Patterns of accelerator resources, for `fnmatch`."""
 # Prefixes of resources that are certainly not NVIDIA's.
 _OTHER_VENDORS = (
-    "amd.com/",
-    "gpu.amd.com",
-    "gpu.intel.com",
-    "gaudi.intel.com",
-    "habana.ai/",
-    "huawei.com/",
-    "google.com/",
-    "tpu.google.com",
-    "aws.amazon.com/",
-    "cambricon.com/",
-    "metax-tech.com/",
-    "hygon.com/",
-    "mthreads.com/",
-    "iluvatar.",
-    "enflame.com/",
-    "kunlunxin.com/",
-)
+    "amd.com/", "gpu.amd.com", "gpu.intel.com", "gaudi.intel.com", "habana.ai/", "huawei.com/",
+    "google.com/", "tpu.google.com", "aws.amazon.com/", "cambricon.com/", "metax-tech.com/",
+    "hygon.com/", "mthreads.com/", "iluvatar.", "enflame.com/", "kunlunxin.com/",
+)  # fmt: skip
 Counts = dict[str, int]
 # Container lists to remember, so that those of a job's pods are counted once.
 _MAX_CACHED = 4096

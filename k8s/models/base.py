@@ -12,37 +12,15 @@ from msgspec.structs import force_setattr
 
 # Prefixes. Other annotations are often larger than the remaining object.
 ANNOTATION_PREFIXES = (
-    "ALIYUN_COM_GPU",
-    "ack.",
-    "aliyun.com/",
-    "arena.kubeflow.org/",
-    "batch.kubernetes.io/",
-    "description",
-    "gpu-fraction",
-    "gpu-memory",
-    "gpuconsole.dev/",
-    "hami.io/node-dcu-register",
-    "hami.io/node-mlu-register",
-    "hami.io/node-nvidia-register",
-    "jobset.sigs.k8s.io/",
-    "kai.scheduler/",
-    "kubectl.kubernetes.io/default-",
-    "kueue.x-k8s.io/",
-    "notebooks.kubeflow.org/creator",
-    "opendatahub.io/username",
-    "owner",
-    "ray.io/",
-    "requestGPUsOfJobOwner",
-    "runai/",
-    "scheduler.framework.gpushare.",
-    "scheduling.k8s.io/",
-    "scheduling.volcano.sh/",
-    "scheduling.x-k8s.io/",
-    "tensorstack.dev/",
-    "topology.kubernetes.io/",
-    "trainer.kubeflow.org/",
-    "volcano.sh/",
-)
+    "ALIYUN_COM_GPU", "ack.", "aliyun.com/", "arena.kubeflow.org/", "batch.kubernetes.io/",
+    "description", "gpu-fraction", "gpu-memory", "gpuconsole.dev/", "hami.io/node-dcu-register",
+    "hami.io/node-mlu-register", "hami.io/node-nvidia-register", "jobset.sigs.k8s.io/",
+    "kai.scheduler/", "kubectl.kubernetes.io/default-", "kueue.x-k8s.io/",
+    "notebooks.kubeflow.org/creator", "opendatahub.io/username", "owner", "ray.io/",
+    "requestGPUsOfJobOwner", "runai/", "scheduler.framework.gpushare.", "scheduling.k8s.io/",
+    "scheduling.volcano.sh/", "scheduling.x-k8s.io/", "tensorstack.dev/", "topology.kubernetes.io/",
+    "trainer.kubeflow.org/", "volcano.sh/",
+)  # fmt: skip
 # Keys of further annotations that the user wants to see.
 _WANTED: list[str] = []
 MAX_SHARED = 4096

@@ -25,16 +25,11 @@ _REGISTERS = (
     ("cambricon.com/", "hami.io/node-mlu-register"),
 )
 _MARKS = (
-    f"{_GPU}.product",
-    f"{_GPU}.sharing-strategy",
-    "cloud.google.com/gke-gpu-sharing-strategy",
-    "cloud.google.com/gke-gpu-partition-size",
-    "cloud.google.com/gke-max-shared-clients-per-gpu",
-    f"{_GPU}.count",
-    f"{_GPU}.replicas",
-    "amd.com/compute-memory-partition",
+    f"{_GPU}.product", f"{_GPU}.sharing-strategy", "cloud.google.com/gke-gpu-sharing-strategy",
+    "cloud.google.com/gke-gpu-partition-size", "cloud.google.com/gke-max-shared-clients-per-gpu",
+    f"{_GPU}.count", f"{_GPU}.replicas", "amd.com/compute-memory-partition",
     "amd.com/gpu.compute-memory-partition",
-)
+)  # fmt: skip
 _AMD_PARTS = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
 # Partitions of a whole GPU by MIG profile: by its compute slices, unless it has twice the usual memory.
 _MIG = re.compile(r"(?:^|-MIG-|/mig-)([1-7])g\.(\d{1,3})gb")
@@ -110,10 +105,7 @@ def fraction_of(meta: Meta) -> float | None:
         fraction = float(text) * max(1, _number(meta.annotation("gpu-fraction-num-devices")))
     except ValueError:
         return None
-    return fraction if 0 < fraction < _MOST else None
-
-
-_MOST = 1000.0
+    return fraction if 0 < fraction < 1000 else None
 
 
 def reserves_gpu(meta: Meta) -> bool:

@@ -19,13 +19,6 @@ from k8s.sandbox.launcher import (
 )
 
 __all__ = [
-    "SandboxAddress",
-    "SandboxOptions",
-    "SandboxStatus",
-    "is_running",
-    "kubeconfig_path",
-    "reset",
-    "start",
-    "status",
-    "stop",
-]
+    "SandboxAddress", "SandboxOptions", "SandboxStatus", "is_running", "kubeconfig_path", "reset",
+    "start", "status", "stop",
+]  # fmt: skip

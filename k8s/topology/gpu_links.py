@@ -26,17 +26,10 @@ from k8s.topology.smi_text import COMMAND, UnreadableTopology, read_topology
 
 # Parts of the names or images of pods that see every GPU of their node, the most likely first.
 SEE_ALL = (
-    "nvidia-dcgm",
-    "dcgm-exporter",
-    "nvidia-driver-daemonset",
-    "nvidia-device-plugin",
-    "k8s-device-plugin",
-    "nvidia-gpu-device-plugin",
-    "gpu-feature-discovery",
-    "nvidia-container-toolkit",
-    "nvidia-operator-validator",
-    "nvidia-mig-manager",
-)
+    "nvidia-dcgm", "dcgm-exporter", "nvidia-driver-daemonset", "nvidia-device-plugin",
+    "k8s-device-plugin", "nvidia-gpu-device-plugin", "gpu-feature-discovery",
+    "nvidia-container-toolkit", "nvidia-operator-validator", "nvidia-mig-manager",
+)  # fmt: skip
 # Searched if the user may not list the pods of all namespaces.
 USUAL_NAMESPACES = (
     "gpu-operator",

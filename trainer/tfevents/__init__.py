@@ -14,21 +14,7 @@ from trainer.tfevents.stream import MOST_TEXTS, EventStream, Restart, ScalarSeri
 from trainer.tfevents.writer import EventWriter
 
 __all__ = [
-    "BYTES",
-    "MOST_TEXTS",
-    "VARINT",
-    "BrokenEvents",
-    "Columns",
-    "EventFiles",
-    "EventFolder",
-    "EventStream",
-    "EventWriter",
-    "Hparams",
-    "NewPoints",
-    "Restart",
-    "RunText",
-    "ScalarCurve",
-    "ScalarSeries",
-    "message_fields",
-    "read_varint",
-]
+    "BYTES", "MOST_TEXTS", "VARINT", "BrokenEvents", "Columns", "EventFiles", "EventFolder",
+    "EventStream", "EventWriter", "Hparams", "NewPoints", "Restart", "RunText", "ScalarCurve",
+    "ScalarSeries", "message_fields", "read_varint",
+]  # fmt: skip

@@ -31,17 +31,9 @@ from tui.text.format import NOTHING, count, duration, number, plural, si
 from tui.text.natural_order import tell_apart
 
 __all__ = [
-    "PAINTS",
-    "X_AXES",
-    "Drawing",
-    "Picture",
-    "Piece",
-    "PlotCurve",
-    "PlotOptions",
-    "StepAxis",
-    "XAxis",
+    "PAINTS", "X_AXES", "Drawing", "Picture", "Piece", "PlotCurve", "PlotOptions", "StepAxis", "XAxis",
     "draw",
-]
+]  # fmt: skip
 
 _ASCII = str.maketrans({"…": "~", NOTHING: "-"})
 _SWATCH_CELLS = 3
