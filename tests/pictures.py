@@ -22,9 +22,25 @@ from tui.options import ConsoleOptions
 FOLDER = ROOT / ".github" / "pictures"
 SIZE = (120, 40)
 SANDBOX = ("--nodes", "3", "--gpus-per-node", "8", "--links", "dgx-a100")
-WAIT_S = 180.0
+WAIT_S = 900.0
 RAN = ("sh", "-c", "echo 'accuracy 0.9871'")
-FAILED = ("sh", "-c", "echo 'CUDA error: out of memory' >&2; exit 1")
+FAILED = ("python", "-c", "raise ValueError('shard 7 of 64 is cut: 8,192 of 65,536 bytes')")
+HUNG = """
+import time
+import torch
+import torch.distributed as dist
+
+def load_shard(step):
+    time.sleep(3600)
+
+dist.init_process_group("gloo")
+for step in range(40):
+    print(f"step {step} loss {2.4 / (step + 1) ** 0.3:.4f}", flush=True)
+    if step == 39 and dist.get_rank() == 1:
+        load_shard(step)
+    dist.all_reduce(torch.ones(4))
+    time.sleep(0.2)
+"""
 
 
 def main() -> int:
@@ -35,7 +51,7 @@ def main() -> int:
             os.environ[key] = name
         try:
             gpuconsole("sandbox", "start", *SANDBOX)
-            submit_jobs()
+            submit_jobs(Path(name))
             kubeconfig = gpuconsole("sandbox", "kubeconfig").strip()
             options = ConsoleOptions(kubeconfig=kubeconfig, state_folder=Path(name))
             asyncio.run(visit(options))
@@ -50,12 +66,16 @@ def gpuconsole(*words: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def submit_jobs() -> None:
-    """Start two jobs that learn, one that waits, one that sleeps, and two that end."""
+def submit_jobs(folder: Path) -> None:
+    """Start two jobs that learn, one that hangs, one that waits, one that sleeps, and two that end."""
+    script = folder / "train.py"
+    script.write_text(HUNG)
     image = ("--image", "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime")
     pytorch = ("--sandbox", "submit", "pytorch", *image)
     gpuconsole(*pytorch, "--name", "lr-sweep-3e4", "--gpus", "1", "--", *RAN)
     gpuconsole(*pytorch, "--name", "vit-h-probe", "--gpus", "2", "--", *FAILED)
+    hung = ("--workers", "2", "--gpus", "1", "--debuggable", "--", "python", str(script))
+    gpuconsole(*pytorch, "--name", "swin-moe", *hung)
     ddp = ("--trainer", "ddp", "--", "--epochs", "60")
     gpuconsole(*pytorch, "--name", "digits-baseline", "--workers", "2", "--gpus", "2", *ddp)
     gpuconsole(*pytorch, "--name", "digits-wide", "--gpus", "2", *ddp)
@@ -72,6 +92,9 @@ async def visit(options: ConsoleOptions) -> None:
             jobs = {job.ref.name: job.status for job in console.snapshot.jobs}
             return jobs.get("digits-baseline") is Status.RUNNING and jobs.get("vit-h-probe") is Status.FAILED
 
+        def shows(words: str) -> Callable[[], bool]:
+            return lambda: words in text_of(console)
+
         async def show(name: str, *keys: str) -> None:
             await pilot.press(*keys)
             await save(pilot, name)
@@ -80,7 +103,8 @@ async def visit(options: ConsoleOptions) -> None:
         await pilot.press("N", "g")
         await until(pilot, lambda: all("loss" in log_of(job) for job in ("digits-baseline", "digits-wide")))
         await asyncio.to_thread(wait_for_lines, 16)
-        await until(pilot, lambda: " ETA " in text_of(console))
+        await until(pilot, shows(" ETA "))
+        await until(pilot, shows("ValueError: shard 7"))
         await until(pilot, lambda: len(re.findall(r"[▇▆▅▄▃▂▁]{6}", text_of(console))) >= 2)
         await show("home")
         await show("node_jobs", "1", "l")
@@ -104,8 +128,14 @@ async def visit(options: ConsoleOptions) -> None:
         await asyncio.sleep(2)
         await show("curves")
         await show("why", "escape", "escape", *":why llm-70b-eval", "enter")
+        await pilot.press("escape", *":diagnose swin-moe", "enter")
+        await until(pilot, shows("never entered"))
+        await show("hang")
+        await pilot.press("escape", "g", "space", "j", "space", "C")
+        await until(pilot, shows("digits-wide"))
+        await show("compare")
         await show("palette", "escape", "ctrl+p", *"logs")
-        await show("delete", "escape", "g", "space", "j", "space", "ctrl+d")
+        await show("delete", "escape", "ctrl+d")
         await show("help", "escape", "question_mark")
         await pilot.press("escape", "n")
         await asyncio.sleep(2)
@@ -113,7 +143,7 @@ async def visit(options: ConsoleOptions) -> None:
     make_tour()
 
 
-TOUR = ("home", "why", "nodes", "job", "logs", "curves", "new", "delete")
+TOUR = ("home", "why", "hang", "job", "logs", "curves", "compare", "new")
 """The pictures of the tour, in their order."""
 STEP_S = 3
 """Seconds for which each picture is shown."""
