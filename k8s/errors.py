@@ -18,8 +18,22 @@ KubeError                  what failed, why in the server's words, what to do ne
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
+
+_COMMAND_AT_END = re.compile(r": (?:gpuconsole|kubectl|export) [^:]*$")
+
+
+def join_sentences(*parts: str) -> str:
+    """Join sentences on one line, with a full stop between those that lack one.
+
+    Those that end with a command come last, so that it can be copied as it is.
+    """
+    texts = [" ".join(part.split()) for part in parts if part.strip()]
+    texts.sort(key=lambda text: bool(_COMMAND_AT_END.search(text)))
+    *firsts, last = texts or [""]
+    return " ".join([*(text if text[-1] in ".!?…:" else f"{text}." for text in firsts), last])
 
 
 class KubeError(Exception):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from k8s import errors
 from tests import ROOT
 
 SOURCES = sorted(
@@ -84,6 +85,32 @@ def test_docstrings_are_plain_technical_english(
 )
 def test_clauses_are_distinguished_from_nouns_and_verbs(text: str, is_found: bool) -> None:
     assert bool(CLAUSE.match(text)) is is_found
+
+
+MESSAGES = {
+    *(name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, Exception)),
+    "WrongUsage",
+    "Cause",
+}
+UNFINISHED = re.compile(r"(?<![.!?…:\0]|\n)$|\.\.|\(\)|  |\s[.,:;]|\.:|: ?\.")
+FINISHED_BY_COMMAND = re.compile(r": [^:]*$|e\.g\. gpuconsole [a-z]+$")
+
+
+def test_sentences_of_errors_and_causes_are_complete(trees: dict[Path, ast.Module]) -> None:
+    """Each ends with a full stop, or with a command to paste: they may be joined on one line."""
+    found, count = [], 0
+    for path, tree in trees.items():
+        calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+        for node in calls if path.parts[0] in ("tui", "k8s") else ():
+            if ast.unparse(node.func).split(".")[-1] in MESSAGES:
+                for value in (*node.args, *(each.value for each in node.keywords)):
+                    parts = value.values if isinstance(value, ast.JoinedStr) else [value]
+                    texts = [each.value if isinstance(each, ast.Constant) else "\0" for each in parts]
+                    text = "".join(str(each or "") for each in texts)
+                    count += text not in ("", "\0")
+                    if text and UNFINISHED.search(text) and not FINISHED_BY_COMMAND.search(text):
+                        found.append(f"{path}:{node.lineno}: {text!r}")
+    assert found == [] and count > 200
 
 
 def test_names_of_tests_state_behaviour_in_plain_english(trees: dict[Path, ast.Module]) -> None:

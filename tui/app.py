@@ -24,7 +24,7 @@ from textual.theme import Theme
 from textual.worker import Worker
 
 import themes
-from k8s.errors import KubeError
+from k8s.errors import KubeError, join_sentences
 from k8s.snapshot import ClusterSnapshot, Job
 from k8s.text.sanitize import sanitize, sanitize_lines
 from tui.actions import run_action
@@ -496,7 +496,7 @@ class Console(PacedApp[int]):
             self._pending_notices.append(again)
             return
         message = self.advice(message)
-        words = " ".join(part for part in (title, *message.split("\n")) if part)
+        words = join_sentences(title, *message.split("\n"))
         fits = cell_len(words) < self.size.width - 3
         if severity != "error" and fits and not is_toast and isinstance(self.screen, View):
             self.screen.flash(words, severity, for_s=timeout or FLASH_S)

@@ -220,6 +220,7 @@ def _answer(evidence: Evidence, found: dict[Rule, Cause]) -> Answer:
             *unseen,
         )
     )
+    facts = {fact: None for fact in facts if fact.text not in first.sentence}
     advice = dict.fromkeys(line for cause in causes for line in cause.help)
     brief = "" if next(iter(found)) in _VAGUE else first.brief or first.sentence.removesuffix(".")
     return Answer(status, first.sentence, tuple(facts), tuple(advice), brief, bool(first.brief))

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from k8s.client.client import Client
 from k8s.cluster.discovery import RestMapper
-from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
+from k8s.errors import Conflict, Forbidden, Invalid, KubeError, NotFound, join_sentences
 from k8s.job_spec import JOB_FIELDS, NO_FILES, JobFiles, JobSpec, problems_of
 from k8s.jobs.owned_objects import (
     JOB_LABEL,
@@ -172,7 +172,7 @@ async def create_manifest(
         error = await _of_namespace(client, caught, namespace)
         if left := await transaction.roll_back():
             remains = f"This may be left in namespace {namespace}: {', '.join(left)}."
-            error.hint = f"{error.hint} {remains}".strip()
+            error.hint = join_sentences(error.hint, remains)
         if error is caught:
             raise
         try:

@@ -19,6 +19,7 @@ from k8s.errors import (
     Throttled,
     Unauthorized,
     from_status,
+    join_sentences,
 )
 
 ANYTHING: st.SearchStrategy[Any] = st.recursive(
@@ -26,6 +27,25 @@ ANYTHING: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=10,
 )
+
+
+@pytest.mark.parametrize(
+    ("parts", "line"),
+    [
+        (("Could not list pods.", "", "Log in."), "Could not list pods. Log in."),
+        (("connection refused", "Retrying automatically."), "connection refused. Retrying automatically."),
+        (
+            ("It is not running. Start it with: gpuconsole sandbox start", "ctrl+r retries now."),
+            "ctrl+r retries now. It is not running. Start it with: gpuconsole sandbox start",
+        ),
+        (("Job vit:", "no\n quota", "at gpu-1"), "Job vit: no quota. at gpu-1"),
+        (("", " "), ""),
+    ],
+)
+def test_joined_sentences_end_before_the_next_and_a_command_comes_last(
+    parts: tuple[str, ...], line: str
+) -> None:
+    assert join_sentences(*parts) == line
 
 
 @pytest.mark.parametrize(

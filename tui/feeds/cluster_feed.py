@@ -26,6 +26,7 @@ from k8s.errors import (
     Throttled,
     Unauthorized,
     Unreachable,
+    join_sentences,
     without_frames,
 )
 from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
@@ -473,14 +474,13 @@ def trouble_of(
         found = [(mirror, problem) for mirror, problem in ailing if isinstance(problem, kind)]
         if found:
             problem = found[0][1]
-            reason = problem.why or problem.what
+            reason, retry = problem.why or problem.what, "ctrl+r retries now."
             if isinstance(problem, Unauthorized):
-                reason = f"{problem.details} ctrl+r retries now."
+                reason = join_sentences(problem.why, problem.hint, retry)
             elif isinstance(problem, NotKubernetes):
-                reason = f"{problem.what} {problem.details} ctrl+r retries now."
+                reason = join_sentences(problem.what, problem.why, problem.hint, retry)
             elif isinstance(problem, Unreachable):
-                said = filter(None, (f"{reason.rstrip('.')}.", problem.hint))
-                reason = f"{' '.join(said)} Retrying automatically; ctrl+r retries now."
+                reason = join_sentences(reason, problem.hint, f"Retrying automatically; {retry}")
             if unanswered is None and len(ailing) < sum(not mirror.state.is_absent for mirror in mirrors):
                 reason = f"{', '.join(mirror.resource.full_name for mirror, _ in found)}: {reason}"
             last_seen_s = [mirror.last_seen_s for mirror, _ in ailing if mirror.last_seen_s]

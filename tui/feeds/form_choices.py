@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from k8s.client.client import Client
-from k8s.errors import KubeError, NotFound
+from k8s.errors import KubeError, NotFound, join_sentences
 from k8s.models.resources import CLAIMS, NAMESPACES, NODES, SECRETS, TRAINING_RUNTIMES, Resource
 from k8s.snapshot import ClusterSnapshot
 from tui.text.format import plural
@@ -108,8 +108,7 @@ async def _fetch(client: Client, listing: _Listing, namespace: str) -> FieldChoi
     except NotFound:
         return FieldChoices()  # not served here
     except KubeError as error:
-        why = " ".join(error.why.split())
-        return FieldChoices(problem=f"Cannot list {listing.title}, type a name. {why}".strip())
+        return FieldChoices(problem=join_sentences(f"Cannot list {listing.title}, type a name.", error.why))
     options = [
         (listing.prefix + str((each.get("metadata") or {}).get("name", "")), listing.describe(each))
         for each in found

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from k8s.client.client import Client
-from k8s.errors import KubeError
+from k8s.errors import KubeError, join_sentences
 from k8s.jobs.permissions import Permissions, ResourceAttributes
 from k8s.models import Event, convert
 from k8s.models.resources import EVENTS
@@ -93,4 +93,4 @@ def _chief(job: Job) -> Instance | None:
 
 def error_line(error: KubeError) -> str:
     """Format an error as one line."""
-    return " ".join(part for part in (error.what, error.why) if part)
+    return join_sentences(error.what, error.why)

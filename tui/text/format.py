@@ -280,8 +280,9 @@ def names_there_are(word: str, names: Iterable[str]) -> str:
     known = [sanitize(name) for name in names]
     near = next(iter(get_close_matches(word, known, 1)), "")
     more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
-    listed = ", ".join(known[:MOST_NAMES]) or "none"
-    return (f"Did you mean {near}? " if near else "") + f"There are: {listed}{more}."
+    if not known:
+        return "There are none."
+    return (f"Did you mean {near}? " if near else "") + f"There are: {', '.join(known[:MOST_NAMES])}{more}."
 
 
 def listed(names: Sequence[str], most: int = 10) -> str:

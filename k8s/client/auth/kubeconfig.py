@@ -110,9 +110,11 @@ class Kubeconfig:
         context_name = name or self.current
         context = next((each for each in self.contexts if each.name == context_name), None)
         if context is None:
-            names = ", ".join(each.name for each in self.contexts[:_MOST_NAMED]) or "none"
+            names = ", ".join(each.name for each in self.contexts[:_MOST_NAMED])
             what = f"There is no context {context_name}." if context_name else "There is no current context."
-            raise NoCluster(sanitize(what), sanitize(f"There are: {names}. ({files})"), SANDBOX_HINT)
+            found = f"There are: {names}, in" if names else "There are none in"
+            why = f"{found} {files}." if files else "There is no kubeconfig file."
+            raise NoCluster(sanitize(what), sanitize(why), SANDBOX_HINT)
         cluster = (self._clusters or {}).get(context.cluster)
         user = (self._users or {}).get(context.user)
         for what, entry, called in (("cluster", cluster, context.cluster), ("user", user, context.user)):

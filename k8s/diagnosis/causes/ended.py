@@ -128,8 +128,10 @@ def container_ended(evidence: Evidence) -> Cause | None:
         Fact("pods", f"{end.instance.name}: {end.container} {end.text}{_at(end.state.finished_at)}")
         for end in sorted(ends, key=lambda end: order(end.state.finished_at))[:8]
     ]
-    if first.state.message:
-        facts.insert(0, Fact("pods", f"{first.instance.name} says: {cut(first.state.message)}"))
+    told = tuple(_triage_facts(found)) if found is not None else ()
+    message = cut(first.state.message)
+    if message and not any(message in fact.text for fact in told):
+        facts.insert(0, Fact("pods", f"{first.instance.name} says: {message}"))
     if first.state.reason in ("", "Error") and (meaning := _meaning(evidence, first)):
         facts.append(Fact("pods", f"exit {first.state.exit_code} means {meaning}"))
     whose = f"-i {first.instance.name}"
@@ -144,13 +146,12 @@ def container_ended(evidence: Evidence) -> Cause | None:
     advised = [advice] if advice and may_help else []
     logged = [] if first.state.reason in NEVER_STARTED else [log + previous]
     remedies = (found.remedy,) if found is not None and found.remedy else _memory_help(first)
-    told = _triage_facts(found) if found is not None else ()
     return Cause(sentence, (*told, *facts, *_operator_facts(evidence)), (*remedies, *logged, *advised))
 
 
 def _triage_facts(found: Triage) -> Iterator[Fact]:
     if found.cause is not None:
-        yield Fact("cause", f"{found.cause.name}: {found.sentence}" if found.sentence else found.cause.name)
+        yield Fact("cause", found.sentence or found.cause.name)
     if found.saw and found.saw != found.error:
         yield Fact("line", found.saw)
     for each in found.others:

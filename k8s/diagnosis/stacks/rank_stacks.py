@@ -14,7 +14,7 @@ from k8s.client.client import Client
 from k8s.diagnosis.phrases import count, names
 from k8s.diagnosis.stacks.collectives import CollectiveFinding, compare, describe_ranks
 from k8s.diagnosis.stacks.frames import Frame, Place, parse_stack, place_of
-from k8s.errors import Forbidden, KubeError
+from k8s.errors import Forbidden, KubeError, join_sentences
 from k8s.jobs import exec
 from k8s.snapshot import Instance, Job
 from k8s.text.sanitize import sanitize
@@ -150,11 +150,12 @@ async def inspect_ranks(client: Client, job: Job, *, pod_s: float = POD_S) -> St
                 return parse_answer(answer, instance)
             except Forbidden as error:
                 missing = f"You may not run commands in pods of namespace {job.ref.namespace}"
-                return [], f"{missing}, which needs the permission create pods/exec. {sanitize(error.why)}"
+                missing += ", which needs the permission create pods/exec"
+                return [], join_sentences(missing, sanitize(error.why))
             except TimeoutError:
                 return [], f"{instance.name} did not answer within {pod_s:.0f} s."
             except KubeError as error:
-                return [], sanitize(f"{error.what} {error.why}")[:400]
+                return [], sanitize(join_sentences(error.what, error.why))[:400]
 
     answers = await asyncio.gather(*map(ask, running[:MOST_PODS]))
     problems = list(dict.fromkeys(problem for _, problem in answers if problem))

@@ -124,13 +124,13 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "name", "words"),
     [
-        (part("lab", "dev", current="lab"), "prod", "There is no context prod.\nThere are: lab, dev. ("),
-        (part("lab"), "", "There is no current context.\nThere are: lab. ("),
+        (part("lab", "dev", current="lab"), "prod", "There is no context prod.\nThere are: lab, dev, in "),
+        (part("lab"), "", "There is no current context.\nThere are: lab, in "),
         ({**part("lab"), "clusters": []}, "lab", "names cluster lab, which it does not define"),
         ({**part("lab"), "users": None}, "lab", "names user lab-user, which it does not define"),
         ({"contexts": [{"name": "lab", "context": {"user": "x"}}]}, "lab", "has no cluster"),
         (part("lab", server=""), "lab", "names no server"),
-        (part("\x1b]0;x\x07lab"), "prod", "There are: lab."),
+        (part("\x1b]0;x\x07lab"), "prod", "There are: lab, in "),
     ],
 )
 def test_missing_contexts_clusters_and_users_are_reported_by_name(

@@ -22,6 +22,7 @@ from tests.support.evidence import (
     ago,
     ended,
     event,
+    evidence_of,
     explained,
     held,
     instance,
@@ -49,6 +50,20 @@ MOUNTS = spec_of(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "
 def test_the_line_of_a_cause_is_a_fact_unless_it_is_the_error_itself(saw: str, lines: list[str]) -> None:
     found = Triage("rank 2", 2, "worker-0", "", "ValueError: bad shard 7", None, "", "", saw, (), (), None)
     assert [each.text for each in _triage_facts(found) if each.kind == "line"] == lines
+
+
+def test_a_cause_is_given_by_its_sentence_and_a_message_once() -> None:
+    message = 'exec: "trian": executable file not found in $PATH'
+    end = ended(128, reason="StartError", message=message)
+    shown = evidence_of(
+        instance("worker-0", Status.FAILED, node="a"),
+        status=Status.FAILED,
+        pods=[starting("worker-0", containerStatuses=[end])],
+    )
+    log = container_log(exit=128, reason="StartError", message=message)
+    answer = explain(replace(shown, logs=(log,)))
+    assert texts(answer, "cause") == ["The image has no program trian in its PATH."]
+    assert answer.as_text().count(message) == 1
 
 
 def test_a_node_that_does_not_answer_or_is_gone_is_named() -> None:

@@ -29,7 +29,8 @@ async def test_the_why_command_prints_the_sentence_then_facts_then_remedies(run:
     assert (ended.status, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[:3] == [TOO_BIG, "", "Seen:"]
-    assert "  pods: master-0 needs 16 nvidia.com/gpu" in lines
+    assert lines[3].startswith("  nodes: gpu-node-0: 0 of 8 nvidia.com/gpu free")
+    assert ended.out.count("master-0 needs 16 nvidia.com/gpu") == 1, "no fact repeats the sentence"
     assert lines[-2:] == [
         "What would help:",
         "  Request 8 nvidia.com/gpu or less per pod; more pods can make up for it.",

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from k8s.errors import join_sentences
 from k8s.sandbox.api import api_errors
 from k8s.sandbox.api.admission import patches
 from k8s.sandbox.api.admission.deletion import now
@@ -193,7 +194,9 @@ class Server:
         except RecursionError:
             return _status_response(api_errors.bad_request("the object is nested too deeply"))
         except StoreError as error:
-            return _status_response(ApiError(500, "InternalError", f"{error.what} {error.details}"))
+            return _status_response(
+                ApiError(500, "InternalError", join_sentences(error.what, error.why, error.hint))
+            )
         except Exception:
             log.exception("%s %s", request.method, request.path)
             return _status_response(ApiError(500, "InternalError", "the sandbox failed: see its log"))

@@ -186,8 +186,11 @@ def test_each_cause_is_complete(cause: FailureCause) -> None:
     groups = {name for pattern in patterns for name in pattern.groupindex}
     assert set(re.findall(r"\{(\w+)\}", cause.sentence)) <= groups | {"message", "absent"}
     assert groups <= set(re.findall(r"\{(\w+)\}", cause.sentence))
-    # Without any group it is still a sentence.
-    assert "?" not in cause.fill({})
+    # With or without groups it is a sentence, which does not begin by naming the cause.
+    for filled in (cause.fill({}), cause.fill(dict.fromkeys((*groups, "message", "absent"), "x 1"))):
+        assert not re.search(r"[?{}\[\]]|\.\.|  |\(\)|\s[.,:;]|[:;,]\.", filled)
+        assert not filled.lower().startswith(f"{cause.name.lower()}:")
+    assert not re.search(r"\.\.|  |\s[,:;]", cause.remedy)
 
 
 PIECES = (
