@@ -386,7 +386,6 @@ class Console(PacedApp[int]):
             run_action(action, self, request)
 
     def _refusal(self, action: Action) -> str:
-        """Return the reason an action is refused; empty if none is known."""
         if action.changes_cluster and self.options.is_read_only:
             return f"changes are disabled by {self.options.read_only_reason}"
         view = self.views.current

@@ -147,7 +147,6 @@ async def _switch_context(console: Console, name: str) -> None:
 
 
 def _apply_settings(console: Console, name: str) -> None:
-    """Apply the settings of a context from config.yaml in place of those of the present one."""
     before = console.options
     if console.theme != themes.find(before.context_theme, console.palettes):
         before = replace(before, kept_theme=console.theme)  # the user's own

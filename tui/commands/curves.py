@@ -124,7 +124,6 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
 async def _read_all(
     options: ConsoleOptions, words: Sequence[str], flags: argparse.Namespace, stack: AsyncExitStack
 ) -> tuple[dict[str, _Read], list[tuple[str, KubeError | WrongUsage]]]:
-    """Return the curves by source, and the problems of the other sources; connect only for jobs."""
     found: dict[str, _Read] = {}
     problems: list[tuple[str, KubeError | WrongUsage]] = []
     connection: tuple[Client, ClusterSnapshot] | None = None

@@ -104,7 +104,6 @@ def _ended(snapshot: ClusterSnapshot, statuses: Sequence[Status]) -> list[Job]:
 
 
 def _is_old(job: Job, now: datetime, older_than_s: int) -> bool:
-    """Return True if the job finished that long ago; False if the time is unknown."""
     since_s = seconds_since(job.finished, now)
     return since_s is not None and since_s >= older_than_s
 

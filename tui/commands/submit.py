@@ -339,7 +339,6 @@ def _may_start(checked: CheckedObject, refusals: Sequence[Refusal], flags: argpa
 
 
 async def _nodes(options: ConsoleOptions, client: Client) -> ClusterSnapshot | None:
-    """Return the cluster with its nodes; None if it cannot be read."""
     try:
         return await read_jobs(options, client)
     except KubeError:

@@ -196,7 +196,6 @@ class _Reader:
         )
 
     def _owner(self, view: ViewDeclaration, key: str) -> tuple[str, bool]:
-        """Return the owner of a key in a view, empty if it is free, and whether it cannot be overridden."""
         if other := self._taken.get((view.name, key)):
             return f"plugin {other}", True
         # A focused table has its keys before the view, and a prompt has to open everywhere.

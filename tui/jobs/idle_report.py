@@ -193,7 +193,6 @@ def usage_by_user(
 def _seen_now(
     jobs: Sequence[Job], gpus: Iterable[GpuReading], nodes: Sequence[NodeRow]
 ) -> dict[_Key, tuple[int, int]]:
-    """Return by job the number of its GPUs observed now, and of those that are idle."""
     owner = _PodOwner(jobs)
     found: dict[_Key, tuple[int, int]] = {}
     for gpu in gpus:

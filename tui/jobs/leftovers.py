@@ -130,7 +130,6 @@ def _unknown(job: Job, plan: DeletePlan, snapshot: ClusterSnapshot) -> str:
 
 
 def _how(pod: Pod, nodes: Mapping[str, str]) -> str:
-    """Describe a pod's state, place and obstacle: `Terminating on n1 (its node is not ready)`."""
     status, reason = pod_status(pod)
     node, meta = pod.spec.node_name, pod.metadata
     kept = []

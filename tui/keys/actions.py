@@ -14,7 +14,6 @@ def _everywhere(keys: str) -> tuple[On, ...]:
 
 
 def _in_lists_of_jobs(key: str, help_text: str = "", but: str = "") -> tuple[On, ...]:
-    """Bind a letter of a job in the lists whose rows belong to jobs."""
     views = ("pods", "node_gpus", "users", "events", "notices")
     return tuple(On(view, key, help_text, "") for view in views if view != but)
 

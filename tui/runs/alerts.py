@@ -96,7 +96,6 @@ def _not_finite(values: Sequence[float]) -> Alert | None:
 
 
 def _smooth(values: Sequence[float]) -> list[tuple[int, float]]:
-    """Return the first position and the median of each bin; bins of the older part may be larger."""
     old = max(0, len(values) - NEWEST)
     new_size = max(LEAST_BIN, min(NEWEST_BIN, (len(values) - old) // BINS))
     old_size = max(new_size, -(-old // BINS))

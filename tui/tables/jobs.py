@@ -132,7 +132,6 @@ def silent_s(job: Job, now: JobsNow) -> int | None:
 
 
 def _short(value: float) -> str:
-    """Format a number in at most `NUMBER_CELLS` cells: `0.00462` as `0.0046`."""
     ways = (number(value), f"{value:.2g}", f"{value:.0e}")
     return next((words for words in ways if len(words) <= NUMBER_CELLS), ways[-1])
 
@@ -157,7 +156,6 @@ def _gpus(job: Job, _now: JobsNow) -> Cell:
 
 
 def _ranks(job: Job, _now: JobsNow) -> Cell:
-    """Count a job's ranks and the silent ones: `8 !1`."""
     silent, total = silent_ranks(job), job.ranks_total
     runs: tuple[Run, ...] = ((str(total) if total else NOTHING, "quiet"),)
     return Cell.of(*runs, *(((f" !{silent}", "failed"),) if silent else ()), sort=float(total))

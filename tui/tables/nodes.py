@@ -28,7 +28,6 @@ class NodesNow:
 
 
 def _gpus(node: NodeRow) -> tuple[int, int, int, str]:
-    """Return total, held and free GPUs of a node with an empty unit, or `G` for GiB of shared GPUs."""
     if node.shared is None:
         return node.gpus_total, node.gpus_allocated, node.gpus_free, ""
     total, held = node.shared.total_gib, node.shared.allocated_gib
@@ -83,7 +82,6 @@ def _model(node: NodeRow, _now: NodesNow) -> str:
 
 
 def _known(node: NodeRow, now: NodesNow, value: Callable[[GpuReading], Number | None]) -> list[Number]:
-    """Return a value of each of a node's GPUs, without unknown ones."""
     read = now.readings.get(node.name)
     found = map(value, read.gpus if read is not None else ())
     return [each for each in found if each is not None]

@@ -138,7 +138,6 @@ def _test(words: str, *, negates: bool = False) -> TextTest:
 
 
 def _problem(words: str) -> str:
-    """Return the error of a regular expression; a negated one must not be taken literally."""
     try:
         re.compile(words, re.IGNORECASE)
     except (re.error, OverflowError, RecursionError) as error:
@@ -171,7 +170,6 @@ def _label_tests(typed: str, at: int) -> tuple[list[LabelTest], int, str]:
 
 
 def _label_test(found: re.Match[str]) -> LabelTest:
-    """Return the test of one requirement; `!=` and `notin` also accept a missing label."""
     key: str = found["absent"] or found["key"]
     if not found["equals"] and not found["among"]:
         return lambda labels: (key in labels) is not bool(found["absent"])

@@ -105,7 +105,6 @@ def _units(node: NodeRow, namespace: str, job: str) -> int:
 
 
 def _by_number(node: NodeRow) -> list[int | None] | None:
-    """Return the index of the holding job per GPU; None if a device number is unknown."""
     places = {(namespace, name): place for place, (namespace, name, _) in enumerate(node.jobs)}
     cells: list[int | None] = [None] * node.gpus_total
     if node.shared is not None or any(len(each.devices) != each.gpus for each in node.holders):

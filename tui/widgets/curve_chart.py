@@ -358,5 +358,4 @@ def _continued(curve: ScalarCurve, lines: ScalarSeries) -> _Drawn:
 
 
 def _name_of(tag: str) -> str:
-    """Return the log's name of a tag: `loss` for `train/loss`."""
     return tag.rpartition("/")[2]

@@ -106,7 +106,6 @@ class Preview(Widget):
         self._fetch_later(FETCH_S - DRAW_S)
 
     def _fetch_later(self, wait_s: float) -> None:
-        """Fetch a job's details after a pause, but no sooner than `CACHE_S` after the last time."""
         job = self._subject
         if not isinstance(job, Job) or not self.display:
             return

@@ -88,7 +88,6 @@ def _parse_checked(each: ManifestObject, namespace: str) -> tuple[CreatableKind,
 
 
 def _without(spec: JobSpec, made: Collection[tuple[Resource, str]]) -> JobSpec:
-    """Return a spec without the claims, Secrets and ConfigMaps that the file creates as well."""
     return replace(
         spec,
         mounts=tuple(each for each in spec.mounts if (CLAIMS, each.claim) not in made),

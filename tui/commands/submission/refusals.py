@@ -43,7 +43,6 @@ def warn_of(refusals: Sequence[Refusal]) -> None:
 
 
 def _is_reported(refusal: Finding, error: KubeError) -> bool:
-    """Return True if the error is that refusal: same object, and same field if it names one."""
     causes: Mapping[str, str] = getattr(error, "causes", {})
     if not refusal.about:
         return refusal.field in causes

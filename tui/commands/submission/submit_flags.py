@@ -347,7 +347,6 @@ def _trainer_fields(
     kind: CreatableKind,
     fields: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the fields of a job that runs a trainer; output in the workspace needs its claim."""
     words = [*arguments, *(part for each in folders for part in each.split("=", 1))]
     mounts = fields.get("mounts", ())
     if folders and all(mount.path != WORKSPACE.path for mount in mounts):
@@ -362,7 +361,6 @@ def _trainer_fields(
 
 
 def _flag_value(name: str, words: Sequence[str]) -> str:
-    """Return the last value of a flag; empty if it is not given."""
     value = ""
     for index, word in enumerate(words):
         flag, equals, text = word.partition("=")

@@ -76,7 +76,6 @@ def with_kind(parser: CommandParser, kinds: Sequence[str], words: Sequence[str])
 
 
 def _template_in(words: Sequence[str]) -> str | None:
-    """Return the template's name; empty if it is missing, None without the flag."""
     found = None
     for index, word in enumerate(words):
         flag, equals, value = word.partition("=")
@@ -111,7 +110,6 @@ def fill_in(flags: argparse.Namespace, template: JobTemplate) -> None:
 
 
 def _texts(field: JobField, value: Any) -> list[str]:
-    """Return a value as it would be typed, one text per use of its flag."""
     if isinstance(field.type, Pairs):
         return [f"{name}={text}" for name, text in value.items()]
     text = field.type.to_text(value)

@@ -215,7 +215,6 @@ def _is_ctrl_c_recorded() -> bool:
 
 
 def _answer(prompt: str) -> str | None:
-    """Return the line typed after a prompt; None at end of input."""
     with _ended_by_ctrl_c():
         sys.stderr.write(prompt)
         sys.stderr.flush()

@@ -114,7 +114,6 @@ def _drawn(line: PlotLine, width: int, is_ascii: bool) -> str:
 
 
 def _thinned(line: PlotLine, columns: int) -> tuple[list[float], list[float]]:
-    """Return the minimum and maximum of each column, in an order in which they can be joined."""
     if not line.values:
         return [], []
     first, last = float(line.steps[0]), float(line.steps[-1])

@@ -410,6 +410,5 @@ class FormModel:
 
 
 def _local_names(spec: JobSpec) -> tuple[object, ...]:
-    """Return the names of the local files of a job; empty if it needs none."""
     folder = spec.sync_source if spec.sync_mode == "folder" else ""
     return (folder, spec.config_files) if folder or spec.config_files else ()

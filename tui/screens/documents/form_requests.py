@@ -233,7 +233,6 @@ class FormChecks:
         return field_key(finding.field, values)
 
     def _of_cluster(self) -> Sequence[Finding]:
-        """Return the cluster's findings, without those about fields that changed since."""
         result = self._model.result
         if (answer := self._answer_to(result)) is not None:
             return answer.findings

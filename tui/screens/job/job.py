@@ -379,7 +379,6 @@ class JobView(View):
 
 
 def _is_waiting(job: Job) -> bool:
-    """Return True unless the job has succeeded or all of its pods run."""
     if job.status is Status.RUNNING:
         return job.instances_running < len([each for each in job.instances if not each.status.is_final])
     return job.status is not Status.SUCCEEDED

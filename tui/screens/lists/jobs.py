@@ -459,7 +459,6 @@ def format_totals(jobs: Sequence[Job]) -> str:
 
 
 def _age_s(job: Job, now: datetime) -> float:
-    """Return the smallest growing age in a job's row."""
     since = job.started if job.status is Status.RUNNING else None
     if job.silence is not None:
         since = max(job.silence.since, since or job.silence.since)

@@ -248,7 +248,6 @@ class JobPane(Container, can_focus=True):
         )
 
     async def _refusal(self, namespace: str) -> str:
-        """Return the reason why the log may not be read; empty if it may."""
         permissions = self._permissions()
         if permissions is None:
             return ""

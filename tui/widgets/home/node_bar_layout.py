@@ -92,7 +92,6 @@ def _names(groups: Sequence[NodeGroup]) -> list[str]:
 
 
 def _short_names(groups: Sequence[NodeGroup]) -> list[str]:
-    """Shorten names to as many parts as tell them apart: `A100` of `A100-SXM4-80GB`."""
     parts = [name.split("-") for name in _names(groups)]
     amount = 1
     while len({tuple(each[:amount]) for each in parts}) < len({tuple(each) for each in parts}):
@@ -262,7 +261,6 @@ def _node_entries(nodes: Sequence[NodeRow], highlight: NodeBarHighlight) -> tupl
 
 
 def _cells_of(node: NodeRow) -> int:
-    """Return the wanted cells of a node: one per GPU, or per held GPU if the node is not listed."""
     if node.shared is not None:
         return node.shared.devices or MOST_CELLS
     return max(node.gpus_total, node.gpus_allocated) + node.gpus_unhealthy

@@ -124,7 +124,6 @@ class NodeGroups:
             self._replace_counts(name, self._counts_of(node))
 
     def _replace_counts(self, name: str, counts: _NodeCounts | None) -> None:
-        """Replace the counts of a node; None removes it."""
         before = self._counts.get(name)
         if counts == before:
             return

@@ -79,7 +79,6 @@ class LogLines:
         ]
 
     def _trim(self, amount: int) -> int:
-        """Drop the oldest items; return the number of rows lost above the rest."""
         rows = self.row_count
         held, self.match_count = self.match_count, 0
         hidden = len(self._passing(self.items[:amount]))
