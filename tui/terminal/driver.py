@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextvars import Context, copy_context
 from functools import partial
 from math import inf
@@ -19,7 +20,7 @@ from typing import Any
 from rich.text import Text
 from textual import events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
-from textual._xterm_parser import XTermParser
+from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.app import App, ReturnType
 from textual.css.styles import RulesMap
 from textual.dom import DOMNode
@@ -92,8 +93,45 @@ _TIMER = "_Screen__update_timer"
 _END_OF_FRAME = "\x1b[?2026l"
 
 
+# Within a paste: a key as CSI u or modifyOtherKeys, as tmux sends line ends and tabs, or any other sequence.
+_PASTED = re.compile(
+    r"\x1b\[(?:(?P<code>\d{1,7})(?:;(?P<bits>\d{0,3}))?u|27;(?P<bits2>\d{1,3});(?P<code2>\d{1,7})~)"
+    r"|\x1b(?:\[[0-?]*[ -/]*[@-~])?"
+)
+_TORN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*)?\Z")
+
+
+def _pasted_text(found: re.Match[str]) -> str:
+    code = int(found["code"] or found["code2"] or 0)
+    has_ctrl = (int(found["bits"] or found["bits2"] or 1) - 1) & 4
+    text = chr(code & 31 if has_ctrl and 64 <= code < 128 else code) if code <= sys.maxunicode else ""
+    return text if text.isprintable() or text in "\r\n\t" else ""
+
+
 class KeyParser(XTermParser):
-    """Parser that splits esc and a key in one packet, unless the console binds them together."""
+    """Parser that splits esc and a key in one packet, and makes no keys of what is within a paste."""
+
+    _is_pasting = False
+    # Sent before: the end of a marker outside of a paste, or a torn sequence within one.
+    _left = ""
+
+    def feed(self, data: str) -> Iterable[Message]:
+        """Parse what the terminal sends, without the sequences that are within a paste."""
+        return super().feed(found) if (found := "".join(self._without_pasted_keys(data))) or not data else ()
+
+    def _without_pasted_keys(self, data: str) -> Iterator[str]:
+        while data:
+            marker = BRACKETED_PASTE_END if self._is_pasting else BRACKETED_PASTE_START
+            head, mark, rest = (self._left + data).partition(marker)
+            if self._is_pasting:
+                torn = None if mark else _TORN.search(head)
+                self._left = torn[0] if torn else ""
+                yield _PASTED.sub(_pasted_text, head.removesuffix(self._left)) + mark
+            else:
+                yield data if not mark else data.removesuffix(rest)
+                self._left = "" if mark else head[1 - len(marker) :]
+            self._is_pasting ^= bool(mark)
+            data = rest
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
         is_typed = len(sequence) == 2 and isinstance(ANSI_SEQUENCES_KEYS.get(sequence), str)

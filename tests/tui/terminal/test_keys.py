@@ -108,6 +108,28 @@ def test_escape_followed_directly_by_a_key_is_parsed_as_two_keys(
     assert found + keys_of(parser.tick()) == keys
 
 
+PASTED = "\x1b[200~{}\x1b[201~"
+
+
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        ("ls\x1b[106;5uq\x1b[13u:quit", "ls\nq\r:quit"),
+        ("a\x1b[27;5;106~\x1b[27;5;105~b\x1b[27;1;13~", "a\n\tb\r"),
+        ("\x1b[31mred\x1b[0m and " + "long " * 20, "red and " + "long " * 20),
+        ("\x1bOA\x1b[A\x1b", "OA"),
+        ("höme 家\x1b[228u\x1b[9999999u\x1b[27;5;100~", "höme 家ä"),
+        ("", ""),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_a_paste_is_one_text_and_never_keys(sent: str, text: str, size: int) -> None:
+    parser, whole = KeyParser(), f"x{PASTED.format(sent)}y"
+    found = [each for at in range(0, len(whole), size) for each in parser.feed(whole[at : at + size])]
+    pasted = "".join(each.text for each in found if isinstance(each, events.Paste))
+    assert pasted == text and keys_of(found) == ["x", "y"]
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[LoadServer]:
     with LoadServer(nodes=4, jobs=12, lifetime_s=240) as server:
