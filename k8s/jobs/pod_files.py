@@ -98,7 +98,7 @@ async def list_files(
     client: Client, pod: str, namespace: str, folder: str, names: Sequence[str], *, container: str = ""
 ) -> list[RemoteFile]:
     """Return the files below a folder of a running container whose names match a glob, by path."""
-    words = ["find", folder, "-type", "f", *_matching(names), "-exec", "wc", "-c", "{}", "+"]
+    words = ["find", "-H", folder, "-type", "f", *_matching(names), "-exec", "wc", "-c", "{}", "+"]
     output = await run(client, pod, namespace, words, container=container)
     found = []
     for line in output.decode("utf-8", "replace").splitlines():

@@ -8,7 +8,7 @@ import os
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -191,7 +191,7 @@ class EventFolder(EventFiles):
         root = os.fspath(self.root)
         found = self.select(
             f"{below}/{name}" if (below := folder[len(root) :].strip("/")) else name
-            for folder, _, names in os.walk(root, onerror=self._note)
+            for folder, names in self._walk(root)
             for name in names
         )
         for path in found:
@@ -203,6 +203,17 @@ class EventFolder(EventFiles):
             for path in self._streams.keys() - {*found}:
                 self.forget(path)
         return fresh
+
+    def _walk(self, root: str) -> Iterator[tuple[str, list[str]]]:
+        # What links lead to is read once, so that loops end, and not the folders around the root.
+        seen = {*map(os.fspath, Path(root).resolve().parents)}
+        for folder, folders, names in os.walk(root, onerror=self._note, followlinks=True):
+            if (real := os.path.realpath(folder)) in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            folders.sort(key=lambda name: os.path.islink(os.path.join(folder, name)))
+            yield folder, names
 
     def _read_file(self, file: Path, path: str) -> list[NewPoints]:
         size = file.stat().st_size

@@ -33,7 +33,7 @@ from tui.commands.support.output import WrongUsage, add_format, write, write_csv
 from tui.commands.support.plots import PlotLine, plot, plot_overlay
 from tui.feeds.curve_feed import LOG_HINT, CurveFeed
 from tui.options import ConsoleOptions
-from tui.runs.formats import MetricFolder
+from tui.runs.formats import MetricFolder, no_metrics
 from tui.runs.log_points import LogPoints
 from tui.terminal.tty_state import colours
 from tui.text.format import age
@@ -135,7 +135,7 @@ async def _read_all(
                 found[source] = in_folder
                 continue
             if source.startswith((".", "/", "~")):
-                raise NoCurves(f"There are no event files or other metrics in {folder}.")
+                raise NoCurves(no_metrics(folder))
             if failure is not None:
                 problems.append((source, failure))
                 continue

@@ -102,6 +102,26 @@ async def test_sources_that_cannot_be_plotted_are_reported(
     )
 
 
+async def test_links_to_runs_and_files_are_followed_and_loops_end(alone: CommandLine, folder: Path) -> None:
+    runs = folder.parent / "linked"
+    (runs / "real").mkdir(parents=True)
+    (runs / "exp-7").symlink_to(folder)
+    (runs / "again").symlink_to(runs)
+    (runs / "up").symlink_to(folder.parent)
+    (file,) = folder.glob("*tfevents*")
+    (runs / "real" / file.name).symlink_to(file)
+    tags = (await alone("curves", str(runs), "-o", "json")).values["tags"]
+    assert {tag for tag in tags if tag.startswith("train")} == {"train/loss (exp-7)", "train/loss (real)"}
+
+
+@pytest.mark.parametrize("path", ["mlruns/0/meta.yaml", "meta.yaml", "4711/meta.yaml"])
+async def test_a_folder_of_mlflow_is_named(alone: CommandLine, tmp_path: Path, path: str) -> None:
+    file = tmp_path / "work" / path
+    file.parent.mkdir(parents=True)
+    file.write_text("name: x\n")
+    (await alone("curves", str(tmp_path / "work"))).reports(1, "It is a folder of MLflow, which is not read")
+
+
 @pytest.fixture
 def runs(tmp_path: Path) -> list[str]:
     """Return the folders of two runs; the second one counts epochs, too."""

@@ -11,7 +11,7 @@ import re
 from array import array
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase, translate
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from trainer.tfevents import EventFiles, EventFolder, EventStream, NewPoints, RunText, ScalarCurve
 from tui.runs.formats.records import CsvLines, JsonLines, LineStream, RecordStream, TrainerState
@@ -41,6 +41,15 @@ def format_of(path: str) -> type[RecordStream] | None:
     if not _ANY_FORMAT.match(name):
         return None
     return next(reader for glob, reader in _FORMATS.items() if fnmatchcase(name, glob))
+
+
+def no_metrics(folder: Path) -> str:
+    """Return the error for a folder of this machine without files that are read."""
+    is_mlflow = (
+        (folder / "mlruns").is_dir() or any(folder.glob("meta.yaml")) or any(folder.glob("*/meta.yaml"))
+    )
+    words = " It is a folder of MLflow, which is not read: write event files too." if is_mlflow else ""
+    return f"There are no event files or other metrics in {folder}.{words}"
 
 
 class MetricFiles(EventFiles):
