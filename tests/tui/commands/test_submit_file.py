@@ -39,6 +39,9 @@ async def test_a_printed_manifest_can_be_submitted_as_a_file(run: CommandLine) -
     assert sent[0] == job_in(printed.out)
 
 
+ENV = "kind: Pod\nspec:\n  containers:\n  - env:\n"
+
+
 async def test_standard_input_may_hold_the_manifest(run: CommandLine) -> None:
     run.cluster.say(BATCH_JOBS, Compute(echo), method="POST")
     manifest = (
@@ -71,6 +74,15 @@ async def test_standard_input_may_hold_the_manifest(run: CommandLine) -> None:
         ("a: &a [*a]\n", "holds a value that a manifest cannot"),
         ("a: !!python/object:os.system {}\n", "is not YAML at line 1"),
         ("a: \x01\n", "is not YAML"),
+        (
+            f"{ENV}    - {{name: DEBUG, value: off}}\n",
+            "line 5, column 28.\nthe value of a variable must be",
+        ),
+        (
+            f"{ENV}    - name: MASK\n      value: 0x10\n",
+            "line 6, column 14.\nthe value of a variable must",
+        ),
+        (f"{ENV}    - name: N\n      value: 8\n", 'quote it, as "8".'),
         (BOMB, "larger than 3 MiB, the most that a cluster accepts"),
         (
             "apiVersion: example.com/v1\nkind: PyTorchJob\nmetadata: {name: x}\n",

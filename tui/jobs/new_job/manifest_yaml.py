@@ -20,6 +20,8 @@ from tui.text.format import memory
 
 # API servers refuse larger objects.
 LARGEST_BYTES = 3 * 2**20
+_NO_TEXTS = tuple(f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float"))
+_AS_WRITTEN = re.compile(r"true|false|-?(0|[1-9]\d*)(\.0|\.\d*[1-9])?")
 
 
 class Loader(yaml.SafeLoader):
@@ -40,11 +42,14 @@ class Loader(yaml.SafeLoader):
         """Build the values of a document.
 
         Raises:
-            ConstructorError: A key is repeated, or the values are larger than any cluster accepts.
+            ConstructorError: A key is repeated, the value of a variable is not read as it is written, or
+                the values are larger than any cluster accepts.
         """
         if _size_of(node, {}) > LARGEST_BYTES:
             problem = "with its aliases expanded it is larger than 3 MiB, the most that a cluster accepts"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        if isinstance(node, yaml.MappingNode):
+            _check_env(node)  # of a template
         return super().construct_document(node)
 
 
@@ -54,12 +59,27 @@ Loader.yaml_implicit_resolvers = {
 }
 
 
+def _check_env(parent: yaml.MappingNode) -> None:
+    """Refuse values of `env` that YAML 1.1 does not read as text; a template's may be plain numbers."""
+    for _, env in (pair for pair in parent.value if pair[0].value == "env"):
+        is_list = isinstance(env, yaml.SequenceNode)
+        items = [item.value for item in env.value if isinstance(item, yaml.MappingNode)] if is_list else ()
+        named = [pair for item in items for pair in item if pair[0].value == "value"]
+        for _, value in named if is_list else env.value if isinstance(env, yaml.MappingNode) else ():
+            is_same = not is_list and _AS_WRITTEN.fullmatch(str(value.value))
+            if value.tag in _NO_TEXTS and not is_same:
+                words = f'the value of a variable must be a text: quote it, as "{value.value}"'
+                raise yaml.constructor.ConstructorError(None, None, words, value.start_mark)
+
+
 def _size_of(node: yaml.Node, sizes: dict[yaml.Node, int]) -> int:
     # Approximate bytes with every alias expanded; a node within itself counts once.
     if node in sizes:
         return sizes[node]
     sizes[node] = 0
     if isinstance(node, yaml.MappingNode):
+        if any(isinstance(each, yaml.SequenceNode) for _, each in node.value):
+            _check_env(node)
         parts = [part for pair in node.value for part in pair]
         names = set[str]()
         for name in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
