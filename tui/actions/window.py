@@ -102,7 +102,7 @@ def show_help(console: Console, request: ActionRequest) -> None:
 
 
 def _show_chapter(console: Console, word: str) -> None:
-    from tui.manual import TOPICS, find_topic, read_chapter
+    from tui.manual import TOPICS, chapter_text, find_topic
     from tui.screens.documents.text import TextView
 
     topic = find_topic(word)
@@ -111,7 +111,7 @@ def _show_chapter(console: Console, word: str) -> None:
         return
 
     async def read() -> str:
-        return read_chapter(topic)
+        return chapter_text(topic)
 
     console.views.show(Route("help", topic), TextView(f"Manual: {topic}", read))
 

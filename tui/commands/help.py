@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 
 from tui.commands import COMMANDS
 from tui.commands.support.output import WrongUsage, write
-from tui.manual import contents, find_topic, read_chapter
+from tui.manual import chapter_text, contents, find_topic
 from tui.options import ConsoleOptions
 
 
@@ -31,7 +33,8 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     elif not flags.topic:
         write(f"Topics:\n\n{contents()}\n\nRead one with gpuconsole help TOPIC.")
     elif topic := find_topic(flags.topic):
-        write(read_chapter(topic))
+        width = min(shutil.get_terminal_size().columns, 120) if sys.stdout.isatty() else 100
+        write(chapter_text(topic, width))
     elif any(flags.topic in (command.name, *command.aliases) for command in COMMANDS):
         make_parser().parse_args([flags.topic, "--help"])
     else:

@@ -24,6 +24,9 @@ TOPICS: dict[str, str] = {
     "architecture": "For contributors: structure, data flow, recipes",
     "changes": "What changed in each release",
 }
+_MARKUP = re.compile(
+    r"(`+)(?P<code>.+?)\1|\*\*(?P<bold>.+?)\*\*|(?<!\w)\*(?P<italic>[^*\s][^*]*?)\*(?!\w)|\[(?P<link>[^\]]+)\]\([^)]+\)"
+)
 _MARKER = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
 
 
@@ -37,6 +40,51 @@ def find_topic(word: str) -> str:
 def read_chapter(topic: str) -> str:
     """Return the Markdown of a chapter."""
     return _MARKER.sub("", files(__name__).joinpath(f"{topic}.md").read_text(encoding="utf-8"))
+
+
+def chapter_text(topic: str, width: int = 0) -> str:
+    """Return a chapter without Markdown: paragraphs in lines of `width` cells, or in one; aligned tables."""
+    found: list[str] = []
+    paragraph, table, is_code = "", list[list[str]](), False
+    for line in [*read_chapter(topic).splitlines(), ""]:
+        is_row = line.startswith("|") and not is_code
+        is_start = is_code or is_row or not line or line[0] in "#`" or bool(re.match(r"- |\d+\. ", line))
+        if is_start and paragraph:
+            found += _wrapped(_plain(paragraph), width)
+            paragraph = ""
+        if table and not is_row:
+            widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+            for row in table:
+                cells = [cell.ljust(cells) for cell, cells in zip(row[:-1], widths, strict=False)]
+                found += _wrapped("  ".join([*cells, row[-1]]), width, sum(widths[:-1]) + 2 * len(cells))
+            table = []
+        if line.startswith("```"):
+            is_code = not is_code
+        elif is_code or not line:
+            found.append(f"    {line}".rstrip())
+        elif is_row:
+            if set(line) - {*"|-: "}:
+                table.append([_plain(each.strip()) for each in re.split(r"(?<!\\)\|", line.strip("|"))])
+        elif line.startswith("#"):
+            title = _plain(line.lstrip("# "))
+            found += [title, ("=" if line.startswith("# ") else "-") * len(title)]
+        else:
+            paragraph = f"{paragraph} {line.strip()}".lstrip()
+    return "\n".join(found).strip("\n")
+
+
+def _plain(text: str) -> str:
+    def bare(mark: re.Match[str]) -> str:
+        return mark["code"] or _plain(mark["bold"] or mark["italic"] or mark["link"])
+
+    return _MARKUP.sub(bare, text).replace("\\|", "|")
+
+
+def _wrapped(text: str, width: int, indent: int = 0) -> list[str]:
+    from textwrap import wrap
+
+    after = " " * min(indent or 2 * text.startswith("- "), width // 2)
+    return wrap(text, width, subsequent_indent=after, break_on_hyphens=False) if width else [text]
 
 
 def contents() -> str:

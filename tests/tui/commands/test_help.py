@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 
 import pytest
 
 from tests.tui.commands.conftest import CommandLine
+from tui import manual
 from tui.__main__ import main
 from tui.commands import COMMANDS
 from tui.manual import TOPICS, find_topic
@@ -17,8 +19,32 @@ from tui.manual import TOPICS, find_topic
 def test_every_chapter_is_printed_without_its_markers(topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", topic]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("# ")
-    assert "<!--" not in printed
+    assert printed.splitlines()[1] == "=" * len(printed.splitlines()[0])
+    prose = [line for line in printed.splitlines() if not line.startswith("    ")]
+    assert not [line for line in prose if re.search(r"<!--|\*\*|^\s*\||^#|```|\]\(", line)]
+
+
+def test_a_chapter_is_wrapped_with_aligned_tables_and_without_markup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = (
+        "# Title\n\nOne **bold** and `a *b*`\nline, [see](x.md).\n- item `x`\n  goes *on* and on and on\n\n"
+        "| key | does |\n|---|---|\n| `a\\|b` | one two three four |\n\n```sh\n# run\n```\n"
+    )
+    monkeypatch.setattr(manual, "read_chapter", lambda _topic: text)
+    assert manual.chapter_text("any", 20).splitlines() == [
+        *(
+            "Title",
+            "=====",
+            "",
+            "One bold and a *b*",
+            "line, see.",
+            "- item x goes on and",
+            "  on and on",
+            "",
+        ),
+        *("key  does", "a|b  one two three", "     four", "", "    # run"),
+    ]
 
 
 def test_help_without_a_topic_lists_all_topics(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,7 +61,7 @@ def test_help_prints_the_chapter_or_the_usage_of_every_command(
         main(["help", command])
     except SystemExit as end:
         assert end.code == 0
-    assert capsys.readouterr().out.startswith("# " if find_topic(command) else "usage: gpuconsole")
+    assert capsys.readouterr().out.startswith("usage: gpuconsole") is not bool(find_topic(command))
 
 
 def test_an_unknown_topic_is_wrong_usage_and_lists_the_topics(capsys: pytest.CaptureFixture[str]) -> None:
