@@ -22,7 +22,7 @@ from tui.commands.support.output import WrongUsage, add_format, write, write_csv
 from tui.feeds.run_feed import NodesAndPods, read_run
 from tui.options import ConsoleOptions
 from tui.runs.compare import BadComparison, CompareRow, Comparison, fit
-from tui.runs.formats import MetricFolder
+from tui.runs.formats import MetricFolder, no_metrics
 from tui.runs.record import RunRecord, with_past, with_values
 from tui.runs.store import RunStore
 from tui.text.cells import cell_len, pad
@@ -159,7 +159,7 @@ def _of_folder(name: str, folder: Path) -> RunRecord:
     for path, problem in files.problems.items():
         write_stderr(f"{path}: {problem}")
     if not any(map(len, curves)):
-        raise KubeError(f"There are no event files or other metrics in {folder}.")
+        raise KubeError(no_metrics(folder))
     times = [each for curve in curves if len(curve) for each in (curve.wall_times[0], curve.wall_times[-1])]
     record = RunRecord(
         str(folder), name.rstrip("/") or name, started_s=min(times), ended_s=max(times), source=str(folder)
@@ -182,6 +182,8 @@ def _print(comparison: Comparison, form: str, *, is_ascii: bool) -> None:
             write(f"| {' | '.join(_escaped(row[each.key]) for each in fields)} |")
     else:
         _print_table(comparison, is_ascii=is_ascii)
+    for sentence in comparison.notes:
+        write_stderr(sentence)
     if not comparison.differing and not comparison.group_by and form in ("table", "md"):
         write_stderr("No setting differs.")
 

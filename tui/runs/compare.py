@@ -11,10 +11,10 @@ from typing import Any
 from k8s.text.sanitize import sanitize
 from tui.runs.record import RunRecord, is_higher_better, loss_tag
 from tui.text.cells import cell_len
-from tui.text.format import NOTHING, duration, names_there_are, number
+from tui.text.format import NOTHING, duration, listed, names_there_are, number
 from tui.text.natural_order import natural_key, tag_key, tell_apart
 
-LABEL = "label="
+LABEL, TO_LOSS = "label=", "to_loss_s"
 # Longer values of a setting are shortened to what tells them apart, and then in the middle.
 LONG_CELLS = 24
 MAX_BAR_CELLS, MIN_BAR_CELLS = 30, 8
@@ -94,7 +94,12 @@ class Comparison:
         self.group_by = group_by
         self.tags = _chosen_tags(records, tuple(tags))
         found = _measures(records, self.tags, to_loss, now_s)
-        self.measures = [each for each in found if any(each.of(record) is not None for record in records)]
+        self.measures = [
+            each
+            for each in found
+            if each.key == TO_LOSS or any(each.of(record) is not None for record in records)
+        ]
+        self.notes = _unreached(records, to_loss)
         settings = [record.settings() for record in records]
         self.differing = _differing(records, settings)
         self.rows = self._grouped(settings) if group_by else self._single(settings)
@@ -287,10 +292,20 @@ def _measures(
     found.append(Measure("throughput", rate, lambda record: record.throughput))
     if to_loss is not None:
         title = f"TO {number(to_loss)}"
-        found.append(Measure("to_loss_s", title, lambda record: record.time_to(to_loss), duration))
+        found.append(Measure(TO_LOSS, title, lambda record: record.time_to(to_loss), duration))
     found.append(Measure("duration_s", "TIME", lambda record: record.duration_s(now_s), duration))
     found.append(Measure("gpu_hours", "GPU-HOURS", lambda record: record.gpu_hours(now_s)))
     return found
+
+
+def _unreached(records: Sequence[RunRecord], to_loss: float | None) -> list[str]:
+    left = [record for record in records if to_loss is not None and record.time_to(to_loss) is None]
+    if to_loss is None or not left:
+        return []
+    lows = [(low, record.name) for record in left if (low := record.best_of(record.loss_tag)) is not None]
+    lowest = f" The lowest is {number(min(lows)[0])}, of {min(lows)[1]}." if lows else ""
+    names = listed([record.name for record in left])
+    return [f"A loss of {number(to_loss)} was not reached by {names}.{lowest}"]
 
 
 def _last(tag: str, record: RunRecord) -> float | None:
@@ -365,9 +380,10 @@ def fit(
         room = max(12, max(len(each["name"]) for each in texts) - over)
         for each in texts:
             each["name"] = _middle(each["name"], room)
-    room = min(MAX_BAR_CELLS, width - total() - 2)
+    room = min(MAX_BAR_CELLS, width - total() - 2)  # of a bar; its title may be cut
     if comparison.bar_key and len(comparison.rows) > 1 and room >= MIN_BAR_CELLS:
-        fields.append(CompareColumn("bar", ""))
+        title = next(each.title for each in comparison.measures if each.key == comparison.bar_key)
+        fields.append(CompareColumn("bar", title))
         for each, row in zip(texts, comparison.rows, strict=True):
             each["bar"] = comparison.bar(row, room, is_ascii=is_ascii)
     return fields, [[each[field.key] for field in fields] for each in texts], left_out

@@ -27,7 +27,9 @@ def past(alone: CommandLine) -> CommandLine:
 async def test_past_runs_are_compared_without_their_cluster(past: CommandLine) -> None:
     ended = await past("compare", *NAMES, "--sort-by=-throughput")
     assert ended.status == 0 and "Only past runs are compared" in ended.err
-    assert ended.titles()[:4] == ["NAME", "PLACEMENT", "LINK", "MODEL"]
+    titles = ended.titles()
+    assert titles[:4] == ["NAME", "PLACEMENT", "LINK", "MODEL"]
+    assert titles[-1] == "IMG/S" and titles.count("IMG/S") == 2
     bars = [line.split()[-1] for line in ended.out.splitlines()[1:]]
     assert [len(bar) for bar in bars] == [30, 20, 20, 12]
     assert (await past("--ascii", "compare", *NAMES)).out.isascii()
@@ -56,6 +58,11 @@ async def test_compare_reports_invalid_arguments_and_runs_without_metrics(past: 
     RunStore(past.home / "state" / "gpuconsole").add(ended_run("other", [3.0, 2.0]))
     ended = await past("compare", str(folder), "other", "--to-loss", "2")
     assert ended.status == 0 and "No setting differs." in ended.err and "TO 2" in ended.out
+    assert "not reached" not in ended.err
+    ended = await past("compare", str(folder), "other", "--to-loss", "0.25")
+    assert "TO 0.25" in ended.out.splitlines()[0]
+    lowest = f"The lowest is 1, of {folder}."
+    assert f"A loss of 0.25 was not reached by {folder} and other. {lowest}" in ended.err
 
 
 async def test_past_runs_are_listed_shown_and_cleared(past: CommandLine) -> None:
