@@ -75,23 +75,27 @@ def job_commands(job: Job, instance: str = "", *, is_ambiguous: bool = False) ->
     yield "open_job", "gpuconsole", ("get", ours)
     yield "open_job", "gpuconsole", ("get", ours, "-o", "yaml")
     yield "open_job", "kubectl", ("describe", theirs)
-    for action, flag in (("logs", "-f"), ("previous_logs", "--previous")):
-        yield action, "gpuconsole", ("logs", flag, ours, *chosen)
+    is_over = job.status.is_final
+    for action, flags in (("logs", () if is_over else ("-f",)), ("previous_logs", ("--previous",))):
+        yield action, "gpuconsole", ("logs", *flags, ours, *chosen)
         if pod:
-            yield action, "kubectl", ("logs", flag, *pod)
+            yield action, "kubectl", ("logs", *flags, *pod)
     for action in ("curves", "why", "diagnose"):
         yield action, "gpuconsole", (action, ours)
     yield "job_events", "gpuconsole", ("events", ours)
     yield "job_events", "kubectl", ("events", "--for", theirs)
     yield "yaml", "kubectl", ("get", theirs, "-o", "yaml")
-    if pod:
+    if pod and not is_over:
         yield "shell", "gpuconsole", ("shell", ours, *chosen)
         yield "shell", "kubectl", ("exec", "-it", *pod, "--", "sh")
-    yield "port_forward", "gpuconsole", ("forward", ours)
+    if not is_over:
+        yield "port_forward", "gpuconsole", ("forward", ours)
     yield "clone", "gpuconsole", ("clone", ours)
     for action in ("edit", "delete"):
         yield action, "gpuconsole", (action, ours)
         yield action, "kubectl", (action, theirs)
+    if is_over:
+        return
     for action, is_suspended in (("suspend", True), ("resume", False)):
         if patch := suspend_patch(kind, is_suspended=is_suspended):
             yield action, "gpuconsole", (action, ours)

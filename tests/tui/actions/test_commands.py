@@ -11,6 +11,7 @@ import pytest
 from k8s.client.auth.overrides import ConfigOverrides
 from k8s.kinds import JobRef
 from k8s.snapshot import Job
+from k8s.status import Status
 from tests.support.objects import batch_job, joined, node, pod_of, pytorch_job
 from tui.__main__ import _cut
 from tui.actions.commands import job_commands
@@ -105,6 +106,14 @@ def test_pod_commands_are_shown_only_for_jobs_with_pods() -> None:
         {words[3] for words in lines(OPTIONS[0], each) if words[0] == "kubectl"} for each in JOBS[:2]
     )
     assert with_pods - without == {"logs", "exec"}
+
+
+def test_commands_without_use_for_a_finished_job_are_left_out() -> None:
+    over = replace(job(), status=Status.FAILED)
+    running, ended = ({(each[0], each[2][0]) for each in job_commands(found)} for found in (job(), over))
+    left = {("shell", "shell"), ("shell", "exec"), ("port_forward", "forward"), ("suspend", "suspend")}
+    assert ended < running and running - ended >= left and ("logs", "logs") in ended
+    assert not any("-f" in words for _, _, words in job_commands(over))
 
 
 def test_the_selected_instance_and_the_api_group_are_named_where_needed() -> None:
