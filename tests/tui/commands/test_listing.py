@@ -9,7 +9,9 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,9 @@ from tests.scripted.server import ScriptedCluster, page, refusal
 from tests.support.objects import pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine, write_kubeconfig
 from tests.tui.commands.test_wait import JOBS, PODS, Cluster, is_over
+from tui.commands.support.listing import ItemList
+from tui.commands.support.parser import make_parser
+from tui.tables.column import ListColumn
 
 TEAMS = {"bert": "nlp", "gpt": "nlp", "resnet": "vision"}
 
@@ -208,6 +213,49 @@ async def test_a_watched_list_prints_only_the_changed_job(run: CommandLine) -> N
     assert line.split()[0] == b"gpt"
     assert b"Succeeded" in line
     await child.leave()
+
+
+class Snapshots:
+    """A feed that publishes one snapshot after the other, each once the one before was read."""
+
+    def __init__(self, *snapshots: list[SimpleNamespace]) -> None:
+        self._left, self._is_read = list(snapshots), asyncio.Event()
+
+    def items_of(self, snapshot: Any) -> list[SimpleNamespace]:
+        self._is_read.set()
+        return list(snapshot.items)
+
+    async def run(self, publish: Callable[[Any], None]) -> None:
+        for items in self._left:
+            publish(SimpleNamespace(is_synced=True, stale="", trouble="", items=items))
+            await self._is_read.wait()
+            self._is_read.clear()
+
+
+@pytest.mark.parametrize(
+    ("form", "users"), [("table", []), ("name", []), ("wide", ["wu"]), ("csv", ["wu"]), ("json", ["wu"])]
+)
+async def test_a_watched_list_repeats_no_row_whose_change_it_does_not_show(
+    capsys: pytest.CaptureFixture[str], form: str, users: list[str]
+) -> None:
+    columns: tuple[ListColumn[Any, None], ...] = (
+        ListColumn("name", "NAME", value=lambda each, _: each.name, printed="table"),
+        ListColumn("user", "USER", value=lambda each, _: each.user, printed="wide"),
+        ListColumn("age_s", "AGE", value=lambda each, _: each.age_s, printed="table"),
+    )
+    first, grown = (SimpleNamespace(name="bert", user="li", age_s=age) for age in (1, 2))
+    feed: Any = Snapshots([grown], [SimpleNamespace(name="bert", user="wu", age_s=3)])
+    listing = ItemList(
+        make_parser().parse_args(["list", "-o", form]),
+        columns,
+        name_of=lambda each: f"job/{each.name}",
+        labels_of=lambda _: {},
+    )
+    listing.write([first], None, columns)
+    before = capsys.readouterr().out
+    assert "bert" in before
+    await listing.watch(feed, [first], lambda: None, columns, feed.items_of, lambda each: each.name)
+    assert re.findall("li|wu|job/", capsys.readouterr().out) == users
 
 
 async def test_a_watched_job_prints_its_line_at_each_change(run: CommandLine) -> None:

@@ -32,7 +32,7 @@ from tui.text.natural_order import natural_key
 
 LIST_FORMATS = (*FORMATS, "name", "csv")
 # Columns and JSON members that grow by themselves.
-_GROWING = ("age", "age_s", "duration", "duration_s", "queued", "queued_s", "silent_s")
+_GROWING = {"age", "age_s", "duration", "duration_s", "queued", "queued_s", "silent_s"}
 # Of `--sort-by`, as kubectl names them.
 _KUBECTL_FIELDS = {
     "metadata.name": "name",
@@ -246,7 +246,7 @@ class ItemList(Generic[Item, View]):
                         if key in last and last[key][0] is item:
                             continue
                         identity = self._identity(item, now, printed)
-                        if key not in last or last[key][1] != identity:
+                        if key not in last or self._shown(last[key][1]) != self._shown(identity):
                             changed.append(item)
                         last[key] = item, identity
                     for key in last.keys() - found.keys():
@@ -257,8 +257,14 @@ class ItemList(Generic[Item, View]):
 
     def _identity(self, item: Item, view: View, printed: Sequence[ListColumn[Item, View]]) -> object:
         if self.form in ("table", "wide"):
-            return [column.output_text(item, view) for column in printed if column.key not in _GROWING]
-        return {name: value for name, value in self._values(item, view).items() if name not in _GROWING}
+            return ["" if each.key in _GROWING else each.output_text(item, view) for each in printed]
+        values = self._csv_values(item, view) if self.form == "csv" else self._values(item, view)
+        shown = ("name", "namespace", "kind") if self.form == "name" else values.keys() - _GROWING
+        return {name: values.get(name) for name in shown}
+
+    def _shown(self, identity: Any) -> object:
+        # Of a table, what its columns show: rows do not differ in what is hidden or cut.
+        return self._table.line(identity) if self._table is not None else identity
 
 
 async def _snapshots(feed: ClusterFeed) -> AsyncGenerator[ClusterSnapshot, None]:

@@ -116,8 +116,8 @@ class GrowingTable:
         cells = [[sanitize(cell) for cell in row] for row in rows]
         if not self._shown:
             self._lay_out(cells, has_titles=has_titles)
-        lines = [self._line([column.title for column in self._columns], is_head=True)] if has_titles else []
-        for line in (*lines, *map(self._line, cells)):
+        lines = [self.line([column.title for column in self._columns], is_head=True)] if has_titles else []
+        for line in (*lines, *map(self.line, cells)):
             widths = (max(known, cell_len(cell)) for known, cell in zip(self._widths, line, strict=True))
             gap = NARROW_GAP if self._is_narrow else GAP
             aligned = (
@@ -126,7 +126,8 @@ class GrowingTable:
             )
             write((self._indent + gap.join(aligned)).rstrip())
 
-    def _line(self, cells: Sequence[str], *, is_head: bool = False) -> list[str]:
+    def line(self, cells: Sequence[str], *, is_head: bool = False) -> list[str]:
+        """Return the cells that are printed of a row, or of the titles."""
         columns = [self._columns[index] for index in self._shown]
         if not self._is_narrow:
             return [cells[index] for index in self._shown]
@@ -142,8 +143,8 @@ class GrowingTable:
         width = shutil.get_terminal_size().columns - len(self._indent)
 
         def measure() -> int:
-            head = [self._line([each.title for each in self._columns], is_head=True)] if has_titles else []
-            lines = [*head, *map(self._line, cells)]
+            head = [self.line([each.title for each in self._columns], is_head=True)] if has_titles else []
+            lines = [*head, *map(self.line, cells)]
             self._widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
             gap = NARROW_GAP if self._is_narrow else GAP
             return sum(self._widths) + len(gap) * (len(self._widths) - 1)
