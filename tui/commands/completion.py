@@ -12,7 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import themes
 from k8s.errors import KubeError
+from k8s.kinds import KINDS
 from tui.commands.completer import (
     ALL_NAMESPACES,
     FILES,
@@ -23,9 +25,11 @@ from tui.commands.completer import (
     read_names,
     state_folder,
 )
+from tui.commands.support.listing import LIST_FORMATS
 from tui.commands.support.output import WrongUsage, write
 from tui.commands.support.parser import CommandParser, SwitchAction, make_parser
 from tui.files.private_file import make_private_folder, write_private_file
+from tui.manual import TOPICS
 from tui.options import ConsoleOptions
 
 _BASH = r"""# Load it with: source <(gpuconsole completion bash)
@@ -89,6 +93,10 @@ _SOURCES = {
     "context": "contexts",
     "namespace": "namespaces",
     "template": "templates",
+    "theme": "themes",
+    "topic": " ".join(("choices", *TOPICS)),
+    "FORMAT": " ".join(("choices", *LIST_FORMATS)),
+    "job_type": " ".join(("choices", *(kind.resource.kind.lower() for kind in KINDS))),
     **dict.fromkeys(("FILE", "FOLDER", "PATH", "DIR"), FILES),
 }
 
@@ -138,6 +146,7 @@ async def _refresh_names(options: ConsoleOptions, key: str) -> None:
     found: dict[str, Any] = {**read_names(key), "at": time.time()}
     with suppress(KubeError):
         found["contexts"] = [each.name for each in read_kubeconfig(options.kubeconfig).contexts]
+    found["themes"] = [themes.short(name) for name in themes.load(options.themes_folder)]
     found["templates"] = [each.name for each in every_template(options.templates_folder)[0]]
     with suppress(KubeError):
         async with cluster(options) as client:
