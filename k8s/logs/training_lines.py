@@ -109,7 +109,6 @@ _DIGIT = re.compile(rb"[0-9]")
 
 
 def _in_english(raw: bytes) -> str:
-    """Return the text of a line, with names of other languages in English."""
     # Cells of tables stay apart by more than the spaces within them.
     text = log_text(raw[: 4 * LONGEST_CHARS].replace(b"\t", b"   "), cap=LONGEST_CHARS)
     if text.isascii():
@@ -280,7 +279,6 @@ class TrainingLineReader:
                 self._step = epoch
 
     def _step_of(self, text: str, place: RunPosition | None, pairs: list[Pair]) -> int | None:
-        """Return the step of a line with scalars; None if it cannot be told."""
         losses = [pair for pair in pairs if pair.is_loss]
         is_evaluation = all(split_of(pair.name) not in ("", "train") for pair in losses or pairs)
         is_dict = "{" in text and "}" in text
@@ -331,7 +329,6 @@ class TrainingLineReader:
 
 
 def _order(pair: Pair) -> int:
-    """Put the whole loss of training first, then its parts, and the other scalars last."""
     if not pair.is_loss or split_of(pair.name) not in ("", "train"):
         return 3
     return 2 if not _WHOLE_LOSS.search(pair.name) else int(not _PLAIN_LOSS.fullmatch(pair.name))

@@ -122,7 +122,6 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return the literal block header of a multi-line text; empty if the text must be quoted."""
     if text[0] in " \n\t" or _UNWRITABLE.search(text.replace("\n", "").replace("\t", "")):
         return ""
     if not text.endswith("\n"):

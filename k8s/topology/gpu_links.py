@@ -132,7 +132,6 @@ async def fetch_known_links(client: Client, models_by_node: Mapping[str, str]) -
 
 
 async def _places(client: Client, node: NodeRow, namespace: str) -> tuple[list[_Place], str]:
-    """Return the candidates, the most likely first, and the reason if pods could not be listed."""
     selector = f"spec.nodeName={node.name},status.phase=Running"
     refused = ""
     try:

@@ -137,7 +137,6 @@ def _name(direct: int, switched: int) -> str:
 
 
 def _far_end(nvml: Any, handle: Any, link: int, buses: Sequence[tuple[int, ...]]) -> int | str:
-    """Return the GPU that a link leads to, or `switch`; empty if it is off or leads elsewhere."""
     try:
         if not nvml.nvmlDeviceGetNvLinkState(handle, link):
             return ""

@@ -28,9 +28,10 @@ def prepare(options: ConsoleOptions) -> ConsoleOptions:
         WrongUsage: There is no terminal, and the jobs were printed; or the requested theme does not exist.
         NoCluster: There is no kubeconfig, and the user declined the sandbox.
     """
-    if not tty_state.is_usable():
+    if problem := tty_state.terminal_problem():
         _print_jobs(options)
-        raise WrongUsage("The console needs a terminal.\nWithout one, use commands, e.g. gpuconsole list")
+        without = "Without one, it lists the jobs, as gpuconsole list does."
+        raise WrongUsage(f"The console needs a terminal; {problem}.\n{without}")
     options = replace(options, kept_theme=read_theme(options.state_folder, options.config_theme))
     colours = tty_state.colours()
     theme = choose_theme(options, colours)

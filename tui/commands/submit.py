@@ -290,7 +290,6 @@ def _spec_of(
 
 
 def _kind_of(flags: argparse.Namespace) -> CreatableKind:
-    """Return the requested kind in the version the cluster serves; the newest if not yet known."""
     served: CreatableKind | None = getattr(flags, "served", None)
     return served or next(kind for kind in CREATABLE if flags.kind in words_of(kind))
 

@@ -64,9 +64,13 @@ def prepare() -> None:
         os.environ.pop(name, None)
 
 
-def is_usable() -> bool:
-    """Return True if there is a terminal to draw on."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in _NO_TERMINALS
+def terminal_problem() -> str:
+    """Return the reason that there is no terminal to draw on; empty if there is one."""
+    for name, stream in (("output", sys.stdout), ("input", sys.stdin)):
+        if not stream.isatty():
+            return f"standard {name} is a file, a pipe or closed"
+    term = os.environ.get("TERM", "")
+    return f"TERM is {term or 'not set'}" if term in _NO_TERMINALS else ""
 
 
 def is_remote() -> bool:

@@ -310,7 +310,6 @@ def _level(run: _Run, error: FoundError, collateral: Sequence[re.Pattern[str]]) 
 
 
 def _absentee(logs: Sequence[ContainerLog], suspects: Sequence[_Suspect], first: _Suspect) -> _Suspect:
-    """Return the rank that the victims waited for; `first` if unknown."""
     victims = [each for each in suspects if each.level is _Level.COLLATERAL and each.rank is not None]
     waiting = {each.rank for each in victims if each.error and _WAITED.search(" ".join(each.error.texts))}
     sequence = _behind(suspects)

@@ -119,7 +119,6 @@ def _is_complete(spec: Manifest, status: Manifest, active: Sequence[Manifest]) -
 def _verdict(
     spec: Manifest, status: Manifest, pods: Sequence[Manifest], plan: Plan
 ) -> tuple[str, str] | None:
-    """Return reason and message if the Job fails; else None."""
     limit = spec.get("backoffLimit")
     limit = 6 if limit is None else int(limit)
     restarts = restarts_of(pods) if spec["template"]["spec"].get("restartPolicy") == "OnFailure" else 0
@@ -208,7 +207,6 @@ def _index(pod: Manifest) -> int:
 
 
 def _ranges(indices: Iterable[int]) -> str:
-    """Return `0-2,5` for 0, 1, 2, 5."""
     runs: list[list[int]] = []
     for index in sorted(indices):
         if runs and runs[-1][1] == index - 1:

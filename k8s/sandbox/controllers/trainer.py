@@ -107,7 +107,6 @@ def decide(observed: ObservedJob) -> Plan:
 
 
 def _nodes_of(job: Manifest, known: Mapping[Any, Sequence[Manifest]]) -> Manifest | None:
-    """Return the batch Job's spec of the nodes in the job's runtime; None without a runtime for torch."""
     spec = job.get("spec") or {}
     runtime = _runtime(job, known)
     policy: Manifest = ((runtime or {}).get("spec") or {}).get("mlPolicy") or {}

@@ -148,7 +148,6 @@ class PodRun:
         return float(self.pod["spec"].get("terminationGracePeriodSeconds") or 30)
 
     async def _has_volumes(self) -> bool:
-        """Wait for volumes; return False if the pod was stopped first."""
         delay_s = FIRST_DELAY_S
         scratch = self._paths.scratch / self.uid
         last_error = ""
@@ -179,7 +178,6 @@ class PodRun:
             await self._end_sidecars(asyncio.get_running_loop().time() + self._grace_s)
 
     async def _is_initialized(self, sidecars: asyncio.TaskGroup) -> bool:
-        """Run the init containers; return True if all succeeded and the sidecars have started."""
         for init in self._inits:
             if init.is_sidecar:
                 sidecars.create_task(self._run_forever(init))

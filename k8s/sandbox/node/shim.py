@@ -388,7 +388,6 @@ def _serve(
 
 
 def _move(reader: int, log: Log, streams: dict[int, bytes], poller: select.poll) -> bool:
-    """Copy available output; return False if there was none."""
     try:
         chunk = os.read(reader, _READ_BYTES)
     except BlockingIOError:

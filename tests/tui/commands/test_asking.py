@@ -183,7 +183,9 @@ async def test_the_console_in_a_pipe_lists_the_jobs_and_reports_the_missing_term
     alone = await run()
     assert (alone.status, alone.out) == (2, listed.out)
     assert alone.out.splitlines()[0].split()[0] == "NAME"
-    assert alone.err.splitlines()[0] == "The console needs a terminal."
+    assert alone.err.splitlines()[0] == (
+        "The console needs a terminal; standard output is a file, a pipe or closed."
+    )
     assert gc.isenabled()
 
 
@@ -198,7 +200,7 @@ def test_a_dumb_terminal_is_rejected_without_escape_sequences(tmp_path: Path) ->
     env = {**os.environ, "TERM": "dumb", "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
     with Terminal([sys.executable, "-P", "-m", "tui"], env=env, folder=ROOT) as terminal:
         assert terminal.wait_for_end() == 2
-        assert "The console needs a terminal" in terminal.text
+        assert "The console needs a terminal; TERM is dumb." in terminal.text
         assert b"\x1b" not in terminal.output
 
 

@@ -272,6 +272,12 @@ async def test_ten_thousand_rows_are_set_and_moved_through() -> None:
         assert app.table.cursor_key == "late"
 
 
+def test_a_narrow_column_comes_back_where_a_wide_one_was_not_enough() -> None:
+    columns = [Column("name", "N"), Column("few", "F", priority=2), Column("much", "M", priority=1)]
+    fit = fit_columns(columns, [20, 4, 30], 45)
+    assert fit.widths == ((0, 20), (1, 4)) and fit.hidden == 1
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4), st.booleans()), min_size=1, max_size=12),
     st.integers(-5, 300),

@@ -71,7 +71,6 @@ async def check_manifests(
 
 
 def _parse_checked(each: ManifestObject, namespace: str) -> tuple[CreatableKind, JobSpec, bool] | None:
-    """Return a job's kind and spec, and True if its pods all have one size; None for other objects."""
     resource, manifest = each
     kind = next((kind for kind in CREATABLE if kind.resource == resource), None)
     name = manifest["metadata"].get("name")

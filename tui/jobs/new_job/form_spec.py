@@ -328,7 +328,6 @@ def _working_dir_value(spec: JobSpec, first: Mount) -> str:
 
 
 def _trainer_arguments(trainer: Trainer, command: Sequence[str]) -> dict[str, str] | None:
-    """Return a trainer's arguments from a command; None if it has unknown ones."""
     words = trainer.words_of(command)
     if words is None:
         return None

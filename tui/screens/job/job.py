@@ -276,7 +276,6 @@ class JobView(View):
         panes.set_pane_title(panes.conditions, "conditions", f"tab: {title}" if is_cramped else "")
 
     def _progress_of(self, job: Job) -> str:
-        """Return the job's progress; progress from a log line holds until a newer one."""
         if job.progress or job.status is not Status.RUNNING:
             return sanitize(job.progress)
         chief = next((each.pod for each in job.instances if each.is_chief), "")

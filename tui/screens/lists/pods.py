@@ -72,7 +72,6 @@ class PodsView(ListView):
         self.set_line("notice", snapshot.stale or (missing.words if missing is not None else ""))
 
     def _line(self, job: Job, instance: Instance, pod: Pod | None) -> PodLine:
-        """Return the line of a pod: the same object as before if nothing changed."""
         before, ready = self._lines.get(instance.pod_uid), ready_text(pod)
         if before is not None and before.instance is instance and before.ready == ready:
             return before

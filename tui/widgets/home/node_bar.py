@@ -27,7 +27,6 @@ from tui.widgets.home.node_bar_layout import Lines, NodeBarHighlight, NodeBarLay
 
 
 def _of_the_view(key: Key) -> Key:
-    """Let the view handle an action: it knows the selection."""
     return replace(key, action=f"screen.{key.action}")
 
 

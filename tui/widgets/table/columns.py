@@ -145,7 +145,12 @@ def _fit(columns: Sequence[Column], natural: Sequence[int], width: int, wanted: 
             spare -= grown
             if widths[index] == natural[index]:
                 growing.remove(index)
-    return Fit(tuple(widths.items()), len(columns) - len(kept))
+    # What was hidden first may be narrower than what is left over.
+    for index in sorted(set(wanted) - set(kept), key=lambda place: (columns[place].priority, place)):
+        if floor[index] + GAP <= spare:
+            widths[index] = min(natural[index], spare - GAP)
+            spare -= widths[index] + GAP
+    return Fit(tuple(sorted(widths.items())), len(columns) - len(widths))
 
 
 def layout_wide(columns: Sequence[Column], natural: Sequence[int], width: int, skipped: int) -> Fit:

@@ -175,7 +175,6 @@ def _without(field: str, target: Any, removed: list[Any]) -> list[Any]:
 
 
 def _ordered(field: str, merged: list[Any], order: list[Any]) -> list[Any]:
-    """Sort elements as `order` lists them; elements missing there stay at the end."""
     key = merge_key(field, [*order, *merged])
 
     def name(element: Any) -> Any:

@@ -207,7 +207,6 @@ class Registry:
         return new
 
     def _normalised(self, served: ServedResource, obj: Object) -> Object:
-        """Return a copy of a body that is an object of this kind, without nulls."""
         if not isinstance(obj, dict) or not isinstance(obj.get("metadata", {}), dict):
             raise api_errors.bad_request(
                 f"the object provided is unrecognized (must be of type {served.resource.kind})"
