@@ -161,30 +161,25 @@ async def test_arenas_job_runs_the_guides_command(space: Space) -> None:
 
 
 @pytest.mark.slow
-async def test_the_training_operators_job_runs_four_ranks_in_two_workers_and_the_second_time_too(
-    space: Space,
-) -> None:
+async def test_the_training_operators_job_runs_four_ranks_in_two_workers(space: Space) -> None:
     words = (*MPIRUN, "python", str(RANK))
     spec = JobSpec(
         name="of-v1", namespace=space.name, image="busybox", workers=2, slots=2, gpus=1, command=words
     )
-    for _ in "once", "again":
-        await space.create(MPI_JOBS_V1, MPIJobV1().manifest(spec))
-        await space.comes(MPI_JOBS_V1, "of-v1", is_finished)
-        found = words_by_rank(log := await space.log("of-v1-launcher"))
-        assert sorted(found) == [0, 1, 2, 3], log
-        hosts = {rank: dict(word.split("=") for word in words)["host"] for rank, words in found.items()}
-        assert hosts == {rank: f"of-v1-worker-{rank // 2}" for rank in range(4)}
-        job = await space.get(MPI_JOBS_V1, "of-v1")
-        assert conditions(job)["Succeeded"] == "True"
-        assert (
-            "of-v1-worker-1:2" in (await space.get(CONFIG_MAPS, "of-v1-config"))["data"]["discover_hosts.sh"]
-        )
-        assert MPIJobV1 in map(type, await discover(space.client, KINDS)), "the console finds it"
-        assert not [each for each in await space.objects(MPI_JOBS) if each["metadata"]["name"] == "of-v1"]
-        await space.delete(MPI_JOBS_V1, "of-v1")
-        await space.goes(PODS, "of-v1-launcher", "of-v1-worker-0", "of-v1-worker-1")
-        await space.goes(CONFIG_MAPS, "of-v1-config")
+    await space.create(MPI_JOBS_V1, MPIJobV1().manifest(spec))
+    await space.comes(MPI_JOBS_V1, "of-v1", is_finished)
+    found = words_by_rank(log := await space.log("of-v1-launcher"))
+    assert sorted(found) == [0, 1, 2, 3], log
+    hosts = {rank: dict(word.split("=") for word in words)["host"] for rank, words in found.items()}
+    assert hosts == {rank: f"of-v1-worker-{rank // 2}" for rank in range(4)}
+    job = await space.get(MPI_JOBS_V1, "of-v1")
+    assert conditions(job)["Succeeded"] == "True"
+    assert "of-v1-worker-1:2" in (await space.get(CONFIG_MAPS, "of-v1-config"))["data"]["discover_hosts.sh"]
+    assert MPIJobV1 in map(type, await discover(space.client, KINDS)), "the console finds it"
+    assert not [each for each in await space.objects(MPI_JOBS) if each["metadata"]["name"] == "of-v1"]
+    await space.delete(MPI_JOBS_V1, "of-v1")
+    await space.goes(PODS, "of-v1-launcher", "of-v1-worker-0", "of-v1-worker-1")
+    await space.goes(CONFIG_MAPS, "of-v1-config")
 
 
 @pytest.mark.slow
