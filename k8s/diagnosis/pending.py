@@ -210,8 +210,9 @@ def is_waiting_job(job: Job) -> bool:
 
 def _with_answer(job: Job, answer: Answer) -> Job:
     reason = with_cause(job.reason, answer.brief) if job.status.has_failed else answer.brief
-    remedy = answer.triage.remedy if answer.triage is not None else ""
-    return replace(job, reason=reason, remedy=remedy, lacks_capacity=answer.is_shortage)
+    if (found := answer.triage) is not None:
+        job = replace(job, remedy=found.remedy, culprit=(found.instance, found.rank))
+    return replace(job, reason=reason, lacks_capacity=answer.is_shortage)
 
 
 def _progress(job: Job) -> object:

@@ -3,7 +3,7 @@
 Uses bounded memory and draws nothing. Lines are raw bytes; sanitize them before showing them.
 """
 
-from k8s.logs.feed import EVERYTHING, Feed, LogSelection
+from k8s.logs.feed import EVERYTHING, Feed, LogSelection, failed_selection
 from k8s.logs.follow import Follower, LogRequest
 from k8s.logs.job import JobLogs, RankRow
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order, targets_of, write_stamp
@@ -13,5 +13,5 @@ from k8s.logs.tail import JobRanks, find_ranks
 __all__ = [
     "EVERYTHING", "Feed", "Follower", "Item", "JobLogs", "JobRanks", "LinePrinter", "LogLine",
     "LogRequest", "LogSelection", "Mark", "Marker", "Options", "RankRow", "Target", "choose",
-    "find_ranks", "in_time_order", "read", "targets_of", "write_stamp",
+    "failed_selection", "find_ranks", "in_time_order", "read", "targets_of", "write_stamp",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from k8s.logs.lines import Item, LogLine, Mark, Marker, Target, in_time_order
+from k8s.snapshot import Job
 
 # New lines that may wait for a view; beyond that the oldest are dropped, and a marker reports it.
 FEED_ITEMS = 50_000
@@ -92,6 +93,16 @@ class LogSelection:
 
 
 EVERYTHING = LogSelection()
+
+
+def failed_selection(job: Job, targets: Sequence[Target]) -> LogSelection | None:
+    """Return the selection of the rank that failed first; None unless the job has failed or restarts."""
+    name, rank = job.culprit or ("", None)
+    target = next((each for each in targets if each.name == name), None)
+    if target is None or not job.status.has_failed:
+        return None
+    is_told_apart = rank is not None and (rank in target.ranks or target.prints_all_ranks)
+    return LogSelection(rank=rank) if is_told_apart else LogSelection(instance=name)
 
 
 class _Batch(NamedTuple):

@@ -82,6 +82,23 @@ def elastic_job(
     return made, pods
 
 
+def collided(name: str) -> tuple[Object, list[Object], list[bytes]]:
+    """Return a failed job, its pods, and their logs: rank 1 failed first, and rank 0 because of it."""
+    job = pytorch_job(name, workers=2, gpus=1)
+    job["status"] = {"conditions": [{"type": "Failed", "status": "True", "reason": "JobFailed"}]}
+    errors = ("RuntimeError: Connection closed by peer [10.0.0.7]:4022", "IndexError: row 12 of shard 5")
+    pods, logs = [], []
+    for place, second, error in zip(("master-0", "worker-0"), (7, 5), errors, strict=True):
+        at = f"2026-11-21T11:59:0{second}"
+        end = {"exitCode": 1, "reason": "Error", "finishedAt": f"{at}Z"}
+        status = {"name": "pytorch", "restartCount": 0, "state": {"terminated": end}}
+        pods.append(pod_of(job, place, on="a", phase="Failed", gpus=1, containerStatuses=[status]))
+        said = ("Traceback (most recent call last):", '  File "fit.py", line 3, in <module>', error)
+        rank = "[rank0]: " if place == "master-0" else "[rank1]: "
+        logs.append("".join(f"{at}.000000000Z {rank}{line}\n" for line in said).encode())
+    return job, pods, logs
+
+
 def batch_job(name: str, pods: int = 1, gpus: int = 1, *, indexed: bool = False, **spec: Any) -> Object:
     """Return a Job of `pods` pods."""
     template = {"spec": {"containers": [{"name": "main", "resources": {"limits": {GPU: gpus}}}]}}

@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 
 from k8s.errors import Invalid, NotFound
-from k8s.logs import Options, find_ranks, targets_of
+from k8s.logs import Options, failed_selection, find_ranks, targets_of
 from k8s.snapshot import Job
 from tui.commands.support.connect import cluster, read_feed
 from tui.commands.support.job_name import add_job, find_job, titles
@@ -72,6 +72,13 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             chief = next((each.name for each in job.instances if each.is_chief), "")
             command = command_line(here, "shell", job.ref.name, "-i", chief, "--", "cat", job.log_file)
             write_stderr(f"-- the program prints to a file, not to this log; to read it: {command}")
+        is_default = not (wanted.every or wanted.instance or wanted.container) and wanted.rank is None
+        if is_default and job.status.has_failed and not (wanted.follow and job.instances_running):
+            job = (await feed.explain_once([job])).job(job.ref) or job
+            failed = failed_selection(job, targets_of(job))
+            if failed is not None and failed.rank != 0 and max(len(job.instances), job.ranks_total) > 1:
+                wanted = replace(wanted, rank=failed.rank, instance=failed.instance)
+                write_stderr(f"-- {failed} failed first; for rank 0: -r 0, for all: --all")
         if not wanted.follow:
             if not (wanted.instance or wanted.every):
                 job = await find_ranks(client, job, wanted.rank or 0, previous=wanted.previous)

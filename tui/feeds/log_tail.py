@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from k8s.client.client import Client
-from k8s.logs import JobLogs, LogRequest, LogSelection, Target, targets_of
+from k8s.logs import JobLogs, LogRequest, LogSelection, Target, failed_selection, targets_of
 from k8s.snapshot import Job
 
 TAIL = LogRequest(tail=500)
@@ -36,8 +36,10 @@ def choices(job: Job) -> list[TailChoice]:
 
 
 def choose(job: Job, wanted: LogSelection | None) -> TailChoice | None:
-    """Return the wanted log of a job, else the chief's; None if no instance has a pod."""
-    found = choices(job)
+    """Return the wanted log of a job, else that of its failure or chief; None without pods."""
+    found, targets = choices(job), targets_of(job)
+    if wanted is None and (failed := failed_selection(job, targets)) is not None and job.culprit:
+        return TailChoice(failed, next(each for each in targets if each.name == job.culprit[0]))
     if wanted is not None and (same := [each for each in found if each.selection == wanted]):
         return same[0]
     return min(found, key=lambda each: not each.target.is_chief, default=None)
@@ -46,7 +48,9 @@ def choose(job: Job, wanted: LogSelection | None) -> TailChoice | None:
 def step(job: Job, wanted: LogSelection | None, steps: int) -> LogSelection | None:
     """Return the selection `steps` places after the wanted one, cyclically."""
     found, now = choices(job), choose(job, wanted)
-    return found[(found.index(now) + steps) % len(found)].selection if now is not None else None
+    if now is None:
+        return None
+    return found[(found.index(now) + steps) % len(found) if now in found else 0].selection
 
 
 def open_tail(client: Client, choice: TailChoice) -> JobLogs:

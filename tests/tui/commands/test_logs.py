@@ -9,7 +9,7 @@ import pytest
 
 from tests.k8s.kinds.operator_objects import objects
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster, Stream, page, refusal
-from tests.support.objects import elastic_job, recorded
+from tests.support.objects import collided, elastic_job, recorded
 from tests.tui.commands.conftest import CommandLine
 
 STAMPED = (
@@ -119,6 +119,34 @@ async def test_rank_0_of_an_elastic_job_is_found_in_any_pod_and_no_log_is_empty_
     ended = await run.process("logs", "drift", *flags.split())
     assert (ended.out, ended.status) == (printed, int(bool(reports)))
     assert reports in ended.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "printed", "reports"),
+    [
+        (
+            "",
+            "[rank1]: IndexError: row 12 of shard 5",
+            "-- rank 1 failed first; for rank 0: -r 0, for all: --all\n",
+        ),
+        ("-r 0", "[rank0]: RuntimeError: Connection closed by peer [10.0.0.7]:4022", ""),
+        ("-i worker-0 -t 1", "[rank1]: IndexError: row 12 of shard 5", ""),
+    ],
+)
+async def test_logs_of_a_failed_job_are_those_of_the_rank_that_failed_first(
+    run: CommandLine, flags: str, printed: str, reports: str
+) -> None:
+    job, pods, logs = collided("clash")
+    run.cluster.replace("/apis/kubeflow.org/v1/pytorchjobs", page([job]))
+    for path in ("/api/v1/pods", "/api/v1/namespaces/default/pods"):
+        run.cluster.replace(path, page(pods))
+    for pod, log in zip(pods, logs, strict=True):
+        path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+        run.cluster.say(path, Answer(pod))
+        run.cluster.say(f"{path}/log", Compute(partial(_answer, log)))
+    ended = await run.process("logs", "clash", *flags.split())
+    assert (ended.out.splitlines()[-1], ended.err, ended.status) == (printed, reports, 0)
+    assert {line[:8] for line in ended.out.splitlines()} == {printed[:8]}
 
 
 async def test_logs_of_a_ray_job_without_a_submitter_name_the_file_of_its_driver(run: CommandLine) -> None:

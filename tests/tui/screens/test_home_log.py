@@ -15,7 +15,7 @@ from textual.widget import AwaitMount
 from k8s.job_spec import LOG_DIR_ANNOTATION
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster
 from tests.support.event_files import job_with_event_files, serve_event_files, write_losses
-from tests.support.objects import elastic_job, node, pytorch_job
+from tests.support.objects import collided, elastic_job, node, pytorch_job
 from tests.support.playground import Playground, console_on
 from tests.support.sample_cluster import ago
 from tests.tui.keys.world import REVIEWS
@@ -84,6 +84,25 @@ async def test_home_shows_rank_0_of_an_elastic_job_from_the_pod_that_prints_it(t
         await play.until(lambda: "0.75" in play.text)
         await play.press("3", "full_stop")
         await play.until(lambda: "rank 1 of 2" in says(play) and "ready" in says(play))
+
+
+@pytest.mark.slow
+async def test_a_failed_job_opens_at_the_rank_that_failed_first_in_home_and_logs(tmp_path: Path) -> None:
+    job, pods, logs = collided("clash")
+
+    def prepare(cluster: ScriptedCluster) -> None:
+        for pod, log in zip(pods, logs, strict=True):
+            path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+            cluster.say(path, Answer(pod))
+            cluster.say(f"{path}/log", Answer(log))
+
+    async with console_on(tmp_path, nodes=[node("a", 8)], pods=pods, jobs=[job], prepare=prepare) as play:
+        await play.press("N", "g")
+        await play.until(lambda: "rank 1 of 2 · worker-0" in says(play) and "row 12 of shard 5" in says(play))
+        assert "Connection closed" not in says(play)
+        await play.press("l")
+        await play.until(lambda: "ranks 1" in play.text and "row 12 of shard 5" in play.text)
+        assert "Connection closed" not in play.text
 
 
 async def test_the_loss_is_drawn_from_event_files_and_continued_from_the_log(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from k8s.logs import (
     LogSelection,
     RankRow,
     Target,
+    failed_selection,
     targets_of,
 )
 from k8s.text.sanitize import sanitize
@@ -147,7 +148,9 @@ class LogsScreen(View):
         self.refresh_view()
 
     def _first_choice(self) -> LogSelection:
-        rows = self._logs.rows()
+        rows, job = self._logs.rows(), self.snapshot.job(self.ref)
+        if not self._instance and job is not None and (failed := failed_selection(job, self._targets)):
+            return failed
         mine = [row for row in rows if row.instance == self._instance]
         if len(mine) > 1:
             return LogSelection(instance=self._instance)
