@@ -51,11 +51,11 @@ def seconds_between(earlier: datetime | None, later: datetime) -> float:
 
 
 def clock(moment: datetime | None) -> str:
-    """Return a time of day, `14:02:11 UTC`; empty if unknown."""
+    """Return a time of day in the zone of this machine, `14:02:11`; empty if unknown."""
     if moment is None:
         return ""
     try:
-        return f"{_zoned(moment).astimezone(UTC):%H:%M:%S} UTC"
+        return f"{_zoned(moment).astimezone():%H:%M:%S}"
     except OverflowError:  # year 1 or 9999 in another time zone
         return ""
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import count
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -33,7 +34,6 @@ from k8s.logs.lines import (
     Splitter,
     Target,
     rfc3339,
-    write_stamp,
 )
 from k8s.logs.prefixes import RankReader
 from k8s.models import ContainerStatus, Pod, Terminated
@@ -501,7 +501,7 @@ class Follower:
             self._failures = 0
             self._last_notice = ""
         if cursor.missing_since_ns and not known_gap_ns:
-            after = write_stamp(cursor.missing_since_ns)
+            after = f"{datetime.fromtimestamp(cursor.missing_since_ns / 1e9):%Y-%m-%d %H:%M:%S}"
             items.append(self._marker(Mark.GAP, f"gap: lines after {after} may be missing; the log was cut"))
             self._lost_at_s = None
         elif pieces and cursor.knows and self._delivered is None:

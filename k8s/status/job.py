@@ -125,7 +125,7 @@ def _why_failed(it: _Counted) -> str:
         return _joined(it.job.outcome_reason, _still_held(it))
     name = f"rank {first.ranks[0]}" if len(first.ranks) == 1 else first.name
     order = " first" if len(it.of(first.status)) > 1 else ""
-    at = f", {first.ended.astimezone(UTC):%H:%M:%S}" if first.ended is not None else ""
+    at = f", {first.ended.astimezone():%H:%M:%S}" if first.ended is not None else ""
     none_left = "" if it.job.outcome is not None else "no restart is left"
     how, colon, message = first.reason.partition(": ")
     return _joined(f"{name} {how}{order}{at}{colon}{message}", none_left, _still_held(it))
@@ -136,8 +136,11 @@ def _was_stopped(instance: InstanceState) -> bool:
 
 
 def _still_held(it: _Counted) -> str:
-    gpus = sum(instance.gpus for instance in it.holding)
-    return f"{_still_there(it)}, with {_gpus(gpus)}" if gpus else _still_there(it)
+    # Pods that end within their grace period are no news; those that cannot give a reason after a comma.
+    going = [each for each in it.of(Status.TERMINATING) if "," not in each.reason]
+    gpus = sum(instance.gpus for instance in it.holding if instance not in going)
+    there = f"{_pods(it.left - len(going))} still there" if it.left > len(going) else ""
+    return f"{there}, with {_gpus(gpus)}" if there and gpus else there
 
 
 def _still_there(it: _Counted) -> str:
@@ -319,7 +322,7 @@ _LEFT = re.compile(r"(; no restart is left)?(; \d+ pods? still there(, with \d+ 
 
 
 def job_status(job: DeclaredStatus, instances: Sequence[InstanceState]) -> tuple[Status, str]:
-    """Return the status of a job and its reason; times of day in it are UTC.
+    """Return the status of a job and its reason; times of day in it are those of this machine.
 
     `instances` are those that have a pod, in their order.
     """

@@ -304,7 +304,7 @@ def _ended_text(over: str, runs: Sequence[str]) -> str:
 
 
 def _end(ended: Terminated) -> str:
-    at = f" at {ended.finished_at.astimezone(UTC):%H:%M:%S}" if ended.finished_at is not None else ""
+    at = f" at {ended.finished_at.astimezone():%H:%M:%S}" if ended.finished_at is not None else ""
     return exit_text(ended) + at
 
 

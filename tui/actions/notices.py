@@ -16,6 +16,7 @@ from tui.actions.context import show_namespace
 from tui.jobs.hooks import HookRunner
 from tui.jobs.notices import WORDS, JobNotice, NoticeLog
 from tui.keys import EVERYWHERE
+from tui.options import NoticeEvent
 from tui.screens.base.request import ActionRequest, Route
 from tui.tables.notices import LOOKS, counter
 from tui.terminal.notification import notification
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 # Notices within this time share a toast; the cause of a failure is usually found by then.
 TOGETHER_S = 2.0
+# Age at which a failure is reported although its logs have not been read.
+EXPLAIN_S = 10.0
 TOAST_S, FAILURE_S = 5.0, 10.0
 # Lines of a toast, and characters of a single reason and of one line among others.
 MAX_LINES, MAX_REASON, MAX_LINE = 3, 240, 100
@@ -42,6 +45,7 @@ class Notifier:
         self._options = console.options.notify
         self._pending: list[JobNotice] = []
         self._timer: Timer | None = None
+        self._is_waiting = False
         self._hooks = HookRunner(self._options.exec, console.options.log_file, self._report_hook)
 
     def update(self, snapshot: ClusterSnapshot, jobs: tuple[Job, ...]) -> None:
@@ -65,9 +69,21 @@ class Notifier:
             self._console.notices = self.log.items
             self._console.unseen = counter(self.log.unseen())
 
+    def _is_unexplained(self, notice: JobNotice) -> bool:
+        feed = self._console.cluster_feed
+        age_s = (Clock.ahead(self._console.snapshot.clock_offset_s).now - notice.at).total_seconds()
+        if feed is None or not (notice.is_mine and notice.event is NoticeEvent.FAILED and age_s < EXPLAIN_S):
+            return False
+        job = next((each for each in feed.all_jobs if each.uid == notice.uid), None)
+        return job is not None and not feed.reasons.has_read(job)
+
     def _flush(self) -> None:
         self._timer = None
         if not self._console.screen_stack:  # the console ends
+            return
+        was_waiting, self._is_waiting = self._is_waiting, any(map(self._is_unexplained, self._pending))
+        if self._is_waiting or was_waiting:  # once more, for the snapshot with the reason
+            self._timer = self._console.set_timer(TOGETHER_S / 4, self._flush)
             return
         found, self._pending = self.log.newest(self._pending), []
         mine = [each for each in found if each.is_mine]

@@ -19,7 +19,7 @@ from tui.jobs.instances import format_ranks
 from tui.options import ConsoleOptions, command_line
 from tui.tables.column import OutputColumn, Values, output_columns, values_of
 from tui.tables.jobs import COLUMNS, JobsNow, duration_text, failure_values, queued_s, span_text
-from tui.text.format import NOTHING, Clock, reason_text, seconds_since, timestamp
+from tui.text.format import NOTHING, Clock, local_time, reason_text, seconds_since, timestamp
 
 if TYPE_CHECKING:
     from k8s.diagnosis.failures import Triage  # slow to import
@@ -112,10 +112,10 @@ def _print(job: Job, tensorboard: str | None, clock: Clock, *, is_wide: bool) ->
             ("Priority", job.priority),
             ("Trainer", job.trainer),
             ("GPUs", f"{job.gpus_requested} requested, {job.gpus_allocated} allocated"),
-            ("Created", f"{timestamp(job.created) or NOTHING}, {clock.age(job.created)} ago"),
+            ("Created", f"{local_time(job.created) or NOTHING}, {clock.age(job.created)} ago"),
             ("Queued", span_text(queued_s(job, clock.now))),
-            ("Started", timestamp(job.started) or ""),
-            ("Ended", timestamp(job.finished) or ""),
+            ("Started", local_time(job.started)),
+            ("Ended", local_time(job.finished)),
             ("Duration", duration_text(job, clock.now)),
             ("Event files", job.log_dir),
             ("TensorBoard", tensorboard or ""),

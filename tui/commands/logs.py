@@ -73,10 +73,10 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             command = command_line(here, "shell", job.ref.name, "-i", chief, "--", "cat", job.log_file)
             write_stderr(f"-- the program prints to a file, not to this log; to read it: {command}")
         is_default = not (wanted.every or wanted.instance or wanted.container) and wanted.rank is None
-        if is_default and job.status.has_failed and not (wanted.follow and job.instances_running):
+        has_choice = is_default and max(len(job.instances), job.ranks_total) > 1
+        if has_choice and job.status.has_failed and not (wanted.follow and job.instances_running):
             job = (await feed.explain_once([job])).job(job.ref) or job
-            failed = failed_selection(job, targets_of(job))
-            if failed is not None and failed.rank != 0 and max(len(job.instances), job.ranks_total) > 1:
+            if (failed := failed_selection(job, targets_of(job))) is not None and failed.rank != 0:
                 wanted = replace(wanted, rank=failed.rank, instance=failed.instance)
                 write_stderr(f"-- {failed} failed first; for rank 0: -r 0, for all: --all")
         if not wanted.follow:

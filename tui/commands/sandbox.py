@@ -21,7 +21,7 @@ from tui.commands.support.output import (
     write_stderr,
 )
 from tui.options import ConsoleOptions
-from tui.text.format import timestamp
+from tui.text.format import local_time, timestamp
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -156,7 +156,7 @@ async def _status(form: str) -> int:
         (
             ("Process", str(found.pid) if found.pid else ""),
             ("Address", found.url),
-            ("Started", timestamp(started) or ""),
+            ("Started", local_time(started)),
             ("Folder", str(found.folder)),
             ("Kubeconfig", str(found.kubeconfig)),
             ("Log", str(found.log)),

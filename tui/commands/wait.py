@@ -24,7 +24,7 @@ from tui.feeds.cluster_feed import ClusterFeed
 from tui.feeds.life_feed import LOG_PERMISSION, READ_S, LifeFeed
 from tui.jobs.hooks import TIMED_OUT
 from tui.options import ConsoleOptions, command_line
-from tui.text.format import Clock, age, trouble_text
+from tui.text.format import Clock, age, reason_text
 
 CONDITIONS = ("running", "succeeded", "silent", "finished")
 
@@ -71,7 +71,7 @@ class AwaitedJob(WatchedJob):
         """Return the reason of its status; empty if there is none."""
         if self.is_gone or self.job is None:
             return ""
-        return trouble_text(self.job, clock) if self.is_silent else self.job.reason
+        return reason_text(self.job, clock)
 
 
 class Wait:
@@ -132,7 +132,8 @@ class Wait:
     def _report(self, awaited: AwaitedJob) -> None:
         text = ", ".join(filter(None, (awaited.state, awaited.reason(server_clock(self.client)))))
         text = f"-- {awaited.words}: {text}"
-        if self._shown.get(awaited.words) != text and sys.stderr.isatty():
+        is_failed = awaited.state == Status.FAILED  # its logs are read first, and then it is reported
+        if self._shown.get(awaited.words) != text and sys.stderr.isatty() and not is_failed:
             self._shown[awaited.words] = text
             write_stderr(text)
 
@@ -185,6 +186,8 @@ async def _status_after(
         raise
     await explain_failures(feed, wait.jobs)
     for each in wait.jobs:
+        if each.status:  # its pods may have ended since
+            each.status = await each.exit_status(wait.client) or each.status
         write_problem(options, each)
     if flags.condition == "silent" and wait.status:
         write_stderr("No job fell silent before it ended.")

@@ -77,6 +77,7 @@ class ReasonFeed:
         self._tails: LogTails | None = None
         self._explained_at_s: dict[str, float] = {}
         self._failures_read: dict[str, object] = {}
+        self._failures_known: dict[str, object] = {}
 
     def steps(self, rows: Rows, nodes: Iterable[Node], declared: Iterable[DeclaredJob]) -> Iterable[None]:
         """Explain the rows from mirrored objects and fetched answers, as `PendingReasons.steps` does."""
@@ -95,6 +96,10 @@ class ReasonFeed:
     def shown(self, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
         """Return the jobs, with the reasons of those that were explained last."""
         return self._reasons.shown(jobs) if self._reasons is not None else jobs
+
+    def has_read(self, job: Job) -> bool:
+        """Return True if the logs of a failed job were read, so that its reason is final."""
+        return self._failures_known.get(job.uid) == _attempt(job)
 
     def triage_of(self, uid: str) -> Triage | None:
         """Return the failure found for a job; None if there is none, or it was not read."""
@@ -164,7 +169,9 @@ class ReasonFeed:
         own = _newest(job for job in failed if job.user in names and job.uid not in visible)
         wanted = [*(job for job in failed if job.uid in visible), *own[: self.max_hidden]]
         uids = {job.uid for job in failed}
-        self._failures_read = {uid: key for uid, key in self._failures_read.items() if uid in uids}
+        for read in (self._failures_read, self._failures_known):
+            for uid in read.keys() - uids:
+                del read[uid]
         return [job for job in wanted if self._failures_read.get(job.uid) != _attempt(job)][:MAX_EXPLAINED]
 
     async def _read_failure(self, job: Job, pods: Mapping[str, Pod]) -> None:
@@ -178,12 +185,13 @@ class ReasonFeed:
         found = [pods[each.pod_uid] for each in job.instances if each.pod_uid in pods]
         statuses = {pod.metadata.name: pod.status for pod in found}
         failure = await tails.triage(job, statuses, CAUSES if self.causes is None else self.causes)
+        self._failures_known[job.uid] = _attempt(job)
         if failure is not None:
             reasons = self._reasons = self._new_reasons()
             reasons.remember(
                 job, Answer(str(job.status), "", brief=brief_reason(job, failure), triage=failure)
             )
-            self._on_change()
+        self._on_change()
 
 
 def _newest(jobs: Iterable[Job]) -> list[Job]:

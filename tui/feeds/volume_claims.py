@@ -15,7 +15,7 @@ from k8s.models import Event, convert, quantity
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS, EVENTS, PODS
 from tui.jobs.events import event_order
-from tui.text.format import plural
+from tui.text.format import local_time, plural
 
 CLAIM_EVENTS = "involvedObject.kind=PersistentVolumeClaim"
 _FIRST_USE = "WaitForFirstConsumer"
@@ -73,9 +73,7 @@ async def describe(client: Client, namespace: str, name: str) -> str:
     claim: Claim = convert(await client.get(CLAIMS, name, namespace), Claim)
     event, used_by = await asyncio.gather(_last_message(client, claim), _used_by(client, claim))
     meta, spec = claim.metadata, claim.spec
-    created = (
-        f"{meta.creation_timestamp.astimezone():%Y-%m-%d %H:%M:%S %Z}" if meta.creation_timestamp else ""
-    )
+    created = local_time(meta.creation_timestamp)
     parts = (
         ("name", f"{namespace}/{name}"),
         ("status", claim.state),

@@ -18,6 +18,7 @@ from k8s.diagnosis.gather import GROUP_KEYS
 from k8s.kinds import JobRef
 from k8s.models import LONG_AGO, Event, ObjectReference, Pod
 from k8s.snapshot import Job
+from tui.text.format import local_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +150,13 @@ def full_text(folded: FoldedEvent) -> str:
         ("type", event.type or ""),
         ("reason", event.reason or ""),
         ("seen", f"{folded.count} times" if folded.count > 1 else "once"),
-        ("first", _moment(folded.first)),
-        ("last", _moment(event.at)),
+        ("first", local_time(folded.first)),
+        ("last", local_time(event.at)),
         ("said by", event.source.component),
         ("event", event.metadata.name),
     )
     lines = [f"{name:<11} {said}" for name, said in parts if said]
     return "\n".join([event.message or "(It says nothing.)", "", *lines])
-
-
-def _moment(at: datetime | None) -> str:
-    return f"{at.astimezone():%Y-%m-%d %H:%M:%S %Z}" if at is not None else ""
 
 
 _SHORT: Mapping[str, str] = {"PersistentVolumeClaim": "pvc", "PersistentVolume": "pv"}

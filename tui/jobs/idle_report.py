@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from k8s.snapshot import Job, NodeRow
@@ -224,11 +224,10 @@ def _most_idle(usage: JobUsage) -> tuple[float, int, int, str, str]:
 
 
 def format_observed(ledger: IdleLedger) -> str:
-    """Format the observed time: `12m since 14:02 UTC`; empty if nothing was observed."""
+    """Format the observed time: `12m since 14:02 CET`; empty if nothing was observed."""
     if ledger.first_at is None or not ledger.observed_s:
         return ""
-    since = ledger.first_at.astimezone(UTC)
-    return f"{age(ledger.observed_s)} since {since:%H:%M} UTC"
+    return f"{age(ledger.observed_s)} since {ledger.first_at.astimezone():%H:%M %Z}"
 
 
 def message_to_owner(usage: JobUsage, jobs: Sequence[JobUsage] = (), observed: str = "") -> str:

@@ -147,6 +147,11 @@ def timestamp(moment: datetime | None) -> str | None:
     return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def local_time(moment: datetime | None) -> str:
+    """Format a time in the zone of this machine, `2026-11-20 18:36:10 CET`; empty if unknown."""
+    return "" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+
+
 def number(value: float | None) -> str:
     """Format a measured value with three digits: `2.1e-05`, `1.87`, `412`, `24117`, `nan`."""
     if value is None:

@@ -79,7 +79,7 @@ RECORDED = {
     "pytorch-dist-git": (
         "Waits for node gpu-node-1, which has not answered for 22 h: master-0 and worker-0 are bound to it."
     ),
-    "fails": "Failed: master-0 exit 1, 18:36:07 UTC: KeyError: 'lr'.",
+    "fails": "Failed: master-0 exit 1, 18:36:07: KeyError: 'lr'.",
     "running": "It runs: 1 of 1 pod.",
     "done": "It succeeded: 1 of 1 pod.",
 }

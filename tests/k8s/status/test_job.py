@@ -91,6 +91,10 @@ def test_each_job_state_has_a_status_and_a_reason() -> None:
             Status.FAILED,
             "worker-1 exit 1; 1 pod still there, with 8 GPUs",
         ),
+        # A pod that is being deleted will end; one whose node is lost may not.
+        (job(GOING, BAD, outcome=Status.FAILED), Status.FAILED, "worker-1 exit 1"),
+        (job(GOING, UP, outcome=Status.SUCCEEDED), Status.SUCCEEDED, "1 pod still there, with 8 GPUs"),
+        (job(TAKEN, outcome=Status.SUCCEEDED), Status.SUCCEEDED, "1 pod still there, with 8 GPUs"),
         (job(outcome=Status.FAILED, outcome_reason="deadline"), Status.FAILED, "deadline"),
         (
             job((Status.FAILED, "exit 143 (SIGTERM)"), outcome=Status.FAILED, outcome_reason="deadline"),

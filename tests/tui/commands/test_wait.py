@@ -181,10 +181,29 @@ async def test_wait_returns_the_exit_code_of_a_late_pod_and_1_for_a_deleted_pod(
     jobs.change("late", is_over(1))
     assert (await ends(child))[:2] == (3, "late Failed\n")
     child = run.fork("wait", "gone")
-    await run.cluster.until_asked(PODS, 2, watch=True)
+    await run.cluster.until_asked(PODS, 3, watch=True)  # after two of the first
     jobs.change("gone-master-0", None)
     jobs.change("gone", is_over(1))
     assert (await ends(child))[:2] == (1, "gone Failed\n")
+
+
+@pytest.mark.parametrize("ends_in_time", [True, False])
+async def test_a_job_that_fails_before_its_pod_ends_is_reported_once_its_error_is_read(
+    run: CommandLine, ends_in_time: bool
+) -> None:
+    jobs = Cluster(run.cluster, "late")
+    log = b"2026-11-20T18:36:09.000000000Z [rank0]: Traceback (most recent call last):\n"
+    log += b"2026-11-20T18:36:09.000000001Z [rank0]: ValueError: no column label_9\n"
+    run.cluster.say("/api/v1/namespaces/default/pods/late-master-0/log", Answer(log))
+    child = await waiting(run, jobs, "late")
+    jobs.change("late", is_over(1))
+    await run.cluster.until_asked(PODS, 2, watch=True)
+    if ends_in_time:
+        jobs.change("late-master-0", ended(3))
+    status, _, err = await ends(child)
+    assert ("rank 0 exit 3: ValueError: no column label_9" in err) is ends_in_time
+    assert ("1 pod still there, with 8 GPUs" in err) is not ends_in_time
+    assert status == (3 if ends_in_time else 1)
 
 
 async def test_ctrl_c_and_timeout_print_the_command_to_wait_again(run: CommandLine) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.scripted.server import Stall, Stream, refusal
+from tests.scripted.server import Answer, Held, ScriptedCluster, Stall, Stream, refusal
 from tests.support.objects import Object, node, pod_of, pytorch_job
 from tests.support.playground import JOBS, Playground, console_on
 from tests.support.sample_cluster import ago
 from tests.tui.keys.world import titled, typed
 from tui.actions import notices
+from tui.jobs.notices import JobNotice
 from tui.options import NotifyOptions
 
 HOSTILE = "\x1b]0;gone\x07[red]x[/]; $(touch gone) \u202e\n'"
@@ -84,6 +85,35 @@ async def test_a_failure_notice_appears_in_any_view_and_ctrl_n_opens_its_job(
         await play.press("ctrl+n")
         await play.until(titled(play, "Notices (2)"))
         assert written == [sequence]
+
+
+@pytest.mark.slow
+async def test_a_failure_is_reported_once_its_log_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Held(Answer(f"{ago(seconds=2)} [rank0]: ValueError: no column label_9\n".encode()))
+    path = "/api/v1/namespaces/default/pods/bert-master-0/log"
+
+    def prepare(cluster: ScriptedCluster) -> None:
+        cluster.say(path, log)
+
+    async with console_on(tmp_path, size=(80, 24), prepare=prepare, **scene(BERT)) as play:
+        reports: list[JobNotice] = []
+        assert play.console.notifier is not None
+        monkeypatch.setattr(play.console.notifier, "_toast", reports.extend)
+        await play.press(*typed("nodes"))
+        pod = pod_of(BERT, "master-0", on="a", phase="Failed", gpus=1)
+        end = {"exitCode": 3, "reason": "Error", "finishedAt": ago(seconds=1)}
+        own = {"name": "pytorch", "restartCount": 0, "state": {"terminated": end}}
+        play.watches["pods"].event("MODIFIED", pod | {"status": pod["status"] | {"containerStatuses": [own]}})
+        tell(play, ended(BERT, "Failed"))
+        await play.until(lambda: "✕1" in header(play))
+        await play.cluster.until_asked(path)
+        await play.until(lambda: play.console.notifier and play.console.notifier._is_waiting)
+        assert not reports
+        log.let_go()
+        await play.until(lambda: reports)
+        assert [each.reason for each in reports] == ["rank 0 exit 3: ValueError: no column label_9"]
 
 
 @pytest.mark.slow

@@ -82,13 +82,13 @@ class Case:
 
 WAITS = {"waiting": {"reason": "CrashLoopBackOff"}}
 CASES = {
-    "failed": Case(ended(), Answer(LOG), FOUND, "Failed: rank 2 exit 1, 11:59:50 UTC: ValueError: bad"),
+    "failed": Case(ended(), Answer(LOG), FOUND, "Failed: rank 2 exit 1, 11:59:50: ValueError: bad"),
     "restarting": Case(
         WAITS, Answer(LOG), FOUND, "Restarts: rank 2 exit 1", phase="Running", last=ended()
     ),
     "forbidden": Case(
         ended(), refusal(403, "pods/log is forbidden", "Forbidden"),
-        "master-0 exit 1, 11:59:50", "Failed: master-0 (ranks 0-3) ended with exit 1, 11:59:50 UTC.",
+        "master-0 exit 1, 11:59:50", "Failed: master-0 (ranks 0-3) ended with exit 1, 11:59:50.",
         "logs: The cluster says: pods/log is forbidden",
     ),
     "log removed": Case(
@@ -98,7 +98,7 @@ CASES = {
     "pod gone": Case(None, Answer(LOG), "", "Failed: ", "logs of master-0: its pod is gone"),
     "killed for memory, without a log": Case(
         ended(137, "OOMKilled"), refusal(404, "not found", "NotFound"),
-        "master-0 OOMKilled", "Failed: master-0 (ranks 0-3) was OOMKilled, 11:59:50 UTC.",
+        "master-0 OOMKilled", "Failed: master-0 (ranks 0-3) was OOMKilled, 11:59:50.",
         "log of master-0: The cluster says: not found",
     ),
     "stopped at its deadline": Case(

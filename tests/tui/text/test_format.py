@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k8s.diagnosis.phrases import clock
+from k8s.models import Event, Pod, convert
+from k8s.status import Status
+from k8s.status.job import DeclaredStatus, InstanceState, job_status
+from k8s.status.pod import pod_status
+from tests.support.objects import pod_of, pytorch_job
+from tui.jobs.events import FoldedEvent, full_text
 from tui.text import format as fmt
 
 
@@ -129,6 +137,38 @@ HOSTS = st.from_regex(r"\A[a-c]{0,2}-?[0-9]{1,3}[a-b]?(\.x1)?\Z") | st.from_rege
 @pytest.mark.slow
 def test_compact_ranges_expand_to_exactly_the_original_names(names: set[str]) -> None:
     assert expanded(fmt.compact_ranges(names)) == names
+
+
+def test_times_of_day_are_in_the_zone_of_the_machine_wherever_a_person_reads_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = datetime(2026, 11, 20, 18, 36, 9, tzinfo=UTC)
+    bad = InstanceState("worker-0", (), Status.FAILED, "exit 3", ended=at)
+    made = pytorch_job("bert")
+    end = {"exitCode": 3, "finishedAt": "2026-11-20T18:36:09Z"}
+    status = {
+        "name": "pytorch",
+        "restartCount": 1,
+        "state": {"running": {}},
+        "lastState": {"terminated": end},
+    }
+    pod = convert(pod_of(made, "master-0", on="a", containerStatuses=[status]), Pod)
+    event = convert({"metadata": {"name": "e"}, "lastTimestamp": "2026-11-20T18:36:09Z"}, Event)
+    try:
+        monkeypatch.setenv("TZ", "Asia/Kolkata")
+        time.tzset()
+        texts = [
+            fmt.local_time(at),
+            clock(at),
+            job_status(DeclaredStatus(total=1, outcome=Status.FAILED), [bad])[1],
+            pod_status(pod)[1],
+            full_text(FoldedEvent(event, "e", 1, at)),
+        ]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert texts[:3] == ["2026-11-21 00:06:09 IST", "00:06:09", "worker-0 exit 3, 00:06:09"]
+    assert all("00:06:09" in text and "18:36" not in text and "UTC" not in text for text in texts)
 
 
 def test_every_status_has_a_style() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -24,6 +24,7 @@ from tui.options import ConsoleOptions, command_line
 
 # Pods of a failed job to read again if the watch has not seen them end.
 MAX_READ = 16
+SETTLE_S = 2.0
 
 
 @dataclass(slots=True)
@@ -94,9 +95,23 @@ async def watch_jobs(
         mirroring.cancel()
 
 
+def _has_pods_to_end(watched: WatchedJob) -> bool:
+    job = None if watched.is_gone else watched.job
+    return job is not None and any(each.pod and not each.status.is_final for each in job.instances)
+
+
 async def explain_failures(feed: ClusterFeed, watched: Iterable[WatchedJob]) -> None:
-    """Replace the reasons of failed jobs by those found in their logs."""
+    """Replace the reasons of failed jobs by those found in their logs, once their pods have ended, too.
+
+    A job may be seen to fail before its pods; they have `SETTLE_S` seconds.
+    """
     failed = {each.job.uid: each for each in watched if each.job is not None and each.job.status == "Failed"}
+    if ending := [each for each in failed.values() if _has_pods_to_end(each)]:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_S), aclosing(watch_jobs(feed, ending)) as changes:
+                async for _ in changes:
+                    if not any(map(_has_pods_to_end, ending)):
+                        break
     if failed:
         snapshot = await feed.explain_once([each.job for each in failed.values() if each.job is not None])
         for job in snapshot.jobs:

@@ -172,7 +172,7 @@ async def follow_to_end(options: ConsoleOptions, client: Client, ref: JobRef) ->
         again = command_line(options, "logs", ref.name, "-f")
         write_stderr(f"-- {titles([ref])} runs on. To follow it again: {again}")
         raise
-    status = await watched.exit_status(client)
     await explain_failures(feed, [watched])
+    status = await watched.exit_status(client)
     write_problem(options, watched)
     return 1 if status is None else status

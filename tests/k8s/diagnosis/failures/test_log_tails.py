@@ -102,16 +102,16 @@ SPENT = [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", 
     [
         (
             "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nKeyError: 'lr'",
-            "Failed: worker-0 exit 1, 11:59:50 UTC: KeyError: 'lr'.",
+            "Failed: worker-0 exit 1, 11:59:50: KeyError: 'lr'.",
             False,
         ),
         (
             'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n'
             "OSError: [Errno 116] Stale file handle",
-            "Failed: worker-0 exit 1, 11:59:50 UTC: OSError: [Errno 116] Stale file handle.",
+            "Failed: worker-0 exit 1, 11:59:50: OSError: [Errno 116] Stale file handle.",
             True,
         ),
-        ("", "Failed: worker-0 ended with exit 1, 11:59:50 UTC; all its retries are used.", False),
+        ("", "Failed: worker-0 ended with exit 1, 11:59:50; all its retries are used.", False),
     ],
 )
 def test_more_retries_are_advised_only_where_they_can_help(text: str, sentence: str, may_retry: bool) -> None:
