@@ -1,31 +1,49 @@
 """Ranks forked from a process that has imported torch: real processes that start at once."""
 
+import fcntl
 import importlib
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 FORKING = multiprocessing.get_context("forkserver")
-FORKING.set_forkserver_preload(["torch._dynamo", "trainer.train_ddp", "trainer.benchmark.run"])
 RUNS = {
-    "trainer.train_ddp": ("ddp", "trainer.train_ddp"),
-    "trainer.train_mpi": ("mpi", "trainer.benchmark.run"),
+    "trainer.train_ddp": ("ddp", "trainer.train_ddp", "before training began; there is nothing new to save"),
+    "trainer.train_mpi": (
+        "mpi",
+        "trainer.benchmark.run",
+        "before the benchmark was done; nothing of it is saved",
+    ),
 }
-"""For each program, its trainer and the module with its `run`."""
+"""For each trainer its name, the module with its `run`, and the end of its message when it is stopped."""
+LAUNCHERS = ("trainer.launch", "torch.distributed.run")
+"""Launchers, whose ranks are processes that import torch themselves."""
+FORKING.set_forkserver_preload(["torch._dynamo", "trainer.train_ddp", "trainer.benchmark.run", *LAUNCHERS])
+_F_SETPIPE_SZ = 1031
+_SMALLEST_PIPE = 4096
+"""Bytes that a paced process may be ahead of its reader."""
 
 
 class ForkedRank:
-    """A process of one of `RUNS`, with the part of `subprocess.Popen` that the tests use."""
+    """A process of one of `RUNS` or `LAUNCHERS`, with the part of `subprocess.Popen` that the tests use."""
 
-    def __init__(self, command: list[str], folder: Path, env: dict[str, str], output: int) -> None:
-        """Start a module with its arguments; `output` is a descriptor, or `subprocess.PIPE`."""
+    def __init__(
+        self, command: list[str], folder: Path, env: dict[str, str], output: int, *, is_paced: bool = False
+    ) -> None:
+        """Start a module with its arguments; `output` is a descriptor, or `subprocess.PIPE`.
+
+        A process that is paced waits when its unread output is a few dozen lines.
+        """
         self.stdout = None
         if output == subprocess.PIPE:
             read_end, output = os.pipe()
+            if is_paced:
+                fcntl.fcntl(output, _F_SETPIPE_SZ, _SMALLEST_PIPE)
             self.stdout = os.fdopen(read_end)
         else:
             output = os.dup(output)
@@ -68,12 +86,25 @@ def _be_rank(command: list[str], folder: Path, env: dict[str, str], output: Conn
     os.environ.clear()
     os.environ.update(env)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    status = _launch(command) if command[0] in LAUNCHERS else _train(*command)
+    sys.stdout.flush()
+    os._exit(status)  # destroying torch's threads in a fork may wait forever
+
+
+def _train(program: str, *words: str) -> int:
     from trainer.catalogue import find
     from trainer.signals import StopRequest
 
-    name, module = RUNS[command[0]]
+    name, module, when = RUNS[program]
     stop = StopRequest()
-    stop.exit_on_signal("before training began; there is nothing new to save")
-    status = importlib.import_module(module).run(find(name).parser().parse_args(command[1:]), stop)
-    sys.stdout.flush()
-    os._exit(status)  # destroying torch's threads in a fork may wait forever
+    stop.exit_on_signal(when)
+    return int(importlib.import_module(module).run(find(name).parser().parse_args(words), stop))
+
+
+def _launch(command: list[str]) -> int:
+    sys.argv = command
+    try:
+        return int(importlib.import_module(command[0]).main() or 0)
+    except BaseException:
+        traceback.print_exc()
+        return 1

@@ -11,12 +11,13 @@ from typing import Self
 import pytest
 
 from tests import ROOT
-from tests.trainer.forked_rank import RUNS, ForkedRank
+from tests.trainer.forked_rank import LAUNCHERS, RUNS, ForkedRank
 from trainer.catalogue import find
 from trainer.tfevents import EventFolder, ScalarCurve
 
-SMALL = ["--train-images", "640", "--val-images", "101", "--batch-size", "32", "--log-every", "2"]
-LONG = [*SMALL, "--epochs", "2000"]
+SMALL = ["--train-images", "160", "--val-images", "33", "--batch-size", "8", "--log-every", "2"]
+"""Twenty steps an epoch of one process, ten of two."""
+LONG = [*SMALL, "--epochs", "20000"]
 LINE = re.compile(
     r"epoch (\d+)/(\d+) step (\d+)/(\d+) loss (\d+\.\d{4}|nan) lr \d\.\de[+-]\d\d \d+ images/s eta (\w+)"
 )
@@ -25,10 +26,17 @@ LINE = re.compile(
 class Job:
     """Processes of one job in one folder; killed at the end whatever happens."""
 
-    def __init__(self, folder: Path, *, forks: bool = False) -> None:
-        """Make a job without processes; `forks` starts trainers without importing torch again."""
+    def __init__(self, folder: Path, *, forks: bool = False, is_paced: bool = False) -> None:
+        """Make a job without processes.
+
+        Args:
+            folder: Working directory of the processes.
+            forks: Starts trainers and launchers without importing torch again.
+            is_paced: Processes wait for the reader of their output, so that none ends before it.
+        """
         self.folder = folder
         self.forks = forks
+        self.is_paced = is_paced
         self.processes: list[subprocess.Popen[str] | ForkedRank] = []
         self.lines: list[list[str]] = []
         self.stdout: int = subprocess.PIPE
@@ -41,8 +49,10 @@ class Job:
 
     def start(self, command: list[str], **env: str) -> None:
         everything = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | env
-        if self.forks and command[0] in RUNS and "PYTHONPATH" not in env:
-            self.processes.append(ForkedRank(command, self.folder, everything, self.stdout))
+        if self.forks and command[0] in (*RUNS, *LAUNCHERS) and "PYTHONPATH" not in env:
+            self.processes.append(
+                ForkedRank(command, self.folder, everything, self.stdout, is_paced=self.is_paced)
+            )
         else:
             self.processes.append(
                 subprocess.Popen(

@@ -51,7 +51,7 @@ VALUES = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.integers() | st.text(max_size=4), inner, max_size=3)
     ),
-    max_leaves=8,
+    max_leaves=4,
 )
 
 
@@ -131,12 +131,14 @@ def test_malformed_exchange_messages_are_rejected(text: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_takes_a_ranks_place_cannot_run_code_in_the_job(tmp_path: Path) -> None:
+def test_a_process_that_takes_a_ranks_place_cannot_run_code_in_the_job(
+    tmp_path: Path, imported_torch: None
+) -> None:
     """Let a process join the store before rank 1, and send a pickle to callers of object collectives."""
     marker = tmp_path / "ran"
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "2"}
     (tmp_path / "attack.py").write_text(ATTACK)
-    with Job(tmp_path) as job:
+    with Job(tmp_path, forks=True) as job:
         job.start(["trainer.train_ddp", *SMALL], RANK="0", LOCAL_RANK="0", LOCAL_WORLD_SIZE="2", **env)
         job.start(["attack", str(marker)], RANK="1", PYTHONPATH=str(tmp_path), **env)
         job.wait_for("joined", 1)
@@ -153,11 +155,11 @@ def test_a_process_that_takes_a_ranks_place_cannot_run_code_in_the_job(tmp_path:
     ids=["ddp", "mpi"],
 )
 def test_another_account_that_joins_as_a_rank_cannot_run_code_in_the_job(
-    tmp_path: Path, command: list[str], receives: int
+    tmp_path: Path, imported_torch: None, command: list[str], receives: int
 ) -> None:
     marker, port = tmp_path / "ran", free_port()
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    with Job(tmp_path) as job:
+    with Job(tmp_path, forks=True) as job:
         job.start(command, RANK="0", **env)
         job.start(["tests.support.rank_impostor", port, str(marker), str(receives)])
         job.wait_for("joined", 1)

@@ -105,3 +105,21 @@ def test_the_message_of_a_stopped_process_is_its_last_line() -> None:
             process.send_signal(signal.SIGTERM)
             last = process.communicate(timeout=60)[0].splitlines()[-1]
         assert (last, process.returncode) == ("Stopped by SIGTERM at once.", 128 + signal.SIGTERM)
+
+
+def test_under_nohup_a_hangup_is_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", LOGS_WITHOUT_END], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        for _ in range(10_000):  # more than the pipe held before
+            assert process.stdout.readline().startswith("line ")
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=60)[0].splitlines()[-1] == "Stopped by SIGTERM at once."

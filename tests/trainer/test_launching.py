@@ -13,8 +13,6 @@ pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trai
 from tests import ROOT
 from tests.trainer.jobs import LINE, LONG, SMALL, Job, free_port, ranks_of
 
-pytestmark = pytest.mark.slow
-
 TOO_SOON = "Stopped by SIGTERM before training began; there is nothing new to save."
 OF_THE_STORE = re.compile(
     r"\[W\d{4} .*TCPStore\.cpp|Exception raised from |<omitting python frames>|frame #\d+: |$"
@@ -23,30 +21,41 @@ OF_THE_STORE = re.compile(
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 
 
+WAITING_RANK = """
+import os, threading
+from trainer.signals import StopRequest, stop_when_launcher_dies
+
+StopRequest().exit_on_signal("before training began; there is nothing new to save")
+stop_when_launcher_dies()
+os.write(1, b"waits\\n")  # in one piece: another rank writes there too
+threading.Event().wait()
+"""
+
+
+@pytest.mark.slow
 def test_pods_train_together_with_rank_prefixes_despite_a_local_trainer_py(job: Job) -> None:
     (job.folder / "trainer.py").write_text("raise SystemExit('the wrong one')")
-    job.start_pods(*[[*SMALL, "--epochs", "1"]] * 2, processes=2)
+    job.start_pods(*[[*SMALL, "--epochs", "1"]] * 2)
     assert job.end() == [0, 0], job.lines
-    for rank in range(4):
-        mine = [line for line in job.lines[rank // 2] if line.startswith(f"[rank{rank}]: epoch 1/1 step ")]
-        assert len([line for line in mine if LINE.search(line)]) == 3
+    for rank, lines in enumerate(job.lines):
+        mine = [line for line in lines if line.startswith(f"[rank{rank}]: epoch 1/1 step ")]
+        assert len([line for line in mine if LINE.search(line)]) == 5
     others = [line for lines in job.lines for line in lines if not re.match(r"\[rank\d\]: ", line)]
     assert [line for line in others if not OF_THE_STORE.match(line)] == []
 
 
+@pytest.mark.slow
 def test_a_deleted_pod_saves_its_training_and_the_next_of_its_name_goes_on_from_there(job: Job) -> None:
-    job.start_pods(LONG, processes=2)
+    job.start_pods(LONG)
     job.wait_for(" step 14/")
     job.processes[0].send_signal(signal.SIGTERM)
     job.processes[0].send_signal(signal.SIGTERM)
     assert job.end() == [143], job.lines
     stopped = [line for line in job.lines[0] if "Stopped by SIGTERM after step" in line]
-    assert len(stopped) == 2
-    for rank in range(2):
-        assert [line for line in job.lines[0] if line.startswith(f"[rank{rank}]: ")][-1] in stopped
+    assert stopped == [line for line in job.lines[0] if line.startswith("[rank0]: ")][-1:]
     step = int(stopped[0].split("after step ")[1].split(".")[0])
 
-    job.start_pods(LONG, processes=2)
+    job.start_pods(LONG)
     assert f"step {step}\n" in job.wait_for("resumed from", process=1)
     job.wait_for(f" step {step + 20}/" if step % 2 == 0 else f" step {step + 21}/", process=1)
     job.processes[1].send_signal(signal.SIGTERM)
@@ -88,24 +97,28 @@ def test_a_process_still_importing_torch_stops_at_once_on_a_signal(
     assert job.lines[0] == ["importing", f"Stopped by {signal.Signals(number).name} {words}"]
 
 
-def test_a_pod_stopped_before_training_leaves_no_rank_running(job: Job) -> None:
-    job.start_pods(LONG, processes=2)
-    job.wait_for("joins the process group")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_ranks_stop_when_their_launcher_does(job: Job, number: int) -> None:
+    (job.folder / "rank.py").write_text(WAITING_RANK)
+    job.start(["trainer.launch", "rank.py"], PET_STANDALONE="1", PET_NPROC_PER_NODE="2")
+    job.wait_for("waits")
+    job.wait_for("waits")
     ranks = ranks_of(job.processes[0].pid)
-    job.processes[0].send_signal(signal.SIGTERM)
-    assert job.end() == [143]
-    assert "Traceback" not in "\n".join(job.lines[0])
-    assert [rank for rank in ranks if Path(f"/proc/{rank}").exists()] == []
+    job.processes[0].send_signal(number)
+    assert job.end() == [143 if number == signal.SIGTERM else -number]
+    assert job.lines[0][2:] == [TOO_SOON] * 2
+    if number == signal.SIGTERM:  # else nobody may have waited for them
+        assert len(ranks) == 2 and not [rank for rank in ranks if Path(f"/proc/{rank}").exists()]
 
 
-def test_when_the_launcher_is_killed_its_ranks_save_and_stop(job: Job) -> None:
-    job.start(
-        ["trainer.launch", "-m", "trainer.train_ddp", *LONG], PET_STANDALONE="1", PET_NPROC_PER_NODE="2"
-    )
-    job.wait_for(" step 14/")
-    job.processes[0].kill()
-    assert job.end() == [-signal.SIGKILL]
-    assert sum("Stopped by SIGTERM after step" in line for line in job.lines[0]) == 2
+def test_a_rank_that_is_killed_is_named_and_not_those_that_miss_it(job: Job) -> None:
+    (job.folder / "rank.py").write_text(WAITING_RANK)
+    job.start(["trainer.launch", "rank.py"], PET_STANDALONE="1", PET_NPROC_PER_NODE="2")
+    job.wait_for("waits")
+    job.wait_for("waits")
+    os.kill(ranks_of(job.processes[0].pid)[1], signal.SIGKILL)
+    assert job.end() == [128 + signal.SIGKILL]
+    assert job.lines[0][-1] == "launcher: rank 1 ended with SIGKILL"
 
 
 def test_the_status_of_a_rank_is_the_status_of_its_pod(job: Job) -> None:
@@ -118,14 +131,7 @@ def test_the_status_of_a_rank_is_the_status_of_its_pod(job: Job) -> None:
     assert len(job.lines[0]) <= 3
 
 
-def test_a_rank_that_is_killed_is_named_and_not_those_that_miss_it(job: Job) -> None:
-    job.start_pods(LONG, processes=2)
-    job.wait_for(" step 14/")
-    os.kill(ranks_of(job.processes[0].pid)[1], signal.SIGKILL)
-    assert job.end() == [128 + signal.SIGKILL]
-    assert job.lines[0][-1] == "launcher: rank 1 ended with SIGKILL"
-
-
+@pytest.mark.slow
 def test_a_rank_that_fails_before_it_meets_the_others_is_named_by_those_that_waited(job: Job) -> None:
     job.start_pods([*LONG, "--wait-for-others", "2"], [*LONG, "--epochs", "0"])
     assert job.end() == [1, 2], job.lines

@@ -146,17 +146,16 @@ def _is_open_mpi() -> bool:
 @NEEDS_MPI
 @pytest.mark.slow
 def test_all_ranks_get_the_same_master_address_and_exit_freely_afterwards() -> None:
-    ran = mpirun("-np", "3", sys.executable, "-P", "-c", ASK)
+    ran = mpirun("-np", "2", sys.executable, "-P", "-c", ASK)
     assert ran.returncode == 0, ran.stderr
     lines = [line for line in ran.stdout.splitlines() if line.startswith("met at")]
-    assert len(lines) == 3
+    assert len(lines) == 2
     assert len(set(lines)) == 1
     ran = mpirun("-np", "2", sys.executable, "-P", "-c", f"{ASK}; sys.exit(3)")
     assert ran.returncode == 3, ran.stderr
 
 
 @NEEDS_MPI
-@pytest.mark.slow
 def test_a_rank_that_never_takes_part_causes_a_timeout() -> None:
     waits = (
         "import os; from trainer.mpi_address import request_mpi; from trainer.messages import TrainingError\n"

@@ -3,12 +3,13 @@
 import errno
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-from tests.trainer.jobs import SMALL, Job
+from tests.trainer.jobs import LINE, SMALL, Job
 from trainer.catalogue import find
 from trainer.distributed.folders import check_file, write_atomically
 from trainer.messages import TrainingError
@@ -90,21 +91,20 @@ def test_the_help_lists_aliases_of_an_argument() -> None:
     assert "also --no-cuda for cpu (default: auto)" in text
 
 
-@pytest.mark.slow
-def test_a_run_with_script_flags_writes_curves_and_trained_weights(job: Job) -> None:
+def test_a_run_with_script_flags_writes_curves_and_trained_weights(
+    tmp_path: Path, run_here: Callable[..., list[str]]
+) -> None:
     torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
     flags = [*SMALL, *ARENA[2:], "--epochs", "1", "--dir", "logs", "--log_interval", "5", "--data=none"]
-    words = ["trainer.train_ddp", *flags, "--dataset", "digits"]
-    job.start(words)
-    assert job.end() == [0], job.lines
-    assert [line[2] for line in job.progress()] == ["5", "10"]
-    assert list(job.curves()["train/loss"].steps) == [5, 10]
-    weights = job.folder / "mnist_cnn.pt"
-    assert f"weights in {weights}" in job.lines[0]
+    lines = run_here(*flags, "--dataset", "digits", "--batch-size", "16")
+    assert [found[3] for line in lines if (found := LINE.match(line))] == ["5", "10"]
+    assert list(Job(tmp_path).curves()["train/loss"].steps) == [5, 10]
+    weights = tmp_path / "mnist_cnn.pt"
+    assert f"weights in {weights}" in lines
     from trainer.ddp.models import make_model
 
     make_model("cnn").load_state_dict(torch.load(weights, weights_only=True))
-    assert not list(job.folder.glob(".*.partial"))
+    assert not list(tmp_path.glob(".*.partial"))
 
 
 def test_an_unwritable_save_path_is_reported_and_leaves_no_partial_file(tmp_path: Path) -> None:

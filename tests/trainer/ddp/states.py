@@ -1,6 +1,7 @@
 """Arguments and states of a training step for tests: one process on the CPU, with small networks."""
 
 import argparse
+import signal
 from typing import Any
 
 import torch
@@ -11,8 +12,24 @@ from trainer.ddp.models import make_model
 from trainer.ddp.train_state import Precision, TrainState, resolve_auto
 from trainer.distributed.process_group import ProcessGroup
 from trainer.ranks import Ranks
+from trainer.signals import StopRequest
 
 CPU = torch.device("cpu")
+
+
+class ScriptedStop(StopRequest):
+    """SIGTERM at the n-th look of the loop, or never; leaves the signals of this process alone."""
+
+    def __init__(self, looks: int) -> None:
+        self.left = looks
+
+    def catch_signals(self) -> None:
+        """Catch none."""
+
+    @property
+    def signal(self) -> int:  # type: ignore[override]
+        self.left -= 1
+        return 0 if self.left else signal.SIGTERM
 
 
 def alone() -> ProcessGroup:

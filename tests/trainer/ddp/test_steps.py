@@ -1,24 +1,21 @@
 """A training step and the loop: precision, schedule, accumulation, DDP's options, memory, speed."""
 
-import importlib.util
 import math
 import resource
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import ROOT
 from tests.trainer.ddp.states import alone
+from tests.trainer.forked_rank import FORKING
 from trainer.catalogue import find
 from trainer.ddp.checkpoints import list_checkpoints, step_of
 from trainer.ddp.models import Gpt, GptSize
 from trainer.ddp.step_stats import SpeedScale, StepTimer, training_flops
-from trainer.signals import StopRequest
 from trainer.tfevents import EventFolder, ScalarCurve
 from trainer.train_ddp import Training
 
@@ -26,10 +23,10 @@ torch = pytest.importorskip("torch", reason="training needs torch, which gpucons
 
 import torch.distributed as dist
 
-from tests.trainer.ddp.states import CPU, chosen, lenet_batch, state_of
+from tests.trainer.ddp.states import CPU, ScriptedStop, chosen, lenet_batch, state_of
 from trainer.ddp.models import make_model
 from trainer.ddp.train_state import Precision, TrainState, lr_factor, mean_loss, reorders_sums, wrap_ddp
-from trainer.distributed.process_group import ProcessGroup
+from trainer.distributed.process_group import ProcessGroup, retain_freed_memory
 from trainer.messages import InvalidArguments, Stopped, TrainingError
 from trainer.ranks import Ranks
 from trainer.train_ddp import eval_batch_size
@@ -227,31 +224,29 @@ def test_a_single_process_does_not_wrap_its_network_in_ddp() -> None:
     assert not reorders_sums(network, group)
 
 
-needs_torchvision = pytest.mark.skipif(
-    importlib.util.find_spec("torchvision") is None,
-    reason="needs torchvision, which gpuconsole[trainer] brings",
-)
+def page_faults(answer: Connection) -> None:
+    """Count how often the kernel brings a page of memory in ten steps, after five others."""
+    retain_freed_memory()
+    state = state_of("--model", "t9k-cnn", network=make_model("t9k-cnn"))
+    batch = torch.randn(64, 1, 28, 28), torch.arange(64) % 10
+    faults = []
+    for steps in (5, 10):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(steps):
+            state.train_step(*batch)
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    answer.send(faults[1])
 
 
-def page_faults(folder: Path, steps: int) -> int:
-    """Train for so many steps; returns how often the kernel had to bring a page of memory."""
-    images = ["--train-images", str(8 * steps), "--val-images", "8", "--batch-size", "8", "--epochs", "1"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
-    subprocess.run(
-        [sys.executable, "-P", "-m", "trainer.train_ddp", "--model", "resnet18", *images],
-        check=True, cwd=folder, capture_output=True, env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
-
-
-@needs_torchvision
-@pytest.mark.slow
+@pytest.mark.usefixtures("imported_torch")
 @pytest.mark.skipif(sys.platform != "linux", reason="counts page faults as Linux does")
-def test_a_step_reuses_the_memory_of_the_one_before(tmp_path: Path) -> None:
-    (tmp_path / "few").mkdir()
-    (tmp_path / "many").mkdir()
-    few, many = page_faults(tmp_path / "few", 5), page_faults(tmp_path / "many", 15)
-    assert (many - few) / 10 < 500
+def test_a_step_reuses_the_memory_of_the_one_before() -> None:
+    ours, theirs = FORKING.Pipe(duplex=False)
+    process = FORKING.Process(target=page_faults, args=(theirs,))
+    process.start()
+    faults = ours.recv()
+    process.join()
+    assert faults / 10 < 500
 
 
 GPT = [
@@ -260,21 +255,6 @@ GPT = [
     *("--train-images", "20", "--val-images", "20", "--epochs", "2", "--log-every", "2", "--lr", "0.01"),
 ]
 FLOPS = training_flops(Gpt(GptSize(vocabulary=32, length=16, layers=1, heads=1, width=8)), (16,))
-
-
-class ScriptedStop(StopRequest):
-    """SIGTERM after so many steps, or never; leaves the signals of this process alone."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def catch_signals(self) -> None:
-        """Catch none."""
-
-    @property
-    def signal(self) -> int:  # type: ignore[override]
-        self.left -= 1
-        return 0 if self.left else signal.SIGTERM
 
 
 def train(
