@@ -5,7 +5,7 @@ import difflib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 Launcher = Literal["torchrun", "mpirun"]
 
@@ -31,22 +31,15 @@ class Argument:
     """One option of a trainer."""
 
     name: str
-    default: str | int | float | bool
-    """Its type is the argument's type; a bool argument is a flag without a value."""
-    unit: str
-    """Unit of a number, as "images" or "s"; empty if it has none."""
-    words: str
-    """Help text: one sentence without a full stop."""
-    choices: tuple[str, ...] = ()
-    """Allowed values; empty if any is allowed."""
+    default: str | int | float | bool  # of the argument's type; a bool argument is a flag without a value
+    unit: str  # unit of a number, as "images" or "s"; empty if it has none
+    words: str  # help text: one sentence without a full stop
+    choices: tuple[str, ...] = ()  # allowed values; empty if any is allowed
     least: float | None = None
     most: float | None = None
-    also: tuple[str, ...] = ()
-    """Names of the same option in scripts of guides: "logdir"."""
-    switches: tuple[tuple[str, str], ...] = ()
-    """Flags of such scripts that stand for a value: ("no-cuda", "cpu")."""
-    zero: str = ""
-    """Word for 0 if 0 is not a quantity, as "auto" or "none"; both can be typed."""
+    also: tuple[str, ...] = ()  # names of the same option in scripts of guides: "logdir"
+    switches: tuple[tuple[str, str], ...] = ()  # flags of such scripts for a value: ("no-cuda", "cpu")
+    zero: str = ""  # word for 0 if 0 is not a quantity, as "auto" or "none"; both can be typed
 
     @property
     def flag(self) -> str:
@@ -54,11 +47,7 @@ class Argument:
         return f"--{self.name}"
 
     def read(self, text: str) -> str | int | float:
-        """Parse a value of the argument's type.
-
-        Raises:
-            InvalidValue: The text is not such a value.
-        """
+        """Parse a value of the argument's type; InvalidValue if the text is none."""
         if self.choices and text not in self.choices:
             raise InvalidValue(f"{text!r} is none of {self._likely(text)}")
         value: str | int | float = text
@@ -90,24 +79,15 @@ class Argument:
 
 
 def number(
-    name: str,
-    default: float,
-    unit: str,
-    least: float,
-    most: float,
-    words: str,
-    zero: str = "",
-    also: tuple[str, ...] = (),
+    name: str, default: float, unit: str, least: float, most: float, words: str, **more: Any
 ) -> Argument:
-    """Return an argument with a number, which is whole if its default is."""
-    return Argument(name, default, unit, words, least=least, most=most, zero=zero, also=also)
+    """Return an argument with a number, which is whole if its default is; `more` are fields."""
+    return Argument(name, default, unit, words, least=least, most=most, **more)
 
 
-def choice(
-    name: str, choices: tuple[str, ...], words: str, switches: tuple[tuple[str, str], ...] = ()
-) -> Argument:
-    """Return an argument with one of `choices`, of which the first is the default."""
-    return Argument(name, choices[0], "", words, choices, switches=switches)
+def choice(name: str, choices: tuple[str, ...], words: str, **more: Any) -> Argument:
+    """Return an argument with one of `choices`, of which the first is the default; `more` are fields."""
+    return Argument(name, choices[0], "", words, choices, **more)
 
 
 def flag(name: str, words: str) -> Argument:
@@ -121,30 +101,23 @@ class Trainer:
 
     name: str
     title: str
-    module: str
-    """Module for `python -m`."""
-    arguments: tuple[Argument, ...] = field(repr=False)
-    """In the order of the form."""
-    launcher: Launcher = "torchrun"
-    """Launcher of the ranks if a job has both; every trainer runs under either."""
+    module: str  # module for `python -m`
+    arguments: tuple[Argument, ...] = field(repr=False)  # in the order of the form
+    launcher: Launcher = "torchrun"  # of a job that has both; every trainer runs under either
+    # Returns an error, worded as argparse's, if arguments conflict; "" if they do not.
     conflict: Callable[[argparse.Namespace], str] = field(default=lambda _: "", repr=False)
-    """Returns an error, worded as argparse's, if arguments conflict; "" if they do not."""
+    # Returns defaults that depend on the arguments given, both by name.
     implied: Callable[[Mapping[str, str]], dict[str, str]] = field(default=lambda _: {}, repr=False)
-    """Returns defaults that depend on the arguments given, both by name."""
+    # Flags of the release before, by name, each with what to use instead.
     removed: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Flags of the release before, by name, each with what to use instead."""
 
     def argument(self, name: str) -> Argument:
-        """Look up an argument by name.
-
-        Raises:
-            UnknownName: The trainer has no such argument.
-        """
-        for argument in self.arguments:
-            if argument.name == name:
-                return argument
-        names = ", ".join(argument.name for argument in self.arguments)
-        raise UnknownName(f"The trainer {self.name} has no argument {name!r}. It has: {names}.")
+        """Look up an argument by name; UnknownName if there is none."""
+        found = {argument.name: argument for argument in self.arguments}
+        if name not in found:
+            known = ", ".join(found)
+            raise UnknownName(f"The trainer {self.name} has no argument {name!r}. It has: {known}.")
+        return found[name]
 
     def command(
         self,
@@ -156,20 +129,14 @@ class Trainer:
     ) -> list[str]:
         """Return the command of a pod that starts the ranks of this trainer.
 
-        Under torchrun it is the command of each pod; the number of nodes and processes, the node's rank and
-        the master come from PET_* variables. Under mpirun, Open MPI's, it is the command of the launcher
-        alone. `-P` keeps the working directory out of the import path, where a `trainer.py` would be imported
-        instead.
+        Under torchrun it is the command of each pod, which gets the rest in PET_* variables; under mpirun,
+        Open MPI's, of the launcher alone. `-P` keeps a `trainer.py` in the working directory out of the way.
 
         Args:
             arguments: Words after the command, or values by name, with "true" or "false" for a bool argument.
             launcher: Launcher of the job; None for the trainer's own.
             ranks: Number of ranks for mpirun; None for all slots of its hostfile.
             variables: Names of variables that mpirun passes to the ranks in other pods.
-
-        Raises:
-            UnknownName: A name is not an argument's.
-            ValueError: A value is not one that its argument accepts.
         """
         words = self._words(arguments) if isinstance(arguments, Mapping) else list(arguments)
         if (launcher or self.launcher) == "torchrun":
@@ -191,8 +158,7 @@ class Trainer:
     def own_args(self, words: Sequence[str]) -> list[str]:
         """Return a command line with the trainer's own flags for those of scripts, and implied values.
 
-        So `--log_dir` and `--logdir` become `--log-dir`, and `--no-cuda` becomes `--device cpu`. Unknown
-        words stay.
+        So `--log_dir` and `--logdir` become `--log-dir`, `--no-cuda` `--device cpu`; unknown words stay.
         """
         own = {}
         for argument in self.arguments:
@@ -238,7 +204,7 @@ class Trainer:
     def parser(self) -> argparse.ArgumentParser:
         """Return the command-line parser; errors end the process with status 2 and one line."""
         parser = _TrainerParser(prog=f"python -m {self.module}", description=self.title, allow_abbrev=False)
-        parser.conflict, parser.own_args, parser.removed = self.conflict, self.own_args, self.removed
+        parser.trainer = self
         for argument in self.arguments:
             words = argument.words.replace("%", "%%")
             if isinstance(argument.default, bool):
@@ -260,21 +226,18 @@ class Trainer:
 class _TrainerParser(argparse.ArgumentParser):
     """Parser with errors of one line: in a job's log, a usage text from each rank would hide the reason."""
 
-    conflict: Callable[[argparse.Namespace], str]
-    own_args: Callable[[Sequence[str]], list[str]]
-    removed: Mapping[str, str]
+    trainer: Trainer
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
-        own = self.own_args(sys.argv[1:] if args is None else args)
+        own, removed = self.trainer.own_args(sys.argv[1:] if args is None else args), self.trainer.removed
         for name in (word.partition("=")[0][2:].replace("_", "-") for word in own if word.startswith("--")):
-            if name in self.removed:
-                self.error(f"--{name} was removed: {self.removed[name]} instead")
+            if name in removed:
+                self.error(f"--{name} was removed: {removed[name]} instead")
         parsed = super().parse_args(own, namespace)
-        words = self.conflict(parsed)
-        if words:
-            self.error(words)
+        if conflict := self.trainer.conflict(parsed):
+            self.error(conflict)
         return parsed
 
     def error(self, message: str) -> NoReturn:
@@ -297,11 +260,7 @@ def _number(number: float) -> str:
 
 
 # Arguments that all trainers have.
-BACKEND = choice(
-    "backend",
-    ("auto", "nccl", "gloo", "mpi"),
-    "Communication backend; auto means nccl between GPUs, else gloo",
-)
-WAIT_FOR_OTHERS = number(
-    "wait-for-others", 300, "s", 1, 604_800, "Time to wait for the other ranks at startup"
-)
+_BACKEND_WORDS = "Communication backend; auto means nccl between GPUs, else gloo"
+BACKEND = choice("backend", ("auto", "nccl", "gloo", "mpi"), _BACKEND_WORDS)
+_WAIT_WORDS = "Time to wait for the other ranks at startup"
+WAIT_FOR_OTHERS = number("wait-for-others", 300, "s", 1, 604_800, _WAIT_WORDS)

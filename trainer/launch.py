@@ -1,7 +1,5 @@
 """torchrun for a pod: reports in one line which rank failed first, and exits with its status.
 
-    python -P -m trainer.launch --nproc-per-node 2 -m trainer.train_ddp --epochs 3
-
 Takes torchrun's arguments and PET_* variables. The output of the ranks is unchanged.
 """
 
@@ -11,7 +9,7 @@ import signal
 import sys
 from types import FrameType
 
-from trainer.messages import port_in_use
+from trainer.messages import TrainingError, port_in_use
 from trainer.signals import LAUNCHER_PID_VARIABLE, SIGNALS, StopRequest
 
 # Modules of torch.distributed that log what is reported here, or what a rank handles itself.
@@ -57,15 +55,10 @@ def main() -> int:
         status = min(error.failures.values(), key=age).exitcode
         return _report([rank for rank, each in error.failures.items() if each.exitcode == status], status)
     except (RendezvousError, DistError) as error:
-        taken = port_in_use(error)
-        if taken:
-            print(f"error: {taken}", file=sys.stderr)
-            return taken.exit_status
-        print(
-            f"error: The pods of this job did not find each other. {str(error).splitlines()[0]}",
-            file=sys.stderr,
-        )
-        return 1
+        first = str(error).splitlines()[0]
+        reason = port_in_use(error) or TrainingError("The pods of this job did not find each other.", first)
+        print(f"error: {reason}", file=sys.stderr)
+        return reason.exit_status
     return 0
 
 

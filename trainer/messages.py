@@ -1,7 +1,4 @@
-"""Log lines of a rank, which the console parses, and the errors that end it.
-
-An error is one line with what failed, why, and what to do next.
-"""
+"""Log lines of a rank, which the console parses, and the errors that end it, of one line each."""
 
 import errno
 import os
@@ -71,9 +68,7 @@ class NothingToTrain(TrainingError):
 def port_in_use(error: BaseException) -> PortInUse | None:
     """Return the error for torch's failure to listen on a port; None for other errors."""
     found = re.search(r"port: (\d+).*EADDRINUSE", str(error))
-    if not found:
-        return None
-    return PortInUse(
+    return found and PortInUse(
         f"Port {found[1]} of this host is in use, so the ranks cannot meet there.",
         "Another job, or what is left of one, listens on it.",
         f"Choose another MASTER_PORT, or end that process (ss -ltnp 'sport = :{found[1]}' names it).",
@@ -107,32 +102,6 @@ def _write(stream: TextIO, line: str) -> None:
             raise
         # The terminal hung up, and SIGHUP came with that: without output the checkpoint is still saved.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def progress_line(
-    *,
-    epoch: int,
-    epochs: int,
-    step: int,
-    steps: int,
-    loss: float,
-    lr: float,
-    per_s: float,
-    eta_s: float,
-    unit: str = "images",
-    times: str = "",
-) -> str:
-    """Return a progress line; `epoch` counts from 1, `step` over the whole training.
-
-    >>> progress_line(epoch=1, epochs=3, step=120, steps=564, loss=0.1234,
-    ...               lr=9.8e-4, per_s=412.3, eta_s=72)
-    'epoch 1/3 step 120/564 loss 0.1234 lr 9.8e-04 412 images/s eta 1m12s'
-    """
-    return (
-        f"epoch {epoch}/{epochs} step {step}/{steps} loss {loss:.4f} lr {lr:.1e}"
-        f" {per_s:.0f} {unit}/s eta {duration(eta_s)}"
-        f"{times and f' {times}'}"
-    )
 
 
 def duration(seconds: float) -> str:

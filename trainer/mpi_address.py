@@ -32,10 +32,7 @@ _NO_LIBRARY = 3
 def find_master(
     ranks: Ranks, env: Mapping[str, str], request: Callable[[], tuple[str, int]]
 ) -> tuple[str, int]:
-    """Return address and port of the rendezvous; every rank of a job of more than one must call this.
-
-    `request` is `request_mpi`, called if MASTER_ADDR or MASTER_PORT is not set.
-    """
+    """Return address and port of the rendezvous, on every rank; `request` is `request_mpi`, if needed."""
     address, port = env.get("MASTER_ADDR", ""), int(env.get("MASTER_PORT") or 0)
     if address and port:
         return address, port
@@ -46,11 +43,7 @@ def find_master(
 
 
 def request_mpi(env: Mapping[str, str], wait_s: int) -> tuple[str, int]:
-    """Return the address of rank 0 and a port that was free there; waits for all ranks.
-
-    Raises:
-        TrainingError: MPI does not answer within `wait_s` seconds, or no MPI library knows all ranks.
-    """
+    """Return the address of rank 0 and a port that was free there; waits `wait_s` seconds for all ranks."""
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "trainer.mpi_address"],
@@ -74,11 +67,8 @@ def request_mpi(env: Mapping[str, str], wait_s: int) -> tuple[str, int]:
 
 
 def _failed(why: str) -> TrainingError:
-    return TrainingError(
-        "Could not get the address of rank 0 from MPI.",
-        f"{why}.",
-        "Set it: mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=PORT.",
-    )
+    why, now = f"{why}.", "Set it: mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=PORT."
+    return TrainingError("Could not get the address of rank 0 from MPI.", why, now)
 
 
 def own_address() -> str:

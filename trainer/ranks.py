@@ -14,13 +14,7 @@ from trainer.messages import InvalidArguments
 
 _LAUNCHERS = (
     ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
-    (
-        "Open MPI",
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-    ),
+    ("Open MPI", *(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))),
     ("Hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("the environment", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
@@ -51,11 +45,9 @@ class Ranks:
 
     rank: int
     world_size: int
-    local_rank: int
-    """On this machine or in this pod; selects the GPU."""
+    local_rank: int  # on this machine or in this pod; selects the GPU
     local_world_size: int
-    launcher: str
-    """"torchrun", "Open MPI", "MPICH", "the environment" or "alone"."""
+    launcher: str  # "torchrun", "Open MPI", "MPICH", "the environment" or "alone"
 
     @property
     def is_first(self) -> bool:
@@ -69,10 +61,7 @@ class Ranks:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> "Ranks":
-        """Read the ranks from `env`, by default the environment of this process.
-
-        mpirun inside a pod wins over the pod's own RANK, and torchrun over both.
-        """
+        """Read the ranks; mpirun inside a pod wins over the pod's own RANK, and torchrun over both."""
         env = os.environ if env is None else env
         for launcher, rank, size, local_rank, local_size in _LAUNCHERS:
             if (
@@ -103,11 +92,8 @@ class Ranks:
             if limit < 1:
                 raise InvalidArguments(f"{size_name} is {limit}.", "A job has at least one process.")
             if not 0 <= value < limit:
-                raise InvalidArguments(
-                    f"{name} is {value} but {size_name} is {limit}.",
-                    f"Ranks count from 0 to {limit - 1}.",
-                    "Check the job's environment.",
-                )
+                why, now = f"Ranks count from 0 to {limit - 1}.", "Check the job's environment."
+                raise InvalidArguments(f"{name} is {value} but {size_name} is {limit}.", why, now)
         if self.local_world_size > self.world_size:
             raise InvalidArguments(
                 f"{local_size} is {self.local_world_size} but {size} is only {self.world_size}.",
@@ -120,11 +106,9 @@ def _number(env: Mapping[str, str], name: str, default: int | None = None) -> in
     if not text and default is not None:
         return default
     if not text:
-        raise InvalidArguments(
-            f"{name} is not set.",
-            "The rank and the number of processes must come together.",
-            "Start with torchrun or mpirun, or set both.",
-        )
+        why = "The rank and the number of processes must come together."
+        now = "Start with torchrun or mpirun, or set both."
+        raise InvalidArguments(f"{name} is not set.", why, now)
     try:
         return int(text)
     except ValueError:

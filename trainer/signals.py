@@ -23,8 +23,7 @@ _PR_SET_PDEATHSIG = 1
 class StopRequest:
     """A stop signal, recorded so that the process can finish its step first."""
 
-    signal = 0
-    """Number of the signal; 0 before it."""
+    signal = 0  # number of the signal; 0 before it
 
     def catch_signals(self) -> None:
         """Record the `SIGNALS` from now on, instead of exiting."""
@@ -32,10 +31,7 @@ class StopRequest:
             signal.signal(number, self._record)
 
     def exit_on_signal(self, when: str) -> None:
-        """Exit with 128 + the number of the first signal, until `catch_signals` is called.
-
-        `when` completes "Stopped by SIGTERM".
-        """
+        """Exit with "Stopped by SIGTERM `when`", status 128 + its number, until `catch_signals` is called."""
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)

@@ -4,8 +4,7 @@
     python -P -m trainer.launch --nproc-per-node 2 -m trainer.train_ddp    two processes on this machine
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=... python -P -m trainer.train_ddp     as an operator starts it
 
-Every rank prints progress lines; rank 0 writes event files and checkpoints. The arguments are in
-`trainer.ddp_arguments`.
+Every rank prints progress lines; rank 0 writes event files and checkpoints.
 """
 
 import os
@@ -27,6 +26,7 @@ import argparse
 import math
 import signal
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -38,18 +38,15 @@ from trainer.ddp.batches import TrainBatches, validation_batches
 from trainer.ddp.checkpoints import CheckpointFolder, State, check_resumable, checkpoint_args
 from trainer.ddp.datasets import Dataset, open_dataset
 from trainer.ddp.models import OWN_IMAGE_MODELS, Gpt, GptSize, check_input, make_model
-from trainer.ddp.step_stats import SpeedScale, StepTimer, peak_flops, training_flops
+from trainer.ddp.step_stats import SpeedScale, StepTimer, open_telemetry, peak_flops, training_flops
 from trainer.ddp.train_state import Precision, TrainState, resolve_auto
-from trainer.distributed.curves import CurveWriter
 from trainer.distributed.exit_status import run_to_exit_status
-from trainer.distributed.folders import check_file, check_folder, write_atomically
-from trainer.distributed.gpu_telemetry import open_telemetry
+from trainer.distributed.outputs import CurveWriter, check_file, check_folder, write_atomically
 from trainer.distributed.process_group import ProcessGroup, choose_device, retain_freed_memory, set_threads
-from trainer.messages import NotFinite, NothingToTrain, Stopped, TrainingError, log, progress_line
+from trainer.messages import NotFinite, NothingToTrain, Stopped, TrainingError, duration, log
 from trainer.ranks import Ranks, job_name
 
-STOP_CHECK_EVERY_S = 0.5
-"""Approximate interval at which the ranks ask each other whether to stop."""
+STOP_CHECK_EVERY_S = 0.5  # approximate interval at which the ranks ask each other whether to stop
 _SMALL_IMAGE = 3 * 32 * 32
 _SMALL_IMAGES_AT_ONCE = 256
 # Sent by rank 0 in place of a signal's number.
@@ -89,13 +86,10 @@ def train_in_group(
     arguments: argparse.Namespace, group: ProcessGroup, threads: int, stop: StopRequest
 ) -> "Metrics":
     """Train on this rank, and return the metrics after the last epoch."""
-    training = Training(arguments, group, stop)
-    try:
+    with closing(Training(arguments, group, stop)) as training:
         if group.ranks.is_first:
             training.log_start(threads)
         return training.run()
-    finally:
-        training.close()
 
 
 def make_train_state(
@@ -134,12 +128,9 @@ def eval_batch_size(chosen: int, batch_size: int, shape: tuple[int, ...]) -> int
 class Progress:
     """Progress of a run; saved in each checkpoint."""
 
-    step: int = 0
-    """Steps since the very start."""
-    epoch: int = 0
-    """Current epoch, from 0."""
-    images: int = 0
-    """Samples of this epoch that were used already, over all ranks."""
+    step: int = 0  # steps since the very start
+    epoch: int = 0  # current epoch, from 0
+    images: int = 0  # samples of this epoch that were used already, over all ranks
 
 
 class Metrics(NamedTuple):
@@ -154,9 +145,7 @@ class Training:
 
     def __init__(self, arguments: argparse.Namespace, group: ProcessGroup, stop: StopRequest) -> None:
         """Open data and outputs, and resume if there is a checkpoint; every rank must call this."""
-        self.arguments = arguments
-        self._group = group
-        self._stop = stop
+        self.arguments, self._group, self._stop = arguments, group, stop
         self._is_first = group.ranks.is_first
 
         # data, network and optimizer
@@ -166,6 +155,9 @@ class Training:
         self.batches = TrainBatches(
             self.dataset.train, samples_per_step, group.ranks, arguments.seed, self.dataset.loader
         )
+        telemetry = open_telemetry(group.device, log if group.ranks.is_first_here else lambda _: None)
+        self._timer = StepTimer(self.state.model, group, telemetry, arguments.log_every)
+        self._stop_check_steps = 1
 
         # folders, and the checkpoint to resume from
         self.log_dir = Path(arguments.log_dir)
@@ -179,19 +171,12 @@ class Training:
             self._resume(*found)
         progress = self.progress
         left = self.batches.sampler.steps_left(arguments.epochs, progress.epoch, progress.images)
-        self.steps = progress.step + left
-        """Steps of the whole training, including those before this run."""
+        self.steps = progress.step + left  # steps of the whole training, including those before this run
 
-        # outputs
         self.curves: CurveWriter | None = None
         if self._is_first:
             hparams = {name.replace("_", "-"): value for name, value in vars(arguments).items()}
             self.curves = CurveWriter(self.log_dir, hparams | {"world-size": group.ranks.world_size})
-        telemetry = open_telemetry(group.device, log if group.ranks.is_first_here else lambda _: None)
-        self._timer = StepTimer(self.state.model, group, telemetry, arguments.log_every)
-        if found is not None and "losses" in found[1]:
-            self._timer.resume(found[1]["losses"])
-        self._stop_check_steps = 1
 
     def _open_folders(self) -> tuple[Path, State] | None:
         """Check the folders of the output, and return the checkpoint to resume from, with its path."""
@@ -206,21 +191,18 @@ class Training:
         epochs = f"{checkpoint['epoch']} of {self.arguments.epochs} epochs"
         is_done = checkpoint["epoch"] >= self.arguments.epochs
         if is_done and changed:
-            raise NothingToTrain(
-                f"Nothing was trained: {path} has {epochs}.",
-                f"It was made with other settings: {changed}.",
-                "Start from scratch with --resume never or another --checkpoint-dir, or use more --epochs.",
-            )
+            why = f"It was made with other settings: {changed}."
+            now = "Start from scratch with --resume never or another --checkpoint-dir, or use more --epochs."
+            raise NothingToTrain(f"Nothing was trained: {path} has {epochs}.", why, now)
         self.state.load_state_dict(checkpoint)
+        self._timer.resume(checkpoint.get("losses", [[0.0, 0]]))
+        self.progress = Progress(checkpoint["step"], checkpoint["epoch"], checkpoint["images"])
         self._group.run_on_rank0(lambda: self.checkpoints.resumed(path, checkpoint))
         if changed and self._is_first:
             log(f"changed since then: {changed}")
         if is_done and self._is_first:
-            log(
-                f"nothing left to train: {epochs} are done"
-                " (--epochs trains more, --resume never starts from scratch)"
-            )
-        self.progress = Progress(checkpoint["step"], checkpoint["epoch"], checkpoint["images"])
+            more = "--epochs trains more, --resume never starts from scratch"
+            log(f"nothing left to train: {epochs} are done ({more})")
 
     def log_start(self, threads: int) -> None:
         """Log what is trained, on which device, with which options, and where the output goes."""
@@ -249,7 +231,6 @@ class Training:
         Raises:
             Stopped: A signal came; everything is saved.
             NotFinite: The loss or a weight is not finite.
-            TrainingError: A checkpoint could not be written.
         """
         progress, metrics = self.progress, None
         self._stop.catch_signals()
@@ -282,12 +263,11 @@ class Training:
         progress, batches, every = self.progress, self.batches, self.arguments.checkpoint_every
         self.state.model.train()
         self._timer.start()
-        self._set_trained_fraction()
         for inputs_B, targets_B in self._timer.timed(batches.epoch_batches(progress.epoch, progress.images)):
+            self.state.trained_fraction = self._trained_fraction
             self._timer.add(self.state.train_step(inputs_B, targets_B))
             progress.step += 1
             progress.images += batches.global_batch_size
-            self._set_trained_fraction()
             is_last = progress.images >= len(self.dataset.train)
             if progress.step % self.arguments.log_every == 0 or is_last:
                 self._log_steps()
@@ -296,28 +276,22 @@ class Training:
             if not is_last and progress.step % self._stop_check_steps == 0:
                 self._stop_if_requested()
 
-    def _set_trained_fraction(self) -> None:
+    @property
+    def _trained_fraction(self) -> float:
         # Images, not steps: after a resume, a step may have another number of images.
         epochs = self.progress.epoch + self.progress.images / len(self.dataset.train)
-        self.state.trained_fraction = epochs / self.arguments.epochs
+        return float(epochs / self.arguments.epochs)
 
     def _log_steps(self) -> None:
-        stats, step, lr = self._timer.measure(), self.progress.step, self.state.lr
+        stats, step = self._timer.measure(), self.progress.step
+        self.state.trained_fraction = self._trained_fraction  # a line shows the rate of the next step
         self._stop_check_steps = max(1, int(STOP_CHECK_EVERY_S / max(stats.step_s, 1e-9)))
         samples_per_s = self.batches.global_batch_size / stats.step_s if stats.step_s > 0 else 0.0
+        loss, lr = stats.loss if self._is_first else stats.own_loss, self.state.lr
         log(
-            progress_line(
-                epoch=self.progress.epoch + 1,
-                epochs=self.arguments.epochs,
-                step=step,
-                steps=self.steps,
-                loss=stats.loss if self._is_first else stats.own_loss,
-                lr=lr,
-                per_s=self.scale.per_s(samples_per_s),
-                unit=self.scale.unit,
-                eta_s=(self.steps - step) * stats.step_s,
-                times=stats.text(is_own=not self._is_first),
-            )
+            f"epoch {self.progress.epoch + 1}/{self.arguments.epochs} step {step}/{self.steps}"
+            f" loss {loss:.4f} lr {lr:.1e} {self.scale.per_s(samples_per_s):.0f} {self.scale.unit}/s"
+            f" eta {duration((self.steps - step) * stats.step_s)} {stats.text(is_own=not self._is_first)}"
         )
         if self.curves is not None:
             values = {"train/loss": stats.loss, "train/lr": lr}
@@ -365,11 +339,10 @@ class Training:
         elif number:
             self._start_checkpoint()
             saved = self._finish_checkpoint()
+            lost = "That could not be saved; the warning on rank 0 names the last checkpoint."
             raise Stopped(
                 f"Stopped by {signal.Signals(number).name} after step {self.progress.step}.",
-                f"{saved} holds everything."
-                if saved
-                else "That could not be saved; the warning on rank 0 names the last checkpoint.",
+                f"{saved} holds everything." if saved else lost,
                 "Start again to go on from there.",
                 signal=number,
             )
@@ -381,11 +354,8 @@ class Training:
 
 
 def _diverged(what: str) -> NotFinite:
-    return NotFinite(
-        f"{what}; all ranks stop.",
-        "The learning rate may be too high.",
-        "Choose a smaller --lr; no checkpoint holds these weights.",
-    )
+    now = "Choose a smaller --lr; no checkpoint holds these weights."
+    return NotFinite(f"{what}; all ranks stop.", "The learning rate may be too high.", now)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,9 @@
 """Measure training throughput on synthetic images, with the arguments and output of Horovod's benchmark.
 
     mpirun --tag-output -np 4 python -P -m trainer.train_mpi --model vgg16 --batch-size 64
-    python -P -m trainer.launch --nproc-per-node 4 -m trainer.train_mpi --model resnet50
     python -P -m trainer.train_mpi --model tiny --num-iters 3        one process
 
-Rank 0 prints the figures; with --log-dir it also writes event files, with --json a file for programs. The
-arguments are in `trainer.catalogue`.
+Rank 0 prints the figures; with --log-dir it also writes event files, with --json a file for programs.
 """
 
 import os

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainer.plain_reader import Point, read_points
-from trainer.distributed.curves import CurveWriter
+from trainer.distributed.outputs import CurveWriter
 from trainer.tfevents import BrokenEvents, EventFiles, EventFolder, EventStream, EventWriter
 from trainer.tfevents.crc32c import crc32c_in_python
 from trainer.tfevents.records import frame

@@ -11,7 +11,7 @@ import pytest
 
 from tests.trainer.jobs import LINE, SMALL, Job
 from trainer.catalogue import find
-from trainer.distributed.folders import check_file, write_atomically
+from trainer.distributed.outputs import check_file, write_atomically
 from trainer.messages import TrainingError
 
 T9K = ["--backend", "nccl", "--log_dir", "log", "--save_path=./model_state_dict.pt", "--no_cuda"]

@@ -21,9 +21,8 @@ from trainer.benchmark.report import (
 )
 from trainer.benchmark.train_step import TrainStep
 from trainer.benchmark.versions import read_versions, versions_line
-from trainer.distributed.curves import CurveWriter
 from trainer.distributed.exit_status import run_to_exit_status
-from trainer.distributed.folders import check_file, check_folder, write_atomically
+from trainer.distributed.outputs import CurveWriter, check_file, check_folder, write_atomically
 from trainer.distributed.process_group import ProcessGroup, choose_device, retain_freed_memory, set_threads
 from trainer.messages import log
 from trainer.ranks import Ranks

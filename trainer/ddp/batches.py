@@ -1,4 +1,4 @@
-"""Batches of a rank: which samples it takes at each step, and how they reach the device."""
+"""Samples by index, which of them a rank takes at each step, and how these reach the device."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -8,15 +8,117 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.ddp.samples import Samples, crop_and_mirror, to_inputs
 from trainer.messages import TrainingError
 from trainer.ranks import Ranks
 
-_PREFETCH = 3
-"""Batches that are read ahead."""
+_PREFETCH = 3  # batches that are read ahead
 
-Batch = tuple[Tensor, Tensor]
-"""Inputs (B, ...) and targets (B,) or (B, T)."""
+Batch = tuple[Tensor, Tensor]  # inputs (B, ...) and targets (B,) or (B, T)
+
+# Inputs of at most so many bytes are copied to the GPU once; a batch is then one indexing there.
+_MOST_BYTES_ON_GPU = 1 << 30
+# Of the channels of ImageNet.
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_DIFFERENT = 256  # distinct samples of noise; they repeat, so that few are in memory
+
+
+class Samples:
+    """Inputs and targets by index; by default in mapped files, which stay on the CPU."""
+
+    needs_decoding = False  # True if each sample is a file to decode, so that a thread should read ahead
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the samples, and of the indices for `take`."""
+        return torch.device("cpu")
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def take(self, indices_B: Tensor) -> Batch:
+        """Return inputs and targets as they are stored: bytes of images, or tokens."""
+        raise NotImplementedError
+
+    def to(self, device: torch.device) -> "Samples":
+        """Return the same samples, on `device` if they are small enough to stay there."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSamples(Samples):
+    """Samples in two tensors: in memory, on a GPU, or in a mapped file."""
+
+    inputs: Tensor  # (N, C, H, W) uint8, or (N, T) int64
+    targets: Tensor  # (N,), or (N, T), int64
+    count: int = 0  # number of samples if the tensors repeat, as noise does; else 0
+
+    @property
+    def device(self) -> torch.device:
+        """Device of both tensors."""
+        return self.targets.device
+
+    def __len__(self) -> int:
+        return self.count or len(self.targets)
+
+    def take(self, indices_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets."""
+        indices_B = indices_B % len(self.targets)
+        return self.inputs[indices_B], self.targets[indices_B]
+
+    def to(self, device: torch.device) -> "TensorSamples":
+        """Return a copy on `device`; the same samples if they are large or already there."""
+        if device == self.device or self.inputs.nbytes > _MOST_BYTES_ON_GPU:
+            return self
+        return TensorSamples(self.inputs.to(device), self.targets.to(device), self.count)
+
+
+def noise_images(count: int, size: int, classes: int, seed: int) -> TensorSamples:
+    """Return color images of noise with random labels."""
+    random = torch.Generator().manual_seed(seed)
+    different = min(count, _DIFFERENT)
+    pixels = torch.randint(256, (different, 3, size, size), dtype=torch.uint8, generator=random)
+    return TensorSamples(pixels, torch.randint(classes, (different,), generator=random), count)
+
+
+def noise_tokens(count: int, length: int, vocabulary: int, seed: int) -> TensorSamples:
+    """Return sequences of random tokens; targets are the next tokens."""
+    random = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(vocabulary, (min(count, _DIFFERENT), length + 1), generator=random)
+    return TensorSamples(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous(), count)
+
+
+def to_inputs(stored: Tensor, size: int = 0) -> Tensor:
+    """Return the input of a network: floats for bytes of images (B, C, H, W); tokens unchanged.
+
+    Grey images are 0 to 1, color images normalized as ImageNet. `size` of a center crop may be 0.
+    """
+    if stored.dtype != torch.uint8:
+        return stored
+    if size and stored.shape[-1] > size:
+        top, left = (stored.shape[-2] - size) // 2, (stored.shape[-1] - size) // 2
+        stored = stored[..., top : top + size, left : left + size]
+    images_BCHW = stored.float().div_(255)
+    if stored.shape[1] == 3:
+        mean, deviation = (
+            torch.tensor(each, device=stored.device).view(3, 1, 1) for each in (_MEAN, _DEVIATION)
+        )
+        images_BCHW.sub_(mean).div_(deviation)
+    return images_BCHW
+
+
+def crop_and_mirror(stored_BCHW: Tensor, size: int) -> Tensor:
+    """Crop each image (uint8) to `size` at random and mirror half; small ones shift by up to an eighth."""
+    count, device = len(stored_BCHW), stored_BCHW.device
+    if stored_BCHW.shape[-1] <= size:
+        stored_BCHW = torch.nn.functional.pad(stored_BCHW, (size // 8,) * 4)
+    height, width = stored_BCHW.shape[-2:]
+    window = torch.arange(size)
+    rows_BH = torch.randint(height - size + 1, (count, 1)) + window
+    columns_BW = torch.randint(width - size + 1, (count, 1)) + window
+    columns_BW = torch.where(torch.rand(count, 1) < 0.5, columns_BW.flip(1), columns_BW)
+    images = torch.arange(count, device=device)[:, None, None]
+    cut_BHWC = stored_BCHW[images, :, rows_BH.to(device)[:, :, None], columns_BW.to(device)[:, None, :]]
+    return cut_BHWC.permute(0, 3, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +126,13 @@ class BatchLoader:
     """Turns stored samples into batches on the device; a thread reads ahead if files are read or copied."""
 
     device: torch.device
-    size: int = 0
-    """Height and width of the crop that a network gets; 0 for whole images."""
+    size: int = 0  # height and width of the crop that a network gets; 0 for whole images
     augments: bool = False
 
     def batches(
         self, samples: Samples, indices: Iterable[Tensor], *, is_training: bool = False
     ) -> Iterator[Batch]:
-        """Yield the batch of each of `indices`, on the device.
-
-        Images are cropped at random in training, if the loader augments, and else in their center.
-        """
+        """Yield the batch of each of `indices`; in training, a loader that augments crops at random."""
         for stored, targets in self._stored(samples, indices):
             if is_training and self.augments and stored.dtype == torch.uint8:
                 stored = crop_and_mirror(stored, self.size or stored.shape[-1])
@@ -49,11 +147,8 @@ class BatchLoader:
             inputs, targets = samples.take(indices_B)
             return (inputs.pin_memory(), targets.pin_memory()) if pin else (inputs, targets)
 
-        def copy(batch: Batch) -> Batch:
-            inputs, targets = batch
-            return inputs.to(self.device, non_blocking=True), targets.to(self.device, non_blocking=True)
-
-        return map(copy, _read_ahead(take, indices))
+        to, batches = self.device, _read_ahead(take, indices)
+        return ((x.to(to, non_blocking=True), y.to(to, non_blocking=True)) for x, y in batches)
 
 
 def _read_ahead(take: Callable[[Tensor], Batch], indices: Iterable[Tensor]) -> Iterator[Batch]:
@@ -83,20 +178,15 @@ class ElasticSampler:
     def __init__(
         self, samples: int, batch_size: int, ranks: Ranks, seed: int, device: torch.device | str = "cpu"
     ) -> None:
-        self.samples = samples
-        """Samples of an epoch."""
-        self.global_batch_size = batch_size * ranks.world_size
-        """Samples a step over all ranks."""
+        self.samples = samples  # samples of an epoch
+        self.global_batch_size = batch_size * ranks.world_size  # samples a step over all ranks
         self._ranks = ranks
         self._seed = seed
         self._device = device
         self._orders: dict[int, Tensor] = {}
 
     def epoch_batches(self, epoch: int, taken: int = 0) -> Iterator[Tensor]:
-        """Yield the indices of this rank for each step, int64 (B,), until no sample of `epoch` is left.
-
-        `epoch` counts from 0; all ranks together have taken `taken` of its samples already.
-        """
+        """Yield this rank's indices of each step, int64 (B,), from the `taken`-th sample of `epoch` on."""
         while taken < self.samples:
             yield self._batch(epoch, taken)
             taken += self.global_batch_size
@@ -135,8 +225,7 @@ class TrainBatches:
     ) -> None:
         """Deal out `samples`, of which each rank takes `batch_size` a step."""
         self.sampler = ElasticSampler(len(samples), batch_size, ranks, seed, samples.device)
-        self.global_batch_size = self.sampler.global_batch_size
-        """Samples a step over all ranks."""
+        self.global_batch_size = self.sampler.global_batch_size  # samples a step over all ranks
         self._samples = samples
         self._loader = loader or BatchLoader(samples.device)
         if len(samples) < self.global_batch_size:
@@ -153,10 +242,7 @@ class TrainBatches:
 def validation_batches(
     samples: Samples, batch_size: int, ranks: Ranks, loader: BatchLoader | None = None
 ) -> Iterator[Batch]:
-    """Yield this rank's share of the validation samples; over all ranks, each sample is used exactly once.
-
-    All ranks get the same number of batches, of which the last may be empty.
-    """
+    """Yield this rank's batches of validation; each sample is used once, and the last batch may be empty."""
     mine = torch.arange(ranks.rank, len(samples), ranks.world_size, device=samples.device)
     largest_share = -(-len(samples) // ranks.world_size)
     batches = list(torch.split(mine, batch_size))

@@ -10,25 +10,23 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainer.catalogue import OWN_MODELS
 from trainer.ddp.datasets import Dataset
-from trainer.ddp_arguments import OWN_MODELS
-from trainer.distributed.folders import DISK_FULL, replace_file, sync_folder
+from trainer.distributed.outputs import DISK_FULL, replace_file, sync_folder
 from trainer.messages import DamagedCheckpoints, NotFinite, TrainingError, ago, first_line, log, log_error
 
 _NAME = re.compile(r"step-(\d+)\.pt")
 _FORMAT = 1
 
-State = dict[str, Any]
-"""Content of a checkpoint: tensors, numbers, strings, and lists and dicts of them."""
-
-CheckpointArgs = dict[str, str | int | float]
-"""Arguments by name, with `auto` resolved."""
+State = dict[str, Any]  # content of a checkpoint: tensors, numbers, strings, and lists and dicts of them
+CheckpointArgs = dict[str, str | int | float]  # arguments by name, with `auto` resolved
 
 _OF_GPT = ("layers", "heads", "width")
 _OF_NETWORK = ("model", *_OF_GPT, "sequence-length", "vocabulary", "image-size", "classes")
@@ -47,9 +45,8 @@ class CheckpointFolder:
 
     def __init__(self, path: Path, keep: int, job: str, continues_when_full: bool) -> None:
         """Keep the newest checkpoints in `path`; `job`, recorded in each, is empty outside a cluster."""
-        self.path = path
+        self.path, self._keep, self._job = path, keep, job
         self.continues_when_full = continues_when_full
-        self._keep, self._job = keep, job
         self._thread: threading.Thread | None = None
         self._saved = ""
         self._error: BaseException | None = None
@@ -58,9 +55,6 @@ class CheckpointFolder:
         """Return the checkpoint to resume from, with its file; None for a new run.
 
         With `never`, existing checkpoints are moved aside. Otherwise nothing changes: see `resumed`.
-
-        Raises:
-            TrainingError: No checkpoint exists and `resume` is `must`, or it cannot be used.
         """
         existing = list_checkpoints(self.path)
         if resume == "never":
@@ -70,18 +64,14 @@ class CheckpointFolder:
             return None
         found = load_latest(self.path)
         if found is None and resume == "must":
-            raise TrainingError(
-                f"There is no checkpoint in {self.path}.", now="Check --checkpoint-dir, or use --resume auto."
-            )
+            now = "Check --checkpoint-dir, or use --resume auto."
+            raise TrainingError(f"There is no checkpoint in {self.path}.", now=now)
         return found
 
     def resumed(self, path: Path, state: State) -> None:
         """Log which checkpoint the run resumes from, once all ranks have loaded it.
 
         Damaged checkpoints of later steps are moved aside, so that this run's are the highest.
-
-        Raises:
-            TrainingError: They cannot be moved.
         """
         saved_at = state.get("saved_at", path.stat().st_mtime)
         job = f" of {state['job']}" if state.get("job") else ""
@@ -91,7 +81,7 @@ class CheckpointFolder:
             log("the moving average of the weights in it (--ema) is no longer used")
         damaged = [each for each in list_checkpoints(self.path) if step_of(each) > step_of(path)]
         if damaged:
-            _warn(f"What could not be read is now in {set_aside(self.path, damaged)}.")
+            log_error(f"warning: What could not be read is now in {set_aside(self.path, damaged)}.")
 
     @property
     def has_failed(self) -> bool:
@@ -99,12 +89,7 @@ class CheckpointFolder:
         return self._error is not None
 
     def start(self, state: State) -> None:
-        """Copy `state` and start to write the copy, once the previous checkpoint is written.
-
-        Raises:
-            NotFinite: `state` holds a number that is not finite; nothing is written.
-            TrainingError: The previous checkpoint could not be written, and training must stop.
-        """
+        """Copy `state` and start to write the copy, once the previous checkpoint is written: see `finish`."""
         self.finish()
         check_finite(state["step"], state)
         self._thread = threading.Thread(target=self._write_copy, args=(_copy(state),), name="checkpoint")
@@ -138,11 +123,7 @@ class CheckpointFolder:
             self._error = error
 
     def write(self, state: State) -> str:
-        """Write a checkpoint of `state`, which is finite; returns as `finish`.
-
-        Raises:
-            TrainingError: It could not be written, and training must stop.
-        """
+        """Write a checkpoint of `state`, which is finite; returns and raises as `finish`."""
         state |= {"job": self._job, "saved_at": time.time()}
         path = path_of(self.path, state["step"])
         try:
@@ -150,30 +131,23 @@ class CheckpointFolder:
         except OSError as error:
             what = f"Could not write the checkpoint {path}."
             why, is_full = error.strerror or first_line(error), error.errno in DISK_FULL
+            existing = list_checkpoints(self.path)
+            last = f"the last checkpoint is {existing[0]}" if existing else f"no checkpoint is in {self.path}"
             if is_full and self.continues_when_full:
-                _warn(f"{what} {why}. Training goes on; {self._last()}.")
+                log_error(f"warning: {what} {why}. Training goes on; {last}.")
                 return ""
             raise TrainingError(
                 what,
-                f"{why}. Training stops; {self._last()}.",
+                f"{why}. Training stops; {last}.",
                 "Make room or choose another --checkpoint-dir, then start again"
                 + ("; --on-full-disk continue would train on." if is_full else "."),
             ) from error
         return str(path)
 
-    def _last(self) -> str:
-        existing = list_checkpoints(self.path)
-        return f"the last checkpoint is {existing[0]}" if existing else f"no checkpoint is in {self.path}"
-
 
 def check_finite(step: int, state: State) -> None:
-    """Check that `state`, of `step`, may be saved.
-
-    Raises:
-        NotFinite: It holds a number that is not finite.
-    """
-    where = find_not_finite(state)
-    if where:
+    """Refuse to save a `state` that holds a number that is not finite."""
+    if where := find_not_finite(state):
         raise NotFinite(
             f"The weights are no longer finite after step {step} (in {where}), so they are not saved.",
             "The learning rate may be too high.",
@@ -182,10 +156,7 @@ def check_finite(step: int, state: State) -> None:
 
 
 def write_checkpoint(folder: Path, step: int, state: State, keep: int) -> None:
-    """Write `state` as the checkpoint of `step`, then delete old ones of earlier steps so that `keep` remain.
-
-    Damaged files do not count. An OSError leaves the earlier ones.
-    """
+    """Write the checkpoint of `step`, then delete earlier ones so that `keep` remain, beside damaged ones."""
     replace_file(path_of(folder, step), lambda file: torch.save({"format": _FORMAT, **state}, file))
     keep -= 1
     for path in list_checkpoints(folder):
@@ -234,77 +205,52 @@ def step_of(path: Path) -> int:
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints in `folder`, highest step first; empty if there is no folder.
-
-    Raises:
-        TrainingError: The folder cannot be listed.
-    """
+    """Return the checkpoints in `folder`, highest step first; empty if there is no folder."""
     try:
         found = [path for path in folder.iterdir() if step_of(path) >= 0]
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise TrainingError(
-            f"Cannot read {folder}.", f"{error.strerror}.", "Choose another folder with --checkpoint-dir."
-        ) from error
+        now = "Choose another folder with --checkpoint-dir."
+        raise TrainingError(f"Cannot read {folder}.", f"{error.strerror}.", now) from error
     return sorted(found, key=step_of, reverse=True)
 
 
 def set_aside(folder: Path, paths: list[Path]) -> Path:
-    """Move checkpoints of `folder` to a new subfolder `old-<number>` and return that.
-
-    Raises:
-        TrainingError: They cannot be moved.
-    """
-    number = 1
-    while True:
-        aside = folder / f"old-{number}"
-        try:
-            aside.mkdir()
-            for path in paths:
-                path.rename(aside / path.name)
-            sync_folder(aside)
-            sync_folder(folder)
-        except FileExistsError:
-            number += 1
-        except OSError as error:
-            raise TrainingError(
-                f"Could not move the old checkpoints to {aside}.",
-                f"{error.strerror}.",
-                "Choose another folder with --checkpoint-dir.",
-            ) from error
-        else:
-            return aside
+    """Move checkpoints of `folder` to a new subfolder `old-<number>` and return that."""
+    aside = folder / "old-1"
+    try:
+        aside = next(each for number in count(1) if not (each := folder / f"old-{number}").exists())
+        aside.mkdir()
+        for path in paths:
+            path.rename(aside / path.name)
+        sync_folder(aside)
+        sync_folder(folder)
+    except OSError as error:
+        what, now = (
+            f"Could not move the old checkpoints to {aside}.",
+            "Choose another folder with --checkpoint-dir.",
+        )
+        raise TrainingError(what, f"{error.strerror}.", now) from error
+    return aside
 
 
 def load_latest(folder: Path) -> tuple[Path, State] | None:
-    """Return the readable checkpoint of the highest step; None if there is no checkpoint at all.
-
-    A warning is logged for each damaged one.
-
-    Raises:
-        DamagedCheckpoints: There are checkpoints, but all are damaged.
-    """
+    """Return the readable checkpoint of the highest step, warning of damaged ones; None if none exists."""
     paths = list_checkpoints(folder)
     for path in paths:
         try:
             return path, load_checkpoint(path)
         except TrainingError as error:
-            _warn(str(error))
+            log_error(f"warning: {error}")
     if paths:
-        raise DamagedCheckpoints(
-            f"None of the {len(paths)} checkpoints in {folder} can be read.",
-            now="Move them away, or start from scratch with --resume never.",
-        )
+        now = "Move them away, or start from scratch with --resume never."
+        raise DamagedCheckpoints(f"None of the {len(paths)} checkpoints in {folder} can be read.", now=now)
     return None
 
 
 def load_checkpoint(path: Path) -> State:
-    """Read one checkpoint, with its tensors on the CPU.
-
-    Raises:
-        TrainingError: The file is damaged, of another program, or holds numbers that are not finite.
-    """
+    """Read one checkpoint, with its tensors on the CPU, and check it."""
     try:
         with zipfile.ZipFile(path) as parts:
             damaged = parts.testzip()
@@ -317,14 +263,9 @@ def load_checkpoint(path: Path) -> State:
         raise TrainingError(f"The checkpoint {path} cannot be read.", f"{first_line(error)}.") from error
     if not isinstance(state, dict) or state.get("format") != _FORMAT:
         raise TrainingError(f"The checkpoint {path} was not written by this trainer.")
-    where = find_not_finite(state)
-    if where:
+    if where := find_not_finite(state):
         raise TrainingError(f"The checkpoint {path} cannot be used.", f"{where} in it is not finite.")
     return state
-
-
-def _warn(text: str) -> None:
-    log_error(f"warning: {text}")
 
 
 def _copy(value: Any) -> Any:
@@ -352,20 +293,13 @@ def checkpoint_args(arguments: argparse.Namespace, dataset: Dataset) -> Checkpoi
 
 
 def check_resumable(saved: Mapping[str, object], now: Mapping[str, object]) -> str:
-    """Return the arguments that differ from the checkpoint's, as `--lr 0.1 (was 0.3)`; "" if none does.
-
-    Raises:
-        TrainingError: With some of them no run can resume.
-    """
-    # torchvision's networks accept images of any size.
-    is_own = now.get("model") in OWN_MODELS
+    """Return the arguments that differ, as `--lr 0.1 (was 0.3)`; TrainingError if no run can resume so."""
+    is_own = now.get("model") in OWN_MODELS  # torchvision's networks accept images of any size
     of_network = tuple(name for name in _OF_NETWORK if is_own or name != "image-size")
     if _differences(saved, now, (*of_network, "optimizer")):
         different = _differences(saved, now, (*of_network, *_OF_OPTIMIZER))
-        raise TrainingError(
-            f"The checkpoint was made with {', '.join(different)}.",
-            now="Choose what it was made with, another --checkpoint-dir, or --resume never.",
-        )
+        advice = "Choose what it was made with, another --checkpoint-dir, or --resume never."
+        raise TrainingError(f"The checkpoint was made with {', '.join(different)}.", now=advice)
     return ", ".join(_differences(now, saved, (*_OF_OPTIMIZER, "image-size", *_OF_STEPS), label="was"))
 
 

@@ -1,23 +1,39 @@
-"""The data set that the arguments name."""
+"""The data set that the arguments name: digits, MNIST, folders of images, tokens in files, or noise.
+
+Files are mapped into memory; images are decoded when needed. Source: "THE MNIST DATABASE", file formats.
+"""
 
 import argparse
+import os
+import struct
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from trainer.ddp.batches import BatchLoader
+from trainer.catalogue import OF_TOKENS
+from trainer.ddp.batches import Batch, BatchLoader, Samples, TensorSamples, noise_images, noise_tokens
 from trainer.ddp.digits import draw_digits
-from trainer.ddp.image_folder import open_image_folder
-from trainer.ddp.mapped_files import open_mnist, open_tokens
-from trainer.ddp.samples import Samples, TensorSamples, noise_images, noise_tokens
-from trainer.ddp_arguments import OF_TOKENS
 from trainer.distributed.process_group import ProcessGroup
 from trainer.distributed.torchvision import import_torchvision
-from trainer.messages import MissingData
+from trainer.messages import MissingData, TrainingError, first_line
 
 _DEFAULT_IMAGE_SIZE = 224
 _DIFFERENT_BYTES = 256
+_MNIST_FILES = ("train-images", "train-labels", "t10k-images", "t10k-labels")
+_UNSIGNED_BYTES = 8  # type of the elements, in the third byte of an IDX file
+
+_VALIDATION_SHARE = 0.1  # of a single file of tokens, the end that is for validation
+_TOKEN_TYPES: dict[int, Any] = {1: np.uint8, 2: np.dtype("<u2"), 4: np.dtype("<u4")}
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+# Images are larger than the crop, so that it can move: 256 for 224.
+_MARGIN = 8 / 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +44,7 @@ class Dataset:
     validation: Samples
     shape: tuple[int, ...]
     """Of one input: channels, height and width of an image, or the length of a sequence."""
-    classes: int
-    """For tokens, the vocabulary."""
+    classes: int  # for tokens, the vocabulary
     loader: BatchLoader
 
     @property
@@ -97,8 +112,233 @@ def download_mnist(folder: Path) -> None:
         for train in (True, False):
             datasets.MNIST(str(root), train=train, download=True)
     except (OSError, RuntimeError, ValueError, AssertionError, IndexError) as error:
-        raise MissingData(
-            f"Could not download MNIST into {root}.",
-            f"{type(error).__name__}: {str(error) or 'a file is not in the IDX format'}.",
-            "Try again, or use --dataset digits, which needs no files.",
-        ) from error
+        why = f"{type(error).__name__}: {str(error) or 'a file is not in the IDX format'}."
+        now = "Try again, or use --dataset digits, which needs no files."
+        raise MissingData(f"Could not download MNIST into {root}.", why, now) from error
+
+
+def map_file(path: Path, kind: "np.dtype[np.generic]") -> "np.memmap[tuple[int], np.dtype[np.generic]]":
+    """Map a whole file of numbers, to read; pages are loaded as they are needed."""
+    try:
+        size = path.stat().st_size
+        if size % kind.itemsize:
+            raise _unreadable(path, f"its size, {size} bytes, is not a multiple of {kind.itemsize}")
+        if not size:
+            raise _unreadable(path, "it is empty")
+        return np.memmap(path, kind, mode="c")  # "c" (private): torch warns of arrays that are read-only
+    except OSError as error:
+        raise _unreadable(path, error.strerror or first_line(error)) from error
+
+
+def _unreadable(path: Path, why: str) -> MissingData:
+    return MissingData(f"Could not read {path}.", f"{why[:1].upper()}{why[1:]}.", "Download it again.")
+
+
+def open_mnist(folder: Path) -> tuple[TensorSamples, TensorSamples]:
+    """Map MNIST's training and test images, in `folder` or where torchvision puts them in it, MNIST/raw."""
+    inside = folder / "MNIST" / "raw"
+    raw = folder if any((folder / _mnist_name(name)).is_file() for name in _MNIST_FILES) else inside
+    paths = [raw / _mnist_name(name) for name in _MNIST_FILES]
+    for path in paths:
+        if not path.is_file():
+            packed = path.with_name(f"{path.name}.gz").exists()
+            what = f"there is no {path}{' (only its .gz: unpack it)' if packed else ''}."
+            now = "Put the four files there, use --download, or use --dataset digits."
+            raise MissingData(f"MNIST is not complete: {what}", now=now)
+    return _open_labelled(*paths[:2]), _open_labelled(*paths[2:])
+
+
+def _mnist_name(name: str) -> str:
+    return f"{name}-idx{3 if name.endswith('images') else 1}-ubyte"
+
+
+def _open_labelled(images: Path, labels: Path) -> TensorSamples:
+    pixels_NHW, labels_N = _open_idx(images, 3), _open_idx(labels, 1)
+    if len(pixels_NHW) != len(labels_N):
+        raise _unreadable(labels, f"{len(labels_N)} labels for {len(pixels_NHW)} images")
+    if int(labels_N.max()) > 9:
+        raise _unreadable(labels, f"it has a label {int(labels_N.max())}, and there are 10 classes")
+    return TensorSamples(pixels_NHW[:, None], labels_N.long())
+
+
+def _open_idx(path: Path, dimensions: int) -> Tensor:
+    """Map an IDX file of unsigned bytes: uint8, with its shape."""
+    head = 4 + 4 * dimensions
+    mapped = torch.from_numpy(map_file(path, np.dtype(np.uint8)))
+    if len(mapped) < head or bytes(mapped[:4].numpy()) != bytes((0, 0, _UNSIGNED_BYTES, dimensions)):
+        raise _unreadable(path, "it is not in the IDX format")
+    shape = struct.unpack(f">{dimensions}I", bytes(mapped[4:head].numpy()))
+    size = head + int(np.prod(shape, dtype=np.uint64))
+    if len(mapped) != size or not all(shape):
+        raise _unreadable(path, f"its header announces {size} bytes and it has {len(mapped)}")
+    return mapped[head:].view(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenWindows(Samples):
+    """Consecutive sequences of a mapped file; the target of each token is the next one."""
+
+    path: Path
+    tokens: Any  # mapped numpy array (N,)
+    length: int
+    vocabulary: int
+
+    def __post_init__(self) -> None:
+        if len(self.tokens) <= self.length:
+            why = f"A part of it has {len(self.tokens)} tokens, and a sequence needs {self.length + 1}."
+            now = "Choose a smaller --sequence-length, or more text."
+            raise MissingData(f"{self.path} is too short.", why, now)
+
+    def __len__(self) -> int:
+        return (len(self.tokens) - 1) // self.length
+
+    def take(self, indices_B: Tensor) -> Batch:
+        """Return tokens and the tokens after them, int64 (B, T)."""
+        starts_B = indices_B.numpy() * self.length
+        window = np.arange(self.length + 1)
+        taken = torch.from_numpy(self.tokens[starts_B[:, None] + window].astype(np.int64))
+        largest = int(taken.max())
+        if largest >= self.vocabulary:
+            what, now = (
+                f"{self.path} has a token {largest}.",
+                "Choose --vocabulary and --token-bytes to fit the file.",
+            )
+            raise MissingData(what, f"The vocabulary is {self.vocabulary}.", now)
+        return taken[:, :-1], taken[:, 1:]
+
+
+def open_tokens(
+    path: Path, length: int, token_bytes: int, vocabulary: int
+) -> tuple[TokenWindows, TokenWindows]:
+    """Map the tokens for training and for validation.
+
+    `path` is a file, whose last tenth is for validation; a folder with a single .bin or .txt file; or a
+    folder with `train` and `val`, each with the suffix .bin, .txt or none. A token has 1, 2 or 4 bytes.
+    """
+    if not path.exists():
+        raise MissingData(f"There is no {path}.", now="Name a file or folder of tokens with --data.")
+    kind = np.dtype(_TOKEN_TYPES[token_bytes])
+    if path.is_dir() and len(files := _token_files(path)) == 1 and files[0].stem not in ("train", "val"):
+        [path] = files
+    train: tuple[Path, Any]
+    validation: tuple[Path, Any]
+    if path.is_dir():
+        files = [_find(path, name) for name in ("train", "val")]
+        train, validation = ((file, map_file(file, kind)) for file in files)
+    else:
+        tokens = map_file(path, kind)
+        end = max(length + 1, int(len(tokens) * (1 - _VALIDATION_SHARE)))
+        train, validation = (path, tokens[:end]), (path, tokens[end:])
+    return TokenWindows(*train, length, vocabulary), TokenWindows(*validation, length, vocabulary)
+
+
+def _token_files(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix in (".bin", ".txt") and path.is_file())
+    except OSError as error:
+        raise MissingData(f"Cannot list {folder}.", f"{error.strerror}.") from error
+
+
+def _find(folder: Path, name: str) -> Path:
+    for suffix in (".bin", ".txt", ""):
+        path = folder / f"{name}{suffix}"
+        if path.is_file():
+            return path
+    names = ", ".join(path.name for path in _token_files(folder)[:5]) or "none"
+    now = "Put train.bin and val.bin there, or name one file with --data."
+    raise MissingData(f"There is no {folder / name}.bin.", f"Files of tokens or text there: {names}.", now)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFiles(Samples):
+    """Labelled image files, decoded by threads."""
+
+    paths: Sequence[Path]
+    labels_N: Tensor  # int64
+    size: int
+    # Not processes: Pillow releases the interpreter's lock while it decodes, and nothing goes through
+    # /dev/shm, of which a pod has 64 MiB by default.
+    threads: ThreadPoolExecutor
+
+    needs_decoding = True
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def take(self, indices_B: Tensor) -> Batch:
+        """Return pixels (B, 3, size, size), uint8, and labels (B,)."""
+        pixels_BHW3 = np.empty((len(indices_B), self.size, self.size, 3), np.uint8)
+
+        def decode(at: int, index: int) -> None:
+            pixels_BHW3[at] = decode_image(self.paths[index], self.size)
+
+        done = [self.threads.submit(decode, at, index) for at, index in enumerate(indices_B.tolist())]
+        for each in done:
+            each.result()
+        return torch.from_numpy(pixels_BHW3).permute(0, 3, 1, 2), self.labels_N[indices_B]
+
+
+def open_image_folder(folder: Path, size: int, workers: int) -> tuple[ImageFiles, ImageFiles, int]:
+    """List the images of `folder/train/<class>/` and `folder/val/<class>/`, and count the classes.
+
+    `size` is the height and width of the crop that a network gets, `workers` the number of decoding threads.
+    """
+    _import_pillow()
+    classes = _folders(folder / "train")
+    unknown = [name for name in _folders(folder / "val") if name not in classes]
+    if unknown:
+        what = f"{folder / 'val' / unknown[0]} is a class that {folder / 'train'} does not have."
+        raise MissingData(what, now="Both need the same folders.")
+    threads = ThreadPoolExecutor(workers, thread_name_prefix="decode")
+    stored = round(size * _MARGIN)
+    train, validation = (_list(folder / part, classes, stored, threads) for part in ("train", "val"))
+    return train, validation, len(classes)
+
+
+def decode_image(path: Path, size: int) -> "np.ndarray[Any, np.dtype[np.uint8]]":
+    """Return the center square of an image in RGB, resized to (size, size, 3)."""
+    pillow = _import_pillow()
+    try:
+        with pillow.open(path) as image:
+            image.draft("RGB", (size, size))  # a JPEG decoder can scale by 1/2, 1/4 or 1/8 at no cost
+            short = min(image.size)
+            left, top = (image.width - short) // 2, (image.height - short) // 2
+            square = image.convert("RGB").resize(
+                (size, size), pillow.Resampling.BILINEAR, (left, top, left + short, top + short)
+            )
+        return np.asarray(square)
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
+        why = f"{first_line(error)}."
+        raise MissingData(f"Could not read the image {path}.", why, "Replace or remove it.") from error
+
+
+def _import_pillow() -> Any:
+    try:
+        return import_module("PIL.Image")
+    except ModuleNotFoundError as error:
+        now = "Install pillow, or use another --dataset."
+        raise TrainingError("Pillow, which reads images, is not installed.", f"{error}.", now) from error
+
+
+def _folders(folder: Path) -> list[str]:
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+    except OSError as error:
+        now = "--data names a folder with train/<class>/ and val/<class>/."
+        raise MissingData(f"Could not list {folder}.", f"{error.strerror}.", now) from error
+    if not names:
+        raise MissingData(f"{folder} has no folders.", "Each class is a folder of images.")
+    return names
+
+
+def _list(folder: Path, classes: list[str], size: int, threads: ThreadPoolExecutor) -> ImageFiles:
+    paths, labels = [], []
+    for label, name in enumerate(classes):
+        inside = folder / name
+        names = sorted(os.listdir(inside)) if inside.is_dir() else []
+        found = [inside / each for each in names if each.lower().endswith(_SUFFIXES)]
+        paths += found
+        labels += [label] * len(found)
+    if not paths:
+        raise MissingData(f"There is no image below {folder}.", f"Images end in {', '.join(_SUFFIXES)}.")
+    return ImageFiles(paths, torch.tensor(labels), size, threads)

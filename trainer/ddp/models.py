@@ -56,10 +56,7 @@ def lenet(shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def t9k_cnn(shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Return the network of T9k's tutorial on parallel training, without its softmax.
-
-    Cross entropy takes logits; after a softmax the gradients would be too small.
-    """
+    """Return the network of T9k's tutorial, without its softmax: cross entropy takes logits."""
     features = [*_conv(shape[0], 32, 3), *_conv(32, 64, 3), *_conv(64, 64, 3, is_pooled=False)]
     return _classifier(shape, classes, features, [64])
 
@@ -72,13 +69,9 @@ _WITH_EXTRA_OUTPUTS = ("googlenet", "inception_v3")
 def make_model(
     name: str, shape: tuple[int, ...] = (1, 28, 28), classes: int = 10, *, image_size: int = 0
 ) -> nn.Module:
-    """Return one of our networks or torchvision's classifiers, from images_BCHW (floats) to logits_BK.
+    """Return a network from images_BCHW, floats of this `shape` (C, H, W), to logits_BK.
 
-    Args:
-        name: Name of the network.
-        shape: Channels, height and width of an image.
-        classes: K.
-        image_size: Height and width to which images are resized for torchvision's network; 0 for no resizing.
+    torchvision's classifiers resize the images to `image_size`, if it is not 0.
     """
     if name in OWN_IMAGE_MODELS:
         try:
@@ -90,10 +83,8 @@ def make_model(
     try:
         network: nn.Module = models.get_model(name, weights=None, num_classes=classes, **more)
     except ValueError as error:
-        raise InvalidArguments(
-            f"--model {name}: this torchvision has no such network.",
-            now="Install a newer torchvision, or choose another.",
-        ) from error
+        what, now = f"--model {name}: this torchvision has no such network.", "Install a newer one."
+        raise InvalidArguments(what, now=now) from error
     return nn.Sequential(_ToColor(image_size), network)
 
 
@@ -114,11 +105,9 @@ def check_input(network: nn.Module, name: str, shape: tuple[int, ...], device: t
 
 
 def _wrong_size(name: str, shape: tuple[int, ...]) -> InvalidArguments:
-    size = "x".join(map(str, shape[1:]))
-    return InvalidArguments(
-        f"--model {name} does not accept images of {size}.",
-        now="Choose another --image-size (most need 224, inception_v3 299), or another --model.",
-    )
+    what = f"--model {name} does not accept images of {'x'.join(map(str, shape[1:]))}."
+    now = "Choose another --image-size (most need 224, inception_v3 299), or another --model."
+    return InvalidArguments(what, now=now)
 
 
 class _ToColor(nn.Module):
@@ -131,9 +120,8 @@ class _ToColor(nn.Module):
     def forward(self, images_BCHW: Tensor) -> Tensor:
         height = images_BCHW.shape[-1]
         if self.size and height != self.size:
-            images_BCHW = nn.functional.interpolate(
-                images_BCHW, (self.size, self.size), mode="bilinear", antialias=height > self.size
-            )
+            size, shrinks = (self.size, self.size), height > self.size
+            images_BCHW = nn.functional.interpolate(images_BCHW, size, mode="bilinear", antialias=shrinks)
         elif height == 28:
             images_BCHW = nn.functional.pad(images_BCHW, (2, 2, 2, 2))
         return images_BCHW.expand(-1, 3, -1, -1)
@@ -144,12 +132,10 @@ class GptSize:
     """Size of a GPT."""
 
     vocabulary: int
-    length: int
-    """Longest sequence, in tokens."""
+    length: int  # longest sequence, in tokens
     layers: int
     heads: int
-    width: int
-    """Size of an embedding, a multiple of `heads`."""
+    width: int  # size of an embedding, a multiple of `heads`
 
 
 class Gpt(nn.Module):
@@ -209,8 +195,7 @@ class GptBlock(nn.Module):
         B, T, C = hidden_BTC.shape
         split = self.query_key_value(hidden_BTC).view(B, T, 3, self.heads, C // self.heads)
         query_BHTD, key_BHTD, value_BHTD = split.permute(2, 0, 3, 1, 4)
-        mixed_BHTD = nn.functional.scaled_dot_product_attention(
-            query_BHTD, key_BHTD, value_BHTD, is_causal=True
-        )
+        attention = nn.functional.scaled_dot_product_attention
+        mixed_BHTD = attention(query_BHTD, key_BHTD, value_BHTD, is_causal=True)
         out: Tensor = self.attention_out(mixed_BHTD.transpose(1, 2).reshape(B, T, C))
         return out

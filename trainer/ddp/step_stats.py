@@ -1,13 +1,15 @@
 """Speed of training: times of the steps between two progress lines, throughput, and MFU."""
 
+import contextlib
 import copy
+import importlib
 import math
 import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +17,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.flop_counter import FlopCounterMode
 
 from trainer.ddp.models import Gpt
-from trainer.distributed.gpu_telemetry import FIELDS, GpuTelemetry, scalars_by_rank
 from trainer.distributed.process_group import ProcessGroup
 
 # On a GPU, DDP waits for a step to measure its communication.
 MOST_OFTEN_STEPS = 10
-_FLOPS_BATCH = 2
-"""Two samples: batch normalization cannot train on one."""
+_FLOPS_BATCH = 2  # two samples: batch normalization cannot train on one
 
 # Dense tensor-core figures with fp32 accumulation; those published "with sparsity" are halved.
 # Sources: NVIDIA's data sheets and architecture whitepapers.
@@ -48,7 +48,79 @@ _PEAK_TERAFLOPS = (
 )
 _COLUMNS = {"bf16": 1, "fp16": 2, "tf32": 3, "fp32": 4}
 
+READ_EVERY_S = 1.0  # a reading takes milliseconds, and NVML averages over about a second
+FIELDS = ("utilization_percent", "memory_used_gib", "power_w", "temperature_c")
+_NOTHING = [math.nan] * len(FIELDS)
+
 T = TypeVar("T")
+
+
+class GpuTelemetry:
+    """One GPU in NVML."""
+
+    def __init__(self, nvml: Any, handle: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        self._nvml, self._handle, self._clock = nvml, handle, clock
+        self._next_s = -math.inf
+
+    def read(self) -> list[float]:
+        """Return the `FIELDS`; NaN for those this GPU does not have, and for all of them within a second."""
+        if self._clock() < self._next_s:
+            return list(_NOTHING)
+        self._next_s = self._clock() + READ_EVERY_S
+        nvml, handle = self._nvml, self._handle
+        queries: tuple[Callable[[], float], ...] = (
+            lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+            lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / 2**30,
+            lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+        )
+        found = list(_NOTHING)
+        for at, query in enumerate(queries):
+            with contextlib.suppress(nvml.NVMLError):
+                found[at] = float(query())
+        return found
+
+
+def open_telemetry(device: torch.device, say: Callable[[str], None]) -> GpuTelemetry | None:
+    """Open telemetry of a GPU; None on a CPU, or if NVML is missing, which `say` reports."""
+    if device.type != "cuda":
+        return None
+    properties = torch.cuda.get_device_properties(device)
+    return telemetry_of(str(getattr(properties, "uuid", "")), bus_id_of(properties), say)
+
+
+def bus_id_of(properties: Any) -> str:
+    """Return the PCI bus ID of a GPU as NVML writes it; "" if this torch does not have it."""
+    try:
+        domain, bus, number = properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id
+    except AttributeError:
+        return ""
+    return f"{domain:08X}:{bus:02X}:{number:02X}.0"
+
+
+def telemetry_of(uuid: str, bus_id: str, say: Callable[[str], None]) -> GpuTelemetry | None:
+    """Open telemetry by UUID or bus ID; numbers would differ if CUDA_VISIBLE_DEVICES is set."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the package of that name on PyPI calls itself deprecated
+            nvml: Any = importlib.import_module("pynvml")
+    except ImportError:
+        say("no GPU telemetry: pynvml is not installed (pip install nvidia-ml-py)")
+        return None
+    try:
+        nvml.nvmlInit()
+    except (nvml.NVMLError, OSError) as error:
+        say(f"no GPU telemetry: NVML does not start ({error})")
+        return None
+    for find, name in (
+        (nvml.nvmlDeviceGetHandleByUUID, f"GPU-{uuid.removeprefix('GPU-')}" if uuid else ""),
+        (nvml.nvmlDeviceGetHandleByPciBusId, bus_id),
+    ):
+        with contextlib.suppress(nvml.NVMLError):
+            if name:
+                return GpuTelemetry(nvml, find(name))
+    say(f"no GPU telemetry: NVML does not know the GPU {uuid or bus_id or 'of this rank'}")
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +128,17 @@ class StepStats:
     """Means over the steps since the last progress line and over the ranks."""
 
     loss: float
-    own_loss: float
-    """Loss of this rank alone."""
+    own_loss: float  # loss of this rank alone
     step_s: float
-    wait_s: float
-    """Time without samples, part of `step_s`."""
-    communication_s: float
-    """Time of the gradient exchange in the last step that DDP measured; NaN without DDP."""
-    exposed_s: float
-    """The part of `communication_s` after the backward pass."""
-    gpus: dict[int, list[float]]
-    """Readings of NVML by rank, in the order of `FIELDS`."""
-    own_wait_s: float
-    """`wait_s` of this rank alone."""
+    wait_s: float  # time without samples, part of `step_s`
+    communication_s: float  # of the gradient exchange in the last step that DDP measured; NaN without DDP
+    exposed_s: float  # the part of `communication_s` after the backward pass
+    gpus: dict[int, list[float]]  # readings of NVML by rank, in the order of `FIELDS`
+    own_wait_s: float  # `wait_s` of this rank alone
 
     def text(self, *, is_own: bool = False) -> str:
-        """Return the times for the end of a progress line: `wait 0.3ms step 41.0ms comm 12.1ms`.
-
-        With `is_own` the wait is that of this rank, by which the console names a rank that holds up others.
-        """
+        """Return the times for the end of a progress line: `wait 0.3ms step 41.0ms comm 12.1ms`."""
+        # By its own wait the console names a rank that holds up others.
         wait_s = self.own_wait_s if is_own else self.wait_s
         text = f"wait {wait_s * 1000:.1f}ms step {self.step_s * 1000:.1f}ms"
         return text if math.isnan(self.exposed_s) else f"{text} comm {self.exposed_s * 1000:.1f}ms"
@@ -82,14 +146,12 @@ class StepStats:
     @property
     def scalars(self) -> dict[str, float]:
         """Points of the curves, by tag."""
-        times = {
-            "time/wait_ms": self.wait_s * 1000,
-            "time/step_ms": self.step_s * 1000,
-            "time/communication_ms": self.communication_s * 1000,
-            "time/communication_exposed_ms": self.exposed_s * 1000,
-        }
-        times = {tag: value for tag, value in times.items() if not math.isnan(value)}
-        return times | scalars_by_rank(self.gpus)
+        seconds = self.wait_s, self.step_s, self.communication_s, self.exposed_s
+        names = "wait", "step", "communication", "communication_exposed"
+        times = {f"time/{name}_ms": 1000 * each for name, each in zip(names, seconds, strict=True)}
+        for rank, values in self.gpus.items():
+            times |= {f"gpu/rank{rank}/{field}": value for field, value in zip(FIELDS, values, strict=True)}
+        return {tag: value for tag, value in times.items() if not math.isnan(value)}
 
 
 class StepTimer:
@@ -104,26 +166,20 @@ class StepTimer:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Prepare to measure; every rank must call this, with the telemetry of its own GPU."""
-        self._group = group
-        self._telemetry = telemetry
+        self._group, self._telemetry, self._clock = group, telemetry, clock
         self._has_telemetry = bool(group.all_reduce_max(telemetry is not None))
-        self._clock = clock
         self._ddp = next(
             (each for each in model.modules() if isinstance(each, DistributedDataParallel)), None
         )
         if self._ddp is not None:
-            self._ddp._set_ddp_runtime_logging_sample_rate(  # type: ignore[no-untyped-call]
-                max(log_every, MOST_OFTEN_STEPS)
-            )
-        self._losses = torch.zeros((), device=group.device)
-        self._summed = 0
+            every = max(log_every, MOST_OFTEN_STEPS)
+            self._ddp._set_ddp_runtime_logging_sample_rate(every)  # type: ignore[no-untyped-call]
+        self._losses, self._summed = torch.zeros((), device=group.device), 0
         self.start()
 
     def start(self) -> None:
         """Start again: the time so far, such as an evaluation, belongs to no step."""
-        self._steps = 0
-        self._wait_s = 0.0
-        self._started = self._clock()
+        self._steps, self._wait_s, self._started = 0, 0.0, self._clock()
 
     def losses_by_rank(self) -> list[list[float]]:
         """Return each rank's sum of the losses since the last line, and their number, for a checkpoint."""
@@ -139,15 +195,11 @@ class StepTimer:
 
     def timed(self, batches: Iterable[T]) -> Iterator[T]:
         """Yield `batches` and add up the time that each took to arrive."""
-        iterator = iter(batches)
-        while True:
-            requested = self._clock()
-            try:
-                batch = next(iterator)
-            except StopIteration:
-                return
+        requested = self._clock()
+        for batch in batches:
             self._wait_s += self._clock() - requested
             yield batch
+            requested = self._clock()
 
     def add(self, loss: Tensor) -> None:
         """Count a step; its `loss` stays on the device."""
@@ -192,10 +244,8 @@ class SpeedScale:
 
     unit: str = "images"
     units_per_sample: int = 1
-    flops_per_sample: int = 0
-    """Of a forward and backward pass; 0 if unknown."""
-    peak_flops: float = 0.0
-    """Per second, of all devices together; 0 if unknown."""
+    flops_per_sample: int = 0  # of a forward and backward pass; 0 if unknown
+    peak_flops: float = 0.0  # per second, of all devices together; 0 if unknown
 
     def per_s(self, samples_per_s: float) -> float:
         """Return images or tokens per second."""
@@ -210,10 +260,7 @@ class SpeedScale:
 
 
 def training_flops(network: nn.Module, shape: tuple[int, ...]) -> int:
-    """Return the floating-point operations of a forward and backward pass of one sample; 0 if unknown.
-
-    `network` is not yet in DDP; `shape` is that of a sample, without the batch.
-    """
+    """Return the floating-point operations of a forward and backward pass of one sample; 0 if unknown."""
     if isinstance(network, Gpt):
         # Six for each weight of a matrix, and attention without its mask, as PaLM's appendix B counts.
         size = network.size

@@ -21,10 +21,8 @@ from trainer.ddp.models import OWN_IMAGE_MODELS, Gpt
 from trainer.distributed.process_group import ProcessGroup
 from trainer.messages import InvalidArguments, TrainingError
 
-_VOLTA = (7, 0)
-"""The first compute capability that Triton compiles for."""
-_AMPERE = (8, 0)
-"""The first compute capability with bf16 and TF32 in its tensor cores."""
+_VOLTA = (7, 0)  # the first compute capability that Triton compiles for
+_AMPERE = (8, 0)  # the first compute capability with bf16 and TF32 in its tensor cores
 _LARGEST_SCALE = 2.0**16
 
 
@@ -37,16 +35,11 @@ class Precision:
         if name == "auto":
             name = "bf16" if is_ampere else "fp32"
         if name == "tf32" and not is_ampere:
-            raise InvalidArguments(
-                f"--precision tf32: {device} has no TF32.",
-                "GPUs have it from compute capability 8.0 on.",
-                "Use --precision auto.",
-            )
+            why = "GPUs have it from compute capability 8.0 on."
+            raise InvalidArguments(f"--precision tf32: {device} has no TF32.", why, "Use --precision auto.")
         if name == "bf16" and device.type == "cuda" and not is_ampere:
-            raise InvalidArguments(
-                f"--precision bf16: {torch.cuda.get_device_name(device)} has no bf16.",
-                now="Use --precision fp16, or auto.",
-            )
+            what = f"--precision bf16: {torch.cuda.get_device_name(device)} has no bf16."
+            raise InvalidArguments(what, now="Use --precision fp16, or auto.")
         self.name = name
         # Of weights, gradients and the optimizer's state.
         self.weights = torch.float64 if name == "fp64" else torch.float32
@@ -60,10 +53,6 @@ class Precision:
     def autocast(self) -> AbstractContextManager[object]:
         """Return the context of a forward pass."""
         return nullcontext() if self._autocast is None else torch.autocast(self._device, self._autocast)
-
-    def inputs(self, inputs: Tensor) -> Tensor:
-        """Return floats in the type of the weights; tokens unchanged."""
-        return inputs.to(self.weights) if inputs.is_floating_point() else inputs
 
 
 def resolve_auto(arguments: argparse.Namespace, precision: Precision, device: torch.device) -> None:
@@ -97,31 +86,25 @@ class TrainState:
         self, network: nn.Module, group: ProcessGroup, precision: Precision, arguments: argparse.Namespace
     ) -> None:
         """Prepare to train `network`; the arguments have passed `resolve_auto`."""
-        self.group = group
-        self.precision = precision
-        self._arguments = arguments
+        self.group, self.precision, self._arguments = group, precision, arguments
         self._layout = torch.channels_last if arguments.channels_last == "on" else torch.preserve_format
         self.network = network.to(group.device, precision.weights)
         self.network.to(memory_format=self._layout)  # type: ignore[call-overload]
         # The network as a step calls it: in DDP, and perhaps compiled.
         self.model = wrap_ddp(self.network, group, arguments)
+        # Reason why torch.compile is not used; empty if it is.
         self.not_compiled = compile_model(self.model, self.network, arguments, group.device)
-        """Reason why torch.compile is not used; empty if it is."""
         self.optimizer = make_optimizer(self.network, arguments)
         self._step = 0
         self._sums_in_order = not reorders_sums(self.model, group)
-        self.trained_fraction = 0.0
-        """Fraction of the whole training that is done, 0 to 1; sets the learning rate of the next step."""
+        self.trained_fraction = 0.0  # of the whole training, 0 to 1; sets the learning rate of the next step
+        self._rank_seed = int(arguments.seed * 1_000_003 + group.ranks.rank)
         torch.manual_seed(self._rank_seed)
 
     @property
     def lr(self) -> float:
         """Learning rate of the next step."""
         return float(self._arguments.lr * lr_factor(self._arguments, self.trained_fraction))
-
-    @property
-    def _rank_seed(self) -> int:
-        return int(self._arguments.seed * 1_000_003 + self.group.ranks.rank)
 
     def train_step(self, inputs_B: Tensor, targets_B: Tensor) -> Tensor:
         """Take one step and return this rank's mean loss, a scalar left on the device."""
@@ -133,11 +116,7 @@ class TrainState:
         return loss
 
     def backward(self, inputs_B: Tensor, targets_B: Tensor) -> Tensor:
-        """Run forward and backward over all accumulated batches; the last averages gradients over ranks.
-
-        Returns:
-            This rank's mean loss.
-        """
+        """Run all accumulated batches, the last of which averages gradients; returns the rank's mean loss."""
         count = self._arguments.accumulate
         total = torch.zeros((), device=self.group.device)
         batches = list(zip(inputs_B.chunk(count), targets_B.chunk(count), strict=True))
@@ -198,10 +177,9 @@ class TrainState:
 
     def state_dict(self) -> State:
         """Return the content of a checkpoint; every rank must call this."""
-        device = self.group.device
         random = [torch.get_rng_state()]
-        if device.type == "cuda":
-            random.append(torch.cuda.get_rng_state(device))
+        if self.group.device.type == "cuda":
+            random.append(torch.cuda.get_rng_state(self.group.device))
         state = {
             "model": dict(self.network.state_dict()),
             "optimizer": self.optimizer.state_dict(),
@@ -213,10 +191,7 @@ class TrainState:
         return state
 
     def load_state_dict(self, state: State) -> None:
-        """Restore a checkpoint, also one of another number of ranks.
-
-        Random numbers continue if the number of ranks is the same; otherwise each rank gets a new seed.
-        """
+        """Restore a checkpoint; from another number of ranks, each rank gets a new random seed."""
         # A resumed run takes these from its own arguments, like the learning rate, which each step sets.
         group = self.optimizer.param_groups[0]
         own: dict[str, Any] = {each: group[each] for each in ("weight_decay", "momentum") if each in group}
@@ -229,10 +204,8 @@ class TrainState:
             if self.precision.scaler.is_enabled() and "scaler" in state:
                 self.precision.scaler.load_state_dict(state["scaler"])
         except (RuntimeError, ValueError, KeyError) as error:
-            raise TrainingError(
-                "The checkpoint does not fit the network.",
-                now="Choose the --model it was made with, another --checkpoint-dir, or --resume never.",
-            ) from error
+            now = "Choose the --model it was made with, another --checkpoint-dir, or --resume never."
+            raise TrainingError("The checkpoint does not fit the network.", now=now) from error
         random: list[list[Tensor]] = state["random"]
         rank = self.group.ranks.rank
         if len(random) == self.group.ranks.world_size:
@@ -243,7 +216,8 @@ class TrainState:
             torch.manual_seed(self._rank_seed + 7919 * self._step)
 
     def _prepare(self, inputs: Tensor) -> Tensor:
-        inputs = self.precision.inputs(inputs)
+        if inputs.is_floating_point():  # not tokens
+            inputs = inputs.to(self.precision.weights)
         return inputs.to(memory_format=self._layout) if inputs.dim() == 4 else inputs
 
 
@@ -273,11 +247,8 @@ def wrap_ddp(network: nn.Module, group: ProcessGroup, arguments: argparse.Namesp
 
 
 def reorders_sums(model: nn.Module, group: ProcessGroup) -> bool:
-    """Return True if the first step would sum the ranks' gradients in another order than the steps after it.
-
-    With three or more ranks, gloo's order depends on the position of a gradient in DDP's buckets, and DDP
-    rebuilds these after the first backward pass. A resumed run would differ in the last bits.
-    """
+    """Return True if the first step would sum gradients in another order, so that a resumed run differs."""
+    # With three or more ranks, gloo's order depends on the place in DDP's buckets, which DDP rebuilds.
     is_ddp = isinstance(model, DistributedDataParallel)
     return is_ddp and group.ranks.world_size > 2 and group.device.type == "cpu"
 
@@ -285,11 +256,7 @@ def reorders_sums(model: nn.Module, group: ProcessGroup) -> bool:
 def compile_model(
     model: nn.Module, network: nn.Module, arguments: argparse.Namespace, device: torch.device
 ) -> str:
-    """Compile in place if the arguments say so, and return the reason if not; "" if compiled.
-
-    `model` is the network as a step calls it, `network` the one inside. `auto` compiles a large network on a
-    GPU, where it can work.
-    """
+    """Compile `model`, the `network` as a step calls it, and return the reason if not; "" if compiled."""
     why = "as chosen" if arguments.compile == "off" else _missing_for_compile(device)
     if arguments.compile == "on" and why:
         raise InvalidArguments(f"--compile on: {why}.", now="Use --compile off.")

@@ -28,11 +28,7 @@ _DTYPES = {
 def encode(value: Any) -> tuple[Tensor, Tensor]:
     """Encode a value made of dicts, lists, tuples, paths, tensors, errors and JSON's own types.
 
-    Returns:
-        The sizes of both parts, two int64, and the bytes: JSON, then those of all tensors, as uint8.
-
-    Raises:
-        TypeError: The value holds something else.
+    Returns two sizes, int64, and as many bytes, uint8: JSON, then all tensors.
     """
     tensors: list[Tensor] = []
     text = json.dumps(_to_json(value, tensors)).encode()
@@ -41,11 +37,7 @@ def encode(value: Any) -> tuple[Tensor, Tensor]:
 
 
 def check_sizes(sizes: Tensor) -> int:
-    """Return the number of bytes that follow `sizes` of another rank.
-
-    Raises:
-        TrainingError: A size is negative or beyond its limit.
-    """
+    """Return the number of bytes that follow `sizes` of another rank; TrainingError if none could be sent."""
     text, tensors = sizes.tolist()
     if not (0 < text <= MAX_TEXT_BYTES and 0 <= tensors <= MAX_TENSOR_BYTES):
         raise _foreign()
@@ -53,11 +45,7 @@ def check_sizes(sizes: Tensor) -> int:
 
 
 def decode(sizes: Tensor, body: Tensor) -> Any:
-    """Return the value that `encode` turned into `sizes` and `body`; tuples have become lists.
-
-    Raises:
-        TrainingError: Another program sent them.
-    """
+    """Return the value of `encode`, with lists for tuples; TrainingError if another program sent it."""
     text_size = int(sizes[0])
     try:
         tensors = [body[text_size : check_sizes(sizes)]]
@@ -117,8 +105,6 @@ def _error_classes() -> dict[str, type[TrainingError]]:
 
 
 def _foreign() -> TrainingError:
-    return TrainingError(
-        "Another rank sent a message that no rank of this job sends.",
-        "A rank of another version, or another user of this machine, joined the job.",
-        "Start the job again; on a shared machine give it another MASTER_PORT.",
-    )
+    why = "A rank of another version, or another user of this machine, joined the job."
+    now = "Start the job again; on a shared machine give it another MASTER_PORT."
+    return TrainingError("Another rank sent a message that no rank of this job sends.", why, now)

@@ -6,20 +6,14 @@ from collections.abc import Callable
 from signal import Signals
 
 import torch
+from torch.distributed import DistError
 
-from trainer.distributed.process_group import is_lost_rank
 from trainer.messages import Stopped, TrainingError, first_line, log, log_error
 from trainer.signals import StopRequest
 
 
 def run_to_exit_status(work: Callable[[], None], stop: StopRequest, *, memory_full: str) -> int:
-    """Do the work of a rank and return its exit status; if that is not 0, the reason is logged in one line.
-
-    Args:
-        work: Raises `TrainingError` for failures that the user can act on.
-        stop: Tells whether a signal came meanwhile.
-        memory_full: Advice if the memory is full, as a sentence.
-    """
+    """Do the work of a rank and return its exit status; logs the reason, with advice if `memory_full`."""
     try:
         work()
     except Stopped as stopped:
@@ -40,8 +34,8 @@ def run_to_exit_status(work: Callable[[], None], stop: StopRequest, *, memory_fu
             reason = f"The memory is full. {memory_full}"
         elif any(each.__name__ == "TorchDynamoException" for each in type(error).__mro__):
             reason = f"torch.compile failed. {_compiler_message(error)}. Use --compile off."
-        elif not is_lost_rank(error):
-            raise
+        elif not (isinstance(error, DistError) or ("gloo" in str(error) and "onnect" in str(error))):
+            raise  # not the loss of another rank
         elif stop.signal:
             name = Signals(stop.signal).name
             log(f"Stopped by {name}; another rank went first, so nothing new was saved.")

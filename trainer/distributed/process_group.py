@@ -29,10 +29,8 @@ from trainer.ranks import MPI_LAUNCHERS, Ranks
 # How long one process waits for the others in a collective, once all have joined.
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""Source: <malloc.h>."""
-_KEPT_BYTES = 1 << 30
-_LARGEST_MMAP_THRESHOLD = 32 << 20
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # source: <malloc.h>
+_KEPT_BYTES, _LARGEST_MMAP_THRESHOLD = 1 << 30, 32 << 20
 
 T = TypeVar("T")
 
@@ -42,12 +40,9 @@ class ProcessGroup:
 
     def __init__(self, ranks: Ranks, device: torch.device, wait_s: int, backend: str = "auto") -> None:
         """Choose the backend; `init` joins the group."""
-        self.ranks = ranks
-        self.device = device
-        self.backend = _choose_backend(backend, ranks, device)
-        """Backend of the gradients; empty if this process is alone."""
+        self.ranks, self.device, self._wait_s = ranks, device, wait_s
+        self.backend = _choose_backend(backend, ranks, device)  # of the gradients; "" if alone
         self._master = ""
-        self._wait_s = wait_s
         self._cpu_group: dist.ProcessGroup | None = None
 
     def init(self) -> None:
@@ -77,11 +72,9 @@ class ProcessGroup:
             self._cpu_group = dist.new_group(backend="gloo") if self.backend == "nccl" else dist.group.WORLD
         except (RuntimeError, ValueError, OSError) as error:
             if "Duplicate GPU" in str(error):
-                raise TooFewGpus(
-                    "Two processes of the job use the same GPU.",
-                    f"{str(error).strip().splitlines()[-1]}.",
-                    "Give each process a GPU of its own, or use --device cpu.",
-                ) from error
+                why = f"{str(error).strip().splitlines()[-1]}."
+                now = "Give each process a GPU of its own, or use --device cpu."
+                raise TooFewGpus("Two processes of the job use the same GPU.", why, now) from error
             others = "other process" if ranks.world_size == 2 else f"other {ranks.world_size - 1} processes"
             raise port_in_use(error) or TrainingError(
                 f"Could not reach the {others} at {self._master}.",
@@ -123,9 +116,8 @@ class ProcessGroup:
     @property
     def device_name(self) -> str:
         """Device for the log: `cpu`, or a GPU and its model."""
-        if self.device.type == "cpu":
-            return "cpu"
-        return f"{self.device} ({torch.cuda.get_device_name(self.device)})"
+        is_cpu = self.device.type == "cpu"
+        return "cpu" if is_cpu else f"{self.device} ({torch.cuda.get_device_name(self.device)})"
 
     def destroy(self) -> None:
         """Destroy the process group, if there is one."""
@@ -159,11 +151,7 @@ class ProcessGroup:
         return [decode(*each) for each in zip(all_sizes, bodies, strict=True)]
 
     def run_on_rank0(self, work: Callable[[], T]) -> T:
-        """Run `work` on rank 0 and return its result on every rank; its type is one of `exchange.encode`.
-
-        Raises:
-            TrainingError: Raised by `work` on rank 0; raised on every rank.
-        """
+        """Run `work` on rank 0; its result or `TrainingError`, as `exchange` sends it, is every rank's."""
         outcome: Any = _outcome(work) if self.ranks.is_first else None
         if self.backend:
             sizes, body = encode(outcome)
@@ -178,11 +166,7 @@ class ProcessGroup:
         return outcome  # type: ignore[no-any-return]
 
     def run_on_all(self, work: Callable[[], T]) -> T:
-        """Run `work` on every rank; if it fails on one, it fails on all, so that none waits for another.
-
-        Raises:
-            TrainingError: Raised by `work` on the lowest rank where it failed.
-        """
+        """Run `work` on every rank; the `TrainingError` of the lowest is every rank's, so that none waits."""
         mine = _outcome(work)
         for error in self.all_gather(mine if isinstance(mine, TrainingError) else None):
             if error is not None:
@@ -193,19 +177,15 @@ class ProcessGroup:
 def _choose_backend(name: str, ranks: Ranks, device: torch.device) -> str:
     """Return the backend of that `name`, after checking that it can work; "" for a lone process."""
     if name == "nccl" and device.type != "cuda":
-        raise InvalidArguments(
-            "--backend nccl: NCCL needs GPUs, and this rank runs on the CPU.",
-            now="Use --backend auto.",
-        )
+        what = "--backend nccl: NCCL needs GPUs, and this rank runs on the CPU."
+        raise InvalidArguments(what, now="Use --backend auto.")
     if name == "mpi" and not dist.is_mpi_available():
         raise InvalidArguments("--backend mpi: this torch was built without MPI.", now="Use --backend auto.")
     if ranks.world_size == 1:
         return ""
     if name == "mpi" and ranks.launcher not in MPI_LAUNCHERS:
-        raise InvalidArguments(
-            f"--backend mpi: the ranks come from {ranks.launcher}, which MPI does not know.",
-            now="Start with mpirun, or use --backend auto.",
-        )
+        what = f"--backend mpi: the ranks come from {ranks.launcher}, which MPI does not know."
+        raise InvalidArguments(what, now="Start with mpirun, or use --backend auto.")
     return ("nccl" if device.type == "cuda" else "gloo") if name == "auto" else name
 
 
@@ -216,28 +196,19 @@ def _outcome(work: Callable[[], T]) -> T | TrainingError:
         return error
 
 
-def is_lost_rank(error: RuntimeError) -> bool:
-    """Return True if `error` means that another process of the job is gone."""
-    words = str(error)
-    return isinstance(error, dist.DistError) or ("gloo" in words and "onnect" in words)
-
-
 def choose_device(name: str, ranks: Ranks) -> torch.device:
     """Return this rank's device: the GPU of its local rank, or the CPU."""
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise TooFewGpus(
-            "--device cuda: torch finds no GPU here.", now="Ask for a GPU, or use --device auto."
-        )
+        now = "Ask for a GPU, or use --device auto."
+        raise TooFewGpus("--device cuda: torch finds no GPU here.", now=now)
     gpus = torch.cuda.device_count()
     if ranks.local_world_size > gpus:  # all of them say so: those with a GPU would wait for the others
-        raise TooFewGpus(
-            f"The job has {ranks.local_world_size} processes here,"
-            f" but there {'is only 1 GPU' if gpus == 1 else f'are only {gpus} GPUs'}.",
-            "Each needs one of its own.",
-            "Start as many processes as there are GPUs, or use --device cpu.",
-        )
+        there = "is only 1 GPU" if gpus == 1 else f"are only {gpus} GPUs"
+        why = "Each needs one of its own."
+        now = "Start as many processes as there are GPUs, or use --device cpu."
+        raise TooFewGpus(f"The job has {ranks.local_world_size} processes here, but there {there}.", why, now)
     device = torch.device("cuda", ranks.local_rank)
     torch.cuda.set_device(device)
     return device
@@ -257,10 +228,9 @@ def set_threads(ranks: Ranks) -> int:
 
 
 def retain_freed_memory() -> None:
-    """Have glibc keep the memory that a step frees, for the next one.
+    """Have glibc keep up to `_KEPT_BYTES` that a step frees, for the next one.
 
-    Otherwise it returns large blocks to the kernel, which must clear each page again: a tenth of a step of
-    resnet18. At most `_KEPT_BYTES` are kept above the memory in use.
+    Otherwise the kernel takes large blocks and must clear each page again: a tenth of a step of resnet18.
     """
     library = ctypes.CDLL(None)
     if sys.platform == "linux" and hasattr(library, "gnu_get_libc_version"):

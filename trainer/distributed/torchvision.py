@@ -13,18 +13,14 @@ _shims: list[torch.library.Library] = []
 def import_torchvision(part: str, without: str) -> ModuleType:
     """Import `torchvision.<part>`, even if its compiled operators do not load.
 
-    The wheels on PyPI are linked to CUDA. Under a torch without CUDA their operators are missing, and the
-    import fails when it registers shapes for two of them; with both declared it succeeds, and the Python
-    parts work. `without` is the argument that avoids torchvision, for the message: `--model cnn`.
+    Under a torch without CUDA, the import of PyPI's wheels fails when it registers shapes for two of them;
+    with both declared, the Python parts work. `without` is the argument that avoids torchvision.
     """
     try:
         return importlib.import_module(f"torchvision.{part}")
     except ModuleNotFoundError as error:
-        raise TrainingError(
-            "torchvision is not installed.",
-            str(error) + ".",
-            f"Install gpuconsole[trainer], or use {without}.",
-        ) from error
+        now = f"Install gpuconsole[trainer], or use {without}."
+        raise TrainingError("torchvision is not installed.", f"{error}.", now) from error
     except RuntimeError as error:
         if "torchvision::nms does not exist" not in str(error):
             raise

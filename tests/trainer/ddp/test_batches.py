@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from trainer.ddp.batches import ElasticSampler, TrainBatches, validation_batches
+from trainer.ddp.batches import ElasticSampler, TensorSamples, TrainBatches, validation_batches
 from trainer.ddp.datasets import draw_digit_images
-from trainer.ddp.samples import TensorSamples
 from trainer.messages import TrainingError
 from trainer.ranks import Ranks
 

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from tests.trainer.ddp.states import CPU, chosen, lenet_batch, state_of
-from trainer.ddp.batches import BatchLoader
+from trainer.ddp.batches import BatchLoader, noise_images, noise_tokens
 from trainer.ddp.checkpoints import CheckpointArgs, check_resumable, checkpoint_args
 from trainer.ddp.datasets import Dataset
-from trainer.ddp.samples import noise_images, noise_tokens
 from trainer.messages import TrainingError
 
 torch = pytest.importorskip("torch", reason="checkpoints are torch's, which gpuconsole[trainer] brings")

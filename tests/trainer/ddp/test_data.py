@@ -11,11 +11,9 @@ from trainer.ddp.digits import draw_digits
 
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
-from trainer.ddp import samples
-from trainer.ddp.batches import BatchLoader
-from trainer.ddp.image_folder import open_image_folder
-from trainer.ddp.mapped_files import open_mnist, open_tokens
-from trainer.ddp.samples import Samples, crop_and_mirror, noise_images, noise_tokens, to_inputs
+from trainer.ddp import batches
+from trainer.ddp.batches import BatchLoader, Samples, crop_and_mirror, noise_images, noise_tokens, to_inputs
+from trainer.ddp.datasets import open_image_folder, open_mnist, open_tokens
 from trainer.messages import MissingData
 
 CPU = torch.device("cpu")
@@ -35,7 +33,7 @@ def test_many_images_stay_in_their_files(tmp_path: Path, monkeypatch: pytest.Mon
     write_mnist(tmp_path)
     images, _ = open_mnist(tmp_path)
     assert images.to(torch.device("meta")).device.type == "meta"
-    monkeypatch.setattr(samples, "_MOST_BYTES_ON_GPU", 100)
+    monkeypatch.setattr(batches, "_MOST_BYTES_ON_GPU", 100)
     assert images.to(torch.device("meta")) is images
 
 

@@ -18,9 +18,16 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests.support.nvml import BUSY, ScriptedNvml
 from tests.trainer.ddp.states import alone
 from trainer.ddp.models import Gpt, GptSize, make_model
-from trainer.ddp.step_stats import SpeedScale, StepTimer, peak_flops, training_flops
-from trainer.distributed.gpu_telemetry import GpuTelemetry, bus_id_of, open_telemetry, telemetry_of
-from trainer.messages import progress_line
+from trainer.ddp.step_stats import (
+    GpuTelemetry,
+    SpeedScale,
+    StepTimer,
+    bus_id_of,
+    open_telemetry,
+    peak_flops,
+    telemetry_of,
+    training_flops,
+)
 
 
 class Clock:
@@ -63,14 +70,6 @@ def test_time_waiting_for_samples_is_measured_separately() -> None:
     again = timer.measure()
     assert (again.loss, again.wait_s) == (7.0, 0.0)
     assert again.step_s == pytest.approx(0.001)
-
-
-def test_a_line_of_progress_ends_with_the_times() -> None:
-    line = progress_line(
-        epoch=1, epochs=3, step=120, steps=564, loss=0.1, lr=1e-3, per_s=412, eta_s=72,
-        times="wait 0.3ms step 41.0ms comm 12.1ms",
-    )  # fmt: skip
-    assert line.endswith(" 412 images/s eta 1m12s wait 0.3ms step 41.0ms comm 12.1ms")
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], has_driver: bool = True) -> None:

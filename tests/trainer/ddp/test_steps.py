@@ -226,9 +226,10 @@ def test_a_single_process_does_not_wrap_its_network_in_ddp() -> None:
 
 def page_faults(answer: Connection) -> None:
     """Count how often the kernel brings a page of memory in ten steps, after five others."""
+    torch.set_num_threads(1)
     retain_freed_memory()
     state = state_of("--model", "t9k-cnn", network=make_model("t9k-cnn"))
-    batch = torch.randn(64, 1, 28, 28), torch.arange(64) % 10
+    batch = torch.randn(16, 1, 28, 28), torch.arange(16) % 10
     faults = []
     for steps in (5, 10):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

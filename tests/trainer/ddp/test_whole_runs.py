@@ -11,10 +11,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs torch, which gpuconsole[trainer] brings")
 
 from tests.trainer.jobs import Job
+from trainer.ddp.batches import to_inputs
 from trainer.ddp.checkpoints import list_checkpoints, load_checkpoint
 from trainer.ddp.datasets import draw_digit_images
 from trainer.ddp.models import make_model
-from trainer.ddp.samples import to_inputs
 
 pytestmark = pytest.mark.slow
 
