@@ -22,16 +22,18 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-_COMMAND_AT_END = re.compile(r": (?:gpuconsole|kubectl|export) [^:]*$")
+_COMMAND = r": (?:gpuconsole|kubectl|export) [^:]*$"
+_BEFORE_COMMAND = re.compile(rf"(?<=\.) (?=[^.]*{_COMMAND})")
 
 
 def join_sentences(*parts: str) -> str:
     """Join sentences on one line, with a full stop between those that lack one.
 
-    Those that end with a command come last, so that it can be copied as it is.
+    One that ends with a command comes last, so that it can be copied as it is.
     """
-    texts = [" ".join(part.split()) for part in parts if part.strip()]
-    texts.sort(key=lambda text: bool(_COMMAND_AT_END.search(text)))
+    lines = [" ".join(part.split()) for part in parts if part.strip()]
+    texts = [text for line in lines for text in _BEFORE_COMMAND.split(line)]
+    texts.sort(key=lambda text: bool(re.search(_COMMAND, text)))
     *firsts, last = texts or [""]
     return " ".join([*(text if text[-1] in ".!?…:" else f"{text}." for text in firsts), last])
 

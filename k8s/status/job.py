@@ -230,7 +230,9 @@ def _named(instance: InstanceState | None) -> str:
 
 
 def _joined(*phrases: str) -> str:
-    return "; ".join(filter(None, phrases))
+    # The message of a pod may be a sentence.
+    *others, last = list(filter(None, phrases)) or [""]
+    return "; ".join([*(each.removesuffix(".") for each in others), last])
 
 
 def _pods(number: int) -> str:
@@ -307,6 +309,7 @@ RULES = (
 def with_cause(reason: str, cause: str) -> str:
     """Return the reason of a failed or restarting job with `cause` in place of the first exit."""
     attempt, left = _ATTEMPT.match(reason), _LEFT.search(reason)
+    cause = cause.removesuffix(".") if left and left[0] else cause
     return f"{attempt[0] if attempt else ''}{cause}{left[0] if left else ''}"
 
 

@@ -36,7 +36,7 @@ ANYTHING: st.SearchStrategy[Any] = st.recursive(
         (("connection refused", "Retrying automatically."), "connection refused. Retrying automatically."),
         (
             ("It is not running. Start it with: gpuconsole sandbox start", "ctrl+r retries now."),
-            "ctrl+r retries now. It is not running. Start it with: gpuconsole sandbox start",
+            "It is not running. ctrl+r retries now. Start it with: gpuconsole sandbox start",
         ),
         (("Job vit:", "no\n quota", "at gpu-1"), "Job vit: no quota. at gpu-1"),
         (("", " "), ""),

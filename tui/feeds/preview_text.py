@@ -107,7 +107,8 @@ def job_preview(
     if job.gpus_requested or job.gpus_allocated:
         amounts = f"  {job.gpus_allocated}/{job.gpus_requested} GPUs{amounts}"
     status = status_text(job, clock)
-    lines.append([status, (amounts, "")])
+    fits = cell_len(status[0] + amounts) <= width
+    lines += [[status, (amounts, "")]] if fits else [[status], *_wrapped_lines(amounts, width, "")]
     if job.nodes:
         lines += _wrapped_lines(f"on {compact_ranges(job.nodes)}", width, "quiet")
     if job.progress:

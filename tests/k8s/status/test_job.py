@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k8s.status import Status
-from k8s.status.job import RULES, DeclaredStatus, InstanceState, job_status
+from k8s.status.job import RULES, DeclaredStatus, InstanceState, job_status, with_cause
 
 
 def instance(number: int, status: Status, reason: str = "", **more: Any) -> InstanceState:
@@ -95,6 +96,11 @@ def test_each_job_state_has_a_status_and_a_reason() -> None:
         (job(GOING, BAD, outcome=Status.FAILED), Status.FAILED, "worker-1 exit 1"),
         (job(GOING, UP, outcome=Status.SUCCEEDED), Status.SUCCEEDED, "1 pod still there, with 8 GPUs"),
         (job(TAKEN, outcome=Status.SUCCEEDED), Status.SUCCEEDED, "1 pod still there, with 8 GPUs"),
+        (
+            job(UP, (Status.FAILED, "Stopped: It was stopped."), outcome=Status.FAILED),
+            Status.FAILED,
+            "worker-1 Stopped: It was stopped; 1 pod still there, with 8 GPUs",
+        ),
         (job(outcome=Status.FAILED, outcome_reason="deadline"), Status.FAILED, "deadline"),
         (
             job((Status.FAILED, "exit 143 (SIGTERM)"), outcome=Status.FAILED, outcome_reason="deadline"),
@@ -119,6 +125,13 @@ def test_a_failed_job_names_the_rank_that_ended_first_and_when() -> None:
     ]
     failed = DeclaredStatus(total=4, outcome=Status.FAILED, outcome_reason="a pod failed")
     assert job_status(failed, instances) == (Status.FAILED, "rank 5 exit 1 first, 14:02:11")
+
+
+@pytest.mark.parametrize("left", ["", "; no restart is left", "; 2 pods still there, with 1 GPU"])
+def test_a_cause_takes_the_place_of_the_exit_without_gluing_two_sentences(left: str) -> None:
+    cause = "rank 3 Stopped: It was stopped."
+    shown = cause if not left else cause[:-1]
+    assert with_cause(f"2 of 3: worker-0 exit 1{left}", cause) == f"2 of 3: {shown}{left}"
 
 
 def test_a_failed_pod_of_several_ranks_is_named_in_the_reason() -> None:

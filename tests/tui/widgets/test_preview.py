@@ -90,6 +90,14 @@ def test_the_job_preview_shows_the_reason_and_events() -> None:
     assert len(text_of(job_preview(found, glance, Clock(NOW), 60, 4)).split("\n")) == 4
 
 
+@pytest.mark.parametrize("width", [20, 29, 60])
+def test_the_job_preview_cuts_no_amounts(width: int) -> None:
+    found = replace(job("bert"), started=NOW - timedelta(hours=11), gpus_requested=128, gpus_allocated=128)
+    lines = text_of(job_preview(found, None, Clock(NOW), width, 20)).split("\n")
+    assert max(map(cell_len, lines)) <= width
+    assert "128/128 GPUs 0/1 pods" in " ".join(" ".join(lines).split())
+
+
 def test_the_job_preview_reports_forbidden_and_missing_events() -> None:
     refused = PreviewData(events_problem="May not list events.")
     told = text_of(job_preview(job("a"), refused, Clock(NOW), 60, 30))
