@@ -374,6 +374,13 @@ class Job:
         return bool(self.silence or self.has_nan or self.alerts or is_held_up)
 
     @property
+    def curve_trouble(self) -> str:
+        """Return what its curves show to be wrong; empty if nothing."""
+        if self.has_nan:
+            return f"its {'last' if self.status == 'Succeeded' else 'newest'} loss is not a finite number"
+        return self.alerts[0].text if self.alerts else ""
+
+    @property
     def gpus_waiting(self) -> int:
         """GPUs requested but not allocated.
 

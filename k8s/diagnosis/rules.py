@@ -138,9 +138,9 @@ def explain(evidence: Evidence) -> Answer:
 def _explain(evidence: Evidence) -> Answer:
     job = evidence.job
     if job.status is Status.SUCCEEDED:
-        return Answer(
-            str(job.status), f"It succeeded: {_format_progress(evidence)}.", tuple(_pod_facts(evidence))
-        )
+        but = f", but {job.curve_trouble}" if job.curve_trouble else ""
+        sentence = f"It succeeded: {_format_progress(evidence)}{but}."
+        return Answer(str(job.status), sentence, tuple(_pod_facts(evidence)))
     if job.status.has_failed:
         answer, found = _answer(evidence, _found(evidence, ENDED)), evidence.triage
         return replace(answer, brief=brief_reason(job, found), triage=found)
@@ -171,17 +171,16 @@ def _running(evidence: Evidence) -> Answer:
         sentence = f"It runs, but no line{whose} for {quiet}{every}."
         facts = [Fact("silence", f"newest line at {clock(silence.since)}")]
         advice = (f"See where each rank is: gpuconsole diagnose {job.ref.name}",)
-    elif job.has_nan:
-        sentence = "It runs, but its newest loss is not a finite number."
-        advice = (f"See since when: gpuconsole curves {job.ref.name}",)
-    elif job.alerts:
-        sentence = f"It runs, but {names(each.text for each in job.alerts)}."
+    elif job.has_nan or job.alerts:
+        found = [job.curve_trouble] if job.has_nan else [each.text for each in job.alerts]
+        sentence = f"It runs, but {names(found)}."
         advice = (f"See since when: gpuconsole curves {job.ref.name}",)
     elif slow:
         sentence = f"It runs, but {slow}."
     elif ill := _ill_devices(evidence):
         sentence = f"It runs, but on a device that is out of order: {ill[0].text}."
         advice = ("Save a checkpoint and submit it again; tell an administrator of the device.",)
+    facts += [Fact("restarts", f"{each.name}: {each.reason}") for each in job.instances if each.rank_restarts]
     facts += [Fact("straggler", f"{each.writer} {each.text}") for each in job.stragglers]
     return Answer(str(job.status), sentence, (*facts, *_lost_nodes(evidence), *_pod_facts(evidence)), advice)
 

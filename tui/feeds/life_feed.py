@@ -61,6 +61,8 @@ MAX_READS = 4
 OTHERS_SHARE = 4
 # Other ranks to read if the chief is silent.
 MAX_SUSPECTS = 8
+# Reads of a chief's log before each of which the pod of rank 0 is looked for, if it is not known.
+MAX_PROBES = 4
 # Lines to read from the end of a chief's log at first, a chief's log later, and another rank's log.
 FIRST_LINES, LINES, OTHER_LINES = 1000, 200, 40
 # After a read of this size, the next one asks for half as many lines.
@@ -94,7 +96,7 @@ class _JobReads:
     files: CurveFeed | None = None
     run: RunRecord | None = None  # with the values in the lines read so far
     is_described: bool = False
-    is_probed: bool = False  # for the pod of rank 0
+    probes: int = 0  # for the pod of rank 0
     gpus: Gpus | None = None
     is_busy: bool = False
 
@@ -324,8 +326,8 @@ class LifeFeed:
         reads.liveness.add_status(job.progress, now_s, asyncio.get_running_loop().time())
         values = await self._from_files(reads)
         self._record_values(job, values)
-        if not reads.is_probed:
-            reads.is_probed = True
+        if reads.probes < MAX_PROBES:  # its pods may not have printed at first
+            reads.probes += 1
             await find_ranks(self.client, job, ranks=reads.ranks, is_urgent=False)
         job = reads.ranks.apply(job)
         if target := next(iter(targets_of(job)), None):

@@ -263,10 +263,8 @@ def reason_text(job: Job, clock: Clock) -> str:
 def trouble_text(job: Job, clock: Clock) -> str:
     """Describe a job whose output needs attention, as `no line for 5m, usually every 2s`; else empty."""
     silence = job.silence
-    if silence is None and job.has_nan:
-        return f"its {'last' if job.status == 'Succeeded' else 'newest'} loss is not a finite number"
-    if silence is None and job.alerts:
-        return job.alerts[0].text
+    if silence is None and job.curve_trouble:
+        return job.curve_trouble
     if silence is None:
         behind = [each for each in job.stragglers if each.steps_behind]
         return ", ".join(f"{each.writer} {each.text}" for each in behind[:MAX_NAMED_RANKS])

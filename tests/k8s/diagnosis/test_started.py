@@ -502,10 +502,8 @@ def test_the_full_text_of_an_answer_starts_with_its_sentence() -> None:
 
 
 def test_silence_bad_curves_and_stragglers_of_a_running_job_are_reported() -> None:
-    def why(**known: Any) -> Answer:
-        return explain(
-            Evidence(job=replace(job_of([instance(status=Status.RUNNING)], Status.RUNNING), **known), now=NOW)
-        )
+    def why(status: Status = Status.RUNNING, **known: Any) -> Answer:
+        return explain(Evidence(job=replace(job_of([instance(status=status)], status), **known), now=NOW))
 
     since = NOW - timedelta(seconds=312)
     found = why(silence=Silence(since, 2.4))
@@ -516,6 +514,10 @@ def test_silence_bad_curves_and_stragglers_of_a_running_job_are_reported() -> No
     found = why(has_nan=True)
     assert found.sentence == "It runs, but its newest loss is not a finite number."
     assert found.help == ("See since when: gpuconsole curves bert",)
+    over = why(Status.SUCCEEDED, has_nan=True).sentence
+    assert over == "It succeeded: 1 of 1 pod, but its last loss is not a finite number."
+    pod = structs.replace(instance(status=Status.RUNNING), rank_restarts=1, reason="rank 0 exit 3, again")
+    assert texts(why(instances=(pod,)), "restarts") == ["master-0: rank 0 exit 3, again"]
     found = why(alerts=(CurveAlert("diverged", "its loss is high"), CurveAlert("slow", "a step takes 12s")))
     assert found.sentence == "It runs, but its loss is high and a step takes 12s."
     assert found.help == ("See since when: gpuconsole curves bert",)
