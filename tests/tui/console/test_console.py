@@ -68,6 +68,16 @@ async def test_delete_focuses_cancel_first_and_keeps_the_row_until_the_server_re
         await play.until(lambda: play.table.row_count == 1)
 
 
+async def test_a_toast_leaves_the_newest_lines_and_the_title_free(tmp_path: Path) -> None:
+    async with console_on(tmp_path, **some_objects()) as play:
+        title = play.text.splitlines()[0]
+        play.console.notify("Reason one.\nReason two.", title="It failed.", severity="error")
+        await play.until(lambda: "Reason two." in play.text)
+        lines = play.text.splitlines()
+        last = max(at for at, line in enumerate(lines) if "Reason" in line)
+        assert last < 8 and lines[0].split()[:2] == title.split()[:2]
+
+
 async def test_marked_jobs_are_deleted_together_even_if_one_deletion_fails(tmp_path: Path) -> None:
     async with console_on(tmp_path, **some_objects()) as play:
         second = ONE_JOB.replace("bert", "waits")
