@@ -62,6 +62,8 @@ def chapter_text(topic: str, width: int = 0) -> str:
             is_code = not is_code
         elif is_code or not line:
             found.append(f"    {line}".rstrip())
+        elif line.startswith("    ") and not paragraph:
+            found.append(line)
         elif is_row:
             if set(line) - {*"|-: "}:
                 table.append([_plain(each.strip()) for each in re.split(r"(?<!\\)\|", line.strip("|"))])

@@ -29,7 +29,8 @@ def test_a_chapter_is_wrapped_with_aligned_tables_and_without_markup(
 ) -> None:
     text = (
         "# Title\n\nOne **bold** and `a *b*`\nline, [see](x.md).\n- item `x`\n  goes *on* and on and on\n\n"
-        "| key | does |\n|---|---|\n| `a\\|b` | one two three four |\n\n```sh\n# run\n```\n"
+        "| key | does |\n|---|---|\n| `a\\|b` | one two three four |\n\n```sh\n# run\n```\n\n"
+        "    a   # `x`\n    b | c\n"
     )
     monkeypatch.setattr(manual, "read_chapter", lambda _topic: text)
     assert manual.chapter_text("any", 20).splitlines() == [
@@ -43,7 +44,7 @@ def test_a_chapter_is_wrapped_with_aligned_tables_and_without_markup(
             "  on and on",
             "",
         ),
-        *("key  does", "a|b  one two three", "     four", "", "    # run"),
+        *("key  does", "a|b  one two three", "     four", "", "    # run", "", "    a   # `x`", "    b | c"),
     ]
 
 
