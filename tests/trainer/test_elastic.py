@@ -30,7 +30,7 @@ def weights_of(job: Job) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Job:
+def whole(tmp_path_factory: pytest.TempPathFactory, imported_torch: None) -> Job:
     """The same training, which nothing disturbed."""
     job = Job(tmp_path_factory.mktemp("whole"), forks=True)
     job.start_two(WORDS)

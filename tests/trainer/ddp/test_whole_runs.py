@@ -16,7 +16,7 @@ from trainer.ddp.checkpoints import list_checkpoints, load_checkpoint
 from trainer.ddp.datasets import draw_digit_images
 from trainer.ddp.models import make_model
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.usefixtures("imported_torch")
 
 GPT = [
     *("--model", "gpt", "--dataset", "sequences", "--train-images", "36", "--val-images", "5"),
@@ -60,6 +60,7 @@ def tensors(value: Any) -> Iterator[Any]:
             yield from tensors(each)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--accumulate", "2"], ["--static-graph"]], ids=["accumulate", "static"])
 def test_a_gpt_resumed_within_an_epoch_ends_with_the_very_bits_of_one_that_never_stopped(
     tmp_path: Path, words: list[str]
@@ -82,6 +83,7 @@ def test_a_gpt_resumed_within_an_epoch_ends_with_the_very_bits_of_one_that_never
     assert not {"train/images_per_s", "train/mfu"} & whole.curves.keys(), "a CPU has no known peak"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("torchvision") is None, reason="batch normalization is in torchvision's networks"
 )
@@ -107,7 +109,13 @@ def test_two_ranks_validate_with_one_ranks_running_means_which_are_those_that_ar
 @pytest.mark.parametrize(
     ("words", "samples", "of_one", "cases"),
     [
-        (IMAGES, 33, "16", {"two ranks": (2, ["8"]), "accumulated": (4, ["2", "--accumulate", "2"])}),
+        pytest.param(
+            IMAGES,
+            33,
+            "16",
+            {"two ranks": (2, ["8"]), "accumulated": (4, ["2", "--accumulate", "2"])},
+            marks=pytest.mark.slow,
+        ),
         (TOKENS, 5 * 16, "8", {"two ranks": (2, ["4"])}),
     ],
     ids=["images", "tokens"],
