@@ -380,10 +380,10 @@ def fit(
         room = max(12, max(len(each["name"]) for each in texts) - over)
         for each in texts:
             each["name"] = _middle(each["name"], room)
-    room = min(MAX_BAR_CELLS, width - total() - 2)  # of a bar; its title may be cut
+    room = min(MAX_BAR_CELLS, width - total() - 2)
     if comparison.bar_key and len(comparison.rows) > 1 and room >= MIN_BAR_CELLS:
         title = next(each.title for each in comparison.measures if each.key == comparison.bar_key)
-        fields.append(CompareColumn("bar", title))
+        fields.append(CompareColumn("bar", _middle(title, room)))
         for each, row in zip(texts, comparison.rows, strict=True):
             each["bar"] = comparison.bar(row, room, is_ascii=is_ascii)
     return fields, [[each[field.key] for field in fields] for each in texts], left_out
