@@ -170,6 +170,13 @@ async def test_long_lines_wrap_and_scroll_sideways() -> None:
         assert rows(view)[0].startswith("000 001")
 
 
+async def test_the_text_of_an_empty_log_is_wrapped() -> None:
+    async with Host(LogView(feed_of())).run_test(size=(25, 8)) as pilot:
+        view = pilot.app.query_one(LogView)
+        view.show_placeholder("No pod runs yet, so there is no log.")
+        assert rows(view)[:3] == [" No pod runs yet, so", " there is no log.", ""]
+
+
 async def test_a_paged_log_shows_its_start_and_reads_on_only_as_one_scrolls() -> None:
     feed = Feed(EVERYTHING, lambda _: "", window_s=0.0)
     async with Host(LogView(feed, max_items=160)).run_test(size=(80, 24)) as pilot:

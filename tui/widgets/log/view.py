@@ -406,8 +406,8 @@ class LogView(Widget, can_focus=True):
             hidden = len(self.lines.items) if self.filter_text else 0
             empty = f"Nothing matches; {plural(hidden, 'line')} hidden" if hidden else self.empty
             lines = wrapped(empty, max(1, width - 1))[row:] if not self.lines.row_count else []
-            words = Segment(f" {lines[0] if lines else ''}", base + self._component_style("empty"))
-            return Strip([words]).adjust_cell_length(width, base)
+            words = [Segment(f" {text}", base + self._component_style("empty")) for text in lines[:1]]
+            return Strip(words).adjust_cell_length(width, base)
         index, part = self.lines.at_row(row)
         item = self.lines.shown[index]
         has_thumb = y in self._view.thumb
