@@ -76,6 +76,7 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
         has_choice = is_default and max(len(job.instances), job.ranks_total) > 1
         if has_choice and job.status.has_failed and not (wanted.follow and job.instances_running):
             job = (await feed.explain_once([job])).job(job.ref) or job
+            job = await find_ranks(client, job, (job.culprit or ("", None))[1] or 0)
             if (failed := failed_selection(job, targets_of(job))) is not None and failed.rank != 0:
                 wanted = replace(wanted, rank=failed.rank, instance=failed.instance)
                 write_stderr(f"-- {failed} failed first; for rank 0: -r 0, for all: --all")

@@ -283,7 +283,8 @@ class LifeFeed:
         # What was found in a job that is no longer read is soon out of date.
         old_s = asyncio.get_running_loop().time() - 4 * self._read_s
         for each in hidden:
-            if each.at_s < old_s and self._marks.get(each.job.uid, _ALIVE)[:3] != _ALIVE[:3]:
+            is_over = each.job.status.is_final  # then it stays as it was at its end
+            if each.at_s < old_s and not is_over and self._marks.get(each.job.uid, _ALIVE)[:3] != _ALIVE[:3]:
                 self._marks[each.job.uid] = (*_ALIVE[:3], *self._marks[each.job.uid][3:])
                 self._on_marks()
         for old in hidden[: max(0, len(self._reads) - MAX_JOBS)]:

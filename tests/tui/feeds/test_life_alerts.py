@@ -14,6 +14,7 @@ from k8s.snapshot import CurveAlert
 from k8s.status import Status
 from tests.scripted.server import WAIT_S, ScriptedCluster
 from tests.tui.feeds.test_life_feed import LOG, now_said, running, running_feed, until
+from tests.tui.keys.world import PODS
 from tui.feeds.life_feed import LifeFeed, read_life
 from tui.options import AlertRule
 from tui.runs.store import RunStore
@@ -72,6 +73,22 @@ async def test_a_run_that_ends_with_nan_or_diverged_is_marked_also_from_its_reco
             assert trouble_text(life.jobs[job.uid], CLOCK) == words
         asked = len([each for each in cluster.requests if each.path == LOG])
         assert asked == 3, "the feed that found a record read no log"
+
+
+async def test_a_run_that_ended_diverged_stays_marked_while_other_jobs_are_read() -> None:
+    lines = [(100.0, f"step {place + 1} loss {loss}") for place, loss in enumerate(DIVERGES)]
+    over, other = replace(running("bert"), status=Status.SUCCEEDED, reason=""), running("gpt")
+    log = f"{PODS}/gpt-master-0/log"
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say(LOG, now_said(*lines))
+        cluster.say(log, now_said((50.0, "step 1 loss 3")))
+        feed = LifeFeed(client, None, tuple, read_s=0.001)
+        feed.watch("test", lambda: [over, other])
+        async with running_feed(feed), asyncio.timeout(WAIT_S):
+            await until(lambda: feed.overlay((over,))[0].alerts)
+            asked = len(cluster.asked(log))
+            await until(lambda: len(cluster.asked(log)) > asked + 3)
+        assert trouble_text(feed.overlay((over,))[0], CLOCK).startswith("its loss is far above")
 
 
 async def test_rules_that_are_off_mark_nothing() -> None:
