@@ -144,9 +144,10 @@ def _set_values(found: GpuSet) -> Values:
 def _print(node: NodeRow) -> None:
     is_unsaid = node.is_simulated and "simulated" not in node.gpu_model
     model = f"{node.gpu_model or 'GPUs'}{' (simulated)' * is_unsaid}"
-    sums = [(total, what) for _, total, what in device_sums([node])]
-    gpus = ", ".join([*(f"{total} {what}" for total, what in sums), model]) if node.parts else ""
-    gpus = gpus or f"{node.gpus_total} {model}"
+    sums = [f"{total} {what}" for _, total, what in device_sums([node])]
+    gpus = f"{node.gpus_total} {model}"
+    if node.parts:
+        gpus = ", ".join([*sums, model] if node.gpu_model else sums)
     write_fields(
         (
             ("Name", node.name),

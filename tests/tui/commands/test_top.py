@@ -79,6 +79,30 @@ async def test_shared_gpu_memory_is_shown_in_gib_and_not_counted_as_gpus(run: Co
     )
 
 
+async def test_parts_of_gpus_faults_and_uncounted_resources_of_nodes_are_printed(run: CommandLine) -> None:
+    sliced = offering("v1", {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.count": "2"}, nvidia__gpu="8")
+    odd = offering("o1", {"accelerator": "acme", "lab.io/cordoned-by": "mai"}, acme__npu="8")
+    odd["status"]["conditions"] = [{"type": "KernelDeadlock", "status": "True", "message": "task hung"}]
+    odd["spec"]["unschedulable"] = True
+    whole = offering("n1", nvidia__gpu="8")
+    serve(run.cluster, [sliced, odd, whole], [has_pod("a", "v1", nvidia__gpu="3")])
+    printed = await run("top", "nodes")
+    assert "in cluster: 0/8 (0 %) and 3/8 (37 %) shares of 2 GPUs; 13 can be had now" in printed.out
+    assert "NotReady, cordoned, KernelDeadlock" in printed.out
+    assert printed.err == "acme.com/npu of o1 is not counted; accelerators in config.yaml can name it.\n"
+    assert (await run("top", "jobs")).out.endswith("3/39 (7 %), 3 of them shares of GPUs\n")
+    found = (await run("top", "nodes", "-o", "json")).values
+    assert (found["gpus_total"], found["shares_total"], found["shares_allocated"]) == (16, 8, 3)
+    by_name = {each["name"]: each for each in found["items"]}
+    assert by_name["v1"]["resources"]["nvidia.com/gpu"]["cards"] == 2
+    assert (by_name["o1"]["cordon"], by_name["o1"]["faults"][0]["message"]) == ("by mai", "task hung")
+    described = (await run("describe", "node", "o1")).out
+    assert "Trouble:      KernelDeadlock (task hung); cordoned by mai" in described
+    assert "Not counted:  acme.com/npu" in described
+    described = (await run("describe", "node", "v1")).out
+    assert "GPUs:       8 shares of 2 GPUs\n" in described and "3 of 8 shares of 2 GPUs" in described
+
+
 async def test_gpus_on_tainted_or_cordoned_nodes_are_not_counted_as_available(run: CommandLine) -> None:
     tainted, of_gpus, cordoned = (offering(name, nvidia__gpu="3") for name in ("n1", "n2", "n3"))
     tainted["spec"]["taints"] = [{"key": "team", "value": "nlp", "effect": "NoSchedule"}]
