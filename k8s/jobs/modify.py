@@ -40,8 +40,6 @@ def _patch(field: str, value: Any) -> Manifest:
 
 
 class _Rule(NamedTuple):
-    """Reason to refuse suspending or resuming."""
-
     holds: Callable[[Job, bool], bool]
     """Called with the job, and whether it is to be suspended."""
     why: Callable[[Job], str]
