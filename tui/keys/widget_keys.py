@@ -37,7 +37,6 @@ NEW_JOB = (
     Key("new.yaml", "ctrl+y", "yaml", "YAML (toggle)", "yaml"),
     Key("new.edit_yaml", "e", "edit_yaml", "Edit the YAML, while it has the focus"),
     Key("new.save_draft", "ctrl+s", "save_draft", "Save as a draft", "draft"),
-    Key("new.save_template", "f2", "save_template", "Save as a template", "template"),
     Key("new.import", "f3", "import", "Import a YAML file", "import"),
     Key("new.git_login", "f4", "git_credentials", "User and password for the git repository"),
     Key("new.leave", "escape", "leave", "Back (asks first if there are unsaved changes)", "back"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 import pytest
@@ -10,15 +9,13 @@ import pytest
 from k8s.job_spec import JOB_FIELDS, JobSpec, Mount
 from k8s.kinds import CREATABLE
 from trainer.catalogue import TRAINERS
-from tui.jobs.new_job.fields import COMMAND, default_values
+from tui.jobs.new_job.fields import default_values
 from tui.jobs.new_job.form_model import FormModel
 from tui.jobs.new_job.form_spec import parse_values
 from tui.jobs.new_job.job_templates import (
     JobTemplate,
-    TemplateError,
     own_templates,
     packaged_templates,
-    save_template,
 )
 
 PACKAGED = {each.name: each for each in packaged_templates()}
@@ -71,67 +68,9 @@ def test_packaged_templates_have_the_values_of_their_tutorials() -> None:
     assert PACKAGED["mpi-topology-vgg16"].fields["gpu_topology"] is True
 
 
-def test_a_saved_template_is_private_and_restores_the_same_spec(tmp_path: Path) -> None:
-    folder = tmp_path / "deep" / "templates"
-    values = {
-        **default_values(),
-        "name": "a",
-        "run": COMMAND,
-        COMMAND: "python x.py\necho",
-        "workers": "3",
-        "claim": "data",
-        "env": "A=1\nB= two ",
-        "tolerations": "all",
-        "running_timeout_s": "1h30m",
-        "host_network": "true",
-    }
-    result = parse_values(values, "li")
-    path = save_template(folder, "mine", result, values)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [each.name for each in folder.iterdir()] == ["mine.yaml"]
-    assert "name:" not in path.read_text() and "user:" not in path.read_text()
-    found, problems = own_templates(folder)
-    assert problems == []
-    again = parse_values({**default_values(), "name": "a", **found[0].form_values()}, "li")
-    assert again.spec == result.spec
-    save_template(folder, "mine", parse_values({**values, "workers": "2"}), values)
-    assert own_templates(folder)[0][0].fields["workers"] == 2
-
-
-def test_a_packaged_trainer_is_saved_with_its_arguments(tmp_path: Path) -> None:
-    values = {**default_values(), "name": "a", "ddp.epochs": "9", "claim": "workspace"}
-    save_template(tmp_path, "mine", parse_values(values), values)
-    template = own_templates(tmp_path)[0][0]
-    assert template.fields["trainer"] == "ddp" and template.arguments == {"epochs": "9"}
-    assert template.form_values()["ddp.epochs"] == "9"
-    assert "log_dir" not in template.fields
-
-
-@pytest.mark.parametrize("run", [COMMAND, "ddp"])
-def test_a_template_keeps_the_images_own_working_directory(tmp_path: Path, run: str) -> None:
-    values = {**default_values(), "name": "a", "run": run, COMMAND: "true", "claim": "data"}
-    values |= {"working_dir": "image"}
-    result = parse_values(values)
-    save_template(tmp_path, "mine", result, values)
-    template = own_templates(tmp_path)[0][0]
-    assert template.form_values()["working_dir"] == "image"
-    assert template.fields["working_dir"] == "", "what `submit --template` takes"
-
-
-@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b", "x" * 64])
-def test_an_invalid_template_name_is_rejected(tmp_path: Path, name: str) -> None:
-    values = {**default_values(), "name": "a"}
-    with pytest.raises(TemplateError, match="Use letters"):
-        save_template(tmp_path, name, parse_values(values), values)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    values = {**default_values(), "name": "a"}
-    with pytest.raises(TemplateError, match="Could not save"):
-        save_template(tmp_path / "file", "x", parse_values(values), values)
-    assert own_templates(tmp_path / "none") == ([], [])
+def test_a_template_with_a_trainer_fills_its_arguments(tmp_path: Path) -> None:
+    template = own(tmp_path, "trainer: ddp\narguments: {epochs: 9}\nworking_dir: ''")
+    assert template.fields["trainer"] == "ddp" and template.form_values()["ddp.epochs"] == "9"
 
 
 @pytest.mark.parametrize(

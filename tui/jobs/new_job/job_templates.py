@@ -5,8 +5,7 @@ A file may also have `kind`, `description`, and `arguments` of a packaged `train
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,15 @@ import yaml
 from k8s.job_spec import JOB_FIELDS, JobSpec
 from k8s.job_spec.field_types import Pairs, Switch
 from k8s.kinds import CREATABLE, KINDS
-from k8s.kinds.pod_code import strip_credentials
 from k8s.text.home import read_named_file
-from k8s.text.yaml_writer import to_yaml
 from trainer.catalogue import TRAINERS
-from tui.files.private_file import write_private_file
-from tui.jobs.new_job.fields import COMMAND, IMAGES_FOLDER, default_values
-from tui.jobs.new_job.form_spec import FormResult, values_from_spec
+from tui.jobs.new_job.fields import COMMAND
+from tui.jobs.new_job.form_spec import values_from_spec
 from tui.jobs.new_job.manifest_yaml import Loader
 
 LARGEST_BYTES = 200_000
 _PACKAGED = Path(__file__).with_name("templates")
 _OF_TRAINER = "trainer-"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_NOT_SAVED = ("name", "namespace", "user", "command", "trainer")
 _FORM_KEYS = {
     "command": ("run", COMMAND),
     "trainer": ("run",),
@@ -38,7 +32,7 @@ _FORM_KEYS = {
 
 
 class TemplateError(Exception):
-    """A template cannot be read or saved; the message says which and why."""
+    """A template cannot be read; the message says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,73 +89,6 @@ def own_templates(folder: Path) -> tuple[list[JobTemplate], list[str]]:
         except TemplateError as error:
             problems.append(str(error))
     return found, problems
-
-
-def template_name_problem(name: str) -> str:
-    """Return the reason why a template name is invalid; empty if it is valid."""
-    if _NAME.fullmatch(name):
-        return ""
-    return "Use letters, digits, '-', '_' and '.' only; start with a letter or digit."
-
-
-def save_template(folder: Path, name: str, result: FormResult, values: Mapping[str, str]) -> Path:
-    """Save a form as a template, readable by its owner only, and return its path.
-
-    Name, namespace and default values are left out.
-
-    Args:
-        folder: The folder of the user's templates.
-        name: The name of the template and its file.
-        result: The parsed form.
-        values: The values of the form.
-
-    Raises:
-        TemplateError: The name is invalid, or the folder is not writable.
-    """
-    if problem := template_name_problem(name):
-        raise TemplateError(problem)
-    path = folder / f"{name}.yaml"
-    try:
-        write_private_file(path, to_yaml(dict(_written(result, values))))
-    except OSError as error:
-        raise TemplateError(f"Could not save {path}: {error.strerror}.") from error
-    return path
-
-
-def _written(result: FormResult, values: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    spec = result.spec
-    yield "kind", result.kind.title
-    for name, declared in JOB_FIELDS.items():
-        value = getattr(spec, name)
-        follows = bool(spec.trainer) and name in ("log_dir", "working_dir")
-        is_images = name == "working_dir" and values[name].strip() == IMAGES_FOLDER
-        if name in _NOT_SAVED or ((value == declared.default or follows) and not is_images):
-            continue
-        yield name, _as_yaml(name, value)
-    if spec.trainer:
-        yield "trainer", spec.trainer
-        prefix, defaults = f"{spec.trainer}.", default_values()
-        changed = {
-            key.removeprefix(prefix): text
-            for key, text in values.items()
-            if key.startswith(prefix) and text != defaults.get(key)
-        }
-        if changed:
-            yield "arguments", changed
-    elif values[COMMAND].strip():
-        yield "command", values[COMMAND].strip()
-
-
-def _as_yaml(name: str, value: Any) -> Any:
-    declared = JOB_FIELDS[name]
-    if isinstance(declared.type, Pairs):
-        return {key: text for key, text in value.items() if key != "GIT_SYNC_PASSWORD"}
-    if name == "sync_source":
-        return strip_credentials(value)
-    if isinstance(value, bool | int):
-        return declared.type.to_text(value) if name.endswith("_s") else value
-    text = declared.type.to_text(value)
-    return text.split("\n") if declared.type.is_repeated else text
 
 
 def _read(path: Path, *, is_own: bool) -> JobTemplate:

@@ -1,4 +1,4 @@
-"""Drafts, templates, imports and git credentials of the new-job form, each with its dialog."""
+"""Drafts, imports and git credentials of the new-job form, each with its dialog."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from k8s.text.sanitize import sanitize
 from tui.jobs.new_job import draft
 from tui.jobs.new_job.form_model import FormModel
 from tui.jobs.new_job.job_files import needs_git_credentials
-from tui.jobs.new_job.job_templates import TemplateError, save_template, template_name_problem
 from tui.jobs.new_job.manifest_yaml import LARGEST_BYTES, read_job
 from tui.screens.dialogs.confirm import ConfirmScreen
 from tui.screens.dialogs.text_prompt import LoginScreen, TextPromptScreen
@@ -142,33 +141,6 @@ async def is_done(step: Callable[[], Awaitable[str]], notice: Notice) -> bool:
     return bool(message)
 
 
-async def save_as_template(app: App[object], folder: Path, model: FormModel) -> str:
-    """Ask for a name and save the form as a template; return a message, empty if the user cancelled.
-
-    Raises:
-        FileProblem: The template could not be saved.
-    """
-    details = "Everything in the form except name and namespace. Choose it later in the first field."
-
-    async def find_problem(name: str) -> str:
-        return template_name_problem(name)
-
-    dialog = TextPromptScreen("Save as which template?", details, find_problem=find_problem)
-    name = await app.push_screen_wait(dialog)
-    if not name:
-        return ""
-    if (folder / f"{name}.yaml").exists():
-        replaces = ConfirmScreen(f"Replace template {name}?", "A template with this name exists.", "Replace")
-        if await app.push_screen_wait(replaces) != "do":
-            return ""
-    with keys_held(app):
-        try:
-            path = await asyncio.to_thread(save_template, folder, name, model.result, model.values)
-        except TemplateError as error:
-            raise FileProblem(str(error)) from error
-    return f"Saved to {path}."
-
-
 async def import_job(app: App[object], model: FormModel) -> str:
     """Ask for a file and fill in the form from its job; return a message, empty if the user cancelled."""
     details = "A YAML file with a job of a kind that the form supports. It replaces all values in the form."
@@ -236,7 +208,7 @@ async def prompt_git_credentials(app: App[object], model: FormModel) -> str:
         raise FileProblem(f"Secret {spec.git_secret} is used; clear Git secret to enter credentials here.")
     details = (
         f"For {strip_credentials(spec.sync_source)}. Stored in Secret {git_secret_name(spec.name)}, which is "
-        "deleted with the job; drafts and templates never contain them. Leave both empty to forget them."
+        "deleted with the job; drafts never contain them. Leave both empty to forget them."
     )
     login = await app.push_screen_wait(LoginScreen("User and password for git?", details, model.git_user))
     if login is None:

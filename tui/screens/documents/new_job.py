@@ -33,7 +33,6 @@ from tui.screens.documents.form_files import (
     import_job,
     is_done,
     prompt_git_credentials,
-    save_as_template,
 )
 from tui.screens.documents.form_requests import (
     CHECK_TIMES,
@@ -243,11 +242,6 @@ class NewJobScreen(SubmitScreen):
     async def _load_templates(self) -> None:
         if problems := await self._suggestions.load_templates(self.query_one(JobFields)):
             self.query_one(Notice).show("\n".join(problems))
-
-    def action_save_template(self) -> None:
-        """Ask for a name, and save the form as a template."""
-        if (folder := self._suggestions.templates_folder) is not None:
-            self._with_file(lambda: save_as_template(self.app, folder, self.model))
 
     def action_import(self) -> None:
         """Ask for a file, and fill in the form from the job in it."""

@@ -11,7 +11,6 @@ from k8s.job_spec import JobSpec
 from k8s.kinds import CREATABLE
 from k8s.text.yaml_writer import to_yaml
 from tests.tui.screens.new_job.world import ECHO, Form, form
-from tui.jobs.new_job.draft import FILE
 from tui.screens.dialogs.text_prompt import TextPromptScreen
 
 
@@ -29,31 +28,11 @@ async def import_file(it: Form, path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_the_form_is_saved_as_a_template_and_offered_the_next_time(tmp_path: Path) -> None:
+async def test_own_templates_are_offered_and_fill_the_form(tmp_path: Path) -> None:
     folder = tmp_path / "templates"
-    async with form(tmp_path, templates_folder=folder) as it:
-        name = it.field("name").value
-        for key, typed, problem in (
-            ("f2", "a b", "✕ Use letters"),
-            ("f3", "/nowhere/job.yaml", "✕ Could not read /nowhere/job.yaml"),
-        ):
-            await answer(it, key, typed)
-            await it.until(lambda problem=problem: it.dialog_text("#problem").startswith(problem))  # type: ignore[misc]
-            await it.pilot.press(*"x1")
-            assert it.app.screen.query_one(Input).value == f"{typed}x1", "the dialog stays"
-            assert it.field("name").value == name
-            await it.press("escape")
-        assert not folder.exists()
-        await it.write("workers", "5")
-        await answer(it, "f2", "big")
-        await it.until((folder / "big.yaml").exists)
-        await it.until(lambda: "big" in dict(it.field("template").definition.choices))
-        await answer(it, "f2", "big")
-        await it.until(lambda: it.is_confirming)
-        assert it.dialog_text("#question") == "Replace template big?"
-        await it.pilot.press("escape")
+    folder.mkdir()
+    (folder / "big.yaml").write_text("workers: 5")
     (folder / "bad.yaml").write_text("wrokers: 2")
-    (tmp_path / FILE).unlink()
     async with form(tmp_path, ECHO, templates_folder=folder) as it:
         await it.until(lambda: "there is no field wrokers" in it.notice)
         await it.choose("template", "big")
@@ -97,6 +76,8 @@ async def test_a_file_fills_the_form_and_one_without_a_job_changes_nothing(tmp_p
         ):
             await answer(it, "f3", name)
             await it.until(lambda problem=problem: problem in it.dialog_text("#problem"))  # type: ignore[misc]
+            await it.pilot.press(*"x1")
+            assert it.app.screen.query_one(Input).value == f"{name}x1", "the dialog stays"
             await it.pilot.press("escape")
             await it.until(lambda: it.app.screen is it.screen)
             assert not it.screen.model.is_dirty
