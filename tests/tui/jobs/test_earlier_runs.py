@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tui.jobs.new_job.form_model import FormModel
 from tui.jobs.new_job.form_spec import FormResult, parse_values
 from tui.jobs.new_job.hidden_fields import hidden_fields
 from tui.jobs.new_job.preflight import preflight
-from tui.jobs.new_job.volume import MNIST_FILES, EarlierRuns, VolumeContent, earlier_runs, inspect_volume
+from tui.jobs.new_job.volume import MNIST_FILES, VolumeContent, earlier_runs, inspect_volume
 
 STAMP = "20261122-082033-417"
 OLD = f"digits-{STAMP}"
@@ -33,9 +34,9 @@ def job(name: str, status: Status, log_dir: str) -> Job:
     return replace(made, trainer="ddp", log_dir=log_dir)
 
 
-def parsed(earlier: EarlierRuns, **values: str) -> FormResult:
+def parsed(**values: str) -> FormResult:
     texts = {**default_values(), "name": "digits", "claim": "workspace", **values}
-    return parse_values(texts, "li", stamp="20261123-000000-000", earlier=earlier)
+    return parse_values(texts, "li", stamp="20261123-000000-000")
 
 
 def flag(result: FormResult, name: str) -> str:
@@ -58,32 +59,15 @@ def test_each_new_job_form_gets_a_fresh_checkpoint_folder(tmp_path: Path) -> Non
 
 def test_a_working_directory_on_an_extra_volume_gets_a_fresh_run_folder() -> None:
     values = {"claim": "", "more_volumes": "data:/data", "working_dir": "/data"}
-    result = parsed(EarlierRuns(), **values)
+    result = parsed(**values)
     assert flag(result, "checkpoint-dir") == "/data/digits-20261123-000000-000/checkpoints"
     assert result.spec.log_dir == "/data/digits-20261123-000000-000/logs"
 
 
-def test_continuing_a_run_reuses_its_checkpoints_and_writes_new_event_files() -> None:
-    earlier = earlier_runs((), RUNS, "/workspace", knows_all_jobs=True)
-    result = parsed(earlier, continue_from="digits")
-    assert result.problems == {}
-    assert flag(result, "checkpoint-dir") == f"/workspace/{OLD}/checkpoints"
-    assert flag(result, "resume") == "must"
-    assert result.spec.log_dir == flag(result, "log-dir")
-    assert result.spec.log_dir == f"/workspace/{OLD}/logs-digits-20261123-000000-000"
-    assert result.continues is not None
-    assert result.continues.words(1300.0) == "step 520 of digits (deleted), saved 5m ago"
-    lines = [line.text for line in preflight(result, ClusterSnapshot(), earlier=earlier)]
-    assert any(line.startswith("continues step 520 of digits (deleted), saved ") for line in lines)
-    assert f"writes to /workspace/{OLD} on volume claim workspace" in lines
-
-
 @pytest.mark.parametrize("text", ["/workspace/digits", "/workspace/digits/", "/workspace/digits/checkpoints"])
 def test_a_run_can_be_continued_from_a_folder_path(text: str) -> None:
-    result = parsed(earlier_runs((), RUNS, "/workspace"), continue_from=text)
-    assert flag(result, "checkpoint-dir") == "/workspace/digits/checkpoints"
-    assert result.continues is not None
-    assert result.continues.words(960.0) == "step 7 of digits, saved 1m ago"
+    found = earlier_runs((), RUNS, "/workspace").find(text)
+    assert (found.folder, found.words(960.0)) == ("/workspace/digits", "step 7 of digits, saved 1m ago")
 
 
 def test_a_run_that_was_continued_can_be_continued_again() -> None:
@@ -94,10 +78,8 @@ def test_a_run_that_was_continued_can_be_continued_again() -> None:
 
 def test_without_volume_access_the_run_folder_is_taken_from_the_job_object() -> None:
     ended = job("digits", Status.SUCCEEDED, f"/workspace/{OLD}/logs")
-    result = parsed(earlier_runs([ended], None, "/workspace"), continue_from="digits")
-    assert flag(result, "checkpoint-dir") == f"/workspace/{OLD}/checkpoints"
-    assert result.continues is not None
-    assert result.continues.words(0) == "digits (Succeeded)"
+    found = earlier_runs([ended], None, "/workspace").find("digits")
+    assert (found.folder, found.words(0)) == (f"/workspace/{OLD}", "digits (Succeeded)")
 
 
 @pytest.mark.parametrize(
@@ -107,55 +89,33 @@ def test_without_volume_access_the_run_folder_is_taken_from_the_job_object() -> 
         ((), [], "bert", "No earlier run of 'bert' on this volume; there is none."),
         ((), None, "bert", "No job 'bert' here runs a packaged trainer: name its folder"),
         ((), RUNS, "/workspace/bert", "There is no checkpoint in /workspace/bert."),
-        ((), None, "/elsewhere/bert", "/elsewhere/bert is not below /workspace"),
         ((), RUNS, f"/workspace/x/../../{OLD}", f"There is no checkpoint in /{OLD}."),
         ((Status.RUNNING,), RUNS, "digits", "digits is Running: wait until it has ended, or delete it."),
         ((Status.SUSPENDED,), RUNS, f"/workspace/{OLD}", "digits is Suspended: wait until it has ended"),
     ],
 )
-def test_an_unusable_continue_value_is_rejected_at_its_field(
-    jobs: tuple[Status, ...], runs: Any, text: str, said: str
-) -> None:
+def test_an_unusable_run_is_rejected(jobs: tuple[Status, ...], runs: Any, text: str, said: str) -> None:
     there = [job("digits", status, f"/workspace/{OLD}/logs") for status in jobs]
-    result = parsed(earlier_runs(there, runs, "/workspace"), continue_from=text)
-    assert result.problems["continue_from"].startswith(said)
+    with pytest.raises(LookupError, match=re.escape(said)):
+        earlier_runs(there, runs, "/workspace").find(text)
 
 
-def test_a_job_in_another_namespace_cannot_be_continued() -> None:
-    elsewhere = job("digits", Status.SUCCEEDED, f"/workspace/{OLD}/logs")
-    elsewhere = replace(elsewhere, ref=replace(elsewhere.ref, namespace="vision"))
-    state = FormModel("default")
-    state.set_value("claim", "workspace")
-    state.set_value("continue_from", "digits")
-    state.suggest(ClusterSnapshot(jobs=(elsewhere,), is_synced=True))
-    assert state.errors["continue_from"].startswith("No job 'digits' here")
-    state.set_value("namespace", "vision")
-    assert state.errors == {}
+def test_resume_must_in_the_form_is_rejected_with_the_command_that_continues() -> None:
+    assert "gpuconsole submit --continue JOB" in parsed(**{"ddp.resume": "must"}).problems["ddp.resume"]
 
 
-def test_resume_must_without_a_run_to_continue_is_rejected() -> None:
-    result = parsed(EarlierRuns(), **{"ddp.resume": "must"})
-    assert "Continue" in result.problems["ddp.resume"]
-
-
-def test_an_earlier_run_with_the_same_name_is_suggested_but_not_continued() -> None:
-    earlier = earlier_runs((), RUNS, "/workspace", knows_all_jobs=True)
-    result = parsed(earlier)
-    lines = [line.text for line in preflight(result, ClusterSnapshot(), earlier=earlier)]
-    (line,) = (line for line in lines if "starts from scratch" in line)
-    assert line.startswith("starts from scratch; to continue from step 520 of digits (deleted), saved ")
-    assert line.endswith("fill in Continue")
+def test_the_form_reports_the_folder_of_a_trainer() -> None:
+    lines = [line.text for line in preflight(parsed(), ClusterSnapshot())]
     assert "writes to /workspace/digits-20261123-000000-000 on volume claim workspace" in lines
 
 
 def test_a_form_clone_of_a_continued_job_starts_from_scratch() -> None:
-    earlier = earlier_runs((), RUNS, "/workspace")
-    result = parsed(earlier, continue_from="digits")
-    state = FormModel("default", clone=clone(result.kind.manifest(result.spec)))
+    result = parsed()
+    going_on = replace(result.spec, command=(*result.spec.command, "--resume", "must"))
+    state = FormModel("default", clone=clone(result.kind.manifest(going_on)))
     assert state.result.problems == {}
     assert flag(state.result, "resume") == ""
-    assert OLD not in " ".join(state.result.spec.command)
-    assert state.values["continue_from"] == ""
+    assert flag(state.result, "checkpoint-dir") != flag(result, "checkpoint-dir")
 
 
 # Fields that change nothing
@@ -183,14 +143,12 @@ _OF_OTHER_CHOICES = {
     [
         ({"ddp.dataset": "digits"}, {"ddp.data", "ddp.download"}),
         ({"ddp.dataset": "mnist"}, {"ddp.train-images", "ddp.val-images"}),
-        ({"continue_from": "x"}, {"ddp.resume"}),
-        ({"claim": ""}, {"mount_path", "continue_from"}),
-        ({"claim": "", "continue_from": "x"}, {"mount_path", "continue_from"}),
+        ({"claim": ""}, {"mount_path"}),
         ({"gpus": "0"}, {"gpu_resource"}),
         ({"kind": "Job"}, {"clean_pods", "worker_image", "roles", "elastic_min", "elastic_max"}),
         ({"kind": "MPIJob", "gpus": "1"}, {"processes", "elastic_min", "elastic_max", "kube_queue"}),
-        ({"run": COMMAND}, {"continue_from"}),
-        ({"run": "mpi"}, {"continue_from"}),
+        ({"run": COMMAND}, set()),
+        ({"run": "mpi"}, set()),
     ],
 )
 def test_fields_that_change_nothing_are_hidden(values: dict[str, str], hidden: set[str]) -> None:
@@ -263,7 +221,7 @@ async def test_a_local_volume_is_inspected_for_checkpoints_and_mnist_files(tmp_p
 
 
 def test_the_preflight_reports_missing_mnist_files() -> None:
-    result = parsed(EarlierRuns(), **{"ddp.dataset": "mnist"})
+    result = parsed(**{"ddp.dataset": "mnist"})
 
     def said(volume: VolumeContent | None) -> list[str]:
         lines = preflight(result, ClusterSnapshot(), volume=volume)
@@ -275,4 +233,4 @@ def test_the_preflight_reports_missing_mnist_files() -> None:
     (line,) = said(VolumeContent())
     assert line == "· reads MNIST from /workspace/mnist, which cannot be checked from here"
     assert said(VolumeContent(True)) == []
-    assert parsed(EarlierRuns(), **{"ddp.dataset": "mnist", "ddp.download": "true"}).mnist == ""
+    assert parsed(**{"ddp.dataset": "mnist", "ddp.download": "true"}).mnist == ""

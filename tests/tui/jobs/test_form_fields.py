@@ -157,9 +157,7 @@ class KindWithout:
 def test_fields_unsupported_by_a_kind_have_a_reason_for_each_form_field() -> None:
     found = lacking_of(KindWithout())
     assert found["rdzv_backend"] == "it has no torchrun"
-    assert {found[key] for key in ("claim", "mount_path", "more_volumes", "continue_from")} == {
-        "it has no volumes"
-    }
+    assert {found[key] for key in ("claim", "mount_path", "more_volumes")} == {"it has no volumes"}
 
 
 def test_a_value_unsupported_by_the_kind_is_reported_as_unused() -> None:

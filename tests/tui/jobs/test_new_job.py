@@ -18,7 +18,6 @@ from trainer.catalogue import TRAINERS, find
 from tui.jobs.new_job.fields import COMMAND, JOB_FORM_FIELDS, default_values, trainer_fields
 from tui.jobs.new_job.form_model import FormModel
 from tui.jobs.new_job.form_spec import base_name, field_key, parse_values, values_from_spec
-from tui.jobs.new_job.hidden_fields import hidden_fields
 from tui.jobs.new_job.preflight import preflight
 
 KEYS = sorted(default_values())
@@ -153,7 +152,6 @@ def test_a_trainer_in_the_images_own_directory_writes_to_its_claim() -> None:
     assert result.spec.log_dir == "/workspace/bert-1/logs"
     alone = parse_values(form_values(working_dir="image", claim=""))
     assert (alone.problems, alone.spec.working_dir, alone.spec.log_dir) == ({}, "", "logs")
-    assert "continue_from" in hidden_fields(form_values(working_dir="image", claim=""))
 
 
 def test_relative_data_paths_are_not_resolved_in_the_images_own_directory() -> None:

@@ -16,7 +16,6 @@ COMMAND = "command"
 
 DEFAULT_IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"
 
-CONTINUE = "continue_from"
 
 EDITED_YAML = "yaml"
 """Key of the manifest as the user edited it, for drafts; no field shows it."""
@@ -124,12 +123,6 @@ _FIRST_VOLUME = (
     CLAIM,
     FormField(
         "mount_path", "Mount path", "Where the claim is mounted; also the working directory", "/workspace"
-    ),
-    FormField(
-        CONTINUE,
-        "Continue",
-        "Earlier job, or its folder, to continue from",
-        placeholder="none, start from scratch",
     ),
 )
 _MORE_VOLUMES = job_field("mounts", key="more_volumes", label="More volumes")

@@ -15,7 +15,7 @@ from k8s.kinds import CREATABLE, Manifest
 from k8s.kinds.pod_code import PASSWORD, USERNAME, git_secret_name
 from k8s.models.resources import Resource
 from k8s.preflight import Finding, check_statically
-from k8s.snapshot import ClusterSnapshot, Job
+from k8s.snapshot import ClusterSnapshot
 from k8s.topology.links import LinkMatrix
 from trainer.catalogue import TRAINERS
 from tui.jobs.new_job.fields import (
@@ -31,7 +31,7 @@ from tui.jobs.new_job.job_files import load_job_files, needs_git_credentials
 from tui.jobs.new_job.job_templates import JobTemplate
 from tui.jobs.new_job.manifest_yaml import documents_beside, objects_beside
 from tui.jobs.new_job.preflight import PreflightLine, preflight
-from tui.jobs.new_job.volume import EarlierRuns, VolumeContent, earlier_runs
+from tui.jobs.new_job.volume import VolumeContent
 
 LOCAL_FIELDS = ("sync_source", "config_files")
 # A trainer gets new folders, so command and log_dir differ from those of the cloned job.
@@ -98,8 +98,6 @@ class FormModel:
         self._files = _LocalFiles()
         self._stamp = run_stamp(datetime.now(UTC))
         self._snapshot = ClusterSnapshot()
-        self._jobs: Sequence[Job] = ()
-        self._knows_all_jobs = False
         values = default_values() | {"namespace": namespace or "default"}
         spec = clone.spec if clone is not None else None
         if clone is not None and spec is not None:
@@ -127,15 +125,7 @@ class FormModel:
     def _recompute(self) -> None:
         """Derive everything from the values; what did not change stays the same object."""
         values = self.values
-        where = (values["namespace"], values["claim"], values["mount_path"])
-        volume = self._volume if self._inspected[:3] == where else None
-        self.earlier: EarlierRuns = earlier_runs(
-            [job for job in self._jobs if job.ref.namespace == values["namespace"]],
-            volume.runs if volume is not None and volume.is_visible else None,
-            values["mount_path"],
-            knows_all_jobs=self._knows_all_jobs,
-        )
-        result = parse_values(values, self.user, stamp=self._stamp, earlier=self.earlier, like=self._clone)
+        result = parse_values(values, self.user, stamp=self._stamp, like=self._clone)
         spec, is_read = result.spec, _local_names(result.spec) in ((), self._files.names)
         files = replace(self._files.contents if is_read else NO_FILES, git_login=self._git_login(spec))
         computed = (result, files, self._files)
@@ -143,14 +133,13 @@ class FormModel:
         if computed != self._computed:
             self._computed, self.result, self.files = computed, result, files
             self.job = self._derive(result, files, is_read=is_read)
-        self.place: Place = (*where, result.mnist)
+        self.place: Place = (values["namespace"], values["claim"], values["mount_path"], result.mnist)
         self.preflight: list[PreflightLine] = preflight(
             result,
             self._snapshot,
             self.claims,
             self.claims_namespace,
-            self.earlier,
-            volume if self._inspected == self.place else None,
+            self._volume if self._inspected == self.place else None,
             self.links,
         )
 
@@ -287,10 +276,8 @@ class FormModel:
         self._recompute()
 
     def suggest(self, snapshot: ClusterSnapshot) -> None:
-        """Take a new snapshot: earlier runs, a free name, and the number of workers depend on it."""
+        """Take a new snapshot: a free name and the number of workers depend on it."""
         self._snapshot = snapshot
-        self._jobs = [job for job in snapshot.jobs if job.trainer]
-        self._knows_all_jobs = snapshot.is_synced and not snapshot.missing_jobs
         self._suggest_values()
         self._recompute()
 

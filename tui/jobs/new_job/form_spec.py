@@ -11,19 +11,17 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any
 
 from k8s.job_spec import JOB_FIELDS, JobSpec, Mount, problems_of
 from k8s.job_spec.field_types import LONGEST_TEXT
 from k8s.jobs.clone import Clone
-from k8s.jobs.run_folders import LOGS, run_name
+from k8s.jobs.run_folders import run_name
 from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.pods.command import shell_argv
 from trainer.catalogue import TRAINERS, Trainer
 from tui.jobs.new_job.fields import (
     COMMAND,
-    CONTINUE,
     DIRECTORIES,
     EDITED_YAML,
     IMAGES_FOLDER,
@@ -33,11 +31,9 @@ from tui.jobs.new_job.fields import (
 )
 from tui.jobs.new_job.hidden_fields import hidden_fields, unused_values
 from tui.jobs.new_job.trainer_command import trainer_command
-from tui.jobs.new_job.volume import EarlierRun, EarlierRuns
 
 Values = Mapping[str, str]
 
-_NONE_KNOWN = EarlierRuns()
 _TRAINER_NAMES = {trainer.name for trainer in TRAINERS}
 # Shown in place of control characters.
 _PICTURE = re.compile(r"[\u2400-\u241f\u2421]")
@@ -52,7 +48,6 @@ class FormResult:
     spec: JobSpec
     """Has the default where a value is invalid."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    continues: EarlierRun | None = None
     mnist: str = ""
     """Folder in the pods from which MNIST is read; empty if it is not read, or downloaded."""
     hidden: frozenset[str] = frozenset()
@@ -75,7 +70,6 @@ def parse_values(
     user: str = "",
     *,
     stamp: str = "",
-    earlier: EarlierRuns = _NONE_KNOWN,
     like: Clone | None = None,
 ) -> FormResult:
     """Parse the form's values. Never raises.
@@ -84,7 +78,6 @@ def parse_values(
         texts: The values as typed.
         user: Who submits.
         stamp: Distinguishes the job's folder from those of earlier jobs of its name.
-        earlier: The runs from which it can continue.
         like: The clone that the form started with; unchanged values keep its command and folders.
     """
     problems: dict[str, str] = {}
@@ -105,8 +98,7 @@ def parse_values(
     if kind is None:
         problems["kind"] = f"Must be one of {', '.join(each.title for each in CREATABLE)}."
     mounts = _mounts(values, problems)
-    continued = _continued(values, earlier, problems)
-    command, log_dir = _command(values, problems, stamp, continued, kind or CREATABLE[0], parsed)
+    command, log_dir = _command(values, problems, stamp, kind or CREATABLE[0], parsed)
     trainer = values["run"] if values["run"] in _TRAINER_NAMES else ""
     if like is not None and like.spec is not None:
         unchanged, unchanged_log_dir = _command_of(like.spec, like.kind or CREATABLE[0], stamp)
@@ -139,7 +131,6 @@ def parse_values(
         kind=kind or CREATABLE[0],
         spec=spec,
         problems=problems,
-        continues=continued,
         mnist=_mnist(values, spec),
         hidden=hidden,
         unused=unused_values({**values, **texts}),
@@ -183,20 +174,6 @@ def _mounts(values: Values, problems: dict[str, str]) -> tuple[Mount, ...]:
     return (*first, *more)
 
 
-def _continued(values: Values, earlier: EarlierRuns, problems: dict[str, str]) -> EarlierRun | None:
-    if not values[CONTINUE]:
-        return None
-    try:
-        found = earlier.find(values[CONTINUE])
-    except LookupError as error:
-        problems[CONTINUE] = str(error.args[0])
-        return None
-    root = _root(values)
-    if not PurePosixPath(found.folder).is_relative_to(root):
-        problems[CONTINUE] = f"{found.folder} is not below {root}, where the volume is mounted."
-    return found
-
-
 def _mnist(values: Values, spec: JobSpec) -> str:
     run = spec.trainer
     if values.get(f"{run}.dataset") != "mnist" or values.get(f"{run}.download") == "true":
@@ -209,7 +186,6 @@ def _command(
     values: Values,
     problems: dict[str, str],
     stamp: str,
-    continued: EarlierRun | None,
     kind: CreatableKind,
     fields: Mapping[str, Any],
 ) -> tuple[tuple[str, ...], str]:
@@ -219,15 +195,13 @@ def _command(
     if trainer is None:
         problems["run"] = f"Must be one of {', '.join(each.name for each in TRAINERS)}, {COMMAND}."
         return (), ""
-    folders = _folders(values, stamp, continued)
+    folders = _folders(values, stamp)
     arguments = {}
     for argument in trainer.arguments:
         key = f"{trainer.name}.{argument.name}"
         text = (
             folders.get(argument.name, str(argument.default)) if argument.name in DIRECTORIES else values[key]
         )
-        if argument.name == "resume" and continued is not None:
-            text = "must"
         try:
             trainer.command({argument.name: text})
         except ValueError as error:
@@ -235,8 +209,9 @@ def _command(
             continue
         if text not in (default_text(argument), str(argument.default)):
             arguments[argument.name] = text
-    if arguments.get("resume") == "must" and continued is None:
-        problems[f"{trainer.name}.resume"] = "A new job has no checkpoint: name an earlier one in Continue."
+    if arguments.get("resume") == "must":
+        why = "A new job has no checkpoint: gpuconsole submit --continue JOB goes on from an earlier one."
+        problems[f"{trainer.name}.resume"] = why
     dataset, folder = f"{trainer.name}.dataset", f"{trainer.name}.data"
     if values.get(dataset) == "mnist" and values.get(folder) == "":
         problems[folder] = "Required for mnist: the directory of its files, e.g. /workspace/mnist."
@@ -261,7 +236,7 @@ def _command_of(spec: JobSpec, kind: CreatableKind, stamp: str) -> tuple[tuple[s
     values = values_from_spec(spec, kind)
     defaults = default_values()
     values |= {key: defaults[key] for key in hidden_fields(values) if key in defaults}
-    return _command(values, {}, stamp, None, kind, {name: getattr(spec, name) for name in _PARSED})
+    return _command(values, {}, stamp, kind, {name: getattr(spec, name) for name in _PARSED})
 
 
 def _working_dir(values: Values) -> str:
@@ -274,17 +249,12 @@ def _root(values: Values) -> str:
     return values["mount_path"] if values["claim"] else _working_dir(values)
 
 
-def _folders(values: Values, stamp: str, continued: EarlierRun | None) -> dict[str, str]:
-    # Without a volume, the folders are lost with the pod anyway. A continued run gets its own event files.
+def _folders(values: Values, stamp: str) -> dict[str, str]:
+    # Without a volume, the folders are lost with the pod anyway.
     root = _root(values)
     if not root:
         return {}
-    run = run_name(values["name"], stamp)
-    own = posixpath.join(root, run)
-    if continued is not None:
-        return {name: f"{continued.folder}/{leaf}" for name, leaf in DIRECTORIES.items()} | {
-            "log-dir": f"{continued.folder}/{LOGS}-{run}"
-        }
+    own = posixpath.join(root, run_name(values["name"], stamp))
     return {name: f"{own}/{leaf}" for name, leaf in DIRECTORIES.items()}
 
 

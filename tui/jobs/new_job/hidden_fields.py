@@ -10,7 +10,7 @@ from types import MappingProxyType
 from k8s.job_spec import JobSpec
 from k8s.kinds import CREATABLE, CreatableKind
 from trainer.catalogue import DATASETS, FROM_FILES, OF_TOKENS, TRAINERS
-from tui.jobs.new_job.fields import COMMAND, CONTINUE, IMAGES_FOLDER, JOB_FORM_FIELDS
+from tui.jobs.new_job.fields import COMMAND, JOB_FORM_FIELDS
 
 # Arguments of a trainer that only some data sets use.
 _OF_DATASET = {
@@ -32,7 +32,7 @@ _OF_VALUE = {
 # Fields of `JobSpec` that some kinds ignore, each with two values to compare the manifests of.
 _PROBES = {"processes": (2, 3), "clean_pods": ("All", "Running"), "retries": (1, 2)}
 _OF_GIT = ("sync_branch", "sync_revision", "sync_path", "git_secret")
-_KEYS = {"mounts": ("claim", "mount_path", CONTINUE, "more_volumes")}
+_KEYS = {"mounts": ("claim", "mount_path", "more_volumes")}
 
 
 def hidden_fields(values: Mapping[str, str]) -> frozenset[str]:
@@ -52,12 +52,8 @@ def hidden_fields(values: Mapping[str, str]) -> frozenset[str]:
     # The other fields of torchrun become variables and an elastic policy, whoever starts it.
     if is_trainer or values["torchrun"] != "true":
         hidden.add("torchrun_options")
-    trainer = next((each for each in TRAINERS if each.name == values["run"]), None)
-    resumes = trainer is not None and any(argument.name == "resume" for argument in trainer.arguments)
-    if not (resumes and (values["claim"] or values["working_dir"] not in ("", IMAGES_FOLDER))):
-        hidden.add(CONTINUE)
     for trainer in TRAINERS if is_trainer else ():
-        hidden |= _arguments_without_effect(trainer.name, values, is_continued=CONTINUE not in hidden)
+        hidden |= _arguments_without_effect(trainer.name, values)
     return frozenset(hidden)
 
 
@@ -97,12 +93,10 @@ def _without_code(mode: str) -> set[str]:
     return set() if mode == "git" else set(_OF_GIT)
 
 
-def _arguments_without_effect(trainer: str, values: Mapping[str, str], *, is_continued: bool) -> set[str]:
+def _arguments_without_effect(trainer: str, values: Mapping[str, str]) -> set[str]:
     dataset = values.get(f"{trainer}.dataset", "")
     names = {name for name, needed in _OF_DATASET.items() if dataset in DATASETS and dataset not in needed}
     names |= {
         name for name, (other, value) in _OF_VALUE.items() if values.get(f"{trainer}.{other}", value) != value
     }
-    if is_continued and values[CONTINUE]:
-        names.add("resume")
     return {key for name in names if (key := f"{trainer}.{name}") in values}

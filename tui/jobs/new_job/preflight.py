@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -25,12 +24,11 @@ from k8s.topology.links import LinkMatrix
 from tui.jobs.new_job.fields import SIZE_FIELDS
 from tui.jobs.new_job.form_spec import FormResult
 from tui.jobs.new_job.trainer_command import describe_batch
-from tui.jobs.new_job.volume import EarlierRuns, VolumeContent
+from tui.jobs.new_job.volume import VolumeContent
 from tui.text.cells import elide_middle
 from tui.text.format import count, plural
 
 Severity = Literal["ok", "info", "warning", "error"]
-_NONE_KNOWN = EarlierRuns()
 NO_LINKS: Mapping[str, LinkMatrix] = {}
 MARKS: Mapping[Severity, str] = {"ok": "✓", "info": "·", "warning": "!", "error": "✕"}
 
@@ -57,7 +55,6 @@ def preflight(
     snapshot: ClusterSnapshot,
     claims: Collection[str] | None = None,
     namespace: str = "",
-    earlier: EarlierRuns = _NONE_KNOWN,
     volume: VolumeContent | None = None,
     links: Mapping[str, LinkMatrix] = NO_LINKS,
 ) -> list[PreflightLine]:
@@ -68,14 +65,13 @@ def preflight(
         snapshot: The cluster as it is now.
         claims: Names of the volume claims; None if unknown.
         namespace: The namespace of these claims.
-        earlier: Runs from which it could continue.
         volume: The content of its volume; None if unknown.
         links: The known GPU links of each node.
     """
     fit = _size_and_fit(result, snapshot, links)
     if result.problems:  # a ✓ would praise a job that cannot be created as it is
         fit = [line._replace(severity="info") if line.severity == "ok" else line for line in fit]
-    lines = [*fit, *_storage(result, earlier), *_mnist(result, volume)]
+    lines = [*fit, *_storage(result), *_mnist(result, volume)]
     spec = result.spec
     if text := describe_batch(spec):
         lines.append(PreflightLine("error", text))
@@ -261,7 +257,7 @@ def _names(nodes: Sequence[str]) -> str:
     return f"{shown} and {len(nodes) - MOST_NAMES} more" if len(nodes) > MOST_NAMES else shown
 
 
-def _storage(result: FormResult, earlier: EarlierRuns) -> list[PreflightLine]:
+def _storage(result: FormResult) -> list[PreflightLine]:
     spec = result.spec
     if not spec.mounts:
         return [PreflightLine("warning", NO_CLAIM)]
@@ -269,14 +265,7 @@ def _storage(result: FormResult, earlier: EarlierRuns) -> list[PreflightLine]:
     if not spec.trainer:
         return [PreflightLine("info", f"volume claim {first.claim} mounted at {first.path}")]
     folder = posixpath.dirname(spec.log_dir)
-    lines = [PreflightLine("info", f"writes to {folder} on volume claim {first.claim}")]
-    now_s = time.time()
-    if result.continues is not None:
-        lines.insert(0, PreflightLine("info", f"continues {result.continues.words(now_s)}"))
-    elif (found := earlier.by_job.get(spec.name)) is not None and found.step is not None:
-        text = f"starts from scratch; to continue from {found.words(now_s)}, fill in Continue"
-        lines.insert(0, PreflightLine("info", text))
-    return lines
+    return [PreflightLine("info", f"writes to {folder} on volume claim {first.claim}")]
 
 
 def _mnist(result: FormResult, volume: VolumeContent | None) -> list[PreflightLine]:

@@ -11,9 +11,8 @@ import pytest
 import yaml
 from textual.widgets import Button
 
-from k8s.jobs.pod_files import LOCAL_PATH
 from k8s.kinds import JobRef
-from tests.scripted.server import WAIT_S, Answer, Drop, Held, Reply, Stall, page, refusal
+from tests.scripted.server import WAIT_S, Drop, Held, Reply, Stall, page, refusal
 from tests.support.new_job_form import job
 from tests.tui.screens.new_job.world import CLAIMS, ECHO, JOBS, SNAPSHOT, form
 from tui.screens.documents import submit
@@ -76,34 +75,6 @@ async def test_one_key_sends_a_dry_run_and_the_button_creates_without_a_question
         await it.pilot.press("enter")  # without another question, and though the server has no dry runs
         await it.settled()
         assert len(it.posted) == 4 and it.app.results == [REF]
-
-
-@pytest.mark.slow
-async def test_an_earlier_run_on_the_volume_is_named_and_continued_only_on_request(tmp_path: Path) -> None:
-    claim = {"metadata": {"name": "workspace", "annotations": {LOCAL_PATH: str(tmp_path / "volume")}}}
-    old = "ddp-digits-1-20261122-082033-417"
-    checkpoints = tmp_path / "volume" / old / "checkpoints"
-    checkpoints.mkdir(parents=True)
-    (checkpoints / "step-00000520.pt").touch()
-    async with form(tmp_path, ECHO) as it:
-        it.cluster.say(f"{CLAIMS}/workspace", Answer(claim))
-        await it.write("mount_path", "/data")
-        await it.settled()
-        await it.set_snapshot(replace(SNAPSHOT, problems={}))
-        words = "step 520 of ddp-digits-1 (deleted), saved "
-        assert f"starts from scratch; to continue from {words}" in it.summary
-        assert f"/data/{old}" not in " ".join(it.screen.model.result.spec.command)
-        reads = len(it.cluster.asked(f"{CLAIMS}/workspace"))
-        await it.write("continue_from", "ddp-digits-2")
-        await it.go("name")
-        assert it.field("continue_from").error.startswith("No earlier run of 'ddp-digits-2'")
-        assert len(it.cluster.asked(f"{CLAIMS}/workspace")) == reads
-        await it.write("continue_from", "ddp-digits-1")
-        assert it.field("continue_from").error == ""
-        assert f"continues {words}" in it.summary
-        await it.create()
-        assert f"/data/{old}/checkpoints" in it.master["command"]
-        assert it.master["command"][-2:] == ["--resume", "must"]
 
 
 @pytest.mark.slow
