@@ -67,6 +67,7 @@ REMOVED_FLAGS: dict[str, str] = {
     "--field-selector": _JQ,
     "-o jsonpath": _JQ,
     "-o custom-columns": _JQ,
+    "--observe": "idle GPU-hours are not counted; the command shows the GPUs that are idle now",
     "edit --yes": "kubectl applies the change when the editor is left",
     "--exec": "use wait JOB && COMMAND",
 }

@@ -25,7 +25,6 @@ from k8s.telemetry.history import LONGEST_GAP, GpuHistory
 from k8s.telemetry.job_ranks import RankReading, holders_of, readings_by_rank
 from k8s.telemetry.readings import GpuKey, GpuReading, NodeReadings, Telemetry
 from tui.jobs.gpu_facts import in_order, with_gpu_warnings
-from tui.jobs.idle_report import IdleLedger
 
 if TYPE_CHECKING:
     from k8s.client.client import Client
@@ -96,7 +95,6 @@ class TelemetryFeed:
         self.telemetry = Telemetry()
         """Newest readings of the nodes that were recently visible."""
         self.history = GpuHistory()
-        self.ledger = IdleLedger()
         self._reader, self._jobs, self._nodes = reader, jobs, nodes
         self._read_s, self._idle_s = read_s, rest_s
         self._wanted: tuple[str | JobRef, ...] = ()
@@ -186,7 +184,6 @@ class TelemetryFeed:
         answered = [node for node in read.nodes.values() if node.missing is None]
         gpus = [replace(gpu, holders=holders_of(gpu, rows)) for node in answered for gpu in node.gpus]
         self.history.add(gpus)
-        self.ledger.add(gpus, self._jobs())
         if len(self._requested_at_s) > 2 * MAX_NODES:
             wanted = set(self._wanted)
             self._requested_at_s = {

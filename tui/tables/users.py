@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from k8s.text.sanitize import sanitize
-from tui.jobs.idle_report import JobUsage, UserUsage, format_hours
+from tui.jobs.idle_report import JobUsage, UserUsage
 from tui.tables.column import Cell, ListColumn, Values
 from tui.text.format import NOTHING, CellStyle, plural
 
@@ -53,11 +53,6 @@ def _idle_now(line: UserLine, _: None) -> Cell:
     return Cell(f"{usage.gpus_idle}{seen}", style, sort=float(usage.gpus_idle))
 
 
-def _idle_hours(line: UserLine, _: None) -> Cell:
-    hours = line.usage.idle_hours
-    return Cell(format_hours(hours), "pending" if hours else "quiet", sort=-1.0 if hours is None else hours)
-
-
 COLUMNS: tuple[ListColumn[UserLine, None], ...] = (
     ListColumn(
         "user", "USER", elide="middle", min_width=8, max_width=24,
@@ -95,21 +90,5 @@ COLUMNS: tuple[ListColumn[UserLine, None], ...] = (
             NOTHING if line.usage.gpus_idle is None else f"{line.usage.gpus_idle} of {line.usage.gpus_seen}"
         ),
         values=lambda line, _: {"gpus_observed": line.usage.gpus_seen, "gpus_idle": line.usage.gpus_idle},
-    ),
-    ListColumn(
-        "idle_hours", "IDLE GPU-H", align="right", sorts_largest_first=True,
-        cell=_idle_hours,
-        printed="table", printed_title="IDLE GPU-HOURS",
-        values=lambda line, _: {
-            "idle_gpu_hours": None if line.usage.idle_hours is None else round(line.usage.idle_hours, 4),
-        },
-    ),
-    ListColumn(
-        "observed", "OF OBSERVED", align="right", priority=2, sorts_largest_first=True,
-        cell=lambda line, _: Cell(
-            format_hours(line.usage.observed_hours or None), "quiet", sort=line.usage.observed_hours
-        ),
-        value=lambda line, _: round(line.usage.observed_hours, 4), json="observed_gpu_hours",
-        printed="table",
     ),
 )  # fmt: skip

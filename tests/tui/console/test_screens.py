@@ -6,8 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +39,7 @@ VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "nodes": (("tab",), ("a100-7",)),
     "node_gpus": (("tab", "enter"), ("bert-large-ft-m", "exporter")),
     "node_gpus_read": (("tab", "enter"), ("bert-large-ft-m", "Last XID 79")),
-    "users": ((*":users", "enter"), ("observed 4m", "8 of 8")),
+    "users": ((*":users", "enter"), ("idle now", "8 of 8")),
     "usage": (("N", "g", "u"), ("Last XID 79",)),
     "job": (("N", "g", "enter"), ("Successful", "loss from log lines", "exporter", *[" 0s "] * 4)),
     "yaml": (("N", "g", "y"), ("pytorchReplicaSpecs",)),
@@ -64,8 +62,6 @@ DEAR = ("new",)
 WITH_TELEMETRY = ("node_gpus_read", "users", "usage")
 """Views of a lab whose GPUs are measured; the others are of one without an exporter."""
 NONE_HERE = NoReadings(NoReadingsCause.NO_EXPORTER, "No DCGM exporter runs on it.")
-NOON = datetime(2026, 5, 14, 12, 0, tzinfo=UTC)
-LATER = NOON + timedelta(minutes=4)
 
 
 HOMES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
@@ -198,15 +194,12 @@ def telemetry_of_the_lab(console: Console, *, is_read: bool) -> TelemetryFeed:
     used = PodReadings("default", "bert-large-ft-master-0", usage)
     nodes = {node.name: NONE_HERE for node in console.snapshot.nodes if node.gpus_total}
     told = telemetry_of(*busy, *idle, pods=[used]) if is_read else telemetry_of(missing=nodes)
-    feed = feed_of(
+    return feed_of(
         ScriptedReader(told),
         jobs=lambda: console.snapshot.jobs,
         nodes=lambda: console.snapshot.nodes,
         read_s=3600.0,
     )
-    for at in (NOON, LATER):
-        feed.ledger.add([replace(gpu, read_at=at) for gpu in told.gpus], console.snapshot.jobs)
-    return feed
 
 
 async def resize(play: Playground, size: tuple[int, int]) -> tuple[str, str]:

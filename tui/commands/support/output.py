@@ -46,13 +46,6 @@ def write_stderr(text: str) -> None:
     sys.stderr.write(f"{sanitize_lines(text)}\n")
 
 
-def write_progress(text: str, *, is_last: bool = False) -> None:
-    """Print a line on stderr that the next one overwrites; nothing without a terminal."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{sanitize(text)}" + "\r\x1b[K" * is_last)
-        sys.stderr.flush()
-
-
 def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """Add `-o`."""
     parser.add_argument(

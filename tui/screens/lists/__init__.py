@@ -80,7 +80,7 @@ USERS = ViewDeclaration(
     "users",
     "Users",
     keys=(
-        sorting_key("users", "1", "idle_hours", "idle GPU-hours", "by idle"),
+        sorting_key("users", "1", "idle", "idle GPUs", "by idle"),
         sorting_key("users", "N", "user", "user"),
     ),
     focused=TABLE_FOCUSED,

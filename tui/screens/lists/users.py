@@ -1,4 +1,4 @@
-"""The idle report: GPUs held by each user's jobs, and their observed idle time."""
+"""The GPUs that each user's jobs hold, request and leave idle."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from typing import ClassVar
 
 from k8s.kinds import JobRef
 from tui.jobs.idle_report import (
-    IdleLedger,
     JobUsage,
     UserUsage,
-    format_hours,
-    format_observed,
     held_nodes,
     message_to_owner,
     usage_by_user,
@@ -46,16 +43,11 @@ class UsersView(TelemetryList):
     def _held_nodes(self) -> list[str]:
         return held_nodes(self.snapshot.jobs, self.snapshot.nodes)
 
-    @property
-    def _ledger(self) -> IdleLedger:
-        feed = self._telemetry.feed
-        return feed.ledger if feed is not None else IdleLedger()
-
     def render_rows(self, table: Table) -> None:
         """Fill the table and the lines around it."""
         snapshot, telemetry = self.snapshot, self._telemetry.newest
         table.empty = no_cluster(snapshot) or "No user holds or waits for GPUs here.\n0 shows all namespaces"
-        self._users = usage_by_user(snapshot.jobs, telemetry.gpus, self._ledger, snapshot.nodes)
+        self._users = usage_by_user(snapshot.jobs, telemetry.gpus, snapshot.nodes)
         columns = self.columns_of(COLUMNS)
         table.set_columns(
             columns,
@@ -65,15 +57,11 @@ class UsersView(TelemetryList):
                 for line in lines_of(user)
             ],
         )
-        self.set_list_title(f"Users ({len(self._users)})", *self._title_parts())
+        read = source_text(self._telemetry.newest.nodes.values(), datetime.now(UTC))
+        self.set_list_title(f"Users ({len(self._users)})", read)
         self.set_line("notice", snapshot.stale or self._why_not())
         self.set_line("totals", self._totals())
         self._telemetry.follow()
-
-    def _title_parts(self) -> tuple[str, str]:
-        read = source_text(self._telemetry.newest.nodes.values(), datetime.now(UTC))
-        observed = format_observed(self._ledger)
-        return f"observed {observed}" if observed else "nothing observed yet", read
 
     def _why_not(self) -> str:
         wanted = self._held_nodes()
@@ -89,10 +77,10 @@ class UsersView(TelemetryList):
     def _totals(self) -> str:
         held = sum(each.total.gpus_held for each in self._users)
         requested = sum(each.total.gpus_requested for each in self._users)
-        idle = [each.total.idle_hours for each in self._users if each.total.idle_hours is not None]
-        hours = f"{format_hours(sum(idle))} GPU-hours idle" if idle else "idle hours not known"
+        idle = [each.total.gpus_idle for each in self._users if each.total.gpus_idle is not None]
+        now = f"{sum(idle)} idle now" if idle else "idle not known"
         users, gpus = plural(len(self._users), "user"), plural(held, "GPU")
-        return f"Σ {users} · {gpus} held · {requested - held} waited for · {hours} · c: message"
+        return f"Σ {users} · {gpus} held · {requested - held} waited for · {now} · c: message"
 
     def _under_cursor(self) -> tuple[UserUsage, JobUsage] | None:
         key = self.selected_row()
@@ -118,7 +106,7 @@ class UsersView(TelemetryList):
         if found is None:
             return ""
         user, usage = found
-        return message_to_owner(usage, user.jobs, format_observed(self._ledger))
+        return message_to_owner(usage, user.jobs)
 
 
 def _key(usage: JobUsage) -> str:
