@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 from urllib.parse import urlsplit
 
 from k8s.client.client import Client
+from k8s.client.server_version import fetch_version
 from k8s.cluster.discovery import discover
-from k8s.errors import KubeError
-from k8s.jobs.permissions import Permission, ResourceAttributes
+from k8s.cluster.rules_review import fetch_rules
+from k8s.errors import Forbidden, KubeError, NotFound
+from k8s.jobs.permissions import Permission, ResourceAttributes, review
 from k8s.kinds import CREATABLE, KINDS, JobKind
 from k8s.models.resources import CLAIMS, EVENTS, NAMESPACES, NODES, PODS
 from tui.options import ConsoleOptions
 from tui.runs.store import RUNS_FILE, RunStore
+from tui.terminal import clipboard, tty_state
 from tui.text.format import memory, plural
 
 # Packages to report; the last two are needed by trainers only.
@@ -23,6 +28,7 @@ PACKAGES = ("gpuconsole", "textual", "kubernetes", "aiohttp", "plotext", "torch"
 # Collections that the console lists in any cluster.
 LISTED = (NODES, PODS, EVENTS, CLAIMS, NAMESPACES)
 
+Values = dict[str, Any]
 AllowedVerbs = Mapping[str, Mapping[str, bool | None]]
 """Resource to verb to permission; None if the cluster does not say."""
 Review = Callable[[ResourceAttributes], Awaitable[Permission]]
@@ -59,6 +65,16 @@ def files(options: ConsoleOptions) -> dict[str, str]:
     }
 
 
+def terminal() -> dict[str, str]:
+    """Return facts about the terminal."""
+    return {
+        "name": os.environ.get("TERM", ""),
+        "colours": tty_state.colours(),
+        "over SSH": "yes" if tty_state.is_remote() else "no",
+        "copies go to": clipboard.way(),
+    }
+
+
 def runs_text(options: ConsoleOptions) -> str:
     """Describe the records of past runs: `12 runs, 40K`."""
     store = RunStore(options.state_folder)
@@ -74,12 +90,63 @@ def address(host: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-async def fetch_allowed_verbs(client: Client, review: Review) -> AllowedVerbs:
-    """Check the user's permissions on everything the console shows, and on jobs.
+async def read_info(
+    options: ConsoleOptions,
+    client: Client | None,
+    problem: str = "",
+    *,
+    namespace: str = "",
+    review: Review | None = None,
+) -> Values:
+    """Return versions, files, terminal, and the cluster with the user's permissions.
 
-    Raises:
-        KubeError: `review` raised it.
+    Args:
+        options: Name the files.
+        client: The cluster; None without one.
+        problem: Reason that there is none.
+        namespace: Namespace of the permissions; empty for that of the context.
+        review: Answers whether the user may do something; None asks the cluster.
     """
+    cluster: Values | None = None
+    if client is not None:
+        config = client.config
+        namespace = namespace or config.namespace
+        cluster = {
+            "context": config.context,
+            "host": address(config.host),
+            "user": config.user,
+            **({"acts_as": config.acts_as} if config.acts_as else {}),
+            "namespace": namespace,
+        }
+        try:
+            cluster["server_version"] = await _server_version(client)
+            review = review or await _reviewer(client, namespace)
+            cluster["may"] = await _fetch_allowed_verbs(client, review)
+        except KubeError as error:
+            problem = str(error)
+    local = {"versions": versions(), "files": files(options), "terminal": terminal()}
+    return {**local, "cluster": cluster, "problem": problem}
+
+
+async def _reviewer(client: Client, namespace: str) -> Review:
+    rules = await fetch_rules(client, namespace)
+
+    async def ask(need: ResourceAttributes) -> Permission:
+        if rules.refuse(need.verb, need.group, need.plural):
+            return Permission(False)
+        return await review(client, need, namespace)
+
+    return ask
+
+
+async def _server_version(client: Client) -> str:
+    try:
+        return str((await fetch_version(client)).get("gitVersion") or "")
+    except (NotFound, Forbidden):
+        return ""  # it need not be readable
+
+
+async def _fetch_allowed_verbs(client: Client, review: Review) -> AllowedVerbs:
     kinds = await _kinds(client)
     questions = [("list", resource) for resource in LISTED]
     questions += [(verb, kind.resource) for kind in kinds for verb in _verbs(kind)]
@@ -112,6 +179,29 @@ def verbs_text(verbs: Mapping[str, bool | None]) -> str:
 
 def _may(is_allowed: bool | None) -> str:
     return "perhaps may" if is_allowed is None else "may" if is_allowed else "may not"
+
+
+def info_text(found: Values, past_runs: str, more: Iterable[tuple[str, str]] = ()) -> str:
+    """Return the facts of `read_info` as text.
+
+    Args:
+        found: The facts.
+        past_runs: Describes the stored records.
+        more: Names and values about the cluster.
+    """
+    cluster = found["cluster"] or {}
+    named = [(name, text) for name, text in cluster.items() if isinstance(text, str)]
+    problems = [("problem", line) for line in found["problem"].split("\n")]
+    may = [(name, verbs_text(verbs)) for name, verbs in cluster.get("may", {}).items()]
+    return as_text(
+        (
+            ("Versions", [(name, text or "not installed") for name, text in found["versions"].items()]),
+            ("Files", (*found["files"].items(), ("past runs", past_runs))),
+            ("Terminal", found["terminal"].items()),
+            ("Cluster", [*named, *more, *problems]),
+            *([(f"This user, in namespace {cluster['namespace']}", may)] if may else ()),
+        )
+    )
 
 
 def as_text(sections: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> str:

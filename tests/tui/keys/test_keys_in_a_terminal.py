@@ -42,7 +42,7 @@ def test_one_key_suspends_the_console_and_another_copies_by_osc52(tmp_path: Path
         terminal.signal(signal.SIGCONT)
         terminal.wait_for("away / vision")
         terminal.send(":info\r")
-        terminal.wait_for("What you may do")
+        terminal.wait_for("gpuconsole ")
         terminal.send("c")
         terminal.wait_for(lambda _: COPIED.search(terminal.output) is not None)
         found = COPIED.search(terminal.output)
