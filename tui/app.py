@@ -353,9 +353,9 @@ class Console(PacedApp[int]):
         return self.screen.is_drawable if isinstance(self.screen, View) else super().accepts_keys()
 
     def on_key(self, event: events.Key) -> None:
-        """Name the replacement of a removed key."""
+        """Name the replacement of a removed key, also over a form."""
         if words := REMOVED.get(event.key):
-            self.notify(words, severity="warning")
+            super().notify(words, severity="warning", markup=False)
 
     def on_action_request(self, request: ActionRequest) -> None:
         """Run the requested action, or report why not."""
