@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,16 @@ def one_thread() -> None:
     """Let torch compute without threads that wait for each other: on a busy machine these cost most."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def imported_torchvision() -> None:
+    """Import torchvision, which is no test's own cost."""
+    if find_spec("torchvision") is None:
+        pytest.skip("needs torchvision, which gpuconsole[trainer] brings")
+    from trainer.distributed.torchvision import import_torchvision
+
+    import_torchvision("models", "")
 
 
 @pytest.fixture

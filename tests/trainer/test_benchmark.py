@@ -5,7 +5,6 @@ import re
 import signal
 import sys
 import time
-from importlib.util import find_spec
 from typing import Any, cast
 
 import pytest
@@ -85,9 +84,8 @@ def test_the_lines_are_those_of_horovods_benchmark() -> None:
     ]
 
 
+@pytest.mark.usefixtures("imported_torchvision")
 def test_a_network_is_measured_on_images_of_its_size() -> None:
-    if find_spec("torchvision") is None:
-        pytest.skip("needs torchvision")
     with torch.device("meta"):
         for name in find("mpi").argument("model").choices:
             network, size = make_network(name)
