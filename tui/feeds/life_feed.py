@@ -419,7 +419,8 @@ class LifeFeed:
                 if not values:
                     await self._add_losses(reads, new)
             if not values:
-                values = await asyncio.to_thread(_losses_in, tail)  # up to a tenth of a second
+                curves = await asyncio.to_thread(log_curves, tail)  # up to a tenth of a second
+                values = _losses_of(curves)
         self.runs.add(with_alerts(self._newest(reads), reads.alerts))
         self._publish(reads.job, values)
 
@@ -533,10 +534,6 @@ async def read_life(
 
 def _is_broken(losses: Sequence[float]) -> bool:
     return bool(losses) and not math.isfinite(losses[-1])
-
-
-def _losses_in(lines: Iterable[LogLine]) -> Sequence[float]:
-    return _losses_of(log_curves(lines))
 
 
 def _losses_of(curves: Sequence[ScalarCurve]) -> Sequence[float]:

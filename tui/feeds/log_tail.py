@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from k8s.client.client import Client
-from k8s.logs import JobLogs, LogRequest, LogSelection, Target, failed_selection, targets_of
+from k8s.logs import LogRequest, LogSelection, Target, failed_selection, targets_of
 from k8s.snapshot import Job
 
 TAIL = LogRequest(tail=500)
@@ -51,8 +50,3 @@ def step(job: Job, wanted: LogSelection | None, steps: int) -> LogSelection | No
     if now is None:
         return None
     return found[(found.index(now) + steps) % len(found) if now in found else 0].selection
-
-
-def open_tail(client: Client, choice: TailChoice) -> JobLogs:
-    """Return a reader of this log only."""
-    return JobLogs(client, [choice.target], request=TAIL, max_streams=1)

@@ -255,14 +255,15 @@ class JobPane(Container, can_focus=True):
         return f"{found.why[:1].upper()}{found.why[1:]}." if found.is_allowed is False else ""
 
     def _tail_of(self, client: Client, job: Job, choice: TailChoice) -> _Tail:
-        from tui.feeds.log_tail import open_tail
+        from k8s.logs import JobLogs
+        from tui.feeds.log_tail import TAIL
 
         now_s = asyncio.get_running_loop().time()
         tail = self._tail
         if tail is not None and tail.is_of(client, job, choice, now_s):
             tail.logs.set_targets([choice.target])
             return tail
-        logs = open_tail(client, choice)
+        logs = JobLogs(client, [choice.target], request=TAIL, max_streams=1)
         tail = _Tail(client, job.uid, choice, logs, logs.open(choice.selection), logs.open(choice.selection))
         tail.points.on_news = self._scan_soon
         self._tail = tail
