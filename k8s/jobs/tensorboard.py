@@ -45,10 +45,10 @@ async def find_tensorboard(client: Client, job: Job) -> PodPort:
     namespace, name = job.ref.namespace, job.ref.name
     seen = ""
     for service in await _services(client, job):
-        seen = text_of(nested(service, "metadata").get("name"))
+        seen = text_of(_at(service, "metadata").get("name"))
         for pod in await _pods_behind(client, service, namespace):
             if port := _target_port(_service_port(service), pod):
-                return PodPort(namespace, text_of(nested(pod, "metadata").get("name")), port)
+                return PodPort(namespace, text_of(_at(pod, "metadata").get("name")), port)
     for instance in sorted(job.instances, key=lambda each: not each.is_chief)[:_PODS_ASKED]:
         with suppress(NotFound, Forbidden):
             if instance.pod and (port := _own_port(await client.get(PODS, instance.pod, namespace))):
@@ -73,7 +73,7 @@ async def tensorboard_proxy(client: Client, job: Job) -> str:
     """
     namespace = job.ref.namespace
     for service in await _services(client, job):
-        name = text_of(nested(service, "metadata").get("name"))
+        name = text_of(_at(service, "metadata").get("name"))
         port = _service_port(service).get("port")
         return f"{SERVICES.path(namespace)}/{name}{f':{port}' if port else ''}/proxy"
     place = await find_tensorboard(client, job)
@@ -97,8 +97,8 @@ async def find_tensorboard_url(client: Client, job: Job) -> str | None:
     selector = ",".join(f"{key}={value}" for key, value in _arena_labels(job.ref.name).items())
     with suppress(Forbidden, NotFound):
         for service in await client.list(SERVICES, job.ref.namespace, label_selector=selector):
-            port = next(iter(_dicts(nested(service, "spec").get("ports"))), {})
-            for each in _dicts(nested(service, "status", "loadBalancer").get("ingress")):
+            port = next(iter(_dicts(_at(service, "spec").get("ports"))), {})
+            for each in _dicts(_at(service, "status", "loadBalancer").get("ingress")):
                 if host := each.get("ip") or each.get("hostname"):
                     return f"http://{host}:{port.get('port')}"
             if port.get("nodePort") and (host := _first_ready(await client.list(NODES))):
@@ -108,7 +108,7 @@ async def find_tensorboard_url(client: Client, job: Job) -> str | None:
 
 def _first_ready(nodes: Iterable[Manifest]) -> str:
     for node in filter(_is_ready, nodes):
-        for address in _dicts(nested(node, "status").get("addresses")):
+        for address in _dicts(_at(node, "status").get("addresses")):
             if address.get("type") == "InternalIP":
                 return text_of(address.get("address"))
     return ""
@@ -119,18 +119,18 @@ def _arena_labels(job_name: str) -> Mapping[str, str]:
 
 
 def _is_of_arena(service: Manifest, job_name: str) -> bool:
-    return _arena_labels(job_name).items() <= nested(service, "metadata", "labels").items()
+    return _arena_labels(job_name).items() <= _at(service, "metadata", "labels").items()
 
 
 def _serves_tensorboard(service: Manifest, job_name: str) -> bool:
-    name = text_of(nested(service, "metadata").get("name"))
+    name = text_of(_at(service, "metadata").get("name"))
     is_named_so = job_name in name and name.replace(job_name, "", 1).strip("-") == WORD
     return is_named_so or _is_of_arena(service, job_name)
 
 
 def _service_port(service: Manifest) -> Manifest:
     # By name, else by number, else the first.
-    ports = _dicts(nested(service, "spec").get("ports"))
+    ports = _dicts(_at(service, "spec").get("ports"))
 
     def likeness(port: Manifest) -> bool:
         return WORD not in str(port.get("name")) and PORT not in (port.get("port"), port.get("targetPort"))
@@ -139,7 +139,7 @@ def _service_port(service: Manifest) -> Manifest:
 
 
 async def _pods_behind(client: Client, service: Manifest, namespace: str) -> list[Manifest]:
-    selector = nested(service, "spec", "selector")
+    selector = _at(service, "spec", "selector")
     if not selector:
         return []
     chosen = ",".join(f"{key}={value}" for key, value in selector.items())
@@ -148,8 +148,8 @@ async def _pods_behind(client: Client, service: Manifest, namespace: str) -> lis
 
 def _is_ready(obj: Manifest) -> bool:
     # A pod or a node.
-    conditions = _dicts(nested(obj, "status").get("conditions"))
-    is_leaving = bool(nested(obj, "metadata").get("deletionTimestamp"))
+    conditions = _dicts(_at(obj, "status").get("conditions"))
+    is_leaving = bool(_at(obj, "metadata").get("deletionTimestamp"))
     ready = {"type": "Ready", "status": "True"}.items()
     return not is_leaving and any(ready <= each.items() for each in conditions)
 
@@ -164,16 +164,24 @@ def _target_port(service_port: Manifest, pod: Manifest) -> int:
 
 def _own_port(pod: Manifest) -> int:
     # 0 without one.
-    if nested(pod, "status").get("phase") != "Running":
+    if _at(pod, "status").get("phase") != "Running":
         return 0
     return next((number for name, number in _ports(pod) if number == PORT or WORD in name), 0)
 
 
 def _ports(pod: Manifest) -> Iterator[tuple[str, int]]:
-    for container in _dicts(nested(pod, "spec").get("containers")):
+    for container in _dicts(_at(pod, "spec").get("containers")):
         for port in _dicts(container.get("ports")):
             if isinstance(number := port.get("containerPort"), int):
                 yield text_of(port.get("name")), number
+
+
+def _at(obj: object, *names: str) -> Manifest:
+    # Empty for a malformed object too: no other Service or pod shall suffer from it.
+    try:
+        return nested(obj, *names) if isinstance(obj, dict) else {}
+    except TypeError:
+        return {}
 
 
 def _dicts(found: object) -> Iterable[Manifest]:

@@ -177,10 +177,10 @@ def read_root(path: Path, example: str, *, must_be_own: bool = False) -> yaml.Ma
 
 def read_switch(value: yaml.Node) -> bool:
     """Return a boolean, or raise `BadValue`."""
-    found = yaml.safe_load(value.value) if isinstance(value, yaml.ScalarNode) else None
-    if value.tag != _SWITCH or not isinstance(found, bool):
+    words: dict[str, bool] = yaml.SafeLoader.bool_values
+    if value.tag != _SWITCH or not isinstance(value, yaml.ScalarNode) or value.value.lower() not in words:
         raise BadValue("true or false is expected")
-    return found
+    return words[value.value.lower()]
 
 
 def read_text(value: yaml.Node, why: str) -> str:
@@ -203,8 +203,8 @@ def _service(value: yaml.Node) -> str:
 
 def _days(value: yaml.Node) -> float:
     try:
-        days = float(yaml.safe_load(value.value)) if value.tag in _NUMBERS else 0.0
-    except (TypeError, ValueError, OverflowError):
+        days = float(yaml.SafeLoader("").construct_object(value)) if value.tag in _NUMBERS else 0.0
+    except (LookupError, ValueError, OverflowError, yaml.YAMLError):
         days = 0.0
     if not 0 < days <= MAX_DAYS:
         raise BadValue(f"a number of days is expected, more than 0 and at most {MAX_DAYS}")

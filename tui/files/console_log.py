@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import sys
@@ -10,6 +11,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
+from k8s.errors import KubeError
 from k8s.text.redact import Redactor
 from k8s.text.sanitize import sanitize_lines
 from tui.files.private_file import make_private_folder
@@ -29,7 +31,12 @@ class ConsoleLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Append a record to the file, and write it to stderr if that was asked for."""
+        error = record.exc_info[1] if record.exc_info else None
         try:
+            if isinstance(error, KubeError | OSError):  # expected: its traceback would look like a bug
+                record = copy.copy(record)
+                record.msg, record.args = f"{record.getMessage()}: {error}", None
+                record.exc_info = record.exc_text = None
             text = sanitize_lines(Redactor().text(self.format(record)))
         except Exception:  # a library's wrong format
             self.handleError(record)

@@ -180,26 +180,36 @@ def merge(files: Sequence[Path]) -> Kubeconfig:
 
 # Keys of one mapping, merge keys (`<<`) included.
 _MOST_KEYS = 10_000
+# libyaml overflows the stack of the process somewhere above 20,000 levels. A level needs a bracket, or an
+# indicator further to the right.
+_MOST_LEVELS = 5_000
+_FAR_RIGHT = re.compile(rf"^.{{{_MOST_LEVELS}}}.*[-?:](?:\s|$)", re.MULTILINE)
 
 
 def _parse(path: Path) -> Mapping[str, Any]:
     import yaml
 
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    text = read_named_file(path).decode()
+    is_deep = text.count("[") + text.count("{") > _MOST_LEVELS or _FAR_RIGHT.search(text)
+    base = yaml.SafeLoader if is_deep else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc,valid-type]
         def flatten_mapping(self, node: yaml.MappingNode) -> None:
             super().flatten_mapping(node)
             if len(node.value) > _MOST_KEYS:  # merge keys of merge keys grow exponentially
                 raise yaml.constructor.ConstructorError(None, None, "too many merged keys", node.start_mark)
 
     try:
-        found = yaml.load(read_named_file(path).decode(), Loader)
+        found = yaml.load(text, Loader)
     except yaml.MarkedYAMLError as error:
         if error.problem_mark is None:
             raise ValueError(_NO_YAML) from None
         problem = _QUOTED.sub("…", error.problem or "no YAML")
         raise ValueError(f"line {error.problem_mark.line + 1}: {problem}") from None
-    except yaml.YAMLError:
+    except (yaml.YAMLError, AttributeError, LookupError, ValueError):  # a value that is not what its tag says
         raise ValueError(_NO_YAML) from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if found is None:
         return {}
     if not isinstance(found, dict):

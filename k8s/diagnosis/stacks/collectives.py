@@ -10,6 +10,8 @@ from k8s.text.sanitize import sanitize
 
 # A rank may be this much later than the others without being stuck.
 _LATE_S = 2.0
+# Times as large as this do not fit a float with the others.
+_MOST_NS = 2**63
 _LONGEST_NAME = 60
 # All ranks must give these the same sizes.
 _OF_EQUAL_SIZE = ("all_reduce", "broadcast", "reduce", "allreduce")
@@ -68,7 +70,7 @@ def _operations(entries: object) -> Iterable[tuple[int, Operation]]:
     for each in entries if isinstance(entries, list) else ():
         if isinstance(each, dict):
             number, created = each.get("collective_seq_id"), each.get("time_created_ns")
-            if isinstance(number, int) and isinstance(created, int):
+            if isinstance(number, int) and isinstance(created, int) and created < _MOST_NS:
                 name = sanitize(str(each.get("profiling_name")))[:_LONGEST_NAME]
                 name = name.rpartition(":")[2].lstrip("_")
                 is_done = each.get("retired") is True or each.get("state") == "completed"
@@ -98,7 +100,7 @@ def _compare_group(
     if not waiting:
         return None
     each = entered[waiting[0]]
-    age_s = min(now_ns.get(rank, 0) - entered[rank].created_ns for rank in waiting) / 1e9
+    age_s = min(min(now_ns.get(rank, 0), _MOST_NS) - entered[rank].created_ns for rank in waiting) / 1e9
     if age_s < _LATE_S:
         return None
     what = f"{each.name} #{number}{where}"

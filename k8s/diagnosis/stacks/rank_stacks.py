@@ -200,7 +200,7 @@ def parse_answer(answer: bytes, instance: Instance) -> tuple[list[RankProcess], 
         try:
             document = json.loads(text)
             now_ns, found = int(document["now_ns"]), list(document["processes"])
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
             return [], f"{instance.name} sent an answer that cannot be read."
     found = [each for each in found if isinstance(each, dict)]
     processes = [_process(each, instance, now_ns) for each in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -262,6 +263,18 @@ KEYS = ("rank", "state", "wchan", "command", "stack", "source", "lines", "failed
 
 
 @example([None, {}], 0)
+@example([], math.inf)
+@example(
+    [
+        {
+            "rank": rank,
+            "stack": ALL_REDUCE,
+            "recorder": {"0": [{"collective_seq_id": 1, "time_created_ns": at}]},
+        }
+        for rank, at in enumerate((-(10**400), 10**400, 1))
+    ],
+    10**400,
+)
 @given(
     st.lists(json_values | st.fixed_dictionaries(dict.fromkeys(KEYS, json_values)), max_size=4), json_values
 )

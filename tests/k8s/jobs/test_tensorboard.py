@@ -70,6 +70,15 @@ async def test_a_port_that_is_named_is_looked_up_in_the_pod() -> None:
     assert place == PodPort("default", "new", 8080)
 
 
+@pytest.mark.parametrize("bad", [None, True, 7, "x", [None], {"metadata": 1}, {"metadata": {"labels": [1]}}])
+async def test_a_malformed_service_or_pod_is_left_out(bad: Any) -> None:
+    broken = [{**ARENA, key: bad} for key in ARENA]
+    place, _ = await found(
+        [bad, *broken, ARENA], [bad, *({**serving("a"), "status": bad},), serving("tb-7c")]
+    )
+    assert place.pod == "tb-7c"
+
+
 @pytest.mark.parametrize(
     ("name", "is_its"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 from textual.widget import Widget
 
+from k8s.errors import Unreachable
 from tests.support.playground import Playground, console_on, some_objects
+from tui.files.console_log import ConsoleLog, start_log
 from tui.screens.lists.jobs import JobsView
 from tui.screens.lists.nodes import NodesView
 from tui.terminal.driver import PacedApp
@@ -137,3 +140,17 @@ def test_a_full_log_is_rotated_and_one_old_log_is_kept(tmp_path: Path) -> None:
     for text in "abc":
         append_to_log(log, text * LARGEST_LOG_BYTES)
     assert [path.read_text()[25] for path in sorted(tmp_path.iterdir())] == ["c", "b"]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_bug"), [(Unreachable("Could not list pods.", "No answer."), False), (TypeError("x"), True)]
+)
+def test_only_bugs_leave_tracebacks_in_the_log(tmp_path: Path, error: Exception, is_bug: bool) -> None:
+    start_log(tmp_path / "gpuconsole.log", 0, is_on_stderr=False)
+    try:
+        logging.getLogger("asyncio").error("Task exception was never retrieved", exc_info=error)
+    finally:
+        (handler,) = (each for each in logging.getLogger().handlers if isinstance(each, ConsoleLog))
+        logging.getLogger().removeHandler(handler)
+    written = (tmp_path / "gpuconsole.log").read_text()
+    assert (str(error) in written, "Traceback" in written or "TypeError" in written) == (True, is_bug)

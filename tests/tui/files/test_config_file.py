@@ -153,6 +153,8 @@ VALID: dict[str, dict[str, Any]] = {
         ("finished_days: true\n", "line 1, finished_days: a number of days is expected"),
         ("theme: dark\nprometheus: http://prom:9090\n", "line 2, prometheus: a service is expected"),
         ("prometheus: [a]\n", "line 1, prometheus: a service is expected"),
+        (f"loss: '{'[' * 3000}'\n", "line 1, loss: true or false is expected"),
+        (f"finished_days: !!int '{'[' * 3000}'\n", "line 1, finished_days: a number of days"),
         ("aliases: [a]\n", "line 1, aliases: commands are expected, as `failed: jobs /status:failed`."),
         ("aliases:\n  a b: jobs\n", "line 2, aliases: commands are expected"),
         ("aliases:\n  a: [jobs]\n", "line 2, aliases: commands are expected"),

@@ -143,16 +143,32 @@ def test_an_unreadable_or_oversized_file_is_rejected_by_every_reader(
 LINKS = ",".join(["*{0}"] * 10)
 TEXTS = {
     "nested": "a: " + "{a: " * 4_000,
+    # libyaml overflows the stack of the process.
+    "deep": "[" * 90_000,
+    "deep block": "- " * 70_000,
     "aliases": "a0: &a0 [x]\n"
     + "".join(f"a{n + 1}: &a{n + 1} [{LINKS.format(f'a{n}')}]\n" for n in range(11)),
     "merges": "a0: &a0 {x: 1}\n"
     + "".join(f"a{n + 1}: &a{n + 1} {{<<: [{LINKS.format(f'a{n}')}]}}\n" for n in range(9)),
+    "no date": "a: !!timestamp x\n",
+    "no switch": "a: !!bool x\n",
+    "no number": "a: [!!int '', !!float '']\n",
     "twice": "theme: dark\nkind: Job\nkind: Job\ntheme: light\njobs.logs: L\njobs.logs: K\n",
     "tab": "kind: Job\n\tmetadata: 1\n",
 }
 NO_PROBLEM = {("kubeconfig", "twice"), ("kubeconfig", "aliases")}
 """Texts that kubectl accepts too."""
-WORDS = {"nested": "nested too deeply", "twice": "is given twice", "tab": "tab", "aliases": "", "merges": ""}
+DEEP = dict.fromkeys(("nested", "deep", "deep block"), "nested too deeply")
+WORDS = {
+    **DEEP,
+    "twice": "is given twice",
+    "tab": "tab",
+    "aliases": "",
+    "merges": "",
+    "no date": "",
+    "no switch": "",
+    "no number": "",
+}
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -163,5 +179,7 @@ def test_hostile_yaml_is_rejected_with_a_readable_message(tmp_path: Path, reader
     problem = {**YAML_READERS, **TEXT_READERS}[reader](path)
     assert bool(problem) is ((reader, text) not in NO_PROBLEM)
     assert "recursion" not in problem
-    if reader not in ("theme", "kubeconfig"):  # TOML is no YAML; libyaml and kubectl have words of their own
+    if reader != "theme" and (
+        reader != "kubeconfig" or text.startswith("deep")
+    ):  # TOML is no YAML; libyaml and kubectl have words of their own
         assert WORDS[text] in problem.replace("'\\t'", "tab")

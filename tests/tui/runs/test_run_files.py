@@ -429,3 +429,14 @@ LARGE: list[tuple[str, Callable[[int], bytes]]] = [
 def test_excessive_numbers_and_nesting_do_not_stop_the_reader(make: Callable[[int], bytes]) -> None:
     files = read("log.jsonl", make(0) + lines({"step": 2, "loss": 1.0}))
     assert points_of(files)["loss"][-1] == (2, 1.0)
+
+
+def test_steps_of_mmcv_too_large_to_add_stay_at_the_largest() -> None:
+    largest = 2**62 - 2**10
+    lines = [
+        {"mode": mode, "epoch": n, "iter": largest, "loss": 0.5}
+        for n in (1, 2, 3)
+        for mode in ("train", "val")
+    ]
+    found = points_of(read("a.log.json", "\n".join(map(json.dumps, lines)).encode() + b"\n"))
+    assert [step for step, _ in found["loss"]][1:] == [2**62]

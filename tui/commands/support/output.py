@@ -58,17 +58,16 @@ def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS
 
 
 def write(text: str) -> None:
-    """Print part of the result: unchanged to a pipe or file, sanitized to a terminal."""
-    shown = sanitize_lines(text) if sys.stdout.isatty() else text
-    sys.stdout.write(f"{shown}\n")
+    """Print part of the result, sanitized: what a pipe or file holds may reach a terminal later."""
+    sys.stdout.write(f"{sanitize_lines(text)}\n")
 
 
 def write_csv(rows: Iterable[Sequence[object]]) -> None:
-    """Print rows as CSV, safe for spreadsheets, and sanitized on a terminal."""
+    """Print rows as CSV, safe for spreadsheets and terminals."""
     from tui.files.csv_export import escape_formula
 
     lines = csv.writer(sys.stdout, lineterminator="\n")
-    clean = sanitize if sys.stdout.isatty() else str
+    clean = sanitize if sys.stdout.isatty() else sanitize_lines  # a cell may have lines
     lines.writerows(
         [escape_formula(clean(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows
     )
@@ -81,7 +80,7 @@ def write_object(found: Any, form: str) -> None:
 
         write(to_yaml(found).removesuffix("\n"))
     else:
-        write(json.dumps(found, indent=2))
+        sys.stdout.write(f"{json.dumps(found, indent=2)}\n")  # ASCII, and often long
 
 
 def write_table(

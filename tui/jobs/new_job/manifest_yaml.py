@@ -38,6 +38,18 @@ class Loader(yaml.SafeLoader):
         except RecursionError as error:
             raise yaml.composer.ComposerError(None, None, "it is nested too deeply", None) from error
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Build a value.
+
+        Raises:
+            ConstructorError: It is not what its tag says.
+        """
+        try:
+            return super().construct_object(node, deep)
+        except (AttributeError, LookupError, ValueError) as error:
+            problem = f"this is not a value of the type {node.tag.rpartition(':')[2]}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
+
     def construct_document(self, node: yaml.Node) -> Any:
         """Build the values of a document.
 

@@ -47,6 +47,7 @@ _SPECIAL = {"NaN": math.nan, "nan": math.nan, "Infinity": math.inf, "-Infinity":
 _SPECIAL |= {"inf": math.inf, "-inf": -math.inf}
 _EARLIEST_S = 1e8
 _DEPTH = 4
+_MOST_STEP = 2**62
 
 
 class RecordStream(EventStream):
@@ -109,13 +110,13 @@ class RecordStream(EventStream):
     def _within_epoch(self, step: int, epoch: float, *, is_training: bool) -> int:
         # mmcv counts iterations within the epoch, those of its validation by themselves.
         if not is_training:
-            return self._starts.get(self._epoch, 0) + self._last
+            return min(self._starts.get(self._epoch, 0) + self._last, _MOST_STEP)
         if epoch != self._epoch:
             start = self._starts.get(self._epoch, 0) + (self._last if step <= self._last else 0)
             self._starts.setdefault(epoch, start)
             self._epoch = epoch
         self._last = step
-        return self._starts.get(epoch, 0) + step
+        return min(self._starts.get(epoch, 0) + step, _MOST_STEP)
 
 
 class LineStream(RecordStream):
@@ -302,7 +303,7 @@ def _numbers(
 
 
 def _whole(number: float) -> int | None:
-    return int(number) if abs(number) < 2**62 else None
+    return int(number) if abs(number) < _MOST_STEP else None
 
 
 def _cell(text: str) -> object:
