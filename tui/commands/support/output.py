@@ -59,7 +59,12 @@ def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS
 
 def write(text: str) -> None:
     """Print part of the result, sanitized: what a pipe or file holds may reach a terminal later."""
-    sys.stdout.write(f"{sanitize_lines(text)}\n")
+    sys.stdout.write(f"{_clean(text)}\n")
+
+
+def _clean(text: str) -> str:
+    # Programs that read a pipe may need the tabs.
+    return sanitize_lines(text) if sys.stdout.isatty() else "\t".join(map(sanitize_lines, text.split("\t")))
 
 
 def write_csv(rows: Iterable[Sequence[object]]) -> None:
@@ -67,7 +72,7 @@ def write_csv(rows: Iterable[Sequence[object]]) -> None:
     from tui.files.csv_export import escape_formula
 
     lines = csv.writer(sys.stdout, lineterminator="\n")
-    clean = sanitize if sys.stdout.isatty() else sanitize_lines  # a cell may have lines
+    clean = sanitize if sys.stdout.isatty() else _clean
     lines.writerows(
         [escape_formula(clean(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows
     )
