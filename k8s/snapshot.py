@@ -375,7 +375,7 @@ class Job:
 
     @property
     def curve_trouble(self) -> str:
-        """Return what its curves show to be wrong; empty if nothing."""
+        """Return the fault that its curves show; empty if there is none."""
         if self.has_nan:
             return f"its {'last' if self.status == 'Succeeded' else 'newest'} loss is not a finite number"
         return self.alerts[0].text if self.alerts else ""
