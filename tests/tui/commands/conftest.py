@@ -209,7 +209,8 @@ async def cluster() -> AsyncIterator[ScriptedCluster]:
         jobs = json.loads((RECORDED / "pytorchjobs.json").read_bytes())["items"]
         serving.say("/apis/kubeflow.org/v1/pytorchjobs", page(jobs))
         serving.say("/apis/batch/v1/jobs", page([]))
-        serving.say("/api/v1/namespaces/default", Answer({"metadata": {"name": "default"}}))
+        for name in ("default", "vision"):
+            serving.say(f"/api/v1/namespaces/{name}", Answer({"metadata": {"name": name}}))
         serving.accept_companions("default")
         serving.say("/version", Answer(json.loads((RECORDED / "version.json").read_bytes())))
         yield serving

@@ -215,6 +215,7 @@ async def test_a_new_tag_does_not_take_keys_from_the_filter_prompt(tmp_path: Pat
         assert "train/loss" not in play.text
 
 
+@pytest.mark.slow
 async def test_keys_of_help_and_of_an_event_in_full_scroll_and_close_it(tmp_path: Path) -> None:
     long = event("long", ("Pod", "p"), "Long", "\n".join(f"word {number}" for number in range(60)))
     async with world(tmp_path, size=(80, 20)) as play:

@@ -150,6 +150,7 @@ async def test_a_context_command_with_a_name_switches_immediately(tmp_path: Path
             await clusters.until_shown(name, f"job-{name}")
 
 
+@pytest.mark.slow
 async def test_esc_leaves_the_list_of_contexts_and_the_filter_works_in_it(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
         play = clusters.play

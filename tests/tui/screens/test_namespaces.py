@@ -137,6 +137,7 @@ async def test_namespaces_known_from_jobs_are_suggested_while_typing(tmp_path: P
         await play.until(lambda: field._suggestion == "ns vision")
 
 
+@pytest.mark.slow
 async def test_namespaces_are_sorted_and_left(tmp_path: Path) -> None:
     async with console_on(tmp_path, **objects()) as play:
         serve(play.cluster, NAMESPACES, *ALL, namespace("zoo"))

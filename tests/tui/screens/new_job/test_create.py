@@ -24,6 +24,7 @@ NO_DRY_RUNS = refusal(400, 'admission webhook "x" does not support dry run', "Ba
 TAKEN = refusal(409, "exists", "AlreadyExists")
 
 
+@pytest.mark.slow
 async def test_one_key_opens_a_confirmation_and_enter_creates_the_confirmed_job(tmp_path: Path) -> None:
     async with form(tmp_path, ECHO) as it:
         await it.go("image")
