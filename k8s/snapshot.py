@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
@@ -227,17 +227,22 @@ def device_sums(nodes: Iterable[NodeRow]) -> list[tuple[int, int, str]]:
     return [whole, shares] if whole[0] or whole[1] else [shares]
 
 
-def held_shares(nodes: Iterable[NodeRow], jobs: Collection[tuple[str, str]]) -> int:
-    """Return the number of parts of GPUs that some jobs hold, each given by namespace and name."""
-    return sum(
-        amount
-        for node in nodes
-        if node.parts
-        for holder in node.holders
-        if (holder.namespace, holder.job) in jobs
-        for name, amount in holder.resources.items()
-        if name in node.resources and node.resources[name].cards is not None
-    )
+def shares_by_pod(nodes: Iterable[NodeRow]) -> dict[tuple[str, str], int]:
+    """Return the number of parts of GPUs that pods hold, by namespace and name of those that hold any."""
+    found = {}
+    for node in nodes:
+        parts = [name for name, share in node.resources.items() if share.cards is not None]
+        for holder in node.holders if parts else ():
+            if shares := sum(holder.resources.get(name, 0) for name in parts):
+                found[holder.namespace, holder.pod] = shares
+    return found
+
+
+def held_shares(nodes: Iterable[NodeRow], jobs: Iterable[Job]) -> int:
+    """Return the number of parts of GPUs that some jobs hold."""
+    if not (shares := shares_by_pod(nodes)):
+        return 0
+    return sum(shares.get((job.ref.namespace, each.pod), 0) for job in jobs for each in job.instances)
 
 
 def format_sums(nodes: Iterable[NodeRow], *, is_short: bool = False) -> str:

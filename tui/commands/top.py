@@ -165,7 +165,7 @@ def _print_jobs(
         write(f"Not in the total: {left_out}.")
     still = sum(job.gpus_allocated for job in jobs if job.status.is_final)
     words = f" ({plural(still, 'GPU')} held by pods of finished jobs)" if still else " of unfinished jobs"
-    shares = held_shares(snapshot.nodes, {(job.ref.namespace, job.ref.name) for job in jobs})
+    shares = held_shares(snapshot.nodes, jobs)
     of_shares = f", {shares} of them shares of GPUs" if shares else ""
     write(f"Allocated/Requested GPUs{words}: {_share(allocated, requested)}{of_shares}")
 

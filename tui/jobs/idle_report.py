@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from k8s.snapshot import Job, NodeRow
+from k8s.snapshot import Job, NodeRow, shares_by_pod
 from k8s.telemetry.gpu_warnings import IDLE_PERCENT
 from k8s.telemetry.job_ranks import holders_of
 from k8s.telemetry.readings import GpuReading
-from tui.text.format import plural
+from tui.text.format import devices, plural
 
 MOST_NAMES = 5
 
@@ -29,6 +29,8 @@ class JobUsage:
     gpus_held: int = 0
     gpus_requested: int = 0
     """GPUs that it holds or waits for."""
+    shares_held: int = 0
+    """Those of `gpus_held` that are parts of GPUs."""
     gpus_seen: int = 0
     gpus_idle: int | None = None
     """None if none of its GPUs is observed."""
@@ -69,7 +71,7 @@ def usage_by_user(
         gpus: The newest readings of the observed GPUs.
         nodes: Name a GPU's holders if its source does not.
     """
-    seen = _seen_now(jobs, gpus, nodes)
+    seen, shares = _seen_now(jobs, gpus, nodes), shares_by_pod(nodes)
     found: dict[str, list[JobUsage]] = {}
     for job in jobs:
         usage, requested = _usage_of(job), job.gpus_allocated + job.gpus_waiting
@@ -81,6 +83,7 @@ def usage_by_user(
                 usage,
                 gpus_held=job.gpus_allocated,
                 gpus_requested=requested,
+                shares_held=sum(shares.get((job.ref.namespace, each.pod), 0) for each in job.instances),
                 gpus_seen=gpus_seen,
                 gpus_idle=gpus_idle if gpus_seen else None,
             )
@@ -117,6 +120,7 @@ def _sum(user: str, usages: Sequence[JobUsage]) -> JobUsage:
         user,
         gpus_held=sum(each.gpus_held for each in usages),
         gpus_requested=sum(each.gpus_requested for each in usages),
+        shares_held=sum(each.shares_held for each in usages),
         gpus_seen=sum(each.gpus_seen for each in usages),
         gpus_idle=sum(idle_now) if idle_now else None,
     )
@@ -133,7 +137,7 @@ def message_to_owner(usage: JobUsage, jobs: Sequence[JobUsage] = ()) -> str:
         usage: One job, or a user's total.
         jobs: The jobs of a user's total.
     """
-    gpus = plural(usage.gpus_held, "GPU")
+    gpus = devices(usage.gpus_held, usage.shares_held)
     if usage.job:
         holder, it = f"{usage.job} in namespace {usage.namespace} holds {gpus}", "it uses"
         question = "Does it still need them?"

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from k8s.models import accelerators, quantity
 from k8s.models.namespace import Namespace, Quota
-from k8s.snapshot import Job, NodeRow
+from k8s.snapshot import Job, NodeRow, shares_by_pod
 
 # Stands for all namespaces, in commands too.
 ALL = "all"
@@ -42,6 +42,8 @@ class NamespaceUsage:
     gpus_held: int = 0
     """GPUs held by all pods, with or without a job."""
     gpus_waiting: int = 0
+    shares_held: int = 0
+    """Those of `gpus_held` that are parts of GPUs."""
     limit: QuotaUsage | None = None
     """The tightest GPU quota; None without one, or if quotas may not be read."""
 
@@ -70,6 +72,10 @@ def namespace_usages(
         namespace = job.ref.namespace
         unfinished[namespace] = unfinished.get(namespace, 0) + (not job.status.is_final)
         waiting[namespace] = waiting.get(namespace, 0) + job.gpus_waiting
+    shares: dict[str, int] = {}
+    nodes = tuple(nodes)
+    for (namespace, _pod), amount in shares_by_pod(nodes).items():
+        shares[namespace] = shares.get(namespace, 0) + amount
     for node in nodes:
         for holder in node.holders:
             held[holder.namespace] = held.get(holder.namespace, 0) + holder.gpus
@@ -86,6 +92,7 @@ def namespace_usages(
                 unfinished.get(name, 0),
                 held.get(name, 0),
                 waiting.get(name, 0),
+                shares.get(name, 0),
                 limits.get(name),
             )
         )
@@ -99,6 +106,7 @@ def total_usage(each: Sequence[NamespaceUsage]) -> NamespaceUsage:
         jobs=sum(place.jobs for place in each),
         gpus_held=sum(place.gpus_held for place in each),
         gpus_waiting=sum(place.gpus_waiting for place in each),
+        shares_held=sum(place.shares_held for place in each),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from k8s.text.sanitize import sanitize
 from tui.options import OwnColumn
 from tui.text.cells import cell_len
-from tui.text.format import NOTHING, CellStyle, Clock, Run
+from tui.text.format import NOTHING, CellStyle, Clock, Run, plural
 from tui.text.jsonpath import find, parse_path, text_of
 
 # Widths of the user's own columns.
@@ -42,6 +42,12 @@ class Cell(NamedTuple):
     def of_age(cls, since: datetime | None, clock: Clock) -> Cell:
         """Return an age, sorted by the time since when."""
         return cls(clock.age(since), "quiet", sort=-since.timestamp() if since else None)
+
+
+def amount_cell(amount: int, shares: int, style: CellStyle = "") -> Cell:
+    """Return a number of devices, of which some are parts of GPUs: `8`, `3 shares`, `8 + 3 shares`."""
+    parts = f"{' + ' if amount > shares else ''}{plural(shares, 'share')}" if shares else ""
+    return Cell(f"{(amount - shares) or '' if shares else amount}{parts}", style, sort=amount)
 
 
 class Row(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from k8s.text.sanitize import sanitize
 from tui.jobs.idle_report import JobUsage, UserUsage
-from tui.tables.column import Cell, ListColumn, Values
+from tui.tables.column import Cell, ListColumn, Values, amount_cell
 from tui.text.format import NOTHING, CellStyle, plural
 
 
@@ -72,14 +72,15 @@ COLUMNS: tuple[ListColumn[UserLine, None], ...] = (
     ),
     ListColumn(
         "held", "HELD", align="right", sorts_largest_first=True,
-        cell=lambda line, _: Cell(
-            str(line.usage.gpus_held), "bright" if line.is_total else "", sort=line.usage.gpus_held
+        cell=lambda line, _: amount_cell(
+            line.usage.gpus_held, line.usage.shares_held, "bright" if line.is_total else ""
         ),
-        value=lambda line, _: line.usage.gpus_held, json="gpus_held", printed="table",
+        printed="table",
+        values=lambda line, _: {"gpus_held": line.usage.gpus_held, "shares_held": line.usage.shares_held},
     ),
     ListColumn(
         "requested", "REQUESTED", align="right", priority=3, sorts_largest_first=True,
-        cell=lambda line, _: Cell(str(line.usage.gpus_requested), "quiet", sort=line.usage.gpus_requested),
+        cell=lambda line, _: amount_cell(line.usage.gpus_requested, line.usage.shares_held, "quiet"),
         value=lambda line, _: line.usage.gpus_requested, json="gpus_requested", printed="table",
     ),
     ListColumn(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from k8s.snapshot import ClusterSnapshot
 from tests.k8s.cluster.test_discovery import holds, say_groups
 from tests.k8s.telemetry.test_prometheus import BUSY, answering, vector
 from tests.scripted.server import Answer, Reply, ScriptedCluster, page, refusal
@@ -20,8 +21,10 @@ from tests.scripted.telemetry import (
     say_pods,
     text,
 )
-from tests.support.objects import Object, node, pod_of, pytorch_job
+from tests.support.objects import Object, joined, node, pod_of, pytorch_job
 from tests.tui.commands.conftest import CommandLine
+from tui.jobs.namespace_usage import namespace_usages, total_usage
+from tui.screens.lists.jobs import format_totals
 
 PODS = "/api/v1/pods"
 METRICS = "/apis/metrics.k8s.io/v1beta1"
@@ -101,6 +104,29 @@ async def test_parts_of_gpus_faults_and_uncounted_resources_of_nodes_are_printed
     assert "Not counted:  acme.com/npu" in described
     described = (await run("describe", "node", "v1")).out
     assert "GPUs:       8 shares of 2 GPUs\n" in described and "3 of 8 shares of 2 GPUs" in described
+
+
+async def test_users_and_namespaces_count_shares_apart_from_gpus(run: CommandLine) -> None:
+    marks = {"nvidia.com/gpu.replicas": "5", "nvidia.com/gpu.count": "2"}
+    nodes = [offering("s1", marks, nvidia__gpu="10"), offering("w1", nvidia__gpu="8")]
+    pods = [has_pod("eval", "s1", nvidia__gpu="4"), has_pod("fit", "w1", nvidia__gpu="2")]
+    serve(run.cluster, nodes, pods)
+    ended = await run("top", "users")
+    lines = [" ".join(line.split()) for line in ended.out.splitlines()]
+    assert "default 6 jobs – 2 + 4 shares 33 + 4 shares –" in lines
+    assert "default eval default 4 shares 4 shares –" in lines
+    assert "default fit default 2 2 –" in lines
+    users = (await run("top", "users", "-o", "json")).values["items"]
+    user = next(each for each in users if each["user"] == "default")
+    assert (user["gpus_held"], user["gpus_requested"], user["shares_held"]) == (6, 37, 4)
+    assert user["message"].startswith("Hi default, your 2 jobs (eval, fit) hold 2 GPUs and 4 shares; ")
+    assert [each["shares_held"] for each in user["jobs"][:2]] == [4, 0]
+    node_rows, jobs = joined(nodes, pods, [])
+    (place,) = namespace_usages([], jobs.values(), node_rows.values(), [])
+    assert (place.gpus_held, place.shares_held) == (6, 4)
+    assert total_usage([place]).shares_held == 4
+    totals = format_totals(ClusterSnapshot(jobs=tuple(jobs.values()), nodes=tuple(node_rows.values())))
+    assert totals == "Σ 2 jobs · 2 GPUs and 4 shares held · 0 requested and waiting"
 
 
 async def test_gpus_on_tainted_or_cordoned_nodes_are_not_counted_as_available(run: CommandLine) -> None:

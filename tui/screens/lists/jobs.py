@@ -12,7 +12,7 @@ from textual.containers import Container
 from textual.timer import Timer
 from textual.widgets import Label
 
-from k8s.snapshot import ClusterSnapshot, Job, Missing
+from k8s.snapshot import ClusterSnapshot, Job, Missing, held_shares
 from k8s.status import Status
 from k8s.text.sanitize import sanitize
 from tui.jobs.filters import FilteredJobs, filter_jobs, gpu_totals, own_names
@@ -33,7 +33,7 @@ from tui.tables.column import ListColumn, console_columns
 from tui.tables.jobs import COLUMNS, JobsNow, duration_s, job_row, queued_s
 from tui.text.cells import wrapped
 from tui.text.empty_states import no_faults, no_jobs, only_older
-from tui.text.format import Clock, count, plural
+from tui.text.format import Clock, count, devices, plural
 from tui.widgets.home.job_pane import JobPane
 from tui.widgets.home.node_bar import NodeBar
 from tui.widgets.key_bar import KeyBar
@@ -336,7 +336,7 @@ class JobsView(ListView):
             hidden = f", {table.hidden_marks} hidden by the filter" if table.hidden_marks else ""
             parts.append(f"{len(table.marks)} marked{hidden}")
         self.set_title("  ".join(parts))
-        self.set_line("totals", format_totals(snapshot.jobs))
+        self.set_line("totals", format_totals(snapshot))
         self.set_line("notice", snapshot.stale or missing_text(snapshot.missing_jobs, self.size.width - 2))
 
     def on_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
@@ -452,10 +452,12 @@ def _fits(text: str, width: int) -> bool:
     return len(wrapped(text, max(width, 1))) <= NOTICE_LINES
 
 
-def format_totals(jobs: Sequence[Job]) -> str:
+def format_totals(snapshot: ClusterSnapshot) -> str:
     """Summarise all jobs."""
+    jobs = snapshot.jobs
     held, waiting = gpu_totals(jobs)
-    return f"Σ {plural(len(jobs), 'job')} · {plural(held, 'GPU')} held · {waiting} requested and waiting"
+    gpus = devices(held, held_shares(snapshot.nodes, jobs))
+    return f"Σ {plural(len(jobs), 'job')} · {gpus} held · {waiting} requested and waiting"
 
 
 def _age_s(job: Job, now: datetime) -> float:

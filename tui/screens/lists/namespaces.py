@@ -14,8 +14,8 @@ from tui.jobs.namespace_usage import NamespaceUsage, QuotaUsage, namespace_usage
 from tui.keys import ViewDeclaration
 from tui.screens.base.feed_view import FeedGetter, FeedView
 from tui.screens.lists import NAMESPACES
-from tui.tables.column import Cell, Column, Row
-from tui.text.format import NOTHING, CellStyle, Clock, plural
+from tui.tables.column import Cell, Column, Row, amount_cell
+from tui.text.format import NOTHING, CellStyle, Clock, devices, plural
 from tui.widgets.table.table import Table
 
 COLUMNS = (
@@ -70,10 +70,11 @@ class NamespacesView(FeedView):
         self.fill(table, [], lambda _: [_row(each, clock, snapshot.namespace) for each in rows])
         self.set_feed_title("Namespaces", len(rows))
         total = total_usage(found)
+        gpus = devices(total.gpus_held, total.shares_held)
         self.set_line(
             "totals",
             f"Σ {plural(len(found), 'namespace')} · {plural(total.jobs, 'unfinished job')}"
-            f" · {plural(total.gpus_held, 'GPU')} held · {total.gpus_waiting} requested and waiting",
+            f" · {gpus} held · {total.gpus_waiting} requested and waiting",
         )
 
     def notice(self, snapshot: ClusterSnapshot) -> str:
@@ -96,7 +97,7 @@ def _row(place: NamespaceUsage, clock: Clock, here: str) -> Row:
             Cell("*" if is_here else "", "running"),
             Cell(sanitize(place.name) or "all namespaces", "bright" if is_here else ""),
             _number(place.jobs),
-            _number(place.gpus_held),
+            amount_cell(place.gpus_held, place.shares_held, "" if place.gpus_held else "quiet"),
             _number(place.gpus_waiting, "pending"),
             _quota(place.limit),
             Cell(sanitize(place.phase) or NOTHING, status),

@@ -19,7 +19,7 @@ from tui.screens.lists import USERS
 from tui.tables.column import ListColumn, Row, cells
 from tui.tables.users import COLUMNS, UserLine, lines_of
 from tui.text.empty_states import no_cluster
-from tui.text.format import plural
+from tui.text.format import devices, plural
 from tui.text.gpu_words import missing_text, source_text
 from tui.widgets.table.table import Table
 
@@ -79,7 +79,8 @@ class UsersView(TelemetryList):
         requested = sum(each.total.gpus_requested for each in self._users)
         idle = [each.total.gpus_idle for each in self._users if each.total.gpus_idle is not None]
         now = f"{sum(idle)} idle now" if idle else "idle not known"
-        users, gpus = plural(len(self._users), "user"), plural(held, "GPU")
+        shares = sum(each.total.shares_held for each in self._users)
+        users, gpus = plural(len(self._users), "user"), devices(held, shares)
         return f"Σ {users} · {gpus} held · {requested - held} waited for · {now} · c: message"
 
     def _under_cursor(self) -> tuple[UserUsage, JobUsage] | None:
