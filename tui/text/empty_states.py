@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from k8s.errors import SANDBOX_CONTEXT
-from k8s.snapshot import ClusterSnapshot
+from k8s.snapshot import ClusterSnapshot, Job
 from tui.text.format import count, plural
 
 # Advice where nothing may be read.
@@ -79,6 +79,17 @@ def only_older(jobs: int, days: float) -> str:
     """Say that all jobs finished long ago."""
     ago = f"{days:g} day{'s' * (days != 1)} ago"
     return f"{plural(jobs, 'job')} finished more than {ago}, and none since.\no shows them."
+
+
+def no_lines(keys: str = "") -> str:
+    """Explain an empty log; `keys` show the run before the last restart, if there was one."""
+    return f"No lines yet since the last restart; {keys} shows the run before." if keys else "No lines yet."
+
+
+def has_restarted(job: Job | None, instance: str) -> bool:
+    """Return True if a container of an instance, or of any if it is empty, has been restarted."""
+    of_job = job.instances if job is not None else ()
+    return any(each.restarts > each.rank_restarts for each in of_job if instance in ("", each.name))
 
 
 def no_nodes(snapshot: ClusterSnapshot) -> str:

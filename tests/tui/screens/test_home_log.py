@@ -15,7 +15,7 @@ from textual.widget import AwaitMount
 from k8s.job_spec import LOG_DIR_ANNOTATION
 from tests.scripted.server import Answer, Asked, Compute, ScriptedCluster
 from tests.support.event_files import job_with_event_files, serve_event_files, write_losses
-from tests.support.objects import collided, elastic_job, node, pytorch_job
+from tests.support.objects import collided, elastic_job, node, pod_of, pytorch_job
 from tests.support.playground import Playground, console_on
 from tests.support.sample_cluster import ago
 from tests.tui.keys.world import REVIEWS
@@ -84,6 +84,23 @@ async def test_home_shows_rank_0_of_an_elastic_job_from_the_pod_that_prints_it(t
         await play.until(lambda: "0.75" in play.text)
         await play.press("3", "full_stop")
         await play.until(lambda: "rank 1 of 2" in says(play) and "ready" in says(play))
+
+
+async def test_home_offers_the_run_before_of_a_job_that_printed_nothing_since_its_restart(
+    tmp_path: Path,
+) -> None:
+    job = pytorch_job("relapse", gpus=1)
+    again = {"name": "pytorch", "restartCount": 3, "state": {"running": {"startedAt": ago(minutes=1)}}}
+    pod = pod_of(job, "master-0", on="a", gpus=1, containerStatuses=[again])
+
+    def prepare(cluster: ScriptedCluster) -> None:
+        path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+        cluster.say(path, Answer(pod))
+        cluster.say(f"{path}/log", Answer(b""))
+
+    async with console_on(tmp_path, nodes=[node("a", 8)], pods=[pod], jobs=[job], prepare=prepare) as play:
+        await play.press("N", "g")
+        await play.until(lambda: "since the last restart; l, then p shows the run before." in play.text)
 
 
 @pytest.mark.slow

@@ -45,7 +45,12 @@ def snapshot_of(*pods: ScriptedPod) -> ClusterSnapshot:
         ranks = (2 * number, 2 * number + 1)
         found = instance(f"worker-{number}", Status.RUNNING, node="n1", ranks=ranks)
         uid = pod.uid or pod.name
-        own = {"is_chief": number == 0, "pod_uid": uid, "containers": ("main",)}
+        own = {
+            "restarts": len(pod.runs) - 1,
+            "is_chief": number == 0,
+            "pod_uid": uid,
+            "containers": ("main",),
+        }
         instances.append(msgspec.structs.replace(found, **own))
     job = replace(job_of(instances, Status.RUNNING), ref=REF)
     return ClusterSnapshot(jobs=(job,), is_synced=True)
@@ -125,6 +130,24 @@ async def test_rank_0_is_shown_first_and_followed(tmp_path: Path) -> None:
             await until(pilot, lambda: panes(pilot) == [["hello from 0", "step 1", "torchrun: all is well"]])
             assert title(pilot).startswith("Jobs › bert › logs   ranks 0 · follow")
             assert str(pilot.app.screen.query_one(LogView).border_title) == "=0 worker-0"
+
+
+async def test_an_empty_log_after_a_restart_offers_the_run_before(tmp_path: Path) -> None:
+    pods = [pod_of(0), ScriptedPod("bert-worker-1")]
+    await pods[0].end(137)
+    await pods[0].restart()
+    async with shown(*pods, tmp_path=tmp_path) as pilot:
+        offer = "No lines yet since the last restart; p shows the run before."
+        await until(pilot, lambda: any(offer in line for line in drawn(pilot)))
+        await pilot.press("p")
+        await until(pilot, lambda: panes(pilot) == [["hello from 0"]])
+        await pilot.press("p", "a")
+        await until(pilot, lambda: any(offer in line for line in drawn(pilot)))
+        await pilot.press("full_stop", "full_stop", "full_stop")
+        await until(pilot, lambda: any("No lines yet." in line for line in drawn(pilot)))
+        await pods[0].say("[rank0]: again")
+        await pilot.press("full_stop", "full_stop")
+        await until(pilot, lambda: panes(pilot) == [["again"]])
 
 
 async def test_ranks_are_stepped_through_merged_shown_side_by_side_and_picked(tmp_path: Path) -> None:
