@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
@@ -116,6 +116,8 @@ class NodeRow:
     """Allocatable quantities of every resource; the capacity if the node reports none."""
     faults: tuple[Condition, ...] = ()
     """The conditions beside Ready that report a fault."""
+    tainted_devices: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
+    """Names of devices by the taint that claims must tolerate: `lab.io/xid=79:NoExecute (rule drain)`."""
     cordon: str = ""
     """Author and reason of its cordon, `by li: reboot`; empty if unknown."""
     versions: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -127,6 +129,9 @@ class NodeRow:
     def trouble(self) -> str:
         """Its faults, and the reason of its cordon: `GpuXidError (XID 79); cordoned by li`; or empty."""
         found = [f"{each.type} ({each.message or each.reason or each.status})" for each in self.faults]
+        for taint, names in self.tainted_devices.items():
+            named = f"{', '.join(names[:3])}{', …' * (len(names) > 3)}"
+            found.append(f"device{'s' * (len(names) > 1)} {named} tainted {taint}")
         return "; ".join([*found, f"cordoned {self.cordon}"] if self.cordon else found)
 
     @property

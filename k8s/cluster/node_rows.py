@@ -163,6 +163,7 @@ def node_row(node: Node, holders: Sequence[Holder]) -> NodeRow:
         taints=tuple(node.spec.taints or ()),
         conditions=tuple(node.status.conditions or ()),
         faults=faults(node.status.conditions),
+        tainted_devices=node.status.tainted_devices or {},
         cordon=cordon_reason(meta) if node.spec.unschedulable else "",
         network=network_path(meta.labels),
         schedule=meta.label(SCHEDULE_LABEL),

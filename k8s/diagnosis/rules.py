@@ -12,6 +12,7 @@ from k8s.diagnosis.causes import admission, ended, held_back, not_started, queue
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.failures import Triage
 from k8s.diagnosis.phrases import clock, count, cut, names, seconds_between, span
+from k8s.diagnosis.shortage import NO_DEVICES
 from k8s.snapshot import Job
 from k8s.status import Status
 from k8s.status.pod import ill_devices
@@ -130,7 +131,9 @@ def explain(evidence: Evidence) -> Answer:
     if job.status is Status.SUCCEEDED:
         return answer
     ill = _ill_devices(evidence)
-    rows = (evidence.node_rows.get(name) for name in job.nodes)
+    rows = [evidence.node_rows.get(name) for name in job.nodes]
+    if any(NO_DEVICES in text for text in (answer.sentence, *(each.text for each in answer.facts))):
+        rows += [row for row in evidence.node_rows.values() if row.tainted_devices][:3]
     ill += [Fact("nodes", f"{row.name}: {row.trouble}") for row in rows if row is not None and row.trouble]
     return replace(answer, facts=(*ill, *answer.facts)) if ill else answer
 

@@ -23,6 +23,8 @@ from k8s.scheduling.predicates import (
 from k8s.scheduling.requests import PODS, Amount, ResourceList
 from k8s.scheduling.scheduling_spec import SchedulingSpec
 
+# In the message of a scheduler that finds no devices for claims.
+NO_DEVICES = "allocate all claims"
 _NOT_OFFERED = "No node has "
 
 
@@ -239,7 +241,7 @@ def is_refuted(brief: str, message: str) -> bool:
 
     They are claimed, and their slices may not be read here.
     """
-    return brief.startswith(_NOT_OFFERED) and "allocate all claims" in message
+    return brief.startswith(_NOT_OFFERED) and NO_DEVICES in message
 
 
 UnfitNodes = Callable[[ClusterCapacity, PodSet], Sequence[InfeasibleNode]]

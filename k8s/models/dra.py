@@ -126,11 +126,6 @@ class SliceDevice(BasicDevice, frozen=True):
         kind = attributes["type"].string if "type" in attributes else ""
         return kind not in _PARTS or bool(self.properties.consumes_counters)
 
-    @property
-    def is_tainted(self) -> bool:
-        """Return True if claims must tolerate a taint to get it."""
-        return any(each.effect in ("NoSchedule", "NoExecute") for each in self.properties.taints or ())
-
 
 class ResourceSliceSpec(Value, frozen=True):
     """The devices of a driver on a node."""
@@ -148,6 +143,42 @@ class ResourceSlice(Value, frozen=True):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
+class DeviceTaintSelector(Value, frozen=True):
+    """The devices that a rule taints: those that have all of its values that are not empty."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    # Only in v1alpha3 until Kubernetes 1.34. Their CEL is not evaluated, so such a rule is left out.
+    device_class_name: str = ""
+    selectors: list[dict[str, Any]] | None = None
+
+
+class DeviceTaintRuleSpec(Value, frozen=True):
+    """A taint, and the devices that have it; none without a selector."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: Taint = Taint()
+
+    def selects(self, of: ResourceSliceSpec, device: SliceDevice) -> bool:
+        """Return True if it taints a device of a slice."""
+        chosen = self.device_selector
+        return (
+            chosen is not None
+            and not (chosen.device_class_name or chosen.selectors)
+            and chosen.driver in ("", of.driver)
+            and chosen.pool in ("", of.pool.name)
+            and chosen.device in ("", device.name)
+        )
+
+
+class DeviceTaintRule(Value, frozen=True):
+    """A taint that an administrator gives to devices, beside those in slices."""
+
+    metadata: Meta
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+
+
 class DeviceClassSpec(Value, frozen=True):
     """Conditions that all devices of a class meet, and the extended resource that they serve."""
 
@@ -163,16 +194,17 @@ class DeviceClass(Value, frozen=True):
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
-# `v1` since Kubernetes 1.34.
+DeviceObject = ResourceClaim | ResourceSlice | DeviceClass | DeviceTaintRule
+# `v1` since Kubernetes 1.34; of rules since 1.37, `v1beta2` in 1.36.
 GROUP = "resource.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceKind:
-    """Claims, classes, or the slices in which drivers advertise devices, in one API version."""
+    """Claims, classes, taint rules, or the slices in which drivers advertise devices, in one API version."""
 
     resource: Resource
-    value_type: type[ResourceClaim | ResourceSlice | DeviceClass]
+    value_type: type[DeviceObject]
 
 
 DEVICE_KINDS = tuple(
@@ -181,10 +213,12 @@ DEVICE_KINDS = tuple(
         ("resourceclaims", ResourceClaim, True),
         ("resourceslices", ResourceSlice, False),
         ("deviceclasses", DeviceClass, False),
+        ("devicetaintrules", DeviceTaintRule, False),
     )
-    for version in ("v1", "v1beta2", "v1beta1")
+    for version in ("v1", "v1beta2", "v1alpha3" if value_type is DeviceTaintRule else "v1beta1")
 )
 """Readable kinds, the newest version first."""
+_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 # Device types that duplicate others: partitions of a device, or another way to use it.
 _PARTS = frozenset({"mig", "vfio", "amdgpu-partition"})
 _DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']""")
@@ -198,6 +232,8 @@ class Advertised(NamedTuple):
 
     allocatable: Counts
     capacity: Counts
+    tainted: dict[str, list[str]]
+    """Names of devices by the taint that a claim must tolerate to get them."""
 
 
 def resource_by_driver(classes: Iterable[DeviceClass]) -> dict[str, str]:
@@ -272,9 +308,13 @@ def _newest(slices: Iterable[ResourceSlice]) -> list[ResourceSliceSpec]:
 
 
 def advertised_by_node(
-    slices: Iterable[ResourceSlice], resources: Mapping[str, str] | None = None
+    slices: Iterable[ResourceSlice],
+    resources: Mapping[str, str] | None = None,
+    rules: Iterable[DeviceTaintRule] = (),
 ) -> dict[str, Advertised]:
     """Return the cards that can be claimed on each node, by node name."""
+    found: dict[str, Advertised] = {}
+    rules = [each for each in rules if each.spec.taint.effect in _EFFECTS]
     usable: dict[tuple[str, str, str, str], bool] = {}
     for spec in _newest(slices):
         resource = (resources or {}).get(spec.driver, spec.driver)
@@ -282,10 +322,20 @@ def advertised_by_node(
             if device.is_counted:
                 node = spec.node_name or device.properties.node_name
                 card = (node, resource, spec.pool.name, device.card)
-                usable[card] = usable.get(card, False) or not device.is_tainted
-    found: dict[str, Advertised] = {}
+                taints = [
+                    *(str(each) for each in device.properties.taints or () if each.effect in _EFFECTS),
+                    *(
+                        f"{each.spec.taint} (rule {each.metadata.name})"
+                        for each in rules
+                        if each.spec.selects(spec, device)
+                    ),
+                ]
+                usable[card] = usable.get(card, False) or not taints
+                tainted = found.setdefault(node, Advertised({}, {}, {})).tainted
+                for taint in taints:
+                    tainted.setdefault(taint, []).append(device.name)
     for (node, resource, _, _), is_usable in usable.items():
-        allocatable, capacity = found.setdefault(node, Advertised({}, {}))
+        allocatable, capacity, _tainted = found[node]
         allocatable[resource] = allocatable.get(resource, 0) + is_usable
         capacity[resource] = capacity.get(resource, 0) + 1
     return found
@@ -302,14 +352,15 @@ class DeviceClaims:
         self,
         nodes: Iterable[Node],
         pods: Iterable[Pod],
-        devices: Iterable[ResourceClaim | ResourceSlice | DeviceClass],
+        devices: Iterable[DeviceObject],
     ) -> tuple[Iterable[Node], Iterable[Pod]]:
         """Return the nodes with the devices they advertise, and the pods with the devices they hold."""
         devices = list(devices)
         claims = [each for each in devices if isinstance(each, ResourceClaim)]
         slices = [each for each in devices if isinstance(each, ResourceSlice)]
         resources = resource_by_driver(each for each in devices if isinstance(each, DeviceClass))
-        offered = advertised_by_node(slices, resources)
+        rules = [each for each in devices if isinstance(each, DeviceTaintRule)]
+        offered = advertised_by_node(slices, resources, rules)
         held = held_by_pod(claims, pods, slices, resources) if claims else {}
         if offered:
             nodes = [
@@ -347,6 +398,7 @@ def _with_advertised(node: Node, advertised: Advertised) -> Node:
             status,
             allocatable={**(status.allocatable or {}), **advertised.allocatable},
             capacity={**(status.capacity or {}), **advertised.capacity},
+            tainted_devices=advertised.tainted,
         ),
     )
 

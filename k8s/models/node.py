@@ -40,6 +40,10 @@ class Taint(Value, frozen=True):
     value: str = ""
     effect: str = ""
 
+    def __str__(self) -> str:
+        """Format it as kubectl does: `dedicated=team:NoSchedule`."""
+        return f"{self.key}{'=' + self.value if self.value else ''}:{self.effect}"
+
     @property
     def keeps_pods_away(self) -> bool:
         """Return True if pods must tolerate it; False if it only mirrors a condition of the node."""
@@ -77,6 +81,8 @@ class NodeStatus(Value, frozen=True):
     conditions: list[Condition] | None = None
     addresses: list[Address] | None = None
     node_info: NodeInfo = NodeInfo()
+    tainted_devices: dict[str, list[str]] | None = None
+    """Not in the API: names of devices by the taint that claims must tolerate, see `k8s.models.dra`."""
 
     def __post_init__(self) -> None:
         for name in ("capacity", "allocatable"):

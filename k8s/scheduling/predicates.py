@@ -163,7 +163,7 @@ def infeasible_node(
     if not ever and not is_ready(node):
         return InfeasibleNode(name, InfeasibleReason.NOT_READY)
     if found := untolerated(spec.tolerations or (), node):
-        return InfeasibleNode(name, InfeasibleReason.TAINTED, format_taint(found[0]))
+        return InfeasibleNode(name, InfeasibleReason.TAINTED, str(found[0]))
     for reason, available in (
         (InfeasibleReason.TOO_SMALL, capacity.allocatable),
         (InfeasibleReason.BUSY, capacity.free),
@@ -312,8 +312,3 @@ def untolerated(tolerations: Sequence[Toleration], node: Node) -> list[Taint]:
         for taint in node.spec.taints or ()
         if taint.keeps_pods_away and not tolerates(tolerations, taint)
     ]
-
-
-def format_taint(taint: Taint) -> str:
-    """Format a taint as kubectl does, e.g. `dedicated=team:NoSchedule`."""
-    return f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"

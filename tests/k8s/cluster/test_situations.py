@@ -13,7 +13,7 @@ from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.objects import FullPod
 from k8s.diagnosis.rules import explain
 from k8s.models import Node, Pod, Reader, convert
-from k8s.models.dra import DeviceClaims, DeviceClass, ResourceClaim, ResourceSlice
+from k8s.models.dra import DeviceClaims, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from k8s.snapshot import Job, NodeRow, format_sums
 from tests.support.evidence import NOW
 from tests.support.objects import (
@@ -34,6 +34,7 @@ _TYPES: dict[str, Any] = {
     "ResourceClaim": ResourceClaim,
     "ResourceSlice": ResourceSlice,
     "DeviceClass": DeviceClass,
+    "DeviceTaintRule": DeviceTaintRule,
 }
 
 
@@ -133,6 +134,12 @@ def slice_of(on: str, *devices: Object | str, driver: str = AMD) -> Object:
     }
 
 
+def taint_rule(name: str, chosen: dict[str, Any] | None, effect: str = "NoSchedule") -> Object:
+    taint = {"key": "ops/drain", "effect": effect, "timeAdded": "2026-11-20T08:00:00Z"}
+    spec = {"taint": taint} | ({} if chosen is None else {"deviceSelector": chosen})
+    return {"kind": "DeviceTaintRule", "metadata": {"name": name}, "spec": spec}
+
+
 def claim(name: str, pool: str, devices: str, *users: str, driver: str = AMD, group: str = "") -> Object:
     """Return a claim that got `devices`, reserved for the pods of some uids, or for a PodGroup."""
     results = [
@@ -212,6 +219,10 @@ def recorded(name: str) -> list[Object]:
 
 
 def test_a_device_counts_once_on_its_node_in_its_job_and_in_every_sum() -> None:
+    unclaimed = "0/2 nodes are available: 2 cannot allocate all claims"
+    no_devices = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": unclaimed}
+    sora = pytorch_job("sora", gpus=0)
+    all_tainted = "devices g0, g1, g2, … tainted ops/drain:NoSchedule (rule all)"
     bert = pytorch_job("bert", gpus=3)
     extended = served(pod_of(bert, "master-0", on="n1", gpus=3, uid="p1"), GPU)
     of_bert = claim("bert-x", "n1", "a,b,c", "p1", driver=NVIDIA)
@@ -389,7 +400,7 @@ def test_a_device_counts_once_on_its_node_in_its_job_and_in_every_sum() -> None:
                     bare("n1"),
                     slice_of("n1", "a", device("b", taint="NoExecute"), device("c", taint="None")),
                 ],
-                ["n1: 0 of 2, 1 out of order"],
+                ["n1: 0 of 2, 1 out of order, device b tainted lab.io/xid=79:NoExecute"],
             ),
             Case(
                 "a card is out of order once all its parts are tainted",
@@ -403,7 +414,48 @@ def test_a_device_counts_once_on_its_node_in_its_job_and_in_every_sum() -> None:
                         device("b-1", of="b", taint="NoSchedule"),
                     ),
                 ],
-                ["n1: 0 of 1, 1 out of order"],
+                [
+                    "n1: 0 of 1, 1 out of order, devices a-0, b-0, b-1 tainted lab.io/xid=79:NoSchedule",
+                ],
+            ),
+            Case(
+                "rules taint the devices that they select",
+                [
+                    bare("n1"),
+                    slice_of("n1", "x", "y", "z"),
+                    bare("n2"),
+                    slice_of("n2", "x", "y"),
+                    taint_rule("drain-x", {"driver": AMD, "device": "x"}),
+                    taint_rule("drain-n1", {"pool": "n1", "device": "y"}, "NoExecute"),
+                    taint_rule("dry-run", {"pool": "n2"}, "None"),
+                    taint_rule("of-nothing", None),
+                    taint_rule("of-others", {"driver": NVIDIA}),
+                    taint_rule("by-cel", {"selectors": [{"cel": {"expression": "true"}}]}),
+                    taint_rule("by-class", {"deviceClassName": "gpu.amd.com"}),
+                ],
+                [
+                    "n1: 0 of 1, 2 out of order, device x tainted ops/drain:NoSchedule (rule drain-x); "
+                    "device y tainted ops/drain:NoExecute (rule drain-n1)",
+                    "n2: 0 of 1, 1 out of order, device x tainted ops/drain:NoSchedule (rule drain-x)",
+                ],
+            ),
+            Case(
+                "why a claim waits where a rule taints all devices",
+                [
+                    bare("n1"),
+                    slice_of("n1", "g0", "g1", "g2", "g3"),
+                    bare("n2"),
+                    taint_rule("all", {}),
+                    sora,
+                    pod_of(sora, "master-0", gpus=0, phase="Pending", conditions=[no_devices]),
+                ],
+                [
+                    f"n1: 0 of 0, 4 out of order, {all_tainted}",
+                    "n2: 0 of 0",
+                    f"sora: Pending 0 of 0 (master-0: {unclaimed})",
+                    f"why sora: Waits for a node: master-0; the scheduler says {unclaimed}."
+                    f" | n1: {all_tainted} | by requests and labels alone there would be room",
+                ],
             ),
             Case(
                 "a v1beta1 slice nests the properties of a device",

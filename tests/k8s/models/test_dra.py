@@ -57,7 +57,7 @@ def offer(count: int, on: str = "n1", driver: str = DRIVER, generation: int = 1)
 
 
 def all_usable(cards: int) -> Advertised:
-    return Advertised({DRIVER: cards}, {DRIVER: cards})
+    return Advertised({DRIVER: cards}, {DRIVER: cards}, {})
 
 
 def test_each_pod_holds_the_devices_of_its_claims() -> None:

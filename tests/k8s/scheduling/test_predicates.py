@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from k8s import models
 from k8s.models import Taint
-from k8s.scheduling.predicates import format_selector, format_taint, matches, mismatch, tolerates, untolerated
+from k8s.scheduling.predicates import format_selector, matches, mismatch, tolerates, untolerated
 from k8s.scheduling.scheduling_spec import NodeSelectorRequirement, SchedulingSpec, Toleration
 from tests.support.evidence import labelled, nodes_of
 
@@ -153,7 +153,7 @@ def test_a_node_selector_and_an_affinity_must_both_match_and_are_formatted_as_te
 def test_tolerations_cover_taints_as_in_kubernetes(toleration: Toleration, is_tolerated: bool) -> None:
     taint = Taint("dedicated", "team", "NoSchedule")
     assert tolerates([toleration], taint) is is_tolerated
-    assert format_taint(taint) == "dedicated=team:NoSchedule"
+    assert str(taint) == "dedicated=team:NoSchedule"
 
 
 def test_taints_that_only_prefer_or_repeat_a_condition_are_left_out() -> None:
