@@ -264,6 +264,8 @@ class Console(PacedApp[int]):
             self.snapshot = replace(self.snapshot, stale=str(error), is_synced=True, progress="")
             return
         self.kubeconfig = options.kubeconfig
+        if options.notice:
+            self.notify(options.notice, severity="warning", markup=False)
         self.notifier = notifier = self.notifier or Notifier(self)
         own = self.options.namespace or client.config.namespace
         cluster_feed = ClusterFeed(client, "" if self.options.is_all_namespaces else own)

@@ -141,6 +141,8 @@ class ConsoleOptions:
     is_theme_fixed: bool = False
     """The theme was requested now, or the terminal has no other choice."""
     config_problems: tuple[str, ...] = ()
+    notice: str = ""
+    """Shown once the console is connected."""
     verbosity: int = 0
     """Detail of the log: 0 warnings, 1 requests, 2 everything."""
     is_mono: bool = False

@@ -57,6 +57,8 @@ class SandboxAddress:
     pid: int
     was_running: bool
     """True if the sandbox ran before, so that its options were not used."""
+    notice: str = ""
+    """One sentence about GPUs that a new sandbox did not find; or empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ async def start(
     Raises:
         KubeError: The sandbox could not be started, or does not answer.
     """
-    paths = SandboxPaths.default()
+    paths, notice = SandboxPaths.default(), ""
     if not paths.is_held:  # joining writes nothing: the disk may be full
         paths.prepare()
     async with _start_lock_held(paths, progress):
@@ -114,10 +116,10 @@ async def start(
             was_running = True
         else:
             progress("Starting the sandbox")
-            await _launch(paths, options or SandboxOptions(), progress)
+            notice = await _launch(paths, options or SandboxOptions(), progress)
             was_running = False
     holder = paths.holder()
-    return SandboxAddress(paths.kubeconfig, _url(paths), holder.pid, was_running)
+    return SandboxAddress(paths.kubeconfig, _url(paths), holder.pid, was_running, notice)
 
 
 async def stop(*, patience_s: float = STOP_S) -> bool:
@@ -195,7 +197,7 @@ async def _start_lock_held(paths: SandboxPaths, progress: Callable[[str], None])
         await asyncio.sleep(_POLL_S)
 
 
-async def _launch(paths: SandboxPaths, options: SandboxOptions, progress: Callable[[str], None]) -> None:
+async def _launch(paths: SandboxPaths, options: SandboxOptions, progress: Callable[[str], None]) -> str:
     root = str(Path(__file__).resolve().parents[2])
     command = [sys.executable, "-P", "-m", "k8s.sandbox", str(paths.folder), json.dumps(asdict(options))]
     read_end, write_end = os.pipe()
@@ -218,7 +220,7 @@ async def _launch(paths: SandboxPaths, options: SandboxOptions, progress: Callab
         os.close(write_end)
     try:
         async with asyncio.timeout(START_S):
-            await _until_ready(read_end, progress)
+            notice = await _until_ready(read_end, progress)
     except KubeError:
         await asyncio.to_thread(process.wait)
         raise
@@ -232,9 +234,10 @@ async def _launch(paths: SandboxPaths, options: SandboxOptions, progress: Callab
         why = _last_output(paths) or f"It was not ready after {START_S:.0f} s."
         raise KubeError("The sandbox could not be started.", why, f"See {paths.log}.") from error
     process.returncode = 0  # it lives on without us, which is no mistake to warn about
+    return notice
 
 
-async def _until_ready(read_end: int, progress: Callable[[str], None]) -> None:
+async def _until_ready(read_end: int, progress: Callable[[str], None]) -> str:
     reports = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reports), os.fdopen(read_end, "rb")
@@ -244,8 +247,9 @@ async def _until_ready(read_end: int, progress: Callable[[str], None]) -> None:
             report = json.loads(line)
             if "what" in report:
                 raise KubeError(report["what"], report["why"], report["hint"])
-            if report["progress"] == "ready":
-                return
+            step, has_ended, notice = report["progress"].partition(": ")
+            if has_ended and step == "ready":
+                return str(notice)
             progress(report["progress"])
     finally:
         transport.close()

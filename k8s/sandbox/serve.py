@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 async def serve(paths: SandboxPaths, options: SandboxOptions, progress: Callable[[str], None]) -> None:
-    """Run a sandbox until SIGTERM, SIGINT or a long idle time; the last `progress` is "ready".
+    """Run a sandbox until SIGTERM, SIGINT or a long idle time; the last `progress` is `ready: NOTICE`.
 
     Raises:
         KubeError: Another sandbox runs, or its folder cannot be used.
@@ -127,7 +127,7 @@ async def _control(
     watcher = asyncio.create_task(_watch_idle(agent, server, options.idle_s, stopping))
     every = [*deciders, *workers, watcher]
     gc.freeze()
-    progress("ready")
+    progress(f"ready: {shape.notice}")
     broken = asyncio.ensure_future(asyncio.wait(every, return_when=asyncio.FIRST_EXCEPTION))
     await asyncio.wait({broken, asyncio.create_task(stopping.wait())}, return_when=asyncio.FIRST_COMPLETED)
     broken.cancel()

@@ -123,6 +123,8 @@ async def _start(options: ConsoleOptions, flags: argparse.Namespace) -> int:
     address = await sandbox.start(asked)
     if address.was_running and asked != sandbox.SandboxOptions():
         write_stderr("It was already running; to change its options, first: gpuconsole sandbox stop")
+    if address.notice:
+        write_stderr(address.notice)
     write(f"The sandbox is running at {address.url} (process {address.pid}).")
     write(f"For kubectl: export KUBECONFIG={shlex.quote(str(address.kubeconfig))}")
     return 0

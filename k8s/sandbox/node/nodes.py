@@ -51,6 +51,8 @@ class Shape:
     is_simulated: bool
     links: str = ""
     """Name in `k8s.topology.machines` whose links the simulated GPUs have; empty for none."""
+    notice: str = ""
+    """Explains that GPUs are simulated that CUDA_VISIBLE_DEVICES names; or empty."""
 
     def matrix(self) -> LinkMatrix | None:
         """Return the GPU links of each node; None if unknown."""
@@ -73,12 +75,19 @@ def shape_of(nodes: int = 0, gpus_per_node: int = -1, links: str = "") -> Shape:
         gpus = MACHINES[links].gpus if gpus_per_node < 0 else gpus_per_node
         names = tuple(f"sandbox-{index}" for index in range(nodes or 2))
         return Shape(names, gpus, "simulated", is_simulated=True, links=links)
+    notice = ""
     if not nodes and gpus_per_node < 0:
         models = real_gpus()
         if models:
             return Shape(("sandbox-0",), len(models), models[0], is_simulated=False)
+        if visible_gpus():
+            listed = sanitize(os.environ["CUDA_VISIBLE_DEVICES"])
+            notice = (
+                f"CUDA_VISIBLE_DEVICES is {listed}, but no NVIDIA driver answers: the GPUs are simulated."
+            )
     names = tuple(f"sandbox-{index}" for index in range(nodes or 2))
-    return Shape(names, 4 if gpus_per_node < 0 else gpus_per_node, "simulated", is_simulated=True)
+    gpus = 4 if gpus_per_node < 0 else gpus_per_node
+    return Shape(names, gpus, "simulated", is_simulated=True, notice=notice)
 
 
 def real_gpus(nvml: Any = None) -> list[str]:

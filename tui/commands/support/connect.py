@@ -128,7 +128,9 @@ async def with_sandbox(options: ConsoleOptions, progress: Callable[[str], None] 
     address = await sandbox.start(progress=progress)
     if not address.was_running and progress is _silent:
         write_stderr("Started the sandbox; it runs in the background. To stop it: gpuconsole sandbox stop")
-    return replace(options, kubeconfig=str(address.kubeconfig), context="")
+        if address.notice:
+            write_stderr(address.notice)
+    return replace(options, kubeconfig=str(address.kubeconfig), context="", notice=address.notice)
 
 
 def in_chosen_context(options: ConsoleOptions) -> ConsoleOptions:

@@ -120,6 +120,25 @@ def test_visible_devices_that_no_gpu_has_are_refused_instead_of_simulated(
     assert nodes.real_gpus(PartitionedNvml(2, has_driver=False)) == []
 
 
+def test_named_gpus_of_a_machine_without_a_driver_are_simulated_with_a_notice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nodes, "real_gpus", list)
+    for visible, notice in (
+        ("3,5", "CUDA_VISIBLE_DEVICES is 3,5, but no NVIDIA driver answers: the GPUs are simulated."),
+        ("GPU-7c\x1b[2J", "CUDA_VISIBLE_DEVICES is GPU-7c"),
+        ("", ""),
+        ("-1", ""),
+    ):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        found = shape_of()
+        assert found.is_simulated and found.notice.startswith(notice) and bool(found.notice) == bool(notice)
+        assert "\x1b" not in found.notice
+        assert (
+            shape_of(gpus_per_node=2).notice == shape_of(1).notice == shape_of(links="dgx-h100").notice == ""
+        )
+
+
 def test_an_explicit_shape_gives_simulated_gpus() -> None:
     assert shape_of(3, 8) == Shape(("sandbox-0", "sandbox-1", "sandbox-2"), 8, "simulated", is_simulated=True)
 
