@@ -198,6 +198,9 @@ class LastLines:
                 with translated(f"read the log of {target.pod}"):
                     async for chunk in body.iter_any():
                         partial = self._store_newest(target, partial + chunk)
+                        # Its end may never come: this log would be read for ever, and the others never.
+                        if not is_stream and len(partial) == MAX_LINE_BYTES:
+                            break
             if partial and not is_stream:
                 self._store_newest(target, partial + b"\n")
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,11 +17,12 @@ from k8s.logs.lines import LogLine, Splitter, Target, targets_of
 from k8s.logs.prefixes import RankReader
 from k8s.snapshot import Instance, Job
 
-# Limits for logs with very long lines: bytes returned, and bytes received.
-MAX_BYTES = 1024 * 1024
-MAX_READ_BYTES = 16 * 1024 * 1024
-# Pods that are read to find a job's ranks, at once and in all, and lines of each.
-PROBES, MAX_PROBED, PROBE_LINES = 16, 64, 100
+# Limit for logs with very long lines: bytes returned, and times as many that are received.
+MAX_BYTES, MAX_READ_TIMES = 1024 * 1024, 16
+# Pods that are read to find a job's ranks, at once and in all, and lines and bytes of each.
+PROBES, MAX_PROBED, PROBE_LINES, PROBE_BYTES = 16, 64, 100, 256 * 1024
+# Seconds until a pod is probed again that has sent more.
+FLOODED_S = 60.0
 
 
 async def read_tail(
@@ -61,7 +63,7 @@ async def read_tail(
                 body += chunk
                 if len(body) > 2 * max_bytes:
                     del body[:-max_bytes]
-                if read_bytes > MAX_READ_BYTES:
+                if read_bytes > MAX_READ_TIMES * max_bytes:
                     break
     if read_bytes > max_bytes:
         del body[:-max_bytes]
@@ -93,6 +95,8 @@ class JobRanks:
         self._proven: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._has_lines: dict[str, bool] = {}
         self._sizes: dict[str, int] = {}
+        self.probe_after_s: dict[str, float] = {}
+        """Monotonic time before which a pod that floods is not read for its ranks, by pod UID."""
 
     def add(self, target: Target, lines: Sequence[LogLine]) -> None:
         """Learn from the last lines of a pod."""
@@ -183,8 +187,19 @@ async def find_ranks(
     ranks = ranks or JobRanks()
 
     async def read(target: Target) -> None:
+        if time.monotonic() < ranks.probe_after_s.get(target.pod_uid, 0.0):
+            return
         with suppress(KubeError):
-            found = await read_tail(client, target, PROBE_LINES, previous=previous, is_urgent=is_urgent)
+            found = await read_tail(
+                client,
+                target,
+                PROBE_LINES,
+                previous=previous,
+                max_bytes=PROBE_BYTES,
+                is_urgent=is_urgent,
+            )
+            if sum(len(line.raw) + line.missing_bytes for line in found) > PROBE_BYTES // 2:
+                ranks.probe_after_s[target.pod_uid] = time.monotonic() + FLOODED_S
             ranks.add(target, found)
 
     if not has_assumed_ranks(job):

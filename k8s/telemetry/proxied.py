@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from k8s.client.client import Client
 from k8s.client.transport import read_at_most, translated
-from k8s.errors import Forbidden, KubeError, NotFound, ServerFailed, Unreachable
+from k8s.errors import Forbidden, KubeError, NotFound, TooLarge, Unreachable
 from k8s.telemetry.readings import NoReadings, NoReadingsCause
 
 # An exporter returns 20 KiB for 8 GPUs, and 400 KiB for 16 GPUs with seven MIG instances each.
@@ -33,7 +33,8 @@ async def fetch_proxied(
 
     Raises:
         Forbidden: The user may not use the proxy, or the target refuses the API server.
-        KubeError: No response in time or within `MAX_BYTES`, or an error response.
+        TooLarge: The response is longer than `MAX_BYTES`.
+        KubeError: No response in time, or an error response.
     """
     # Waiting for a turn may take longer than the answer: only the answer is timed, here and in `stream`.
     opened = client.stream(
@@ -49,7 +50,7 @@ async def fetch_proxied(
         raise
     if len(found) > MAX_BYTES:
         why = f"It answers with more than {MAX_BYTES // 2**20} MiB."
-        raise ServerFailed(f"Could not {doing}.", why)
+        raise TooLarge(f"Could not {doing}.", why)
     return found
 
 

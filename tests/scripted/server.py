@@ -202,6 +202,23 @@ class Stream:
             self.is_over.set()
 
 
+@dataclass
+class Flood:
+    """A body without an end, as fast as it is read."""
+
+    piece: bytes
+    sent: int = 0
+    """Bytes, of all requests; those that nobody read are in the buffers of sockets."""
+
+    async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while request.transport is not None:
+            await response.write(self.piece)
+            self.sent += len(self.piece)
+        return response
+
+
 @dataclass(frozen=True)
 class Socket:
     """An exec: frames with a channel each, then the end."""

@@ -235,6 +235,10 @@ class LifeFeed:
             if uid not in uids and uid not in self._gone and uid not in self.runs:
                 self._gone[uid] = reads.job
                 reads.at_s = -math.inf
+        kept = {*uids, *self._gone, *(job.uid for job in self._visible())}
+        for by_uid in (self._reads, self.values, self.curves, self._marks, self._shown):
+            for uid in by_uid.keys() - kept:
+                del by_uid[uid]
 
     def _next_chief(self) -> _JobReads | None:
         self._update_jobs()

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import pytest
+
 from k8s.client.client import Client
 from k8s.cluster.backoff import ServerProbe
+from k8s.logs import JobRanks, find_ranks, targets_of
 from k8s.logs.last import LastLine, LastLines
+from k8s.logs.tail import FLOODED_S, MAX_BYTES, MAX_READ_TIMES, PROBE_BYTES, read_tail
 from tests.scripted.logs import NS, START_NS, Fault, ScriptedPod, connected, target
 from tests.scripted.mirror import HASTY
-from tests.scripted.server import WAIT_S
+from tests.scripted.server import WAIT_S, Answer, Flood, ScriptedCluster
+from tests.support.objects import elastic_job, joined
 
 
 @asynccontextmanager
@@ -81,6 +87,41 @@ async def test_many_logs_are_polled_in_turn_and_not_streamed() -> None:
         asked = [request for pod in pods for request in pod.requests]
         assert all(each["tailLines"] == "1" and "follow" not in each for each in asked)
         assert max(len(pod.requests) for pod in pods) - min(len(pod.requests) for pod in pods) <= 1
+
+
+# Sent and not read: what the buffers of sockets and of aiohttp hold.
+BUFFERED = 16 * 2**20
+STAMP = b"2026-05-14T10:00:00.000000000Z "
+
+
+@pytest.mark.parametrize("line", [b"x" * 2**16, STAMP + b"x" * 2**15 + b"\n"], ids=["endless", "lines"])
+async def test_a_log_that_floods_is_read_within_limits_and_probed_again_later(line: bytes) -> None:
+    made, pods = elastic_job("flooded", 2)
+    job, flood = joined([], pods, [made])[1]["flooded"], Flood(line)
+    ranks, at_first_s = JobRanks(), time.monotonic()
+    where = targets_of(job)[0]
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say_everywhere(flood)
+        await find_ranks(client, job, ranks=ranks)
+        assert len(cluster.requests) == 2 and flood.sent < 2 * (MAX_READ_TIMES * PROBE_BYTES + BUFFERED)
+        await find_ranks(client, job, ranks=ranks)
+        assert len(cluster.requests) == 2
+        assert min(ranks.probe_after_s.values()) >= at_first_s + FLOODED_S
+        flood.sent = 0
+        assert sum(len(each.raw) for each in await read_tail(client, where, 1)) <= MAX_BYTES
+        assert flood.sent < MAX_READ_TIMES * MAX_BYTES + BUFFERED
+
+
+async def test_one_of_many_logs_whose_line_never_ends_does_not_keep_the_others_waiting() -> None:
+    flood, two = Flood(STAMP + b"x" * 2**16), [ScriptedPod("flooded"), ScriptedPod("usual")]
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        cluster.say("/api/v1/namespaces/lab/pods/flooded/log", flood)
+        cluster.say("/api/v1/namespaces/lab/pods/usual/log", Answer(STAMP + b"step 1\n"))
+        async with looking(client, *two, max_streams=1) as lines:
+            await until(lambda: last_text(lines, two[1]) == b"step 1")
+            assert last_text(lines, two[0]).startswith(b"xxx")
+            turns = len(cluster.asked("/api/v1/namespaces/lab/pods/flooded/log"))
+            assert flood.sent < turns * BUFFERED
 
 
 async def test_a_polled_log_claims_no_more_silence_than_was_observed() -> None:

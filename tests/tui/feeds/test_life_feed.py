@@ -315,6 +315,9 @@ async def test_a_job_that_is_deleted_while_it_is_watched_keeps_its_record(tmp_pa
             await until(lambda: len(feed.values) == 2)
             jobs = ()  # another namespace is shown, and one of the jobs was deleted
             await until(lambda: feed.runs.get(job.uid) and not feed._gone)
+            last = feed.values[job.uid][-1]
+            jobs = (replace(running("next"), status=Status.PENDING),)
+            await until(lambda: not (feed.values or feed.curves or feed._reads or feed._marks or feed._shown))
         found = RunStore(tmp_path).get(job.uid)
         assert found is not None and (found.status, found.is_partial) == ("Deleted", True)
-        assert found.loss == feed.values[job.uid][-1] and found.ended_s and hidden.uid not in feed.runs
+        assert found.loss == last and found.ended_s and hidden.uid not in feed.runs
