@@ -7,6 +7,7 @@ run had ended is complete; after any other one comes another round.
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -35,11 +36,14 @@ from k8s.logs.lines import (
     Target,
     rfc3339,
 )
-from k8s.logs.prefixes import RankReader
+from k8s.logs.prefixes import NO_OWNER, RankReader
 from k8s.models import ContainerStatus, Pod, Terminated
 from k8s.models.resources import PODS
 from k8s.status import Status
 from k8s.status.pod import main_container, pod_status, restarts_in_place
+
+if TYPE_CHECKING:
+    import aiohttp
 
 # Decoded before other tasks get a turn: two or three milliseconds of work.
 _BYTES_PER_TURN = 32 * 1024
@@ -52,6 +56,8 @@ _NS = 1_000_000_000
 _SEEN_STAMPS = 10_000
 # By which a log that was rotated is told from the one before.
 _HEAD_BYTES = 4096
+# After the start of a line, a silence of this many seconds shows what there is of it.
+_PARTIAL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,8 @@ class LogRequest:
     previous: bool = False
     """Read the run before the last restart; never followed."""
     max_line_bytes: int = MAX_LINE_BYTES
+    piece_bytes: int = 0
+    """Longer lines come in pieces of at most so many bytes, and the start of a followed line at once."""
     is_raw: bool = False
     """Read from the start, without follow, as `LogBlock`s."""
 
@@ -150,6 +158,8 @@ class Cursor:
         self._max_seen = _SEEN_STAMPS
         self._expected: dict[int, int] | None = None
         self._has_overlap = True
+        # The line that was passed on without its end, and its bytes; the bytes to skip of the current one.
+        self._open_ns = self._open_bytes = self._skipped_bytes = 0
 
     def since_time(self) -> str:
         """Return the `sinceTime` to resume at, and expect the lines already read; empty for a new log."""
@@ -174,7 +184,13 @@ class Cursor:
     def take(self, pieces: Iterable[Piece]) -> list[Piece]:
         """Return the lines that are new."""
         fresh = list(pieces) if self._expected is None else self._unexpected(pieces)
-        if stamps := [piece.stamp_ns for piece in fresh if piece.stamp_ns]:
+        if fresh:
+            last = fresh[-1]
+            self._open_ns, self._open_bytes = (
+                last.stamp_ns,
+                0 if last.has_end else last.offset + len(last.raw),
+            )
+        if stamps := [piece.stamp_ns for piece in fresh if piece.stamp_ns and not piece.offset]:
             self._first_ns = self._first_ns or stamps[0]
             self.last_ns = max(self.last_ns, *stamps)
             self._seen.update(stamps)
@@ -189,14 +205,26 @@ class Cursor:
         fresh = []
         for piece in pieces:
             stamp_ns = piece.stamp_ns
-            if count := expected.get(stamp_ns, 0):
+            if piece.offset:
+                pass  # its line was judged by the first piece
+            elif count := expected.get(stamp_ns, 0):
                 expected[stamp_ns] = count - 1
                 self._has_overlap = True
+                is_open = count == 1 and stamp_ns == self._open_ns and self._open_bytes > 0
+                self._skipped_bytes = self._open_bytes if is_open else sys.maxsize
             # Lines before the first one read were cut off by `tail`.
             elif not stamp_ns or stamp_ns >= self._first_ns:
                 if stamp_ns and not self._has_overlap and not self.missing_since_ns:
                     self.missing_since_ns = self.last_ns
+                self._skipped_bytes = 0
+            else:
+                self._skipped_bytes = sys.maxsize
+            known = self._skipped_bytes - piece.offset
+            if known <= 0:
                 fresh.append(piece)
+            elif self._skipped_bytes < sys.maxsize and (known < len(piece.raw) or piece.has_end):
+                missing, has_end = piece.missing_bytes, piece.has_end
+                fresh.append(Piece(stamp_ns, piece.raw[known:], missing, self._skipped_bytes, has_end))
         return fresh
 
 
@@ -266,6 +294,7 @@ class Follower:
         self._is_first_run = True
         self._run_is_read = False
         self._partial: list[Piece] = []
+        self._owner = NO_OWNER  # of the line read last
         self._stamp_ns = 0
         self._failures = self._quiet_reads = 0
         self._lost_at_s: float | None = None
@@ -439,7 +468,8 @@ class Follower:
         is_first = self._is_first_run and not since_time
         # Without timestamps for as long as all goes well: they are half of a log of short lines.
         raw = self._delivered if self._delivered is not None and not self._delivered.remaining else None
-        splitter = Splitter(request.max_line_bytes)
+        splitter = Splitter(request.max_line_bytes, request.piece_bytes)
+        partial_s = _PARTIAL_S if is_stream and request.piece_bytes else None
         opened_ns = (time.time() + self._client.server_clock_offset_s) * 1e9
         try:
             async with self._client.log(
@@ -455,7 +485,9 @@ class Follower:
                 idle_s=self._backoff.idle_limit_s(self._quiet_reads),
             ) as body:
                 with translated(f"read the log of {self.target.pod}"):
-                    async for chunk in body.iter_any():
+                    async for chunk in _chunks(body, splitter, partial_s):
+                        if not chunk:
+                            yield self._items(splitter.flush())
                         if raw is not None:
                             raw.add(chunk)
                             self._failures = 0
@@ -546,8 +578,11 @@ class Follower:
         for piece in pieces:
             stamp_ns, raw = piece.stamp_ns, piece.raw
             last_ns = stamp_ns or last_ns
-            rank, is_proven, prefix_bytes = owner_of(raw)
-            seq, is_stamped = next(numbers), stamp_ns > 0
+            if piece.offset:
+                rank, is_proven, prefix_bytes = self._owner[0], self._owner[1], 0
+            else:
+                rank, is_proven, prefix_bytes = self._owner = owner_of(raw)
+            seq, is_stamped = next(numbers), stamp_ns > 0 and not piece.offset
             lines.append(
                 LogLine(
                     last_ns,
@@ -559,6 +594,8 @@ class Follower:
                     prefix_bytes,
                     piece.missing_bytes,
                     is_stamped,
+                    piece.offset,
+                    piece.has_end,
                 )
             )
         self._stamp_ns = last_ns
@@ -573,6 +610,24 @@ class Follower:
 
 class _NoSuchContainer(Invalid):
     """The pod has no container of that name."""
+
+
+async def _chunks(
+    body: aiohttp.StreamReader, splitter: Splitter, partial_s: float | None
+) -> AsyncGenerator[bytes, None]:
+    # Yields an empty chunk if nothing more came for `partial_s` within a line.
+    while True:
+        try:
+            async with asyncio.timeout(partial_s if splitter.is_within_line else None) as limit:
+                chunk = await body.readany()
+        except TimeoutError:
+            if not limit.expired():  # that of the connection
+                raise
+            yield b""
+            continue
+        if not chunk:
+            return
+        yield chunk
 
 
 def _ending(view: ContainerView) -> str:

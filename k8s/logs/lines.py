@@ -72,6 +72,10 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
     """Bytes cut off a line that is too long."""
     is_stamped: bool = True
     """The server gave the time of the line."""
+    offset: int = 0
+    """Bytes of the line that came before `raw`; only lines in pieces have any."""
+    has_end: bool = True
+    """False if more of the line may come."""
 
     @property
     def text(self) -> bytes:
@@ -128,14 +132,19 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
     """0 if the line does not begin with a time."""
     raw: bytes
     missing_bytes: int = 0
+    offset: int = 0
+    has_end: bool = True
 
 
 class Splitter:
     """Splits a stream of chunks into lines with timestamps."""
 
-    def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+    def __init__(self, max_line_bytes: int = MAX_LINE_BYTES, piece_bytes: int = 0) -> None:
+        """Create a splitter; with `piece_bytes`, a longer line with a time comes in pieces of that size."""
         self._max_bytes = max_line_bytes
+        self._piece_bytes = piece_bytes
         self._partial = bytearray()
+        self._stamp_ns = self._offset = 0  # of the line of which pieces were returned
         self._missing_bytes = 0
 
     def feed(self, chunk: bytes) -> list[Piece]:
@@ -143,8 +152,9 @@ class Splitter:
         *ended, partial = chunk.split(b"\n")
         pieces: list[Piece] = []
         if ended:
-            if self._partial:
+            if self._partial or self._offset:
                 self._extend(ended[0])
+                pieces += self._full_pieces()
                 pieces.append(self._pop_partial())
                 del ended[0]
             seconds_of, max_bytes = _SECONDS_NS.get, self._max_bytes + _STAMP_BYTES
@@ -158,11 +168,39 @@ class Splitter:
                     pieces.append(Piece(0, line))
         if partial:
             self._extend(partial)
+            pieces += self._full_pieces()
+        return pieces
+
+    @property
+    def is_within_line(self) -> bool:
+        """Return True if there is a part of a line that was not returned."""
+        return bool(self._partial)
+
+    def flush(self, most_bytes: int | None = None) -> list[Piece]:
+        """Return the part that there is of a line with a time; empty if there is none."""
+        start = 0
+        if not self._offset:
+            self._stamp_ns, start = read_stamp(bytes(self._partial[:_LONGEST_STAMP]))
+        end = len(self._partial) if most_bytes is None else start + most_bytes
+        raw = bytes(self._partial[start:end])
+        if not raw or not self._stamp_ns:
+            return []
+        piece = Piece(self._stamp_ns, raw, 0, self._offset, has_end=False)
+        self._offset += len(raw)
+        del self._partial[:end]
+        return [piece]
+
+    def _full_pieces(self) -> list[Piece]:
+        pieces: list[Piece] = []
+        while 0 < self._piece_bytes < len(self._partial) - _LONGEST_STAMP:
+            if not (found := self.flush(self._piece_bytes)):
+                break
+            pieces += found
         return pieces
 
     def finish(self) -> list[Piece]:
         """Return the last line if it has no end, and start over."""
-        return [self._pop_partial()] if self._partial else []
+        return [self._pop_partial()] if self._partial or self._offset else []
 
     def _extend(self, part: bytes) -> None:
         room = max(0, self._max_bytes + _LONGEST_STAMP - len(self._partial))
@@ -171,8 +209,10 @@ class Splitter:
 
     def _pop_partial(self) -> Piece:
         piece = self._piece(bytes(self._partial), self._missing_bytes)
+        if self._offset:
+            piece = Piece(self._stamp_ns, bytes(self._partial), self._missing_bytes, self._offset)
         self._partial.clear()
-        self._missing_bytes = 0
+        self._missing_bytes = self._offset = 0
         return piece
 
     def _piece(self, line: bytes, missing_bytes: int = 0) -> Piece:

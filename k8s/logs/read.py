@@ -34,6 +34,8 @@ from k8s.text.sanitize import log_text, sanitize
 _WINDOW_S = 0.25
 _WAITING_BATCHES = 64
 _TERMINAL_CHARS = 1_000_000
+# Of a line that is printed before its end.
+_PIECE_BYTES = 256 * 1024
 _WITHHELD_LINES, _WITHHELD_BYTES = 10_000, 16 * 2**20
 
 
@@ -138,6 +140,8 @@ async def read(
         follow=follow,
         previous=options.previous,
         max_line_bytes=LONGEST_LINE_BYTES,
+        # Lines of several pods stay whole.
+        piece_bytes=_PIECE_BYTES if len(selected) == 1 and not options.every else 0,
         is_raw=options.raw and is_from_start and not follow and len(selected) == 1 and finder is None,
     )
     numbers = count()
@@ -415,6 +419,7 @@ class LinePrinter:
         """Create a printer that puts the time, or instance and rank, before each line."""
         self._timestamps, self._name, self._is_terminal = timestamps, name, is_terminal
         self._starts: dict[str, dict[int | None, bytes]] = {}
+        self._open: Target | None = None  # the writer of a line whose end is still to come
 
     def format(self, lines: Iterable[LogLine]) -> bytes:
         """Return lines with their ends, and blocks as they are."""
@@ -422,14 +427,25 @@ class LinePrinter:
             return b"".join(map(self._full, lines))
         if self._name:
             return b"".join(self._named(lines))
-        return b"".join([line.raw if type(line) is LogBlock else line.raw + b"\n" for line in lines])
+        return b"".join(
+            [line.raw if type(line) is LogBlock else self._ended(line, line.raw) for line in lines]
+        )
+
+    def _ended(self, line: LogLine, text: bytes) -> bytes:
+        if line.has_end and self._open is None:
+            return text + b"\n"
+        is_broken = self._open is not None and not (line.offset and self._open.key == line.source.key)
+        self._open = None if line.has_end else line.source
+        return b"\n" * is_broken + text + b"\n" * line.has_end
 
     def _full(self, line: LogLine) -> bytes:
         stamp = f"{write_stamp(line.stamp_ns)} ".encode() if self._timestamps and line.is_stamped else b""
         text = line.text if self._name else line.raw
-        if self._is_terminal:
+        if self._is_terminal and (line.offset or not line.has_end):  # a bar is drawn as it comes
+            text = b"\r".join(log_text(each, cap=_TERMINAL_CHARS).encode() for each in text.split(b"\r"))
+        elif self._is_terminal:
             text = log_text(text, cap=_TERMINAL_CHARS, missing_bytes=line.missing_bytes).encode()
-        return b"%b%b%b\n" % (stamp, self._start(line) if self._name else b"", text)
+        return self._ended(line, stamp + (self._start(line) if self._name else b"") + text)
 
     def _named(self, lines: Iterable[LogLine]) -> Iterator[bytes]:
         source: Target | None = None

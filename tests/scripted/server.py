@@ -208,7 +208,7 @@ class Flood:
 
     piece: bytes
     sent: int = 0
-    """Bytes, of all requests; those that nobody read are in the buffers of sockets."""
+    """Bytes sent in all requests, those in the buffers of sockets too."""
 
     async def answer(self, request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
         response = web.StreamResponse()

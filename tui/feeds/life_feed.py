@@ -232,7 +232,8 @@ class LifeFeed:
         self._ended = tuple(job for job in jobs if job.status.is_final and job.uid in self._reads)
         uids = {job.uid for job in jobs}
         for uid, reads in self._reads.items():
-            if uid not in uids and uid not in self._gone and uid not in self.runs:
+            is_new = uid not in uids and uid not in self._gone and uid not in self.runs
+            if is_new and len(self._gone) < MAX_JOBS:  # more may go than can be looked for
                 self._gone[uid] = reads.job
                 reads.at_s = -math.inf
         kept = {*uids, *self._gone, *(job.uid for job in self._visible())}

@@ -12,7 +12,19 @@ import pytest
 from k8s.client.client import Client
 from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff
 from k8s.errors import Forbidden, Invalid
-from k8s.logs import Follower, Item, LogLine, LogRequest, Mark, Marker, Target
+from k8s.logs import (
+    Follower,
+    Item,
+    LinePrinter,
+    LogLine,
+    LogRequest,
+    Mark,
+    Marker,
+    Options,
+    Target,
+    read,
+    write_stamp,
+)
 from k8s.logs.liveness import LEAST_S
 from tests.scripted.logs import (
     NS,
@@ -25,6 +37,8 @@ from tests.scripted.logs import (
     connected,
     target,
 )
+from tests.scripted.server import WAIT_S, Answer, Stream
+from tests.scripted.server import ScriptedCluster as OtherCluster
 
 EVERYTHING = LogRequest()
 
@@ -102,6 +116,56 @@ async def test_wherever_the_connection_is_cut_every_line_comes_once() -> None:
         pod.faults = [Fault(cut_after=cut), Fault(cut_after=cut + 31)]
         texts, _ = await read_all(pod)
         assert texts == pod.texts
+
+
+def printed(items: list[Item], **how: bool) -> str:
+    printer = LinePrinter(**how)
+    return b"".join(printer.format([each]) for each in items if isinstance(each, LogLine)).decode()
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 4, 7])
+async def test_lines_in_pieces_are_whole_in_the_output_wherever_the_connection_is_cut(
+    piece_bytes: int,
+) -> None:
+    for cut in range(0, 400, 29):
+        pod = ScriptedPod("w0")
+        for number in range(10):
+            pod.write(f"line {number}" * (number % 4), after_ns=0 if number % 3 else 700_000_000)
+        run = pod.runs[0]
+        run.tail, run.exit_code = b"without an end", 0
+        pod.faults = [Fault(cut_after=cut + more) for more in (0, 31, 38)]
+        wanted = LogRequest(piece_bytes=piece_bytes)
+        async with connected(pod) as (_, client), asyncio.timeout(120):
+            found = [each async for each in follow(client, target(pod), wanted, backoff=QUICK)]
+        lines = [*run.lines, (run.lines[-1][0] + 1, run.tail)]
+        expected = "".join(f"{write_stamp(stamp)} {raw.decode()}\n" for stamp, raw in lines)
+        assert printed(found, timestamps=True) == expected, cut
+        assert max(len(each.raw) for each in found if isinstance(each, LogLine)) <= piece_bytes + 40
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+async def test_a_bar_is_printed_as_it_comes_and_once_after_a_reconnect(is_terminal: bool) -> None:
+    pod, path = ScriptedPod("w0"), "/api/v1/namespaces/lab/pods/w0"
+    stamp = f"{write_stamp(START_NS)} ".encode()
+    first, second = Stream(stamp + b"[rank1]: \r 10%"), Stream(stamp + b"[rank1]: \r 10%\r 2")
+    where = target(pod, ranks=(0, 1), ranks_proof="declared")
+    options = Options(follow=True, instance="w0")
+    out, printer = "", LinePrinter(is_terminal=is_terminal)
+    async with OtherCluster() as cluster, cluster.client() as client, asyncio.timeout(WAIT_S):
+        cluster.say(path, Answer(pod.as_json()))
+        cluster.say(f"{path}/log", first, second)
+        async with aclosing(read(client, [where], options, backoff=QUICK)) as batches:
+            async for batch in batches:
+                lines = [each for each in batch if isinstance(each, LogLine)]
+                assert {each.rank for each in lines} <= {1}
+                out += printer.format(lines).decode()
+                if out.endswith("\r 10%"):
+                    first.drop()
+                elif out.endswith("\r 2"):
+                    second.send(b"0%\n" + stamp.replace(b":00.", b":09.") + b"[rank1]: epoch")
+                elif out.endswith("epoch"):
+                    break
+    assert out == "[rank1]: \r 10%\r 20%\n[rank1]: epoch"
 
 
 async def test_a_log_stream_that_ends_while_the_container_runs_is_resumed() -> None:
