@@ -7,16 +7,13 @@ run had ended is complete; after any other one comes another round.
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
-from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
 
 import msgspec
 
@@ -26,6 +23,8 @@ from k8s.cluster.backoff import DEFAULT_BACKOFF, Backoff, pause, pause_unauthori
 from k8s.errors import Forbidden, Invalid, KubeError, NotFound, Throttled, TooLarge, Unauthorized, Unreachable
 from k8s.logs.lines import (
     MAX_LINE_BYTES,
+    Cursor,
+    Delivered,
     Item,
     LogBlock,
     LogLine,
@@ -34,7 +33,6 @@ from k8s.logs.lines import (
     Piece,
     Splitter,
     Target,
-    rfc3339,
 )
 from k8s.logs.prefixes import NO_OWNER, RankReader
 from k8s.models import ContainerStatus, Pod, Terminated
@@ -49,13 +47,6 @@ if TYPE_CHECKING:
 _BYTES_PER_TURN = 32 * 1024
 # Attempts to read a log without follow before its error is raised.
 _READ_TRIES = 4
-# Two streams of a process may overtake each other, so a resumed log begins this much earlier.
-_SLACK_S = 1
-_NS = 1_000_000_000
-# Stamps retained before the old ones are dropped.
-_SEEN_STAMPS = 10_000
-# By which a log that was rotated is told from the one before.
-_HEAD_BYTES = 4096
 # After the start of a line, a silence of this many seconds shows what there is of it.
 _PARTIAL_S = 0.25
 
@@ -138,125 +129,6 @@ def _exit_text(ended: Terminated | None) -> str:
         return ""
     text = f"signal {ended.signal}" if ended.signal else f"exit {ended.exit_code}"
     return f"{text} {ended.reason}" if ended.reason not in ("", "Error", "Completed") else text
-
-
-class Cursor:
-    """Read position in the log of one run of one container.
-
-    The API resumes a log at a whole second (`sinceTime`), so its first lines have been read before. They
-    are recognised by their nanosecond stamps, and counted where several share one. At least one of
-    them must come again; that proves that no line in between is missing.
-    """
-
-    def __init__(self) -> None:
-        self.last_ns = 0
-        """0 until a line was read."""
-        self.missing_since_ns = 0
-        """The last time before a gap; 0 if there is none."""
-        self._first_ns = 0
-        self._seen: Counter[int] = Counter()
-        self._max_seen = _SEEN_STAMPS
-        self._expected: dict[int, int] | None = None
-        self._has_overlap = True
-        # The line that was passed on without its end, and its bytes; the bytes to skip of the current one.
-        self._open_ns = self._open_bytes = self._skipped_bytes = 0
-
-    def since_time(self) -> str:
-        """Return the `sinceTime` to resume at, and expect the lines already read; empty for a new log."""
-        if not self.last_ns:
-            return ""
-        second = self.last_ns // _NS - _SLACK_S
-        self._expected = {stamp: count for stamp, count in self._seen.items() if stamp >= second * _NS}
-        self._has_overlap = False
-        self.missing_since_ns = 0
-        return rfc3339(second)
-
-    @property
-    def is_resumed(self) -> bool:
-        """Return True if the log was resumed, not begun."""
-        return self._expected is not None
-
-    @property
-    def knows(self) -> bool:
-        """Return True once it is known whether lines are missing since the last `since_time`."""
-        return self._has_overlap or self.missing_since_ns > 0
-
-    def take(self, pieces: Iterable[Piece]) -> list[Piece]:
-        """Return the lines that are new."""
-        fresh = list(pieces) if self._expected is None else self._unexpected(pieces)
-        if fresh:
-            last = fresh[-1]
-            self._open_ns, self._open_bytes = (
-                last.stamp_ns,
-                0 if last.has_end else last.offset + len(last.raw),
-            )
-        if stamps := [piece.stamp_ns for piece in fresh if piece.stamp_ns and not piece.offset]:
-            self._first_ns = self._first_ns or stamps[0]
-            self.last_ns = max(self.last_ns, *stamps)
-            self._seen.update(stamps)
-        if len(self._seen) > self._max_seen:
-            floor_ns = (self.last_ns // _NS - _SLACK_S) * _NS
-            self._seen = Counter({stamp: seen for stamp, seen in self._seen.items() if stamp >= floor_ns})
-            self._max_seen = max(_SEEN_STAMPS, 2 * len(self._seen))
-        return fresh
-
-    def _unexpected(self, pieces: Iterable[Piece]) -> list[Piece]:
-        expected = self._expected if self._expected is not None else {}
-        fresh = []
-        for piece in pieces:
-            stamp_ns = piece.stamp_ns
-            if piece.offset:
-                pass  # its line was judged by the first piece
-            elif count := expected.get(stamp_ns, 0):
-                expected[stamp_ns] = count - 1
-                self._has_overlap = True
-                is_open = count == 1 and stamp_ns == self._open_ns and self._open_bytes > 0
-                self._skipped_bytes = self._open_bytes if is_open else sys.maxsize
-            # Lines before the first one read were cut off by `tail`.
-            elif not stamp_ns or stamp_ns >= self._first_ns:
-                if stamp_ns and not self._has_overlap and not self.missing_since_ns:
-                    self.missing_since_ns = self.last_ns
-                self._skipped_bytes = 0
-            else:
-                self._skipped_bytes = sys.maxsize
-            known = self._skipped_bytes - piece.offset
-            if known <= 0:
-                fresh.append(piece)
-            elif self._skipped_bytes < sys.maxsize and (known < len(piece.raw) or piece.has_end):
-                missing, has_end = piece.missing_bytes, piece.has_end
-                fresh.append(Piece(stamp_ns, piece.raw[known:], missing, self._skipped_bytes, has_end))
-        return fresh
-
-
-class Delivered:
-    """Record of the bytes passed on of a log without timestamps; they are skipped when it is read again."""
-
-    def __init__(self) -> None:
-        self.remaining = 0
-        self.ends_line = True
-        self._size = self._crc = self._read_crc = 0
-        self._head = b""
-
-    def add(self, chunk: bytes) -> None:
-        """Record bytes that are passed on."""
-        self._size += len(chunk)
-        self.remaining = self._size
-        self.ends_line = chunk.endswith(b"\n")
-        self._crc = crc32(chunk, self._crc)
-        if len(self._head) < _HEAD_BYTES:
-            self._head += chunk[:_HEAD_BYTES]
-
-    def skip(self, block: bytes) -> tuple[bytes, bool]:
-        """Return the part of a block that is new, and False if the log is another one by now.
-
-        A rotated log begins differently and shares no line with the one before it, so all of it is new.
-        """
-        if self.remaining == self._size and not self._head.startswith(block[: len(self._head)]):
-            return block if self.ends_line else b"\n" + block, False
-        known, fresh = block[: self.remaining], block[self.remaining :]
-        self._read_crc = crc32(known, self._read_crc)
-        self.remaining -= len(known)
-        return fresh, self.remaining > 0 or self._read_crc == self._crc
 
 
 class Follower:

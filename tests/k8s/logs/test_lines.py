@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.logs.follow import Cursor
-from k8s.logs.lines import Piece, Splitter, read_stamp, write_stamp
+from k8s.logs.lines import Cursor, Piece, Splitter, read_stamp, write_stamp
 from k8s.logs.prefixes import RULES, RankReader
 
 AT = int(datetime(2026, 5, 14, 10, 0, 1, tzinfo=UTC).timestamp()) * 1_000_000_000
