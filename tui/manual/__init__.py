@@ -48,7 +48,7 @@ def chapter_text(topic: str, width: int = 0) -> str:
     paragraph, table, is_code = "", list[list[str]](), False
     for line in [*read_chapter(topic).splitlines(), ""]:
         is_row = line.startswith("|") and not is_code
-        is_start = is_code or is_row or not line or line[0] in "#`" or bool(re.match(r"- |\d+\. ", line))
+        is_start = is_code or is_row or not line or bool(re.match(r"- |\d+\. |#|```", line))
         if is_start and paragraph:
             found += _wrapped(_plain(paragraph), width)
             paragraph = ""

@@ -28,7 +28,7 @@ def test_a_chapter_is_wrapped_with_aligned_tables_and_without_markup(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = (
-        "# Title\n\nOne **bold** and `a *b*`\nline, [see](x.md).\n- item `x`\n  goes *on* and on and on\n\n"
+        "# Title\n\nOne **bold** and\n`a *b*` line, [see](x.md).\n- item `x`\n  goes *on* and on and on\n\n"
         "| key | does |\n|---|---|\n| `a\\|b` | one two three four |\n\n```sh\n# run\n```\n\n"
         "    a   # `x`\n    b | c\n"
     )
