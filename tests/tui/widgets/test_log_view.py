@@ -183,6 +183,7 @@ async def test_a_paged_log_shows_its_start_and_reads_on_only_as_one_scrolls() ->
         view = pilot.app.query_one(LogView)
         view.is_paged = True
         await pilot.press("g")
+        assert view.part_text == "no lines"
         feed.put(HERE, [line(number) for number in range(1_000)], is_history=True)
         await settled(pilot)
         assert (
@@ -196,7 +197,7 @@ async def test_a_paged_log_shows_its_start_and_reads_on_only_as_one_scrolls() ->
             assert numbers[0] <= last + 1 and last < numbers[-1], "no line is skipped"
             assert len(view.lines.items) <= 160
             last = numbers[-1]
-        assert view.part_text == "lines 851 to 1,000"
+        assert view.part_text in ("lines 841 to 1,000", "lines 851 to 1,000")
         await pilot.press("pagedown")
         feed.put(HERE, [line(1_000)])
         await settled(pilot)

@@ -237,7 +237,8 @@ class LogsScreen(View):
         row = next((row for row in rows if row.selection == choice), None)
         if row is None or row.rank is None:
             return f"{choice}  {row.status}" if row else str(choice)
-        suffix = "" if row.is_split else "  lines are not marked by rank: showing the whole pod"
+        is_known = row.is_split or not row.last_line_ns
+        suffix = "" if is_known else "  lines are not marked by rank: showing the whole pod"
         return f"{format_ranks(() if row.rank is None else (row.rank,), row.proof)} {row.instance}{suffix}"
 
     def _row(self, row: RankRow) -> Row:

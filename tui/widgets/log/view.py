@@ -155,7 +155,8 @@ class LogView(Widget, can_focus=True):
         """Return the part of the log that is held: `lines 1 to 20,000, more below`."""
         first = self.lines.gone.total() + 1
         last = first - 1 + sum(isinstance(item, LogLine) for item in self.lines.held)
-        return f"lines {count(first)} to {count(last)}" + ", more below" * self.has_more
+        lines = f"lines {count(first)} to {count(last)}" if last >= first else "no lines"
+        return lines + ", more below" * self.has_more
 
     @property
     def match_text(self) -> str:
