@@ -31,7 +31,7 @@ TOGETHER_S = 2.0
 EXPLAIN_S = 10.0
 TOAST_S, FAILURE_S = 5.0, 10.0
 # Lines of a toast, and characters of a single reason and of one line among others.
-MAX_LINES, MAX_REASON, MAX_LINE = 3, 240, 100
+MAX_LINES, MAX_REASON, MAX_LINE = 2, 240, 100
 # Older events are reported with their age, such as those found after a reconnect.
 RECENT_S = 60.0
 

@@ -75,7 +75,7 @@ async def test_a_toast_leaves_the_newest_lines_and_the_title_free(tmp_path: Path
         await play.until(lambda: "Reason two." in play.text)
         lines = play.text.splitlines()
         last = max(at for at, line in enumerate(lines) if "Reason" in line)
-        assert last < 8 and lines[0].split()[:2] == title.split()[:2]
+        assert last < 4 and lines[0].split()[:2] == title.split()[:2]
 
 
 async def test_marked_jobs_are_deleted_together_even_if_one_deletion_fails(tmp_path: Path) -> None:
