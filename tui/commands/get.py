@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from k8s.errors import KubeError
 from k8s.jobs.tensorboard import find_tensorboard, find_tensorboard_url
 from k8s.snapshot import Instance, Job
+from k8s.status import Status
 from tui.commands.list import job_listing
 from tui.commands.support.connect import cluster, read_feed, server_clock
 from tui.commands.support.job_name import add_job, find_job
@@ -68,10 +69,11 @@ async def run(options: ConsoleOptions, flags: argparse.Namespace) -> int:
             with suppress(KubeError):
                 forwarded = bool(await find_tensorboard(client, job))
         clock = server_clock(client)
-        from tui.commands.support.life import read_jobs_now  # slow to import
+        is_object, now = flags.output in ("json", "yaml"), JobsNow(clock)
+        if job.status is Status.RUNNING or job.status.is_final:  # others have no log to read
+            from tui.commands.support.life import read_jobs_now  # slow to import
 
-        is_object = flags.output in ("json", "yaml")
-        (job,), now = await read_jobs_now(options, client, [job])
+            (job,), now = await read_jobs_now(options, client, [job])
     if is_object:
         failure = feed.reasons.triage_of(job.uid)
         write_object(_values(job, now, tensorboard, failure), flags.output)

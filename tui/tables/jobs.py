@@ -184,7 +184,6 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
     ),
     ListColumn(
         "gpus", "GPUS", align="right", sorts_largest_first=True, flashes=True, cell=_gpus,
-        values=lambda job, _: {"gpu_fraction": job.gpu_fraction},
     ),
     ListColumn(
         "pods", "PODS", align="right", priority=1, sorts_largest_first=True, flashes=True,
@@ -194,6 +193,7 @@ COLUMNS: tuple[ListColumn[Job, JobsNow], ...] = (
         printed="table",
         values=lambda job, _: {
             "instances_running": job.instances_running, "instances_total": len(job.instances),
+            "gpu_fraction": job.gpu_fraction,
         },
     ),
     ListColumn(

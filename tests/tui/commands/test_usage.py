@@ -51,8 +51,8 @@ async def test_one_shot_commands_load_neither_the_screens_nor_torch(tmp_path: Pa
     assert not loaded & {"textual", "rich", "torch", "numpy", "tensorboard", "plotext"}
 
 
-async def test_commands_that_read_import_no_aiohttp(run: CommandLine) -> None:
-    lines = ("list", "top nodes", "get running", "data list")
+async def test_commands_that_read_no_log_import_no_aiohttp(run: CommandLine) -> None:
+    lines = ("list", "top nodes", "get waits", "data list")
     flag = f"--kubeconfig {run.home / 'kubeconfig'}"
     loaded = await imported_by(*(f"{line} {flag}" for line in lines), home=run.home)
     asked = {each.path.rpartition("/")[2] for each in run.cluster.requests}

@@ -171,7 +171,9 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, marks=[pytest.mark.slow] * (text == "deep")) for text in TEXTS]
+)
 @pytest.mark.parametrize("reader", [*YAML_READERS, *TEXT_READERS])
 def test_hostile_yaml_is_rejected_with_a_readable_message(tmp_path: Path, reader: str, text: str) -> None:
     path = tmp_path / "named"

@@ -161,6 +161,7 @@ async def curves(tmp_path: Path) -> AsyncIterator[Desk]:
         assert changes(play) == []
 
 
+@pytest.mark.slow
 async def test_keys_of_curves_go_from_chart_to_chart_and_read_zoom_and_clip_one(tmp_path: Path) -> None:
     async with curves(tmp_path) as play:
         footer = play.text.splitlines()[-1]

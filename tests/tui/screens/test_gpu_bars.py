@@ -39,4 +39,4 @@ async def test_each_node_shows_its_gpu_sharing_mode_and_gpu_memory(tmp_path: Pat
         }.items():
             line = next(line for line in play.text.splitlines() if f" {name} " in line)
             assert [word for word in words if word not in line] == [], line
-        assert "0 of 15 GPUs held · free in blocks of 8" in play.text
+        assert "0 of 8 GPUs and 0 of 7 shares of 1 GPU held · free in blocks of 8" in play.text

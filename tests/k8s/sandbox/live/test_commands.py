@@ -132,6 +132,6 @@ async def test_a_running_sandbox_is_joined_where_there_is_no_kubeconfig(
         else:
             assert (child.returncode, out.split()[-2:]) == (0, ["node/sandbox-0", "node/sandbox-1"]), err
             assert err == "There is no kubeconfig: this is the sandbox that runs on this machine.\n"
-    for function in ("is_usable", "prepare"):
-        monkeypatch.setattr(tty_state, function, lambda: True)
+    for function in ("terminal_problem", "prepare"):
+        monkeypatch.setattr(tty_state, function, str)
     assert console.prepare(ConsoleOptions()).is_sandbox, "without a question"

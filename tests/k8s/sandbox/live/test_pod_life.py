@@ -46,7 +46,8 @@ async def test_a_container_is_ready_once_it_runs(space: Space) -> None:
 
 async def test_a_sidecar_is_there_before_the_others_and_until_they_have_ended(space: Space) -> None:
     watch = (
-        "echo sidecar up >>/v/order; trap 'echo sidecar down >>/v/order; cat /v/order; exit 7' TERM; " + STAY
+        "echo sidecar up >>/v/order; "
+        'trap \'echo sidecar down >>"/v/order"; cat "/v/order"; exit 7\' TERM; ' + STAY
     )
     init = {**sidecar("setup", "echo setup >>/v/order"), "restartPolicy": None}
     main = "echo main >>/v/order; sleep 0.3; echo main over >>/v/order"
@@ -67,7 +68,7 @@ async def test_a_sidecar_is_there_before_the_others_and_until_they_have_ended(sp
 
 
 async def test_a_sidecar_keeps_its_pod_running(space: Space) -> None:
-    slow = f"trap 'test -e /v/leave && exit 0' TERM; {STAY}"
+    slow = f"trap 'test -e \"/v/leave\" && exit 0' TERM; {STAY}"
     manifest = pod("watched", "true", initContainers=[sidecar("proxy", slow)], **VOLUME)
     await space.create(PODS, manifest)
 
@@ -90,9 +91,9 @@ async def test_an_ended_sidecar_is_restarted_despite_the_restart_policy_of_the_p
 
 async def test_sidecars_end_after_the_others_and_in_reverse(space: Space) -> None:
     def script(name: str, last: str = "") -> str:
-        return f"trap 'echo {name} >>/v/order; {last} exit 0' TERM; {STAY}"
+        return f"trap 'echo {name} >>\"/v/order\"; {last} exit 0' TERM; {STAY}"
 
-    inits = [sidecar("first", script("first", "cat /v/order;")), sidecar("second", script("second"))]
+    inits = [sidecar("first", script("first", 'cat "/v/order";')), sidecar("second", script("second"))]
     manifest = pod("order", "sh", "-c", script("main"), initContainers=inits, **VOLUME)
     manifest["spec"]["activeDeadlineSeconds"] = 1
     done = await space.run_pod(manifest)
