@@ -62,7 +62,6 @@ class _Importer:
 
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the usual spec, with a loader that wraps `init_process_group`."""
         if name != _GROUPS:
             return None
         sys.meta_path.remove(cls)

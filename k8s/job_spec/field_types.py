@@ -59,11 +59,9 @@ class _OneLine:
     __slots__ = ()
 
     def parse(self, text: str) -> str:
-        """Return the text without surrounding space."""
         return text.strip()
 
     def to_text(self, value: str) -> str:
-        """Return the value."""
         return value
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -39,6 +40,35 @@ _SEARCH = (
     '$limit find "$@" 2>/dev/null | head -n 500'
 )
 SEARCH_DEPTH = 6
+# Prints files with their sizes, then those to which links lead. busybox's `find -L` does not end in a loop,
+# so links are resolved here: each folder is read once, and none that contains its link. Nor does busybox run
+# `-exec … {} +` within parentheses.
+_LIST = """
+IFS='
+'
+set -f
+walk() {
+  found=$(find -H "$@" -type l -print -o -type f MATCHING -exec wc -c {} +) || return
+  printf '%s\\n' "$found"
+  more=$more$IFS$found
+}
+walk "$1" || exit
+exec 2>/dev/null
+seen=$(cd "$1" && pwd -P)
+for depth in 1 2 3; do
+  links=$more more=
+  for link in $links; do
+    case $link in /*) ;; *) continue;; esac
+    [ ! -f "$link" ] || case ${link##*/} in PATTERN) wc -c "$link";; esac
+    [ -d "$link" ] && real=$(cd "$link" && pwd -P) && at=$(cd "${link%/*}" && pwd -P) || continue
+    for each in $seen; do case $real/ in "${each%/}"/*) continue 2;; esac; done
+    case $at/ in "${real%/}"/*) continue;; esac
+    seen=$seen$IFS$real
+    walk "$link" -maxdepth DEPTH -xdev
+  done
+done
+exit 0
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +127,11 @@ async def run(
 async def list_files(
     client: Client, pod: str, namespace: str, folder: str, names: Sequence[str], *, container: str = ""
 ) -> list[RemoteFile]:
-    """Return the files below a folder of a running container whose names match a glob, by path."""
-    words = ["find", "-H", folder, "-type", "f", *_matching(names), "-exec", "wc", "-c", "{}", "+"]
+    """Return the files below a folder of a running container whose names match a glob, by path.
+
+    Links to files and folders are followed, as `trainer.tfevents` does.
+    """
+    words = ["sh", "-c", _list_script(names), "sh", folder]
     output = await run(client, pod, namespace, words, container=container)
     found = []
     for line in output.decode("utf-8", "replace").splitlines():
@@ -106,6 +139,11 @@ async def list_files(
         if size.isdecimal() and len(size) < 19 and path.startswith("/"):
             found.append(RemoteFile(path, int(size)))
     return sorted(found, key=lambda file: file.path)
+
+
+def _list_script(names: Sequence[str]) -> str:
+    matching, pattern = shlex.join(_matching(names)), "|".join(names)
+    return _LIST.replace("MATCHING", matching).replace("PATTERN", pattern).replace("DEPTH", str(SEARCH_DEPTH))
 
 
 async def find_folders(

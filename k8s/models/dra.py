@@ -143,33 +143,18 @@ class ResourceSlice(Value, frozen=True):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
-class DeviceTaintSelector(Value, frozen=True):
-    """The devices that a rule taints: those that have all of its values that are not empty."""
-
-    driver: str = ""
-    pool: str = ""
-    device: str = ""
-    # Only in v1alpha3 until Kubernetes 1.34. Their CEL is not evaluated, so such a rule is left out.
-    device_class_name: str = ""
-    selectors: list[dict[str, Any]] | None = None
-
-
 class DeviceTaintRuleSpec(Value, frozen=True):
     """A taint, and the devices that have it; none without a selector."""
 
-    device_selector: DeviceTaintSelector | None = None
+    device_selector: dict[str, Any] | None = None
+    """Has `driver`, `pool` and `device`; a rule with the CEL of older versions selects nothing here."""
     taint: Taint = Taint()
 
     def selects(self, of: ResourceSliceSpec, device: SliceDevice) -> bool:
         """Return True if it taints a device of a slice."""
-        chosen = self.device_selector
-        return (
-            chosen is not None
-            and not (chosen.device_class_name or chosen.selectors)
-            and chosen.driver in ("", of.driver)
-            and chosen.pool in ("", of.pool.name)
-            and chosen.device in ("", device.name)
-        )
+        chosen, found = self.device_selector, (of.driver, of.pool.name, device.name)
+        names = dict(zip(("driver", "pool", "device"), found, strict=True))
+        return chosen is not None and all(names.get(key) == name for key, name in chosen.items() if name)
 
 
 class DeviceTaintRule(Value, frozen=True):
@@ -322,14 +307,9 @@ def advertised_by_node(
             if device.is_counted:
                 node = spec.node_name or device.properties.node_name
                 card = (node, resource, spec.pool.name, device.card)
-                taints = [
-                    *(str(each) for each in device.properties.taints or () if each.effect in _EFFECTS),
-                    *(
-                        f"{each.spec.taint} (rule {each.metadata.name})"
-                        for each in rules
-                        if each.spec.selects(spec, device)
-                    ),
-                ]
+                taints = [str(each) for each in device.properties.taints or () if each.effect in _EFFECTS]
+                chosen = [each for each in rules if each.spec.selects(spec, device)]
+                taints += [f"{each.spec.taint} (rule {each.metadata.name})" for each in chosen]
                 usable[card] = usable.get(card, False) or not taints
                 tainted = found.setdefault(node, Advertised({}, {}, {})).tainted
                 for taint in taints:

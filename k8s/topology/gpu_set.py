@@ -96,7 +96,6 @@ class _Search:
         self._chosen: tuple[int, ...] = ()
 
     def best(self) -> tuple[int, ...]:
-        """Return the positions of the best set."""
         values = sorted({self._weights[i][j] for i, j in combinations(range(self._size), 2)})
         if len(values) == 1:
             return tuple(range(self._count))

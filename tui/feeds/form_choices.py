@@ -48,7 +48,6 @@ class _Listing:
     describe: Callable[[Object], str]
     field_selector: str = ""
     prefix: str = ""
-    """Inserted before each name."""
 
 
 def _describe_claim(claim: Object) -> str:

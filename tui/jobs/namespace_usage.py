@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -51,7 +51,7 @@ class NamespaceUsage:
 def namespace_usages(
     namespaces: Iterable[Namespace],
     jobs: Iterable[Job],
-    nodes: Iterable[NodeRow],
+    nodes: Collection[NodeRow],
     quotas: Iterable[Quota],
     known: Sequence[str] = (),
 ) -> list[NamespaceUsage]:
@@ -73,7 +73,6 @@ def namespace_usages(
         unfinished[namespace] = unfinished.get(namespace, 0) + (not job.status.is_final)
         waiting[namespace] = waiting.get(namespace, 0) + job.gpus_waiting
     shares: dict[str, int] = {}
-    nodes = tuple(nodes)
     for (namespace, _pod), amount in shares_by_pod(nodes).items():
         shares[namespace] = shares.get(namespace, 0) + amount
     for node in nodes:

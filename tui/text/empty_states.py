@@ -81,15 +81,12 @@ def only_older(jobs: int, days: float) -> str:
     return f"{plural(jobs, 'job')} finished more than {ago}, and none since.\no shows them."
 
 
-def no_lines(keys: str = "") -> str:
-    """Explain an empty log; `keys` show the run before the last restart, if there was one."""
-    return f"No lines yet since the last restart; {keys} shows the run before." if keys else "No lines yet."
-
-
-def has_restarted(job: Job | None, instance: str) -> bool:
-    """Return True if a container of an instance, or of any if it is empty, has been restarted."""
+def no_lines(job: Job | None, instance: str, keys: str) -> str:
+    """Explain an empty log of an instance, or of all; `keys` show the run before the last restart."""
     of_job = job.instances if job is not None else ()
-    return any(each.restarts > each.rank_restarts for each in of_job if instance in ("", each.name))
+    if any(each.restarts > each.rank_restarts for each in of_job if instance in ("", each.name)):
+        return f"No lines yet since the last restart; {keys} shows the run before."
+    return "No lines yet."
 
 
 def no_nodes(snapshot: ClusterSnapshot) -> str:

@@ -230,9 +230,7 @@ def plural(amount: int, noun: str) -> str:
 def devices(amount: int, shares: int) -> str:
     """Format devices, of which some are parts of GPUs: `8 GPUs`, `3 shares of GPUs`, `8 GPUs and 1 share`."""
     whole, parts = plural(amount - shares, "GPU"), plural(shares, "share")
-    if not shares:
-        return whole
-    return f"{whole} and {parts}" if amount > shares else f"{parts} of GPUs"
+    return whole if not shares else f"{whole} and {parts}" if amount > shares else f"{parts} of GPUs"
 
 
 def _trimmed(value: float, digits: int = 3) -> str:

@@ -25,7 +25,6 @@ class _Suggester(Suggester):
         self._complete = complete
 
     async def get_suggestion(self, value: str) -> str | None:
-        """Return the completed text, starting with the typed one."""
         completed = self._complete(value)
         return value + completed[len(value) :] if completed else None
 

@@ -355,7 +355,6 @@ class _ErrorReader:
         self._table_ns, self._is_root = 0, False
 
     def read(self, index: int, line: RankedText) -> None:
-        """Read the next line."""
         stamp_ns, rank, text, is_notable = line
         if not self._open and not is_notable:
             return

@@ -88,7 +88,6 @@ class _T9kJob:
         self.replicas = JobReplicas(observed, self._pods.replicas.values(), rules, self.plan, self._pods.pod)
 
     def decide(self) -> None:
-        """Plan the pods and write the status."""
         self._set("Initialized", True, "The job has been initialized successfully.")
         if self._status.get("phase") not in ENDED:
             if self._pods.is_on("pause"):

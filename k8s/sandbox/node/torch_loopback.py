@@ -250,7 +250,6 @@ class _ChangedModule(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the module to patch, with a loader that patches it."""
         if fullname != self._name:
             return None
         sys.meta_path.remove(self)

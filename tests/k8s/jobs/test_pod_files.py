@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from k8s.errors import KubeError, Unreachable
-from k8s.jobs.pod_files import _READ, ExecFailed, RemoteFile, list_files, local_folder, read_from, run
+from k8s.jobs.pod_files import (
+    _READ,
+    ExecFailed,
+    RemoteFile,
+    _list_script,
+    list_files,
+    local_folder,
+    read_from,
+    run,
+)
 from tests.scripted.server import SUCCESS, Answer, ScriptedCluster, Socket, refusal
 
 EXEC = "/api/v1/namespaces/ns/pods/a/exec"
@@ -46,6 +57,63 @@ async def test_the_shell_script_reads_any_file_from_any_offset(tmp_path: Path) -
     _, errors = await shell.communicate()
     assert shell.returncode != 0
     assert b"gone" in errors
+
+
+@pytest.mark.parametrize("tools", ["coreutils", "busybox"])
+async def test_the_shell_script_follows_links_and_ends_in_loops(tmp_path: Path, tools: str) -> None:
+    env = {"PATH": os.environ["PATH"]}
+    if tools == "busybox":
+        if (busybox := shutil.which("busybox")) is None:
+            pytest.skip("there is no busybox")
+        (tmp_path / "bin").mkdir()
+        for name in ("sh", "find", "wc"):
+            (tmp_path / "bin" / name).symlink_to(busybox)
+        env = {"PATH": str(tmp_path / "bin")}
+    top, far = tmp_path / "log dir", tmp_path / "far"
+    for folder, size in (
+        (top / "own", 3),
+        (far / "exp 7*", 4),
+        (far / "deep/er", 5),
+        (tmp_path / "other", 6),
+    ):
+        folder.mkdir(parents=True)
+        (folder / "events.out.tfevents.1").write_bytes(b"x" * size)
+        (folder / "model.pt").write_bytes(b"x")
+    links = {
+        top / "linked": far / "exp 7*",
+        top / "again": far / "exp 7*",
+        top / "up": top.parent,
+        top / "self": top,
+        top / "root": Path("/"),
+        top / "gone": tmp_path / "nowhere",
+        top / "own/model.tfevents": far / "deep/er/model.pt",
+        top / "own/folder.tfevents": far / "deep",
+        far / "exp 7*/back": top,
+        far / "exp 7*/next": tmp_path / "other",
+        tmp_path / "other/round": tmp_path / "other",
+    }
+    for link, target in links.items():
+        link.symlink_to(target)
+    words = ["-c", _list_script(["*tfevents*"]), "sh"]
+    pipe = asyncio.subprocess.PIPE
+    shell = await asyncio.create_subprocess_exec("sh", *words, str(top), stdout=pipe, env=env)
+    output, _ = await shell.communicate()
+    lines = (line.strip().partition(" ") for line in output.decode().splitlines())
+    found = {path.removeprefix(f"{top}/"): int(size) for size, _, path in lines if path.startswith("/")}
+    first = next(name for name in ("linked", "again") if f"{name}/events.out.tfevents.1" in found)
+    assert (shell.returncode, found) == (
+        0,
+        {
+            "own/events.out.tfevents.1": 3,
+            "own/model.tfevents": 1,
+            "own/folder.tfevents/er/events.out.tfevents.1": 5,
+            f"{first}/events.out.tfevents.1": 4,
+            f"{first}/next/events.out.tfevents.1": 6,
+        },
+    )
+    shell = await asyncio.create_subprocess_exec("sh", *words, f"{top}/none", stderr=pipe, env=env)
+    _, errors = await shell.communicate()
+    assert shell.returncode != 0 and b"No such file" in errors
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from tui.screens.base.request import ActionRequest
 from tui.screens.base.view import View
 from tui.screens.job import LOGS
 from tui.tables.column import Cell, Column, Row
-from tui.text.empty_states import has_restarted, no_lines
+from tui.text.empty_states import no_lines
 from tui.text.filter_query import hint_of
 from tui.text.format import NOTHING, age, count, plural
 from tui.widgets.log.view import LogSaves, LogView
@@ -211,8 +211,8 @@ class LogsScreen(View):
             if pane.view.border_title != title:
                 pane.view.border_title = title
             instance = self._logs.instance_of_rank(pane.choice.rank) or pane.choice.instance
-            has_older = not self._is_previous and has_restarted(self.snapshot.job(self.ref), instance)
-            empty = no_lines("p" if has_older else "") if self._logs.targets else "The job has no pods yet."
+            job = None if self._is_previous else self.snapshot.job(self.ref)
+            empty = no_lines(job, instance, "p") if self._logs.targets else "The job has no pods yet."
             pane.view.show_placeholder(empty)
         shown = self._pane.view
         ranks = " ".join(str(each.choice).removeprefix("rank ") for each in self._panes)

@@ -24,7 +24,7 @@ from k8s.status import Status
 from k8s.text.sanitize import log_text, sanitize
 from tui.keys import JOB_PANE, LOG, Key
 from tui.terminal.driver import PacedApp
-from tui.text.empty_states import has_restarted, no_lines
+from tui.text.empty_states import no_lines
 from tui.text.format import Clock, plural, trouble_text
 from tui.text.progress import progress_in
 from tui.widgets.bindings import bindings
@@ -271,7 +271,7 @@ class JobPane(Container, can_focus=True):
         if self._chart is not None:
             self._chart.clear(self._loss_of(job.uid))
         if self._log is not None:
-            self._log.empty = no_lines("l, then p" if has_restarted(job, choice.target.name) else "")
+            self._log.empty = no_lines(job, choice.target.name, "l, then p")
             self._log.show(tail.feed)
         return tail
 

@@ -77,7 +77,6 @@ class LogView(Widget, can_focus=True):
 
         @property
         def control(self) -> LogView:
-            """The sender."""
             return self.view
 
     class Save(_OfView):
