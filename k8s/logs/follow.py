@@ -446,14 +446,12 @@ class Follower:
 
     def _lines(self, pieces: list[Piece]) -> list[LogLine]:
         owner_of, target, numbers, last_ns = self._ranks.owner, self.target, self._numbers, self._stamp_ns
-        lines = []
+        lines, owner = [], self._owner
         for piece in pieces:
             stamp_ns, raw = piece.stamp_ns, piece.raw
             last_ns = stamp_ns or last_ns
-            if piece.offset:
-                rank, is_proven, prefix_bytes = self._owner[0], self._owner[1], 0
-            else:
-                rank, is_proven, prefix_bytes = self._owner = owner_of(raw)
+            owner = owner._replace(prefix_bytes=0) if piece.offset else owner_of(raw)
+            rank, is_proven, prefix_bytes = owner
             seq, is_stamped = next(numbers), stamp_ns > 0 and not piece.offset
             lines.append(
                 LogLine(
@@ -470,7 +468,7 @@ class Follower:
                     piece.has_end,
                 )
             )
-        self._stamp_ns = last_ns
+        self._stamp_ns, self._owner = last_ns, owner
         return lines
 
     def _marker(self, mark: Mark, text: str) -> Marker:
