@@ -95,12 +95,12 @@ async def run(
     """Run a command and return its standard output.
 
     Raises:
-        TooLarge: The command wrote more than `limit_bytes`.
+        TooLarge: The command wrote more than `limit_bytes`, or errors without end.
         ExecFailed: The command failed.
         KubeError: The command could not be started.
     """
     output, errors = bytearray(), bytearray()
-    ending = b""
+    ending, error_bytes = b"", 0
     async with client.exec(pod, namespace, command, container=container) as socket:
         with translated(f"read from {pod}"):
             async for message in socket:
@@ -111,11 +111,14 @@ async def run(
                     output += content
                 elif channel == 2:
                     errors = (errors + content)[-_ERROR_LIMIT_BYTES:]
+                    error_bytes += len(content)
                 elif channel == 3:
                     ending = content
-                if len(output) > limit_bytes:
+                is_endless = error_bytes > _LIST_LIMIT_BYTES
+                if len(output) > limit_bytes or is_endless:
                     output.clear()  # not until the error is gone
-                    why = f"It sent more than {limit_bytes >> 10:,} KiB, the most that is read at once."
+                    most = _LIST_LIMIT_BYTES if is_endless else limit_bytes
+                    why = f"It sent more than {most >> 10:,} KiB, the most that is read at once."
                     raise TooLarge(f"Could not read from {pod}.", why)
     status = status_of(ending)
     if status.get("status") != "Success":

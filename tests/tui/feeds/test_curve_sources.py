@@ -89,9 +89,11 @@ async def test_metric_files_of_all_formats_are_read_incrementally_from_a_pod(tmp
 
 FLOOD = Socket([(1, b"x" * 2**20)] * 9)
 """More than is read of a list of files."""
+ERRORS = Socket([(2, b"x" * 2**20)] * 9)
 
 
-async def test_a_pod_that_floods_costs_no_memory_however_often_it_is_read() -> None:
+@pytest.mark.parametrize("flood", [FLOOD, ERRORS], ids=["output", "errors"])
+async def test_a_pod_that_floods_costs_no_memory_however_often_it_is_read(flood: Socket) -> None:
     job = job_with_event_files("bert")
     pod = pod_of(job, "master-0", containerStatuses=[running])
     gc.collect()
@@ -100,7 +102,7 @@ async def test_a_pod_that_floods_costs_no_memory_however_often_it_is_read() -> N
     try:
         async with ScriptedCluster() as cluster, cluster.client() as client:
             cluster.say(OWN, Answer(job))
-            cluster.say(f"{PODS}/bert-master-0/exec", FLOOD)
+            cluster.say(f"{PODS}/bert-master-0/exec", flood)
             feed = feed_of(client, job, pods=(pod,))
             for _ in range(4):
                 with pytest.raises(KubeError, match="more than 8,192 KiB"):
