@@ -19,9 +19,11 @@ from k8s.diagnosis.stacks import rank_stacks
 from k8s.diagnosis.stacks.collectives import compare
 from k8s.diagnosis.stacks.frames import parse_stack, place_of
 from k8s.diagnosis.stacks.probe import choose_ranks
-from k8s.diagnosis.stacks.rank_stacks import make_report, parse_answer
+from k8s.diagnosis.stacks.rank_stacks import MOST_BYTES, inspect_ranks, make_report, parse_answer
 from k8s.snapshot import Instance
 from k8s.status import Status
+from tests.scripted.server import WAIT_S, ScriptedCluster, Socket
+from tests.support.objects import elastic_job, joined
 
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch"
 ALL_REDUCE = f"""Current thread 0x00007f4dd51256c0 (most recent call first):
@@ -366,3 +368,15 @@ def test_a_hung_process_answers_by_the_best_source_left(
         assert found.frames[0].function == "stuck"
         assert json.loads(ran.stdout)["processes"][0]["stack"].count("Current thread") == 1
     assert hung.poll() is None, "asking must not end the process"
+
+
+async def test_a_pod_that_floods_the_question_for_stacks_is_left_soon() -> None:
+    made, pods = elastic_job("flooded", 2)
+    job, path = joined([], pods, [made])[1]["flooded"], "/api/v1/namespaces/default/pods/{}/exec"
+    frames = [(1, b"{" + b"x" * 2**20)] * (MOST_BYTES // 2**20 + 1)
+    async with ScriptedCluster() as cluster, cluster.client() as client:
+        for each in job.instances:
+            cluster.say(path.format(each.pod), Socket(frames, is_left_open=True))
+        report = await inspect_ranks(client, job, pod_s=WAIT_S)
+        assert not report.groups and len(report.problems) == 2
+        assert [len(cluster.asked(path.format(each.pod))) for each in job.instances] == [1, 1]
