@@ -157,11 +157,11 @@ def test_the_project_stays_within_its_budgets(trees: dict[Path, ast.Module]) -> 
         path for path in (ROOT / "trainer").rglob("*.py") if not {"tfevents", "benchmark"} & {*path.parts}
     ]
     measured = {
-        "source lines": (lines_in(SOURCES), 95_257),
-        "source files": (len(SOURCES), 574),
-        "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 11_700),
-        "lines of the trainers": (lines_in(trainer), 4_800),
-        "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 83_000),
+        "source lines": (lines_in(SOURCES), 93_500),
+        "source files": (len(SOURCES), 554),
+        "lines of the sandbox": (lines_in((ROOT / "k8s" / "sandbox").rglob("*.py")), 10_850),
+        "lines of the trainers": (lines_in(trainer), 4_000),
+        "lines of tests": (lines_in((ROOT / "tests").rglob("*.py")), 83_300),
         "words of README": (len((ROOT / "README.md").read_text().split()), 2_000),
         "small modules for one neighbour": (len(modules_for_one_neighbour(trees)), 5),
         **{
