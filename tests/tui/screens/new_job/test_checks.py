@@ -169,7 +169,7 @@ async def test_a_check_ends_with_the_next_change_and_with_the_form(tmp_path: Pat
     taken = Answer({"metadata": {"name": "ddp-digits-1"}})
     held = Held(quota("1"))
     answers: dict[str, Reply] = {maps: links, QUOTAS: held, f"{JOBS}/ddp-digits-1": taken}
-    async with form(tmp_path, ECHO, answers=answers, check_times=AT_ONCE) as it:
+    async with form(tmp_path, ECHO, answers=answers, check_times=AT_ONCE, size=(120, 50)) as it:
         await it.cluster.until_asked(QUOTAS)
         it.cluster.replace(QUOTAS, page([]))
         await it.write("gpus", "4")
