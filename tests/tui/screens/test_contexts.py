@@ -143,7 +143,7 @@ async def test_contexts_are_listed_with_their_cluster_and_enter_switches_to_one(
 async def test_a_context_command_with_a_name_switches_immediately(tmp_path: Path) -> None:
     async with console_on(tmp_path, "lab", "prod") as clusters:
         await clusters.command("ctx prdo")
-        await clusters.play.until(lambda: "There are: lab, prod." in clusters.play.text)
+        await clusters.play.until(lambda: "There are: lab, prod" in clusters.play.text)
         assert "lab / lab-ns" in clusters.header and "job-lab" in clusters.play.text
         for word, name in (("ctx", "prod"), ("context", "lab"), ("contexts", "prod")):
             await clusters.command(f"{word} {name}")

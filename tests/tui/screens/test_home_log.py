@@ -183,6 +183,7 @@ async def test_the_log_pane_copies_visible_lines_and_saves_the_full_log(
         assert saved.name.startswith("job-000-rank-0-")
 
 
+@pytest.mark.slow
 async def test_losses_of_other_jobs_are_not_read_while_a_dialog_covers_home(tmp_path: Path) -> None:
     objects, logs, _ = lab_of(2)
     async with console_on(tmp_path, **objects) as play:
