@@ -505,6 +505,9 @@ class Console(PacedApp[int]):
             if severity == "error" and isinstance(self.screen, View):
                 self.screen.end_flash()  # it may announce what has just failed
             title, message = sanitize(title), sanitize_lines(message)
+            for holder in self.screen.query("ToastHolder"):
+                if not holder.children:  # Textual leaves it behind, and its room with it
+                    holder.remove()
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     def advice(self, text: str) -> str:
