@@ -139,7 +139,7 @@ VIEWS: dict[str, tuple[Sequence[str], str]] = {
     "volumes": (typed("volumes"), "imagenet"),
     "namespaces": (typed("ns"), "nlp"),
     "contexts": (typed("ctx"), "lab"),
-    "info": (typed("info"), "job kinds"),
+    "info": (typed("info"), "Versions"),
     "new": (("n",), "Create"),
 }
 """Each view: the keys that open it, and a word that is there once it is."""
