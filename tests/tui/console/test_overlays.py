@@ -104,3 +104,15 @@ def dialog(play: Playground) -> list[str]:
 
 def say(play: Playground, when: str) -> None:
     play.console.notify(NOTICE, title=f"{when}:", severity="error", timeout=60)
+
+
+async def test_a_notice_takes_the_place_of_one_that_is_gone(tmp_path: Path) -> None:
+    async with world(tmp_path, size=(80, 24)) as play:
+        rows = []
+        for when in ("earlier", "later"):
+            say(play, when)
+            await play.until(seen(play, when))
+            rows.append(next(y for y, line in enumerate(play.text.splitlines()) if when in line))
+            play.console.clear_notifications()
+            await play.until(unseen(play, when))
+        assert rows[0] == rows[1]
