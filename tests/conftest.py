@@ -19,7 +19,7 @@ FUZZ_EXAMPLES = 2_000
 
 
 def pytest_configure() -> None:
-    """Take Ctrl-C, also in the background, hide GPUs, and make up examples for properties.
+    """Take Ctrl-C, also in the background, start children that take SIGHUP, hide GPUs, make up examples.
 
     Tests start more ranks than a workstation has GPUs.
 
@@ -29,6 +29,8 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup; children inherit no handler
+        signal.signal(signal.SIGHUP, lambda *_: None)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("check", patient, derandomize=True)

@@ -67,6 +67,7 @@ def test_dear_tests_fail_and_costs_are_printed(
 ) -> None:
     monkeypatch.setattr(tiers, "QUICK_LIMIT_S", 0.15)
     monkeypatch.setattr(tiers, "SLOW_FLOOR_S", 0.15)
+    monkeypatch.setattr(tiers, "slowness", lambda: 1.0)
     pytester.makeini(INI)
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_inprocess("-p", "tests.tiers", "-p", "no:cacheprovider")
@@ -90,3 +91,18 @@ def test_dear_tests_fail_and_costs_are_printed(
     # A mark that is not needed is reported.
     cheap = [line for line in lines if "marked slow, but cheap" in line]
     assert [line.split("::")[1].split(":")[0] for line in cheap] == ["test_cheap_but_marked_slow"]
+
+
+def test_the_limit_grows_with_the_slowness_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "slowness", lambda: 2.0)
+    assert tiers.fault_of(2 * tiers.QUICK_LIMIT_S, set()) is None
+    assert "may use 6." in (tiers.fault_of(2 * tiers.QUICK_LIMIT_S + 0.1, set()) or "")
+
+
+def test_a_slow_machine_is_measured_and_a_fast_one_counts_as_the_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tiers, "REFERENCE_S", 1e-6)
+    assert tiers.slowness() > 100
+    monkeypatch.setattr(tiers, "REFERENCE_S", 100.0)
+    assert tiers.slowness() == 1
