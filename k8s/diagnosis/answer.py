@@ -6,28 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from k8s.reasons.cause import Fact
+
 if TYPE_CHECKING:  # reading waiting jobs needs no patterns of failures
     from k8s.diagnosis.failures import Triage
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """An observation."""
-
-    kind: str
-    """One word: `pods`, `nodes`, `event`, `quota`, `also`, `unseen`, …"""
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """The explanation of a job's state that one rule found."""
-
-    sentence: str
-    facts: tuple[Fact, ...] = ()
-    help: tuple[str, ...] = ()
-    brief: str = ""
-    """Short form of a shortage, for the row of a list; empty for other causes."""
 
 
 @dataclass(frozen=True, slots=True)

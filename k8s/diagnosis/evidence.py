@@ -10,7 +10,11 @@ from functools import cached_property
 from typing import Any
 
 from k8s.diagnosis.failures import CAUSES, ContainerLog, FailureCause, Triage, triage
-from k8s.diagnosis.objects import (
+from k8s.kinds import DeclaredJob
+from k8s.models import ContainerStatus, Event, Node
+from k8s.models.claim import Claim
+from k8s.models.namespace import Quota
+from k8s.reasons.objects import (
     ExistingObject,
     FullPod,
     LimitRange,
@@ -20,12 +24,8 @@ from k8s.diagnosis.objects import (
     StorageClass,
     Workload,
 )
-from k8s.diagnosis.phrases import order, seconds_between
-from k8s.diagnosis.shortage import PodSet, pod_sets
-from k8s.kinds import DeclaredJob
-from k8s.models import ContainerStatus, Event, Node
-from k8s.models.claim import Claim
-from k8s.models.namespace import Quota
+from k8s.reasons.phrases import order, seconds_between
+from k8s.reasons.shortage import PodSet, pod_sets
 from k8s.scheduling.predicates import ClusterCapacity, NodeCapacity
 from k8s.scheduling.requests import ResourceList
 from k8s.scheduling.scheduling_spec import SchedulingSpec, spec_from_template

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 
 from k8s.diagnosis.pending import TRIED, waiting_pod_sets
-from k8s.diagnosis.shortage import PodSet
 from k8s.models import Taint, accelerators
+from k8s.reasons.shortage import PodSet
 from k8s.scheduling.predicates import (
     ClusterCapacity,
     NodeCapacity,

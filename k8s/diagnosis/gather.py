@@ -15,8 +15,24 @@ from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.evidence import Evidence, dig
 from k8s.diagnosis.failures import CAUSES, FailureCause
 from k8s.diagnosis.failures.log_tails import FailedLogs, LogTails
-from k8s.diagnosis.fetcher import Fetcher
-from k8s.diagnosis.objects import (
+from k8s.diagnosis.rules import explain
+from k8s.errors import Forbidden, KubeError, NotFound
+from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
+from k8s.kinds.unknown import is_pod_group
+from k8s.models import Event, Meta, Node
+from k8s.models.claim import Claim
+from k8s.models.namespace import Quota
+from k8s.models.resources import CLAIMS, EVENTS, NODES, PODS, QUOTAS, SECRETS, Resource
+from k8s.reasons.fetcher import Fetcher
+from k8s.reasons.objects import (
+    ACCOUNTS,
+    KUEUE,
+    KUEUE_VERSIONS,
+    LIMIT_RANGES,
+    NATIVE_POD_GROUPS,
+    POD_GROUPS,
+    PRIORITIES,
+    STORAGE_CLASSES,
     ExistingObject,
     FullPod,
     LimitRange,
@@ -27,37 +43,13 @@ from k8s.diagnosis.objects import (
     StorageClass,
     Workload,
 )
-from k8s.diagnosis.phrases import order, seconds_between
-from k8s.diagnosis.rules import explain
-from k8s.errors import Forbidden, KubeError, NotFound
-from k8s.kinds import KINDS, DeclaredJob, JobKind, JobRef, kind_of
-from k8s.kinds.unknown import is_pod_group
-from k8s.models import Event, Meta, Node
-from k8s.models.claim import Claim
-from k8s.models.namespace import Quota
-from k8s.models.resources import CLAIMS, EVENTS, NODES, PODS, QUOTAS, SECRETS, Resource
+from k8s.reasons.phrases import order, seconds_between
 from k8s.scheduling import requests
 from k8s.scheduling.predicates import infeasible_node, main_resource
 from k8s.scheduling.scheduling_spec import SchedulingSpec
 from k8s.snapshot import ClusterSnapshot, Instance, Job
 from k8s.status import Status
 
-LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-PRIORITIES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", is_namespaced=False)
-STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", is_namespaced=False)
-# Volcano's, and those of two generations of scheduler-plugins.
-POD_GROUPS = (
-    Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"),
-    Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),
-    Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup"),
-)
-# Of Kubernetes itself, KEP-4671 and KEP-5832; pods name them in `spec.schedulingGroup`.
-NATIVE_POD_GROUPS = tuple(
-    Resource("scheduling.k8s.io", version, "podgroups", "PodGroup") for version in ("v1beta1", "v1alpha2")
-)
-KUEUE = "kueue.x-k8s.io"
-KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 VISIBILITY_VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 # Annotations or labels that name a pod's PodGroup: Volcano, scheduler-plugins, ACK.
 GROUP_KEYS = (

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from k8s.diagnosis.answer import Answer
-from k8s.diagnosis.shortage import PodSet, find_shortage, is_refuted, pod_sets
 from k8s.kinds import DeclaredJob
 from k8s.kinds.base import Replica
 from k8s.models import Node, Taint
+from k8s.reasons.shortage import PodSet, find_shortage, is_refuted, pod_sets
 from k8s.scheduling.predicates import ClusterCapacity, InfeasibleNode, NodeCapacity, infeasible_node
 from k8s.scheduling.scheduling_spec import Toleration, spec_from_template
 from k8s.snapshot import Job, NodeRow

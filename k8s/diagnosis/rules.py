@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from k8s.diagnosis.answer import Answer, Cause, Fact
+from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.causes import admission, ended, held_back, not_started, queued, unschedulable
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.failures import Triage
-from k8s.diagnosis.phrases import clock, count, cut, names, seconds_between, span
-from k8s.diagnosis.shortage import NO_DEVICES
+from k8s.reasons.cause import Cause, Fact
+from k8s.reasons.phrases import clock, count, cut, names, seconds_between, span
+from k8s.reasons.shortage import NO_DEVICES
 from k8s.snapshot import Job
 from k8s.status import Status
 from k8s.status.pod import ill_devices

@@ -9,7 +9,7 @@ from pathlib import Path
 _BY_FOLDER = {
     "k8s/client": "rate_limiter connection transport auth/exec_plugin auth/kubeconfig",
     "k8s/cluster": "job_builder joiner node_rows owner_chain backoff discovery mirror",
-    "k8s/diagnosis": "pending shortage causes/unschedulable causes/held_back",
+    "k8s/diagnosis": "pending causes/unschedulable causes/held_back",
     "k8s/job_spec": "field_types parts rules spec",
     "k8s/jobs": "arena_objects owned_objects create transaction",
     "k8s/kinds": "batch_job t9k/t9k_pytorch_job",
@@ -17,7 +17,7 @@ _BY_FOLDER = {
     "k8s/kinds/pods": "command env labels placement resources volumes",
     "k8s/logs": "follow lines read",
     "k8s/models": "quantity",
-    "k8s/preflight": "cluster_checks object_checks limits static_checks",
+    "k8s/reasons": "cluster_checks object_checks limits shortage static_checks",
     "k8s/scheduling": "predicates requests",
     "k8s/status": "job pod",
     "k8s/telemetry": "gpu_warnings history job_ranks reader dcgm exporters prometheus prometheus_text",

@@ -26,7 +26,8 @@ from k8s.kinds import CREATABLE, CreatableKind
 from k8s.kinds.kubeflow.pytorch_job import PyTorchJob
 from k8s.models import Node, convert
 from k8s.models.resources import CLAIMS, JOBS, NAMESPACES, NODES, PODS, QUOTAS, SECRETS, Resource
-from k8s.preflight import Finding, check_against_cluster
+from k8s.reasons.cause import Cause
+from k8s.reasons.cluster_checks import check_against_cluster
 from k8s.snapshot import ClusterSnapshot
 from tests import ROOT
 from tests.real_cluster import operator_objects
@@ -99,7 +100,7 @@ def spec_in(namespace: str, **change: Any) -> JobSpec:
     return JobSpec(namespace=namespace, **fields)
 
 
-async def findings(client: Client, kind: CreatableKind, spec: JobSpec) -> list[Finding]:
+async def findings(client: Client, kind: CreatableKind, spec: JobSpec) -> list[Cause]:
     objects = job_objects(kind, spec, is_optional_too=False)
     return await check_against_cluster(client, kind, spec, objects)
 
@@ -151,7 +152,7 @@ async def test_each_problem_is_reported_at_its_field(
 ) -> None:
     namespace = client.config.namespace
     found = await findings(client, TITLES[title], spec_in(namespace, **change))
-    said = [f"{each.severity} {each.field}: {each.sentence}" for each in found]
+    said = [f"{each.severity} {each.field}: {each.warning}" for each in found]
     assert said == [expected.replace("HERE", namespace)]
 
 
@@ -165,7 +166,7 @@ async def test_a_correct_job_has_no_findings_on_a_real_server(client: Client) ->
 
 async def test_a_missing_namespace_is_the_only_finding(client: Client) -> None:
     (found,) = await findings(client, KIND, spec_in("nowhere", priority_class="urgent"))
-    assert found.sentence == "would be refused: there is no namespace nowhere; choose one that exists"
+    assert found.warning == "would be refused: there is no namespace nowhere; choose one that exists"
 
 
 async def test_each_kind_that_the_user_may_not_create_is_a_finding(alice: Client) -> None:
@@ -173,7 +174,7 @@ async def test_each_kind_that_the_user_may_not_create_is_a_finding(alice: Client
     spec = replace(spec_in(namespace), tensorboard=True, mounts=(Mount("unbound", "/d"),), log_dir="/d")
     found = await findings(alice, KIND, spec)
     assert {each.field for each in found} == {"namespace"}, "of what she may not read nothing is known"
-    assert [each.sentence for each in found] == [
+    assert [each.warning for each in found] == [
         f'would be refused: user "alice" may not create {what} in namespace "{namespace}"; '
         "pick another namespace, or ask for that role"
         for what in ("pytorchjobs", "deployments", "services")

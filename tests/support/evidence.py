@@ -10,10 +10,10 @@ from k8s import models
 from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.gather import declared_of
-from k8s.diagnosis.objects import FullPod
 from k8s.diagnosis.rules import explain
 from k8s.kinds import JobRef
 from k8s.models import Condition, Event, Node
+from k8s.reasons.objects import FullPod
 from k8s.snapshot import Holder, Instance, Job, NodeRow, Share
 from k8s.status import Status
 from tests.support.objects import GPU, Object, node, pytorch_job

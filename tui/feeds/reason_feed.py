@@ -141,9 +141,9 @@ class ReasonFeed:
     async def _explain_waiting(self, mirrored: Mirrored, uids: Sequence[str]) -> None:
         if not uids:
             return
-        from k8s.diagnosis.fetcher import Fetcher
         from k8s.diagnosis.gather import answer_why
         from k8s.diagnosis.pending import is_waiting_job
+        from k8s.reasons.fetcher import Fetcher
 
         now_s = asyncio.get_running_loop().time()
         recent = {uid: at_s for uid, at_s in self._explained_at_s.items() if now_s - at_s < EXPLAIN_S}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from k8s.diagnosis.answer import Answer, Fact
+from k8s.diagnosis.answer import Answer
+from k8s.reasons.cause import Fact
 from k8s.telemetry.gpu_warnings import GpuWarning
 from k8s.telemetry.job_ranks import RankReading
 from k8s.telemetry.readings import GpuKey

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.evidence import Evidence
-from k8s.diagnosis.objects import LimitRangeItem
-from k8s.diagnosis.phrases import amount, bare_amount, cut, names
 from k8s.models import Event, Quantities
+from k8s.reasons.cause import Cause, Fact
+from k8s.reasons.limits import beyond
+from k8s.reasons.phrases import amount, bare_amount, cut, names
 from k8s.scheduling import requests
 
 
@@ -170,13 +170,4 @@ def out_of_limits(evidence: Evidence) -> Cause | None:
                             f"LimitRange {name} allows {allowed} a {limit.type.lower()}.",
                             help=("Request an amount within the limits.",),
                         )
-    return None
-
-
-def beyond(limit: LimitRangeItem, requested: requests.ResourceList) -> tuple[str, str] | None:
-    """Return the requested and the allowed amount in words; None if within the limits."""
-    for word, bounds, sign in (("at most", limit.max, 1), ("at least", limit.min, -1)):
-        for key, bound in requests.from_quantities(bounds).items():
-            if key in requested and (requested[key] - bound) * sign > 0:
-                return amount(key, requested[key]), f"{word} {bare_amount(key, bound)}"
     return None

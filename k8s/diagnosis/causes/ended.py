@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
-from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.causes.held_back import refused
 from k8s.diagnosis.causes.not_started import CODE_INITS
 from k8s.diagnosis.evidence import Evidence, dig
 from k8s.diagnosis.failures import Triage
 from k8s.diagnosis.failures.triage_result import NEVER_STARTED
-from k8s.diagnosis.phrases import clock, count, cut, names, order, span
 from k8s.models import Terminated
+from k8s.reasons.cause import Cause, Fact
+from k8s.reasons.phrases import clock, count, cut, names, order, span
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.evidence import Evidence, dig
-from k8s.diagnosis.phrases import condition_text, count, cut, names, order, span
+from k8s.reasons.cause import Cause, Fact
+from k8s.reasons.phrases import condition_text, count, cut, names, order, span
 from k8s.status import Status
 
 # Seconds before the silence of an operator or scheduler means something.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.failures import ContainerLog, triage
 from k8s.diagnosis.failures.triage_result import NEVER_STARTED
-from k8s.diagnosis.phrases import count, cut, names, seconds_between, span, verb
 from k8s.models import ContainerStatus, Event, Terminated
+from k8s.reasons.cause import Cause, Fact
+from k8s.reasons.phrases import count, cut, names, seconds_between, span, verb
 from k8s.scheduling.predicates import is_ready
 from k8s.scheduling.scheduling_spec import SchedulingSpec
 from k8s.snapshot import Instance

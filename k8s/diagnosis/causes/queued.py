@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.evidence import Evidence
-from k8s.diagnosis.objects import Workload, WorkloadStatus
-from k8s.diagnosis.phrases import condition_text, count, cut, names, seconds_between, span
+from k8s.reasons.cause import Cause, Fact
+from k8s.reasons.objects import Workload, WorkloadStatus
+from k8s.reasons.phrases import condition_text, count, cut, names, seconds_between, span
 from k8s.status import Status
 
 # Of MultiKueue's admission check, in versions that do not write `clusterName`.

@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from k8s.diagnosis.answer import Cause, Fact
 from k8s.diagnosis.causes.held_back import PATIENCE_S
 from k8s.diagnosis.evidence import Evidence
-from k8s.diagnosis.phrases import amount, bare_amount, count, cut, names, seconds_between, span, verb
-from k8s.diagnosis.shortage import (
+from k8s.models import accelerators
+from k8s.models.claim import Claim
+from k8s.models.node import cordon_reason, faults
+from k8s.reasons.cause import Cause, Fact
+from k8s.reasons.phrases import amount, bare_amount, count, cut, names, seconds_between, span, verb
+from k8s.reasons.shortage import (
     PodSet,
     Shortage,
     ShortageKind,
@@ -18,9 +21,6 @@ from k8s.diagnosis.shortage import (
     is_never_feasible,
     is_refuted,
 )
-from k8s.models import accelerators
-from k8s.models.claim import Claim
-from k8s.models.node import cordon_reason, faults
 from k8s.scheduling.predicates import ClusterCapacity, InfeasibleNode, InfeasibleReason, importance
 from k8s.scheduling.requests import PODS, insufficient
 from k8s.scheduling.scheduling_spec import SchedulingSpec

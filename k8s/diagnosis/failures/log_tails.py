@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from k8s.client.client import Client
 from k8s.diagnosis.failures.causes import FailureCause
 from k8s.diagnosis.failures.triage_result import ContainerLog, Triage, triage
-from k8s.diagnosis.phrases import cut, names, order
 from k8s.errors import Forbidden, KubeError
 from k8s.logs.lines import LogLine, Target, targets_of
 from k8s.logs.tail import read_tail
 from k8s.models import ContainerStatus, PodStatus, Terminated
+from k8s.reasons.phrases import cut, names, order
 from k8s.snapshot import Instance, Job
 from k8s.status import Status
 

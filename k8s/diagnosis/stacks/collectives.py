@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from k8s.diagnosis.phrases import span
+from k8s.reasons.phrases import span
 from k8s.text.sanitize import sanitize
 
 # A rank may be this much later than the others without being stuck.

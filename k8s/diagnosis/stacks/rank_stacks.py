@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from k8s.client.client import Client
-from k8s.diagnosis.phrases import count, names
 from k8s.diagnosis.stacks.collectives import CollectiveFinding, compare, describe_ranks
 from k8s.diagnosis.stacks.frames import Frame, Place, parse_stack, place_of
 from k8s.errors import Forbidden, KubeError, join_sentences
 from k8s.jobs import exec
+from k8s.reasons.phrases import count, names
 from k8s.snapshot import Instance, Job
 from k8s.text.sanitize import sanitize
 

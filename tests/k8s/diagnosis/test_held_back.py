@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from k8s.diagnosis import objects as o
 from k8s.diagnosis.answer import Answer
 from k8s.diagnosis.rules import explain
 from k8s.kinds import JobRef
 from k8s.models.namespace import Quota
+from k8s.reasons import objects as o
 from k8s.status import Status
 from tests.support.evidence import (
     event,

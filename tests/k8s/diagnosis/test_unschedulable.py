@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from k8s.diagnosis import objects as o
 from k8s.diagnosis.answer import Answer
 from k8s.models.claim import Claim
+from k8s.reasons import objects as o
 from tests.support.evidence import ago, event, explained, held, instance, pod, read, spec_of, texts
 from tests.support.objects import node
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from k8s import models
-from k8s.diagnosis.phrases import amount, clock, count, cut, names, span
+from k8s.reasons.phrases import amount, clock, count, cut, names, span
 from k8s.scheduling import requests
 from k8s.scheduling.gpu_fit import best_sets, free_gpus, link_fit
 from k8s.scheduling.predicates import NodeCapacity

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k8s.diagnosis.phrases import clock
 from k8s.models import Event, Pod, convert
+from k8s.reasons.phrases import clock
 from k8s.status import Status
 from k8s.status.job import DeclaredStatus, InstanceState, job_status
 from k8s.status.pod import pod_status

@@ -16,9 +16,9 @@ from k8s.job_spec import JobSpec, wants_gpus
 from k8s.jobs.create import create_manifest
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
-from k8s.preflight import check_objects
-from k8s.preflight.cluster_checks import volume_findings
-from k8s.preflight.limits import pods_at_once
+from k8s.reasons.cluster_checks import volume_findings
+from k8s.reasons.limits import pods_at_once
+from k8s.reasons.object_checks import check_objects
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.submission.manifests import ManifestObject
 from tui.commands.submission.submit_checks import SubmitChecks, check_submit, checks_of
@@ -63,7 +63,7 @@ async def check_manifests(
             nodes = snapshot = snapshot or await fetch_nodes()
         checks = await check_submit(client, kind, at_once, (each,), nodes, _without(spec, made))
         missing = await volume_findings(client, kind, each.manifest, spec.namespace, made)
-        checks = checks._replace(warnings=(*checks.warnings, *(finding.sentence for finding in missing)))
+        checks = checks._replace(warnings=(*checks.warnings, *(finding.warning for finding in missing)))
         found.append(CheckedObject(f"{kind.title} {spec.name}", checks))
     if others:
         found.append(CheckedObject("", checks_of(await check_objects(client, others, namespace))))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from k8s.errors import KubeError
-from k8s.preflight import Finding
+from k8s.reasons.cause import Cause
 from tui.commands.support.output import write_stderr
 
 
@@ -16,7 +16,7 @@ class Refusal(NamedTuple):
 
     start: str
     """Prefix of its warning, `PyTorchJob bert: ` if there are several objects."""
-    finding: Finding
+    finding: Cause
 
 
 @contextmanager
@@ -39,10 +39,10 @@ def reported_once(refusals: Sequence[Refusal]) -> Iterator[None]:
 def warn_of(refusals: Sequence[Refusal]) -> None:
     """Print refusals that the server did not or will not report."""
     for start, finding in refusals:
-        write_stderr(f"Warning: {start}{finding.sentence}.")
+        write_stderr(f"Warning: {start}{finding.warning}.")
 
 
-def _is_reported(refusal: Finding, error: KubeError) -> bool:
+def _is_reported(refusal: Cause, error: KubeError) -> bool:
     causes: Mapping[str, str] = getattr(error, "causes", {})
     if not refusal.about:
         return refusal.field in causes
@@ -50,7 +50,7 @@ def _is_reported(refusal: Finding, error: KubeError) -> bool:
     return is_same and (refusal.field in causes or not causes)
 
 
-def _with_remedy(hint: str, refusal: Finding) -> str:
+def _with_remedy(hint: str, refusal: Cause) -> str:
     remedy = f"{refusal.remedy[:1].upper()}{refusal.remedy[1:]}."
     if hint and (refusal.field != "kind" or remedy.lower() in hint.lower()):
         return hint

@@ -9,7 +9,9 @@ from k8s.client.client import Client
 from k8s.job_spec import JobSpec, wants_gpus
 from k8s.kinds import CreatableKind, Manifest
 from k8s.models.resources import Resource
-from k8s.preflight import Finding, check_against_cluster, check_statically
+from k8s.reasons.cause import Cause
+from k8s.reasons.cluster_checks import check_against_cluster
+from k8s.reasons.static_checks import check_statically
 from k8s.snapshot import ClusterSnapshot
 from tui.jobs.new_job.preflight import capacity_lines
 from tui.jobs.new_job.trainer_command import describe_batch
@@ -22,7 +24,7 @@ class SubmitChecks(NamedTuple):
     """Problems that may resolve themselves."""
     is_never_feasible: str
     """Reason that the job could never be scheduled; empty if it could."""
-    refusals: tuple[Finding, ...] = ()
+    refusals: tuple[Cause, ...] = ()
     """Expected refusals, which the server will report itself."""
 
 
@@ -57,11 +59,11 @@ async def check_submit(
     return checks._replace(warnings=(*checks.warnings, *batch, *waits))
 
 
-def checks_of(findings: Iterable[Finding], is_never_feasible: str = "") -> SubmitChecks:
+def checks_of(findings: Iterable[Cause], is_never_feasible: str = "") -> SubmitChecks:
     """Sort findings into warnings, infeasibility and expected refusals."""
     found = tuple(findings)
     never = [each for each in found if each.is_never]
-    warnings = tuple(each.sentence for each in found if not each.is_refusal and not each.is_never)
-    reasons = list(filter(None, [is_never_feasible, *(each.sentence for each in never)]))
+    warnings = tuple(each.warning for each in found if not each.is_refusal and not each.is_never)
+    reasons = list(filter(None, [is_never_feasible, *(each.warning for each in never)]))
     refusals = tuple(finding for finding in found if finding.is_refusal)
     return SubmitChecks((*warnings, *reasons[1:]), next(iter(reasons), ""), refusals)

@@ -14,7 +14,8 @@ from k8s.jobs.run_folders import run_stamp
 from k8s.kinds import CREATABLE, Manifest
 from k8s.kinds.pod_code import PASSWORD, USERNAME, git_secret_name
 from k8s.models.resources import Resource
-from k8s.preflight import Finding, check_statically
+from k8s.reasons.cause import Cause
+from k8s.reasons.static_checks import check_statically
 from k8s.snapshot import ClusterSnapshot
 from k8s.topology.links import LinkMatrix
 from trainer.catalogue import TRAINERS
@@ -49,7 +50,7 @@ class DerivedJob:
     objects: tuple[OwnedObject, ...]
     """Its owned objects; the packaged trainers are left empty, because packing them takes too long."""
     documents: str
-    findings: Sequence[Finding]
+    findings: Sequence[Cause]
     file_problems: Mapping[str, str]
 
 

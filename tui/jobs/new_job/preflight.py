@@ -7,13 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from k8s.diagnosis.shortage import describe_closed
 from k8s.job_spec import JobSpec, specs_by_role
 from k8s.kinds import CreatableKind
 from k8s.kinds.pod_template import placed_by_topology
 from k8s.models import accelerators
-from k8s.preflight import Finding
-from k8s.preflight.finding import NEVER, REFUSED
+from k8s.reasons.cause import NEVER, REFUSED, Cause
+from k8s.reasons.shortage import describe_closed
 from k8s.scheduling.gpu_fit import LinkFit, link_fit
 from k8s.scheduling.predicates import ClusterCapacity, InfeasibleNode, InfeasibleReason, format_selector
 from k8s.scheduling.requests import ResourceList, insufficient
@@ -92,7 +91,7 @@ def preflight(
     return [PreflightLine(line.severity, elide_middle(line.text, LONGEST_LINE)) for line in lines]
 
 
-def line_of(finding: Finding, *, is_old: bool = False) -> PreflightLine:
+def line_of(finding: Cause, *, is_old: bool = False) -> PreflightLine:
     """Return the line for a finding; an old one is about the job before its last change."""
     text = elide_middle(finding.text, LONGEST_LINE)
     if is_old:

@@ -15,8 +15,8 @@ from k8s.client.rate_limiter import background_requests
 from k8s.job_spec import JobSpec
 from k8s.jobs.upload import Progress
 from k8s.kinds import CREATABLE, CreatableKind, JobRef, Manifest
-from k8s.preflight import Finding, check_against_cluster
-from k8s.preflight.finding import REFUSED
+from k8s.reasons.cause import REFUSED, Cause
+from k8s.reasons.cluster_checks import check_against_cluster
 from k8s.snapshot import ClusterSnapshot, NodeRow
 from k8s.topology.gpu_links import fetch_known_links
 from tui.feeds.form_choices import fetch_all, fetch_node_labels, snapshot_choices, volume_choices
@@ -134,7 +134,7 @@ CHECK_TIMES = CheckTimes()
 class _Answer(NamedTuple):
     kind: str
     spec: JobSpec
-    findings: Sequence[Finding]
+    findings: Sequence[Cause]
     at_s: float
 
 
@@ -221,10 +221,10 @@ class FormChecks:
         warnings: dict[str, str] = {}
         for each in (*self._model.job.findings, *self._of_cluster()):
             if each.severity in ("error", "warning"):
-                (errors if each.severity == "error" else warnings)[self._key_of(each)] = each.sentence
+                (errors if each.severity == "error" else warnings)[self._key_of(each)] = each.warning
         return errors, warnings
 
-    def _key_of(self, finding: Finding) -> str:
+    def _key_of(self, finding: Cause) -> str:
         values = self._model.values
         if finding.field == "mounts" and not re.search(
             rf" {re.escape(values['claim'])} ", f"{finding.text} "
@@ -232,7 +232,7 @@ class FormChecks:
             return "more_volumes"
         return field_key(finding.field, values)
 
-    def _of_cluster(self) -> Sequence[Finding]:
+    def _of_cluster(self) -> Sequence[Cause]:
         result = self._model.result
         if (answer := self._answer_to(result)) is not None:
             return answer.findings

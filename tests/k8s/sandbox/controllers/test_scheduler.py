@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from k8s import models
 from k8s.diagnosis.causes.unschedulable import capacity
-from k8s.diagnosis.objects import FullPod
+from k8s.reasons.objects import FullPod
 from k8s.sandbox.controllers.placement import (
     LinkedGpus,
     PendingPod,

@@ -13,7 +13,25 @@ import msgspec
 
 from k8s.models import Condition, Meta, PodStatus, Quantities, Value
 from k8s.models.pod import Container
+from k8s.models.resources import Resource
 from k8s.scheduling.scheduling_spec import SchedulingSpec
+
+LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange")
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+PRIORITIES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", is_namespaced=False)
+STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", is_namespaced=False)
+# Volcano's, and those of two generations of scheduler-plugins.
+POD_GROUPS = (
+    Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"),
+    Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),
+    Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup"),
+)
+# Of Kubernetes itself, KEP-4671 and KEP-5832; pods name them in `spec.schedulingGroup`.
+NATIVE_POD_GROUPS = tuple(
+    Resource("scheduling.k8s.io", version, "podgroups", "PodGroup") for version in ("v1beta1", "v1alpha2")
+)
+KUEUE = "kueue.x-k8s.io"
+KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 
 
 class _FullPodStatus(PodStatus, frozen=True):

@@ -9,12 +9,16 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 
 from k8s.client.client import Client
-from k8s.diagnosis.causes.admission import beyond
-from k8s.diagnosis.fetcher import Fetcher
-from k8s.diagnosis.gather import LIMIT_RANGES
-from k8s.diagnosis.objects import LimitRange
-from k8s.diagnosis.phrases import amount, bare_amount, names
-from k8s.diagnosis.shortage import (
+from k8s.job_spec import JobSpec
+from k8s.kinds import CreatableKind, Manifest, Replica
+from k8s.models import Node, PodSpec, convert
+from k8s.models.namespace import Quota
+from k8s.models.resources import NODES, QUOTAS
+from k8s.reasons.cause import NEVER, REFUSED, Cause, error, warning
+from k8s.reasons.fetcher import Fetcher
+from k8s.reasons.objects import LIMIT_RANGES, LimitRange, LimitRangeItem
+from k8s.reasons.phrases import amount, bare_amount, names
+from k8s.reasons.shortage import (
     PodSet,
     Shortage,
     ShortageKind,
@@ -23,12 +27,6 @@ from k8s.diagnosis.shortage import (
     is_never_feasible,
     pod_sets,
 )
-from k8s.job_spec import JobSpec
-from k8s.kinds import CreatableKind, Manifest, Replica
-from k8s.models import Node, PodSpec, convert
-from k8s.models.namespace import Quota
-from k8s.models.resources import NODES, QUOTAS
-from k8s.preflight.finding import NEVER, REFUSED, Finding, error, warning
 from k8s.scheduling import requests
 from k8s.scheduling.predicates import ClusterCapacity, InfeasibleReason, NodeCapacity
 from k8s.scheduling.scheduling_spec import SchedulingSpec, Toleration, spec_from_template
@@ -40,7 +38,7 @@ _COUNT_OF_PODS = "count/pods"
 
 async def quota_findings(
     client: Client, kind: CreatableKind, spec: JobSpec, manifest: Manifest
-) -> list[Finding]:
+) -> list[Cause]:
     """Return findings for quotas with too little left for all pods together.
 
     Raises:
@@ -54,7 +52,7 @@ async def quota_findings(
 
 def _over(
     quota: Quota, pods: Sequence[requests.ResourceList], at_once: int, namespace: str
-) -> Iterator[Finding]:
+) -> Iterator[Cause]:
     if quota.spec.scopes or quota.spec.scope_selector:
         return  # scoped quotas apply to some pods only
     total, needed = requests.add(pods), requests.add(pods[:at_once])
@@ -98,7 +96,7 @@ _NODES_HOLD_S = 30.0
 _NODES_OF: WeakKeyDictionary[Client, tuple[float, Sequence[Node]]] = WeakKeyDictionary()
 
 
-async def placement_findings(client: Client, kind: CreatableKind, manifest: Manifest) -> list[Finding]:
+async def placement_findings(client: Client, kind: CreatableKind, manifest: Manifest) -> list[Cause]:
     """Return findings for pods that the nodes could not hold even if no other pod ran.
 
     A shortage of GPUs alone is left to the form's capacity line, which knows the free ones, but no affinity.
@@ -186,14 +184,14 @@ def _taints(shortage: Shortage) -> str:
 
 async def limit_findings(
     client: Client, kind: CreatableKind, spec: JobSpec, manifest: Manifest
-) -> list[Finding]:
+) -> list[Cause]:
     """Return findings for limit ranges that do not allow the pods.
 
     Raises:
         KubeError: Limit ranges cannot be listed.
     """
     ranges = [convert(each, LimitRange) for each in await client.list(LIMIT_RANGES, spec.namespace)]
-    found: dict[str, Finding] = {}
+    found: dict[str, Cause] = {}
     for replica in kind.replicas(manifest):
         containers = [requests.of_container(each) for each in _pod(replica).containers]
         requested = {"Container": containers, "Pod": [requests.add(containers)]}
@@ -209,6 +207,15 @@ async def limit_findings(
                     field = _FIELDS.get(resource, "gpus")
                     found.setdefault(text, error(field, text, "ask for an amount within the limits"))
     return list(found.values())
+
+
+def beyond(limit: LimitRangeItem, requested: requests.ResourceList) -> tuple[str, str] | None:
+    """Return the requested and the allowed amount in words; None if within the limits."""
+    for word, bounds, sign in (("at most", limit.max, 1), ("at least", limit.min, -1)):
+        for key, bound in requests.from_quantities(bounds).items():
+            if key in requested and (requested[key] - bound) * sign > 0:
+                return amount(key, requested[key]), f"{word} {bare_amount(key, bound)}"
+    return None
 
 
 def _pod(replica: Replica) -> PodSpec:

@@ -12,7 +12,6 @@ from typing import Any
 
 from k8s.client.client import Client
 from k8s.cluster.discovery import fetch_served
-from k8s.diagnosis.gather import KUEUE, KUEUE_VERSIONS, POD_GROUPS, PRIORITIES, STORAGE_CLASSES
 from k8s.errors import KubeError
 from k8s.job_spec import ACCESS_MODES, JobSpec, NewClaim
 from k8s.jobs.owned_objects import new_claim_spec, shortage
@@ -20,9 +19,9 @@ from k8s.kinds import CreatableKind, Manifest, NeededObject
 from k8s.models import convert
 from k8s.models.claim import Claim
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
-from k8s.preflight.finding import NEVER, REFUSED, Finding, error, warning
-from k8s.preflight.limits import limit_findings, placement_findings, quota_findings
-from k8s.preflight.object_checks import (
+from k8s.reasons.cause import NEVER, REFUSED, Cause, error, warning
+from k8s.reasons.limits import limit_findings, placement_findings, quota_findings
+from k8s.reasons.object_checks import (
     Check,
     find,
     name_findings,
@@ -31,6 +30,7 @@ from k8s.preflight.object_checks import (
     run_checks,
     served_findings,
 )
+from k8s.reasons.objects import KUEUE, KUEUE_VERSIONS, POD_GROUPS, PRIORITIES, STORAGE_CLASSES
 from k8s.scheduling.scheduling_spec import spec_from_template
 
 # Its scheduler needs Volcano's API group.
@@ -45,7 +45,7 @@ Objects = Sequence[tuple[Resource, Manifest]]
 
 async def check_against_cluster(
     client: Client, kind: CreatableKind, spec: JobSpec, objects: Objects
-) -> list[Finding]:
+) -> list[Cause]:
     """Return the findings for a job on a cluster, errors first; `objects` include the job."""
     if await namespace_is_missing(client, spec.namespace):
         text = f"{REFUSED}there is no namespace {spec.namespace}"
@@ -80,7 +80,7 @@ def _old_claims(spec: JobSpec) -> list[str]:
     return [name for name in dict.fromkeys(mount.claim for mount in spec.mounts) if name not in new]
 
 
-async def _new_claim(client: Client, spec: JobSpec, wanted: NewClaim) -> list[Finding]:
+async def _new_claim(client: Client, spec: JobSpec, wanted: NewClaim) -> list[Cause]:
     # An existing claim of the name is used in its place.
     obj = await find(client, CLAIMS, wanted.name, spec.namespace)
     if obj is not None:
@@ -116,7 +116,7 @@ def _is_default(storage_class: Mapping[str, Any]) -> bool:
     return any(annotations.get(key) == "true" for key in keys)
 
 
-async def _suspend(client: Client, kind: CreatableKind) -> list[Finding]:
+async def _suspend(client: Client, kind: CreatableKind) -> list[Cause]:
     # A CRD may list the fields of a job without one that suspends it.
     name = f"{kind.resource.plural}.{kind.resource.group}"
     crd = await find(client, CRDS, name) if kind.suspend_field else None
@@ -136,7 +136,7 @@ async def _suspend(client: Client, kind: CreatableKind) -> list[Finding]:
     return []
 
 
-async def _pod_groups(client: Client, spec: JobSpec) -> list[Finding]:
+async def _pod_groups(client: Client, spec: JobSpec) -> list[Cause]:
     # Pods of a gang need a scheduler that knows pod groups.
     groups = POD_GROUPS[:1] if spec.scheduler == VOLCANO else POD_GROUPS
     served = await fetch_served(client, {each.api_version for each in groups})
@@ -150,7 +150,7 @@ async def _pod_groups(client: Client, spec: JobSpec) -> list[Finding]:
     return [warning("gang", text, "leave it off, or ask for Volcano or scheduler-plugins to be installed")]
 
 
-async def _needed(client: Client, spec: JobSpec, needed: NeededObject) -> list[Finding]:
+async def _needed(client: Client, spec: JobSpec, needed: NeededObject) -> list[Cause]:
     # Without this object the job could not run.
     resource, name, field = needed
     if await find(client, resource, name, spec.namespace) is not None:
@@ -163,7 +163,7 @@ async def _needed(client: Client, spec: JobSpec, needed: NeededObject) -> list[F
     ]
 
 
-async def _claim(client: Client, spec: JobSpec, name: str) -> list[Finding]:
+async def _claim(client: Client, spec: JobSpec, name: str) -> list[Cause]:
     obj = await find(client, CLAIMS, name, spec.namespace)
     if obj is None:
         text = f"would wait: volume claim {name} not found in {spec.namespace}"
@@ -186,7 +186,7 @@ async def _binds_later(client: Client, claim: Claim) -> bool:
     return found is not None and found.get("volumeBindingMode") == "WaitForFirstConsumer"
 
 
-def _access(spec: JobSpec, name: str, modes: set[str]) -> list[Finding]:
+def _access(spec: JobSpec, name: str, modes: set[str]) -> list[Cause]:
     mounts = [mount for mount in spec.mounts if mount.claim == name]
     if not mounts or not modes or "ReadWriteMany" in modes:
         return []
@@ -223,18 +223,18 @@ async def volume_findings(
     manifest: Manifest,
     namespace: str,
     made: Iterable[tuple[Resource, str]],
-) -> list[Finding]:
+) -> list[Cause]:
     """Return findings for missing Secrets and ConfigMaps of a job's volumes; `made` are created with it."""
     volumes = chain(*(spec_from_template(each.template).volumes or () for each in kind.replicas(manifest)))
     sources = ((SECRETS if each.secret else CONFIG_MAPS, each.secret or each.config_map) for each in volumes)
     wanted = {(of, each.secret_name or each.name) for of, each in sources if each and not each.optional}
     checks = (_source(client, namespace, of, name, "", "mounts") for of, name in wanted.difference(made))
-    return sorted(chain(*await run_checks(checks)))
+    return sorted(chain(*await run_checks(checks)), key=lambda cause: cause.sentence)
 
 
 async def _source(
     client: Client, namespace: str, resource: Resource, name: str, key: str, field: str
-) -> list[Finding]:
+) -> list[Cause]:
     found = await find(client, resource, name, namespace)
     if found is None:
         text = f"would wait: {resource.kind} {name} not found in {namespace}"
@@ -247,7 +247,7 @@ async def _source(
     return []
 
 
-async def _priority_class(client: Client, name: str) -> list[Finding]:
+async def _priority_class(client: Client, name: str) -> list[Cause]:
     if await find(client, PRIORITIES, name) is not None:
         return []
     known = sorted(str(each["metadata"]["name"]) for each in await client.list(PRIORITIES))
@@ -256,7 +256,7 @@ async def _priority_class(client: Client, name: str) -> list[Finding]:
     return [error("priority_class", text, f"choose one of {', '.join(known[:5])}")]
 
 
-async def _queue(client: Client, spec: JobSpec) -> list[Finding]:
+async def _queue(client: Client, spec: JobSpec) -> list[Cause]:
     queues = (Resource(KUEUE, version, "localqueues", "LocalQueue") for version in KUEUE_VERSIONS)
     found = await asyncio.gather(*(find(client, each, spec.queue, spec.namespace) for each in queues))
     queue = next(filter(None, found), None)

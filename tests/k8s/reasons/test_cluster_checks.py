@@ -12,8 +12,9 @@ from k8s.job_spec import EnvSource, JobSpec, Mount, NewClaim, PodToleration
 from k8s.jobs.create import job_objects
 from k8s.kinds import CREATABLE
 from k8s.kinds.kubeflow.train_job import TrainJob
-from k8s.preflight import Finding, check_against_cluster
-from k8s.preflight.limits import placement_findings, quota_findings
+from k8s.reasons.cause import Cause
+from k8s.reasons.cluster_checks import check_against_cluster
+from k8s.reasons.limits import placement_findings, quota_findings
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.support.objects import Object, batch_job
 
@@ -127,7 +128,7 @@ FINE: Mapping[str, Reply] = {
 }
 
 
-async def findings(answers: Mapping[str, Reply], review: Reply | None = None, **change: Any) -> list[Finding]:
+async def findings(answers: Mapping[str, Reply], review: Reply | None = None, **change: Any) -> list[Cause]:
     spec = JobSpec(**{"name": "bert", "image": "a", "command": ("true",), **change})
     async with ScriptedCluster() as cluster, cluster.client() as client:
         for path, reply in {**FINE, **answers}.items():
@@ -216,7 +217,7 @@ async def test_a_problem_on_the_cluster_is_reported_at_its_field_with_a_remedy(
     (found,) = await findings(answers, **change)
     start, _, text = expected.partition(": ")
     assert f"{found.severity} {found.field}" == start
-    assert text in found.sentence and found.remedy
+    assert text in found.warning and found.remedy
 
 
 async def test_a_kind_the_user_may_not_create_is_an_error() -> None:
@@ -295,7 +296,7 @@ async def runtime_findings(answers: Mapping[str, Reply], runtime: str) -> list[s
         for path, reply in {SPACE: FINE[SPACE], **answers}.items():
             cluster.say(path, reply)
         found = await check_against_cluster(client, kind, spec, job_objects(kind, spec))
-        return [each.sentence for each in found if each.field == "runtime"]
+        return [each.warning for each in found if each.field == "runtime"]
 
 
 async def test_a_runtime_that_is_not_there_is_named_with_those_that_are() -> None:

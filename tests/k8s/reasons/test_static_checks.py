@@ -14,15 +14,16 @@ import pytest
 from k8s.job_spec import HostMount, JobSpec, Mount
 from k8s.kinds import CREATABLE
 from k8s.models.resources import CONFIG_MAPS, SERVICES
-from k8s.preflight import Finding, check_objects, check_statically
-from k8s.preflight.object_checks import permission_findings, run_checks
+from k8s.reasons.cause import Cause
+from k8s.reasons.object_checks import check_objects, permission_findings, run_checks
+from k8s.reasons.static_checks import check_statically
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, refusal
 
 KIND = CREATABLE[0]
 DIGEST = f"sha256:{'a' * 64}"
 
 
-def findings(**change: Any) -> list[Finding]:
+def findings(**change: Any) -> list[Cause]:
     spec = JobSpec(**{"name": "bert", "image": "pytorch/pytorch:2.6.0", "command": ("true",), **change})
     return check_statically(KIND, spec, KIND.manifest(spec))
 
@@ -50,7 +51,7 @@ def findings(**change: Any) -> list[Finding]:
 def test_each_problem_has_its_field_and_a_hint(change: dict[str, Any], field: str, expected: str) -> None:
     found = findings(**change)
     assert [each.field for each in found] == [field]
-    assert expected in found[0].sentence
+    assert expected in found[0].warning
     assert found[0].remedy
 
 
@@ -110,7 +111,7 @@ def test_a_password_in_a_repository_url_is_accepted_and_never_shown_in_a_finding
     (found,) = findings(**git, sync_source="htps:/li:hunter2@host")
     assert found.field == "sync_source"
     (found,) = findings(**git, sync_source="htps://li:hunter2@host/x")
-    assert "hunter2" not in found.sentence
+    assert "hunter2" not in found.warning
 
 
 OBJECTS = [
@@ -133,7 +134,7 @@ async def sentences(answers: Mapping[str, Reply], review: Reply) -> list[str]:
         for path, reply in answers.items():
             cluster.say(path, reply)
         cluster.say(REVIEWS, review, method="POST")
-        return [each.sentence for each in await check_objects(client, OBJECTS, "default")]
+        return [each.warning for each in await check_objects(client, OBJECTS, "default")]
 
 
 async def test_a_taken_name_and_a_forbidden_kind_are_reported_for_their_namespace() -> None:
@@ -172,7 +173,7 @@ async def test_checks_that_are_cancelled_before_their_turn_leave_no_warning() ->
 
 
 async def test_an_unexpected_exception_in_a_check_is_raised() -> None:
-    async def broken() -> list[Finding]:
+    async def broken() -> list[Cause]:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

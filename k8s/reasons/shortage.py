@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 
-from k8s.diagnosis.phrases import amount, bare_amount, count, names
 from k8s.models import accelerators
+from k8s.reasons.phrases import amount, bare_amount, count, names
 from k8s.scheduling import requests
 from k8s.scheduling.predicates import (
     ClusterCapacity,

@@ -12,7 +12,7 @@ from k8s.kinds import CreatableKind, Manifest
 from k8s.kinds.kubeflow.pytorch_job import MASTER_PORT
 from k8s.kinds.pod_code import strip_credentials
 from k8s.models import quantity
-from k8s.preflight.finding import REFUSED, Finding, error, warning
+from k8s.reasons.cause import REFUSED, Cause, error, warning
 
 # A pod's name is its host name too. Source: RFC 1123.
 LONGEST_POD_NAME = 63
@@ -27,7 +27,7 @@ _GIT_URL = re.compile(
 )
 
 
-def check_statically(kind: CreatableKind, spec: JobSpec, manifest: Manifest) -> list[Finding]:
+def check_statically(kind: CreatableKind, spec: JobSpec, manifest: Manifest) -> list[Cause]:
     """Return the findings for a job; invalid fields are reported by `spec.problems`."""
     return [
         *_long_names(kind, manifest),
@@ -40,7 +40,7 @@ def check_statically(kind: CreatableKind, spec: JobSpec, manifest: Manifest) -> 
     ]
 
 
-def _long_names(kind: CreatableKind, manifest: Manifest) -> Iterator[Finding]:
+def _long_names(kind: CreatableKind, manifest: Manifest) -> Iterator[Cause]:
     longest = max((replica.name for replica in kind.replicas(manifest)), key=len, default="")
     over = len(longest) - LONGEST_POD_NAME
     if over > 0:
@@ -48,7 +48,7 @@ def _long_names(kind: CreatableKind, manifest: Manifest) -> Iterator[Finding]:
         yield error("name", text, "choose a shorter name")
 
 
-def _images(spec: JobSpec) -> Iterator[Finding]:
+def _images(spec: JobSpec) -> Iterator[Cause]:
     fields = ("image", "worker_image", "sync_image", "tensorboard_image")
     named = [(field, getattr(spec, field)) for field in fields]
     for field, image in [*named, *(("roles", role.image) for role in spec.roles)]:
@@ -57,7 +57,7 @@ def _images(spec: JobSpec) -> Iterator[Finding]:
             yield error(field, text, "write it as registry/name:tag, the name in lowercase")
 
 
-def _git_url(spec: JobSpec) -> Iterator[Finding]:
+def _git_url(spec: JobSpec) -> Iterator[Cause]:
     if spec.sync_mode != "git" or not spec.sync_source:
         return
     if not _GIT_URL.fullmatch(spec.sync_source):
@@ -65,7 +65,7 @@ def _git_url(spec: JobSpec) -> Iterator[Finding]:
         yield error("sync_source", text, "write it as https://host/path.git or git@host:path.git")
 
 
-def _lost_event_files(spec: JobSpec) -> Iterator[Finding]:
+def _lost_event_files(spec: JobSpec) -> Iterator[Cause]:
     if not spec.log_dir.startswith("/"):
         return
     folder = PurePosixPath(spec.log_dir)
@@ -78,7 +78,7 @@ def _lost_event_files(spec: JobSpec) -> Iterator[Finding]:
         yield warning("log_dir", text, "mount a claim there to keep the curves")
 
 
-def _requests_over_limits(spec: JobSpec) -> Iterator[Finding]:
+def _requests_over_limits(spec: JobSpec) -> Iterator[Cause]:
     pairs = (("cpu_request", "cpu"), ("memory_request", "memory"))
     requested = [(field, getattr(spec, field), getattr(spec, limit)) for field, limit in pairs]
     for role in spec.roles:
@@ -94,14 +94,14 @@ def _requests_over_limits(spec: JobSpec) -> Iterator[Finding]:
             yield error(field, text, f"request at most {limit}")
 
 
-def _shadowed_mounts(spec: JobSpec) -> Iterator[Finding]:
+def _shadowed_mounts(spec: JobSpec) -> Iterator[Cause]:
     for outer, inner in pairwise(sorted(path.rstrip("/") for path in _mounted(spec))):
         if inner.startswith(f"{outer}/"):
             text = f"would hide files: the volume at {inner} covers that folder of the one at {outer}"
             yield warning("mounts", text, "mount them side by side unless this is intended")
 
 
-def _host_ports(kind: CreatableKind, spec: JobSpec) -> Iterator[Finding]:
+def _host_ports(kind: CreatableKind, spec: JobSpec) -> Iterator[Cause]:
     # With the host network the master's declared port is the node's, so that two masters cannot share one.
     if spec.host_network and spec.elastic_min is None and kind.resource.kind == "PyTorchJob":
         text = (

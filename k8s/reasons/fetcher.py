@@ -10,10 +10,10 @@ import msgspec
 
 from k8s import models
 from k8s.client.client import Client
-from k8s.diagnosis.phrases import cut
 from k8s.errors import Forbidden, KubeError, NotFound, without_frames
 from k8s.models import Reader
 from k8s.models.resources import Resource
+from k8s.reasons.phrases import cut
 
 AT_ONCE = 6
 # Of 500 objects each.

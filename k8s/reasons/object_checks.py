@@ -15,16 +15,16 @@ from k8s.errors import KubeError, NotFound
 from k8s.jobs.permissions import ResourceAttributes, review
 from k8s.kinds import Manifest
 from k8s.models.resources import NAMESPACES, Resource
-from k8s.preflight.finding import REFUSED, Finding, error
+from k8s.reasons.cause import REFUSED, Cause, error
 
-Check = Coroutine[Any, Any, list[Finding]]
+Check = Coroutine[Any, Any, list[Cause]]
 # Requests fail with the first two; an unexpected answer causes the others.
 _TELLS_NOTHING = (KubeError, msgspec.ValidationError, AttributeError, KeyError, TypeError, ValueError)
 
 
 async def check_objects(
     client: Client, objects: Sequence[tuple[Resource, Manifest]], namespace: str
-) -> list[Finding]:
+) -> list[Cause]:
     """Return the findings for objects; failed checks are ignored.
 
     An object without a name gets it from the server; `namespace` is for objects that name none.
@@ -34,7 +34,7 @@ async def check_objects(
         meta = manifest["metadata"]
         home = str(meta.get("namespace") or namespace)
         homes.setdefault(home, []).append((resource, str(meta.get("name") or "")))
-    found: list[Finding] = []
+    found: list[Cause] = []
     for home, named in homes.items():
         if await namespace_is_missing(client, home):
             text = f"{REFUSED}there is no namespace {home}"
@@ -51,7 +51,7 @@ async def check_objects(
     return found
 
 
-async def run_checks(checks: Iterable[Check]) -> list[list[Finding]]:
+async def run_checks(checks: Iterable[Check]) -> list[list[Cause]]:
     """Return the findings of each check; none for a check that failed."""
     # Tasks from the start: a coroutine cancelled before its turn would never be awaited.
     answers = await asyncio.gather(*checks, return_exceptions=True)
@@ -76,7 +76,7 @@ async def namespace_is_missing(client: Client, namespace: str) -> bool:
     return False
 
 
-async def served_findings(client: Client, resource: Resource) -> list[Finding]:
+async def served_findings(client: Client, resource: Resource) -> list[Cause]:
     """Check that the cluster serves a resource in this version.
 
     Raises:
@@ -109,7 +109,7 @@ async def _served_versions(client: Client, resource: Resource) -> list[str]:
     return [each for each in versions if resource.plural in (served.plurals.get(each) or ())]
 
 
-async def permission_findings(client: Client, resources: Iterable[Resource], namespace: str) -> list[Finding]:
+async def permission_findings(client: Client, resources: Iterable[Resource], namespace: str) -> list[Cause]:
     """Check that the user may create these resources.
 
     Raises:
@@ -125,7 +125,7 @@ async def permission_findings(client: Client, resources: Iterable[Resource], nam
     ]
 
 
-async def name_findings(client: Client, resource: Resource, name: str, namespace: str) -> list[Finding]:
+async def name_findings(client: Client, resource: Resource, name: str, namespace: str) -> list[Cause]:
     """Check that a name is unused.
 
     Raises:

@@ -1,0 +1,86 @@
+"""Cause that keeps a job from starting, or would: one sentence, the facts behind it, and advice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+# A warning may not come true; with an error the job or a part of it cannot be created or never starts.
+Severity = Literal["warning", "error"]
+ERROR: Severity = "error"
+REFUSED = "would be refused: "
+NEVER = "would never start: "
+# Starts of sentences about a job that exists, and about one that is to be created.
+_CONDITIONALS = (
+    ("Waits", "would wait"),
+    ("Never starts", "would never start"),
+    ("Never fits", "would never fit"),
+    ("Too big", "would never start"),
+    ("No node ", "would never start: no node "),
+    ("Its pods cannot be created", "would never start"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """An observation."""
+
+    kind: str
+    """One word: `pods`, `nodes`, `event`, `quota`, `also`, `unseen`, …"""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """The explanation of a job's state, or a problem that it would have."""
+
+    sentence: str
+    """About the job as it is: `Waits for volume claim data, which does not exist in default.`"""
+    facts: tuple[Fact, ...] = ()
+    help: tuple[str, ...] = ()
+    brief: str = ""
+    """Short form of a shortage, for the row of a list; empty for other causes."""
+    severity: Severity = "warning"
+    field: str = ""
+    """Field of `JobSpec`; empty if it concerns none."""
+    about: str = ""
+    """Kind, or kind and name, of the refused object: `PyTorchJob bert`; empty for any."""
+
+    @property
+    def text(self) -> str:
+        """The sentence about a job to be created, without a full stop: `would wait for volume claim data`."""
+        for start, conditional in _CONDITIONALS:
+            if self.sentence.startswith(start):
+                return conditional + self.sentence.removeprefix(start).removesuffix(".")
+        return self.sentence.removesuffix(".")
+
+    @property
+    def remedy(self) -> str:
+        """The first advice, to follow a semicolon; empty if there is none."""
+        first = next(iter(self.help), "")
+        return first[:1].lower() + first[1:].removesuffix(".")
+
+    @property
+    def warning(self) -> str:
+        """Text and remedy in one line."""
+        return "; ".join(filter(None, (self.text, self.remedy)))
+
+    @property
+    def is_refusal(self) -> bool:
+        """Return True if the server would refuse the job or an object created with it."""
+        return self.text.startswith(REFUSED)
+
+    @property
+    def is_never(self) -> bool:
+        """Return True if the job could be created, but would wait for ever."""
+        return self.text.startswith("would never ")
+
+
+def error(field: str, sentence: str, remedy: str, about: str = "") -> Cause:
+    """Return a cause with which the job cannot be created or never starts."""
+    return Cause(sentence, help=(remedy,), severity=ERROR, field=field, about=about)
+
+
+def warning(field: str, sentence: str, remedy: str) -> Cause:
+    """Return a cause that may not come true."""
+    return Cause(sentence, help=(remedy,), field=field)
