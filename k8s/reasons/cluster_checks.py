@@ -6,21 +6,28 @@ Checks run concurrently; one whose requests are denied finds nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
+from weakref import WeakKeyDictionary
+
+import msgspec.structs
 
 from k8s.client.client import Client
 from k8s.cluster.discovery import fetch_served
 from k8s.errors import KubeError
 from k8s.job_spec import ACCESS_MODES, JobSpec, NewClaim
 from k8s.jobs.owned_objects import new_claim_spec, shortage
-from k8s.kinds import CreatableKind, Manifest, NeededObject
-from k8s.models import convert
-from k8s.models.claim import Claim
-from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
+from k8s.kinds import CreatableKind, Manifest, NeededObject, Replica
+from k8s.models import Node, convert
+from k8s.models.base import Meta
+from k8s.models.claim import Claim, ClaimSpec, ClaimStatus
+from k8s.models.namespace import Quota
+from k8s.models.resources import CLAIMS, CONFIG_MAPS, NODES, QUOTAS, SECRETS, Resource
 from k8s.reasons.cause import NEVER, REFUSED, Cause, error, warning
-from k8s.reasons.limits import limit_findings, placement_findings, quota_findings
+from k8s.reasons.fetcher import Fetcher
 from k8s.reasons.object_checks import (
     Check,
     find,
@@ -30,8 +37,40 @@ from k8s.reasons.object_checks import (
     run_checks,
     served_findings,
 )
-from k8s.reasons.objects import KUEUE, KUEUE_VERSIONS, POD_GROUPS, PRIORITIES, STORAGE_CLASSES
-from k8s.scheduling.scheduling_spec import spec_from_template
+from k8s.reasons.objects import (
+    KUEUE,
+    KUEUE_VERSIONS,
+    LIMIT_RANGES,
+    POD_GROUPS,
+    PRIORITIES,
+    STORAGE_CLASSES,
+    LimitRange,
+    LocalQueue,
+    StorageClass,
+)
+from k8s.reasons.phrases import names
+from k8s.reasons.pod_rules import (
+    claim_cause,
+    field_of,
+    limit_causes,
+    missing_key,
+    missing_object,
+    missing_priority,
+    queue_cause,
+    quota_causes,
+)
+from k8s.reasons.shortage import (
+    PodSet,
+    Shortage,
+    ShortageKind,
+    describe_closed,
+    find_shortage,
+    is_never_feasible,
+    pod_sets,
+)
+from k8s.scheduling import requests
+from k8s.scheduling.predicates import ClusterCapacity, InfeasibleReason, NodeCapacity
+from k8s.scheduling.scheduling_spec import SchedulingSpec, Toleration, spec_from_template
 
 # Its scheduler needs Volcano's API group.
 VOLCANO = "volcano"
@@ -61,7 +100,7 @@ async def check_against_cluster(
         *(_needed(client, spec, each) for each in kind.needs(spec)),
         *_sources(client, spec),
         quota_findings(client, kind, spec, manifest),
-        limit_findings(client, kind, spec, manifest),
+        _limits(client, kind, spec, manifest),
         placement_findings(client, kind, manifest),
     ]
     if spec.priority_class:
@@ -93,21 +132,23 @@ async def _new_claim(client: Client, spec: JobSpec, wanted: NewClaim) -> list[Ca
         found = [warning("new_claims", text, "choose another name for a new one")]
         return [*found, *await _claim(client, spec, wanted.name)]
     modes = _access(spec, wanted.name, {ACCESS_MODES[wanted.mode]})
-    if wanted.storage_class and await find(client, STORAGE_CLASSES, wanted.storage_class) is not None:
+    class_name = wanted.storage_class
+    if class_name and await find(client, STORAGE_CLASSES, class_name) is not None:
         return modes
     try:
         classes = await client.list(STORAGE_CLASSES)
     except KubeError:  # many users may not list them
         return modes
-    known = ", ".join(sorted(str(each["metadata"]["name"]) for each in classes)[:5])
-    if not wanted.storage_class:
-        if any(_is_default(each) for each in classes):
-            return modes
-        text = f"would wait: no StorageClass is the default, and volume claim {wanted.name} names none"
-        remedy = f"choose one of {known}" if known else "ask for a volume, or use another claim"
-        return [warning("new_claims", text, remedy), *modes]
-    text = f"would wait: there is no StorageClass {wanted.storage_class}"
-    return [error("new_claims", text, f"choose one of {known}" if known else "leave it empty"), *modes]
+    if not class_name and any(_is_default(each) for each in classes):
+        return modes
+    claim = Claim(Meta(wanted.name), ClaimSpec(storage_class_name=class_name), ClaimStatus("Pending"))
+    choices = [str(each["metadata"]["name"]) for each in classes]
+    cause = claim_cause(wanted.name, claim, spec.namespace, {class_name: None}, choices)
+    return [*_at("new_claims", cause), *modes]
+
+
+def _at(field: str, cause: Cause | None) -> list[Cause]:
+    return [replace(cause, field=field)] if cause is not None else []
 
 
 def _is_default(storage_class: Mapping[str, Any]) -> bool:
@@ -165,25 +206,13 @@ async def _needed(client: Client, spec: JobSpec, needed: NeededObject) -> list[C
 
 async def _claim(client: Client, spec: JobSpec, name: str) -> list[Cause]:
     obj = await find(client, CLAIMS, name, spec.namespace)
-    if obj is None:
-        text = f"would wait: volume claim {name} not found in {spec.namespace}"
-        return [error("mounts", text, "choose one that exists, or create it")]
-    claim = convert(obj, Claim)
-    found = []
-    if claim.state in ("Lost", "Terminating"):
-        text = f"would wait: volume claim {name} is {claim.state}"
-        found.append(error("mounts", text, "choose another claim"))
-    elif claim.state != "Bound" and not await _binds_later(client, claim):
-        text = f"would wait: volume claim {name} is not bound"
-        found.append(warning("mounts", text, "see the claim's events: its volume cannot be provisioned yet"))
-    return [*found, *_access(spec, name, set(claim.access_modes))]
-
-
-async def _binds_later(client: Client, claim: Claim) -> bool:
-    # Such a claim is bound only when a pod uses it.
-    storage_class = claim.spec.storage_class_name
-    found = await find(client, STORAGE_CLASSES, storage_class) if storage_class else None
-    return found is not None and found.get("volumeBindingMode") == "WaitForFirstConsumer"
+    claim = convert(obj, Claim) if obj is not None else None
+    classes: dict[str, StorageClass | None] = {}
+    if claim is not None and claim.state == "Pending" and (class_name := claim.spec.storage_class_name):
+        found = await find(client, STORAGE_CLASSES, class_name)
+        classes[class_name] = convert(found, StorageClass) if found is not None else None
+    causes = _at("mounts", claim_cause(name, claim, spec.namespace, classes))
+    return [*causes, *_access(spec, name, set(claim.access_modes))] if claim is not None else causes
 
 
 def _access(spec: JobSpec, name: str, modes: set[str]) -> list[Cause]:
@@ -237,35 +266,144 @@ async def _source(
 ) -> list[Cause]:
     found = await find(client, resource, name, namespace)
     if found is None:
-        text = f"would wait: {resource.kind} {name} not found in {namespace}"
-        return [error(field, text, "create it, or name one that exists")]
+        return _at(field, missing_object(resource.kind, name, namespace))
     keys = {**(found.get("data") or {}), **(found.get("stringData") or {})}
-    if key and key not in keys:
-        known = ", ".join(sorted(keys)[:5]) or "none"
-        text = f"would wait: {resource.kind} {name} has no key {key}"
-        return [error(field, text, f"its keys: {known}")]
-    return []
+    if not key or key in keys:
+        return []
+    return _at(field, missing_key(resource.kind, f"{resource.kind} {name}", key, keys))
 
 
 async def _priority_class(client: Client, name: str) -> list[Cause]:
     if await find(client, PRIORITIES, name) is not None:
         return []
-    known = sorted(str(each["metadata"]["name"]) for each in await client.list(PRIORITIES))
-    # The job itself is accepted; each of its pods is refused.
-    text = f"{NEVER}there is no PriorityClass {name}"
-    return [error("priority_class", text, f"choose one of {', '.join(known[:5])}")]
+    known = [str(each["metadata"]["name"]) for each in await client.list(PRIORITIES)]
+    return _at("priority_class", missing_priority(name, known))
 
 
 async def _queue(client: Client, spec: JobSpec) -> list[Cause]:
     queues = (Resource(KUEUE, version, "localqueues", "LocalQueue") for version in KUEUE_VERSIONS)
     found = await asyncio.gather(*(find(client, each, spec.queue, spec.namespace) for each in queues))
-    queue = next(filter(None, found), None)
-    if queue is None:
-        text = f"would wait: there is no LocalQueue {spec.queue} in {spec.namespace}"
-        return [error("queue", text, "choose one that exists, or leave it empty")]
-    for condition in (queue.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "Active" and condition.get("status") == "False":
-            why = str(condition.get("message") or condition.get("reason") or "it is not active")
-            text = f"would wait: LocalQueue {spec.queue} admits nothing: {why.rstrip('.')}"
-            return [warning("queue", text, "choose another queue, or ask who runs it")]
-    return []
+    obj = next(filter(None, found), None)
+    queue = convert(obj, LocalQueue) if obj is not None else None
+    return _at("queue", queue_cause(spec.queue, queue, spec.namespace))
+
+
+async def quota_findings(
+    client: Client, kind: CreatableKind, spec: JobSpec, manifest: Manifest
+) -> list[Cause]:
+    """Return findings for quotas with too little left for all pods together.
+
+    Raises:
+        KubeError: Quotas cannot be listed.
+    """
+    pods = {name: requests.of_pod(pod) for name, pod in _named_specs(kind.replicas(manifest))}
+    at_once = list(pods.values())[: pods_at_once(kind, manifest)]
+    quotas = [convert(each, Quota) for each in await client.list(QUOTAS, spec.namespace)]
+    found = (quota_causes(quota, pods, at_once, spec.namespace) for quota in quotas if pods)
+    return list(chain.from_iterable(found))
+
+
+async def _limits(client: Client, kind: CreatableKind, spec: JobSpec, manifest: Manifest) -> list[Cause]:
+    ranges = [convert(each, LimitRange) for each in await client.list(LIMIT_RANGES, spec.namespace)]
+    return limit_causes(ranges, _named_specs(kind.replicas(manifest)))
+
+
+def pods_at_once(kind: CreatableKind, manifest: Manifest) -> int:
+    """Return the number of pods that must fit at once; those of a Job may run one after another."""
+    try:
+        enough = kind.parse(manifest).min_instances
+    except (AttributeError, KeyError, TypeError, ValueError):
+        enough = None
+    pods = max(1, len(kind.replicas(manifest)))
+    return pods if enough is None else max(1, min(pods, enough))
+
+
+_NODES_HOLD_S = 30.0
+# Nodes of each cluster as last listed: the form checks after each change.
+_NODES_OF: WeakKeyDictionary[Client, tuple[float, Sequence[Node]]] = WeakKeyDictionary()
+
+
+async def placement_findings(client: Client, kind: CreatableKind, manifest: Manifest) -> list[Cause]:
+    """Return findings for pods that the nodes could not hold even if no other pod ran.
+
+    A shortage of GPUs alone is left to the form's capacity line, which knows the free ones, but no affinity.
+    """
+    nodes = await _nodes_of(client)
+    capacity = ClusterCapacity({node.metadata.name: NodeCapacity.of(node, {}) for node in nodes})
+    replicas = kind.replicas(manifest)[: pods_at_once(kind, manifest)]
+    pods = pod_sets(_named_specs(replicas))
+    if not nodes or not pods:
+        return []
+    if (never := find_shortage(pods, capacity, is_never_feasible)) is not None:
+        # Devices of resource claims are in no node's allocatable.
+        is_offered = any(each.allocatable.get(never.main) for each in capacity.nodes.values())
+        if never.is_about_accelerators and (never.pod_set.spec.affinity is None or not is_offered):
+            return []
+        return [error(_field_of(never), f"{NEVER}{_why(never)}", _remedy(never))]
+    shut = find_shortage(pods, capacity)
+    if shut is None or shut.kind is not ShortageKind.CLOSED:
+        return []
+    text = f"would wait: no open node can take {_subject(shut.pod_set)} ({describe_closed(shut.closed)})"
+    return [warning("node_selector", text, f"wait for {names(each.name for each in shut.closed)}")]
+
+
+async def _nodes_of(client: Client) -> Sequence[Node]:
+    listed_at_s, nodes = _NODES_OF.get(client, (0.0, ()))
+    if not nodes or time.monotonic() - listed_at_s > _NODES_HOLD_S:
+        nodes = await Fetcher(client).list_all(NODES, Node) or ()
+        _NODES_OF[client] = time.monotonic(), nodes
+    return nodes
+
+
+def _named_specs(replicas: Collection[Replica]) -> Iterator[tuple[str, SchedulingSpec]]:
+    for replica in replicas:
+        spec = spec_from_template(replica.template)
+        # Many clusters add tolerations for taints named after a requested device.
+        # Source: the admission plugin ExtendedResourceToleration.
+        devices = [name for name in requests.of_pod(spec) if "/" in name]
+        own = [Toleration(key=name, operator="Exists") for name in devices]
+        name = replica.role if replica.index is None else f"{replica.role}-{replica.index}"
+        yield name, msgspec.structs.replace(spec, tolerations=[*(spec.tolerations or ()), *own])
+
+
+def _field_of(shortage: Shortage) -> str:
+    match shortage.kind:
+        case ShortageKind.NO_MATCH:
+            return "node_selector" if shortage.pod_set.spec.node_selector else "excluded_nodes"
+        case ShortageKind.CLOSED:
+            return "tolerations"
+        case _:
+            return field_of(shortage.main)
+
+
+def _why(shortage: Shortage) -> str:
+    match shortage.kind:
+        case ShortageKind.CLOSED:
+            return f"no node that is large enough takes {_subject(shortage.pod_set)} ({_taints(shortage)})"
+        case ShortageKind.BUSY:
+            return shortage.beyond_empty_cluster
+        case _:
+            text = shortage.brief.removeprefix("Too big: ")
+            return text[:1].lower() + text[1:]
+
+
+def _remedy(shortage: Shortage) -> str:
+    match shortage.kind:
+        case ShortageKind.NO_MATCH:
+            return "choose labels that a node has, or exclude fewer nodes"
+        case ShortageKind.CLOSED:
+            return "tolerate the taint, if these nodes are meant for you"
+        case ShortageKind.BUSY:
+            return "ask for fewer or smaller pods"
+        case _:
+            return "ask for less in each pod"
+
+
+def _subject(pod_set: PodSet) -> str:
+    return pod_set.instances[0] if len(pod_set.instances) == 1 else f"{len(pod_set.instances)} pods"
+
+
+def _taints(shortage: Shortage) -> str:
+    return names(
+        dict.fromkeys(each.detail for each in shortage.closed if each.reason is InfeasibleReason.TAINTED)
+    )

@@ -17,7 +17,7 @@ _BY_FOLDER = {
     "k8s/kinds/pods": "command env labels placement resources volumes",
     "k8s/logs": "follow lines read",
     "k8s/models": "quantity",
-    "k8s/reasons": "cluster_checks object_checks limits shortage static_checks",
+    "k8s/reasons": "cluster_checks object_checks pod_rules shortage static_checks",
     "k8s/scheduling": "predicates requests",
     "k8s/status": "job pod",
     "k8s/telemetry": "gpu_warnings history job_ranks reader dcgm exporters prometheus prometheus_text",

@@ -112,7 +112,7 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[Answer], object], str]] = {
     "unset": (
         {"container": {"envFrom": [{"configMapRef": {"name": "settings"}}]}},
         says("ConfigMap"),
-        "Waits for ConfigMap settings, which does not exist (pod-0).",
+        "Waits for ConfigMap settings, which does not exist in HERE.",
     ),
     "fails": (
         {"container": {"command": ["sh", "-c", "exit 3"]}},
@@ -186,7 +186,7 @@ async def test_a_quota_that_can_never_allow_a_pod_is_named_with_its_numbers(admi
         await asyncio.sleep(LOOK_EVERY_S)
     await make(admin, job("greedy", gpus=4))
     answers = await until(admin, {"greedy": has("event")})
-    sentence = f"Never starts: a pod needs 4 {key}; quota gpus allows 2 {key}."
+    sentence = "Never starts: pod-0 needs 4 nvidia.com/gpu; quota gpus allows 2."
     assert answers["greedy"].sentence == sentence
 
 

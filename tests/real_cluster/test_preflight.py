@@ -112,28 +112,29 @@ async def findings(client: Client, kind: CreatableKind, spec: JobSpec) -> list[C
          "error name: would be refused: PyTorchJob taken already exists in HERE; "
          "choose another name, or delete that one first"),
         ("PyTorchJob", {"mounts": (Mount("unbound", "/data"),)},
-         "warning mounts: would wait: volume claim unbound is not bound; "
-         "see the claim's events: its volume cannot be provisioned yet"),
+         "error mounts: would wait for volume claim unbound: there is no storage class none; "
+         "create the claim again, with a storage class that exists"),
         ("PyTorchJob", {"mounts": (Mount("nowhere", "/data"),)},
-         "error mounts: would wait: volume claim nowhere not found in HERE; "
-         "choose one that exists, or create it"),
+         "error mounts: would wait for volume claim nowhere, which does not exist in HERE; "
+         "create it, or name one that exists"),
         ("Job", {"pull_secrets": ("registry",)},
-         "error pull_secrets: would wait: Secret registry not found in HERE; "
+         "error pull_secrets: would wait for Secret registry, which does not exist in HERE; "
          "create it, or name one that exists"),
         ("PyTorchJob", {"env_from": (EnvSource(True, "wandb", "key", "KEY"),)},
-         "error env_from: would wait: Secret wandb has no key key; its keys: token"),
+         "error env_from: would wait for key key of Secret wandb, which has no such key; "
+         "name one of its keys: token"),
         ("PyTorchJob", {"cpu": "1500m"},
-         "error cpu: would be refused: master needs 1.5 cpu, LimitRange small allows at most 1 a container; "
-         "ask for an amount within the limits"),
+         "error cpu: would never start: master-0 needs 1.5 cpu; LimitRange small allows at most "
+         "1 a container; request an amount within the limits"),
         ("PyTorchJob", {"priority_class": "urgent"},
          "error priority_class: would never start: there is no PriorityClass urgent; "
          "choose one of system-cluster-critical, system-node-critical"),
         ("MPIJob", {"workers": 3, "gpus": 1},
-         "warning gpus: would wait: all pods need 3 nvidia.com/gpu, quota team has 2 of 4 left; "
-         "ask for less, or end other jobs in HERE"),
+         "warning gpus: would wait for quota: 3 pods together need 3 nvidia.com/gpu; quota team has "
+         "2 of 4 left; request less, end other jobs in HERE, or ask for more quota in HERE"),
         ("PyTorchJob", {"workers": 3, "gpus": 2},
-         "error gpus: would never start: all pods need 6 nvidia.com/gpu, quota team allows 4; "
-         "ask for less, or for more quota in HERE"),
+         "error gpus: would never start: 3 pods together need 6 nvidia.com/gpu; quota team allows 4; "
+         "request less, or ask for more quota in HERE"),
         ("PyTorchTrainingJob", {},
          "error kind: would be refused: this cluster does not serve PyTorchTrainingJob "
          "batch.tensorstack.dev/v1beta1; "
@@ -142,8 +143,8 @@ async def findings(client: Client, kind: CreatableKind, spec: JobSpec) -> list[C
          "error runtime: would fail: there is no ClusterTrainingRuntime torch-distributed; "
          "ask for it to be installed"),
         ("PyTorchJob", {"queue": "team"},
-         "error queue: would wait: there is no LocalQueue team in HERE; "
-         "choose one that exists, or leave it empty"),
+         "error queue: would wait in queue team: there is no such LocalQueue in namespace HERE; "
+         "name a queue that exists, or ask an administrator for one"),
     ],
     ids=lambda value: value.partition(":")[0] if isinstance(value, str) else "",
 )  # fmt: skip
@@ -217,8 +218,8 @@ async def test_a_refusal_is_reported_once_and_creates_nothing(kubeconfig: Path, 
     )
     assert huge == (
         1,
-        "Warning: would never start: all pods need 64 nvidia.com/gpu, quota team allows 4; "
-        f"ask for less, or for more quota in {namespace}.\n"
+        "Warning: would never start: master-0 needs 64 nvidia.com/gpu; quota team allows 4; "
+        f"request less, or ask for more quota in {namespace}.\n"
         "PyTorchJob huge would never start: needs 1 × 64 GPUs; the cluster has 8, at most 8 per node.\n"
         "Nothing was created.\n"
         "To create it all the same: --force\n",

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 
 from k8s.diagnosis.evidence import Evidence
-from k8s.models import Event, Quantities
+from k8s.models import Event, Meta, Quantities
+from k8s.models.namespace import Quota, QuotaStatus
 from k8s.reasons.cause import Cause, Fact
-from k8s.reasons.limits import beyond
-from k8s.reasons.phrases import amount, bare_amount, cut, names
+from k8s.reasons.phrases import cut, names
+from k8s.reasons.pod_rules import counted_resource, limit_causes, missing_priority, quota_causes
 from k8s.scheduling import requests
 
 
@@ -20,8 +21,7 @@ def cannot_create(evidence: Evidence) -> Cause | None:
     for event in evidence.events_of(None, "FailedCreate"):
         message = cut(event.message)
         for pattern, explain in _REJECTIONS:
-            if found := pattern.search(message):
-                cause = explain(evidence, found)
+            if (found := pattern.search(message)) and (cause := explain(evidence, found)):
                 return Cause(cause.sentence, (_event_fact(event), *cause.facts), cause.help)
         return Cause(f"Its pods cannot be created: {message}.", (_event_fact(event),))
     return None
@@ -32,19 +32,25 @@ def _event_fact(event: Event) -> Fact:
     return Fact("event", f"{about.kind}/{about.name} {event.reason}: {cut(event.message)}")
 
 
-def _over_quota(evidence: Evidence, found: re.Match[str]) -> Cause:
-    quota, requested, used, limited = found.groups()
-    names_of = [each.partition("=")[0] for each in requested.split(",")]
-    limits, uses = _format_amounts(limited), _format_amounts(used)
-    asks = names(" ".join(reversed(each.split("=", 1))) for each in requested.split(","))
-    left = names(f"{uses.get(each, '?')} of {limits.get(each, '?')} {each} used" for each in names_of)
-    wanted, hard = requests.from_quantities(_format_amounts(requested)), requests.from_quantities(limits)
-    if any(want > hard.get(key, want) for key, want in wanted.items()):
-        allows = names(f"{limits[each]} {each}" for each in names_of if each in limits)
-        sentence = f"Never starts: a pod needs {asks}; quota {quota} allows {allows}."
-        return Cause(sentence, help=_beyond_quota(evidence))
-    sentence = f"Waits for quota: a pod needs {asks}; quota {quota} has {left}."
-    return Cause(sentence, help=_within_quota(evidence))
+def _over_quota(evidence: Evidence, found: re.Match[str]) -> Cause | None:
+    name, requested, used, limited = found.groups()
+    quota = Quota(Meta(name), status=QuotaStatus(_format_amounts(limited), _format_amounts(used)))
+    # The server may have set requests that the template lacks.
+    quantities = {counted_resource(key): value for key, value in _format_amounts(requested).items()}
+    asked = requests.from_quantities(quantities)
+    pods = {each.name: {**asked, **requests.of_pod(evidence.spec(each))} for each in evidence.podless}
+    return _quota_cause(evidence, quota, pods)
+
+
+def _quota_cause(evidence: Evidence, quota: Quota, pods: Mapping[str, requests.ResourceList]) -> Cause | None:
+    together = [pods.get(name, each.requested) for each in evidence.together for name in each.instances]
+    causes = quota_causes(quota, pods, together, evidence.job.ref.namespace)
+    return min(causes, key=lambda cause: cause.severity, default=None)  # an error first
+
+
+def _out_of_limits(evidence: Evidence, found: re.Match[str]) -> Cause:
+    sentence = f"Its pods cannot be created: a LimitRange says {found[1]}."
+    return out_of_limits(evidence) or Cause(sentence, help=("Request an amount within the limits.",))
 
 
 def _format_amounts(text: str) -> Quantities:
@@ -56,7 +62,7 @@ def _rejected(sentence: str, *help_lines: str) -> Callable[[Evidence, re.Match[s
 
 
 # Messages of servers that refuse a pod, and their explanations; the first match wins.
-_REJECTIONS: tuple[tuple[re.Pattern[str], Callable[[Evidence, re.Match[str]], Cause]], ...] = (
+_REJECTIONS: tuple[tuple[re.Pattern[str], Callable[[Evidence, re.Match[str]], Cause | None]], ...] = (
     (re.compile(r"exceeded quota: ([^,]+), requested: (\S+), used: (\S+), limited: (\S+)"), _over_quota),
     (
         re.compile(r"failed quota: ([^:]+): must specify (.+)"),
@@ -67,22 +73,15 @@ _REJECTIONS: tuple[tuple[re.Pattern[str], Callable[[Evidence, re.Match[str]], Ca
     ),
     (
         re.compile(r"((?:maximum|minimum) \S+ usage per \w+ is .+|\S+ max limit to request ratio .+)"),
-        _rejected(
-            "Its pods cannot be created: a LimitRange says {0}.", "Request an amount within the limits."
-        ),
+        _out_of_limits,
     ),
     (
         re.compile(r"no PriorityClass with name (\S+) was found"),
-        _rejected(
-            "Its pods cannot be created: there is no PriorityClass {0}.", "Name a PriorityClass that exists."
-        ),
+        lambda _, found: missing_priority(found[1]),
     ),
     (
         re.compile(r"service ?account \"?([^\s\":]+)\"? (?:was )?not found"),
-        _rejected(
-            "Its pods cannot be created: there is no ServiceAccount {0}.",
-            "Create the ServiceAccount, or name one that exists.",
-        ),
+        lambda _, found: _no_account(found[1]),
     ),
     (
         re.compile(r"violates PodSecurity \"([^\"]+)\":? ?(.*)"),
@@ -100,10 +99,7 @@ def no_such_priority(evidence: Evidence) -> Cause | None:
     missing = [name for name, found in evidence.priorities.items() if found is None]
     if not missing or not evidence.podless:
         return None
-    return Cause(
-        f"Its pods cannot be created: there is no PriorityClass {names(missing)}.",
-        help=("Name a PriorityClass that exists.",),
-    )
+    return missing_priority(names(missing))
 
 
 def no_such_account(evidence: Evidence) -> Cause | None:
@@ -111,63 +107,22 @@ def no_such_account(evidence: Evidence) -> Cause | None:
     missing = [name for name, found in evidence.accounts.items() if found is None]
     if not missing or not evidence.podless:
         return None
-    return Cause(
-        f"Its pods cannot be created: there is no ServiceAccount {names(missing)}.",
-        help=("Create the ServiceAccount, or name one that exists.",),
-    )
+    return _no_account(names(missing))
+
+
+def _no_account(name: str) -> Cause:
+    sentence = f"Its pods cannot be created: there is no ServiceAccount {name}."
+    return Cause(sentence, help=("Create the ServiceAccount, or name one that exists.",))
 
 
 def over_quota(evidence: Evidence) -> Cause | None:
     """Detect an exceeded quota by arithmetic, if no event names it."""
-    for instance in evidence.podless:
-        wanted = requests.of_pod(evidence.spec(instance))
-        for quota in evidence.quotas:
-            if quota.spec.scopes or quota.spec.scope_selector:
-                continue  # for some pods only; an event reports it if it is for these
-            hard = requests.from_quantities(quota.status.hard)
-            used = requests.from_quantities(quota.status.used)
-            for key, limit in hard.items():
-                want = wanted.get(_RESOURCE_OF.get(key) or key.removeprefix("requests."), None)
-                left = limit - used.get(key, 0)
-                if want is None or want <= left:
-                    continue
-                name, wants = quota.metadata.name, f"{instance.name} needs {amount(key, want)}"
-                if want > limit:
-                    sentence = f"Never starts: {wants}; quota {name} allows {bare_amount(key, limit)}."
-                    return Cause(sentence, help=_beyond_quota(evidence))
-                sentence = (
-                    f"Waits for quota: {wants}; quota {name} has "
-                    f"{bare_amount(key, left)} of {bare_amount(key, limit)} left."
-                )
-                return Cause(sentence, help=_within_quota(evidence))
-    return None
-
-
-def _within_quota(evidence: Evidence) -> tuple[str]:
-    return (f"Request less, end other jobs in {evidence.job.ref.namespace}, or ask for more quota.",)
-
-
-def _beyond_quota(evidence: Evidence) -> tuple[str]:
-    return (f"Request less, or ask for more quota in {evidence.job.ref.namespace}.",)
-
-
-_RESOURCE_OF: Mapping[str, str] = {"count/pods": requests.PODS}
+    pods = {each.name: requests.of_pod(evidence.spec(each)) for each in evidence.podless}
+    causes = (_quota_cause(evidence, quota, pods) for quota in evidence.quotas if pods)
+    return next(filter(None, causes), None)
 
 
 def out_of_limits(evidence: Evidence) -> Cause | None:
     """Detect a violated LimitRange by arithmetic, if no event names it."""
-    for instance in evidence.podless:
-        containers = [requests.of_container(each) for each in evidence.spec(instance).containers]
-        requested = {"Container": containers, "Pod": [requests.add(containers)]}
-        for limit_range in evidence.limit_ranges:
-            for limit in limit_range.spec.limits or ():
-                for each in requested.get(limit.type, ()):
-                    if violation := beyond(limit, each):
-                        amount_text, allowed = violation
-                        name = limit_range.metadata.name
-                        return Cause(
-                            f"Its pods cannot be created: {instance.name} needs {amount_text}; "
-                            f"LimitRange {name} allows {allowed} a {limit.type.lower()}.",
-                            help=("Request an amount within the limits.",),
-                        )
-    return None
+    pods = ((each.name, evidence.spec(each)) for each in evidence.podless)
+    return next(iter(limit_causes(evidence.limit_ranges, pods)), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from k8s.diagnosis.evidence import Evidence
 from k8s.diagnosis.failures import ContainerLog, triage
@@ -11,8 +12,8 @@ from k8s.diagnosis.failures.triage_result import NEVER_STARTED
 from k8s.models import ContainerStatus, Event, Terminated
 from k8s.reasons.cause import Cause, Fact
 from k8s.reasons.phrases import count, cut, names, seconds_between, span, verb
+from k8s.reasons.pod_rules import missing_key, missing_object
 from k8s.scheduling.predicates import is_ready
-from k8s.scheduling.scheduling_spec import SchedulingSpec
 from k8s.snapshot import Instance
 from k8s.status import Status
 from k8s.status.pod import PULL_REASONS, exit_text
@@ -83,16 +84,15 @@ def image(evidence: Evidence) -> Cause | None:
             ]
             where = f"{names(same)} on {names(e.node for e in evidence.unstarted if e.name in same)}"
             why, advice = _pull_cause(waiting.reason, message)
+            fact = Fact("image", f"{status.name}: {waiting.reason}: {message or waiting.reason}")
             missing = [name for name, found in evidence.secrets.items() if found is None]
-            secret = (Fact("image", f"there is no image pull secret {names(missing)}"),) if missing else ()
-            return Cause(
-                f"Waits for its image: {what} {why} ({where}).",
-                (Fact("image", f"{status.name}: {waiting.reason}: {message or waiting.reason}"), *secret),
-                (
-                    *([f"Create the secret {names(missing)}, or name one that exists."] if missing else []),
-                    advice,
-                ),
-            )
+            sentence = f"Waits for its image: {what} {why} ({where})."
+            if not missing:
+                return Cause(sentence, (fact,), (advice,))
+            secret = missing_object("Secret", missing[0], evidence.job.ref.namespace)
+            if _LOGIN not in why:
+                return Cause(sentence, (fact, Fact("image", secret.sentence)), (*secret.help, advice))
+            return replace(secret, facts=(Fact("image", sentence), fact))
     return None
 
 
@@ -114,6 +114,7 @@ def _pull_cause(reason: str, message: str) -> tuple[str, str]:
     return "cannot be pulled", "See the kubelet's message below."
 
 
+_LOGIN = "needs a login"
 # Messages of kubelets and registries, the problem with the image, and advice; the first match wins.
 _PULLS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), why, advice)
@@ -126,12 +127,12 @@ _PULLS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"InvalidImageName", "is not a valid image name", "Correct the image's name."),
         (
             r"may require authori[sz]ation|insufficient_scope",
-            "does not exist, or needs a login",
+            f"does not exist, or {_LOGIN}",
             "Check its name and tag; if it is private, name an image pull secret.",
         ),
         (
             r"unauthorized|authentication required|403 Forbidden|401 |access denied|no basic auth|denied:",
-            "needs a login",
+            _LOGIN,
             "Name an image pull secret that may read it.",
         ),
         (
@@ -162,10 +163,9 @@ def config(evidence: Evidence) -> Cause | None:
             if waiting is None or waiting.reason not in NEVER_STARTED:
                 continue
             message = cut(waiting.message)
-            if missing := _missing_object(message, evidence.spec(instance)):
-                what, remedy = missing
-                fact = Fact("pods", f"{status.name}: {waiting.reason}: {message}")
-                return Cause(f"Waits for {what} ({instance.name}).", (fact,), (remedy,))
+            if missing := _missing_object(evidence, instance, message):
+                fact = Fact("pods", f"{instance.name}: {status.name}: {waiting.reason}: {message}")
+                return replace(missing, facts=(fact,))
             # The runtime's messages are those of containers that ended before they began.
             log = ContainerLog(
                 instance.name, exit_code=128, end_reason=waiting.reason, message=waiting.message
@@ -187,22 +187,21 @@ _NO_KEY_OF_VOLUME = re.compile(r"for volume \"([^\"]+)\".*non-existent (config|s
 _KINDS = {"configmap": "ConfigMap", "config": "ConfigMap", "secret": "Secret"}
 
 
-def _missing_object(message: str, spec: SchedulingSpec) -> tuple[str, str] | None:
+def _missing_object(evidence: Evidence, instance: Instance, message: str) -> Cause | None:
     # Source: the kubelet's `makeEnvironmentVariables` and its ConfigMap, Secret and projected volumes.
     if found := _NO_OBJECT.search(message):
-        kind = _KINDS[found[1].lower()]
-        return f"{kind} {found[2]}, which does not exist", f"Create the {kind}, or name one that exists."
+        return missing_object(_KINDS[found[1].lower()], found[2], evidence.job.ref.namespace)
     if found := _NO_KEY.search(message):
         key, kind, name = found.groups()
-        owner = f"{kind} {name}"
-    elif found := _NO_KEY_OF_VOLUME.search(message):
-        volume, kind, key = found[1], _KINDS[found[2]], found[3]
-        sources = (each.config_map or each.secret for each in spec.volumes or () if each.name == volume)
-        source = next(filter(None, sources), None)
-        owner = f"{kind} {source.name or source.secret_name}" if source else f"the {kind} of volume {volume}"
-    else:
+        return missing_key(kind, f"{kind} {name}", key)
+    if not (found := _NO_KEY_OF_VOLUME.search(message)):
         return None
-    return (f"key {key} of {owner}, which has no such key", f"Add the key to the {kind}, or name another.")
+    volume, kind, key = found[1], _KINDS[found[2]], found[3]
+    volumes = evidence.spec(instance).volumes or ()
+    sources = (each.config_map or each.secret for each in volumes if each.name == volume)
+    source = next(filter(None, sources), None)
+    owner = f"{kind} {source.name or source.secret_name}" if source else f"the {kind} of volume {volume}"
+    return missing_key(kind, owner, key)
 
 
 def mounts(evidence: Evidence) -> Cause | None:
@@ -216,10 +215,9 @@ def mounts(evidence: Evidence) -> Cause | None:
         about = _NODE_TROUBLES[next(each for each in _NODE_TROUBLES if (event.reason or "").startswith(each))]
         instance = starting[event.involved_object.name]
         message = cut(event.message)
-        if missing := _missing_object(message, evidence.spec(instance)):
-            what, remedy = missing
-            fact = Fact("event", f"{event.reason}: {message}, {_times(event)}")
-            return Cause(f"Waits for {what} ({instance.name}).", (fact,), (remedy,))
+        if missing := _missing_object(evidence, instance, message):
+            fact = Fact("event", f"{instance.name}: {event.reason}: {message}, {_times(event)}")
+            return replace(missing, facts=(fact,))
         return Cause(
             f"Waits for {about} on {instance.node}: {message} ({instance.name}).",
             (Fact("event", f"{event.reason}, {_times(event)}"),),

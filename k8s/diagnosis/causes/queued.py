@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from k8s.diagnosis.evidence import Evidence
+from k8s.diagnosis.evidence import QUEUE_LABEL, Evidence
 from k8s.reasons.cause import Cause, Fact
 from k8s.reasons.objects import Workload, WorkloadStatus
 from k8s.reasons.phrases import condition_text, count, cut, names, seconds_between, span
+from k8s.reasons.pod_rules import queue_cause
 from k8s.status import Status
 
 # Of MultiKueue's admission check, in versions that do not write `clusterName`.
@@ -25,6 +27,8 @@ def kueue(evidence: Evidence) -> Cause | None:
     if "Admitted" in true or "Finished" in true:
         return None
     queue = workload.spec.queue_name or evidence.queue
+    if "QuotaReserved" not in true and (cause := _queue_cause(evidence, queue)):
+        return cause
     local = evidence.local_queues.get(queue)
     reserved = workload.status.admission.cluster_queue if workload.status.admission is not None else ""
     cluster_queue = reserved or (local.spec.cluster_queue if local is not None else "")
@@ -86,26 +90,16 @@ def _no_workload(evidence: Evidence) -> Cause | None:
     queue = evidence.queue
     if not queue or evidence.job.status not in (Status.SUSPENDED, Status.QUEUED):
         return None
-    if queue in evidence.local_queues and evidence.local_queues[queue] is None:
-        return Cause(
-            f"Waits in queue {queue}: there is no such LocalQueue in namespace {evidence.job.ref.namespace}.",
-            (Fact("queue", f"label kueue.x-k8s.io/queue-name={queue}"),),
-            ("Name a queue that exists, or ask an administrator for one.",),
-        )
-    local = evidence.local_queues.get(queue)
-    inactive = next(
-        (
-            each
-            for each in (local.status.conditions if local is not None else None) or ()
-            if each.type == "Active"
-        ),
-        None,
-    )
-    if inactive is not None and inactive.status != "True":
-        return Cause(
-            f"Waits in queue {queue}, which admits nothing: {cut(inactive.message) or inactive.reason}."
-        )
-    return Cause(f"Waits in queue {queue}: Kueue has created no Workload for it in {span(evidence.age_s)}.")
+    sentence = f"Waits in queue {queue}: Kueue has created no Workload for it in {span(evidence.age_s)}."
+    return _queue_cause(evidence, queue) or Cause(sentence)
+
+
+def _queue_cause(evidence: Evidence, queue: str) -> Cause | None:
+    if queue not in evidence.local_queues:
+        return None
+    cause = queue_cause(queue, evidence.local_queues[queue], evidence.job.ref.namespace)
+    fact = Fact("queue", f"label {QUEUE_LABEL}={queue}")
+    return replace(cause, facts=(fact,)) if cause is not None else None
 
 
 def suspended(evidence: Evidence) -> Cause | None:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from k8s.diagnosis.causes.held_back import PATIENCE_S
 from k8s.diagnosis.evidence import Evidence
 from k8s.models import accelerators
-from k8s.models.claim import Claim
 from k8s.models.node import cordon_reason, faults
 from k8s.reasons.cause import Cause, Fact
 from k8s.reasons.phrases import amount, bare_amount, count, cut, names, seconds_between, span, verb
+from k8s.reasons.pod_rules import claim_cause
 from k8s.reasons.shortage import (
     PodSet,
     Shortage,
@@ -46,50 +46,14 @@ def claims(evidence: Evidence) -> Cause | None:
         for name in evidence.spec(each).claims:
             mounting.setdefault(name, []).append(each.name)
     for name, instances in mounting.items():
-        if name in evidence.claims and (
-            cause := _claim_cause(evidence, name, evidence.claims[name], instances)
-        ):
-            return cause
+        if name not in evidence.claims:
+            continue
+        namespace = evidence.job.ref.namespace
+        cause = claim_cause(name, evidence.claims[name], namespace, evidence.storage_classes)
+        if cause is not None:
+            mounts = Fact("claim", f"{names(instances)} {verb(instances, 'mounts', 'mount')} {name}")
+            return replace(cause, facts=(mounts, *cause.facts))
     return None
-
-
-def _claim_cause(evidence: Evidence, name: str, claim: Claim | None, instances: list[str]) -> Cause | None:
-    who = names(instances)
-    if claim is None:
-        return Cause(
-            f"Waits for volume claim {name}, which does not exist in {evidence.job.ref.namespace}.",
-            (Fact("claim", f"{who} {verb(instances, 'mounts', 'mount')} {name}"),),
-            (f"Create the claim {name}, or name one that exists: gpuconsole data list",),
-        )
-    if claim.metadata.deletion_timestamp is not None:
-        return Cause(f"Waits for volume claim {name}, which is being deleted.")
-    if claim.status.phase == "Lost":
-        return Cause(f"Waits for volume claim {name}, whose volume {claim.spec.volume_name} is lost.")
-    if claim.status.phase == "Bound" or not claim.status.phase:
-        return None
-    class_name = claim.spec.storage_class_name
-    storage = evidence.storage_classes.get(class_name)
-    fact = Fact("claim", f"{name} is {claim.status.phase}, storage class {class_name or 'none'}")
-    if class_name and class_name in evidence.storage_classes and storage is None:
-        return Cause(
-            f"Waits for volume claim {name}: there is no storage class {class_name}.",
-            (fact,),
-            ("Create the claim again, with a storage class that exists.",),
-        )
-    if storage is not None and storage.volume_binding_mode == "WaitForFirstConsumer":
-        return None  # it is bound when a pod is placed, so that it keeps none from being placed
-    if not class_name:
-        return Cause(
-            f"Waits for volume claim {name}: no volume is bound to it, and it names no storage class.",
-            (fact,),
-            ("Create a volume for the claim, or the claim again with a storage class.",),
-        )
-    made_by = f", made by {storage.provisioner}" if storage is not None and storage.provisioner else ""
-    return Cause(
-        f"Waits for volume claim {name}: no volume is bound to it (storage class {class_name}{made_by}).",
-        (fact,),
-        (f"See what its events say: kubectl describe pvc {name}",),
-    )
 
 
 def no_scheduler(evidence: Evidence) -> Cause | None:

@@ -267,5 +267,5 @@ async def test_events_of_a_job_in_between_are_found(cluster: ScriptedCluster, cl
     }
     cluster.replace(f"{CORE}/events", page([other, refused]))
     answer = await ask(client, waiting_job(has_pod=False))
-    assert answer.sentence == "Waits for quota: a pod needs 1 pods; quota gpus has 2 of 2 pods used."
+    assert answer.sentence == "Waits for quota: master-0 needs 1 pod; quota gpus has 0 of 2 left."
     assert [fact.text[:17] for fact in answer.facts if fact.kind == "event"] == ["Job/bert-master-0"]

@@ -227,14 +227,12 @@ def test_pod_creation_errors_of_the_server_are_explained_in_a_sentence() -> None
         (
             'pods "bert-master-0" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8, '
             "used: requests.nvidia.com/gpu=12, limited: requests.nvidia.com/gpu=16",
-            "Waits for quota: a pod needs 8 requests.nvidia.com/gpu; quota gpus has "
-            "12 of 16 requests.nvidia.com/gpu used.",
+            "Waits for quota: master-0 needs 8 nvidia.com/gpu; quota gpus has 4 of 16 left.",
         ),
         (
             'pods "bert-master-0" is forbidden: exceeded quota: gpus, requested: cpu=32,requests.memory=2Ti, '
             "used: cpu=0,requests.memory=0, limited: cpu=16,requests.memory=4Ti",
-            "Never starts: a pod needs 32 cpu and 2Ti requests.memory; quota gpus allows "
-            "16 cpu and 4Ti requests.memory.",
+            "Never starts: master-0 needs 32 cpu; quota gpus allows 16.",
         ),
         (
             'pods "x" is forbidden: failed quota: cpus: must specify limits.cpu,limits.memory',
@@ -292,11 +290,11 @@ def test_a_quota_with_too_little_left_is_found_by_arithmetic() -> None:
     found = quota({key: "16", "limits.cpu": "1"}, {key: "12"})
     answer = explained(instance(has_pod=False), quotas=(found,))
     assert answer.sentence == (
-        "Waits for quota: master-0 needs 8 requests.nvidia.com/gpu; quota gpus has 4 of 16 left."
+        "Waits for quota: master-0 needs 8 nvidia.com/gpu; quota gpus has 4 of 16 left."
     )
     no_pods = quota({"count/pods": "3"}, {"count/pods": "3"})
     assert (
-        "needs 1 count/pods; quota gpus has 0 of 3 left"
+        "needs 1 pod; quota gpus has 0 of 3 left"
         in explained(instance(has_pod=False), quotas=(no_pods,)).sentence
     )
     for others in (quota({key: "16"}, {key: "8"}), quota({key: "16"}, {key: "12"}, scopes=["BestEffort"])):

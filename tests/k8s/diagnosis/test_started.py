@@ -107,8 +107,8 @@ def test_an_earlier_pull_error_explains_image_pull_back_off() -> None:
     answer = explained(
         on_node(), pods=[backing_off], nodes=[node("a")], events=(failed,), secrets={"registry-login": None}
     )
-    assert answer.sentence == "Waits for its image: lab/train:1 needs a login (worker-0 on a)."
-    assert "there is no image pull secret registry-login" in texts(answer, "image")
+    assert answer.sentence == "Waits for Secret registry-login, which does not exist in default."
+    assert "Waits for its image: lab/train:1 needs a login (worker-0 on a)." in texts(answer, "image")
 
 
 def test_a_config_map_or_a_secret_that_is_missing_is_named() -> None:
@@ -116,7 +116,7 @@ def test_a_config_map_or_a_secret_that_is_missing_is_named() -> None:
         containerStatuses=[waiting("CreateContainerConfigError", 'configmap "settings" not found')]
     )
     answer = explained(on_node(), pods=[broken], nodes=[node("a")])
-    assert answer.sentence == "Waits for ConfigMap settings, which does not exist (worker-0)."
+    assert answer.sentence == "Waits for ConfigMap settings, which does not exist in default."
     no_command = starting(containerStatuses=[waiting("RunContainerError", 'exec: "trian": not found')])
     answer = explained(on_node(), pods=[no_command], nodes=[node("a")])
     assert answer.sentence == 'Cannot start worker-0: exec: "trian": not found.'
@@ -158,7 +158,7 @@ ENV, VOLUME = "CreateContainerConfigError", "FailedMount"
 def test_a_missing_object_or_key_is_named_with_a_remedy() -> None:
     """The messages are a kubelet's."""
     cases: list[tuple[str, str, str, str]] = [
-        (ENV, 'secret "y" not found', "Secret y, which does not exist", "Create the Secret, or"),
+        (ENV, 'secret "y" not found', "Secret y, which does not exist in default", "Create it, or"),
         (
             ENV,
             "couldn't find key k in ConfigMap default/paths",
@@ -171,8 +171,8 @@ def test_a_missing_object_or_key_is_named_with_a_remedy() -> None:
             "key k of Secret wandb, which has no such key",
             "Add the key to the Secret, or name another.",
         ),
-        (VOLUME, 'secret "y" not found', "Secret y, which does not exist", "Create the Secret, or"),
-        (VOLUME, 'configmap "y" not found', "ConfigMap y, which does not exist", "Create the ConfigMap, or"),
+        (VOLUME, 'secret "y" not found', "Secret y, which does not exist in default", "Create it, or"),
+        (VOLUME, 'configmap "y" not found', "ConfigMap y, which does not exist in default", "Create it, or"),
         (
             VOLUME,
             "configmap references non-existent config key: k",
@@ -205,7 +205,7 @@ def test_a_missing_object_or_key_is_named_with_a_remedy() -> None:
         late = "Unable to attach or mount volumes: unmounted volumes=[c], unattached volumes=[c]: timed out"
         events = [event("bert-worker-0", reason, text) for text in (said, late)]
         answer = explained(on_node(), pods=[pod], nodes=[node("a")], events=() if is_env else tuple(events))
-        assert answer.sentence == f"Waits for {what} (worker-0)."
+        assert answer.sentence == f"Waits for {what}."
         assert remedy in " ".join(answer.help)
 
 

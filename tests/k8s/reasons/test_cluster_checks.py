@@ -13,8 +13,7 @@ from k8s.jobs.create import job_objects
 from k8s.kinds import CREATABLE
 from k8s.kinds.kubeflow.train_job import TrainJob
 from k8s.reasons.cause import Cause
-from k8s.reasons.cluster_checks import check_against_cluster
-from k8s.reasons.limits import placement_findings, quota_findings
+from k8s.reasons.cluster_checks import check_against_cluster, placement_findings, quota_findings
 from tests.scripted.server import Answer, Asked, Compute, Reply, ScriptedCluster, page, refusal
 from tests.support.objects import Object, batch_job
 
@@ -73,7 +72,7 @@ def classes(name: str, **annotations: str) -> Answer:
 
 
 def queue(*conditions: Mapping[str, str]) -> dict[str, Reply]:
-    return {QUEUE: Answer({"status": {"conditions": list(conditions)}})}
+    return {QUEUE: Answer({"metadata": {"name": "team"}, "status": {"conditions": list(conditions)}})}
 
 
 def sized(**allocatable: str) -> Object:
@@ -156,9 +155,9 @@ NONE_SERVED = Answer({**SERVED, "resources": []})
          "error kind: does not serve PyTorchJob kubeflow.org/v1, but kubeflow.org/v2; write apiVersion:"),
         ({"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/bert": Answer({"metadata": {}})}, {},
          "error name: PyTorchJob bert already exists in default; choose another name"),
-        ({}, DATA, "error mounts: volume claim data not found in default"),
-        ({CLAIM: claim("Lost")}, DATA, "error mounts: volume claim data is Lost"),
-        ({CLAIM: claim("Pending")}, DATA, "warning mounts: volume claim data is not bound"),
+        ({}, DATA, "error mounts: would wait for volume claim data, which does not exist in default"),
+        ({CLAIM: claim("Lost")}, DATA, "error mounts: volume claim data, whose volume is lost"),
+        ({CLAIM: claim("Pending")}, DATA, "warning mounts: no volume is bound to it, and it names"),
         ({CLAIM: claim("Bound", "ReadWriteOnce")}, {**DATA, "workers": 2},
          "warning mounts: unless all 2 pods fit on one node: volume claim data"),
         ({CLAIM: claim("Bound", "ReadWriteOncePod")}, {**DATA, "workers": 2},
@@ -170,32 +169,32 @@ NONE_SERVED = Answer({**SERVED, "resources": []})
          "warning new_claims: would use volume claim data, which already exists (10Gi)"),
         ({}, {**NEW_DATA, "workers": 2}, "warning mounts: unless all 2 pods fit on one node"),
         ({CLASSES: classes("fast")}, {"new_claims": (NewClaim("data", "10Gi", "slow"),)},
-         "error new_claims: there is no StorageClass slow; choose one of fast"),
+         "error new_claims: volume claim data: there is no storage class slow; choose one of fast"),
         ({CLASSES: classes("fast")}, {**NEW_DATA, "new_claims": (NewClaim("data", "10Gi", ""),)},
-         "warning new_claims: no StorageClass is the default, and volume claim data names none; choose one"),
+         "warning new_claims: no volume is bound to it, and it names no storage class; choose one"),
         ({CRD: crd({"runPolicy": {"properties": {"cleanPodPolicy": {}}}})}, {"suspend": True},
          "warning suspend: would start at once: PyTorchJobs of this cluster have no spec.runPolicy.suspend"),
         ({}, {"gang": True}, "warning gang: no scheduler of this cluster supports pod groups"),
         ({}, {"scheduler": "volcano"}, "warning scheduler: this cluster has no PodGroups of Volcano"),
-        ({}, {"pull_secrets": ("reg",)}, "error pull_secrets: Secret reg not found in default"),
+        ({}, {"pull_secrets": ("reg",)}, "error pull_secrets: Secret reg, which does not exist in default"),
         ({}, {"git_secret": "git", "sync_mode": "git", "sync_source": "/x"},
-         "error git_secret: Secret git not found"),
+         "error git_secret: would wait for Secret git, which does not exist"),
         ({}, {"env_from": (EnvSource(False, "paths"),)},
-         "error env_from: ConfigMap paths not found in default"),
+         "error env_from: ConfigMap paths, which does not exist in default"),
         (WANDB, {"env_from": (EnvSource(True, "wandb", "key", "KEY"),)},
-         "error env_from: Secret wandb has no key key; its keys: token"),
+         "error env_from: key key of Secret wandb, which has no such key; name one of its keys: token"),
         ({PRIORITIES: page([{"metadata": {"name": "low"}}])}, {"priority_class": "high"},
          "error priority_class: no PriorityClass high; choose one of low"),
-        ({}, {"queue": "team"}, "error queue: no LocalQueue team in default"),
+        ({}, {"queue": "team"}, "error queue: would wait in queue team: there is no such LocalQueue"),
         (queue({"type": "Active", "status": "False", "message": "Stopped."}), {"queue": "team"},
-         "warning queue: LocalQueue team admits nothing: Stopped; choose another queue"),
+         "warning queue: would wait in queue team, which admits nothing: Stopped; choose another queue"),
         (quota(gpus="16", used="8"), GPUS,
-         "warning gpus: all pods need 12 nvidia.com/gpu, quota gpus has 8 of 16 left; ask for less"),
+         "warning gpus: quota: 3 pods together need 12 nvidia.com/gpu; quota gpus has 8 of 16 left; request"),
         (quota(gpus="8"), GPUS,
-         "error gpus: would never start: all pods need 12 nvidia.com/gpu, quota gpus allows 8"),
-        (quota(pods="2"), GPUS, "error workers: all pods need 3 pods, quota gpus allows 2"),
+         "error gpus: would never start: 3 pods together need 12 nvidia.com/gpu; quota gpus allows 8"),
+        (quota(pods="2"), GPUS, "error workers: 3 pods together need 3 pods; quota gpus allows 2"),
         ({f"{SPACE}/limitranges": limit_range("Container", {"cpu": "2"}), NODES: page([])}, {"cpu": "4"},
-         "error cpu: master needs 4 cpu, LimitRange small allows at most 2 a container"),
+         "error cpu: would never start: master-0 needs 4 cpu; LimitRange small allows at most 2 a container"),
         ({}, {"cpu": "64"}, "error cpu: would never start: master-0 needs 64 cpu; the largest node has 2"),
         ({}, {"memory": "900Gi"},
          "error memory: would never start: master-0 needs 900Gi memory; the largest node has 8Gi; ask"),
@@ -247,7 +246,7 @@ WAITING = Answer({"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFi
         ({CLASSES: classes("fast", is_default_class="true")},
          {**DATA, "new_claims": (NewClaim("data", "10Gi"),)}),
         (WANDB, {"env_from": (EnvSource(True, "wandb", "token", "KEY"),)}),
-        ({QUEUE: Answer({"status": {}})}, {"queue": "team"}),
+        (queue(), {"queue": "team"}),
         (queue({"type": "Active", "status": "True"}, {"type": "Other", "status": "False"}),
          {"queue": "team"}),
         (quota(gpus="12"), GPUS),
@@ -334,9 +333,13 @@ BATCH = next(kind for kind in CREATABLE if kind.resource.kind == "Job")
 @pytest.mark.parametrize(
     ("indexed", "hard", "said"),
     [
-        (True, "2", "would never start: all pods need 4 nvidia.com/gpu, quota gpus allows 2"),
-        (False, "2", "would run a part at a time: all pods need 4 nvidia.com/gpu, quota gpus allows 2"),
-        (False, "0", "would never start: a pod needs 1 nvidia.com/gpu, quota gpus allows 0"),
+        (True, "2", "would never start: 4 pods together need 4 nvidia.com/gpu; quota gpus allows 2"),
+        (
+            False,
+            "2",
+            "would wait for quota in part: 4 pods together need 4 nvidia.com/gpu; quota gpus allows 2",
+        ),
+        (False, "0", "would never start: pod-0 needs 1 nvidia.com/gpu; quota gpus allows 0"),
         (False, "4", ""),
     ],
 )

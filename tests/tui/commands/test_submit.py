@@ -56,8 +56,8 @@ async def test_a_job_is_created_from_flags(run: CommandLine) -> None:
     )  # fmt: skip
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")
     assert ended.err.splitlines() == [
-        "Warning: would wait: volume claim training-data not found in default; choose one that exists,"
-        " or create it.",
+        "Warning: would wait for volume claim training-data, which does not exist in default; "
+        "create it, or name one that exists.",
         "Warning: would wait: no open node can take 3 pods (1 node not ready); wait for gpu-node-1.",
         "Warning: would wait: needs 3 × 2 GPUs; 0 of 15 GPUs free.",
     ]
@@ -346,8 +346,9 @@ async def test_a_file_may_resume_a_run(run: CommandLine, tmp_path: Path) -> None
     path.write_text(json.dumps(job))
     with_checkpoint(run.cluster, tmp_path / "volume", "demo", 1)
     ended = await run("submit", "-f", str(path))
-    missing = "would wait: ConfigMap demo-trainer not found in default; create it, or name one that exists"
-    assert (ended.status, ended.err) == (0, f"Warning: {missing}.\n")
+    missing = "would wait for ConfigMap demo-trainer, which does not exist in default"
+    advice = "create it, or name one that exists"
+    assert (ended.status, ended.err) == (0, f"Warning: {missing}; {advice}.\n")
     with_checkpoint(run.cluster, tmp_path / "volume", folder, 200)
     ended = await run("submit", "-f", str(path))
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created.\n")

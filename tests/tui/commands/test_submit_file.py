@@ -270,8 +270,9 @@ def elastic() -> dict[str, Any]:
     return job
 
 
-MISSING = "would wait: volume claim nothing not found in default; choose one that exists, or create it"
-NO_SECRET = "would wait: Secret nope not found in default; create it, or name one that exists"
+ADVICE = "create it, or name one that exists"
+MISSING = f"would wait for volume claim nothing, which does not exist in default; {ADVICE}"
+NO_SECRET = f"would wait for Secret nope, which does not exist in default; {ADVICE}"
 
 
 @pytest.mark.parametrize(
@@ -311,7 +312,7 @@ async def test_the_t9k_tutorial_job_warns_about_its_missing_volume_claim(run: Co
     say_kinds(run.cluster, {"batch.tensorstack.dev/v1beta1": ["pytorchtrainingjobs"]})
     ended = await run("submit", "-f", str(FIXTURES / "t9k" / "job.yaml"))
     assert (ended.status, ended.out) == (0, "PyTorchTrainingJob default/mnist created.\n")
-    assert "Warning: would wait: volume claim mnist not found in default" in ended.err
+    assert "Warning: would wait for volume claim mnist, which does not exist in default" in ended.err
 
 
 async def test_a_volume_claim_in_the_same_file_is_not_reported_missing(run: CommandLine) -> None:
@@ -335,7 +336,7 @@ async def test_missing_objects_of_volumes_are_reported(run: CommandLine) -> None
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}}
     done = await run("submit", "-f", written(run, made, job_with(workers=2, volumes=volumes)))
     assert done.err.count(NO_SECRET) == 1
-    assert "ConfigMap paths not found in default; create it" in done.err
+    assert "ConfigMap paths, which does not exist in default; create it" in done.err
     assert "made" not in done.err and "perhaps" not in done.err
 
 
@@ -444,7 +445,7 @@ async def test_a_server_dry_run_warns_and_creates_nothing(run: CommandLine) -> N
     ended = await run("submit", "-f", path, "--dry-run=server")
     assert (ended.status, ended.out) == (0, "PyTorchJob default/demo created (server dry run).\n")
     assert [line.partition(":")[2][:18] for line in ended.err.splitlines()] == [
-        " would wait: volum",
+        " would wait for vo",
         " would never start",
     ]
     assert created(run.cluster, PYTORCH_JOBS) == []

@@ -92,7 +92,7 @@ async def test_list_get_and_top_jobs_show_the_reason_from_why(run: CommandLine) 
     for path, items in (("/apis/kubeflow.org/v1/pytorchjobs", [job]), (events, [refused])):
         run.cluster.replace(path, page(items))
     run.cluster.say(f"{JOBS}/bert", Answer(job))
-    reason = "Waits for quota: a pod needs 1 pods; quota gpus has 2 of 2 pods used"
+    reason = "Waits for quota: master-0 needs 1 pod; quota gpus has 0 of 2 left"
     assert (await run("why", "bert")).out.startswith(reason)
     for command in (("list",), ("top", "jobs")):
         jobs = (await run(*command, "-o", "json")).values["items"]

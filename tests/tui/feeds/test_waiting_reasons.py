@@ -75,12 +75,10 @@ def without_scheduler(job: Object) -> tuple[list[Object], list[Object]]:
 
 Situation = Callable[[Object], tuple[list[Object], list[Object]]]
 SITUATIONS: dict[Situation, str] = {
-    over_quota: (
-        "Never starts: a pod needs 8 requests.nvidia.com/gpu; quota gpus allows 4 requests.nvidia.com/gpu"
-    ),
+    over_quota: ("Never starts: master-0 needs 8 nvidia.com/gpu; quota gpus allows 4"),
     without_claim: "Waits for volume claim corpus, which does not exist in default",
     large_init_container: "Too big: master-0 needs 16; the largest node has 8",
-    without_mount: ("Waits for ConfigMap settings, which does not exist (master-0)"),
+    without_mount: "Waits for ConfigMap settings, which does not exist in default",
     without_scheduler: "No scheduler acts on it: nobody has not looked at master-0 for",
 }
 

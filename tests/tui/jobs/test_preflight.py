@@ -273,7 +273,7 @@ def test_a_multi_worker_batch_job_warns_that_pods_get_no_ranks() -> None:
 def test_ephemeral_output_and_missing_claims_give_a_warning() -> None:
     words = said(form_values(claim=""), cluster())
     assert words["no volume claim: its files are lost with its pods"] == "warning"
-    missing = "would wait: volume claim scratch not found in default"
+    missing = "would wait for volume claim scratch, which does not exist in default"
     assert said(form_values(claim="scratch"), cluster())[missing] == "warning"
     for claims, namespace in ((None, "default"), (["workspace"], "vision")):
         lines = preflight(parse_values(form_values(claim="scratch")), cluster(), claims, namespace)

@@ -16,8 +16,7 @@ from k8s.job_spec import JobSpec, wants_gpus
 from k8s.jobs.create import create_manifest
 from k8s.kinds import CREATABLE, CreatableKind, Manifest
 from k8s.models.resources import CLAIMS, CONFIG_MAPS, SECRETS, Resource
-from k8s.reasons.cluster_checks import volume_findings
-from k8s.reasons.limits import pods_at_once
+from k8s.reasons.cluster_checks import pods_at_once, volume_findings
 from k8s.reasons.object_checks import check_objects
 from k8s.snapshot import ClusterSnapshot
 from tui.commands.submission.manifests import ManifestObject

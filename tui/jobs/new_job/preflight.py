@@ -12,6 +12,7 @@ from k8s.kinds import CreatableKind
 from k8s.kinds.pod_template import placed_by_topology
 from k8s.models import accelerators
 from k8s.reasons.cause import NEVER, REFUSED, Cause
+from k8s.reasons.pod_rules import claim_cause
 from k8s.reasons.shortage import describe_closed
 from k8s.scheduling.gpu_fit import LinkFit, link_fit
 from k8s.scheduling.predicates import ClusterCapacity, InfeasibleNode, InfeasibleReason, format_selector
@@ -75,11 +76,10 @@ def preflight(
     if text := describe_batch(spec):
         lines.append(PreflightLine("error", text))
     if claims is not None and namespace == spec.namespace:
-        lines += [
-            PreflightLine("warning", f"would wait: volume claim {mount.claim} not found in {spec.namespace}")
-            for mount in spec.mounts
-            if mount.claim not in {*claims, *(claim.name for claim in spec.new_claims)}
-        ]
+        known = {*claims, *(claim.name for claim in spec.new_claims)}
+        missing = [mount.claim for mount in spec.mounts if mount.claim not in known]
+        causes = (claim_cause(name, None, namespace, {}) for name in missing)
+        lines += [PreflightLine("warning", cause.text) for cause in causes if cause is not None]
     lines += [PreflightLine("warning", sentence) for sentence in result.unused]
     if any(
         (job.ref.namespace, job.ref.name, job.ref.kind)

@@ -226,9 +226,8 @@ class FormChecks:
 
     def _key_of(self, finding: Cause) -> str:
         values = self._model.values
-        if finding.field == "mounts" and not re.search(
-            rf" {re.escape(values['claim'])} ", f"{finding.text} "
-        ):
+        claim = re.escape(values["claim"])
+        if finding.field == "mounts" and not re.search(rf" {claim}[ ,:]", f"{finding.text} "):
             return "more_volumes"
         return field_key(finding.field, values)
 

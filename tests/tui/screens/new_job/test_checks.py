@@ -24,7 +24,7 @@ from tui.screens.documents.form_requests import CheckTimes, FormChecks, FormSugg
 AT_ONCE = CheckTimes(after_s=0.0)
 ALWAYS_OLD = CheckTimes(after_s=0.0, holds_s=0.0)
 UNBOUND = Answer({**BOUND, "status": {"phase": "Pending"}})
-WAITS = "would wait: volume claim workspace is not bound"
+WAITS = "would wait for volume claim workspace: no volume is bound to it"
 
 
 def quota(gpus: str) -> Answer:
@@ -69,11 +69,11 @@ async def test_an_objection_names_its_remedy_and_field_until_the_field_changes()
     async with checked({f"{CLAIMS}/workspace": UNBOUND, QUOTAS: quota("1")}) as it:
         await it.ask(gpus="2")
         assert f"! {WAITS}" in it.summary
-        assert it.summary.startswith("✕ would never start: all pods need 2")
-        assert "quota team allows 1; ask for less, or for more quota in vision" in it.summary
+        assert it.summary.startswith("✕ would never start: master-0 needs 2")
+        assert "quota team allows 1; request less, or ask for more quota in vision" in it.summary
         errors, warnings = it.checks.at_fields()
-        assert warnings["claim"].startswith(f"{WAITS}; see the claim's events")
-        assert errors["gpus"].startswith("would never start: all pods need 2")
+        assert warnings["claim"].startswith(f"{WAITS}, and it names no storage class; create a volume")
+        assert errors["gpus"].startswith("would never start: master-0 needs 2")
         assert it.model.errors == {}, "the job can be created all the same"
 
         it.model.set_value("workers", "2")
@@ -90,8 +90,8 @@ async def test_a_check_is_repeated_only_for_another_job_or_once_it_is_old() -> N
             assert await it.ask(workers=workers) == first + 1
         assert not it.checks.is_old
         await it.ask(workers="2", more_volumes="nowhere:/more")
-        assert "volume claim nowhere not found in vision; choose one" in it.summary
-        assert "claim nowhere not found" in it.checks.at_fields()[0]["more_volumes"]
+        assert "volume claim nowhere, which does not exist in vision; create it" in it.summary
+        assert "claim nowhere, which does not exist" in it.checks.at_fields()[0]["more_volumes"]
         assert "claim" not in it.checks.at_fields()[0]
     async with checked({QUOTAS: quota("0")}, ALWAYS_OLD) as it:
         for number, workers in enumerate("1212", 1):
@@ -126,8 +126,8 @@ async def test_cluster_findings_neither_repeat_nor_contradict_the_snapshot() -> 
         assert "would never start: no node that is large enough takes master-0" in it.summary
         assert "fits now" not in it.summary
         await it.ask(claim="nowhere")
-        assert "not found in vision; choose one that exists" in it.summary
-        assert it.summary.count("volume claim nowhere not found") == 1
+        assert "which does not exist in vision; create it, or name one that exists" in it.summary
+        assert it.summary.count("volume claim nowhere, which") == 1
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ async def test_creating_an_unschedulable_job_prompts_with_the_reason_and_focuses
             assert it.posted == []
             await it.pilot.press(key)
             assert it.is_confirming
-            assert it.dialog_text().startswith("✕ would never start: all pods need 1")
+            assert it.dialog_text().startswith("✕ would never start: master-0 needs 1")
             await it.pilot.press("tab")
             assert it.app.screen.query_one("#do").has_focus
             if key == "ctrl+o":

@@ -116,7 +116,7 @@ async def test_another_namespace_has_other_claims(tmp_path: Path) -> None:
         await it.pilot.press("tab")
         await it.cluster.until_asked(there)
         await it.settled()
-        assert "volume claim data not found in speech" in it.summary
+        assert "volume claim data, which does not exist in speech" in it.summary
         await it.write("claim", "")
         await it.pilot.press("space", "down", "enter")
         assert it.field("claim").value == "audio"
